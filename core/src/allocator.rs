@@ -1,0 +1,263 @@
+//! Handing out the values of one range.
+
+use rand_core::Rng;
+
+use crate::bitmap::{Bitmap, Run};
+use crate::range::Range;
+use crate::snapshot::BitsPastRange;
+use crate::transaction::Transaction;
+
+/// How the next free value is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// The lowest free value.
+    Contiguous,
+    /// The first free value from a random start on, with wrap.
+    RandomScan,
+    /// A random scan of the dynamic band; only if that is full, one of the static band.
+    RandomScanSparingStaticBand,
+}
+
+/// Which values of a range are in use.
+///
+/// Memory: one bit per value and 1/63 of that. [`allocate`](Self::allocate), [`allocate_next`](Self::allocate_next),
+/// [`release`](Self::release) and [`has`](Self::has) cost a few nanoseconds at any fill and do not allocate memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocator<R> {
+    range: R,
+    strategy: Strategy,
+    used: Bitmap,
+}
+
+/// Why a value was not allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AllocateError<R: Range> {
+    /// Somebody has it.
+    #[error("{value} is already allocated")]
+    AlreadyAllocated {
+        /// The value asked for.
+        value: R::Value,
+    },
+    /// The range does not hold it, or never hands it out (network and broadcast addresses).
+    #[error("{value} is not in the range {range} of allocatable values")]
+    NotInRange {
+        /// The value asked for.
+        value: R::Value,
+        /// The range that would have been valid.
+        range: R,
+    },
+}
+
+/// Every value of the range is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the range {range} is full")]
+pub struct Full<R: Range> {
+    /// The range.
+    pub range: R,
+}
+
+/// One part of an all-or-nothing batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request<V> {
+    /// This very value.
+    This(V),
+    /// Any free value, chosen by the allocator's strategy.
+    Next,
+}
+
+/// Why a batch allocated nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError<R: Range> {
+    /// A named value could not be had.
+    #[error("request {index}: {source}")]
+    Allocate {
+        /// Which request of the batch.
+        index: usize,
+        /// Why.
+        source: AllocateError<R>,
+    },
+    /// There were not enough free values.
+    #[error("request {index}: {source}")]
+    Full {
+        /// Which request of the batch.
+        index: usize,
+        /// Why.
+        source: Full<R>,
+    },
+}
+
+/// Why a stored snapshot was not taken over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError<R: Range> {
+    /// It was made for another range.
+    #[error("the snapshot is of range {found:?}, expected {expected}")]
+    MismatchedRange {
+        /// The allocator's range.
+        expected: R,
+        /// The range that stands in the snapshot.
+        found: String,
+    },
+    /// It has values in use that the range does not have.
+    #[error(transparent)]
+    BitsPastRange(#[from] BitsPastRange),
+}
+
+impl<R: Range> Allocator<R> {
+    /// An allocator with nothing in use.
+    pub fn new(range: R, strategy: Strategy) -> Self {
+        Self { range, strategy, used: Bitmap::new(range.size()) }
+    }
+
+    /// The range.
+    pub fn range(&self) -> R {
+        self.range
+    }
+
+    /// How [`allocate_next`](Self::allocate_next) chooses.
+    pub fn strategy(&self) -> Strategy {
+        self.strategy
+    }
+
+    /// Takes `value`.
+    ///
+    /// # Errors
+    /// If it is in use or not in range; nothing is changed then.
+    #[inline]
+    pub fn allocate(&mut self, value: R::Value) -> Result<(), AllocateError<R>> {
+        let offset = self.range.offset_of(value).ok_or(AllocateError::NotInRange { value, range: self.range })?;
+        if self.used.insert(offset) { Ok(()) } else { Err(AllocateError::AlreadyAllocated { value }) }
+    }
+
+    /// Takes a free value, chosen by the strategy with randomness from `rng`.
+    ///
+    /// # Errors
+    /// If none is free.
+    #[inline]
+    pub fn allocate_next(&mut self, rng: &mut impl Rng) -> Result<R::Value, Full<R>> {
+        let full = Full { range: self.range };
+        let offset = self.choose(rng).ok_or(full)?;
+        self.used.insert(offset);
+        self.range.value_at(offset).ok_or(full)
+    }
+
+    /// Gives `value` back. Returns whether it was in use; a value that is free or not in range is no error.
+    #[inline]
+    pub fn release(&mut self, value: R::Value) -> bool {
+        self.range.offset_of(value).is_some_and(|offset| self.used.remove(offset))
+    }
+
+    /// Whether `value` is in use; false for what is not in range.
+    #[inline]
+    pub fn has(&self, value: R::Value) -> bool {
+        self.range.offset_of(value).is_some_and(|offset| self.used.contains(offset))
+    }
+
+    /// How many values are in use. Cost: O(1).
+    pub fn used(&self) -> u32 {
+        self.used.count()
+    }
+
+    /// How many values are free. Cost: O(1).
+    pub fn free(&self) -> u32 {
+        self.used.len() - self.used.count()
+    }
+
+    /// The values in use, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = R::Value> + '_ {
+        self.iter_from(0)
+    }
+
+    /// The values in use at `offset` and above, ascending: to go on with an iteration that was left.
+    pub fn iter_from(&self, offset: u32) -> impl Iterator<Item = R::Value> + '_ {
+        self.used.iter_from(offset).filter_map(|offset| self.range.value_at(offset))
+    }
+
+    /// The maximal runs of values in use at `offset` and above.
+    pub fn runs_used(&self, offset: u32) -> impl Iterator<Item = Run> + '_ {
+        self.used.runs_set(offset)
+    }
+
+    /// The maximal runs of free values at `offset` and above.
+    pub fn runs_free(&self, offset: u32) -> impl Iterator<Item = Run> + '_ {
+        self.used.runs_clear(offset)
+    }
+
+    /// Serves all requests, or none.
+    ///
+    /// Named values are taken first, so that a random pick never stands in the way of a later name. The values come
+    /// back in the order of the requests.
+    ///
+    /// # Errors
+    /// Names the request that could not be served; nothing is changed then.
+    pub fn allocate_batch(
+        &mut self,
+        requests: &[Request<R::Value>],
+        rng: &mut impl Rng,
+    ) -> Result<Vec<R::Value>, BatchError<R>> {
+        let mut transaction = Transaction::new();
+        let values = transaction.allocate_batch(self, requests, rng)?;
+        transaction.commit(self);
+        Ok(values)
+    }
+
+    /// An allocator of its own in the same state: whatever is tried on it answers as this one would and changes
+    /// nothing here. Cost: a copy of the bitmap.
+    pub fn dry_run(&self) -> Self {
+        self.clone()
+    }
+
+    /// The bitmap of the values in use.
+    pub fn bitmap(&self) -> &Bitmap {
+        &self.used
+    }
+
+    /// The stored form of the values in use; see [`Bitmap::snapshot`].
+    pub fn snapshot(&self) -> &[u8] {
+        self.used.snapshot()
+    }
+
+    /// Takes over a stored snapshot.
+    ///
+    /// # Errors
+    /// If its range text is of another range, or it has bits past the range; nothing is changed then.
+    pub fn restore(&mut self, range: &str, data: &[u8]) -> Result<(), RestoreError<R>> {
+        if range.parse().ok() != Some(self.range) {
+            return Err(RestoreError::MismatchedRange { expected: self.range, found: range.into() });
+        }
+        Ok(self.used.restore(data)?)
+    }
+
+    pub(crate) fn release_offset(&mut self, offset: u32) {
+        self.used.remove(offset);
+    }
+
+    #[inline]
+    fn choose(&self, rng: &mut impl Rng) -> Option<u32> {
+        let size = self.range.size();
+        match self.strategy {
+            Strategy::Contiguous => self.used.next_clear(0),
+            Strategy::RandomScan => self.scan(0, size, rng),
+            Strategy::RandomScanSparingStaticBand => {
+                let band = self.range.static_band();
+                self.scan(band, size, rng).or_else(|| self.scan(0, band, rng))
+            }
+        }
+    }
+
+    /// The first free offset of `low..high` from a random start on, with wrap.
+    #[inline]
+    fn scan(&self, low: u32, high: u32, rng: &mut impl Rng) -> Option<u32> {
+        if low >= high {
+            return None;
+        }
+        let start = low + below(high - low, rng);
+        let found = self.used.next_clear(start).filter(|offset| *offset < high);
+        found.or_else(|| self.used.next_clear(low).filter(|offset| *offset < start))
+    }
+}
+
+/// A number in `0..limit`, uniform to within 2^-32 (multiply and shift, without rejection).
+#[inline]
+fn below(limit: u32, rng: &mut impl Rng) -> u32 {
+    ((u128::from(rng.next_u64()) * u128::from(limit)) >> 64) as u32
+}

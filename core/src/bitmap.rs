@@ -1,0 +1,543 @@
+//! A fixed-size set of offsets with a summary tree, so that the next clear offset is found in O(log64 n) at any fill.
+//!
+//! The words lie in memory in the order and byte order of the stored snapshot (one big-endian integer, offset 0 the
+//! lowest bit of the last byte), so that a snapshot is a view of the memory and not a conversion. A single-bit
+//! operation pays one byte swap for that, which is a cycle.
+
+use std::iter::FusedIterator;
+
+/// Offsets in one word.
+const WORD_BITS: u32 = u64::BITS;
+
+/// Levels of the summary that 2^32 offsets need.
+const MAX_LEVELS: usize = 5;
+
+/// A set of offsets in `0..len`.
+///
+/// Memory: `len / 8` bytes and 1/63 of that for the summary. Single-offset operations and searches cost O(log64 len);
+/// set algebra, restore and counting work word by word.
+#[derive(Clone, Debug)]
+pub struct Bitmap {
+    len: u32,
+    count: u32,
+    /// Word `i` (offsets `64 * i..`) is `words[words.len() - 1 - i]`, its bytes big-endian.
+    words: Vec<[u8; 8]>,
+    summary: Summary,
+}
+
+/// For each level, one bit per word of the level below; a set bit means that the word has no clear bit.
+///
+/// Bits past the end of a level are set, so that a search never finds them.
+#[derive(Clone, Debug)]
+struct Summary {
+    words: Vec<u64>,
+    /// Where each level begins in `words`; level 0 summarises the bitmap itself.
+    starts: [u32; MAX_LEVELS + 1],
+    levels: usize,
+}
+
+/// A maximal run of offsets that are all set or all clear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// First offset of the run.
+    pub first: u32,
+    /// Last offset of the run, inclusive.
+    pub last: u32,
+}
+
+impl Run {
+    /// How many offsets the run has: at least 1.
+    #[expect(clippy::len_without_is_empty, reason = "a run is never empty")]
+    pub fn len(&self) -> u64 {
+        u64::from(self.last - self.first) + 1
+    }
+}
+
+impl Bitmap {
+    /// An empty set over `0..len`. Cost: zeroed memory.
+    pub fn new(len: u32) -> Self {
+        let words = vec![[0; 8]; len.div_ceil(WORD_BITS) as usize];
+        let summary = Summary::new(words.len());
+        Self { len, count: 0, words, summary }
+    }
+
+    /// The number of offsets that the set ranges over.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether no offset is set.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The number of set offsets. Cost: O(1).
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Whether every offset is set; true for a set over nothing.
+    pub fn is_full(&self) -> bool {
+        self.count == self.len
+    }
+
+    /// Whether `offset` is set; false past the end.
+    #[inline]
+    pub fn contains(&self, offset: u32) -> bool {
+        offset < self.len && self.word(offset / WORD_BITS) & bit(offset) != 0
+    }
+
+    /// Sets `offset`. Returns whether that changed the set; an offset past the end changes nothing.
+    #[inline]
+    pub fn insert(&mut self, offset: u32) -> bool {
+        if offset >= self.len {
+            return false;
+        }
+        let index = offset / WORD_BITS;
+        let old = self.word(index);
+        let new = old | bit(offset);
+        if new == old {
+            return false;
+        }
+        self.store(index, new);
+        self.count += 1;
+        if self.is_word_full(index, new) {
+            self.summary.mark_full(index);
+        }
+        true
+    }
+
+    /// Clears `offset`. Returns whether that changed the set; an offset past the end changes nothing.
+    #[inline]
+    pub fn remove(&mut self, offset: u32) -> bool {
+        if offset >= self.len {
+            return false;
+        }
+        let index = offset / WORD_BITS;
+        let old = self.word(index);
+        let new = old & !bit(offset);
+        if new == old {
+            return false;
+        }
+        self.store(index, new);
+        self.count -= 1;
+        if self.is_word_full(index, old) {
+            self.summary.mark_not_full(index);
+        }
+        true
+    }
+
+    /// Clears every offset.
+    pub fn clear(&mut self) {
+        self.words.fill([0; 8]);
+        self.rebuild();
+    }
+
+    /// The lowest clear offset that is not below `from`. Cost: O(log64 len).
+    #[inline]
+    pub fn next_clear(&self, from: u32) -> Option<u32> {
+        if from >= self.len {
+            return None;
+        }
+        let index = from / WORD_BITS;
+        let clear = !self.word(index) & (u64::MAX << (from % WORD_BITS));
+        let offset = if clear != 0 {
+            index * WORD_BITS + clear.trailing_zeros()
+        } else {
+            let index = self.summary.next_not_full(index + 1)?;
+            index * WORD_BITS + (!self.word(index)).trailing_zeros()
+        };
+        // The bits past the end in the last word are clear, too.
+        (offset < self.len).then_some(offset)
+    }
+
+    /// The lowest set offset that is not below `from`. Cost: O(words skipped).
+    pub fn next_set(&self, from: u32) -> Option<u32> {
+        self.iter_from(from).next()
+    }
+
+    /// The set offsets, ascending.
+    pub fn iter(&self) -> Iter<'_> {
+        self.iter_from(0)
+    }
+
+    /// The set offsets that are not below `from`, ascending.
+    pub fn iter_from(&self, from: u32) -> Iter<'_> {
+        Iter::new(self, from, 0)
+    }
+
+    /// The clear offsets that are not below `from`, ascending.
+    pub fn iter_clear_from(&self, from: u32) -> Iter<'_> {
+        Iter::new(self, from, u64::MAX)
+    }
+
+    /// The maximal runs of set offsets that begin at or after `from`, ascending.
+    ///
+    /// A run that is under way at `from` is cut there.
+    pub fn runs_set(&self, from: u32) -> Runs<'_> {
+        Runs { bitmap: self, next: Some(from), set: true }
+    }
+
+    /// The maximal runs of clear offsets that begin at or after `from`, ascending; cut at `from` like set runs.
+    pub fn runs_clear(&self, from: u32) -> Runs<'_> {
+        Runs { bitmap: self, next: Some(from), set: false }
+    }
+
+    /// How many offsets in `from..to` are set. Cost: O((to - from) / 64).
+    pub fn count_range(&self, from: u32, to: u32) -> u32 {
+        let to = to.min(self.len);
+        if from >= to {
+            return 0;
+        }
+        let (first, last) = (from / WORD_BITS, (to - 1) / WORD_BITS);
+        let head = u64::MAX << (from % WORD_BITS);
+        let tail = u64::MAX >> (WORD_BITS - 1 - (to - 1) % WORD_BITS);
+        if first == last {
+            return (self.word(first) & head & tail).count_ones();
+        }
+        let inner: u32 = (first + 1..last).map(|index| self.word(index).count_ones()).sum();
+        (self.word(first) & head).count_ones() + inner + (self.word(last) & tail).count_ones()
+    }
+
+    /// Adds every offset of `other`; those past this set's end are ignored. Cost: O(len / 64).
+    pub fn union_with(&mut self, other: &Self) {
+        self.combine(other, |own, other| own | other);
+    }
+
+    /// Removes every offset of `other`. Cost: O(len / 64).
+    pub fn difference_with(&mut self, other: &Self) {
+        self.combine(other, |own, other| own & !other);
+    }
+
+    /// Removes every offset that is not in `other`. Cost: O(len / 64).
+    pub fn intersect_with(&mut self, other: &Self) {
+        // Words past the end of `other` pair with nothing; they intersect with the empty set.
+        let surplus = self.words.len().saturating_sub(other.words.len());
+        self.words[..surplus].fill([0; 8]);
+        self.combine(other, |own, other| own & other);
+    }
+
+    /// The offsets that are set here and clear in `other`.
+    pub fn difference(&self, other: &Self) -> Self {
+        let mut result = self.clone();
+        result.difference_with(other);
+        result
+    }
+
+    fn combine(&mut self, other: &Self, merge: impl Fn(u64, u64) -> u64) {
+        // Bitwise operations do not care for byte order, so the words need no swap.
+        for (own, other) in self.words.iter_mut().rev().zip(other.words.iter().rev()) {
+            *own = merge(u64::from_ne_bytes(*own), u64::from_ne_bytes(*other)).to_ne_bytes();
+        }
+        self.mask_tail();
+        self.rebuild();
+    }
+
+    /// The words as bytes, most significant first: the stored form with its leading zero bytes.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.words.as_flattened()
+    }
+
+    /// Replaces the set by what `fill` writes into the bytes of the stored form, all zero before.
+    ///
+    /// `fill` must leave bits past the end clear.
+    pub(crate) fn replace_bytes(&mut self, fill: impl FnOnce(&mut [u8])) {
+        fill(self.words.as_flattened_mut());
+        debug_assert!(
+            self.words.first().is_none_or(|word| u64::from_be_bytes(*word) & self.past_end(self.last_index()) == 0)
+        );
+        self.rebuild();
+    }
+
+    /// Replaces each word by what `merge` makes of it and of its index.
+    pub(crate) fn map_words(&mut self, mut merge: impl FnMut(usize, u64) -> u64) {
+        for (index, word) in self.words.iter_mut().rev().enumerate() {
+            *word = merge(index, u64::from_be_bytes(*word)).to_be_bytes();
+        }
+        self.mask_tail();
+        self.rebuild();
+    }
+
+    #[inline]
+    fn word(&self, index: u32) -> u64 {
+        u64::from_be_bytes(self.words[self.words.len() - 1 - index as usize])
+    }
+
+    #[inline]
+    fn store(&mut self, index: u32, word: u64) {
+        let at = self.words.len() - 1 - index as usize;
+        self.words[at] = word.to_be_bytes();
+    }
+
+    fn last_index(&self) -> u32 {
+        (self.words.len() as u32).wrapping_sub(1)
+    }
+
+    /// The bits of word `index` that lie past the end.
+    #[inline]
+    fn past_end(&self, index: u32) -> u64 {
+        let tail = self.len % WORD_BITS;
+        if index == self.last_index() && tail != 0 { u64::MAX << tail } else { 0 }
+    }
+
+    #[inline]
+    fn is_word_full(&self, index: u32, word: u64) -> bool {
+        word == u64::MAX || (index == self.last_index() && word | self.past_end(index) == u64::MAX)
+    }
+
+    fn mask_tail(&mut self) {
+        let past_end = self.past_end(self.last_index());
+        if let Some(last) = self.words.first_mut() {
+            *last = (u64::from_be_bytes(*last) & !past_end).to_be_bytes();
+        }
+    }
+
+    /// Recounts and rebuilds the summary after the words were changed in bulk.
+    fn rebuild(&mut self) {
+        self.count = self.words.iter().map(|word| u64::from_ne_bytes(*word).count_ones()).sum();
+        let past_end = self.past_end(self.last_index());
+        let last = self.words.len().saturating_sub(1);
+        self.summary.fill(self.words.iter().rev().enumerate().map(|(index, word)| {
+            let word = u64::from_be_bytes(*word);
+            if index == last { word | past_end } else { word }
+        }));
+    }
+}
+
+/// Two sets are equal if they range over the same offsets and the same offsets are set.
+impl PartialEq for Bitmap {
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && self.words == other.words
+    }
+}
+
+impl Eq for Bitmap {}
+
+impl<'a> IntoIterator for &'a Bitmap {
+    type Item = u32;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+#[inline]
+fn bit(offset: u32) -> u64 {
+    1 << (offset % WORD_BITS)
+}
+
+impl Summary {
+    fn new(words_below: usize) -> Self {
+        let mut starts = [0; MAX_LEVELS + 1];
+        let mut levels = 0;
+        let mut words = Vec::new();
+        let mut below = words_below;
+        while below > 1 {
+            let here = below.div_ceil(64);
+            words.resize(words.len() + here, 0);
+            if let (Some(last), tail @ 1..) = (words.last_mut(), below % 64) {
+                *last = u64::MAX << tail;
+            }
+            levels += 1;
+            starts[levels] = words.len() as u32;
+            below = here;
+        }
+        Self { words, starts, levels }
+    }
+
+    fn level(&self, level: usize) -> &[u64] {
+        &self.words[self.starts[level] as usize..self.starts[level + 1] as usize]
+    }
+
+    #[inline]
+    fn word(&mut self, level: usize, index: u32) -> &mut u64 {
+        &mut self.words[(self.starts[level] + index) as usize]
+    }
+
+    fn mark_full(&mut self, mut index: u32) {
+        for level in 0..self.levels {
+            let word = self.word(level, index / 64);
+            *word |= bit(index);
+            if *word != u64::MAX {
+                return;
+            }
+            index /= 64;
+        }
+    }
+
+    fn mark_not_full(&mut self, mut index: u32) {
+        for level in 0..self.levels {
+            let word = self.word(level, index / 64);
+            let was_full = *word == u64::MAX;
+            *word &= !bit(index);
+            if !was_full {
+                return;
+            }
+            index /= 64;
+        }
+    }
+
+    /// The index of the first word of the bitmap, not below `from`, that has a clear bit.
+    fn next_not_full(&self, from: u32) -> Option<u32> {
+        let mut from = from;
+        for level in 0..self.levels {
+            let word = self.level(level).get((from / 64) as usize)?;
+            let clear = !word & (u64::MAX << (from % 64));
+            if clear != 0 {
+                let mut index = from / 64 * 64 + clear.trailing_zeros();
+                for below in (0..level).rev() {
+                    index = index * 64 + (!self.level(below)[index as usize]).trailing_zeros();
+                }
+                return Some(index);
+            }
+            from = from / 64 + 1;
+        }
+        None
+    }
+
+    fn fill(&mut self, words: impl Iterator<Item = u64>) {
+        let mut below = 0;
+        let mut full = 0;
+        let mut at = 0;
+        let end = self.starts[1.min(self.levels)] as usize;
+        for word in words {
+            full |= u64::from(word == u64::MAX) << (below % 64);
+            below += 1;
+            if below % 64 == 0 && at < end {
+                self.words[at] = full;
+                at += 1;
+                full = 0;
+            }
+        }
+        if at < end {
+            self.words[at] = full | (u64::MAX << (below % 64));
+        }
+        for level in 1..self.levels {
+            let (lower, upper) = self.words.split_at_mut(self.starts[level] as usize);
+            let lower = &lower[self.starts[level - 1] as usize..];
+            for (word, below) in upper.iter_mut().zip(lower.chunks(64)) {
+                let full = below.iter().rev().fold(0, |full, word| full << 1 | u64::from(*word == u64::MAX));
+                *word = if below.len() < 64 { full | (u64::MAX << below.len()) } else { full };
+            }
+        }
+    }
+}
+
+/// Ascending offsets of a [`Bitmap`].
+#[derive(Clone, Debug)]
+pub struct Iter<'a> {
+    bitmap: &'a Bitmap,
+    /// All ones if clear offsets are asked for.
+    flip: u64,
+    index: u32,
+    word: u64,
+}
+
+impl<'a> Iter<'a> {
+    fn new(bitmap: &'a Bitmap, from: u32, flip: u64) -> Self {
+        let index = from / WORD_BITS;
+        let word = if from < bitmap.len { (bitmap.word(index) ^ flip) & (u64::MAX << (from % WORD_BITS)) } else { 0 };
+        Self { bitmap, flip, index, word }
+    }
+}
+
+impl Iterator for Iter<'_> {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        while self.word == 0 {
+            if self.index >= self.bitmap.last_index() || self.bitmap.words.is_empty() {
+                return None;
+            }
+            self.index += 1;
+            self.word = self.bitmap.word(self.index) ^ self.flip;
+        }
+        let offset = self.index * WORD_BITS + self.word.trailing_zeros();
+        self.word &= self.word - 1;
+        (offset < self.bitmap.len).then_some(offset)
+    }
+}
+
+impl FusedIterator for Iter<'_> {}
+
+/// Ascending runs of a [`Bitmap`].
+#[derive(Clone, Debug)]
+pub struct Runs<'a> {
+    bitmap: &'a Bitmap,
+    next: Option<u32>,
+    set: bool,
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Run;
+
+    fn next(&mut self) -> Option<Run> {
+        let from = self.next.take()?;
+        let (first, after) = if self.set {
+            let first = self.bitmap.next_set(from)?;
+            (first, self.bitmap.next_clear(first))
+        } else {
+            let first = self.bitmap.next_clear(from)?;
+            (first, self.bitmap.next_set(first))
+        };
+        self.next = after;
+        let last = after.unwrap_or(self.bitmap.len) - 1;
+        Some(Run { first, last })
+    }
+}
+
+impl FusedIterator for Runs<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The summary must say for each word exactly whether it has a clear bit.
+    fn check(bitmap: &Bitmap) {
+        let mut fresh = bitmap.clone();
+        fresh.rebuild();
+        assert_eq!(fresh.count, bitmap.count);
+        assert_eq!(fresh.summary.words, bitmap.summary.words);
+    }
+
+    #[test]
+    fn summary_stays_true_while_filling_and_emptying() {
+        for len in [0, 1, 63, 64, 65, 127, 4095, 4096, 4097, 262_143, 262_144, 262_145, 300_001] {
+            let mut bitmap = Bitmap::new(len);
+            check(&bitmap);
+            let mut filled = 0;
+            while let Some(offset) = bitmap.next_clear(0) {
+                assert_eq!(offset, filled);
+                assert!(bitmap.insert(offset));
+                filled += 1;
+                if filled % 4099 == 0 {
+                    check(&bitmap);
+                }
+            }
+            assert_eq!(filled, len);
+            assert!(bitmap.is_full());
+            check(&bitmap);
+            for offset in (0..len).rev() {
+                assert!(bitmap.remove(offset));
+                assert_eq!(bitmap.next_clear(0), Some(offset));
+            }
+            check(&bitmap);
+            assert!(bitmap.is_empty());
+        }
+    }
+
+    #[test]
+    fn offsets_past_the_end_change_nothing() {
+        let mut bitmap = Bitmap::new(70);
+        for offset in [70, 71, 127, 128, u32::MAX] {
+            assert!(!bitmap.insert(offset));
+            assert!(!bitmap.remove(offset));
+            assert!(!bitmap.contains(offset));
+            assert_eq!(bitmap.next_clear(offset), None);
+            assert_eq!(bitmap.next_set(offset), None);
+        }
+        assert!(bitmap.is_empty());
+    }
+}

@@ -1,0 +1,368 @@
+//! The JSON form: `{"kind":...,"apiVersion":...,"metadata":{...},"range":"...","data":"BASE64"}`.
+//!
+//! Keys are case-sensitive, as in Kubernetes' decoder. Strings are written as Go's encoder
+//! writes them.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use serde::Deserializer;
+use serde::de::{MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::error::excerpt;
+use super::{DecodeError, Part, RangeAllocation};
+
+/// Standard base64 with padding. Like Go's decoder it does not mind set bits behind the last
+/// byte.
+const BASE64: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+
+/// A fresh object up to the value of `range`. 1.36 writes empty metadata like this; older servers
+/// put a null `creationTimestamp` into it.
+const FRESH_HEAD: &str = r#"{"kind":"RangeAllocation","apiVersion":"v1","metadata":{},"range":"#;
+const FRESH_MIDDLE: &str = r#","data":"#;
+/// Go's encoder ends each value with a line feed.
+const FRESH_TAIL: &str = "}\n";
+
+const NULL: &str = "null";
+const EMPTY_STRING: &str = "\"\"";
+
+/// The text without the values of `range` and `data`, and where these belong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Surroundings {
+    text: String,
+    /// Where in `text` range and data go, in the order of writing.
+    slots: [Slot; 2],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slot {
+    part: Part,
+    at: usize,
+    /// What stands here as long as the value is empty: an empty string, null, or nothing.
+    empty: &'static str,
+    /// The key is not in `text`: it has to be written with the value.
+    write_key: bool,
+}
+
+impl Surroundings {
+    pub(super) fn fresh() -> Self {
+        let slot = |part, at| Slot { part, at, empty: EMPTY_STRING, write_key: false };
+        Surroundings {
+            text: [FRESH_HEAD, FRESH_MIDDLE, FRESH_TAIL].concat(),
+            slots: [slot(Part::Range, FRESH_HEAD.len()), slot(Part::Data, FRESH_HEAD.len() + FRESH_MIDDLE.len())],
+        }
+    }
+
+    /// Appends the encoded object to `out`.
+    pub(super) fn encode(&self, range: &str, data: &[u8], out: &mut Vec<u8>) {
+        // Room for both values with quotes, and for both keys.
+        out.reserve(self.text.len() + range.len() + data.len().div_ceil(3) * 4 + 32);
+        let text = self.text.as_bytes();
+        let mut done = 0;
+        for slot in self.slots {
+            out.extend_from_slice(&text[done..slot.at]);
+            done = slot.at;
+            let (key, is_empty) = match slot.part {
+                Part::Range => ("range", range.is_empty()),
+                Part::Data => ("data", data.is_empty()),
+            };
+            if is_empty {
+                out.extend_from_slice(slot.empty.as_bytes());
+                continue;
+            }
+            if slot.write_key {
+                out.extend_from_slice(b",\"");
+                out.extend_from_slice(key.as_bytes());
+                out.extend_from_slice(b"\":");
+            }
+            out.push(b'"');
+            match slot.part {
+                Part::Range => write_escaped(range, out),
+                Part::Data => write_base64(data, out),
+            }
+            out.push(b'"');
+        }
+        out.extend_from_slice(&text[done..]);
+    }
+}
+
+/// Decodes a value whose first byte that is not white space is `{`.
+pub(super) fn decode(stored: &[u8]) -> Result<RangeAllocation, DecodeError> {
+    let text = str::from_utf8(stored).map_err(|error| DecodeError::InvalidUtf8 { offset: error.valid_up_to() })?;
+    let mut members = Members::new(text);
+    let mut parser = serde_json::Deserializer::from_str(text);
+    parser.deserialize_map(&mut members).and_then(|()| parser.end()).map_err(|error| syntax_error(&error, text, 0))?;
+
+    let start = text.len() - text.trim_start().len();
+    let kind = members.kind.string(text)?;
+    if kind != "RangeAllocation" {
+        return Err(DecodeError::WrongKind {
+            offset: members.kind.value.map_or(start, |value| value.start),
+            found: excerpt(kind.as_bytes()),
+        });
+    }
+    if members.api_version.string(text)?.is_empty() {
+        return Err(DecodeError::WrongApiVersion {
+            offset: members.api_version.value.map_or(start, |value| value.start),
+            found: String::new(),
+        });
+    }
+    Ok(RangeAllocation {
+        range: members.range.string(text)?.into_owned(),
+        data: members.data.base64(text)?,
+        surroundings: super::Surroundings::Json(members.surroundings()),
+    })
+}
+
+/// The members of the object that matter, and what has to go from the text.
+struct Members<'a> {
+    text: &'a str,
+    kind: Member,
+    api_version: Member,
+    range: Member,
+    data: Member,
+    /// Earlier occurrences of range and data: from their keys up to the keys that follow.
+    superseded: Vec<Range<usize>>,
+    /// The key of range or data that was read last, as long as no other key follows it.
+    last: Option<Part>,
+    /// End of the last member's value.
+    end: usize,
+}
+
+/// One member. Positions are offsets in the text.
+struct Member {
+    name: &'static str,
+    /// The last value. Null does not count where it leaves an earlier value as it is.
+    value: Option<Range<usize>>,
+    /// The last occurrence, whatever its value.
+    place: Option<Place>,
+}
+
+struct Place {
+    /// From the key up to the next key, as far as that is known.
+    member: Range<usize>,
+    value: Range<usize>,
+    is_null: bool,
+}
+
+impl<'a> Members<'a> {
+    fn new(text: &'a str) -> Self {
+        Members {
+            text,
+            kind: Member::new("kind"),
+            api_version: Member::new("apiVersion"),
+            range: Member::new("range"),
+            data: Member::new("data"),
+            superseded: Vec::new(),
+            last: None,
+            end: 0,
+        }
+    }
+
+    fn part(&mut self, part: Part) -> &mut Member {
+        match part {
+            Part::Range => &mut self.range,
+            Part::Data => &mut self.data,
+        }
+    }
+
+    fn member(&mut self, key: &'a RawValue, value: &'a RawValue) {
+        let start = self.offset(key);
+        if let Some(part) = self.last.take()
+            && let Some(place) = &mut self.part(part).place
+        {
+            place.member.end = start;
+        }
+        let is_null = value.get() == NULL;
+        let value = self.offset(value)..self.offset(value) + value.get().len();
+        self.end = value.end;
+        let name = unescape(key.get()).unwrap_or_default();
+        let part = match &*name {
+            "kind" if !is_null => {
+                self.kind.value = Some(value);
+                return;
+            }
+            "apiVersion" if !is_null => {
+                self.api_version.value = Some(value);
+                return;
+            }
+            "range" => Part::Range,
+            "data" => Part::Data,
+            _ => return,
+        };
+        let member = self.part(part);
+        // Go leaves a string as it is when it reads null, but makes a byte slice nil.
+        match part {
+            Part::Range if is_null => {}
+            Part::Data if is_null => member.value = None,
+            _ => member.value = Some(value.clone()),
+        }
+        let place = Place { member: start..value.end, value, is_null };
+        if let Some(earlier) = member.place.replace(place) {
+            self.superseded.push(earlier.member);
+        }
+        self.last = Some(part);
+    }
+
+    /// Where a part of the text begins in it.
+    fn offset(&self, part: &RawValue) -> usize {
+        part.get().as_ptr().addr() - self.text.as_ptr().addr()
+    }
+
+    /// Takes superseded members and the values of range and data out of the text.
+    fn surroundings(mut self) -> Surroundings {
+        self.superseded.sort_by_key(|member| member.start);
+        let mut superseded = self.superseded.into_iter().peekable();
+        let mut values = [self.range.slot(Part::Range, self.end), self.data.slot(Part::Data, self.end)];
+        // Stable: range goes before data where both are missing.
+        values.sort_by_key(|(span, _)| span.start);
+
+        let mut text = String::new();
+        let mut done = 0;
+        let slots = values.map(|(span, slot)| {
+            while let Some(member) = superseded.next_if(|member| member.start < span.start) {
+                text.push_str(&self.text[done..member.start]);
+                done = member.end;
+            }
+            text.push_str(&self.text[done..span.start]);
+            done = span.end;
+            Slot { at: text.len(), ..slot }
+        });
+        text.push_str(&self.text[done..]);
+        Surroundings { text, slots }
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Members<'de> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a RangeAllocation")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some((key, value)) = map.next_entry()? {
+            self.member(key, value);
+        }
+        Ok(())
+    }
+}
+
+impl Member {
+    fn new(name: &'static str) -> Self {
+        Member { name, value: None, place: None }
+    }
+
+    /// The value as a string; empty if there is none.
+    fn string<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, DecodeError> {
+        let Some(span) = self.value.clone() else {
+            return Ok(Cow::Borrowed(""));
+        };
+        let start = span.start;
+        let value = &text[span];
+        let found = match value.as_bytes().first() {
+            Some(b'"') => return unescape(value).map_err(|error| syntax_error(&error, value, start)),
+            Some(b'{') => "an object",
+            Some(b'[') => "an array",
+            Some(b't' | b'f') => "a boolean",
+            _ => "a number",
+        };
+        Err(DecodeError::JsonType { offset: start, field: self.name, found })
+    }
+
+    /// The bytes that the value encodes; empty if there is none.
+    fn base64(&self, text: &str) -> Result<Vec<u8>, DecodeError> {
+        let start = self.value.as_ref().map_or(0, |value| value.start);
+        let symbols = self.string(text)?;
+        // Go's decoder passes over line breaks, which JSON can only hold as escapes.
+        let is_escaped = matches!(symbols, Cow::Owned(_));
+        let symbols = if is_escaped && symbols.contains(['\r', '\n']) {
+            Cow::Owned(symbols.replace(['\r', '\n'], ""))
+        } else {
+            symbols
+        };
+        BASE64.decode(symbols.as_bytes()).map_err(|error| {
+            let index = match error {
+                base64::DecodeError::InvalidByte(index, _) => index,
+                base64::DecodeError::InvalidLastSymbol { offset, .. } => offset,
+                base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => symbols.len(),
+            };
+            DecodeError::Base64 { offset: if is_escaped { start } else { start + 1 + index } }
+        })
+    }
+
+    /// What to cut out of the text for this member's value, and what to put there (its place
+    /// in the remaining text is not known yet). A missing member goes to `end`.
+    fn slot(&self, part: Part, end: usize) -> (Range<usize>, Slot) {
+        let (span, empty) = match &self.place {
+            None => (end..end, ""),
+            Some(place) if place.is_null => (place.value.clone(), NULL),
+            Some(place) => (place.value.clone(), EMPTY_STRING),
+        };
+        let slot = Slot { part, at: span.start, empty, write_key: self.place.is_none() };
+        (span, slot)
+    }
+}
+
+/// The text of a JSON string, which is given with its quotes.
+fn unescape(string: &str) -> Result<Cow<'_, str>, serde_json::Error> {
+    if string.contains('\\') {
+        serde_json::from_str(string).map(Cow::Owned)
+    } else {
+        Ok(Cow::Borrowed(&string[1..string.len() - 1]))
+    }
+}
+
+/// `text` is what was parsed; it begins at offset `start` of the stored value.
+fn syntax_error(error: &serde_json::Error, text: &str, start: usize) -> DecodeError {
+    let (line, column) = (error.line(), error.column());
+    let offset = if error.is_eof() {
+        text.len()
+    } else {
+        let lines_before = text.split_inclusive('\n').take(line.saturating_sub(1));
+        lines_before.map(str::len).sum::<usize>() + column.saturating_sub(1)
+    };
+    let reason = error.to_string();
+    let position = format!(" at line {line} column {column}");
+    DecodeError::JsonSyntax {
+        offset: start + offset.min(text.len()),
+        reason: reason.strip_suffix(&position).unwrap_or(&reason).to_owned(),
+    }
+}
+
+/// Escapes as Go's encoder does, which keeps JSON safe inside HTML and JavaScript.
+fn write_escaped(text: &str, out: &mut Vec<u8>) {
+    let mut utf8 = [0; 4];
+    for character in text.chars() {
+        let escape = match character {
+            '"' => b'"',
+            '\\' => b'\\',
+            '\n' => b'n',
+            '\r' => b'r',
+            '\t' => b't',
+            '\u{8}' => b'b',
+            '\u{c}' => b'f',
+            '\0'..='\u{1f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                out.extend_from_slice(format!("\\u{:04x}", u32::from(character)).as_bytes());
+                continue;
+            }
+            _ => {
+                out.extend_from_slice(character.encode_utf8(&mut utf8).as_bytes());
+                continue;
+            }
+        };
+        out.extend_from_slice(&[b'\\', escape]);
+    }
+}
+
+fn write_base64(data: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + data.len().div_ceil(3) * 4, b'=');
+    BASE64.encode_slice(data, &mut out[start..]).expect("three bytes give four symbols");
+}

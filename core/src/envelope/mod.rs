@@ -1,0 +1,141 @@
+//! The stored RangeAllocation: what a kube-apiserver keeps in etcd under
+//! `/registry/ranges/NAME`.
+//!
+//! Two forms exist. [`Form::Protobuf`] is what every current server writes: the four bytes
+//! `k8s\0`, then a `runtime.Unknown` message that wraps the RangeAllocation. [`Form::Json`] is
+//! found in old clusters and where the kind is a custom resource (OpenShift's `scc-uid`).
+//!
+//! A [`RangeAllocation`] gives access to `range` and `data` and carries everything around them
+//! (metadata, unknown fields, JSON spelling) as the bytes that were read, with two slots into
+//! which encoding writes the current values. So a rewrite changes these two values and nothing
+//! else, and an object that kube-apiserver wrote encodes to the bytes it was read from.
+//!
+//! ```
+//! use rangekeeper::envelope::{Form, RangeAllocation};
+//!
+//! let mut stored = RangeAllocation::new(Form::Protobuf);
+//! assert!(!stored.is_initialised());
+//! stored.range = "30000-32767".to_owned();
+//! stored.data = vec![0b101];
+//!
+//! let again = RangeAllocation::decode(&stored.encode())?;
+//! assert_eq!(again, stored);
+//! # Ok::<(), rangekeeper::envelope::DecodeError>(())
+//! ```
+
+mod error;
+mod json;
+mod protobuf;
+
+pub use error::DecodeError;
+
+/// The encodings in which a RangeAllocation is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// `k8s\0` and a protobuf `runtime.Unknown`.
+    Protobuf,
+    /// A JSON object, `data` in standard base64 with padding.
+    Json,
+}
+
+/// The stored object: `range`, `data`, and everything around them that must survive a rewrite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeAllocation {
+    /// The range that `data` belongs to, in its canonical text (`10.96.0.0/12`, `30000-32767`).
+    /// Empty: the object is not initialised yet.
+    pub range: String,
+    /// The bitmap as one big-endian unsigned integer; see the snapshot module.
+    pub data: Vec<u8>,
+    surroundings: Surroundings,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Surroundings {
+    Protobuf(protobuf::Surroundings),
+    Json(json::Surroundings),
+}
+
+/// The two parts of the object that encoding writes anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Range,
+    Data,
+}
+
+impl RangeAllocation {
+    /// A fresh object with empty range and data, which encodes as kube-apiserver 1.36 encodes a
+    /// fresh one: empty metadata, and `data` written although it is empty.
+    pub fn new(form: Form) -> Self {
+        let surroundings = match form {
+            Form::Protobuf => Surroundings::Protobuf(protobuf::Surroundings::fresh()),
+            Form::Json => Surroundings::Json(json::Surroundings::fresh()),
+        };
+        RangeAllocation { range: String::new(), data: Vec::new(), surroundings }
+    }
+
+    /// Decodes a stored value; its first bytes tell the form.
+    ///
+    /// Costs one scan over the fields and one copy of `data` (JSON: a scan of the text). Memory
+    /// is bounded by a small multiple of the length of `stored`, whatever lengths it claims.
+    ///
+    /// In protobuf, `v1` / `RangeAllocation` is accepted; in JSON, the kind `RangeAllocation` of
+    /// any apiVersion. Of a value that occurs twice the last one counts, as in Kubernetes'
+    /// decoders, and encoding writes it once. Metadata has to be well-formed, but is not looked into.
+    ///
+    /// # Errors
+    /// See [`DecodeError`]; each names the byte offset in `stored`.
+    pub fn decode(stored: &[u8]) -> Result<Self, DecodeError> {
+        if stored.starts_with(protobuf::PREFIX) {
+            return protobuf::decode(stored);
+        }
+        if let Some(rest) = stored.strip_prefix(b"k8s:enc:") {
+            let provider = rest.split(|&byte| byte == b':').next().unwrap_or(rest);
+            return Err(DecodeError::Encrypted { offset: 0, provider: error::excerpt(provider) });
+        }
+        match stored.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            Some(b'{') => json::decode(stored),
+            _ if stored.is_empty() => Err(DecodeError::Empty { offset: 0 }),
+            _ => Err(DecodeError::NotAnEnvelope {
+                offset: 0,
+                found: stored[..stored.len().min(8)].escape_ascii().to_string(),
+            }),
+        }
+    }
+
+    /// The form that this object was decoded from or created for, and in which it is encoded.
+    pub fn form(&self) -> Form {
+        match self.surroundings {
+            Surroundings::Protobuf(_) => Form::Protobuf,
+            Surroundings::Json(_) => Form::Json,
+        }
+    }
+
+    /// Whether a range was ever written. An object with an empty range stands for "use the
+    /// configured range, nothing is allocated".
+    pub fn is_initialised(&self) -> bool {
+        !self.range.is_empty()
+    }
+
+    /// Encodes the object into a new buffer.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode_into(&mut out);
+        out
+    }
+
+    /// Encodes the object into `out`, whose content is replaced and whose capacity is reused.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        self.encode_with(&self.range, &self.data, out);
+    }
+
+    /// Encodes with another range and other data than those held, for a writer that keeps its
+    /// bitmap elsewhere. `out` is replaced, its capacity reused. Costs one copy of `data`
+    /// (JSON: its base64 form).
+    pub fn encode_with(&self, range: &str, data: &[u8], out: &mut Vec<u8>) {
+        out.clear();
+        match &self.surroundings {
+            Surroundings::Protobuf(surroundings) => surroundings.encode(range, data, out),
+            Surroundings::Json(surroundings) => surroundings.encode(range, data, out),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What an audit or a repair pass has to say about a Service or an IPAddress object.
+
+use std::fmt::{self, Display};
+use std::net::IpAddr;
+
+use crate::address::family_name;
+use crate::cidr::CidrRange;
+use crate::ports::PortRange;
+
+/// Why something was found. The names are the reasons of the reference's Events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// A ClusterIP that is no address, or of a family that no range has.
+    ClusterIPNotValid,
+    /// A Service uses an address that is not recorded as allocated.
+    ClusterIPNotAllocated,
+    /// Two Services use one address.
+    ClusterIPAlreadyAllocated,
+    /// A Service uses an address that no range hands out.
+    ClusterIPOutOfRange,
+    /// A Service uses an address of a range that has no allocatable address at all.
+    ServiceCIDRFull,
+    /// An IPAddress object that the allocator made refers to something other than a Service.
+    IPAddressNotAllocated,
+    /// An IPAddress object refers to a Service that does not use the address.
+    IPAddressWrongReference,
+    /// A Service uses a port that is not recorded as allocated.
+    PortNotAllocated,
+    /// Two Services use one port.
+    PortAlreadyAllocated,
+    /// A Service uses a port outside the range.
+    PortOutOfRange,
+}
+
+impl Reason {
+    /// The reason as the reference's Events spell it.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::ClusterIPNotValid => "ClusterIPNotValid",
+            Self::ClusterIPNotAllocated => "ClusterIPNotAllocated",
+            Self::ClusterIPAlreadyAllocated => "ClusterIPAlreadyAllocated",
+            Self::ClusterIPOutOfRange => "ClusterIPOutOfRange",
+            Self::ServiceCIDRFull => "ServiceCIDRFull",
+            Self::IPAddressNotAllocated => "IPAddressNotAllocated",
+            Self::IPAddressWrongReference => "IPAddressWrongReference",
+            Self::PortNotAllocated => "PortNotAllocated",
+            Self::PortAlreadyAllocated => "PortAlreadyAllocated",
+            Self::PortOutOfRange => "PortOutOfRange",
+        }
+    }
+
+    /// Whether a repair of the ranges, or the API server at its start, mends this without the owner's help.
+    pub fn is_mendable(&self) -> bool {
+        match self {
+            Self::ClusterIPNotAllocated
+            | Self::IPAddressNotAllocated
+            | Self::IPAddressWrongReference
+            | Self::PortNotAllocated => true,
+            Self::ClusterIPNotValid
+            | Self::ClusterIPAlreadyAllocated
+            | Self::ClusterIPOutOfRange
+            | Self::ServiceCIDRFull
+            | Self::PortAlreadyAllocated
+            | Self::PortOutOfRange => false,
+        }
+    }
+}
+
+impl Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a finding is about: the how-manieth object of those that were observed, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Subject {
+    /// A Service.
+    Service(u64),
+    /// An IPAddress object.
+    IPAddress(u64),
+}
+
+/// The value that a finding is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FoundValue {
+    /// An address, canonical.
+    Address(IpAddr),
+    /// A port as the Service has it, in range or not.
+    Port(i32),
+    /// A text that should be an address.
+    Text(String),
+}
+
+impl Display for FoundValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => Display::fmt(address, f),
+            Self::Port(port) => Display::fmt(port, f),
+            Self::Text(text) => Display::fmt(text, f),
+        }
+    }
+}
+
+/// One finding. `Display` gives a message for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Why.
+    pub reason: Reason,
+    /// The range it concerns: its place in the order in which the ranges were added.
+    pub range: usize,
+    /// What it is about.
+    pub subject: Subject,
+    /// The value it is about.
+    pub value: FoundValue,
+    /// The range that would have been valid, where one range can be named.
+    pub valid: Option<ValidRange>,
+}
+
+/// The range that a finding names as valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValidRange {
+    /// Addresses.
+    Cidr(CidrRange),
+    /// Ports.
+    Ports(PortRange),
+}
+
+impl Display for ValidRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cidr(range) => Display::fmt(range, f),
+            Self::Ports(range) => Display::fmt(range, f),
+        }
+    }
+}
+
+impl Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = &self.value;
+        match value {
+            FoundValue::Address(address) => write!(f, "ClusterIP {value} ({})", family_name(*address))?,
+            FoundValue::Port(_) => write!(f, "node port {value}")?,
+            FoundValue::Text(text) => write!(f, "ClusterIP {text:?}")?,
+        }
+        match self.reason {
+            Reason::ClusterIPNotValid if matches!(value, FoundValue::Text(_)) => {
+                f.write_str(" is not an IP address; recreate the Service")
+            }
+            Reason::ClusterIPNotValid => {
+                f.write_str(" is of an IP family that has no range in this cluster; recreate the Service")
+            }
+            Reason::ClusterIPNotAllocated | Reason::PortNotAllocated => {
+                f.write_str(" is in use but not recorded as allocated; repair records it")
+            }
+            Reason::ClusterIPAlreadyAllocated | Reason::PortAlreadyAllocated => {
+                f.write_str(" is in use by more than one Service; recreate this one")
+            }
+            Reason::ClusterIPOutOfRange | Reason::PortOutOfRange => {
+                f.write_str(" is not one that ")?;
+                match &self.valid {
+                    Some(valid) => write!(f, "{valid} hands out; recreate the Service"),
+                    None => f.write_str("any ServiceCIDR hands out; recreate the Service"),
+                }
+            }
+            Reason::ServiceCIDRFull => {
+                f.write_str(" lies in a range that has no allocatable address")?;
+                match &self.valid {
+                    Some(valid) => write!(f, ": {valid}; widen it"),
+                    None => f.write_str("; widen it"),
+                }
+            }
+            Reason::IPAddressNotAllocated => f.write_str(
+                " has an IPAddress object of the allocator that does not refer to a Service; the API server removes it",
+            ),
+            Reason::IPAddressWrongReference => {
+                f.write_str(" has an IPAddress object whose Service does not use it; the API server mends it")
+            }
+        }
+    }
+}

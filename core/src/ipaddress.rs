@@ -1,0 +1,378 @@
+//! Audit of ClusterIPs where each allocated address is an IPAddress object (KEP-1880, default since Kubernetes 1.33).
+//!
+//! ServiceCIDR objects say which addresses there are, IPAddress objects which of them are allocated and to which
+//! Service. What is found follows the reference (kubernetes
+//! `pkg/registry/core/service/ipallocator/controller/repairip.go`). The API server mends these objects itself when it
+//! starts, so the result has no diff.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+
+use crate::address::parse_address;
+use crate::cidr::{CidrRange, ParseCidrError};
+use crate::finding::{Finding, FoundValue, Reason, Subject};
+use crate::occupancy::{Cell, cells};
+use crate::range::{Band, Range};
+use crate::repair::OffsetState;
+use crate::service::Service;
+
+/// The value of the label `ipaddress.kubernetes.io/managed-by` on the objects that the ClusterIP allocator makes.
+pub const ALLOCATOR: &str = "ipallocator.k8s.io";
+
+/// How long the reference waits for the Service of a new IPAddress object, in seconds: the API server's time limit
+/// for a request.
+const GRACE_SECONDS: i64 = 60;
+
+/// The parts of an IPAddress object that an audit reads, borrowed from the caller.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IpAddressObject<'a> {
+    /// `metadata.name`: the address.
+    pub name: &'a str,
+    /// The label `ipaddress.kubernetes.io/managed-by`; empty if there is none.
+    pub managed_by: &'a str,
+    /// `metadata.creationTimestamp` in seconds since 1970.
+    pub created: i64,
+    /// `spec.parentRef.group`.
+    pub parent_group: &'a str,
+    /// `spec.parentRef.resource`; empty if there is no reference.
+    pub parent_resource: &'a str,
+    /// `spec.parentRef.namespace`.
+    pub parent_namespace: &'a str,
+    /// `spec.parentRef.name`.
+    pub parent_name: &'a str,
+}
+
+/// An audit under way.
+///
+/// Memory: some 200 bytes per Service and per IPAddress object.
+#[derive(Debug)]
+pub struct IpAddressAudit {
+    now: Option<i64>,
+    cidrs: Vec<ServiceCidr>,
+    objects: Vec<Object>,
+    by_address: HashMap<IpAddr, usize>,
+    claims: Vec<Claims>,
+    by_name: HashMap<(String, String), usize>,
+}
+
+#[derive(Debug)]
+struct Object {
+    address: Option<IpAddr>,
+    name: String,
+    managed: bool,
+    created: i64,
+    /// Namespace and name of the Service that it refers to; `None` if it refers to something else.
+    service: Option<(String, String)>,
+}
+
+/// The addresses that one Service claims.
+#[derive(Debug)]
+struct Claims {
+    key: (String, String),
+    addresses: Vec<Result<IpAddr, String>>,
+}
+
+/// One CIDR of a ServiceCIDR object.
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceCidr {
+    range: CidrRange,
+}
+
+/// The result of an audit.
+#[derive(Clone, Debug)]
+pub struct IpAddressOutcome {
+    /// One for each CIDR, in the order in which they were added.
+    pub cidrs: Vec<CidrOutcome>,
+    /// What is wrong with Services, in their order, and then with IPAddress objects, in theirs.
+    pub findings: Vec<Finding>,
+    /// IPAddress objects of the allocator whose Service does not exist.
+    pub leaks: Vec<AddressLeak>,
+    /// How many Services were observed.
+    pub services: u64,
+}
+
+/// An IPAddress object of the allocator whose Service does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressLeak {
+    /// The first CIDR that holds the address: its place in the order in which they were added.
+    pub range: usize,
+    /// The how-manieth IPAddress object, counted from 0.
+    pub object: u64,
+    /// The address.
+    pub address: IpAddr,
+}
+
+/// What an audit found out about one CIDR.
+#[derive(Clone, Debug)]
+pub struct CidrOutcome {
+    cidr: ServiceCidr,
+    /// Offsets, ascending.
+    stored: Vec<u64>,
+    in_use: Vec<u64>,
+    leaked: Vec<u64>,
+    lost: Vec<u64>,
+    duplicates: Vec<u64>,
+}
+
+impl ServiceCidr {
+    /// Reads one of `spec.cidrs`.
+    ///
+    /// # Errors
+    /// If it is no CIDR.
+    pub fn parse(cidr: &str) -> Result<Self, ParseCidrError> {
+        Ok(Self { range: cidr.parse()? })
+    }
+
+    /// The CIDR.
+    pub fn network(&self) -> IpNetwork {
+        self.range.network()
+    }
+
+    /// How many addresses can be allocated: without the network address and, in IPv4, the broadcast address; at most
+    /// `u64::MAX`.
+    pub fn size(&self) -> u64 {
+        match self.network() {
+            IpNetwork::V4(network) => (1_u64 << (32 - network.prefix())).saturating_sub(2),
+            IpNetwork::V6(network) if network.prefix() <= 64 => u64::MAX,
+            IpNetwork::V6(network) => (1_u64 << (128 - network.prefix())) - 1,
+        }
+    }
+
+    /// How many of the lowest addresses form the static band (KEP-3070).
+    pub fn static_band(&self) -> u32 {
+        self.range.static_band()
+    }
+
+    /// The distance of `address` from the first allocatable one; `None` if it is never allocated.
+    pub fn offset_of(&self, address: IpAddr) -> Option<u64> {
+        let offset = match (self.network(), address.to_canonical()) {
+            (IpNetwork::V4(network), IpAddr::V4(address)) => {
+                u64::from(address.to_bits()).checked_sub(u64::from(network.ip().to_bits()) + 1)
+            }
+            (IpNetwork::V6(network), IpAddr::V6(address)) => {
+                let offset = address.to_bits().checked_sub(network.ip().to_bits().checked_add(1)?)?;
+                u64::try_from(offset).ok()
+            }
+            _ => None,
+        };
+        offset.filter(|offset| *offset < self.size())
+    }
+}
+
+impl IpAddressAudit {
+    /// An audit without objects.
+    ///
+    /// With `now`, in seconds since 1970, an IPAddress object that is at most 60 s old may still wait for its Service.
+    /// Without, nothing may: for data that nobody works on any more.
+    pub fn new(now: Option<i64>) -> Self {
+        Self {
+            now,
+            cidrs: Vec::new(),
+            objects: Vec::new(),
+            by_address: HashMap::new(),
+            claims: Vec::new(),
+            by_name: HashMap::new(),
+        }
+    }
+
+    /// Adds one CIDR of a ServiceCIDR object.
+    pub fn add_cidr(&mut self, cidr: ServiceCidr) {
+        self.cidrs.push(cidr);
+    }
+
+    /// Takes note of an IPAddress object.
+    pub fn observe_ip_address(&mut self, object: &IpAddressObject<'_>) {
+        let address = parse_address(object.name);
+        if let Some(address) = address {
+            self.by_address.insert(address, self.objects.len());
+        }
+        let refers_to_service = object.parent_group.is_empty() && object.parent_resource == "services";
+        self.objects.push(Object {
+            address,
+            name: object.name.into(),
+            managed: object.managed_by == ALLOCATOR,
+            created: object.created,
+            service: refers_to_service.then(|| (object.parent_namespace.into(), object.parent_name.into())),
+        });
+    }
+
+    /// Takes note of a Service.
+    pub fn observe_service(&mut self, namespace: &str, name: &str, service: &Service<'_>) {
+        let key = (namespace.to_owned(), name.to_owned());
+        let addresses = service.cluster_ip_texts().map(|text| parse_address(text).ok_or_else(|| text.into())).collect();
+        self.by_name.insert(key.clone(), self.claims.len());
+        self.claims.push(Claims { key, addresses });
+    }
+
+    /// Ends the audit. Cost: linear in the number of objects times the number of CIDRs.
+    pub fn finish(self) -> IpAddressOutcome {
+        let mut findings = Vec::new();
+        let mut lost = HashSet::new();
+        let mut duplicates = HashSet::new();
+        for (ordinal, claims) in self.claims.iter().enumerate() {
+            for claim in &claims.addresses {
+                let reason = match claim {
+                    Err(_) => Some(Reason::ClusterIPNotValid),
+                    Ok(address) => self.judge_claim(&claims.key, *address, &mut lost, &mut duplicates),
+                };
+                let Some(reason) = reason else { continue };
+                let (range, value) = match claim {
+                    Ok(address) => (self.range_of(*address), FoundValue::Address(*address)),
+                    Err(text) => (0, FoundValue::Text(text.clone())),
+                };
+                let subject = Subject::Service(ordinal as u64);
+                findings.push(Finding { reason, range, subject, value, valid: None });
+            }
+        }
+        let mut leaks = Vec::new();
+        for (ordinal, object) in self.objects.iter().enumerate() {
+            let ordinal = ordinal as u64;
+            match (self.judge_object(object), object.address) {
+                (ObjectVerdict::Fine, _) => {}
+                (ObjectVerdict::Leaked, Some(address)) => {
+                    leaks.push(AddressLeak { range: self.range_of(address), object: ordinal, address });
+                }
+                (ObjectVerdict::Wrong(reason), Some(address)) => {
+                    let (range, value) = (self.range_of(address), FoundValue::Address(address));
+                    findings.push(Finding { reason, range, subject: Subject::IPAddress(ordinal), value, valid: None });
+                }
+                (_, None) => findings.push(Finding {
+                    reason: Reason::IPAddressNotAllocated,
+                    range: 0,
+                    subject: Subject::IPAddress(ordinal),
+                    value: FoundValue::Text(object.name.clone()),
+                    valid: None,
+                }),
+            }
+        }
+        let in_use: HashSet<IpAddr> = self
+            .claims
+            .iter()
+            .flat_map(|claims| &claims.addresses)
+            .filter_map(|claim| claim.as_ref().ok().copied())
+            .collect();
+        let cidrs = self.cidrs.iter().map(|cidr| CidrOutcome {
+            cidr: *cidr,
+            stored: cidr.offsets(self.by_address.keys().copied()),
+            in_use: cidr.offsets(in_use.iter().copied()),
+            leaked: cidr.offsets(leaks.iter().map(|leak| leak.address)),
+            lost: cidr.offsets(lost.iter().copied()),
+            duplicates: cidr.offsets(duplicates.iter().copied()),
+        });
+        IpAddressOutcome { cidrs: cidrs.collect(), findings, leaks, services: self.claims.len() as u64 }
+    }
+
+    fn judge_claim(
+        &self,
+        key: &(String, String),
+        address: IpAddr,
+        lost: &mut HashSet<IpAddr>,
+        duplicates: &mut HashSet<IpAddr>,
+    ) -> Option<Reason> {
+        if !self.cidrs.iter().any(|cidr| cidr.offset_of(address).is_some()) {
+            return Some(Reason::ClusterIPOutOfRange);
+        }
+        let owner = self.by_address.get(&address).and_then(|object| self.objects[*object].service.as_ref());
+        match owner.map(|owner| (owner == key, self.by_name.get(owner))) {
+            Some((true, _)) => None,
+            Some((false, Some(owner))) if self.claims[*owner].addresses.contains(&Ok(address)) => {
+                duplicates.insert(address);
+                Some(Reason::ClusterIPAlreadyAllocated)
+            }
+            // The object's own finding tells of the wrong reference; once it is gone the address is allocated anew.
+            Some((false, Some(_))) => None,
+            Some((false, None)) | None if lost.insert(address) => Some(Reason::ClusterIPNotAllocated),
+            Some((false, None)) | None => {
+                duplicates.insert(address);
+                Some(Reason::ClusterIPAlreadyAllocated)
+            }
+        }
+    }
+
+    fn judge_object(&self, object: &Object) -> ObjectVerdict {
+        let Some(address) = object.address else { return ObjectVerdict::Wrong(Reason::IPAddressNotAllocated) };
+        if !object.managed {
+            return ObjectVerdict::Fine;
+        }
+        let Some(key) = &object.service else { return ObjectVerdict::Wrong(Reason::IPAddressNotAllocated) };
+        let service = self.by_name.get(key);
+        let claimed = service.is_some_and(|service| self.claims[*service].addresses.contains(&Ok(address)));
+        let waiting = self.now.is_some_and(|now| now.saturating_sub(object.created) <= GRACE_SECONDS);
+        match service {
+            _ if claimed || waiting => ObjectVerdict::Fine,
+            Some(_) => ObjectVerdict::Wrong(Reason::IPAddressWrongReference),
+            None => ObjectVerdict::Leaked,
+        }
+    }
+
+    /// The first CIDR that hands out `address`; for one that none does the first of its family, or 0.
+    fn range_of(&self, address: IpAddr) -> usize {
+        let holds = |cidr: &ServiceCidr| cidr.offset_of(address).is_some();
+        let same_family = |cidr: &ServiceCidr| cidr.network().is_ipv4() == address.is_ipv4();
+        self.cidrs.iter().position(holds).or_else(|| self.cidrs.iter().position(same_family)).unwrap_or(0)
+    }
+}
+
+enum ObjectVerdict {
+    Fine,
+    Leaked,
+    Wrong(Reason),
+}
+
+impl ServiceCidr {
+    fn offsets(&self, addresses: impl Iterator<Item = IpAddr>) -> Vec<u64> {
+        let mut offsets: Vec<u64> = addresses.filter_map(|address| self.offset_of(address)).collect();
+        offsets.sort_unstable();
+        offsets
+    }
+}
+
+impl CidrOutcome {
+    /// The CIDR.
+    pub fn cidr(&self) -> ServiceCidr {
+        self.cidr
+    }
+
+    /// How many of its addresses have an IPAddress object.
+    pub fn used(&self) -> u64 {
+        self.stored.len() as u64
+    }
+
+    /// How many of its addresses have none.
+    pub fn free(&self) -> u64 {
+        self.cidr.size().saturating_sub(self.used())
+    }
+
+    /// Everything about one address; `None` if the CIDR does not hand it out. `next` tells the state after the API
+    /// server's own repair.
+    pub fn state_of(&self, address: IpAddr) -> Option<OffsetState> {
+        let offset = self.cidr.offset_of(address)?;
+        let has = |offsets: &[u64]| offsets.binary_search(&offset).is_ok();
+        Some(OffsetState {
+            band: if offset < u64::from(self.cidr.static_band()) { Band::Static } else { Band::Dynamic },
+            stored: has(&self.stored),
+            in_use: has(&self.in_use),
+            duplicate: has(&self.duplicates),
+            next: has(&self.in_use) || has(&self.stored) && !has(&self.leaked),
+        })
+    }
+
+    /// The CIDR cut into at most `count` cells of equal length (the last may be shorter), with counts for a picture.
+    pub fn occupancy(&self, count: u32) -> Vec<Cell> {
+        cells(self.cidr.size(), count, |from, to| {
+            let within = |offsets: &[u64]| {
+                (offsets.partition_point(|at| *at < to) - offsets.partition_point(|at| *at < from)) as u64
+            };
+            Cell {
+                first: from,
+                len: to - from,
+                in_use: within(&self.in_use),
+                leaked: within(&self.leaked),
+                lost: within(&self.lost),
+                duplicate: within(&self.duplicates),
+            }
+        })
+    }
+}

@@ -1,0 +1,153 @@
+//! Leak counters: how many passes in a row an offset has been leaked.
+//!
+//! A leak is set in the stored bitmap though no Service uses it. Between an allocation and the write of its Service
+//! this is normal, so a leak is cleaned only when it was seen in several passes in a row. The counters are bit planes
+//! (plane i holds bit i of every counter), so that a pass costs a few operations per 64 offsets.
+//!
+//! Unlike the reference's, a counter lives only while its offset stays leaked without a break: one that was cleaned,
+//! used, released or allocated anew starts again. (The reference forgets a counter only when the offset is in use
+//! again, and cleans an address that was cleaned once and then allocated anew without any grace.)
+
+use std::num::NonZeroU8;
+
+use crate::bitmap::Bitmap;
+
+/// After how many passes a leak is cleaned, unless configured otherwise; the reference's
+/// `numRepairsBeforeLeakCleanup`.
+pub const DEFAULT_PASSES: NonZeroU8 = NonZeroU8::new(3).expect("3 is not zero");
+
+/// A counter for each offset of a range.
+///
+/// Memory: `ceil(log2(passes + 1))` bits per offset, nothing before the first leak.
+#[derive(Clone, Debug)]
+pub struct LeakCounters {
+    passes: NonZeroU8,
+    len: u32,
+    /// Plane i holds bit i of each counter; word w of a plane holds the offsets 64w to 64w + 63. Empty if all are 0.
+    planes: Vec<Vec<u64>>,
+}
+
+impl LeakCounters {
+    /// Counters at 0 for the offsets `0..len`; a leak is cleaned in the pass that sees it for the `passes`th time.
+    pub fn new(len: u32, passes: NonZeroU8) -> Self {
+        Self { passes, len, planes: Vec::new() }
+    }
+
+    /// In how many passes a leak must be seen to be cleaned.
+    pub fn passes(&self) -> NonZeroU8 {
+        self.passes
+    }
+
+    /// How many offsets have a counter.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether no offset is counted as leaked.
+    pub fn is_empty(&self) -> bool {
+        self.planes.is_empty()
+    }
+
+    /// In how many passes in a row `offset` was leaked, the last one included; 0 past the end.
+    pub fn count(&self, offset: u32) -> u8 {
+        let (word, bit) = (offset as usize / 64, offset % 64);
+        let bit_of = |plane: &Vec<u64>| plane.get(word).map_or(0, |word| (word >> bit & 1) as u8);
+        self.planes.iter().rev().fold(0, |count, plane| count << 1 | bit_of(plane))
+    }
+
+    /// Counts a pass that saw exactly the offsets of `leaked`, and takes those out of it that stay: what is left in
+    /// `leaked` is due to be cleaned, and its counters are 0 again. Offsets past the end are never due.
+    ///
+    /// Cost: O(len / 64) word operations per plane.
+    pub fn advance(&mut self, leaked: &mut Bitmap) {
+        if leaked.is_empty() {
+            self.planes.clear();
+            return;
+        }
+        if self.planes.is_empty() {
+            let planes = (u8::BITS - self.passes.get().leading_zeros()) as usize;
+            self.planes = vec![vec![0; self.len.div_ceil(64) as usize]; planes];
+        }
+        let passes = self.passes.get();
+        let mut kept = false;
+        leaked.map_words(|index, leaked| {
+            if index >= self.planes[0].len() {
+                return 0;
+            }
+            // Add one to the counters of what is leaked, with carry from plane to plane; reset the others.
+            let mut carry = leaked;
+            let mut due = leaked;
+            for (bit, plane) in self.planes.iter_mut().enumerate() {
+                let word = &mut plane[index];
+                let sum = (*word ^ carry) & leaked;
+                carry &= *word;
+                *word = sum;
+                due &= if passes >> bit & 1 == 1 { sum } else { !sum };
+            }
+            for plane in &mut self.planes {
+                plane[index] &= !due;
+                kept |= plane[index] != 0;
+            }
+            due
+        });
+        if !kept {
+            self.planes.clear();
+        }
+    }
+
+    /// Sets every counter to 0, as after a restore from a backup.
+    pub fn reset(&mut self) {
+        self.planes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    /// Random passes against one counter per offset in a map.
+    #[test]
+    fn advances_as_single_counters_do() {
+        let mut state = 42_u64;
+        let mut random = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state >> 33
+        };
+        let mut cleaned = 0;
+        for passes in [1, 2, 3, 4, 7, 8, 255].map(|passes| NonZeroU8::new(passes).expect("not zero")) {
+            for len in [1, 64, 65, 300] {
+                let mut counters = LeakCounters::new(len, passes);
+                let mut model: HashMap<u32, u8> = HashMap::new();
+                for _ in 0..600 {
+                    let mut leaked = Bitmap::new(len);
+                    for offset in 0..len {
+                        // Most offsets stay as they are, so that high counts are reached.
+                        if (random() % 50 != 0) == (offset % 3 == 0) {
+                            leaked.insert(offset);
+                        }
+                    }
+                    let seen = leaked.clone();
+                    model.retain(|offset, _| seen.contains(*offset));
+                    let mut due = Vec::new();
+                    for offset in &seen {
+                        let count = model.entry(offset).or_insert(0);
+                        *count += 1;
+                        if *count == passes.get() {
+                            due.push(offset);
+                            model.remove(&offset);
+                        }
+                    }
+                    counters.advance(&mut leaked);
+                    assert_eq!(leaked.iter().collect::<Vec<_>>(), due);
+                    for offset in 0..len + 2 {
+                        assert_eq!(counters.count(offset), model.get(&offset).copied().unwrap_or(0));
+                    }
+                    cleaned += due.len();
+                }
+            }
+        }
+        assert!(cleaned > 1000, "only {cleaned} leaks were cleaned: the test bites too little");
+    }
+}

@@ -1,0 +1,47 @@
+#![forbid(unsafe_code)]
+//! The allocator at the heart of a Kubernetes control plane: it hands out Service ClusterIPs and NodePorts from
+//! ranges, stores them exactly as kube-apiserver does, and finds and mends drift between what is allocated and what
+//! Services use.
+//!
+//! The crate decides and does no I/O: no clock, socket, file or global randomness. Bytes, seeds and times come in as
+//! arguments, decisions go out as values.
+//!
+//! - A [`range`] maps values (addresses, ports, UID blocks) to offsets; [`cidr`], [`ports`] and [`uids`] read them.
+//! - An [`allocator`] knows which offsets are in use, in a [`bitmap`] whose memory is the stored [`snapshot`];
+//!   a [`transaction`] makes several changes come to pass together.
+//! - An [`envelope`] is the stored object around that snapshot, in etcd's protobuf form or as JSON.
+//! - A [`repair`] pass compares what is stored with what Services use, with [`leak`] counters between passes;
+//!   [`ipaddress`] audits clusters that keep ClusterIPs as IPAddress objects.
+//!
+//! ```
+//! use rand_core::SeedableRng;
+//! use rand_xoshiro::Xoshiro256PlusPlus;
+//! use rangekeeper::allocator::{Allocator, Strategy};
+//! use rangekeeper::cidr::CidrRange;
+//!
+//! let range: CidrRange = "10.96.0.0/12".parse()?;
+//! let mut allocator = Allocator::new(range, Strategy::RandomScanSparingStaticBand);
+//! allocator.allocate("10.96.0.1".parse()?)?;
+//! let mut rng = Xoshiro256PlusPlus::seed_from_u64(42);
+//! let address = allocator.allocate_next(&mut rng)?;
+//! assert!(allocator.has(address));
+//! assert_eq!(allocator.used(), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod address;
+pub mod allocator;
+pub mod bitmap;
+pub mod cidr;
+pub mod envelope;
+pub mod finding;
+pub mod ipaddress;
+pub mod leak;
+pub mod occupancy;
+pub mod ports;
+pub mod range;
+pub mod repair;
+pub mod service;
+pub mod snapshot;
+pub mod transaction;
+pub mod uids;

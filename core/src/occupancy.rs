@@ -1,0 +1,26 @@
+//! Counts per stretch of a range, for an occupancy map.
+
+/// One stretch of a range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    /// Offset of its first value.
+    pub first: u64,
+    /// How many values it has.
+    pub len: u64,
+    /// Values that Services use.
+    pub in_use: u64,
+    /// Values recorded as allocated that no Service uses.
+    pub leaked: u64,
+    /// Values that Services use though they are not recorded as allocated; part of `in_use`.
+    pub lost: u64,
+    /// Values that more than one Service claims; part of `in_use`.
+    pub duplicate: u64,
+}
+
+/// Cuts `0..size` into at most `count` stretches of equal length, the last one maybe shorter.
+pub(crate) fn cells(size: u64, count: u32, mut cell: impl FnMut(u64, u64) -> Cell) -> Vec<Cell> {
+    let length = size.div_ceil(u64::from(count.max(1))).max(1);
+    (0..size.div_ceil(length))
+        .map(|index| cell(index * length, ((index + 1).saturating_mul(length)).min(size)))
+        .collect()
+}

@@ -1,0 +1,55 @@
+//! What an audit reads of a Service, and which addresses and ports follow from it.
+
+/// The parts of a Service's spec that concern ranges, borrowed from the caller.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Service<'a> {
+    /// `spec.clusterIP`: an address, empty, or `None`.
+    pub cluster_ip: &'a str,
+    /// `spec.clusterIPs`; if empty, `cluster_ip` is the only one.
+    pub cluster_ips: &'a [&'a str],
+    /// `spec.ports`; those without a node port may be left out.
+    pub ports: &'a [ServicePort<'a>],
+    /// `spec.healthCheckNodePort`; 0 for none.
+    pub health_check_node_port: i32,
+}
+
+/// One of a Service's ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServicePort<'a> {
+    /// `protocol`: `TCP`, `UDP` or `SCTP`.
+    pub protocol: &'a str,
+    /// `nodePort`; 0 for none.
+    pub node_port: i32,
+}
+
+impl<'a> Service<'a> {
+    /// The texts of the addresses that this Service claims; none if it is headless or has no ClusterIP.
+    pub fn cluster_ip_texts(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let first = std::slice::from_ref(&self.cluster_ip);
+        let (claimed, own) = match self.cluster_ip {
+            "" | "None" => (&[][..], None),
+            _ if self.cluster_ips.is_empty() => (&[][..], first.first().copied()),
+            _ => (self.cluster_ips, None),
+        };
+        own.into_iter().chain(claimed.iter().copied())
+    }
+
+    /// The node ports that this Service claims, in order; a port that it claims twice comes twice.
+    ///
+    /// A port that is listed with different protocols is claimed once, with the same protocol again twice. The health
+    /// check's port is claimed, too, unless the same number is listed and TCP is not among its protocols (kubernetes
+    /// `pkg/registry/core/service/portallocator/controller/repair.go`).
+    ///
+    /// Cost: quadratic in the Service's own node ports.
+    pub fn node_ports(&self) -> impl Iterator<Item = i32> + '_ {
+        let listed = self.ports.iter().enumerate().filter(|(index, port)| {
+            let earlier = || self.ports[..*index].iter().filter(|earlier| earlier.node_port == port.node_port);
+            port.node_port != 0
+                && (earlier().next().is_none() || earlier().any(|earlier| earlier.protocol == port.protocol))
+        });
+        let health = self.health_check_node_port;
+        let mut same = self.ports.iter().filter(|port| port.node_port == health).peekable();
+        let health_claimed = health != 0 && (same.peek().is_none() || same.any(|port| port.protocol == "TCP"));
+        listed.map(|(_, port)| port.node_port).chain(health_claimed.then_some(health))
+    }
+}

@@ -1,0 +1,78 @@
+//! The bitmap as stored bytes: one big-endian unsigned integer without leading zero bytes, bit n being offset n.
+//!
+//! This is what Go's `big.Int.Bytes` gives for the reference's bitmap
+//! (kubernetes `pkg/registry/core/service/allocator/bitmap.go`): an empty set is zero bytes, and with highest set
+//! offset k there are k / 8 + 1 bytes.
+
+use crate::bitmap::Bitmap;
+
+/// A snapshot that does not fit the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("snapshot has offset {offset} set (byte {byte} of its data), but the range has only {size} offsets")]
+pub struct BitsPastRange {
+    /// The highest offset that is set; saturated at `u64::MAX`.
+    pub offset: u64,
+    /// The number of offsets of the range.
+    pub size: u32,
+    /// Where in the data the bit stands.
+    pub byte: usize,
+}
+
+impl Bitmap {
+    /// The stored form of the set, as a view of its memory. Cost: a scan for the first byte that is not zero.
+    pub fn snapshot(&self) -> &[u8] {
+        let bytes = self.as_bytes();
+        let (words, _) = bytes.as_chunks::<8>();
+        let zero_words = words.iter().take_while(|word| **word == [0; 8]).count();
+        let bytes = &bytes[zero_words * 8..];
+        let zero_bytes = bytes.iter().take_while(|byte| **byte == 0).count();
+        &bytes[zero_bytes..]
+    }
+
+    /// Replaces the set by a stored form; leading zero bytes are accepted.
+    ///
+    /// Cost: one copy and one counting pass over `len / 8` bytes, whatever the input's length.
+    ///
+    /// # Errors
+    /// [`BitsPastRange`] if an offset is set that is not below `len`; the set is then unchanged.
+    pub fn restore(&mut self, data: &[u8]) -> Result<(), BitsPastRange> {
+        let capacity = self.as_bytes().len();
+        let surplus = data.len().saturating_sub(capacity);
+        let (padding, digits) = data.split_at(surplus);
+        let (byte, top) = match padding.iter().position(|byte| *byte != 0) {
+            Some(at) => (at, padding[at]),
+            None => (surplus, digits.first().copied().unwrap_or(0)),
+        };
+        if top != 0 {
+            let below = (data.len() - 1 - byte) as u64;
+            let offset = below.saturating_mul(8).saturating_add(u64::from(top.ilog2()));
+            if offset >= u64::from(self.len()) {
+                return Err(BitsPastRange { offset, size: self.len(), byte });
+            }
+        }
+        self.check_tail(digits, surplus)?;
+        self.replace_bytes(|bytes| {
+            let (zero, tail) = bytes.split_at_mut(capacity - digits.len());
+            zero.fill(0);
+            tail.copy_from_slice(digits);
+        });
+        Ok(())
+    }
+
+    /// Looks for set bits past the end in those of `digits` that lie in the bitmap's last, partly used word.
+    fn check_tail(&self, digits: &[u8], skipped: usize) -> Result<(), BitsPastRange> {
+        let first_unused = self.len() as usize;
+        // Only bytes that hold an offset >= len can offend: at most the eight of the last word.
+        let offending = digits.len().saturating_sub(first_unused / 8);
+        for (at, byte) in digits[..offending].iter().enumerate() {
+            if *byte != 0 {
+                let offset = (digits.len() - 1 - at) * 8 + byte.ilog2() as usize;
+                if offset >= first_unused {
+                    return Err(BitsPastRange { offset: offset as u64, size: self.len(), byte: skipped + at });
+                }
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
