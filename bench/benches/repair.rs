@@ -1,0 +1,43 @@
+//! A repair pass over Services in memory: its cost must follow the number of Services, not the size of the range.
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use rangekeeper::allocator::{Allocator, Strategy};
+use rangekeeper::cidr::CidrRange;
+use rangekeeper::repair::{Leaks, RepairPass, Stored};
+use rangekeeper::service::Service;
+use rangekeeper_bench::{cluster_ips, slash_12};
+
+fn stored(range: CidrRange, addresses: &[String]) -> Allocator<CidrRange> {
+    let mut allocator = Allocator::new(range, Strategy::Contiguous);
+    for address in addresses {
+        allocator.allocate(address.parse().expect("an address")).expect("each address comes once");
+    }
+    allocator
+}
+
+fn pass(range: CidrRange, stored: &Allocator<CidrRange>, addresses: &[String]) -> usize {
+    let mut pass = RepairPass::new();
+    pass.add_cluster_ips(range, Stored { range: "", data: stored.snapshot() }).expect("the snapshot fits");
+    for address in addresses {
+        pass.observe(&Service { cluster_ip: address, ..Service::default() });
+    }
+    pass.finish(Leaks::CleanAtOnce).findings.len()
+}
+
+fn repair(c: &mut Criterion) {
+    let mut group = c.benchmark_group("repair");
+    group.sample_size(20);
+    for count in [65_000, 1_000_000] {
+        let addresses = cluster_ips(slash_12(), count);
+        let stored = stored(slash_12(), &addresses);
+        group.bench_function(BenchmarkId::new("12", count), |b| b.iter(|| pass(slash_12(), &stored, &addresses)));
+    }
+    let sixteen: CidrRange = "10.96.0.0/16".parse().expect("it is a CIDR");
+    let addresses = cluster_ips(sixteen, 65_000);
+    let stored = stored(sixteen, &addresses);
+    group.bench_function(BenchmarkId::new("16", 65_000), |b| b.iter(|| pass(sixteen, &stored, &addresses)));
+    group.finish();
+}
+
+criterion_group!(benches, repair);
+criterion_main!(benches);

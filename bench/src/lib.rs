@@ -1,0 +1,62 @@
+//! The works that are measured, made once for the criterion benches and for the comparison with the reference.
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rangekeeper::allocator::{Allocator, Strategy};
+use rangekeeper::cidr::CidrRange;
+use rangekeeper::ports::PortRange;
+use rangekeeper::range::Range;
+
+/// Half of the values of a range in use, at random; seeded, so that every run has the same ones.
+pub fn half_full<R: Range>(range: R) -> (Allocator<R>, Xoshiro256PlusPlus) {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+    let mut allocator = Allocator::new(range, Strategy::RandomScanSparingStaticBand);
+    while allocator.used() < range.size() / 2 {
+        let offset = (rng.next_u64() % u64::from(range.size())) as u32;
+        if let Some(value) = range.value_at(offset) {
+            // One that is in use already is drawn again.
+            let _ = allocator.allocate(value);
+        }
+    }
+    (allocator, rng)
+}
+
+/// All values of a range in use but one in the middle.
+pub fn one_free<R: Range>(range: R) -> (Allocator<R>, Xoshiro256PlusPlus) {
+    let mut allocator = Allocator::new(range, Strategy::RandomScanSparingStaticBand);
+    for value in (0..range.size()).filter_map(|offset| range.value_at(offset)) {
+        allocator.allocate(value).expect("each value is allocated once");
+    }
+    allocator.release(range.value_at(range.size() / 2).expect("the middle is in range"));
+    (allocator, Xoshiro256PlusPlus::seed_from_u64(1))
+}
+
+/// The range of a large cluster: 1,048,574 addresses.
+pub fn slash_12() -> CidrRange {
+    "10.96.0.0/12".parse().expect("it is a CIDR")
+}
+
+/// The range of a middling cluster: 65,534 addresses.
+pub fn slash_16() -> CidrRange {
+    "10.96.0.0/16".parse().expect("it is a CIDR")
+}
+
+/// Kubernetes' default node ports: 2,768.
+pub fn node_ports() -> PortRange {
+    PortRange::new(30000, 32767).expect("it is in order")
+}
+
+/// The texts of `count` addresses of a range, spread over it without regularity.
+pub fn cluster_ips(range: CidrRange, count: u32) -> Vec<String> {
+    let mut offsets: Vec<u32> = (0..range.size()).collect();
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(2);
+    for at in (1..offsets.len()).rev() {
+        offsets.swap(at, (rng.next_u64() % (at as u64 + 1)) as usize);
+    }
+    offsets
+        .iter()
+        .take(count as usize)
+        .filter_map(|offset| range.value_at(*offset))
+        .map(|address| address.to_string())
+        .collect()
+}
