@@ -1,0 +1,443 @@
+//! Allocators: one range, its bitmap, a strategy and a generator behind one lock.
+
+use std::ffi::c_char;
+use std::sync::Arc;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use rangekeeper_core::allocator::{AllocateError, Allocator, BatchError, Full, Request, RestoreError, Strategy};
+
+use crate::error::{Failure, rk_error};
+use crate::guard::{Array, Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, slice, text};
+use crate::handle::Handle;
+use crate::range::{ValueRange, rk_range, rk_run, runs_page, values_page};
+use crate::result::rk_result;
+use crate::value::{RK_VALUE_KIND_NEXT, Value, rk_value};
+
+/// The lowest free value.
+pub const RK_STRATEGY_CONTIGUOUS: u32 = 0;
+/// The first free value from a random start on, with wrap.
+pub const RK_STRATEGY_RANDOM_SCAN: u32 = 1;
+/// A random scan of the dynamic band; only if that is full, one of the static band.
+pub const RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND: u32 = 2;
+
+/// Which values of a range are in use. May be used from several threads at once.
+pub struct rk_allocator(Arc<Handle<AllocatorState>>);
+
+/// What an allocator handle shares with its transactions.
+pub(crate) struct AllocatorState {
+    pub(crate) allocator: Allocator<ValueRange>,
+    pub(crate) generator: Xoshiro256PlusPlus,
+}
+
+impl rk_allocator {
+    pub(crate) fn share(&self) -> Arc<Handle<AllocatorState>> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl From<AllocateError<ValueRange>> for rk_result {
+    #[inline]
+    fn from(error: AllocateError<ValueRange>) -> Self {
+        match error {
+            AllocateError::AlreadyAllocated { .. } => Self::AlreadyAllocated,
+            AllocateError::NotInRange { .. } => Self::NotInRange,
+        }
+    }
+}
+
+impl From<Full<ValueRange>> for rk_result {
+    #[inline]
+    fn from(_: Full<ValueRange>) -> Self {
+        Self::Full
+    }
+}
+
+impl From<BatchError<ValueRange>> for Failure {
+    fn from(error: BatchError<ValueRange>) -> Self {
+        let (result, index) = match &error {
+            BatchError::Allocate { index, source } => ((*source).into(), *index),
+            BatchError::Full { index, source } => ((*source).into(), *index),
+        };
+        Self::new(result, error).about(index as u64)
+    }
+}
+
+impl From<RestoreError<ValueRange>> for Failure {
+    fn from(error: RestoreError<ValueRange>) -> Self {
+        match &error {
+            RestoreError::MismatchedRange { .. } => Self::new(rk_result::MismatchedRange, error),
+            RestoreError::BitsPastRange(past) => {
+                let (offset, byte) = (past.offset, past.byte);
+                Self::new(rk_result::BitsPastRange, error).about(offset).at_offset(byte)
+            }
+        }
+    }
+}
+
+/// The requests of a batch, as the core takes them.
+pub(crate) fn requests(values: &[rk_value]) -> Result<Vec<Request<Value>>, Failure> {
+    let request = |(index, value): (usize, &rk_value)| match *value {
+        rk_value { high: 0, low: 0, kind: RK_VALUE_KIND_NEXT } => Ok(Request::Next),
+        value => value.try_into().map(Request::This).map_err(|result: rk_result| {
+            Failure::new(result, format_args!("request {index} is no value: {value:?}")).about(index as u64)
+        }),
+    };
+    values.iter().enumerate().map(request).collect()
+}
+
+/// The values of a batch, all of them checked before the first is used.
+fn checked(values: &[rk_value]) -> Result<impl Iterator<Item = Value> + '_, rk_result> {
+    for value in values {
+        Value::try_from(*value)?;
+    }
+    Ok(values.iter().filter_map(|value| (*value).try_into().ok()))
+}
+
+/// Makes an allocator with nothing in use.
+///
+/// strategy is one of RK_STRATEGY_* and says how rk_allocator_allocate_next chooses; seed starts the generator for the
+/// random ones (xoshiro256++): the same seed and the same calls give the same values. Memory: one bit per value.
+/// The caller owns *allocator and frees it with rk_allocator_free; range is not needed any more.
+/// RK_RESULT_INVALID_ARGUMENT for an unknown strategy, RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_new(
+    range: *const rk_range,
+    strategy: u32,
+    seed: u64,
+    allocator: *mut *mut rk_allocator,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (range, out) = unsafe { (borrow(range)?, Out::new(allocator)?) };
+        let strategy = match strategy {
+            RK_STRATEGY_CONTIGUOUS => Strategy::Contiguous,
+            RK_STRATEGY_RANDOM_SCAN => Strategy::RandomScan,
+            RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND => Strategy::RandomScanSparingStaticBand,
+            _ => return Err(rk_result::InvalidArgument),
+        };
+        let allocator = Allocator::new(ValueRange(range.0), strategy);
+        let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
+        out.give(rk_allocator(Arc::new(Handle::new(AllocatorState { allocator, generator }))));
+        Ok(())
+    })
+}
+
+/// Frees an allocator. NULL is fine; transactions and dry runs of it stay valid. To free it twice, or while another
+/// thread uses it, is undefined: rk_allocator_close may come first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_free(allocator: *mut rk_allocator) {
+    // SAFETY: the caller's promise; see guard.
+    guard_or((), || drop(unsafe { reclaim(allocator) }))
+}
+
+/// Drops the state now: from then on every call with this allocator, or with a transaction of it, gives
+/// RK_RESULT_CLOSED. The handle must still be freed. To close twice is fine.
+///
+/// RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_close(allocator: *const rk_allocator) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let allocator = unsafe { borrow(allocator)? };
+        allocator.0.close();
+        Ok(())
+    })
+}
+
+/// Makes an independent copy in the same state: whatever is tried on it ends as it would on the original, and changes
+/// nothing there.
+///
+/// The caller owns *dry_run and frees it with rk_allocator_free. Cost: a copy of the bitmap. RK_RESULT_NULL_POINTER,
+/// RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_dry_run(
+    allocator: *const rk_allocator,
+    dry_run: *mut *mut rk_allocator,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (allocator, out) = unsafe { (borrow(allocator)?, Out::new(dry_run)?) };
+        let copy = allocator.0.with(|state| {
+            Ok::<_, rk_result>(AllocatorState {
+                allocator: state.allocator.dry_run(),
+                generator: state.generator.clone(),
+            })
+        })?;
+        out.give(rk_allocator(Arc::new(Handle::new(copy))));
+        Ok(())
+    })
+}
+
+/// Takes a value.
+///
+/// RK_RESULT_ALREADY_ALLOCATED, RK_RESULT_NOT_IN_RANGE (also for a value of another kind than the range's),
+/// RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+/// thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_allocate(allocator: *const rk_allocator, value: rk_value) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let allocator = unsafe { borrow(allocator)? };
+        let value = value.try_into()?;
+        allocator.0.with(|state| Ok(state.allocator.allocate(value)?))
+    })
+}
+
+/// Takes a free value, chosen by the strategy. Cost: some nanoseconds at any fill.
+///
+/// RK_RESULT_FULL if none is free, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_allocate_next(allocator: *const rk_allocator, value: *mut rk_value) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (allocator, out) = unsafe { (borrow(allocator)?, Out::new(value)?) };
+        let value =
+            allocator.0.with(|state| Ok::<_, rk_result>(state.allocator.allocate_next(&mut state.generator)?))?;
+        out.write(value.get());
+        Ok(())
+    })
+}
+
+/// Gives a value back. A value that is free or not in range is no error.
+///
+/// was_used tells whether it was in use; it may be NULL. RK_RESULT_INVALID_ARGUMENT if it is no value,
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_release(
+    allocator: *const rk_allocator,
+    value: rk_value,
+    was_used: *mut bool,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (allocator, out) = unsafe { (borrow(allocator)?, Out::optional(was_used)?) };
+        let value = value.try_into()?;
+        let was_used = allocator.0.with(|state| Ok::<_, rk_result>(state.allocator.release(value)))?;
+        if let Some(out) = out {
+            out.write(was_used);
+        }
+        Ok(())
+    })
+}
+
+/// Tells whether a value is in use; false for what is not in range.
+///
+/// RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+/// thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_has(
+    allocator: *const rk_allocator,
+    value: rk_value,
+    is_used: *mut bool,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (allocator, out) = unsafe { (borrow(allocator)?, Out::new(is_used)?) };
+        let value = value.try_into()?;
+        out.write(allocator.0.with(|state| Ok::<_, rk_result>(state.allocator.has(value)))?);
+        Ok(())
+    })
+}
+
+/// Tells how many values are in use. Cost: O(1).
+///
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_used(allocator: *const rk_allocator, used: *mut u32) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (allocator, out) = unsafe { (borrow(allocator)?, Out::new(used)?) };
+        out.write(allocator.0.with(|state| Ok::<_, rk_result>(state.allocator.used()))?);
+        Ok(())
+    })
+}
+
+/// Tells how many values are free. Cost: O(1).
+///
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_free_count(allocator: *const rk_allocator, free_count: *mut u32) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (allocator, out) = unsafe { (borrow(allocator)?, Out::new(free_count)?) };
+        out.write(allocator.0.with(|state| Ok::<_, rk_result>(state.allocator.free()))?);
+        Ok(())
+    })
+}
+
+/// Serves all of n requests, or none. A request of kind RK_VALUE_KIND_NEXT takes any free value; the others are taken
+/// first, whatever their place.
+///
+/// values has room for n values and gets them in the order of the requests. On failure nothing is changed, and
+/// error->value is the index of the request that could not be served: RK_RESULT_ALREADY_ALLOCATED,
+/// RK_RESULT_NOT_IN_RANGE, RK_RESULT_FULL, RK_RESULT_INVALID_ARGUMENT if it is no value; RK_RESULT_NULL_POINTER,
+/// RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_allocate_batch(
+    allocator: *const rk_allocator,
+    requests: *const rk_value,
+    n: usize,
+    values: *mut rk_value,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let (allocator, out) = (borrow(allocator)?, Array::new(values, n)?);
+            let requests = self::requests(slice(requests, n)?)?;
+            let values = allocator
+                .0
+                .with(|state| state.allocator.allocate_batch(&requests, &mut state.generator).map_err(Failure::from))?;
+            out.fill(values.into_iter().map(Value::get));
+            Ok(())
+        })
+    }
+}
+
+/// Gives n values back. *released tells how many of them were in use.
+///
+/// RK_RESULT_INVALID_ARGUMENT if one is no value (nothing is released then), RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
+/// RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_release_batch(
+    allocator: *const rk_allocator,
+    values: *const rk_value,
+    n: usize,
+    released: *mut usize,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (allocator, values, out) = unsafe { (borrow(allocator)?, slice(values, n)?, Out::new(released)?) };
+        let values = checked(values)?;
+        let released = allocator
+            .0
+            .with(|state| Ok::<_, rk_result>(values.filter(|value| state.allocator.release(*value)).count()))?;
+        out.write(released);
+        Ok(())
+    })
+}
+
+/// Tells for each of n values whether it is in use; are_used has room for n answers.
+///
+/// RK_RESULT_INVALID_ARGUMENT if one is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+/// thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_has_batch(
+    allocator: *const rk_allocator,
+    values: *const rk_value,
+    n: usize,
+    are_used: *mut bool,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (allocator, values, out) = unsafe { (borrow(allocator)?, slice(values, n)?, Array::new(are_used, n)?) };
+        let values = checked(values)?;
+        allocator.0.with(|state| {
+            out.fill(values.map(|value| state.allocator.has(value)));
+            Ok(())
+        })
+    })
+}
+
+/// Writes the values in use, ascending, from offset from_offset on: as many as there are, at most capacity.
+///
+/// *n tells how many; fewer than capacity means the end. Else call again with *next_offset. The lock is not held
+/// between two calls. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_values(
+    allocator: *const rk_allocator,
+    from_offset: u32,
+    values: *mut rk_value,
+    capacity: usize,
+    n: *mut usize,
+    next_offset: *mut u32,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (allocator, values, n, next) =
+            unsafe { (borrow(allocator)?, Array::new(values, capacity)?, Out::new(n)?, Out::new(next_offset)?) };
+        allocator.0.with(|state| {
+            let allocator = &state.allocator;
+            let (written, after) = values_page(allocator.range().0, allocator.bitmap(), from_offset, values);
+            n.write(written);
+            next.write(after);
+            Ok(())
+        })
+    })
+}
+
+/// Writes the maximal runs of values in use (used) or of free values (not used), ascending, from offset from_offset
+/// on, where a run that is under way is cut: as many as there are, at most capacity.
+///
+/// *n tells how many; fewer than capacity means the end. Else call again with *next_offset. The lock is not held
+/// between two calls. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_runs(
+    allocator: *const rk_allocator,
+    used: bool,
+    from_offset: u32,
+    runs: *mut rk_run,
+    capacity: usize,
+    n: *mut usize,
+    next_offset: *mut u32,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (allocator, runs, n, next) =
+            unsafe { (borrow(allocator)?, Array::new(runs, capacity)?, Out::new(n)?, Out::new(next_offset)?) };
+        allocator.0.with(|state| {
+            let allocator = &state.allocator;
+            let (written, after) = if used {
+                runs_page(allocator.range().0, allocator.runs_used(from_offset), from_offset, runs)
+            } else {
+                runs_page(allocator.range().0, allocator.runs_free(from_offset), from_offset, runs)
+            };
+            n.write(written);
+            next.write(after);
+            Ok(())
+        })
+    })
+}
+
+/// Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, bit n
+/// being offset n; no bytes if nothing is in use. Buffer by the rule for buffers; (size + 7) / 8 bytes always do.
+///
+/// RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_snapshot(
+    allocator: *const rk_allocator,
+    buffer: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (allocator, buffer) = unsafe { (borrow(allocator)?, Buffer::new(buffer, capacity, len)?) };
+        allocator.0.with(|state| buffer.write(state.allocator.snapshot()))
+    })
+}
+
+/// Takes over a stored snapshot: the text of its range, and its data as rk_allocator_snapshot writes it (leading zero
+/// bytes are accepted). What was in use before is forgotten.
+///
+/// On failure nothing is changed: RK_RESULT_MISMATCHED_RANGE; RK_RESULT_BITS_PAST_RANGE, with the highest offset in
+/// error->value and the place in data in error->offset; RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER,
+/// RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_restore(
+    allocator: *const rk_allocator,
+    range: *const c_char,
+    range_len: usize,
+    data: *const u8,
+    data_len: usize,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let (allocator, range, data) = (borrow(allocator)?, text(range, range_len)?, slice(data, data_len)?);
+            allocator.0.with(|state| Ok(state.allocator.restore(range, data)?))
+        })
+    }
+}

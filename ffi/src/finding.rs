@@ -1,0 +1,227 @@
+//! What repair passes and audits tell, in the form that C gets.
+
+use std::ffi::{CStr, c_char};
+
+use rangekeeper_core::finding::{Finding, FoundValue, Reason, Subject};
+use rangekeeper_core::occupancy::Cell;
+use rangekeeper_core::range::Band;
+use rangekeeper_core::repair::OffsetState;
+
+use crate::guard::{Array, guard_or};
+use crate::result::rk_result;
+use crate::value::{RK_VALUE_KIND_PORT, RK_VALUE_KIND_TEXT, rk_value};
+
+/// A finding is about a Service.
+pub const RK_SUBJECT_KIND_SERVICE: u32 = 0;
+/// A finding is about an IPAddress object.
+pub const RK_SUBJECT_KIND_IP_ADDRESS: u32 = 1;
+
+/// The low offsets, which dynamic allocation spares.
+pub const RK_BAND_STATIC: u32 = 0;
+/// All other offsets.
+pub const RK_BAND_DYNAMIC: u32 = 1;
+
+/// Why something was found, by the reasons of kube-apiserver's Events. The numbers never change and are never used
+/// again for something else.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum rk_reason {
+    /// A ClusterIP that is no address, or of a family that no range has.
+    ClusterIpNotValid = 1,
+    /// A Service uses an address that is not recorded as allocated.
+    ClusterIpNotAllocated = 2,
+    /// Two Services use one address.
+    ClusterIpAlreadyAllocated = 3,
+    /// A Service uses an address that no range hands out.
+    ClusterIpOutOfRange = 4,
+    /// A Service uses an address of a range that has no allocatable address at all.
+    ServiceCidrFull = 5,
+    /// An IPAddress object of the allocator refers to something other than a Service.
+    IpAddressNotAllocated = 6,
+    /// An IPAddress object refers to a Service that does not use the address.
+    IpAddressWrongReference = 7,
+    /// A Service uses a port that is not recorded as allocated.
+    PortNotAllocated = 8,
+    /// Two Services use one port.
+    PortAlreadyAllocated = 9,
+    /// A Service uses a port outside the range.
+    PortOutOfRange = 10,
+}
+
+impl From<Reason> for rk_reason {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::ClusterIPNotValid => Self::ClusterIpNotValid,
+            Reason::ClusterIPNotAllocated => Self::ClusterIpNotAllocated,
+            Reason::ClusterIPAlreadyAllocated => Self::ClusterIpAlreadyAllocated,
+            Reason::ClusterIPOutOfRange => Self::ClusterIpOutOfRange,
+            Reason::ServiceCIDRFull => Self::ServiceCidrFull,
+            Reason::IPAddressNotAllocated => Self::IpAddressNotAllocated,
+            Reason::IPAddressWrongReference => Self::IpAddressWrongReference,
+            Reason::PortNotAllocated => Self::PortNotAllocated,
+            Reason::PortAlreadyAllocated => Self::PortAlreadyAllocated,
+            Reason::PortOutOfRange => Self::PortOutOfRange,
+        }
+    }
+}
+
+/// The spelling of each reason; place n is number n + 1.
+const REASON_NAMES: [&CStr; 10] = [
+    c"ClusterIPNotValid",
+    c"ClusterIPNotAllocated",
+    c"ClusterIPAlreadyAllocated",
+    c"ClusterIPOutOfRange",
+    c"ServiceCIDRFull",
+    c"IPAddressNotAllocated",
+    c"IPAddressWrongReference",
+    c"PortNotAllocated",
+    c"PortAlreadyAllocated",
+    c"PortOutOfRange",
+];
+
+/// Something that is wrong with a Service or an IPAddress object.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_finding {
+    /// Why.
+    pub reason: rk_reason,
+    /// One of RK_SUBJECT_KIND_*: what it is about.
+    pub subject_kind: u32,
+    /// The how-manieth Service or IPAddress object of those that were observed, counted from 0.
+    pub subject: u64,
+    /// The range it concerns: its place in the order in which they were added.
+    pub range: u32,
+    /// Whether a repair, or the API server at its start, mends it without the owner's help.
+    pub mendable: bool,
+    /// One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: what value it is about.
+    pub value_kind: u32,
+    /// The port if it is one, in range or not; else 0.
+    pub port: i64,
+    /// The address if it is one; else all 0.
+    pub value: rk_value,
+}
+
+/// Everything about one value of a range.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_offset_state {
+    /// One of RK_BAND_*: the band it lies in.
+    pub band: u32,
+    /// Whether it was recorded as allocated.
+    pub stored: bool,
+    /// Whether a Service uses it.
+    pub in_use: bool,
+    /// Whether more than one Service claims it.
+    pub duplicate: bool,
+    /// Whether it is allocated after the repair.
+    pub next: bool,
+}
+
+/// Counts for one stretch of a range, for an occupancy map.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_cell {
+    /// Offset of its first value.
+    pub first: u64,
+    /// How many values it has.
+    pub len: u64,
+    /// Values that Services use.
+    pub in_use: u64,
+    /// Values recorded as allocated that no Service uses.
+    pub leaked: u64,
+    /// Values that Services use though they are not recorded as allocated; part of in_use.
+    pub lost: u64,
+    /// Values that more than one Service claims; part of in_use.
+    pub duplicate: u64,
+}
+
+impl From<&Finding> for rk_finding {
+    fn from(finding: &Finding) -> Self {
+        let (subject_kind, subject) = match finding.subject {
+            Subject::Service(ordinal) => (RK_SUBJECT_KIND_SERVICE, ordinal),
+            Subject::IPAddress(ordinal) => (RK_SUBJECT_KIND_IP_ADDRESS, ordinal),
+        };
+        let (value_kind, port, value) = match finding.value {
+            FoundValue::Address(address) => {
+                let value = rk_value::from(address);
+                (value.kind, 0, value)
+            }
+            FoundValue::Port(port) => (RK_VALUE_KIND_PORT, port.into(), rk_value::default()),
+            FoundValue::Text(_) => (RK_VALUE_KIND_TEXT, 0, rk_value::default()),
+        };
+        Self {
+            reason: finding.reason.into(),
+            subject_kind,
+            subject,
+            range: finding.range as u32,
+            mendable: finding.reason.is_mendable(),
+            value_kind,
+            port,
+            value,
+        }
+    }
+}
+
+impl From<OffsetState> for rk_offset_state {
+    fn from(state: OffsetState) -> Self {
+        let OffsetState { band, stored, in_use, duplicate, next } = state;
+        let band = match band {
+            Band::Static => RK_BAND_STATIC,
+            Band::Dynamic => RK_BAND_DYNAMIC,
+        };
+        Self { band, stored, in_use, duplicate, next }
+    }
+}
+
+impl From<&Cell> for rk_cell {
+    fn from(cell: &Cell) -> Self {
+        let Cell { first, len, in_use, leaked, lost, duplicate } = *cell;
+        Self { first, len, in_use, leaked, lost, duplicate }
+    }
+}
+
+/// The findings from place `from` on. Returns how many were written.
+pub(crate) fn findings_page(findings: &[Finding], from: usize, page: Array<rk_finding>) -> usize {
+    page.fill(findings.iter().skip(from).map(rk_finding::from))
+}
+
+/// The item at a place that C names.
+pub(crate) fn at<T>(items: &[T], index: usize) -> Result<&T, rk_result> {
+    items.get(index).ok_or(rk_result::InvalidArgument)
+}
+
+/// A reason as kube-apiserver's Events spell it, such as "ClusterIPNotAllocated"; "Unknown" for a number that is no
+/// reason. The text is static: never NULL, never freed. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_reason_name(reason: u32) -> *const c_char {
+    guard_or(c"Unknown".as_ptr(), || {
+        let place = (reason as usize).checked_sub(1);
+        place.and_then(|place| REASON_NAMES.get(place)).unwrap_or(&c"Unknown").as_ptr()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_spelled_as_in_the_core() {
+        let reasons = [
+            Reason::ClusterIPNotValid,
+            Reason::ClusterIPNotAllocated,
+            Reason::ClusterIPAlreadyAllocated,
+            Reason::ClusterIPOutOfRange,
+            Reason::ServiceCIDRFull,
+            Reason::IPAddressNotAllocated,
+            Reason::IPAddressWrongReference,
+            Reason::PortNotAllocated,
+            Reason::PortAlreadyAllocated,
+            Reason::PortOutOfRange,
+        ];
+        assert_eq!(reasons.len(), REASON_NAMES.len());
+        for reason in reasons {
+            let number = rk_reason::from(reason) as usize;
+            assert_eq!(REASON_NAMES[number - 1].to_str(), Ok(reason.as_str()));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What a handle is: a value behind a lock that is open, closed or poisoned.
+
+use std::mem;
+
+use parking_lot::Mutex;
+
+use crate::result::rk_result;
+
+/// The inside of a handle that may be used from several threads at once.
+pub(crate) struct Handle<T>(Mutex<State<T>>);
+
+enum State<T> {
+    Open(T),
+    Closed,
+    /// A panic left the value in an unknown state; it is gone.
+    Poisoned,
+}
+
+impl<T> Handle<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Mutex::new(State::Open(value)))
+    }
+
+    /// Works on the value. A panic in `work` poisons the handle and goes on to the guard.
+    #[inline]
+    pub(crate) fn with<R, E: From<rk_result>>(&self, work: impl FnOnce(&mut T) -> Result<R, E>) -> Result<R, E> {
+        let mut state = self.0.lock();
+        let poison = PoisonOnDrop(&mut state);
+        let result = match &mut *poison.0 {
+            State::Open(value) => {
+                #[cfg(test)]
+                hook::run();
+                work(value)
+            }
+            State::Closed => Err(rk_result::Closed.into()),
+            State::Poisoned => Err(rk_result::Poisoned.into()),
+        };
+        mem::forget(poison);
+        result
+    }
+
+    /// Works on the value for the last time: the handle is closed afterwards, or poisoned by a panic in `work`.
+    pub(crate) fn finish<R>(&self, work: impl FnOnce(T) -> Result<R, rk_result>) -> Result<R, rk_result> {
+        let mut state = self.0.lock();
+        match mem::replace(&mut *state, State::Poisoned) {
+            State::Open(value) => {
+                #[cfg(test)]
+                hook::run();
+                let result = work(value);
+                *state = State::Closed;
+                result
+            }
+            State::Closed => {
+                *state = State::Closed;
+                Err(rk_result::Closed)
+            }
+            State::Poisoned => Err(rk_result::Poisoned),
+        }
+    }
+
+    /// Drops the value; what is closed or poisoned already stays closed.
+    pub(crate) fn close(&self) {
+        *self.0.lock() = State::Closed;
+    }
+}
+
+/// Poisons the state unless it is forgotten: it is dropped only while a panic unwinds.
+struct PoisonOnDrop<'a, T>(&'a mut State<T>);
+
+impl<T> Drop for PoisonOnDrop<'_, T> {
+    fn drop(&mut self) {
+        *self.0 = State::Poisoned;
+    }
+}
+
+/// Lets a test force a panic where an entry point works on its state.
+#[cfg(test)]
+pub(crate) mod hook {
+    use std::cell::Cell;
+
+    thread_local!(static PANIC: Cell<bool> = const { Cell::new(false) });
+
+    pub(crate) fn panic_next() {
+        PANIC.set(true);
+    }
+
+    pub(super) fn run() {
+        if PANIC.take() {
+            panic!("forced by a test");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::hook;
+    use crate::allocator::*;
+    use crate::error::rk_error;
+    use crate::range::*;
+    use crate::repair::*;
+    use crate::result::rk_result;
+    use crate::transaction::*;
+    use crate::value::{RK_VALUE_KIND_IPV4, rk_value};
+
+    const VALUE: rk_value = rk_value { high: 0, low: 0x0a00_0001, kind: RK_VALUE_KIND_IPV4 };
+
+    fn allocator() -> *mut rk_allocator {
+        let (mut range, mut allocator) = (ptr::null_mut(), ptr::null_mut());
+        let text = "10.0.0.0/24";
+        // SAFETY: all pointers are to live variables.
+        unsafe {
+            assert_eq!(rk_range_parse(text.as_ptr().cast(), text.len(), &mut range, ptr::null_mut()), rk_result::Ok);
+            assert_eq!(rk_allocator_new(range, 0, 1, &mut allocator), rk_result::Ok);
+            rk_range_free(range);
+        }
+        allocator
+    }
+
+    #[test]
+    fn a_panic_is_told_once_and_poisons_the_handle() {
+        let allocator = allocator();
+        let mut used = 77;
+        // SAFETY: all pointers are to live variables, and the handle is freed once.
+        unsafe {
+            assert_eq!(rk_allocator_allocate(allocator, VALUE), rk_result::Ok);
+            hook::panic_next();
+            assert_eq!(rk_allocator_used(allocator, &mut used), rk_result::Panic);
+            assert_eq!(rk_allocator_used(allocator, &mut used), rk_result::Poisoned);
+            assert_eq!(rk_allocator_allocate(allocator, VALUE), rk_result::Poisoned);
+            assert_eq!(used, 77, "out-parameters are written on success only");
+            assert_eq!(rk_allocator_close(allocator), rk_result::Ok);
+            assert_eq!(rk_allocator_used(allocator, &mut used), rk_result::Closed);
+            rk_allocator_free(allocator);
+        }
+    }
+
+    #[test]
+    fn a_panic_is_told_in_the_error() {
+        let allocator = allocator();
+        let mut value = rk_value::default();
+        let mut error =
+            rk_error { offset: 0, value: 0, message_len: 0, message: [0; crate::error::RK_ERROR_MESSAGE_CAPACITY] };
+        hook::panic_next();
+        // SAFETY: all pointers are to live variables, and the handle is freed once.
+        unsafe {
+            let result = rk_allocator_allocate_batch(allocator, &VALUE, 1, &mut value, &mut error);
+            assert_eq!(result, rk_result::Panic);
+            assert_eq!((error.offset, error.message_len), (u64::MAX, "PANIC".len()));
+            rk_allocator_free(allocator);
+        }
+    }
+
+    #[test]
+    fn a_panic_in_a_transaction_poisons_it() {
+        let allocator = allocator();
+        let mut transaction = ptr::null_mut();
+        // SAFETY: all pointers are to live variables, and each handle is freed once.
+        unsafe {
+            assert_eq!(rk_transaction_new(allocator, &mut transaction), rk_result::Ok);
+            hook::panic_next();
+            assert_eq!(rk_transaction_commit(transaction), rk_result::Panic);
+            assert_eq!(rk_transaction_commit(transaction), rk_result::Poisoned);
+            rk_transaction_free(transaction);
+            rk_allocator_free(allocator);
+        }
+    }
+
+    #[test]
+    fn a_panic_while_a_pass_is_finished_gives_no_outcome() {
+        let (mut pass, mut outcome) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: all pointers are to live variables, and each handle is freed once.
+        unsafe {
+            assert_eq!(rk_repair_pass_new(&mut pass), rk_result::Ok);
+            hook::panic_next();
+            assert_eq!(rk_repair_pass_finish(pass, ptr::null(), &mut outcome), rk_result::Panic);
+            assert!(outcome.is_null());
+            assert_eq!(rk_repair_pass_finish(pass, ptr::null(), &mut outcome), rk_result::Poisoned);
+            rk_repair_pass_free(pass);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Leak counters of one range.
+
+use std::num::NonZeroU8;
+
+use rangekeeper_core::bitmap::Bitmap;
+use rangekeeper_core::leak::LeakCounters;
+use rangekeeper_core::range::{AnyRange, AnyValue, Range};
+
+use crate::guard::{Array, Out, borrow, guard, guard_or, reclaim, slice};
+use crate::handle::Handle;
+use crate::range::{rk_range, values_page};
+use crate::result::rk_result;
+use crate::value::rk_value;
+
+/// A counter for each value of a range: in how many passes in a row it was leaked. May be used from several threads at
+/// once.
+pub struct rk_leak_counters {
+    range: AnyRange,
+    counters: Handle<LeakCounters>,
+}
+
+impl rk_leak_counters {
+    fn offset_of(&self, value: rk_value) -> Result<u32, rk_result> {
+        self.range.offset_of(AnyValue::try_from(value)?).ok_or(rk_result::NotInRange)
+    }
+}
+
+/// Makes counters at 0. A leak is due to be cleaned in the pass that sees it for the passes-th time in a row;
+/// kube-apiserver waits for 3.
+///
+/// The caller owns *counters and frees them with rk_leak_counters_free; range is not needed any more.
+/// RK_RESULT_INVALID_ARGUMENT if passes is 0, RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_leak_counters_new(
+    range: *const rk_range,
+    passes: u8,
+    counters: *mut *mut rk_leak_counters,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (range, out) = unsafe { (borrow(range)?, Out::new(counters)?) };
+        let passes = NonZeroU8::new(passes).ok_or(rk_result::InvalidArgument)?;
+        let counters = Handle::new(LeakCounters::new(range.0.size(), passes));
+        out.give(rk_leak_counters { range: range.0, counters });
+        Ok(())
+    })
+}
+
+/// Frees counters. NULL is fine. To free them twice, or while another thread uses them, is undefined.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_leak_counters_free(counters: *mut rk_leak_counters) {
+    // SAFETY: the caller's promise; see guard.
+    guard_or((), || drop(unsafe { reclaim(counters) }))
+}
+
+/// Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
+/// is fine.
+///
+/// RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_leak_counters_close(counters: *const rk_leak_counters) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let counters = unsafe { borrow(counters)? };
+        counters.counters.close();
+        Ok(())
+    })
+}
+
+/// Counts a pass that saw exactly the n values of leaked, and writes those that are due to be cleaned, ascending;
+/// their counters are 0 again, as are those of every value that is not among leaked.
+///
+/// due needs room for n values: with less, RK_RESULT_BUFFER_TOO_SMALL and n in *due_len. *due_len tells how many are
+/// due. On failure nothing is counted: RK_RESULT_NOT_IN_RANGE, RK_RESULT_INVALID_ARGUMENT if one is no value,
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_leak_counters_advance(
+    counters: *const rk_leak_counters,
+    leaked: *const rk_value,
+    n: usize,
+    due: *mut rk_value,
+    due_capacity: usize,
+    due_len: *mut usize,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (counters, values, due, due_len) =
+            unsafe { (borrow(counters)?, slice(leaked, n)?, Array::new(due, due_capacity)?, Out::new(due_len)?) };
+        if due.capacity() < n {
+            due_len.write(n);
+            return Err(rk_result::BufferTooSmall);
+        }
+        let mut leaked = Bitmap::new(counters.range.size());
+        for value in values {
+            leaked.insert(counters.offset_of(*value)?);
+        }
+        counters.counters.with(|state| {
+            state.advance(&mut leaked);
+            let (written, _) = values_page(counters.range, &leaked, 0, due);
+            due_len.write(written);
+            Ok(())
+        })
+    })
+}
+
+/// Tells in how many passes in a row a value was leaked, the last one included.
+///
+/// RK_RESULT_NOT_IN_RANGE, RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
+/// RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_leak_counters_count(
+    counters: *const rk_leak_counters,
+    value: rk_value,
+    count: *mut u8,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (counters, out) = unsafe { (borrow(counters)?, Out::new(count)?) };
+        let offset = counters.offset_of(value)?;
+        out.write(counters.counters.with(|state| Ok::<_, rk_result>(state.count(offset)))?);
+        Ok(())
+    })
+}
+
+/// Sets every counter to 0, as is right after a restore from a backup.
+///
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_leak_counters_reset(counters: *const rk_leak_counters) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let counters = unsafe { borrow(counters)? };
+        counters.counters.with(|state| {
+            state.reset();
+            Ok(())
+        })
+    })
+}

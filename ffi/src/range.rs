@@ -1,0 +1,259 @@
+//! Ranges: immutable, so without a lock.
+
+use std::ffi::c_char;
+use std::fmt::{self, Display, Formatter};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use rangekeeper_core::bitmap::{Bitmap, Run};
+use rangekeeper_core::range::{AnyRange, AnyValue, ParseRangeError, Range};
+use rangekeeper_core::uids::UidBlock;
+
+use crate::error::{Failure, rk_error};
+use crate::guard::{Array, Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, text};
+use crate::result::rk_result;
+use crate::value::{RK_VALUE_KIND_IPV4, RK_VALUE_KIND_IPV6, RK_VALUE_KIND_PORT, RK_VALUE_KIND_UIDS, Value, rk_value};
+
+/// Addresses of a CIDR.
+pub const RK_RANGE_KIND_CIDR: u32 = 1;
+/// Ports.
+pub const RK_RANGE_KIND_PORTS: u32 = 2;
+/// Blocks of UIDs.
+pub const RK_RANGE_KIND_UIDS: u32 = 3;
+
+/// A range: which values there are, and the offset of each. Never changes.
+pub struct rk_range(pub(crate) AnyRange);
+
+/// The core's range over C's values; see [`Value`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ValueRange(pub(crate) AnyRange);
+
+impl Display for ValueRange {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(&self.0, f)
+    }
+}
+
+impl FromStr for ValueRange {
+    type Err = ParseRangeError;
+
+    fn from_str(text: &str) -> Result<Self, ParseRangeError> {
+        text.parse().map(Self)
+    }
+}
+
+impl Range for ValueRange {
+    type Value = Value;
+
+    #[inline]
+    fn size(&self) -> u32 {
+        self.0.size()
+    }
+
+    #[inline]
+    fn static_band(&self) -> u32 {
+        self.0.static_band()
+    }
+
+    #[inline(always)]
+    fn offset_of(&self, value: Value) -> Option<u32> {
+        // A Value follows its kind, so that nothing is cut off here.
+        let rk_value { high, low, kind } = value.get();
+        match (&self.0, kind) {
+            (AnyRange::Cidr(range), RK_VALUE_KIND_IPV4) => range.offset_of(Ipv4Addr::from_bits(low as u32).into()),
+            (AnyRange::Cidr(range), RK_VALUE_KIND_IPV6) => {
+                range.offset_of(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into())
+            }
+            (AnyRange::Ports(range), RK_VALUE_KIND_PORT) => range.offset_of(low as u16),
+            (AnyRange::Uids(range), RK_VALUE_KIND_UIDS) => {
+                range.offset_of(UidBlock { start: low as u32, size: high as u32 })
+            }
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn value_at(&self, offset: u32) -> Option<Value> {
+        match &self.0 {
+            AnyRange::Cidr(range) => range.value_at(offset).map(|address| AnyValue::Address(address).into()),
+            AnyRange::Ports(range) => range.value_at(offset).map(|port| AnyValue::Port(port).into()),
+            AnyRange::Uids(range) => range.value_at(offset).map(|block| AnyValue::Uids(block).into()),
+        }
+    }
+}
+
+/// A stretch of neighbouring values.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_run {
+    /// First value.
+    pub first: rk_value,
+    /// Last value, included.
+    pub last: rk_value,
+    /// How many values: at least 1.
+    pub len: u64,
+}
+
+impl From<ParseRangeError> for Failure {
+    fn from(error: ParseRangeError) -> Self {
+        Self::new(rk_result::InvalidRange, error)
+    }
+}
+
+/// The values of `bitmap` from offset `from` on, and the offset to go on from.
+pub(crate) fn values_page(range: AnyRange, bitmap: &Bitmap, from: u32, values: Array<rk_value>) -> (usize, u32) {
+    match range {
+        AnyRange::Cidr(range) => typed_page(range, AnyValue::Address, bitmap, from, values),
+        AnyRange::Ports(range) => typed_page(range, AnyValue::Port, bitmap, from, values),
+        AnyRange::Uids(range) => typed_page(range, AnyValue::Uids, bitmap, from, values),
+    }
+}
+
+fn typed_page<R: Range>(
+    range: R,
+    any: impl Fn(R::Value) -> AnyValue,
+    bitmap: &Bitmap,
+    from: u32,
+    values: Array<rk_value>,
+) -> (usize, u32) {
+    let mut next = from;
+    let written = values.fill(bitmap.iter_from(from).filter_map(|offset| {
+        next = offset + 1;
+        range.value_at(offset).map(|value| any(value).into())
+    }));
+    (written, next)
+}
+
+/// The first of `runs`, and the offset to go on from.
+pub(crate) fn runs_page(
+    range: AnyRange,
+    runs: impl Iterator<Item = Run>,
+    from: u32,
+    page: Array<rk_run>,
+) -> (usize, u32) {
+    let mut next = from;
+    let written = page.fill(runs.filter_map(|run| {
+        next = run.last + 1;
+        let (first, last) = (range.value_at(run.first)?, range.value_at(run.last)?);
+        Some(rk_run { first: first.into(), last: last.into(), len: run.len() })
+    }));
+    (written, next)
+}
+
+/// Reads a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6, host bits are cleared), ports ("30000-32767", "30000+2767", or
+/// one port), or blocks of UIDs ("1000000000-1999999999/10000").
+///
+/// The caller owns *range and frees it with rk_range_free. RK_RESULT_INVALID_RANGE with a message in error,
+/// RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_range_parse(
+    spec: *const c_char,
+    spec_len: usize,
+    range: *mut *mut rk_range,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let (spec, range) = (text(spec, spec_len)?, Out::new(range)?);
+            range.give(rk_range(spec.parse::<AnyRange>()?));
+            Ok(())
+        })
+    }
+}
+
+/// Frees a range. NULL is fine; what was made from it stays valid. To free it twice, or while another thread uses it,
+/// is undefined.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_range_free(range: *mut rk_range) {
+    // SAFETY: the caller's promise; see guard.
+    guard_or((), || drop(unsafe { reclaim(range) }))
+}
+
+/// Writes the canonical text of a range, as it is stored beside the bitmap; without a NUL, buffer by the rule for
+/// buffers.
+///
+/// RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_range_text(
+    range: *const rk_range,
+    buffer: *mut c_char,
+    capacity: usize,
+    len: *mut usize,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (range, buffer) = unsafe { (borrow(range)?, Buffer::new(buffer, capacity, len)?) };
+        buffer.write_text(&range.0.to_string())
+    })
+}
+
+/// Tells which of RK_RANGE_KIND_* a range is.
+///
+/// RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_range_kind(range: *const rk_range, kind: *mut u32) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (range, kind) = unsafe { (borrow(range)?, Out::new(kind)?) };
+        kind.write(match range.0 {
+            AnyRange::Cidr(_) => RK_RANGE_KIND_CIDR,
+            AnyRange::Ports(_) => RK_RANGE_KIND_PORTS,
+            AnyRange::Uids(_) => RK_RANGE_KIND_UIDS,
+        });
+        Ok(())
+    })
+}
+
+/// Tells how many values can be allocated; offsets are below that. 0 is possible ("10.0.0.1/32").
+///
+/// RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_range_size(range: *const rk_range, size: *mut u32) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (range, size) = unsafe { (borrow(range)?, Out::new(size)?) };
+        size.write(range.0.size());
+        Ok(())
+    })
+}
+
+/// Tells how many of the lowest offsets form the static band, which dynamic allocation spares (KEP-3070, KEP-3668).
+///
+/// RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_range_static_band(range: *const rk_range, static_band: *mut u32) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (range, static_band) = unsafe { (borrow(range)?, Out::new(static_band)?) };
+        static_band.write(range.0.static_band());
+        Ok(())
+    })
+}
+
+/// Tells the offset of a value.
+///
+/// RK_RESULT_NOT_IN_RANGE if the range does not hand it out (network and broadcast addresses, values of another kind),
+/// RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_range_offset_of(range: *const rk_range, value: rk_value, offset: *mut u32) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (range, offset) = unsafe { (borrow(range)?, Out::new(offset)?) };
+        offset.write(range.0.offset_of(AnyValue::try_from(value)?).ok_or(rk_result::NotInRange)?);
+        Ok(())
+    })
+}
+
+/// Tells the value at an offset.
+///
+/// RK_RESULT_NOT_IN_RANGE if the offset is not below the size, RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_range_value_at(range: *const rk_range, offset: u32, value: *mut rk_value) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (range, value) = unsafe { (borrow(range)?, Out::new(value)?) };
+        value.write(range.0.value_at(offset).ok_or(rk_result::NotInRange)?.into());
+        Ok(())
+    })
+}

@@ -1,0 +1,107 @@
+//! The codes that entry points return.
+
+use std::ffi::{CStr, c_char};
+
+use crate::guard::guard_or;
+
+/// How a call ended. The numbers never change and are never used again for something else.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum rk_result {
+    /// All went well.
+    Ok = 0,
+    /// A pointer is NULL that must not be.
+    NullPointer = 1,
+    /// The caller's buffer is too small. The needed size was written to the length's out-parameter, nothing else
+    /// was changed.
+    BufferTooSmall = 2,
+    /// An argument has no meaning: an unknown number, a malformed value, an index past the end, a length beyond the
+    /// address space, a pointer that is not aligned.
+    InvalidArgument = 3,
+    /// A text is not UTF-8.
+    InvalidUtf8 = 4,
+    /// A fault in Rangekeeper was caught. The handle that was worked on is poisoned.
+    Panic = 5,
+    /// An earlier call with this handle ended in RK_RESULT_PANIC: its state cannot be trusted. It can only be closed
+    /// and freed.
+    Poisoned = 6,
+    /// The handle was closed, or the pass, audit or transaction has ended.
+    Closed = 7,
+    /// Every value of the range is in use.
+    Full = 16,
+    /// The value is in use.
+    AlreadyAllocated = 17,
+    /// The range does not hand out the value.
+    NotInRange = 18,
+    /// What is stored belongs to another range.
+    MismatchedRange = 19,
+    /// What is stored has bits past the end of its range.
+    BitsPastRange = 20,
+    /// A text is no range.
+    InvalidRange = 21,
+    /// There is a range for values of that kind already.
+    SameKind = 22,
+    /// A stored object is no RangeAllocation.
+    InvalidObject = 32,
+    /// A stored object is encrypted at rest.
+    Encrypted = 33,
+    /// A batch is malformed; nothing of it was taken note of.
+    InvalidBatch = 34,
+}
+
+impl rk_result {
+    /// Every code.
+    const ALL: [Self; 18] = [
+        Self::Ok,
+        Self::NullPointer,
+        Self::BufferTooSmall,
+        Self::InvalidArgument,
+        Self::InvalidUtf8,
+        Self::Panic,
+        Self::Poisoned,
+        Self::Closed,
+        Self::Full,
+        Self::AlreadyAllocated,
+        Self::NotInRange,
+        Self::MismatchedRange,
+        Self::BitsPastRange,
+        Self::InvalidRange,
+        Self::SameKind,
+        Self::InvalidObject,
+        Self::Encrypted,
+        Self::InvalidBatch,
+    ];
+
+    pub(crate) fn name(self) -> &'static CStr {
+        match self {
+            Self::Ok => c"OK",
+            Self::NullPointer => c"NULL_POINTER",
+            Self::BufferTooSmall => c"BUFFER_TOO_SMALL",
+            Self::InvalidArgument => c"INVALID_ARGUMENT",
+            Self::InvalidUtf8 => c"INVALID_UTF8",
+            Self::Panic => c"PANIC",
+            Self::Poisoned => c"POISONED",
+            Self::Closed => c"CLOSED",
+            Self::Full => c"FULL",
+            Self::AlreadyAllocated => c"ALREADY_ALLOCATED",
+            Self::NotInRange => c"NOT_IN_RANGE",
+            Self::MismatchedRange => c"MISMATCHED_RANGE",
+            Self::BitsPastRange => c"BITS_PAST_RANGE",
+            Self::InvalidRange => c"INVALID_RANGE",
+            Self::SameKind => c"SAME_KIND",
+            Self::InvalidObject => c"INVALID_OBJECT",
+            Self::Encrypted => c"ENCRYPTED",
+            Self::InvalidBatch => c"INVALID_BATCH",
+        }
+    }
+}
+
+/// The name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for a number that is no result.
+/// The text is static: never NULL, never freed. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_result_name(result: u32) -> *const c_char {
+    guard_or(c"UNKNOWN".as_ptr(), || {
+        let known = rk_result::ALL.into_iter().find(|known| *known as u32 == result);
+        known.map_or(c"UNKNOWN", rk_result::name).as_ptr()
+    })
+}

@@ -1,0 +1,257 @@
+//! Batches of objects: flat words and one text, so that a pass over all Services crosses the border a few times.
+//!
+//! A batch is walked twice: the first walk checks all of it and keeps nothing, the second one hands the objects over.
+//! Memory is allocated per batch, not per object.
+
+use rangekeeper_core::ipaddress::IpAddressObject;
+use rangekeeper_core::service::{Service, ServicePort};
+
+use crate::guard::{borrow, slice, text};
+use crate::result::rk_result;
+
+/// As the length of an entry: the same text as the entry before, and nothing of it in text.
+pub const RK_SAME_TEXT: u32 = 0xffff_ffff;
+/// As a port's protocol: TCP.
+pub const RK_PROTOCOL_TCP: u32 = 0;
+/// As a port's protocol: UDP.
+pub const RK_PROTOCOL_UDP: u32 = 1;
+/// As a port's protocol: SCTP.
+pub const RK_PROTOCOL_SCTP: u32 = 2;
+/// As a port's protocol: another one, whose text stands in text. To be added to the text's length in bytes.
+pub const RK_PROTOCOL_TEXT: u32 = 16;
+
+/// A batch of Services, borrowed for the call. Per Service there are these words, in the machine's byte order:
+///
+/// 1. the number of entries (1 to 65535), plus 65536 times the number of ports
+/// 2. spec.healthCheckNodePort as int32_t; 0 for none
+/// 3. per entry one word: the byte length of its text, or RK_SAME_TEXT. Entry 0 is spec.clusterIP, the others are
+///    spec.clusterIPs
+/// 4. per port two words: nodePort as int32_t, and RK_PROTOCOL_* or RK_PROTOCOL_TEXT + byte length. Ports without a
+///    node port may be left out
+///
+/// All texts stand in text, one behind the other, in the order of the words. It must be UTF-8.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rk_services {
+    /// The words.
+    pub words: *const u32,
+    /// How many words.
+    pub words_len: usize,
+    /// The texts.
+    pub text: *const u8,
+    /// Bytes in text.
+    pub text_len: usize,
+    /// How many Services.
+    pub count: usize,
+}
+
+/// The names of the Services of a batch, in the same order, borrowed for the call. Per Service two words: the byte
+/// lengths of its namespace and of its name; the texts stand in text as in rk_services.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rk_service_names {
+    /// The words.
+    pub words: *const u32,
+    /// How many words.
+    pub words_len: usize,
+    /// The texts.
+    pub text: *const u8,
+    /// Bytes in text.
+    pub text_len: usize,
+    /// How many Services.
+    pub count: usize,
+}
+
+/// A batch of IPAddress objects, borrowed for the call. Per object eight words: low and high half of
+/// metadata.creationTimestamp in seconds since 1970 (int64_t), then the byte lengths of metadata.name, of the label
+/// ipaddress.kubernetes.io/managed-by, and of spec.parentRef's group, resource, namespace and name; the texts stand in
+/// text as in rk_services.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rk_ip_addresses {
+    /// The words.
+    pub words: *const u32,
+    /// How many words.
+    pub words_len: usize,
+    /// The texts.
+    pub text: *const u8,
+    /// Bytes in text.
+    pub text_len: usize,
+    /// How many objects.
+    pub count: usize,
+}
+
+/// The words and the text of a batch that are not read yet.
+#[derive(Clone, Copy)]
+struct Rest<'a> {
+    words: &'a [u32],
+    text: &'a str,
+}
+
+impl<'a> Rest<'a> {
+    fn words(&mut self, count: usize) -> Result<&'a [u32], rk_result> {
+        let (words, rest) = self.words.split_at_checked(count).ok_or(rk_result::InvalidBatch)?;
+        self.words = rest;
+        Ok(words)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u32; N], rk_result> {
+        let (words, rest) = self.words.split_first_chunk().ok_or(rk_result::InvalidBatch)?;
+        self.words = rest;
+        Ok(*words)
+    }
+
+    fn text(&mut self, len: u32) -> Result<&'a str, rk_result> {
+        // Fails past the end and inside a character.
+        let (text, rest) = self.text.split_at_checked(len as usize).ok_or(rk_result::InvalidBatch)?;
+        self.text = rest;
+        Ok(text)
+    }
+
+    fn end(self) -> Result<(), rk_result> {
+        if self.words.is_empty() && self.text.is_empty() { Ok(()) } else { Err(rk_result::InvalidBatch) }
+    }
+}
+
+/// Takes what a walk over Services comes across.
+trait Visitor<'a> {
+    fn address(&mut self, text: &'a str);
+    fn port(&mut self, port: ServicePort<'a>);
+    /// The Service that the addresses and ports since the last one belong to is complete.
+    fn service(&mut self, health_check_node_port: i32);
+}
+
+/// Visits nothing: leaves of a walk its checks.
+struct Check;
+
+impl Visitor<'_> for Check {
+    fn address(&mut self, _: &str) {}
+    fn port(&mut self, _: ServicePort<'_>) {}
+    fn service(&mut self, _: i32) {}
+}
+
+/// Puts Services together, in memory that is used again for the next one.
+struct Collect<'a, F> {
+    addresses: Vec<&'a str>,
+    ports: Vec<ServicePort<'a>>,
+    each: F,
+}
+
+impl<'a, F: FnMut(&Service<'_>)> Visitor<'a> for Collect<'a, F> {
+    #[inline]
+    fn address(&mut self, text: &'a str) {
+        self.addresses.push(text);
+    }
+
+    #[inline]
+    fn port(&mut self, port: ServicePort<'a>) {
+        self.ports.push(port);
+    }
+
+    #[inline]
+    fn service(&mut self, health_check_node_port: i32) {
+        if let [cluster_ip, cluster_ips @ ..] = &*self.addresses {
+            (self.each)(&Service { cluster_ip, cluster_ips, ports: &self.ports, health_check_node_port });
+        }
+        self.addresses.clear();
+        self.ports.clear();
+    }
+}
+
+#[inline]
+fn walk<'a>(mut rest: Rest<'a>, count: usize, visitor: &mut impl Visitor<'a>) -> Result<(), rk_result> {
+    for _ in 0..count {
+        let [shape, health] = rest.array()?;
+        let (entries, ports) = ((shape & 0xffff) as usize, (shape >> 16) as usize);
+        let mut last = None;
+        for len in rest.words(entries)? {
+            let text = if *len == RK_SAME_TEXT { last.ok_or(rk_result::InvalidBatch)? } else { rest.text(*len)? };
+            visitor.address(text);
+            last = Some(text);
+        }
+        if last.is_none() {
+            return Err(rk_result::InvalidBatch);
+        }
+        for [node_port, protocol] in rest.words(2 * ports)?.as_chunks().0 {
+            let protocol = match *protocol {
+                RK_PROTOCOL_TCP => "TCP",
+                RK_PROTOCOL_UDP => "UDP",
+                RK_PROTOCOL_SCTP => "SCTP",
+                protocol => rest.text(protocol.checked_sub(RK_PROTOCOL_TEXT).ok_or(rk_result::InvalidBatch)?)?,
+            };
+            visitor.port(ServicePort { protocol, node_port: node_port.cast_signed() });
+        }
+        visitor.service(health.cast_signed());
+    }
+    rest.end()
+}
+
+/// A batch of Services, checked.
+pub(crate) struct Services<'a> {
+    rest: Rest<'a>,
+    pub(crate) count: usize,
+}
+
+impl<'a> Services<'a> {
+    /// # Safety
+    /// `batch` is NULL, or it and what it points to is valid for reads during `'a`.
+    pub(crate) unsafe fn new(batch: *const rk_services) -> Result<Self, rk_result> {
+        // SAFETY: as promised to this function.
+        let (rest, count) = unsafe {
+            let batch = borrow(batch)?;
+            (Rest { words: slice(batch.words, batch.words_len)?, text: text(batch.text, batch.text_len)? }, batch.count)
+        };
+        walk(rest, count, &mut Check)?;
+        Ok(Self { rest, count })
+    }
+
+    pub(crate) fn for_each(self, each: impl FnMut(&Service<'_>)) -> Result<(), rk_result> {
+        walk(self.rest, self.count, &mut Collect { addresses: Vec::new(), ports: Vec::new(), each })
+    }
+}
+
+/// Namespace and name of each Service of a batch, checked.
+///
+/// # Safety
+/// As [`Services::new`].
+pub(crate) unsafe fn service_names<'a>(batch: *const rk_service_names) -> Result<Vec<(&'a str, &'a str)>, rk_result> {
+    // SAFETY: as promised to this function.
+    let (mut rest, count) = unsafe {
+        let batch = borrow(batch)?;
+        (Rest { words: slice(batch.words, batch.words_len)?, text: text(batch.text, batch.text_len)? }, batch.count)
+    };
+    let mut names = Vec::new();
+    for _ in 0..count {
+        let [namespace, name] = rest.array()?;
+        names.push((rest.text(namespace)?, rest.text(name)?));
+    }
+    rest.end()?;
+    Ok(names)
+}
+
+/// The IPAddress objects of a batch, checked.
+///
+/// # Safety
+/// As [`Services::new`].
+pub(crate) unsafe fn ip_addresses<'a>(batch: *const rk_ip_addresses) -> Result<Vec<IpAddressObject<'a>>, rk_result> {
+    // SAFETY: as promised to this function.
+    let (mut rest, count) = unsafe {
+        let batch = borrow(batch)?;
+        (Rest { words: slice(batch.words, batch.words_len)?, text: text(batch.text, batch.text_len)? }, batch.count)
+    };
+    let mut objects = Vec::new();
+    for _ in 0..count {
+        let [low, high, name, managed_by, group, resource, namespace, parent_name] = rest.array()?;
+        objects.push(IpAddressObject {
+            name: rest.text(name)?,
+            managed_by: rest.text(managed_by)?,
+            created: (u64::from(high) << 32 | u64::from(low)).cast_signed(),
+            parent_group: rest.text(group)?,
+            parent_resource: rest.text(resource)?,
+            parent_namespace: rest.text(namespace)?,
+            parent_name: rest.text(parent_name)?,
+        });
+    }
+    rest.end()?;
+    Ok(objects)
+}

@@ -1,0 +1,164 @@
+//! Values of any kind, as C passes them.
+
+use std::ffi::c_char;
+use std::fmt::{self, Display, Formatter};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use rangekeeper_core::address::parse_address;
+use rangekeeper_core::range::AnyValue;
+use rangekeeper_core::uids::UidBlock;
+
+use crate::guard::{Buffer, Out, guard, text};
+use crate::result::rk_result;
+
+/// No value, but the wish for any free one: only as a request of a batch. low and high are 0.
+pub const RK_VALUE_KIND_NEXT: u32 = 0;
+/// A port: low is its number, high is 0.
+pub const RK_VALUE_KIND_PORT: u32 = 1;
+/// A block of UIDs: low is the first one, high is how many there are.
+pub const RK_VALUE_KIND_UIDS: u32 = 2;
+/// An IPv4 address: low is its 32-bit number (10.0.0.1 is 0x0a000001), high is 0.
+pub const RK_VALUE_KIND_IPV4: u32 = 4;
+/// An IPv6 address: high and low are the halves of its 128-bit number. An IPv4-mapped address is the IPv4 address.
+pub const RK_VALUE_KIND_IPV6: u32 = 6;
+/// A text that should be an address and is none: only in findings.
+pub const RK_VALUE_KIND_TEXT: u32 = 7;
+
+/// An address, port or block of UIDs. kind is one of RK_VALUE_KIND_* and says what high and low mean; a value that
+/// does not follow it (a port above 65535, a high that should be 0) gives RK_RESULT_INVALID_ARGUMENT.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct rk_value {
+    /// High half; see the kinds.
+    pub high: u64,
+    /// Low half; see the kinds.
+    pub low: u64,
+    /// One of RK_VALUE_KIND_*.
+    pub kind: u32,
+}
+
+impl TryFrom<rk_value> for AnyValue {
+    type Error = rk_result;
+
+    #[inline(always)]
+    fn try_from(value: rk_value) -> Result<Self, rk_result> {
+        let rk_value { high, low, kind } = value;
+        let valid = match kind {
+            RK_VALUE_KIND_IPV4 if high == 0 => {
+                u32::try_from(low).ok().map(|low| Self::Address(Ipv4Addr::from_bits(low).into()))
+            }
+            RK_VALUE_KIND_IPV6 => {
+                Some(Self::Address(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into()))
+            }
+            RK_VALUE_KIND_PORT if high == 0 => u16::try_from(low).ok().map(Self::Port),
+            RK_VALUE_KIND_UIDS => match (u32::try_from(low), u32::try_from(high)) {
+                (Ok(start), Ok(size)) => Some(Self::Uids(UidBlock { start, size })),
+                _ => None,
+            },
+            _ => None,
+        };
+        valid.ok_or(rk_result::InvalidArgument)
+    }
+}
+
+/// A value that follows its kind, in the form that C has: what allocators work on.
+///
+/// Going through [`AnyValue`] would take an address apart into bytes and put it together again: some 10 ns per call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Value(rk_value);
+
+impl Value {
+    #[inline]
+    pub(crate) fn get(self) -> rk_value {
+        self.0
+    }
+}
+
+impl TryFrom<rk_value> for Value {
+    type Error = rk_result;
+
+    #[inline(always)]
+    fn try_from(value: rk_value) -> Result<Self, rk_result> {
+        // Checks only; what it gives is not used, so nothing is taken apart.
+        AnyValue::try_from(value).map(|_| Self(value))
+    }
+}
+
+impl From<AnyValue> for Value {
+    #[inline(always)]
+    fn from(value: AnyValue) -> Self {
+        Self(value.into())
+    }
+}
+
+impl Display for Value {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match AnyValue::try_from(self.0) {
+            Ok(value) => Display::fmt(&value, f),
+            Err(_) => Err(fmt::Error),
+        }
+    }
+}
+
+impl From<AnyValue> for rk_value {
+    #[inline]
+    fn from(value: AnyValue) -> Self {
+        match value {
+            AnyValue::Address(address) => address.into(),
+            AnyValue::Port(port) => Self { high: 0, low: port.into(), kind: RK_VALUE_KIND_PORT },
+            AnyValue::Uids(block) => {
+                Self { high: block.size.into(), low: block.start.into(), kind: RK_VALUE_KIND_UIDS }
+            }
+        }
+    }
+}
+
+impl From<IpAddr> for rk_value {
+    #[inline]
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => Self { high: 0, low: address.to_bits().into(), kind: RK_VALUE_KIND_IPV4 },
+            IpAddr::V6(address) => {
+                let bits = address.to_bits();
+                Self { high: (bits >> 64) as u64, low: bits as u64, kind: RK_VALUE_KIND_IPV6 }
+            }
+        }
+    }
+}
+
+/// Reads an address as Kubernetes does, sloppily: superfluous leading zeros are decimal, an IPv4-mapped IPv6 address
+/// is the IPv4 address. No zones, no space around it.
+///
+/// RK_RESULT_INVALID_ARGUMENT if the text is no address, RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_address_parse(
+    address: *const c_char,
+    address_len: usize,
+    value: *mut rk_value,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (address, value) = unsafe { (text(address, address_len)?, Out::new(value)?) };
+        value.write(parse_address(address).ok_or(rk_result::InvalidArgument)?.into());
+        Ok(())
+    })
+}
+
+/// Writes a value as text: an address in its canonical form, a port as its number, a block of UIDs as START/SIZE. At
+/// most 45 bytes, without a NUL; buffer by the rule for buffers.
+///
+/// RK_RESULT_INVALID_ARGUMENT if it is no value (RK_VALUE_KIND_NEXT included), RK_RESULT_BUFFER_TOO_SMALL,
+/// RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_value_text(
+    value: rk_value,
+    buffer: *mut c_char,
+    capacity: usize,
+    len: *mut usize,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let buffer = unsafe { Buffer::new(buffer, capacity, len)? };
+        buffer.write_text(&AnyValue::try_from(value)?.to_string())
+    })
+}

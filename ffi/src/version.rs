@@ -1,0 +1,41 @@
+//! What this library is.
+
+use std::ffi::{CStr, c_char};
+
+use crate::guard::guard_or;
+
+/// The version of the C ABI that this header describes: the number in the soname of the shared library. It grows when
+/// a program that was built against an older header must be built anew.
+pub const RK_ABI_VERSION: u32 = 0;
+
+/// The version of Rangekeeper that this header belongs to: major, then minor, then patch.
+pub const RK_VERSION_MAJOR: u32 = 0;
+/// See RK_VERSION_MAJOR.
+pub const RK_VERSION_MINOR: u32 = 1;
+/// See RK_VERSION_MAJOR.
+pub const RK_VERSION_PATCH: u32 = 0;
+
+const _: () = assert!(
+    matches!(u32::from_str_radix(env!("CARGO_PKG_VERSION_MAJOR"), 10), Ok(RK_VERSION_MAJOR))
+        && matches!(u32::from_str_radix(env!("CARGO_PKG_VERSION_MINOR"), 10), Ok(RK_VERSION_MINOR))
+        && matches!(u32::from_str_radix(env!("CARGO_PKG_VERSION_PATCH"), 10), Ok(RK_VERSION_PATCH)),
+    "the header's version is that of Cargo.toml"
+);
+
+const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+    Ok(version) => version,
+    Err(_) => panic!("a version has no NUL"),
+};
+
+/// The ABI version of the library that is linked, to be compared with RK_ABI_VERSION. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_abi_version() -> u32 {
+    guard_or(RK_ABI_VERSION, || RK_ABI_VERSION)
+}
+
+/// The version of the library that is linked, such as "0.1.0". The text is static: never NULL, never freed. Any
+/// thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_version() -> *const c_char {
+    guard_or(VERSION.as_ptr(), || VERSION.as_ptr())
+}

@@ -1,0 +1,180 @@
+/* Ranges and allocators, used as they are meant to be. */
+#include "check.h"
+
+static void ranges(void) {
+  rk_range *range = range_of("10.0.0.77/24");
+  char text[64];
+  size_t len = 0;
+  CHECK_OK(rk_range_text(range, text, sizeof text, &len));
+  CHECK(len == 11 && memcmp(text, "10.0.0.0/24", len) == 0);
+  uint32_t number = 0;
+  CHECK_OK(rk_range_kind(range, &number));
+  CHECK(number == RK_RANGE_KIND_CIDR);
+  CHECK_OK(rk_range_size(range, &number));
+  CHECK(number == 254);
+  CHECK_OK(rk_range_static_band(range, &number));
+  CHECK(number == 16);
+  CHECK_OK(rk_range_offset_of(range, ipv4(0x0a000001), &number));
+  CHECK(number == 0);
+  CHECK_RESULT(rk_range_offset_of(range, ipv4(0x0a000000), &number), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_range_offset_of(range, port(80), &number), RK_RESULT_NOT_IN_RANGE);
+  rk_value value;
+  CHECK_OK(rk_range_value_at(range, 253, &value));
+  CHECK(same(value, ipv4(0x0a0000fe)));
+  CHECK_RESULT(rk_range_value_at(range, 254, &value), RK_RESULT_NOT_IN_RANGE);
+  rk_range_free(range);
+
+  range = range_of("30000+2767");
+  CHECK_OK(rk_range_text(range, text, sizeof text, &len));
+  CHECK(len == 11 && memcmp(text, "30000-32767", len) == 0);
+  CHECK_OK(rk_range_kind(range, &number));
+  CHECK(number == RK_RANGE_KIND_PORTS);
+  rk_range_free(range);
+
+  range = range_of("1000000000-1999999999/10000");
+  CHECK_OK(rk_range_kind(range, &number));
+  CHECK(number == RK_RANGE_KIND_UIDS);
+  CHECK_OK(rk_range_value_at(range, 2, &value));
+  rk_value block = {10000, 1000020000, RK_VALUE_KIND_UIDS};
+  CHECK(same(value, block));
+  CHECK_OK(rk_value_text(value, text, sizeof text, &len));
+  CHECK(len == 16 && memcmp(text, "1000020000/10000", len) == 0);
+  rk_range_free(range);
+
+  CHECK_OK(rk_address_parse(TEXT("010.000.0.1"), &value));
+  CHECK(same(value, ipv4(0x0a000001)));
+  CHECK_OK(rk_address_parse(TEXT("::ffff:10.0.0.1"), &value));
+  CHECK(same(value, ipv4(0x0a000001)));
+  CHECK_OK(rk_address_parse(TEXT("fd00::1"), &value));
+  CHECK(value.kind == RK_VALUE_KIND_IPV6 && value.high == 0xfd00000000000000 && value.low == 1);
+  CHECK_OK(rk_value_text(value, text, sizeof text, &len));
+  CHECK(len == 7 && memcmp(text, "fd00::1", len) == 0);
+
+  rk_error error;
+  rk_range *none = NULL;
+  CHECK_RESULT(rk_range_parse(TEXT("10.0.0.0/33"), &none, &error), RK_RESULT_INVALID_RANGE);
+  CHECK(none == NULL && error.message_len == strlen(error.message) && strstr(error.message, "33") != NULL);
+  char *huge = malloc(100000);
+  CHECK(huge != NULL);
+  memset(huge, '.', 100000);
+  CHECK_RESULT(rk_range_parse(huge, 100000, &none, &error), RK_RESULT_INVALID_RANGE);
+  CHECK(error.message_len < RK_ERROR_MESSAGE_CAPACITY && error.message[error.message_len] == 0);
+  free(huge);
+}
+
+static void allocate(void) {
+  rk_range *range = range_of("10.0.0.0/29");
+  rk_allocator *allocator = NULL;
+  CHECK_OK(rk_allocator_new(range, RK_STRATEGY_CONTIGUOUS, 1, &allocator));
+  rk_range_free(range);
+
+  rk_value value;
+  CHECK_OK(rk_allocator_allocate(allocator, ipv4(0x0a000002)));
+  CHECK_RESULT(rk_allocator_allocate(allocator, ipv4(0x0a000002)), RK_RESULT_ALREADY_ALLOCATED);
+  CHECK_RESULT(rk_allocator_allocate(allocator, ipv4(0x0a000007)), RK_RESULT_NOT_IN_RANGE);
+  CHECK_OK(rk_allocator_allocate_next(allocator, &value));
+  CHECK(same(value, ipv4(0x0a000001)));
+  bool answer = false;
+  CHECK_OK(rk_allocator_has(allocator, ipv4(0x0a000002), &answer));
+  CHECK(answer);
+  CHECK_OK(rk_allocator_release(allocator, ipv4(0x0a000002), &answer));
+  CHECK(answer);
+  CHECK_OK(rk_allocator_release(allocator, ipv4(0x0a000002), &answer));
+  CHECK(!answer);
+  CHECK_OK(rk_allocator_release(allocator, ipv4(0x0b000002), NULL));
+  uint32_t count = 0;
+  CHECK_OK(rk_allocator_used(allocator, &count));
+  CHECK(count == 1);
+  CHECK_OK(rk_allocator_free_count(allocator, &count));
+  CHECK(count == 5);
+
+  /* A dry run answers as the allocator would, and changes nothing there. */
+  rk_allocator *dry_run = NULL;
+  CHECK_OK(rk_allocator_dry_run(allocator, &dry_run));
+  for (int i = 0; i < 5; i++) CHECK_OK(rk_allocator_allocate_next(dry_run, &value));
+  CHECK_RESULT(rk_allocator_allocate_next(dry_run, &value), RK_RESULT_FULL);
+  rk_allocator_free(dry_run);
+  CHECK_OK(rk_allocator_used(allocator, &count));
+  CHECK(count == 1);
+
+  /* Batches: all or nothing. */
+  rk_value next = {0, 0, RK_VALUE_KIND_NEXT};
+  rk_value requests[3] = {next, ipv4(0x0a000002), ipv4(0x0a000001)};
+  rk_value values[3];
+  rk_error error;
+  CHECK_RESULT(rk_allocator_allocate_batch(allocator, requests, 3, values, &error), RK_RESULT_ALREADY_ALLOCATED);
+  CHECK(error.value == 2);
+  CHECK_OK(rk_allocator_used(allocator, &count));
+  CHECK(count == 1);
+  CHECK_OK(rk_allocator_allocate_batch(allocator, requests, 2, values, &error));
+  CHECK(same(values[0], ipv4(0x0a000003)) && same(values[1], ipv4(0x0a000002)));
+  bool answers[3];
+  values[2] = ipv4(0x0a000006);
+  CHECK_OK(rk_allocator_has_batch(allocator, values, 3, answers));
+  CHECK(answers[0] && answers[1] && !answers[2]);
+
+  /* In use now: .1, .2 and .3; pages of two. */
+  rk_value page[2];
+  size_t n = 0;
+  uint32_t offset = 0;
+  CHECK_OK(rk_allocator_values(allocator, 0, page, 2, &n, &offset));
+  CHECK(n == 2 && offset == 2 && same(page[0], ipv4(0x0a000001)) && same(page[1], ipv4(0x0a000002)));
+  CHECK_OK(rk_allocator_values(allocator, offset, page, 2, &n, &offset));
+  CHECK(n == 1 && same(page[0], ipv4(0x0a000003)));
+  rk_run runs[4];
+  CHECK_OK(rk_allocator_runs(allocator, true, 0, runs, 4, &n, &offset));
+  CHECK(n == 1 && runs[0].len == 3 && same(runs[0].last, ipv4(0x0a000003)));
+  CHECK_OK(rk_allocator_runs(allocator, false, 0, runs, 4, &n, &offset));
+  CHECK(n == 1 && runs[0].len == 3 && same(runs[0].first, ipv4(0x0a000004)));
+
+  uint8_t data[8] = {0};
+  size_t len = 0;
+  CHECK_OK(rk_allocator_snapshot(allocator, data, sizeof data, &len));
+  CHECK(len == 1 && data[0] == 7);
+  CHECK_OK(rk_allocator_release_batch(allocator, values, 3, &n));
+  CHECK(n == 2);
+  CHECK_OK(rk_allocator_restore(allocator, TEXT("10.0.0.0/29"), data, len, &error));
+  CHECK_OK(rk_allocator_used(allocator, &count));
+  CHECK(count == 3);
+  CHECK_RESULT(rk_allocator_restore(allocator, TEXT("10.0.0.0/28"), data, len, &error), RK_RESULT_MISMATCHED_RANGE);
+  data[0] = 0x40;
+  CHECK_RESULT(rk_allocator_restore(allocator, TEXT("10.0.0.0/29"), data, len, &error), RK_RESULT_BITS_PAST_RANGE);
+  CHECK(error.value == 6 && error.offset == 0);
+  CHECK_OK(rk_allocator_used(allocator, &count));
+  CHECK(count == 3);
+  rk_allocator_free(allocator);
+}
+
+static void leak_counters(void) {
+  rk_range *range = range_of("30000-32767");
+  rk_leak_counters *counters = NULL;
+  CHECK_OK(rk_leak_counters_new(range, 2, &counters));
+  rk_range_free(range);
+  rk_value leaked[2] = {port(30001), port(30000)};
+  rk_value due[2];
+  size_t n = 9;
+  uint8_t count = 0;
+  CHECK_OK(rk_leak_counters_advance(counters, leaked, 2, due, 2, &n));
+  CHECK(n == 0);
+  CHECK_OK(rk_leak_counters_count(counters, port(30001), &count));
+  CHECK(count == 1);
+  CHECK_OK(rk_leak_counters_advance(counters, leaked, 1, due, 2, &n));
+  CHECK(n == 1 && same(due[0], port(30001)));
+  CHECK_OK(rk_leak_counters_advance(counters, leaked, 2, due, 2, &n));
+  CHECK(n == 0);
+  CHECK_OK(rk_leak_counters_reset(counters));
+  CHECK_OK(rk_leak_counters_count(counters, port(30001), &count));
+  CHECK(count == 0);
+  rk_leak_counters_free(counters);
+}
+
+int main(void) {
+  CHECK(rk_abi_version() == RK_ABI_VERSION);
+  char version[32];
+  snprintf(version, sizeof version, "%d.%d.%d", RK_VERSION_MAJOR, RK_VERSION_MINOR, RK_VERSION_PATCH);
+  CHECK(strcmp(rk_version(), version) == 0);
+  ranges();
+  allocate();
+  leak_counters();
+  return 0;
+}

@@ -1,0 +1,53 @@
+/* What every test program needs: CHECK ends it with the place and the condition that does not hold. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <rangekeeper.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(condition)                                                          \
+  do {                                                                            \
+    if (!(condition)) {                                                           \
+      fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition); \
+      exit(1);                                                                    \
+    }                                                                             \
+  } while (0)
+
+#define CHECK_RESULT(call, expected)                                              \
+  do {                                                                            \
+    rk_result result_ = (call);                                                   \
+    if (result_ != (expected)) {                                                  \
+      fprintf(stderr, "%s:%d: %s gave %s, not %s\n", __FILE__, __LINE__, #call,   \
+              rk_result_name(result_), #expected);                                \
+      exit(1);                                                                    \
+    }                                                                             \
+  } while (0)
+
+#define CHECK_OK(call) CHECK_RESULT(call, RK_RESULT_OK)
+
+/* A text literal as pointer and length. */
+#define TEXT(literal) (literal), (sizeof(literal) - 1)
+
+static inline rk_value ipv4(uint32_t number) {
+  rk_value value = {0, number, RK_VALUE_KIND_IPV4};
+  return value;
+}
+
+static inline rk_value port(uint16_t number) {
+  rk_value value = {0, number, RK_VALUE_KIND_PORT};
+  return value;
+}
+
+static inline bool same(rk_value a, rk_value b) {
+  return a.high == b.high && a.low == b.low && a.kind == b.kind;
+}
+
+static inline rk_range *range_of(const char *text) {
+  rk_range *range = NULL;
+  CHECK_OK(rk_range_parse(text, strlen(text), &range, NULL));
+  return range;
+}
+
+#endif

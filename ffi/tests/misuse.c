@@ -1,0 +1,580 @@
+/* Misuse of every function that can be misused: NULL, short buffers, wrong kinds and lengths, use after close. What
+ * fails must leave its out-parameters alone. tests/surface.rs sees to it that no function is forgotten here. */
+#include "batch.h"
+
+#define CHECK_NULL(call) CHECK_RESULT(call, RK_RESULT_NULL_POINTER)
+#define CHECK_INVALID(call) CHECK_RESULT(call, RK_RESULT_INVALID_ARGUMENT)
+#define CHECK_SMALL(call) CHECK_RESULT(call, RK_RESULT_BUFFER_TOO_SMALL)
+#define CHECK_CLOSED(call) CHECK_RESULT(call, RK_RESULT_CLOSED)
+
+static rk_value malformed(int which) {
+  static const rk_value values[] = {
+      {0, 0, RK_VALUE_KIND_NEXT},        {0, 65536, RK_VALUE_KIND_PORT},      {1, 80, RK_VALUE_KIND_PORT},
+      {0, 1ull << 32, RK_VALUE_KIND_IPV4}, {1, 1, RK_VALUE_KIND_IPV4},        {1ull << 32, 0, RK_VALUE_KIND_UIDS},
+      {0, 1ull << 32, RK_VALUE_KIND_UIDS}, {0, 0, RK_VALUE_KIND_TEXT},        {0, 0, 5},
+      {0, 0, UINT32_MAX},
+  };
+  return values[which];
+}
+enum { MALFORMED = 10 };
+
+/* A pointer that no alignment of more than one byte allows. */
+static void *odd(void *pointer) { return (char *)pointer + 1; }
+
+static char text[64];
+static uint8_t data[64];
+static size_t len;
+static uint32_t number;
+static rk_value value;
+static const rk_value good = {0, 0x0a000001, RK_VALUE_KIND_IPV4};
+
+static void names_and_values(void) {
+  CHECK(strcmp(rk_result_name(RK_RESULT_INVALID_BATCH), "INVALID_BATCH") == 0);
+  CHECK(strcmp(rk_result_name(15), "UNKNOWN") == 0);
+  CHECK(strcmp(rk_result_name(UINT32_MAX), "UNKNOWN") == 0);
+  CHECK(strcmp(rk_reason_name(0), "Unknown") == 0);
+  CHECK(strcmp(rk_reason_name(1), "ClusterIPNotValid") == 0);
+  CHECK(strcmp(rk_reason_name(11), "Unknown") == 0);
+  CHECK(strcmp(rk_reason_name(UINT32_MAX), "Unknown") == 0);
+  CHECK(rk_abi_version() == RK_ABI_VERSION && rk_version() != NULL);
+
+  value = good;
+  CHECK_NULL(rk_address_parse(NULL, 3, &value));
+  CHECK_NULL(rk_address_parse(TEXT("10.0.0.1"), NULL));
+  CHECK_INVALID(rk_address_parse(TEXT("10.0.0.1"), odd(&value)));
+  CHECK_INVALID(rk_address_parse("x", SIZE_MAX, &value));
+  CHECK_INVALID(rk_address_parse(NULL, 0, &value));
+  CHECK_INVALID(rk_address_parse(TEXT("10.0.0.256"), &value));
+  CHECK_INVALID(rk_address_parse(TEXT("fe80::1%eth0"), &value));
+  CHECK_RESULT(rk_address_parse(TEXT("10.0.0.\xff"), &value), RK_RESULT_INVALID_UTF8);
+  CHECK(same(value, good));
+
+  CHECK_NULL(rk_value_text(good, NULL, 1, &len));
+  CHECK_NULL(rk_value_text(good, text, sizeof text, NULL));
+  len = 0;
+  text[0] = 'x';
+  CHECK_SMALL(rk_value_text(good, text, 7, &len));
+  CHECK(len == 8 && text[0] == 'x');
+  CHECK_SMALL(rk_value_text(good, NULL, 0, &len));
+  for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_value_text(malformed(i), text, sizeof text, &len));
+}
+
+static void ranges(const rk_range *range) {
+  rk_error error;
+  rk_range *none = NULL;
+  memset(&error, 0, sizeof error);
+  CHECK_NULL(rk_range_parse(NULL, 1, &none, &error));
+  CHECK(strcmp(error.message, "NULL_POINTER") == 0);
+  CHECK_NULL(rk_range_parse(TEXT("10.0.0.0/24"), NULL, &error));
+  CHECK_INVALID(rk_range_parse(TEXT("10.0.0.0/24"), &none, odd(&error)));
+  CHECK_INVALID(rk_range_parse("x", SIZE_MAX / 2 + 1, &none, &error));
+  CHECK_RESULT(rk_range_parse(TEXT("\xc3"), &none, &error), RK_RESULT_INVALID_UTF8);
+  CHECK_RESULT(rk_range_parse(NULL, 0, &none, &error), RK_RESULT_INVALID_RANGE);
+  CHECK_RESULT(rk_range_parse(TEXT("1-2-3"), &none, NULL), RK_RESULT_INVALID_RANGE);
+  CHECK(none == NULL);
+  rk_range_free(NULL);
+
+  CHECK_NULL(rk_range_text(NULL, text, sizeof text, &len));
+  CHECK_NULL(rk_range_text(range, NULL, 9, &len));
+  CHECK_NULL(rk_range_text(range, text, sizeof text, NULL));
+  CHECK_SMALL(rk_range_text(range, text, 3, &len));
+  CHECK(len == 11);
+  CHECK_NULL(rk_range_kind(NULL, &number));
+  CHECK_NULL(rk_range_kind(range, NULL));
+  CHECK_INVALID(rk_range_kind(range, odd(&number)));
+  CHECK_NULL(rk_range_size(NULL, &number));
+  CHECK_NULL(rk_range_size(range, NULL));
+  CHECK_NULL(rk_range_static_band(NULL, &number));
+  CHECK_NULL(rk_range_static_band(range, NULL));
+  CHECK_NULL(rk_range_offset_of(NULL, good, &number));
+  CHECK_NULL(rk_range_offset_of(range, good, NULL));
+  for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_range_offset_of(range, malformed(i), &number));
+  CHECK_NULL(rk_range_value_at(NULL, 0, &value));
+  CHECK_NULL(rk_range_value_at(range, 0, NULL));
+  CHECK_RESULT(rk_range_value_at(range, UINT32_MAX, &value), RK_RESULT_NOT_IN_RANGE);
+}
+
+static void allocators(const rk_range *range) {
+  rk_allocator *a = NULL, *none = NULL;
+  rk_error error;
+  bool flag = false;
+  rk_value values[2] = {good, good};
+  rk_run runs[1];
+  bool flags[2];
+
+  CHECK_NULL(rk_allocator_new(NULL, 0, 1, &a));
+  CHECK_NULL(rk_allocator_new(range, 0, 1, NULL));
+  CHECK_INVALID(rk_allocator_new(range, 3, 1, &a));
+  CHECK(a == NULL);
+  rk_allocator_free(NULL);
+  CHECK_OK(rk_allocator_new(range, 0, 1, &a));
+  CHECK_NULL(rk_allocator_close(NULL));
+  CHECK_NULL(rk_allocator_dry_run(NULL, &none));
+  CHECK_NULL(rk_allocator_dry_run(a, NULL));
+  CHECK_NULL(rk_allocator_allocate(NULL, good));
+  CHECK_NULL(rk_allocator_allocate_next(NULL, &value));
+  CHECK_NULL(rk_allocator_allocate_next(a, NULL));
+  CHECK_INVALID(rk_allocator_allocate_next(a, odd(&value)));
+  CHECK_NULL(rk_allocator_release(NULL, good, NULL));
+  CHECK_NULL(rk_allocator_has(NULL, good, &flag));
+  CHECK_NULL(rk_allocator_has(a, good, NULL));
+  for (int i = 0; i < MALFORMED; i++) {
+    CHECK_INVALID(rk_allocator_allocate(a, malformed(i)));
+    CHECK_INVALID(rk_allocator_release(a, malformed(i), NULL));
+    CHECK_INVALID(rk_allocator_has(a, malformed(i), &flag));
+  }
+  CHECK_RESULT(rk_allocator_allocate(a, port(80)), RK_RESULT_NOT_IN_RANGE);
+  CHECK_NULL(rk_allocator_used(NULL, &number));
+  CHECK_NULL(rk_allocator_used(a, NULL));
+  CHECK_NULL(rk_allocator_free_count(NULL, &number));
+  CHECK_NULL(rk_allocator_free_count(a, NULL));
+
+  CHECK_NULL(rk_allocator_allocate_batch(NULL, values, 1, values + 1, &error));
+  CHECK_NULL(rk_allocator_allocate_batch(a, NULL, 1, values, &error));
+  CHECK_NULL(rk_allocator_allocate_batch(a, values, 1, NULL, &error));
+  CHECK_INVALID(rk_allocator_allocate_batch(a, values, SIZE_MAX, values + 1, &error));
+  CHECK_INVALID(rk_allocator_allocate_batch(a, values, SIZE_MAX / 24, values + 1, &error));
+  CHECK_OK(rk_allocator_allocate_batch(a, NULL, 0, NULL, &error));
+  values[0] = good;
+  values[1] = malformed(1);
+  rk_value got[2];
+  CHECK_INVALID(rk_allocator_allocate_batch(a, values, 2, got, &error));
+  CHECK(error.value == 1);
+  CHECK_RESULT(rk_allocator_allocate_batch(a, values, 1, got, NULL), RK_RESULT_OK);
+  CHECK_NULL(rk_allocator_release_batch(NULL, values, 1, &len));
+  CHECK_NULL(rk_allocator_release_batch(a, NULL, 1, &len));
+  CHECK_NULL(rk_allocator_release_batch(a, values, 1, NULL));
+  CHECK_INVALID(rk_allocator_release_batch(a, values, 2, &len));
+  CHECK_OK(rk_allocator_has(a, good, &flag));
+  CHECK(flag);
+  CHECK_NULL(rk_allocator_has_batch(NULL, values, 1, flags));
+  CHECK_NULL(rk_allocator_has_batch(a, NULL, 1, flags));
+  CHECK_NULL(rk_allocator_has_batch(a, values, 1, NULL));
+  CHECK_INVALID(rk_allocator_has_batch(a, values, 2, flags));
+
+  CHECK_NULL(rk_allocator_values(NULL, 0, values, 1, &len, &number));
+  CHECK_NULL(rk_allocator_values(a, 0, NULL, 1, &len, &number));
+  CHECK_NULL(rk_allocator_values(a, 0, values, 1, NULL, &number));
+  CHECK_NULL(rk_allocator_values(a, 0, values, 1, &len, NULL));
+  CHECK_OK(rk_allocator_values(a, UINT32_MAX, values, 1, &len, &number));
+  CHECK(len == 0);
+  CHECK_NULL(rk_allocator_runs(NULL, true, 0, runs, 1, &len, &number));
+  CHECK_NULL(rk_allocator_runs(a, true, 0, NULL, 1, &len, &number));
+  CHECK_NULL(rk_allocator_runs(a, true, 0, runs, 1, NULL, &number));
+  CHECK_NULL(rk_allocator_runs(a, true, 0, runs, 1, &len, NULL));
+  CHECK_OK(rk_allocator_runs(a, false, UINT32_MAX, runs, 1, &len, &number));
+  CHECK(len == 0);
+
+  CHECK_NULL(rk_allocator_snapshot(NULL, data, sizeof data, &len));
+  CHECK_NULL(rk_allocator_snapshot(a, NULL, 1, &len));
+  CHECK_NULL(rk_allocator_snapshot(a, data, sizeof data, NULL));
+  CHECK_SMALL(rk_allocator_snapshot(a, NULL, 0, &len));
+  CHECK(len == 1);
+  CHECK_NULL(rk_allocator_restore(NULL, TEXT("10.0.0.0/24"), data, 1, &error));
+  CHECK_NULL(rk_allocator_restore(a, NULL, 1, data, 1, &error));
+  CHECK_NULL(rk_allocator_restore(a, TEXT("10.0.0.0/24"), NULL, 1, &error));
+  CHECK_RESULT(rk_allocator_restore(a, TEXT("\xff"), data, 1, NULL), RK_RESULT_INVALID_UTF8);
+  CHECK_RESULT(rk_allocator_restore(a, NULL, 0, data, 1, NULL), RK_RESULT_MISMATCHED_RANGE);
+  CHECK_OK(rk_allocator_used(a, &number));
+  CHECK(number == 1);
+
+  rk_transaction *t = NULL, *closed = NULL;
+  CHECK_NULL(rk_transaction_new(NULL, &t));
+  CHECK_NULL(rk_transaction_new(a, NULL));
+  CHECK_OK(rk_transaction_new(a, &t));
+  CHECK_OK(rk_transaction_new(a, &closed));
+  CHECK_NULL(rk_transaction_allocate(NULL, good));
+  CHECK_NULL(rk_transaction_allocate_next(NULL, &value));
+  CHECK_NULL(rk_transaction_allocate_next(t, NULL));
+  CHECK_NULL(rk_transaction_allocate_batch(NULL, values, 1, got, &error));
+  CHECK_NULL(rk_transaction_allocate_batch(t, NULL, 1, got, &error));
+  CHECK_NULL(rk_transaction_allocate_batch(t, values, 1, NULL, &error));
+  CHECK_NULL(rk_transaction_release(NULL, good));
+  for (int i = 0; i < MALFORMED; i++) {
+    CHECK_INVALID(rk_transaction_allocate(t, malformed(i)));
+    CHECK_INVALID(rk_transaction_release(t, malformed(i)));
+  }
+  CHECK_NULL(rk_transaction_commit(NULL));
+  CHECK_NULL(rk_transaction_rollback(NULL));
+  CHECK_OK(rk_transaction_rollback(t));
+  values[0] = good;
+  CHECK_CLOSED(rk_transaction_allocate(t, good));
+  CHECK_CLOSED(rk_transaction_allocate_next(t, &value));
+  CHECK_CLOSED(rk_transaction_allocate_batch(t, values, 1, got, &error));
+  CHECK_CLOSED(rk_transaction_release(t, good));
+  CHECK_CLOSED(rk_transaction_commit(t));
+  rk_transaction_free(t);
+  rk_transaction_free(NULL);
+
+  CHECK_OK(rk_allocator_close(a));
+  CHECK_OK(rk_allocator_close(a));
+  CHECK_CLOSED(rk_allocator_dry_run(a, &none));
+  CHECK(none == NULL);
+  CHECK_CLOSED(rk_allocator_allocate(a, good));
+  CHECK_CLOSED(rk_allocator_allocate_next(a, &value));
+  CHECK_CLOSED(rk_allocator_release(a, good, &flag));
+  CHECK_CLOSED(rk_allocator_has(a, good, &flag));
+  CHECK_CLOSED(rk_allocator_used(a, &number));
+  CHECK_CLOSED(rk_allocator_free_count(a, &number));
+  CHECK_CLOSED(rk_allocator_allocate_batch(a, values, 1, got, &error));
+  CHECK_CLOSED(rk_allocator_release_batch(a, values, 1, &len));
+  CHECK_CLOSED(rk_allocator_has_batch(a, values, 1, flags));
+  CHECK_CLOSED(rk_allocator_values(a, 0, values, 1, &len, &number));
+  CHECK_CLOSED(rk_allocator_runs(a, true, 0, runs, 1, &len, &number));
+  CHECK_CLOSED(rk_allocator_snapshot(a, data, sizeof data, &len));
+  CHECK_CLOSED(rk_allocator_restore(a, TEXT("10.0.0.0/24"), data, 0, &error));
+  CHECK_CLOSED(rk_transaction_commit(closed));
+  rk_transaction_free(closed);
+  rk_allocator_free(a);
+}
+
+static void leak_counters(const rk_range *range) {
+  rk_leak_counters *c = NULL;
+  rk_value due[2];
+  rk_value leaked[2] = {good, port(1)};
+  uint8_t count = 7;
+  CHECK_NULL(rk_leak_counters_new(NULL, 3, &c));
+  CHECK_NULL(rk_leak_counters_new(range, 3, NULL));
+  CHECK_INVALID(rk_leak_counters_new(range, 0, &c));
+  CHECK(c == NULL);
+  CHECK_OK(rk_leak_counters_new(range, 1, &c));
+  CHECK_NULL(rk_leak_counters_advance(NULL, leaked, 1, due, 2, &len));
+  CHECK_NULL(rk_leak_counters_advance(c, NULL, 1, due, 2, &len));
+  CHECK_NULL(rk_leak_counters_advance(c, leaked, 1, NULL, 2, &len));
+  CHECK_NULL(rk_leak_counters_advance(c, leaked, 1, due, 2, NULL));
+  CHECK_SMALL(rk_leak_counters_advance(c, leaked, 1, NULL, 0, &len));
+  CHECK(len == 1);
+  CHECK_RESULT(rk_leak_counters_advance(c, leaked, 2, due, 2, &len), RK_RESULT_NOT_IN_RANGE);
+  leaked[1] = malformed(1);
+  CHECK_INVALID(rk_leak_counters_advance(c, leaked, 2, due, 2, &len));
+  CHECK_NULL(rk_leak_counters_count(NULL, good, &count));
+  CHECK_NULL(rk_leak_counters_count(c, good, NULL));
+  CHECK_INVALID(rk_leak_counters_count(c, malformed(0), &count));
+  CHECK_RESULT(rk_leak_counters_count(c, port(80), &count), RK_RESULT_NOT_IN_RANGE);
+  CHECK(count == 7);
+  CHECK_NULL(rk_leak_counters_reset(NULL));
+  CHECK_NULL(rk_leak_counters_close(NULL));
+  CHECK_OK(rk_leak_counters_close(c));
+  CHECK_OK(rk_leak_counters_close(c));
+  CHECK_CLOSED(rk_leak_counters_advance(c, leaked, 1, due, 2, &len));
+  CHECK_CLOSED(rk_leak_counters_count(c, good, &count));
+  CHECK_CLOSED(rk_leak_counters_reset(c));
+  rk_leak_counters_free(c);
+  rk_leak_counters_free(NULL);
+}
+
+static void range_allocations(void) {
+  rk_range_allocation *o = NULL;
+  rk_error error;
+  CHECK_NULL(rk_range_allocation_new(RK_FORM_JSON, NULL));
+  CHECK_INVALID(rk_range_allocation_new(0, &o));
+  CHECK_INVALID(rk_range_allocation_new(3, &o));
+  CHECK_NULL(rk_range_allocation_decode(NULL, 1, &o, &error));
+  CHECK_NULL(rk_range_allocation_decode(data, 1, NULL, &error));
+  CHECK_INVALID(rk_range_allocation_decode(data, SIZE_MAX, &o, &error));
+  CHECK_RESULT(rk_range_allocation_decode(NULL, 0, &o, &error), RK_RESULT_INVALID_OBJECT);
+  CHECK(error.offset == 0);
+  CHECK_RESULT(rk_range_allocation_decode((const uint8_t *)"{", 1, &o, NULL), RK_RESULT_INVALID_OBJECT);
+  CHECK(o == NULL);
+  CHECK_OK(rk_range_allocation_new(RK_FORM_PROTOBUF, &o));
+  CHECK_NULL(rk_range_allocation_form(NULL, &number));
+  CHECK_NULL(rk_range_allocation_form(o, NULL));
+  CHECK_NULL(rk_range_allocation_set(NULL, TEXT("1-2"), data, 1));
+  CHECK_NULL(rk_range_allocation_set(o, NULL, 1, data, 1));
+  CHECK_NULL(rk_range_allocation_set(o, TEXT("1-2"), NULL, 1));
+  CHECK_RESULT(rk_range_allocation_set(o, TEXT("\x80"), data, 1), RK_RESULT_INVALID_UTF8);
+  CHECK_OK(rk_range_allocation_set(o, TEXT("1-2"), data, 2));
+  CHECK_NULL(rk_range_allocation_range(NULL, text, sizeof text, &len));
+  CHECK_NULL(rk_range_allocation_range(o, NULL, 1, &len));
+  CHECK_NULL(rk_range_allocation_range(o, text, sizeof text, NULL));
+  CHECK_SMALL(rk_range_allocation_range(o, text, 2, &len));
+  CHECK(len == 3);
+  CHECK_NULL(rk_range_allocation_data(NULL, data, sizeof data, &len));
+  CHECK_NULL(rk_range_allocation_data(o, NULL, 1, &len));
+  CHECK_NULL(rk_range_allocation_data(o, data, sizeof data, NULL));
+  CHECK_SMALL(rk_range_allocation_data(o, data, 1, &len));
+  CHECK(len == 2);
+  CHECK_NULL(rk_range_allocation_encode(NULL, data, sizeof data, &len));
+  CHECK_NULL(rk_range_allocation_encode(o, NULL, 1, &len));
+  CHECK_NULL(rk_range_allocation_encode(o, data, sizeof data, NULL));
+  CHECK_SMALL(rk_range_allocation_encode(o, data, 3, &len));
+  CHECK(len > 3);
+  CHECK_NULL(rk_range_allocation_close(NULL));
+  CHECK_OK(rk_range_allocation_close(o));
+  CHECK_OK(rk_range_allocation_close(o));
+  CHECK_CLOSED(rk_range_allocation_form(o, &number));
+  CHECK_CLOSED(rk_range_allocation_set(o, TEXT("1-2"), data, 2));
+  CHECK_CLOSED(rk_range_allocation_range(o, text, sizeof text, &len));
+  CHECK_CLOSED(rk_range_allocation_data(o, data, sizeof data, &len));
+  CHECK_CLOSED(rk_range_allocation_encode(o, data, sizeof data, &len));
+  rk_range_allocation_free(o);
+  rk_range_allocation_free(NULL);
+}
+
+/* Every way in which a batch of Services can be malformed, and that nothing of it counts. */
+static void batches(const rk_repair_pass *pass) {
+  static const struct {
+    uint32_t words[8];
+    size_t words_len;
+    const char *text;
+    size_t count;
+  } bad[] = {
+      {{1, 0, 8}, 3, "10.0.0.1", 2},                                /* fewer Services than claimed */
+      {{1, 0, 8}, 3, "10.0.0.1", SIZE_MAX},                         /* far fewer */
+      {{1, 0, 8}, 3, "10.0.0.1", 0},                                /* words left over */
+      {{0}, 0, "x", 0},                                             /* text left over */
+      {{1, 0, 7}, 3, "10.0.0.1", 1},                                /* text left over behind a Service */
+      {{1, 0, 9}, 3, "10.0.0.1", 1},                                /* text runs out */
+      {{1, 0, 0xfffffffe}, 3, "10.0.0.1", 1},                       /* text runs out by far */
+      {{1}, 1, "", 1},                                              /* cut after the first word */
+      {{0, 0}, 2, "", 1},                                           /* no entry */
+      {{2, 0, 8}, 3, "10.0.0.1", 1},                                /* entries run out */
+      {{0xffff, 0, 8}, 3, "10.0.0.1", 1},                           /* by far */
+      {{1, 0, RK_SAME_TEXT}, 3, "", 1},                             /* the same as nothing */
+      {{1 | 1 << 16, 0, 8}, 3, "10.0.0.1", 1},                      /* ports run out */
+      {{1 | 1 << 16, 0, 8, 80}, 4, "10.0.0.1", 1},                  /* in the middle of one */
+      {{1 | 1 << 16, 0, 8, 80, 3}, 5, "10.0.0.1", 1},               /* unknown protocol */
+      {{1 | 1 << 16, 0, 8, 80, 15}, 5, "10.0.0.1", 1},              /* unknown protocol */
+      {{1 | 1 << 16, 0, 8, 80, 16 + 1}, 5, "10.0.0.1", 1},          /* protocol's text runs out */
+      {{2, 0, 1, 1}, 4, "\xc3\xa4", 1},                             /* cut inside a character */
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    rk_services services = {bad[i].words, bad[i].words_len, (const uint8_t *)bad[i].text, strlen(bad[i].text), bad[i].count};
+    CHECK_RESULT(rk_repair_pass_observe(pass, &services), RK_RESULT_INVALID_BATCH);
+  }
+  const uint32_t words[] = {1, 0, 1};
+  rk_services services = {words, 3, (const uint8_t *)"\xff", 1, 1};
+  CHECK_RESULT(rk_repair_pass_observe(pass, &services), RK_RESULT_INVALID_UTF8);
+  services.text = NULL;
+  CHECK_NULL(rk_repair_pass_observe(pass, &services));
+  services.text = (const uint8_t *)"x";
+  services.words = NULL;
+  CHECK_NULL(rk_repair_pass_observe(pass, &services));
+  services.words = odd((void *)words);
+  CHECK_INVALID(rk_repair_pass_observe(pass, &services));
+  services.words = words;
+  services.words_len = SIZE_MAX / 4;
+  CHECK_INVALID(rk_repair_pass_observe(pass, &services));
+  CHECK_NULL(rk_repair_pass_observe(NULL, &services));
+  CHECK_NULL(rk_repair_pass_observe(pass, NULL));
+}
+
+static void repair(const rk_range *range) {
+  rk_repair_counters *counters = NULL;
+  rk_repair_pass *pass = NULL;
+  rk_repair_outcome *o = NULL;
+  rk_error error;
+  CHECK_NULL(rk_repair_counters_new(3, NULL));
+  CHECK_INVALID(rk_repair_counters_new(0, &counters));
+  CHECK_OK(rk_repair_counters_new(3, &counters));
+  CHECK_NULL(rk_repair_pass_new(NULL));
+  CHECK_OK(rk_repair_pass_new(&pass));
+
+  CHECK_NULL(rk_repair_pass_add_range(NULL, range, NULL, 0, NULL, 0, &error));
+  CHECK_NULL(rk_repair_pass_add_range(pass, NULL, NULL, 0, NULL, 0, &error));
+  CHECK_NULL(rk_repair_pass_add_range(pass, range, NULL, 1, NULL, 0, &error));
+  CHECK_NULL(rk_repair_pass_add_range(pass, range, NULL, 0, NULL, 1, &error));
+  CHECK_RESULT(rk_repair_pass_add_range(pass, range, TEXT("\xff"), NULL, 0, &error), RK_RESULT_INVALID_UTF8);
+  CHECK_RESULT(rk_repair_pass_add_range(pass, range, TEXT("10.0.0.0/40"), NULL, 0, &error), RK_RESULT_INVALID_RANGE);
+  CHECK_RESULT(rk_repair_pass_add_range(pass, range, TEXT("1-9"), NULL, 0, &error), RK_RESULT_MISMATCHED_RANGE);
+  data[0] = 1;
+  CHECK_RESULT(rk_repair_pass_add_range(pass, range, NULL, 0, data, 33, &error), RK_RESULT_BITS_PAST_RANGE);
+  CHECK(error.value == 256 && error.offset == 0);
+  rk_range *uids = range_of("0-999/10");
+  CHECK_INVALID(rk_repair_pass_add_range(pass, uids, NULL, 0, NULL, 0, &error));
+  rk_range_free(uids);
+  CHECK_OK(rk_repair_pass_add_range(pass, range, NULL, 0, NULL, 0, NULL));
+  batches(pass);
+
+  CHECK_NULL(rk_repair_pass_finish(NULL, NULL, &o));
+  CHECK_NULL(rk_repair_pass_finish(pass, NULL, NULL));
+  CHECK_NULL(rk_repair_counters_close(NULL));
+  CHECK_OK(rk_repair_counters_close(counters));
+  CHECK_OK(rk_repair_counters_close(counters));
+  CHECK_CLOSED(rk_repair_pass_finish(pass, counters, &o));
+  CHECK(o == NULL);
+  rk_repair_counters_free(counters);
+  rk_repair_counters_free(NULL);
+
+  batch b = {0};
+  add_service(&b, "10.9.9.9", 0, 0);
+  rk_services services = services_of(&b);
+  CHECK_OK(rk_repair_pass_observe(pass, &services));
+  CHECK_OK(rk_repair_pass_finish(pass, NULL, &o));
+  CHECK_CLOSED(rk_repair_pass_finish(pass, NULL, &o));
+  CHECK_CLOSED(rk_repair_pass_observe(pass, &services));
+  CHECK_CLOSED(rk_repair_pass_add_range(pass, range, NULL, 0, NULL, 0, &error));
+  CHECK_NULL(rk_repair_pass_close(NULL));
+  CHECK_OK(rk_repair_pass_close(pass));
+  rk_repair_pass_free(pass);
+  rk_repair_pass_free(NULL);
+
+  rk_finding findings[1];
+  rk_range_counts counts;
+  rk_value values[1];
+  rk_run runs[1];
+  rk_offset_state state;
+  rk_cell cells[4];
+  uint64_t observed = 0;
+  /* Of the batches only the last one counts. */
+  CHECK_OK(rk_repair_outcome_services(o, &observed));
+  CHECK(observed == 1);
+  CHECK_NULL(rk_repair_outcome_services(NULL, &observed));
+  CHECK_NULL(rk_repair_outcome_services(o, NULL));
+  CHECK_NULL(rk_repair_outcome_findings(NULL, 0, findings, 1, &len));
+  CHECK_NULL(rk_repair_outcome_findings(o, 0, NULL, 1, &len));
+  CHECK_NULL(rk_repair_outcome_findings(o, 0, findings, 1, NULL));
+  CHECK_OK(rk_repair_outcome_findings(o, SIZE_MAX, findings, 1, &len));
+  CHECK(len == 0);
+  CHECK_NULL(rk_repair_outcome_finding_text(NULL, 0, text, sizeof text, &len));
+  CHECK_NULL(rk_repair_outcome_finding_text(o, 0, NULL, 1, &len));
+  CHECK_NULL(rk_repair_outcome_finding_text(o, 0, text, sizeof text, NULL));
+  CHECK_INVALID(rk_repair_outcome_finding_text(o, 1, text, sizeof text, &len));
+  CHECK_SMALL(rk_repair_outcome_finding_text(o, 0, text, 7, &len));
+  CHECK_NULL(rk_repair_outcome_finding_message(NULL, 0, text, sizeof text, &len));
+  CHECK_NULL(rk_repair_outcome_finding_message(o, 0, NULL, 1, &len));
+  CHECK_NULL(rk_repair_outcome_finding_message(o, 0, text, sizeof text, NULL));
+  CHECK_INVALID(rk_repair_outcome_finding_message(o, 1, text, sizeof text, &len));
+  CHECK_SMALL(rk_repair_outcome_finding_message(o, 0, text, 7, &len));
+  CHECK_NULL(rk_repair_outcome_counts(NULL, 0, &counts));
+  CHECK_NULL(rk_repair_outcome_counts(o, 0, NULL));
+  CHECK_INVALID(rk_repair_outcome_counts(o, 1, &counts));
+  CHECK_NULL(rk_repair_outcome_values(NULL, 0, 1, 0, values, 1, &len, &number));
+  CHECK_NULL(rk_repair_outcome_values(o, 0, 1, 0, NULL, 1, &len, &number));
+  CHECK_NULL(rk_repair_outcome_values(o, 0, 1, 0, values, 1, NULL, &number));
+  CHECK_NULL(rk_repair_outcome_values(o, 0, 1, 0, values, 1, &len, NULL));
+  CHECK_INVALID(rk_repair_outcome_values(o, 1, 1, 0, values, 1, &len, &number));
+  CHECK_INVALID(rk_repair_outcome_values(o, 0, 0, 0, values, 1, &len, &number));
+  CHECK_INVALID(rk_repair_outcome_values(o, 0, 8, 0, values, 1, &len, &number));
+  CHECK_NULL(rk_repair_outcome_runs(NULL, 0, 1, true, 0, runs, 1, &len, &number));
+  CHECK_NULL(rk_repair_outcome_runs(o, 0, 1, true, 0, NULL, 1, &len, &number));
+  CHECK_NULL(rk_repair_outcome_runs(o, 0, 1, true, 0, runs, 1, NULL, &number));
+  CHECK_NULL(rk_repair_outcome_runs(o, 0, 1, true, 0, runs, 1, &len, NULL));
+  CHECK_INVALID(rk_repair_outcome_runs(o, 1, 1, true, 0, runs, 1, &len, &number));
+  CHECK_INVALID(rk_repair_outcome_runs(o, 0, 8, true, 0, runs, 1, &len, &number));
+  CHECK_NULL(rk_repair_outcome_snapshot(NULL, 0, data, sizeof data, &len));
+  CHECK_NULL(rk_repair_outcome_snapshot(o, 0, NULL, 1, &len));
+  CHECK_NULL(rk_repair_outcome_snapshot(o, 0, data, sizeof data, NULL));
+  CHECK_INVALID(rk_repair_outcome_snapshot(o, 1, data, sizeof data, &len));
+  CHECK_NULL(rk_repair_outcome_state(NULL, 0, good, &state));
+  CHECK_NULL(rk_repair_outcome_state(o, 0, good, NULL));
+  CHECK_INVALID(rk_repair_outcome_state(o, 1, good, &state));
+  for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_repair_outcome_state(o, 0, malformed(i), &state));
+  CHECK_NULL(rk_repair_outcome_occupancy(NULL, 0, 4, cells, 4, &len));
+  CHECK_NULL(rk_repair_outcome_occupancy(o, 0, 4, NULL, 4, &len));
+  CHECK_NULL(rk_repair_outcome_occupancy(o, 0, 4, cells, 4, NULL));
+  CHECK_INVALID(rk_repair_outcome_occupancy(o, 1, 4, cells, 4, &len));
+  CHECK_SMALL(rk_repair_outcome_occupancy(o, 0, 4, cells, 3, &len));
+  CHECK(len == 4);
+  rk_repair_outcome_free(o);
+  rk_repair_outcome_free(NULL);
+}
+
+static void ip_audit(void) {
+  rk_ip_audit *a = NULL;
+  rk_ip_outcome *o = NULL;
+  rk_error error;
+  CHECK_NULL(rk_ip_audit_new(false, 0, NULL));
+  CHECK_OK(rk_ip_audit_new(true, INT64_MIN, &a));
+  CHECK_NULL(rk_ip_audit_add_cidr(NULL, TEXT("10.0.0.0/24"), &error));
+  CHECK_NULL(rk_ip_audit_add_cidr(a, NULL, 1, &error));
+  CHECK_RESULT(rk_ip_audit_add_cidr(a, TEXT("\xff"), &error), RK_RESULT_INVALID_UTF8);
+  CHECK_RESULT(rk_ip_audit_add_cidr(a, TEXT("30000-30001"), NULL), RK_RESULT_INVALID_RANGE);
+  CHECK_OK(rk_ip_audit_add_cidr(a, TEXT("10.0.0.0/24"), NULL));
+
+  batch s = {0}, n = {0};
+  add_service(&s, "10.9.9.9", 0, 0);
+  add_text(&n, "default");
+  add_text(&n, "a");
+  rk_services services = services_of(&s);
+  rk_service_names names = {n.words, n.words_len, (const uint8_t *)n.text, n.text_len, 1};
+  CHECK_NULL(rk_ip_audit_observe_services(NULL, &names, &services));
+  CHECK_NULL(rk_ip_audit_observe_services(a, NULL, &services));
+  CHECK_NULL(rk_ip_audit_observe_services(a, &names, NULL));
+  names.words_len = 1;
+  CHECK_RESULT(rk_ip_audit_observe_services(a, &names, &services), RK_RESULT_INVALID_BATCH);
+  names.words_len = 0;
+  names.text_len = 0;
+  names.count = 0;
+  CHECK_RESULT(rk_ip_audit_observe_services(a, &names, &services), RK_RESULT_INVALID_BATCH);
+  const uint32_t words[8] = {0, 0, 1, 0, 0, 0, 0, 0};
+  rk_ip_addresses objects = {words, 7, (const uint8_t *)"x", 1, 1};
+  CHECK_RESULT(rk_ip_audit_observe_ip_addresses(a, &objects), RK_RESULT_INVALID_BATCH);
+  objects.words_len = 8;
+  objects.text_len = 0;
+  CHECK_RESULT(rk_ip_audit_observe_ip_addresses(a, &objects), RK_RESULT_INVALID_BATCH);
+  objects.count = SIZE_MAX;
+  CHECK_RESULT(rk_ip_audit_observe_ip_addresses(a, &objects), RK_RESULT_INVALID_BATCH);
+  CHECK_NULL(rk_ip_audit_observe_ip_addresses(NULL, &objects));
+  CHECK_NULL(rk_ip_audit_observe_ip_addresses(a, NULL));
+  names.words_len = n.words_len;
+  names.text_len = n.text_len;
+  names.count = 1;
+  CHECK_OK(rk_ip_audit_observe_services(a, &names, &services));
+  CHECK_NULL(rk_ip_audit_finish(NULL, &o));
+  CHECK_NULL(rk_ip_audit_finish(a, NULL));
+  CHECK_OK(rk_ip_audit_finish(a, &o));
+  CHECK_NULL(rk_ip_audit_close(NULL));
+  CHECK_OK(rk_ip_audit_close(a));
+  CHECK_CLOSED(rk_ip_audit_finish(a, &o));
+  CHECK_CLOSED(rk_ip_audit_add_cidr(a, TEXT("10.0.0.0/24"), NULL));
+  CHECK_CLOSED(rk_ip_audit_observe_services(a, &names, &services));
+  objects.text_len = 1;
+  objects.count = 1;
+  CHECK_CLOSED(rk_ip_audit_observe_ip_addresses(a, &objects));
+  rk_ip_audit_free(a);
+  rk_ip_audit_free(NULL);
+
+  rk_finding findings[1];
+  rk_leak leaks[1];
+  rk_cidr_counts counts;
+  rk_offset_state state;
+  rk_cell cells[4];
+  uint64_t observed = 0;
+  CHECK_OK(rk_ip_outcome_services(o, &observed));
+  CHECK(observed == 1);
+  CHECK_NULL(rk_ip_outcome_services(NULL, &observed));
+  CHECK_NULL(rk_ip_outcome_services(o, NULL));
+  CHECK_NULL(rk_ip_outcome_findings(NULL, 0, findings, 1, &len));
+  CHECK_NULL(rk_ip_outcome_findings(o, 0, NULL, 1, &len));
+  CHECK_NULL(rk_ip_outcome_findings(o, 0, findings, 1, NULL));
+  CHECK_NULL(rk_ip_outcome_finding_text(NULL, 0, text, sizeof text, &len));
+  CHECK_NULL(rk_ip_outcome_finding_text(o, 0, text, sizeof text, NULL));
+  CHECK_INVALID(rk_ip_outcome_finding_text(o, 9, text, sizeof text, &len));
+  CHECK_SMALL(rk_ip_outcome_finding_text(o, 0, NULL, 0, &len));
+  CHECK_NULL(rk_ip_outcome_finding_message(NULL, 0, text, sizeof text, &len));
+  CHECK_NULL(rk_ip_outcome_finding_message(o, 0, text, sizeof text, NULL));
+  CHECK_INVALID(rk_ip_outcome_finding_message(o, 9, text, sizeof text, &len));
+  CHECK_SMALL(rk_ip_outcome_finding_message(o, 0, NULL, 0, &len));
+  CHECK_NULL(rk_ip_outcome_leaks(NULL, 0, leaks, 1, &len));
+  CHECK_NULL(rk_ip_outcome_leaks(o, 0, NULL, 1, &len));
+  CHECK_NULL(rk_ip_outcome_leaks(o, 0, leaks, 1, NULL));
+  CHECK_NULL(rk_ip_outcome_cidr(NULL, 0, &counts));
+  CHECK_NULL(rk_ip_outcome_cidr(o, 0, NULL));
+  CHECK_INVALID(rk_ip_outcome_cidr(o, 1, &counts));
+  CHECK_NULL(rk_ip_outcome_state(NULL, 0, good, &state));
+  CHECK_NULL(rk_ip_outcome_state(o, 0, good, NULL));
+  CHECK_INVALID(rk_ip_outcome_state(o, 1, good, &state));
+  CHECK_INVALID(rk_ip_outcome_state(o, 0, malformed(0), &state));
+  CHECK_RESULT(rk_ip_outcome_state(o, 0, port(80), &state), RK_RESULT_NOT_IN_RANGE);
+  CHECK_NULL(rk_ip_outcome_occupancy(NULL, 0, 4, cells, 4, &len));
+  CHECK_NULL(rk_ip_outcome_occupancy(o, 0, 4, NULL, 4, &len));
+  CHECK_NULL(rk_ip_outcome_occupancy(o, 0, 4, cells, 4, NULL));
+  CHECK_INVALID(rk_ip_outcome_occupancy(o, 1, 4, cells, 4, &len));
+  CHECK_SMALL(rk_ip_outcome_occupancy(o, 0, 4, cells, 1, &len));
+  rk_ip_outcome_free(o);
+  rk_ip_outcome_free(NULL);
+}
+
+int main(void) {
+  rk_range *range = range_of("10.0.0.0/24");
+  names_and_values();
+  ranges(range);
+  allocators(range);
+  leak_counters(range);
+  range_allocations();
+  repair(range);
+  ip_audit();
+  rk_range_free(range);
+  return 0;
+}

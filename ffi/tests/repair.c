@@ -1,0 +1,116 @@
+/* A repair pass over Services with one of each kind of drift. */
+#include "batch.h"
+
+static rk_repair_outcome *run(const rk_repair_counters *counters) {
+  rk_range *addresses = range_of("10.0.0.0/24");
+  rk_range *ports = range_of("30000-32767");
+  rk_repair_pass *pass = NULL;
+  rk_error error;
+  CHECK_OK(rk_repair_pass_new(&pass));
+  /* Stored: .1 in use, .3 leaked; nothing for ports yet. */
+  const uint8_t stored[1] = {5};
+  CHECK_OK(rk_repair_pass_add_range(pass, addresses, TEXT("10.0.0.0/24"), stored, 1, &error));
+  CHECK_OK(rk_repair_pass_add_range(pass, ports, NULL, 0, NULL, 0, &error));
+  CHECK_RESULT(rk_repair_pass_add_range(pass, ports, NULL, 0, NULL, 0, &error), RK_RESULT_SAME_KIND);
+  rk_range_free(addresses);
+  rk_range_free(ports);
+
+  batch first = {0}, second = {0};
+  add_service(&first, "10.0.0.1", 30005, 30006);
+  add_service(&first, "10.0.0.2", 0, 0);
+  add_service(&second, "10.0.0.2", 0, 0);
+  add_service(&second, "10.1.0.1", 80, 0);
+  add_service(&second, "bad", 0, 0);
+  add_service(&second, "None", 0, 0);
+  rk_services services = services_of(&first);
+  CHECK_OK(rk_repair_pass_observe(pass, &services));
+  services = services_of(&second);
+  CHECK_OK(rk_repair_pass_observe(pass, &services));
+  rk_repair_outcome *outcome = NULL;
+  CHECK_OK(rk_repair_pass_finish(pass, counters, &outcome));
+  CHECK_RESULT(rk_repair_pass_observe(pass, &services), RK_RESULT_CLOSED);
+  rk_repair_pass_free(pass);
+  return outcome;
+}
+
+int main(void) {
+  rk_repair_outcome *outcome = run(NULL);
+  uint64_t services = 0;
+  CHECK_OK(rk_repair_outcome_services(outcome, &services));
+  CHECK(services == 6);
+
+  static const struct {
+    rk_reason reason;
+    uint64_t subject;
+    const char *text;
+    bool mendable;
+  } expected[] = {
+      {RK_REASON_PORT_NOT_ALLOCATED, 0, "30005", true},
+      {RK_REASON_PORT_NOT_ALLOCATED, 0, "30006", true},
+      {RK_REASON_CLUSTER_IP_NOT_ALLOCATED, 1, "10.0.0.2", true},
+      {RK_REASON_CLUSTER_IP_ALREADY_ALLOCATED, 2, "10.0.0.2", false},
+      {RK_REASON_CLUSTER_IP_OUT_OF_RANGE, 3, "10.1.0.1", false},
+      {RK_REASON_PORT_OUT_OF_RANGE, 3, "80", false},
+      {RK_REASON_CLUSTER_IP_NOT_VALID, 4, "bad", false},
+  };
+  rk_finding findings[10];
+  size_t n = 0, len = 0;
+  char text[256];
+  CHECK_OK(rk_repair_outcome_findings(outcome, 0, findings, 10, &n));
+  CHECK(n == sizeof expected / sizeof *expected);
+  for (size_t i = 0; i < n; i++) {
+    CHECK(findings[i].reason == expected[i].reason && findings[i].subject == expected[i].subject);
+    CHECK(findings[i].mendable == expected[i].mendable && findings[i].subject_kind == RK_SUBJECT_KIND_SERVICE);
+    CHECK_OK(rk_repair_outcome_finding_text(outcome, i, text, sizeof text, &len));
+    CHECK(len == strlen(expected[i].text) && memcmp(text, expected[i].text, len) == 0);
+    CHECK_OK(rk_repair_outcome_finding_message(outcome, i, text, sizeof text, &len));
+    CHECK(len > 20);
+  }
+  CHECK(findings[0].value_kind == RK_VALUE_KIND_PORT && findings[0].port == 30005 && findings[0].range == 1);
+  CHECK(findings[2].value_kind == RK_VALUE_KIND_IPV4 && same(findings[2].value, ipv4(0x0a000002)));
+  CHECK(findings[6].value_kind == RK_VALUE_KIND_TEXT);
+  CHECK(strcmp(rk_reason_name(findings[3].reason), "ClusterIPAlreadyAllocated") == 0);
+  CHECK_OK(rk_repair_outcome_findings(outcome, 6, findings, 10, &n));
+  CHECK(n == 1);
+
+  rk_range_counts counts;
+  CHECK_OK(rk_repair_outcome_counts(outcome, 0, &counts));
+  CHECK(counts.stored == 2 && counts.in_use == 2 && counts.leaked == 1 && counts.next == 2);
+  CHECK(counts.set == 1 && counts.clear == 1 && counts.duplicates == 1 && counts.dropped == 0);
+  static const uint32_t sole[] = {0, 0x0a000002, 0x0a000003, 0x0a000003, 0x0a000002};
+  rk_value values[4];
+  uint32_t next = 0;
+  for (uint32_t which = RK_VALUES_SET; which <= RK_VALUES_DUPLICATES; which++) {
+    CHECK_OK(rk_repair_outcome_values(outcome, 0, which, 0, values, 4, &n, &next));
+    CHECK(n == 1 && same(values[0], ipv4(sole[which])));
+  }
+  rk_run runs[4];
+  CHECK_OK(rk_repair_outcome_runs(outcome, 0, RK_VALUES_NEXT, true, 0, runs, 4, &n, &next));
+  CHECK(n == 1 && runs[0].len == 2);
+  CHECK_OK(rk_repair_outcome_runs(outcome, 0, RK_VALUES_NEXT, false, 0, runs, 4, &n, &next));
+  CHECK(n == 1 && runs[0].len == 252);
+  uint8_t data[512];
+  CHECK_OK(rk_repair_outcome_snapshot(outcome, 0, data, sizeof data, &len));
+  CHECK(len == 1 && data[0] == 3);
+  rk_offset_state state;
+  CHECK_OK(rk_repair_outcome_state(outcome, 0, ipv4(0x0a000003), &state));
+  CHECK(state.band == RK_BAND_STATIC && state.stored && !state.in_use && !state.duplicate && !state.next);
+  CHECK_RESULT(rk_repair_outcome_state(outcome, 0, ipv4(0x0b000003), &state), RK_RESULT_NOT_IN_RANGE);
+  rk_cell cells[2];
+  CHECK_OK(rk_repair_outcome_occupancy(outcome, 0, 2, cells, 2, &n));
+  CHECK(n == 2 && cells[0].len == 127 && cells[0].in_use == 2 && cells[0].leaked == 1 && cells[0].lost == 1);
+  CHECK(cells[0].duplicate == 1 && cells[1].first == 127 && cells[1].in_use == 0);
+  rk_repair_outcome_free(outcome);
+
+  /* With counters of two passes the leak stays once. */
+  rk_repair_counters *counters = NULL;
+  CHECK_OK(rk_repair_counters_new(2, &counters));
+  for (uint32_t clear = 0; clear < 2; clear++) {
+    outcome = run(counters);
+    CHECK_OK(rk_repair_outcome_counts(outcome, 0, &counts));
+    CHECK(counts.clear == clear && counts.leaked == 1);
+    rk_repair_outcome_free(outcome);
+  }
+  rk_repair_counters_free(counters);
+  return 0;
+}

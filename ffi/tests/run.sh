@@ -1,0 +1,59 @@
+#!/bin/bash
+# Builds the C programs of this folder against the static library and runs each one plain, under AddressSanitizer and
+# UndefinedBehaviorSanitizer, and under valgrind; then builds one against an installed copy by pkg-config, with the
+# shared and with the static library. LIBDIR says where the built libraries are (target/release).
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+root=$here/../..
+libdir=${LIBDIR:-$root/target/release}
+cc=${CC:-gcc}
+flags="-std=c11 -Wall -Wextra -Werror -pedantic -g -O1 -I$root/include"
+libs="$libdir/librangekeeper.a -lgcc_s -lutil -lrt -lpthread -lm -ldl"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+step() { # NAME COMMAND...: runs the command and counts how it ended
+	local name=$1
+	shift
+	if "$@" > "$work/log" 2>&1; then
+		passed=$((passed + 1))
+		echo "ok      $name"
+	else
+		failed=$((failed + 1))
+		echo "FAILED  $name: $*"
+		cat "$work/log"
+	fi
+}
+
+stored=()
+for packed in "$root"/testdata/*/*.bin.gz; do
+	file=$work/$(basename "$(dirname "$packed")")-$(basename "$packed" .gz)
+	gunzip -c "$packed" > "$file" || exit 1
+	stored+=("$file")
+done
+
+for source in "$here"/*.c; do
+	name=$(basename "$source" .c)
+	arguments=()
+	[ "$name" = range_allocation ] && arguments=("${stored[@]}")
+	step "$name: build" $cc $flags "$source" -o "$work/$name" $libs
+	step "$name: run" "$work/$name" "${arguments[@]}"
+	step "$name: build with sanitizers" $cc $flags -fsanitize=address,undefined -fno-sanitize-recover=all "$source" -o "$work/$name-sanitized" $libs
+	step "$name: run with sanitizers" "$work/$name-sanitized" "${arguments[@]}"
+	step "$name: run under valgrind" valgrind --quiet --error-exitcode=9 --leak-check=full --show-leak-kinds=definite,indirect,possible \
+		--errors-for-leak-kinds=definite,indirect,possible "$work/$name" "${arguments[@]}"
+done
+
+prefix=$work/prefix
+step "install" env LIBDIR="$libdir" "$root/ffi/install.sh" "$prefix"
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+step "installed: build, shared" sh -c "$cc -std=c11 -I$here $here/allocator.c -o $work/shared \$(pkg-config --cflags --libs rangekeeper)"
+step "installed: run, shared" env LD_LIBRARY_PATH="$prefix/lib" "$work/shared"
+step "installed: needs the versioned soname" sh -c "readelf -d $work/shared | grep -q 'NEEDED.*\[librangekeeper\.so\.[0-9]*\]'"
+rm -f "$prefix"/lib/*.so*
+step "installed: build, static" sh -c "$cc -std=c11 -I$here $here/allocator.c -o $work/static \$(pkg-config --static --cflags --libs rangekeeper)"
+step "installed: run, static" "$work/static"
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

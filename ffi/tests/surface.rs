@@ -1,0 +1,206 @@
+//! The surface that C sees hangs together: source, header, symbol list, shared library and versions name the same
+//! functions, each of them guarded and documented.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use syn::{Expr, Item, ItemFn, Stmt};
+
+/// What an entry point may consist of: one call of one of these.
+const GUARDS: [&str; 3] = ["guard", "guard_error", "guard_or"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Every exported function of the source, by its name.
+fn entry_points() -> BTreeMap<String, ItemFn> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(root().join("ffi/src")).expect("ffi/src is there") {
+        let path = entry.expect("ffi/src can be read").path();
+        let text = fs::read_to_string(&path).expect("a source file can be read");
+        for item in syn::parse_file(&text).expect("the source compiles, so it parses").items {
+            if let Item::Fn(function) = item
+                && is_exported(&function)
+            {
+                found.insert(function.sig.ident.to_string(), function);
+            }
+        }
+    }
+    assert!(found.len() >= 80, "only {} entry points found: the search is broken", found.len());
+    found
+}
+
+fn is_exported(function: &ItemFn) -> bool {
+    let unmangled = function.attrs.iter().any(|attribute| {
+        attribute.path().is_ident("unsafe")
+            && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("no_mangle"))
+    });
+    // Neither without the other: a forgotten no_mangle would else go unnoticed.
+    assert_eq!(unmangled, function.sig.abi.is_some(), "{}: no_mangle and extern belong together", function.sig.ident);
+    unmangled
+}
+
+/// Whether the body is one call of a guard and nothing else, apart from an `unsafe` block around it.
+fn is_guarded(statements: &[Stmt]) -> bool {
+    let [Stmt::Expr(expression, None)] = statements else { return false };
+    match expression {
+        Expr::Unsafe(block) => is_guarded(&block.block.stmts),
+        Expr::Call(call) => {
+            let Expr::Path(callee) = &*call.func else { return false };
+            let is_plain = |argument: &Expr| match argument {
+                Expr::Path(_) | Expr::Closure(_) | Expr::Lit(_) => true,
+                Expr::Tuple(tuple) => tuple.elems.is_empty(),
+                // What is returned after a panic: a static text.
+                Expr::MethodCall(method) => method.method == "as_ptr" && method.args.is_empty(),
+                _ => false,
+            };
+            GUARDS.iter().any(|guard| callee.path.is_ident(guard)) && call.args.iter().all(is_plain)
+        }
+        _ => false,
+    }
+}
+
+fn doc(function: &ItemFn) -> String {
+    let lines = function.attrs.iter().filter_map(|attribute| match &attribute.meta {
+        syn::Meta::NameValue(meta) if meta.path.is_ident("doc") => match &meta.value {
+            Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Some(text.value().trim().to_owned()),
+            _ => None,
+        },
+        _ => None,
+    });
+    lines.collect::<Vec<_>>().join("\n").trim().to_owned()
+}
+
+/// The comment before each function of the header, by the function's name.
+fn header_functions(header: &str) -> BTreeMap<String, String> {
+    let mut functions = BTreeMap::new();
+    let mut comment = String::new();
+    let mut in_comment = false;
+    for line in header.lines() {
+        if line.starts_with("/**") {
+            in_comment = true;
+            comment.clear();
+        } else if line.starts_with(" */") {
+            in_comment = false;
+        } else if in_comment {
+            comment.push_str(line.strip_prefix(" *").unwrap_or(line).trim());
+            comment.push('\n');
+        } else if let Some(name) = declared_function(line) {
+            functions.insert(name.to_owned(), comment.trim().to_owned());
+            comment.clear();
+        }
+    }
+    functions
+}
+
+fn declared_function(line: &str) -> Option<&str> {
+    if line.starts_with([' ', '#', '}', '/']) {
+        return None;
+    }
+    let before = &line[..line.find('(')?];
+    let start = before.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |at| at + 1);
+    before[start..].starts_with("rk_").then_some(&before[start..])
+}
+
+fn symbol_list() -> BTreeSet<String> {
+    let text = read("ffi/symbols.txt");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.is_sorted(), "ffi/symbols.txt is not sorted");
+    lines.into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn every_entry_point_is_guarded() {
+    let bare: Vec<_> = entry_points().into_iter().filter(|(_, function)| !is_guarded(&function.block.stmts)).collect();
+    let names: Vec<_> = bare.iter().map(|(name, _)| name).collect();
+    assert!(names.is_empty(), "their body is not one call of a guard: {names:?}");
+}
+
+#[test]
+fn the_guard_check_can_fail() {
+    let bodies = [
+        ("{ guard(|| Ok(())) }", true),
+        ("{ unsafe { guard_error(error, || Ok(())) } }", true),
+        ("{ guard_or((), || drop(x)) }", true),
+        ("{ rk_result::Ok }", false),
+        ("{ let x = may_panic(); guard(|| Ok(())) }", false),
+        ("{ guard(|| Ok(())); rk_result::Ok }", false),
+        ("{ guard_or(may_panic(), || 1) }", false),
+        ("{ other(|| Ok(())) }", false),
+        ("{ }", false),
+    ];
+    for (body, expected) in bodies {
+        let block: syn::Block = syn::parse_str(body).expect("a block");
+        assert_eq!(is_guarded(&block.stmts), expected, "{body}");
+    }
+}
+
+#[test]
+fn every_entry_point_is_documented_in_source_and_header() {
+    let header = header_functions(&read("include/rangekeeper.h"));
+    for (name, function) in entry_points() {
+        let doc = doc(&function);
+        assert!(doc.len() > 30, "{name} is not documented");
+        assert!(doc.contains("hread"), "{name}: its documentation does not tell which threads may call it");
+        let in_header = header.get(&name).unwrap_or_else(|| panic!("{name} is not in the header"));
+        assert_eq!(*in_header, doc, "{name}: header and source differ; run ffi/header.sh");
+    }
+}
+
+#[test]
+fn source_header_and_symbol_list_name_the_same_functions() {
+    let listed = symbol_list();
+    let source: BTreeSet<_> = entry_points().into_keys().collect();
+    let header: BTreeSet<_> = header_functions(&read("include/rangekeeper.h")).into_keys().collect();
+    assert_eq!(source, listed, "source and ffi/symbols.txt differ");
+    assert_eq!(header, listed, "include/rangekeeper.h and ffi/symbols.txt differ");
+}
+
+#[test]
+fn the_shared_library_exports_the_symbol_list_and_nothing_else() {
+    // Cargo builds no shared library for a test, so it is told to: into the same folder, where the parts are ready.
+    let test = std::env::current_exe().expect("a test knows where it is");
+    let target = test.ancestors().nth(3).expect("TARGET/PROFILE/deps/TEST");
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--package", env!("CARGO_PKG_NAME"), "--target-dir"])
+        .arg(target)
+        .current_dir(root())
+        .status()
+        .expect("cargo can be run");
+    assert!(status.success(), "the shared library cannot be built");
+    let library = target.join("debug/librangekeeper.so");
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(&library).output().expect("nm is installed");
+    assert!(output.status.success(), "nm {}: {}", library.display(), String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("nm writes text");
+    let exported: BTreeSet<_> =
+        text.lines().filter_map(|line| line.split_whitespace().nth(2)).map(str::to_owned).collect();
+    assert_eq!(exported, symbol_list());
+}
+
+#[test]
+fn versions_agree() {
+    let header = read("include/rangekeeper.h");
+    let number = |name: &str| {
+        let line = header.lines().find_map(|line| line.strip_prefix(&format!("#define {name} ")));
+        line.unwrap_or_else(|| panic!("{name} is not in the header")).to_owned()
+    };
+    let parts = ["RK_VERSION_MAJOR", "RK_VERSION_MINOR", "RK_VERSION_PATCH"].map(number);
+    assert_eq!(parts.join("."), env!("CARGO_PKG_VERSION"));
+    let soname = format!("-soname,librangekeeper.so.{}\"", number("RK_ABI_VERSION"));
+    assert!(read("ffi/build.rs").contains(&soname), "soname and RK_ABI_VERSION differ");
+}
+
+#[test]
+fn misuse_is_tested_at_every_entry_point() {
+    let text = read("ffi/tests/misuse.c");
+    for name in symbol_list() {
+        assert!(text.contains(&format!("{name}(")), "ffi/tests/misuse.c does not call {name}");
+    }
+}

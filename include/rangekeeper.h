@@ -1,0 +1,1616 @@
+#ifndef RANGEKEEPER_H
+#define RANGEKEEPER_H
+
+/* Generated from ffi/src by ffi/header.sh: do not edit. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Rangekeeper: allocates Service ClusterIPs and NodePorts from ranges, stores them as kube-apiserver does, and repairs
+ * drift. These conventions hold for every function:
+ *
+ * Results. A function returns an rk_result unless it cannot fail. What it gives goes through out-parameters, which come
+ * last and are written only on success. There is no "last error": what else there is to say about a failure goes to an
+ * rk_error (written only on failure; it may be NULL).
+ *
+ * Pointers. One that is not NULL must be valid for what the function does with it until the call returns; nothing is
+ * kept afterwards. NULL where something is needed gives RK_RESULT_NULL_POINTER, one that is not aligned or a length
+ * beyond the address space RK_RESULT_INVALID_ARGUMENT. Memory that is written must not overlap with other arguments.
+ *
+ * Texts and bytes. A pointer and a length, without a NUL at the end; NULL is fine if the length is 0. Texts are UTF-8.
+ *
+ * Buffers. They belong to the caller: a pointer, a capacity, and a size_t for the length. If the capacity is too small,
+ * the call gives RK_RESULT_BUFFER_TOO_SMALL, writes the length that is needed, and changes nothing else. So NULL with
+ * capacity 0 asks for the length.
+ *
+ * Handles. rk_X_new and the like give one to the caller, rk_X_free takes it back: exactly once, NULL is fine.
+ * All other functions take const handles, which may be shared between threads: there is a lock inside. rk_X_close, where
+ * it exists, may be called while other threads use the handle: their calls give RK_RESULT_CLOSED from then on.
+ *
+ * Faults. A fault inside Rangekeeper does not unwind into the caller: the call gives RK_RESULT_PANIC, and each later
+ * one with that handle RK_RESULT_POISONED.
+ */
+
+/**
+ * The lowest free value.
+ */
+#define RK_STRATEGY_CONTIGUOUS 0
+
+/**
+ * The first free value from a random start on, with wrap.
+ */
+#define RK_STRATEGY_RANDOM_SCAN 1
+
+/**
+ * A random scan of the dynamic band; only if that is full, one of the static band.
+ */
+#define RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND 2
+
+/**
+ * Bytes in the message of an rk_error, the NUL at its end included.
+ */
+#define RK_ERROR_MESSAGE_CAPACITY 512
+
+/**
+ * A finding is about a Service.
+ */
+#define RK_SUBJECT_KIND_SERVICE 0
+
+/**
+ * A finding is about an IPAddress object.
+ */
+#define RK_SUBJECT_KIND_IP_ADDRESS 1
+
+/**
+ * The low offsets, which dynamic allocation spares.
+ */
+#define RK_BAND_STATIC 0
+
+/**
+ * All other offsets.
+ */
+#define RK_BAND_DYNAMIC 1
+
+/**
+ * Addresses of a CIDR.
+ */
+#define RK_RANGE_KIND_CIDR 1
+
+/**
+ * Ports.
+ */
+#define RK_RANGE_KIND_PORTS 2
+
+/**
+ * Blocks of UIDs.
+ */
+#define RK_RANGE_KIND_UIDS 3
+
+/**
+ * Kubernetes' protobuf, as every current kube-apiserver stores it.
+ */
+#define RK_FORM_PROTOBUF 1
+
+/**
+ * A JSON object.
+ */
+#define RK_FORM_JSON 2
+
+/**
+ * Values that the repair allocates.
+ */
+#define RK_VALUES_SET 1
+
+/**
+ * Values that the repair frees.
+ */
+#define RK_VALUES_CLEAR 2
+
+/**
+ * Values recorded as allocated that no Service uses, freed by the repair or not yet.
+ */
+#define RK_VALUES_LEAKED 3
+
+/**
+ * Values that more than one Service claims.
+ */
+#define RK_VALUES_DUPLICATES 4
+
+/**
+ * Values that were recorded as allocated before the pass.
+ */
+#define RK_VALUES_STORED 5
+
+/**
+ * Values that Services use.
+ */
+#define RK_VALUES_IN_USE 6
+
+/**
+ * Values that are allocated after the repair.
+ */
+#define RK_VALUES_NEXT 7
+
+/**
+ * As the length of an entry: the same text as the entry before, and nothing of it in text.
+ */
+#define RK_SAME_TEXT 4294967295
+
+/**
+ * As a port's protocol: TCP.
+ */
+#define RK_PROTOCOL_TCP 0
+
+/**
+ * As a port's protocol: UDP.
+ */
+#define RK_PROTOCOL_UDP 1
+
+/**
+ * As a port's protocol: SCTP.
+ */
+#define RK_PROTOCOL_SCTP 2
+
+/**
+ * As a port's protocol: another one, whose text stands in text. To be added to the text's length in bytes.
+ */
+#define RK_PROTOCOL_TEXT 16
+
+/**
+ * No value, but the wish for any free one: only as a request of a batch. low and high are 0.
+ */
+#define RK_VALUE_KIND_NEXT 0
+
+/**
+ * A port: low is its number, high is 0.
+ */
+#define RK_VALUE_KIND_PORT 1
+
+/**
+ * A block of UIDs: low is the first one, high is how many there are.
+ */
+#define RK_VALUE_KIND_UIDS 2
+
+/**
+ * An IPv4 address: low is its 32-bit number (10.0.0.1 is 0x0a000001), high is 0.
+ */
+#define RK_VALUE_KIND_IPV4 4
+
+/**
+ * An IPv6 address: high and low are the halves of its 128-bit number. An IPv4-mapped address is the IPv4 address.
+ */
+#define RK_VALUE_KIND_IPV6 6
+
+/**
+ * A text that should be an address and is none: only in findings.
+ */
+#define RK_VALUE_KIND_TEXT 7
+
+/**
+ * The version of the C ABI that this header describes: the number in the soname of the shared library. It grows when
+ * a program that was built against an older header must be built anew.
+ */
+#define RK_ABI_VERSION 0
+
+/**
+ * The version of Rangekeeper that this header belongs to: major, then minor, then patch.
+ */
+#define RK_VERSION_MAJOR 0
+
+/**
+ * See RK_VERSION_MAJOR.
+ */
+#define RK_VERSION_MINOR 1
+
+/**
+ * See RK_VERSION_MAJOR.
+ */
+#define RK_VERSION_PATCH 0
+
+/**
+ * How a call ended. The numbers never change and are never used again for something else.
+ */
+enum rk_result
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * All went well.
+   */
+  RK_RESULT_OK = 0,
+  /**
+   * A pointer is NULL that must not be.
+   */
+  RK_RESULT_NULL_POINTER = 1,
+  /**
+   * The caller's buffer is too small. The needed size was written to the length's out-parameter, nothing else
+   * was changed.
+   */
+  RK_RESULT_BUFFER_TOO_SMALL = 2,
+  /**
+   * An argument has no meaning: an unknown number, a malformed value, an index past the end, a length beyond the
+   * address space, a pointer that is not aligned.
+   */
+  RK_RESULT_INVALID_ARGUMENT = 3,
+  /**
+   * A text is not UTF-8.
+   */
+  RK_RESULT_INVALID_UTF8 = 4,
+  /**
+   * A fault in Rangekeeper was caught. The handle that was worked on is poisoned.
+   */
+  RK_RESULT_PANIC = 5,
+  /**
+   * An earlier call with this handle ended in RK_RESULT_PANIC: its state cannot be trusted. It can only be closed
+   * and freed.
+   */
+  RK_RESULT_POISONED = 6,
+  /**
+   * The handle was closed, or the pass, audit or transaction has ended.
+   */
+  RK_RESULT_CLOSED = 7,
+  /**
+   * Every value of the range is in use.
+   */
+  RK_RESULT_FULL = 16,
+  /**
+   * The value is in use.
+   */
+  RK_RESULT_ALREADY_ALLOCATED = 17,
+  /**
+   * The range does not hand out the value.
+   */
+  RK_RESULT_NOT_IN_RANGE = 18,
+  /**
+   * What is stored belongs to another range.
+   */
+  RK_RESULT_MISMATCHED_RANGE = 19,
+  /**
+   * What is stored has bits past the end of its range.
+   */
+  RK_RESULT_BITS_PAST_RANGE = 20,
+  /**
+   * A text is no range.
+   */
+  RK_RESULT_INVALID_RANGE = 21,
+  /**
+   * There is a range for values of that kind already.
+   */
+  RK_RESULT_SAME_KIND = 22,
+  /**
+   * A stored object is no RangeAllocation.
+   */
+  RK_RESULT_INVALID_OBJECT = 32,
+  /**
+   * A stored object is encrypted at rest.
+   */
+  RK_RESULT_ENCRYPTED = 33,
+  /**
+   * A batch is malformed; nothing of it was taken note of.
+   */
+  RK_RESULT_INVALID_BATCH = 34,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum rk_result rk_result;
+#else
+typedef uint32_t rk_result;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * Why something was found, by the reasons of kube-apiserver's Events. The numbers never change and are never used
+ * again for something else.
+ */
+enum rk_reason
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * A ClusterIP that is no address, or of a family that no range has.
+   */
+  RK_REASON_CLUSTER_IP_NOT_VALID = 1,
+  /**
+   * A Service uses an address that is not recorded as allocated.
+   */
+  RK_REASON_CLUSTER_IP_NOT_ALLOCATED = 2,
+  /**
+   * Two Services use one address.
+   */
+  RK_REASON_CLUSTER_IP_ALREADY_ALLOCATED = 3,
+  /**
+   * A Service uses an address that no range hands out.
+   */
+  RK_REASON_CLUSTER_IP_OUT_OF_RANGE = 4,
+  /**
+   * A Service uses an address of a range that has no allocatable address at all.
+   */
+  RK_REASON_SERVICE_CIDR_FULL = 5,
+  /**
+   * An IPAddress object of the allocator refers to something other than a Service.
+   */
+  RK_REASON_IP_ADDRESS_NOT_ALLOCATED = 6,
+  /**
+   * An IPAddress object refers to a Service that does not use the address.
+   */
+  RK_REASON_IP_ADDRESS_WRONG_REFERENCE = 7,
+  /**
+   * A Service uses a port that is not recorded as allocated.
+   */
+  RK_REASON_PORT_NOT_ALLOCATED = 8,
+  /**
+   * Two Services use one port.
+   */
+  RK_REASON_PORT_ALREADY_ALLOCATED = 9,
+  /**
+   * A Service uses a port outside the range.
+   */
+  RK_REASON_PORT_OUT_OF_RANGE = 10,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum rk_reason rk_reason;
+#else
+typedef uint32_t rk_reason;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * Which values of a range are in use. May be used from several threads at once.
+ */
+typedef struct rk_allocator rk_allocator;
+
+/**
+ * An audit of ServiceCIDR and IPAddress objects, under way. May be used from several threads at once.
+ */
+typedef struct rk_ip_audit rk_ip_audit;
+
+/**
+ * What an audit found out. Never changes.
+ */
+typedef struct rk_ip_outcome rk_ip_outcome;
+
+/**
+ * A counter for each value of a range: in how many passes in a row it was leaked. May be used from several threads at
+ * once.
+ */
+typedef struct rk_leak_counters rk_leak_counters;
+
+/**
+ * A range: which values there are, and the offset of each. Never changes.
+ */
+typedef struct rk_range rk_range;
+
+/**
+ * A stored RangeAllocation: range, data, and everything around them that must survive a rewrite. May be used from
+ * several threads at once.
+ */
+typedef struct rk_range_allocation rk_range_allocation;
+
+/**
+ * Leak counters of all ranges, kept from one pass to the next. May be used from several threads at once.
+ */
+typedef struct rk_repair_counters rk_repair_counters;
+
+/**
+ * What a pass found out. Never changes.
+ */
+typedef struct rk_repair_outcome rk_repair_outcome;
+
+/**
+ * A pass over all Services, under way. May be used from several threads at once.
+ */
+typedef struct rk_repair_pass rk_repair_pass;
+
+/**
+ * Several allocations and releases that come to pass together or not at all. May be used from several threads at
+ * once, beside other transactions of the same allocator.
+ */
+typedef struct rk_transaction rk_transaction;
+
+/**
+ * An address, port or block of UIDs. kind is one of RK_VALUE_KIND_* and says what high and low mean; a value that
+ * does not follow it (a port above 65535, a high that should be 0) gives RK_RESULT_INVALID_ARGUMENT.
+ */
+typedef struct rk_value {
+  /**
+   * High half; see the kinds.
+   */
+  uint64_t high;
+  /**
+   * Low half; see the kinds.
+   */
+  uint64_t low;
+  /**
+   * One of RK_VALUE_KIND_*.
+   */
+  uint32_t kind;
+} rk_value;
+
+/**
+ * More about a failure. Owned by the caller and written only if the function fails.
+ */
+typedef struct rk_error {
+  /**
+   * Byte offset in the input at which the fault lies; UINT64_MAX if there is none.
+   */
+  uint64_t offset;
+  /**
+   * The number that the failure is about; UINT64_MAX if there is none. RK_RESULT_BITS_PAST_RANGE: the highest
+   * offset that is set. Batches: the index of the request that could not be served.
+   */
+  uint64_t value;
+  /**
+   * Bytes in message, without the NUL.
+   */
+  size_t message_len;
+  /**
+   * For people: UTF-8, cut at a character if it is too long, with a NUL behind it.
+   */
+  char message[RK_ERROR_MESSAGE_CAPACITY];
+} rk_error;
+
+/**
+ * A stretch of neighbouring values.
+ */
+typedef struct rk_run {
+  /**
+   * First value.
+   */
+  struct rk_value first;
+  /**
+   * Last value, included.
+   */
+  struct rk_value last;
+  /**
+   * How many values: at least 1.
+   */
+  uint64_t len;
+} rk_run;
+
+/**
+ * A batch of IPAddress objects, borrowed for the call. Per object eight words: low and high half of
+ * metadata.creationTimestamp in seconds since 1970 (int64_t), then the byte lengths of metadata.name, of the label
+ * ipaddress.kubernetes.io/managed-by, and of spec.parentRef's group, resource, namespace and name; the texts stand in
+ * text as in rk_services.
+ */
+typedef struct rk_ip_addresses {
+  /**
+   * The words.
+   */
+  const uint32_t *words;
+  /**
+   * How many words.
+   */
+  size_t words_len;
+  /**
+   * The texts.
+   */
+  const uint8_t *text;
+  /**
+   * Bytes in text.
+   */
+  size_t text_len;
+  /**
+   * How many objects.
+   */
+  size_t count;
+} rk_ip_addresses;
+
+/**
+ * The names of the Services of a batch, in the same order, borrowed for the call. Per Service two words: the byte
+ * lengths of its namespace and of its name; the texts stand in text as in rk_services.
+ */
+typedef struct rk_service_names {
+  /**
+   * The words.
+   */
+  const uint32_t *words;
+  /**
+   * How many words.
+   */
+  size_t words_len;
+  /**
+   * The texts.
+   */
+  const uint8_t *text;
+  /**
+   * Bytes in text.
+   */
+  size_t text_len;
+  /**
+   * How many Services.
+   */
+  size_t count;
+} rk_service_names;
+
+/**
+ * A batch of Services, borrowed for the call. Per Service there are these words, in the machine's byte order:
+ *
+ * 1. the number of entries (1 to 65535), plus 65536 times the number of ports
+ * 2. spec.healthCheckNodePort as int32_t; 0 for none
+ * 3. per entry one word: the byte length of its text, or RK_SAME_TEXT. Entry 0 is spec.clusterIP, the others are
+ *    spec.clusterIPs
+ * 4. per port two words: nodePort as int32_t, and RK_PROTOCOL_* or RK_PROTOCOL_TEXT + byte length. Ports without a
+ *    node port may be left out
+ *
+ * All texts stand in text, one behind the other, in the order of the words. It must be UTF-8.
+ */
+typedef struct rk_services {
+  /**
+   * The words.
+   */
+  const uint32_t *words;
+  /**
+   * How many words.
+   */
+  size_t words_len;
+  /**
+   * The texts.
+   */
+  const uint8_t *text;
+  /**
+   * Bytes in text.
+   */
+  size_t text_len;
+  /**
+   * How many Services.
+   */
+  size_t count;
+} rk_services;
+
+/**
+ * Something that is wrong with a Service or an IPAddress object.
+ */
+typedef struct rk_finding {
+  /**
+   * Why.
+   */
+  rk_reason reason;
+  /**
+   * One of RK_SUBJECT_KIND_*: what it is about.
+   */
+  uint32_t subject_kind;
+  /**
+   * The how-manieth Service or IPAddress object of those that were observed, counted from 0.
+   */
+  uint64_t subject;
+  /**
+   * The range it concerns: its place in the order in which they were added.
+   */
+  uint32_t range;
+  /**
+   * Whether a repair, or the API server at its start, mends it without the owner's help.
+   */
+  bool mendable;
+  /**
+   * One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: what value it is about.
+   */
+  uint32_t value_kind;
+  /**
+   * The port if it is one, in range or not; else 0.
+   */
+  int64_t port;
+  /**
+   * The address if it is one; else all 0.
+   */
+  struct rk_value value;
+} rk_finding;
+
+/**
+ * An IPAddress object of the allocator whose Service does not exist.
+ */
+typedef struct rk_leak {
+  /**
+   * The address.
+   */
+  struct rk_value value;
+  /**
+   * The first CIDR that holds it: its place in the order in which they were added.
+   */
+  uint32_t range;
+  /**
+   * The how-manieth IPAddress object of those that were observed, counted from 0.
+   */
+  uint64_t object;
+} rk_leak;
+
+/**
+ * Numbers about one CIDR.
+ */
+typedef struct rk_cidr_counts {
+  /**
+   * How many addresses can be allocated; at most UINT64_MAX.
+   */
+  uint64_t size;
+  /**
+   * How many of them have an IPAddress object.
+   */
+  uint64_t used;
+  /**
+   * How many have none.
+   */
+  uint64_t free;
+  /**
+   * How many of the lowest ones form the static band.
+   */
+  uint32_t static_band;
+} rk_cidr_counts;
+
+/**
+ * Everything about one value of a range.
+ */
+typedef struct rk_offset_state {
+  /**
+   * One of RK_BAND_*: the band it lies in.
+   */
+  uint32_t band;
+  /**
+   * Whether it was recorded as allocated.
+   */
+  bool stored;
+  /**
+   * Whether a Service uses it.
+   */
+  bool in_use;
+  /**
+   * Whether more than one Service claims it.
+   */
+  bool duplicate;
+  /**
+   * Whether it is allocated after the repair.
+   */
+  bool next;
+} rk_offset_state;
+
+/**
+ * Counts for one stretch of a range, for an occupancy map.
+ */
+typedef struct rk_cell {
+  /**
+   * Offset of its first value.
+   */
+  uint64_t first;
+  /**
+   * How many values it has.
+   */
+  uint64_t len;
+  /**
+   * Values that Services use.
+   */
+  uint64_t in_use;
+  /**
+   * Values recorded as allocated that no Service uses.
+   */
+  uint64_t leaked;
+  /**
+   * Values that Services use though they are not recorded as allocated; part of in_use.
+   */
+  uint64_t lost;
+  /**
+   * Values that more than one Service claims; part of in_use.
+   */
+  uint64_t duplicate;
+} rk_cell;
+
+/**
+ * Numbers about one range.
+ */
+typedef struct rk_range_counts {
+  /**
+   * Values that were recorded as allocated before the pass, without those in dropped.
+   */
+  uint32_t stored;
+  /**
+   * Values that Services use.
+   */
+  uint32_t in_use;
+  /**
+   * Values recorded as allocated that no Service uses.
+   */
+  uint32_t leaked;
+  /**
+   * Values that are allocated after the repair.
+   */
+  uint32_t next;
+  /**
+   * Values that the repair allocates.
+   */
+  uint32_t set;
+  /**
+   * Values that the repair frees.
+   */
+  uint32_t clear;
+  /**
+   * Values that more than one Service claims.
+   */
+  uint32_t duplicates;
+  /**
+   * Values recorded as allocated that the configured range does not have: not 0 only after a change of the range.
+   */
+  uint32_t dropped;
+} rk_range_counts;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Makes an allocator with nothing in use.
+ *
+ * strategy is one of RK_STRATEGY_* and says how rk_allocator_allocate_next chooses; seed starts the generator for the
+ * random ones (xoshiro256++): the same seed and the same calls give the same values. Memory: one bit per value.
+ * The caller owns *allocator and frees it with rk_allocator_free; range is not needed any more.
+ * RK_RESULT_INVALID_ARGUMENT for an unknown strategy, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_allocator_new(const struct rk_range *range,
+                           uint32_t strategy,
+                           uint64_t seed,
+                           struct rk_allocator **allocator);
+
+/**
+ * Frees an allocator. NULL is fine; transactions and dry runs of it stay valid. To free it twice, or while another
+ * thread uses it, is undefined: rk_allocator_close may come first.
+ */
+void rk_allocator_free(struct rk_allocator *allocator);
+
+/**
+ * Drops the state now: from then on every call with this allocator, or with a transaction of it, gives
+ * RK_RESULT_CLOSED. The handle must still be freed. To close twice is fine.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_allocator_close(const struct rk_allocator *allocator);
+
+/**
+ * Makes an independent copy in the same state: whatever is tried on it ends as it would on the original, and changes
+ * nothing there.
+ *
+ * The caller owns *dry_run and frees it with rk_allocator_free. Cost: a copy of the bitmap. RK_RESULT_NULL_POINTER,
+ * RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_allocator_dry_run(const struct rk_allocator *allocator,
+                               struct rk_allocator **dry_run);
+
+/**
+ * Takes a value.
+ *
+ * RK_RESULT_ALREADY_ALLOCATED, RK_RESULT_NOT_IN_RANGE (also for a value of another kind than the range's),
+ * RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+ * thread.
+ */
+rk_result rk_allocator_allocate(const struct rk_allocator *allocator,
+                                struct rk_value value);
+
+/**
+ * Takes a free value, chosen by the strategy. Cost: some nanoseconds at any fill.
+ *
+ * RK_RESULT_FULL if none is free, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_allocator_allocate_next(const struct rk_allocator *allocator,
+                                     struct rk_value *value);
+
+/**
+ * Gives a value back. A value that is free or not in range is no error.
+ *
+ * was_used tells whether it was in use; it may be NULL. RK_RESULT_INVALID_ARGUMENT if it is no value,
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_allocator_release(const struct rk_allocator *allocator,
+                               struct rk_value value,
+                               bool *was_used);
+
+/**
+ * Tells whether a value is in use; false for what is not in range.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+ * thread.
+ */
+rk_result rk_allocator_has(const struct rk_allocator *allocator,
+                           struct rk_value value,
+                           bool *is_used);
+
+/**
+ * Tells how many values are in use. Cost: O(1).
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_allocator_used(const struct rk_allocator *allocator, uint32_t *used);
+
+/**
+ * Tells how many values are free. Cost: O(1).
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_allocator_free_count(const struct rk_allocator *allocator, uint32_t *free_count);
+
+/**
+ * Serves all of n requests, or none. A request of kind RK_VALUE_KIND_NEXT takes any free value; the others are taken
+ * first, whatever their place.
+ *
+ * values has room for n values and gets them in the order of the requests. On failure nothing is changed, and
+ * error->value is the index of the request that could not be served: RK_RESULT_ALREADY_ALLOCATED,
+ * RK_RESULT_NOT_IN_RANGE, RK_RESULT_FULL, RK_RESULT_INVALID_ARGUMENT if it is no value; RK_RESULT_NULL_POINTER,
+ * RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_allocator_allocate_batch(const struct rk_allocator *allocator,
+                                      const struct rk_value *requests,
+                                      size_t n,
+                                      struct rk_value *values,
+                                      struct rk_error *error);
+
+/**
+ * Gives n values back. *released tells how many of them were in use.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if one is no value (nothing is released then), RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
+ * RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_allocator_release_batch(const struct rk_allocator *allocator,
+                                     const struct rk_value *values,
+                                     size_t n,
+                                     size_t *released);
+
+/**
+ * Tells for each of n values whether it is in use; are_used has room for n answers.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if one is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+ * thread.
+ */
+rk_result rk_allocator_has_batch(const struct rk_allocator *allocator,
+                                 const struct rk_value *values,
+                                 size_t n,
+                                 bool *are_used);
+
+/**
+ * Writes the values in use, ascending, from offset from_offset on: as many as there are, at most capacity.
+ *
+ * *n tells how many; fewer than capacity means the end. Else call again with *next_offset. The lock is not held
+ * between two calls. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_allocator_values(const struct rk_allocator *allocator,
+                              uint32_t from_offset,
+                              struct rk_value *values,
+                              size_t capacity,
+                              size_t *n,
+                              uint32_t *next_offset);
+
+/**
+ * Writes the maximal runs of values in use (used) or of free values (not used), ascending, from offset from_offset
+ * on, where a run that is under way is cut: as many as there are, at most capacity.
+ *
+ * *n tells how many; fewer than capacity means the end. Else call again with *next_offset. The lock is not held
+ * between two calls. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_allocator_runs(const struct rk_allocator *allocator,
+                            bool used,
+                            uint32_t from_offset,
+                            struct rk_run *runs,
+                            size_t capacity,
+                            size_t *n,
+                            uint32_t *next_offset);
+
+/**
+ * Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, bit n
+ * being offset n; no bytes if nothing is in use. Buffer by the rule for buffers; (size + 7) / 8 bytes always do.
+ *
+ * RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_allocator_snapshot(const struct rk_allocator *allocator,
+                                uint8_t *buffer,
+                                size_t capacity,
+                                size_t *len);
+
+/**
+ * Takes over a stored snapshot: the text of its range, and its data as rk_allocator_snapshot writes it (leading zero
+ * bytes are accepted). What was in use before is forgotten.
+ *
+ * On failure nothing is changed: RK_RESULT_MISMATCHED_RANGE; RK_RESULT_BITS_PAST_RANGE, with the highest offset in
+ * error->value and the place in data in error->offset; RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER,
+ * RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_allocator_restore(const struct rk_allocator *allocator,
+                               const char *range,
+                               size_t range_len,
+                               const uint8_t *data,
+                               size_t data_len,
+                               struct rk_error *error);
+
+/**
+ * A reason as kube-apiserver's Events spell it, such as "ClusterIPNotAllocated"; "Unknown" for a number that is no
+ * reason. The text is static: never NULL, never freed. Any thread.
+ */
+const char *rk_reason_name(uint32_t reason);
+
+/**
+ * Begins an audit without objects.
+ *
+ * With has_now, now is the time in seconds since 1970, and an IPAddress object that is at most 60 s old may still
+ * wait for its Service. Without, now has no meaning and nothing may wait: for data that nobody works on any more.
+ * The caller owns *audit and frees it with rk_ip_audit_free. RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_ip_audit_new(bool has_now,
+                          int64_t now,
+                          struct rk_ip_audit **audit);
+
+/**
+ * Frees an audit. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ */
+void rk_ip_audit_free(struct rk_ip_audit *audit);
+
+/**
+ * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
+ * is fine.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_ip_audit_close(const struct rk_ip_audit *audit);
+
+/**
+ * Adds one CIDR of a ServiceCIDR object. CIDRs count from 0 in the order in which they are added.
+ *
+ * RK_RESULT_INVALID_RANGE with a message in error, RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
+ * RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_ip_audit_add_cidr(const struct rk_ip_audit *audit,
+                               const char *cidr,
+                               size_t cidr_len,
+                               struct rk_error *error);
+
+/**
+ * Takes note of a batch of IPAddress objects.
+ *
+ * RK_RESULT_INVALID_BATCH, RK_RESULT_INVALID_UTF8 (nothing of the batch counts then), RK_RESULT_NULL_POINTER,
+ * RK_RESULT_INVALID_ARGUMENT, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_ip_audit_observe_ip_addresses(const struct rk_ip_audit *audit,
+                                           const struct rk_ip_addresses *batch);
+
+/**
+ * Takes note of a batch of Services, with their names.
+ *
+ * RK_RESULT_INVALID_BATCH (also if there are not as many names as Services), RK_RESULT_INVALID_UTF8 (nothing of the
+ * batch counts then), RK_RESULT_NULL_POINTER, RK_RESULT_INVALID_ARGUMENT, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+ * thread.
+ */
+rk_result rk_ip_audit_observe_services(const struct rk_ip_audit *audit,
+                                       const struct rk_service_names *names,
+                                       const struct rk_services *batch);
+
+/**
+ * Ends the audit.
+ *
+ * The caller owns *outcome and frees it with rk_ip_outcome_free; the audit is closed, and must still be freed.
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_ip_audit_finish(const struct rk_ip_audit *audit,
+                             struct rk_ip_outcome **outcome);
+
+/**
+ * Frees an outcome. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ */
+void rk_ip_outcome_free(struct rk_ip_outcome *outcome);
+
+/**
+ * Writes findings, those about Services in their order and then those about IPAddress objects in theirs, from place
+ * from on: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_ip_outcome_findings(const struct rk_ip_outcome *outcome,
+                                 size_t from,
+                                 struct rk_finding *findings,
+                                 size_t capacity,
+                                 size_t *n);
+
+/**
+ * Writes the value that a finding is about as text, whatever it is; without a NUL, buffer by the rule for buffers.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if there is no finding at place index, RK_RESULT_BUFFER_TOO_SMALL,
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_ip_outcome_finding_text(const struct rk_ip_outcome *outcome,
+                                     size_t index,
+                                     char *buffer,
+                                     size_t capacity,
+                                     size_t *len);
+
+/**
+ * Writes what a finding says to people; without a NUL, buffer by the rule for buffers.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if there is no finding at place index, RK_RESULT_BUFFER_TOO_SMALL,
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_ip_outcome_finding_message(const struct rk_ip_outcome *outcome,
+                                        size_t index,
+                                        char *buffer,
+                                        size_t capacity,
+                                        size_t *len);
+
+/**
+ * Tells how many Services were observed.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_ip_outcome_services(const struct rk_ip_outcome *outcome, uint64_t *services);
+
+/**
+ * Writes the leaks, in the order of the IPAddress objects, from place from on: as many as there are, at most
+ * capacity. *n tells how many; fewer than capacity means the end.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_ip_outcome_leaks(const struct rk_ip_outcome *outcome,
+                              size_t from,
+                              struct rk_leak *leaks,
+                              size_t capacity,
+                              size_t *n);
+
+/**
+ * Tells numbers about the CIDR at place cidr.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if there is none, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_ip_outcome_cidr(const struct rk_ip_outcome *outcome,
+                             size_t cidr,
+                             struct rk_cidr_counts *counts);
+
+/**
+ * Tells everything about one address of the CIDR at place cidr; next tells the state after the API server's own
+ * repair.
+ *
+ * RK_RESULT_NOT_IN_RANGE if the CIDR does not hand it out, RK_RESULT_INVALID_ARGUMENT for an unknown CIDR or if it is
+ * no value, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_ip_outcome_state(const struct rk_ip_outcome *outcome,
+                              size_t cidr,
+                              struct rk_value value,
+                              struct rk_offset_state *state);
+
+/**
+ * Cuts the CIDR at place cidr into at most count cells of equal length (the last may be shorter) and writes what is
+ * in each. *n tells how many there are; a CIDR of size 0 has none.
+ *
+ * RK_RESULT_BUFFER_TOO_SMALL with the number needed in *n, RK_RESULT_INVALID_ARGUMENT for an unknown CIDR,
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_ip_outcome_occupancy(const struct rk_ip_outcome *outcome,
+                                  size_t cidr,
+                                  uint32_t count,
+                                  struct rk_cell *cells,
+                                  size_t capacity,
+                                  size_t *n);
+
+/**
+ * Makes counters at 0. A leak is due to be cleaned in the pass that sees it for the passes-th time in a row;
+ * kube-apiserver waits for 3.
+ *
+ * The caller owns *counters and frees them with rk_leak_counters_free; range is not needed any more.
+ * RK_RESULT_INVALID_ARGUMENT if passes is 0, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_leak_counters_new(const struct rk_range *range,
+                               uint8_t passes,
+                               struct rk_leak_counters **counters);
+
+/**
+ * Frees counters. NULL is fine. To free them twice, or while another thread uses them, is undefined.
+ */
+void rk_leak_counters_free(struct rk_leak_counters *counters);
+
+/**
+ * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
+ * is fine.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_leak_counters_close(const struct rk_leak_counters *counters);
+
+/**
+ * Counts a pass that saw exactly the n values of leaked, and writes those that are due to be cleaned, ascending;
+ * their counters are 0 again, as are those of every value that is not among leaked.
+ *
+ * due needs room for n values: with less, RK_RESULT_BUFFER_TOO_SMALL and n in *due_len. *due_len tells how many are
+ * due. On failure nothing is counted: RK_RESULT_NOT_IN_RANGE, RK_RESULT_INVALID_ARGUMENT if one is no value,
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_leak_counters_advance(const struct rk_leak_counters *counters,
+                                   const struct rk_value *leaked,
+                                   size_t n,
+                                   struct rk_value *due,
+                                   size_t due_capacity,
+                                   size_t *due_len);
+
+/**
+ * Tells in how many passes in a row a value was leaked, the last one included.
+ *
+ * RK_RESULT_NOT_IN_RANGE, RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
+ * RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_leak_counters_count(const struct rk_leak_counters *counters,
+                                 struct rk_value value,
+                                 uint8_t *count);
+
+/**
+ * Sets every counter to 0, as is right after a restore from a backup.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_leak_counters_reset(const struct rk_leak_counters *counters);
+
+/**
+ * Reads a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6, host bits are cleared), ports ("30000-32767", "30000+2767", or
+ * one port), or blocks of UIDs ("1000000000-1999999999/10000").
+ *
+ * The caller owns *range and frees it with rk_range_free. RK_RESULT_INVALID_RANGE with a message in error,
+ * RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_range_parse(const char *spec,
+                         size_t spec_len,
+                         struct rk_range **range,
+                         struct rk_error *error);
+
+/**
+ * Frees a range. NULL is fine; what was made from it stays valid. To free it twice, or while another thread uses it,
+ * is undefined.
+ */
+void rk_range_free(struct rk_range *range);
+
+/**
+ * Writes the canonical text of a range, as it is stored beside the bitmap; without a NUL, buffer by the rule for
+ * buffers.
+ *
+ * RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_range_text(const struct rk_range *range,
+                        char *buffer,
+                        size_t capacity,
+                        size_t *len);
+
+/**
+ * Tells which of RK_RANGE_KIND_* a range is.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_range_kind(const struct rk_range *range, uint32_t *kind);
+
+/**
+ * Tells how many values can be allocated; offsets are below that. 0 is possible ("10.0.0.1/32").
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_range_size(const struct rk_range *range, uint32_t *size);
+
+/**
+ * Tells how many of the lowest offsets form the static band, which dynamic allocation spares (KEP-3070, KEP-3668).
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_range_static_band(const struct rk_range *range,
+                               uint32_t *static_band);
+
+/**
+ * Tells the offset of a value.
+ *
+ * RK_RESULT_NOT_IN_RANGE if the range does not hand it out (network and broadcast addresses, values of another kind),
+ * RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_range_offset_of(const struct rk_range *range,
+                             struct rk_value value,
+                             uint32_t *offset);
+
+/**
+ * Tells the value at an offset.
+ *
+ * RK_RESULT_NOT_IN_RANGE if the offset is not below the size, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_range_value_at(const struct rk_range *range, uint32_t offset, struct rk_value *value);
+
+/**
+ * Makes a fresh object with empty range and data, as kube-apiserver makes one. form is one of RK_FORM_*.
+ *
+ * The caller owns *object and frees it with rk_range_allocation_free. RK_RESULT_INVALID_ARGUMENT for an unknown form,
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_range_allocation_new(uint32_t form,
+                                  struct rk_range_allocation **object);
+
+/**
+ * Decodes a stored value; its first bytes tell the form. Metadata and unknown fields are kept as they are.
+ *
+ * The caller owns *object and frees it with rk_range_allocation_free; stored is copied. RK_RESULT_INVALID_OBJECT or
+ * RK_RESULT_ENCRYPTED, with the place in error->offset; RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_range_allocation_decode(const uint8_t *stored,
+                                     size_t stored_len,
+                                     struct rk_range_allocation **object,
+                                     struct rk_error *error);
+
+/**
+ * Frees an object. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ */
+void rk_range_allocation_free(struct rk_range_allocation *object);
+
+/**
+ * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
+ * is fine.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_range_allocation_close(const struct rk_range_allocation *object);
+
+/**
+ * Tells which of RK_FORM_* the object was decoded from or made for, and is encoded in.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_range_allocation_form(const struct rk_range_allocation *object, uint32_t *form);
+
+/**
+ * Writes the text of the object's range; empty if no range was ever written. Without a NUL, buffer by the rule for
+ * buffers.
+ *
+ * RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_range_allocation_range(const struct rk_range_allocation *object,
+                                    char *buffer,
+                                    size_t capacity,
+                                    size_t *len);
+
+/**
+ * Writes the object's data, the bitmap in the form of rk_allocator_snapshot; buffer by the rule for buffers.
+ *
+ * RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_range_allocation_data(const struct rk_range_allocation *object,
+                                   uint8_t *buffer,
+                                   size_t capacity,
+                                   size_t *len);
+
+/**
+ * Replaces range and data; both are copied and not looked into.
+ *
+ * RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_range_allocation_set(const struct rk_range_allocation *object,
+                                  const char *range,
+                                  size_t range_len,
+                                  const uint8_t *data,
+                                  size_t data_len);
+
+/**
+ * Writes the object as it is to be stored; buffer by the rule for buffers. What kube-apiserver wrote and nobody
+ * changed comes out byte for byte.
+ *
+ * RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_range_allocation_encode(const struct rk_range_allocation *object,
+                                     uint8_t *buffer,
+                                     size_t capacity,
+                                     size_t *len);
+
+/**
+ * Makes counters at 0, for passes that run beside others who allocate. A leak is cleaned in the pass that sees it for
+ * the passes-th time in a row; kube-apiserver waits for 3.
+ *
+ * The caller owns *counters and frees them with rk_repair_counters_free. RK_RESULT_INVALID_ARGUMENT if passes is 0,
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_counters_new(uint8_t passes,
+                                 struct rk_repair_counters **counters);
+
+/**
+ * Frees counters. NULL is fine. To free them twice, or while another thread uses them, is undefined.
+ */
+void rk_repair_counters_free(struct rk_repair_counters *counters);
+
+/**
+ * Drops the state now: from then on a pass that is finished with these counters gives RK_RESULT_CLOSED. The handle
+ * must still be freed. To close twice is fine.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_counters_close(const struct rk_repair_counters *counters);
+
+/**
+ * Begins a pass without ranges. Read what is stored first, and list the Services after that.
+ *
+ * The caller owns *pass and frees it with rk_repair_pass_free. RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_pass_new(struct rk_repair_pass **pass);
+
+/**
+ * Frees a pass. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ */
+void rk_repair_pass_free(struct rk_repair_pass *pass);
+
+/**
+ * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
+ * is fine.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_pass_close(const struct rk_repair_pass *pass);
+
+/**
+ * Adds a configured range of addresses or ports, with what is stored for it: the text of its range and its bitmap. An
+ * empty text means that nothing was stored yet. Ranges count from 0 in the order in which they are added; the first
+ * one of addresses is the primary range. Services are observed after all ranges were added.
+ *
+ * The stored range may differ from the configured one: values that both have are taken over.
+ * RK_RESULT_SAME_KIND if there is one for its IP family, or for ports, already; of what is stored:
+ * RK_RESULT_INVALID_RANGE, RK_RESULT_MISMATCHED_RANGE if it is of another kind, RK_RESULT_BITS_PAST_RANGE with the
+ * highest offset in error->value and the place in stored_data in error->offset, RK_RESULT_INVALID_UTF8;
+ * RK_RESULT_INVALID_ARGUMENT for a range of UIDs, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+ * thread.
+ */
+rk_result rk_repair_pass_add_range(const struct rk_repair_pass *pass,
+                                   const struct rk_range *configured,
+                                   const char *stored_range,
+                                   size_t stored_range_len,
+                                   const uint8_t *stored_data,
+                                   size_t stored_data_len,
+                                   struct rk_error *error);
+
+/**
+ * Takes note of a batch of Services. Cost: some 30 ns per address or port.
+ *
+ * RK_RESULT_INVALID_BATCH, RK_RESULT_INVALID_UTF8 (nothing of the batch counts then), RK_RESULT_NULL_POINTER,
+ * RK_RESULT_INVALID_ARGUMENT, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_repair_pass_observe(const struct rk_repair_pass *pass,
+                                 const struct rk_services *batch);
+
+/**
+ * Ends the pass. With counters, leaks stay until they were seen in enough passes in a row; without (NULL), they are
+ * cleaned at once: right only where nobody allocates meanwhile.
+ *
+ * The caller owns *outcome and frees it with rk_repair_outcome_free; the pass is closed, and must still be freed.
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED (pass or counters), RK_RESULT_POISONED (pass or counters). Any thread.
+ */
+rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
+                                const struct rk_repair_counters *counters,
+                                struct rk_repair_outcome **outcome);
+
+/**
+ * Frees an outcome. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ */
+void rk_repair_outcome_free(struct rk_repair_outcome *outcome);
+
+/**
+ * Writes findings, in the order of the Services, from place from on: as many as there are, at most capacity. *n tells
+ * how many; fewer than capacity means the end.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_outcome_findings(const struct rk_repair_outcome *outcome,
+                                     size_t from,
+                                     struct rk_finding *findings,
+                                     size_t capacity,
+                                     size_t *n);
+
+/**
+ * Writes the value that a finding is about as text, whatever it is; without a NUL, buffer by the rule for buffers.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if there is no finding at place index, RK_RESULT_BUFFER_TOO_SMALL,
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_outcome_finding_text(const struct rk_repair_outcome *outcome,
+                                         size_t index,
+                                         char *buffer,
+                                         size_t capacity,
+                                         size_t *len);
+
+/**
+ * Writes what a finding says to people; without a NUL, buffer by the rule for buffers.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if there is no finding at place index, RK_RESULT_BUFFER_TOO_SMALL,
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_outcome_finding_message(const struct rk_repair_outcome *outcome,
+                                            size_t index,
+                                            char *buffer,
+                                            size_t capacity,
+                                            size_t *len);
+
+/**
+ * Tells how many Services were observed.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_outcome_services(const struct rk_repair_outcome *outcome, uint64_t *services);
+
+/**
+ * Tells numbers about the range at place range.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if there is none, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_outcome_counts(const struct rk_repair_outcome *outcome,
+                                   size_t range,
+                                   struct rk_range_counts *counts);
+
+/**
+ * Writes the values of the range at place range that belong to which (one of RK_VALUES_*), ascending, from offset
+ * from_offset on: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end. Else
+ * call again with *next_offset.
+ *
+ * RK_RESULT_INVALID_ARGUMENT for an unknown range or which, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_outcome_values(const struct rk_repair_outcome *outcome,
+                                   size_t range,
+                                   uint32_t which,
+                                   uint32_t from_offset,
+                                   struct rk_value *values,
+                                   size_t capacity,
+                                   size_t *n,
+                                   uint32_t *next_offset);
+
+/**
+ * Writes the maximal runs of values of the range at place range that belong to which (one of RK_VALUES_*), or do not
+ * (members is false), ascending, from offset from_offset on, where a run that is under way is cut: as many as there
+ * are, at most capacity. *n tells how many; fewer than capacity means the end. Else call again with *next_offset.
+ *
+ * RK_RESULT_INVALID_ARGUMENT for an unknown range or which, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_outcome_runs(const struct rk_repair_outcome *outcome,
+                                 size_t range,
+                                 uint32_t which,
+                                 bool members,
+                                 uint32_t from_offset,
+                                 struct rk_run *runs,
+                                 size_t capacity,
+                                 size_t *n,
+                                 uint32_t *next_offset);
+
+/**
+ * Writes what is to be stored for the range at place range, in the form of rk_allocator_snapshot; buffer by the rule
+ * for buffers.
+ *
+ * RK_RESULT_INVALID_ARGUMENT for an unknown range, RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_outcome_snapshot(const struct rk_repair_outcome *outcome,
+                                     size_t range,
+                                     uint8_t *buffer,
+                                     size_t capacity,
+                                     size_t *len);
+
+/**
+ * Tells everything about one value of the range at place range.
+ *
+ * RK_RESULT_NOT_IN_RANGE if the range does not hand it out, RK_RESULT_INVALID_ARGUMENT for an unknown range or if it
+ * is no value, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_outcome_state(const struct rk_repair_outcome *outcome,
+                                  size_t range,
+                                  struct rk_value value,
+                                  struct rk_offset_state *state);
+
+/**
+ * Cuts the range at place range into at most count cells of equal length (the last may be shorter) and writes what is
+ * in each. *n tells how many there are; a range of size 0 has none.
+ *
+ * RK_RESULT_BUFFER_TOO_SMALL with the number needed in *n, RK_RESULT_INVALID_ARGUMENT for an unknown range,
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_outcome_occupancy(const struct rk_repair_outcome *outcome,
+                                      size_t range,
+                                      uint32_t count,
+                                      struct rk_cell *cells,
+                                      size_t capacity,
+                                      size_t *n);
+
+/**
+ * The name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for a number that is no result.
+ * The text is static: never NULL, never freed. Any thread.
+ */
+const char *rk_result_name(uint32_t result);
+
+/**
+ * Begins a transaction. It shares the allocator's state, and stays valid when the allocator's handle is freed.
+ *
+ * The caller owns *transaction and frees it with rk_transaction_free. RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_transaction_new(const struct rk_allocator *allocator,
+                             struct rk_transaction **transaction);
+
+/**
+ * Frees a transaction, and rolls it back if it was neither committed nor rolled back. NULL is fine. To free it twice,
+ * or while another thread uses it, is undefined.
+ */
+void rk_transaction_free(struct rk_transaction *transaction);
+
+/**
+ * Takes a value at once.
+ *
+ * As rk_allocator_allocate; RK_RESULT_CLOSED also if the transaction has ended. After a failure the transaction may
+ * go on. Any thread.
+ */
+rk_result rk_transaction_allocate(const struct rk_transaction *transaction,
+                                  struct rk_value value);
+
+/**
+ * Takes a free value at once, chosen by the allocator's strategy.
+ *
+ * As rk_allocator_allocate_next; RK_RESULT_CLOSED also if the transaction has ended. After a failure the transaction
+ * may go on. Any thread.
+ */
+rk_result rk_transaction_allocate_next(const struct rk_transaction *transaction,
+                                       struct rk_value *value);
+
+/**
+ * Serves all of n requests at once, or none; what the transaction did before stays as it is.
+ *
+ * As rk_allocator_allocate_batch; RK_RESULT_CLOSED also if the transaction has ended. After a failure the transaction
+ * may go on. Any thread.
+ */
+rk_result rk_transaction_allocate_batch(const struct rk_transaction *transaction,
+                                        const struct rk_value *requests,
+                                        size_t n,
+                                        struct rk_value *values,
+                                        struct rk_error *error);
+
+/**
+ * Releases a value when the transaction is committed. A value that is free or not in range is no error.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED if the transaction has ended
+ * or the allocator is closed, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_transaction_release(const struct rk_transaction *transaction,
+                                 struct rk_value value);
+
+/**
+ * Keeps the allocations, carries out the releases, and ends the transaction.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED if the transaction had ended or the allocator is closed,
+ * RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_transaction_commit(const struct rk_transaction *transaction);
+
+/**
+ * Gives back what the transaction allocated, forgets its releases, and ends it.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED if the transaction had ended or the allocator is closed,
+ * RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_transaction_rollback(const struct rk_transaction *transaction);
+
+/**
+ * Reads an address as Kubernetes does, sloppily: superfluous leading zeros are decimal, an IPv4-mapped IPv6 address
+ * is the IPv4 address. No zones, no space around it.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if the text is no address, RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_address_parse(const char *address,
+                           size_t address_len,
+                           struct rk_value *value);
+
+/**
+ * Writes a value as text: an address in its canonical form, a port as its number, a block of UIDs as START/SIZE. At
+ * most 45 bytes, without a NUL; buffer by the rule for buffers.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if it is no value (RK_VALUE_KIND_NEXT included), RK_RESULT_BUFFER_TOO_SMALL,
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_value_text(struct rk_value value,
+                        char *buffer,
+                        size_t capacity,
+                        size_t *len);
+
+/**
+ * The ABI version of the library that is linked, to be compared with RK_ABI_VERSION. Any thread.
+ */
+uint32_t rk_abi_version(void);
+
+/**
+ * The version of the library that is linked, such as "0.1.0". The text is static: never NULL, never freed. Any
+ * thread.
+ */
+const char *rk_version(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* RANGEKEEPER_H */
