@@ -1,0 +1,336 @@
+package rangekeeper
+
+/*
+#cgo noescape value_allocate
+#cgo nocallback value_allocate
+#cgo noescape value_release
+#cgo nocallback value_release
+#cgo noescape value_has
+#cgo nocallback value_has
+#cgo noescape value_next
+#cgo nocallback value_next
+
+#include <rangekeeper.h>
+
+// The hot path passes a value in parts: Go would build and copy the struct in memory, in steps of different width, and
+// wait for it. It passes the handle as a number, which spares the check of a pointer that is not Go's anyway.
+
+static inline rk_result value_allocate(uintptr_t a, uint64_t high, uint64_t low, uint32_t kind) {
+	return rk_allocator_allocate((const rk_allocator *)a, (rk_value){high, low, kind});
+}
+
+static inline rk_result value_release(uintptr_t a, uint64_t high, uint64_t low, uint32_t kind, bool *was_used) {
+	return rk_allocator_release((const rk_allocator *)a, (rk_value){high, low, kind}, was_used);
+}
+
+static inline rk_result value_has(uintptr_t a, uint64_t high, uint64_t low, uint32_t kind, bool *is_used) {
+	return rk_allocator_has((const rk_allocator *)a, (rk_value){high, low, kind}, is_used);
+}
+
+static inline rk_result value_next(uintptr_t a, rk_value *value) {
+	return rk_allocator_allocate_next((const rk_allocator *)a, value);
+}
+*/
+import "C"
+
+import (
+	"iter"
+	"runtime"
+	"unsafe"
+)
+
+// Strategy is how the next free value is chosen.
+type Strategy int
+
+const (
+	// Contiguous takes the lowest free value.
+	Contiguous Strategy = C.RK_STRATEGY_CONTIGUOUS
+	// RandomScan takes the first free value from a random one on, with wrap.
+	RandomScan Strategy = C.RK_STRATEGY_RANDOM_SCAN
+	// RandomScanSparingStaticBand scans the dynamic band so, and only if that is full the static band.
+	RandomScanSparingStaticBand Strategy = C.RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND
+)
+
+// How many items cross the border at once where there may be many.
+const (
+	valuesPerPage = 1024
+	runsPerPage   = 256
+)
+
+// Allocator says which values of a range are in use and hands out free ones.
+//
+// All methods may be called from several goroutines at once. Memory: one bit per value, outside the Go heap, so that
+// the garbage collector does not see its size: Close an Allocator that is not needed any more.
+//
+// After Close, and of a zero value, every method gives ErrClosed.
+type Allocator[V Value] struct {
+	handle *C.rk_allocator
+	r      Range[V]
+}
+
+// NewAllocator makes an allocator with nothing in use. The seed alone decides the random choices.
+func NewAllocator[V Value](r Range[V], strategy Strategy, seed uint64) (*Allocator[V], error) {
+	var handle *C.rk_allocator
+	code := C.rk_allocator_new(r.pointer(), C.uint32_t(strategy), C.uint64_t(seed), &handle)
+	runtime.KeepAlive(r.inner)
+	if code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	return ownAllocator(handle, r), nil
+}
+
+func ownAllocator[V Value](handle *C.rk_allocator, r Range[V]) *Allocator[V] {
+	a := &Allocator[V]{handle, r}
+	runtime.AddCleanup(a, func(handle *C.rk_allocator) { C.rk_allocator_free(handle) }, handle)
+	return a
+}
+
+func (a *Allocator[V]) pointer() *C.rk_allocator {
+	if a == nil {
+		return nil
+	}
+	return a.handle
+}
+
+func (a *Allocator[V]) number() C.uintptr_t {
+	return C.uintptr_t(uintptr(unsafe.Pointer(a.pointer())))
+}
+
+// Range gives the range, also after Close.
+func (a *Allocator[V]) Range() Range[V] {
+	if a == nil {
+		return Range[V]{}
+	}
+	return a.r
+}
+
+// Close drops the state. It may be called again and beside other calls. Transactions that are under way end with it.
+func (a *Allocator[V]) Close() error {
+	if a.pointer() != nil {
+		C.rk_allocator_close(a.handle)
+		runtime.KeepAlive(a)
+	}
+	return nil
+}
+
+// Allocate takes value. Errors: ErrAlreadyAllocated, *NotInRangeError.
+func (a *Allocator[V]) Allocate(value V) error {
+	high, low, kind := parts(value)
+	code := C.value_allocate(a.number(), high, low, kind)
+	runtime.KeepAlive(a)
+	if code != C.RK_RESULT_OK {
+		return valueError(code, value, a.Range())
+	}
+	return nil
+}
+
+// AllocateNext takes a free value, chosen by the strategy. Error: ErrFull.
+func (a *Allocator[V]) AllocateNext() (V, error) {
+	var value C.rk_value
+	code := C.value_next(a.number(), &value)
+	runtime.KeepAlive(a)
+	if code != C.RK_RESULT_OK {
+		var none V
+		return none, resultError(code)
+	}
+	return fromC[V](&value), nil
+}
+
+// Release gives value back and says whether it was in use. A value that is free or not in range is no error.
+func (a *Allocator[V]) Release(value V) (wasUsed bool, err error) {
+	var used C.bool
+	high, low, kind := parts(value)
+	code := C.value_release(a.number(), high, low, kind, &used)
+	runtime.KeepAlive(a)
+	if code != C.RK_RESULT_OK {
+		return false, resultError(code)
+	}
+	return bool(used), nil
+}
+
+// Has says whether value is in use; false for what is not in range.
+func (a *Allocator[V]) Has(value V) (bool, error) {
+	var has C.bool
+	high, low, kind := parts(value)
+	code := C.value_has(a.number(), high, low, kind, &has)
+	runtime.KeepAlive(a)
+	if code != C.RK_RESULT_OK {
+		return false, resultError(code)
+	}
+	return bool(has), nil
+}
+
+// Used says how many values are in use.
+func (a *Allocator[V]) Used() (int, error) {
+	var count C.uint32_t
+	code := C.rk_allocator_used(a.pointer(), &count)
+	runtime.KeepAlive(a)
+	return int(count), resultError(code)
+}
+
+// Free says how many values are free.
+func (a *Allocator[V]) Free() (int, error) {
+	var count C.uint32_t
+	code := C.rk_allocator_free_count(a.pointer(), &count)
+	runtime.KeepAlive(a)
+	return int(count), resultError(code)
+}
+
+// Request is one part of an all-or-nothing batch; the zero value is that of Next.
+type Request[V Value] struct {
+	value V
+	named bool
+}
+
+// This asks for this very value.
+func This[V Value](value V) Request[V] { return Request[V]{value: value, named: true} }
+
+// Next asks for any free value, chosen by the strategy.
+func Next[V Value]() Request[V] { return Request[V]{} }
+
+func requestsToC[V Value](requests []Request[V]) []C.rk_value {
+	all := make([]C.rk_value, len(requests))
+	for i, request := range requests {
+		if request.named {
+			all[i] = toC(request.value)
+		} else {
+			all[i].kind = C.RK_VALUE_KIND_NEXT
+		}
+	}
+	return all
+}
+
+// batchError gives the error of an all-or-nothing batch.
+func batchError[V Value](code C.rk_result, requests []Request[V], details *C.rk_error, r Range[V]) error {
+	if details.value >= C.uint64_t(len(requests)) {
+		return resultError(code)
+	}
+	index := int(details.value)
+	return &BatchError{Index: index, Err: valueError(code, requests[index].value, r)}
+}
+
+// AllocateBatch serves all requests or none, in one crossing. Named values are taken first, so that a random pick never
+// stands in the way of a later name; the values come back in the order of the requests. The error is a *BatchError
+// around ErrFull, ErrAlreadyAllocated or a *NotInRangeError.
+func (a *Allocator[V]) AllocateBatch(requests []Request[V]) ([]V, error) {
+	asked, got := requestsToC(requests), make([]C.rk_value, len(requests))
+	var details C.rk_error
+	code := C.rk_allocator_allocate_batch(a.pointer(), unsafe.SliceData(asked), C.size_t(len(asked)), unsafe.SliceData(got), &details)
+	runtime.KeepAlive(a)
+	if code != C.RK_RESULT_OK {
+		return nil, batchError(code, requests, &details, a.Range())
+	}
+	return allFromC[V](got), nil
+}
+
+// ReleaseBatch gives values back, in one crossing, and says how many of them were in use.
+func (a *Allocator[V]) ReleaseBatch(values []V) (released int, err error) {
+	all := allToC(values)
+	var n C.size_t
+	code := C.rk_allocator_release_batch(a.pointer(), unsafe.SliceData(all), C.size_t(len(all)), &n)
+	runtime.KeepAlive(a)
+	return int(n), resultError(code)
+}
+
+// HasBatch says for each of values whether it is in use, in one crossing. It replaces the content of dst and reuses its
+// capacity.
+func (a *Allocator[V]) HasBatch(dst []bool, values []V) ([]bool, error) {
+	all := allToC(values)
+	if cap(dst) < len(values) {
+		dst = make([]bool, len(values))
+	}
+	dst = dst[:len(values)]
+	code := C.rk_allocator_has_batch(a.pointer(), unsafe.SliceData(all), C.size_t(len(all)), (*C.bool)(unsafe.SliceData(dst)))
+	runtime.KeepAlive(a)
+	if code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	return dst, nil
+}
+
+// All gives the values in use, ascending, some 1,000 per crossing.
+//
+// The allocator may change meanwhile: a value that was in use all the time is given, one that never was is not. On a
+// closed allocator the sequence is empty, and it ends early if it is closed meanwhile.
+func (a *Allocator[V]) All() iter.Seq[V] {
+	return func(yield func(V) bool) {
+		read := func(from C.uint32_t, page *C.rk_value, capacity C.size_t, n *C.size_t, next *C.uint32_t) C.rk_result {
+			return C.rk_allocator_values(a.pointer(), from, page, capacity, n, next)
+		}
+		readPages(valuesPerPage, read, func(page []C.rk_value) bool {
+			for i := range page {
+				if !yield(fromC[V](&page[i])) {
+					return false
+				}
+			}
+			return true
+		})
+		runtime.KeepAlive(a)
+	}
+}
+
+// UsedRuns gives the runs of values in use, ascending; for changes meanwhile see All.
+func (a *Allocator[V]) UsedRuns() iter.Seq[Run[V]] { return a.runs(true) }
+
+// FreeRuns gives the runs of free values, ascending; for changes meanwhile see All.
+func (a *Allocator[V]) FreeRuns() iter.Seq[Run[V]] { return a.runs(false) }
+
+func (a *Allocator[V]) runs(used bool) iter.Seq[Run[V]] {
+	return func(yield func(Run[V]) bool) {
+		read := func(from C.uint32_t, page *C.rk_run, capacity C.size_t, n *C.size_t, next *C.uint32_t) C.rk_result {
+			return C.rk_allocator_runs(a.pointer(), C.bool(used), from, page, capacity, n, next)
+		}
+		readPages(runsPerPage, read, func(page []C.rk_run) bool {
+			for i := range page {
+				run := &page[i]
+				if !yield(Run[V]{fromC[V](&run.first), fromC[V](&run.last), uint64(run.len)}) {
+					return false
+				}
+			}
+			return true
+		})
+		runtime.KeepAlive(a)
+	}
+}
+
+// Snapshot gives the values in use as they are stored: one big-endian integer without leading zeros, bit n being offset
+// n. It replaces the content of dst and reuses its capacity.
+func (a *Allocator[V]) Snapshot(dst []byte) ([]byte, error) {
+	var length C.size_t
+	for {
+		code := C.rk_allocator_snapshot(a.pointer(), cBytes(dst), C.size_t(cap(dst)), &length)
+		runtime.KeepAlive(a)
+		switch code {
+		case C.RK_RESULT_OK:
+			return dst[:length], nil
+		case C.RK_RESULT_BUFFER_TOO_SMALL:
+			dst = make([]byte, length)
+		default:
+			return nil, resultError(code)
+		}
+	}
+}
+
+// Restore replaces what is in use by a stored snapshot. Nothing is changed if that fails. Errors:
+// *MismatchedRangeError, *BitsPastRangeError.
+func (a *Allocator[V]) Restore(rangeText string, data []byte) error {
+	var details C.rk_error
+	code := C.rk_allocator_restore(a.pointer(), cText(rangeText), C.size_t(len(rangeText)), cBytes(data), C.size_t(len(data)), &details)
+	runtime.KeepAlive(a)
+	if code != C.RK_RESULT_OK {
+		return snapshotError(code, &details, a.Range().String(), rangeText)
+	}
+	return nil
+}
+
+// DryRun gives an allocator of its own in the same state: it answers as this one would and changes nothing here. Cost:
+// a copy of the bitmap.
+func (a *Allocator[V]) DryRun() (*Allocator[V], error) {
+	var handle *C.rk_allocator
+	code := C.rk_allocator_dry_run(a.pointer(), &handle)
+	runtime.KeepAlive(a)
+	if code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	return ownAllocator(handle, a.r), nil
+}

@@ -1,0 +1,346 @@
+package rangekeeper
+
+import (
+	"bytes"
+	"errors"
+	"math/big"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// model is the naive allocator: one big integer, as the reference stores it.
+type model struct {
+	bits big.Int
+	size uint32
+}
+
+func (m *model) used() (n int) {
+	for i := range int(m.size) {
+		n += int(m.bits.Bit(i))
+	}
+	return n
+}
+
+func testAgainstModel[V Value](t *testing.T, r Range[V], outside V) {
+	random := rand.New(rand.NewPCG(1, uint64(r.Size())))
+	for _, strategy := range []Strategy{Contiguous, RandomScan, RandomScanSparingStaticBand} {
+		a := must(NewAllocator(r, strategy, 7))
+		defer a.Close()
+		m := model{size: r.Size()}
+		for step := range 3000 {
+			offset := random.Uint32N(r.Size())
+			value, _ := r.ValueAt(offset)
+			taken := m.bits.Bit(int(offset)) == 1
+			switch random.IntN(6) {
+			case 0, 1:
+				err := a.Allocate(value)
+				if taken != errors.Is(err, ErrAlreadyAllocated) || !taken && err != nil {
+					t.Fatal(step, value, err)
+				}
+				m.bits.SetBit(&m.bits, int(offset), 1)
+			case 2:
+				if wasUsed := must(a.Release(value)); wasUsed != taken {
+					t.Fatal(step, value, wasUsed)
+				}
+				m.bits.SetBit(&m.bits, int(offset), 0)
+			case 3:
+				if must(a.Has(value)) != taken {
+					t.Fatal(step, value)
+				}
+			default:
+				next, err := a.AllocateNext()
+				if errors.Is(err, ErrFull) && m.used() == int(m.size) {
+					continue
+				}
+				at, ok := r.OffsetOf(next)
+				if err != nil || !ok || m.bits.Bit(int(at)) == 1 {
+					t.Fatal(step, next, ok, err)
+				}
+				m.bits.SetBit(&m.bits, int(at), 1)
+			}
+		}
+		if used, free := must(a.Used()), must(a.Free()); used != m.used() || used+free != int(m.size) {
+			t.Error(used, free)
+		}
+		snapshot := must(a.Snapshot(nil))
+		if !bytes.Equal(snapshot, m.bits.Bytes()) {
+			t.Error("the snapshot differs from the model's")
+		}
+		var all []V
+		for value := range a.All() {
+			all = append(all, value)
+		}
+		var runs [2]big.Int
+		for i, seq := range []func(func(Run[V]) bool){a.FreeRuns(), a.UsedRuns()} {
+			for run := range seq {
+				first, _ := r.OffsetOf(run.First)
+				last, _ := r.OffsetOf(run.Last)
+				if uint64(last-first)+1 != run.Len {
+					t.Error(run)
+				}
+				for at := first; at <= last; at++ {
+					runs[i].SetBit(&runs[i], int(at), 1)
+				}
+			}
+		}
+		var rebuilt big.Int
+		for _, value := range all {
+			at, _ := r.OffsetOf(value)
+			rebuilt.SetBit(&rebuilt, int(at), 1)
+		}
+		every := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), uint(m.size)), big.NewInt(1))
+		if rebuilt.Cmp(&m.bits) != 0 || runs[1].Cmp(&m.bits) != 0 || runs[0].Xor(&runs[0], &m.bits).Cmp(every) != 0 {
+			t.Error("iteration differs from the model")
+		}
+		copied := must(NewAllocator(r, strategy, 8))
+		defer copied.Close()
+		if err := copied.Restore(r.String(), snapshot); err != nil || must(copied.Used()) != m.used() {
+			t.Error(err)
+		}
+		var notIn *NotInRangeError
+		if err := a.Allocate(outside); !errors.As(err, &notIn) || notIn.Range != r.String() || !strings.Contains(err.Error(), notIn.Value) {
+			t.Error(err)
+		}
+		if must(a.Has(outside)) || must(a.Release(outside)) {
+			t.Error("a value outside is in use")
+		}
+	}
+}
+
+func TestAllocatorAgainstModel(t *testing.T) {
+	testAgainstModel(t, must(ParseCIDR("10.0.0.0/22")), netip.MustParseAddr("10.0.0.0"))
+	testAgainstModel(t, must(ParseCIDR("fd00::/118")), netip.MustParseAddr("fe80::1%eth0"))
+	testAgainstModel(t, must(ParseCIDR("10.0.0.0/26")), netip.Addr{})
+	testAgainstModel(t, must(ParsePortRange("30000-32767")), 29999)
+	testAgainstModel(t, must(ParseUIDRange("1000-9999/10")), UIDBlock{1001, 10})
+}
+
+func TestBatches(t *testing.T) {
+	a := must(NewAllocator(must(ParsePortRange("1-4")), Contiguous, 0))
+	defer a.Close()
+	got, err := a.AllocateBatch([]Request[uint16]{Next[uint16](), This[uint16](1), {}})
+	if err != nil || !slices.Equal(got, []uint16{2, 1, 3}) {
+		t.Fatal(got, err)
+	}
+	var batch *BatchError
+	var notIn *NotInRangeError
+	_, err = a.AllocateBatch([]Request[uint16]{This[uint16](4), This[uint16](9)})
+	if !errors.As(err, &batch) || batch.Index != 1 || !errors.As(err, &notIn) || notIn.Value != "9" {
+		t.Error(err)
+	}
+	_, err = a.AllocateBatch([]Request[uint16]{This[uint16](4), This[uint16](3)})
+	if !errors.Is(err, ErrAlreadyAllocated) {
+		t.Error(err)
+	}
+	if _, err = a.AllocateBatch([]Request[uint16]{{}, {}}); !errors.Is(err, ErrFull) {
+		t.Error(err)
+	}
+	if got, err := a.AllocateBatch(nil); err != nil || len(got) != 0 {
+		t.Error(got, err)
+	}
+	has, err := a.HasBatch(nil, []uint16{1, 2, 3, 4, 5})
+	if err != nil || !slices.Equal(has, []bool{true, true, true, false, false}) {
+		t.Error(has, err)
+	}
+	if n, err := a.ReleaseBatch([]uint16{1, 1, 4, 9, 3}); n != 2 || err != nil {
+		t.Error(n, err)
+	}
+	cidr := must(NewAllocator(must(ParseCIDR("10.0.0.0/24")), Contiguous, 0))
+	defer cidr.Close()
+	if _, err := cidr.AllocateBatch([]Request[netip.Addr]{This(netip.Addr{})}); !errors.As(err, &notIn) {
+		t.Error("the zero address was taken for the next one:", err)
+	}
+}
+
+func TestRestoreErrors(t *testing.T) {
+	a := must(NewAllocator(must(ParseCIDR("10.0.0.0/28")), RandomScan, 0))
+	defer a.Close()
+	must(a.AllocateNext())
+	before := must(a.Snapshot(nil))
+	var mismatched *MismatchedRangeError
+	if err := a.Restore("10.0.1.0/28", nil); !errors.As(err, &mismatched) || mismatched.Found != "10.0.1.0/28" || mismatched.Expected != "10.0.0.0/28" {
+		t.Error(err)
+	}
+	var past *BitsPastRangeError
+	if err := a.Restore("10.0.0.0/28", []byte{0x40, 0}); !errors.As(err, &past) || past.Offset != 14 || past.Byte != 0 {
+		t.Error(err)
+	}
+	if err := a.Restore("10.0.0.0/28", make([]byte, 1<<20)); err != nil {
+		t.Error("leading zeros:", err)
+	}
+	if err := a.Restore("10.0.0.0/28", before); err != nil || must(a.Used()) != 1 {
+		t.Error(err)
+	}
+}
+
+func TestDryRun(t *testing.T) {
+	a := must(NewAllocator(must(ParsePortRange("1-100")), RandomScan, 42))
+	defer a.Close()
+	dry := must(a.DryRun())
+	defer dry.Close()
+	tried := must(dry.AllocateNext())
+	if must(a.Has(tried)) {
+		t.Error("a dry run changed the allocator")
+	}
+	if real := must(a.AllocateNext()); real != tried {
+		t.Errorf("dry run gave %d, then it was %d", tried, real)
+	}
+}
+
+func TestSeedDecides(t *testing.T) {
+	pick := func(seed uint64) (values []uint16) {
+		a := must(NewAllocator(must(ParsePortRange("1-60000")), RandomScan, seed))
+		defer a.Close()
+		for range 8 {
+			values = append(values, must(a.AllocateNext()))
+		}
+		return values
+	}
+	if !slices.Equal(pick(1), pick(1)) || slices.Equal(pick(1), pick(2)) {
+		t.Error("the seed does not decide")
+	}
+	if _, err := NewAllocator(must(ParsePortRange("1-2")), Strategy(9), 0); !errors.Is(err, ErrInvalidArgument) {
+		t.Error(err)
+	}
+}
+
+func testClosed(t *testing.T, a *Allocator[uint16]) {
+	t.Helper()
+	calls := map[string]error{}
+	calls["Allocate"] = a.Allocate(1)
+	_, calls["AllocateNext"] = a.AllocateNext()
+	_, calls["Release"] = a.Release(1)
+	_, calls["Has"] = a.Has(1)
+	_, calls["Used"] = a.Used()
+	_, calls["Free"] = a.Free()
+	_, calls["AllocateBatch"] = a.AllocateBatch([]Request[uint16]{{}})
+	_, calls["ReleaseBatch"] = a.ReleaseBatch([]uint16{1})
+	_, calls["HasBatch"] = a.HasBatch(nil, []uint16{1})
+	_, calls["Snapshot"] = a.Snapshot(nil)
+	calls["Restore"] = a.Restore("1-2", nil)
+	_, calls["DryRun"] = a.DryRun()
+	for name, err := range calls {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for range a.All() {
+		t.Error("All gives something")
+	}
+	for range a.FreeRuns() {
+		t.Error("FreeRuns gives something")
+	}
+	if a.Close() != nil || a.Close() != nil {
+		t.Error("Close fails")
+	}
+}
+
+func TestUseAfterClose(t *testing.T) {
+	a := must(NewAllocator(must(ParsePortRange("1-2")), RandomScan, 0))
+	a.Close()
+	testClosed(t, a)
+	testClosed(t, new(Allocator[uint16]))
+	testClosed(t, nil)
+}
+
+// A value must never be handed out twice, whatever runs beside: allocations, iteration, snapshots and in the end Close.
+func TestConcurrentUseAndClose(t *testing.T) {
+	a := must(NewAllocator(must(ParseCIDR("10.0.0.0/16")), RandomScan, 3))
+	var owners sync.Map
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			var mine []netip.Addr
+			for step := 0; ; step++ {
+				addr, err := a.AllocateNext()
+				if errors.Is(err, ErrClosed) {
+					return
+				}
+				if errors.Is(err, ErrFull) {
+					for _, addr := range mine {
+						owners.Delete(addr)
+						a.Release(addr)
+					}
+					mine = mine[:0]
+					continue
+				}
+				if _, taken := owners.LoadOrStore(addr, true); taken || err != nil {
+					t.Error(addr, "is handed out twice, or", err)
+					return
+				}
+				mine = append(mine, addr)
+				if step%3 == 0 {
+					last := mine[len(mine)-1]
+					mine = mine[:len(mine)-1]
+					owners.Delete(last)
+					a.Release(last)
+				}
+			}
+		})
+	}
+	group.Go(func() {
+		for range 20 {
+			before := netip.Addr{}
+			for addr := range a.All() {
+				if !before.Less(addr) {
+					t.Error("not ascending")
+				}
+				before = addr
+			}
+			must(a.Snapshot(nil))
+			runtime.GC()
+		}
+		a.Close()
+		a.Close()
+	})
+	group.Wait()
+}
+
+func TestNoAllocationInHotPath(t *testing.T) {
+	a := halfFull(t, "10.96.0.0/12")
+	used, _ := a.Range().ValueAt(0)
+	var buffer []byte
+	got := testing.AllocsPerRun(100, func() {
+		value := must(a.AllocateNext())
+		must(a.Has(value))
+		must(a.Release(value))
+		if a.Allocate(used) != ErrAlreadyAllocated {
+			t.Fatal("allocated twice")
+		}
+		buffer = must(a.Snapshot(buffer))
+	})
+	if got != 0 {
+		t.Errorf("%v allocations", got)
+	}
+}
+
+// vmSize gives the process's virtual memory in MiB.
+func vmSize(t *testing.T) int {
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Skip(err)
+	}
+	return must(strconv.Atoi(strings.Fields(string(statm))[0])) * os.Getpagesize() >> 20
+}
+
+func TestUnreachableHandlesAreFreed(t *testing.T) {
+	r := must(ParseCIDR("10.0.0.0/8")) // 2 MiB each
+	before := vmSize(t)
+	for i := range 600 {
+		must(NewAllocator(r, RandomScan, 0))
+		if i%20 == 0 {
+			runtime.GC()
+			runtime.Gosched()
+		}
+	}
+	if grown := vmSize(t) - before; grown > 600 {
+		t.Errorf("600 allocators of 2 MiB left %d MiB", grown)
+	}
+}

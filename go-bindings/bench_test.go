@@ -1,0 +1,192 @@
+package rangekeeper
+
+import (
+	"net/netip"
+	"testing"
+)
+
+// must stops a test or benchmark in which a step fails that is not its subject.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// halfFull gives an allocator in which every second value is in use.
+func halfFull(tb testing.TB, cidr string) *Allocator[netip.Addr] {
+	tb.Helper()
+	a := must(NewAllocator(must(ParseCIDR(cidr)), RandomScan, 1))
+	data := make([]byte, (a.Range().Size()+7)/8)
+	for i := range data {
+		data[i] = 0x55
+	}
+	data[0] &= 1<<(1+(a.Range().Size()-1)%8) - 1
+	if err := a.Restore(cidr, data); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { a.Close() })
+	return a
+}
+
+func BenchmarkAllocateNextRelease(b *testing.B) {
+	a := halfFull(b, "10.96.0.0/12")
+	b.ReportAllocs()
+	for b.Loop() {
+		value, err := a.AllocateNext()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := a.Release(value); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkAllocateRelease(b *testing.B) {
+	a := halfFull(b, "10.96.0.0/12")
+	value, _ := a.Range().ValueAt(1001)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := a.Allocate(value); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := a.Release(value); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkAllocateNextReleasePort(b *testing.B) {
+	a := must(NewAllocator(must(ParsePortRange("30000-32767")), RandomScanSparingStaticBand, 1))
+	defer a.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		value, err := a.AllocateNext()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := a.Release(value); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkHas(b *testing.B) {
+	a := halfFull(b, "10.96.0.0/12")
+	value, _ := a.Range().ValueAt(1000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if has, err := a.Has(value); err != nil || !has {
+			b.Fatal(has, err)
+		}
+	}
+}
+
+func BenchmarkAlreadyAllocated(b *testing.B) {
+	a := halfFull(b, "10.96.0.0/12")
+	value, _ := a.Range().ValueAt(1000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if a.Allocate(value) != ErrAlreadyAllocated {
+			b.Fatal("allocated twice")
+		}
+	}
+}
+
+func BenchmarkAll(b *testing.B) {
+	a := halfFull(b, "10.96.0.0/12")
+	want := must(a.Used())
+	b.ReportAllocs()
+	for b.Loop() {
+		n := 0
+		for addr := range a.All() {
+			if addr.Is4() {
+				n++
+			}
+		}
+		if n != want {
+			b.Fatal(n)
+		}
+	}
+}
+
+func BenchmarkSnapshot(b *testing.B) {
+	a := halfFull(b, "10.96.0.0/12")
+	var buffer []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		buffer = must(a.Snapshot(buffer))
+	}
+	b.SetBytes(int64(len(buffer)))
+}
+
+func BenchmarkRestore(b *testing.B) {
+	a := halfFull(b, "10.96.0.0/12")
+	data := must(a.Snapshot(nil))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := a.Restore("10.96.0.0/12", data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkServicesAdd(b *testing.B) {
+	var services Services
+	ips := []string{"10.101.102.103"}
+	add := func() {
+		if services.Len() == 4096 {
+			services.Reset()
+		}
+		services.Add(ips[0], ips)
+	}
+	for range 4097 {
+		add()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		add()
+	}
+}
+
+// serviceIPs gives the addresses of so many Services in 10.96.0.0/12.
+func serviceIPs(n int) [][]string {
+	r := must(ParseCIDR("10.96.0.0/12"))
+	all := make([][]string, n)
+	for i := range all {
+		addr, _ := r.ValueAt(uint32(i * 7))
+		all[i] = []string{addr.String()}
+	}
+	return all
+}
+
+func BenchmarkRepairPass65000(b *testing.B) {
+	ips := serviceIPs(65000)
+	r := must(ParseCIDR("10.96.0.0/12"))
+	a := halfFull(b, "10.96.0.0/12")
+	stored := Stored{Range: r.String(), Data: must(a.Snapshot(nil))}
+	var services Services
+	var buffer []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		pass := must(NewRepairPass())
+		must(pass.AddCIDR(r, stored))
+		for _, own := range ips {
+			services.Add(own[0], own)
+			if services.Len() == 4096 {
+				if err := pass.Observe(&services); err != nil {
+					b.Fatal(err)
+				}
+				services.Reset()
+			}
+		}
+		if err := pass.Observe(&services); err != nil {
+			b.Fatal(err)
+		}
+		services.Reset()
+		outcome := must(pass.Finish(nil))
+		buffer = must(outcome.Snapshot(0, buffer))
+		outcome.Close()
+	}
+}

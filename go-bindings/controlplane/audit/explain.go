@@ -1,0 +1,98 @@
+package audit
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// Explanation is all that is known about one address or port.
+type Explanation struct {
+	Value string
+	// Places are the ranges that hand it out; ServiceCIDR objects may overlap.
+	Places []Place
+	// Services are the namespace/name of those that use it.
+	Services []string
+	// Findings are those about it.
+	Findings []Finding
+}
+
+// Place is one range that hands out the value.
+type Place struct {
+	Name, Range string
+	Mode        RangeMode
+	State       rangekeeper.OffsetState
+}
+
+// ParseValue reads an address or a port.
+func ParseValue(text string) (rangekeeper.AnyValue, error) {
+	if port, err := strconv.ParseUint(text, 10, 16); err == nil {
+		return rangekeeper.AnyOf(uint16(port)), nil
+	}
+	addr, err := rangekeeper.ParseAddr(text)
+	if err != nil {
+		return rangekeeper.AnyValue{}, fmt.Errorf("%q is neither an IP address nor a port", text)
+	}
+	return rangekeeper.AnyOf(addr), nil
+}
+
+// Explain tells all about one address or port.
+func (a *Audit) Explain(value rangekeeper.AnyValue) (*Explanation, error) {
+	e := &Explanation{Value: value.String()}
+	for i, b := range a.bitmaps {
+		state, in, err := a.pass.State(i, value)
+		if err != nil {
+			return nil, err
+		}
+		if in {
+			e.Places = append(e.Places, Place{b.name, b.text, ModeBitmap, state})
+		}
+	}
+	if addr, ok := value.Addr(); ok {
+		for i, c := range a.cidrs {
+			state, in, err := a.ip.State(i, addr)
+			if err != nil {
+				return nil, err
+			}
+			if in {
+				e.Places = append(e.Places, Place{c.name, c.text, ModeIPAddress, state})
+			}
+		}
+	}
+	for i := range a.state.Services {
+		if s := &a.state.Services[i]; uses(s, value) {
+			e.Services = append(e.Services, s.Namespace+"/"+s.Name)
+		}
+	}
+	for _, f := range a.report.Findings {
+		if f.Value == e.Value {
+			e.Findings = append(e.Findings, f)
+		}
+	}
+	return e, nil
+}
+
+// uses says whether a Service names the value.
+func uses(s *corev1.Service, value rangekeeper.AnyValue) bool {
+	if port, ok := value.Port(); ok {
+		p := int32(port)
+		return p != 0 && (s.Spec.HealthCheckNodePort == p ||
+			slices.ContainsFunc(s.Spec.Ports, func(o corev1.ServicePort) bool { return o.NodePort == p }))
+	}
+	addr, _ := value.Addr()
+	ips := s.Spec.ClusterIPs
+	if len(ips) == 0 {
+		ips = []string{s.Spec.ClusterIP}
+	}
+	return slices.ContainsFunc(ips, func(text string) bool { return isAddr(text, addr) })
+}
+
+func isAddr(text string, addr netip.Addr) bool {
+	parsed, err := rangekeeper.ParseAddr(text)
+	return err == nil && parsed == addr
+}

@@ -1,0 +1,131 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// Plan is the document that says what a repair changes.
+type Plan struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Ranges are the bitmaps; IPAddress objects are mended by kube-apiserver at
+	// its start.
+	Ranges   []RangePlan `json:"ranges"`
+	Findings []Finding   `json:"findings"`
+	Leaks    []Leak      `json:"leaks"`
+	// Applied says whether it was carried out.
+	Applied bool `json:"applied"`
+}
+
+// RangePlan is what changes in one bitmap, values ascending.
+type RangePlan struct {
+	Name  string   `json:"name"`
+	Range string   `json:"range"`
+	Set   []string `json:"set"`
+	Clear []string `json:"clear"`
+}
+
+// Unmendable gives the findings that only the owner of a Service can mend.
+func (p *Plan) Unmendable() []Finding {
+	var all []Finding
+	for _, f := range p.Findings {
+		if !f.Mendable {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// After adds what an earlier pass of the same repair has changed and found.
+func (p *Plan) After(earlier *Plan) {
+	for _, before := range earlier.Ranges {
+		i := slices.IndexFunc(p.Ranges, func(r RangePlan) bool { return r.Name == before.Name })
+		if i < 0 {
+			p.Ranges = append(p.Ranges, before)
+			continue
+		}
+		p.Ranges[i].Set = slices.Concat(before.Set, p.Ranges[i].Set)
+		p.Ranges[i].Clear = slices.Concat(before.Clear, p.Ranges[i].Clear)
+	}
+	findings := slices.Clone(earlier.Findings)
+	for _, f := range p.Findings {
+		if !slices.Contains(findings, f) {
+			findings = append(findings, f)
+		}
+	}
+	p.Findings = findings
+}
+
+// Plan gives the document.
+func (a *Audit) Plan() *Plan {
+	p := &Plan{
+		APIVersion: APIVersion, Kind: KindRepairPlan,
+		Ranges: []RangePlan{}, Findings: a.report.Findings, Leaks: a.report.Leaks,
+	}
+	for i, b := range a.bitmaps {
+		p.Ranges = append(p.Ranges, RangePlan{
+			Name: b.name, Range: b.text,
+			Set: a.values(i, rangekeeper.ValuesSet), Clear: a.values(i, rangekeeper.ValuesClear),
+		})
+	}
+	slices.SortFunc(p.Ranges, func(a, b RangePlan) int { return cmp.Compare(a.Name, b.Name) })
+	return p
+}
+
+func (a *Audit) values(index int, which rangekeeper.Which) []string {
+	all := []string{}
+	for value := range a.pass.Values(index, which) {
+		all = append(all, value.String())
+	}
+	return all
+}
+
+// NewValue is what is to be stored under a key.
+type NewValue struct {
+	Key   string
+	Value []byte
+	// ModRevision is the revision of the value that it replaces.
+	ModRevision int64
+}
+
+// NewValues gives what is to be stored for the bitmaps that change.
+func (a *Audit) NewValues() ([]NewValue, error) {
+	var all []NewValue
+	for i, b := range a.bitmaps {
+		counts, err := a.pass.Counts(i)
+		if err != nil {
+			return nil, err
+		}
+		if counts.Set+counts.Clear == 0 {
+			continue
+		}
+		value, err := a.encode(i)
+		if err != nil {
+			return nil, fmt.Errorf("key %s: %w", b.stored.Key, err)
+		}
+		all = append(all, NewValue{b.stored.Key, value, b.stored.ModRevision})
+	}
+	return all, nil
+}
+
+// encode puts the repaired bitmap into a copy of the stored object.
+func (a *Audit) encode(index int) ([]byte, error) {
+	b := &a.bitmaps[index]
+	data, err := a.pass.Snapshot(index, nil)
+	if err != nil {
+		return nil, err
+	}
+	object, err := rangekeeper.DecodeRangeAllocation(b.stored.Value)
+	if err != nil {
+		return nil, err
+	}
+	defer object.Close()
+	if err := object.Set(b.text, data); err != nil {
+		return nil, err
+	}
+	return object.Encode(nil)
+}

@@ -1,0 +1,106 @@
+package audit
+
+import (
+	"cmp"
+	"slices"
+)
+
+// APIVersion stands in every document that the audit gives out.
+const APIVersion = "rangekeeper/v1"
+
+// The kinds of documents.
+const (
+	KindAudit      = "Audit"
+	KindRepairPlan = "RepairPlan"
+)
+
+// RangeMode says how allocations from a range are recorded.
+type RangeMode string
+
+const (
+	// ModeBitmap is one RangeAllocation for the whole range.
+	ModeBitmap RangeMode = "bitmap"
+	// ModeIPAddress is one IPAddress object for each address.
+	ModeIPAddress RangeMode = "ipaddress"
+	// ModeStale is a bitmap of ClusterIPs in a cluster that has gone over to
+	// IPAddress objects: it is not audited.
+	ModeStale RangeMode = "stale"
+	// ModeUninitialized is a bitmap that no server has set up yet: there is
+	// nothing to compare with.
+	ModeUninitialized RangeMode = "uninitialized"
+)
+
+// Report is the document that an audit gives.
+type Report struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Ranges     []Range   `json:"ranges"`
+	Findings   []Finding `json:"findings"`
+	Leaks      []Leak    `json:"leaks"`
+	Summary    Summary   `json:"summary"`
+}
+
+// Range is one range of ClusterIPs or node ports.
+type Range struct {
+	// Name is the last segment of the key of a bitmap, or the name of a
+	// ServiceCIDR object.
+	Name string `json:"name"`
+	// Range is the CIDR, or low-high for ports.
+	Range string `json:"range"`
+	// Size is how many values can be allocated; Used are recorded as allocated,
+	// Free are not.
+	Size uint64    `json:"size"`
+	Used uint64    `json:"used"`
+	Free uint64    `json:"free"`
+	Mode RangeMode `json:"mode"`
+}
+
+// Finding is one thing that is wrong with a Service or an IPAddress object.
+type Finding struct {
+	// Reason is that of the Event that kube-apiserver gives for it.
+	Reason string `json:"reason"`
+	// Range is the name of the range that it is about.
+	Range string `json:"range"`
+	// Value is the address, port or text that is wrong.
+	Value string `json:"value"`
+	// Namespace is empty for an IPAddress object.
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Message is for people.
+	Message string `json:"message"`
+	// Mendable says whether a repair, or kube-apiserver at its start, mends it
+	// without the owner's help.
+	Mendable bool `json:"-"`
+}
+
+// Leak is a value that is recorded as allocated though no Service uses it.
+type Leak struct {
+	Range string `json:"range"`
+	Value string `json:"value"`
+}
+
+// Summary counts.
+type Summary struct {
+	Findings int    `json:"findings"`
+	Leaks    int    `json:"leaks"`
+	Services uint64 `json:"services"`
+}
+
+// Clean says whether nothing was found.
+func (r *Report) Clean() bool { return len(r.Findings)+len(r.Leaks) == 0 }
+
+// finish sorts the lists, which then do not depend on the order of keys, and
+// counts them.
+func (r *Report) finish() {
+	slices.SortStableFunc(r.Ranges, func(a, b Range) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Range, b.Range))
+	})
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Range, b.Range), cmp.Compare(a.Value, b.Value),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Reason, b.Reason))
+	})
+	slices.SortStableFunc(r.Leaks, func(a, b Leak) int {
+		return cmp.Or(cmp.Compare(a.Range, b.Range), cmp.Compare(a.Value, b.Value))
+	})
+	r.Summary.Findings, r.Summary.Leaks = len(r.Findings), len(r.Leaks)
+}

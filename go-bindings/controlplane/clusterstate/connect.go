@@ -1,0 +1,193 @@
+package clusterstate
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// ErrUnreachable is wrapped by errors that say that no etcd answered.
+var ErrUnreachable = errors.New("etcd is not reachable")
+
+// DefaultDialTimeout is how long [Connect] waits for a first answer.
+const DefaultDialTimeout = 5 * time.Second
+
+// ConnectOptions say how to reach etcd.
+type ConnectOptions struct {
+	// Endpoints are URLs, https://host:port or http://host:port; a bare
+	// host:port uses TLS if another one does or any of the files below is given.
+	Endpoints []string
+	// CACert is the file with the authorities that may have signed etcd's
+	// certificate; empty for those of the system. Cert and Key are the files of
+	// the client's own certificate: both or none. All are PEM.
+	CACert, Cert, Key string
+	// User and Password are for an etcd with authentication on: both or none.
+	User, Password string
+	// DialTimeout is how long to wait until an endpoint answers; 0 for
+	// DefaultDialTimeout.
+	DialTimeout time.Duration
+}
+
+// Connect returns a client of etcd after one endpoint has answered. The client
+// must be closed and ends with ctx. The error wraps [ErrUnreachable] if no
+// endpoint answered within the timeout; every other one is about the options.
+func Connect(ctx context.Context, o ConnectOptions) (*clientv3.Client, error) {
+	config, err := o.clientConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	client, err := clientv3.New(config) // waits only if there is a user
+	if err == nil {
+		pingCtx, cancel := context.WithTimeout(ctx, config.DialTimeout)
+		defer cancel()
+		// Any key will do: that it may not be read is an answer, too.
+		if _, err = client.Get(pingCtx, "health"); err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) {
+			return client, nil
+		}
+		client.Close()
+	}
+	if err = explain(ctx, err); errors.Is(err, ErrUnreachable) {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, o.diagnose(ctx, config.TLS))
+	}
+	return nil, fmt.Errorf("%s: %w", strings.Join(o.Endpoints, ","), err)
+}
+
+func (o ConnectOptions) clientConfig(ctx context.Context) (clientv3.Config, error) {
+	config := clientv3.Config{
+		Context:     ctx,
+		Endpoints:   o.Endpoints,
+		Username:    o.User,
+		Password:    o.Password,
+		DialTimeout: o.DialTimeout,
+		Logger:      zap.NewNop(), // what goes wrong comes back as an error
+	}
+	if config.DialTimeout == 0 {
+		config.DialTimeout = DefaultDialTimeout
+	}
+	if len(o.Endpoints) == 0 {
+		return config, errors.New("no etcd endpoint given")
+	}
+	if (o.User == "") != (o.Password == "") {
+		return config, errors.New("etcd user and password are needed together")
+	}
+	if (o.Cert == "") != (o.Key == "") {
+		return config, errors.New("certificate and key are needed together")
+	}
+	files := o.CACert != "" || o.Cert != ""
+	secure, plain := files, ""
+	for _, e := range o.Endpoints {
+		scheme, _, err := splitEndpoint(e)
+		if err != nil {
+			return config, err
+		}
+		secure = secure || scheme == "https"
+		if scheme == "http" {
+			plain = e
+		}
+	}
+	// etcd's client uses TLS for all of its endpoints or for none.
+	if secure && plain != "" {
+		return config, fmt.Errorf("endpoint %s does not use TLS, but other endpoints or the certificate files ask for it", plain)
+	}
+	if !secure {
+		return config, nil
+	}
+	var err error
+	config.TLS, err = o.tlsConfig()
+	return config, err
+}
+
+func (o ConnectOptions) tlsConfig() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.CACert != "" {
+		pem, err := os.ReadFile(o.CACert)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s: holds no PEM certificate", o.CACert)
+		}
+	}
+	if o.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %s, key %s: %w", o.Cert, o.Key, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// diagnose says for each endpoint why it did not answer. etcd's client only
+// knows that time ran out.
+func (o ConnectOptions) diagnose(ctx context.Context, config *tls.Config) error {
+	var causes []error
+	for _, e := range o.Endpoints {
+		scheme, address, _ := splitEndpoint(e)
+		err := func() error {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			if config == nil || scheme == "http" {
+				conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+				if err == nil {
+					conn.Close()
+				}
+				return err
+			}
+			conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			// A server that refuses the client's certificate says so only after
+			// the handshake of TLS 1.3; one that accepts it waits.
+			conn.SetReadDeadline(time.Now().Add(time.Second))
+			if _, err = conn.Read(make([]byte, 1)); isTimeout(err) {
+				return nil
+			}
+			return err
+		}()
+		if err == nil {
+			err = errors.New("accepts connections but does not answer")
+		}
+		causes = append(causes, fmt.Errorf("%s: %w", e, err))
+	}
+	return errors.Join(causes...)
+}
+
+func isTimeout(err error) bool {
+	var e net.Error
+	return errors.As(err, &e) && e.Timeout()
+}
+
+// splitEndpoint returns an endpoint's scheme, empty for a bare host:port, and its
+// address.
+func splitEndpoint(endpoint string) (scheme, address string, err error) {
+	address = endpoint
+	if strings.Contains(endpoint, "://") {
+		u, err := url.Parse(endpoint)
+		if err != nil {
+			return "", "", fmt.Errorf("endpoint %q: %w", endpoint, err)
+		}
+		if u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
+			return "", "", fmt.Errorf("endpoint %q: expected http://host:port or https://host:port", endpoint)
+		}
+		scheme, address = u.Scheme, u.Host
+	}
+	if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+		return "", "", fmt.Errorf("endpoint %q: expected a host and a port", endpoint)
+	}
+	return scheme, address, nil
+}

@@ -1,0 +1,122 @@
+package clusterstate
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+var (
+	protobufMagic   = []byte("k8s\x00")
+	encryptionMagic = []byte("k8s:enc:")
+)
+
+// object is a pointer to an API type of k8s.io/api.
+type object[T any] interface {
+	*T
+	metav1.Object
+	runtime.Object
+	Unmarshal([]byte) error
+}
+
+// kind says which stored forms decode into one API type. The versions listed
+// have the same fields under the same numbers and names as the type itself.
+type kind struct {
+	name       string
+	versions   []string
+	namespaced bool
+}
+
+var (
+	networking = []string{"networking.k8s.io/v1", "networking.k8s.io/v1beta1"}
+
+	serviceKind     = kind{name: "Service", versions: []string{"v1"}, namespaced: true}
+	ipAddressKind   = kind{name: "IPAddress", versions: networking}
+	serviceCIDRKind = kind{name: "ServiceCIDR", versions: networking}
+)
+
+// decodeInto appends the object in value, protobuf or JSON, to list.
+func decodeInto[T any, P object[T]](list *[]T, value []byte, k kind) error {
+	var v T
+	o := P(&v)
+	switch {
+	case bytes.HasPrefix(value, protobufMagic):
+		var envelope runtime.Unknown
+		if err := envelope.Unmarshal(value[len(protobufMagic):]); err != nil {
+			return fmt.Errorf("damaged protobuf value: %w", err)
+		}
+		if err := k.check(envelope.TypeMeta.APIVersion, envelope.TypeMeta.Kind); err != nil {
+			return err
+		}
+		if envelope.ContentEncoding != "" {
+			return fmt.Errorf("unknown content encoding %q", envelope.ContentEncoding)
+		}
+		if err := o.Unmarshal(envelope.Raw); err != nil {
+			return fmt.Errorf("damaged %s: %w", k.name, err)
+		}
+	case bytes.HasPrefix(bytes.TrimLeft(value, " \t\r\n"), []byte("{")):
+		var meta metav1.TypeMeta
+		if err := json.Unmarshal(value, &meta); err != nil {
+			return fmt.Errorf("damaged JSON value: %w", err)
+		}
+		if err := k.check(meta.APIVersion, meta.Kind); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(value, o); err != nil {
+			return fmt.Errorf("damaged %s: %w", k.name, err)
+		}
+		// As decoding protobuf leaves it.
+		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	default:
+		return fmt.Errorf("neither Kubernetes protobuf nor JSON: starts with %q", value[:min(len(value), 16)])
+	}
+	if o.GetName() == "" {
+		return fmt.Errorf("%s without a name", k.name)
+	}
+	if k.namespaced && o.GetNamespace() == "" {
+		return fmt.Errorf("%s %s without a namespace", k.name, o.GetName())
+	}
+	*list = append(*list, v)
+	return nil
+}
+
+func (k kind) check(apiVersion, name string) error {
+	if name != k.name || !slices.Contains(k.versions, apiVersion) {
+		return fmt.Errorf("is %s %s, expected %s of %q", apiVersion, name, k.name, k.versions)
+	}
+	return nil
+}
+
+// checkEncryption recognises a value that kube-apiserver encrypted at rest:
+// "k8s:enc:", provider, version and the name of the key, each with a colon.
+func checkEncryption(value []byte) error {
+	if !bytes.HasPrefix(value, encryptionMagic) {
+		return nil
+	}
+	end := len(encryptionMagic)
+	for range 3 { // provider, version, name of the key
+		i := bytes.IndexByte(value[end:min(len(value), 256)], ':')
+		if i < 0 {
+			break
+		}
+		end += i + 1
+	}
+	return &EncryptedError{Provider: string(value[:end])}
+}
+
+// EncryptedError says that a value is encrypted at rest.
+type EncryptedError struct {
+	// Provider is the part of the value that names how it is encrypted, like
+	// "k8s:enc:aescbc:v1:key1:".
+	Provider string
+}
+
+// Error names the provider; the key is named by the error around it.
+func (e *EncryptedError) Error() string {
+	return fmt.Sprintf("encrypted at rest (%q): an audit needs values that are not encrypted", e.Provider)
+}

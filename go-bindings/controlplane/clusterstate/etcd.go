@@ -1,0 +1,103 @@
+package clusterstate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// pageSize keeps an answer far below gRPC's and etcd's limits: a Service takes
+	// a kilobyte or two.
+	pageSize = 500
+	// pageTimeout is for one page; etcd answers in milliseconds.
+	pageTimeout = 10 * time.Second
+	// maxReads is how often to start over when the revision that is read gets
+	// compacted meanwhile. kube-apiserver compacts every 5 minutes what is older
+	// than that, so a second time is rare.
+	maxReads = 3
+)
+
+// ReadEtcd reads the state from a running etcd: all keys at the revision of the
+// first answer, in pages. If that revision is compacted before the last page, it
+// starts over, at most twice. The error wraps [ErrUnreachable] if etcd stops
+// answering, and names the keys that it was about.
+func ReadEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, error) {
+	for n := 1; ; n++ {
+		s, err := readEtcd(ctx, client, o)
+		if err == nil {
+			return s, nil
+		}
+		if !errors.Is(err, rpctypes.ErrCompacted) || n == maxReads {
+			return nil, err
+		}
+	}
+}
+
+func readEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, error) {
+	p := o.prefixes()
+	s := &State{Ranges: map[string]StoredRange{}}
+	var done, total int64
+	for _, prefix := range p.all() {
+		from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+		for first := true; ; first = false {
+			page, err := readPage(ctx, client, from,
+				clientv3.WithRange(end), clientv3.WithRev(s.Revision), clientv3.WithLimit(pageSize))
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", prefix, err)
+			}
+			if s.Revision == 0 { // the first answer decides, even if it is empty
+				s.Revision = page.Header.Revision
+			}
+			if first {
+				total += page.Count
+			}
+			for _, kv := range page.Kvs {
+				if err := s.add(p, kv); err != nil {
+					return nil, err
+				}
+			}
+			if done += int64(len(page.Kvs)); o.Progress != nil {
+				o.Progress(done, total)
+			}
+			if !page.More {
+				break
+			}
+			from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+		}
+	}
+	return s, nil
+}
+
+func readPage(ctx context.Context, client *clientv3.Client, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	pageCtx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	page, err := client.Get(pageCtx, key, opts...)
+	return page, explain(ctx, err)
+}
+
+// explain turns an error of the client into one that says what to do; ctx is the
+// caller's context, whose end is no fault of etcd.
+func explain(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, rpctypes.ErrUserEmpty):
+		return errors.New("etcd asks for a user and password")
+	case errors.Is(err, rpctypes.ErrAuthFailed):
+		return errors.New("etcd refuses the user or password")
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		return fmt.Errorf("the etcd user may not read this: %w", err)
+	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.Unavailable, status.Code(err) == codes.DeadlineExceeded:
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return err
+}

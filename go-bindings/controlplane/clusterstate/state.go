@@ -1,0 +1,120 @@
+package clusterstate
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+// DefaultPrefix is where kube-apiserver keeps its keys unless told otherwise by
+// --etcd-prefix.
+const DefaultPrefix = "/registry"
+
+// Options say what is read and how.
+type Options struct {
+	// Prefix is what kube-apiserver was given as --etcd-prefix; empty for
+	// DefaultPrefix.
+	Prefix string
+	// SkipHashCheck reads a snapshot file that has no valid hash, such as a copy
+	// of etcd's member/snap/db.
+	SkipHashCheck bool
+	// Progress, if set, is called now and then from the calling goroutine with
+	// the work done and expected, in bytes of a file or in keys of a running
+	// etcd. The total can grow.
+	Progress func(done, total int64)
+}
+
+// State is what an audit reads, all of it at one revision. The objects are as
+// stored, which is what the API server serves, even where a key names something
+// else; their TypeMeta is empty. All lists are sorted by key.
+type State struct {
+	// Revision is the store's revision, at least 1.
+	Revision int64
+	// Ranges are the stored RangeAllocations by the last segment of their key:
+	// serviceips, secondaryserviceips, servicenodeports, and what else is there.
+	Ranges map[string]StoredRange
+	// Services are those of all namespaces, of every type.
+	Services []corev1.Service
+	// IPAddresses and ServiceCIDRs are empty on clusters that keep ClusterIPs in
+	// a bitmap only; v1beta1 objects are given as v1.
+	IPAddresses  []networkingv1.IPAddress
+	ServiceCIDRs []networkingv1.ServiceCIDR
+}
+
+// StoredRange is a RangeAllocation as it lies in etcd.
+type StoredRange struct {
+	// Key is the full key.
+	Key string
+	// Value is the stored value, undecoded.
+	Value []byte
+	// ModRevision is the revision of the last change, CreateRevision that of the
+	// first one since the key exists, Version the number of changes since then.
+	ModRevision, CreateRevision, Version int64
+}
+
+// prefixes are the keys that an audit reads, each ending in a slash.
+type prefixes struct {
+	ranges, services, ipAddresses, serviceCIDRs string
+}
+
+func (o Options) prefixes() prefixes {
+	p := o.Prefix
+	if p == "" {
+		p = DefaultPrefix
+	}
+	// kube-apiserver makes the prefix absolute in the same way.
+	p = strings.TrimSuffix(path.Join("/", p), "/")
+	return prefixes{
+		ranges:       p + "/ranges/",
+		services:     p + "/services/specs/",
+		ipAddresses:  p + "/ipaddresses/",
+		serviceCIDRs: p + "/servicecidrs/",
+	}
+}
+
+func (p prefixes) all() []string {
+	return []string{p.ranges, p.services, p.ipAddresses, p.serviceCIDRs}
+}
+
+func (p prefixes) want(key []byte) bool {
+	for _, prefix := range p.all() {
+		if bytes.HasPrefix(key, []byte(prefix)) {
+			return true
+		}
+	}
+	return false
+}
+
+// add decodes one key. Keys come in order within each prefix.
+func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
+	key := string(kv.Key)
+	if err := checkEncryption(kv.Value); err != nil {
+		return fmt.Errorf("key %s: %w", key, err)
+	}
+	var err error
+	switch {
+	case strings.HasPrefix(key, p.ranges):
+		s.Ranges[path.Base(key)] = StoredRange{
+			Key:            key,
+			Value:          kv.Value,
+			ModRevision:    kv.ModRevision,
+			CreateRevision: kv.CreateRevision,
+			Version:        kv.Version,
+		}
+	case strings.HasPrefix(key, p.services):
+		err = decodeInto(&s.Services, kv.Value, serviceKind)
+	case strings.HasPrefix(key, p.ipAddresses):
+		err = decodeInto(&s.IPAddresses, kv.Value, ipAddressKind)
+	case strings.HasPrefix(key, p.serviceCIDRs):
+		err = decodeInto(&s.ServiceCIDRs, kv.Value, serviceCIDRKind)
+	}
+	if err != nil {
+		return fmt.Errorf("key %s: %w", key, err)
+	}
+	return nil
+}

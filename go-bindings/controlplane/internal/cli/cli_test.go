@@ -1,0 +1,428 @@
+package cli
+
+import (
+	"encoding/xml"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/snapshotfile"
+)
+
+const (
+	nodePortsKey  = "/registry/ranges/servicenodeports"
+	serviceIPsKey = "/registry/ranges/serviceips"
+	secondaryKey  = "/registry/ranges/secondaryserviceips"
+)
+
+// stored encodes a RangeAllocation as a kube-apiserver stores it.
+func stored(t *testing.T, rangeText string, data []byte) []byte {
+	t.Helper()
+	object := corev1.RangeAllocation{Range: rangeText, Data: data}
+	raw, err := object.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "RangeAllocation"}, Raw: raw}
+	b, err := envelope.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]byte("k8s\x00"), b...)
+}
+
+// changed gives a fixture's snapshot with other values.
+func changed(t *testing.T, cluster, file string, values map[string][]byte) string {
+	t.Helper()
+	src, dst := etcdtest.Fixture(cluster, file), filepath.Join(t.TempDir(), "changed.db")
+	if _, err := snapshotfile.WriteRepaired(t.Context(), src, dst, values, snapshotfile.WriteOptions{Revision: readFile(t, src).Revision}); err != nil {
+		t.Fatal(err)
+	}
+	return dst
+}
+
+func TestBadValues(t *testing.T) {
+	// A /28 has 14 addresses, at offsets 0 to 13.
+	fits, past := []byte{0x20, 0}, []byte{0x40, 0}
+	for _, c := range []struct {
+		name, key string
+		value     []byte
+		want      string
+	}{
+		{"invalid CIDR", serviceIPsKey, stored(t, "10.96.0.0/33", nil), "10.96.0.0/33"},
+		{"not a CIDR", secondaryKey, stored(t, "nonsense", nil), "nonsense"},
+		{"invalid ports", nodePortsKey, stored(t, "32767-30000", nil), "32767-30000"},
+		{"ports past the end", nodePortsKey, stored(t, "30000-70000", nil), "30000-70000"},
+		{"ports for addresses", serviceIPsKey, stored(t, "30000-32767", nil), "30000-32767"},
+		{"addresses for ports", nodePortsKey, stored(t, "10.96.0.0/12", nil), "10.96.0.0/12"},
+		{"same family twice", secondaryKey, stored(t, "10.97.0.0/16", nil), "kind"},
+		{"bits past the range", serviceIPsKey, stored(t, "10.96.0.0/28", past), "14"},
+		{"ports past the range", nodePortsKey, stored(t, "30000-30001", []byte{4}), "2"},
+		{"empty value", nodePortsKey, nil, ""},
+		{"garbage", nodePortsKey, []byte("garbage"), ""},
+		{"damaged protobuf", nodePortsKey, []byte("k8s\x00\xff\xff\xff\xff\xff\xff"), ""},
+		{"length of 4 GiB", nodePortsKey, []byte("k8s\x00\x12\xff\xff\xff\xff\x0f"), ""},
+		{"damaged JSON", nodePortsKey, []byte(`{"kind":"RangeAllocation"`), ""},
+		{"other kind", nodePortsKey, []byte(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"a"}}`), ""},
+		{"encrypted", serviceIPsKey, []byte("k8s:enc:aescbc:v1:key1:xxxx"), "k8s:enc:aescbc:v1:key1:"},
+		{"encrypted Service", "/registry/services/specs/default/kubernetes", []byte("k8s:enc:kms:v2:vault:xxxx"), "k8s:enc:kms:v2:vault:"},
+		{"damaged Service", "/registry/services/specs/default/kubernetes", []byte("k8s\x00\x0a"), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{c.key: c.value})
+			output := filepath.Join(t.TempDir(), "repaired.db")
+			for _, args := range [][]string{{"audit"}, {"audit", "-o", "json"}, {"repair", "--output", output}, {"show", "serviceips"}, {"explain", "10.96.0.1"}} {
+				code, stdout, stderr := run(t, append(args, "--etcd-snapshot", file)...)
+				if code != exitInput || stdout != "" || !strings.Contains(stderr, c.key) || !strings.Contains(stderr, c.want) || !strings.Contains(stderr, file) {
+					t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
+				}
+			}
+			if _, err := os.Stat(output); err == nil {
+				t.Error("a repaired snapshot was written")
+			}
+		})
+	}
+	// The last offset is fine.
+	file := changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{serviceIPsKey: stored(t, "10.96.0.0/28", fits)})
+	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+	if want := (audit.Leak{Range: "serviceips", Value: "10.96.0.14"}); len(r.Leaks) != 1 || r.Leaks[0] != want {
+		t.Errorf("leaks %v", r.Leaks)
+	}
+}
+
+func TestBadFiles(t *testing.T) {
+	db := etcdtest.Gunzip(t, etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz"))
+	flipped := append([]byte(nil), db...)
+	flipped[len(db)/2] ^= 1
+	for name, file := range map[string]string{
+		"missing":     filepath.Join(t.TempDir(), "none.db"),
+		"empty":       etcdtest.Write(t, nil),
+		"text":        etcdtest.Write(t, []byte("not a snapshot")),
+		"truncated":   etcdtest.Write(t, db[:len(db)/2]),
+		"broken hash": etcdtest.Write(t, flipped),
+		"directory":   t.TempDir(),
+	} {
+		code, stdout, stderr := run(t, "audit", "--etcd-snapshot", file)
+		if code != exitInput || stdout != "" || !strings.Contains(stderr, file) {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q", name, code, stdout, stderr)
+		}
+	}
+	// A copy of member/snap/db has no hash.
+	copied := etcdtest.Write(t, db[:len(db)-32])
+	if code, _, _ := run(t, "audit", "--etcd-snapshot", copied); code != exitInput {
+		t.Errorf("without a hash: exit code %d", code)
+	}
+	if code, _, stderr := run(t, "audit", "--etcd-snapshot", copied, "--skip-hash-check"); code != exitOK {
+		t.Errorf("--skip-hash-check: exit code %d, %s", code, stderr)
+	}
+	if code, _, stderr := run(t, "audit", "--etcd-snapshot", copied, "--skip-hash-check", "--prefix", "/other"); code != exitInput || !strings.Contains(stderr, "prefix") {
+		t.Errorf("wrong prefix: exit code %d, %s", code, stderr)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	file := etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")
+	there := etcdtest.Write(t, []byte("precious"))
+	from := []string{"--etcd-snapshot", file}
+	etcd := []string{"--endpoints", "http://127.0.0.1:1"}
+	with := func(source []string, args ...string) []string { return append(args, source...) }
+	for _, args := range [][]string{
+		{"nonsense"},
+		{"audit"},
+		with(from, "audit", "extra"),
+		with(from, "audit", "--nonsense"),
+		with(from, "audit", "-o", "xml"),
+		with(from, "audit", "--mode", "ipaddress"),
+		append(with(from, "audit"), etcd...),
+		with(etcd, "audit", "--skip-hash-check"),
+		with(etcd, "audit", "--cert", "only.crt"),
+		with(from, "repair", "-o", "svg"),
+		with(from, "repair", "--apply"),
+		with(from, "repair", "--output", file),
+		with(from, "repair", "--output", there),
+		with(etcd, "repair", "--output", "new.db"),
+		with(etcd, "repair", "--clean-leaks"),
+		with(etcd, "repair", "--apply", "--passes", "2"),
+		with(etcd, "repair", "--apply", "--interval", "2s"),
+		with(etcd, "repair", "--apply", "--clean-leaks", "--passes", "0"),
+		with(etcd, "repair", "--apply", "--clean-leaks", "--passes", "256"),
+		with(etcd, "repair", "--apply", "--clean-leaks", "--interval", "-1s"),
+		with(from, "show"),
+		with(from, "show", "nonsense"),
+		with(from, "explain"),
+		with(from, "explain", "70000"),
+		with(from, "explain", "-1"),
+		with(from, "explain", "10.0.0"),
+	} {
+		code, stdout, stderr := run(t, args...)
+		if code != exitInput || stdout != "" || !strings.HasPrefix(stderr, "rangekeeper: ") {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+	if b, _ := os.ReadFile(there); string(b) != "precious" {
+		t.Error("an existing file was replaced")
+	}
+	for _, args := range [][]string{{}, {"--help"}, {"audit", "--help"}, {"--version"}, {"completion", "bash"}, {"completion", "zsh"}, {"completion", "fish"}} {
+		code, stdout, stderr := run(t, args...)
+		if code != exitOK || stdout == "" || stderr != "" {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+	if _, stdout, _ := run(t, "--version"); !strings.Contains(stdout, version) || !strings.Contains(stdout, "commit") {
+		t.Errorf("version: %q", stdout)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	for _, args := range [][]string{{"audit"}, {"repair", "--apply"}} {
+		t.Run(args[0], func(t *testing.T) {
+			t.Parallel() // it waits for a timeout
+			code, stdout, stderr := run(t, append(args, "--endpoints", "http://"+closed.Addr().String())...)
+			if code != exitUnreachable || stdout != "" || !strings.Contains(stderr, closed.Addr().String()) {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+			}
+		})
+	}
+}
+
+// TestOverTheNetwork compares the audit of a running etcd with that of the
+// snapshot that it was restored from.
+func TestOverTheNetwork(t *testing.T) {
+	for cluster := range bitmaps {
+		file := etcdtest.Fixture(cluster, "drift.db.gz")
+		e := etcdtest.Start(t, file)
+		want := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+		got := runJSON[audit.Report](t, exitFound, "audit", "--endpoints", strings.Join(e.Endpoints(), ","))
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s\ngot  %+v\nwant %+v", cluster, got, want)
+		}
+	}
+}
+
+func TestFormats(t *testing.T) {
+	for cluster := range bitmaps {
+		file := etcdtest.Fixture(cluster, "drift.db.gz")
+		r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+		if r.APIVersion != "rangekeeper/v1" || r.Kind != "Audit" {
+			t.Errorf("%s %s", r.APIVersion, r.Kind)
+		}
+		_, stdout, _ := run(t, "audit", "--etcd-snapshot", file, "-o", "yaml")
+		var fromYAML audit.Report
+		if err := yaml.UnmarshalStrict([]byte(stdout), &fromYAML); err != nil || !reflect.DeepEqual(fromYAML, r) {
+			t.Errorf("%v, %+v", err, fromYAML)
+		}
+		_, table, _ := run(t, "audit", "--etcd-snapshot", file)
+		code, wide, _ := run(t, "audit", "--etcd-snapshot", file, "-o", "wide")
+		if code != exitFound {
+			t.Errorf("exit code %d", code)
+		}
+		for _, f := range r.Findings {
+			if !strings.Contains(table, f.Value) || !strings.Contains(wide, f.Value) || !strings.Contains(wide, f.Message) {
+				t.Errorf("%+v is not shown", f)
+			}
+		}
+		for _, l := range r.Leaks {
+			if !strings.Contains(table, l.Value) {
+				t.Errorf("%+v is not shown", l)
+			}
+		}
+		code, svg, _ := run(t, "audit", "--etcd-snapshot", file, "-o", "svg")
+		if code != exitFound {
+			t.Errorf("exit code %d", code)
+		}
+		for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+			if _, err := d.Token(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, row := range r.Ranges {
+			if !strings.Contains(svg, row.Name) || !strings.Contains(wide, row.Range) {
+				t.Errorf("%+v is not drawn", row)
+			}
+		}
+	}
+}
+
+// TestStaleBitmap puts a bitmap of ClusterIPs beside the objects that replaced it.
+func TestStaleBitmap(t *testing.T) {
+	file := changed(t, etcdtest.SingleStack, "clean.db.gz", map[string][]byte{
+		serviceIPsKey: []byte(`{"kind":"RangeAllocation","apiVersion":"v1","metadata":{"labels":{"a":"b"}},"range":"10.0.0.0/16","data":"AQ=="}`),
+	})
+	r := runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", file)
+	want := audit.Range{Name: "serviceips", Range: "10.0.0.0/16", Size: 65534, Used: 1, Free: 65533, Mode: audit.ModeStale}
+	if len(r.Ranges) != 3 || r.Ranges[1] != want {
+		t.Errorf("%+v", r.Ranges)
+	}
+	_, stdout, _ := run(t, "show", "serviceips", "--etcd-snapshot", file)
+	if !strings.Contains(stdout, "10.0.0.2") || !strings.Contains(stdout, "65533") {
+		t.Errorf("%s", stdout)
+	}
+
+	// By the bitmap only the first address, that of the Service kubernetes, is
+	// known. Repaired, the object stays JSON and keeps its labels.
+	state := readFile(t, file)
+	r = runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file, "--mode", "bitmap")
+	if len(r.Findings) != len(state.IPAddresses)-1 || len(r.Leaks) != 0 || len(r.Ranges) != 2 {
+		t.Errorf("%+v, ranges %+v, %d objects", r.Summary, r.Ranges, len(state.IPAddresses))
+	}
+	for _, f := range r.Findings {
+		if f.Reason != "ClusterIPNotAllocated" || f.Range != "serviceips" {
+			t.Errorf("%+v", f)
+		}
+	}
+	repaired := filepath.Join(t.TempDir(), "repaired.db")
+	plan := runJSON[audit.Plan](t, exitOK, "repair", "--etcd-snapshot", file, "--mode", "bitmap", "--output", repaired)
+	if len(plan.Ranges) != 2 || len(plan.Ranges[0].Set) != len(r.Findings) {
+		t.Errorf("%+v", plan.Ranges)
+	}
+	var object corev1.RangeAllocation
+	value := readFile(t, repaired).Ranges["serviceips"].Value
+	if err := yaml.Unmarshal(value, &object); err != nil || value[0] != '{' {
+		t.Fatalf("%v: %s", err, value)
+	}
+	if want := (metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}); !reflect.DeepEqual(object.ObjectMeta, want) {
+		t.Errorf("metadata %+v", object.ObjectMeta)
+	}
+	runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", repaired, "--mode", "bitmap")
+}
+
+func TestUninitialized(t *testing.T) {
+	file := changed(t, etcdtest.SingleStack, "clean.db.gz", map[string][]byte{nodePortsKey: stored(t, "", nil)})
+	r := runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", file)
+	if want := (audit.Range{Name: "servicenodeports", Mode: audit.ModeUninitialized}); len(r.Ranges) != 2 || r.Ranges[1] != want {
+		t.Errorf("%+v", r.Ranges)
+	}
+}
+
+// TestShow puts the runs together again.
+func TestShow(t *testing.T) {
+	file := etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")
+	code, stdout, stderr := run(t, "show", "servicenodeports", "--etcd-snapshot", file)
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, %s", code, stderr)
+	}
+	var envelope runtime.Unknown
+	var object corev1.RangeAllocation
+	if err := envelope.Unmarshal(readFile(t, file).Ranges["servicenodeports"].Value[4:]); err != nil {
+		t.Fatal(err)
+	}
+	if err := object.Unmarshal(envelope.Raw); err != nil {
+		t.Fatal(err)
+	}
+	bits, seen, used := new(big.Int).SetBytes(object.Data), 0, uint(0)
+	for line := range strings.Lines(stdout) {
+		switch strings.TrimSpace(line) {
+		case "Free runs":
+			used = 0
+		case "Used runs":
+			used = 1
+		}
+		columns := strings.Fields(line)
+		if len(columns) != 3 || columns[0] == "FIRST" {
+			continue
+		}
+		var n [3]int
+		for i, column := range columns {
+			n[i], _ = strconv.Atoi(column)
+		}
+		if n[1]-n[0]+1 != n[2] {
+			t.Errorf("%s", line)
+		}
+		for port := n[0]; port <= n[1]; port++ {
+			if seen++; bits.Bit(port-30000) != used {
+				t.Errorf("port %d in %s", port, line)
+			}
+		}
+	}
+	if seen != 2768 {
+		t.Errorf("%d ports in the runs", seen)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	file := etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")
+	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+	explain := func(value string, wants ...string) {
+		t.Helper()
+		code, stdout, stderr := run(t, "explain", value, "--etcd-snapshot", file)
+		if code != exitOK || stderr != "" {
+			t.Errorf("%s: exit code %d, %s", value, code, stderr)
+		}
+		stdout = strings.Join(strings.Fields(stdout), " ")
+		for _, want := range wants {
+			if !strings.Contains(stdout, want) {
+				t.Errorf("%s: %s, want %s", value, stdout, want)
+			}
+		}
+	}
+	for _, l := range r.Leaks {
+		explain(l.Value, "Range: "+l.Range, "Allocated: yes", "Repair: clears it", "Services: none")
+	}
+	for _, f := range r.Findings {
+		switch f.Reason {
+		case "ClusterIPNotAllocated", "PortNotAllocated":
+			explain(f.Value, "Range: "+f.Range, "Allocated: no", "Repair: records it", f.Namespace+"/"+f.Name)
+		case "ClusterIPAlreadyAllocated", "PortAlreadyAllocated":
+			explain(f.Value, "Range: "+f.Range, "recreated by their owners", f.Namespace+"/"+f.Name, f.Reason)
+		default:
+			explain(f.Value, "Range: none", f.Namespace+"/"+f.Name, f.Reason)
+		}
+	}
+	// The Service kubernetes has the first address, written in other ways too.
+	for _, value := range []string{"10.96.0.1", "010.096.000.001", "::ffff:10.96.0.1"} {
+		explain(value, "Value: 10.96.0.1", "10.96.0.0/12", "Band: static", "Allocated: yes", "changes nothing", "default/kubernetes")
+	}
+	explain("10.111.255.254", "Band: dynamic")
+	explain("10.111.255.255", "Range: none")
+	explain("30085", "Band: static") // (32767-30000+1) / 32 = 86 ports
+	explain("30086", "Band: dynamic")
+	explain("0", "Range: none", "Services: none")
+
+	// An IPAddress object without a Service goes at the server's start.
+	file = etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz")
+	r = runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+	for _, l := range r.Leaks {
+		if l.Range == "kubernetes" {
+			explain(l.Value, "Allocated: yes", "kube-apiserver removes", "Services: none")
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	var b strings.Builder
+	p := &progress{w: &b}
+	report := p.start("reading")
+	report(1, 4)
+	if p.end(); b.Len() > 0 {
+		t.Errorf("said at once: %q", b.String())
+	}
+	p.last = time.Now().Add(-2 * quiet)
+	report(1, 0)
+	report(1, 4)
+	report(2, 4)
+	p.end()
+	if want := "rangekeeper: reading: 25%\nrangekeeper: reading: done\n"; b.String() != want {
+		t.Errorf("got %q", b.String())
+	}
+}

@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// quiet is how long work may take without a word, and the time between two.
+const quiet = time.Second
+
+// progress says on stderr how far long work is.
+type progress struct {
+	w     io.Writer
+	what  string
+	last  time.Time
+	shown bool
+}
+
+// start begins with a piece of work and gives the function that hears of it.
+func (p *progress) start(what string) func(done, total int64) {
+	p.what, p.last, p.shown = what, time.Now(), false
+	return func(done, total int64) {
+		if total <= 0 || time.Since(p.last) < quiet {
+			return
+		}
+		p.last, p.shown = time.Now(), true
+		fmt.Fprintf(p.w, "rangekeeper: %s: %d%%\n", p.what, 100*done/total)
+	}
+}
+
+// end says that the work is done, if anything was said before.
+func (p *progress) end() {
+	if p.shown {
+		fmt.Fprintf(p.w, "rangekeeper: %s: done\n", p.what)
+	}
+}

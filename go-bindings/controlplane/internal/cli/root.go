@@ -1,0 +1,98 @@
+// Package cli is the command line of rangekeeper.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/clusterstate"
+)
+
+const version = "0.1.0"
+
+// commit is set by the linker: -X .../internal/cli.commit=...
+var commit string
+
+// The exit codes.
+const (
+	exitOK = iota
+	// exitFound: the audit found something, or the repair left something that only
+	// an owner can mend.
+	exitFound
+	// exitInput: wrong usage or input that cannot be used.
+	exitInput
+	// exitUnreachable: no etcd answered.
+	exitUnreachable
+)
+
+// errFound ends a command whose output is complete with exitFound.
+var errFound = errors.New("something was found")
+
+// Run runs one command and gives the exit code. Data go to stdout, all else to
+// stderr.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot(stdout, stderr)
+	root.SetArgs(args)
+	switch err := root.ExecuteContext(ctx); {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errFound):
+		return exitFound
+	default:
+		fmt.Fprintf(stderr, "rangekeeper: %v\n", err)
+		if errors.Is(err, clusterstate.ErrUnreachable) {
+			return exitUnreachable
+		}
+		return exitInput
+	}
+}
+
+func newRoot(stdout, stderr io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rangekeeper",
+		Short: "Finds and mends leaked, lost and duplicate ClusterIPs and node ports",
+		Long: `rangekeeper compares what a Kubernetes cluster has recorded as allocated with what
+its Services use, on an etcd snapshot or on a running etcd.
+
+Exit codes: 0 nothing found, 1 something found (repair: something is left that only
+the owner of a Service can mend), 2 wrong usage or input that cannot be used,
+3 etcd cannot be reached.`,
+		Version:       version + " (commit " + commitOrUnknown() + ")",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.AddCommand(newAudit(), newRepair(), newShow(), newExplain())
+	return root
+}
+
+func commitOrUnknown() string {
+	if commit != "" {
+		return commit
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "unknown"
+}
+
+// withSource gives a command its source: run is called with it, and it is closed.
+func withSource(c *cobra.Command, run func(c *cobra.Command, args []string, s *source) error) {
+	s := new(source)
+	s.addFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		s.progress = &progress{w: c.ErrOrStderr()}
+		defer s.close()
+		return run(c, args, s)
+	}
+}

@@ -1,0 +1,213 @@
+package snapshotfile
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// WriteOptions say how [WriteRepaired] treats its files.
+type WriteOptions struct {
+	Options
+	// Revision is the store revision that the new values were made from; if src
+	// is at another one, nothing is written.
+	Revision int64
+	// Overwrite allows dst to exist.
+	Overwrite bool
+}
+
+// WriteRepaired writes to dst the snapshot src with new values for the given
+// keys, and returns the store's revision in dst. The values are stored as one
+// etcd transaction would: at the revision after the newest one, with the create
+// revision kept and the version counted on, or as a new key where there is none;
+// leases are dropped. Everything else stays as it is, history included. Without
+// new values dst is a plain copy.
+//
+// src is opened as by [Open] and never changed. dst is always uncompressed, has
+// a valid hash and appears complete or not at all.
+func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]byte, o WriteOptions) (int64, error) {
+	if _, ok := newValues[""]; ok {
+		return 0, errors.New("an etcd key is never empty")
+	}
+	if err := checkTarget(src, dst, o.Overwrite); err != nil {
+		return 0, err
+	}
+	f, err := Open(ctx, src, o.Options)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	revision, old, err := f.Latest(ctx, func(key []byte) bool {
+		_, ok := newValues[string(key)]
+		return ok
+	})
+	if err != nil {
+		return 0, err
+	}
+	if revision != o.Revision {
+		return 0, f.errorf("is at revision %d, the new values were made from revision %d", revision, o.Revision)
+	}
+	if len(newValues) > 0 {
+		revision++
+	}
+
+	out, err := os.CreateTemp(filepath.Dir(dst), ".rangekeeper-*.db")
+	if err != nil {
+		return 0, fmt.Errorf("write %s: %w", dst, err)
+	}
+	defer os.Remove(out.Name()) // fails once it is renamed
+	defer out.Close()
+	f.progress.expect(2 * f.size)
+	if err := f.copyTo(ctx, out); err != nil {
+		return 0, fmt.Errorf("write %s: %w", dst, err)
+	}
+	err = f.guard(func() error {
+		if len(newValues) > 0 {
+			if err := put(out.Name(), revision, newValues, old); err != nil {
+				return err
+			}
+		}
+		return cutAfterLastPage(out.Name())
+	})
+	if err != nil {
+		return 0, fmt.Errorf("write %s: %w", dst, err)
+	}
+	if err := f.seal(ctx, out); err != nil {
+		return 0, fmt.Errorf("write %s: %w", dst, err)
+	}
+	// Someone may have made dst meanwhile.
+	if err := checkTarget(src, dst, o.Overwrite); err != nil {
+		return 0, err
+	}
+	if err := os.Rename(out.Name(), dst); err != nil {
+		return 0, fmt.Errorf("write %s: %w", dst, err)
+	}
+	f.progress.finish()
+	return revision, syncDir(filepath.Dir(dst))
+}
+
+// checkTarget refuses to write where that would lose something.
+func checkTarget(src, dst string, overwrite bool) error {
+	to, err := os.Stat(dst)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	from, err := os.Stat(src)
+	if err != nil {
+		return err
+	}
+	switch {
+	case os.SameFile(from, to):
+		return fmt.Errorf("%s: is the snapshot that is read; write to another file", dst)
+	case !to.Mode().IsRegular():
+		return fmt.Errorf("%s: is not a regular file", dst)
+	case !overwrite:
+		return fmt.Errorf("%s: %w", dst, fs.ErrExist)
+	}
+	return nil
+}
+
+// copyTo writes the database of f, without its hash, to out.
+func (f *File) copyTo(ctx context.Context, out *os.File) error {
+	in, err := os.Open(f.path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	n, err := io.Copy(out, meteredReader{ctx, io.LimitReader(in, f.size), f.progress})
+	if err == nil && n != f.size {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// put stores the new values at revision in the database at path.
+func put(path string, revision int64, newValues map[string][]byte, old []*mvccpb.KeyValue) error {
+	// As etcd opens it: the list of free pages is not kept in the file.
+	db, err := bolt.Open(path, 0, &bolt.Options{Timeout: lockTimeout, NoFreelistSync: true})
+	if err != nil {
+		return err
+	}
+	before := make(map[string]*mvccpb.KeyValue, len(old))
+	for _, kv := range old {
+		before[string(kv.Key)] = kv
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		keys := tx.Bucket(keyBucket)
+		for sub, key := range slices.Sorted(maps.Keys(newValues)) {
+			kv := &mvccpb.KeyValue{Key: []byte(key), Value: newValues[key], CreateRevision: revision, ModRevision: revision, Version: 1}
+			if was := before[key]; was != nil {
+				kv.CreateRevision, kv.Version = was.CreateRevision, was.Version+1
+			}
+			b, err := proto.Marshal(kv)
+			if err != nil {
+				return err
+			}
+			if err := keys.Put(formatRevision(revision, int64(sub)), b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return errors.Join(err, db.Close())
+}
+
+// cutAfterLastPage drops what bbolt allocated ahead, as etcd does when it sends a
+// snapshot.
+func cutAfterLastPage(path string) error {
+	db, err := bolt.Open(path, 0, &bolt.Options{Timeout: lockTimeout, ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	var size int64
+	err = db.View(func(tx *bolt.Tx) error {
+		size = tx.Size()
+		return nil
+	})
+	if err = errors.Join(err, db.Close()); err != nil {
+		return err
+	}
+	return os.Truncate(path, size)
+}
+
+// seal appends the sha256 and puts everything on disk.
+func (f *File) seal(ctx context.Context, out *os.File) error {
+	if _, err := out.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, meteredReader{ctx, out, f.progress}); err != nil {
+		return err
+	}
+	if _, err := out.Write(h.Sum(nil)); err != nil {
+		return err
+	}
+	if err := out.Sync(); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// syncDir makes a rename within dir survive a crash.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,166 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors without details, for errors.Is.
+var (
+	// ErrFull says that the range has no free value left.
+	ErrFull = errors.New("the range is full")
+	// ErrAlreadyAllocated says that the value asked for is in use.
+	ErrAlreadyAllocated = errors.New("the value is already allocated")
+	// ErrClosed says that a handle was used after Close, or is a zero value.
+	ErrClosed = errors.New("use of a closed or zero handle")
+	// ErrPoisoned says that a fault in the library was caught in this call or an earlier one; the handle is of no
+	// further use. Please report it.
+	ErrPoisoned = errors.New("a fault inside the library was caught; the handle cannot be used any more")
+	// ErrEncrypted says that a stored object is encrypted at rest; a *DecodeError around it names the provider.
+	ErrEncrypted = errors.New("the stored object is encrypted at rest")
+	// ErrSameKind says that a pass has a range of this kind (IPv4, IPv6, ports) already.
+	ErrSameKind = errors.New("the pass has a range of this kind already")
+	// ErrInvalidArgument says that an argument makes no sense; the error around it names it.
+	ErrInvalidArgument = errors.New("invalid argument")
+	// ErrInvalidUTF8 says that a text is not UTF-8.
+	ErrInvalidUTF8 = errors.New("text is not UTF-8")
+	// ErrInvalidBatch says that the library cannot read a batch: one of its objects is too large or has text that is
+	// not UTF-8.
+	ErrInvalidBatch = errors.New("invalid batch: an object in it is too large or has text that is not UTF-8")
+)
+
+// NotInRangeError says that a range does not hand out a value: it lies outside, or is a network or broadcast address.
+type NotInRangeError struct {
+	// Value is the value asked for.
+	Value string
+	// Range is the range that would have been valid.
+	Range string
+}
+
+func (e *NotInRangeError) Error() string {
+	return fmt.Sprintf("%s is not in the range %s of allocatable values", e.Value, e.Range)
+}
+
+// MismatchedRangeError says that a snapshot was made for another range.
+type MismatchedRangeError struct {
+	// Expected is the range at hand, Found the one that the snapshot names.
+	Expected, Found string
+	// Message is the library's account.
+	Message string
+}
+
+func (e *MismatchedRangeError) Error() string { return e.Message }
+
+// BitsPastRangeError says that a snapshot has values in use that its range does not have.
+type BitsPastRangeError struct {
+	// Range is the range.
+	Range string
+	// Offset is the highest offset that is set.
+	Offset uint64
+	// Byte is where in the data it stands.
+	Byte uint64
+	// Message is the library's account.
+	Message string
+}
+
+func (e *BitsPastRangeError) Error() string { return e.Message }
+
+// ParseError says that a text is not what it should be: a range or an address.
+type ParseError struct {
+	// Text is the input.
+	Text string
+	// Message says what is wrong with it.
+	Message string
+}
+
+func (e *ParseError) Error() string { return e.Message }
+
+// DecodeError says that a stored object is no RangeAllocation that can be read.
+type DecodeError struct {
+	// Offset is the byte offset of the fault in the stored value.
+	Offset uint64
+	// Message says what is wrong.
+	Message string
+	// Err is ErrEncrypted for an object that is encrypted at rest, else nil.
+	Err error
+}
+
+func (e *DecodeError) Error() string { return e.Message }
+func (e *DecodeError) Unwrap() error { return e.Err }
+
+// BatchError says which request of an all-or-nothing batch could not be served.
+type BatchError struct {
+	// Index is the place of the request in the batch, counted from 0.
+	Index int
+	// Err is the reason.
+	Err error
+}
+
+func (e *BatchError) Error() string { return fmt.Sprintf("request %d: %v", e.Index, e.Err) }
+func (e *BatchError) Unwrap() error { return e.Err }
+
+// resultError gives the error of a result that carries no details.
+func resultError(code C.rk_result) error {
+	switch code {
+	case C.RK_RESULT_OK:
+		return nil
+	case C.RK_RESULT_FULL:
+		return ErrFull
+	case C.RK_RESULT_ALREADY_ALLOCATED:
+		return ErrAlreadyAllocated
+	case C.RK_RESULT_CLOSED, C.RK_RESULT_NULL_POINTER:
+		return ErrClosed
+	case C.RK_RESULT_PANIC, C.RK_RESULT_POISONED:
+		return ErrPoisoned
+	case C.RK_RESULT_SAME_KIND:
+		return ErrSameKind
+	case C.RK_RESULT_INVALID_ARGUMENT:
+		return ErrInvalidArgument
+	case C.RK_RESULT_INVALID_UTF8:
+		return ErrInvalidUTF8
+	case C.RK_RESULT_INVALID_BATCH:
+		return ErrInvalidBatch
+	default:
+		return fmt.Errorf("unexpected result %s", C.GoString(C.rk_result_name(code)))
+	}
+}
+
+// valueError gives the error of a call about one value.
+func valueError[V Value](code C.rk_result, value V, r Range[V]) error {
+	if code == C.RK_RESULT_NOT_IN_RANGE {
+		return &NotInRangeError{Value: fmt.Sprint(value), Range: r.String()}
+	}
+	return resultError(code)
+}
+
+// indexError gives the error of a call about one of several ranges.
+func indexError(code C.rk_result, index int) error {
+	if code == C.RK_RESULT_INVALID_ARGUMENT {
+		return fmt.Errorf("%w: there is no range with index %d", ErrInvalidArgument, index)
+	}
+	return resultError(code)
+}
+
+// snapshotError gives the error of a call that reads a stored range and its snapshot.
+func snapshotError(code C.rk_result, details *C.rk_error, expected, found string) error {
+	message := errorMessage(details)
+	switch code {
+	case C.RK_RESULT_MISMATCHED_RANGE:
+		return &MismatchedRangeError{Expected: expected, Found: found, Message: message}
+	case C.RK_RESULT_BITS_PAST_RANGE:
+		return &BitsPastRangeError{Range: found, Offset: uint64(details.value), Byte: uint64(details.offset), Message: message}
+	case C.RK_RESULT_INVALID_RANGE:
+		return &ParseError{Text: found, Message: message}
+	case C.RK_RESULT_SAME_KIND:
+		return fmt.Errorf("%w: %s", ErrSameKind, message)
+	default:
+		return resultError(code)
+	}
+}
+
+func errorMessage(details *C.rk_error) string {
+	return C.GoStringN(&details.message[0], C.int(details.message_len))
+}

@@ -1,0 +1,3 @@
+module github.com/rangekeeper/rangekeeper/go-bindings
+
+go 1.26.0

@@ -1,0 +1,64 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import "unsafe"
+
+// A handle is a Go struct around a pointer to an object of the C library.
+//
+//   - Close drops the object's state at once; the few bytes that then remain are freed by a cleanup, once the Go object
+//     is unreachable. So a call that runs beside Close finds a closed object, never freed memory, and the hot path
+//     needs no lock in Go: the library locks inside.
+//   - Each call is followed by runtime.KeepAlive, or else the cleanup might run during the call.
+//   - A nil pointer (of a zero value or a nil receiver) crosses as NULL, and the library's answer becomes ErrClosed.
+
+// cText gives the address of s for one call.
+func cText(s string) *C.char {
+	return (*C.char)(unsafe.Pointer(unsafe.StringData(s)))
+}
+
+// cBytes gives the address of b for one call.
+func cBytes(b []byte) *C.uint8_t {
+	return (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(b)))
+}
+
+// readBytes calls read until the buffer is large enough: it replaces the content of dst and reuses its capacity.
+func readBytes(dst []byte, read func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result) ([]byte, error) {
+	var length C.size_t
+	for {
+		code := read(cBytes(dst), C.size_t(cap(dst)), &length)
+		switch code {
+		case C.RK_RESULT_OK:
+			return dst[:length], nil
+		case C.RK_RESULT_BUFFER_TOO_SMALL:
+			dst = make([]byte, length)
+		default:
+			return nil, resultError(code)
+		}
+	}
+}
+
+// readText is readBytes for texts, which are short.
+func readText(read func(buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result) (string, error) {
+	read8 := func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
+		return read((*C.char)(unsafe.Pointer(buffer)), capacity, length)
+	}
+	b, err := readBytes(make([]byte, 0, 256), read8)
+	return string(b), err
+}
+
+// readPages fills a page of the given size again and again until one is not full, and hands each to use, which may
+// stop by returning false.
+func readPages[T any](size int, read func(from C.uint32_t, page *T, capacity C.size_t, n *C.size_t, next *C.uint32_t) C.rk_result, use func(page []T) bool) {
+	page := make([]T, size)
+	var from, next C.uint32_t
+	var n C.size_t
+	for {
+		code := read(from, &page[0], C.size_t(size), &n, &next)
+		if code != C.RK_RESULT_OK || !use(page[:n]) || int(n) < size {
+			return
+		}
+		from = next
+	}
+}

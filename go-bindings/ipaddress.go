@@ -1,0 +1,245 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import (
+	"net/netip"
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// IPAddressAudit tells what is wrong with ClusterIPs in a cluster where each allocated address is an IPAddress object
+// (KEP-1880, the default since Kubernetes 1.33). The API server mends these objects itself, so the outcome has no diff.
+//
+// Memory: some 200 bytes per Service and per object, outside the Go heap.
+type IPAddressAudit struct {
+	handle *C.rk_ip_audit
+	cidrs  rangeCount
+}
+
+// NewIPAddressAudit makes an audit without objects.
+//
+// With now, an IPAddress object that is at most 60 s old may still wait for its Service. With the zero time nothing may:
+// for data that nobody works on any more.
+func NewIPAddressAudit(now time.Time) (*IPAddressAudit, error) {
+	var handle *C.rk_ip_audit
+	if code := C.rk_ip_audit_new(C.bool(!now.IsZero()), C.int64_t(now.Unix()), &handle); code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	a := &IPAddressAudit{handle: handle}
+	runtime.AddCleanup(a, func(handle *C.rk_ip_audit) { C.rk_ip_audit_free(handle) }, handle)
+	return a, nil
+}
+
+func (a *IPAddressAudit) pointer() *C.rk_ip_audit {
+	if a == nil {
+		return nil
+	}
+	return a.handle
+}
+
+// Close drops an audit that is not to be finished. It may be called again and beside other calls.
+func (a *IPAddressAudit) Close() error {
+	if a.pointer() != nil {
+		C.rk_ip_audit_close(a.handle)
+		runtime.KeepAlive(a)
+	}
+	return nil
+}
+
+// AddCIDR adds one CIDR of a ServiceCIDR object; they may overlap. It gives the index by which the CIDR is named from
+// then on: they count up from 0. The error is a *ParseError.
+func (a *IPAddressAudit) AddCIDR(cidr string) (index int, err error) {
+	if a == nil {
+		return 0, ErrClosed
+	}
+	return a.cidrs.add(func() error {
+		var details C.rk_error
+		code := C.rk_ip_audit_add_cidr(a.handle, cText(cidr), C.size_t(len(cidr)), &details)
+		runtime.KeepAlive(a)
+		if code != C.RK_RESULT_OK {
+			return snapshotError(code, &details, "", cidr)
+		}
+		return nil
+	})
+}
+
+// ObserveIPAddresses takes note of the objects of a batch, in one crossing. The error may be ErrInvalidBatch; nothing of
+// the batch counts then.
+func (a *IPAddressAudit) ObserveIPAddresses(objects *IPAddresses) error {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	c := objects.toC(&pinner)
+	code := C.rk_ip_audit_observe_ip_addresses(a.pointer(), &c)
+	runtime.KeepAlive(a)
+	return resultError(code)
+}
+
+// ObserveServices takes note of the Services of a batch, which names names in the same order, in one crossing. The error
+// may be ErrInvalidBatch; nothing of the batch counts then.
+func (a *IPAddressAudit) ObserveServices(names *ServiceNames, services *Services) error {
+	if services.err != nil {
+		return services.err
+	}
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	cNames, cServices := names.toC(&pinner), services.toC(&pinner)
+	code := C.rk_ip_audit_observe_services(a.pointer(), &cNames, &cServices)
+	runtime.KeepAlive(a)
+	return resultError(code)
+}
+
+// Finish ends the audit.
+func (a *IPAddressAudit) Finish() (*IPAddressOutcome, error) {
+	var handle *C.rk_ip_outcome
+	code := C.rk_ip_audit_finish(a.pointer(), &handle)
+	runtime.KeepAlive(a)
+	if code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	h := &ipOutcomeHandle{handle}
+	runtime.AddCleanup(h, func(handle *C.rk_ip_outcome) { C.rk_ip_outcome_free(handle) }, handle)
+	o := &IPAddressOutcome{ranges: a.cidrs.count()}
+	o.handle.Store(h)
+	return o, nil
+}
+
+// IPAddressOutcome is what an audit found out. It never changes and may be used from several goroutines at once.
+type IPAddressOutcome struct {
+	handle atomic.Pointer[ipOutcomeHandle]
+	ranges int
+}
+
+// ipOutcomeHandle frees its object when it is unreachable.
+type ipOutcomeHandle struct {
+	handle *C.rk_ip_outcome
+}
+
+// AddressLeak is an IPAddress object of the allocator whose Service does not exist.
+type AddressLeak struct {
+	// Addr is the address.
+	Addr netip.Addr
+	// Range is the index of the first CIDR that holds it.
+	Range int
+	// Object is the how-manieth IPAddress object it is, counted from 0.
+	Object uint64
+}
+
+// CIDRCounts counts the addresses of a CIDR.
+type CIDRCounts struct {
+	// Size is how many can be allocated, at most 2^64 - 1; Used have an IPAddress object, Free have none.
+	Size, Used, Free uint64
+	// StaticBand is how many of the lowest form the static band.
+	StaticBand uint32
+}
+
+// current gives the handle, nil after Close; it must be kept alive during a call.
+func (o *IPAddressOutcome) current() *ipOutcomeHandle {
+	if o == nil {
+		return nil
+	}
+	return o.handle.Load()
+}
+
+func (h *ipOutcomeHandle) pointer() *C.rk_ip_outcome {
+	if h == nil {
+		return nil
+	}
+	return h.handle
+}
+
+// Close makes the memory free to be collected once calls under way have ended. It may be called again and beside other
+// calls.
+func (o *IPAddressOutcome) Close() error {
+	if o != nil {
+		o.handle.Store(nil)
+	}
+	return nil
+}
+
+// Findings gives what is wrong with Services, in their order, and then with IPAddress objects, in theirs. Cost: a few
+// crossings per finding.
+func (o *IPAddressOutcome) Findings() ([]Finding, error) {
+	h := o.current()
+	defer runtime.KeepAlive(h)
+	return findingsReader{
+		page: func(from C.size_t, page *C.rk_finding, capacity C.size_t, n *C.size_t) C.rk_result {
+			return C.rk_ip_outcome_findings(h.pointer(), from, page, capacity, n)
+		},
+		text: func(index C.size_t, buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
+			return C.rk_ip_outcome_finding_text(h.pointer(), index, buffer, capacity, length)
+		},
+		message: func(index C.size_t, buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
+			return C.rk_ip_outcome_finding_message(h.pointer(), index, buffer, capacity, length)
+		},
+	}.read()
+}
+
+// Services says how many Services were observed.
+func (o *IPAddressOutcome) Services() (uint64, error) {
+	h := o.current()
+	var count C.uint64_t
+	code := C.rk_ip_outcome_services(h.pointer(), &count)
+	runtime.KeepAlive(h)
+	return uint64(count), resultError(code)
+}
+
+// Leaks gives the IPAddress objects whose Service does not exist, in the order of the objects.
+func (o *IPAddressOutcome) Leaks() ([]AddressLeak, error) {
+	h := o.current()
+	defer runtime.KeepAlive(h)
+	const pageSize = 256
+	page := make([]C.rk_leak, pageSize)
+	var all []AddressLeak
+	for {
+		var n C.size_t
+		code := C.rk_ip_outcome_leaks(h.pointer(), C.size_t(len(all)), &page[0], pageSize, &n)
+		if code != C.RK_RESULT_OK {
+			return nil, resultError(code)
+		}
+		for _, leak := range page[:n] {
+			all = append(all, AddressLeak{addrFromC(&leak.value), int(leak._range), uint64(leak.object)})
+		}
+		if n < pageSize {
+			return all, nil
+		}
+	}
+}
+
+// CIDRs says how many CIDRs the audit has.
+func (o *IPAddressOutcome) CIDRs() int {
+	if o == nil {
+		return 0
+	}
+	return o.ranges
+}
+
+// CIDR counts the addresses of the CIDR with this index.
+func (o *IPAddressOutcome) CIDR(index int) (CIDRCounts, error) {
+	h := o.current()
+	var c C.rk_cidr_counts
+	code := C.rk_ip_outcome_cidr(h.pointer(), C.size_t(index), &c)
+	runtime.KeepAlive(h)
+	return CIDRCounts{uint64(c.size), uint64(c.used), uint64(c.free), uint32(c.static_band)}, indexError(code, index)
+}
+
+// State says all about one address of the CIDR with this index; false if it does not hand it out.
+func (o *IPAddressOutcome) State(index int, addr netip.Addr) (OffsetState, bool, error) {
+	h := o.current()
+	var state C.rk_offset_state
+	code := C.rk_ip_outcome_state(h.pointer(), C.size_t(index), toC(addr), &state)
+	runtime.KeepAlive(h)
+	return stateResult(code, &state, index)
+}
+
+// Occupancy cuts the CIDR with this index into at most so many cells of equal length; the last may be shorter.
+func (o *IPAddressOutcome) Occupancy(index, cells int) ([]Cell, error) {
+	h := o.current()
+	all, code := readCells(cells, func(count C.uint32_t, page *C.rk_cell, capacity C.size_t, n *C.size_t) C.rk_result {
+		return C.rk_ip_outcome_occupancy(h.pointer(), C.size_t(index), count, page, capacity, n)
+	})
+	runtime.KeepAlive(h)
+	return all, indexError(code, index)
+}

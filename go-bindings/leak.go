@@ -1,0 +1,84 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// LeakCounters says of each value in how many passes in a row it was leaked: allocated though nobody uses it. Between an
+// allocation and the write of its Service that is normal, so a leak is cleaned only when it was seen several times.
+//
+// A counter lives only while its value stays leaked without a break. All methods may be called from several goroutines
+// at once.
+type LeakCounters[V Value] struct {
+	handle *C.rk_leak_counters
+	r      Range[V]
+}
+
+// NewLeakCounters makes counters at 0; a leak is due in the pass that sees it for the passes-th time in a row (3 in
+// Kubernetes, at least 1).
+func NewLeakCounters[V Value](r Range[V], passes uint8) (*LeakCounters[V], error) {
+	var handle *C.rk_leak_counters
+	code := C.rk_leak_counters_new(r.pointer(), C.uint8_t(passes), &handle)
+	runtime.KeepAlive(r.inner)
+	if code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	c := &LeakCounters[V]{handle, r}
+	runtime.AddCleanup(c, func(handle *C.rk_leak_counters) { C.rk_leak_counters_free(handle) }, handle)
+	return c, nil
+}
+
+func (c *LeakCounters[V]) pointer() *C.rk_leak_counters {
+	if c == nil {
+		return nil
+	}
+	return c.handle
+}
+
+// Close drops the counters. It may be called again and beside other calls.
+func (c *LeakCounters[V]) Close() error {
+	if c.pointer() != nil {
+		C.rk_leak_counters_close(c.handle)
+		runtime.KeepAlive(c)
+	}
+	return nil
+}
+
+// Advance counts a pass that saw exactly the values of leaked, and gives those, ascending, that are due to be cleaned;
+// their counters are 0 again. A value that is not in range gives a *NotInRangeError and counts nothing.
+func (c *LeakCounters[V]) Advance(leaked []V) (due []V, err error) {
+	seen, spent := allToC(leaked), make([]C.rk_value, len(leaked))
+	var n C.size_t
+	code := C.rk_leak_counters_advance(c.pointer(), unsafe.SliceData(seen), C.size_t(len(seen)), unsafe.SliceData(spent), C.size_t(len(spent)), &n)
+	runtime.KeepAlive(c)
+	if code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	return allFromC[V](spent[:n]), nil
+}
+
+// Count says in how many passes in a row value was leaked, the last one included.
+func (c *LeakCounters[V]) Count(value V) (int, error) {
+	var count C.uint8_t
+	code := C.rk_leak_counters_count(c.pointer(), toC(value), &count)
+	runtime.KeepAlive(c)
+	switch code {
+	case C.RK_RESULT_OK:
+		return int(count), nil
+	case C.RK_RESULT_NOT_IN_RANGE:
+		return 0, valueError(code, value, c.r)
+	default:
+		return 0, resultError(code)
+	}
+}
+
+// Reset sets all counters to 0, as after a restore from a backup.
+func (c *LeakCounters[V]) Reset() error {
+	code := C.rk_leak_counters_reset(c.pointer())
+	runtime.KeepAlive(c)
+	return resultError(code)
+}

@@ -1,0 +1,92 @@
+package rangekeeper
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestParseRanges(t *testing.T) {
+	cidr := must(ParseCIDR("10.96.3.4/12"))
+	if cidr.String() != "10.96.0.0/12" || cidr.Size() != 1<<20-2 || cidr.StaticBand() != 256 {
+		t.Error(cidr, cidr.Size(), cidr.StaticBand())
+	}
+	ports := must(ParsePortRange("30000+2767"))
+	if ports.String() != "30000-32767" || ports.Size() != 2768 || ports.StaticBand() != 86 {
+		t.Error(ports, ports.Size(), ports.StaticBand())
+	}
+	uids := must(ParseUIDRange("1000000000-1999999999/10000"))
+	if block, ok := uids.ValueAt(1); !ok || block.String() != "1000010000/10000" || uids.Size() != 100000 {
+		t.Error(block, ok, uids.Size())
+	}
+	for _, text := range []string{"", "10.0.0.0", "10.0.0.0/33", "x", "5-1", "1-2/9", "\xff"} {
+		_, cidrErr := ParseCIDR(text)
+		_, portsErr := ParsePortRange(text)
+		_, uidsErr := ParseUIDRange(text)
+		for _, err := range []error{cidrErr, portsErr, uidsErr} {
+			var parse *ParseError
+			if !errors.As(err, &parse) || parse.Text != text || parse.Message == "" {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+	}
+	if _, err := ParseCIDR("30000-32767"); err == nil || !strings.Contains(err.Error(), "30000-32767") {
+		t.Error(err)
+	}
+}
+
+func TestOffsets(t *testing.T) {
+	r := must(ParseCIDR("192.168.1.0/24"))
+	for text, want := range map[string]int{
+		"192.168.1.1": 0, "192.168.1.254": 253, "::ffff:192.168.1.2": 1,
+		"192.168.1.0": -1, "192.168.1.255": -1, "192.168.2.1": -1, "fd00::1": -1, "fe80::1%eth0": -1,
+	} {
+		offset, ok := r.OffsetOf(netip.MustParseAddr(text))
+		if ok != (want >= 0) || ok && offset != uint32(want) {
+			t.Errorf("%s: %d, %v", text, offset, ok)
+		}
+	}
+	if _, ok := r.OffsetOf(netip.Addr{}); ok {
+		t.Error("the zero address is in range")
+	}
+	if _, ok := r.ValueAt(254); ok {
+		t.Error("there is a value past the end")
+	}
+	v6 := must(ParseCIDR("fd00::/64"))
+	for offset := uint32(0); offset < v6.Size(); offset += 4099 {
+		addr, ok := v6.ValueAt(offset)
+		if back, in := v6.OffsetOf(addr); !ok || !in || back != offset {
+			t.Errorf("offset %d: %v, back %d", offset, addr, back)
+		}
+	}
+}
+
+func TestZeroRange(t *testing.T) {
+	var r Range[uint16]
+	_, of := r.OffsetOf(1)
+	_, at := r.ValueAt(0)
+	if r.String() != "" || r.Size() != 0 || r.StaticBand() != 0 || of || at {
+		t.Error("the zero range has something in it")
+	}
+	if _, err := NewAllocator(r, RandomScan, 0); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if _, err := NewLeakCounters(r, 3); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
+
+func TestParseAddr(t *testing.T) {
+	for text, want := range map[string]string{"010.001.2.3": "10.1.2.3", "::ffff:1.2.3.4": "1.2.3.4", "fd00::0": "fd00::"} {
+		if addr, err := ParseAddr(text); err != nil || addr.String() != want {
+			t.Errorf("%s: %v, %v", text, addr, err)
+		}
+	}
+	for _, text := range []string{"", "None", "1.2.3", "1.2.3.4 ", "fe80::1%eth0", "\xff"} {
+		var parse *ParseError
+		if _, err := ParseAddr(text); !errors.As(err, &parse) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

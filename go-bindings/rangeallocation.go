@@ -1,0 +1,110 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import "runtime"
+
+// Form is an encoding in which a RangeAllocation is stored.
+type Form int
+
+const (
+	// Protobuf is what every current kube-apiserver writes: "k8s\0" and a runtime.Unknown.
+	Protobuf Form = C.RK_FORM_PROTOBUF
+	// JSON is found in old clusters and where the kind is a custom resource.
+	JSON Form = C.RK_FORM_JSON
+)
+
+// RangeAllocation is the stored object: a range, its bitmap, and all around them (metadata, unknown fields), which
+// survives a rewrite. It may be used from several goroutines at once.
+type RangeAllocation struct {
+	handle *C.rk_range_allocation
+}
+
+// NewRangeAllocation makes an object with an empty range, which stands for "not initialised yet".
+func NewRangeAllocation(form Form) (*RangeAllocation, error) {
+	var handle *C.rk_range_allocation
+	if code := C.rk_range_allocation_new(C.uint32_t(form), &handle); code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	return ownRangeAllocation(handle), nil
+}
+
+// DecodeRangeAllocation decodes a stored value; its first bytes tell the form. The error is a *DecodeError; for a value
+// that is encrypted at rest errors.Is finds ErrEncrypted in it.
+func DecodeRangeAllocation(stored []byte) (*RangeAllocation, error) {
+	var handle *C.rk_range_allocation
+	var details C.rk_error
+	code := C.rk_range_allocation_decode(cBytes(stored), C.size_t(len(stored)), &handle, &details)
+	switch code {
+	case C.RK_RESULT_OK:
+		return ownRangeAllocation(handle), nil
+	case C.RK_RESULT_INVALID_OBJECT:
+		return nil, &DecodeError{Offset: uint64(details.offset), Message: errorMessage(&details)}
+	case C.RK_RESULT_ENCRYPTED:
+		return nil, &DecodeError{Offset: uint64(details.offset), Message: errorMessage(&details), Err: ErrEncrypted}
+	default:
+		return nil, resultError(code)
+	}
+}
+
+func ownRangeAllocation(handle *C.rk_range_allocation) *RangeAllocation {
+	o := &RangeAllocation{handle}
+	runtime.AddCleanup(o, func(handle *C.rk_range_allocation) { C.rk_range_allocation_free(handle) }, handle)
+	return o
+}
+
+func (o *RangeAllocation) pointer() *C.rk_range_allocation {
+	if o == nil {
+		return nil
+	}
+	return o.handle
+}
+
+// Close drops the object. It may be called again and beside other calls.
+func (o *RangeAllocation) Close() error {
+	if o.pointer() != nil {
+		C.rk_range_allocation_close(o.handle)
+		runtime.KeepAlive(o)
+	}
+	return nil
+}
+
+// Form gives the form in which the object is encoded: that from which it was decoded.
+func (o *RangeAllocation) Form() (Form, error) {
+	var form C.uint32_t
+	code := C.rk_range_allocation_form(o.pointer(), &form)
+	runtime.KeepAlive(o)
+	return Form(form), resultError(code)
+}
+
+// Range gives the range as text; empty if the object is not initialised yet.
+func (o *RangeAllocation) Range() (string, error) {
+	defer runtime.KeepAlive(o)
+	return readText(func(buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
+		return C.rk_range_allocation_range(o.pointer(), buffer, capacity, length)
+	})
+}
+
+// Data gives the bitmap, as Allocator.Snapshot does. It replaces the content of dst and reuses its capacity.
+func (o *RangeAllocation) Data(dst []byte) ([]byte, error) {
+	defer runtime.KeepAlive(o)
+	return readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
+		return C.rk_range_allocation_data(o.pointer(), buffer, capacity, length)
+	})
+}
+
+// Set replaces range and bitmap; both are copied.
+func (o *RangeAllocation) Set(rangeText string, data []byte) error {
+	code := C.rk_range_allocation_set(o.pointer(), cText(rangeText), C.size_t(len(rangeText)), cBytes(data), C.size_t(len(data)))
+	runtime.KeepAlive(o)
+	return resultError(code)
+}
+
+// Encode gives the value to be stored. It replaces the content of dst and reuses its capacity.
+func (o *RangeAllocation) Encode(dst []byte) ([]byte, error) {
+	defer runtime.KeepAlive(o)
+	return readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
+		return C.rk_range_allocation_encode(o.pointer(), buffer, capacity, length)
+	})
+}

@@ -1,0 +1,339 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import (
+	"errors"
+	"iter"
+	"net/netip"
+	"runtime"
+	"sync/atomic"
+)
+
+// RepairPass is one pass over all Services, which tells what is wrong with the stored ranges. Read what is stored
+// first and list the Services after that.
+//
+// It may be used from several goroutines at once, though the order of Services then is that of the calls.
+type RepairPass struct {
+	handle *C.rk_repair_pass
+	ranges rangeCount
+}
+
+// Stored is a stored range object: what stands in its range and data.
+type Stored struct {
+	// Range is the range as text. Empty means that the object was not initialised yet: the configured range is taken.
+	Range string
+	// Data is the bitmap; see Allocator.Snapshot.
+	Data []byte
+}
+
+// RepairCounters are the leak counters of all ranges of a pass, to be kept from one pass to the next.
+type RepairCounters struct {
+	handle *C.rk_repair_counters
+}
+
+// NewRepairCounters makes counters at 0; a leak is cleaned in the pass that sees it for the passes-th time in a row (3
+// in Kubernetes, at least 1).
+func NewRepairCounters(passes uint8) (*RepairCounters, error) {
+	var handle *C.rk_repair_counters
+	if code := C.rk_repair_counters_new(C.uint8_t(passes), &handle); code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	c := &RepairCounters{handle}
+	runtime.AddCleanup(c, func(handle *C.rk_repair_counters) { C.rk_repair_counters_free(handle) }, handle)
+	return c, nil
+}
+
+// Close drops the counters. It may be called again and beside other calls.
+func (c *RepairCounters) Close() error {
+	if c != nil && c.handle != nil {
+		C.rk_repair_counters_close(c.handle)
+		runtime.KeepAlive(c)
+	}
+	return nil
+}
+
+// NewRepairPass makes a pass without ranges.
+func NewRepairPass() (*RepairPass, error) {
+	var handle *C.rk_repair_pass
+	if code := C.rk_repair_pass_new(&handle); code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	p := &RepairPass{handle: handle}
+	runtime.AddCleanup(p, func(handle *C.rk_repair_pass) { C.rk_repair_pass_free(handle) }, handle)
+	return p, nil
+}
+
+func (p *RepairPass) pointer() *C.rk_repair_pass {
+	if p == nil {
+		return nil
+	}
+	return p.handle
+}
+
+// Close drops a pass that is not to be finished. It may be called again and beside other calls.
+func (p *RepairPass) Close() error {
+	if p.pointer() != nil {
+		C.rk_repair_pass_close(p.handle)
+		runtime.KeepAlive(p)
+	}
+	return nil
+}
+
+// AddCIDR adds the configured range of one IP family, with what is stored for it; the first one is the primary range.
+// It gives the index by which the range is named from then on: they count up from 0.
+//
+// The stored range may differ from the configured one, after a change of the cluster's configuration: values that both
+// have are taken over. Errors: ErrSameKind, *ParseError (of the stored range), *MismatchedRangeError (the stored range
+// is one of ports), *BitsPastRangeError.
+func (p *RepairPass) AddCIDR(r Range[netip.Addr], stored Stored) (index int, err error) {
+	return addRange(p, r, stored)
+}
+
+// AddPorts adds the configured range of node ports, with what is stored for it. Index and errors as of AddCIDR.
+func (p *RepairPass) AddPorts(r Range[uint16], stored Stored) (index int, err error) {
+	return addRange(p, r, stored)
+}
+
+func addRange[V Value](p *RepairPass, r Range[V], stored Stored) (int, error) {
+	if p == nil {
+		return 0, ErrClosed
+	}
+	return p.ranges.add(func() error {
+		var details C.rk_error
+		code := C.rk_repair_pass_add_range(p.handle, r.pointer(),
+			cText(stored.Range), C.size_t(len(stored.Range)), cBytes(stored.Data), C.size_t(len(stored.Data)), &details)
+		runtime.KeepAlive(p)
+		runtime.KeepAlive(r.inner)
+		if code != C.RK_RESULT_OK {
+			return snapshotError(code, &details, r.String(), stored.Range)
+		}
+		return nil
+	})
+}
+
+// Observe takes note of the Services of a batch, in one crossing. Cost: some 30 ns per address or port, whatever the
+// size of the ranges. Addresses count only if a CIDR was added, ports only if a range of ports was. The error may be
+// ErrInvalidBatch; nothing of the batch counts then.
+func (p *RepairPass) Observe(services *Services) error {
+	if services.err != nil {
+		return services.err
+	}
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	c := services.toC(&pinner)
+	code := C.rk_repair_pass_observe(p.pointer(), &c)
+	runtime.KeepAlive(p)
+	return resultError(code)
+}
+
+// Finish ends the pass. Without counters all leaks are cleaned at once, which is right only where nobody allocates
+// meanwhile; with counters, which go from one pass to the next, only those that are due.
+func (p *RepairPass) Finish(counters *RepairCounters) (*RepairOutcome, error) {
+	var kept *C.rk_repair_counters
+	if counters != nil {
+		if kept = counters.handle; kept == nil {
+			return nil, ErrClosed
+		}
+	}
+	var handle *C.rk_repair_outcome
+	code := C.rk_repair_pass_finish(p.pointer(), kept, &handle)
+	runtime.KeepAlive(p)
+	runtime.KeepAlive(counters)
+	if code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	h := &repairOutcomeHandle{handle}
+	runtime.AddCleanup(h, func(handle *C.rk_repair_outcome) { C.rk_repair_outcome_free(handle) }, handle)
+	o := &RepairOutcome{ranges: p.ranges.count()}
+	o.handle.Store(h)
+	return o, nil
+}
+
+// RepairOutcome is what a pass found out. It never changes and may be used from several goroutines at once.
+type RepairOutcome struct {
+	handle atomic.Pointer[repairOutcomeHandle]
+	ranges int
+}
+
+// repairOutcomeHandle frees its object when it is unreachable.
+type repairOutcomeHandle struct {
+	handle *C.rk_repair_outcome
+}
+
+// Which names a set of values of an outcome.
+type Which uint32
+
+const (
+	// ValuesSet are to be set in what is stored.
+	ValuesSet Which = C.RK_VALUES_SET
+	// ValuesClear are to be cleared in what is stored.
+	ValuesClear Which = C.RK_VALUES_CLEAR
+	// ValuesLeaked are stored though no Service uses them, due to be cleaned or not.
+	ValuesLeaked Which = C.RK_VALUES_LEAKED
+	// ValuesDuplicates are claimed by more than one Service.
+	ValuesDuplicates Which = C.RK_VALUES_DUPLICATES
+	// ValuesStored are what was stored before the pass.
+	ValuesStored Which = C.RK_VALUES_STORED
+	// ValuesInUse are what Services use.
+	ValuesInUse Which = C.RK_VALUES_IN_USE
+	// ValuesNext are what is to be stored: those in use, and the leaks that stay.
+	ValuesNext Which = C.RK_VALUES_NEXT
+)
+
+// RangeCounts says how many values of a range there are of each sort; see Which.
+type RangeCounts struct {
+	Stored, InUse, Leaked, Next, Set, Clear, Duplicates int
+	// Dropped values are stored, but the configured range does not have them: after a change of the range.
+	Dropped int
+}
+
+// current gives the handle, nil after Close; it must be kept alive during a call.
+func (o *RepairOutcome) current() *repairOutcomeHandle {
+	if o == nil {
+		return nil
+	}
+	return o.handle.Load()
+}
+
+func (h *repairOutcomeHandle) pointer() *C.rk_repair_outcome {
+	if h == nil {
+		return nil
+	}
+	return h.handle
+}
+
+// Close makes the memory free to be collected once calls under way have ended. It may be called again and beside other
+// calls.
+func (o *RepairOutcome) Close() error {
+	if o != nil {
+		o.handle.Store(nil)
+	}
+	return nil
+}
+
+// Findings gives what is wrong with Services, in their order. Cost: a few crossings per finding.
+func (o *RepairOutcome) Findings() ([]Finding, error) {
+	h := o.current()
+	defer runtime.KeepAlive(h)
+	return findingsReader{
+		page: func(from C.size_t, page *C.rk_finding, capacity C.size_t, n *C.size_t) C.rk_result {
+			return C.rk_repair_outcome_findings(h.pointer(), from, page, capacity, n)
+		},
+		text: func(index C.size_t, buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
+			return C.rk_repair_outcome_finding_text(h.pointer(), index, buffer, capacity, length)
+		},
+		message: func(index C.size_t, buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
+			return C.rk_repair_outcome_finding_message(h.pointer(), index, buffer, capacity, length)
+		},
+	}.read()
+}
+
+// Services says how many Services were observed.
+func (o *RepairOutcome) Services() (uint64, error) {
+	h := o.current()
+	var count C.uint64_t
+	code := C.rk_repair_outcome_services(h.pointer(), &count)
+	runtime.KeepAlive(h)
+	return uint64(count), resultError(code)
+}
+
+// Ranges says how many ranges the pass has.
+func (o *RepairOutcome) Ranges() int {
+	if o == nil {
+		return 0
+	}
+	return o.ranges
+}
+
+// Counts counts the values of the range with this index.
+func (o *RepairOutcome) Counts(index int) (RangeCounts, error) {
+	h := o.current()
+	var c C.rk_range_counts
+	code := C.rk_repair_outcome_counts(h.pointer(), C.size_t(index), &c)
+	runtime.KeepAlive(h)
+	return RangeCounts{
+		Stored:     int(c.stored),
+		InUse:      int(c.in_use),
+		Leaked:     int(c.leaked),
+		Next:       int(c.next),
+		Set:        int(c.set),
+		Clear:      int(c.clear),
+		Duplicates: int(c.duplicates),
+		Dropped:    int(c.dropped),
+	}, indexError(code, index)
+}
+
+// Values gives the values of one sort of the range with this index, ascending. The sequence is empty if there is no
+// such range or sort, and after Close.
+func (o *RepairOutcome) Values(index int, which Which) iter.Seq[AnyValue] {
+	h := o.current()
+	return func(yield func(AnyValue) bool) {
+		read := func(from C.uint32_t, page *C.rk_value, capacity C.size_t, n *C.size_t, next *C.uint32_t) C.rk_result {
+			return C.rk_repair_outcome_values(h.pointer(), C.size_t(index), C.uint32_t(which), from, page, capacity, n, next)
+		}
+		readPages(valuesPerPage, read, func(page []C.rk_value) bool {
+			for _, value := range page {
+				if !yield(AnyValue{value}) {
+					return false
+				}
+			}
+			return true
+		})
+		runtime.KeepAlive(h)
+	}
+}
+
+// Runs gives the runs of values that are (members) or are not of one sort in the range with this index, ascending. The
+// sequence is empty if there is no such range or sort, and after Close.
+func (o *RepairOutcome) Runs(index int, which Which, members bool) iter.Seq[Run[AnyValue]] {
+	h := o.current()
+	return func(yield func(Run[AnyValue]) bool) {
+		read := func(from C.uint32_t, page *C.rk_run, capacity C.size_t, n *C.size_t, next *C.uint32_t) C.rk_result {
+			return C.rk_repair_outcome_runs(h.pointer(), C.size_t(index), C.uint32_t(which), C.bool(members), from, page, capacity, n, next)
+		}
+		readPages(runsPerPage, read, func(page []C.rk_run) bool {
+			for _, run := range page {
+				if !yield(Run[AnyValue]{AnyValue{run.first}, AnyValue{run.last}, uint64(run.len)}) {
+					return false
+				}
+			}
+			return true
+		})
+		runtime.KeepAlive(h)
+	}
+}
+
+// Snapshot gives what is to be stored for the range with this index, as Allocator.Snapshot does. It replaces the content
+// of dst and reuses its capacity.
+func (o *RepairOutcome) Snapshot(index int, dst []byte) ([]byte, error) {
+	h := o.current()
+	defer runtime.KeepAlive(h)
+	dst, err := readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
+		return C.rk_repair_outcome_snapshot(h.pointer(), C.size_t(index), buffer, capacity, length)
+	})
+	if errors.Is(err, ErrInvalidArgument) {
+		return nil, indexError(C.RK_RESULT_INVALID_ARGUMENT, index)
+	}
+	return dst, err
+}
+
+// State says all about one value of the range with this index; false if the range does not hand it out.
+func (o *RepairOutcome) State(index int, value AnyValue) (OffsetState, bool, error) {
+	h := o.current()
+	var state C.rk_offset_state
+	code := C.rk_repair_outcome_state(h.pointer(), C.size_t(index), value.c, &state)
+	runtime.KeepAlive(h)
+	return stateResult(code, &state, index)
+}
+
+// Occupancy cuts the range with this index into at most so many cells of equal length; the last may be shorter.
+func (o *RepairOutcome) Occupancy(index, cells int) ([]Cell, error) {
+	h := o.current()
+	all, code := readCells(cells, func(count C.uint32_t, page *C.rk_cell, capacity C.size_t, n *C.size_t) C.rk_result {
+		return C.rk_repair_outcome_occupancy(h.pointer(), C.size_t(index), count, page, capacity, n)
+	})
+	runtime.KeepAlive(h)
+	return all, indexError(code, index)
+}

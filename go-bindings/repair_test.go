@@ -1,0 +1,308 @@
+package rangekeeper
+
+import (
+	"errors"
+	"math/big"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// stored gives the snapshot of a range in which just these values are in use.
+func storedOf[V Value](r Range[V], values ...V) Stored {
+	var bits big.Int
+	for _, value := range values {
+		offset, ok := r.OffsetOf(value)
+		if !ok {
+			panic(value)
+		}
+		bits.SetBit(&bits, int(offset), 1)
+	}
+	return Stored{Range: r.String(), Data: bits.Bytes()}
+}
+
+func collect(values func(func(AnyValue) bool)) (texts []string) {
+	for value := range values {
+		texts = append(texts, value.String())
+	}
+	return texts
+}
+
+func TestRepairPass(t *testing.T) {
+	addr := netip.MustParseAddr
+	v4, v6 := must(ParseCIDR("10.0.0.0/24")), must(ParseCIDR("fd00::/112"))
+	ports := must(ParsePortRange("30000-32767"))
+	pass := must(NewRepairPass())
+	defer pass.Close()
+	if i := must(pass.AddCIDR(v4, storedOf(v4, addr("10.0.0.1"), addr("10.0.0.9"), addr("10.0.0.10")))); i != 0 {
+		t.Error(i)
+	}
+	if _, err := pass.AddCIDR(v4, Stored{}); !errors.Is(err, ErrSameKind) {
+		t.Error(err)
+	}
+	if i := must(pass.AddPorts(ports, storedOf(ports, 30000, 30001, 30010))); i != 1 {
+		t.Error(i)
+	}
+	if i := must(pass.AddCIDR(v6, Stored{})); i != 2 {
+		t.Error(i)
+	}
+	var services Services
+	services.Add("10.0.0.1", []string{"10.0.0.1", "fd00::1"}) // fd00::1 is lost
+	services.AddPort("TCP", 30000)
+	services.Add("None", []string{"None"})
+	services.Add("", nil)
+	services.Add("10.0.0.1", nil) // a duplicate
+	services.AddPort("TCP", 30001)
+	services.AddPort("UDP", 30001) // once, as the protocol differs
+	services.AddPort("odd", 99)    // out of range
+	services.Add("nonsense", nil)
+	services.SetHealthCheckNodePort(30005) // lost
+	services.Add("10.1.0.1", []string{"10.1.0.1"})
+	if services.Len() != 6 {
+		t.Error(services.Len())
+	}
+	if err := pass.Observe(&services); err != nil {
+		t.Fatal(err)
+	}
+	outcome := must(pass.Finish(nil))
+	defer outcome.Close()
+	want := []struct {
+		reason  Reason
+		ordinal uint64
+		at      int
+		value   string
+	}{
+		{ReasonClusterIPNotAllocated, 0, 2, "fd00::1"},
+		{ReasonClusterIPAlreadyAllocated, 3, 0, "10.0.0.1"},
+		{ReasonPortOutOfRange, 3, 1, "99"},
+		{ReasonClusterIPNotValid, 4, 0, "nonsense"},
+		{ReasonPortNotAllocated, 4, 1, "30005"},
+		{ReasonClusterIPOutOfRange, 5, 0, "10.1.0.1"},
+	}
+	findings := must(outcome.Findings())
+	if len(findings) != len(want) {
+		t.Fatalf("%+v", findings)
+	}
+	for i, w := range want {
+		f := findings[i]
+		mendable := strings.HasSuffix(f.Reason.String(), "NotAllocated")
+		if f.Reason != w.reason || f.Subject != (Subject{SubjectService, w.ordinal}) || f.Range != w.at || f.Value != w.value ||
+			f.Mendable != mendable || !strings.Contains(f.Message, w.value) {
+			t.Errorf("%+v, want %+v", f, w)
+		}
+	}
+	if outcome.Ranges() != 3 || must(outcome.Services()) != 6 {
+		t.Error(outcome.Ranges())
+	}
+	counts := must(outcome.Counts(0))
+	if counts != (RangeCounts{Stored: 3, InUse: 1, Leaked: 2, Next: 1, Clear: 2, Duplicates: 1}) {
+		t.Errorf("%+v", counts)
+	}
+	for which, values := range map[Which][]string{
+		ValuesSet: nil, ValuesClear: {"10.0.0.9", "10.0.0.10"}, ValuesLeaked: {"10.0.0.9", "10.0.0.10"},
+		ValuesDuplicates: {"10.0.0.1"}, ValuesStored: {"10.0.0.1", "10.0.0.9", "10.0.0.10"},
+		ValuesInUse: {"10.0.0.1"}, ValuesNext: {"10.0.0.1"},
+	} {
+		if got := collect(outcome.Values(0, which)); !slices.Equal(got, values) {
+			t.Errorf("which %d: %v", which, got)
+		}
+	}
+	if got := collect(outcome.Values(1, ValuesSet)); !slices.Equal(got, []string{"30005"}) {
+		t.Error(got)
+	}
+	for run := range outcome.Runs(0, ValuesLeaked, true) {
+		if run.First.String() != "10.0.0.9" || run.Last.String() != "10.0.0.10" || run.Len != 2 {
+			t.Error(run)
+		}
+	}
+	state, in, err := outcome.State(0, AnyOf(addr("10.0.0.9")))
+	if err != nil || !in || state != (OffsetState{StaticBand: true, Stored: true}) {
+		t.Error(state, in, err)
+	}
+	for _, outside := range []AnyValue{AnyOf(addr("10.0.0.0")), AnyOf(uint16(30000)), AnyOf(netip.Addr{})} {
+		if _, in, err := outcome.State(0, outside); in || err != nil {
+			t.Error(outside, in, err)
+		}
+	}
+	if got, want := must(outcome.Snapshot(1, nil)), storedOf(ports, 30000, 30001, 30005).Data; !slices.Equal(got, want) {
+		t.Errorf("%x", got)
+	}
+	cells := must(outcome.Occupancy(0, 10))
+	sum := Cell{}
+	for _, cell := range cells {
+		sum.Len += cell.Len
+		sum.InUse += cell.InUse
+		sum.Leaked += cell.Leaked
+		sum.Lost += cell.Lost
+		sum.Duplicate += cell.Duplicate
+	}
+	if sum != (Cell{Len: 254, InUse: 1, Leaked: 2, Duplicate: 1}) || len(cells) > 10 {
+		t.Errorf("%+v", cells)
+	}
+	for _, err := range []error{pass.Observe(&services), second(pass.AddCIDR(v4, Stored{})), second(pass.Finish(nil))} {
+		if !errors.Is(err, ErrClosed) {
+			t.Error("after Finish:", err)
+		}
+	}
+	for _, err := range []error{second(outcome.Counts(3)), second(outcome.Counts(-1)), second(outcome.Snapshot(3, nil)), second(outcome.Occupancy(3, 5))} {
+		if !errors.Is(err, ErrInvalidArgument) {
+			t.Error(err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestStoredErrors(t *testing.T) {
+	r := must(ParseCIDR("10.0.0.0/24"))
+	pass := must(NewRepairPass())
+	defer pass.Close()
+	var parse *ParseError
+	if _, err := pass.AddCIDR(r, Stored{Range: "10.0.0.0/99"}); !errors.As(err, &parse) || parse.Text != "10.0.0.0/99" {
+		t.Error(err)
+	}
+	var mismatched *MismatchedRangeError
+	if _, err := pass.AddCIDR(r, Stored{Range: "1-100"}); !errors.As(err, &mismatched) {
+		t.Error(err)
+	}
+	var past *BitsPastRangeError
+	if _, err := pass.AddCIDR(r, Stored{Range: "10.0.0.0/28", Data: []byte{0x80, 0, 0}}); !errors.As(err, &past) || past.Offset != 23 {
+		t.Error(err)
+	}
+	if i := must(pass.AddCIDR(r, Stored{Range: "10.0.0.0/28"})); i != 0 {
+		t.Error("a range that was refused has taken an index")
+	}
+}
+
+func TestRepairCounters(t *testing.T) {
+	r := must(ParsePortRange("30000-32767"))
+	counters := must(NewRepairCounters(3))
+	stored := storedOf(r, 30005)
+	for i, want := range []int{1, 1, 0} {
+		pass := must(NewRepairPass())
+		must(pass.AddPorts(r, stored))
+		outcome := must(pass.Finish(counters))
+		if next := must(outcome.Counts(0)).Next; next != want {
+			t.Errorf("pass %d: %d values stay", i, next)
+		}
+		outcome.Close()
+	}
+	counters.Close()
+	counters.Close()
+	if _, err := must(NewRepairPass()).Finish(counters); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if _, err := must(NewRepairPass()).Finish(new(RepairCounters)); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if _, err := NewRepairCounters(0); !errors.Is(err, ErrInvalidArgument) {
+		t.Error(err)
+	}
+}
+
+func TestBadBatches(t *testing.T) {
+	pass := must(NewRepairPass())
+	defer pass.Close()
+	must(pass.AddCIDR(must(ParseCIDR("10.0.0.0/24")), Stored{}))
+	var services Services
+	services.Add("10.0.0.1", nil)
+	services.Add("10.0.0.\xff", nil)
+	if err := pass.Observe(&services); !errors.Is(err, ErrInvalidBatch) && !errors.Is(err, ErrInvalidUTF8) {
+		t.Error(err)
+	}
+	services.Reset()
+	services.Add("10.0.0.1", make([]string, 1<<16))
+	if err := pass.Observe(&services); !errors.Is(err, ErrInvalidBatch) {
+		t.Error(err)
+	}
+	services.Reset()
+	services.Add("10.0.0.1", nil)
+	for range 1 << 16 {
+		services.AddPort("TCP", 1)
+	}
+	if err := pass.Observe(&services); !errors.Is(err, ErrInvalidBatch) {
+		t.Error(err)
+	}
+	services.Reset()
+	if err := pass.Observe(&services); err != nil {
+		t.Error("an empty batch:", err)
+	}
+	if n := must(must(pass.Finish(nil)).Services()); n != 0 {
+		t.Errorf("%d Services of bad batches count", n)
+	}
+}
+
+func TestRepairAfterClose(t *testing.T) {
+	closed := must(NewRepairPass())
+	closed.Close()
+	for _, pass := range []*RepairPass{closed, {}, nil} {
+		for _, err := range []error{pass.Observe(new(Services)), second(pass.AddPorts(must(ParsePortRange("1-2")), Stored{})), second(pass.Finish(nil))} {
+			if !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		}
+		pass.Close()
+	}
+	gone := must(must(NewRepairPass()).Finish(nil))
+	gone.Close()
+	for _, o := range []*RepairOutcome{gone, {}, nil} {
+		_, _, state := o.State(0, AnyValue{})
+		for _, err := range []error{second(o.Findings()), second(o.Services()), second(o.Counts(0)), second(o.Snapshot(0, nil)), second(o.Occupancy(0, 1)), state} {
+			if !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		}
+		for range o.Values(0, ValuesNext) {
+			t.Error("a closed outcome has values")
+		}
+		o.Close()
+	}
+}
+
+// A pass over 65,000 Services crosses the border a handful of times.
+func TestRepairCrossings(t *testing.T) {
+	ips := serviceIPs(65000)
+	r := must(ParseCIDR("10.96.0.0/12"))
+	before := runtime.NumCgoCall()
+	pass := must(NewRepairPass())
+	must(pass.AddCIDR(r, Stored{}))
+	var services Services
+	for _, own := range ips {
+		services.Add(own[0], own)
+	}
+	if err := pass.Observe(&services); err != nil {
+		t.Fatal(err)
+	}
+	outcome := must(pass.Finish(nil))
+	snapshot := must(outcome.Snapshot(0, nil))
+	if crossings := runtime.NumCgoCall() - before; crossings > 12 {
+		t.Errorf("%d crossings", crossings)
+	}
+	var want big.Int
+	for _, own := range ips {
+		offset, _ := r.OffsetOf(netip.MustParseAddr(own[0]))
+		want.SetBit(&want, int(offset), 1)
+	}
+	if !slices.Equal(snapshot, want.Bytes()) {
+		t.Error("the snapshot is not that of the Services")
+	}
+	if findings := must(outcome.Findings()); len(findings) != len(ips) {
+		t.Error(len(findings))
+	}
+}
+
+func TestReasonNames(t *testing.T) {
+	for reason, want := range map[Reason]string{
+		ReasonClusterIPNotValid: "ClusterIPNotValid", ReasonClusterIPNotAllocated: "ClusterIPNotAllocated",
+		ReasonClusterIPAlreadyAllocated: "ClusterIPAlreadyAllocated", ReasonClusterIPOutOfRange: "ClusterIPOutOfRange",
+		ReasonServiceCIDRFull: "ServiceCIDRFull", ReasonIPAddressNotAllocated: "IPAddressNotAllocated",
+		ReasonIPAddressWrongReference: "IPAddressWrongReference", ReasonPortNotAllocated: "PortNotAllocated",
+		ReasonPortAlreadyAllocated: "PortAlreadyAllocated", ReasonPortOutOfRange: "PortOutOfRange",
+	} {
+		if reason.String() != want {
+			t.Errorf("%d: %s, want %s", reason, reason, want)
+		}
+	}
+}

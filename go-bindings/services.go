@@ -1,0 +1,220 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+	"unsafe"
+)
+
+const (
+	// maxEntries is how many addresses or ports one Service can have in a batch.
+	maxEntries = 1<<16 - 1
+	// portUnit is one port in a Service's first word.
+	portUnit = 1 << 16
+)
+
+// batch is objects in the form in which they cross the border: numbers in words, texts one behind the other. The header
+// of the C library describes the words.
+type batch struct {
+	words []uint32
+	text  []byte
+	count int
+}
+
+func (b *batch) reset() {
+	b.words, b.text, b.count = b.words[:0], b.text[:0], 0
+}
+
+// extend appends n words, which the caller has to fill.
+func (b *batch) extend(n int) []uint32 {
+	at := len(b.words)
+	b.words = slices.Grow(b.words, n)[:at+n]
+	return b.words[at:]
+}
+
+// add appends an object that consists of some words and then texts, whose lengths come last among its words.
+func (b *batch) add(words []uint32, texts ...string) {
+	b.words = append(b.words, words...)
+	for _, text := range texts {
+		b.words = append(b.words, uint32(len(text)))
+		b.text = append(b.text, text...)
+	}
+	b.count++
+}
+
+// pin lets a C struct in Go memory point to the batch.
+func (b *batch) pin(pinner *runtime.Pinner) (words *C.uint32_t, text *C.uint8_t) {
+	if len(b.words) > 0 {
+		pinner.Pin(unsafe.SliceData(b.words))
+		words = (*C.uint32_t)(unsafe.SliceData(b.words))
+	}
+	if len(b.text) > 0 {
+		pinner.Pin(unsafe.SliceData(b.text))
+		text = cBytes(b.text)
+	}
+	return words, text
+}
+
+// Services is a batch of Services for RepairPass.Observe or IPAddressAudit.ObserveServices, to be filled, observed,
+// reset and filled again. The zero value is empty. Some thousand Services per batch are a good size.
+//
+// Adding costs a few nanoseconds per address or port, and no memory once the batch has had its size. A batch is for one
+// goroutine at a time.
+type Services struct {
+	batch
+	head int // where the Service added last begins in words
+	err  error
+}
+
+// Len says how many Services the batch has.
+func (s *Services) Len() int { return s.count }
+
+// Reset empties the batch and keeps its memory.
+func (s *Services) Reset() {
+	s.reset()
+	s.err = nil
+}
+
+// Add adds a Service with its spec.clusterIP and spec.clusterIPs, as they are: empty, "None" and nonsense too.
+func (s *Services) Add(clusterIP string, clusterIPs []string) {
+	const fixed = 3
+	entries := 1 + len(clusterIPs)
+	if entries > maxEntries {
+		s.tooLarge("clusterIPs")
+		clusterIPs, entries = nil, 1
+	}
+	s.head = len(s.words)
+	words := s.extend(fixed + len(clusterIPs))
+	words[0] = uint32(entries)
+	words[1] = 0
+	words[2] = uint32(len(clusterIP))
+	s.text = append(s.text, clusterIP...)
+	before := clusterIP
+	words = words[fixed:]
+	for i, text := range clusterIPs {
+		if text == before {
+			words[i] = C.RK_SAME_TEXT
+			continue
+		}
+		words[i] = uint32(len(text))
+		s.text = append(s.text, text...)
+		before = text
+	}
+	s.count++
+}
+
+// AddPort adds one of spec.ports to the Service that was added last; one without a node port may be left out.
+func (s *Services) AddPort(protocol string, nodePort int32) {
+	if s.count == 0 {
+		panic("rangekeeper: AddPort without a Service")
+	}
+	if s.words[s.head]/portUnit == maxEntries {
+		s.tooLarge("ports")
+		return
+	}
+	s.words[s.head] += portUnit
+	var code uint32
+	switch protocol {
+	case "TCP":
+		code = C.RK_PROTOCOL_TCP
+	case "UDP":
+		code = C.RK_PROTOCOL_UDP
+	case "SCTP":
+		code = C.RK_PROTOCOL_SCTP
+	default:
+		code = C.RK_PROTOCOL_TEXT + uint32(len(protocol))
+		s.text = append(s.text, protocol...)
+	}
+	s.words = append(s.words, uint32(nodePort), code)
+}
+
+// SetHealthCheckNodePort sets spec.healthCheckNodePort of the Service that was added last.
+func (s *Services) SetHealthCheckNodePort(port int32) {
+	if s.count == 0 {
+		panic("rangekeeper: SetHealthCheckNodePort without a Service")
+	}
+	s.words[s.head+1] = uint32(port)
+}
+
+func (s *Services) tooLarge(what string) {
+	if s.err == nil {
+		s.err = fmt.Errorf("%w: the Service at index %d has more than %d %s", ErrInvalidBatch, s.count, maxEntries, what)
+	}
+}
+
+func (s *Services) toC(pinner *runtime.Pinner) C.rk_services {
+	words, text := s.pin(pinner)
+	return C.rk_services{
+		words: words, words_len: C.size_t(len(s.words)),
+		text: text, text_len: C.size_t(len(s.text)),
+		count: C.size_t(s.count),
+	}
+}
+
+// ServiceNames is a batch of the namespaces and names of the Services in a batch, in the same order. The zero value is
+// empty.
+type ServiceNames struct {
+	batch
+}
+
+// Add adds a Service.
+func (n *ServiceNames) Add(namespace, name string) { n.add(nil, namespace, name) }
+
+// Len says how many Services the batch has.
+func (n *ServiceNames) Len() int { return n.count }
+
+// Reset empties the batch and keeps its memory.
+func (n *ServiceNames) Reset() { n.reset() }
+
+func (n *ServiceNames) toC(pinner *runtime.Pinner) C.rk_service_names {
+	words, text := n.pin(pinner)
+	return C.rk_service_names{
+		words: words, words_len: C.size_t(len(n.words)),
+		text: text, text_len: C.size_t(len(n.text)),
+		count: C.size_t(n.count),
+	}
+}
+
+// IPAddress is what an audit reads of an IPAddress object.
+type IPAddress struct {
+	// Name is metadata.name: the address.
+	Name string
+	// ManagedBy is the label ipaddress.kubernetes.io/managed-by.
+	ManagedBy string
+	// Created is metadata.creationTimestamp.
+	Created time.Time
+	// The parts of spec.parentRef; empty if there is none.
+	ParentGroup, ParentResource, ParentNamespace, ParentName string
+}
+
+// IPAddresses is a batch of IPAddress objects for IPAddressAudit.ObserveIPAddresses. The zero value is empty.
+type IPAddresses struct {
+	batch
+}
+
+// Add adds an object.
+func (b *IPAddresses) Add(o *IPAddress) {
+	created := uint64(o.Created.Unix())
+	b.add([]uint32{uint32(created), uint32(created >> 32)},
+		o.Name, o.ManagedBy, o.ParentGroup, o.ParentResource, o.ParentNamespace, o.ParentName)
+}
+
+// Len says how many objects the batch has.
+func (b *IPAddresses) Len() int { return b.count }
+
+// Reset empties the batch and keeps its memory.
+func (b *IPAddresses) Reset() { b.reset() }
+
+func (b *IPAddresses) toC(pinner *runtime.Pinner) C.rk_ip_addresses {
+	words, text := b.pin(pinner)
+	return C.rk_ip_addresses{
+		words: words, words_len: C.size_t(len(b.words)),
+		text: text, text_len: C.size_t(len(b.text)),
+		count: C.size_t(b.count),
+	}
+}
