@@ -1,0 +1,118 @@
+// Command compare runs each work on Rangekeeper and on the reference, k8s.io/kubernetes at the version in
+// go.mod, in turn and in one process, prints the medians and their ratio, and writes them as JSON.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+const (
+	// rounds is how often each side runs; the median of them counts.
+	rounds = 7
+	// enough is how long one run of one side must take, so that the clock and the scheduler do not matter.
+	enough = 100 * time.Millisecond
+)
+
+// side is one implementation at one work: it does the work's operation n times.
+type side func(n int)
+
+// result is one line of the comparison. Times are nanoseconds per operation; ratio is reference / Rangekeeper.
+type result struct {
+	Name        string  `json:"name"`
+	Reference   float64 `json:"reference_ns"`
+	Rangekeeper float64 `json:"rangekeeper_ns"`
+	Ratio       float64 `json:"ratio"`
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("compare: ")
+	rust := flag.String("rust", "", "path of the compare-rust binary; without it the works that end in /rust are left out")
+	out := flag.String("out", "../../target/compare.json", "file to write the results to")
+	flag.Parse()
+
+	var results []result
+	for _, work := range works {
+		reference, rangekeeper := work.prepare()
+		var times [2][]float64
+		sides := [2]side{reference, rangekeeper}
+		var counts [2]int
+		for i, side := range sides {
+			counts[i] = operationsFor(side)
+		}
+		for range rounds {
+			for i, side := range sides {
+				times[i] = append(times[i], measure(side, counts[i]))
+			}
+		}
+		results = append(results, newResult(work.name, times[0], times[1]))
+	}
+	if *rust != "" {
+		fromRust, err := compareRust(*rust)
+		must(err)
+		results = append(results, fromRust...)
+	}
+	must(report(results, *out))
+}
+
+// operationsFor finds out how many operations make a run that is long enough.
+func operationsFor(run side) int {
+	for n := 1; ; n *= 2 {
+		if took := time.Duration(measure(run, n) * float64(n)); took >= enough {
+			return n
+		}
+	}
+}
+
+// measure gives the nanoseconds that one of n operations takes.
+func measure(run side, n int) float64 {
+	runtime.GC()
+	start := time.Now()
+	run(n)
+	return float64(time.Since(start).Nanoseconds()) / float64(n)
+}
+
+func newResult(name string, reference, rangekeeper []float64) result {
+	r := result{Name: name, Reference: median(reference), Rangekeeper: median(rangekeeper)}
+	r.Ratio = r.Reference / r.Rangekeeper
+	return r
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+func report(results []result, path string) error {
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "work\treference\trangekeeper\tratio\t")
+	for _, r := range results {
+		fmt.Fprintf(table, "%s\t%.1f ns\t%.1f ns\t%.1f\t\n", r.Name, r.Reference, r.Rangekeeper, r.Ratio)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	encoded, err := json.MarshalIndent(results, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(encoded, '\n'), 0o644)
+}
+
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

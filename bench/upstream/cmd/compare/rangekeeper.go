@@ -1,0 +1,130 @@
+package main
+
+import (
+	"net/netip"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// servicesPerBatch is how many Services cross the border to the core at once.
+const servicesPerBatch = 4096
+
+func ourCIDR(cidr string) rangekeeper.Range[netip.Addr] {
+	r, err := rangekeeper.ParseCIDR(cidr)
+	must(err)
+	return r
+}
+
+// ourAllocator is Rangekeeper's allocator with the reference's strategy and this snapshot in it.
+func ourAllocator[V rangekeeper.Value](r rangekeeper.Range[V], snapshot []byte) *rangekeeper.Allocator[V] {
+	a, err := rangekeeper.NewAllocator(r, rangekeeper.RandomScanSparingStaticBand, random().Uint64())
+	must(err)
+	must(a.Restore(r.String(), snapshot))
+	return a
+}
+
+func ourAllocateNext[V rangekeeper.Value](r rangekeeper.Range[V], snapshot []byte) side {
+	a := ourAllocator(r, snapshot)
+	return func(n int) {
+		for range n {
+			value, err := a.AllocateNext()
+			must(err)
+			_, err = a.Release(value)
+			must(err)
+		}
+	}
+}
+
+func ourAllocate(cidr string, snapshot []byte, free []netip.Addr) side {
+	a := ourAllocator(ourCIDR(cidr), snapshot)
+	return func(n int) {
+		for i := range n {
+			address := free[i%len(free)]
+			must(a.Allocate(address))
+			_, err := a.Release(address)
+			must(err)
+		}
+	}
+}
+
+func ourHas(cidr string, snapshot []byte, addresses []netip.Addr) side {
+	a := ourAllocator(ourCIDR(cidr), snapshot)
+	return func(n int) {
+		for i := range n {
+			has, err := a.Has(addresses[i%len(addresses)])
+			must(err)
+			sink += toInt(has)
+		}
+	}
+}
+
+// ourSnapshot takes each snapshot into the same buffer.
+func ourSnapshot(cidr string, snapshot []byte) side {
+	a := ourAllocator(ourCIDR(cidr), snapshot)
+	var buffer []byte
+	return func(n int) {
+		for range n {
+			var err error
+			buffer, err = a.Snapshot(buffer)
+			must(err)
+		}
+		mustEqual(buffer, snapshot)
+	}
+}
+
+func ourRestore(cidr string, snapshot []byte) side {
+	a := ourAllocator(ourCIDR(cidr), nil)
+	return func(n int) {
+		for range n {
+			must(a.Restore(cidr, snapshot))
+		}
+	}
+}
+
+func ourForEach(cidr string, snapshot []byte) side {
+	a := ourAllocator(ourCIDR(cidr), snapshot)
+	return func(n int) {
+		for range n {
+			for address := range a.All() {
+				sink += int(address.As4()[3])
+			}
+		}
+	}
+}
+
+func ourNodePorts(snapshot []byte) side {
+	r, err := rangekeeper.ParsePortRange(nodePorts)
+	must(err)
+	return ourAllocateNext(r, snapshot)
+}
+
+// ourRepair runs a repair pass at a time, from the list of Services to the new snapshot. The counters are
+// kept between passes, as a server does.
+func ourRepair(c cluster) side {
+	configured := ourCIDR(cidr12)
+	counters, err := rangekeeper.NewRepairCounters(3)
+	must(err)
+	return func(n int) {
+		for range n {
+			pass, err := rangekeeper.NewRepairPass()
+			must(err)
+			_, err = pass.AddCIDR(configured, rangekeeper.Stored{Range: cidr12, Data: c.snapshot})
+			must(err)
+			var batch rangekeeper.Services
+			for i := range c.services {
+				spec := &c.services[i].Spec
+				batch.Add(spec.ClusterIP, spec.ClusterIPs)
+				if batch.Len() == servicesPerBatch || i == len(c.services)-1 {
+					must(pass.Observe(&batch))
+					batch.Reset()
+				}
+			}
+			outcome, err := pass.Finish(counters)
+			must(err)
+			snapshot, err := outcome.Snapshot(0, nil)
+			must(err)
+			must(outcome.Close())
+			mustEqual(snapshot, c.snapshot)
+		}
+	}
+}

@@ -1,0 +1,1 @@
+// Empty: its presence lets nodeports.go declare a function without a body.
