@@ -1,0 +1,79 @@
+# Every task has its name here; .ci/run calls them, and so do people. `make help` lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+CARGO ?= cargo
+GO ?= go
+PREFIX ?= /usr/local
+COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+CONTROLPLANE := go-bindings/controlplane
+
+.PHONY: help library build run test test-rust test-c test-go bench compare compare-model goldens header install fmt lint doc setup clean
+
+help: ## Lists the tasks.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+setup: ## Installs the tools that tests need and that are missing (valgrind, pkg-config).
+	@scripts/setup.sh
+
+library: ## Builds librangekeeper.a and .so into target/release.
+	$(CARGO) build --release --locked -p rangekeeper-ffi
+
+build: library ## Builds the library and bin/rangekeeper.
+	cd $(CONTROLPLANE) && $(GO) build -ldflags "-X github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/cli.commit=$(COMMIT)" -o ../../bin/rangekeeper ./cmd/rangekeeper
+
+run: build ## Repairs a damaged cluster's snapshot and audits the result.
+	@scripts/run.sh
+
+test: setup test-rust test-c test-go ## Runs all tests of all languages.
+
+test-rust: ## Runs the Rust tests.
+	$(CARGO) test --locked --workspace
+
+test-c: library ## Runs the C programs plain, under sanitizers and under valgrind.
+	ffi/tests/run.sh
+
+test-go: library ## Runs the Go tests, the binding's also under the race detector and with a stressed collector.
+	cd go-bindings && $(GO) test -count=1 ./...
+	cd go-bindings && GODEBUG=cgocheck=1 $(GO) test -count=1 -race ./...
+	cd go-bindings && GOGC=1 $(GO) test -count=1 ./...
+	cd $(CONTROLPLANE) && $(GO) test -count=1 ./...
+
+bench: ## Measures the crates with criterion.
+	$(CARGO) bench --locked -p rangekeeper-bench
+
+compare: library ## Measures the same works on the reference and here, in turn; writes target/compare.json.
+	$(CARGO) build --release --locked -p rangekeeper-bench --bin compare-rust
+	cd bench/upstream && $(GO) run ./cmd/compare -rust ../../target/release/compare-rust
+
+compare-model: library ## Plays random operation sequences on the reference's allocators and on these.
+	cd bench/upstream && $(GO) test -count=1 -v -run . ./...
+
+goldens: ## Writes testdata/reference anew with the reference's own packages.
+	cd bench/upstream && $(GO) run ./cmd/goldens -dir ../../testdata/reference
+
+header: ## Writes include/rangekeeper.h anew (needs cbindgen 0.29.4).
+	ffi/header.sh
+
+install: library ## Installs header, libraries and pkg-config file below PREFIX.
+	ffi/install.sh $(PREFIX)
+
+fmt: ## Formats the sources.
+	$(CARGO) fmt --all
+	gofmt -w go-bindings bench/upstream
+
+lint: library ## Checks format, clippy, go vet and the header.
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	@test -z "$$(gofmt -l go-bindings bench/upstream)" || { gofmt -l go-bindings bench/upstream; exit 1; }
+	cd go-bindings && $(GO) vet ./...
+	cd $(CONTROLPLANE) && $(GO) vet ./...
+	ffi/header.sh --check
+
+doc: ## Builds the crates' documentation, warnings denied.
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+
+clean: ## Removes what was built.
+	$(CARGO) clean
+	rm -rf bin

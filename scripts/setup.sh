@@ -1,0 +1,14 @@
+#!/bin/bash
+# Installs what the tests need beside Rust, Go and a C compiler, where it is missing.
+set -euo pipefail
+missing=()
+command -v valgrind >/dev/null || missing+=(valgrind)
+command -v pkg-config >/dev/null || missing+=(pkg-config)
+[ ${#missing[@]} -gt 0 ] || exit 0
+if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
+	echo "setup: please install: ${missing[*]}" >&2
+	exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "${missing[@]}"
