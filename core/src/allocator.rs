@@ -122,7 +122,7 @@ impl<R: Range> Allocator<R> {
     ///
     /// # Errors
     /// If it is in use or not in range; nothing is changed then.
-    #[inline]
+    #[inline(always)]
     pub fn allocate(&mut self, value: R::Value) -> Result<(), AllocateError<R>> {
         let offset = self.range.offset_of(value).ok_or(AllocateError::NotInRange { value, range: self.range })?;
         if self.used.insert(offset) { Ok(()) } else { Err(AllocateError::AlreadyAllocated { value }) }
@@ -132,7 +132,7 @@ impl<R: Range> Allocator<R> {
     ///
     /// # Errors
     /// If none is free.
-    #[inline]
+    #[inline(always)]
     pub fn allocate_next(&mut self, rng: &mut impl Rng) -> Result<R::Value, Full<R>> {
         let full = Full { range: self.range };
         let offset = self.choose(rng).ok_or(full)?;
@@ -141,13 +141,13 @@ impl<R: Range> Allocator<R> {
     }
 
     /// Gives `value` back. Returns whether it was in use; a value that is free or not in range is no error.
-    #[inline]
+    #[inline(always)]
     pub fn release(&mut self, value: R::Value) -> bool {
         self.range.offset_of(value).is_some_and(|offset| self.used.remove(offset))
     }
 
     /// Whether `value` is in use; false for what is not in range.
-    #[inline]
+    #[inline(always)]
     pub fn has(&self, value: R::Value) -> bool {
         self.range.offset_of(value).is_some_and(|offset| self.used.contains(offset))
     }
@@ -231,7 +231,7 @@ impl<R: Range> Allocator<R> {
         self.used.remove(offset);
     }
 
-    #[inline]
+    #[inline(always)]
     fn choose(&self, rng: &mut impl Rng) -> Option<u32> {
         let size = self.range.size();
         match self.strategy {
@@ -245,7 +245,7 @@ impl<R: Range> Allocator<R> {
     }
 
     /// The first free offset of `low..high` from a random start on, with wrap.
-    #[inline]
+    #[inline(always)]
     fn scan(&self, low: u32, high: u32, rng: &mut impl Rng) -> Option<u32> {
         if low >= high {
             return None;
@@ -257,7 +257,7 @@ impl<R: Range> Allocator<R> {
 }
 
 /// A number in `0..limit`, uniform to within 2^-32 (multiply and shift, without rejection).
-#[inline]
+#[inline(always)]
 fn below(limit: u32, rng: &mut impl Rng) -> u32 {
     ((u128::from(rng.next_u64()) * u128::from(limit)) >> 64) as u32
 }

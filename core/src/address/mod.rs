@@ -3,41 +3,18 @@
 //! Kubernetes keeps reading addresses as Go did before 1.17 (k8s.io/utils/net `ParseIPSloppy`): leading zeros are
 //! decimal (or hexadecimal in IPv6 groups) and of any number, and an IPv4-mapped IPv6 address is the IPv4 address.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+mod ipv4;
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipv4::parse_ipv4;
 
 /// Reads an address sloppily; `None` if the text is none. No zones, no surrounding space.
 ///
-/// An IPv4-mapped address comes back as IPv4. Cost: about 10 ns for IPv4.
+/// An IPv4-mapped address comes back as IPv4. Cost: a few nanoseconds for IPv4.
 #[inline]
 pub fn parse_address(text: &str) -> Option<IpAddr> {
     parse_ipv4(text.as_bytes()).map(IpAddr::V4).or_else(|| parse_ipv6(text).map(|address| address.to_canonical()))
-}
-
-/// Four decimal numbers up to 255 with dots between them and any number of leading zeros.
-#[inline]
-fn parse_ipv4(text: &[u8]) -> Option<Ipv4Addr> {
-    let mut address = 0_u32;
-    let mut part = 0_u32;
-    let mut digits = 0_usize;
-    let mut dots = 0;
-    for &byte in text {
-        let digit = byte.wrapping_sub(b'0');
-        if digit < 10 {
-            part = part * 10 + u32::from(digit);
-            digits += 1;
-            if part > 255 {
-                return None;
-            }
-        } else if byte == b'.' && digits > 0 && dots < 3 {
-            address = address << 8 | part;
-            part = 0;
-            digits = 0;
-            dots += 1;
-        } else {
-            return None;
-        }
-    }
-    (dots == 3 && digits > 0).then(|| Ipv4Addr::from_bits(address << 8 | part))
 }
 
 /// What the standard parser takes once superfluous leading zeros are gone.

@@ -4,13 +4,17 @@
 //! lowest bit of the last byte), so that a snapshot is a view of the memory and not a conversion. A single-bit
 //! operation pays one byte swap for that, which is a cycle.
 
-use std::iter::FusedIterator;
+mod iter;
+mod summary;
+mod tally;
+
+use summary::Summary;
+use tally::{CHUNK, Tally, any_full};
+
+pub use iter::{Iter, Run, Runs};
 
 /// Offsets in one word.
 const WORD_BITS: u32 = u64::BITS;
-
-/// Levels of the summary that 2^32 offsets need.
-const MAX_LEVELS: usize = 5;
 
 /// A set of offsets in `0..len`.
 ///
@@ -23,34 +27,6 @@ pub struct Bitmap {
     /// Word `i` (offsets `64 * i..`) is `words[words.len() - 1 - i]`, its bytes big-endian.
     words: Vec<[u8; 8]>,
     summary: Summary,
-}
-
-/// For each level, one bit per word of the level below; a set bit means that the word has no clear bit.
-///
-/// Bits past the end of a level are set, so that a search never finds them.
-#[derive(Clone, Debug)]
-struct Summary {
-    words: Vec<u64>,
-    /// Where each level begins in `words`; level 0 summarises the bitmap itself.
-    starts: [u32; MAX_LEVELS + 1],
-    levels: usize,
-}
-
-/// A maximal run of offsets that are all set or all clear.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// First offset of the run.
-    pub first: u32,
-    /// Last offset of the run, inclusive.
-    pub last: u32,
-}
-
-impl Run {
-    /// How many offsets the run has: at least 1.
-    #[expect(clippy::len_without_is_empty, reason = "a run is never empty")]
-    pub fn len(&self) -> u64 {
-        u64::from(self.last - self.first) + 1
-    }
 }
 
 impl Bitmap {
@@ -82,13 +58,13 @@ impl Bitmap {
     }
 
     /// Whether `offset` is set; false past the end.
-    #[inline]
+    #[inline(always)]
     pub fn contains(&self, offset: u32) -> bool {
         offset < self.len && self.word(offset / WORD_BITS) & bit(offset) != 0
     }
 
     /// Sets `offset`. Returns whether that changed the set; an offset past the end changes nothing.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, offset: u32) -> bool {
         if offset >= self.len {
             return false;
@@ -108,7 +84,7 @@ impl Bitmap {
     }
 
     /// Clears `offset`. Returns whether that changed the set; an offset past the end changes nothing.
-    #[inline]
+    #[inline(always)]
     pub fn remove(&mut self, offset: u32) -> bool {
         if offset >= self.len {
             return false;
@@ -134,7 +110,7 @@ impl Bitmap {
     }
 
     /// The lowest clear offset that is not below `from`. Cost: O(log64 len).
-    #[inline]
+    #[inline(always)]
     pub fn next_clear(&self, from: u32) -> Option<u32> {
         if from >= self.len {
             return None;
@@ -175,12 +151,12 @@ impl Bitmap {
     ///
     /// A run that is under way at `from` is cut there.
     pub fn runs_set(&self, from: u32) -> Runs<'_> {
-        Runs { bitmap: self, next: Some(from), set: true }
+        Runs::new(self, from, true)
     }
 
     /// The maximal runs of clear offsets that begin at or after `from`, ascending; cut at `from` like set runs.
     pub fn runs_clear(&self, from: u32) -> Runs<'_> {
-        Runs { bitmap: self, next: Some(from), set: false }
+        Runs::new(self, from, false)
     }
 
     /// How many offsets in `from..to` are set. Cost: O((to - from) / 64).
@@ -258,12 +234,12 @@ impl Bitmap {
         self.rebuild();
     }
 
-    #[inline]
+    #[inline(always)]
     fn word(&self, index: u32) -> u64 {
         u64::from_be_bytes(self.words[self.words.len() - 1 - index as usize])
     }
 
-    #[inline]
+    #[inline(always)]
     fn store(&mut self, index: u32, word: u64) {
         let at = self.words.len() - 1 - index as usize;
         self.words[at] = word.to_be_bytes();
@@ -274,13 +250,13 @@ impl Bitmap {
     }
 
     /// The bits of word `index` that lie past the end.
-    #[inline]
+    #[inline(always)]
     fn past_end(&self, index: u32) -> u64 {
         let tail = self.len % WORD_BITS;
         if index == self.last_index() && tail != 0 { u64::MAX << tail } else { 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn is_word_full(&self, index: u32, word: u64) -> bool {
         word == u64::MAX || (index == self.last_index() && word | self.past_end(index) == u64::MAX)
     }
@@ -294,13 +270,24 @@ impl Bitmap {
 
     /// Recounts and rebuilds the summary after the words were changed in bulk.
     fn rebuild(&mut self) {
-        self.count = self.words.iter().map(|word| u64::from_ne_bytes(*word).count_ones()).sum();
         let past_end = self.past_end(self.last_index());
-        let last = self.words.len().saturating_sub(1);
-        self.summary.fill(self.words.iter().rev().enumerate().map(|(index, word)| {
-            let word = u64::from_be_bytes(*word);
-            if index == last { word | past_end } else { word }
-        }));
+        let (partial, chunks) = self.words.as_rchunks::<CHUNK>();
+        let summary = self.summary.lowest();
+        let mut tally = Tally::default();
+        for (chunk, full) in chunks.iter().rev().zip(&mut *summary) {
+            tally.add(chunk);
+            *full = if any_full(chunk) { full_words(chunk) } else { 0 };
+        }
+        self.count = tally.total() + partial.iter().map(|word| u64::from_ne_bytes(*word).count_ones()).sum::<u32>();
+        if let Some(full) = summary.get_mut(chunks.len()) {
+            *full = full_words(partial) | (u64::MAX << partial.len());
+        }
+        if let (Some(full), Some(last)) = (summary.last_mut(), self.words.first())
+            && u64::from_be_bytes(*last) | past_end == u64::MAX
+        {
+            *full |= bit(self.words.len() as u32 - 1);
+        }
+        self.summary.raise();
     }
 }
 
@@ -322,184 +309,38 @@ impl<'a> IntoIterator for &'a Bitmap {
     }
 }
 
-#[inline]
+/// One bit per word, the last one in memory lowest: whether it has all its bits set.
+fn full_words(words: &[[u8; 8]]) -> u64 {
+    words.iter().fold(0, |full, word| full << 1 | u64::from(*word == [u8::MAX; 8]))
+}
+
+#[inline(always)]
 fn bit(offset: u32) -> u64 {
     1 << (offset % WORD_BITS)
 }
-
-impl Summary {
-    fn new(words_below: usize) -> Self {
-        let mut starts = [0; MAX_LEVELS + 1];
-        let mut levels = 0;
-        let mut words = Vec::new();
-        let mut below = words_below;
-        while below > 1 {
-            let here = below.div_ceil(64);
-            words.resize(words.len() + here, 0);
-            if let (Some(last), tail @ 1..) = (words.last_mut(), below % 64) {
-                *last = u64::MAX << tail;
-            }
-            levels += 1;
-            starts[levels] = words.len() as u32;
-            below = here;
-        }
-        Self { words, starts, levels }
-    }
-
-    fn level(&self, level: usize) -> &[u64] {
-        &self.words[self.starts[level] as usize..self.starts[level + 1] as usize]
-    }
-
-    #[inline]
-    fn word(&mut self, level: usize, index: u32) -> &mut u64 {
-        &mut self.words[(self.starts[level] + index) as usize]
-    }
-
-    fn mark_full(&mut self, mut index: u32) {
-        for level in 0..self.levels {
-            let word = self.word(level, index / 64);
-            *word |= bit(index);
-            if *word != u64::MAX {
-                return;
-            }
-            index /= 64;
-        }
-    }
-
-    fn mark_not_full(&mut self, mut index: u32) {
-        for level in 0..self.levels {
-            let word = self.word(level, index / 64);
-            let was_full = *word == u64::MAX;
-            *word &= !bit(index);
-            if !was_full {
-                return;
-            }
-            index /= 64;
-        }
-    }
-
-    /// The index of the first word of the bitmap, not below `from`, that has a clear bit.
-    fn next_not_full(&self, from: u32) -> Option<u32> {
-        let mut from = from;
-        for level in 0..self.levels {
-            let word = self.level(level).get((from / 64) as usize)?;
-            let clear = !word & (u64::MAX << (from % 64));
-            if clear != 0 {
-                let mut index = from / 64 * 64 + clear.trailing_zeros();
-                for below in (0..level).rev() {
-                    index = index * 64 + (!self.level(below)[index as usize]).trailing_zeros();
-                }
-                return Some(index);
-            }
-            from = from / 64 + 1;
-        }
-        None
-    }
-
-    fn fill(&mut self, words: impl Iterator<Item = u64>) {
-        let mut below = 0;
-        let mut full = 0;
-        let mut at = 0;
-        let end = self.starts[1.min(self.levels)] as usize;
-        for word in words {
-            full |= u64::from(word == u64::MAX) << (below % 64);
-            below += 1;
-            if below % 64 == 0 && at < end {
-                self.words[at] = full;
-                at += 1;
-                full = 0;
-            }
-        }
-        if at < end {
-            self.words[at] = full | (u64::MAX << (below % 64));
-        }
-        for level in 1..self.levels {
-            let (lower, upper) = self.words.split_at_mut(self.starts[level] as usize);
-            let lower = &lower[self.starts[level - 1] as usize..];
-            for (word, below) in upper.iter_mut().zip(lower.chunks(64)) {
-                let full = below.iter().rev().fold(0, |full, word| full << 1 | u64::from(*word == u64::MAX));
-                *word = if below.len() < 64 { full | (u64::MAX << below.len()) } else { full };
-            }
-        }
-    }
-}
-
-/// Ascending offsets of a [`Bitmap`].
-#[derive(Clone, Debug)]
-pub struct Iter<'a> {
-    bitmap: &'a Bitmap,
-    /// All ones if clear offsets are asked for.
-    flip: u64,
-    index: u32,
-    word: u64,
-}
-
-impl<'a> Iter<'a> {
-    fn new(bitmap: &'a Bitmap, from: u32, flip: u64) -> Self {
-        let index = from / WORD_BITS;
-        let word = if from < bitmap.len { (bitmap.word(index) ^ flip) & (u64::MAX << (from % WORD_BITS)) } else { 0 };
-        Self { bitmap, flip, index, word }
-    }
-}
-
-impl Iterator for Iter<'_> {
-    type Item = u32;
-
-    #[inline]
-    fn next(&mut self) -> Option<u32> {
-        while self.word == 0 {
-            if self.index >= self.bitmap.last_index() || self.bitmap.words.is_empty() {
-                return None;
-            }
-            self.index += 1;
-            self.word = self.bitmap.word(self.index) ^ self.flip;
-        }
-        let offset = self.index * WORD_BITS + self.word.trailing_zeros();
-        self.word &= self.word - 1;
-        (offset < self.bitmap.len).then_some(offset)
-    }
-}
-
-impl FusedIterator for Iter<'_> {}
-
-/// Ascending runs of a [`Bitmap`].
-#[derive(Clone, Debug)]
-pub struct Runs<'a> {
-    bitmap: &'a Bitmap,
-    next: Option<u32>,
-    set: bool,
-}
-
-impl Iterator for Runs<'_> {
-    type Item = Run;
-
-    fn next(&mut self) -> Option<Run> {
-        let from = self.next.take()?;
-        let (first, after) = if self.set {
-            let first = self.bitmap.next_set(from)?;
-            (first, self.bitmap.next_clear(first))
-        } else {
-            let first = self.bitmap.next_clear(from)?;
-            (first, self.bitmap.next_set(first))
-        };
-        self.next = after;
-        let last = after.unwrap_or(self.bitmap.len) - 1;
-        Some(Run { first, last })
-    }
-}
-
-impl FusedIterator for Runs<'_> {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The summary must say for each word exactly whether it has a clear bit.
+    /// The summary must say for each word exactly whether it has a clear bit, also after a rebuild.
     fn check(bitmap: &Bitmap) {
-        let mut fresh = bitmap.clone();
-        fresh.rebuild();
-        assert_eq!(fresh.count, bitmap.count);
-        assert_eq!(fresh.summary.words, bitmap.summary.words);
+        let full: Vec<bool> = (0..bitmap.words.len() as u32)
+            .map(|index| (index * WORD_BITS..bitmap.len).take(WORD_BITS as usize).all(|offset| bitmap.contains(offset)))
+            .collect();
+        let count = (0..bitmap.len).filter(|offset| bitmap.contains(*offset)).count();
+        let mut rebuilt = bitmap.clone();
+        rebuilt.rebuild();
+        for bitmap in [bitmap, &rebuilt] {
+            assert_eq!(bitmap.count as usize, count);
+            if full.len() > 1 {
+                let mut expected = None;
+                for index in (0..full.len() as u32).rev() {
+                    expected = if full[index as usize] { expected } else { Some(index) };
+                    assert_eq!(bitmap.summary.next_not_full(index), expected);
+                }
+            }
+        }
     }
 
     #[test]
