@@ -60,6 +60,12 @@ impl LeakCounters {
     ///
     /// Cost: O(len / 64) word operations per plane.
     pub fn advance(&mut self, leaked: &mut Bitmap) {
+        if leaked.len() != self.len {
+            let mut within = Bitmap::new(self.len);
+            within.union_with(leaked);
+            self.advance(&mut within);
+            return leaked.intersect_with(&within);
+        }
         if leaked.is_empty() {
             self.planes.clear();
             return;
@@ -71,9 +77,6 @@ impl LeakCounters {
         let passes = self.passes.get();
         let mut kept = false;
         leaked.map_words(|index, leaked| {
-            if index >= self.planes[0].len() {
-                return 0;
-            }
             // Add one to the counters of what is leaked, with carry from plane to plane; reset the others.
             let mut carry = leaked;
             let mut due = leaked;

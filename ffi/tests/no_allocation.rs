@@ -1,0 +1,188 @@
+//! Allocate, allocate next, release and has take no memory from the heap, and neither does a Service of a repair pass
+//! that is in order. The core forbids the unsafe code that it takes to see this, so the test stands here.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::hint::black_box;
+use std::net::IpAddr;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use rangekeeper_core::allocator::{AllocateError, Allocator, Strategy};
+use rangekeeper_core::cidr::CidrRange;
+use rangekeeper_core::ports::PortRange;
+use rangekeeper_core::range::{AnyRange, AnyValue, Range};
+use rangekeeper_core::repair::{Leaks, RepairPass, Stored};
+use rangekeeper_core::service::{Service, ServicePort};
+use rangekeeper_core::uids::UidBlock;
+
+/// The system's allocator, with a count for each thread: tests run side by side.
+struct Counting;
+
+thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
+
+fn count() {
+    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+}
+
+// SAFETY: every call goes on to the system's allocator as it is; counting neither allocates nor panics.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise is the system allocator's condition.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// What `work` gives, and how often it asked for memory.
+fn counted<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let before = ALLOCATIONS.get();
+    let result = black_box(work());
+    (result, ALLOCATIONS.get() - before)
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn range<R: Range>(text: &str) -> R {
+    text.parse().unwrap_or_else(|_| panic!("{text} is a range"))
+}
+
+#[test]
+fn the_count_sees_what_allocates() {
+    let mut allocator = Allocator::new(range::<AnyRange>("10.0.0.0/24"), Strategy::Contiguous);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+    allocator.allocate_next(&mut rng).expect("empty");
+    assert_eq!(counted(|| allocator.snapshot().to_vec()), (vec![1], 1));
+    assert_eq!(counted(|| Box::new(allocator.used())), (Box::new(1), 1));
+    assert_eq!(counted(|| vec![0_u8; 100]).1, 1);
+    let mut growing = vec![1_u8];
+    assert_eq!(counted(|| growing.reserve_exact(100_000)).1, 1);
+    assert!(counted(|| allocator.dry_run()).1 >= 1);
+    assert!(counted(|| Allocator::new(allocator.range(), Strategy::Contiguous)).1 >= 1);
+    assert_eq!(counted(|| black_box(7)), (7, 0));
+}
+
+/// Fills a range to the brim and empties it again, with every outcome on the way. Returns the number of calls.
+fn fill_and_empty<R: Range>(range: R, foreign: R::Value, strategy: Strategy) -> u64 {
+    let mut allocator = Allocator::new(range, strategy);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(2);
+    let (mut calls, mut taken, mut outside, mut full) = (0_u64, 0, 0, 0);
+    let ((), allocations) = counted(|| {
+        while allocator.free() > 0 {
+            let value = allocator.allocate_next(&mut rng).expect("some are free");
+            taken += u64::from(matches!(allocator.allocate(value), Err(AllocateError::AlreadyAllocated { .. })));
+            outside += u64::from(matches!(allocator.allocate(foreign), Err(AllocateError::NotInRange { .. })));
+            assert!(allocator.has(value) && !allocator.has(foreign) && !allocator.release(foreign));
+            // Every other one is given back and taken by name.
+            if rng.next_u64().is_multiple_of(2) {
+                assert!(allocator.release(value) && !allocator.release(value) && !allocator.has(value));
+                allocator.allocate(value).expect("just released");
+            }
+            calls += 6;
+        }
+        for offset in 0..range.size() {
+            full += u64::from(allocator.allocate_next(&mut rng).is_err());
+            let value = range.value_at(offset).expect("in range");
+            assert!(allocator.release(value));
+            assert_eq!(allocator.allocate_next(&mut rng), Ok(value));
+            calls += 3;
+        }
+        // To look at it costs nothing either.
+        assert_eq!(allocator.iter().count() as u32, range.size());
+        assert_eq!((allocator.runs_used(0).count(), allocator.runs_free(0).count()), (1, 0));
+        assert_eq!(allocator.snapshot().len() as u32, range.size().div_ceil(8));
+        for offset in 0..range.size() {
+            assert!(allocator.release(range.value_at(offset).expect("in range")));
+            calls += 1;
+        }
+    });
+    assert_eq!(allocations, 0, "{range}, {strategy:?}");
+    let size = u64::from(range.size());
+    assert_eq!((taken, outside, full, allocator.used()), (size, size, size, 0), "{range}, {strategy:?}");
+    calls
+}
+
+#[test]
+fn the_hot_path_does_not_allocate() {
+    let mut calls = 0;
+    for strategy in [Strategy::Contiguous, Strategy::RandomScan, Strategy::RandomScanSparingStaticBand] {
+        for (text, foreign) in [
+            ("10.96.0.0/16", AnyValue::Address(address("10.96.0.0"))),
+            ("10.96.0.0/27", AnyValue::Address(address("fd00::1"))),
+            ("fd00::/108", AnyValue::Address(address("fd00::1:0"))),
+            ("30000-32767", AnyValue::Port(29_999)),
+            ("1000000000-1000999999/1000", AnyValue::Uids(UidBlock { start: 5, size: 1000 })),
+        ] {
+            calls += fill_and_empty(range::<AnyRange>(text), foreign, strategy);
+        }
+        calls += fill_and_empty(range::<CidrRange>("10.96.0.0/17"), address("10.97.0.0"), strategy);
+        calls += fill_and_empty(range::<PortRange>("1-60000"), 0, strategy);
+    }
+    println!("{calls} calls");
+    assert!(calls >= 5_000_000);
+}
+
+/// Services that are in order cost no memory, however wide the ranges are; only findings do.
+#[test]
+fn a_service_in_order_does_not_allocate() {
+    const SERVICES: usize = 200;
+    let texts: Vec<[String; 2]> =
+        (1..=SERVICES).map(|host| [format!("10.96.0.{host}"), format!("fd00::{host:x}")]).collect();
+    let all_set = |offsets: usize| vec![0xff; offsets / 8];
+    let mut observed = 0;
+    for (ipv4, ipv6, ports) in [("10.96.0.0/24", "fd00::/120", "30000-30207"), ("10.96.0.0/12", "fd00::/64", "1-65535")]
+    {
+        let mut pass = RepairPass::new();
+        let data = all_set(SERVICES);
+        pass.add_cluster_ips(range(ipv4), Stored { range: ipv4, data: &data }).expect("fits");
+        pass.add_cluster_ips(range(ipv6), Stored { range: ipv6, data: &data }).expect("fits");
+        let ports_range: PortRange = range(ports);
+        let low = ports_range.low();
+        pass.add_node_ports(ports_range, Stored { range: ports, data: &data }).expect("fits");
+        let ((), allocations) = counted(|| {
+            for (index, [ipv4, ipv6]) in texts.iter().enumerate() {
+                let node_port = i32::from(low) + index as i32;
+                let ports = ["TCP", "UDP"].map(|protocol| ServicePort { protocol, node_port });
+                let cluster_ips = [ipv4.as_str(), ipv6];
+                pass.observe(&Service {
+                    cluster_ip: ipv4,
+                    cluster_ips: &cluster_ips,
+                    ports: &ports,
+                    ..Service::default()
+                });
+                observed += 1;
+            }
+        });
+        assert_eq!(allocations, 0, "{ipv4}, {ipv6} and {ports}");
+        let twice = Service { cluster_ip: &texts[0][0], ..Service::default() };
+        let ((), allocations) = counted(|| pass.observe(&twice));
+        assert!(allocations > 0, "a finding is kept somewhere");
+        let outcome = pass.finish(Leaks::CleanAtOnce);
+        assert_eq!(outcome.findings.len(), 1);
+        assert!(outcome.ranges.iter().all(|range| range.in_use().count() as usize == SERVICES));
+    }
+    println!("{observed} Services");
+    assert!(observed >= 2 * SERVICES);
+}
