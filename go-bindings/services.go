@@ -6,7 +6,6 @@ import "C"
 import (
 	"fmt"
 	"runtime"
-	"slices"
 	"time"
 	"unsafe"
 )
@@ -28,13 +27,6 @@ type batch struct {
 
 func (b *batch) reset() {
 	b.words, b.text, b.count = b.words[:0], b.text[:0], 0
-}
-
-// extend appends n words, which the caller has to fill.
-func (b *batch) extend(n int) []uint32 {
-	at := len(b.words)
-	b.words = slices.Grow(b.words, n)[:at+n]
-	return b.words[at:]
 }
 
 // add appends an object that consists of some words and then texts, whose lengths come last among its words.
@@ -82,26 +74,21 @@ func (s *Services) Reset() {
 
 // Add adds a Service with its spec.clusterIP and spec.clusterIPs, as they are: empty, "None" and nonsense too.
 func (s *Services) Add(clusterIP string, clusterIPs []string) {
-	const fixed = 3
 	entries := 1 + len(clusterIPs)
 	if entries > maxEntries {
 		s.tooLarge("clusterIPs")
 		clusterIPs, entries = nil, 1
 	}
 	s.head = len(s.words)
-	words := s.extend(fixed + len(clusterIPs))
-	words[0] = uint32(entries)
-	words[1] = 0
-	words[2] = uint32(len(clusterIP))
+	s.words = append(s.words, uint32(entries), 0, uint32(len(clusterIP)))
 	s.text = append(s.text, clusterIP...)
 	before := clusterIP
-	words = words[fixed:]
-	for i, text := range clusterIPs {
+	for _, text := range clusterIPs {
 		if text == before {
-			words[i] = C.RK_SAME_TEXT
+			s.words = append(s.words, C.RK_SAME_TEXT)
 			continue
 		}
-		words[i] = uint32(len(text))
+		s.words = append(s.words, uint32(len(text)))
 		s.text = append(s.text, text...)
 		before = text
 	}

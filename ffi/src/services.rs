@@ -113,77 +113,23 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Takes what a walk over Services comes across.
-trait Visitor<'a> {
-    fn address(&mut self, text: &'a str);
-    fn port(&mut self, port: ServicePort<'a>);
-    /// The Service that the addresses and ports since the last one belong to is complete.
-    fn service(&mut self, health_check_node_port: i32);
+/// The words of one Service.
+struct ServiceWords<'a> {
+    health_check_node_port: i32,
+    /// The lengths of spec.clusterIP and of spec.clusterIPs, or RK_SAME_TEXT.
+    entries: &'a [u32],
+    /// Node port and protocol.
+    ports: &'a [[u32; 2]],
 }
 
-/// Visits nothing: leaves of a walk its checks.
-struct Check;
-
-impl Visitor<'_> for Check {
-    fn address(&mut self, _: &str) {}
-    fn port(&mut self, _: ServicePort<'_>) {}
-    fn service(&mut self, _: i32) {}
-}
-
-/// Puts Services together, in memory that is used again for the next one.
-struct Collect<'a, F> {
-    addresses: Vec<&'a str>,
-    ports: Vec<ServicePort<'a>>,
-    each: F,
-}
-
-impl<'a, F: FnMut(&Service<'_>)> Visitor<'a> for Collect<'a, F> {
+impl<'a> Rest<'a> {
     #[inline]
-    fn address(&mut self, text: &'a str) {
-        self.addresses.push(text);
+    fn service(&mut self) -> Result<ServiceWords<'a>, rk_result> {
+        let [shape, health] = self.array()?;
+        let entries = self.words((shape & 0xffff) as usize)?;
+        let ports = self.words(2 * (shape >> 16) as usize)?.as_chunks().0;
+        Ok(ServiceWords { health_check_node_port: health.cast_signed(), entries, ports })
     }
-
-    #[inline]
-    fn port(&mut self, port: ServicePort<'a>) {
-        self.ports.push(port);
-    }
-
-    #[inline]
-    fn service(&mut self, health_check_node_port: i32) {
-        if let [cluster_ip, cluster_ips @ ..] = &*self.addresses {
-            (self.each)(&Service { cluster_ip, cluster_ips, ports: &self.ports, health_check_node_port });
-        }
-        self.addresses.clear();
-        self.ports.clear();
-    }
-}
-
-#[inline]
-fn walk<'a>(mut rest: Rest<'a>, count: usize, visitor: &mut impl Visitor<'a>) -> Result<(), rk_result> {
-    for _ in 0..count {
-        let [shape, health] = rest.array()?;
-        let (entries, ports) = ((shape & 0xffff) as usize, (shape >> 16) as usize);
-        let mut last = None;
-        for len in rest.words(entries)? {
-            let text = if *len == RK_SAME_TEXT { last.ok_or(rk_result::InvalidBatch)? } else { rest.text(*len)? };
-            visitor.address(text);
-            last = Some(text);
-        }
-        if last.is_none() {
-            return Err(rk_result::InvalidBatch);
-        }
-        for [node_port, protocol] in rest.words(2 * ports)?.as_chunks().0 {
-            let protocol = match *protocol {
-                RK_PROTOCOL_TCP => "TCP",
-                RK_PROTOCOL_UDP => "UDP",
-                RK_PROTOCOL_SCTP => "SCTP",
-                protocol => rest.text(protocol.checked_sub(RK_PROTOCOL_TEXT).ok_or(rk_result::InvalidBatch)?)?,
-            };
-            visitor.port(ServicePort { protocol, node_port: node_port.cast_signed() });
-        }
-        visitor.service(health.cast_signed());
-    }
-    rest.end()
 }
 
 /// A batch of Services, checked.
@@ -201,12 +147,70 @@ impl<'a> Services<'a> {
             let batch = borrow(batch)?;
             (Rest { words: slice(batch.words, batch.words_len)?, text: text(batch.text, batch.text_len)? }, batch.count)
         };
-        walk(rest, count, &mut Check)?;
-        Ok(Self { rest, count })
+        let services = Self { rest, count };
+        services.check()?;
+        Ok(services)
     }
 
-    pub(crate) fn for_each(self, each: impl FnMut(&Service<'_>)) -> Result<(), rk_result> {
-        walk(self.rest, self.count, &mut Collect { addresses: Vec::new(), ports: Vec::new(), each })
+    /// Reads the words alone: the lengths must add up to the text, and none may end inside a character.
+    fn check(&self) -> Result<(), rk_result> {
+        let mut rest = self.rest;
+        let text = rest.text;
+        let mut end = 0_usize;
+        let mut advance = |len: u32| {
+            end = end.saturating_add(len as usize);
+            // False past the end, too.
+            if text.is_char_boundary(end) { Ok(()) } else { Err(rk_result::InvalidBatch) }
+        };
+        for _ in 0..self.count {
+            let service = rest.service()?;
+            if matches!(service.entries, [] | [RK_SAME_TEXT, ..]) {
+                return Err(rk_result::InvalidBatch);
+            }
+            for len in service.entries.iter().filter(|len| **len != RK_SAME_TEXT) {
+                advance(*len)?;
+            }
+            for [_, protocol] in service.ports {
+                match protocol.checked_sub(RK_PROTOCOL_TEXT) {
+                    Some(len) => advance(len)?,
+                    None if *protocol <= RK_PROTOCOL_SCTP => {}
+                    None => return Err(rk_result::InvalidBatch),
+                }
+            }
+        }
+        if rest.words.is_empty() && end == text.len() { Ok(()) } else { Err(rk_result::InvalidBatch) }
+    }
+
+    /// Hands each Service over. It cannot fail, since all was checked.
+    pub(crate) fn for_each(self, mut each: impl FnMut(&Service<'_>)) -> Result<(), rk_result> {
+        let mut rest = self.rest;
+        let (mut cluster_ips, mut ports) = (Vec::new(), Vec::new());
+        for _ in 0..self.count {
+            let service = rest.service()?;
+            let Some((len, others)) = service.entries.split_first() else { continue };
+            let cluster_ip = rest.text(*len)?;
+            cluster_ips.clear();
+            let mut last = cluster_ip;
+            for len in others {
+                if *len != RK_SAME_TEXT {
+                    last = rest.text(*len)?;
+                }
+                cluster_ips.push(last);
+            }
+            ports.clear();
+            for [node_port, protocol] in service.ports {
+                let protocol = match *protocol {
+                    RK_PROTOCOL_TCP => "TCP",
+                    RK_PROTOCOL_UDP => "UDP",
+                    RK_PROTOCOL_SCTP => "SCTP",
+                    protocol => rest.text(protocol - RK_PROTOCOL_TEXT)?,
+                };
+                ports.push(ServicePort { protocol, node_port: node_port.cast_signed() });
+            }
+            let health_check_node_port = service.health_check_node_port;
+            each(&Service { cluster_ip, cluster_ips: &cluster_ips, ports: &ports, health_check_node_port });
+        }
+        Ok(())
     }
 }
 

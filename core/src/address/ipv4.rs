@@ -6,14 +6,14 @@
 use std::net::Ipv4Addr;
 
 /// Four decimal numbers up to 255 with dots between them and any number of leading zeros.
-#[inline]
+#[inline(always)]
 pub(super) fn parse_ipv4(text: &[u8]) -> Option<Ipv4Addr> {
     parse_usual(text).or_else(|| parse_any(text))
 }
 
 /// Reads addresses of 8 to 15 characters with at most three digits per number: nearly all that there are. `None` for
 /// any other text, and perhaps for one with characters outside ASCII.
-#[inline]
+#[inline(always)]
 fn parse_usual(text: &[u8]) -> Option<Ipv4Addr> {
     if !(8..=15).contains(&text.len()) {
         return None;
@@ -75,6 +75,7 @@ fn digits(characters: u32) -> (u32, u32) {
 }
 
 /// Reads any form, character by character.
+#[cold]
 fn parse_any(text: &[u8]) -> Option<Ipv4Addr> {
     let mut address = 0_u32;
     let mut part = 0_u32;

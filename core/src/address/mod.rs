@@ -12,12 +12,13 @@ use ipv4::parse_ipv4;
 /// Reads an address sloppily; `None` if the text is none. No zones, no surrounding space.
 ///
 /// An IPv4-mapped address comes back as IPv4. Cost: a few nanoseconds for IPv4.
-#[inline]
+#[inline(always)]
 pub fn parse_address(text: &str) -> Option<IpAddr> {
     parse_ipv4(text.as_bytes()).map(IpAddr::V4).or_else(|| parse_ipv6(text).map(|address| address.to_canonical()))
 }
 
 /// What the standard parser takes once superfluous leading zeros are gone.
+#[inline(never)]
 fn parse_ipv6(text: &str) -> Option<Ipv6Addr> {
     if let Ok(address) = text.parse() {
         return Some(address);

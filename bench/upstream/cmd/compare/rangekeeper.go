@@ -39,7 +39,7 @@ func ourAllocate(cidr string, snapshot []byte, free []netip.Addr) side {
 	a := ourAllocator(ourCIDR(cidr), snapshot)
 	return func(n int) {
 		for i := range n {
-			address := free[i%len(free)]
+			address := free[i&(addressesPerWork-1)]
 			must(a.Allocate(address))
 			_, err := a.Release(address)
 			must(err)
@@ -51,7 +51,7 @@ func ourHas(cidr string, snapshot []byte, addresses []netip.Addr) side {
 	a := ourAllocator(ourCIDR(cidr), snapshot)
 	return func(n int) {
 		for i := range n {
-			has, err := a.Has(addresses[i%len(addresses)])
+			has, err := a.Has(addresses[i&(addressesPerWork-1)])
 			must(err)
 			sink += toInt(has)
 		}
