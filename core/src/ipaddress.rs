@@ -87,13 +87,13 @@ pub struct IpAddressOutcome {
     pub cidrs: Vec<CidrOutcome>,
     /// What is wrong with Services, in their order, and then with IPAddress objects, in theirs.
     pub findings: Vec<Finding>,
-    /// IPAddress objects of the allocator whose Service does not exist.
+    /// IPAddress objects of the allocator whose Service does not exist, as far as no other Service uses the address.
     pub leaks: Vec<AddressLeak>,
     /// How many Services were observed.
     pub services: u64,
 }
 
-/// An IPAddress object of the allocator whose Service does not exist.
+/// An IPAddress object of the allocator whose Service does not exist, for an address that no Service uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressLeak {
     /// The first CIDR that holds the address: its place in the order in which they were added.
@@ -108,9 +108,12 @@ pub struct AddressLeak {
 #[derive(Clone, Debug)]
 pub struct CidrOutcome {
     cidr: ServiceCidr,
-    /// Offsets, ascending.
+    /// Offsets, ascending; so are those below.
     stored: Vec<u64>,
     in_use: Vec<u64>,
+    /// Allocated after the API server's own repair: what is in use, and the objects that it leaves alone.
+    next: Vec<u64>,
+    /// The objects that it removes without making new ones.
     leaked: Vec<u64>,
     lost: Vec<u64>,
     duplicates: Vec<u64>,
@@ -158,6 +161,13 @@ impl ServiceCidr {
             _ => None,
         };
         offset.filter(|offset| *offset < self.size())
+    }
+
+    /// The offsets of those addresses that it hands out, ascending.
+    fn offsets<'a>(&self, addresses: impl IntoIterator<Item = &'a IpAddr>) -> Vec<u64> {
+        let mut offsets: Vec<u64> = addresses.into_iter().filter_map(|address| self.offset_of(*address)).collect();
+        offsets.sort_unstable();
+        offsets
     }
 }
 
@@ -226,40 +236,49 @@ impl IpAddressAudit {
                 findings.push(Finding { reason, range, subject, value, valid: None });
             }
         }
-        let mut leaks = Vec::new();
-        for (ordinal, object) in self.objects.iter().enumerate() {
-            let ordinal = ordinal as u64;
-            match (self.judge_object(object), object.address) {
-                (ObjectVerdict::Fine, _) => {}
-                (ObjectVerdict::Leaked, Some(address)) => {
-                    leaks.push(AddressLeak { range: self.range_of(address), object: ordinal, address });
-                }
-                (ObjectVerdict::Wrong(reason), Some(address)) => {
-                    let (range, value) = (self.range_of(address), FoundValue::Address(address));
-                    findings.push(Finding { reason, range, subject: Subject::IPAddress(ordinal), value, valid: None });
-                }
-                (_, None) => findings.push(Finding {
-                    reason: Reason::IPAddressNotAllocated,
-                    range: 0,
-                    subject: Subject::IPAddress(ordinal),
-                    value: FoundValue::Text(object.name.clone()),
-                    valid: None,
-                }),
-            }
-        }
         let in_use: HashSet<IpAddr> = self
             .claims
             .iter()
             .flat_map(|claims| &claims.addresses)
             .filter_map(|claim| claim.as_ref().ok().copied())
             .collect();
+        let mut leaks = Vec::new();
+        let mut leaked = HashSet::new();
+        for (ordinal, object) in self.objects.iter().enumerate() {
+            let subject = Subject::IPAddress(ordinal as u64);
+            let Some(address) = object.address else {
+                let (reason, value) = (Reason::IPAddressNotAllocated, FoundValue::Text(object.name.clone()));
+                findings.push(Finding { reason, range: 0, subject, value, valid: None });
+                continue;
+            };
+            let used = in_use.contains(&address);
+            match self.judge_object(object, address) {
+                ObjectVerdict::Fine => continue,
+                ObjectVerdict::Wrong(reason) => {
+                    let (range, value) = (self.range_of(address), FoundValue::Address(address));
+                    findings.push(Finding { reason, range, subject, value, valid: None });
+                }
+                // The Service that uses the address has a finding of its own.
+                ObjectVerdict::Leaked if used => {}
+                ObjectVerdict::Leaked => {
+                    leaks.push(AddressLeak { range: self.range_of(address), object: ordinal as u64, address });
+                }
+            }
+            // The API server removes the object; for a Service that uses the address it makes a new one.
+            if !used {
+                leaked.insert(address);
+            }
+        }
+        let next: HashSet<IpAddr> =
+            self.by_address.keys().filter(|address| !leaked.contains(address)).chain(&in_use).copied().collect();
         let cidrs = self.cidrs.iter().map(|cidr| CidrOutcome {
             cidr: *cidr,
-            stored: cidr.offsets(self.by_address.keys().copied()),
-            in_use: cidr.offsets(in_use.iter().copied()),
-            leaked: cidr.offsets(leaks.iter().map(|leak| leak.address)),
-            lost: cidr.offsets(lost.iter().copied()),
-            duplicates: cidr.offsets(duplicates.iter().copied()),
+            stored: cidr.offsets(self.by_address.keys()),
+            in_use: cidr.offsets(&in_use),
+            next: cidr.offsets(&next),
+            leaked: cidr.offsets(&leaked),
+            lost: cidr.offsets(&lost),
+            duplicates: cidr.offsets(&duplicates),
         });
         IpAddressOutcome { cidrs: cidrs.collect(), findings, leaks, services: self.claims.len() as u64 }
     }
@@ -291,8 +310,7 @@ impl IpAddressAudit {
         }
     }
 
-    fn judge_object(&self, object: &Object) -> ObjectVerdict {
-        let Some(address) = object.address else { return ObjectVerdict::Wrong(Reason::IPAddressNotAllocated) };
+    fn judge_object(&self, object: &Object, address: IpAddr) -> ObjectVerdict {
         if !object.managed {
             return ObjectVerdict::Fine;
         }
@@ -321,14 +339,6 @@ enum ObjectVerdict {
     Wrong(Reason),
 }
 
-impl ServiceCidr {
-    fn offsets(&self, addresses: impl Iterator<Item = IpAddr>) -> Vec<u64> {
-        let mut offsets: Vec<u64> = addresses.filter_map(|address| self.offset_of(address)).collect();
-        offsets.sort_unstable();
-        offsets
-    }
-}
-
 impl CidrOutcome {
     /// The CIDR.
     pub fn cidr(&self) -> ServiceCidr {
@@ -355,11 +365,15 @@ impl CidrOutcome {
             stored: has(&self.stored),
             in_use: has(&self.in_use),
             duplicate: has(&self.duplicates),
-            next: has(&self.in_use) || has(&self.stored) && !has(&self.leaked),
+            next: has(&self.next),
         })
     }
 
     /// The CIDR cut into at most `count` cells of equal length (the last may be shorter), with counts for a picture.
+    ///
+    /// An object that the API server removes counts as leaked, if no Service uses its address. An address that stays
+    /// allocated though no Service uses it, as its object is another controller's or still waits for its Service,
+    /// counts as in use.
     pub fn occupancy(&self, count: u32) -> Vec<Cell> {
         cells(self.cidr.size(), count, |from, to| {
             let within = |offsets: &[u64]| {
@@ -368,11 +382,143 @@ impl CidrOutcome {
             Cell {
                 first: from,
                 len: to - from,
-                in_use: within(&self.in_use),
+                in_use: within(&self.next),
                 leaked: within(&self.leaked),
                 lost: within(&self.lost),
                 duplicate: within(&self.duplicates),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An IPAddress object of the allocator for the Service `ns/parent`.
+    fn object<'a>(name: &'a str, parent: &'a str) -> IpAddressObject<'a> {
+        IpAddressObject {
+            name,
+            managed_by: ALLOCATOR,
+            parent_resource: "services",
+            parent_namespace: "ns",
+            parent_name: parent,
+            ..IpAddressObject::default()
+        }
+    }
+
+    fn audit(
+        now: Option<i64>,
+        cidr: &str,
+        objects: &[IpAddressObject<'_>],
+        services: &[(&str, &str)],
+    ) -> IpAddressOutcome {
+        let mut audit = IpAddressAudit::new(now);
+        audit.add_cidr(ServiceCidr::parse(cidr).expect("a CIDR"));
+        for object in objects {
+            audit.observe_ip_address(object);
+        }
+        for (name, cluster_ip) in services {
+            audit.observe_service("ns", name, &Service { cluster_ip, ..Service::default() });
+        }
+        audit.finish()
+    }
+
+    fn found(outcome: &IpAddressOutcome) -> Vec<(Reason, String)> {
+        outcome.findings.iter().map(|finding| (finding.reason, finding.value.to_string())).collect()
+    }
+
+    /// Stored, in use, next.
+    fn state(outcome: &IpAddressOutcome, address: &str) -> (bool, bool, bool) {
+        let state = outcome.cidrs[0].state_of(address.parse().expect("an address")).expect("in the CIDR");
+        (state.stored, state.in_use, state.next)
+    }
+
+    /// In use, leaked, lost for each address of a CIDR.
+    fn cells(outcome: &IpAddressOutcome) -> Vec<(u64, u64, u64)> {
+        outcome.cidrs[0].occupancy(u32::MAX).iter().map(|cell| (cell.in_use, cell.leaked, cell.lost)).collect()
+    }
+
+    const FREE: (u64, u64, u64) = (0, 0, 0);
+    const USED: (u64, u64, u64) = (1, 0, 0);
+    const LEAKED: (u64, u64, u64) = (0, 1, 0);
+    const LOST: (u64, u64, u64) = (1, 0, 1);
+
+    #[test]
+    fn an_object_that_the_server_removes_is_gone_after_its_repair() {
+        let pod = IpAddressObject { parent_resource: "pods", ..object("10.0.0.3", "moved") };
+        let outcome = audit(
+            None,
+            "10.0.0.0/29",
+            &[object("10.0.0.1", "moved"), object("10.0.0.2", "gone"), pod, object("10.0.0.5", "moved")],
+            &[("moved", "10.0.0.5")],
+        );
+        assert_eq!(
+            found(&outcome),
+            [(Reason::IPAddressWrongReference, "10.0.0.1".into()), (Reason::IPAddressNotAllocated, "10.0.0.3".into())]
+        );
+        assert_eq!(outcome.leaks.iter().map(|leak| leak.object).collect::<Vec<_>>(), [1]);
+        for removed in ["10.0.0.1", "10.0.0.2", "10.0.0.3"] {
+            assert_eq!(state(&outcome, removed), (true, false, false), "{removed}");
+        }
+        assert_eq!(state(&outcome, "10.0.0.5"), (true, true, true));
+        assert_eq!(cells(&outcome), [LEAKED, LEAKED, LEAKED, FREE, USED, FREE]);
+        assert_eq!((outcome.cidrs[0].used(), outcome.cidrs[0].free()), (4, 2));
+    }
+
+    #[test]
+    fn an_address_that_a_service_uses_stays_whatever_its_object_refers_to() {
+        let outcome = audit(
+            None,
+            "10.0.0.0/29",
+            &[object("10.0.0.1", "other"), object("10.0.0.2", "gone")],
+            &[("one", "10.0.0.1"), ("two", "10.0.0.2"), ("other", "10.0.0.3")],
+        );
+        assert_eq!(
+            found(&outcome),
+            [
+                (Reason::ClusterIPNotAllocated, "10.0.0.2".into()),
+                (Reason::ClusterIPNotAllocated, "10.0.0.3".into()),
+                (Reason::IPAddressWrongReference, "10.0.0.1".into()),
+            ]
+        );
+        assert_eq!(outcome.leaks, [], "a Service uses it");
+        assert_eq!(state(&outcome, "10.0.0.1"), (true, true, true));
+        assert_eq!(state(&outcome, "10.0.0.2"), (true, true, true));
+        assert_eq!(state(&outcome, "10.0.0.3"), (false, true, true));
+        assert_eq!(cells(&outcome), [USED, LOST, LOST, FREE, FREE, FREE]);
+    }
+
+    #[test]
+    fn an_object_that_the_server_leaves_alone_keeps_its_address() {
+        let foreign = IpAddressObject { managed_by: "someone-else", ..object("10.0.0.1", "gone") };
+        let young = IpAddressObject { created: 1000, ..object("10.0.0.2", "coming") };
+        for (now, stays) in [(Some(1060), true), (Some(1061), false), (None, false)] {
+            let outcome = audit(now, "10.0.0.0/30", &[foreign, young], &[]);
+            assert_eq!(found(&outcome), []);
+            assert_eq!(outcome.leaks.len(), usize::from(!stays));
+            assert_eq!(state(&outcome, "10.0.0.1"), (true, false, true));
+            assert_eq!(state(&outcome, "10.0.0.2"), (true, false, stays));
+            assert_eq!(cells(&outcome), [USED, if stays { USED } else { LEAKED }]);
+        }
+    }
+
+    #[test]
+    fn a_service_cidr_has_all_addresses_of_a_64_bit_subnet() {
+        for (cidr, size, last, past) in [
+            ("10.0.0.0/29", 6, "10.0.0.6", "10.0.0.7"),
+            ("10.0.0.0/31", 0, "", "10.0.0.1"),
+            ("fd00::/112", 65_535, "fd00::ffff", "fd00::1:0"),
+            ("fd00::/64", u64::MAX, "fd00::ffff:ffff:ffff:ffff", "fd00:0:0:1::"),
+            ("fd00::/128", 0, "", "fd00::"),
+        ] {
+            let cidr = ServiceCidr::parse(cidr).expect("a CIDR");
+            assert_eq!(cidr.size(), size, "{cidr:?}");
+            if let Ok(last) = last.parse() {
+                assert_eq!(cidr.offset_of(last), Some(size - 1), "{cidr:?}");
+            }
+            assert_eq!(cidr.offset_of(past.parse().expect("an address")), None, "{cidr:?}");
+            assert_eq!(cidr.offset_of(cidr.network().ip()), None, "{cidr:?}");
+        }
     }
 }

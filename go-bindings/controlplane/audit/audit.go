@@ -73,7 +73,7 @@ type cidr struct{ name, text string }
 
 // New audits a state. The error names the key of what cannot be used: a range
 // that is invalid or of the wrong kind, a bitmap with bits past its range, an
-// object that cannot be decoded.
+// object that cannot be decoded, one range of ClusterIPs set up and the other not.
 //
 // Cost: proportional to the number of objects.
 func New(state *clusterstate.State, o Options) (*Audit, error) {
@@ -112,6 +112,8 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 			return nil, err
 		}
 		defer objects.Close()
+	} else if err := a.checkFamilies(); err != nil {
+		return nil, err
 	}
 	if err := observe(state.Services, pass, objects); err != nil {
 		return nil, err
@@ -175,6 +177,27 @@ func (a *Audit) addBitmap(pass *rangekeeper.RepairPass, name string, stored clus
 	}
 	a.bitmaps = append(a.bitmaps, b)
 	return nil
+}
+
+// checkFamilies refuses a cluster of which one range of ClusterIPs is known to
+// exist but not which addresses it has: those of its family would look as if no
+// range handed them out.
+func (a *Audit) checkFamilies() error {
+	primary, secondary := a.bitmapIndex(ServiceIPs) >= 0, a.bitmapIndex(SecondaryServiceIPs) >= 0
+	if primary == secondary {
+		return nil
+	}
+	const advice = "a kube-apiserver of this cluster sets it up when it starts"
+	if primary {
+		if stored, ok := a.state.Ranges[SecondaryServiceIPs]; ok {
+			return fmt.Errorf("key %s: the range is not initialised, though %s is; %s", stored.Key, ServiceIPs, advice)
+		}
+		return nil // one family only
+	}
+	if stored, ok := a.state.Ranges[ServiceIPs]; ok {
+		return fmt.Errorf("key %s: the range is not initialised, though %s is; %s", stored.Key, SecondaryServiceIPs, advice)
+	}
+	return fmt.Errorf("key %s: there is no %s beside it; %s", a.state.Ranges[SecondaryServiceIPs].Key, ServiceIPs, advice)
 }
 
 func (b *bitmap) describe(text string, size, staticBand uint32) {

@@ -50,14 +50,22 @@ func (p *Plan) After(earlier *Plan) {
 		}
 		p.Ranges[i].Set = slices.Concat(before.Set, p.Ranges[i].Set)
 		p.Ranges[i].Clear = slices.Concat(before.Clear, p.Ranges[i].Clear)
+		slices.Sort(p.Ranges[i].Set)
+		slices.Sort(p.Ranges[i].Clear)
 	}
+	p.sortRanges()
 	findings := slices.Clone(earlier.Findings)
 	for _, f := range p.Findings {
 		if !slices.Contains(findings, f) {
 			findings = append(findings, f)
 		}
 	}
+	sortFindings(findings)
 	p.Findings = findings
+}
+
+func (p *Plan) sortRanges() {
+	slices.SortFunc(p.Ranges, func(a, b RangePlan) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // Plan gives the document.
@@ -72,7 +80,7 @@ func (a *Audit) Plan() *Plan {
 			Set: a.values(i, rangekeeper.ValuesSet), Clear: a.values(i, rangekeeper.ValuesClear),
 		})
 	}
-	slices.SortFunc(p.Ranges, func(a, b RangePlan) int { return cmp.Compare(a.Name, b.Name) })
+	p.sortRanges()
 	return p
 }
 
@@ -81,6 +89,7 @@ func (a *Audit) values(index int, which rangekeeper.Which) []string {
 	for value := range a.pass.Values(index, which) {
 		all = append(all, value.String())
 	}
+	slices.Sort(all)
 	return all
 }
 

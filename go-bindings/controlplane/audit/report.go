@@ -30,7 +30,8 @@ const (
 	ModeUninitialized RangeMode = "uninitialized"
 )
 
-// Report is the document that an audit gives.
+// Report is the document that an audit gives. Findings and leaks are sorted by
+// range, value, namespace, name and reason, all of them as text.
 type Report struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -95,12 +96,16 @@ func (r *Report) finish() {
 	slices.SortStableFunc(r.Ranges, func(a, b Range) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Range, b.Range))
 	})
-	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Range, b.Range), cmp.Compare(a.Value, b.Value),
-			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Reason, b.Reason))
-	})
+	sortFindings(r.Findings)
 	slices.SortStableFunc(r.Leaks, func(a, b Leak) int {
 		return cmp.Or(cmp.Compare(a.Range, b.Range), cmp.Compare(a.Value, b.Value))
 	})
 	r.Summary.Findings, r.Summary.Leaks = len(r.Findings), len(r.Leaks)
+}
+
+func sortFindings(findings []Finding) {
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Range, b.Range), cmp.Compare(a.Value, b.Value),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Reason, b.Reason))
+	})
 }

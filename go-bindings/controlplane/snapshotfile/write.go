@@ -23,8 +23,6 @@ type WriteOptions struct {
 	// Revision is the store revision that the new values were made from; if src
 	// is at another one, nothing is written.
 	Revision int64
-	// Overwrite allows dst to exist.
-	Overwrite bool
 }
 
 // WriteRepaired writes to dst the snapshot src with new values for the given
@@ -34,13 +32,13 @@ type WriteOptions struct {
 // leases are dropped. Everything else stays as it is, history included. Without
 // new values dst is a plain copy.
 //
-// src is opened as by [Open] and never changed. dst is always uncompressed, has
-// a valid hash and appears complete or not at all.
+// src is opened as by [Open] and never changed. dst must not exist; it is always
+// uncompressed, has a valid hash and appears complete or not at all.
 func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]byte, o WriteOptions) (int64, error) {
 	if _, ok := newValues[""]; ok {
 		return 0, errors.New("an etcd key is never empty")
 	}
-	if err := checkTarget(src, dst, o.Overwrite); err != nil {
+	if err := checkTarget(src, dst); err != nil {
 		return 0, err
 	}
 	f, err := Open(ctx, src, o.Options)
@@ -87,7 +85,7 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 		return 0, fmt.Errorf("write %s: %w", dst, err)
 	}
 	// Someone may have made dst meanwhile.
-	if err := checkTarget(src, dst, o.Overwrite); err != nil {
+	if err := checkTarget(src, dst); err != nil {
 		return 0, err
 	}
 	if err := os.Rename(out.Name(), dst); err != nil {
@@ -97,8 +95,8 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 	return revision, syncDir(filepath.Dir(dst))
 }
 
-// checkTarget refuses to write where that would lose something.
-func checkTarget(src, dst string, overwrite bool) error {
+// checkTarget refuses to write where something is already.
+func checkTarget(src, dst string) error {
 	to, err := os.Stat(dst)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -110,15 +108,10 @@ func checkTarget(src, dst string, overwrite bool) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case os.SameFile(from, to):
+	if os.SameFile(from, to) {
 		return fmt.Errorf("%s: is the snapshot that is read; write to another file", dst)
-	case !to.Mode().IsRegular():
-		return fmt.Errorf("%s: is not a regular file", dst)
-	case !overwrite:
-		return fmt.Errorf("%s: %w", dst, fs.ErrExist)
 	}
-	return nil
+	return fmt.Errorf("%s: %w", dst, fs.ErrExist)
 }
 
 // copyTo writes the database of f, without its hash, to out.

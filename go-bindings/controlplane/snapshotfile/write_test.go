@@ -2,6 +2,7 @@ package snapshotfile_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -172,11 +173,11 @@ func TestWriteRepairedRefuses(t *testing.T) {
 		values               map[string][]byte
 		o                    snapshotfile.WriteOptions
 	}{
-		{name: "itself", dst: src, o: snapshotfile.WriteOptions{Overwrite: true}, want: "is the snapshot that is read"},
-		{name: "itself by symlink", dst: link, o: snapshotfile.WriteOptions{Overwrite: true}, want: "is the snapshot that is read"},
-		{name: "itself by hard link", dst: hard, o: snapshotfile.WriteOptions{Overwrite: true}, want: "is the snapshot that is read"},
+		{name: "itself", dst: src, want: "is the snapshot that is read"},
+		{name: "itself by symlink", dst: link, want: "is the snapshot that is read"},
+		{name: "itself by hard link", dst: hard, want: "is the snapshot that is read"},
 		{name: "existing", dst: there, want: "exists"},
-		{name: "directory", dst: dir, o: snapshotfile.WriteOptions{Overwrite: true}, want: "not a regular file"},
+		{name: "directory", dst: dir, want: "exists"},
 		{name: "missing directory", dst: filepath.Join(dir, "none", "new.db"), want: "no such file"},
 		{name: "other revision", dst: filepath.Join(dir, "new.db"), o: snapshotfile.WriteOptions{Revision: rev - 1}, want: "revision"},
 		{name: "damaged source", src: damaged, dst: filepath.Join(dir, "new.db"), want: "sha256"},
@@ -206,10 +207,65 @@ func TestWriteRepairedRefuses(t *testing.T) {
 	if _, err := snapshotfile.WriteRepaired(t.Context(), src, there, values, snapshotfile.WriteOptions{Revision: rev}); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := snapshotfile.WriteRepaired(t.Context(), src, there, values, snapshotfile.WriteOptions{Revision: rev, Overwrite: true}); err != nil {
-		t.Error(err)
+}
+
+// TestWriteGivesUp meets what goes wrong once a part of the new file is written.
+func TestWriteGivesUp(t *testing.T) {
+	src := etcdtest.Fixture(etcdtest.DualStack, "clean.db.gz")
+	rev, _, err := latest(t, src, snapshotfile.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if now, _, err := latest(t, there, snapshotfile.Options{}); err != nil || now != rev+1 {
-		t.Errorf("revision %d, %v", now, err)
+	for _, c := range []struct {
+		want error
+		// meanwhile is what happens beside.
+		meanwhile func(cancel func(), dst string)
+	}{
+		{context.Canceled, func(cancel func(), _ string) { cancel() }},
+		{fs.ErrExist, func(_ func(), dst string) { os.WriteFile(dst, []byte("precious"), 0o600) }},
+	} {
+		parent, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		dir := t.TempDir()
+		dst := filepath.Join(dir, "new.db")
+		begun := false
+		ctx := watched{parent, func() {
+			if !begun && len(glob(t, filepath.Join(dir, ".*"))) > 0 {
+				begun = true
+				c.meanwhile(cancel, dst)
+			}
+		}}
+		_, err := snapshotfile.WriteRepaired(ctx, src, dst, map[string][]byte{"a": nil}, snapshotfile.WriteOptions{Revision: rev})
+		if !begun || !errors.Is(err, c.want) {
+			t.Errorf("begun: %v, got %v, want %v", begun, err, c.want)
+		}
+		for _, left := range glob(t, filepath.Join(dir, "*"), filepath.Join(dir, ".*")) {
+			if b, _ := os.ReadFile(left); left != dst || string(b) != "precious" {
+				t.Errorf("%s is left behind", left)
+			}
+		}
 	}
+}
+
+// watched tells each time when it is asked whether it is done.
+type watched struct {
+	context.Context
+	asked func()
+}
+
+func (w watched) Err() error {
+	w.asked()
+	return w.Context.Err()
+}
+
+func glob(t *testing.T, patterns ...string) (paths []string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, found...)
+	}
+	return paths
 }

@@ -18,7 +18,8 @@ func newAudit() *cobra.Command {
 		Short: "Show what is wrong with the ranges and Services of a cluster",
 		Example: `  rangekeeper audit --etcd-snapshot backup.db.gz
   rangekeeper audit --endpoints https://10.0.0.1:2379 --cacert ca.crt --cert client.crt --key client.key -o json`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML, formatSVG)
 	withSource(c, func(c *cobra.Command, _ []string, s *source) error {

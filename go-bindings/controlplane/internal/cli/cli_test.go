@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"encoding/xml"
 	"io"
 	"math/big"
@@ -8,12 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -55,82 +58,13 @@ func changed(t *testing.T, cluster, file string, values map[string][]byte) strin
 	return dst
 }
 
-func TestBadValues(t *testing.T) {
+// TestLastOffset fills the last bit of a range.
+func TestLastOffset(t *testing.T) {
 	// A /28 has 14 addresses, at offsets 0 to 13.
-	fits, past := []byte{0x20, 0}, []byte{0x40, 0}
-	for _, c := range []struct {
-		name, key string
-		value     []byte
-		want      string
-	}{
-		{"invalid CIDR", serviceIPsKey, stored(t, "10.96.0.0/33", nil), "10.96.0.0/33"},
-		{"not a CIDR", secondaryKey, stored(t, "nonsense", nil), "nonsense"},
-		{"invalid ports", nodePortsKey, stored(t, "32767-30000", nil), "32767-30000"},
-		{"ports past the end", nodePortsKey, stored(t, "30000-70000", nil), "30000-70000"},
-		{"ports for addresses", serviceIPsKey, stored(t, "30000-32767", nil), "30000-32767"},
-		{"addresses for ports", nodePortsKey, stored(t, "10.96.0.0/12", nil), "10.96.0.0/12"},
-		{"same family twice", secondaryKey, stored(t, "10.97.0.0/16", nil), "kind"},
-		{"bits past the range", serviceIPsKey, stored(t, "10.96.0.0/28", past), "14"},
-		{"ports past the range", nodePortsKey, stored(t, "30000-30001", []byte{4}), "2"},
-		{"empty value", nodePortsKey, nil, ""},
-		{"garbage", nodePortsKey, []byte("garbage"), ""},
-		{"damaged protobuf", nodePortsKey, []byte("k8s\x00\xff\xff\xff\xff\xff\xff"), ""},
-		{"length of 4 GiB", nodePortsKey, []byte("k8s\x00\x12\xff\xff\xff\xff\x0f"), ""},
-		{"damaged JSON", nodePortsKey, []byte(`{"kind":"RangeAllocation"`), ""},
-		{"other kind", nodePortsKey, []byte(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"a"}}`), ""},
-		{"encrypted", serviceIPsKey, []byte("k8s:enc:aescbc:v1:key1:xxxx"), "k8s:enc:aescbc:v1:key1:"},
-		{"encrypted Service", "/registry/services/specs/default/kubernetes", []byte("k8s:enc:kms:v2:vault:xxxx"), "k8s:enc:kms:v2:vault:"},
-		{"damaged Service", "/registry/services/specs/default/kubernetes", []byte("k8s\x00\x0a"), ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			file := changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{c.key: c.value})
-			output := filepath.Join(t.TempDir(), "repaired.db")
-			for _, args := range [][]string{{"audit"}, {"audit", "-o", "json"}, {"repair", "--output", output}, {"show", "serviceips"}, {"explain", "10.96.0.1"}} {
-				code, stdout, stderr := run(t, append(args, "--etcd-snapshot", file)...)
-				if code != exitInput || stdout != "" || !strings.Contains(stderr, c.key) || !strings.Contains(stderr, c.want) || !strings.Contains(stderr, file) {
-					t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
-				}
-			}
-			if _, err := os.Stat(output); err == nil {
-				t.Error("a repaired snapshot was written")
-			}
-		})
-	}
-	// The last offset is fine.
-	file := changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{serviceIPsKey: stored(t, "10.96.0.0/28", fits)})
+	file := changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{serviceIPsKey: stored(t, "10.96.0.0/28", []byte{0x20, 0})})
 	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
 	if want := (audit.Leak{Range: "serviceips", Value: "10.96.0.14"}); len(r.Leaks) != 1 || r.Leaks[0] != want {
 		t.Errorf("leaks %v", r.Leaks)
-	}
-}
-
-func TestBadFiles(t *testing.T) {
-	db := etcdtest.Gunzip(t, etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz"))
-	flipped := append([]byte(nil), db...)
-	flipped[len(db)/2] ^= 1
-	for name, file := range map[string]string{
-		"missing":     filepath.Join(t.TempDir(), "none.db"),
-		"empty":       etcdtest.Write(t, nil),
-		"text":        etcdtest.Write(t, []byte("not a snapshot")),
-		"truncated":   etcdtest.Write(t, db[:len(db)/2]),
-		"broken hash": etcdtest.Write(t, flipped),
-		"directory":   t.TempDir(),
-	} {
-		code, stdout, stderr := run(t, "audit", "--etcd-snapshot", file)
-		if code != exitInput || stdout != "" || !strings.Contains(stderr, file) {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %q", name, code, stdout, stderr)
-		}
-	}
-	// A copy of member/snap/db has no hash.
-	copied := etcdtest.Write(t, db[:len(db)-32])
-	if code, _, _ := run(t, "audit", "--etcd-snapshot", copied); code != exitInput {
-		t.Errorf("without a hash: exit code %d", code)
-	}
-	if code, _, stderr := run(t, "audit", "--etcd-snapshot", copied, "--skip-hash-check"); code != exitOK {
-		t.Errorf("--skip-hash-check: exit code %d, %s", code, stderr)
-	}
-	if code, _, stderr := run(t, "audit", "--etcd-snapshot", copied, "--skip-hash-check", "--prefix", "/other"); code != exitInput || !strings.Contains(stderr, "prefix") {
-		t.Errorf("wrong prefix: exit code %d, %s", code, stderr)
 	}
 }
 
@@ -402,9 +336,129 @@ func TestExplain(t *testing.T) {
 	// An IPAddress object without a Service goes at the server's start.
 	file = etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz")
 	r = runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+	wrong := 0
 	for _, l := range r.Leaks {
 		if l.Range == "kubernetes" {
 			explain(l.Value, "Allocated: yes", "kube-apiserver removes", "Services: none")
+		}
+	}
+	// So does one whose Service has another address.
+	for _, f := range r.Findings {
+		if f.Reason == "IPAddressWrongReference" {
+			wrong++
+			explain(f.Value, "Allocated: yes", "kube-apiserver removes", "Services: none", f.Reason)
+		}
+	}
+	if wrong == 0 {
+		t.Error("no wrong reference in the fixture")
+	}
+
+	// One that refers to another Service than that which uses it is made anew.
+	state := readFile(t, file)
+	var object networkingv1.IPAddress
+	for _, o := range state.IPAddresses {
+		if o.Name == "10.0.0.1" {
+			object = o
+		}
+	}
+	object.TypeMeta = metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "IPAddress"}
+	object.Spec.ParentRef.Name = "gone"
+	b, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = changed(t, etcdtest.SingleStack, "clean.db.gz", map[string][]byte{"/registry/ipaddresses/10.0.0.1": b})
+	explain("10.0.0.1", "Allocated: yes", "makes its IPAddress object anew", "Services: default/kubernetes", "ClusterIPNotAllocated")
+	if r = runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file); len(r.Leaks) > 0 || len(r.Findings) != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestMapOfSmallRange draws a map in which one cell is one address.
+func TestMapOfSmallRange(t *testing.T) {
+	file := etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz")
+	state := readFile(t, file)
+	cidr := state.ServiceCIDRs[0]
+	cidr.TypeMeta = metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "ServiceCIDR"}
+	cidr.Spec.CIDRs = []string{"10.0.0.0/25", "10.0.111.128/25", "10.0.5.0/26"}
+	b, err := json.Marshal(cidr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = changed(t, etcdtest.SingleStack, "drift.db.gz", map[string][]byte{"/registry/servicecidrs/kubernetes": b})
+	for _, format := range []string{"wide", "svg"} {
+		if code, stdout, stderr := run(t, "audit", "--etcd-snapshot", file, "-o", format); code != exitFound || stdout == "" || stderr != "" {
+			t.Errorf("exit code %d, stderr %q", code, stderr)
+		}
+	}
+}
+
+// TestPlanTable looks for every finding and leak of the audit in the tables of the
+// repair, with what becomes of it.
+func TestPlanTable(t *testing.T) {
+	for cluster := range bitmaps {
+		file := etcdtest.Fixture(cluster, "drift.db.gz")
+		r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+		_, stdout, _ := run(t, "repair", "--etcd-snapshot", file)
+		lines := map[string]bool{}
+		for line := range strings.Lines(stdout) {
+			lines[strings.Join(strings.Fields(line), " ")] = true
+		}
+		objects := map[string]bool{}
+		for _, row := range r.Ranges {
+			objects[row.Name] = row.Mode == audit.ModeIPAddress
+		}
+		const byServer = "by kube-apiserver at its start"
+		check := func(parts ...string) {
+			t.Helper()
+			if line := strings.Join(strings.Fields(strings.Join(parts, " ")), " "); !lines[line] {
+				t.Errorf("%s: %q is not shown", cluster, line)
+			}
+		}
+		for _, f := range r.Findings {
+			switch f.Reason {
+			case "ClusterIPNotAllocated", "PortNotAllocated":
+				check(f.Range, f.Value, f.Reason, f.Namespace, f.Name, "set")
+			case "IPAddressWrongReference":
+				check(f.Range, f.Value, f.Reason, f.Name, byServer)
+			default:
+				check(f.Reason, f.Range, f.Value, f.Namespace, f.Name, f.Message)
+			}
+		}
+		for _, l := range r.Leaks {
+			if objects[l.Range] {
+				check(l.Range, l.Value, "leak", byServer)
+			} else {
+				check(l.Range, l.Value, "leak clear")
+			}
+		}
+	}
+}
+
+// TestSorted compares the lists of all documents, as text, with what sorting makes of them.
+func TestSorted(t *testing.T) {
+	for cluster := range bitmaps {
+		file := etcdtest.Fixture(cluster, "drift.db.gz")
+		sorted := func(list [][]string) {
+			t.Helper()
+			if len(list) < 2 || !slices.IsSortedFunc(list, slices.Compare[[]string]) {
+				t.Errorf("%s: %q", cluster, list)
+			}
+		}
+		r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+		var findings, leaks [][]string
+		for _, f := range r.Findings {
+			findings = append(findings, []string{f.Range, f.Value, f.Namespace, f.Name})
+		}
+		for _, l := range r.Leaks {
+			leaks = append(leaks, []string{l.Range, l.Value})
+		}
+		sorted(findings)
+		sorted(leaks)
+		for _, row := range runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", file).Ranges {
+			if !slices.IsSorted(row.Set) || !slices.IsSorted(row.Clear) {
+				t.Errorf("%s: %q", cluster, row)
+			}
 		}
 	}
 }

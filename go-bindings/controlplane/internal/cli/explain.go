@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,8 @@ func newExplain() *cobra.Command {
 		Long:  "Says in which range and band an address or port lies, whether it is allocated, which\nServices use it and what a repair would do.",
 		Example: `  rangekeeper explain 10.96.0.10 --etcd-snapshot backup.db.gz
   rangekeeper explain 30080 --endpoints http://127.0.0.1:2379`,
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	withSource(c, func(c *cobra.Command, args []string, s *source) error {
 		value, err := audit.ParseValue(args[0])
@@ -55,7 +57,7 @@ func writeExplanation(w io.Writer, e *audit.Explanation) error {
 		}
 		line("Band", band)
 		line("Allocated", allocated)
-		line("Repair", repairOf(p))
+		line("Repair", repairOf(p, e.Findings))
 	}
 	services := "none"
 	if len(e.Services) > 0 {
@@ -70,10 +72,13 @@ func writeExplanation(w io.Writer, e *audit.Explanation) error {
 }
 
 // repairOf says what a repair does about a value.
-func repairOf(p audit.Place) string {
+func repairOf(p audit.Place, findings []audit.Finding) string {
 	objects := p.Mode == audit.ModeIPAddress
+	mendable := slices.ContainsFunc(findings, func(f audit.Finding) bool { return f.Mendable && f.Range == p.Name })
 	var text string
 	switch s := p.State; {
+	case s.Stored && s.Next && objects && mendable:
+		text = "kube-apiserver makes its IPAddress object anew"
 	case s.Stored == s.Next:
 		text = "changes nothing"
 	case s.Next && objects:

@@ -56,7 +56,8 @@ Exit codes: 0 nothing is left to mend, 1 something is left that only an owner ca
 mend, 2 wrong usage or input that cannot be used, 3 etcd cannot be reached.`,
 		Example: `  rangekeeper repair --etcd-snapshot backup.db.gz --output repaired.db
   rangekeeper repair --endpoints http://127.0.0.1:2379 --apply --clean-leaks`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	format := addFormat(c, formatTable, formatJSON, formatYAML)
 	f := c.Flags()
@@ -66,6 +67,9 @@ mend, 2 wrong usage or input that cannot be used, 3 etcd cannot be reached.`,
 	f.Uint8Var(&r.passes, "passes", defaultPasses, "with --clean-leaks: number of passes, at least 1")
 	f.DurationVar(&r.interval, "interval", defaultInterval, "with --clean-leaks: time between two passes")
 	c.MarkFlagFilename("output")
+	for _, name := range []string{"passes", "interval"} {
+		c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
 	withSource(c, func(c *cobra.Command, _ []string, s *source) error {
 		r.source, r.log = s, c.ErrOrStderr()
 		if err := errors.Join(format.check(), r.check(c)); err != nil {
@@ -258,32 +262,4 @@ func swap(ctx context.Context, client *clientv3.Client, values []audit.NewValue)
 		return false, err
 	}
 	return answer.Succeeded, nil
-}
-
-// writePlan writes a plan as tables: the diff per range, and what is left.
-func writePlan(w io.Writer, p *audit.Plan, left []audit.Finding) error {
-	var t table
-	var ranges, changes [][]string
-	set, clear := 0, 0
-	for _, r := range p.Ranges {
-		set, clear = set+len(r.Set), clear+len(r.Clear)
-		ranges = append(ranges, []string{r.Name, r.Range, fmt.Sprint(len(r.Set)), fmt.Sprint(len(r.Clear))})
-		for _, value := range r.Set {
-			changes = append(changes, []string{r.Name, "set", value})
-		}
-		for _, value := range r.Clear {
-			changes = append(changes, []string{r.Name, "clear", value})
-		}
-	}
-	t.add("", []string{"RANGE", "VALUES", "SET", "CLEAR"}, ranges)
-	t.add("Changes", []string{"RANGE", "CHANGE", "VALUE"}, changes)
-	t.addFindings("Only the owner can mend", left, true)
-	state := "not applied"
-	if p.Applied {
-		state = "applied"
-	}
-	fmt.Fprintf(&t.b, "\n%d set, %d cleared (%s); %s, %s left to the owners; %s\n",
-		set, clear, state, count(len(p.Findings), "finding"), fmt.Sprint(len(left)), count(len(p.Leaks), "leak"))
-	_, err := w.Write(t.b.Bytes())
-	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -180,3 +181,45 @@ func TestApplyConflict(t *testing.T) {
 		checkStored(t, etcdtest.SingleStack, "repaired3", readEtcd(t, e.Client()))
 	}
 }
+
+// TestLeakInUseAgain gives a leaked port to a Service just before the pass that
+// would clean it.
+func TestLeakInUseAgain(t *testing.T) {
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz"))
+	endpoints := strings.Join(e.Endpoints(), ",")
+	var leak string
+	for _, l := range runJSON[audit.Report](t, exitFound, "audit", "--endpoints", endpoints).Leaks {
+		if l.Range == "servicenodeports" {
+			leak = l.Value
+		}
+	}
+	passes := 0
+	var stdout bytes.Buffer
+	code := Run(t.Context(), []string{"repair", "--endpoints", endpoints, "--apply", "--clean-leaks", "--interval", "1ms", "-o", "json"}, &stdout,
+		writerFunc(func(b []byte) (int, error) {
+			if passes++; passes == 2 {
+				service := `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"late"},"spec":{"clusterIP":"None","ports":[{"port":80,"nodePort":` + leak + `}]}}`
+				if _, err := e.Client().Put(t.Context(), "/registry/services/specs/default/late", service); err != nil {
+					t.Error(err)
+				}
+			}
+			return len(b), nil
+		}))
+	var plan audit.Plan
+	if err := json.Unmarshal(stdout.Bytes(), &plan); err != nil || code != exitFound || passes != 2 || leak == "" {
+		t.Fatalf("%v, exit code %d, %d lines on stderr, leak %q", err, code, passes, leak)
+	}
+	if clear := plan.Ranges[0].Clear; len(clear) == 0 || slices.Contains(clear, leak) {
+		t.Errorf("%s was leaked and is in use, cleared %v", leak, clear)
+	}
+	report := runJSON[audit.Report](t, exitFound, "audit", "--endpoints", endpoints)
+	for _, f := range report.Findings {
+		if f.Value == leak {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

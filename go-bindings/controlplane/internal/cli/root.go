@@ -69,6 +69,11 @@ the owner of a Service can mend), 2 wrong usage or input that cannot be used,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(newAudit(), newRepair(), newShow(), newExplain())
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		// Without this an unknown shell would be no error.
+		completion.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
 	return root
 }
 
@@ -87,7 +92,7 @@ func commitOrUnknown() string {
 }
 
 // withSource gives a command its source: run is called with it, and it is closed.
-func withSource(c *cobra.Command, run func(c *cobra.Command, args []string, s *source) error) {
+func withSource(c *cobra.Command, run func(c *cobra.Command, args []string, s *source) error) *source {
 	s := new(source)
 	s.addFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -95,4 +100,5 @@ func withSource(c *cobra.Command, run func(c *cobra.Command, args []string, s *s
 		defer s.close()
 		return run(c, args, s)
 	}
+	return s
 }

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,14 +14,13 @@ import (
 
 func newShow() *cobra.Command {
 	c := &cobra.Command{
-		Use:       "show RANGE",
-		Short:     "Show how a range is used, with its free and used runs",
-		Long:      "Shows how a range is used, with its free and used runs. RANGE is serviceips,\nsecondaryserviceips, servicenodeports or the name of a ServiceCIDR object.",
-		Example:   "  rangekeeper show serviceips --etcd-snapshot backup.db.gz",
-		Args:      cobra.ExactArgs(1),
-		ValidArgs: []string{audit.ServiceIPs, audit.SecondaryServiceIPs, audit.ServiceNodePorts},
+		Use:     "show RANGE",
+		Short:   "Show how a range is used, with its free and used runs",
+		Long:    "Shows how a range is used, with its free and used runs. RANGE is serviceips,\nsecondaryserviceips, servicenodeports or the name of a ServiceCIDR object.",
+		Example: "  rangekeeper show serviceips --etcd-snapshot backup.db.gz",
+		Args:    cobra.ExactArgs(1),
 	}
-	withSource(c, func(c *cobra.Command, args []string, s *source) error {
+	s := withSource(c, func(c *cobra.Command, args []string, s *source) error {
 		a, err := s.audit(c.Context())
 		if err != nil {
 			return err
@@ -29,7 +31,37 @@ func newShow() *cobra.Command {
 		}
 		return writeRuns(c.OutOrStdout(), all)
 	})
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return rangeNames(c.Context(), s), cobra.ShellCompDirectiveNoFileComp
+	}
 	return c
+}
+
+// completionTimeout is how long someone who pressed the tab key may have to wait.
+const completionTimeout = 3 * time.Second
+
+// rangeNames gives those of the source, if one was given and can be read.
+func rangeNames(ctx context.Context, s *source) []string {
+	names := []string{audit.ServiceIPs, audit.SecondaryServiceIPs, audit.ServiceNodePorts}
+	if s.snapshot == "" && len(s.connect.Endpoints) == 0 {
+		return names
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	s.progress = &progress{w: io.Discard}
+	defer s.close()
+	a, err := s.audit(ctx)
+	if err != nil {
+		return names
+	}
+	names = nil
+	for _, r := range a.Report().Ranges {
+		names = append(names, r.Name)
+	}
+	return slices.Compact(names) // a ServiceCIDR object can have two
 }
 
 func writeRuns(w io.Writer, all []audit.Runs) error {

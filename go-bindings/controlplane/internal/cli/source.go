@@ -47,6 +47,9 @@ func (s *source) addFlags(c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("etcd-snapshot", "endpoints")
 	c.MarkFlagsOneRequired("etcd-snapshot", "endpoints")
 	c.MarkFlagFilename("etcd-snapshot")
+	for _, name := range []string{"endpoints", "user", "password", "prefix"} {
+		c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
 	c.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{modeAuto, modeBitmap}, cobra.ShellCompDirectiveNoFileComp))
 }
 
