@@ -9,7 +9,7 @@ PREFIX ?= /usr/local
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 CONTROLPLANE := go-bindings/controlplane
 
-.PHONY: help library build run test test-rust test-c test-go bench compare compare-model goldens header install fmt lint doc setup clean
+.PHONY: help library build run test test-rust test-c test-go examples bench compare compare-model goldens header install fmt lint doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -23,7 +23,7 @@ library: ## Builds librangekeeper.a and .so into target/release.
 build: library ## Builds the library and bin/rangekeeper.
 	cd $(CONTROLPLANE) && $(GO) build -ldflags "-X github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/cli.commit=$(COMMIT)" -o ../../bin/rangekeeper ./cmd/rangekeeper
 
-run: build ## Repairs a damaged cluster's snapshot and audits the result.
+run: build ## Repairs a damaged cluster's snapshot, restores it into an etcd and audits that.
 	@scripts/run.sh
 
 test: setup test-rust test-c test-go ## Runs all tests of all languages.
@@ -39,6 +39,9 @@ test-go: library ## Runs the Go tests, the binding's also under the race detecto
 	cd go-bindings && GODEBUG=cgocheck=1 $(GO) test -count=1 -race ./...
 	cd go-bindings && GOGC=1 $(GO) test -count=1 ./...
 	cd $(CONTROLPLANE) && $(GO) test -count=1 ./...
+
+examples: build ## Runs the example programs and checks that README.md shows them.
+	examples/run.sh
 
 bench: ## Measures the crates with criterion.
 	$(CARGO) bench --locked -p rangekeeper-bench
@@ -61,14 +64,16 @@ install: library ## Installs header, libraries and pkg-config file below PREFIX.
 
 fmt: ## Formats the sources.
 	$(CARGO) fmt --all
-	gofmt -w go-bindings bench/upstream
+	gofmt -w go-bindings bench/upstream examples
 
 lint: library ## Checks format, clippy, go vet and the header.
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	@test -z "$$(gofmt -l go-bindings bench/upstream)" || { gofmt -l go-bindings bench/upstream; exit 1; }
+	@test -z "$$(gofmt -l go-bindings bench/upstream examples)" || { gofmt -l go-bindings bench/upstream examples; exit 1; }
 	cd go-bindings && $(GO) vet ./...
 	cd $(CONTROLPLANE) && $(GO) vet ./...
+	cd examples/go && $(GO) vet ./...
+	cd bench/upstream && $(GO) vet ./...
 	ffi/header.sh --check
 
 doc: ## Builds the crates' documentation, warnings denied.

@@ -1,0 +1,93 @@
+#!/bin/bash
+# Builds and runs the three example programs, compares what they print with what it must be, and checks that README.md
+# shows them, and the audit, as they are. Expectations come from the tables that the reference's own packages wrote
+# (testdata/reference), from a value that a kube-apiserver wrote, or are worked out by hand; never from our own output.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cc=${CC:-cc}
+cargo=${CARGO:-cargo}
+go=${GO:-go}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+same() { # NAME EXPECTED FOUND: compares two files
+	if cmp -s "$2" "$3"; then
+		echo "ok      $1"
+	else
+		failed=1
+		echo "FAILED  $1"
+		diff -u "$2" "$3" || true
+	fi
+}
+
+# What the reference stores in the row of this name, as base64.
+reference() { # FIELD NAME
+	sed -n "s/.*\"name\":\"$2\",.*\"$1\":\"\([^\"]*\)\".*/\1/p" testdata/reference/envelopes.json
+}
+
+# Rust: of three Services one is not recorded and one is its duplicate; 10.96.0.7 has no Service. That leaves the first
+# and the tenth address.
+first_and_tenth=$(reference data "first and tenth address" | base64 -d | od -An -v -tx1 | tr -s ' ' ',' | sed 's/^,//; s/,/, /g')
+cat >"$work/rust-expected" <<-EXPECTED
+	ClusterIPNotAllocated dns 10.96.0.10
+	ClusterIPAlreadyAllocated copy-of-dns 10.96.0.10
+	set 10.96.0.10
+	clear 10.96.0.7
+	data to store: [$first_and_tenth]
+EXPECTED
+$cargo run --quiet --locked --package rangekeeper --example repair >"$work/rust-output"
+# The messages for people are not compared, only the address that they name.
+sed -E 's/^(\w+ [a-z-]+): ClusterIP ([0-9.]+) .*/\1 \2/' "$work/rust-output" >"$work/rust-found"
+same "rust/repair.rs" "$work/rust-expected" "$work/rust-found"
+
+# C: the first address stays allocated, as in the reference's row "lowest bit".
+make --silent install PREFIX="$work/prefix" >&2
+export PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig
+# pkg-config gives several words.
+# shellcheck disable=SC2046
+$cc -std=c11 -Wall -Wextra -Werror -pedantic $(pkg-config --cflags rangekeeper) -o "$work/allocate" \
+	examples/c/allocate.c $(pkg-config --libs rangekeeper)
+LD_LIBRARY_PATH=$work/prefix/lib "$work/allocate" >"$work/c-found"
+{
+	echo "next: 10.96.0.1"
+	echo "stored: $(reference protobuf "lowest bit" | base64 -d | od -An -v -tx1 | tr -d ' \n')"
+} >"$work/c-expected"
+same "c/allocate.c" "$work/c-expected" "$work/c-found"
+
+# Go: in a real cluster's value of 10.96.0.0/12 exactly one bit changes, from 0 to 1: that of the address printed, and
+# it lies above the static band, whose 256 offsets a /12 spares. Behind the bitmap stand four more bytes.
+gunzip -c testdata/kube-1.32-dual-stack/clean-serviceips.bin.gz >"$work/before"
+(cd examples/go && $go run . <"$work/before" >"$work/after" 2>"$work/go-found")
+read -r position old new < <(cmp -l "$work/before" "$work/after") || true
+size=$(stat -c %s "$work/before")
+changed=$((8#${old:-0} ^ 8#${new:-0}))
+bit=0
+while ((changed >> bit > 1)); do bit=$((bit + 1)); done
+offset=$(((size - 4 - ${position:-0}) * 8 + bit))
+if (($(cmp -l "$work/before" "$work/after" | wc -l) == 1 && changed == 1 << bit && (8#$new & changed) && offset >= 256)); then
+	address=$((0x0a600001 + offset))
+	echo "$((address >> 24)).$((address >> 16 & 255)).$((address >> 8 & 255)).$((address & 255))" >"$work/go-expected"
+else
+	echo "one more bit above offset 255, not byte ${position:-none} from ${old:-none} to ${new:-none}" >"$work/go-expected"
+fi
+same "go/main.go" "$work/go-expected" "$work/go-found"
+
+# README.md: its only block of each language is the example, byte for byte.
+for example in rust:examples/rust/repair.rs c:examples/c/allocate.c go:examples/go/main.go; do
+	awk -v fence='```'"${example%%:*}" '$0 == "```" { inside = 0 } inside; $0 == fence { inside = 1 }' README.md >"$work/shown"
+	same "README.md shows ${example#*:}" "${example#*:}" "$work/shown"
+done
+
+# README.md: each line of the audit stands in the command's output.
+make --silent build >&2
+prompt='    $ bin/rangekeeper audit '
+arguments=$(sed -n "s|^$prompt||p" README.md)
+# Its arguments are several words; exit code 1 says that something was found.
+# shellcheck disable=SC2086
+bin/rangekeeper audit $arguments >"$work/audit" || [ $? -eq 1 ]
+awk -v prompt="$prompt" 'index($0, prompt) == 1 { inside = 1; next } inside && /^[^ ]/ { exit } inside' README.md |
+	sed -n 's/^    //p' | grep -vxF '[...]' >"$work/shown"
+grep -xFf "$work/shown" "$work/audit" | grep . >"$work/printed" || true
+same "README.md shows the audit" "$work/printed" "$work/shown"
+exit $failed
