@@ -6,10 +6,11 @@ SHELL := /bin/bash
 CARGO ?= cargo
 GO ?= go
 PREFIX ?= /usr/local
+SECONDS ?= 60
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 CONTROLPLANE := go-bindings/controlplane
 
-.PHONY: help library build run test test-rust test-c test-go examples bench compare compare-model goldens header install fmt lint doc setup clean
+.PHONY: help library build run test test-rust test-c test-go examples fuzz bench compare compare-model goldens header install fmt lint doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -43,6 +44,9 @@ test-go: library ## Runs the Go tests, the binding's also under the race detecto
 examples: build ## Runs the example programs and checks that README.md shows them.
 	examples/run.sh
 
+fuzz: ## Runs every fuzz target for SECONDS=60 (needs a nightly compiler and cargo-fuzz).
+	fuzz/run.sh $(SECONDS)
+
 bench: ## Measures the crates with criterion.
 	$(CARGO) bench --locked -p rangekeeper-bench
 
@@ -64,10 +68,12 @@ install: library ## Installs header, libraries and pkg-config file below PREFIX.
 
 fmt: ## Formats the sources.
 	$(CARGO) fmt --all
+	cd fuzz && $(CARGO) fmt
 	gofmt -w go-bindings bench/upstream examples
 
 lint: library ## Checks format, clippy, go vet and the header.
 	$(CARGO) fmt --all --check
+	cd fuzz && $(CARGO) fmt --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	@test -z "$$(gofmt -l go-bindings bench/upstream examples)" || { gofmt -l go-bindings bench/upstream examples; exit 1; }
 	cd go-bindings && $(GO) vet ./...

@@ -108,7 +108,12 @@ impl FromStr for UidRange {
 
     fn from_str(text: &str) -> Result<Self, ParseUidRangeError> {
         use ParseUidRangeError as E;
-        let number = |part: &str| part.parse().map_err(|_| E::Number { text: text.into(), part: part.into() });
+        // The standard parser would take a sign as well.
+        let number = |part: &str| {
+            let digits = Some(part).filter(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
+            let number = digits.and_then(|digits| digits.parse().ok());
+            number.ok_or_else(|| E::Number { text: text.into(), part: part.into() })
+        };
         let form = || E::Form { text: text.into() };
         let (uids, block) = text.split_once('/').ok_or_else(form)?;
         let (start, end) = uids.split_once('-').ok_or_else(form)?;
@@ -123,5 +128,20 @@ impl FromStr for UidRange {
             return Err(E::TooManyBlocks { text: text.into() });
         }
         Ok(range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_digits_only() {
+        let range: UidRange = "1000000000-1999999999/10000".parse().expect("OpenShift's default");
+        assert_eq!((range.size(), range.value_at(1)), (100_000, Some(UidBlock { start: 1_000_010_000, size: 10_000 })));
+        for text in ["+1-100/10", "1-+100/10", "1-100/+10", "-1-100/10", "1-100/ 10", "1-/10", "-100/10", "1-100/"] {
+            let error = text.parse::<UidRange>().expect_err(text);
+            assert!(matches!(error, ParseUidRangeError::Number { .. }), "{text}: {error}");
+        }
     }
 }

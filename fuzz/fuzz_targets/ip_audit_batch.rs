@@ -1,0 +1,148 @@
+//! Batches of IPAddress objects and of Services with names through the C ABI, whole and damaged, in the same way as
+//! `service_batch`; and what must hold of every audit.
+
+#![no_main]
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use rangekeeper::ipaddress::{ALLOCATOR, IpAddressAudit, IpAddressObject, IpAddressOutcome, ServiceCidr};
+use rangekeeper_fuzz::abi::{Audit, Batch, Damage, INVALID_BATCH, OK, OwnedIpAddress, as_c};
+use rangekeeper_fuzz::service::OwnedService;
+
+const CIDRS: [&str; 5] = ["10.0.0.0/27", "fd00::/123", "10.0.0.0/24", "fd00::/64", "192.168.0.0/31"];
+
+#[derive(Arbitrary, Debug)]
+struct Input {
+    page: u8,
+    now: Option<i64>,
+    cidrs: u8,
+    batches: Vec<Observed>,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Observed {
+    IpAddresses(Vec<Object>, Vec<Damage>),
+    Services(Vec<(u8, OwnedService)>, Vec<Damage>, Vec<Damage>),
+}
+
+/// An IPAddress object that mostly belongs to the allocator and refers to a Service.
+#[derive(Arbitrary, Debug)]
+struct Object {
+    object: OwnedIpAddress,
+    usual: bool,
+    service: u8,
+}
+
+fn name(service: u8) -> (String, String) {
+    (format!("ns{}", service % 2), format!("svc{}", service % 8))
+}
+
+fuzz_target!(|input: Input| {
+    let cidrs: Vec<&str> = (0..CIDRS.len()).filter(|at| input.cidrs >> at & 1 == 1).map(|at| CIDRS[at]).collect();
+    let through_c = Audit::new(input.now, &cidrs);
+    let mut direct = IpAddressAudit::new(input.now);
+    cidrs.iter().for_each(|cidr| direct.add_cidr(ServiceCidr::parse(cidr).expect("a CIDR")));
+
+    for observed in &input.batches {
+        match observed {
+            Observed::IpAddresses(objects, damage) => observe_ip_addresses(&through_c, &mut direct, objects, damage),
+            Observed::Services(services, names_damage, damage) => {
+                observe_services(&through_c, &mut direct, services, names_damage, damage);
+            }
+        }
+    }
+
+    let outcome = direct.finish();
+    let (services, findings, leaks) = through_c.finish(usize::from(input.page) + 1);
+    assert_eq!(services, outcome.services);
+    assert_eq!(findings, outcome.findings.iter().map(as_c).collect::<Vec<_>>());
+    assert_eq!(leaks, outcome.leaks.iter().map(|leak| (leak.range as u32, leak.object)).collect::<Vec<_>>());
+    laws(&outcome);
+});
+
+fn observe_ip_addresses(through_c: &Audit, direct: &mut IpAddressAudit, objects: &[Object], damage: &[Damage]) {
+    let objects: Vec<OwnedIpAddress> = objects
+        .iter()
+        .map(|object| {
+            let (namespace, name) = name(object.service);
+            let usual = [ALLOCATOR.to_owned(), String::new(), "services".to_owned(), namespace, name];
+            let rest = if object.usual { usual } else { object.object.rest.clone() };
+            OwnedIpAddress { rest, ..object.object.clone() }
+        })
+        .collect();
+    let mut batch = Batch::of_ip_addresses(&objects);
+    if damage.is_empty() {
+        assert_eq!(batch.ip_addresses(), Ok(objects), "the plain decoder reads what was put together");
+    }
+    damage.iter().for_each(|damage| damage.apply(&mut batch));
+    match batch.ip_addresses() {
+        Ok(objects) => {
+            assert_eq!(through_c.observe_ip_addresses(&batch), OK, "{batch:?}");
+            for object in &objects {
+                let [managed_by, parent_group, parent_resource, parent_namespace, parent_name] = &object.rest;
+                direct.observe_ip_address(&IpAddressObject {
+                    name: &object.name.0,
+                    managed_by,
+                    created: object.created,
+                    parent_group,
+                    parent_resource,
+                    parent_namespace,
+                    parent_name,
+                });
+            }
+        }
+        Err(result) => assert_eq!(through_c.observe_ip_addresses(&batch), result, "{batch:?}"),
+    }
+}
+
+fn observe_services(
+    through_c: &Audit,
+    direct: &mut IpAddressAudit,
+    services: &[(u8, OwnedService)],
+    names_damage: &[Damage],
+    damage: &[Damage],
+) {
+    let names: Vec<(String, String)> = services.iter().map(|(service, _)| name(*service)).collect();
+    let services: Vec<OwnedService> = services.iter().map(|(_, service)| service.clone()).collect();
+    let (mut names, mut batch) = (Batch::of_names(&names), Batch::of_services(&services, true));
+    names_damage.iter().for_each(|damage| damage.apply(&mut names));
+    damage.iter().for_each(|damage| damage.apply(&mut batch));
+    let result = through_c.observe_services(&names, &batch);
+    match (names.names(), batch.services()) {
+        (Ok(names), Ok(services)) if names.len() == services.len() => {
+            assert_eq!(result, OK);
+            for ((namespace, name), service) in names.iter().zip(&services) {
+                service.with(|service| direct.observe_service(namespace, name, service));
+            }
+        }
+        (Err(error), _) | (Ok(_), Err(error)) => assert_eq!(result, error),
+        (Ok(_), Ok(_)) => assert_eq!(result, INVALID_BATCH),
+    }
+}
+
+fn laws(outcome: &IpAddressOutcome) {
+    for cidr in &outcome.cidrs {
+        assert!(cidr.used() <= cidr.cidr().size());
+        assert_eq!(cidr.free(), cidr.cidr().size() - cidr.used());
+        for count in [0, 1, 7] {
+            let cells = cidr.occupancy(count);
+            assert!(cells.len() as u64 <= u64::from(count.max(1)));
+            let mut next = 0_u64;
+            for cell in &cells {
+                assert_eq!(cell.first, next);
+                next += cell.len;
+                assert!(cell.lost <= cell.in_use && cell.duplicate <= cell.in_use && cell.in_use <= cell.len);
+            }
+            assert_eq!(next, cidr.cidr().size());
+        }
+    }
+    for finding in &outcome.findings {
+        assert!(!finding.to_string().is_empty());
+        assert!(finding.range < outcome.cidrs.len().max(1));
+    }
+    for leak in &outcome.leaks {
+        assert!(leak.range < outcome.cidrs.len().max(1));
+        let state = outcome.cidrs.get(leak.range).and_then(|cidr| cidr.state_of(leak.address));
+        assert!(state.is_none_or(|state| state.stored && !state.next || state.in_use), "{leak:?}: {state:?}");
+    }
+}

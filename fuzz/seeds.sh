@@ -1,0 +1,46 @@
+#!/bin/bash
+# Fills corpus/ with seeds made from testdata/: stored objects of real clusters, and the inputs of the tables that the
+# reference's own packages wrote. Targets that take operation sequences begin with nothing.
+set -euo pipefail
+cd "$(dirname "$0")"
+testdata=../testdata
+
+mkdir -p corpus/{address,envelope_json,envelope_protobuf,ranges,snapshot}
+
+for packed in "$testdata"/kube-*/*.bin.gz; do
+	name=$(basename "$(dirname "$packed")")-$(basename "$packed" .bin.gz)
+	gunzip -c "$packed" >"corpus/envelope_protobuf/$name"
+done
+
+# column TABLE NAME: the column's texts, one per line; those with escapes are left out.
+column() { sed -n "s/.*\"$2\":\"\([^\"\\\\]*\)\".*/\1/p" "$testdata/reference/$1.json"; }
+
+line=0
+while read -r value; do
+	line=$((line + 1))
+	base64 -d <<<"$value" >"corpus/envelope_protobuf/reference-$line"
+done < <(column envelopes protobuf)
+line=0
+while read -r value; do
+	line=$((line + 1))
+	base64 -d <<<"$value" >"corpus/envelope_json/reference-$line"
+done < <(column envelopes json)
+
+line=0
+while IFS= read -r value; do
+	line=$((line + 1))
+	printf '%s' "$value" >"corpus/address/reference-$line"
+done < <(column ips input)
+line=0
+while IFS= read -r value; do
+	line=$((line + 1))
+	printf '%s' "$value" >"corpus/ranges/reference-$line"
+done < <(column cidrs input && column ports input && printf '%s\n' 1000000000-1999999999/10000 4294967000-4294967295/7)
+
+# A range's length in two bytes, what was set before in one, and then a bitmap: the 344 bytes of it that stand before
+# the last four bytes of each stored object of ports. They fit 2768 ports, and do not fit 1000.
+for packed in "$testdata"/kube-*/*-servicenodeports.bin.gz; do
+	name=$(basename "$(dirname "$packed")")-$(basename "$packed" .bin.gz)
+	{ printf '\012\320\125' && gunzip -c "$packed" | tail -c 348 | head -c 344; } >"corpus/snapshot/$name"
+	{ printf '\003\350\125' && gunzip -c "$packed" | tail -c 348 | head -c 344; } >"corpus/snapshot/$name-past"
+done

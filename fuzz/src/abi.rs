@@ -1,0 +1,554 @@
+//! The parts of the C ABI that take batches, declared as `include/rangekeeper.h` declares them and called as C calls
+//! them; and a plain decoder of the batches by that header's description.
+
+use std::ffi::c_char;
+use std::ptr;
+
+use rangekeeper::finding::{Finding, Reason, Subject};
+
+use crate::service::{Address, NodePort, OwnedService, Protocol};
+
+// Nothing is used by name: the entry points are found by the linker.
+extern crate rangekeeper_abi as _;
+
+/// `RK_RESULT_OK`.
+pub const OK: u32 = 0;
+/// `RK_RESULT_NULL_POINTER`.
+pub const NULL_POINTER: u32 = 1;
+/// `RK_RESULT_INVALID_ARGUMENT`.
+pub const INVALID_ARGUMENT: u32 = 3;
+/// `RK_RESULT_INVALID_UTF8`.
+pub const INVALID_UTF8: u32 = 4;
+/// `RK_RESULT_INVALID_BATCH`.
+pub const INVALID_BATCH: u32 = 34;
+
+const SAME_TEXT: u32 = u32::MAX;
+const PROTOCOL_TEXT: u32 = 16;
+
+/// `rk_services`, `rk_service_names` and `rk_ip_addresses`, which have the same fields.
+#[repr(C)]
+struct RawBatch {
+    words: *const u32,
+    words_len: usize,
+    text: *const u8,
+    text_len: usize,
+    count: usize,
+}
+
+/// `rk_value`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+struct RawValue {
+    high: u64,
+    low: u64,
+    kind: u32,
+}
+
+/// `rk_finding`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct RawFinding {
+    reason: u32,
+    subject_kind: u32,
+    subject: u64,
+    range: u32,
+    mendable: bool,
+    value_kind: u32,
+    port: i64,
+    value: RawValue,
+}
+
+/// `rk_leak`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct RawLeak {
+    value: RawValue,
+    range: u32,
+    object: u64,
+}
+
+#[repr(C)]
+struct Opaque {
+    _private: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn rk_range_parse(spec: *const c_char, len: usize, range: *mut *mut Opaque, error: *mut Opaque) -> u32;
+    fn rk_range_free(range: *mut Opaque);
+    fn rk_repair_pass_new(pass: *mut *mut Opaque) -> u32;
+    fn rk_repair_pass_free(pass: *mut Opaque);
+    fn rk_repair_pass_add_range(
+        pass: *const Opaque,
+        configured: *const Opaque,
+        stored_range: *const c_char,
+        stored_range_len: usize,
+        stored_data: *const u8,
+        stored_data_len: usize,
+        error: *mut Opaque,
+    ) -> u32;
+    fn rk_repair_pass_observe(pass: *const Opaque, batch: *const RawBatch) -> u32;
+    fn rk_repair_pass_finish(pass: *const Opaque, counters: *const Opaque, outcome: *mut *mut Opaque) -> u32;
+    fn rk_repair_outcome_free(outcome: *mut Opaque);
+    fn rk_repair_outcome_services(outcome: *const Opaque, services: *mut u64) -> u32;
+    fn rk_repair_outcome_findings(
+        outcome: *const Opaque,
+        from: usize,
+        findings: *mut RawFinding,
+        capacity: usize,
+        n: *mut usize,
+    ) -> u32;
+    fn rk_repair_outcome_finding_text(
+        outcome: *const Opaque,
+        index: usize,
+        buffer: *mut c_char,
+        capacity: usize,
+        len: *mut usize,
+    ) -> u32;
+    fn rk_ip_audit_new(has_now: bool, now: i64, audit: *mut *mut Opaque) -> u32;
+    fn rk_ip_audit_free(audit: *mut Opaque);
+    fn rk_ip_audit_add_cidr(audit: *const Opaque, cidr: *const c_char, len: usize, error: *mut Opaque) -> u32;
+    fn rk_ip_audit_observe_ip_addresses(audit: *const Opaque, batch: *const RawBatch) -> u32;
+    fn rk_ip_audit_observe_services(audit: *const Opaque, names: *const RawBatch, batch: *const RawBatch) -> u32;
+    fn rk_ip_audit_finish(audit: *const Opaque, outcome: *mut *mut Opaque) -> u32;
+    fn rk_ip_outcome_free(outcome: *mut Opaque);
+    fn rk_ip_outcome_services(outcome: *const Opaque, services: *mut u64) -> u32;
+    fn rk_ip_outcome_findings(
+        outcome: *const Opaque,
+        from: usize,
+        findings: *mut RawFinding,
+        capacity: usize,
+        n: *mut usize,
+    ) -> u32;
+    fn rk_ip_outcome_finding_text(
+        outcome: *const Opaque,
+        index: usize,
+        buffer: *mut c_char,
+        capacity: usize,
+        len: *mut usize,
+    ) -> u32;
+    fn rk_ip_outcome_leaks(
+        outcome: *const Opaque,
+        from: usize,
+        leaks: *mut RawLeak,
+        capacity: usize,
+        n: *mut usize,
+    ) -> u32;
+}
+
+/// A finding as C sees it: reason, subject's kind and number, range, mendable, and the value as text.
+pub type FoundByC = (&'static str, u32, u64, u32, bool, String);
+
+/// A core's finding as C must see it.
+pub fn as_c(finding: &Finding) -> FoundByC {
+    let (kind, subject) = match finding.subject {
+        Subject::Service(ordinal) => (0, ordinal),
+        Subject::IPAddress(ordinal) => (1, ordinal),
+    };
+    let reason = finding.reason;
+    (reason.as_str(), kind, subject, finding.range as u32, reason.is_mendable(), finding.value.to_string())
+}
+
+/// The reasons by their numbers in C, from 1 on.
+const REASONS: [Reason; 10] = [
+    Reason::ClusterIPNotValid,
+    Reason::ClusterIPNotAllocated,
+    Reason::ClusterIPAlreadyAllocated,
+    Reason::ClusterIPOutOfRange,
+    Reason::ServiceCIDRFull,
+    Reason::IPAddressNotAllocated,
+    Reason::IPAddressWrongReference,
+    Reason::PortNotAllocated,
+    Reason::PortAlreadyAllocated,
+    Reason::PortOutOfRange,
+];
+
+/// A batch of any kind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    /// The words.
+    pub words: Vec<u32>,
+    /// The texts.
+    pub text: Vec<u8>,
+    /// How many objects it says to have.
+    pub count: usize,
+}
+
+/// An IPAddress object of a batch.
+#[derive(arbitrary::Arbitrary, Clone, Debug, PartialEq, Eq)]
+pub struct OwnedIpAddress {
+    /// `metadata.name`.
+    pub name: Address,
+    /// Seconds since 1970.
+    pub created: i64,
+    /// The label managed-by, then the parent's group, resource, namespace and name.
+    pub rest: [String; 5],
+}
+
+impl Batch {
+    fn push_text(&mut self, text: &str) {
+        self.words.push(text.len() as u32);
+        self.text.extend_from_slice(text.as_bytes());
+    }
+
+    /// A batch of Services; `short` uses the abbreviations for equal texts and known protocols.
+    pub fn of_services(services: &[OwnedService], short: bool) -> Self {
+        let mut batch = Self { count: services.len(), ..Self::default() };
+        for service in services {
+            let entries: Vec<&Address> = std::iter::once(&service.cluster_ip).chain(&service.cluster_ips).collect();
+            batch.words.push(entries.len() as u32 + 65_536 * service.ports.len() as u32);
+            batch.words.push(service.health_check_node_port.0.cast_unsigned());
+            for (index, entry) in entries.iter().enumerate() {
+                if short && index > 0 && entries[index - 1] == *entry {
+                    batch.words.push(SAME_TEXT);
+                } else {
+                    batch.push_text(&entry.0);
+                }
+            }
+            for (NodePort(port), Protocol(protocol)) in &service.ports {
+                batch.words.push(port.cast_unsigned());
+                match ["TCP", "UDP", "SCTP"].iter().position(|known| *known == protocol) {
+                    Some(known) if short => batch.words.push(known as u32),
+                    _ => {
+                        batch.words.push(PROTOCOL_TEXT + protocol.len() as u32);
+                        batch.text.extend_from_slice(protocol.as_bytes());
+                    }
+                }
+            }
+        }
+        batch
+    }
+
+    /// A batch of namespaces and names.
+    pub fn of_names(names: &[(String, String)]) -> Self {
+        let mut batch = Self { count: names.len(), ..Self::default() };
+        for (namespace, name) in names {
+            batch.push_text(namespace);
+            batch.push_text(name);
+        }
+        batch
+    }
+
+    /// A batch of IPAddress objects.
+    pub fn of_ip_addresses(objects: &[OwnedIpAddress]) -> Self {
+        let mut batch = Self { count: objects.len(), ..Self::default() };
+        for object in objects {
+            let created = object.created.cast_unsigned();
+            batch.words.extend([created as u32, (created >> 32) as u32]);
+            batch.push_text(&object.name.0);
+            object.rest.iter().for_each(|text| batch.push_text(text));
+        }
+        batch
+    }
+
+    /// The Services in it, or the result that it must give.
+    pub fn services(&self) -> Result<Vec<OwnedService>, u32> {
+        self.read(|words, text| {
+            let shape = words.next()?;
+            let health = words.next()?;
+            let (entries, ports) = (shape % 65_536, shape / 65_536);
+            let mut addresses: Vec<Address> = Vec::new();
+            for _ in 0..entries {
+                let address = match words.next()? {
+                    SAME_TEXT => addresses.last()?.clone(),
+                    len => Address(text.take(len)?),
+                };
+                addresses.push(address);
+            }
+            let cluster_ip = (!addresses.is_empty()).then(|| addresses.remove(0))?;
+            // All words of the ports are looked for before the first text of theirs; either way the batch is refused.
+            let mut listed = Vec::new();
+            for _ in 0..ports {
+                let port = NodePort(words.next()?.cast_signed());
+                let protocol = match words.next()? {
+                    0 => "TCP".to_owned(),
+                    1 => "UDP".to_owned(),
+                    2 => "SCTP".to_owned(),
+                    other => text.take(other.checked_sub(PROTOCOL_TEXT)?)?,
+                };
+                listed.push((port, Protocol(protocol)));
+            }
+            let health_check_node_port = NodePort(health.cast_signed());
+            Some(OwnedService { cluster_ip, cluster_ips: addresses, ports: listed, health_check_node_port })
+        })
+    }
+
+    /// The names in it, or the result that it must give.
+    pub fn names(&self) -> Result<Vec<(String, String)>, u32> {
+        self.read(|words, text| {
+            let (namespace, name) = (words.next()?, words.next()?);
+            Some((text.take(namespace)?, text.take(name)?))
+        })
+    }
+
+    /// The IPAddress objects in it, or the result that it must give.
+    pub fn ip_addresses(&self) -> Result<Vec<OwnedIpAddress>, u32> {
+        self.read(|words, text| {
+            let (low, high) = (words.next()?, words.next()?);
+            let created = (u64::from(high) << 32 | u64::from(low)).cast_signed();
+            let name = Address(text.take(words.next()?)?);
+            let mut rest: [String; 5] = Default::default();
+            for part in &mut rest {
+                *part = text.take(words.next()?)?;
+            }
+            Some(OwnedIpAddress { name, created, rest })
+        })
+    }
+
+    fn read<T>(&self, mut one: impl FnMut(&mut Words<'_>, &mut Text<'_>) -> Option<T>) -> Result<Vec<T>, u32> {
+        let mut text = Text(str::from_utf8(&self.text).map_err(|_| INVALID_UTF8)?);
+        let mut words = Words(&self.words);
+        let mut items = Vec::new();
+        for _ in 0..self.count {
+            items.push(one(&mut words, &mut text).ok_or(INVALID_BATCH)?);
+        }
+        if words.0.is_empty() && text.0.is_empty() { Ok(items) } else { Err(INVALID_BATCH) }
+    }
+
+    fn raw(&self) -> RawBatch {
+        // C callers often have NULL where there is nothing.
+        RawBatch {
+            words: if self.words.is_empty() { ptr::null() } else { self.words.as_ptr() },
+            words_len: self.words.len(),
+            text: if self.text.is_empty() { ptr::null() } else { self.text.as_ptr() },
+            text_len: self.text.len(),
+            count: self.count,
+        }
+    }
+}
+
+struct Words<'a>(&'a [u32]);
+
+impl Words<'_> {
+    fn next(&mut self) -> Option<u32> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+}
+
+struct Text<'a>(&'a str);
+
+impl Text<'_> {
+    fn take(&mut self, len: u32) -> Option<String> {
+        let taken = self.0.get(..len as usize)?;
+        self.0 = &self.0[len as usize..];
+        Some(taken.to_owned())
+    }
+}
+
+/// A change to a batch that may break it.
+#[derive(arbitrary::Arbitrary, Clone, Debug)]
+pub enum Damage {
+    /// Another word.
+    Word(u16, u32),
+    /// The sign for an equal text, wherever that is.
+    SameText(u16),
+    /// A word that is a little more or less.
+    Shift(u16, i8),
+    /// Another byte of text.
+    Byte(u16, u8),
+    /// Words past the end are cut off.
+    CutWords(u16),
+    /// Text past the end is cut off.
+    CutText(u16),
+    /// More words.
+    AddWords(Vec<u32>),
+    /// More text.
+    AddText(Vec<u8>),
+    /// Another count.
+    Count(i8),
+}
+
+impl Damage {
+    /// Changes the batch.
+    pub fn apply(&self, batch: &mut Batch) {
+        let (words, text) = (batch.words.len().max(1), batch.text.len().max(1));
+        match self {
+            Self::Word(at, word) => {
+                batch.words.get_mut(usize::from(*at) % words).into_iter().for_each(|to| *to = *word)
+            }
+            Self::SameText(at) => Self::Word(*at, SAME_TEXT).apply(batch),
+            Self::Shift(at, by) => batch
+                .words
+                .get_mut(usize::from(*at) % words)
+                .into_iter()
+                .for_each(|to| *to = to.wrapping_add_signed((*by).into())),
+            Self::Byte(at, byte) => batch.text.get_mut(usize::from(*at) % text).into_iter().for_each(|to| *to = *byte),
+            Self::CutWords(len) => batch.words.truncate(usize::from(*len) % words),
+            Self::CutText(len) => batch.text.truncate(usize::from(*len) % text),
+            Self::AddWords(words) => batch.words.extend(words),
+            Self::AddText(text) => batch.text.extend(text),
+            Self::Count(by) => batch.count = batch.count.wrapping_add_signed((*by).into()),
+        }
+    }
+}
+
+/// `rk_repair_pass`.
+pub struct Pass(*mut Opaque);
+
+impl Pass {
+    /// A pass with these ranges, for which nothing is stored.
+    pub fn new(ranges: &[&str]) -> Self {
+        let mut pass = ptr::null_mut();
+        // SAFETY: the out-parameter lives until the call returns.
+        assert_eq!(unsafe { rk_repair_pass_new(&mut pass) }, OK);
+        for text in ranges {
+            let mut range = ptr::null_mut();
+            // SAFETY: the text and the out-parameter live until the call returns; error may be NULL.
+            let result = unsafe { rk_range_parse(text.as_ptr().cast(), text.len(), &mut range, ptr::null_mut()) };
+            assert_eq!(result, OK);
+            // SAFETY: both handles were just made; empty texts may be NULL; error may be NULL.
+            let result =
+                unsafe { rk_repair_pass_add_range(pass, range, ptr::null(), 0, ptr::null(), 0, ptr::null_mut()) };
+            assert_eq!(result, OK);
+            // SAFETY: made above, and the pass keeps no reference to it.
+            unsafe { rk_range_free(range) };
+        }
+        Self(pass)
+    }
+
+    /// Hands over a batch of Services.
+    pub fn observe(&self, batch: &Batch) -> u32 {
+        // SAFETY: the handle is freed by drop only; the batch and its arrays live until the call returns.
+        unsafe { rk_repair_pass_observe(self.0, &batch.raw()) }
+    }
+
+    /// Hands over a batch whose words lie where no word can lie, or nowhere.
+    pub fn observe_misplaced(&self, batch: &Batch) -> [u32; 3] {
+        let raw = batch.raw();
+        let nowhere = RawBatch { words: ptr::null(), words_len: batch.words.len() + 1, ..batch.raw() };
+        let unaligned = RawBatch { words: batch.words.as_ptr().wrapping_byte_add(1), words_len: 1, ..raw };
+        // SAFETY: the border promises to refuse NULL and what is not aligned without reading from it.
+        unsafe {
+            [
+                rk_repair_pass_observe(self.0, ptr::null()),
+                rk_repair_pass_observe(self.0, &nowhere),
+                rk_repair_pass_observe(self.0, &unaligned),
+            ]
+        }
+    }
+
+    /// Ends the pass: the number of Services, and all findings, `page` of them at a time.
+    pub fn finish(self, page: usize) -> (u64, Vec<FoundByC>) {
+        let (mut outcome, mut services) = (ptr::null_mut(), 0);
+        // SAFETY: the handle is freed by drop only; the out-parameter lives until the call returns; NULL is for none.
+        assert_eq!(unsafe { rk_repair_pass_finish(self.0, ptr::null(), &mut outcome) }, OK);
+        // SAFETY: the outcome was just made; the out-parameter lives until the call returns.
+        assert_eq!(unsafe { rk_repair_outcome_services(outcome, &mut services) }, OK);
+        let found = findings(
+            page,
+            // SAFETY: the outcome is freed below; the array has room for as many as its length.
+            |from, page, n| unsafe { rk_repair_outcome_findings(outcome, from, page.as_mut_ptr(), page.len(), n) },
+            // SAFETY: as above.
+            |index, text, len| unsafe {
+                rk_repair_outcome_finding_text(outcome, index, text.as_mut_ptr().cast(), text.len(), len)
+            },
+        );
+        // SAFETY: made above and used no more.
+        unsafe { rk_repair_outcome_free(outcome) };
+        (services, found)
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        // SAFETY: made by new, and nobody else has it.
+        unsafe { rk_repair_pass_free(self.0) }
+    }
+}
+
+/// `rk_ip_audit`.
+pub struct Audit(*mut Opaque);
+
+impl Audit {
+    /// An audit of these CIDRs.
+    pub fn new(now: Option<i64>, cidrs: &[&str]) -> Self {
+        let mut audit = ptr::null_mut();
+        // SAFETY: the out-parameter lives until the call returns.
+        assert_eq!(unsafe { rk_ip_audit_new(now.is_some(), now.unwrap_or_default(), &mut audit) }, OK);
+        for text in cidrs {
+            // SAFETY: the handle was just made, the text lives until the call returns; error may be NULL.
+            let result = unsafe { rk_ip_audit_add_cidr(audit, text.as_ptr().cast(), text.len(), ptr::null_mut()) };
+            assert_eq!(result, OK);
+        }
+        Self(audit)
+    }
+
+    /// Hands over a batch of IPAddress objects.
+    pub fn observe_ip_addresses(&self, batch: &Batch) -> u32 {
+        // SAFETY: the handle is freed by drop only; the batch and its arrays live until the call returns.
+        unsafe { rk_ip_audit_observe_ip_addresses(self.0, &batch.raw()) }
+    }
+
+    /// Hands over a batch of Services with their names.
+    pub fn observe_services(&self, names: &Batch, batch: &Batch) -> u32 {
+        // SAFETY: as above.
+        unsafe { rk_ip_audit_observe_services(self.0, &names.raw(), &batch.raw()) }
+    }
+
+    /// Ends the audit: the number of Services, all findings, and range and object of each leak, `page` at a time.
+    pub fn finish(self, page: usize) -> (u64, Vec<FoundByC>, Vec<(u32, u64)>) {
+        let (mut outcome, mut services) = (ptr::null_mut(), 0);
+        // SAFETY: the handle is freed by drop only; the out-parameter lives until the call returns.
+        assert_eq!(unsafe { rk_ip_audit_finish(self.0, &mut outcome) }, OK);
+        // SAFETY: the outcome was just made; the out-parameter lives until the call returns.
+        assert_eq!(unsafe { rk_ip_outcome_services(outcome, &mut services) }, OK);
+        let found = findings(
+            page,
+            // SAFETY: the outcome is freed below; the array has room for as many as its length.
+            |from, page, n| unsafe { rk_ip_outcome_findings(outcome, from, page.as_mut_ptr(), page.len(), n) },
+            // SAFETY: as above.
+            |index, text, len| unsafe {
+                rk_ip_outcome_finding_text(outcome, index, text.as_mut_ptr().cast(), text.len(), len)
+            },
+        );
+        // SAFETY: the outcome is freed below; the array has room for as many as its length.
+        let leaks = pages(page, |from, page, n| unsafe {
+            rk_ip_outcome_leaks(outcome, from, page.as_mut_ptr(), page.len(), n)
+        });
+        let leaks = leaks.iter().map(|leak: &RawLeak| (leak.range, leak.object)).collect();
+        // SAFETY: made above and used no more.
+        unsafe { rk_ip_outcome_free(outcome) };
+        (services, found, leaks)
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        // SAFETY: made by new, and nobody else has it.
+        unsafe { rk_ip_audit_free(self.0) }
+    }
+}
+
+fn pages<T: Copy + Default>(size: usize, read: impl Fn(usize, &mut [T], &mut usize) -> u32) -> Vec<T> {
+    let mut all = Vec::new();
+    loop {
+        let (mut page, mut n) = (vec![T::default(); size], usize::MAX);
+        assert_eq!(read(all.len(), &mut page, &mut n), OK);
+        all.extend_from_slice(&page[..n]);
+        if n < size {
+            return all;
+        }
+    }
+}
+
+fn findings(
+    size: usize,
+    read: impl Fn(usize, &mut [RawFinding], &mut usize) -> u32,
+    text: impl Fn(usize, &mut [u8], &mut usize) -> u32,
+) -> Vec<FoundByC> {
+    let all = pages(size, read);
+    let found = all.iter().enumerate().map(|(index, finding)| {
+        let mut len = usize::MAX;
+        let _ = text(index, &mut [], &mut len);
+        let mut buffer = vec![0; len];
+        assert_eq!(text(index, &mut buffer, &mut len), OK);
+        let value = String::from_utf8(buffer).expect("a text is UTF-8");
+        if finding.value_kind == 1 {
+            assert_eq!(finding.port.to_string(), value);
+        }
+        let reason = REASONS[finding.reason as usize - 1].as_str();
+        (reason, finding.subject_kind, finding.subject, finding.range, finding.mendable, value)
+    });
+    found.collect()
+}

@@ -1,0 +1,10 @@
+//! What the fuzz targets compare Rangekeeper with: its decoders and models once more, written as plainly as possible
+//! from the descriptions of the formats and without a line of the core.
+
+pub mod abi;
+pub mod address;
+pub mod bits;
+pub mod json;
+pub mod protobuf;
+pub mod range;
+pub mod service;
