@@ -30,7 +30,16 @@ func halfFull(tb testing.TB, cidr string) *Allocator[netip.Addr] {
 }
 
 func BenchmarkAllocateNextRelease(b *testing.B) {
-	a := halfFull(b, "10.96.0.0/12")
+	benchmarkAllocateNextRelease(b, halfFull(b, "10.96.0.0/12"))
+}
+
+func BenchmarkAllocateNextReleasePort(b *testing.B) {
+	a := must(NewAllocator(must(ParsePortRange("30000-32767")), RandomScanSparingStaticBand, 1))
+	defer a.Close()
+	benchmarkAllocateNextRelease(b, a)
+}
+
+func benchmarkAllocateNextRelease[V Value](b *testing.B, a *Allocator[V]) {
 	b.ReportAllocs()
 	for b.Loop() {
 		value, err := a.AllocateNext()
@@ -49,21 +58,6 @@ func BenchmarkAllocateRelease(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := a.Allocate(value); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := a.Release(value); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkAllocateNextReleasePort(b *testing.B) {
-	a := must(NewAllocator(must(ParsePortRange("30000-32767")), RandomScanSparingStaticBand, 1))
-	defer a.Close()
-	b.ReportAllocs()
-	for b.Loop() {
-		value, err := a.AllocateNext()
-		if err != nil {
 			b.Fatal(err)
 		}
 		if _, err := a.Release(value); err != nil {
