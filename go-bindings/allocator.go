@@ -1,42 +1,14 @@
 package rangekeeper
 
-/*
-#cgo noescape value_allocate
-#cgo nocallback value_allocate
-#cgo noescape value_release
-#cgo nocallback value_release
-#cgo noescape value_has
-#cgo nocallback value_has
-#cgo noescape value_next
-#cgo nocallback value_next
-
-#include <rangekeeper.h>
-
-// The hot path passes a value in parts: Go would build and copy the struct in memory, in steps of different width, and
-// wait for it. It passes the handle as a number, which spares the check of a pointer that is not Go's anyway.
-
-static inline rk_result value_allocate(uintptr_t a, uint64_t high, uint64_t low, uint32_t kind) {
-	return rk_allocator_allocate((const rk_allocator *)a, (rk_value){high, low, kind});
-}
-
-static inline rk_result value_release(uintptr_t a, uint64_t high, uint64_t low, uint32_t kind, bool *was_used) {
-	return rk_allocator_release((const rk_allocator *)a, (rk_value){high, low, kind}, was_used);
-}
-
-static inline rk_result value_has(uintptr_t a, uint64_t high, uint64_t low, uint32_t kind, bool *is_used) {
-	return rk_allocator_has((const rk_allocator *)a, (rk_value){high, low, kind}, is_used);
-}
-
-static inline rk_result value_next(uintptr_t a, rk_value *value) {
-	return rk_allocator_allocate_next((const rk_allocator *)a, value);
-}
-*/
+// #include <rangekeeper.h>
 import "C"
 
 import (
 	"iter"
 	"runtime"
 	"unsafe"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/leaf"
 )
 
 // Strategy is how the next free value is chosen.
@@ -65,6 +37,7 @@ const (
 // After Close, and of a zero value, every method gives ErrClosed.
 type Allocator[V Value] struct {
 	handle *C.rk_allocator
+	stack  *leaf.Stack
 	r      Range[V]
 }
 
@@ -76,11 +49,11 @@ func NewAllocator[V Value](r Range[V], strategy Strategy, seed uint64) (*Allocat
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	return ownAllocator(handle, r), nil
+	return ownAllocator(handle, leaf.NewStack(), r), nil
 }
 
-func ownAllocator[V Value](handle *C.rk_allocator, r Range[V]) *Allocator[V] {
-	a := &Allocator[V]{handle, r}
+func ownAllocator[V Value](handle *C.rk_allocator, stack *leaf.Stack, r Range[V]) *Allocator[V] {
+	a := &Allocator[V]{handle, stack, r}
 	runtime.AddCleanup(a, func(handle *C.rk_allocator) { C.rk_allocator_free(handle) }, handle)
 	return a
 }
@@ -90,10 +63,6 @@ func (a *Allocator[V]) pointer() *C.rk_allocator {
 		return nil
 	}
 	return a.handle
-}
-
-func (a *Allocator[V]) number() C.uintptr_t {
-	return C.uintptr_t(uintptr(unsafe.Pointer(a.pointer())))
 }
 
 // Range gives the range, also after Close.
@@ -113,10 +82,30 @@ func (a *Allocator[V]) Close() error {
 	return nil
 }
 
+// The functions that are called without cgo's crossing where possible: they take some nanoseconds and no more stack than
+// a few of their calls. What they may wait for is the allocator's lock, which others hold for microseconds at most.
+var (
+	leafAllocate     = unsafe.Pointer(C.rk_allocator_allocate)
+	leafAllocateNext = unsafe.Pointer(C.rk_allocator_allocate_next)
+	leafRelease      = unsafe.Pointer(C.rk_allocator_release)
+	leafHas          = unsafe.Pointer(C.rk_allocator_has)
+)
+
+func (a *Allocator[V]) leafCall(function unsafe.Pointer, value V) leaf.Result {
+	if a == nil {
+		return leaf.Busy
+	}
+	high, low, kind := parts(value)
+	return a.stack.CallWith(function, uintptr(unsafe.Pointer(a.handle)), high, low, kind)
+}
+
 // Allocate takes value. Errors: ErrAlreadyAllocated, *NotInRangeError.
 func (a *Allocator[V]) Allocate(value V) error {
-	high, low, kind := parts(value)
-	code := C.value_allocate(a.number(), high, low, kind)
+	result := a.leafCall(leafAllocate, value)
+	code := C.rk_result(result.Code())
+	if result == leaf.Busy {
+		code = C.rk_allocator_allocate(a.pointer(), toC(value))
+	}
 	runtime.KeepAlive(a)
 	if code != C.RK_RESULT_OK {
 		return valueError(code, value, a.Range())
@@ -125,22 +114,31 @@ func (a *Allocator[V]) Allocate(value V) error {
 }
 
 // AllocateNext takes a free value, chosen by the strategy. Error: ErrFull.
-func (a *Allocator[V]) AllocateNext() (V, error) {
-	var value C.rk_value
-	code := C.value_next(a.number(), &value)
+func (a *Allocator[V]) AllocateNext() (value V, err error) {
+	if a == nil {
+		return value, ErrClosed
+	}
+	high, low, kind, result := a.stack.CallFor(leafAllocateNext, uintptr(unsafe.Pointer(a.handle)))
+	code := C.rk_result(result.Code())
+	if result == leaf.Busy {
+		var c C.rk_value
+		code = C.rk_allocator_allocate_next(a.handle, &c)
+		high, low, kind = uint64(c.high), uint64(c.low), uint32(c.kind)
+	}
 	runtime.KeepAlive(a)
 	if code != C.RK_RESULT_OK {
-		var none V
-		return none, resultError(code)
+		return value, resultError(code)
 	}
-	return fromC[V](&value), nil
+	return fromParts[V](high, low, kind), nil
 }
 
 // Release gives value back and says whether it was in use. A value that is free or not in range is no error.
 func (a *Allocator[V]) Release(value V) (wasUsed bool, err error) {
-	var used C.bool
-	high, low, kind := parts(value)
-	code := C.value_release(a.number(), high, low, kind, &used)
+	result := a.leafCall(leafRelease, value)
+	code, used := C.rk_result(result.Code()), C.bool(result.Flag())
+	if result == leaf.Busy {
+		code = C.rk_allocator_release(a.pointer(), toC(value), &used)
+	}
 	runtime.KeepAlive(a)
 	if code != C.RK_RESULT_OK {
 		return false, resultError(code)
@@ -150,9 +148,11 @@ func (a *Allocator[V]) Release(value V) (wasUsed bool, err error) {
 
 // Has says whether value is in use; false for what is not in range.
 func (a *Allocator[V]) Has(value V) (bool, error) {
-	var has C.bool
-	high, low, kind := parts(value)
-	code := C.value_has(a.number(), high, low, kind, &has)
+	result := a.leafCall(leafHas, value)
+	code, has := C.rk_result(result.Code()), C.bool(result.Flag())
+	if result == leaf.Busy {
+		code = C.rk_allocator_has(a.pointer(), toC(value), &has)
+	}
 	runtime.KeepAlive(a)
 	if code != C.RK_RESULT_OK {
 		return false, resultError(code)
@@ -257,14 +257,7 @@ func (a *Allocator[V]) All() iter.Seq[V] {
 		read := func(from C.uint32_t, page *C.rk_value, capacity C.size_t, n *C.size_t, next *C.uint32_t) C.rk_result {
 			return C.rk_allocator_values(a.pointer(), from, page, capacity, n, next)
 		}
-		readPages(valuesPerPage, read, func(page []C.rk_value) bool {
-			for i := range page {
-				if !yield(fromC[V](&page[i])) {
-					return false
-				}
-			}
-			return true
-		})
+		readPages(valuesPerPage, read, func(page []C.rk_value) bool { return yieldAll(page, yield) })
 		runtime.KeepAlive(a)
 	}
 }
@@ -332,5 +325,5 @@ func (a *Allocator[V]) DryRun() (*Allocator[V], error) {
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	return ownAllocator(handle, a.r), nil
+	return ownAllocator(handle, a.stack, a.r), nil
 }

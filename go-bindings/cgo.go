@@ -40,6 +40,14 @@ package rangekeeper
 #cgo nocallback rk_allocator_free
 #cgo noescape rk_allocator_dry_run
 #cgo nocallback rk_allocator_dry_run
+#cgo noescape rk_allocator_allocate
+#cgo nocallback rk_allocator_allocate
+#cgo noescape rk_allocator_allocate_next
+#cgo nocallback rk_allocator_allocate_next
+#cgo noescape rk_allocator_release
+#cgo nocallback rk_allocator_release
+#cgo noescape rk_allocator_has
+#cgo nocallback rk_allocator_has
 #cgo noescape rk_allocator_used
 #cgo nocallback rk_allocator_used
 #cgo noescape rk_allocator_free_count

@@ -200,7 +200,7 @@ func (o *IPAddressOutcome) Leaks() ([]AddressLeak, error) {
 			return nil, resultError(code)
 		}
 		for _, leak := range page[:n] {
-			all = append(all, AddressLeak{addrFromC(&leak.value), int(leak._range), uint64(leak.object)})
+			all = append(all, AddressLeak{fromC[netip.Addr](&leak.value), int(leak._range), uint64(leak.object)})
 		}
 		if n < pageSize {
 			return all, nil

@@ -132,5 +132,5 @@ func ParseAddr(s string) (netip.Addr, error) {
 	if C.rk_address_parse(cText(s), C.size_t(len(s)), &value) != C.RK_RESULT_OK {
 		return netip.Addr{}, &ParseError{Text: s, Message: strconv.Quote(s) + " is not an IPv4 or IPv6 address"}
 	}
-	return addrFromC(&value), nil
+	return fromC[netip.Addr](&value), nil
 }

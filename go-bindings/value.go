@@ -40,7 +40,7 @@ func (v AnyValue) Addr() (netip.Addr, bool) {
 	if !ok {
 		return netip.Addr{}, false
 	}
-	return addrFromC(&v.c), true
+	return fromC[netip.Addr](&v.c), true
 }
 
 // Port gives the port, if it is one.
@@ -56,7 +56,7 @@ func (v AnyValue) UIDs() (UIDBlock, bool) {
 	if v.c.kind != C.RK_VALUE_KIND_UIDS {
 		return UIDBlock{}, false
 	}
-	return uidsFromC(&v.c), true
+	return fromC[UIDBlock](&v.c), true
 }
 
 // String gives the value as text, "none" for the zero value.
@@ -88,66 +88,70 @@ const (
 	portSize = unsafe.Sizeof(uint16(0))
 )
 
-// parts gives the fields of the form in which a value crosses the border.
-func parts[V Value](value V) (high, low C.uint64_t, kind C.uint32_t) {
+// parts gives the fields of C's form of a value, one by one: as a struct they would be copied through memory in steps of
+// different width, which takes longer than a call.
+func parts[V Value](value V) (high, low uint64, kind uint32) {
 	switch unsafe.Sizeof(value) {
 	case addrSize:
 		return addrParts(*(*netip.Addr)(unsafe.Pointer(&value)))
 	case portSize:
-		return 0, C.uint64_t(*(*uint16)(unsafe.Pointer(&value))), C.RK_VALUE_KIND_PORT
+		return 0, uint64(*(*uint16)(unsafe.Pointer(&value))), C.RK_VALUE_KIND_PORT
 	default:
 		block := *(*UIDBlock)(unsafe.Pointer(&value))
-		return C.uint64_t(block.Size), C.uint64_t(block.Start), C.RK_VALUE_KIND_UIDS
+		return uint64(block.Size), uint64(block.Start), C.RK_VALUE_KIND_UIDS
 	}
 }
 
-func addrParts(addr netip.Addr) (high, low C.uint64_t, kind C.uint32_t) {
+func addrParts(addr netip.Addr) (high, low uint64, kind uint32) {
 	if addr.Is4() {
 		a := addr.As4()
-		return 0, C.uint64_t(binary.BigEndian.Uint32(a[:])), C.RK_VALUE_KIND_IPV4
+		return 0, uint64(binary.BigEndian.Uint32(a[:])), C.RK_VALUE_KIND_IPV4
 	}
 	if !addr.IsValid() || addr.Zone() != "" {
 		// No address of any range. A block without UIDs is a well-formed value that a range of addresses does not have.
 		return 0, 0, C.RK_VALUE_KIND_UIDS
 	}
 	a := addr.As16()
-	return C.uint64_t(binary.BigEndian.Uint64(a[:8])), C.uint64_t(binary.BigEndian.Uint64(a[8:])), C.RK_VALUE_KIND_IPV6
+	return binary.BigEndian.Uint64(a[:8]), binary.BigEndian.Uint64(a[8:]), C.RK_VALUE_KIND_IPV6
+}
+
+// fromParts is the inverse of parts for a value of V's kind.
+func fromParts[V Value](high, low uint64, kind uint32) V {
+	var value V
+	switch unsafe.Sizeof(value) {
+	case addrSize:
+		*(*netip.Addr)(unsafe.Pointer(&value)) = addrFromParts(high, low, kind)
+	case portSize:
+		*(*uint16)(unsafe.Pointer(&value)) = uint16(low)
+	default:
+		*(*UIDBlock)(unsafe.Pointer(&value)) = UIDBlock{Start: uint32(low), Size: uint32(high)}
+	}
+	return value
+}
+
+func addrFromParts(high, low uint64, kind uint32) netip.Addr {
+	if kind == C.RK_VALUE_KIND_IPV4 {
+		return netip.AddrFrom4([4]byte{byte(low >> 24), byte(low >> 16), byte(low >> 8), byte(low)})
+	}
+	return addrFrom16(high, low)
+}
+
+func addrFrom16(high, low uint64) netip.Addr {
+	var a [16]byte
+	binary.BigEndian.PutUint64(a[:8], high)
+	binary.BigEndian.PutUint64(a[8:], low)
+	return netip.AddrFrom16(a)
 }
 
 // toC gives the form in which a value crosses the border.
 func toC[V Value](value V) C.rk_value {
 	high, low, kind := parts(value)
-	return C.rk_value{high: high, low: low, kind: kind}
+	return C.rk_value{high: C.uint64_t(high), low: C.uint64_t(low), kind: C.uint32_t(kind)}
 }
 
 // fromC is the inverse of toC for a value of V's kind.
 func fromC[V Value](c *C.rk_value) V {
-	var value V
-	switch unsafe.Sizeof(value) {
-	case addrSize:
-		*(*netip.Addr)(unsafe.Pointer(&value)) = addrFromC(c)
-	case portSize:
-		*(*uint16)(unsafe.Pointer(&value)) = uint16(c.low)
-	default:
-		*(*UIDBlock)(unsafe.Pointer(&value)) = uidsFromC(c)
-	}
-	return value
-}
-
-func addrFromC(c *C.rk_value) netip.Addr {
-	if c.kind == C.RK_VALUE_KIND_IPV4 {
-		var a [4]byte
-		binary.BigEndian.PutUint32(a[:], uint32(c.low))
-		return netip.AddrFrom4(a)
-	}
-	var a [16]byte
-	binary.BigEndian.PutUint64(a[:8], uint64(c.high))
-	binary.BigEndian.PutUint64(a[8:], uint64(c.low))
-	return netip.AddrFrom16(a)
-}
-
-func uidsFromC(c *C.rk_value) UIDBlock {
-	return UIDBlock{Start: uint32(c.low), Size: uint32(c.high)}
+	return fromParts[V](uint64(c.high), uint64(c.low), uint32(c.kind))
 }
 
 // allToC gives values in the form in which they cross the border.
@@ -161,9 +165,40 @@ func allToC[V Value](values []V) []C.rk_value {
 
 // allFromC is the inverse of allToC.
 func allFromC[V Value](all []C.rk_value) []V {
-	values := make([]V, len(all))
-	for i := range all {
-		values[i] = fromC[V](&all[i])
-	}
+	values := make([]V, 0, len(all))
+	yieldAll(all, func(value V) bool {
+		values = append(values, value)
+		return true
+	})
 	return values
+}
+
+// yieldAll hands values over, until yield returns false; it returns the same.
+func yieldAll[V Value](all []C.rk_value, yield func(V) bool) bool {
+	if unsafe.Sizeof(*new(V)) == addrSize {
+		return yieldAddrs(all, *(*func(netip.Addr) bool)(unsafe.Pointer(&yield)))
+	}
+	for i := range all {
+		if !yield(fromC[V](&all[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+// yieldAddrs is for addresses, of which there may be a million: without a call for each but that of yield.
+func yieldAddrs(all []C.rk_value, yield func(netip.Addr) bool) bool {
+	for i := range all {
+		c := &all[i]
+		var addr netip.Addr
+		if low := c.low; c.kind == C.RK_VALUE_KIND_IPV4 {
+			addr = netip.AddrFrom4([4]byte{byte(low >> 24), byte(low >> 16), byte(low >> 8), byte(low)})
+		} else {
+			addr = addrFrom16(uint64(c.high), uint64(low))
+		}
+		if !yield(addr) {
+			return false
+		}
+	}
+	return true
 }
