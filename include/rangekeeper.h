@@ -815,14 +815,14 @@ rk_result rk_allocator_has(const struct rk_allocator *allocator,
                            bool *is_used);
 
 /**
- * Tells how many values are in use. Cost: O(1).
+ * Tells how many values are in use. Cost: O(1); O(size / 64) for the first time after a restore.
  *
  * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_allocator_used(const struct rk_allocator *allocator, uint32_t *used);
 
 /**
- * Tells how many values are free. Cost: O(1).
+ * Tells how many values are free. Cost: O(1); O(size / 64) for the first time after a restore.
  *
  * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */

@@ -152,12 +152,12 @@ impl<R: Range> Allocator<R> {
         self.range.offset_of(value).is_some_and(|offset| self.used.contains(offset))
     }
 
-    /// How many values are in use. Cost: O(1).
+    /// How many values are in use. Cost: O(1); O(size / 64) for the first time after a restore.
     pub fn used(&self) -> u32 {
         self.used.count()
     }
 
-    /// How many values are free. Cost: O(1).
+    /// How many values are free. Cost: O(1); O(size / 64) for the first time after a restore.
     pub fn free(&self) -> u32 {
         self.used.len() - self.used.count()
     }

@@ -31,7 +31,7 @@ impl Bitmap {
 
     /// Replaces the set by a stored form; leading zero bytes are accepted.
     ///
-    /// Cost: one copy and one counting pass over `len / 8` bytes, whatever the input's length.
+    /// Cost: one copy and one pass for the summary over `len / 8` bytes, whatever the input's length.
     ///
     /// # Errors
     /// [`BitsPastRange`] if an offset is set that is not below `len`; the set is then unchanged.

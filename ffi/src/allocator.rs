@@ -240,7 +240,7 @@ pub unsafe extern "C" fn rk_allocator_has(
     })
 }
 
-/// Tells how many values are in use. Cost: O(1).
+/// Tells how many values are in use. Cost: O(1); O(size / 64) for the first time after a restore.
 ///
 /// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn rk_allocator_used(allocator: *const rk_allocator, used:
     })
 }
 
-/// Tells how many values are free. Cost: O(1).
+/// Tells how many values are free. Cost: O(1); O(size / 64) for the first time after a restore.
 ///
 /// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]

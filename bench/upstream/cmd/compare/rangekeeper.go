@@ -89,7 +89,7 @@ func ourForEach(cidr string, snapshot []byte) side {
 	return func(n int) {
 		for range n {
 			for address := range a.All() {
-				sink += int(address.As4()[3])
+				sink += address.BitLen()
 			}
 		}
 	}
