@@ -22,6 +22,8 @@ library: ## Builds librangekeeper.a and .so into target/release.
 	$(CARGO) build --release --locked -p rangekeeper-ffi
 
 build: library ## Builds the library and bin/rangekeeper.
+	@# Go does not notice that the static library has changed, and would leave the old program standing.
+	rm -f bin/rangekeeper
 	cd $(CONTROLPLANE) && $(GO) build -ldflags "-X github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/cli.commit=$(COMMIT)" -o ../../bin/rangekeeper ./cmd/rangekeeper
 
 run: build ## Repairs a damaged cluster's snapshot, restores it into an etcd and audits that.
@@ -52,7 +54,8 @@ bench: ## Measures the crates with criterion.
 
 compare: library ## Measures the same works on the reference and here, in turn; writes target/compare.json.
 	$(CARGO) build --release --locked -p rangekeeper-bench --bin compare-rust
-	cd bench/upstream && $(GO) run ./cmd/compare -rust ../../target/release/compare-rust
+	rm -f target/compare
+	cd bench/upstream && $(GO) build -o ../../target/compare ./cmd/compare && ../../target/compare -rust ../../target/release/compare-rust
 
 compare-model: library ## Plays random operation sequences on the reference's allocators and on these.
 	cd bench/upstream && $(GO) test -count=1 -v -run . ./...

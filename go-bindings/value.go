@@ -131,7 +131,9 @@ func fromParts[V Value](high, low uint64, kind uint32) V {
 
 func addrFromParts(high, low uint64, kind uint32) netip.Addr {
 	if kind == C.RK_VALUE_KIND_IPV4 {
-		return netip.AddrFrom4([4]byte{byte(low >> 24), byte(low >> 16), byte(low >> 8), byte(low)})
+		var a [4]byte
+		binary.BigEndian.PutUint32(a[:], uint32(low))
+		return netip.AddrFrom4(a)
 	}
 	return addrFrom16(high, low)
 }
@@ -191,10 +193,12 @@ func yieldAddrs(all []C.rk_value, yield func(netip.Addr) bool) bool {
 	for i := range all {
 		c := &all[i]
 		var addr netip.Addr
-		if low := c.low; c.kind == C.RK_VALUE_KIND_IPV4 {
-			addr = netip.AddrFrom4([4]byte{byte(low >> 24), byte(low >> 16), byte(low >> 8), byte(low)})
+		if c.kind == C.RK_VALUE_KIND_IPV4 {
+			var a [4]byte
+			binary.BigEndian.PutUint32(a[:], uint32(c.low))
+			addr = netip.AddrFrom4(a)
 		} else {
-			addr = addrFrom16(uint64(c.high), uint64(low))
+			addr = addrFrom16(uint64(c.high), uint64(c.low))
 		}
 		if !yield(addr) {
 			return false

@@ -106,7 +106,7 @@ impl Range for CidrRange {
         self.static_band
     }
 
-    #[inline]
+    #[inline(always)]
     fn offset_of(&self, address: IpAddr) -> Option<u32> {
         match (self.network, address.to_canonical()) {
             (IpNetwork::V4(network), IpAddr::V4(address)) => {

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 /// Four decimal numbers up to 255 with dots between them and any number of leading zeros.
 #[inline(always)]
-pub(super) fn parse_ipv4(text: &[u8]) -> Option<Ipv4Addr> {
+pub(crate) fn parse_ipv4(text: &[u8]) -> Option<Ipv4Addr> {
     parse_usual(text).or_else(|| parse_any(text))
 }
 

@@ -7,7 +7,7 @@ mod ipv4;
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use ipv4::parse_ipv4;
+pub(crate) use ipv4::parse_ipv4;
 
 /// Reads an address sloppily; `None` if the text is none. No zones, no surrounding space.
 ///

@@ -24,11 +24,11 @@
 //! ```
 
 mod outcome;
+mod part;
 
 use std::net::IpAddr;
 
-use crate::address::parse_address;
-use crate::bitmap::Bitmap;
+use crate::address::{parse_address, parse_ipv4};
 use crate::cidr::CidrRange;
 use crate::finding::{Finding, FoundValue, Reason, Subject, ValidRange};
 use crate::leak::LeakCounters;
@@ -36,6 +36,8 @@ use crate::ports::PortRange;
 use crate::range::{AnyRange, ParseRangeError, Range};
 use crate::service::Service;
 use crate::snapshot::BitsPastRange;
+
+use part::{Claim, Findings, Part};
 
 pub use outcome::{OffsetState, Outcome, RangeOutcome};
 
@@ -129,27 +131,8 @@ pub struct RepairPass {
     /// The range that findings name for an address whose family has none: the first one for ClusterIPs.
     first_cidr: usize,
     services: u64,
-    findings: Vec<Finding>,
-}
-
-/// What the pass knows of one range.
-#[derive(Debug)]
-struct Part<R> {
-    index: usize,
-    range: R,
-    stored: Bitmap,
-    /// Stored values that the configured range does not have, after a change of the range.
-    dropped: u32,
-    in_use: Bitmap,
-    duplicates: Vec<u32>,
-}
-
-/// What became of a value that a Service claims.
-enum Claim {
-    Found,
-    NotAllocated,
-    AlreadyAllocated,
-    NotInRange,
+    claims: u64,
+    findings: Findings,
 }
 
 impl RepairPass {
@@ -171,10 +154,7 @@ impl RepairPass {
         if let Some(part) = slot {
             return Err(AddRangeError::SameKind { added, present: AnyRange::Cidr(part.range) });
         }
-        *slot = Some(Part::new(self.ranges, range, stored, AnyRange::Cidr, |stored| match stored {
-            AnyRange::Cidr(stored) => Some(stored),
-            _ => None,
-        })?);
+        *slot = Some(Part::new(self.ranges, range, stored)?);
         if self.ipv4.is_none() || self.ipv6.is_none() {
             self.first_cidr = self.ranges;
         }
@@ -191,10 +171,7 @@ impl RepairPass {
         if let Some(part) = &self.ports {
             return Err(AddRangeError::SameKind { added, present: AnyRange::Ports(part.range) });
         }
-        self.ports = Some(Part::new(self.ranges, range, stored, AnyRange::Ports, |stored| match stored {
-            AnyRange::Ports(stored) => Some(stored),
-            _ => None,
-        })?);
+        self.ports = Some(Part::new(self.ranges, range, stored)?);
         self.ranges += 1;
         Ok(())
     }
@@ -219,6 +196,21 @@ impl RepairPass {
 
     #[inline]
     fn observe_cluster_ip(&mut self, text: &str) {
+        // Nearly every text is such an address. It stays a number all the way, where an IpAddr would be put together
+        // and taken apart in memory.
+        if let Some(part) = &mut self.ipv4
+            && let Some(address) = parse_ipv4(text.as_bytes())
+            && let Some(offset) = part.range.offset_of(IpAddr::V4(address))
+        {
+            part.claim(Claim { order: self.claims, service: self.services, offset }, &mut self.findings);
+            self.claims += 1;
+        } else {
+            self.observe_other_cluster_ip(text);
+        }
+    }
+
+    #[inline(never)]
+    fn observe_other_cluster_ip(&mut self, text: &str) {
         let Some(address) = parse_address(text) else {
             return self.find(Reason::ClusterIPNotValid, self.first_cidr, FoundValue::Text(text.into()), None);
         };
@@ -229,109 +221,46 @@ impl RepairPass {
         let Some(part) = part else {
             return self.find(Reason::ClusterIPNotValid, self.first_cidr, FoundValue::Address(address), None);
         };
-        let reason = match part.claim(address) {
-            Claim::Found => return,
-            Claim::NotAllocated => Reason::ClusterIPNotAllocated,
-            Claim::AlreadyAllocated => Reason::ClusterIPAlreadyAllocated,
-            Claim::NotInRange if part.range.size() == 0 && part.range.contains(address) => Reason::ServiceCIDRFull,
-            Claim::NotInRange => Reason::ClusterIPOutOfRange,
+        let Some(offset) = part.range.offset_of(address) else {
+            let no_values = part.range.size() == 0 && part.range.contains(address);
+            let reason = if no_values { Reason::ServiceCIDRFull } else { Reason::ClusterIPOutOfRange };
+            let (index, valid) = (part.index, ValidRange::Cidr(part.range));
+            return self.find(reason, index, FoundValue::Address(address), Some(valid));
         };
-        let (index, valid) = (part.index, ValidRange::Cidr(part.range));
-        self.find(reason, index, FoundValue::Address(address), Some(valid));
+        part.claim(Claim { order: self.claims, service: self.services, offset }, &mut self.findings);
+        self.claims += 1;
     }
 
     fn observe_node_port(&mut self, port: i32) {
         let Some(part) = &mut self.ports else { return };
-        let claim = u16::try_from(port).map_or(Claim::NotInRange, |port| part.claim(port));
-        let reason = match claim {
-            Claim::Found => return,
-            Claim::NotAllocated => Reason::PortNotAllocated,
-            Claim::AlreadyAllocated => Reason::PortAlreadyAllocated,
-            Claim::NotInRange => Reason::PortOutOfRange,
+        let Some(offset) = u16::try_from(port).ok().and_then(|port| part.range.offset_of(port)) else {
+            let (index, valid) = (part.index, ValidRange::Ports(part.range));
+            return self.find(Reason::PortOutOfRange, index, FoundValue::Port(port), Some(valid));
         };
-        let (index, valid) = (part.index, ValidRange::Ports(part.range));
-        self.find(reason, index, FoundValue::Port(port), Some(valid));
+        part.claim(Claim { order: self.claims, service: self.services, offset }, &mut self.findings);
+        self.claims += 1;
     }
 
     #[cold]
     fn find(&mut self, reason: Reason, range: usize, value: FoundValue, valid: Option<ValidRange>) {
         let subject = Subject::Service(self.services);
-        self.findings.push(Finding { reason, range, subject, value, valid });
+        self.findings.push((self.claims, Finding { reason, range, subject, value, valid }));
+        self.claims += 1;
     }
 
     /// Ends the pass. Cost: O(size / 64) per range.
     pub fn finish(self, mut leaks: Leaks<'_>) -> Outcome {
+        let mut findings = self.findings;
         let cidrs = [self.ipv4, self.ipv6].into_iter().flatten();
-        let cidrs = cidrs.map(|part| (part.index, part.finish(AnyRange::Cidr, &mut leaks)));
-        let mut ranges: Vec<_> = cidrs.collect();
-        if let Some(part) = self.ports {
-            ranges.push((part.index, part.finish(AnyRange::Ports, &mut leaks)));
-        }
+        let mut ranges: Vec<_> = cidrs.map(|part| part.finish(&mut leaks, &mut findings)).collect();
+        ranges.extend(self.ports.map(|part| part.finish(&mut leaks, &mut findings)));
         ranges.sort_unstable_by_key(|(index, _)| *index);
         let ranges: Vec<_> = ranges.into_iter().map(|(_, range)| range).collect();
         if let Leaks::Keep(counters) = leaks {
             counters.retain(&ranges);
         }
-        Outcome { ranges, findings: self.findings, services: self.services }
-    }
-}
-
-impl<R: Range> Part<R> {
-    fn new(
-        index: usize,
-        range: R,
-        stored: Stored<'_>,
-        any: fn(R) -> AnyRange,
-        same_kind: fn(AnyRange) -> Option<R>,
-    ) -> Result<Self, AddRangeError> {
-        let stored_range = match stored.range {
-            "" => range,
-            text => {
-                let stored: AnyRange = text.parse()?;
-                same_kind(stored).ok_or(AddRangeError::StoredKind { configured: any(range), stored })?
-            }
-        };
-        let mut bitmap = Bitmap::new(stored_range.size());
-        bitmap
-            .restore(stored.data)
-            .map_err(|source| AddRangeError::BitsPastRange { range: any(stored_range), source })?;
-        let mut dropped = 0;
-        if stored_range != range {
-            let mut moved = Bitmap::new(range.size());
-            for value in bitmap.iter().filter_map(|offset| stored_range.value_at(offset)) {
-                match range.offset_of(value) {
-                    Some(offset) => drop(moved.insert(offset)),
-                    None => dropped += 1,
-                }
-            }
-            bitmap = moved;
-        }
-        let in_use = Bitmap::new(range.size());
-        Ok(Self { index, range, stored: bitmap, dropped, in_use, duplicates: Vec::new() })
-    }
-
-    #[inline]
-    fn claim(&mut self, value: R::Value) -> Claim {
-        let Some(offset) = self.range.offset_of(value) else { return Claim::NotInRange };
-        if !self.in_use.insert(offset) {
-            self.duplicates.push(offset);
-            Claim::AlreadyAllocated
-        } else if self.stored.contains(offset) {
-            Claim::Found
-        } else {
-            Claim::NotAllocated
-        }
-    }
-
-    fn finish(self, any: fn(R) -> AnyRange, leaks: &mut Leaks<'_>) -> RangeOutcome {
-        let range = any(self.range);
-        let leaked = self.stored.difference(&self.in_use);
-        let mut due = leaked.clone();
-        if let Leaks::Keep(counters) = leaks {
-            counters.of(range).advance(&mut due);
-        }
-        let mut next = leaked.difference(&due);
-        next.union_with(&self.in_use);
-        RangeOutcome::new(range, self.stored, self.dropped, self.in_use, self.duplicates, leaked, next)
+        findings.sort_unstable_by_key(|(order, _)| *order);
+        let findings = findings.into_iter().map(|(_, finding)| finding).collect();
+        Outcome { ranges, findings, services: self.services }
     }
 }

@@ -133,17 +133,16 @@ func ourRepair(c cluster) side {
 // fill adds Services to a batch. A decoded Service is over a kilobyte, so reading one misses the caches; a loop that
 // does nothing else has many of these misses under way at a time.
 func fill(batch *rangekeeper.Services, services []corev1.Service) {
-	type addresses struct {
-		clusterIP  string
-		clusterIPs []string
-	}
-	var some [64]addresses
-	for chunk := range slices.Chunk(services, len(some)) {
+	const together = 64
+	var clusterIP [together]string
+	var clusterIPs [together][]string
+	for chunk := range slices.Chunk(services, together) {
 		for i := range chunk {
-			some[i] = addresses{chunk[i].Spec.ClusterIP, chunk[i].Spec.ClusterIPs}
+			spec := &chunk[i].Spec
+			clusterIP[i], clusterIPs[i] = spec.ClusterIP, spec.ClusterIPs
 		}
 		for i := range chunk {
-			batch.Add(some[i].clusterIP, some[i].clusterIPs)
+			batch.Add(clusterIP[i], clusterIPs[i])
 		}
 	}
 }

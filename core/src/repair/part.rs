@@ -1,0 +1,164 @@
+//! What a pass knows of one range, and what becomes of the values that Services claim in it.
+
+use crate::bitmap::Bitmap;
+use crate::cidr::CidrRange;
+use crate::finding::{Finding, FoundValue, Reason, Subject, ValidRange};
+use crate::ports::PortRange;
+use crate::range::{AnyRange, Range};
+
+use super::{AddRangeError, Leaks, RangeOutcome, Stored};
+
+/// How many claims wait for each other.
+const WAITING: usize = 64;
+
+/// A kind of range that a pass repairs.
+pub(super) trait Repaired: Range {
+    /// Why a claim is wrong whose value is not stored as allocated, and one whose value another Service has.
+    const NOT_ALLOCATED: Reason;
+    const ALREADY_ALLOCATED: Reason;
+
+    fn of(range: AnyRange) -> Option<Self>;
+    fn any(self) -> AnyRange;
+    fn valid(self) -> ValidRange;
+    fn found(value: Self::Value) -> FoundValue;
+}
+
+impl Repaired for CidrRange {
+    const NOT_ALLOCATED: Reason = Reason::ClusterIPNotAllocated;
+    const ALREADY_ALLOCATED: Reason = Reason::ClusterIPAlreadyAllocated;
+
+    fn of(range: AnyRange) -> Option<Self> {
+        if let AnyRange::Cidr(range) = range { Some(range) } else { None }
+    }
+
+    fn any(self) -> AnyRange {
+        AnyRange::Cidr(self)
+    }
+
+    fn valid(self) -> ValidRange {
+        ValidRange::Cidr(self)
+    }
+
+    fn found(address: Self::Value) -> FoundValue {
+        FoundValue::Address(address)
+    }
+}
+
+impl Repaired for PortRange {
+    const NOT_ALLOCATED: Reason = Reason::PortNotAllocated;
+    const ALREADY_ALLOCATED: Reason = Reason::PortAlreadyAllocated;
+
+    fn of(range: AnyRange) -> Option<Self> {
+        if let AnyRange::Ports(range) = range { Some(range) } else { None }
+    }
+
+    fn any(self) -> AnyRange {
+        AnyRange::Ports(self)
+    }
+
+    fn valid(self) -> ValidRange {
+        ValidRange::Ports(self)
+    }
+
+    fn found(port: Self::Value) -> FoundValue {
+        FoundValue::Port(port.into())
+    }
+}
+
+/// A value of the range that a Service claims.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    /// The how-manieth claim of the pass it is.
+    pub(super) order: u64,
+    /// The how-manieth Service makes it.
+    pub(super) service: u64,
+    pub(super) offset: u32,
+}
+
+/// Findings with the claims that they are about, by which they are put in order at the end.
+pub(super) type Findings = Vec<(u64, Finding)>;
+
+/// What the pass knows of one range.
+#[derive(Debug)]
+pub(super) struct Part<R> {
+    pub(super) index: usize,
+    pub(super) range: R,
+    stored: Bitmap,
+    /// Stored values that the configured range does not have, after a change of the range.
+    dropped: u32,
+    in_use: Bitmap,
+    duplicates: Vec<u32>,
+    /// Claims that are not settled yet. Each one touches the bitmaps somewhere else, which by then are not in the
+    /// nearest cache; settled in a row, many of these accesses are under way at a time.
+    waiting: Vec<Claim>,
+}
+
+impl<R: Repaired> Part<R> {
+    pub(super) fn new(index: usize, range: R, stored: Stored<'_>) -> Result<Self, AddRangeError> {
+        let stored_range = match stored.range {
+            "" => range,
+            text => {
+                let stored: AnyRange = text.parse()?;
+                R::of(stored).ok_or(AddRangeError::StoredKind { configured: range.any(), stored })?
+            }
+        };
+        let mut bitmap = Bitmap::new(stored_range.size());
+        bitmap
+            .restore(stored.data)
+            .map_err(|source| AddRangeError::BitsPastRange { range: stored_range.any(), source })?;
+        let mut dropped = 0;
+        if stored_range != range {
+            let mut moved = Bitmap::new(range.size());
+            for value in bitmap.iter().filter_map(|offset| stored_range.value_at(offset)) {
+                match range.offset_of(value) {
+                    Some(offset) => drop(moved.insert(offset)),
+                    None => dropped += 1,
+                }
+            }
+            bitmap = moved;
+        }
+        let (in_use, waiting) = (Bitmap::new(range.size()), Vec::with_capacity(WAITING));
+        Ok(Self { index, range, stored: bitmap, dropped, in_use, duplicates: Vec::new(), waiting })
+    }
+
+    /// Takes note of a claim.
+    #[inline(always)]
+    pub(super) fn claim(&mut self, claim: Claim, findings: &mut Findings) {
+        self.waiting.push(claim);
+        if self.waiting.len() == WAITING {
+            self.settle(findings);
+        }
+    }
+
+    /// Finds out what becomes of the claims that wait.
+    fn settle(&mut self, findings: &mut Findings) {
+        for claim in self.waiting.drain(..) {
+            let reason = if !self.in_use.insert(claim.offset) {
+                self.duplicates.push(claim.offset);
+                R::ALREADY_ALLOCATED
+            } else if !self.stored.contains(claim.offset) {
+                R::NOT_ALLOCATED
+            } else {
+                continue;
+            };
+            if let Some(value) = self.range.value_at(claim.offset) {
+                let (subject, value) = (Subject::Service(claim.service), R::found(value));
+                let valid = Some(self.range.valid());
+                findings.push((claim.order, Finding { reason, range: self.index, subject, value, valid }));
+            }
+        }
+    }
+
+    pub(super) fn finish(mut self, leaks: &mut Leaks<'_>, findings: &mut Findings) -> (usize, RangeOutcome) {
+        self.settle(findings);
+        let range = self.range.any();
+        let leaked = self.stored.difference(&self.in_use);
+        let mut due = leaked.clone();
+        if let Leaks::Keep(counters) = leaks {
+            counters.of(range).advance(&mut due);
+        }
+        let mut next = leaked.difference(&due);
+        next.union_with(&self.in_use);
+        (self.index, RangeOutcome::new(range, self.stored, self.dropped, self.in_use, self.duplicates, leaked, next))
+    }
+}
