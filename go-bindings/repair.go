@@ -5,9 +5,11 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
 	"iter"
 	"net/netip"
 	"runtime"
+	"sync"
 	"sync/atomic"
 )
 
@@ -126,6 +128,53 @@ func (p *RepairPass) Observe(services *Services) error {
 	code := C.rk_repair_pass_observe(p.pointer(), &c)
 	runtime.KeepAlive(p)
 	return resultError(code)
+}
+
+// How many Services ObserveAll has in a batch: some 100 KiB.
+const servicesPerBatch = 4096
+
+// batches are what ObserveAll fills, kept for the next pass.
+var batches = sync.Pool{New: func() any { return new(Services) }}
+
+// ObserveAll takes note of n Services: fill is called to add those from one index up to another to a batch, until all
+// are added. While the core works on one batch, fill works on the next ones, so that two processors are busy; fill is
+// called by this goroutine alone. After an error, which is as of Observe, the rest is not observed.
+func (p *RepairPass) ObserveAll(n int, fill func(batch *Services, from, to int)) error {
+	// With fewer batches both sides would often wait for each other, which takes the system as long as a batch.
+	const several = 4
+	free, full := make(chan *Services, several), make(chan *Services, several)
+	for range several {
+		free <- batches.Get().(*Services)
+	}
+	result := make(chan error, 1)
+	go func() {
+		var err error
+		for batch := range full {
+			if err == nil {
+				err = p.Observe(batch)
+			}
+			batch.Reset()
+			free <- batch
+		}
+		result <- err
+	}()
+	func() {
+		defer close(full)
+		for from := 0; from < n; from += servicesPerBatch {
+			to := min(from+servicesPerBatch, n)
+			batch := <-free
+			fill(batch, from, to)
+			if batch.Len() != to-from && batch.err == nil {
+				batch.err = fmt.Errorf("%w: %d Services for the indexes %d to %d", ErrInvalidBatch, batch.Len(), from, to-1)
+			}
+			full <- batch
+		}
+	}()
+	err := <-result
+	for range several {
+		batches.Put(<-free)
+	}
+	return err
 }
 
 // Finish ends the pass. Without counters all leaks are cleaned at once, which is right only where nobody allocates

@@ -301,6 +301,66 @@ func TestRepairCrossings(t *testing.T) {
 	}
 }
 
+// ObserveAll comes to what batches one after the other come to; the first fault ends it.
+func TestObserveAll(t *testing.T) {
+	r := must(ParseCIDR("10.96.0.0/12"))
+	for _, n := range []int{0, 1, servicesPerBatch - 1, servicesPerBatch, servicesPerBatch + 1, 3*servicesPerBatch + 5} {
+		ips := serviceIPs(n + 1)
+		one := func(batch *Services, from, to int) {
+			for _, own := range ips[from:to] {
+				batch.Add(own[0], own)
+			}
+		}
+		run := func(observe func(pass *RepairPass) error) ([]byte, []Finding) {
+			pass := must(NewRepairPass())
+			must(pass.AddCIDR(r, Stored{}))
+			if err := observe(pass); err != nil {
+				t.Fatal(err)
+			}
+			outcome := must(pass.Finish(nil))
+			defer outcome.Close()
+			return must(outcome.Snapshot(0, nil)), must(outcome.Findings())
+		}
+		got, found := run(func(pass *RepairPass) error { return pass.ObserveAll(n, one) })
+		want, expected := run(func(pass *RepairPass) error {
+			var batch Services
+			one(&batch, 0, n)
+			return pass.Observe(&batch)
+		})
+		if !slices.Equal(got, want) || !slices.Equal(found, expected) || len(found) != n {
+			t.Errorf("%d Services: %d findings, %d expected", n, len(found), len(expected))
+		}
+
+		pass := must(NewRepairPass())
+		filled := 0
+		err := pass.ObserveAll(n+1, func(batch *Services, from, to int) {
+			one(batch, from, to)
+			if to == n+1 {
+				batch.Add("10.96.0.1", nil)
+			}
+			filled += to - from
+		})
+		if !errors.Is(err, ErrInvalidBatch) || filled != n+1 {
+			t.Errorf("one too many of %d: %v after %d", n+1, err, filled)
+		}
+		pass.Close()
+		if err := pass.ObserveAll(n+1, one); !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	}
+	pass := must(NewRepairPass())
+	defer func() {
+		if recover() != "filling" {
+			t.Error("a panic was lost")
+		}
+		// The pass goes on.
+		if err := pass.ObserveAll(1, func(batch *Services, _, _ int) { batch.Add("", nil) }); err != nil {
+			t.Error(err)
+		}
+	}()
+	_ = pass.ObserveAll(1, func(*Services, int, int) { panic("filling") })
+}
+
 func TestReasonNames(t *testing.T) {
 	for reason, want := range map[Reason]string{
 		ReasonClusterIPNotValid: "ClusterIPNotValid", ReasonClusterIPNotAllocated: "ClusterIPNotAllocated",

@@ -9,9 +9,6 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// servicesPerBatch is how many Services cross the border to the core at once.
-const servicesPerBatch = 4096
-
 func ourCIDR(cidr string) rangekeeper.Range[netip.Addr] {
 	r, err := rangekeeper.ParseCIDR(cidr)
 	must(err)
@@ -101,13 +98,12 @@ func ourNodePorts(snapshot []byte) side {
 	return ourAllocateNext(r, snapshot)
 }
 
-// ourRepair runs a repair pass at a time, from the list of Services to the new snapshot. The counters and the batch are
-// kept between passes, as a server does.
+// ourRepair runs a repair pass at a time, from the list of Services to the new snapshot. The counters are kept between
+// passes, as a server does.
 func ourRepair(c cluster) side {
 	configured := ourCIDR(cidr12)
 	counters, err := rangekeeper.NewRepairCounters(3)
 	must(err)
-	var batch rangekeeper.Services
 	var snapshot []byte
 	return func(n int) {
 		for range n {
@@ -115,11 +111,9 @@ func ourRepair(c cluster) side {
 			must(err)
 			_, err = pass.AddCIDR(configured, rangekeeper.Stored{Range: cidr12, Data: c.snapshot})
 			must(err)
-			for some := range slices.Chunk(c.services, servicesPerBatch) {
-				fill(&batch, some)
-				must(pass.Observe(&batch))
-				batch.Reset()
-			}
+			must(pass.ObserveAll(len(c.services), func(batch *rangekeeper.Services, from, to int) {
+				fill(batch, c.services[from:to])
+			}))
 			outcome, err := pass.Finish(counters)
 			must(err)
 			snapshot, err = outcome.Snapshot(0, snapshot)
