@@ -1502,12 +1502,6 @@ rk_result rk_repair_outcome_occupancy(const struct rk_repair_outcome *outcome,
                                       size_t *n);
 
 /**
- * The name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for a number that is no result.
- * The text is static: never NULL, never freed. Any thread.
- */
-const char *rk_result_name(uint32_t result);
-
-/**
  * Begins a transaction. It shares the allocator's state, and stays valid when the allocator's handle is freed.
  *
  * The caller owns *transaction and frees it with rk_transaction_free. RK_RESULT_NULL_POINTER. Any thread.
@@ -1608,6 +1602,12 @@ uint32_t rk_abi_version(void);
  * thread.
  */
 const char *rk_version(void);
+
+/**
+ * The name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for a number that is no result.
+ * The text is static: never NULL, never freed. Any thread.
+ */
+const char *rk_result_name(uint32_t result);
 
 #ifdef __cplusplus
 }  // extern "C"

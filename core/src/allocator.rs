@@ -5,7 +5,6 @@ use rand_core::Rng;
 use crate::bitmap::{Bitmap, Run};
 use crate::range::Range;
 use crate::snapshot::BitsPastRange;
-use crate::transaction::Transaction;
 
 /// How the next free value is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -194,10 +193,37 @@ impl<R: Range> Allocator<R> {
         requests: &[Request<R::Value>],
         rng: &mut impl Rng,
     ) -> Result<Vec<R::Value>, BatchError<R>> {
-        let mut transaction = Transaction::new();
-        let values = transaction.allocate_batch(self, requests, rng)?;
-        transaction.commit(self);
-        Ok(values)
+        let mut taken = Vec::with_capacity(requests.len());
+        let served = self.serve(requests, rng, &mut taken);
+        if served.is_err() {
+            for value in taken {
+                self.release(value);
+            }
+        }
+        served
+    }
+
+    fn serve(
+        &mut self,
+        requests: &[Request<R::Value>],
+        rng: &mut impl Rng,
+        taken: &mut Vec<R::Value>,
+    ) -> Result<Vec<R::Value>, BatchError<R>> {
+        for (index, request) in requests.iter().enumerate() {
+            if let Request::This(value) = *request {
+                self.allocate(value).map_err(|source| BatchError::Allocate { index, source })?;
+                taken.push(value);
+            }
+        }
+        let serve = |(index, request): (usize, &Request<R::Value>)| match *request {
+            Request::This(value) => Ok(value),
+            Request::Next => {
+                let value = self.allocate_next(rng).map_err(|source| BatchError::Full { index, source })?;
+                taken.push(value);
+                Ok(value)
+            }
+        };
+        requests.iter().enumerate().map(serve).collect()
     }
 
     /// An allocator of its own in the same state: whatever is tried on it answers as this one would and changes

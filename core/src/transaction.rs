@@ -65,30 +65,9 @@ impl Transaction {
         requests: &[Request<R::Value>],
         rng: &mut impl Rng,
     ) -> Result<Vec<R::Value>, BatchError<R>> {
-        let before = self.allocated.len();
-        let result = self.serve(allocator, requests, rng);
-        if result.is_err() {
-            give_back(allocator, self.allocated.drain(before..));
-        }
-        result
-    }
-
-    fn serve<R: Range>(
-        &mut self,
-        allocator: &mut Allocator<R>,
-        requests: &[Request<R::Value>],
-        rng: &mut impl Rng,
-    ) -> Result<Vec<R::Value>, BatchError<R>> {
-        for (index, request) in requests.iter().enumerate() {
-            if let Request::This(value) = *request {
-                self.allocate(allocator, value).map_err(|source| BatchError::Allocate { index, source })?;
-            }
-        }
-        let serve = |(index, request): (usize, &Request<R::Value>)| match *request {
-            Request::This(value) => Ok(value),
-            Request::Next => self.allocate_next(allocator, rng).map_err(|source| BatchError::Full { index, source }),
-        };
-        requests.iter().enumerate().map(serve).collect()
+        let values = allocator.allocate_batch(requests, rng)?;
+        self.allocated.extend(values.iter().filter_map(|value| allocator.range().offset_of(*value)));
+        Ok(values)
     }
 
     /// Releases `value` when the transaction is committed; what is not in range is ignored.

@@ -6,7 +6,8 @@ use bitvec::prelude::{BitVec, Lsb0};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::allocator::{AllocateError, Allocator, BatchError, Full, Request, RestoreError, Strategy};
-use rangekeeper::range::{AnyRange, AnyValue, Range};
+use rangekeeper::any::{AnyRange, AnyValue};
+use rangekeeper::range::Range;
 use rangekeeper::transaction::Transaction;
 
 const SEQUENCES: u32 = 1_000_000;

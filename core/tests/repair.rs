@@ -11,8 +11,9 @@ use std::num::NonZeroU8;
 
 use common::{below, seeded};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rangekeeper::any::{AnyRange, AnyValue, ParseRangeError};
 use rangekeeper::finding::{FoundValue, Reason, Subject};
-use rangekeeper::range::{AnyRange, AnyValue, Band, ParseRangeError};
+use rangekeeper::range::Band;
 use rangekeeper::repair::{
     AddRangeError, Leaks, OffsetState, Outcome, RangeOutcome, RepairCounters, RepairPass, Stored,
 };

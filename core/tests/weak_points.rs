@@ -8,12 +8,13 @@ use std::num::NonZeroU8;
 
 use common::{below, seeded};
 use rangekeeper::allocator::{AllocateError, Allocator, Full, Strategy};
+use rangekeeper::any::AnyRange;
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::cidr::CidrRange;
 use rangekeeper::finding::{FoundValue, Reason};
 use rangekeeper::leak::DEFAULT_PASSES;
 use rangekeeper::ports::PortRange;
-use rangekeeper::range::{AnyRange, Range};
+use rangekeeper::range::Range;
 use rangekeeper::repair::{AddRangeError, Leaks, Outcome, RepairCounters, RepairPass, Stored};
 use rangekeeper::service::{Service, ServicePort};
 use rangekeeper::snapshot::BitsPastRange;

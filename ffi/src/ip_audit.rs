@@ -3,8 +3,8 @@
 use std::ffi::c_char;
 use std::net::IpAddr;
 
+use rangekeeper_core::any::AnyValue;
 use rangekeeper_core::ipaddress::{IpAddressAudit, IpAddressOutcome, ServiceCidr};
-use rangekeeper_core::range::AnyValue;
 
 use crate::error::{Failure, rk_error};
 use crate::finding::{at, findings_page, rk_cell, rk_finding, rk_offset_state};

@@ -2,9 +2,10 @@
 
 use std::num::NonZeroU8;
 
+use rangekeeper_core::any::{AnyRange, AnyValue};
 use rangekeeper_core::bitmap::Bitmap;
 use rangekeeper_core::leak::LeakCounters;
-use rangekeeper_core::range::{AnyRange, AnyValue, Range};
+use rangekeeper_core::range::Range;
 
 use crate::guard::{Array, Out, borrow, guard, guard_or, reclaim, slice};
 use crate::handle::Handle;

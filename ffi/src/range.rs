@@ -5,8 +5,9 @@ use std::fmt::{self, Display, Formatter};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use rangekeeper_core::any::{AnyRange, AnyValue, ParseRangeError};
 use rangekeeper_core::bitmap::{Bitmap, Run};
-use rangekeeper_core::range::{AnyRange, AnyValue, ParseRangeError, Range};
+use rangekeeper_core::range::Range;
 use rangekeeper_core::uids::UidBlock;
 
 use crate::error::{Failure, rk_error};

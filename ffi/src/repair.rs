@@ -4,8 +4,9 @@ use std::ffi::c_char;
 use std::num::NonZeroU8;
 use std::sync::OnceLock;
 
+use rangekeeper_core::any::AnyRange;
 use rangekeeper_core::bitmap::Bitmap;
-use rangekeeper_core::range::{AnyRange, Range};
+use rangekeeper_core::range::Range;
 use rangekeeper_core::repair::{AddRangeError, Leaks, Outcome, RangeOutcome, RepairCounters, RepairPass, Stored};
 
 use crate::error::{Failure, rk_error};

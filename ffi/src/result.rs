@@ -1,8 +1,6 @@
 //! The codes that entry points return.
 
-use std::ffi::{CStr, c_char};
-
-use crate::guard::guard_or;
+use std::ffi::CStr;
 
 /// How a call ended. The numbers never change and are never used again for something else.
 #[repr(u32)]
@@ -51,7 +49,7 @@ pub enum rk_result {
 
 impl rk_result {
     /// Every code.
-    const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Ok,
         Self::NullPointer,
         Self::BufferTooSmall,
@@ -94,14 +92,4 @@ impl rk_result {
             Self::InvalidBatch => c"INVALID_BATCH",
         }
     }
-}
-
-/// The name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for a number that is no result.
-/// The text is static: never NULL, never freed. Any thread.
-#[unsafe(no_mangle)]
-pub extern "C" fn rk_result_name(result: u32) -> *const c_char {
-    guard_or(c"UNKNOWN".as_ptr(), || {
-        let known = rk_result::ALL.into_iter().find(|known| *known as u32 == result);
-        known.map_or(c"UNKNOWN", rk_result::name).as_ptr()
-    })
 }

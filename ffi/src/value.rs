@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rangekeeper_core::address::parse_address;
-use rangekeeper_core::range::AnyValue;
+use rangekeeper_core::any::AnyValue;
 use rangekeeper_core::uids::UidBlock;
 
 use crate::guard::{Buffer, Out, guard, text};

@@ -1,8 +1,9 @@
-//! What this library is.
+//! What this library is, and what it calls its results.
 
 use std::ffi::{CStr, c_char};
 
 use crate::guard::guard_or;
+use crate::result::rk_result;
 
 /// The version of the C ABI that this header describes: the number in the soname of the shared library. It grows when
 /// a program that was built against an older header must be built anew.
@@ -38,4 +39,14 @@ pub extern "C" fn rk_abi_version() -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_version() -> *const c_char {
     guard_or(VERSION.as_ptr(), || VERSION.as_ptr())
+}
+
+/// The name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for a number that is no result.
+/// The text is static: never NULL, never freed. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_result_name(result: u32) -> *const c_char {
+    guard_or(c"UNKNOWN".as_ptr(), || {
+        let known = rk_result::ALL.into_iter().find(|known| *known as u32 == result);
+        known.map_or(c"UNKNOWN", rk_result::name).as_ptr()
+    })
 }

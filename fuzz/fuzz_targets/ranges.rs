@@ -8,10 +8,11 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use libfuzzer_sys::fuzz_target;
+use rangekeeper::any::AnyRange;
 use rangekeeper::cidr::CidrRange;
 use rangekeeper::ipaddress::ServiceCidr;
 use rangekeeper::ports::PortRange;
-use rangekeeper::range::{AnyRange, Band, Range};
+use rangekeeper::range::{Band, Range};
 use rangekeeper::uids::{UidBlock, UidRange};
 use rangekeeper_fuzz::range::{Cidr, ports, uids};
 

@@ -9,8 +9,9 @@ use std::num::NonZeroU8;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use rangekeeper::any::{AnyRange, AnyValue};
 use rangekeeper::finding::{FoundValue, Reason, Subject};
-use rangekeeper::range::{AnyRange, AnyValue, Range};
+use rangekeeper::range::Range;
 use rangekeeper::repair::{AddRangeError, Leaks, Outcome, RepairCounters, RepairPass, Stored};
 use rangekeeper_fuzz::service::OwnedService;
 use rangekeeper_fuzz::{address, bits};

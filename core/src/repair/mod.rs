@@ -29,11 +29,12 @@ mod part;
 use std::net::IpAddr;
 
 use crate::address::{parse_address, parse_ipv4};
+use crate::any::{AnyRange, ParseRangeError};
 use crate::cidr::CidrRange;
 use crate::finding::{Finding, FoundValue, Reason, Subject, ValidRange};
 use crate::leak::LeakCounters;
 use crate::ports::PortRange;
-use crate::range::{AnyRange, ParseRangeError, Range};
+use crate::range::Range;
 use crate::service::Service;
 use crate::snapshot::BitsPastRange;
 
@@ -48,7 +49,7 @@ pub use outcome::{OffsetState, Outcome, RangeOutcome};
 pub struct Stored<'a> {
     /// The range as text.
     pub range: &'a str,
-    /// The bitmap as bytes; see [`Bitmap::snapshot`].
+    /// The bitmap as bytes; see [`Bitmap::snapshot`](crate::bitmap::Bitmap::snapshot).
     pub data: &'a [u8],
 }
 

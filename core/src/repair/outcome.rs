@@ -1,9 +1,10 @@
 //! What a repair pass found out.
 
+use crate::any::{AnyRange, AnyValue};
 use crate::bitmap::Bitmap;
 use crate::finding::Finding;
 use crate::occupancy::{Cell, cells};
-use crate::range::{AnyRange, AnyValue, Band, Range};
+use crate::range::{Band, Range};
 
 /// The result of a pass over all Services.
 #[derive(Clone, Debug)]

@@ -1,10 +1,11 @@
 //! What a pass knows of one range, and what becomes of the values that Services claim in it.
 
+use crate::any::AnyRange;
 use crate::bitmap::Bitmap;
 use crate::cidr::CidrRange;
 use crate::finding::{Finding, FoundValue, Reason, Subject, ValidRange};
 use crate::ports::PortRange;
-use crate::range::{AnyRange, Range};
+use crate::range::Range;
 
 use super::{AddRangeError, Leaks, RangeOutcome, Stored};
 

@@ -1,0 +1,122 @@
+//! Ranges and values whose kind is known only at run time.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use crate::cidr::{CidrRange, ParseCidrError};
+use crate::ports::{ParsePortRangeError, PortRange};
+use crate::range::Range;
+use crate::uids::{ParseUidRangeError, UidBlock, UidRange};
+
+/// A range whose kind is known only at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AnyRange {
+    /// Addresses.
+    Cidr(CidrRange),
+    /// Ports.
+    Ports(PortRange),
+    /// Blocks of UIDs.
+    Uids(UidRange),
+}
+
+/// A value whose kind is known only at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AnyValue {
+    /// An address.
+    Address(IpAddr),
+    /// A port.
+    Port(u16),
+    /// A block of UIDs.
+    Uids(UidBlock),
+}
+
+impl Display for AnyValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Address(address) => Display::fmt(address, f),
+            Self::Port(port) => Display::fmt(port, f),
+            Self::Uids(block) => Display::fmt(block, f),
+        }
+    }
+}
+
+impl Display for AnyRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Cidr(range) => Display::fmt(range, f),
+            Self::Ports(range) => Display::fmt(range, f),
+            Self::Uids(range) => Display::fmt(range, f),
+        }
+    }
+}
+
+/// Why a text is no range of any kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseRangeError {
+    /// It looks like a CIDR, but is none.
+    #[error(transparent)]
+    Cidr(#[from] ParseCidrError),
+    /// It looks like a port range, but is none.
+    #[error(transparent)]
+    Ports(#[from] ParsePortRangeError),
+    /// It looks like a range of UID blocks, but is none.
+    #[error(transparent)]
+    Uids(#[from] ParseUidRangeError),
+}
+
+/// Tells the kinds apart by their form: a CIDR has a `.` or `:`, UID blocks have a `/` and neither, ports are the rest.
+impl FromStr for AnyRange {
+    type Err = ParseRangeError;
+
+    fn from_str(text: &str) -> Result<Self, ParseRangeError> {
+        if text.contains(['.', ':']) {
+            Ok(Self::Cidr(text.parse()?))
+        } else if text.contains('/') {
+            Ok(Self::Uids(text.parse()?))
+        } else {
+            Ok(Self::Ports(text.parse()?))
+        }
+    }
+}
+
+impl Range for AnyRange {
+    type Value = AnyValue;
+
+    #[inline]
+    fn size(&self) -> u32 {
+        match self {
+            Self::Cidr(range) => range.size(),
+            Self::Ports(range) => range.size(),
+            Self::Uids(range) => range.size(),
+        }
+    }
+
+    #[inline]
+    fn static_band(&self) -> u32 {
+        match self {
+            Self::Cidr(range) => range.static_band(),
+            Self::Ports(range) => range.static_band(),
+            Self::Uids(range) => range.static_band(),
+        }
+    }
+
+    #[inline]
+    fn offset_of(&self, value: AnyValue) -> Option<u32> {
+        match (self, value) {
+            (Self::Cidr(range), AnyValue::Address(address)) => range.offset_of(address),
+            (Self::Ports(range), AnyValue::Port(port)) => range.offset_of(port),
+            (Self::Uids(range), AnyValue::Uids(block)) => range.offset_of(block),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn value_at(&self, offset: u32) -> Option<AnyValue> {
+        match self {
+            Self::Cidr(range) => range.value_at(offset).map(AnyValue::Address),
+            Self::Ports(range) => range.value_at(offset).map(AnyValue::Port),
+            Self::Uids(range) => range.value_at(offset).map(AnyValue::Uids),
+        }
+    }
+}
