@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -81,8 +84,34 @@ func decodeInto[T any, P object[T]](list *[]T, value []byte, k kind) error {
 	if k.namespaced && o.GetNamespace() == "" {
 		return fmt.Errorf("%s %s without a namespace", k.name, o.GetName())
 	}
+	for _, text := range texts(o) {
+		if !utf8.ValidString(text) {
+			return fmt.Errorf("damaged %s: %q is not UTF-8", k.name, text)
+		}
+	}
 	*list = append(*list, v)
 	return nil
+}
+
+// texts gives the texts of an object that go into the core, which takes UTF-8
+// only; the decoders of protobuf let anything pass.
+func texts(o metav1.Object) []string {
+	all := []string{o.GetNamespace(), o.GetName()}
+	switch o := o.(type) {
+	case *corev1.Service:
+		all = append(append(all, o.Spec.ClusterIP), o.Spec.ClusterIPs...)
+		for _, port := range o.Spec.Ports {
+			all = append(all, string(port.Protocol))
+		}
+	case *networkingv1.IPAddress:
+		all = append(all, o.Labels[networkingv1.LabelManagedBy])
+		if ref := o.Spec.ParentRef; ref != nil {
+			all = append(all, ref.Group, ref.Resource, ref.Namespace, ref.Name)
+		}
+	case *networkingv1.ServiceCIDR:
+		all = append(all, o.Spec.CIDRs...)
+	}
+	return all
 }
 
 func (k kind) check(apiVersion, name string) error {
