@@ -49,11 +49,14 @@ func NewAllocator[V Value](r Range[V], strategy Strategy, seed uint64) (*Allocat
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	return ownAllocator(handle, leaf.NewStack(), r), nil
+	return ownAllocator(handle, r), nil
 }
 
-func ownAllocator[V Value](handle *C.rk_allocator, stack *leaf.Stack, r Range[V]) *Allocator[V] {
-	a := &Allocator[V]{handle, stack, r}
+func ownAllocator[V Value](handle *C.rk_allocator, r Range[V]) *Allocator[V] {
+	a := &Allocator[V]{handle: handle, r: r}
+	if r.Size() <= widestForLeaf {
+		a.stack = leaf.Pick()
+	}
 	runtime.AddCleanup(a, func(handle *C.rk_allocator) { C.rk_allocator_free(handle) }, handle)
 	return a
 }
@@ -82,8 +85,12 @@ func (a *Allocator[V]) Close() error {
 	return nil
 }
 
-// The functions that are called without cgo's crossing where possible: they take some nanoseconds and no more stack than
-// a few of their calls. What they may wait for is the allocator's lock, which others hold for microseconds at most.
+// widestForLeaf is how many values a range may have for its allocator's short functions to be called without cgo's
+// crossing. Such a call may wait for the allocator's lock and holds up the garbage collector meanwhile; to copy a range
+// of this size under the lock takes some microseconds, to allocate all of it in one batch some milliseconds.
+const widestForLeaf = 1 << 20
+
+// The functions that are called without cgo's crossing where possible: they take some nanoseconds and little stack.
 var (
 	leafAllocate     = unsafe.Pointer(C.rk_allocator_allocate)
 	leafAllocateNext = unsafe.Pointer(C.rk_allocator_allocate_next)
@@ -325,5 +332,5 @@ func (a *Allocator[V]) DryRun() (*Allocator[V], error) {
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	return ownAllocator(handle, a.stack, a.r), nil
+	return ownAllocator(handle, a.r), nil
 }

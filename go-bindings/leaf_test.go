@@ -5,12 +5,37 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"runtime"
 	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"testing"
 )
+
+// mappings is how many areas of memory the process has; the system allows some 65,000.
+func mappings(t *testing.T) int {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Count(maps, []byte("\n"))
+}
+
+func TestManyAllocatorsNeedFewMappings(t *testing.T) {
+	r := must(ParseCIDR("10.0.0.0/24"))
+	all := []*Allocator[netip.Addr]{must(NewAllocator(r, RandomScan, 0))}
+	before := mappings(t)
+	for range 20_000 {
+		all = append(all, must(NewAllocator(r, RandomScan, 0)))
+	}
+	if grown := mappings(t) - before; grown > 1000 {
+		t.Errorf("20,000 allocators need %d more mappings", grown)
+	}
+	for _, a := range all {
+		a.Close()
+	}
+}
 
 // grow makes the goroutine's stack move: each level is larger than what a fresh goroutine has.
 func grow(depth int, then func()) int {

@@ -9,10 +9,11 @@
 //
 //   - Nothing of Go's runtime is touched. The goroutine keeps running, as seen from the scheduler and the collector, and
 //     it is not interrupted: Go preempts neither assembly nor code that it does not know. So a function that blocked
-//     would hold up the collector; one that waits for a lock which others hold for microseconds is fine.
+//     would hold up the collector. Waiting for a lock is fine if others hold it briefly.
 //   - Signals are no matter, as Go's handlers run on a stack of their own, and a traceback ends at the switch.
 //   - The stack is not the goroutine's, which would be too small. Below it lies a page without access, so that running
-//     over its end is a fault and not a corruption. One call at a time uses it; others are told to go through cgo.
+//     over its end is a fault and not a corruption. The process has a fixed number of such stacks; one call at a time
+//     uses one, and others are told to go through cgo.
 //
 // On other platforms than linux/amd64 every stack is busy.
 package leaf

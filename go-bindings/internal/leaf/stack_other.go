@@ -7,8 +7,8 @@ import "unsafe"
 // Stack is busy on this platform.
 type Stack struct{}
 
-// NewStack gives nil.
-func NewStack() *Stack { return nil }
+// Pick gives nil.
+func Pick() *Stack { return nil }
 
 // CallWith calls nothing.
 func (*Stack) CallWith(unsafe.Pointer, uintptr, uint64, uint64, uint32) Result { return Busy }

@@ -9,7 +9,7 @@ import (
 
 // A busy stack is left alone: the function, here one that is none, is not called.
 func TestBusy(t *testing.T) {
-	s := NewStack()
+	s := Pick()
 	if s == nil {
 		t.Fatal("no stack")
 	}
@@ -25,6 +25,18 @@ func TestBusy(t *testing.T) {
 	}
 	if *word != 1 {
 		t.Error("a stack in use was given back")
+	}
+	*word = 0
+}
+
+// However many allocators there are, the process maps no more stacks.
+func TestPick(t *testing.T) {
+	tops := map[uintptr]bool{}
+	for range 10 * count {
+		tops[Pick().top] = true
+	}
+	if len(tops) != count {
+		t.Errorf("%d stacks", len(tops))
 	}
 }
 
