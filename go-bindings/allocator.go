@@ -53,10 +53,7 @@ func NewAllocator[V Value](r Range[V], strategy Strategy, seed uint64) (*Allocat
 }
 
 func ownAllocator[V Value](handle *C.rk_allocator, r Range[V]) *Allocator[V] {
-	a := &Allocator[V]{handle: handle, r: r}
-	if r.Size() <= widestForLeaf {
-		a.stack = leaf.Pick()
-	}
+	a := &Allocator[V]{handle, leaf.Pick(), r}
 	runtime.AddCleanup(a, func(handle *C.rk_allocator) { C.rk_allocator_free(handle) }, handle)
 	return a
 }
@@ -85,17 +82,13 @@ func (a *Allocator[V]) Close() error {
 	return nil
 }
 
-// widestForLeaf is how many values a range may have for its allocator's short functions to be called without cgo's
-// crossing. Such a call may wait for the allocator's lock and holds up the garbage collector meanwhile; to copy a range
-// of this size under the lock takes some microseconds, to allocate all of it in one batch some milliseconds.
-const widestForLeaf = 1 << 20
-
-// The functions that are called without cgo's crossing where possible: they take some nanoseconds and little stack.
+// The functions that are called without cgo's crossing where possible: they take some nanoseconds and little stack, and
+// do not wait.
 var (
-	leafAllocate     = unsafe.Pointer(C.rk_allocator_allocate)
-	leafAllocateNext = unsafe.Pointer(C.rk_allocator_allocate_next)
-	leafRelease      = unsafe.Pointer(C.rk_allocator_release)
-	leafHas          = unsafe.Pointer(C.rk_allocator_has)
+	leafAllocate     = unsafe.Pointer(C.rk_allocator_try_allocate)
+	leafAllocateNext = unsafe.Pointer(C.rk_allocator_try_allocate_next)
+	leafRelease      = unsafe.Pointer(C.rk_allocator_try_release)
+	leafHas          = unsafe.Pointer(C.rk_allocator_try_has)
 )
 
 func (a *Allocator[V]) leafCall(function unsafe.Pointer, value V) leaf.Result {
@@ -103,7 +96,11 @@ func (a *Allocator[V]) leafCall(function unsafe.Pointer, value V) leaf.Result {
 		return leaf.Busy
 	}
 	high, low, kind := parts(value)
-	return a.stack.CallWith(function, uintptr(unsafe.Pointer(a.handle)), high, low, kind)
+	result := a.stack.CallWith(function, uintptr(unsafe.Pointer(a.handle)), high, low, kind)
+	if result.Code() == C.RK_RESULT_BUSY {
+		return leaf.Busy
+	}
+	return result
 }
 
 // Allocate takes value. Errors: ErrAlreadyAllocated, *NotInRangeError.
@@ -127,7 +124,7 @@ func (a *Allocator[V]) AllocateNext() (value V, err error) {
 	}
 	high, low, kind, result := a.stack.CallFor(leafAllocateNext, uintptr(unsafe.Pointer(a.handle)))
 	code := C.rk_result(result.Code())
-	if result == leaf.Busy {
+	if result == leaf.Busy || code == C.RK_RESULT_BUSY {
 		var c C.rk_value
 		code = C.rk_allocator_allocate_next(a.handle, &c)
 		high, low, kind = uint64(c.high), uint64(c.low), uint32(c.kind)

@@ -73,7 +73,7 @@ const (
 // Subject is what a finding is about.
 type Subject struct {
 	Kind SubjectKind
-	// Ordinal is the how-manieth of those that were observed, counted from 0.
+	// Ordinal is its place among those that were observed: 0 is the first.
 	Ordinal uint64
 }
 

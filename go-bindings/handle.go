@@ -13,6 +13,10 @@ import "unsafe"
 //   - Each call is followed by runtime.KeepAlive, or else the cleanup might run during the call.
 //   - A nil pointer (of a zero value or a nil receiver) crosses as NULL, and the library's answer becomes ErrClosed.
 
+// separate keeps a struct that has no pointer but one to C out of the blocks that Go's allocator shares among very small
+// objects: a cleanup would wait for all of those.
+type separate [2]uintptr
+
 // cText gives the address of s for one call.
 func cText(s string) *C.char {
 	return (*C.char)(unsafe.Pointer(unsafe.StringData(s)))

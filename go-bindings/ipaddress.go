@@ -99,7 +99,7 @@ func (a *IPAddressAudit) Finish() (*IPAddressOutcome, error) {
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	h := &ipOutcomeHandle{handle}
+	h := &ipOutcomeHandle{handle: handle}
 	runtime.AddCleanup(h, func(handle *C.rk_ip_outcome) { C.rk_ip_outcome_free(handle) }, handle)
 	o := &IPAddressOutcome{ranges: a.cidrs.count()}
 	o.handle.Store(h)
@@ -115,6 +115,7 @@ type IPAddressOutcome struct {
 // ipOutcomeHandle frees its object when it is unreachable.
 type ipOutcomeHandle struct {
 	handle *C.rk_ip_outcome
+	_      separate
 }
 
 // AddressLeak is an IPAddress object of the allocator whose Service does not exist.
@@ -123,7 +124,7 @@ type AddressLeak struct {
 	Addr netip.Addr
 	// Range is the index of the first CIDR that holds it.
 	Range int
-	// Object is the how-manieth IPAddress object it is, counted from 0.
+	// Object is its place among the IPAddress objects that were observed: 0 is the first.
 	Object uint64
 }
 

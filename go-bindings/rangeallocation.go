@@ -19,6 +19,7 @@ const (
 // survives a rewrite. It may be used from several goroutines at once.
 type RangeAllocation struct {
 	handle *C.rk_range_allocation
+	_      separate
 }
 
 // NewRangeAllocation makes an object with an empty range, which stands for "not initialised yet".
@@ -49,7 +50,7 @@ func DecodeRangeAllocation(stored []byte) (*RangeAllocation, error) {
 }
 
 func ownRangeAllocation(handle *C.rk_range_allocation) *RangeAllocation {
-	o := &RangeAllocation{handle}
+	o := &RangeAllocation{handle: handle}
 	runtime.AddCleanup(o, func(handle *C.rk_range_allocation) { C.rk_range_allocation_free(handle) }, handle)
 	return o
 }

@@ -33,6 +33,7 @@ type Stored struct {
 // RepairCounters are the leak counters of all ranges of a pass, to be kept from one pass to the next.
 type RepairCounters struct {
 	handle *C.rk_repair_counters
+	_      separate
 }
 
 // NewRepairCounters makes counters at 0; a leak is cleaned in the pass that sees it for the passes-th time in a row (3
@@ -42,7 +43,7 @@ func NewRepairCounters(passes uint8) (*RepairCounters, error) {
 	if code := C.rk_repair_counters_new(C.uint8_t(passes), &handle); code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	c := &RepairCounters{handle}
+	c := &RepairCounters{handle: handle}
 	runtime.AddCleanup(c, func(handle *C.rk_repair_counters) { C.rk_repair_counters_free(handle) }, handle)
 	return c, nil
 }
@@ -146,31 +147,40 @@ func (p *RepairPass) ObserveAll(n int, fill func(batch *Services, from, to int))
 	for range several {
 		free <- batches.Get().(*Services)
 	}
-	result := make(chan error, 1)
+	var err error
+	observed := make(chan struct{})
 	go func() {
-		var err error
-		for batch := range full {
+		defer close(observed)
+		for n := 0; ; n++ {
+			batch, more := <-full
+			if !more {
+				return
+			}
 			if err == nil {
-				err = p.Observe(batch)
+				if err = p.Observe(batch); err != nil {
+					err = fmt.Errorf("Services %d to %d: %w", n*servicesPerBatch, n*servicesPerBatch+batch.Len()-1, err)
+				}
 			}
 			batch.Reset()
 			free <- batch
 		}
-		result <- err
 	}()
 	func() {
-		defer close(full)
+		// Also when fill panics, so that nothing is observed after this call.
+		defer func() {
+			close(full)
+			<-observed
+		}()
 		for from := 0; from < n; from += servicesPerBatch {
 			to := min(from+servicesPerBatch, n)
 			batch := <-free
 			fill(batch, from, to)
 			if batch.Len() != to-from && batch.err == nil {
-				batch.err = fmt.Errorf("%w: %d Services for the indexes %d to %d", ErrInvalidBatch, batch.Len(), from, to-1)
+				batch.err = fmt.Errorf("%w: %d Services instead of %d", ErrInvalidBatch, batch.Len(), to-from)
 			}
 			full <- batch
 		}
 	}()
-	err := <-result
 	for range several {
 		batches.Put(<-free)
 	}
@@ -193,7 +203,7 @@ func (p *RepairPass) Finish(counters *RepairCounters) (*RepairOutcome, error) {
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	h := &repairOutcomeHandle{handle}
+	h := &repairOutcomeHandle{handle: handle}
 	runtime.AddCleanup(h, func(handle *C.rk_repair_outcome) { C.rk_repair_outcome_free(handle) }, handle)
 	o := &RepairOutcome{ranges: p.ranges.count()}
 	o.handle.Store(h)
@@ -209,6 +219,7 @@ type RepairOutcome struct {
 // repairOutcomeHandle frees its object when it is unreachable.
 type repairOutcomeHandle struct {
 	handle *C.rk_repair_outcome
+	_      separate
 }
 
 // Which names a set of values of an outcome.

@@ -76,7 +76,7 @@ func (s *Services) Reset() {
 func (s *Services) Add(clusterIP string, clusterIPs []string) {
 	entries := 1 + len(clusterIPs)
 	if entries > maxEntries {
-		s.tooLarge("clusterIPs")
+		s.tooLarge(s.count, "clusterIPs")
 		clusterIPs, entries = nil, 1
 	}
 	s.head = len(s.words)
@@ -101,7 +101,7 @@ func (s *Services) AddPort(protocol string, nodePort int32) {
 		panic("rangekeeper: AddPort without a Service")
 	}
 	if s.words[s.head]/portUnit == maxEntries {
-		s.tooLarge("ports")
+		s.tooLarge(s.count-1, "ports")
 		return
 	}
 	s.words[s.head] += portUnit
@@ -128,9 +128,9 @@ func (s *Services) SetHealthCheckNodePort(port int32) {
 	s.words[s.head+1] = uint32(port)
 }
 
-func (s *Services) tooLarge(what string) {
+func (s *Services) tooLarge(index int, what string) {
 	if s.err == nil {
-		s.err = fmt.Errorf("%w: the Service at index %d has more than %d %s", ErrInvalidBatch, s.count, maxEntries, what)
+		s.err = fmt.Errorf("%w: the Service at index %d of the batch has more than %d %s", ErrInvalidBatch, index, maxEntries, what)
 	}
 }
 

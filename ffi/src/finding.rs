@@ -87,7 +87,7 @@ pub struct rk_finding {
     pub reason: rk_reason,
     /// One of RK_SUBJECT_KIND_*: what it is about.
     pub subject_kind: u32,
-    /// The how-manieth Service or IPAddress object of those that were observed, counted from 0.
+    /// Which Service or IPAddress object, by its place among those that were observed: 0 is the first.
     pub subject: u64,
     /// The range it concerns: its place in the order in which they were added.
     pub range: u32,

@@ -28,7 +28,7 @@ pub struct rk_leak {
     pub value: rk_value,
     /// The first CIDR that holds it: its place in the order in which they were added.
     pub range: u32,
-    /// The how-manieth IPAddress object of those that were observed, counted from 0.
+    /// Which IPAddress object, by its place among those that were observed: 0 is the first.
     pub object: u64,
 }
 

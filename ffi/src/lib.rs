@@ -9,6 +9,7 @@
 #![allow(unreachable_pub, reason = "entry points are reached from C only")]
 
 mod allocator;
+mod allocator_try;
 mod error;
 mod finding;
 mod guard;

@@ -8,14 +8,18 @@
 // What makes that sound:
 //
 //   - Nothing of Go's runtime is touched. The goroutine keeps running, as seen from the scheduler and the collector, and
-//     it is not interrupted: Go preempts neither assembly nor code that it does not know. So a function that blocked
-//     would hold up the collector. Waiting for a lock is fine if others hold it briefly.
-//   - Signals are no matter, as Go's handlers run on a stack of their own, and a traceback ends at the switch.
+//     it is not interrupted: Go preempts neither assembly nor code that it does not know. A function that waited would
+//     hold up the collector, so a leaf function must not wait, not even for a lock.
+//   - Go's signal handlers run on a stack of their own and leave such code alone.
 //   - The stack is not the goroutine's, which would be too small. Below it lies a page without access, so that running
 //     over its end is a fault and not a corruption. The process has a fixed number of such stacks; one call at a time
 //     uses one, and others are told to go through cgo.
 //
-// On other platforms than linux/amd64 every stack is busy.
+// What it costs: a traceback ends at the switch. So a CPU profile shows the time in C without its caller, and when a
+// process is killed by a signal that finds it in C, Go's dump of goroutines may be incomplete.
+//
+// On other platforms than linux/amd64, and under the race detector, to which cgo's crossing is a point of
+// synchronisation, every stack is busy.
 package leaf
 
 // Result is what a call came to: in its low half what the C function returned, above that the bool that it wrote.

@@ -1,3 +1,5 @@
+//go:build linux && amd64 && !race
+
 #include "textflag.h"
 
 // The C functions get by the System V ABI: handle in DI, the address of their result in SI, a value in memory at the end
