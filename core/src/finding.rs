@@ -72,7 +72,7 @@ impl Display for Reason {
     }
 }
 
-/// What a finding is about: the how-manieth object of those that were observed, counted from 0.
+/// What a finding is about, by its place among the objects that were observed: 0 is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// A Service.
@@ -154,7 +154,7 @@ impl Display for Finding {
                 f.write_str(" is in use but not recorded as allocated; repair records it")
             }
             Reason::ClusterIPAlreadyAllocated | Reason::PortAlreadyAllocated => {
-                f.write_str(" is in use by more than one Service; recreate this one")
+                f.write_str(" is claimed more than once; recreate this Service")
             }
             Reason::ClusterIPOutOfRange | Reason::PortOutOfRange => {
                 f.write_str(" is not one that ")?;

@@ -98,7 +98,7 @@ pub struct IpAddressOutcome {
 pub struct AddressLeak {
     /// The first CIDR that holds the address: its place in the order in which they were added.
     pub range: usize,
-    /// The how-manieth IPAddress object, counted from 0.
+    /// Its place among the IPAddress objects that were observed: 0 is the first.
     pub object: u64,
     /// The address.
     pub address: IpAddr,

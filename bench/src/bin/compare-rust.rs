@@ -1,6 +1,6 @@
 //! Measures the works that are compared with the reference in Rust alone: one JSON line `{"name", "ns"}` each.
 //!
-//! `ns` is per operation. `memcpy/12` copies as many bytes as `snapshot/12/rust`: the limit of that.
+//! `ns` is per operation. `memcpy/12/rust` copies as many bytes as `snapshot/12/rust`: the limit of that.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -45,5 +45,5 @@ fn main() {
     };
     report("snapshot/12/rust", 20, || copy(black_box(&allocator), black_box(&mut buffer)));
     let source = buffer.clone();
-    report("memcpy/12", 20, || black_box(&mut buffer).copy_from_slice(black_box(&source)));
+    report("memcpy/12/rust", 20, || black_box(&mut buffer).copy_from_slice(black_box(&source)));
 }

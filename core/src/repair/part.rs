@@ -69,9 +69,9 @@ impl Repaired for PortRange {
 /// A value of the range that a Service claims.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
-    /// The how-manieth claim of the pass it is.
+    /// Its place among the claims of the pass.
     pub(super) order: u64,
-    /// The how-manieth Service makes it.
+    /// The place of its Service among those that were observed.
     pub(super) service: u64,
     pub(super) offset: u32,
 }

@@ -115,6 +115,9 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	} else if err := a.checkFamilies(); err != nil {
 		return nil, err
 	}
+	if err := a.checkAudited(); err != nil {
+		return nil, err
+	}
 	if err := observe(state.Services, pass, objects); err != nil {
 		return nil, err
 	}
@@ -198,6 +201,41 @@ func (a *Audit) checkFamilies() error {
 		return fmt.Errorf("key %s: the range is not initialised, though %s is; %s", stored.Key, SecondaryServiceIPs, advice)
 	}
 	return fmt.Errorf("key %s: there is no %s beside it; %s", a.state.Ranges[SecondaryServiceIPs].Key, ServiceIPs, advice)
+}
+
+// checkAudited refuses a cluster whose Services have values of a kind that no
+// range is there for: nothing would be found, as if all were well.
+func (a *Audit) checkAudited() error {
+	var addresses, ports int
+	for i := range a.state.Services {
+		spec := &a.state.Services[i].Spec
+		if spec.ClusterIP != "" && spec.ClusterIP != corev1.ClusterIPNone {
+			addresses++
+		}
+		if spec.HealthCheckNodePort != 0 ||
+			slices.ContainsFunc(spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 }) {
+			ports++
+		}
+	}
+	for _, kind := range []struct {
+		name, values string
+		services     int
+		audited      bool
+	}{
+		{ServiceIPs, "ClusterIPs", addresses, len(a.cidrs) > 0 || a.bitmapIndex(ServiceIPs) >= 0},
+		{ServiceNodePorts, "node ports", ports, a.bitmapIndex(ServiceNodePorts) >= 0},
+	} {
+		if kind.services == 0 || kind.audited {
+			continue
+		}
+		missing := "is missing"
+		if _, ok := a.state.Ranges[kind.name]; ok {
+			missing = "is not initialised"
+		}
+		return fmt.Errorf("key %s%s: %s, but %d Services have %s; a kube-apiserver of this cluster sets it up when it starts",
+			a.state.RangesPrefix, kind.name, missing, kind.services, kind.values)
+	}
+	return nil
 }
 
 func (b *bitmap) describe(text string, size, staticBand uint32) {

@@ -16,10 +16,16 @@ type Explanation struct {
 	Value string
 	// Places are the ranges that hand it out; ServiceCIDR objects may overlap.
 	Places []Place
+	// Around are the names of ranges that have it between their addresses and yet
+	// do not hand it out: as network or broadcast address, or since a bitmap of
+	// IPv6 ends before it.
+	Around []string
 	// Services are the namespace/name of those that use it.
 	Services []string
 	// Findings are those about it.
 	Findings []Finding
+	// Leaked says that it is recorded as allocated though no Service uses it.
+	Leaked bool
 }
 
 // Place is one range that hands out the value.
@@ -51,6 +57,8 @@ func (a *Audit) Explain(value rangekeeper.AnyValue) (*Explanation, error) {
 		}
 		if in {
 			e.Places = append(e.Places, Place{b.name, b.text, ModeBitmap, state})
+		} else if around(b.text, value) {
+			e.Around = append(e.Around, b.name+" "+b.text)
 		}
 	}
 	if addr, ok := value.Addr(); ok {
@@ -61,6 +69,8 @@ func (a *Audit) Explain(value rangekeeper.AnyValue) (*Explanation, error) {
 			}
 			if in {
 				e.Places = append(e.Places, Place{c.name, c.text, ModeIPAddress, state})
+			} else if around(c.text, value) {
+				e.Around = append(e.Around, c.name+" "+c.text)
 			}
 		}
 	}
@@ -74,7 +84,15 @@ func (a *Audit) Explain(value rangekeeper.AnyValue) (*Explanation, error) {
 			e.Findings = append(e.Findings, f)
 		}
 	}
+	e.Leaked = slices.ContainsFunc(a.report.Leaks, func(l Leak) bool { return l.Value == e.Value })
 	return e, nil
+}
+
+// around says whether an address lies in a CIDR.
+func around(cidr string, value rangekeeper.AnyValue) bool {
+	addr, ok := value.Addr()
+	prefix, err := netip.ParsePrefix(cidr)
+	return ok && err == nil && prefix.Contains(addr)
 }
 
 // uses says whether a Service names the value.

@@ -40,6 +40,19 @@ func (p *Plan) Unmendable() []Finding {
 	return all
 }
 
+// LeaksLeft says how many leaks the plan does not clear, as they may still come
+// into use.
+func (p *Plan) LeaksLeft() int {
+	left := 0
+	for _, l := range p.Leaks {
+		i := slices.IndexFunc(p.Ranges, func(r RangePlan) bool { return r.Name == l.Range })
+		if i >= 0 && !slices.Contains(p.Ranges[i].Clear, l.Value) {
+			left++
+		}
+	}
+	return left
+}
+
 // After adds what an earlier pass of the same repair has changed and found.
 func (p *Plan) After(earlier *Plan) {
 	for _, before := range earlier.Ranges {

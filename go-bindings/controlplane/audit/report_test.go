@@ -73,9 +73,36 @@ func TestOneFamilyMissing(t *testing.T) {
 	if len(findings) != ipv6 || ipv6 == 0 {
 		t.Errorf("%d findings, %d IPv6 addresses", len(findings), ipv6)
 	}
-	// Nothing at all is no nonsense, but not audited either.
-	delete(state.Ranges, "serviceips")
-	if a, err = audit.New(state, audit.Options{}); err != nil || !a.Report().Clean() || len(a.Report().Ranges) != 1 {
-		t.Errorf("%v", err)
+}
+
+// TestRangeMissing takes ranges away that Services have values of: that is no
+// cluster in order.
+func TestRangeMissing(t *testing.T) {
+	for _, c := range []struct {
+		cluster string
+		ranges  []string
+		options audit.Options
+		want    string
+	}{
+		{etcdtest.DualStack, []string{"serviceips", "secondaryserviceips"}, audit.Options{}, "key /registry/ranges/serviceips: is missing, but "},
+		{etcdtest.DualStack, []string{"servicenodeports"}, audit.Options{}, "key /registry/ranges/servicenodeports: is missing, but "},
+		{etcdtest.SingleStack, []string{"servicenodeports"}, audit.Options{}, "key /registry/ranges/servicenodeports: is missing, but "},
+		{etcdtest.SingleStack, []string{"serviceips"}, audit.Options{Bitmap: true}, "key /registry/ranges/serviceips: is missing, but "},
+	} {
+		state, err := clusterstate.ReadSnapshotFile(t.Context(), etcdtest.Fixture(c.cluster, "clean.db.gz"), clusterstate.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range c.ranges {
+			delete(state.Ranges, name)
+		}
+		if _, err := audit.New(state, c.options); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s without %v: %v", c.cluster, c.ranges, err)
+		}
+		// Without Services nothing is amiss.
+		state.Services = nil
+		if _, err := audit.New(state, c.options); err != nil {
+			t.Errorf("%s without %v and Services: %v", c.cluster, c.ranges, err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -20,7 +21,7 @@ type Runs struct {
 	StaticBand uint32
 	Used, Free []Run
 	// Partial says that only the lowest addresses are in the runs, as the core
-	// tracks 65,536 of an IPv6 range at most.
+	// tracks 65,535 of an IPv6 range at most.
 	Partial bool
 }
 
@@ -65,14 +66,15 @@ func (a *Audit) objectRuns(runs *Runs) error {
 	}
 	defer allocator.Close()
 	for i := range a.state.IPAddresses {
-		addr, err := netip.ParseAddr(a.state.IPAddresses[i].Name)
+		addr, err := rangekeeper.ParseAddr(a.state.IPAddresses[i].Name)
 		if err != nil {
 			continue // a finding or of no range
 		}
 		if _, in := allocator.Range().OffsetOf(addr); !in {
 			continue
 		}
-		if err := allocator.Allocate(addr); err != nil {
+		// Two objects may spell one address differently.
+		if err := allocator.Allocate(addr); err != nil && !errors.Is(err, rangekeeper.ErrAlreadyAllocated) {
 			return err
 		}
 	}

@@ -35,6 +35,9 @@ type Options struct {
 type State struct {
 	// Revision is the store's revision, at least 1.
 	Revision int64
+	// RangesPrefix is what the keys of Ranges begin with, such as
+	// /registry/ranges/.
+	RangesPrefix string
 	// Ranges are the stored RangeAllocations by the last segment of their key:
 	// serviceips, secondaryserviceips, servicenodeports, and what else is there.
 	Ranges map[string]StoredRange

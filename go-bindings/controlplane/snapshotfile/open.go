@@ -90,7 +90,7 @@ func (f *File) open(ctx context.Context, o Options) error {
 	}
 	if !o.SkipHashCheck {
 		if !hashed {
-			return f.errorf("no sha256 at the end: the file is cut off, or it is a copy of member/snap/db, which can only be read without the hash check")
+			return f.errorf("no sha256 at the end: the file is cut off, or it is a copy of member/snap/db, which can only be read without the hash check (--skip-hash-check)")
 		}
 		f.progress.expect(f.size)
 	}

@@ -13,7 +13,7 @@ import (
 // memcpy is a line of the Rust program that the reference has no work for: the copying of as many bytes as a
 // snapshot of a half-full /12 has. It is the limit of snapshot/12/rust, so in its result the copying stands
 // in the place of the reference and the snapshot beside it.
-const memcpy = "memcpy/12"
+const memcpy = "memcpy/12/rust"
 
 // compareRust runs the Rust program in turn with the reference. Each line the program prints is a work
 // of the same name with "/rust" after it.

@@ -40,7 +40,13 @@ func stored(t *testing.T, rangeText string, data []byte) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "RangeAllocation"}, Raw: raw}
+	return inEnvelope(t, "RangeAllocation", raw)
+}
+
+// inEnvelope gives an encoded object as kube-apiserver stores it.
+func inEnvelope(t *testing.T, kind string, raw []byte) []byte {
+	t.Helper()
+	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}, Raw: raw}
 	b, err := envelope.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -75,6 +81,8 @@ func TestUsage(t *testing.T) {
 	etcd := []string{"--endpoints", "http://127.0.0.1:1"}
 	with := func(source []string, args ...string) []string { return append(args, source...) }
 	for _, args := range [][]string{
+		with(from, "audit", "--cacert", "ca.pem"),
+		with(from, "repair", "--user", "root"),
 		{"nonsense"},
 		{"audit"},
 		with(from, "audit", "extra"),
@@ -242,8 +250,18 @@ func TestStaleBitmap(t *testing.T) {
 }
 
 func TestUninitialized(t *testing.T) {
-	file := changed(t, etcdtest.SingleStack, "clean.db.gz", map[string][]byte{nodePortsKey: stored(t, "", nil)})
-	r := runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", file)
+	// A cluster without Services in which no kube-apiserver has started yet.
+	empty := map[string][]byte{nodePortsKey: stored(t, "", nil)}
+	for _, s := range readFile(t, etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")).Services {
+		s.Spec = corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}
+		raw, err := s.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		empty["/registry/services/specs/"+s.Namespace+"/"+s.Name] = inEnvelope(t, "Service", raw)
+	}
+	file := changed(t, etcdtest.SingleStack, "clean.db.gz", empty)
+	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
 	if want := (audit.Range{Name: "servicenodeports", Mode: audit.ModeUninitialized}); len(r.Ranges) != 2 || r.Ranges[1] != want {
 		t.Errorf("%+v", r.Ranges)
 	}

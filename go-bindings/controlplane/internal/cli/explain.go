@@ -44,7 +44,17 @@ func writeExplanation(w io.Writer, e *audit.Explanation) error {
 	line := func(label, text string) { fmt.Fprintf(&b, "%-11s %s\n", label+":", text) }
 	line("Value", e.Value)
 	if len(e.Places) == 0 {
-		line("Range", "none hands it out")
+		text := "none hands it out"
+		if len(e.Around) > 0 {
+			text += ", though it lies in " + strings.Join(e.Around, " and ") +
+				" (a network or broadcast address, or past the last one that a bitmap of IPv6 tracks)"
+		}
+		line("Range", text)
+		repair := "changes nothing"
+		if len(e.Services) > 0 {
+			repair += "; the owner of the Service must recreate it"
+		}
+		line("Repair", repair)
 	}
 	for _, p := range e.Places {
 		line("Range", fmt.Sprintf("%s %s (%s)", p.Name, p.Range, p.Mode))
@@ -64,6 +74,9 @@ func writeExplanation(w io.Writer, e *audit.Explanation) error {
 		services = strings.Join(e.Services, ", ")
 	}
 	line("Services", services)
+	if e.Leaked {
+		line("Finding", "leak: recorded as allocated, but no Service uses it")
+	}
 	for _, f := range e.Findings {
 		line("Finding", f.Reason+": "+f.Message)
 	}

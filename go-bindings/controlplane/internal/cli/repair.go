@@ -174,6 +174,9 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, erro
 		}
 		plan.Applied = r.apply
 		if n == passes {
+			if stay := plan.LeaksLeft(); r.apply && stay > 0 {
+				fmt.Fprintf(r.log, "rangekeeper: %s left: --clean-leaks cleans those that stay leaked over several passes\n", count(stay, "leak"))
+			}
 			return plan, left, nil
 		}
 		before, history = plan, append(history, state)

@@ -64,6 +64,9 @@ func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
 	}
 	o := clusterstate.Options{Prefix: s.prefix, SkipHashCheck: s.skipHashCheck}
 	if !s.online() {
+		if c := &s.connect; c.CACert+c.Cert+c.Key+c.User+c.Password != "" {
+			return nil, errors.New("--cacert, --cert, --key, --user and --password are for --endpoints")
+		}
 		o.Progress = s.progress.start("reading " + s.snapshot)
 		defer s.progress.end()
 		return clusterstate.ReadSnapshotFile(ctx, s.snapshot, o)
