@@ -45,7 +45,11 @@ fn rivals(c: &mut Criterion) {
             bits.set(black_box(found), false);
         })
     });
+    c.bench_function("has/12/bitvec", |b| b.iter(|| bits[black_box(500_000)]));
+    c.bench_function("for_each/12/half/bitvec", |b| b.iter(|| bits.iter_ones().map(black_box).count()));
     let mut compressed: RoaringBitmap = allocator.bitmap().iter().collect();
+    c.bench_function("has/12/roaring", |b| b.iter(|| compressed.contains(black_box(500_000))));
+    c.bench_function("for_each/12/half/roaring", |b| b.iter(|| compressed.iter().map(black_box).count()));
     c.bench_function("allocate_next_release/12/half/roaring", |b| {
         b.iter(|| {
             let start = (rng.next_u64() % u64::from(size)) as u32;

@@ -2,9 +2,12 @@
 
 use std::hint::black_box;
 
+use bitvec::prelude::{BitVec, Lsb0};
 use criterion::{Criterion, criterion_group, criterion_main};
 use rangekeeper::envelope::{Form, RangeAllocation};
+use rangekeeper::range::Range;
 use rangekeeper_bench::{half_full, slash_12};
+use roaring::RoaringBitmap;
 
 fn snapshot(c: &mut Criterion) {
     let (mut allocator, _) = half_full(slash_12());
@@ -22,6 +25,31 @@ fn snapshot(c: &mut Criterion) {
     c.bench_function("restore/12", |b| b.iter(|| allocator.restore("10.96.0.0/12", black_box(&data))));
 }
 
+/// The same bits in the rivals' own stored forms: the raw words of a bit vector, and Roaring's portable format.
+fn rivals(c: &mut Criterion) {
+    let (allocator, _) = half_full(slash_12());
+    let offsets: Vec<u32> = allocator.bitmap().iter().collect();
+    let mut bits: BitVec<u64, Lsb0> = BitVec::repeat(false, slash_12().size() as usize);
+    offsets.iter().for_each(|offset| bits.set(*offset as usize, true));
+    let mut words = Vec::new();
+    c.bench_function("snapshot/12/bitvec", |b| {
+        b.iter(|| {
+            words.clear();
+            words.extend_from_slice(black_box(&bits).as_raw_slice());
+        })
+    });
+    c.bench_function("restore/12/bitvec", |b| b.iter(|| BitVec::<u64, Lsb0>::from_slice(black_box(&words))));
+    let compressed = RoaringBitmap::from_sorted_iter(offsets).expect("they ascend");
+    let mut bytes = Vec::new();
+    c.bench_function("snapshot/12/roaring", |b| {
+        b.iter(|| {
+            bytes.clear();
+            black_box(&compressed).serialize_into(&mut bytes)
+        })
+    });
+    c.bench_function("restore/12/roaring", |b| b.iter(|| RoaringBitmap::deserialize_from(black_box(&*bytes))));
+}
+
 fn envelope(c: &mut Criterion) {
     let (allocator, _) = half_full(slash_12());
     for (name, form) in [("protobuf", Form::Protobuf), ("json", Form::Json)] {
@@ -34,5 +62,5 @@ fn envelope(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, snapshot, envelope);
+criterion_group!(benches, snapshot, rivals, envelope);
 criterion_main!(benches);
