@@ -136,8 +136,8 @@ package rangekeeper
 #cgo nocallback rk_repair_outcome_findings
 #cgo noescape rk_repair_outcome_finding_text
 #cgo nocallback rk_repair_outcome_finding_text
-#cgo noescape rk_repair_outcome_finding_message
-#cgo nocallback rk_repair_outcome_finding_message
+#cgo noescape rk_repair_outcome_finding_messages
+#cgo nocallback rk_repair_outcome_finding_messages
 #cgo noescape rk_repair_outcome_services
 #cgo nocallback rk_repair_outcome_services
 #cgo noescape rk_repair_outcome_counts
@@ -172,8 +172,8 @@ package rangekeeper
 #cgo nocallback rk_ip_outcome_findings
 #cgo noescape rk_ip_outcome_finding_text
 #cgo nocallback rk_ip_outcome_finding_text
-#cgo noescape rk_ip_outcome_finding_message
-#cgo nocallback rk_ip_outcome_finding_message
+#cgo noescape rk_ip_outcome_finding_messages
+#cgo nocallback rk_ip_outcome_finding_messages
 #cgo noescape rk_ip_outcome_services
 #cgo nocallback rk_ip_outcome_services
 #cgo noescape rk_ip_outcome_leaks

@@ -6,6 +6,7 @@ import "C"
 import (
 	"strconv"
 	"sync"
+	"unsafe"
 )
 
 // rangeCount gives the ranges of a pass their indexes, which the library does by the order in which they are added.
@@ -153,56 +154,74 @@ func readCells(cells int, read func(count C.uint32_t, page *C.rk_cell, capacity 
 
 // findingsReader is how the findings of an outcome cross the border.
 type findingsReader struct {
-	page    func(from C.size_t, page *C.rk_finding, capacity C.size_t, n *C.size_t) C.rk_result
-	text    func(index C.size_t, buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result
-	message func(index C.size_t, buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result
+	page     func(from C.size_t, page *C.rk_finding, capacity C.size_t, n *C.size_t) C.rk_result
+	text     func(index C.size_t, buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result
+	messages func(from C.size_t, buffer *C.char, capacity C.size_t, ends *C.size_t, n C.size_t, written *C.size_t) C.rk_result
 }
 
+// How many findings cross at once.
+const findingsPerPage = 128
+
 func (r findingsReader) read() ([]Finding, error) {
-	const pageSize = 128
-	page := make([]C.rk_finding, pageSize)
+	page := make([]C.rk_finding, findingsPerPage)
 	var all []Finding
 	for {
 		var n C.size_t
-		if code := r.page(C.size_t(len(all)), &page[0], pageSize, &n); code != C.RK_RESULT_OK {
+		if code := r.page(C.size_t(len(all)), &page[0], findingsPerPage, &n); code != C.RK_RESULT_OK {
 			return nil, resultError(code)
 		}
-		for _, c := range page[:n] {
-			finding, err := r.fromC(C.size_t(len(all)), &c)
+		for i := range page[:n] {
+			finding, err := r.fromC(C.size_t(len(all)), &page[i])
 			if err != nil {
 				return nil, err
 			}
 			all = append(all, finding)
 		}
-		if n < pageSize {
-			return all, nil
+		if n < findingsPerPage {
+			return all, r.readMessages(all)
 		}
 	}
 }
 
-func (r findingsReader) fromC(index C.size_t, c *C.rk_finding) (Finding, error) {
-	textOf := func(read func(C.size_t, *C.char, C.size_t, *C.size_t) C.rk_result) (string, error) {
-		return readText(func(buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
-			return read(index, buffer, capacity, length)
-		})
+// readMessages fills the messages in.
+func (r findingsReader) readMessages(findings []Finding) error {
+	buffer := make([]byte, 1<<14)
+	var ends [findingsPerPage]C.size_t
+	for done := 0; done < len(findings); {
+		var n C.size_t
+		code := r.messages(C.size_t(done), (*C.char)(unsafe.Pointer(&buffer[0])), C.size_t(len(buffer)), &ends[0], findingsPerPage, &n)
+		if code == C.RK_RESULT_BUFFER_TOO_SMALL {
+			buffer = make([]byte, 2*len(buffer))
+			continue
+		}
+		if code != C.RK_RESULT_OK {
+			return resultError(code)
+		}
+		var begin C.size_t
+		for _, end := range ends[:n] {
+			findings[done].Message = string(buffer[begin:end])
+			begin, done = end, done+1
+		}
 	}
-	finding := Finding{
+	return nil
+}
+
+func (r findingsReader) fromC(index C.size_t, c *C.rk_finding) (finding Finding, err error) {
+	finding = Finding{
 		Reason:   Reason(c.reason),
 		Subject:  Subject{SubjectKind(c.subject_kind), uint64(c.subject)},
 		Range:    int(c._range),
 		Mendable: bool(c.mendable),
 	}
-	var err error
 	switch c.value_kind {
 	case C.RK_VALUE_KIND_PORT:
 		finding.Value = strconv.FormatInt(int64(c.port), 10)
 	case C.RK_VALUE_KIND_TEXT:
-		finding.Value, err = textOf(r.text)
+		finding.Value, err = readText(func(buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
+			return r.text(index, buffer, capacity, length)
+		})
 	default:
 		finding.Value = AnyValue{c.value}.String()
-	}
-	if err == nil {
-		finding.Message, err = textOf(r.message)
 	}
 	return finding, err
 }

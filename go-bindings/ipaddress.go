@@ -161,7 +161,7 @@ func (o *IPAddressOutcome) Close() error {
 }
 
 // Findings gives what is wrong with Services, in their order, and then with IPAddress objects, in theirs. Cost: a few
-// crossings per finding.
+// crossings per 100 findings.
 func (o *IPAddressOutcome) Findings() ([]Finding, error) {
 	h := o.current()
 	defer runtime.KeepAlive(h)
@@ -172,8 +172,8 @@ func (o *IPAddressOutcome) Findings() ([]Finding, error) {
 		text: func(index C.size_t, buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
 			return C.rk_ip_outcome_finding_text(h.pointer(), index, buffer, capacity, length)
 		},
-		message: func(index C.size_t, buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
-			return C.rk_ip_outcome_finding_message(h.pointer(), index, buffer, capacity, length)
+		messages: func(from C.size_t, buffer *C.char, capacity C.size_t, ends *C.size_t, n C.size_t, written *C.size_t) C.rk_result {
+			return C.rk_ip_outcome_finding_messages(h.pointer(), from, buffer, capacity, ends, n, written)
 		},
 	}.read()
 }

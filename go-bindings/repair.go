@@ -273,7 +273,7 @@ func (o *RepairOutcome) Close() error {
 	return nil
 }
 
-// Findings gives what is wrong with Services, in their order. Cost: a few crossings per finding.
+// Findings gives what is wrong with Services, in their order. Cost: a few crossings per 100 findings.
 func (o *RepairOutcome) Findings() ([]Finding, error) {
 	h := o.current()
 	defer runtime.KeepAlive(h)
@@ -284,8 +284,8 @@ func (o *RepairOutcome) Findings() ([]Finding, error) {
 		text: func(index C.size_t, buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
 			return C.rk_repair_outcome_finding_text(h.pointer(), index, buffer, capacity, length)
 		},
-		message: func(index C.size_t, buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
-			return C.rk_repair_outcome_finding_message(h.pointer(), index, buffer, capacity, length)
+		messages: func(from C.size_t, buffer *C.char, capacity C.size_t, ends *C.size_t, n C.size_t, written *C.size_t) C.rk_result {
+			return C.rk_repair_outcome_finding_messages(h.pointer(), from, buffer, capacity, ends, n, written)
 		},
 	}.read()
 }

@@ -296,8 +296,22 @@ func TestRepairCrossings(t *testing.T) {
 	if !slices.Equal(snapshot, want.Bytes()) {
 		t.Error("the snapshot is not that of the Services")
 	}
-	if findings := must(outcome.Findings()); len(findings) != len(ips) {
-		t.Error(len(findings))
+	fewest = math.MaxInt64
+	for range 5 {
+		before := runtime.NumCgoCall()
+		findings := must(outcome.Findings())
+		fewest = min(fewest, runtime.NumCgoCall()-before)
+		if len(findings) != len(ips) {
+			t.Fatal(len(findings))
+		}
+		for i, finding := range findings {
+			if !strings.Contains(finding.Message, finding.Value) || finding.Value != ips[i][0] {
+				t.Fatalf("%d: %+v, %v", i, finding, ips[i])
+			}
+		}
+	}
+	if fewest > int64(len(ips)/40) {
+		t.Errorf("%d crossings for %d findings", fewest, len(ips))
 	}
 }
 

@@ -1052,16 +1052,19 @@ rk_result rk_ip_outcome_finding_text(const struct rk_ip_outcome *outcome,
                                      size_t *len);
 
 /**
- * Writes what a finding says to people; without a NUL, buffer by the rule for buffers.
+ * Writes what findings say to people, from the one at place `from` on, back to back and without a NUL: at most n of them,
+ * and as many as fit whole. The text of the i-th ends at byte ends[i] of buffer, where the next one begins; *written
+ * tells how many there are, 0 past the end of the findings.
  *
- * RK_RESULT_INVALID_ARGUMENT if there is no finding at place index, RK_RESULT_BUFFER_TOO_SMALL,
- * RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER. Any thread.
  */
-rk_result rk_ip_outcome_finding_message(const struct rk_ip_outcome *outcome,
-                                        size_t index,
-                                        char *buffer,
-                                        size_t capacity,
-                                        size_t *len);
+rk_result rk_ip_outcome_finding_messages(const struct rk_ip_outcome *outcome,
+                                         size_t from,
+                                         char *buffer,
+                                         size_t capacity,
+                                         size_t *ends,
+                                         size_t n,
+                                         size_t *written);
 
 /**
  * Tells how many Services were observed.
@@ -1437,16 +1440,19 @@ rk_result rk_repair_outcome_finding_text(const struct rk_repair_outcome *outcome
                                          size_t *len);
 
 /**
- * Writes what a finding says to people; without a NUL, buffer by the rule for buffers.
+ * Writes what findings say to people, from the one at place `from` on, back to back and without a NUL: at most n of them,
+ * and as many as fit whole. The text of the i-th ends at byte ends[i] of buffer, where the next one begins; *written
+ * tells how many there are, 0 past the end of the findings.
  *
- * RK_RESULT_INVALID_ARGUMENT if there is no finding at place index, RK_RESULT_BUFFER_TOO_SMALL,
- * RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER. Any thread.
  */
-rk_result rk_repair_outcome_finding_message(const struct rk_repair_outcome *outcome,
-                                            size_t index,
-                                            char *buffer,
-                                            size_t capacity,
-                                            size_t *len);
+rk_result rk_repair_outcome_finding_messages(const struct rk_repair_outcome *outcome,
+                                             size_t from,
+                                             char *buffer,
+                                             size_t capacity,
+                                             size_t *ends,
+                                             size_t n,
+                                             size_t *written);
 
 /**
  * Tells how many Services were observed.

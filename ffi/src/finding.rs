@@ -200,6 +200,32 @@ pub extern "C" fn rk_reason_name(reason: u32) -> *const c_char {
     })
 }
 
+/// Writes what findings say, as the functions for messages of outcomes promise. Returns how many were written.
+pub(crate) fn messages(
+    findings: &[Finding],
+    from: usize,
+    buffer: Array<c_char>,
+    ends: Array<usize>,
+) -> Result<usize, rk_result> {
+    let findings = findings.get(from..).unwrap_or(&[]);
+    let mut text = String::new();
+    let mut at = Vec::new();
+    for finding in findings.iter().take(ends.capacity()) {
+        let before = text.len();
+        text.push_str(&finding.to_string());
+        if text.len() > buffer.capacity() {
+            text.truncate(before);
+            break;
+        }
+        at.push(text.len());
+    }
+    if at.is_empty() && ends.capacity() > 0 && !findings.is_empty() {
+        return Err(rk_result::BufferTooSmall);
+    }
+    buffer.fill(text.into_bytes().into_iter().map(|byte| byte as c_char));
+    Ok(ends.fill(at))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

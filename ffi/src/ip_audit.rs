@@ -7,7 +7,7 @@ use rangekeeper_core::any::AnyValue;
 use rangekeeper_core::ipaddress::{IpAddressAudit, IpAddressOutcome, ServiceCidr};
 
 use crate::error::{Failure, rk_error};
-use crate::finding::{at, findings_page, rk_cell, rk_finding, rk_offset_state};
+use crate::finding::{at, findings_page, messages, rk_cell, rk_finding, rk_offset_state};
 use crate::guard::{Array, Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, text};
 use crate::handle::Handle;
 use crate::result::rk_result;
@@ -215,22 +215,27 @@ pub unsafe extern "C" fn rk_ip_outcome_finding_text(
     })
 }
 
-/// Writes what a finding says to people; without a NUL, buffer by the rule for buffers.
+/// Writes what findings say to people, from the one at place `from` on, back to back and without a NUL: at most n of them,
+/// and as many as fit whole. The text of the i-th ends at byte ends[i] of buffer, where the next one begins; *written
+/// tells how many there are, 0 past the end of the findings.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if there is no finding at place index, RK_RESULT_BUFFER_TOO_SMALL,
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER. Any thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_ip_outcome_finding_message(
+pub unsafe extern "C" fn rk_ip_outcome_finding_messages(
     outcome: *const rk_ip_outcome,
-    index: usize,
+    from: usize,
     buffer: *mut c_char,
     capacity: usize,
-    len: *mut usize,
+    ends: *mut usize,
+    n: usize,
+    written: *mut usize,
 ) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let (outcome, buffer) = unsafe { (borrow(outcome)?, Buffer::new(buffer, capacity, len)?) };
-        buffer.write_text(&at(&outcome.0.findings, index)?.to_string())
+        let (outcome, buffer, ends, out) =
+            unsafe { (borrow(outcome)?, Array::new(buffer, capacity)?, Array::new(ends, n)?, Out::new(written)?) };
+        out.write(messages(&outcome.0.findings, from, buffer, ends)?);
+        Ok(())
     })
 }
 

@@ -54,8 +54,9 @@ int main(void) {
   char text[256];
   CHECK_OK(rk_ip_outcome_finding_text(outcome, 0, text, sizeof text, &len));
   CHECK(len == 8 && memcmp(text, "10.0.0.2", len) == 0);
-  CHECK_OK(rk_ip_outcome_finding_message(outcome, 0, text, sizeof text, &len));
-  CHECK(len > 20);
+  size_t end = 0, written = 0;
+  CHECK_OK(rk_ip_outcome_finding_messages(outcome, 0, text, sizeof text, &end, 1, &written));
+  CHECK(written == 1 && end > 20);
   uint64_t services = 0;
   CHECK_OK(rk_ip_outcome_services(outcome, &services));
   CHECK(services == 2);

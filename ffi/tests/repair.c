@@ -63,9 +63,28 @@ int main(void) {
     CHECK(findings[i].mendable == expected[i].mendable && findings[i].subject_kind == RK_SUBJECT_KIND_SERVICE);
     CHECK_OK(rk_repair_outcome_finding_text(outcome, i, text, sizeof text, &len));
     CHECK(len == strlen(expected[i].text) && memcmp(text, expected[i].text, len) == 0);
-    CHECK_OK(rk_repair_outcome_finding_message(outcome, i, text, sizeof text, &len));
-    CHECK(len > 20);
   }
+  /* Two at a time, and the last one alone. */
+  char messages[400];
+  size_t ends[2], written = 0;
+  for (size_t i = 0; i < n; i += 2) {
+    CHECK_OK(rk_repair_outcome_finding_messages(outcome, i, messages, sizeof messages, ends, 2, &written));
+    CHECK(written == (n - i < 2 ? n - i : 2));
+    for (size_t k = 0, begin = 0; k < written; begin = ends[k++]) {
+      const char *about = expected[i + k].text;
+      size_t length = ends[k] - begin, at = 0;
+      while (at + strlen(about) <= length && memcmp(messages + begin + at, about, strlen(about)) != 0) at++;
+      CHECK(length > 20 && at + strlen(about) <= length);
+    }
+  }
+  CHECK_OK(rk_repair_outcome_finding_messages(outcome, n, messages, sizeof messages, ends, 2, &written));
+  CHECK(written == 0);
+  /* Where one fits but not two, one comes. */
+  CHECK_OK(rk_repair_outcome_finding_messages(outcome, 0, messages, sizeof messages, ends, 1, &written));
+  size_t first = ends[0];
+  CHECK_OK(rk_repair_outcome_finding_messages(outcome, 0, messages, first, ends, 2, &written));
+  CHECK(written == 1 && ends[0] == first);
+  CHECK_RESULT(rk_repair_outcome_finding_messages(outcome, 0, messages, first - 1, ends, 2, &written), RK_RESULT_BUFFER_TOO_SMALL);
   CHECK(findings[0].value_kind == RK_VALUE_KIND_PORT && findings[0].port == 30005 && findings[0].range == 1);
   CHECK(findings[2].value_kind == RK_VALUE_KIND_IPV4 && same(findings[2].value, ipv4(0x0a000002)));
   CHECK(findings[6].value_kind == RK_VALUE_KIND_TEXT);
