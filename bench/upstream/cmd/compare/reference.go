@@ -92,7 +92,7 @@ func referenceForEach(cidr string, snapshot []byte) side {
 	r := referenceRange(cidr, snapshot)
 	return func(n int) {
 		for range n {
-			r.ForEach(func(ip net.IP) { sink += int(ip[len(ip)-1]) })
+			r.ForEach(func(net.IP) { sink++ })
 		}
 	}
 }
