@@ -293,6 +293,7 @@ func (a *Allocator[V]) runs(used bool) iter.Seq[Run[V]] {
 // Snapshot gives the values in use as they are stored: one big-endian integer without leading zeros, bit n being offset
 // n. It replaces the content of dst and reuses its capacity.
 func (a *Allocator[V]) Snapshot(dst []byte) ([]byte, error) {
+	// Not by readBytes: the length would move to the heap.
 	var length C.size_t
 	for {
 		code := C.rk_allocator_snapshot(a.pointer(), cBytes(dst), C.size_t(cap(dst)), &length)
