@@ -6,7 +6,6 @@ import "C"
 import (
 	"net/netip"
 	"runtime"
-	"sync/atomic"
 	"time"
 )
 
@@ -99,22 +98,15 @@ func (a *IPAddressAudit) Finish() (*IPAddressOutcome, error) {
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	h := &ipOutcomeHandle{handle: handle}
-	runtime.AddCleanup(h, func(handle *C.rk_ip_outcome) { C.rk_ip_outcome_free(handle) }, handle)
-	o := &IPAddressOutcome{ranges: a.cidrs.count()}
-	o.handle.Store(h)
+	o := &IPAddressOutcome{handle: handle, ranges: a.cidrs.count()}
+	runtime.AddCleanup(o, func(handle *C.rk_ip_outcome) { C.rk_ip_outcome_free(handle) }, handle)
 	return o, nil
 }
 
 // IPAddressOutcome is what an audit found out. It never changes and may be used from several goroutines at once.
 type IPAddressOutcome struct {
-	handle atomic.Pointer[ipOutcomeHandle]
-	ranges int
-}
-
-// ipOutcomeHandle frees its object when it is unreachable.
-type ipOutcomeHandle struct {
 	handle *C.rk_ip_outcome
+	ranges int
 	_      separate
 }
 
@@ -136,26 +128,18 @@ type CIDRCounts struct {
 	StaticBand uint32
 }
 
-// current gives the handle, nil after Close; it must be kept alive during a call.
-func (o *IPAddressOutcome) current() *ipOutcomeHandle {
+func (o *IPAddressOutcome) pointer() *C.rk_ip_outcome {
 	if o == nil {
 		return nil
 	}
-	return o.handle.Load()
+	return o.handle
 }
 
-func (h *ipOutcomeHandle) pointer() *C.rk_ip_outcome {
-	if h == nil {
-		return nil
-	}
-	return h.handle
-}
-
-// Close makes the memory free to be collected once calls under way have ended. It may be called again and beside other
-// calls.
+// Close drops the outcome. It may be called again and beside other calls.
 func (o *IPAddressOutcome) Close() error {
-	if o != nil {
-		o.handle.Store(nil)
+	if o.pointer() != nil {
+		C.rk_ip_outcome_close(o.handle)
+		runtime.KeepAlive(o)
 	}
 	return nil
 }
@@ -163,40 +147,37 @@ func (o *IPAddressOutcome) Close() error {
 // Findings gives what is wrong with Services, in their order, and then with IPAddress objects, in theirs. Cost: a few
 // crossings per 100 findings.
 func (o *IPAddressOutcome) Findings() ([]Finding, error) {
-	h := o.current()
-	defer runtime.KeepAlive(h)
+	defer runtime.KeepAlive(o)
 	return findingsReader{
 		page: func(from C.size_t, page *C.rk_finding, capacity C.size_t, n *C.size_t) C.rk_result {
-			return C.rk_ip_outcome_findings(h.pointer(), from, page, capacity, n)
+			return C.rk_ip_outcome_findings(o.pointer(), from, page, capacity, n)
 		},
 		text: func(index C.size_t, buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
-			return C.rk_ip_outcome_finding_text(h.pointer(), index, buffer, capacity, length)
+			return C.rk_ip_outcome_finding_text(o.pointer(), index, buffer, capacity, length)
 		},
 		messages: func(from C.size_t, buffer *C.char, capacity C.size_t, ends *C.size_t, n C.size_t, written *C.size_t) C.rk_result {
-			return C.rk_ip_outcome_finding_messages(h.pointer(), from, buffer, capacity, ends, n, written)
+			return C.rk_ip_outcome_finding_messages(o.pointer(), from, buffer, capacity, ends, n, written)
 		},
 	}.read()
 }
 
 // Services says how many Services were observed.
 func (o *IPAddressOutcome) Services() (uint64, error) {
-	h := o.current()
 	var count C.uint64_t
-	code := C.rk_ip_outcome_services(h.pointer(), &count)
-	runtime.KeepAlive(h)
+	code := C.rk_ip_outcome_services(o.pointer(), &count)
+	runtime.KeepAlive(o)
 	return uint64(count), resultError(code)
 }
 
 // Leaks gives the IPAddress objects whose Service does not exist, in the order of the objects.
 func (o *IPAddressOutcome) Leaks() ([]AddressLeak, error) {
-	h := o.current()
-	defer runtime.KeepAlive(h)
+	defer runtime.KeepAlive(o)
 	const pageSize = 256
 	page := make([]C.rk_leak, pageSize)
 	var all []AddressLeak
 	for {
 		var n C.size_t
-		code := C.rk_ip_outcome_leaks(h.pointer(), C.size_t(len(all)), &page[0], pageSize, &n)
+		code := C.rk_ip_outcome_leaks(o.pointer(), C.size_t(len(all)), &page[0], pageSize, &n)
 		if code != C.RK_RESULT_OK {
 			return nil, resultError(code)
 		}
@@ -219,28 +200,25 @@ func (o *IPAddressOutcome) CIDRs() int {
 
 // CIDR counts the addresses of the CIDR with this index.
 func (o *IPAddressOutcome) CIDR(index int) (CIDRCounts, error) {
-	h := o.current()
 	var c C.rk_cidr_counts
-	code := C.rk_ip_outcome_cidr(h.pointer(), C.size_t(index), &c)
-	runtime.KeepAlive(h)
+	code := C.rk_ip_outcome_cidr(o.pointer(), C.size_t(index), &c)
+	runtime.KeepAlive(o)
 	return CIDRCounts{uint64(c.size), uint64(c.used), uint64(c.free), uint32(c.static_band)}, indexError(code, index)
 }
 
 // State says all about one address of the CIDR with this index; false if it does not hand it out.
 func (o *IPAddressOutcome) State(index int, addr netip.Addr) (OffsetState, bool, error) {
-	h := o.current()
 	var state C.rk_offset_state
-	code := C.rk_ip_outcome_state(h.pointer(), C.size_t(index), toC(addr), &state)
-	runtime.KeepAlive(h)
+	code := C.rk_ip_outcome_state(o.pointer(), C.size_t(index), toC(addr), &state)
+	runtime.KeepAlive(o)
 	return stateResult(code, &state, index)
 }
 
 // Occupancy cuts the CIDR with this index into at most so many cells of equal length; the last may be shorter.
 func (o *IPAddressOutcome) Occupancy(index, cells int) ([]Cell, error) {
-	h := o.current()
 	all, code := readCells(cells, func(count C.uint32_t, page *C.rk_cell, capacity C.size_t, n *C.size_t) C.rk_result {
-		return C.rk_ip_outcome_occupancy(h.pointer(), C.size_t(index), count, page, capacity, n)
+		return C.rk_ip_outcome_occupancy(o.pointer(), C.size_t(index), count, page, capacity, n)
 	})
-	runtime.KeepAlive(h)
+	runtime.KeepAlive(o)
 	return all, indexError(code, index)
 }

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"runtime"
 	"sync"
-	"sync/atomic"
 )
 
 // RepairPass is one pass over all Services, which tells what is wrong with the stored ranges. Read what is stored
@@ -203,22 +202,15 @@ func (p *RepairPass) Finish(counters *RepairCounters) (*RepairOutcome, error) {
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	h := &repairOutcomeHandle{handle: handle}
-	runtime.AddCleanup(h, func(handle *C.rk_repair_outcome) { C.rk_repair_outcome_free(handle) }, handle)
-	o := &RepairOutcome{ranges: p.ranges.count()}
-	o.handle.Store(h)
+	o := &RepairOutcome{handle: handle, ranges: p.ranges.count()}
+	runtime.AddCleanup(o, func(handle *C.rk_repair_outcome) { C.rk_repair_outcome_free(handle) }, handle)
 	return o, nil
 }
 
 // RepairOutcome is what a pass found out. It never changes and may be used from several goroutines at once.
 type RepairOutcome struct {
-	handle atomic.Pointer[repairOutcomeHandle]
-	ranges int
-}
-
-// repairOutcomeHandle frees its object when it is unreachable.
-type repairOutcomeHandle struct {
 	handle *C.rk_repair_outcome
+	ranges int
 	_      separate
 }
 
@@ -249,53 +241,43 @@ type RangeCounts struct {
 	Dropped int
 }
 
-// current gives the handle, nil after Close; it must be kept alive during a call.
-func (o *RepairOutcome) current() *repairOutcomeHandle {
+func (o *RepairOutcome) pointer() *C.rk_repair_outcome {
 	if o == nil {
 		return nil
 	}
-	return o.handle.Load()
+	return o.handle
 }
 
-func (h *repairOutcomeHandle) pointer() *C.rk_repair_outcome {
-	if h == nil {
-		return nil
-	}
-	return h.handle
-}
-
-// Close makes the memory free to be collected once calls under way have ended. It may be called again and beside other
-// calls.
+// Close drops the outcome. It may be called again and beside other calls.
 func (o *RepairOutcome) Close() error {
-	if o != nil {
-		o.handle.Store(nil)
+	if o.pointer() != nil {
+		C.rk_repair_outcome_close(o.handle)
+		runtime.KeepAlive(o)
 	}
 	return nil
 }
 
 // Findings gives what is wrong with Services, in their order. Cost: a few crossings per 100 findings.
 func (o *RepairOutcome) Findings() ([]Finding, error) {
-	h := o.current()
-	defer runtime.KeepAlive(h)
+	defer runtime.KeepAlive(o)
 	return findingsReader{
 		page: func(from C.size_t, page *C.rk_finding, capacity C.size_t, n *C.size_t) C.rk_result {
-			return C.rk_repair_outcome_findings(h.pointer(), from, page, capacity, n)
+			return C.rk_repair_outcome_findings(o.pointer(), from, page, capacity, n)
 		},
 		text: func(index C.size_t, buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
-			return C.rk_repair_outcome_finding_text(h.pointer(), index, buffer, capacity, length)
+			return C.rk_repair_outcome_finding_text(o.pointer(), index, buffer, capacity, length)
 		},
 		messages: func(from C.size_t, buffer *C.char, capacity C.size_t, ends *C.size_t, n C.size_t, written *C.size_t) C.rk_result {
-			return C.rk_repair_outcome_finding_messages(h.pointer(), from, buffer, capacity, ends, n, written)
+			return C.rk_repair_outcome_finding_messages(o.pointer(), from, buffer, capacity, ends, n, written)
 		},
 	}.read()
 }
 
 // Services says how many Services were observed.
 func (o *RepairOutcome) Services() (uint64, error) {
-	h := o.current()
 	var count C.uint64_t
-	code := C.rk_repair_outcome_services(h.pointer(), &count)
-	runtime.KeepAlive(h)
+	code := C.rk_repair_outcome_services(o.pointer(), &count)
+	runtime.KeepAlive(o)
 	return uint64(count), resultError(code)
 }
 
@@ -309,10 +291,9 @@ func (o *RepairOutcome) Ranges() int {
 
 // Counts counts the values of the range with this index.
 func (o *RepairOutcome) Counts(index int) (RangeCounts, error) {
-	h := o.current()
 	var c C.rk_range_counts
-	code := C.rk_repair_outcome_counts(h.pointer(), C.size_t(index), &c)
-	runtime.KeepAlive(h)
+	code := C.rk_repair_outcome_counts(o.pointer(), C.size_t(index), &c)
+	runtime.KeepAlive(o)
 	return RangeCounts{
 		Stored:     int(c.stored),
 		InUse:      int(c.in_use),
@@ -326,12 +307,11 @@ func (o *RepairOutcome) Counts(index int) (RangeCounts, error) {
 }
 
 // Values gives the values of one sort of the range with this index, ascending. The sequence is empty if there is no
-// such range or sort, and after Close.
+// such range or sort, and after Close; it ends early if the outcome is closed meanwhile.
 func (o *RepairOutcome) Values(index int, which Which) iter.Seq[AnyValue] {
-	h := o.current()
 	return func(yield func(AnyValue) bool) {
 		read := func(from C.uint32_t, page *C.rk_value, capacity C.size_t, n *C.size_t, next *C.uint32_t) C.rk_result {
-			return C.rk_repair_outcome_values(h.pointer(), C.size_t(index), C.uint32_t(which), from, page, capacity, n, next)
+			return C.rk_repair_outcome_values(o.pointer(), C.size_t(index), C.uint32_t(which), from, page, capacity, n, next)
 		}
 		readPages(valuesPerPage, read, func(page []C.rk_value) bool {
 			for _, value := range page {
@@ -341,17 +321,16 @@ func (o *RepairOutcome) Values(index int, which Which) iter.Seq[AnyValue] {
 			}
 			return true
 		})
-		runtime.KeepAlive(h)
+		runtime.KeepAlive(o)
 	}
 }
 
 // Runs gives the runs of values that are (members) or are not of one sort in the range with this index, ascending. The
-// sequence is empty if there is no such range or sort, and after Close.
+// sequence is empty if there is no such range or sort, and after Close; it ends early if the outcome is closed meanwhile.
 func (o *RepairOutcome) Runs(index int, which Which, members bool) iter.Seq[Run[AnyValue]] {
-	h := o.current()
 	return func(yield func(Run[AnyValue]) bool) {
 		read := func(from C.uint32_t, page *C.rk_run, capacity C.size_t, n *C.size_t, next *C.uint32_t) C.rk_result {
-			return C.rk_repair_outcome_runs(h.pointer(), C.size_t(index), C.uint32_t(which), C.bool(members), from, page, capacity, n, next)
+			return C.rk_repair_outcome_runs(o.pointer(), C.size_t(index), C.uint32_t(which), C.bool(members), from, page, capacity, n, next)
 		}
 		readPages(runsPerPage, read, func(page []C.rk_run) bool {
 			for _, run := range page {
@@ -361,17 +340,16 @@ func (o *RepairOutcome) Runs(index int, which Which, members bool) iter.Seq[Run[
 			}
 			return true
 		})
-		runtime.KeepAlive(h)
+		runtime.KeepAlive(o)
 	}
 }
 
 // Snapshot gives what is to be stored for the range with this index, as Allocator.Snapshot does. It replaces the content
 // of dst and reuses its capacity.
 func (o *RepairOutcome) Snapshot(index int, dst []byte) ([]byte, error) {
-	h := o.current()
-	defer runtime.KeepAlive(h)
+	defer runtime.KeepAlive(o)
 	dst, err := readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
-		return C.rk_repair_outcome_snapshot(h.pointer(), C.size_t(index), buffer, capacity, length)
+		return C.rk_repair_outcome_snapshot(o.pointer(), C.size_t(index), buffer, capacity, length)
 	})
 	if errors.Is(err, ErrInvalidArgument) {
 		return nil, indexError(C.RK_RESULT_INVALID_ARGUMENT, index)
@@ -381,19 +359,17 @@ func (o *RepairOutcome) Snapshot(index int, dst []byte) ([]byte, error) {
 
 // State says all about one value of the range with this index; false if the range does not hand it out.
 func (o *RepairOutcome) State(index int, value AnyValue) (OffsetState, bool, error) {
-	h := o.current()
 	var state C.rk_offset_state
-	code := C.rk_repair_outcome_state(h.pointer(), C.size_t(index), value.c, &state)
-	runtime.KeepAlive(h)
+	code := C.rk_repair_outcome_state(o.pointer(), C.size_t(index), value.c, &state)
+	runtime.KeepAlive(o)
 	return stateResult(code, &state, index)
 }
 
 // Occupancy cuts the range with this index into at most so many cells of equal length; the last may be shorter.
 func (o *RepairOutcome) Occupancy(index, cells int) ([]Cell, error) {
-	h := o.current()
 	all, code := readCells(cells, func(count C.uint32_t, page *C.rk_cell, capacity C.size_t, n *C.size_t) C.rk_result {
-		return C.rk_repair_outcome_occupancy(h.pointer(), C.size_t(index), count, page, capacity, n)
+		return C.rk_repair_outcome_occupancy(o.pointer(), C.size_t(index), count, page, capacity, n)
 	})
-	runtime.KeepAlive(h)
+	runtime.KeepAlive(o)
 	return all, indexError(code, index)
 }

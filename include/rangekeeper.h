@@ -374,7 +374,7 @@ typedef struct rk_allocator rk_allocator;
 typedef struct rk_ip_audit rk_ip_audit;
 
 /**
- * What an audit found out. Never changes.
+ * What an audit found out. Never changes. May be used from several threads at once.
  */
 typedef struct rk_ip_outcome rk_ip_outcome;
 
@@ -401,7 +401,7 @@ typedef struct rk_range_allocation rk_range_allocation;
 typedef struct rk_repair_counters rk_repair_counters;
 
 /**
- * What a pass found out. Never changes.
+ * What a pass found out. Never changes. May be used from several threads at once.
  */
 typedef struct rk_repair_outcome rk_repair_outcome;
 
@@ -1028,10 +1028,18 @@ rk_result rk_ip_audit_finish(const struct rk_ip_audit *audit,
 void rk_ip_outcome_free(struct rk_ip_outcome *outcome);
 
 /**
+ * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
+ * is fine.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_ip_outcome_close(const struct rk_ip_outcome *outcome);
+
+/**
  * Writes findings, those about Services in their order and then those about IPAddress objects in theirs, from place
  * from on: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end.
  *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_ip_outcome_findings(const struct rk_ip_outcome *outcome,
                                  size_t from,
@@ -1043,7 +1051,7 @@ rk_result rk_ip_outcome_findings(const struct rk_ip_outcome *outcome,
  * Writes the value that a finding is about as text, whatever it is; without a NUL, buffer by the rule for buffers.
  *
  * RK_RESULT_INVALID_ARGUMENT if there is no finding at place index, RK_RESULT_BUFFER_TOO_SMALL,
- * RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_ip_outcome_finding_text(const struct rk_ip_outcome *outcome,
                                      size_t index,
@@ -1052,11 +1060,12 @@ rk_result rk_ip_outcome_finding_text(const struct rk_ip_outcome *outcome,
                                      size_t *len);
 
 /**
- * Writes what findings say to people, from the one at place `from` on, back to back and without a NUL: at most n of them,
- * and as many as fit whole. The text of the i-th ends at byte ends[i] of buffer, where the next one begins; *written
- * tells how many there are, 0 past the end of the findings.
+ * Writes what findings say to people, from the one at place `from` on, back to back and without a NUL: at most n of
+ * them, and as many as fit whole. The text of the i-th ends at byte ends[i] of buffer, where the next one begins;
+ * *written tells how many there are, 0 past the end of the findings.
  *
- * RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+ * thread.
  */
 rk_result rk_ip_outcome_finding_messages(const struct rk_ip_outcome *outcome,
                                          size_t from,
@@ -1069,7 +1078,7 @@ rk_result rk_ip_outcome_finding_messages(const struct rk_ip_outcome *outcome,
 /**
  * Tells how many Services were observed.
  *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_ip_outcome_services(const struct rk_ip_outcome *outcome, uint64_t *services);
 
@@ -1077,7 +1086,7 @@ rk_result rk_ip_outcome_services(const struct rk_ip_outcome *outcome, uint64_t *
  * Writes the leaks, in the order of the IPAddress objects, from place from on: as many as there are, at most
  * capacity. *n tells how many; fewer than capacity means the end.
  *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_ip_outcome_leaks(const struct rk_ip_outcome *outcome,
                               size_t from,
@@ -1088,7 +1097,8 @@ rk_result rk_ip_outcome_leaks(const struct rk_ip_outcome *outcome,
 /**
  * Tells numbers about the CIDR at place cidr.
  *
- * RK_RESULT_INVALID_ARGUMENT if there is none, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_INVALID_ARGUMENT if there is none, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+ * thread.
  */
 rk_result rk_ip_outcome_cidr(const struct rk_ip_outcome *outcome,
                              size_t cidr,
@@ -1099,7 +1109,7 @@ rk_result rk_ip_outcome_cidr(const struct rk_ip_outcome *outcome,
  * repair.
  *
  * RK_RESULT_NOT_IN_RANGE if the CIDR does not hand it out, RK_RESULT_INVALID_ARGUMENT for an unknown CIDR or if it is
- * no value, RK_RESULT_NULL_POINTER. Any thread.
+ * no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_ip_outcome_state(const struct rk_ip_outcome *outcome,
                               size_t cidr,
@@ -1111,7 +1121,7 @@ rk_result rk_ip_outcome_state(const struct rk_ip_outcome *outcome,
  * in each. *n tells how many there are; a CIDR of size 0 has none.
  *
  * RK_RESULT_BUFFER_TOO_SMALL with the number needed in *n, RK_RESULT_INVALID_ARGUMENT for an unknown CIDR,
- * RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_ip_outcome_occupancy(const struct rk_ip_outcome *outcome,
                                   size_t cidr,
@@ -1416,10 +1426,18 @@ rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
 void rk_repair_outcome_free(struct rk_repair_outcome *outcome);
 
 /**
+ * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
+ * is fine.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_outcome_close(const struct rk_repair_outcome *outcome);
+
+/**
  * Writes findings, in the order of the Services, from place from on: as many as there are, at most capacity. *n tells
  * how many; fewer than capacity means the end.
  *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_repair_outcome_findings(const struct rk_repair_outcome *outcome,
                                      size_t from,
@@ -1431,7 +1449,7 @@ rk_result rk_repair_outcome_findings(const struct rk_repair_outcome *outcome,
  * Writes the value that a finding is about as text, whatever it is; without a NUL, buffer by the rule for buffers.
  *
  * RK_RESULT_INVALID_ARGUMENT if there is no finding at place index, RK_RESULT_BUFFER_TOO_SMALL,
- * RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_repair_outcome_finding_text(const struct rk_repair_outcome *outcome,
                                          size_t index,
@@ -1440,11 +1458,12 @@ rk_result rk_repair_outcome_finding_text(const struct rk_repair_outcome *outcome
                                          size_t *len);
 
 /**
- * Writes what findings say to people, from the one at place `from` on, back to back and without a NUL: at most n of them,
- * and as many as fit whole. The text of the i-th ends at byte ends[i] of buffer, where the next one begins; *written
- * tells how many there are, 0 past the end of the findings.
+ * Writes what findings say to people, from the one at place `from` on, back to back and without a NUL: at most n of
+ * them, and as many as fit whole. The text of the i-th ends at byte ends[i] of buffer, where the next one begins;
+ * *written tells how many there are, 0 past the end of the findings.
  *
- * RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+ * thread.
  */
 rk_result rk_repair_outcome_finding_messages(const struct rk_repair_outcome *outcome,
                                              size_t from,
@@ -1457,14 +1476,15 @@ rk_result rk_repair_outcome_finding_messages(const struct rk_repair_outcome *out
 /**
  * Tells how many Services were observed.
  *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_repair_outcome_services(const struct rk_repair_outcome *outcome, uint64_t *services);
 
 /**
  * Tells numbers about the range at place range.
  *
- * RK_RESULT_INVALID_ARGUMENT if there is none, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_INVALID_ARGUMENT if there is none, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+ * thread.
  */
 rk_result rk_repair_outcome_counts(const struct rk_repair_outcome *outcome,
                                    size_t range,
@@ -1475,7 +1495,8 @@ rk_result rk_repair_outcome_counts(const struct rk_repair_outcome *outcome,
  * from_offset on: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end. Else
  * call again with *next_offset.
  *
- * RK_RESULT_INVALID_ARGUMENT for an unknown range or which, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_INVALID_ARGUMENT for an unknown range or which, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
+ * RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_repair_outcome_values(const struct rk_repair_outcome *outcome,
                                    size_t range,
@@ -1491,7 +1512,8 @@ rk_result rk_repair_outcome_values(const struct rk_repair_outcome *outcome,
  * (members is false), ascending, from offset from_offset on, where a run that is under way is cut: as many as there
  * are, at most capacity. *n tells how many; fewer than capacity means the end. Else call again with *next_offset.
  *
- * RK_RESULT_INVALID_ARGUMENT for an unknown range or which, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_INVALID_ARGUMENT for an unknown range or which, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
+ * RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_repair_outcome_runs(const struct rk_repair_outcome *outcome,
                                  size_t range,
@@ -1507,7 +1529,8 @@ rk_result rk_repair_outcome_runs(const struct rk_repair_outcome *outcome,
  * Writes what is to be stored for the range at place range, in the form of rk_allocator_snapshot; buffer by the rule
  * for buffers.
  *
- * RK_RESULT_INVALID_ARGUMENT for an unknown range, RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_INVALID_ARGUMENT for an unknown range, RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER,
+ * RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_repair_outcome_snapshot(const struct rk_repair_outcome *outcome,
                                      size_t range,
@@ -1519,7 +1542,7 @@ rk_result rk_repair_outcome_snapshot(const struct rk_repair_outcome *outcome,
  * Tells everything about one value of the range at place range.
  *
  * RK_RESULT_NOT_IN_RANGE if the range does not hand it out, RK_RESULT_INVALID_ARGUMENT for an unknown range or if it
- * is no value, RK_RESULT_NULL_POINTER. Any thread.
+ * is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_repair_outcome_state(const struct rk_repair_outcome *outcome,
                                   size_t range,
@@ -1531,7 +1554,7 @@ rk_result rk_repair_outcome_state(const struct rk_repair_outcome *outcome,
  * in each. *n tells how many there are; a range of size 0 has none.
  *
  * RK_RESULT_BUFFER_TOO_SMALL with the number needed in *n, RK_RESULT_INVALID_ARGUMENT for an unknown range,
- * RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_repair_outcome_occupancy(const struct rk_repair_outcome *outcome,
                                       size_t range,

@@ -105,8 +105,9 @@ pub(crate) mod hook {
 #[cfg(test)]
 mod tests {
     use std::ptr;
+    use std::rc::Rc;
 
-    use super::hook;
+    use super::{Handle, hook};
     use crate::allocator::*;
     use crate::allocator_try::*;
     use crate::error::rk_error;
@@ -146,6 +147,15 @@ mod tests {
             assert_eq!(rk_allocator_used(allocator, &mut used), rk_result::Closed);
             rk_allocator_free(allocator);
         }
+    }
+
+    #[test]
+    fn close_drops_the_value_at_once() {
+        let value = Rc::new(());
+        let handle = Handle::new(value.clone());
+        handle.close();
+        assert_eq!(Rc::strong_count(&value), 1);
+        assert_eq!(handle.with(|_| Ok::<_, rk_result>(())), Err(rk_result::Closed));
     }
 
     #[test]

@@ -17,8 +17,8 @@ use crate::value::rk_value;
 /// An audit of ServiceCIDR and IPAddress objects, under way. May be used from several threads at once.
 pub struct rk_ip_audit(Handle<IpAddressAudit>);
 
-/// What an audit found out. Never changes.
-pub struct rk_ip_outcome(IpAddressOutcome);
+/// What an audit found out. Never changes. May be used from several threads at once.
+pub struct rk_ip_outcome(Handle<IpAddressOutcome>);
 
 /// An IPAddress object of the allocator whose Service does not exist.
 #[repr(C)]
@@ -164,7 +164,8 @@ pub unsafe extern "C" fn rk_ip_audit_finish(audit: *const rk_ip_audit, outcome: 
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (audit, out) = unsafe { (borrow(audit)?, Out::new(outcome)?) };
-        out.give(rk_ip_outcome(audit.0.finish(|audit| Ok(audit.finish()))?));
+        let outcome = audit.0.finish(|audit| Ok(audit.finish()))?;
+        out.give(rk_ip_outcome(Handle::new(outcome)));
         Ok(())
     })
 }
@@ -176,10 +177,24 @@ pub unsafe extern "C" fn rk_ip_outcome_free(outcome: *mut rk_ip_outcome) {
     guard_or((), || drop(unsafe { reclaim(outcome) }))
 }
 
+/// Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
+/// is fine.
+///
+/// RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_ip_outcome_close(outcome: *const rk_ip_outcome) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let outcome = unsafe { borrow(outcome)? };
+        outcome.0.close();
+        Ok(())
+    })
+}
+
 /// Writes findings, those about Services in their order and then those about IPAddress objects in theirs, from place
 /// from on: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end.
 ///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ip_outcome_findings(
     outcome: *const rk_ip_outcome,
@@ -191,15 +206,17 @@ pub unsafe extern "C" fn rk_ip_outcome_findings(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (outcome, findings, n) = unsafe { (borrow(outcome)?, Array::new(findings, capacity)?, Out::new(n)?) };
-        n.write(findings_page(&outcome.0.findings, from, findings));
-        Ok(())
+        outcome.0.with(|outcome| {
+            n.write(findings_page(&outcome.findings, from, findings));
+            Ok(())
+        })
     })
 }
 
 /// Writes the value that a finding is about as text, whatever it is; without a NUL, buffer by the rule for buffers.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if there is no finding at place index, RK_RESULT_BUFFER_TOO_SMALL,
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ip_outcome_finding_text(
     outcome: *const rk_ip_outcome,
@@ -211,15 +228,16 @@ pub unsafe extern "C" fn rk_ip_outcome_finding_text(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (outcome, buffer) = unsafe { (borrow(outcome)?, Buffer::new(buffer, capacity, len)?) };
-        buffer.write_text(&at(&outcome.0.findings, index)?.value.to_string())
+        outcome.0.with(|outcome| buffer.write_text(&at(&outcome.findings, index)?.value.to_string()))
     })
 }
 
-/// Writes what findings say to people, from the one at place `from` on, back to back and without a NUL: at most n of them,
-/// and as many as fit whole. The text of the i-th ends at byte ends[i] of buffer, where the next one begins; *written
-/// tells how many there are, 0 past the end of the findings.
+/// Writes what findings say to people, from the one at place `from` on, back to back and without a NUL: at most n of
+/// them, and as many as fit whole. The text of the i-th ends at byte ends[i] of buffer, where the next one begins;
+/// *written tells how many there are, 0 past the end of the findings.
 ///
-/// RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+/// thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ip_outcome_finding_messages(
     outcome: *const rk_ip_outcome,
@@ -234,28 +252,32 @@ pub unsafe extern "C" fn rk_ip_outcome_finding_messages(
         // SAFETY: the caller's promise; see guard.
         let (outcome, buffer, ends, out) =
             unsafe { (borrow(outcome)?, Array::new(buffer, capacity)?, Array::new(ends, n)?, Out::new(written)?) };
-        out.write(messages(&outcome.0.findings, from, buffer, ends)?);
-        Ok(())
+        outcome.0.with(|outcome| {
+            out.write(messages(&outcome.findings, from, buffer, ends)?);
+            Ok(())
+        })
     })
 }
 
 /// Tells how many Services were observed.
 ///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ip_outcome_services(outcome: *const rk_ip_outcome, services: *mut u64) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (outcome, out) = unsafe { (borrow(outcome)?, Out::new(services)?) };
-        out.write(outcome.0.services);
-        Ok(())
+        outcome.0.with(|outcome| {
+            out.write(outcome.services);
+            Ok(())
+        })
     })
 }
 
 /// Writes the leaks, in the order of the IPAddress objects, from place from on: as many as there are, at most
 /// capacity. *n tells how many; fewer than capacity means the end.
 ///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ip_outcome_leaks(
     outcome: *const rk_ip_outcome,
@@ -267,19 +289,22 @@ pub unsafe extern "C" fn rk_ip_outcome_leaks(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (outcome, leaks, n) = unsafe { (borrow(outcome)?, Array::new(leaks, capacity)?, Out::new(n)?) };
-        let all = outcome.0.leaks.iter().skip(from);
-        n.write(leaks.fill(all.map(|leak| rk_leak {
-            value: leak.address.into(),
-            range: leak.range as u32,
-            object: leak.object,
-        })));
-        Ok(())
+        outcome.0.with(|outcome| {
+            let all = outcome.leaks.iter().skip(from);
+            n.write(leaks.fill(all.map(|leak| rk_leak {
+                value: leak.address.into(),
+                range: leak.range as u32,
+                object: leak.object,
+            })));
+            Ok(())
+        })
     })
 }
 
 /// Tells numbers about the CIDR at place cidr.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if there is none, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_INVALID_ARGUMENT if there is none, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+/// thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ip_outcome_cidr(
     outcome: *const rk_ip_outcome,
@@ -289,14 +314,16 @@ pub unsafe extern "C" fn rk_ip_outcome_cidr(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (outcome, out) = unsafe { (borrow(outcome)?, Out::new(counts)?) };
-        let found = at(&outcome.0.cidrs, cidr)?;
-        out.write(rk_cidr_counts {
-            size: found.cidr().size(),
-            used: found.used(),
-            free: found.free(),
-            static_band: found.cidr().static_band(),
-        });
-        Ok(())
+        outcome.0.with(|outcome| {
+            let found = at(&outcome.cidrs, cidr)?;
+            out.write(rk_cidr_counts {
+                size: found.cidr().size(),
+                used: found.used(),
+                free: found.free(),
+                static_band: found.cidr().static_band(),
+            });
+            Ok(())
+        })
     })
 }
 
@@ -304,7 +331,7 @@ pub unsafe extern "C" fn rk_ip_outcome_cidr(
 /// repair.
 ///
 /// RK_RESULT_NOT_IN_RANGE if the CIDR does not hand it out, RK_RESULT_INVALID_ARGUMENT for an unknown CIDR or if it is
-/// no value, RK_RESULT_NULL_POINTER. Any thread.
+/// no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ip_outcome_state(
     outcome: *const rk_ip_outcome,
@@ -315,14 +342,16 @@ pub unsafe extern "C" fn rk_ip_outcome_state(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (outcome, out) = unsafe { (borrow(outcome)?, Out::new(state)?) };
-        let found = at(&outcome.0.cidrs, cidr)?;
-        let address: Option<IpAddr> = match value.try_into()? {
-            AnyValue::Address(address) => Some(address),
-            AnyValue::Port(_) | AnyValue::Uids(_) => None,
-        };
-        let state = address.and_then(|address| found.state_of(address)).ok_or(rk_result::NotInRange)?;
-        out.write(state.into());
-        Ok(())
+        outcome.0.with(|outcome| {
+            let found = at(&outcome.cidrs, cidr)?;
+            let address: Option<IpAddr> = match value.try_into()? {
+                AnyValue::Address(address) => Some(address),
+                AnyValue::Port(_) | AnyValue::Uids(_) => None,
+            };
+            let state = address.and_then(|address| found.state_of(address)).ok_or(rk_result::NotInRange)?;
+            out.write(state.into());
+            Ok(())
+        })
     })
 }
 
@@ -330,7 +359,7 @@ pub unsafe extern "C" fn rk_ip_outcome_state(
 /// in each. *n tells how many there are; a CIDR of size 0 has none.
 ///
 /// RK_RESULT_BUFFER_TOO_SMALL with the number needed in *n, RK_RESULT_INVALID_ARGUMENT for an unknown CIDR,
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ip_outcome_occupancy(
     outcome: *const rk_ip_outcome,
@@ -343,7 +372,9 @@ pub unsafe extern "C" fn rk_ip_outcome_occupancy(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (outcome, out) = unsafe { (borrow(outcome)?, Buffer::new(cells, capacity, n)?) };
-        let cells: Vec<rk_cell> = at(&outcome.0.cidrs, cidr)?.occupancy(count).iter().map(rk_cell::from).collect();
-        out.write(&cells)
+        outcome.0.with(|outcome| {
+            let cells: Vec<rk_cell> = at(&outcome.cidrs, cidr)?.occupancy(count).iter().map(rk_cell::from).collect();
+            out.write(&cells)
+        })
     })
 }

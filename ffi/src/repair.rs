@@ -1,8 +1,8 @@
 //! The repair pass, its counters and its outcome.
 
+use std::cell::OnceCell;
 use std::ffi::c_char;
 use std::num::NonZeroU8;
-use std::sync::OnceLock;
 
 use rangekeeper_core::any::AnyRange;
 use rangekeeper_core::bitmap::Bitmap;
@@ -39,18 +39,20 @@ pub struct rk_repair_counters(Handle<RepairCounters>);
 /// A pass over all Services, under way. May be used from several threads at once.
 pub struct rk_repair_pass(Handle<RepairPass>);
 
-/// What a pass found out. Never changes.
-pub struct rk_repair_outcome {
-    outcome: Outcome,
-    ranges: Vec<Derived>,
+/// What a pass found out. Never changes. May be used from several threads at once.
+pub struct rk_repair_outcome(Handle<Found>);
+
+struct Found {
+    found: Outcome,
+    derived: Vec<Derived>,
 }
 
 /// The sets of a range that the core makes anew each time, made once and only if they are asked for.
 #[derive(Default)]
 struct Derived {
-    set: OnceLock<Bitmap>,
-    clear: OnceLock<Bitmap>,
-    duplicates: OnceLock<Bitmap>,
+    set: OnceCell<Bitmap>,
+    clear: OnceCell<Bitmap>,
+    duplicates: OnceCell<Bitmap>,
 }
 
 /// Numbers about one range.
@@ -75,13 +77,13 @@ pub struct rk_range_counts {
     pub dropped: u32,
 }
 
-impl rk_repair_outcome {
+impl Found {
     fn range(&self, index: usize) -> Result<&RangeOutcome, rk_result> {
-        at(&self.outcome.ranges, index)
+        at(&self.found.ranges, index)
     }
 
     fn bitmap(&self, index: usize, which: u32) -> Result<&Bitmap, rk_result> {
-        let (range, derived) = (self.range(index)?, at(&self.ranges, index)?);
+        let (range, derived) = (self.range(index)?, at(&self.derived, index)?);
         Ok(match which {
             RK_VALUES_SET => derived.set.get_or_init(|| range.set()),
             RK_VALUES_CLEAR => derived.clear.get_or_init(|| range.clear()),
@@ -257,8 +259,8 @@ pub unsafe extern "C" fn rk_repair_pass_finish(
                 counters.0.with(|counters| pass.0.finish(|pass| Ok(pass.finish(Leaks::Keep(counters)))))?
             }
         };
-        let ranges = outcome.ranges.iter().map(|_| Derived::default()).collect();
-        out.give(rk_repair_outcome { outcome, ranges });
+        let derived = outcome.ranges.iter().map(|_| Derived::default()).collect();
+        out.give(rk_repair_outcome(Handle::new(Found { found: outcome, derived })));
         Ok(())
     })
 }
@@ -270,10 +272,24 @@ pub unsafe extern "C" fn rk_repair_outcome_free(outcome: *mut rk_repair_outcome)
     guard_or((), || drop(unsafe { reclaim(outcome) }))
 }
 
+/// Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
+/// is fine.
+///
+/// RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_repair_outcome_close(outcome: *const rk_repair_outcome) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let outcome = unsafe { borrow(outcome)? };
+        outcome.0.close();
+        Ok(())
+    })
+}
+
 /// Writes findings, in the order of the Services, from place from on: as many as there are, at most capacity. *n tells
 /// how many; fewer than capacity means the end.
 ///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_outcome_findings(
     outcome: *const rk_repair_outcome,
@@ -285,15 +301,17 @@ pub unsafe extern "C" fn rk_repair_outcome_findings(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (outcome, findings, n) = unsafe { (borrow(outcome)?, Array::new(findings, capacity)?, Out::new(n)?) };
-        n.write(findings_page(&outcome.outcome.findings, from, findings));
-        Ok(())
+        outcome.0.with(|outcome| {
+            n.write(findings_page(&outcome.found.findings, from, findings));
+            Ok(())
+        })
     })
 }
 
 /// Writes the value that a finding is about as text, whatever it is; without a NUL, buffer by the rule for buffers.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if there is no finding at place index, RK_RESULT_BUFFER_TOO_SMALL,
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_outcome_finding_text(
     outcome: *const rk_repair_outcome,
@@ -305,15 +323,16 @@ pub unsafe extern "C" fn rk_repair_outcome_finding_text(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (outcome, buffer) = unsafe { (borrow(outcome)?, Buffer::new(buffer, capacity, len)?) };
-        buffer.write_text(&at(&outcome.outcome.findings, index)?.value.to_string())
+        outcome.0.with(|outcome| buffer.write_text(&at(&outcome.found.findings, index)?.value.to_string()))
     })
 }
 
-/// Writes what findings say to people, from the one at place `from` on, back to back and without a NUL: at most n of them,
-/// and as many as fit whole. The text of the i-th ends at byte ends[i] of buffer, where the next one begins; *written
-/// tells how many there are, 0 past the end of the findings.
+/// Writes what findings say to people, from the one at place `from` on, back to back and without a NUL: at most n of
+/// them, and as many as fit whole. The text of the i-th ends at byte ends[i] of buffer, where the next one begins;
+/// *written tells how many there are, 0 past the end of the findings.
 ///
-/// RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+/// thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_outcome_finding_messages(
     outcome: *const rk_repair_outcome,
@@ -328,14 +347,16 @@ pub unsafe extern "C" fn rk_repair_outcome_finding_messages(
         // SAFETY: the caller's promise; see guard.
         let (outcome, buffer, ends, out) =
             unsafe { (borrow(outcome)?, Array::new(buffer, capacity)?, Array::new(ends, n)?, Out::new(written)?) };
-        out.write(messages(&outcome.outcome.findings, from, buffer, ends)?);
-        Ok(())
+        outcome.0.with(|outcome| {
+            out.write(messages(&outcome.found.findings, from, buffer, ends)?);
+            Ok(())
+        })
     })
 }
 
 /// Tells how many Services were observed.
 ///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_outcome_services(
     outcome: *const rk_repair_outcome,
@@ -344,14 +365,17 @@ pub unsafe extern "C" fn rk_repair_outcome_services(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (outcome, out) = unsafe { (borrow(outcome)?, Out::new(services)?) };
-        out.write(outcome.outcome.services);
-        Ok(())
+        outcome.0.with(|outcome| {
+            out.write(outcome.found.services);
+            Ok(())
+        })
     })
 }
 
 /// Tells numbers about the range at place range.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if there is none, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_INVALID_ARGUMENT if there is none, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+/// thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_outcome_counts(
     outcome: *const rk_repair_outcome,
@@ -361,18 +385,20 @@ pub unsafe extern "C" fn rk_repair_outcome_counts(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (outcome, out) = unsafe { (borrow(outcome)?, Out::new(counts)?) };
-        let count = |which| outcome.bitmap(range, which).map(Bitmap::count);
-        out.write(rk_range_counts {
-            stored: count(RK_VALUES_STORED)?,
-            in_use: count(RK_VALUES_IN_USE)?,
-            leaked: count(RK_VALUES_LEAKED)?,
-            next: count(RK_VALUES_NEXT)?,
-            set: count(RK_VALUES_SET)?,
-            clear: count(RK_VALUES_CLEAR)?,
-            duplicates: count(RK_VALUES_DUPLICATES)?,
-            dropped: outcome.range(range)?.dropped(),
-        });
-        Ok(())
+        outcome.0.with(|outcome| {
+            let count = |which| outcome.bitmap(range, which).map(Bitmap::count);
+            out.write(rk_range_counts {
+                stored: count(RK_VALUES_STORED)?,
+                in_use: count(RK_VALUES_IN_USE)?,
+                leaked: count(RK_VALUES_LEAKED)?,
+                next: count(RK_VALUES_NEXT)?,
+                set: count(RK_VALUES_SET)?,
+                clear: count(RK_VALUES_CLEAR)?,
+                duplicates: count(RK_VALUES_DUPLICATES)?,
+                dropped: outcome.range(range)?.dropped(),
+            });
+            Ok(())
+        })
     })
 }
 
@@ -380,7 +406,8 @@ pub unsafe extern "C" fn rk_repair_outcome_counts(
 /// from_offset on: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end. Else
 /// call again with *next_offset.
 ///
-/// RK_RESULT_INVALID_ARGUMENT for an unknown range or which, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_INVALID_ARGUMENT for an unknown range or which, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
+/// RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_outcome_values(
     outcome: *const rk_repair_outcome,
@@ -396,11 +423,13 @@ pub unsafe extern "C" fn rk_repair_outcome_values(
         // SAFETY: the caller's promise; see guard.
         let (outcome, values, n, next) =
             unsafe { (borrow(outcome)?, Array::new(values, capacity)?, Out::new(n)?, Out::new(next_offset)?) };
-        let bitmap = outcome.bitmap(range, which)?;
-        let (written, after) = values_page(outcome.range(range)?.range(), bitmap, from_offset, values);
-        n.write(written);
-        next.write(after);
-        Ok(())
+        outcome.0.with(|outcome| {
+            let bitmap = outcome.bitmap(range, which)?;
+            let (written, after) = values_page(outcome.range(range)?.range(), bitmap, from_offset, values);
+            n.write(written);
+            next.write(after);
+            Ok(())
+        })
     })
 }
 
@@ -408,7 +437,8 @@ pub unsafe extern "C" fn rk_repair_outcome_values(
 /// (members is false), ascending, from offset from_offset on, where a run that is under way is cut: as many as there
 /// are, at most capacity. *n tells how many; fewer than capacity means the end. Else call again with *next_offset.
 ///
-/// RK_RESULT_INVALID_ARGUMENT for an unknown range or which, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_INVALID_ARGUMENT for an unknown range or which, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
+/// RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_outcome_runs(
     outcome: *const rk_repair_outcome,
@@ -425,22 +455,25 @@ pub unsafe extern "C" fn rk_repair_outcome_runs(
         // SAFETY: the caller's promise; see guard.
         let (outcome, runs, n, next) =
             unsafe { (borrow(outcome)?, Array::new(runs, capacity)?, Out::new(n)?, Out::new(next_offset)?) };
-        let (bitmap, range) = (outcome.bitmap(range, which)?, outcome.range(range)?.range());
-        let (written, after) = if members {
-            runs_page(range, bitmap.runs_set(from_offset), from_offset, runs)
-        } else {
-            runs_page(range, bitmap.runs_clear(from_offset), from_offset, runs)
-        };
-        n.write(written);
-        next.write(after);
-        Ok(())
+        outcome.0.with(|outcome| {
+            let (bitmap, range) = (outcome.bitmap(range, which)?, outcome.range(range)?.range());
+            let (written, after) = if members {
+                runs_page(range, bitmap.runs_set(from_offset), from_offset, runs)
+            } else {
+                runs_page(range, bitmap.runs_clear(from_offset), from_offset, runs)
+            };
+            n.write(written);
+            next.write(after);
+            Ok(())
+        })
     })
 }
 
 /// Writes what is to be stored for the range at place range, in the form of rk_allocator_snapshot; buffer by the rule
 /// for buffers.
 ///
-/// RK_RESULT_INVALID_ARGUMENT for an unknown range, RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_INVALID_ARGUMENT for an unknown range, RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER,
+/// RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_outcome_snapshot(
     outcome: *const rk_repair_outcome,
@@ -452,14 +485,14 @@ pub unsafe extern "C" fn rk_repair_outcome_snapshot(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (outcome, buffer) = unsafe { (borrow(outcome)?, Buffer::new(buffer, capacity, len)?) };
-        buffer.write(outcome.range(range)?.next().snapshot())
+        outcome.0.with(|outcome| buffer.write(outcome.range(range)?.next().snapshot()))
     })
 }
 
 /// Tells everything about one value of the range at place range.
 ///
 /// RK_RESULT_NOT_IN_RANGE if the range does not hand it out, RK_RESULT_INVALID_ARGUMENT for an unknown range or if it
-/// is no value, RK_RESULT_NULL_POINTER. Any thread.
+/// is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_outcome_state(
     outcome: *const rk_repair_outcome,
@@ -470,9 +503,11 @@ pub unsafe extern "C" fn rk_repair_outcome_state(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (outcome, out) = unsafe { (borrow(outcome)?, Out::new(state)?) };
-        let state = outcome.range(range)?.state_of(value.try_into()?).ok_or(rk_result::NotInRange)?;
-        out.write(state.into());
-        Ok(())
+        outcome.0.with(|outcome| {
+            let state = outcome.range(range)?.state_of(value.try_into()?).ok_or(rk_result::NotInRange)?;
+            out.write(state.into());
+            Ok(())
+        })
     })
 }
 
@@ -480,7 +515,7 @@ pub unsafe extern "C" fn rk_repair_outcome_state(
 /// in each. *n tells how many there are; a range of size 0 has none.
 ///
 /// RK_RESULT_BUFFER_TOO_SMALL with the number needed in *n, RK_RESULT_INVALID_ARGUMENT for an unknown range,
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_outcome_occupancy(
     outcome: *const rk_repair_outcome,
@@ -493,7 +528,9 @@ pub unsafe extern "C" fn rk_repair_outcome_occupancy(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (outcome, out) = unsafe { (borrow(outcome)?, Buffer::new(cells, capacity, n)?) };
-        let cells: Vec<rk_cell> = outcome.range(range)?.occupancy(count).iter().map(rk_cell::from).collect();
-        out.write(&cells)
+        outcome.0.with(|outcome| {
+            let cells: Vec<rk_cell> = outcome.range(range)?.occupancy(count).iter().map(rk_cell::from).collect();
+            out.write(&cells)
+        })
     })
 }

@@ -484,6 +484,11 @@ static void repair(const rk_range *range) {
   CHECK_INVALID(rk_repair_outcome_occupancy(o, 1, 4, cells, 4, &len));
   CHECK_SMALL(rk_repair_outcome_occupancy(o, 0, 4, cells, 3, &len));
   CHECK(len == 4);
+  CHECK_NULL(rk_repair_outcome_close(NULL));
+  CHECK_OK(rk_repair_outcome_close(o));
+  CHECK_OK(rk_repair_outcome_close(o));
+  CHECK_CLOSED(rk_repair_outcome_services(o, &observed));
+  CHECK_CLOSED(rk_repair_outcome_snapshot(o, 0, data, sizeof data, &len));
   rk_repair_outcome_free(o);
   rk_repair_outcome_free(NULL);
 }
@@ -583,6 +588,11 @@ static void ip_audit(void) {
   CHECK_NULL(rk_ip_outcome_occupancy(o, 0, 4, cells, 4, NULL));
   CHECK_INVALID(rk_ip_outcome_occupancy(o, 1, 4, cells, 4, &len));
   CHECK_SMALL(rk_ip_outcome_occupancy(o, 0, 4, cells, 1, &len));
+  CHECK_NULL(rk_ip_outcome_close(NULL));
+  CHECK_OK(rk_ip_outcome_close(o));
+  CHECK_OK(rk_ip_outcome_close(o));
+  CHECK_CLOSED(rk_ip_outcome_services(o, &observed));
+  CHECK_CLOSED(rk_ip_outcome_findings(o, 0, findings, 1, &len));
   rk_ip_outcome_free(o);
   rk_ip_outcome_free(NULL);
 }
