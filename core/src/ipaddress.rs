@@ -211,7 +211,8 @@ impl IpAddressAudit {
     /// Takes note of a Service.
     pub fn observe_service(&mut self, namespace: &str, name: &str, service: &Service<'_>) {
         let key = (namespace.to_owned(), name.to_owned());
-        let addresses = service.cluster_ip_texts().map(|text| parse_address(text).ok_or_else(|| text.into())).collect();
+        let texts = service.cluster_ip_texts().iter();
+        let addresses = texts.map(|text| parse_address(text).ok_or_else(|| (*text).into())).collect();
         self.by_name.insert(key.clone(), self.claims.len());
         self.claims.push(Claims { key, addresses });
     }

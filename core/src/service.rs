@@ -24,14 +24,12 @@ pub struct ServicePort<'a> {
 
 impl<'a> Service<'a> {
     /// The texts of the addresses that this Service claims; none if it is headless or has no ClusterIP.
-    pub fn cluster_ip_texts(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        let first = std::slice::from_ref(&self.cluster_ip);
-        let (claimed, own) = match self.cluster_ip {
-            "" | "None" => (&[][..], None),
-            _ if self.cluster_ips.is_empty() => (&[][..], first.first().copied()),
-            _ => (self.cluster_ips, None),
-        };
-        own.into_iter().chain(claimed.iter().copied())
+    pub fn cluster_ip_texts(&self) -> &[&'a str] {
+        match self.cluster_ip {
+            "" | "None" => &[],
+            _ if self.cluster_ips.is_empty() => std::slice::from_ref(&self.cluster_ip),
+            _ => self.cluster_ips,
+        }
     }
 
     /// The node ports that this Service claims, in order; a port that it claims twice comes twice.

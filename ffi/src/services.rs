@@ -122,13 +122,63 @@ struct ServiceWords<'a> {
     ports: &'a [[u32; 2]],
 }
 
+/// A Service with one address that stands in both of its fields, and without ports: by far the most common shape, for
+/// which both walks have a short way.
+struct PlainService {
+    health_check_node_port: i32,
+    /// The length of the address.
+    len: u32,
+}
+
 impl<'a> Rest<'a> {
     #[inline]
+    fn plain_service(&mut self) -> Option<PlainService> {
+        match self.words {
+            [2, health, len, RK_SAME_TEXT, rest @ ..] if *len != RK_SAME_TEXT => {
+                self.words = rest;
+                Some(PlainService { health_check_node_port: health.cast_signed(), len: *len })
+            }
+            _ => None,
+        }
+    }
+
     fn service(&mut self) -> Result<ServiceWords<'a>, rk_result> {
         let [shape, health] = self.array()?;
         let entries = self.words((shape & 0xffff) as usize)?;
         let ports = self.words(2 * (shape >> 16) as usize)?.as_chunks().0;
         Ok(ServiceWords { health_check_node_port: health.cast_signed(), entries, ports })
+    }
+
+    /// Puts a Service of any shape together in lists that are used again for the next one.
+    #[inline(never)]
+    fn borrow_service<'l>(
+        &mut self,
+        cluster_ips: &'l mut Vec<&'a str>,
+        ports: &'l mut Vec<ServicePort<'a>>,
+    ) -> Result<Service<'l>, rk_result> {
+        let service = self.service()?;
+        let (len, others) = service.entries.split_first().ok_or(rk_result::InvalidBatch)?;
+        let cluster_ip = self.text(*len)?;
+        cluster_ips.clear();
+        let mut last = cluster_ip;
+        for len in others {
+            if *len != RK_SAME_TEXT {
+                last = self.text(*len)?;
+            }
+            cluster_ips.push(last);
+        }
+        ports.clear();
+        for [node_port, protocol] in service.ports {
+            let protocol = match *protocol {
+                RK_PROTOCOL_TCP => "TCP",
+                RK_PROTOCOL_UDP => "UDP",
+                RK_PROTOCOL_SCTP => "SCTP",
+                protocol => self.text(protocol - RK_PROTOCOL_TEXT)?,
+            };
+            ports.push(ServicePort { protocol, node_port: node_port.cast_signed() });
+        }
+        let health_check_node_port = service.health_check_node_port;
+        Ok(Service { cluster_ip, cluster_ips, ports, health_check_node_port })
     }
 }
 
@@ -163,6 +213,10 @@ impl<'a> Services<'a> {
             if text.is_char_boundary(end) { Ok(()) } else { Err(rk_result::InvalidBatch) }
         };
         for _ in 0..self.count {
+            if let Some(service) = rest.plain_service() {
+                advance(service.len)?;
+                continue;
+            }
             let service = rest.service()?;
             if matches!(service.entries, [] | [RK_SAME_TEXT, ..]) {
                 return Err(rk_result::InvalidBatch);
@@ -182,33 +236,20 @@ impl<'a> Services<'a> {
     }
 
     /// Hands each Service over. It cannot fail, since all was checked.
+    #[inline(always)]
     pub(crate) fn for_each(self, mut each: impl FnMut(&Service<'_>)) -> Result<(), rk_result> {
         let mut rest = self.rest;
         let (mut cluster_ips, mut ports) = (Vec::new(), Vec::new());
         for _ in 0..self.count {
-            let service = rest.service()?;
-            let Some((len, others)) = service.entries.split_first() else { continue };
-            let cluster_ip = rest.text(*len)?;
-            cluster_ips.clear();
-            let mut last = cluster_ip;
-            for len in others {
-                if *len != RK_SAME_TEXT {
-                    last = rest.text(*len)?;
-                }
-                cluster_ips.push(last);
-            }
-            ports.clear();
-            for [node_port, protocol] in service.ports {
-                let protocol = match *protocol {
-                    RK_PROTOCOL_TCP => "TCP",
-                    RK_PROTOCOL_UDP => "UDP",
-                    RK_PROTOCOL_SCTP => "SCTP",
-                    protocol => rest.text(protocol - RK_PROTOCOL_TEXT)?,
-                };
-                ports.push(ServicePort { protocol, node_port: node_port.cast_signed() });
-            }
-            let health_check_node_port = service.health_check_node_port;
-            each(&Service { cluster_ip, cluster_ips: &cluster_ips, ports: &ports, health_check_node_port });
+            let own;
+            // One call of `each`, so that it becomes part of this loop.
+            each(&if let Some(PlainService { health_check_node_port, len }) = rest.plain_service() {
+                let cluster_ip = rest.text(len)?;
+                own = [cluster_ip];
+                Service { cluster_ip, cluster_ips: &own, ports: &[], health_check_node_port }
+            } else {
+                rest.borrow_service(&mut cluster_ips, &mut ports)?
+            });
         }
         Ok(())
     }

@@ -188,9 +188,7 @@ impl RepairPass {
             }
         }
         if self.ports.is_some() {
-            for port in service.node_ports() {
-                self.observe_node_port(port);
-            }
+            self.observe_node_ports(service);
         }
         self.services += 1;
     }
@@ -230,6 +228,14 @@ impl RepairPass {
         };
         part.claim(Claim { order: self.claims, service: self.services, offset }, &mut self.findings);
         self.claims += 1;
+    }
+
+    // Kept out of the loop over Services, most of which have none.
+    #[inline(never)]
+    fn observe_node_ports(&mut self, service: &Service<'_>) {
+        for port in service.node_ports() {
+            self.observe_node_port(port);
+        }
     }
 
     fn observe_node_port(&mut self, port: i32) {
