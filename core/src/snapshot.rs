@@ -51,11 +51,7 @@ impl Bitmap {
             }
         }
         self.check_tail(digits, surplus)?;
-        self.replace_bytes(|bytes| {
-            let (zero, tail) = bytes.split_at_mut(capacity - digits.len());
-            zero.fill(0);
-            tail.copy_from_slice(digits);
-        });
+        self.load(digits);
         Ok(())
     }
 

@@ -148,6 +148,8 @@ fn union_difference_and_intersection_agree_with_the_model() {
             difference.difference_with(&right);
             compared += check(&difference, &merged(|own, other| own && !other), &mut rng);
             assert_eq!(left.difference(&right), difference);
+            assert_eq!(left.is_subset(&right), difference.is_empty());
+            assert!(intersection.is_subset(&left) && intersection.is_subset(&right) && left.is_subset(&union));
 
             // The operands stay as they are, and equality sees every offset.
             assert_eq!((&left, &right), (&bitmap(&own), &bitmap(&other)));
@@ -157,6 +159,10 @@ fn union_difference_and_intersection_agree_with_the_model() {
                 let offset = below(len, &mut rng);
                 assert!(if own[offset as usize] { changed.remove(offset) } else { changed.insert(offset) });
                 assert_ne!(changed, left);
+                assert_eq!(
+                    (left.is_subset(&changed), changed.is_subset(&left)),
+                    (!own[offset as usize], own[offset as usize])
+                );
             }
             pairs += 1;
         }

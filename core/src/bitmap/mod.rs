@@ -7,9 +7,11 @@
 mod count;
 mod iter;
 mod summary;
+mod words;
 
 use count::Count;
 use summary::Summary;
+use words::Words;
 
 pub use iter::{Iter, Run, Runs};
 
@@ -24,15 +26,15 @@ const WORD_BITS: u32 = u64::BITS;
 pub struct Bitmap {
     len: u32,
     count: Count,
-    /// Word `i` (offsets `64 * i..`) is `words[words.len() - 1 - i]`, its bytes big-endian.
-    words: Vec<[u8; 8]>,
+    /// Word `i` (offsets `64 * i..`) is the `i`th from the last, its bytes big-endian.
+    words: Words,
     summary: Summary,
 }
 
 impl Bitmap {
     /// An empty set over `0..len`. Cost: zeroed memory.
     pub fn new(len: u32) -> Self {
-        let words = vec![[0; 8]; len.div_ceil(WORD_BITS) as usize];
+        let words = Words::zero(len.div_ceil(WORD_BITS) as usize);
         let summary = Summary::new(words.len());
         Self { len, count: Count::zero(), words, summary }
     }
@@ -200,6 +202,15 @@ impl Bitmap {
         result
     }
 
+    /// Whether every offset that is set here is set in `other`. Cost: O(len / 64).
+    pub fn is_subset(&self, other: &Self) -> bool {
+        let surplus = self.words.len().saturating_sub(other.words.len());
+        let (past_other, common) = self.words.split_at(surplus);
+        let mut pairs = common.iter().rev().zip(other.words.iter().rev());
+        past_other.iter().all(|own| *own == [0; 8])
+            && pairs.all(|(own, other)| u64::from_ne_bytes(*own) & !u64::from_ne_bytes(*other) == 0)
+    }
+
     fn combine(&mut self, other: &Self, merge: impl Fn(u64, u64) -> u64) {
         // Bitwise operations do not care for byte order, so the words need no swap.
         for (own, other) in self.words.iter_mut().rev().zip(other.words.iter().rev()) {
@@ -214,15 +225,21 @@ impl Bitmap {
         self.words.as_flattened()
     }
 
-    /// Replaces the set by what `fill` writes into the bytes of the stored form, all zero before.
-    ///
-    /// `fill` must leave bits past the end clear.
-    pub(crate) fn replace_bytes(&mut self, fill: impl FnOnce(&mut [u8])) {
-        fill(self.words.as_flattened_mut());
+    /// Replaces the set by the one with this stored form, which must fit and have no bit past the end.
+    pub(crate) fn load(&mut self, digits: &[u8]) {
+        let (_, chunks) = self.words.as_rchunks_mut::<64>();
+        let (rest, sources) = digits.as_rchunks::<512>();
+        for ((chunk, source), full) in chunks.iter_mut().rev().zip(sources.iter().rev()).zip(self.summary.lowest()) {
+            *full = if copy(source, chunk) { full_words(chunk) } else { 0 };
+        }
+        let left = self.words.len() - 64 * sources.len();
+        let (zero, tail) = self.words[..left].as_flattened_mut().split_at_mut(8 * left - rest.len());
+        zero.fill(0);
+        tail.copy_from_slice(rest);
         debug_assert!(
             self.words.first().is_none_or(|word| u64::from_be_bytes(*word) & self.past_end(self.last_index()) == 0)
         );
-        self.rebuild();
+        self.summarize_from(sources.len());
     }
 
     /// Replaces each word by what `merge` makes of it and of its index.
@@ -236,13 +253,12 @@ impl Bitmap {
 
     #[inline(always)]
     fn word(&self, index: u32) -> u64 {
-        u64::from_be_bytes(self.words[self.words.len() - 1 - index as usize])
+        u64::from_be_bytes(self.words.last_but(index))
     }
 
     #[inline(always)]
     fn store(&mut self, index: u32, word: u64) {
-        let at = self.words.len() - 1 - index as usize;
-        self.words[at] = word.to_be_bytes();
+        *self.words.last_but_mut(index) = word.to_be_bytes();
     }
 
     fn last_index(&self) -> u32 {
@@ -270,11 +286,16 @@ impl Bitmap {
 
     /// Forgets the count and rebuilds the summary after the words were changed in bulk.
     fn rebuild(&mut self) {
+        self.summarize_from(0);
+    }
+
+    /// As [`rebuild`](Self::rebuild), where the summary has the first so many chunks of 64 words already.
+    fn summarize_from(&mut self, known: usize) {
         self.count.forget();
         let past_end = self.past_end(self.last_index());
         let (partial, chunks) = self.words.as_rchunks::<64>();
         let summary = self.summary.lowest();
-        for (chunk, full) in chunks.iter().rev().zip(&mut *summary) {
+        for (chunk, full) in chunks.iter().rev().zip(&mut *summary).skip(known) {
             *full = if may_have_full(chunk) { full_words(chunk) } else { 0 };
         }
         if let Some(full) = summary.get_mut(chunks.len()) {
@@ -313,6 +334,18 @@ impl<'a> IntoIterator for &'a Bitmap {
 fn may_have_full(words: &[[u8; 8]; 64]) -> bool {
     let (halves, _) = words.as_flattened().as_chunks::<4>();
     halves.iter().fold(false, |any, half| any | (u32::from_ne_bytes(*half) == u32::MAX))
+}
+
+/// Copies bytes to words, and tells the same as [`may_have_full`]: a copy waits for memory most of the time, and meanwhile
+/// the comparison costs little.
+#[inline]
+fn copy(source: &[u8; 512], words: &mut [[u8; 8]; 64]) -> bool {
+    let (halves, _) = words.as_flattened_mut().as_chunks_mut::<4>();
+    let pairs = source.as_chunks::<4>().0.iter().zip(halves);
+    pairs.fold(false, |any, (source, half)| {
+        *half = *source;
+        any | (u32::from_ne_bytes(*source) == u32::MAX)
+    })
 }
 
 /// One bit per word, the last one in memory lowest: whether it has all its bits set.

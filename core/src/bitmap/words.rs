@@ -1,0 +1,101 @@
+//! The memory of a bitmap.
+//!
+//! The words of a large bitmap begin at a page. Copies are most of what a snapshot and a restore cost, and callers'
+//! buffers of that size lie at the beginning of a page or, from malloc, a little after. A copy that begins later in its
+//! page than it ends up takes a tenth longer: the processor tells loads from earlier stores by the low 12 bits alone.
+
+use std::ops::{Deref, DerefMut};
+
+const PAGE: usize = 4096;
+const WORDS_PER_PAGE: usize = PAGE / size_of::<[u8; 8]>();
+/// How many words make a bitmap large: so many that an unused page does not count.
+const LARGE: usize = 16 * WORDS_PER_PAGE;
+
+#[derive(Debug)]
+pub(super) struct Words {
+    /// The words, with others before them where they would not begin at a page.
+    memory: Vec<[u8; 8]>,
+    start: usize,
+}
+
+impl Words {
+    /// Cost: zeroed memory.
+    pub(super) fn zero(len: usize) -> Self {
+        let spare = if len < LARGE { 0 } else { WORDS_PER_PAGE - 1 };
+        let mut memory = vec![[0; 8]; spare + len];
+        // Blocks are aligned to words; if not, the words lie where they lie.
+        let start = memory.as_ptr().align_offset(PAGE).min(spare);
+        memory.truncate(start + len);
+        Self { memory, start }
+    }
+
+    /// The word at this place, counted from the last one.
+    #[inline(always)]
+    pub(super) fn last_but(&self, index: u32) -> [u8; 8] {
+        self.memory[self.memory.len() - 1 - index as usize]
+    }
+
+    /// As [`last_but`](Self::last_but), to be changed.
+    #[inline(always)]
+    pub(super) fn last_but_mut(&mut self, index: u32) -> &mut [u8; 8] {
+        let at = self.memory.len() - 1 - index as usize;
+        &mut self.memory[at]
+    }
+}
+
+impl Deref for Words {
+    type Target = [[u8; 8]];
+
+    #[inline]
+    fn deref(&self) -> &[[u8; 8]] {
+        &self.memory[self.start..]
+    }
+}
+
+impl DerefMut for Words {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [[u8; 8]] {
+        &mut self.memory[self.start..]
+    }
+}
+
+impl Clone for Words {
+    fn clone(&self) -> Self {
+        let mut words = Self::zero(self.len());
+        words.copy_from_slice(self);
+        words
+    }
+}
+
+impl PartialEq for Words {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_ones_begin_at_a_page() {
+        for len in [0, 1, 7, 8, 9, 1000, LARGE - 1, LARGE, LARGE + 1, 16_384, 16_385] {
+            let mut words = Words::zero(len);
+            assert_eq!(*words, *vec![[0; 8]; len]);
+            for (at, word) in words.iter_mut().enumerate() {
+                *word = at.to_be_bytes();
+            }
+            let clone = words.clone();
+            assert_eq!(clone, words);
+            for index in 0..len {
+                assert_eq!(words.last_but(index as u32), (len - 1 - index).to_be_bytes());
+                *words.last_but_mut(index as u32) = [1; 8];
+            }
+            for words in [&words, &clone] {
+                assert_eq!(words.len(), len);
+                assert!(len < LARGE || words.as_ptr().addr().is_multiple_of(PAGE), "{len} words");
+            }
+            assert_eq!(*words, *vec![[1; 8]; len]);
+        }
+    }
+}
