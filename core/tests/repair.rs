@@ -490,7 +490,7 @@ fn compare(cluster: &Cluster, outcome: &Outcome, expected: &(Vec<Found>, Vec<Exp
             dropped: range.dropped(),
             in_use: bits(range.in_use()),
             duplicates,
-            leaked: bits(range.leaked()),
+            leaked: bits(&range.leaked()),
             next: bits(range.next()),
         };
         assert_eq!(seen, *expected, "{} of {cluster:?}", entry.range.text());
@@ -619,7 +619,7 @@ fn a_series_of_passes_keeps_the_grace_as_the_naive_ones_do() {
             compare(&cluster, &outcome, &expected, &mut rng);
             for range in &outcome.ranges {
                 let text = range.range().to_string();
-                for offset in range.leaked() {
+                for offset in &range.leaked() {
                     let count = counts.get(&(text.clone(), offset)).copied().unwrap_or(0);
                     assert_eq!(counters.of(range.range()).count(offset), count, "{offset} of {text}");
                 }

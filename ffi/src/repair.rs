@@ -52,6 +52,7 @@ struct Found {
 struct Derived {
     set: OnceCell<Bitmap>,
     clear: OnceCell<Bitmap>,
+    leaked: OnceCell<Bitmap>,
     duplicates: OnceCell<Bitmap>,
 }
 
@@ -87,7 +88,7 @@ impl Found {
         Ok(match which {
             RK_VALUES_SET => derived.set.get_or_init(|| range.set()),
             RK_VALUES_CLEAR => derived.clear.get_or_init(|| range.clear()),
-            RK_VALUES_LEAKED => range.leaked(),
+            RK_VALUES_LEAKED => derived.leaked.get_or_init(|| range.leaked()),
             RK_VALUES_DUPLICATES => derived.duplicates.get_or_init(|| {
                 let mut duplicates = Bitmap::new(range.range().size());
                 for offset in range.duplicates() {

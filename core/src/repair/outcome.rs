@@ -25,8 +25,8 @@ pub struct RangeOutcome {
     dropped: u32,
     in_use: Bitmap,
     duplicates: Vec<u32>,
-    leaked: Bitmap,
-    next: Bitmap,
+    /// What is to be stored, if that is more than what is in use.
+    next: Option<Bitmap>,
 }
 
 /// Everything a pass knows about one offset.
@@ -51,12 +51,11 @@ impl RangeOutcome {
         dropped: u32,
         in_use: Bitmap,
         mut duplicates: Vec<u32>,
-        leaked: Bitmap,
-        next: Bitmap,
+        next: Option<Bitmap>,
     ) -> Self {
         duplicates.sort_unstable();
         duplicates.dedup();
-        Self { range, stored, dropped, in_use, duplicates, leaked, next }
+        Self { range, stored, dropped, in_use, duplicates, next }
     }
 
     /// The configured range, which the offsets count in.
@@ -79,9 +78,9 @@ impl RangeOutcome {
         &self.in_use
     }
 
-    /// What is stored though no Service uses it, due to be cleaned or not.
-    pub fn leaked(&self) -> &Bitmap {
-        &self.leaked
+    /// What is stored though no Service uses it, due to be cleaned or not. Cost: a copy of the bitmap.
+    pub fn leaked(&self) -> Bitmap {
+        self.stored.difference(&self.in_use)
     }
 
     /// The offsets that more than one Service claims, ascending.
@@ -91,17 +90,17 @@ impl RangeOutcome {
 
     /// What is to be stored: what Services use, and the leaks that stay.
     pub fn next(&self) -> &Bitmap {
-        &self.next
+        self.next.as_ref().unwrap_or(&self.in_use)
     }
 
     /// The part of the diff to be set. Cost: a copy of the bitmap.
     pub fn set(&self) -> Bitmap {
-        self.next.difference(&self.stored)
+        self.next().difference(&self.stored)
     }
 
     /// The part of the diff to be cleared. Cost: a copy of the bitmap.
     pub fn clear(&self) -> Bitmap {
-        self.stored.difference(&self.next)
+        self.stored.difference(self.next())
     }
 
     /// Everything about one value; `None` if the range does not hand it out.
@@ -112,17 +111,17 @@ impl RangeOutcome {
             stored: self.stored.contains(offset),
             in_use: self.in_use.contains(offset),
             duplicate: self.duplicates.binary_search(&offset).is_ok(),
-            next: self.next.contains(offset),
+            next: self.next().contains(offset),
         })
     }
 
     /// The range cut into at most `count` cells of equal length (the last may be shorter), with counts for a picture.
     pub fn occupancy(&self, count: u32) -> Vec<Cell> {
-        let size = self.range.size();
+        let (size, leaked) = (self.range.size(), self.leaked());
         cells(u64::from(size), count, |from, to| {
             let (from, to) = (from as u32, to as u32);
             let in_use = self.in_use.count_range(from, to);
-            let leaked = self.leaked.count_range(from, to);
+            let leaked = leaked.count_range(from, to);
             let lost = in_use + leaked - self.stored.count_range(from, to);
             let duplicate =
                 self.duplicates.partition_point(|at| *at < to) - self.duplicates.partition_point(|at| *at < from);
