@@ -252,24 +252,24 @@ func (a *Allocator[V]) HasBatch(dst []bool, values []V) ([]bool, error) {
 	return dst, nil
 }
 
-// All gives the values in use, ascending, some 1,000 per crossing.
-//
-// The allocator may change meanwhile: a value that was in use all the time is given, one that never was is not. On a
-// closed allocator the sequence is empty, and it ends early if it is closed meanwhile.
+// All gives the values that were in use at one moment, when the sequence was begun, ascending. On a closed allocator it
+// is empty. Cost: one crossing, a copy of the bitmap, and some 3 ns per value.
 func (a *Allocator[V]) All() iter.Seq[V] {
 	return func(yield func(V) bool) {
-		read := func(from C.uint32_t, page *C.rk_value, capacity C.size_t, n *C.size_t, next *C.uint32_t) C.rk_result {
-			return C.rk_allocator_values(a.pointer(), from, page, capacity, n, next)
+		snapshot, err := a.Snapshot(nil)
+		if first, ok := a.Range().ValueAt(0); ok && err == nil {
+			yieldMembers(first, snapshot, yield)
 		}
-		readPages(valuesPerPage, read, func(page []C.rk_value) bool { return yieldAll(page, yield) })
-		runtime.KeepAlive(a)
 	}
 }
 
-// UsedRuns gives the runs of values in use, ascending; for changes meanwhile see All.
+// UsedRuns gives the runs of values in use, ascending, some hundred per crossing.
+//
+// The allocator may change meanwhile: a value that was in use all the time is in one of the runs, one that never was is
+// not. On a closed allocator the sequence is empty, and it ends early if it is closed meanwhile.
 func (a *Allocator[V]) UsedRuns() iter.Seq[Run[V]] { return a.runs(true) }
 
-// FreeRuns gives the runs of free values, ascending; for changes meanwhile see All.
+// FreeRuns gives the runs of free values, ascending; for changes meanwhile see UsedRuns.
 func (a *Allocator[V]) FreeRuns() iter.Seq[Run[V]] { return a.runs(false) }
 
 func (a *Allocator[V]) runs(used bool) iter.Seq[Run[V]] {

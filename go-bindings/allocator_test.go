@@ -242,6 +242,58 @@ func testClosed(t *testing.T, a *Allocator[uint16]) {
 	}
 }
 
+// All gives just what Has affirms, in ranges of every kind and fill, and stops when it is told to.
+func TestAll(t *testing.T) {
+	cases := 0
+	for _, cidr := range []string{"10.96.0.0/20", "10.255.255.0/24", "10.0.0.0/30", "10.0.0.0/31", "fd00::/108", "fd00::ffff:0/112", "fd00::ffff:ff00/120"} {
+		cases += checkAll(t, must(ParseCIDR(cidr)))
+	}
+	for _, ports := range []string{"30000-32767", "1-65535", "80", "65000-65064"} {
+		cases += checkAll(t, must(ParsePortRange(ports)))
+	}
+	for _, blocks := range []string{"1000000000-1999999999/100000", "4294000000-4294967294/1000"} {
+		cases += checkAll(t, must(ParseUIDRange(blocks)))
+	}
+	if cases < 100_000 {
+		t.Errorf("only %d values", cases)
+	}
+	t.Logf("%d values", cases)
+}
+
+func checkAll[V Value](t *testing.T, r Range[V]) (cases int) {
+	random := rand.New(rand.NewPCG(7, 7))
+	for _, share := range []float64{0, 0.01, 0.5, 0.99, 1} {
+		a := must(NewAllocator(r, Contiguous, 1))
+		defer a.Close()
+		var want []V
+		for offset := range r.Size() {
+			if random.Float64() < share {
+				value, ok := r.ValueAt(offset)
+				if err := a.Allocate(value); !ok || err != nil {
+					t.Fatal(r, offset, err)
+				}
+				want = append(want, value)
+			}
+		}
+		if got := slices.Collect(a.All()); !slices.Equal(got, want) {
+			t.Errorf("%v, %v full: %d values, not %d", r, share, len(got), len(want))
+		}
+		stop := random.IntN(len(want) + 1)
+		var got []V
+		for value := range a.All() {
+			if len(got) == stop {
+				break
+			}
+			got = append(got, value)
+		}
+		if !slices.Equal(got, want[:stop]) {
+			t.Errorf("%v, %v full: %d values before a stop after %d", r, share, len(got), stop)
+		}
+		cases += len(want)
+	}
+	return cases
+}
+
 func TestUseAfterClose(t *testing.T) {
 	a := must(NewAllocator(must(ParsePortRange("1-2")), RandomScan, 0))
 	a.Close()

@@ -58,8 +58,6 @@ package rangekeeper
 #cgo nocallback rk_allocator_release_batch
 #cgo noescape rk_allocator_has_batch
 #cgo nocallback rk_allocator_has_batch
-#cgo noescape rk_allocator_values
-#cgo nocallback rk_allocator_values
 #cgo noescape rk_allocator_runs
 #cgo nocallback rk_allocator_runs
 #cgo noescape rk_allocator_snapshot

@@ -5,6 +5,8 @@ import "C"
 
 import (
 	"encoding/binary"
+	"iter"
+	"math/bits"
 	"net/netip"
 	"strconv"
 	"unsafe"
@@ -167,42 +169,65 @@ func allToC[V Value](values []V) []C.rk_value {
 
 // allFromC is the inverse of allToC.
 func allFromC[V Value](all []C.rk_value) []V {
-	values := make([]V, 0, len(all))
-	yieldAll(all, func(value V) bool {
-		values = append(values, value)
-		return true
-	})
+	values := make([]V, len(all))
+	for i := range all {
+		values[i] = fromC[V](&all[i])
+	}
 	return values
 }
 
-// yieldAll hands values over, until yield returns false; it returns the same.
-func yieldAll[V Value](all []C.rk_value, yield func(V) bool) bool {
-	if unsafe.Sizeof(*new(V)) == addrSize {
-		return yieldAddrs(all, *(*func(netip.Addr) bool)(unsafe.Pointer(&yield)))
+// yieldMembers hands over the values of a range whose bits are set in a snapshot, ascending, until yield returns false.
+// The values of a range follow one another, from the one at offset 0 on.
+func yieldMembers[V Value](first V, snapshot []byte, yield func(V) bool) {
+	high, low, kind := parts(first)
+	if kind == C.RK_VALUE_KIND_IPV4 {
+		yieldIPv4Members(uint32(low), snapshot, *(*func(netip.Addr) bool)(unsafe.Pointer(&yield)))
+		return
 	}
-	for i := range all {
-		if !yield(fromC[V](&all[i])) {
-			return false
+	step := uint64(1)
+	if kind == C.RK_VALUE_KIND_UIDS {
+		step = high
+	}
+	for offset, word := range snapshotWords(snapshot) {
+		for ; word != 0; word &= word - 1 {
+			// No carry: of IPv6 ranges only 65,536 addresses are handed out, which all lie in one /112.
+			if !yield(fromParts[V](high, low+step*uint64(offset+bits.TrailingZeros64(word)), kind)) {
+				return
+			}
 		}
 	}
-	return true
 }
 
-// yieldAddrs is for addresses, of which there may be a million: without a call for each but that of yield.
-func yieldAddrs(all []C.rk_value, yield func(netip.Addr) bool) bool {
-	for i := range all {
-		c := &all[i]
-		var addr netip.Addr
-		if c.kind == C.RK_VALUE_KIND_IPV4 {
+// yieldIPv4Members is for addresses of which there may be a million: it makes no call for each but that of yield.
+func yieldIPv4Members(first uint32, snapshot []byte, yield func(netip.Addr) bool) {
+	for offset, word := range snapshotWords(snapshot) {
+		for ; word != 0; word &= word - 1 {
 			var a [4]byte
-			binary.BigEndian.PutUint32(a[:], uint32(c.low))
-			addr = netip.AddrFrom4(a)
-		} else {
-			addr = addrFrom16(uint64(c.high), uint64(c.low))
-		}
-		if !yield(addr) {
-			return false
+			binary.BigEndian.PutUint32(a[:], first+uint32(offset+bits.TrailingZeros64(word)))
+			if !yield(netip.AddrFrom4(a)) {
+				return
+			}
 		}
 	}
-	return true
+}
+
+// snapshotWords cuts a snapshot into words of 64 offsets, with the offset of the lowest bit of each.
+func snapshotWords(snapshot []byte) iter.Seq2[int, uint64] {
+	return func(yield func(int, uint64) bool) {
+		for offset := 0; len(snapshot) > 0; offset += 64 {
+			cut := max(len(snapshot)-8, 0)
+			var word uint64
+			if bytes := snapshot[cut:]; len(bytes) == 8 {
+				word = binary.BigEndian.Uint64(bytes)
+			} else {
+				for _, b := range bytes {
+					word = word<<8 | uint64(b)
+				}
+			}
+			if !yield(offset, word) {
+				return
+			}
+			snapshot = snapshot[:cut]
+		}
+	}
 }
