@@ -257,8 +257,13 @@ impl<R: Range> Allocator<R> {
         self.used.remove(offset);
     }
 
+    pub(crate) fn bitmap_mut(&mut self) -> &mut Bitmap {
+        &mut self.used
+    }
+
+    /// A free offset, chosen by the strategy.
     #[inline(always)]
-    fn choose(&self, rng: &mut impl Rng) -> Option<u32> {
+    pub(crate) fn choose(&self, rng: &mut impl Rng) -> Option<u32> {
         let size = self.range.size();
         match self.strategy {
             Strategy::Contiguous => self.used.next_clear(0),

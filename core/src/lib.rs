@@ -35,6 +35,7 @@ pub mod allocator;
 pub mod any;
 pub mod bitmap;
 pub mod cidr;
+pub mod commit;
 pub mod envelope;
 pub mod finding;
 pub mod ipaddress;

@@ -5,6 +5,7 @@
 //! offset k there are k / 8 + 1 bytes.
 
 use crate::bitmap::Bitmap;
+use crate::range::Range;
 
 /// A snapshot that does not fit the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +17,28 @@ pub struct BitsPastRange {
     pub size: u32,
     /// Where in the data the bit stands.
     pub byte: usize,
+}
+
+/// What a snapshot of the range `stored` has in use, in the offsets of `range`, and how many values of it `range` does
+/// not have.
+///
+/// # Errors
+/// If the snapshot does not fit `stored`.
+pub(crate) fn restore_for<R: Range>(range: R, stored: R, data: &[u8]) -> Result<(Bitmap, u32), BitsPastRange> {
+    let mut bitmap = Bitmap::new(stored.size());
+    bitmap.restore(data)?;
+    if stored == range {
+        return Ok((bitmap, 0));
+    }
+    let mut moved = Bitmap::new(range.size());
+    let mut dropped = 0;
+    for value in bitmap.iter().filter_map(|offset| stored.value_at(offset)) {
+        match range.offset_of(value) {
+            Some(offset) => drop(moved.insert(offset)),
+            None => dropped += 1,
+        }
+    }
+    Ok((moved, dropped))
 }
 
 impl Bitmap {

@@ -6,6 +6,7 @@ use crate::cidr::CidrRange;
 use crate::finding::{Finding, FoundValue, Reason, Subject, ValidRange};
 use crate::ports::PortRange;
 use crate::range::Range;
+use crate::snapshot::restore_for;
 
 use super::{AddRangeError, Leaks, RangeOutcome, Stored};
 
@@ -103,21 +104,8 @@ impl<R: Repaired> Part<R> {
                 R::of(stored).ok_or(AddRangeError::StoredKind { configured: range.any(), stored })?
             }
         };
-        let mut bitmap = Bitmap::new(stored_range.size());
-        bitmap
-            .restore(stored.data)
+        let (bitmap, dropped) = restore_for(range, stored_range, stored.data)
             .map_err(|source| AddRangeError::BitsPastRange { range: stored_range.any(), source })?;
-        let mut dropped = 0;
-        if stored_range != range {
-            let mut moved = Bitmap::new(range.size());
-            for value in bitmap.iter().filter_map(|offset| stored_range.value_at(offset)) {
-                match range.offset_of(value) {
-                    Some(offset) => drop(moved.insert(offset)),
-                    None => dropped += 1,
-                }
-            }
-            bitmap = moved;
-        }
         let (in_use, waiting) = (Bitmap::new(range.size()), Vec::with_capacity(WAITING));
         Ok(Self { index, range, stored: bitmap, dropped, in_use, duplicates: Vec::new(), waiting })
     }

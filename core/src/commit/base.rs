@@ -1,0 +1,88 @@
+//! What a committer knows of the stored object.
+
+use crate::allocator::{Allocator, Strategy};
+use crate::bitmap::Bitmap;
+use crate::envelope::{Form, RangeAllocation};
+use crate::range::Range;
+use crate::snapshot::restore_for;
+
+use super::request::{Guard, KeyValue};
+
+/// The stored object in one state of its key.
+#[derive(Clone, Debug)]
+pub(super) struct Base<R: Range> {
+    pub(super) state: Guard,
+    pub(super) content: Content<R>,
+}
+
+/// What stands under the key.
+#[derive(Clone, Debug)]
+pub(super) enum Content<R: Range> {
+    Readable(Readable<R>),
+    /// Something that is no RangeAllocation with a range of this kind. It is never overwritten.
+    Unreadable {
+        message: String,
+        /// Nothing: there is nothing in use that is known.
+        none: Bitmap,
+    },
+}
+
+/// A RangeAllocation, or none yet.
+#[derive(Clone, Debug)]
+pub(super) struct Readable<R: Range> {
+    /// The object without its data.
+    pub(super) envelope: RangeAllocation,
+    /// What is in use, in the offsets of the configured range.
+    pub(super) used: Allocator<R>,
+    pub(super) standing: Standing,
+}
+
+/// Whether values may be taken from the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Initialised,
+    /// The object is missing, or has no range.
+    Uninitialised,
+    /// The object is for this other range of the same kind.
+    OtherRange(String),
+}
+
+impl<R: Range> Base<R> {
+    pub(super) fn decode(key: Option<KeyValue<'_>>, range: R, strategy: Strategy) -> Self {
+        let Some(key) = key else {
+            let (envelope, used) = (RangeAllocation::new(Form::Protobuf), Allocator::new(range, strategy));
+            let content = Content::Readable(Readable { envelope, used, standing: Standing::Uninitialised });
+            return Self { state: Guard::default(), content };
+        };
+        let content = match decode(key.value, range, strategy) {
+            Ok(readable) => Content::Readable(readable),
+            Err(message) => Content::Unreadable { message, none: Bitmap::new(range.size()) },
+        };
+        Self { state: key.state, content }
+    }
+
+    /// What is in use; nothing if it cannot be read.
+    pub(super) fn used(&self) -> &Bitmap {
+        match &self.content {
+            Content::Readable(readable) => readable.used.bitmap(),
+            Content::Unreadable { none, .. } => none,
+        }
+    }
+}
+
+fn decode<R: Range>(value: &[u8], range: R, strategy: Strategy) -> Result<Readable<R>, String> {
+    let mut envelope = RangeAllocation::decode(value).map_err(|error| error.to_string())?;
+    let data = std::mem::take(&mut envelope.data);
+    let mut used = Allocator::new(range, strategy);
+    let standing = if envelope.is_initialised() {
+        let Ok(stored) = envelope.range.parse::<R>() else {
+            return Err(format!("its range {:?} is not of the kind of {range}", envelope.range));
+        };
+        *used.bitmap_mut() = restore_for(range, stored, &data).map_err(|error| format!("range {stored}: {error}"))?.0;
+        if stored == range { Standing::Initialised } else { Standing::OtherRange(envelope.range.clone()) }
+    } else {
+        used.bitmap_mut().restore(&data).map_err(|error| error.to_string())?;
+        Standing::Uninitialised
+    };
+    Ok(Readable { envelope, used, standing })
+}

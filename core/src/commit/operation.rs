@@ -1,0 +1,158 @@
+//! What callers submit, and what comes of it.
+
+use std::time::Duration;
+
+use crate::allocator::{BatchError, Request};
+use crate::bitmap::Bitmap;
+use crate::range::Range;
+
+/// The number of a submitted operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// What is to be done with the stored object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation<R: Range> {
+    /// Serve all of these requests, or none.
+    Allocate(Vec<Request<R::Value>>),
+    /// Give a value back.
+    Release {
+        /// The value.
+        value: R::Value,
+        /// The revision from which on it is to be free: that of the Service's deletion, or for a rollback that of its
+        /// allocation. The value is freed only if it was in use then and ever since.
+        anchor: u64,
+    },
+    /// Tell what is stored.
+    Read,
+    /// Make the object if it is missing or was never initialised.
+    Create,
+    /// Apply what a repair pass found out.
+    Repair(Box<Diff>),
+}
+
+/// What a repair pass changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diff {
+    /// The revision of the [`View`] that the pass was about.
+    pub read: u64,
+    /// Offsets that Services use and that are not stored. One is set only if it was clear ever since.
+    pub set: Bitmap,
+    /// Offsets whose leak is to be cleaned. One is cleared only if it was set ever since.
+    pub clear: Bitmap,
+    /// Offsets that more than one Service claims: to release one of them waits for another pass.
+    pub duplicates: Vec<u32>,
+}
+
+/// What is stored, confirmed by the store after the operation was submitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The store's revision that this is the state of.
+    pub revision: u64,
+    /// What is in use; nothing if the object is missing or was never initialised.
+    pub used: Bitmap,
+    /// Whether the object is there and was initialised.
+    pub initialised: bool,
+}
+
+/// How an operation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome<R: Range> {
+    /// The values are the caller's.
+    Allocated {
+        /// In the order of the requests.
+        values: Vec<R::Value>,
+        /// The revision at which they were taken: the anchor of a rollback.
+        revision: u64,
+        /// Until when a Service with them must be written.
+        use_until: Duration,
+    },
+    /// The value is free.
+    Released {
+        /// Whether this operation freed it; else it was free already.
+        freed: bool,
+    },
+    /// The value was not freed; a repair pass has to look at it.
+    Deferred(Deferral),
+    /// What is stored.
+    Read(View),
+    /// The object is there.
+    Created {
+        /// Whether this operation made it; else it was there already, for the same range.
+        created: bool,
+    },
+    /// As much of the diff as was still right was applied.
+    Repaired(Repaired),
+    /// Nothing was changed.
+    Failed(Failure<R>),
+    /// It may have happened or may yet happen. What it allocated must not be used.
+    Unknown,
+}
+
+/// What became of a diff.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// How many offsets were set.
+    pub set: u32,
+    /// How many were cleared.
+    pub cleared: u32,
+    /// How many had changed since the pass, or may have: they were left alone.
+    pub changed: u32,
+}
+
+/// Why a release was left to a repair pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Deferral {
+    /// It is not known any more what happened to the value since the anchor.
+    #[error("what happened since the anchor is not known any more")]
+    HistoryMissing,
+    /// The last pass saw more than one Service with the value.
+    #[error("more than one Service had the value in the last repair pass")]
+    Duplicate,
+}
+
+/// Why an operation changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure<R: Range> {
+    /// The values could not be had.
+    #[error(transparent)]
+    Allocate(#[from] BatchError<R>),
+    /// There is no object, or it was never initialised: a repair pass or [`Operation::Create`] comes first.
+    #[error("the stored range was never initialised")]
+    NotInitialised,
+    /// The object is there for another range, which only a repair pass changes.
+    #[error("the stored range is {found:?}, expected {expected}")]
+    MismatchedRange {
+        /// The configured range.
+        expected: R,
+        /// The range that stands in the object.
+        found: String,
+    },
+    /// What is stored cannot be read, and so is not overwritten.
+    #[error("what is stored cannot be read: {message}")]
+    Unreadable {
+        /// Why.
+        message: String,
+    },
+    /// The store refused the request.
+    #[error("the store refused: {message}")]
+    Refused {
+        /// The store's words.
+        message: String,
+    },
+    /// Its time was over before it was sent.
+    #[error("the deadline was exceeded before the operation took place")]
+    DeadlineExceeded,
+    /// The caller did not want it any more.
+    #[error("the operation was cancelled")]
+    Cancelled,
+}
+
+/// An operation that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished<R: Range> {
+    /// Which one.
+    pub ticket: Ticket,
+    /// How.
+    pub outcome: Outcome<R>,
+}

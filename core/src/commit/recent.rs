@@ -1,0 +1,62 @@
+//! Offsets to which something happened a short while ago.
+
+use std::time::Duration;
+
+use crate::bitmap::Bitmap;
+
+/// A set whose members leave it by themselves: after `span` at the earliest, after `span * N / (N - 1)` at the latest.
+///
+/// Memory: up to `N` bitmaps, none while nothing happens.
+#[derive(Clone, Debug)]
+pub(super) struct Recent<const N: usize> {
+    len: u32,
+    /// How long a window is open.
+    step: Duration,
+    /// The newest first.
+    windows: [Option<Bitmap>; N],
+    /// When the newest was opened.
+    opened: Duration,
+}
+
+impl<const N: usize> Recent<N> {
+    pub(super) fn new(len: u32, span: Duration) -> Self {
+        Self { len, step: span / (N as u32 - 1), windows: [const { None }; N], opened: Duration::ZERO }
+    }
+
+    /// Lets the members go whose time is over.
+    pub(super) fn advance(&mut self, now: Duration) {
+        for _ in 0..N {
+            if now.saturating_sub(self.opened) < self.step {
+                return;
+            }
+            self.windows.rotate_right(1);
+            self.windows[0] = None;
+            self.opened += self.step;
+        }
+        // All have gone by.
+        self.opened = now;
+    }
+
+    pub(super) fn insert(&mut self, offset: u32) {
+        self.windows[0].get_or_insert_with(|| Bitmap::new(self.len)).insert(offset);
+    }
+
+    pub(super) fn contains(&self, offset: u32) -> bool {
+        self.windows.iter().flatten().any(|window| window.contains(offset))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.windows.iter().flatten().next().is_none()
+    }
+
+    /// Adds all members to `set`.
+    pub(super) fn add_to(&self, set: &mut Bitmap) {
+        for window in self.windows.iter().flatten() {
+            set.union_with(window);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.windows = [const { None }; N];
+    }
+}

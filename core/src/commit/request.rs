@@ -1,0 +1,88 @@
+//! What a committer asks of the store, and what it is told.
+
+/// The state of the key that a transaction expects; all 0 if there is no key.
+///
+/// The numbers are etcd's (`mvccpb.KeyValue`). Revision, version and create revision together tell apart what a
+/// restore from a backup could make look alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Guard {
+    /// The revision of the key's last change.
+    pub mod_revision: u64,
+    /// How many changes the key has had since it was created, the creation included.
+    pub version: u64,
+    /// The revision at which the key was created.
+    pub create_revision: u64,
+}
+
+/// What the shell is to do. There is one request at a time; it is answered by
+/// [`answered`](super::Committer::answered), [`unknown`](super::Committer::unknown) or
+/// [`refused`](super::Committer::refused).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A linearizable read of the key.
+    Read,
+    /// A transaction: if the guard holds, put the value, else read the key.
+    Swap {
+        /// What the key must be.
+        guard: Guard,
+        /// What is put.
+        value: Vec<u8>,
+    },
+    /// A transaction: if the guard holds, nothing, else read the key.
+    Confirm {
+        /// What the key must be.
+        guard: Guard,
+    },
+}
+
+/// What stands at the head of every answer of etcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The cluster that answered.
+    pub cluster_id: u64,
+    /// The store's revision after the request.
+    pub revision: u64,
+    /// The raft term.
+    pub raft_term: u64,
+}
+
+/// A key as the store has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyValue<'a> {
+    /// Its revisions and version.
+    pub state: Guard,
+    /// What stands under it.
+    pub value: &'a [u8],
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer<'a> {
+    /// The guard held: a swap was written, at the header's revision; a confirm confirmed.
+    Held,
+    /// What the key is: the answer to a read, or what stood against the guard. `None` if there is no key.
+    Current(Option<KeyValue<'a>>),
+}
+
+/// One change of the key, as a watch tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// The key was written.
+    Put(KeyValue<'a>),
+    /// The key was deleted, at this revision.
+    Delete {
+        /// The revision of the deletion.
+        revision: u64,
+    },
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Perform this request.
+    Send(Request),
+    /// Nothing to send. Poll again at this time, or earlier if something happens.
+    WaitUntil(std::time::Duration),
+    /// Nothing to do until something happens.
+    Idle,
+}

@@ -1,0 +1,283 @@
+//! What one swap does: the operations that go into it, and what comes of each if it is written.
+
+use rand_core::Rng;
+
+use crate::allocator::{AllocateError, Allocator, BatchError, Full, Request};
+use crate::range::Range;
+
+use super::Pending;
+use super::base::{Base, Content, Readable, Standing};
+use super::history::History;
+use super::operation::{Deferral, Failure, Operation, Outcome, Repaired};
+use super::recent::Recent;
+use super::request::Guard;
+
+/// Operations evaluated on one state of the key.
+#[derive(Clone, Debug)]
+pub(super) struct Round<R: Range> {
+    /// The state that they were evaluated on.
+    pub(super) state: Guard,
+    pub(super) entries: Vec<Entry<R>>,
+    /// What is in use afterwards; `None` if it stays as it is, or cannot be read.
+    pub(super) next: Option<Readable<R>>,
+    pub(super) set: Vec<u32>,
+    pub(super) cleared: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Entry<R: Range> {
+    pub(super) pending: Pending<R>,
+    pub(super) planned: Planned<R>,
+}
+
+/// What an operation ends with if the store confirms the round.
+#[derive(Clone, Debug)]
+pub(super) enum Planned<R: Range> {
+    /// It takes these offsets.
+    Take(Vec<u32>),
+    /// It tells what is stored.
+    View,
+    End(Outcome<R>),
+}
+
+/// What a round is evaluated with besides the base.
+pub(super) struct Context<'a> {
+    pub(super) history: &'a History,
+    /// Offsets that this committer handed out.
+    pub(super) handed_out: &'a Recent<3>,
+    /// Offsets that were cleared.
+    pub(super) cleared: &'a Recent<2>,
+    /// Offsets that the last pass saw with more than one Service, ascending.
+    pub(super) duplicates: &'a [u32],
+}
+
+impl<R: Range> Round<R> {
+    /// Evaluates operations: the sets of repairs first, then allocations, then clears. So nothing is set that the same
+    /// round clears, and whoever gets a value can tell a revision in which it was free.
+    ///
+    /// Gives those back that have to wait for history.
+    pub(super) fn plan(
+        base: &Base<R>,
+        operations: Vec<Pending<R>>,
+        context: &Context<'_>,
+        rng: &mut impl Rng,
+    ) -> (Self, Vec<Pending<R>>) {
+        let mut round =
+            Self { state: base.state, entries: Vec::new(), next: None, set: Vec::new(), cleared: Vec::new() };
+        let readable = match &base.content {
+            Content::Readable(readable) => readable,
+            Content::Unreadable { message, .. } => {
+                let failed = || Planned::End(Outcome::Failed(Failure::Unreadable { message: message.clone() }));
+                round.entries = operations.into_iter().map(|pending| Entry { pending, planned: failed() }).collect();
+                return (round, Vec::new());
+            }
+        };
+        let complete = context.history.is_complete();
+        let (waiting, operations): (Vec<_>, Vec<_>) =
+            operations.into_iter().partition(|pending| pending.needs_history() && !complete);
+        let mut plan = Plan {
+            readable,
+            context,
+            next: readable.used.clone(),
+            spare: None,
+            set: Vec::new(),
+            cleared: Vec::new(),
+            initialises: false,
+        };
+        let repaired: Vec<Repaired> = operations.iter().map(|pending| plan.set(&pending.operation)).collect();
+        let mut planned: Vec<Option<Planned<R>>> =
+            operations.iter().map(|pending| plan.allocate(&pending.operation, rng)).collect();
+        for ((pending, repaired), planned) in operations.iter().zip(repaired).zip(&mut planned) {
+            planned.get_or_insert_with(|| plan.clear(&pending.operation, repaired));
+        }
+        let entries = operations.into_iter().zip(planned);
+        round.entries = entries.filter_map(|(pending, planned)| Some(Entry { pending, planned: planned? })).collect();
+        if plan.initialises || !plan.set.is_empty() || !plan.cleared.is_empty() {
+            let envelope = readable.envelope.clone();
+            round.next = Some(Readable { envelope, used: plan.next, standing: Standing::Initialised });
+        }
+        (round.set, round.cleared) = (plan.set, plan.cleared);
+        (round, waiting)
+    }
+
+    /// The value that the round writes, if it changes anything.
+    pub(super) fn value(&self) -> Option<Vec<u8>> {
+        let next = self.next.as_ref()?;
+        let mut value = Vec::new();
+        next.envelope.encode_with(&next.used.range().to_string(), next.used.snapshot(), &mut value);
+        Some(value)
+    }
+}
+
+/// A round in the making.
+struct Plan<'a, R: Range> {
+    readable: &'a Readable<R>,
+    context: &'a Context<'a>,
+    next: Allocator<R>,
+    /// As `next`, with what was cleared a short while ago in use, too. Made when it is needed first.
+    spare: Option<Allocator<R>>,
+    set: Vec<u32>,
+    cleared: Vec<u32>,
+    /// Whether the object has to be written even if no offset changes.
+    initialises: bool,
+}
+
+impl<R: Range> Plan<'_, R> {
+    /// Sets what a repair sets.
+    fn set(&mut self, operation: &Operation<R>) -> Repaired {
+        let mut repaired = Repaired::default();
+        let Operation::Repair(diff) = operation else { return repaired };
+        self.initialises |= self.readable.standing != Standing::Initialised;
+        for offset in &diff.set {
+            let unchanged = self.context.history.is_unchanged(offset, diff.read) == Some(true);
+            if unchanged && self.next.bitmap_mut().insert(offset) {
+                self.set.push(offset);
+                repaired.set += 1;
+            } else {
+                repaired.changed += 1;
+            }
+        }
+        repaired
+    }
+
+    /// Serves an allocation; `None` for other operations.
+    fn allocate(&mut self, operation: &Operation<R>, rng: &mut impl Rng) -> Option<Planned<R>> {
+        let Operation::Allocate(requests) = operation else { return None };
+        if let Some(failure) = self.refusal() {
+            return Some(Planned::End(Outcome::Failed(failure)));
+        }
+        let mut taken = vec![None; requests.len()];
+        let served = self.serve(requests, &mut taken, rng);
+        let taken: Vec<u32> = taken.into_iter().flatten().collect();
+        Some(match served {
+            Ok(()) => {
+                self.set.extend(&taken);
+                Planned::Take(taken)
+            }
+            Err(error) => {
+                for offset in taken {
+                    self.next.bitmap_mut().remove(offset);
+                    if let Some(spare) = &mut self.spare {
+                        spare.bitmap_mut().remove(offset);
+                    }
+                }
+                Planned::End(Outcome::Failed(error.into()))
+            }
+        })
+    }
+
+    /// Takes named values first, so that no pick stands in the way of a later name.
+    fn serve(
+        &mut self,
+        requests: &[Request<R::Value>],
+        taken: &mut [Option<u32>],
+        rng: &mut impl Rng,
+    ) -> Result<(), BatchError<R>> {
+        let range = self.next.range();
+        for (index, (request, taken)) in requests.iter().zip(&mut *taken).enumerate() {
+            let Request::This(value) = *request else { continue };
+            let failed = |source| BatchError::Allocate { index, source };
+            let offset = range.offset_of(value).ok_or(failed(AllocateError::NotInRange { value, range }))?;
+            if !self.next.bitmap_mut().insert(offset) {
+                return Err(failed(AllocateError::AlreadyAllocated { value }));
+            }
+            if let Some(spare) = &mut self.spare {
+                spare.bitmap_mut().insert(offset);
+            }
+            *taken = Some(offset);
+        }
+        for (index, (request, taken)) in requests.iter().zip(taken).enumerate() {
+            if *request == Request::Next {
+                let offset = self.pick(rng).ok_or(BatchError::Full { index, source: Full { range } })?;
+                *taken = Some(offset);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a free offset, if there is one that has been free for a while one of those.
+    fn pick(&mut self, rng: &mut impl Rng) -> Option<u32> {
+        let quarantine = self.context.cleared;
+        if !quarantine.is_empty() {
+            let next = &self.next;
+            let spare = self.spare.get_or_insert_with(|| {
+                let mut spare = next.clone();
+                quarantine.add_to(spare.bitmap_mut());
+                spare
+            });
+            if let Some(offset) = spare.choose(rng) {
+                spare.bitmap_mut().insert(offset);
+                self.next.bitmap_mut().insert(offset);
+                return Some(offset);
+            }
+        }
+        let offset = self.next.choose(rng)?;
+        self.next.bitmap_mut().insert(offset);
+        Some(offset)
+    }
+
+    /// Clears what a release or a repair clears, and ends all that is not ended yet.
+    fn clear(&mut self, operation: &Operation<R>, mut repaired: Repaired) -> Planned<R> {
+        Planned::End(match operation {
+            Operation::Allocate(_) | Operation::Read => return Planned::View,
+            Operation::Create => match &self.readable.standing {
+                Standing::OtherRange(_) => self.refusal().map_or(Outcome::Created { created: false }, Outcome::Failed),
+                Standing::Initialised => Outcome::Created { created: false },
+                Standing::Uninitialised => {
+                    let created = !self.initialises;
+                    self.initialises = true;
+                    Outcome::Created { created }
+                }
+            },
+            Operation::Release { value, anchor } => match (self.refusal(), self.next.range().offset_of(*value)) {
+                (Some(failure), _) => Outcome::Failed(failure),
+                (None, None) => Outcome::Released { freed: false },
+                (None, Some(offset)) => self.release(offset, *anchor),
+            },
+            Operation::Repair(diff) => {
+                for offset in &diff.clear {
+                    let unchanged = self.context.history.is_unchanged(offset, diff.read) == Some(true);
+                    if unchanged && !self.context.handed_out.contains(offset) && self.free(offset) {
+                        repaired.cleared += 1;
+                    } else {
+                        repaired.changed += 1;
+                    }
+                }
+                Outcome::Repaired(repaired)
+            }
+        })
+    }
+
+    fn release(&mut self, offset: u32, anchor: u64) -> Outcome<R> {
+        if !self.readable.used.bitmap().contains(offset) {
+            return Outcome::Released { freed: false };
+        }
+        if self.context.duplicates.binary_search(&offset).is_ok() {
+            return Outcome::Deferred(Deferral::Duplicate);
+        }
+        match self.context.history.is_unchanged(offset, anchor) {
+            Some(unchanged) => Outcome::Released { freed: unchanged && self.free(offset) },
+            None => Outcome::Deferred(Deferral::HistoryMissing),
+        }
+    }
+
+    /// Clears an offset that was set before the round. Whether that changed anything.
+    fn free(&mut self, offset: u32) -> bool {
+        let freed = self.readable.used.bitmap().contains(offset) && self.next.bitmap_mut().remove(offset);
+        if freed {
+            self.cleared.push(offset);
+        }
+        freed
+    }
+
+    /// Why nothing may be taken from the object as it stands.
+    fn refusal(&self) -> Option<Failure<R>> {
+        match &self.readable.standing {
+            Standing::Initialised => None,
+            Standing::Uninitialised => Some(Failure::NotInitialised),
+            Standing::OtherRange(found) => {
+                Some(Failure::MismatchedRange { expected: self.next.range(), found: found.clone() })
+            }
+        }
+    }
+}
