@@ -49,6 +49,91 @@
 #define RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND 2
 
 /**
+ * Serve all requests, or none.
+ */
+#define RK_OPERATION_ALLOCATE 1
+
+/**
+ * Give a value back.
+ */
+#define RK_OPERATION_RELEASE 2
+
+/**
+ * Tell what is stored.
+ */
+#define RK_OPERATION_READ 3
+
+/**
+ * Make the object if it is missing or was never initialised.
+ */
+#define RK_OPERATION_CREATE 4
+
+/**
+ * Nothing to do until something happens.
+ */
+#define RK_STEP_IDLE 0
+
+/**
+ * Nothing to send before wait_until, unless something happens.
+ */
+#define RK_STEP_WAIT 1
+
+/**
+ * Read the key, linearizably.
+ */
+#define RK_STEP_READ 2
+
+/**
+ * A transaction: if the key is as in guard, put the value that rk_committer_value gives, else read the key.
+ */
+#define RK_STEP_SWAP 3
+
+/**
+ * A transaction: if the key is as in guard, nothing, else read the key.
+ */
+#define RK_STEP_CONFIRM 4
+
+/**
+ * The values are the caller's.
+ */
+#define RK_OUTCOME_ALLOCATED 1
+
+/**
+ * The value is free.
+ */
+#define RK_OUTCOME_RELEASED 2
+
+/**
+ * The value was not freed; a repair pass has to look at it.
+ */
+#define RK_OUTCOME_DEFERRED 3
+
+/**
+ * What is stored.
+ */
+#define RK_OUTCOME_READ 4
+
+/**
+ * The object is there.
+ */
+#define RK_OUTCOME_CREATED 5
+
+/**
+ * As much of a diff as was still right was applied.
+ */
+#define RK_OUTCOME_REPAIRED 6
+
+/**
+ * Nothing was changed.
+ */
+#define RK_OUTCOME_FAILED 7
+
+/**
+ * It may have happened or may yet happen. What it allocated must not be used.
+ */
+#define RK_OUTCOME_UNKNOWN 8
+
+/**
  * Bytes in the message of an rk_error, the NUL at its end included.
  */
 #define RK_ERROR_MESSAGE_CAPACITY 512
@@ -296,6 +381,22 @@ enum rk_result
    * A batch is malformed; nothing of it was taken note of.
    */
   RK_RESULT_INVALID_BATCH = 34,
+  /**
+   * There is no stored object, or it was never initialised.
+   */
+  RK_RESULT_NOT_INITIALISED = 48,
+  /**
+   * The store refused a request.
+   */
+  RK_RESULT_REFUSED = 49,
+  /**
+   * An operation's time was over before it was sent.
+   */
+  RK_RESULT_DEADLINE_EXCEEDED = 50,
+  /**
+   * An operation was cancelled.
+   */
+  RK_RESULT_CANCELLED = 51,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -367,6 +468,12 @@ typedef uint32_t rk_reason;
  * Which values of a range are in use. May be used from several threads at once.
  */
 typedef struct rk_allocator rk_allocator;
+
+/**
+ * One stored object and the operations on it: a state machine that does no I/O. May be used from several threads at
+ * once.
+ */
+typedef struct rk_committer rk_committer;
 
 /**
  * An audit of ServiceCIDR and IPAddress objects, under way. May be used from several threads at once.
@@ -475,6 +582,186 @@ typedef struct rk_run {
    */
   uint64_t len;
 } rk_run;
+
+/**
+ * An operation to be submitted.
+ */
+typedef struct rk_operation {
+  /**
+   * One of RK_OPERATION_*.
+   */
+  uint32_t kind;
+  /**
+   * How many of the values belong to it: for RK_OPERATION_ALLOCATE the requests of a batch, as
+   * rk_allocator_allocate_batch takes them; 1 for RK_OPERATION_RELEASE; else 0.
+   */
+  uint32_t values;
+  /**
+   * When it ends at the latest, in nanoseconds by the caller's clock; UINT64_MAX for never.
+   */
+  uint64_t deadline;
+  /**
+   * RK_OPERATION_RELEASE: the revision from which on the value is to be free, that of the Service's deletion or for
+   * a rollback that of the allocation. It is freed only if it was in use then and ever since.
+   */
+  uint64_t anchor;
+} rk_operation;
+
+/**
+ * The state of a key in etcd; all 0 if there is no key.
+ */
+typedef struct rk_key_state {
+  /**
+   * The revision of its last change.
+   */
+  uint64_t mod_revision;
+  /**
+   * How many changes it has had since it was created, the creation included.
+   */
+  uint64_t version;
+  /**
+   * The revision at which it was created.
+   */
+  uint64_t create_revision;
+} rk_key_state;
+
+/**
+ * What the shell is to do next.
+ */
+typedef struct rk_step {
+  /**
+   * One of RK_STEP_*.
+   */
+  uint32_t kind;
+  /**
+   * RK_STEP_WAIT: until when, in nanoseconds by the caller's clock.
+   */
+  uint64_t wait_until;
+  /**
+   * RK_STEP_SWAP, RK_STEP_CONFIRM: what the key must be: its mod revision, version and create revision, all three.
+   */
+  struct rk_key_state guard;
+  /**
+   * RK_STEP_SWAP: how many bytes rk_committer_value gives.
+   */
+  size_t value_len;
+  /**
+   * From which revision on the key is to be watched; 0 for not at all. A watch that runs goes on until this is 0.
+   */
+  uint64_t watch_from;
+  /**
+   * How many outcomes rk_committer_finished has to give. They should be handed out before the next poll.
+   */
+  size_t finished;
+} rk_step;
+
+/**
+ * How the store answered a request.
+ */
+typedef struct rk_answer {
+  /**
+   * Of the answer's header.
+   */
+  uint64_t cluster_id;
+  /**
+   * Of the answer's header.
+   */
+  uint64_t revision;
+  /**
+   * Of the answer's header.
+   */
+  uint64_t raft_term;
+  /**
+   * Whether the guard held; false for a read.
+   */
+  bool held;
+  /**
+   * If the guard did not hold, or for a read: the key; all 0 if there is none.
+   */
+  struct rk_key_state key;
+  /**
+   * What stands under the key.
+   */
+  const uint8_t *value;
+  /**
+   * How many bytes.
+   */
+  size_t value_len;
+} rk_answer;
+
+/**
+ * One change of the key, as a watch tells it.
+ */
+typedef struct rk_change {
+  /**
+   * The key as it was written; for a deletion its revision in mod_revision, and version 0.
+   */
+  struct rk_key_state key;
+  /**
+   * What was written.
+   */
+  const uint8_t *value;
+  /**
+   * How many bytes.
+   */
+  size_t value_len;
+} rk_change;
+
+/**
+ * An operation that has ended.
+ */
+typedef struct rk_finished {
+  /**
+   * Which one.
+   */
+  uint64_t ticket;
+  /**
+   * One of RK_OUTCOME_*.
+   */
+  uint32_t outcome;
+  /**
+   * RK_OUTCOME_FAILED: why; else RK_RESULT_OK.
+   */
+  rk_result result;
+  /**
+   * RK_OUTCOME_ALLOCATED: the revision of the allocation, the anchor of a rollback. RK_OUTCOME_READ: the revision
+   * that this is the state of.
+   */
+  uint64_t revision;
+  /**
+   * RK_OUTCOME_ALLOCATED: until when a Service with the values must be written, in nanoseconds.
+   */
+  uint64_t use_until;
+  /**
+   * RK_OUTCOME_RELEASED, _CREATED: whether this operation did it; else it was so already. RK_OUTCOME_READ: whether
+   * the object is there and was initialised. RK_OUTCOME_DEFERRED: whether because more than one Service had the
+   * value; else because what happened since the anchor is not known any more.
+   */
+  bool yes;
+  /**
+   * RK_OUTCOME_FAILED of an allocation: which request of the batch. RK_OUTCOME_REPAIRED: how many offsets were left
+   * alone because they had changed, or may have.
+   */
+  uint32_t number;
+  /**
+   * RK_OUTCOME_REPAIRED: how many offsets were set.
+   */
+  uint32_t set;
+  /**
+   * RK_OUTCOME_REPAIRED: how many were cleared.
+   */
+  uint32_t cleared;
+  /**
+   * How many of the values belong to it: RK_OUTCOME_ALLOCATED, in the order of the requests.
+   */
+  size_t values;
+  /**
+   * How many of the bytes belong to it: RK_OUTCOME_READ the bitmap in the form of rk_allocator_snapshot,
+   * RK_OUTCOME_FAILED with RK_RESULT_MISMATCHED_RANGE the stored range, with RK_RESULT_INVALID_OBJECT and
+   * RK_RESULT_REFUSED the reason.
+   */
+  size_t bytes;
+} rk_finished;
 
 /**
  * A batch of IPAddress objects, borrowed for the call. Per object eight words: low and high half of
@@ -951,6 +1238,155 @@ rk_result rk_allocator_try_release(const struct rk_allocator *allocator,
 rk_result rk_allocator_try_has(const struct rk_allocator *allocator,
                                struct rk_value value,
                                bool *is_used);
+
+/**
+ * Makes a committer that knows nothing of the store yet.
+ *
+ * strategy is one of RK_STRATEGY_*. grace is the time in nanoseconds in which a Service has to be written once its
+ * values are allocated: two intervals of repair, 6 minutes in Kubernetes; a creator that takes longer may lose them.
+ * seed starts the generator for choices and back-off. Memory: up to 1 MiB for a /12 beside the object.
+ * The caller owns *committer and frees it with rk_committer_free; range is not needed any more.
+ * RK_RESULT_INVALID_ARGUMENT for an unknown strategy, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_committer_new(const struct rk_range *range,
+                           uint32_t strategy_number,
+                           uint64_t grace,
+                           uint64_t seed,
+                           struct rk_committer **committer);
+
+/**
+ * Frees a committer. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ */
+void rk_committer_free(struct rk_committer *committer);
+
+/**
+ * Drops the state now: from then on every call gives RK_RESULT_CLOSED, and what has not ended never will. The handle
+ * must still be freed. To close twice is fine.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_committer_close(const struct rk_committer *committer);
+
+/**
+ * Takes n operations on and writes the ticket of each. values are those of all operations, back to back.
+ *
+ * RK_RESULT_INVALID_ARGUMENT for an unknown kind, a value that is none, or a wrong number of values: nothing is taken
+ * on then. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_committer_submit(const struct rk_committer *committer,
+                              const struct rk_operation *operations,
+                              size_t n,
+                              const struct rk_value *values,
+                              size_t values_len,
+                              uint64_t *tickets);
+
+/**
+ * Takes on the operation that applies what a repair pass found out about the range at place range of outcome; read is
+ * the revision of the RK_OUTCOME_READ that the pass was about, deadline as in rk_operation.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if outcome has no such range or one of another size, RK_RESULT_NULL_POINTER,
+ * RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_committer_submit_repair(const struct rk_committer *committer,
+                                     const struct rk_repair_outcome *outcome,
+                                     size_t range,
+                                     uint64_t read,
+                                     uint64_t deadline_at,
+                                     uint64_t *ticket);
+
+/**
+ * Ends an operation that nobody wants any more; one that has ended is left alone. What it allocates if it takes place
+ * nevertheless is released again.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_committer_cancel(const struct rk_committer *committer,
+                              uint64_t ticket);
+
+/**
+ * Tells what to do next, at the time now (nanoseconds by a clock that never goes back). A request that it gives must be
+ * ended by rk_committer_answered, rk_committer_unknown or rk_committer_refused; until then it gives no other.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_committer_poll(const struct rk_committer *committer,
+                            uint64_t now,
+                            struct rk_step *step);
+
+/**
+ * Writes the value that the swap under way puts; buffer by the rule for buffers.
+ *
+ * RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_committer_value(const struct rk_committer *committer,
+                             uint8_t *buffer,
+                             size_t capacity,
+                             size_t *len);
+
+/**
+ * The store has answered the request.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_committer_answered(const struct rk_committer *committer,
+                                uint64_t now,
+                                const struct rk_answer *answer);
+
+/**
+ * It is not known whether the request took place, or will.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_committer_unknown(const struct rk_committer *committer, uint64_t now);
+
+/**
+ * The request did certainly not take place; reason is the store's account of it (no space, no permission).
+ *
+ * RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_committer_refused(const struct rk_committer *committer,
+                               uint64_t now,
+                               const char *reason,
+                               size_t reason_len);
+
+/**
+ * The connection to the store was made anew.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_committer_reconnected(const struct rk_committer *committer);
+
+/**
+ * Tells changes of the key, in their order, as a watch gives them.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_committer_watched(const struct rk_committer *committer,
+                               const struct rk_change *changes,
+                               size_t n);
+
+/**
+ * The watch cannot tell all changes from watch_from on: they are compacted.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_committer_watch_failed(const struct rk_committer *committer);
+
+/**
+ * Writes outcomes in the order in which operations ended: as many as there are, and as fit with their values and bytes,
+ * which are written back to back. *n tells how many; call again until it is 0.
+ *
+ * RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+ * thread.
+ */
+rk_result rk_committer_finished(const struct rk_committer *committer,
+                                struct rk_finished *finished,
+                                size_t capacity,
+                                struct rk_value *values,
+                                size_t values_capacity,
+                                uint8_t *bytes,
+                                size_t bytes_capacity,
+                                size_t *n);
 
 /**
  * A reason as kube-apiserver's Events spell it, such as "ClusterIPNotAllocated"; "Unknown" for a number that is no

@@ -119,4 +119,8 @@ impl Range for AnyRange {
             Self::Uids(range) => range.value_at(offset).map(AnyValue::Uids),
         }
     }
+
+    fn is_same_kind(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
 }

@@ -31,6 +31,11 @@ pub trait Range: Copy + Eq + Debug + Display + FromStr {
     /// The value at `offset`, or `None` past the end.
     fn value_at(&self, offset: u32) -> Option<Self::Value>;
 
+    /// Whether `other` has values of the same kind; only a type that stands for several kinds says no.
+    fn is_same_kind(&self, _other: &Self) -> bool {
+        true
+    }
+
     /// The band in which `offset` lies.
     fn band_of(&self, offset: u32) -> Band {
         if offset < self.static_band() { Band::Static } else { Band::Dynamic }

@@ -91,6 +91,16 @@ pub(crate) fn requests(values: &[rk_value]) -> Result<Vec<Request<Value>>, Failu
     values.iter().enumerate().map(request).collect()
 }
 
+/// The strategy that a number stands for.
+pub(crate) fn strategy(number: u32) -> Result<Strategy, rk_result> {
+    match number {
+        RK_STRATEGY_CONTIGUOUS => Ok(Strategy::Contiguous),
+        RK_STRATEGY_RANDOM_SCAN => Ok(Strategy::RandomScan),
+        RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND => Ok(Strategy::RandomScanSparingStaticBand),
+        _ => Err(rk_result::InvalidArgument),
+    }
+}
+
 /// The values of a batch, all of them checked before the first is used.
 fn checked(values: &[rk_value]) -> Result<impl Iterator<Item = Value> + '_, rk_result> {
     for value in values {
@@ -115,13 +125,7 @@ pub unsafe extern "C" fn rk_allocator_new(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (range, out) = unsafe { (borrow(range)?, Out::new(allocator)?) };
-        let strategy = match strategy {
-            RK_STRATEGY_CONTIGUOUS => Strategy::Contiguous,
-            RK_STRATEGY_RANDOM_SCAN => Strategy::RandomScan,
-            RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND => Strategy::RandomScanSparingStaticBand,
-            _ => return Err(rk_result::InvalidArgument),
-        };
-        let allocator = Allocator::new(ValueRange(range.0), strategy);
+        let allocator = Allocator::new(ValueRange(range.0), self::strategy(strategy)?);
         let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
         out.give(rk_allocator(Arc::new(Handle::new(AllocatorState { allocator, generator }))));
         Ok(())

@@ -10,6 +10,7 @@
 
 mod allocator;
 mod allocator_try;
+mod committer;
 mod error;
 mod finding;
 mod guard;

@@ -81,6 +81,10 @@ impl Range for ValueRange {
             AnyRange::Uids(range) => range.value_at(offset).map(|block| AnyValue::Uids(block).into()),
         }
     }
+
+    fn is_same_kind(&self, other: &Self) -> bool {
+        self.0.is_same_kind(&other.0)
+    }
 }
 
 /// A stretch of neighbouring values.

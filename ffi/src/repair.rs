@@ -6,6 +6,7 @@ use std::num::NonZeroU8;
 
 use rangekeeper_core::any::AnyRange;
 use rangekeeper_core::bitmap::Bitmap;
+use rangekeeper_core::commit::Diff;
 use rangekeeper_core::range::Range;
 use rangekeeper_core::repair::{AddRangeError, Leaks, Outcome, RangeOutcome, RepairCounters, RepairPass, Stored};
 
@@ -76,6 +77,17 @@ pub struct rk_range_counts {
     pub duplicates: u32,
     /// Values recorded as allocated that the configured range does not have: not 0 only after a change of the range.
     pub dropped: u32,
+}
+
+impl rk_repair_outcome {
+    /// What the pass changes in the range at this place, for a committer.
+    pub(crate) fn diff(&self, index: usize, read: u64) -> Result<Diff, rk_result> {
+        self.0.with(|found| {
+            let range = found.range(index)?;
+            let (set, clear, duplicates) = (range.set(), range.clear(), range.duplicates().to_vec());
+            Ok(Diff { read, set, clear, duplicates })
+        })
+    }
 }
 
 impl Found {

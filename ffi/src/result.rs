@@ -47,11 +47,19 @@ pub enum rk_result {
     Encrypted = 33,
     /// A batch is malformed; nothing of it was taken note of.
     InvalidBatch = 34,
+    /// There is no stored object, or it was never initialised.
+    NotInitialised = 48,
+    /// The store refused a request.
+    Refused = 49,
+    /// An operation's time was over before it was sent.
+    DeadlineExceeded = 50,
+    /// An operation was cancelled.
+    Cancelled = 51,
 }
 
 impl rk_result {
     /// Every code.
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::Ok,
         Self::NullPointer,
         Self::BufferTooSmall,
@@ -71,6 +79,10 @@ impl rk_result {
         Self::InvalidObject,
         Self::Encrypted,
         Self::InvalidBatch,
+        Self::NotInitialised,
+        Self::Refused,
+        Self::DeadlineExceeded,
+        Self::Cancelled,
     ];
 
     pub(crate) fn name(self) -> &'static CStr {
@@ -94,6 +106,10 @@ impl rk_result {
             Self::InvalidObject => c"INVALID_OBJECT",
             Self::Encrypted => c"ENCRYPTED",
             Self::InvalidBatch => c"INVALID_BATCH",
+            Self::NotInitialised => c"NOT_INITIALISED",
+            Self::Refused => c"REFUSED",
+            Self::DeadlineExceeded => c"DEADLINE_EXCEEDED",
+            Self::Cancelled => c"CANCELLED",
         }
     }
 }

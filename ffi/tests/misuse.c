@@ -597,6 +597,101 @@ static void ip_audit(void) {
   rk_ip_outcome_free(NULL);
 }
 
+static void committers(const rk_range *range) {
+  rk_committer *c = NULL;
+  CHECK_NULL(rk_committer_new(NULL, 0, 1, 1, &c));
+  CHECK_NULL(rk_committer_new(range, 0, 1, 1, NULL));
+  CHECK_INVALID(rk_committer_new(range, 3, 1, 1, &c));
+  CHECK(c == NULL);
+  CHECK_OK(rk_committer_new(range, 0, 1000, 1, &c));
+
+  rk_operation operation = {RK_OPERATION_RELEASE, 1, UINT64_MAX, 0};
+  uint64_t ticket = 77;
+  CHECK_NULL(rk_committer_submit(NULL, &operation, 1, &good, 1, &ticket));
+  CHECK_NULL(rk_committer_submit(c, NULL, 1, &good, 1, &ticket));
+  CHECK_NULL(rk_committer_submit(c, &operation, 1, NULL, 1, &ticket));
+  CHECK_NULL(rk_committer_submit(c, &operation, 1, &good, 1, NULL));
+  CHECK_INVALID(rk_committer_submit(c, &operation, 1, &good, 0, &ticket));
+  CHECK_INVALID(rk_committer_submit(c, &operation, 1, &good, 2, &ticket));
+  for (int i = 0; i < MALFORMED; i++) {
+    rk_value bad = malformed(i);
+    CHECK_INVALID(rk_committer_submit(c, &operation, 1, &bad, 1, &ticket));
+  }
+  for (uint32_t kind = 0; kind < 7; kind++) {
+    rk_operation wrong = {kind, kind == RK_OPERATION_RELEASE ? 0 : 1, UINT64_MAX, 0};
+    if (kind != RK_OPERATION_ALLOCATE) CHECK_INVALID(rk_committer_submit(c, &wrong, 1, &good, wrong.values, &ticket));
+  }
+  CHECK_OK(rk_committer_submit(c, NULL, 0, NULL, 0, NULL));
+  CHECK(ticket == 77);
+
+  rk_repair_pass *pass = NULL;
+  rk_repair_outcome *outcome = NULL;
+  CHECK_OK(rk_repair_pass_new(&pass));
+  rk_range *other = range_of("10.0.0.0/25");
+  CHECK_OK(rk_repair_pass_add_range(pass, other, NULL, 0, NULL, 0, NULL));
+  CHECK_OK(rk_repair_pass_finish(pass, NULL, &outcome));
+  CHECK_NULL(rk_committer_submit_repair(NULL, outcome, 0, 1, UINT64_MAX, &ticket));
+  CHECK_NULL(rk_committer_submit_repair(c, NULL, 0, 1, UINT64_MAX, &ticket));
+  CHECK_NULL(rk_committer_submit_repair(c, outcome, 0, 1, UINT64_MAX, NULL));
+  CHECK_INVALID(rk_committer_submit_repair(c, outcome, 1, 1, UINT64_MAX, &ticket));
+  CHECK_INVALID(rk_committer_submit_repair(c, outcome, 0, 1, UINT64_MAX, &ticket));
+  rk_repair_outcome_free(outcome);
+  rk_repair_pass_free(pass);
+  rk_range_free(other);
+
+  rk_step step;
+  rk_answer answer = {1, 1, 1, false, {0, 0, 0}, NULL, 0};
+  rk_change change = {{1, 1, 1}, NULL, 1};
+  CHECK_NULL(rk_committer_poll(NULL, 0, &step));
+  CHECK_NULL(rk_committer_poll(c, 0, NULL));
+  CHECK_NULL(rk_committer_cancel(NULL, 0));
+  CHECK_OK(rk_committer_cancel(c, 12345));
+  CHECK_NULL(rk_committer_value(NULL, data, sizeof data, &len));
+  CHECK_NULL(rk_committer_value(c, NULL, 1, &len));
+  CHECK_NULL(rk_committer_value(c, data, sizeof data, NULL));
+  CHECK_OK(rk_committer_value(c, NULL, 0, &len));
+  CHECK_NULL(rk_committer_answered(NULL, 0, &answer));
+  CHECK_NULL(rk_committer_answered(c, 0, NULL));
+  /* Nobody has asked. */
+  CHECK_OK(rk_committer_answered(c, 0, &answer));
+  CHECK_OK(rk_committer_unknown(c, 0));
+  CHECK_OK(rk_committer_refused(c, 0, NULL, 0));
+  CHECK_NULL(rk_committer_unknown(NULL, 0));
+  CHECK_NULL(rk_committer_refused(NULL, 0, NULL, 0));
+  CHECK_NULL(rk_committer_refused(c, 0, NULL, 1));
+  CHECK_RESULT(rk_committer_refused(c, 0, TEXT("\xff")), RK_RESULT_INVALID_UTF8);
+  CHECK_NULL(rk_committer_reconnected(NULL));
+  CHECK_NULL(rk_committer_watched(NULL, &change, 1));
+  CHECK_NULL(rk_committer_watched(c, NULL, 1));
+  CHECK_NULL(rk_committer_watched(c, &change, 1));
+  CHECK_NULL(rk_committer_watch_failed(NULL));
+  CHECK_OK(rk_committer_reconnected(c));
+  CHECK_OK(rk_committer_watch_failed(c));
+  CHECK_OK(rk_committer_watched(c, NULL, 0));
+
+  rk_finished finished[1];
+  rk_value values[1];
+  CHECK_NULL(rk_committer_finished(NULL, finished, 1, values, 1, data, 1, &len));
+  CHECK_NULL(rk_committer_finished(c, NULL, 1, values, 1, data, 1, &len));
+  CHECK_NULL(rk_committer_finished(c, finished, 1, NULL, 1, data, 1, &len));
+  CHECK_NULL(rk_committer_finished(c, finished, 1, values, 1, NULL, 1, &len));
+  CHECK_NULL(rk_committer_finished(c, finished, 1, values, 1, data, 1, NULL));
+  rk_value outside = {0, 0x0b000001, RK_VALUE_KIND_IPV4};
+  rk_operation allocate = {RK_OPERATION_ALLOCATE, 1, UINT64_MAX, 0};
+  CHECK_OK(rk_committer_submit(c, &allocate, 1, &outside, 1, &ticket));
+  CHECK_SMALL(rk_committer_finished(c, NULL, 0, NULL, 0, NULL, 0, &len));
+  CHECK_OK(rk_committer_finished(c, finished, 1, NULL, 0, NULL, 0, &len));
+  CHECK(len == 1 && finished[0].ticket == ticket && finished[0].result == RK_RESULT_NOT_IN_RANGE);
+
+  CHECK_NULL(rk_committer_close(NULL));
+  CHECK_OK(rk_committer_close(c));
+  CHECK_OK(rk_committer_close(c));
+  CHECK_CLOSED(rk_committer_poll(c, 0, &step));
+  CHECK_CLOSED(rk_committer_submit(c, &allocate, 1, &outside, 1, &ticket));
+  rk_committer_free(c);
+  rk_committer_free(NULL);
+}
+
 int main(void) {
   rk_range *range = range_of("10.0.0.0/24");
   names_and_values();
@@ -606,6 +701,7 @@ int main(void) {
   range_allocations();
   repair(range);
   ip_audit();
+  committers(range);
   rk_range_free(range);
   return 0;
 }

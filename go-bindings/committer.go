@@ -1,0 +1,420 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"time"
+	"unsafe"
+)
+
+var (
+	// ErrNotInitialised says that there is no stored object, or that it was never initialised.
+	ErrNotInitialised = errors.New("the stored range was never initialised")
+	// ErrRefused says that the store refused a request; the error around it has the store's words.
+	ErrRefused = errors.New("the store refused")
+	// ErrUnreadable says that what is stored is no RangeAllocation for values of this kind; it is not overwritten.
+	ErrUnreadable = errors.New("what is stored cannot be read")
+	// ErrDeadlineExceeded says that an operation's time was over before it was sent.
+	ErrDeadlineExceeded = errors.New("the deadline was exceeded before the operation took place")
+	// ErrCancelled says that an operation was cancelled before it was sent.
+	ErrCancelled = errors.New("the operation was cancelled")
+)
+
+// Committer makes compare-and-swaps of one stored object out of the operations of many callers. It does no I/O: whoever
+// drives it asks it by Poll what to send, tells it how that ended, and hands out what has Finished.
+//
+// Times are durations from a moment that the driver chooses, by a clock that never goes back. All methods may be called
+// from several goroutines at once. Memory: up to 1 MiB for a /12 beside the object, outside the Go heap.
+type Committer[V Value] struct {
+	handle *C.rk_committer
+	r      Range[V]
+}
+
+// CommitterConfig says how a Committer works.
+type CommitterConfig struct {
+	// Strategy says how values are chosen.
+	Strategy Strategy
+	// Grace is the time in which a Service has to be written once its values are allocated: two intervals of repair, 6
+	// minutes in Kubernetes. A creator that takes longer may lose them.
+	Grace time.Duration
+	// Seed starts the generator for choices and back-off.
+	Seed uint64
+}
+
+// NewCommitter makes a committer that knows nothing of the store yet.
+func NewCommitter[V Value](r Range[V], config CommitterConfig) (*Committer[V], error) {
+	var handle *C.rk_committer
+	code := C.rk_committer_new(r.pointer(), C.uint32_t(config.Strategy), C.uint64_t(config.Grace), C.uint64_t(config.Seed), &handle)
+	runtime.KeepAlive(r.inner)
+	if code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	c := &Committer[V]{handle: handle, r: r}
+	runtime.AddCleanup(c, func(handle *C.rk_committer) { C.rk_committer_free(handle) }, handle)
+	return c, nil
+}
+
+func (c *Committer[V]) pointer() *C.rk_committer {
+	if c == nil {
+		return nil
+	}
+	return c.handle
+}
+
+// Close drops the state; what has not ended never will. It may be called again and beside other calls.
+func (c *Committer[V]) Close() error {
+	if c.pointer() != nil {
+		C.rk_committer_close(c.handle)
+		runtime.KeepAlive(c)
+	}
+	return nil
+}
+
+// Ticket is the number of a submitted operation.
+type Ticket uint64
+
+// NoDeadline is the deadline of an operation that may take any time.
+const NoDeadline = time.Duration(math.MaxInt64)
+
+// Operation is something to be done with the stored object; see AllocateOperation and the like.
+type Operation[V Value] struct {
+	kind     C.uint32_t
+	values   []C.rk_value
+	anchor   int64
+	deadline time.Duration
+}
+
+// AllocateOperation serves all of these requests or none. It ends by the deadline, as all operations do.
+func AllocateOperation[V Value](deadline time.Duration, requests ...Request[V]) Operation[V] {
+	return Operation[V]{kind: C.RK_OPERATION_ALLOCATE, values: requestsToC(requests), deadline: deadline}
+}
+
+// ReleaseOperation gives a value back. anchor is the revision from which on it is to be free: that of the Service's
+// deletion, or for a rollback that of the allocation. The value is freed only if it was in use then and ever since.
+func ReleaseOperation[V Value](deadline time.Duration, value V, anchor int64) Operation[V] {
+	return Operation[V]{kind: C.RK_OPERATION_RELEASE, values: []C.rk_value{toC(value)}, anchor: anchor, deadline: deadline}
+}
+
+// ReadOperation tells what is stored.
+func ReadOperation[V Value](deadline time.Duration) Operation[V] {
+	return Operation[V]{kind: C.RK_OPERATION_READ, deadline: deadline}
+}
+
+// CreateOperation makes the object if it is missing or was never initialised.
+func CreateOperation[V Value](deadline time.Duration) Operation[V] {
+	return Operation[V]{kind: C.RK_OPERATION_CREATE, deadline: deadline}
+}
+
+// Submit takes operations on, in one crossing, and gives the ticket of each. The error is of use only for a bug in the
+// program: ErrClosed, ErrInvalidArgument.
+func (c *Committer[V]) Submit(operations ...Operation[V]) ([]Ticket, error) {
+	all := make([]C.rk_operation, len(operations))
+	var values []C.rk_value
+	for i, operation := range operations {
+		deadline := uint64(operation.deadline)
+		if operation.deadline == NoDeadline {
+			deadline = math.MaxUint64
+		}
+		all[i] = C.rk_operation{
+			kind: operation.kind, values: C.uint32_t(len(operation.values)),
+			deadline: C.uint64_t(deadline), anchor: C.uint64_t(operation.anchor),
+		}
+		values = append(values, operation.values...)
+	}
+	tickets := make([]Ticket, len(operations))
+	code := C.rk_committer_submit(c.pointer(), unsafe.SliceData(all), C.size_t(len(all)),
+		unsafe.SliceData(values), C.size_t(len(values)), (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(tickets))))
+	runtime.KeepAlive(c)
+	return tickets, resultError(code)
+}
+
+// SubmitRepair takes on the operation that applies what a repair pass found out about its range with this index; read
+// is the Revision of the View that the pass was about.
+func (c *Committer[V]) SubmitRepair(deadline time.Duration, outcome *RepairOutcome, index int, read int64) (Ticket, error) {
+	at := uint64(deadline)
+	if deadline == NoDeadline {
+		at = math.MaxUint64
+	}
+	var ticket C.uint64_t
+	code := C.rk_committer_submit_repair(c.pointer(), outcome.pointer(), C.size_t(index), C.uint64_t(read), C.uint64_t(at), &ticket)
+	runtime.KeepAlive(c)
+	runtime.KeepAlive(outcome)
+	return Ticket(ticket), indexError(code, index)
+}
+
+// Cancel ends an operation that nobody wants any more; one that has ended is left alone. What it allocates if it takes
+// place nevertheless is released again.
+func (c *Committer[V]) Cancel(ticket Ticket) error {
+	code := C.rk_committer_cancel(c.pointer(), C.uint64_t(ticket))
+	runtime.KeepAlive(c)
+	return resultError(code)
+}
+
+// KeyState is the state of a key in etcd; all 0 if there is no key.
+type KeyState struct {
+	// ModRevision is the revision of the last change, Version how many changes there were since the creation, and
+	// CreateRevision the revision of that.
+	ModRevision, Version, CreateRevision int64
+}
+
+func (s KeyState) toC() C.rk_key_state {
+	return C.rk_key_state{
+		mod_revision: C.uint64_t(s.ModRevision), version: C.uint64_t(s.Version), create_revision: C.uint64_t(s.CreateRevision),
+	}
+}
+
+// StepKind is what there is to do.
+type StepKind uint32
+
+const (
+	// StepIdle is nothing until something happens.
+	StepIdle StepKind = C.RK_STEP_IDLE
+	// StepWait is nothing before Step.Until, unless something happens.
+	StepWait StepKind = C.RK_STEP_WAIT
+	// StepRead is a linearizable read of the key.
+	StepRead StepKind = C.RK_STEP_READ
+	// StepSwap is a transaction: if the key is as in Step.Guard, put Value, else read the key.
+	StepSwap StepKind = C.RK_STEP_SWAP
+	// StepConfirm is a transaction: if the key is as in Step.Guard, nothing, else read the key.
+	StepConfirm StepKind = C.RK_STEP_CONFIRM
+)
+
+// Step is what to do next.
+type Step struct {
+	Kind StepKind
+	// Until is when to poll again, of StepWait.
+	Until time.Duration
+	// Guard is what the key must be: all three numbers.
+	Guard KeyState
+	// WatchFrom is the revision from which on the key is to be watched; 0 for not at all. A watch that runs goes on
+	// until this is 0.
+	WatchFrom int64
+	// Finished is how many operations have ended. They should be handed out before the next poll, so that their callers
+	// join the next swap.
+	Finished int
+}
+
+// Poll tells what to do next. A request must be ended by Answered, Unknown or Refused; until then Poll gives no other.
+func (c *Committer[V]) Poll(now time.Duration) (Step, error) {
+	var step C.rk_step
+	code := C.rk_committer_poll(c.pointer(), C.uint64_t(now), &step)
+	runtime.KeepAlive(c)
+	guard := KeyState{int64(step.guard.mod_revision), int64(step.guard.version), int64(step.guard.create_revision)}
+	return Step{
+		Kind: StepKind(step.kind), Until: time.Duration(min(step.wait_until, math.MaxInt64)), Guard: guard,
+		WatchFrom: int64(step.watch_from), Finished: int(step.finished),
+	}, resultError(code)
+}
+
+// Value gives what the swap under way puts. It replaces the content of dst and reuses its capacity.
+func (c *Committer[V]) Value(dst []byte) ([]byte, error) {
+	defer runtime.KeepAlive(c)
+	return readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
+		return C.rk_committer_value(c.pointer(), buffer, capacity, length)
+	})
+}
+
+// Answer is how the store answered a request.
+type Answer struct {
+	// ClusterID, Revision and RaftTerm are those of the answer's header.
+	ClusterID, RaftTerm uint64
+	Revision            int64
+	// Held says that the guard held.
+	Held bool
+	// Key and Value are the key if the guard did not hold, or for a read; all 0 if there is none.
+	Key   KeyState
+	Value []byte
+}
+
+// Answered tells how the store answered the request.
+func (c *Committer[V]) Answered(now time.Duration, answer Answer) error {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	a := C.rk_answer{
+		cluster_id: C.uint64_t(answer.ClusterID), revision: C.uint64_t(answer.Revision), raft_term: C.uint64_t(answer.RaftTerm),
+		held: C.bool(answer.Held), key: answer.Key.toC(),
+	}
+	a.value, a.value_len = pinned(&pinner, answer.Value)
+	code := C.rk_committer_answered(c.pointer(), C.uint64_t(now), &a)
+	runtime.KeepAlive(c)
+	return resultError(code)
+}
+
+// Unknown tells that it is not known whether the request took place, or will.
+func (c *Committer[V]) Unknown(now time.Duration) error {
+	code := C.rk_committer_unknown(c.pointer(), C.uint64_t(now))
+	runtime.KeepAlive(c)
+	return resultError(code)
+}
+
+// Refused tells that the request did certainly not take place, and the store's reason.
+func (c *Committer[V]) Refused(now time.Duration, reason string) error {
+	code := C.rk_committer_refused(c.pointer(), C.uint64_t(now), cText(reason), C.size_t(len(reason)))
+	runtime.KeepAlive(c)
+	return resultError(code)
+}
+
+// Reconnected tells that the connection to the store was made anew.
+func (c *Committer[V]) Reconnected() error {
+	code := C.rk_committer_reconnected(c.pointer())
+	runtime.KeepAlive(c)
+	return resultError(code)
+}
+
+// Change is one change of the key, as a watch tells it.
+type Change struct {
+	// Key is the key as it was written; for a deletion its revision as ModRevision, and Version 0.
+	Key   KeyState
+	Value []byte
+}
+
+// Watched tells changes of the key, in their order.
+func (c *Committer[V]) Watched(changes ...Change) error {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	all := make([]C.rk_change, len(changes))
+	for i, change := range changes {
+		all[i].key = change.Key.toC()
+		all[i].value, all[i].value_len = pinned(&pinner, change.Value)
+	}
+	code := C.rk_committer_watched(c.pointer(), unsafe.SliceData(all), C.size_t(len(all)))
+	runtime.KeepAlive(c)
+	return resultError(code)
+}
+
+// WatchFailed tells that the watch cannot tell all changes from Step.WatchFrom on: they are compacted.
+func (c *Committer[V]) WatchFailed() error {
+	code := C.rk_committer_watch_failed(c.pointer())
+	runtime.KeepAlive(c)
+	return resultError(code)
+}
+
+// pinned lets a C struct in Go memory point to bytes.
+func pinned(pinner *runtime.Pinner, bytes []byte) (*C.uint8_t, C.size_t) {
+	if len(bytes) == 0 {
+		return nil, 0
+	}
+	pinner.Pin(unsafe.SliceData(bytes))
+	return cBytes(bytes), C.size_t(len(bytes))
+}
+
+// OutcomeKind is how an operation ended.
+type OutcomeKind uint32
+
+const (
+	// OutcomeAllocated: the Values are the caller's.
+	OutcomeAllocated OutcomeKind = C.RK_OUTCOME_ALLOCATED
+	// OutcomeReleased: the value is free.
+	OutcomeReleased OutcomeKind = C.RK_OUTCOME_RELEASED
+	// OutcomeDeferred: the value was not freed; a repair pass has to look at it.
+	OutcomeDeferred OutcomeKind = C.RK_OUTCOME_DEFERRED
+	// OutcomeRead: Snapshot is what is stored.
+	OutcomeRead OutcomeKind = C.RK_OUTCOME_READ
+	// OutcomeCreated: the object is there.
+	OutcomeCreated OutcomeKind = C.RK_OUTCOME_CREATED
+	// OutcomeRepaired: as much of the diff as was still right was applied.
+	OutcomeRepaired OutcomeKind = C.RK_OUTCOME_REPAIRED
+	// OutcomeFailed: nothing was changed, for the reason in Err.
+	OutcomeFailed OutcomeKind = C.RK_OUTCOME_FAILED
+	// OutcomeUnknown: it may have happened or may yet happen. What it allocated must not be used.
+	OutcomeUnknown OutcomeKind = C.RK_OUTCOME_UNKNOWN
+)
+
+// Finished is an operation that has ended.
+type Finished[V Value] struct {
+	Ticket  Ticket
+	Outcome OutcomeKind
+	// Values are in the order of the requests, of OutcomeAllocated.
+	Values []V
+	// Revision is that of the allocation, the anchor of a rollback; of OutcomeRead the one that it is the state of.
+	Revision int64
+	// UseUntil is when a Service with the Values must be written.
+	UseUntil time.Duration
+	// Yes says of OutcomeReleased and OutcomeCreated that this operation did it, and not another one before; of
+	// OutcomeRead that the object is there and was initialised; of OutcomeDeferred that more than one Service had the
+	// value in the last pass (else what happened since the anchor is not known any more).
+	Yes bool
+	// Snapshot is what is stored, of OutcomeRead, as Allocator.Snapshot gives it.
+	Snapshot []byte
+	// Set, Cleared and Changed are how many offsets were set, cleared, and left alone because they had changed or may
+	// have, of OutcomeRepaired.
+	Set, Cleared, Changed int
+	// Err is the reason of OutcomeFailed: a *BatchError around ErrFull, ErrAlreadyAllocated or a *NotInRangeError; a
+	// *MismatchedRangeError; or wrapped in it ErrNotInitialised, ErrUnreadable, ErrRefused, ErrDeadlineExceeded,
+	// ErrCancelled.
+	Err error
+}
+
+// Finished gives the operations that have ended since the last call, some 100 in one crossing.
+func (c *Committer[V]) Finished() ([]Finished[V], error) {
+	const perCrossing = 128
+	flat := make([]C.rk_finished, perCrossing)
+	values, bytes := make([]C.rk_value, 2*perCrossing), make([]byte, 1024)
+	var all []Finished[V]
+	for {
+		var n C.size_t
+		code := C.rk_committer_finished(c.pointer(), unsafe.SliceData(flat), C.size_t(len(flat)),
+			unsafe.SliceData(values), C.size_t(len(values)), cBytes(bytes), C.size_t(len(bytes)), &n)
+		runtime.KeepAlive(c)
+		switch {
+		case code == C.RK_RESULT_BUFFER_TOO_SMALL:
+			values, bytes = make([]C.rk_value, 4*len(values)), make([]byte, 4*len(bytes))
+			continue
+		case code != C.RK_RESULT_OK:
+			return all, resultError(code)
+		case n == 0:
+			return all, nil
+		}
+		ownValues, ownBytes := values, bytes
+		for i := range flat[:n] {
+			one := &flat[i]
+			all = append(all, c.finished(one, ownValues[:one.values], ownBytes[:one.bytes]))
+			ownValues, ownBytes = ownValues[one.values:], ownBytes[one.bytes:]
+		}
+	}
+}
+
+func (c *Committer[V]) finished(flat *C.rk_finished, values []C.rk_value, bytes []byte) Finished[V] {
+	f := Finished[V]{
+		Ticket: Ticket(flat.ticket), Outcome: OutcomeKind(flat.outcome), Revision: int64(flat.revision),
+		UseUntil: time.Duration(min(flat.use_until, math.MaxInt64)), Yes: bool(flat.yes),
+	}
+	switch f.Outcome {
+	case OutcomeAllocated:
+		f.Values = allFromC[V](values)
+	case OutcomeRead:
+		f.Snapshot = append([]byte(nil), bytes...)
+	case OutcomeRepaired:
+		f.Set, f.Cleared, f.Changed = int(flat.set), int(flat.cleared), int(flat.number)
+	case OutcomeFailed:
+		f.Err = c.failure(flat, string(bytes))
+	}
+	return f
+}
+
+func (c *Committer[V]) failure(flat *C.rk_finished, text string) error {
+	switch flat.result {
+	case C.RK_RESULT_NOT_INITIALISED:
+		return ErrNotInitialised
+	case C.RK_RESULT_MISMATCHED_RANGE:
+		expected := c.r.String()
+		return &MismatchedRangeError{Expected: expected, Found: text, Message: fmt.Sprintf("the stored range is %q, expected %s", text, expected)}
+	case C.RK_RESULT_INVALID_OBJECT:
+		return fmt.Errorf("%w: %s", ErrUnreadable, text)
+	case C.RK_RESULT_REFUSED:
+		return fmt.Errorf("%w: %s", ErrRefused, text)
+	case C.RK_RESULT_DEADLINE_EXCEEDED:
+		return ErrDeadlineExceeded
+	case C.RK_RESULT_CANCELLED:
+		return ErrCancelled
+	case C.RK_RESULT_NOT_IN_RANGE:
+		return &BatchError{Index: int(flat.number), Err: &NotInRangeError{Value: "the value", Range: c.r.String()}}
+	default:
+		return &BatchError{Index: int(flat.number), Err: resultError(flat.result)}
+	}
+}

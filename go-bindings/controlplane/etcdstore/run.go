@@ -1,0 +1,304 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/connectivity"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// requestTimeout is how long a request to etcd may take before its outcome counts as unknown.
+const requestTimeout = 5 * time.Second
+
+// watched is what a watch tells: changes, or that it has failed.
+type watched struct {
+	changes []rangekeeper.Change
+	failed  bool
+}
+
+// driver is what run works with; no other goroutine sees it.
+type driver[V rangekeeper.Value] struct {
+	*Store[V]
+	calls     map[rangekeeper.Ticket]*call[V]
+	value     []byte
+	stopWatch context.CancelFunc // nil while there is no watch
+}
+
+// run does what the committer asks for until ctx is done.
+func (s *Store[V]) run(ctx context.Context) {
+	d := &driver[V]{Store: s, calls: make(map[rangekeeper.Ticket]*call[V])}
+	reconnected := s.watchConnection(ctx)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	defer d.end()
+	for ctx.Err() == nil {
+		d.submit()
+		step, err := s.committer.Poll(s.now())
+		if err != nil {
+			return
+		}
+		d.watch(ctx, step.WatchFrom)
+		if step.Finished > 0 {
+			d.deliver()
+		}
+		var timeout <-chan time.Time
+		switch step.Kind {
+		case rangekeeper.StepRead, rangekeeper.StepSwap, rangekeeper.StepConfirm:
+			d.perform(ctx, step)
+			d.deliver()
+			continue
+		case rangekeeper.StepWait:
+			timer.Reset(max(step.Until-s.now(), 0))
+			timeout = timer.C
+		}
+		select {
+		case <-ctx.Done():
+		case <-timeout:
+		case <-s.wake:
+		case <-reconnected:
+			s.committer.Reconnected()
+		case w := <-s.changes:
+			d.tell(w)
+		}
+	}
+}
+
+// submit hands new operations and cancellations to the committer.
+func (d *driver[V]) submit() {
+	d.mu.Lock()
+	calls, cancelled := d.submitted, d.cancelled
+	d.submitted, d.cancelled = nil, nil
+	for _, c := range calls {
+		c.taken = true
+	}
+	d.mu.Unlock()
+	if len(calls) > 0 {
+		operations := make([]rangekeeper.Operation[V], len(calls))
+		for i, c := range calls {
+			operations[i] = c.operation
+		}
+		tickets, err := d.committer.Submit(operations...)
+		for i, c := range calls {
+			if err != nil {
+				c.done <- rangekeeper.Finished[V]{Outcome: rangekeeper.OutcomeFailed, Err: err}
+				continue
+			}
+			c.ticket = tickets[i]
+			d.calls[c.ticket] = c
+		}
+		if err != nil {
+			d.mu.Lock()
+			d.ended(len(calls))
+			d.mu.Unlock()
+		}
+	}
+	for _, c := range cancelled {
+		d.committer.Cancel(c.ticket)
+	}
+}
+
+// deliver hands out what has ended.
+func (d *driver[V]) deliver() {
+	finished, err := d.committer.Finished()
+	if err != nil {
+		return
+	}
+	n := 0
+	for _, f := range finished {
+		if c := d.calls[f.Ticket]; c != nil {
+			delete(d.calls, f.Ticket)
+			c.done <- f
+			n++
+		}
+	}
+	d.counters.operations.Add(int64(n))
+	d.mu.Lock()
+	d.ended(n)
+	d.mu.Unlock()
+}
+
+// end answers all that has not ended.
+func (d *driver[V]) end() {
+	if d.stopWatch != nil {
+		d.stopWatch()
+	}
+	d.deliver()
+	d.mu.Lock()
+	left := d.submitted
+	d.submitted, d.closed = nil, true
+	for _, c := range d.calls {
+		left = append(left, c)
+	}
+	if d.pending > 0 {
+		d.ended(d.pending)
+	}
+	d.mu.Unlock()
+	for _, c := range left {
+		c.done <- rangekeeper.Finished[V]{Outcome: rangekeeper.OutcomeUnknown}
+	}
+	close(d.stopped)
+}
+
+// perform sends a request and tells the committer how it ended.
+func (d *driver[V]) perform(ctx context.Context, step rangekeeper.Step) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	key := d.config.Key
+	get := clientv3.OpGet(key)
+	txn := d.config.Client.Txn(ctx)
+	switch step.Kind {
+	case rangekeeper.StepRead:
+		d.counters.reads.Add(1)
+		// A transaction without a guard: it reads linearizably, and answers in the form of the others.
+		txn = txn.If(clientv3.Compare(clientv3.Version(key), "<", 0)).Else(get)
+	case rangekeeper.StepConfirm:
+		d.counters.confirms.Add(1)
+		txn = txn.If(guard(key, step.Guard)...).Else(get)
+	default:
+		d.counters.swaps.Add(1)
+		var err error
+		if d.value, err = d.committer.Value(d.value); err != nil {
+			return
+		}
+		// The bytes are copied into the request before Put returns.
+		txn = txn.If(guard(key, step.Guard)...).Then(clientv3.OpPut(key, string(d.value))).Else(get)
+	}
+	response, err := txn.Commit()
+	now := d.now()
+	switch {
+	case err == nil:
+	case isRefusal(err):
+		d.counters.refused.Add(1)
+		d.committer.Refused(now, err.Error())
+		return
+	default:
+		d.counters.unknown.Add(1)
+		d.committer.Unknown(now)
+		return
+	}
+	answer := rangekeeper.Answer{
+		ClusterID: response.Header.ClusterId, Revision: response.Header.Revision, RaftTerm: response.Header.RaftTerm,
+		Held: response.Succeeded,
+	}
+	if !response.Succeeded {
+		if step.Kind != rangekeeper.StepRead {
+			d.counters.conflicts.Add(1)
+		}
+		if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+			answer.Key, answer.Value = keyState(kvs[0]), kvs[0].Value
+		}
+	}
+	d.committer.Answered(now, answer)
+}
+
+func guard(key string, state rangekeeper.KeyState) []clientv3.Cmp {
+	return []clientv3.Cmp{
+		clientv3.Compare(clientv3.ModRevision(key), "=", state.ModRevision),
+		clientv3.Compare(clientv3.Version(key), "=", state.Version),
+		clientv3.Compare(clientv3.CreateRevision(key), "=", state.CreateRevision),
+	}
+}
+
+func keyState(kv *mvccpb.KeyValue) rangekeeper.KeyState {
+	return rangekeeper.KeyState{ModRevision: kv.ModRevision, Version: kv.Version, CreateRevision: kv.CreateRevision}
+}
+
+// isRefusal says of an error that the request was certainly not carried out, and would not be if it was sent again.
+func isRefusal(err error) bool {
+	for _, refusal := range []error{
+		rpctypes.ErrNoSpace, rpctypes.ErrRequestTooLarge, rpctypes.ErrCorrupt,
+		rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrAuthNotEnabled,
+	} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}
+
+// watch starts or stops the watch of the key.
+func (d *driver[V]) watch(ctx context.Context, from int64) {
+	switch {
+	case from == 0 && d.stopWatch != nil:
+		d.stopWatch()
+		d.stopWatch = nil
+	case from != 0 && d.stopWatch == nil:
+		ctx, d.stopWatch = context.WithCancel(ctx)
+		go d.follow(ctx, from)
+	}
+}
+
+// follow tells the driver all changes of the key from a revision on.
+func (s *Store[V]) follow(ctx context.Context, from int64) {
+	tell := func(w watched) bool {
+		select {
+		case s.changes <- w:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for response := range s.config.Client.Watch(clientv3.WithRequireLeader(ctx), s.config.Key, clientv3.WithRev(from)) {
+		var w watched
+		for _, event := range response.Events {
+			change := rangekeeper.Change{Key: keyState(event.Kv), Value: event.Kv.Value}
+			if event.Type == mvccpb.Event_DELETE {
+				change = rangekeeper.Change{Key: rangekeeper.KeyState{ModRevision: event.Kv.ModRevision}}
+			}
+			w.changes = append(w.changes, change)
+		}
+		if response.Err() != nil {
+			break
+		}
+		if len(w.changes) > 0 && !tell(w) {
+			return
+		}
+	}
+	tell(watched{failed: true})
+}
+
+// tell hands on what a watch told.
+func (d *driver[V]) tell(w watched) {
+	if w.failed {
+		if d.stopWatch != nil {
+			d.stopWatch() // it is begun anew if it is still wanted
+			d.stopWatch = nil
+		}
+		d.committer.WatchFailed()
+		return
+	}
+	d.committer.Watched(w.changes...)
+}
+
+// watchConnection signals whenever the connection to etcd was made anew.
+func (s *Store[V]) watchConnection(ctx context.Context) <-chan struct{} {
+	signal := make(chan struct{}, 1)
+	connection := s.config.Client.ActiveConnection()
+	go func() {
+		wasReady, lost := false, false
+		for state := connection.GetState(); ; state = connection.GetState() {
+			switch {
+			case state != connectivity.Ready:
+				lost = wasReady
+			case lost:
+				lost = false
+				select {
+				case signal <- struct{}{}:
+				default:
+				}
+			default:
+				wasReady = true
+			}
+			if !connection.WaitForStateChange(ctx, state) {
+				return
+			}
+		}
+	}()
+	return signal
+}

@@ -1,0 +1,296 @@
+// Package etcdstore allocates through etcd: the operations of many callers become compare-and-swaps of one key, which
+// holds a RangeAllocation as kube-apiserver stores it. All decisions are made by a [rangekeeper.Committer]; this package
+// does what it asks for.
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// DefaultGrace is two intervals of kube-apiserver's repair controllers.
+const DefaultGrace = 6 * time.Minute
+
+var (
+	// ErrUnknown says that an operation may have happened or may yet happen. What it allocated must not be used; a
+	// repair pass frees it.
+	ErrUnknown = errors.New("it is not known whether the operation took place")
+	// ErrDeferred says that a value was not freed; a repair pass has to look at it.
+	ErrDeferred = errors.New("the value was not freed and is left to a repair pass")
+	// ErrClosed says that the store is closed.
+	ErrClosed = errors.New("the store is closed")
+)
+
+// Config says which stored object a Store keeps.
+type Config[V rangekeeper.Value] struct {
+	Client *clientv3.Client
+	// Key is where the object is stored: /registry/ranges/serviceips and the like.
+	Key      string
+	Range    rangekeeper.Range[V]
+	Strategy rangekeeper.Strategy
+	// Grace is the time in which the Service of an allocation must be written; 0 for DefaultGrace.
+	Grace time.Duration
+}
+
+// Store allocates from one stored object. All methods may be called from several goroutines at once; their operations
+// share requests to etcd.
+//
+// An operation whose context ends before it is done gives the context's error, and ErrUnknown if it was under way. What
+// it then still allocates is released again.
+type Store[V rangekeeper.Value] struct {
+	config    Config[V]
+	committer *rangekeeper.Committer[V]
+	started   time.Time
+	wake      chan struct{}
+	changes   chan watched
+	stopped   chan struct{}
+	stop      context.CancelFunc
+	counters  counters
+
+	mu        sync.Mutex
+	closed    bool
+	submitted []*call[V]
+	cancelled []*call[V]
+	pending   int           // calls that have not ended
+	drained   chan struct{} // closed when the store is closed and nothing is pending
+}
+
+// call is one operation of a caller.
+type call[V rangekeeper.Value] struct {
+	operation rangekeeper.Operation[V]
+	ticket    rangekeeper.Ticket
+	taken     bool // whether the committer has it
+	done      chan rangekeeper.Finished[V]
+}
+
+// Open begins to keep the object; nothing is read or written before the first operation.
+func Open[V rangekeeper.Value](config Config[V]) (*Store[V], error) {
+	if config.Grace == 0 {
+		config.Grace = DefaultGrace
+	}
+	committer, err := rangekeeper.NewCommitter(config.Range, rangekeeper.CommitterConfig{
+		Strategy: config.Strategy, Grace: config.Grace, Seed: rand.Uint64(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", config.Key, err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Store[V]{
+		config: config, committer: committer, started: time.Now(),
+		wake: make(chan struct{}, 1), changes: make(chan watched), stopped: make(chan struct{}), stop: stop,
+		drained: make(chan struct{}),
+	}
+	go s.run(ctx)
+	return s, nil
+}
+
+// Key is where the object is stored.
+func (s *Store[V]) Key() string { return s.config.Key }
+
+// Range is the configured range.
+func (s *Store[V]) Range() rangekeeper.Range[V] { return s.config.Range }
+
+// Close lets what is under way end until the context is done; what then has not ended gives ErrUnknown. Later calls
+// give ErrClosed. The client stays open.
+func (s *Store[V]) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		if s.pending == 0 {
+			close(s.drained)
+		}
+	}
+	s.mu.Unlock()
+	var err error
+	select {
+	case <-s.drained:
+	case <-ctx.Done():
+		err = fmt.Errorf("close %s: %w", s.config.Key, ctx.Err())
+	}
+	s.stop()
+	<-s.stopped
+	return errors.Join(err, s.committer.Close())
+}
+
+// Allocation is a value that was allocated.
+type Allocation[V rangekeeper.Value] struct {
+	Value V
+	// Revision is that of the allocation: the anchor of a rollback.
+	Revision int64
+	// UseUntil is when a Service with the value must be written.
+	UseUntil time.Time
+}
+
+// Init makes the object if it is missing or was never initialised, and says whether it did. An object for another range
+// gives a *rangekeeper.MismatchedRangeError.
+func (s *Store[V]) Init(ctx context.Context) (created bool, err error) {
+	f, err := s.do(ctx, rangekeeper.CreateOperation[V](s.deadline(ctx)))
+	return f.Yes, err
+}
+
+// AllocateNext takes a free value. Errors: rangekeeper.ErrFull, rangekeeper.ErrNotInitialised and what every operation
+// gives (see rangekeeper.Finished.Err).
+func (s *Store[V]) AllocateNext(ctx context.Context) (Allocation[V], error) {
+	return s.allocate(ctx, rangekeeper.Next[V]())
+}
+
+// Allocate takes this value. Errors: rangekeeper.ErrAlreadyAllocated, a *rangekeeper.NotInRangeError, and as of
+// AllocateNext.
+func (s *Store[V]) Allocate(ctx context.Context, value V) (Allocation[V], error) {
+	a, err := s.allocate(ctx, rangekeeper.This(value))
+	var outside *rangekeeper.NotInRangeError
+	if errors.As(err, &outside) {
+		outside.Value = fmt.Sprint(value)
+	}
+	return a, err
+}
+
+func (s *Store[V]) allocate(ctx context.Context, request rangekeeper.Request[V]) (Allocation[V], error) {
+	all, err := s.AllocateBatch(ctx, request)
+	var batch *rangekeeper.BatchError
+	if errors.As(err, &batch) {
+		err = batch.Err
+	}
+	if err != nil {
+		return Allocation[V]{}, err
+	}
+	return all[0], nil
+}
+
+// AllocateBatch serves all requests or none. The error of a request that could not be served is a
+// *rangekeeper.BatchError.
+func (s *Store[V]) AllocateBatch(ctx context.Context, requests ...rangekeeper.Request[V]) ([]Allocation[V], error) {
+	f, err := s.do(ctx, rangekeeper.AllocateOperation(s.deadline(ctx), requests...))
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Allocation[V], len(f.Values))
+	for i, value := range f.Values {
+		all[i] = Allocation[V]{Value: value, Revision: f.Revision, UseUntil: s.started.Add(f.UseUntil)}
+	}
+	return all, nil
+}
+
+// Release gives a value back, and says whether this call freed it: else it was free already, or somebody else's.
+// anchor is the revision from which on it is to be free: that of the Service's deletion, or Allocation.Revision for a
+// rollback. ErrDeferred says that a repair pass has to look at it.
+func (s *Store[V]) Release(ctx context.Context, value V, anchor int64) (released bool, err error) {
+	f, err := s.do(ctx, rangekeeper.ReleaseOperation(s.deadline(ctx), value, anchor))
+	return f.Outcome == rangekeeper.OutcomeReleased && f.Yes, err
+}
+
+// View is what is stored.
+type View struct {
+	// Revision is the store's revision that this is the state of: the anchor of what is done by it.
+	Revision int64
+	// Snapshot is what is in use, as rangekeeper.Allocator.Snapshot gives it.
+	Snapshot []byte
+	// Initialised says that the object is there and was initialised.
+	Initialised bool
+}
+
+// Read tells what is stored, confirmed by etcd after the call began.
+func (s *Store[V]) Read(ctx context.Context) (View, error) {
+	f, err := s.do(ctx, rangekeeper.ReadOperation[V](s.deadline(ctx)))
+	return View{Revision: f.Revision, Snapshot: f.Snapshot, Initialised: f.Yes}, err
+}
+
+// deadline is when an operation with this context ends at the latest, by the committer's clock.
+func (s *Store[V]) deadline(ctx context.Context) time.Duration {
+	if at, ok := ctx.Deadline(); ok {
+		return max(at.Sub(s.started), 0)
+	}
+	return rangekeeper.NoDeadline
+}
+
+func (s *Store[V]) now() time.Duration { return time.Since(s.started) }
+
+// do hands an operation to the committer and waits until it has ended.
+func (s *Store[V]) do(ctx context.Context, operation rangekeeper.Operation[V]) (rangekeeper.Finished[V], error) {
+	c := &call[V]{operation: operation, done: make(chan rangekeeper.Finished[V], 1)}
+	if err := ctx.Err(); err != nil {
+		return rangekeeper.Finished[V]{}, err
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return rangekeeper.Finished[V]{}, ErrClosed
+	}
+	s.pending++
+	s.submitted = append(s.submitted, c)
+	s.mu.Unlock()
+	s.signal()
+	select {
+	case f := <-c.done:
+		return f, s.err(f)
+	case <-ctx.Done():
+	}
+	if s.giveUp(c) {
+		return rangekeeper.Finished[V]{}, ctx.Err()
+	}
+	select {
+	case f := <-c.done: // it ended at the same time
+		return f, s.err(f)
+	default:
+		return rangekeeper.Finished[V]{}, fmt.Errorf("%s: %w: %w", s.config.Key, ErrUnknown, ctx.Err())
+	}
+}
+
+// giveUp says whether the committer has not heard of the call; else it is told to cancel it.
+func (s *Store[V]) giveUp(c *call[V]) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.taken {
+		s.cancelled = append(s.cancelled, c)
+		s.signal()
+		return false
+	}
+	for i, other := range s.submitted {
+		if other == c {
+			s.submitted = append(s.submitted[:i], s.submitted[i+1:]...)
+			s.ended(1)
+			return true
+		}
+	}
+	return false // the store was closed meanwhile
+}
+
+// ended notes that calls have ended; the lock is held.
+func (s *Store[V]) ended(n int) {
+	s.pending -= n
+	if s.closed && s.pending == 0 && n > 0 {
+		close(s.drained)
+	}
+}
+
+func (s *Store[V]) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Store[V]) err(f rangekeeper.Finished[V]) error {
+	switch f.Outcome {
+	case rangekeeper.OutcomeFailed:
+		return fmt.Errorf("%s: %w", s.config.Key, f.Err)
+	case rangekeeper.OutcomeUnknown:
+		return fmt.Errorf("%s: %w", s.config.Key, ErrUnknown)
+	case rangekeeper.OutcomeDeferred:
+		reason := "what happened since the anchor is not known any more"
+		if f.Yes {
+			reason = "more than one Service had it in the last pass"
+		}
+		return fmt.Errorf("%s: %w: %s", s.config.Key, ErrDeferred, reason)
+	default:
+		return nil
+	}
+}
