@@ -4,6 +4,7 @@ package rangekeeper
 import "C"
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -19,8 +20,8 @@ var (
 	ErrRefused = errors.New("the store refused")
 	// ErrUnreadable says that what is stored is no RangeAllocation for values of this kind; it is not overwritten.
 	ErrUnreadable = errors.New("what is stored cannot be read")
-	// ErrDeadlineExceeded says that an operation's time was over before it was sent.
-	ErrDeadlineExceeded = errors.New("the deadline was exceeded before the operation took place")
+	// ErrDeadlineExceeded says that an operation's time was over before it was sent. It is a context.DeadlineExceeded.
+	ErrDeadlineExceeded = fmt.Errorf("the operation did not take place: %w", context.DeadlineExceeded)
 	// ErrCancelled says that an operation was cancelled before it was sent.
 	ErrCancelled = errors.New("the operation was cancelled")
 )
@@ -252,7 +253,7 @@ func (c *Committer[V]) Unknown(now time.Duration) error {
 	return resultError(code)
 }
 
-// Refused tells that the request did certainly not take place, and the store's reason.
+// Refused tells that the store refuses the request and will not carry it out later, and the store's reason.
 func (c *Committer[V]) Refused(now time.Duration, reason string) error {
 	code := C.rk_committer_refused(c.pointer(), C.uint64_t(now), cText(reason), C.size_t(len(reason)))
 	runtime.KeepAlive(c)

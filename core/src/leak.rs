@@ -70,10 +70,7 @@ impl LeakCounters {
             self.planes.clear();
             return;
         }
-        if self.planes.is_empty() {
-            let planes = (u8::BITS - self.passes.get().leading_zeros()) as usize;
-            self.planes = vec![vec![0; self.len.div_ceil(64) as usize]; planes];
-        }
+        self.make_planes();
         let passes = self.passes.get();
         let mut kept = false;
         leaked.map_words(|index, leaked| {
@@ -95,6 +92,43 @@ impl LeakCounters {
         });
         if !kept {
             self.planes.clear();
+        }
+    }
+
+    /// Sets the counters of these offsets to 0: their leaks were broken.
+    pub fn restart(&mut self, offsets: &Bitmap) {
+        let mut kept = false;
+        for offset in offsets.iter().take_while(|offset| *offset < self.len) {
+            for plane in &mut self.planes {
+                plane[offset as usize / 64] &= !(1 << (offset % 64));
+            }
+        }
+        for plane in &self.planes {
+            kept |= plane.iter().any(|word| *word != 0);
+        }
+        if !kept {
+            self.planes.clear();
+        }
+    }
+
+    /// Sets the counter of an offset that was due and not cleaned to what it was before the last pass, so that it is
+    /// due again in the next one.
+    pub fn hold(&mut self, offset: u32) {
+        let count = self.passes.get() - 1;
+        if offset >= self.len || count == 0 {
+            return;
+        }
+        self.make_planes();
+        for (bit, plane) in self.planes.iter_mut().enumerate() {
+            let word = &mut plane[offset as usize / 64];
+            *word = *word & !(1 << (offset % 64)) | u64::from(count >> bit & 1) << (offset % 64);
+        }
+    }
+
+    fn make_planes(&mut self) {
+        if self.planes.is_empty() {
+            let planes = (u8::BITS - self.passes.get().leading_zeros()) as usize;
+            self.planes = vec![vec![0; self.len.div_ceil(64) as usize]; planes];
         }
     }
 

@@ -506,7 +506,7 @@ pub unsafe extern "C" fn rk_committer_unknown(committer: *const rk_committer, no
     })
 }
 
-/// The request did certainly not take place; reason is the store's account of it (no space, no permission).
+/// The store refuses the request, and will not carry it out later; reason is its account of it (no space, no permission).
 ///
 /// RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]

@@ -75,7 +75,8 @@ fn decode<R: Range>(value: &[u8], range: R, strategy: Strategy) -> Result<Readab
     let data = std::mem::take(&mut envelope.data);
     let mut used = Allocator::new(range, strategy);
     let standing = if envelope.is_initialised() {
-        let Ok(stored) = envelope.range.parse::<R>() else {
+        let stored = envelope.range.parse::<R>().ok().filter(|stored| range.is_same_kind(stored));
+        let Some(stored) = stored else {
             return Err(format!("its range {:?} is not of the kind of {range}", envelope.range));
         };
         *used.bitmap_mut() = restore_for(range, stored, &data).map_err(|error| format!("range {stored}: {error}"))?.0;

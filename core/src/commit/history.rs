@@ -3,14 +3,17 @@
 //! A clear is right only if its offset was set without a break from its anchor on. So the committer remembers when each
 //! offset changed last, and from which revision on it has seen every change.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::bitmap::Bitmap;
 
+use super::faults::Fault;
 use super::request::Guard;
 
 /// How many changes are remembered. With more, the oldest are forgotten, and so are all anchors before them.
-const CAPACITY: usize = 2048;
+const CAPACITY: usize = 24 << 10;
+/// And of how many revisions.
+const REVISIONS: usize = CAPACITY / 8;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
@@ -20,15 +23,21 @@ pub(super) struct History {
     apart: Option<Bitmap>,
     /// All changes of later revisions are known.
     since: u64,
-    /// Revisions up to this one are those of another store.
+    /// Earlier revisions are those of another store.
     foreign: u64,
-    /// The revision of the last change of each offset, if that is later than `since`.
-    changed: HashMap<u32, u64>,
-    /// The same in order.
-    order: VecDeque<(u64, u32)>,
+    /// The changes later than `since`: for each revision how many offsets changed, in order.
+    revisions: VecDeque<(u64, u32)>,
+    /// The offsets of all these revisions, one after the other.
+    offsets: VecDeque<u32>,
 }
 
 impl History {
+    /// Fault 12.
+    #[cfg(feature = "faults")]
+    pub(super) fn take_as_empty(&mut self, base: Guard) {
+        (self.head, self.apart) = (base, None);
+    }
+
     /// Begins anew at the base, whose key is in this state.
     pub(super) fn restart(&mut self, base: Guard) {
         let (since, foreign) = (base.mod_revision.max(self.foreign), self.foreign);
@@ -42,7 +51,7 @@ impl History {
 
     /// The store is another one, or an older state of the same: revisions up to this one tell nothing.
     pub(super) fn distrust(&mut self, revision: u64) {
-        self.foreign = self.foreign.max(revision);
+        self.foreign = self.foreign.max(revision + 1);
         self.restart(Guard::default());
     }
 
@@ -74,35 +83,39 @@ impl History {
     /// The key has gone from the head's state to the next one, which differs from it in these offsets.
     pub(super) fn advance(&mut self, to: Guard, offsets: impl IntoIterator<Item = u32>) {
         self.head = to;
-        for offset in offsets {
-            self.changed.insert(offset, to.mod_revision);
-            self.order.push_back((to.mod_revision, offset));
-        }
-        while self.order.len() > CAPACITY {
-            let Some((revision, _)) = self.order.front().copied() else { break };
+        let before = self.offsets.len();
+        self.offsets.extend(offsets);
+        self.revisions.push_back((to.mod_revision, (self.offsets.len() - before) as u32));
+        while self.offsets.len() > CAPACITY || self.revisions.len() > REVISIONS {
+            let Some((revision, count)) = self.revisions.pop_front() else { break };
+            self.offsets.drain(..count as usize);
             self.since = self.since.max(revision);
-            while self.order.front().is_some_and(|(at, _)| *at == revision) {
-                if let Some((_, offset)) = self.order.pop_front()
-                    && self.changed.get(&offset) == Some(&revision)
-                {
-                    self.changed.remove(&offset);
-                }
-            }
         }
+    }
+
+    /// Whether all changes after this revision are known, up to the head.
+    pub(super) fn knows(&self, revision: u64) -> bool {
+        revision >= self.since
     }
 
     /// Whether `offset` is the same in every state from `anchor` on up to the head; `None` if that is not known.
     pub(super) fn is_unchanged(&self, offset: u32, anchor: u64) -> Option<bool> {
-        if anchor < self.since {
-            return None;
+        if !self.knows(anchor) {
+            return Fault::ClearWithoutHistory.is_on().then_some(true);
         }
-        Some(self.changed.get(&offset).is_none_or(|revision| *revision <= anchor))
+        Some(self.later(anchor).all(|changed| changed != offset))
     }
 
     /// The offsets that changed after `revision`, up to the head; `None` if that is not known.
     pub(super) fn changed_since(&self, revision: u64) -> Option<impl Iterator<Item = u32> + '_> {
-        let later = move |(offset, at): (&u32, &u64)| (*at > revision).then_some(*offset);
-        (revision >= self.since).then(|| self.changed.iter().filter_map(later))
+        self.knows(revision).then(|| self.later(revision))
+    }
+
+    /// The offsets that changed after `revision`. Cost: linear in their number.
+    fn later(&self, revision: u64) -> impl Iterator<Item = u32> + '_ {
+        let newest = self.revisions.iter().rev().take_while(|(at, _)| *at > revision);
+        let count: usize = newest.map(|(_, count)| *count as usize).sum();
+        self.offsets.range(self.offsets.len() - count..).copied()
     }
 }
 

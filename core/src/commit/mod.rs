@@ -16,8 +16,14 @@
 //! the caller's generator. Nothing else comes in but the store's answers, so that everything can be played again.
 
 mod base;
+#[cfg(feature = "faults")]
+pub mod faults;
+#[cfg(not(feature = "faults"))]
+#[allow(unreachable_pub, reason = "public with the feature")]
+mod faults;
 mod history;
 mod operation;
+mod passes;
 mod recent;
 mod request;
 mod round;
@@ -33,11 +39,13 @@ use crate::bitmap::Bitmap;
 use crate::range::Range;
 
 use base::{Base, Content, Standing};
+use faults::Fault;
 use history::{History, differences};
 use recent::Recent;
 use round::{Context, Entry, Planned, Round};
 
 pub use operation::{Deferral, Diff, Failure, Finished, Operation, Outcome, Repaired, Ticket, View};
+pub use passes::Passes;
 pub use request::{Answer, Change, Guard, Header, KeyValue, Request, Step};
 
 /// How long a swap waits for more operations to come, at most.
@@ -49,6 +57,12 @@ const BACK_OFF: Duration = Duration::from_millis(1);
 const LONGEST_BACK_OFF: Duration = Duration::from_millis(256);
 /// How long a watch may take to tell what happened between two answers.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// After so long in addition, what waits for the watch goes on without.
+const WATCH_LOST: Duration = Duration::from_secs(5);
+/// For how many swaps others count as writing the key, too, after one was seen.
+const CONTENDED_SWAPS: u32 = 16;
+/// How many states of the key a watch may have to tell again for the sake of an operation that comes later.
+const REPLAYED: u64 = 256;
 /// How many operations go into one swap.
 const OPERATIONS_PER_SWAP: usize = 4096;
 
@@ -76,7 +90,10 @@ pub struct Committer<R: Range, G> {
     handed_out: Recent<3>,
     /// What was cleared within the last grace, by whomever.
     cleared: Recent<2>,
+    /// What the last repair pass saw with more than one Service, ascending.
     duplicates: Vec<u32>,
+    /// The newest state of the key that was handed out as a view.
+    viewed: u64,
     /// Whether history is wanted though no operation waits for it.
     keeps_history: bool,
     queue: VecDeque<Pending<R>>,
@@ -86,17 +103,30 @@ pub struct Committer<R: Range, G> {
     /// The head of the last answer, and when it came.
     last: Option<(Header, Duration)>,
     must_read: bool,
+    /// No watch before the next answer: it has to tell whether the store is still the same, or what to watch from.
+    unwatched: bool,
+    /// No release that waits has a later anchor.
+    newest_anchor: u64,
     /// How many requests have failed in a row, and when the next one may be sent.
     failures: u32,
     retry_at: Duration,
+    /// How long a swap takes, on average.
+    swap_takes: Duration,
+    /// Until when others count as writing the key, too.
+    contended_until: Duration,
+    /// How many swaps in a row were in vain.
+    conflicts: u32,
     /// How many operations the last answer ended, and until when their callers may come back.
     expected: usize,
     gather_until: Duration,
     /// Until when nothing is sent while operations wait for history: others who write all the time would put it off
     /// for ever.
-    patient_until: Duration,
+    patient_until: Option<Duration>,
     /// No deadline is earlier.
     earliest_deadline: Duration,
+    /// A round that is to be repeated against the rules.
+    #[cfg(feature = "faults")]
+    repeat: Option<Round<R>>,
 }
 
 /// For whom an operation is carried out.
@@ -117,12 +147,21 @@ struct Pending<R: Range> {
     deadline: Duration,
     /// A swap on this state may have carried it out.
     doubt: Option<Guard>,
+    /// A swap may have carried it out at some time: it cannot end as if nothing had been changed.
+    was_in_doubt: bool,
+    /// The store's words when it refused the swap that `doubt` is about, and no other.
+    refusal: Option<String>,
+    /// It was evaluated on another state before.
+    #[cfg(feature = "faults")]
+    rebased: bool,
 }
 
 /// The request that is under way.
 #[derive(Clone, Debug)]
 struct Flight<R: Range> {
     sent: Duration,
+    /// Operations with lower tickets were submitted before.
+    asked: u64,
     round: Option<Round<R>>,
     /// Whether the round is written; else it is confirmed.
     is_swap: bool,
@@ -133,15 +172,28 @@ impl<R: Range> Pending<R> {
         matches!(&self.operation, Operation::Allocate(wanted) if wanted.iter().any(|one| matches!(one, Wanted::This(_))))
     }
 
-    /// Whether it clears offsets, for which their history has to be known.
-    fn needs_history(&self) -> bool {
-        matches!(self.operation, Operation::Release { .. } | Operation::Repair(_))
+    /// Whether the history has to be known: for clears, and for the view of a pass that counts leaks.
+    fn needs_history(&self, keeps_history: bool) -> bool {
+        match self.operation {
+            Operation::Release { .. } => true,
+            Operation::Repair(_) => self.owner != Owner::Own,
+            Operation::Read => keeps_history,
+            Operation::Allocate(_) | Operation::Create => false,
+        }
     }
 
     /// How it ends if it is given up. `sent` tells that a swap with it is under way.
     fn given_up(&self, sent: bool, failure: Failure<R>) -> Outcome<R> {
         let changes_nothing = matches!(self.operation, Operation::Read);
-        if (sent && !changes_nothing) || self.doubt.is_some() { Outcome::Unknown } else { Outcome::Failed(failure) }
+        if (sent && !changes_nothing) || self.was_in_doubt { Outcome::Unknown } else { Outcome::Failed(failure) }
+    }
+
+    /// How it ends if the store confirms what it was evaluated to.
+    fn ended(&self, outcome: Outcome<R>) -> Outcome<R> {
+        match outcome {
+            Outcome::Failed(failure) => self.given_up(false, failure),
+            outcome => outcome,
+        }
     }
 }
 
@@ -157,6 +209,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             handed_out: Recent::new(range.size(), config.grace),
             cleared: Recent::new(range.size(), config.grace),
             duplicates: Vec::new(),
+            viewed: 0,
             keeps_history: false,
             queue: VecDeque::new(),
             flight: None,
@@ -164,12 +217,19 @@ impl<R: Range, G: Rng> Committer<R, G> {
             submitted: 0,
             last: None,
             must_read: false,
+            unwatched: false,
+            newest_anchor: 0,
             failures: 0,
             retry_at: Duration::ZERO,
+            swap_takes: Duration::ZERO,
+            contended_until: Duration::ZERO,
+            conflicts: 0,
             expected: 0,
             gather_until: Duration::ZERO,
-            patient_until: Duration::ZERO,
+            patient_until: None,
             earliest_deadline: Duration::MAX,
+            #[cfg(feature = "faults")]
+            repeat: None,
         }
     }
 
@@ -193,9 +253,13 @@ impl<R: Range, G: Rng> Committer<R, G> {
             self.end(Owner::Caller(ticket), Outcome::Failed(error.into()));
             return ticket;
         }
-        if let Operation::Release { anchor, .. } = operation {
-            // The store has gone on since the last answer.
-            self.must_read |= self.last.is_some_and(|(header, _)| header.revision < anchor);
+        match &operation {
+            Operation::Release { anchor, .. } => self.newest_anchor = self.newest_anchor.max(*anchor),
+            Operation::Repair(diff) => {
+                self.duplicates.clone_from(&diff.duplicates);
+                self.duplicates.sort_unstable();
+            }
+            _ => {}
         }
         self.enqueue(Owner::Caller(ticket), operation, deadline);
         ticket
@@ -230,17 +294,35 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if now < self.retry_at {
             return self.wait(self.retry_at);
         }
+        let waits = !self.history.is_complete() && self.wants_history();
+        self.patient_until = self.patient_until.filter(|_| waits).or(waits.then_some(now + PATIENCE));
+        let patient_until = self.patient_until.unwrap_or(now);
+        if waits && now >= patient_until + WATCH_LOST {
+            self.watch_failed();
+        }
         let stale = self.last.is_none_or(|(_, at)| now.saturating_sub(at) > STALE);
         let current = |base: &&Base<R>| base.state.mod_revision >= self.history.head().mod_revision;
-        let Some(base) = self.base.as_ref().filter(current).filter(|_| !stale && !self.must_read) else {
-            self.flight = Some(Flight { sent: now, round: None, is_swap: false });
-            return Step::Send(Request::Read);
+        // The store has gone on since the last answer.
+        let behind = self.last.is_some_and(|(header, _)| header.revision < self.newest_anchor);
+        let Some(base) = self.base.as_ref().filter(current).filter(|_| !stale && !behind && !self.must_read) else {
+            return self.send_read(now);
         };
+        // Where others write, a swap on what was known a while ago would be in vain.
+        let known_for = self.last.map_or(Duration::ZERO, |(_, at)| now.saturating_sub(at));
+        if now < self.contended_until && known_for > self.swap_takes / 2 {
+            return self.send_read(now);
+        }
+        #[cfg(feature = "faults")]
+        if let Some(request) =
+            faulty_repeat(&mut self.repeat, base, &mut self.queue, self.submitted, now, &mut self.flight)
+        {
+            return Step::Send(request);
+        }
         if self.queue.len() < self.expected && now < self.gather_until {
             return self.wait(self.gather_until);
         }
-        if !self.history.is_complete() && self.wants_history() && now < self.patient_until {
-            return self.wait(self.patient_until);
+        if waits && now < patient_until {
+            return self.wait(patient_until);
         }
         let operations: Vec<_> = self.queue.drain(..self.queue.len().min(OPERATIONS_PER_SWAP)).collect();
         let context = Context {
@@ -248,28 +330,42 @@ impl<R: Range, G: Rng> Committer<R, G> {
             handed_out: &self.handed_out,
             cleared: &self.cleared,
             duplicates: &self.duplicates,
+            keeps_history: self.keeps_history,
         };
         let (round, waiting) = Round::plan(base, operations, &context, &mut self.rng);
         for pending in waiting.into_iter().rev() {
             self.queue.push_front(pending);
         }
         if round.entries.is_empty() {
-            return self.wait(Duration::MAX);
+            return self.wait(patient_until + WATCH_LOST);
         }
+        #[cfg(feature = "faults")]
+        let Some(round) = self.end_from_cache(round) else { return self.poll(now) };
         let guard = round.state;
         let value = round.value();
-        self.flight = Some(Flight { sent: now, is_swap: value.is_some(), round: Some(round) });
+        self.flight = Some(Flight { sent: now, asked: self.submitted, is_swap: value.is_some(), round: Some(round) });
         Step::Send(match value {
             Some(value) => Request::Swap { guard, value },
             None => Request::Confirm { guard },
         })
     }
 
+    fn send_read(&mut self, now: Duration) -> Step {
+        self.must_read = false;
+        self.flight = Some(Flight { sent: now, asked: self.submitted, round: None, is_swap: false });
+        Step::Send(Request::Read)
+    }
+
     /// The store has answered the request.
     pub fn answered(&mut self, now: Duration, header: Header, answer: Answer<'_>) {
         let Some(flight) = self.flight.take() else { return };
         let same_store = self.identify(now, header);
-        self.must_read = false;
+        // Else the connection was made anew after the request was sent, and the answer may be the old store's.
+        self.unwatched &= self.must_read;
+        if Fault::OldAnswerAfterReconnect.is_on() {
+            (self.must_read, self.unwatched) = (false, false);
+        }
+        self.drop_foreign_anchors(header, flight.asked);
         match (flight.round, answer) {
             (Some(round), Answer::Held) if same_store => {
                 self.failures = 0;
@@ -285,15 +381,21 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 self.put_back(round, flight.is_swap);
             }
             (round, Answer::Current(key)) => {
+                #[cfg(feature = "faults")]
+                if let Some(round) = round.as_ref().filter(|_| Fault::SnapshotRewritten.is_on()) {
+                    self.repeat = Some(round.clone());
+                }
                 if let Some(round) = round {
                     self.put_back(round, false);
-                    // The first conflict costs no time: the answer has the current value.
-                    self.failures += 1;
-                    if self.failures > 1 {
-                        self.back_off(now);
-                    }
+                    self.failures = 0;
+                    self.conflicts += 1;
+                    // Whoever was in vain before goes first.
+                    let wait = if self.conflicts == 1 { self.swap_takes / 2 } else { Duration::ZERO };
+                    self.retry_at = now + self.jitter(wait);
                 }
                 self.adopt(now, header, key);
+                #[cfg(feature = "faults")]
+                self.claim_equal_bytes(now);
                 self.settle_doubts();
             }
             // Nobody asked for that.
@@ -305,6 +407,10 @@ impl<R: Range, G: Rng> Committer<R, G> {
     pub fn unknown(&mut self, now: Duration) {
         let Some(flight) = self.flight.take() else { return };
         self.must_read = true;
+        #[cfg(feature = "faults")]
+        if Fault::EqualBytesTakenForOurs.is_on() || Fault::RepeatedWithOldRights.is_on() {
+            self.repeat = flight.round.clone().filter(|_| flight.is_swap);
+        }
         if let Some(round) = flight.round {
             self.put_back(round, flight.is_swap);
         }
@@ -312,12 +418,19 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.back_off(now);
     }
 
-    /// The request did certainly not take place, and the store says why: no space, no permission.
+    /// The store refuses the request and says why: no space, no permission. It will not take place later.
     pub fn refused(&mut self, now: Duration, message: &str) {
-        let Some(flight) = self.flight.take() else { return };
+        let Some(mut flight) = self.flight.take() else { return };
         self.failures += 1;
         self.back_off(now);
         self.must_read = true;
+        if let Some(mut round) = flight.round.take_if(|_| flight.is_swap) {
+            // etcd carries a swap out and then says that there is no space any more. A read tells.
+            for Entry { pending, .. } in &mut round.entries {
+                pending.refusal = (!pending.was_in_doubt).then(|| message.to_owned());
+            }
+            return self.put_back(round, true);
+        }
         let refused: Vec<Pending<R>> = match flight.round {
             Some(round) => round.entries.into_iter().map(|entry| entry.pending).collect(),
             None => self.queue.drain(..).collect(),
@@ -328,9 +441,11 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
     }
 
-    /// The connection was made anew: what was known may be out of date.
+    /// The connection was made anew: what was known may be out of date, or the store be another one. To be called
+    /// before anything is reported that came over the new connection; a watch that runs has to end.
     pub fn reconnected(&mut self) {
         self.must_read = true;
+        self.unwatched = true;
     }
 
     /// Whether all changes of the key are to be known even if no operation waits for them: while a repair pass counts
@@ -340,19 +455,26 @@ impl<R: Range, G: Rng> Committer<R, G> {
     }
 
     /// From which revision on the shell is to watch the key, if at all. It starts when this gives a revision, goes on
-    /// through all changes of it, and ends when this gives `None`.
+    /// through all changes of it, and ends when this gives `None`: nothing of that watch is reported after that.
     pub fn watch_from(&self) -> Option<u64> {
         let known = self.base.is_some() && self.history.head() != Guard::default();
         let wanted = self.keeps_history || (!self.history.is_complete() && self.wants_history());
-        (known && wanted).then(|| self.history.head().mod_revision + 1)
+        // The key was still as it is known when the last answer came. What lies before may be compacted.
+        let told = self.last.filter(|_| self.history.is_complete()).map_or(0, |(header, _)| header.revision);
+        (known && wanted && self.may_watch()).then(|| self.history.head().mod_revision.max(told) + 1)
+    }
+
+    fn may_watch(&self) -> bool {
+        !self.unwatched || Fault::WatchAcrossStores.is_on()
     }
 
     /// The watch tells a change.
     pub fn watched(&mut self, change: Change<'_>) {
-        let Some(base) = &self.base else { return };
+        let Some(base) = self.base.as_ref().filter(|_| self.may_watch()) else { return };
         let (head, base_revision) = (self.history.head(), base.state.mod_revision);
         let key = match change {
             Change::Put(key) if key.state.mod_revision > head.mod_revision => key,
+            Change::Delete { .. } if Fault::DeleteIgnored.is_on() => return,
             Change::Delete { revision } if revision > head.mod_revision => {
                 // Everything was clear then. What came next is told by the next answer.
                 self.must_read = true;
@@ -362,7 +484,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
             Change::Put(_) | Change::Delete { .. } => return,
         };
         let next = Guard { mod_revision: key.state.mod_revision, version: head.version + 1, ..head };
-        if key.state != next {
+        let accepted = (Fault::WatchWithGap.is_on() && key.state.create_revision == head.create_revision)
+            || (Fault::DeleteIgnored.is_on() && key.state.version == 1);
+        if key.state != next && !accepted {
             return self.watch_failed();
         }
         let seen = Base::decode(Some(key), self.range, self.config.strategy);
@@ -374,6 +498,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
         } else if key.state.mod_revision > base_revision && self.flight.is_none() {
             self.history.join();
             self.base = Some(seen);
+            if !Fault::DoubtForgottenByWatch.is_on() {
+                self.settle_doubts();
+            }
         } else {
             self.history.part(seen.used().clone());
         }
@@ -382,15 +509,20 @@ impl<R: Range, G: Rng> Committer<R, G> {
     /// The watch cannot tell all changes: the history is compacted. What waits for them goes on without.
     pub fn watch_failed(&mut self) {
         if let Some(base) = &self.base {
+            #[cfg(feature = "faults")]
+            if Fault::CompactedTakenAsEmpty.is_on() {
+                return self.history.take_as_empty(base.state);
+            }
             self.history.restart(base.state);
+            self.unwatched = true;
         }
     }
 
-    /// The offsets that changed after `revision`; `None` if that is not known. A leak counter lives only while its
-    /// offset has not changed from one pass's read to the next.
+    /// The offsets that changed after `revision`, at least up to the last [`View`]; `None` if that is not known. A leak
+    /// counter lives only while its offset has not changed from one pass's read to the next.
     pub fn changed_since(&self, revision: u64) -> Option<Bitmap> {
         let mut changed = Bitmap::new(self.range.size());
-        if !self.history.is_complete() {
+        if self.history.head().mod_revision < self.viewed {
             return None;
         }
         for offset in self.history.changed_since(revision)? {
@@ -421,7 +553,16 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     fn enqueue(&mut self, owner: Owner, operation: Operation<R>, deadline: Duration) {
         self.earliest_deadline = self.earliest_deadline.min(deadline);
-        self.queue.push_back(Pending { owner, operation, deadline, doubt: None });
+        self.queue.push_back(Pending {
+            owner,
+            operation,
+            deadline,
+            doubt: None,
+            was_in_doubt: false,
+            refusal: None,
+            #[cfg(feature = "faults")]
+            rebased: false,
+        });
     }
 
     fn end(&mut self, owner: Owner, outcome: Outcome<R>) {
@@ -438,7 +579,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
     }
 
     fn wants_history(&self) -> bool {
-        self.queue.iter().any(Pending::needs_history)
+        self.queue.iter().any(|pending| pending.needs_history(self.keeps_history))
     }
 
     /// Ends what is over its deadline.
@@ -474,8 +615,13 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     fn back_off(&mut self, now: Duration) {
         let longest = BACK_OFF.saturating_mul(1 << self.failures.min(16)).min(LONGEST_BACK_OFF);
+        self.retry_at = now + self.jitter(longest);
+    }
+
+    /// Some time up to `longest`.
+    fn jitter(&mut self, longest: Duration) -> Duration {
         let share = self.rng.next_u64() >> 32;
-        self.retry_at = now + longest.mul_f64(share as f64 / f64::from(u32::MAX));
+        longest.mul_f64(share as f64 / f64::from(u32::MAX))
     }
 
     /// Whether it is still the same store, as it was; else all that was known is forgotten.
@@ -484,16 +630,43 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let Some((before, _)) = before else { return true };
         let same = header.cluster_id == before.cluster_id
             && header.revision >= before.revision
-            && header.raft_term >= before.raft_term;
+            && header.raft_term >= before.raft_term
+            || Fault::CacheSurvivesRestore.is_on();
         if !same {
             self.base = None;
+            self.viewed = 0;
+            // What this committer handed out stays protected: the Services of that may be written to this store.
             self.history.distrust(before.revision.max(header.revision));
-            self.handed_out.clear();
             self.cleared.clear();
             self.duplicates.clear();
             self.settle_doubts();
         }
         same
+    }
+
+    /// Leaves releases to repair whose anchors the store has not reached though it was asked after their submission:
+    /// they are revisions of another store, or of a time that a restore from a backup undid.
+    fn drop_foreign_anchors(&mut self, header: Header, asked: u64) {
+        if self.newest_anchor <= header.revision {
+            return;
+        }
+        if Fault::AnchorOfAnotherStore.is_on() {
+            return self.newest_anchor = 0;
+        }
+        self.newest_anchor = 0;
+        for pending in mem::take(&mut self.queue) {
+            match (&pending.operation, pending.owner) {
+                (Operation::Release { anchor, .. }, owner) if *anchor > header.revision => {
+                    if matches!(owner, Owner::Caller(ticket) if ticket.0 >= asked) {
+                        self.newest_anchor = self.newest_anchor.max(*anchor);
+                        self.queue.push_back(pending);
+                    } else {
+                        self.end(owner, Outcome::Deferred(Deferral::HistoryMissing));
+                    }
+                }
+                _ => self.queue.push_back(pending),
+            }
+        }
     }
 
     /// Puts operations back whose request did not end them; with `doubt` it may have carried them out.
@@ -502,8 +675,16 @@ impl<R: Range, G: Rng> Committer<R, G> {
             if pending.owner == Owner::Nobody {
                 continue;
             }
-            if doubt && matches!(pending.operation, Operation::Allocate(_)) {
+            let is_allocation = matches!(pending.operation, Operation::Allocate(_));
+            let trusted =
+                pending.operation == Operation::Read || (!is_allocation && Fault::DoubtOnlyOfAllocations.is_on());
+            if doubt && !trusted {
                 pending.doubt = Some(round.state);
+                pending.was_in_doubt = true;
+            }
+            #[cfg(feature = "faults")]
+            {
+                pending.rebased = true;
             }
             self.earliest_deadline = self.earliest_deadline.min(pending.deadline);
             self.queue.push_front(pending);
@@ -516,11 +697,20 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let state = self.base.as_ref().map(|base| base.state);
         for mut pending in mem::take(&mut self.queue) {
             if pending.doubt.is_some_and(|doubt| Some(doubt) != state) {
+                #[cfg(feature = "faults")]
+                if let Some(outcome) = self.taken_for_ours(&pending) {
+                    self.end(pending.owner, outcome);
+                    continue;
+                }
                 if pending.names_a_value() {
                     self.end(pending.owner, Outcome::Unknown);
                     continue;
                 }
                 pending.doubt = None;
+                pending.refusal = None;
+            } else if let Some(message) = pending.refusal.take() {
+                self.end(pending.owner, Outcome::Failed(Failure::Refused { message }));
+                continue;
             }
             self.queue.push_back(pending);
         }
@@ -535,6 +725,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.cleared.advance(now);
         for offset in &round.cleared {
             self.cleared.insert(*offset);
+            self.handed_out.remove(*offset);
         }
         // A watch may have told of it before, or even of what came after.
         let seen = self.base.as_ref().is_some_and(|base| base.state.mod_revision >= revision);
@@ -548,22 +739,33 @@ impl<R: Range, G: Rng> Committer<R, G> {
             }
             next.envelope.range = self.range.to_string();
             self.base = Some(Base { state, content: Content::Readable(next) });
+            self.settle_doubts();
+            if round.state == Guard::default() {
+                self.protect();
+            }
         }
+        self.take_turns(sent, now);
         // Half of the grace is left for the caller, or else it would begin with too little.
-        let late = now.saturating_sub(sent) > self.config.grace / 2;
-        let use_until = sent + self.config.grace;
+        let late = now.saturating_sub(sent) > self.config.grace / 2 && !Fault::LateAnswerAcknowledged.is_on();
+        let use_until = if Fault::LateAnswerAcknowledged.is_on() { now } else { sent } + self.config.grace;
         self.expected = round.entries.len();
         self.gather_until = now + GATHER;
-        for Entry { pending, planned } in round.entries {
+        for Entry { mut pending, planned } in round.entries {
             match planned {
                 Planned::Take(offsets) => {
                     let values: Vec<R::Value> =
                         offsets.iter().filter_map(|offset| self.range.value_at(*offset)).collect();
-                    if pending.owner == Owner::Nobody {
-                        for value in values {
-                            self.enqueue(Owner::Own, Operation::Release { value, anchor: revision }, Duration::MAX);
+                    if late || pending.owner == Owner::Nobody {
+                        for value in &values {
+                            let release = Operation::Release { value: *value, anchor: revision };
+                            self.enqueue(Owner::Own, release, Duration::MAX);
                         }
-                    } else if !late {
+                    }
+                    if pending.owner == Owner::Nobody {
+                        continue;
+                    }
+                    pending.was_in_doubt |= late;
+                    if !late {
                         for offset in offsets {
                             self.handed_out.insert(offset);
                         }
@@ -575,8 +777,17 @@ impl<R: Range, G: Rng> Committer<R, G> {
                     }
                 }
                 Planned::View => self.end_view(pending.owner, header),
-                Planned::End(outcome) => self.end_repair(pending, outcome),
+                Planned::End(outcome) => self.end_planned(pending, outcome),
             }
+        }
+    }
+
+    /// After a swap, lets somebody else go first if others write, too.
+    fn take_turns(&mut self, sent: Duration, now: Duration) {
+        self.swap_takes = (self.swap_takes * 3 + now.saturating_sub(sent)) / 4;
+        self.conflicts = 0;
+        if now < self.contended_until {
+            self.retry_at = now + self.swap_takes.min(LONGEST_BACK_OFF);
         }
     }
 
@@ -589,7 +800,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         for Entry { pending, planned } in round.entries {
             match planned {
                 Planned::View => self.end_view(pending.owner, header),
-                Planned::End(outcome) => self.end_repair(pending, outcome),
+                Planned::End(outcome) => self.end_planned(pending, outcome),
                 // An allocation of nothing.
                 Planned::Take(_) => {
                     let outcome =
@@ -606,15 +817,13 @@ impl<R: Range, G: Rng> Committer<R, G> {
             Content::Readable(readable) => readable.standing != Standing::Uninitialised,
             Content::Unreadable { .. } => false,
         };
+        self.viewed = self.viewed.max(base.state.mod_revision);
         let view = View { revision: header.revision, used: base.used().clone(), initialised };
         self.end(owner, Outcome::Read(view));
     }
 
-    fn end_repair(&mut self, pending: Pending<R>, outcome: Outcome<R>) {
-        if let (Operation::Repair(diff), Owner::Caller(_)) = (pending.operation, pending.owner) {
-            self.duplicates = diff.duplicates;
-            self.duplicates.sort_unstable();
-        }
+    fn end_planned(&mut self, pending: Pending<R>, outcome: Outcome<R>) {
+        let outcome = pending.ended(outcome);
         self.end(pending.owner, outcome);
     }
 
@@ -625,19 +834,30 @@ impl<R: Range, G: Rng> Committer<R, G> {
             return;
         }
         let before = self.base.take();
+        let mut made_anew = false;
+        if before.is_some() {
+            self.contended_until = now + self.swap_takes * CONTENDED_SWAPS;
+        }
         let base = Base::decode(key, self.range, self.config.strategy);
-        let same_key = |before: &Base<R>| before.state.create_revision == state.create_revision;
+        let same_key = |before: &Base<R>| {
+            before.state.create_revision == state.create_revision || Fault::CreateRevisionIgnored.is_on()
+        };
+        let next = |before: &Base<R>| {
+            state.version == before.state.version + 1
+                || (Fault::TwoVersionsTakenForOne.is_on() && state.version == before.state.version + 2)
+                || Fault::FirstAndLastCompared.is_on()
+        };
         match before.filter(|before| state.create_revision != 0 && same_key(before)) {
             Some(_) if self.history.head() == state => self.history.join(),
-            Some(before) if self.history.is_complete() && state.version == before.state.version + 1 => {
+            Some(before) if self.history.is_complete() && next(&before) => {
                 let changes = differences(before.used(), base.used());
                 self.note_cleared(base.used(), &changes);
                 self.history.advance(state, changes);
             }
-            Some(before) if self.keeps_history || self.wants_history() => {
+            // A watch can tell what came between, if a release needs it.
+            Some(before) if self.keeps_history || state.version <= self.history.head().version + REPLAYED => {
                 if self.history.is_complete() {
                     self.history.part(before.used().clone());
-                    self.patient_until = now + PATIENCE;
                 }
             }
             Some(_) => self.history.restart(state),
@@ -647,24 +867,85 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 if state.create_revision == 0 {
                     self.history.forget_before(header.revision);
                 }
-                self.protect(&base);
+                made_anew = true;
             }
         }
         self.base = Some(base);
+        if made_anew {
+            self.protect();
+        }
     }
 
     /// Sets again what was handed out a short while ago, after the key was made anew.
-    fn protect(&mut self, base: &Base<R>) {
-        let usable = matches!(&base.content, Content::Readable(readable) if readable.standing == Standing::Initialised);
-        if self.handed_out.is_empty() || !usable {
-            return;
-        }
+    fn protect(&mut self) {
+        let Some(Base { state, content: Content::Readable(readable) }) = &self.base else { return };
         let mut set = Bitmap::new(self.range.size());
         self.handed_out.add_to(&mut set);
-        set.difference_with(base.used());
+        set.difference_with(readable.used.bitmap());
+        if readable.standing != Standing::Initialised || set.is_empty() {
+            return;
+        }
         let clear = Bitmap::new(self.range.size());
-        let diff = Diff { read: base.state.mod_revision, set, clear, duplicates: Vec::new() };
+        let diff = Diff { read: state.mod_revision, set, clear, duplicates: Vec::new() };
         self.enqueue(Owner::Own, Operation::Repair(Box::new(diff)), Duration::MAX);
+    }
+
+    /// Faults 3 to 5: ends operations by what is known, without asking the store. `None` if nothing is left to be sent.
+    #[cfg(feature = "faults")]
+    fn end_from_cache(&mut self, mut round: Round<R>) -> Option<Round<R>> {
+        let (header, _) = self.last?;
+        if round.next.is_none() && Fault::NetZeroFromCache.is_on() {
+            self.confirmed(header, round);
+            return None;
+        }
+        for entry in mem::take(&mut round.entries) {
+            match entry.planned {
+                Planned::End(outcome @ Outcome::Failed(Failure::Allocate(_))) if Fault::RefusedFromCache.is_on() => {
+                    self.end(entry.pending.owner, outcome);
+                }
+                Planned::End(outcome @ Outcome::Released { freed: false }) if Fault::FreeFromCache.is_on() => {
+                    self.end(entry.pending.owner, outcome);
+                }
+                planned => round.entries.push(Entry { planned, ..entry }),
+            }
+        }
+        (!round.entries.is_empty()).then_some(round)
+    }
+
+    /// Fault 15: takes an allocation for ours because its values are in use.
+    #[cfg(feature = "faults")]
+    fn taken_for_ours(&self, pending: &Pending<R>) -> Option<Outcome<R>> {
+        let (Operation::Allocate(wanted), Some(base)) = (&pending.operation, &self.base) else { return None };
+        let mut values = Vec::new();
+        for wanted in wanted.iter().filter(|_| Fault::SetBitTakenForOurs.is_on()) {
+            let Wanted::This(value) = *wanted else { return None };
+            values.extend(self.range.offset_of(value).filter(|offset| base.used().contains(*offset)).map(|_| value));
+        }
+        let revision = base.state.mod_revision;
+        let is_whole = !values.is_empty() && values.len() == wanted.len();
+        is_whole.then_some(Outcome::Allocated { values, revision, use_until: Duration::MAX })
+    }
+
+    /// Fault 16: takes a swap for ours because its bytes are stored.
+    #[cfg(feature = "faults")]
+    fn claim_equal_bytes(&mut self, now: Duration) {
+        let (true, Some(base)) = (Fault::EqualBytesTakenForOurs.is_on(), &self.base) else { return };
+        let equal = |round: &Round<R>| round.next.as_ref().is_some_and(|next| next.used.bitmap() == base.used());
+        let revision = base.state.mod_revision;
+        let Some(mut round) = self.repeat.take().filter(|round| round.state != base.state && equal(round)) else {
+            return;
+        };
+        reclaim(&mut round, &mut self.queue);
+        for Entry { pending, planned } in round.entries {
+            match planned {
+                Planned::Take(offsets) => {
+                    let values = offsets.iter().filter_map(|offset| self.range.value_at(*offset)).collect();
+                    let use_until = now + self.config.grace / 2;
+                    self.end(pending.owner, Outcome::Allocated { values, revision, use_until });
+                }
+                _ => self.queue.push_back(pending),
+            }
+        }
     }
 
     fn note_cleared(&mut self, after: &Bitmap, changes: &[u32]) {
@@ -672,4 +953,39 @@ impl<R: Range, G: Rng> Committer<R, G> {
             self.cleared.insert(*offset);
         }
     }
+}
+
+/// Takes those of the round's operations out of the queue that are still in it.
+#[cfg(feature = "faults")]
+fn reclaim<R: Range>(round: &mut Round<R>, queue: &mut VecDeque<Pending<R>>) {
+    round.entries.retain(|entry| {
+        let at = queue.iter().position(|pending| pending.owner == entry.pending.owner);
+        at.and_then(|at| queue.remove(at)).is_some()
+    });
+}
+
+/// Faults 17 and 26: writes on the new base what was decided on the old one.
+#[cfg(feature = "faults")]
+fn faulty_repeat<R: Range>(
+    repeat: &mut Option<Round<R>>,
+    base: &Base<R>,
+    queue: &mut VecDeque<Pending<R>>,
+    asked: u64,
+    now: Duration,
+    flight: &mut Option<Flight<R>>,
+) -> Option<Request> {
+    let mut round = repeat.take_if(|_| !Fault::EqualBytesTakenForOurs.is_on())?;
+    let Content::Readable(readable) = &base.content else { return None };
+    let initialised = readable.standing == Standing::Initialised;
+    let next = round.next.as_mut().filter(|_| base.state != round.state && initialised)?;
+    if Fault::RepeatedWithOldRights.is_on() {
+        *next = readable.clone();
+        round.set.iter().for_each(|offset| _ = next.used.bitmap_mut().insert(*offset));
+        round.cleared.iter().for_each(|offset| _ = next.used.bitmap_mut().remove(*offset));
+    }
+    reclaim(&mut round, queue);
+    round.state = base.state;
+    let (guard, value) = (base.state, round.value().filter(|_| !round.entries.is_empty())?);
+    *flight = Some(Flight { sent: now, asked, is_swap: true, round: Some(round) });
+    Some(Request::Swap { guard, value })
 }

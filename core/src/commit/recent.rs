@@ -41,6 +41,12 @@ impl<const N: usize> Recent<N> {
         self.windows[0].get_or_insert_with(|| Bitmap::new(self.len)).insert(offset);
     }
 
+    pub(super) fn remove(&mut self, offset: u32) {
+        for window in self.windows.iter_mut().flatten() {
+            window.remove(offset);
+        }
+    }
+
     pub(super) fn contains(&self, offset: u32) -> bool {
         self.windows.iter().flatten().any(|window| window.contains(offset))
     }

@@ -5,12 +5,13 @@ use rand_core::Rng;
 use crate::allocator::{AllocateError, Allocator, BatchError, Full, Request};
 use crate::range::Range;
 
-use super::Pending;
 use super::base::{Base, Content, Readable, Standing};
+use super::faults::Fault;
 use super::history::History;
 use super::operation::{Deferral, Failure, Operation, Outcome, Repaired};
 use super::recent::Recent;
 use super::request::Guard;
+use super::{Owner, Pending};
 
 /// Operations evaluated on one state of the key.
 #[derive(Clone, Debug)]
@@ -49,6 +50,8 @@ pub(super) struct Context<'a> {
     pub(super) cleared: &'a Recent<2>,
     /// Offsets that the last pass saw with more than one Service, ascending.
     pub(super) duplicates: &'a [u32],
+    /// Whether history is wanted by a pass that counts leaks.
+    pub(super) keeps_history: bool,
 }
 
 impl<R: Range> Round<R> {
@@ -72,9 +75,9 @@ impl<R: Range> Round<R> {
                 return (round, Vec::new());
             }
         };
-        let complete = context.history.is_complete();
+        let complete = context.history.is_complete() || Fault::ClearWithoutHistory.is_on();
         let (waiting, operations): (Vec<_>, Vec<_>) =
-            operations.into_iter().partition(|pending| pending.needs_history() && !complete);
+            operations.into_iter().partition(|pending| pending.needs_history(context.keeps_history) && !complete);
         let mut plan = Plan {
             readable,
             context,
@@ -84,11 +87,25 @@ impl<R: Range> Round<R> {
             cleared: Vec::new(),
             initialises: false,
         };
-        let repaired: Vec<Repaired> = operations.iter().map(|pending| plan.set(&pending.operation)).collect();
-        let mut planned: Vec<Option<Planned<R>>> =
-            operations.iter().map(|pending| plan.allocate(&pending.operation, rng)).collect();
+        let repaired: Vec<Repaired> = operations.iter().map(|pending| plan.set(pending)).collect();
+        let mut planned: Vec<Option<Planned<R>>> = if Fault::ClearsBeforeAllocations.is_on() {
+            let clears = operations.iter().zip(&repaired);
+            clears.map(|(pending, repaired)| plan.clear_first(pending, *repaired)).collect()
+        } else {
+            operations.iter().map(|pending| plan.allocate(pending, rng)).collect()
+        };
         for ((pending, repaired), planned) in operations.iter().zip(repaired).zip(&mut planned) {
-            planned.get_or_insert_with(|| plan.clear(&pending.operation, repaired));
+            if Fault::ClearsBeforeAllocations.is_on() && planned.is_none() {
+                *planned = plan.allocate(pending, rng);
+            }
+            planned.get_or_insert_with(|| plan.clear(pending, repaired));
+        }
+        if Fault::AllocateWhatTheSwapClears.is_on() {
+            for (pending, planned) in operations.iter().zip(&mut planned) {
+                if let Some(Planned::End(Outcome::Failed(Failure::Allocate(_)))) = planned {
+                    *planned = plan.allocate(pending, rng);
+                }
+            }
         }
         let entries = operations.into_iter().zip(planned);
         round.entries = entries.filter_map(|(pending, planned)| Some(Entry { pending, planned: planned? })).collect();
@@ -124,13 +141,22 @@ struct Plan<'a, R: Range> {
 
 impl<R: Range> Plan<'_, R> {
     /// Sets what a repair sets.
-    fn set(&mut self, operation: &Operation<R>) -> Repaired {
+    fn set(&mut self, pending: &Pending<R>) -> Repaired {
         let mut repaired = Repaired::default();
-        let Operation::Repair(diff) = operation else { return repaired };
-        self.initialises |= self.readable.standing != Standing::Initialised;
+        let Operation::Repair(diff) = &pending.operation else { return repaired };
+        let initialised = self.readable.standing == Standing::Initialised;
+        // A range that was deleted meanwhile is not made anew without what the pass saw in use: values would be handed
+        // out that Services have.
+        let made = (pending.owner != Owner::Own && self.context.history.knows(diff.read))
+            || Fault::DeletedRangeMadeAnewEmpty.is_on();
+        self.initialises |= made && !initialised;
         for offset in &diff.set {
-            let unchanged = self.context.history.is_unchanged(offset, diff.read) == Some(true);
-            if unchanged && self.next.bitmap_mut().insert(offset) {
+            // What this committer handed out is set whatever happened since.
+            let right = match pending.owner {
+                Owner::Own => initialised && self.context.handed_out.contains(offset),
+                _ => self.context.history.is_unchanged(offset, diff.read) == Some(true),
+            };
+            if right && self.next.bitmap_mut().insert(offset) {
                 self.set.push(offset);
                 repaired.set += 1;
             } else {
@@ -141,8 +167,8 @@ impl<R: Range> Plan<'_, R> {
     }
 
     /// Serves an allocation; `None` for other operations.
-    fn allocate(&mut self, operation: &Operation<R>, rng: &mut impl Rng) -> Option<Planned<R>> {
-        let Operation::Allocate(requests) = operation else { return None };
+    fn allocate(&mut self, pending: &Pending<R>, rng: &mut impl Rng) -> Option<Planned<R>> {
+        let Operation::Allocate(requests) = &pending.operation else { return None };
         if let Some(failure) = self.refusal() {
             return Some(Planned::End(Outcome::Failed(failure)));
         }
@@ -154,13 +180,25 @@ impl<R: Range> Plan<'_, R> {
                 self.set.extend(&taken);
                 Planned::Take(taken)
             }
+            #[cfg(feature = "faults")]
+            Err(_) if Fault::BatchHalfApplied.is_on() && pending.rebased && !taken.is_empty() => {
+                self.set.extend(&taken);
+                let named = requests.iter().filter_map(|request| match *request {
+                    Request::This(value) => self.next.range().offset_of(value),
+                    Request::Next => None,
+                });
+                Planned::Take(named.collect())
+            }
             Err(error) => {
+                #[cfg(feature = "faults")]
+                if Fault::RollbackClearsOthers.is_on() {
+                    self.clear_all_named(requests);
+                }
                 for offset in taken {
                     self.next.bitmap_mut().remove(offset);
-                    if let Some(spare) = &mut self.spare {
-                        spare.bitmap_mut().remove(offset);
-                    }
                 }
+                // It is made anew when it is needed.
+                self.spare = None;
                 Planned::End(Outcome::Failed(error.into()))
             }
         })
@@ -217,8 +255,8 @@ impl<R: Range> Plan<'_, R> {
     }
 
     /// Clears what a release or a repair clears, and ends all that is not ended yet.
-    fn clear(&mut self, operation: &Operation<R>, mut repaired: Repaired) -> Planned<R> {
-        Planned::End(match operation {
+    fn clear(&mut self, pending: &Pending<R>, mut repaired: Repaired) -> Planned<R> {
+        Planned::End(match &pending.operation {
             Operation::Allocate(_) | Operation::Read => return Planned::View,
             Operation::Create => match &self.readable.standing {
                 Standing::OtherRange(_) => self.refusal().map_or(Outcome::Created { created: false }, Outcome::Failed),
@@ -232,7 +270,7 @@ impl<R: Range> Plan<'_, R> {
             Operation::Release { value, anchor } => match (self.refusal(), self.next.range().offset_of(*value)) {
                 (Some(failure), _) => Outcome::Failed(failure),
                 (None, None) => Outcome::Released { freed: false },
-                (None, Some(offset)) => self.release(offset, *anchor),
+                (None, Some(offset)) => self.release(offset, *anchor, pending.was_in_doubt),
             },
             Operation::Repair(diff) => {
                 for offset in &diff.clear {
@@ -248,14 +286,15 @@ impl<R: Range> Plan<'_, R> {
         })
     }
 
-    fn release(&mut self, offset: u32, anchor: u64) -> Outcome<R> {
+    fn release(&mut self, offset: u32, anchor: u64, was_in_doubt: bool) -> Outcome<R> {
         if !self.readable.used.bitmap().contains(offset) {
             return Outcome::Released { freed: false };
         }
         if self.context.duplicates.binary_search(&offset).is_ok() {
             return Outcome::Deferred(Deferral::Duplicate);
         }
-        match self.context.history.is_unchanged(offset, anchor) {
+        let blind = Fault::ReleaseWithoutAnchor.is_on() || (was_in_doubt && Fault::ReleaseRepeatedBlindly.is_on());
+        match self.context.history.is_unchanged(offset, anchor).or(blind.then_some(true)).map(|known| known || blind) {
             Some(unchanged) => Outcome::Released { freed: unchanged && self.free(offset) },
             None => Outcome::Deferred(Deferral::HistoryMissing),
         }
@@ -268,6 +307,22 @@ impl<R: Range> Plan<'_, R> {
             self.cleared.push(offset);
         }
         freed
+    }
+
+    /// Fault 2.
+    fn clear_first(&mut self, pending: &Pending<R>, repaired: Repaired) -> Option<Planned<R>> {
+        let is_allocation = matches!(pending.operation, Operation::Allocate(_));
+        (!is_allocation).then(|| self.clear(pending, repaired))
+    }
+
+    /// Fault 27.
+    #[cfg(feature = "faults")]
+    fn clear_all_named(&mut self, requests: &[Request<R::Value>]) {
+        for request in requests {
+            let Request::This(value) = *request else { continue };
+            let offset = self.next.range().offset_of(value);
+            self.cleared.extend(offset.filter(|offset| self.next.bitmap_mut().remove(*offset)));
+        }
     }
 
     /// Why nothing may be taken from the object as it stands.

@@ -2,6 +2,7 @@ package embedded_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,9 @@ import (
 func TestSurvivesRestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	for i := range 2 {
+		if has, err := embedded.HasData(dir); err != nil || has != (i > 0) {
+			t.Errorf("start %d: has data: %v, %v", i, has, err)
+		}
 		e, err := embedded.Start(t.Context(), embedded.Config{Dir: dir})
 		if err != nil {
 			t.Fatal(err)
@@ -64,6 +68,57 @@ func TestQuota(t *testing.T) {
 	}
 }
 
+// TestDatabaseSize reads the size right after each write, when etcd itself has not
+// committed it yet. Every version stays, so none may be missing in the size.
+func TestDatabaseSize(t *testing.T) {
+	e, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), KeepHistory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	const size = 1 << 20
+	before := e.DatabaseSize()
+	for i := range int64(5) {
+		if _, err := e.Client().Put(t.Context(), "key", strings.Repeat("x", size)); err != nil {
+			t.Fatal(err)
+		}
+		if grown := e.DatabaseSize() - before; grown < (i+1)*size {
+			t.Errorf("after %d writes of %d bytes the database has grown by %d", i+1, size, grown)
+		}
+	}
+}
+
+// TestCompact writes the same key in several short lives of an etcd. Without
+// compaction each write would add to the database.
+func TestCompact(t *testing.T) {
+	dir := t.TempDir()
+	const size, lives, writes = 1 << 20, 3, 40
+	for i := range lives {
+		e, err := embedded.Start(t.Context(), embedded.Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range writes {
+			if _, err := e.Client().Put(t.Context(), "key", strings.Repeat("x", size)); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Compact(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := e.Compact(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got, err := e.Client().Get(t.Context(), "key"); err != nil || got.Count != 1 {
+			t.Errorf("%v, %v", got, err)
+		}
+		if got := e.DatabaseSize(); got > 20*size {
+			t.Errorf("after %d writes of %d bytes the database has %d", (i+1)*writes, size, got)
+		}
+		e.Close()
+	}
+}
+
 func TestStartRefuses(t *testing.T) {
 	file := etcdtest.Write(t, []byte("x"))
 	damaged := t.TempDir()
@@ -83,7 +138,7 @@ func TestStartRefuses(t *testing.T) {
 		if e, err := embedded.Start(t.Context(), embedded.Config{Dir: dir}); err == nil {
 			e.Close()
 			t.Errorf("%q: started", dir)
-		} else if !strings.Contains(err.Error(), dir) {
+		} else if !strings.Contains(err.Error(), dir) || errors.Is(err, embedded.ErrInUse) != (dir == used) {
 			t.Errorf("%q: %v", dir, err)
 		}
 	}

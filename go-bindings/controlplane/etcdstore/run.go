@@ -209,7 +209,7 @@ func keyState(kv *mvccpb.KeyValue) rangekeeper.KeyState {
 	return rangekeeper.KeyState{ModRevision: kv.ModRevision, Version: kv.Version, CreateRevision: kv.CreateRevision}
 }
 
-// isRefusal says of an error that the request was certainly not carried out, and would not be if it was sent again.
+// isRefusal says of an error that etcd will not carry the request out, or not another time.
 func isRefusal(err error) bool {
 	for _, refusal := range []error{
 		rpctypes.ErrNoSpace, rpctypes.ErrRequestTooLarge, rpctypes.ErrCorrupt,

@@ -217,12 +217,12 @@ func (s *Store[V]) now() time.Duration { return time.Since(s.started) }
 func (s *Store[V]) do(ctx context.Context, operation rangekeeper.Operation[V]) (rangekeeper.Finished[V], error) {
 	c := &call[V]{operation: operation, done: make(chan rangekeeper.Finished[V], 1)}
 	if err := ctx.Err(); err != nil {
-		return rangekeeper.Finished[V]{}, err
+		return rangekeeper.Finished[V]{}, fmt.Errorf("%s: %w", s.config.Key, err)
 	}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return rangekeeper.Finished[V]{}, ErrClosed
+		return rangekeeper.Finished[V]{}, fmt.Errorf("%s: %w", s.config.Key, ErrClosed)
 	}
 	s.pending++
 	s.submitted = append(s.submitted, c)
@@ -234,7 +234,7 @@ func (s *Store[V]) do(ctx context.Context, operation rangekeeper.Operation[V]) (
 	case <-ctx.Done():
 	}
 	if s.giveUp(c) {
-		return rangekeeper.Finished[V]{}, ctx.Err()
+		return rangekeeper.Finished[V]{}, fmt.Errorf("%s: %w", s.config.Key, ctx.Err())
 	}
 	select {
 	case f := <-c.done: // it ended at the same time

@@ -1,5 +1,5 @@
-// Package etcdtest is what the tests of several packages need: the fixtures and
-// a real etcd.
+// Package etcdtest is what the tests of several packages need: the fixtures, a real
+// etcd in the process or as a cluster of processes, and processes that can be killed.
 package etcdtest
 
 import (

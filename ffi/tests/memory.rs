@@ -1,16 +1,21 @@
-//! Allocate, allocate next, release and has take no memory from the heap, and neither does a Service of a repair pass
-//! that is in order. The core forbids the unsafe code that it takes to see this, so the test stands here.
+//! How much memory things take: allocate, allocate next, release and has none from the heap, and neither does a Service of
+//! a repair pass that is in order; a committer as much as it says. The core forbids the unsafe code that it takes to see
+//! this, so the tests stand here.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use rangekeeper_core::allocator::{AllocateError, Allocator, Strategy};
+use rangekeeper_core::allocator::{AllocateError, Allocator, Request, Strategy};
 use rangekeeper_core::any::{AnyRange, AnyValue};
 use rangekeeper_core::cidr::CidrRange;
+use rangekeeper_core::commit::{
+    Answer, Change, Committer, Config, Guard, Header, KeyValue, Operation, Outcome, Request as Wish, Step,
+};
 use rangekeeper_core::ports::PortRange;
 use rangekeeper_core::range::Range;
 use rangekeeper_core::repair::{Leaks, RepairPass, Stored};
@@ -21,32 +26,41 @@ use rangekeeper_core::uids::UidBlock;
 struct Counting;
 
 thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
+// Blocks that go from thread to thread are counted by both; the tests here keep theirs.
+thread_local!(static BYTES: Cell<isize> = const { Cell::new(0) });
 
-fn count() {
+fn count(bytes: usize) {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+    BYTES.set(BYTES.get() + bytes as isize);
+}
+
+fn uncount(bytes: usize) {
+    BYTES.set(BYTES.get() - bytes as isize);
 }
 
 // SAFETY: every call goes on to the system's allocator as it is; counting neither allocates nor panics.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: the caller's promise is the system allocator's condition.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        uncount(layout.size());
+        count(size);
         // SAFETY: as above.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        uncount(layout.size());
         // SAFETY: as above.
         unsafe { System.dealloc(block, layout) }
     }
@@ -186,4 +200,73 @@ fn a_service_in_order_does_not_allocate() {
     }
     println!("{observed} Services");
     assert!(observed >= 2 * SERVICES);
+}
+
+/// A committer of a /12 that has all of its memory in use: it hands out and frees addresses all through the last grace,
+/// and waits for a watch.
+#[test]
+fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
+    const GRACE: Duration = Duration::from_secs(360);
+    let before = BYTES.get();
+    let config = Config { strategy: Strategy::RandomScanSparingStaticBand, grace: GRACE };
+    let mut committer =
+        Committer::new(range::<CidrRange>("10.96.0.0/12"), config, Xoshiro256PlusPlus::seed_from_u64(3));
+    committer.keep_history(true);
+    let (mut state, mut revision, mut stored): (Guard, u64, Option<Vec<u8>>) = (Guard::default(), 0, None);
+    let mut owned: Vec<(IpAddr, u64)> = Vec::new();
+    let (mut now, mut most, mut peak_swaps) = (Duration::ZERO, 0, 0);
+    committer.submit(Operation::Create, Duration::MAX);
+    for _ in 0..400 {
+        now += GRACE / 100;
+        for _ in 0..40 {
+            committer.submit(Operation::Allocate(vec![Request::Next; 25]), Duration::MAX);
+        }
+        for (value, anchor) in owned.drain(..owned.len() / 2) {
+            committer.submit(Operation::Release { value, anchor }, Duration::MAX);
+        }
+        loop {
+            let request = match committer.poll(now) {
+                Step::Send(request) => request,
+                Step::WaitUntil(until) => {
+                    now = until;
+                    continue;
+                }
+                Step::Idle => break,
+            };
+            let held = match request {
+                Wish::Swap { guard, value } if guard == state => {
+                    revision += 1;
+                    let create_revision = if state.version == 0 { revision } else { state.create_revision };
+                    state = Guard { mod_revision: revision, version: state.version + 1, create_revision };
+                    stored = Some(value);
+                    peak_swaps += 1;
+                    true
+                }
+                Wish::Confirm { guard } => guard == state,
+                _ => false,
+            };
+            let key = stored.as_ref().map(|value| KeyValue { state, value });
+            let answer = if held { Answer::Held } else { Answer::Current(key) };
+            committer.answered(now, Header { cluster_id: 1, revision, raft_term: 1 }, answer);
+        }
+        // Others write twice: a gap, which only the watch could fill.
+        if let Some(value) = &stored {
+            state = Guard { mod_revision: revision + 2, version: state.version + 2, ..state };
+            revision += 2;
+            let change =
+                KeyValue { state: Guard { mod_revision: revision - 1, version: state.version - 1, ..state }, value };
+            committer.watched(Change::Put(change));
+        }
+        for finished in committer.take_finished() {
+            if let Outcome::Allocated { values, revision, .. } = finished.outcome {
+                owned.extend(values.into_iter().map(|value| (value, revision)));
+            }
+        }
+        let own = size_of_val(owned.as_slice()).max(owned.capacity() * size_of::<(IpAddr, u64)>());
+        let object = stored.as_ref().map_or(0, Vec::capacity);
+        most = most.max(BYTES.get() - before - (own + object) as isize);
+    }
+    println!("{peak_swaps} swaps, at most {} KiB, the object included", most / 1024);
+    assert!(peak_swaps >= 400 && most > 300 << 10, "too little happens");
+    assert!(most <= (1024 + 128) << 10, "{} KiB", most / 1024);
 }

@@ -1,0 +1,72 @@
+//! Faults that the simulation puts into the protocol, to see that it would find them. Without the feature `faults`
+//! none of them can be on, and nothing of them is compiled.
+
+#[cfg(feature = "faults")]
+use std::cell::Cell;
+
+/// A rule of the protocol that is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[cfg_attr(not(feature = "faults"), allow(dead_code))]
+#[allow(missing_docs, reason = "docs/simulation.md says what each one is")]
+pub enum Fault {
+    AllocateWhatTheSwapClears = 1,
+    ClearsBeforeAllocations = 2,
+    NetZeroFromCache = 3,
+    RefusedFromCache = 4,
+    FreeFromCache = 5,
+    ClearWithoutHistory = 6,
+    FirstAndLastCompared = 7,
+    CreateRevisionIgnored = 8,
+    TwoVersionsTakenForOne = 9,
+    WatchWithGap = 10,
+    DeleteIgnored = 11,
+    CompactedTakenAsEmpty = 12,
+    ReleaseWithoutAnchor = 13,
+    ReleaseRepeatedBlindly = 14,
+    SetBitTakenForOurs = 15,
+    EqualBytesTakenForOurs = 16,
+    RepeatedWithOldRights = 17,
+    CounterSurvivesGap = 18,
+    CounterSurvivesCleaning = 19,
+    CounterSurvivesUnknownClear = 21,
+    PassesNotSpaced = 25,
+    SnapshotRewritten = 26,
+    RollbackClearsOthers = 27,
+    BatchHalfApplied = 28,
+    CacheSurvivesRestore = 29,
+    LateAnswerAcknowledged = 30,
+    CounterIgnoresChanges = 31,
+    DoubtForgottenByWatch = 32,
+    LeakCleanedYoung = 33,
+    AnchorOfAnotherStore = 34,
+    WatchAcrossStores = 35,
+    DoubtOnlyOfAllocations = 36,
+    DeletedRangeMadeAnewEmpty = 37,
+    OldAnswerAfterReconnect = 38,
+}
+
+#[cfg(feature = "faults")]
+thread_local! {
+    /// Bit n is the fault of number n.
+    static ON: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Puts faults on, in this thread: bit n is the fault of number n.
+#[cfg(feature = "faults")]
+pub fn set(faults: u64) {
+    ON.set(faults);
+}
+
+impl Fault {
+    /// Whether it is on.
+    #[cfg(feature = "faults")]
+    pub fn is_on(self) -> bool {
+        ON.get() >> self as u8 & 1 == 1
+    }
+
+    #[cfg(not(feature = "faults"))]
+    pub(super) const fn is_on(self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,256 @@
+package rangekeeper
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+)
+
+// memoryKey is one key of a store, as etcd keeps it, with all its changes.
+type memoryKey struct {
+	revision int64
+	state    KeyState
+	value    []byte
+	changes  []Change
+}
+
+func (k *memoryKey) put(value []byte) {
+	k.revision++
+	if k.state.Version == 0 {
+		k.state.CreateRevision = k.revision
+	}
+	k.state.Version++
+	k.state.ModRevision = k.revision
+	k.value = bytes.Clone(value)
+	k.changes = append(k.changes, Change{Key: k.state, Value: k.value})
+}
+
+func (k *memoryKey) delete() {
+	k.revision++
+	k.state, k.value = KeyState{}, nil
+	k.changes = append(k.changes, Change{Key: KeyState{ModRevision: k.revision}})
+}
+
+// run does what a committer asks for until there is nothing to do, and gives what ended.
+func run[V Value](t *testing.T, k *memoryKey, c *Committer[V]) []Finished[V] {
+	t.Helper()
+	now := time.Second
+	for {
+		step := must(c.Poll(now))
+		if step.WatchFrom > 0 {
+			from := slices.IndexFunc(k.changes, func(change Change) bool { return change.Key.ModRevision >= step.WatchFrom })
+			if from >= 0 {
+				if err := c.Watched(k.changes[from:]...); err != nil {
+					t.Fatal(err)
+				}
+				step = must(c.Poll(now))
+			}
+		}
+		switch step.Kind {
+		case StepIdle:
+			return must(c.Finished())
+		case StepWait:
+			now = step.Until
+			continue
+		}
+		answer := Answer{ClusterID: 1, RaftTerm: 2}
+		if step.Kind != StepRead && step.Guard == k.state {
+			answer.Held = true
+			if step.Kind == StepSwap {
+				k.put(must(c.Value(nil)))
+			}
+		} else {
+			answer.Key, answer.Value = k.state, k.value
+		}
+		answer.Revision = k.revision
+		if err := c.Answered(now, answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func one[V Value](t *testing.T, k *memoryKey, c *Committer[V], operation Operation[V]) Finished[V] {
+	t.Helper()
+	ticket := must(c.Submit(operation))[0]
+	finished := run(t, k, c)
+	if len(finished) != 1 || finished[0].Ticket != ticket {
+		t.Fatalf("%+v", finished)
+	}
+	return finished[0]
+}
+
+func newCommitter(t *testing.T, ports string, seed uint64) *Committer[uint16] {
+	c := must(NewCommitter(must(ParsePortRange(ports)), CommitterConfig{Strategy: RandomScan, Grace: time.Minute, Seed: seed}))
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestCommitter(t *testing.T) {
+	k := new(memoryKey)
+	first, second := newCommitter(t, "30000-30199", 1), newCommitter(t, "30000-30199", 2)
+	if f := one(t, k, first, AllocateOperation(NoDeadline, Next[uint16]())); f.Outcome != OutcomeFailed || !errors.Is(f.Err, ErrNotInitialised) {
+		t.Errorf("%+v", f)
+	}
+	if f := one(t, k, first, CreateOperation[uint16](NoDeadline)); f.Outcome != OutcomeCreated || !f.Yes {
+		t.Errorf("%+v", f)
+	}
+	if f := one(t, k, second, CreateOperation[uint16](NoDeadline)); f.Outcome != OutcomeCreated || f.Yes {
+		t.Errorf("%+v", f)
+	}
+	// More operations, values and bytes than one crossing gives at once; all in one swap.
+	var operations []Operation[uint16]
+	for range 50 {
+		operations = append(operations, AllocateOperation(NoDeadline, slices.Repeat([]Request[uint16]{Next[uint16]()}, 4)...))
+	}
+	for range 300 {
+		operations = append(operations, AllocateOperation(NoDeadline, Next[uint16]()), ReadOperation[uint16](NoDeadline))
+	}
+	tickets, revision := must(first.Submit(operations...)), k.revision
+	finished := run(t, k, first)
+	if k.revision != revision+1 || len(finished) != len(tickets) {
+		t.Fatalf("%d swaps, %d of %d operations", k.revision-revision, len(finished), len(tickets))
+	}
+	var ports []uint16
+	full, views := 0, 0
+	for i, f := range finished {
+		switch {
+		case f.Ticket != tickets[i]:
+			t.Fatal(i, f.Ticket)
+		case f.Outcome == OutcomeAllocated && len(f.Values) == 4 && f.Revision == k.revision && f.UseUntil > time.Minute:
+			ports = append(ports, f.Values...)
+		case f.Outcome == OutcomeFailed && errors.Is(f.Err, ErrFull):
+			full++
+		case f.Outcome == OutcomeRead && f.Yes && f.Revision == k.revision && bytes.Equal(f.Snapshot, bytes.Repeat([]byte{0xff}, 25)):
+			views++
+		default:
+			t.Fatalf("%+v", f)
+		}
+	}
+	slices.Sort(ports)
+	if len(slices.Compact(ports)) != 200 || full != 300 || views != 300 {
+		t.Error(len(ports), full, views)
+	}
+	stored := must(DecodeRangeAllocation(k.value))
+	if r, data := must(stored.Range()), must(stored.Data(nil)); r != "30000-30199" || len(data) != 25 {
+		t.Error(r, data)
+	}
+
+	// Another server frees a port and takes it again; then the first owner's release comes too late.
+	anchor := k.revision
+	if f := one(t, k, second, ReleaseOperation(NoDeadline, uint16(30007), anchor)); f.Outcome != OutcomeReleased || !f.Yes {
+		t.Errorf("%+v", f)
+	}
+	if f := one(t, k, second, AllocateOperation(NoDeadline, This(uint16(30007)))); f.Outcome != OutcomeAllocated {
+		t.Errorf("%+v", f)
+	}
+	if f := one(t, k, first, ReleaseOperation(NoDeadline, uint16(30007), anchor)); f.Outcome != OutcomeReleased || f.Yes {
+		t.Errorf("%+v", f)
+	}
+	var batch *BatchError
+	if f := one(t, k, first, AllocateOperation(NoDeadline, This(uint16(30007)))); !errors.As(f.Err, &batch) || !errors.Is(f.Err, ErrAlreadyAllocated) {
+		t.Errorf("%+v", f)
+	}
+	var outside *NotInRangeError
+	if f := one(t, k, first, AllocateOperation(NoDeadline, This(uint16(29999)))); !errors.As(f.Err, &outside) {
+		t.Errorf("%+v", f)
+	}
+
+	// A pass over no Services: what this committer handed out a moment ago stays.
+	view := one(t, k, first, ReadOperation[uint16](NoDeadline))
+	pass := must(NewRepairPass())
+	must(pass.AddPorts(must(ParsePortRange("30000-30199")), Stored{Range: "30000-30199", Data: view.Snapshot}))
+	ticket := must(first.SubmitRepair(NoDeadline, must(pass.Finish(nil)), 0, view.Revision))
+	repaired := run(t, k, first)
+	if len(repaired) != 1 || repaired[0].Ticket != ticket || repaired[0].Outcome != OutcomeRepaired || repaired[0].Cleared+repaired[0].Changed != 200 || repaired[0].Changed < 199 {
+		t.Errorf("%+v", repaired)
+	}
+
+	// What cannot be read is not overwritten.
+	k.put([]byte("k8s:enc:aescbc:v1:key1:..."))
+	if f := one(t, k, first, AllocateOperation(NoDeadline, Next[uint16]())); !errors.Is(f.Err, ErrUnreadable) {
+		t.Errorf("%+v", f)
+	}
+	k.delete()
+	if f := one(t, k, first, AllocateOperation(NoDeadline, Next[uint16]())); !errors.Is(f.Err, ErrNotInitialised) {
+		t.Errorf("%+v", f)
+	}
+	var mismatched *MismatchedRangeError
+	must(newCommitter(t, "30000-30199", 3).Submit())
+	if f := one(t, k, newCommitter(t, "20000-20999", 3), CreateOperation[uint16](NoDeadline)); !f.Yes {
+		t.Errorf("%+v", f)
+	}
+	if f := one(t, k, second, CreateOperation[uint16](NoDeadline)); !errors.As(f.Err, &mismatched) || mismatched.Found != "20000-20999" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// Requests that fail end their operations with the store's words, or keep them for another try.
+func TestCommitterFailures(t *testing.T) {
+	k := new(memoryKey)
+	c := newCommitter(t, "1-100", 1)
+	one(t, k, c, CreateOperation[uint16](NoDeadline))
+	ticket := must(c.Submit(AllocateOperation(5*time.Second, Next[uint16]())))[0]
+	if step := must(c.Poll(time.Second)); step.Kind != StepSwap {
+		t.Fatal(step)
+	}
+	if err := c.Refused(time.Second, "no space left"); err != nil {
+		t.Fatal(err)
+	}
+	// A read tells that the swap was not carried out all the same.
+	if f := run(t, k, c); len(f) != 1 || f[0].Ticket != ticket || !errors.Is(f[0].Err, ErrRefused) || f[0].Err.Error() != "the store refused: no space left" {
+		t.Errorf("%+v", f)
+	}
+	// No answer to a swap: it may have happened. A value asked for by name is then not told from somebody else's.
+	must(c.Submit(AllocateOperation(time.Hour, This(uint16(7)))))
+	now := 2 * time.Second
+	for {
+		step := must(c.Poll(now))
+		if step.Kind == StepSwap {
+			break
+		}
+		if step.Kind == StepRead {
+			c.Answered(now, Answer{ClusterID: 1, RaftTerm: 2, Revision: k.revision, Key: k.state, Value: k.value})
+		} else {
+			now = step.Until
+		}
+	}
+	k.put(must(c.Value(nil)))
+	if err := c.Unknown(now); err != nil {
+		t.Fatal(err)
+	}
+	if f := run(t, k, c); len(f) != 1 || f[0].Outcome != OutcomeUnknown {
+		t.Errorf("%+v", f)
+	}
+	if err := c.Reconnected(); err != nil {
+		t.Fatal(err)
+	}
+	late := must(c.Submit(AllocateOperation(time.Nanosecond, Next[uint16]())))[0]
+	if f := run(t, k, c); len(f) != 1 || f[0].Ticket != late || !errors.Is(f[0].Err, ErrDeadlineExceeded) {
+		t.Errorf("%+v", f)
+	}
+	unwanted := must(c.Submit(AllocateOperation(NoDeadline, Next[uint16]())))[0]
+	if err := c.Cancel(unwanted); err != nil {
+		t.Fatal(err)
+	}
+	if f := must(c.Finished()); len(f) != 1 || !errors.Is(f[0].Err, ErrCancelled) {
+		t.Errorf("%+v", f)
+	}
+	if err := c.WatchFailed(); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	for _, c := range []*Committer[uint16]{c, {}, nil} {
+		_, polled := c.Poll(0)
+		_, submitted := c.Submit(CreateOperation[uint16](0))
+		_, finished := c.Finished()
+		_, value := c.Value(nil)
+		for _, err := range []error{polled, submitted, finished, value, c.Cancel(1), c.Answered(0, Answer{}), c.Unknown(0), c.Refused(0, ""), c.Reconnected(), c.Watched(Change{}), c.WatchFailed()} {
+			if !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		}
+		c.Close()
+	}
+}

@@ -1,0 +1,11 @@
+package etcdstore_test
+
+import (
+	"testing"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/etcdtest"
+)
+
+func TestMain(m *testing.M) {
+	etcdtest.Main(m, map[string]etcdtest.Role{loadRole: runLoad})
+}
