@@ -10,7 +10,7 @@ SECONDS ?= 60
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 CONTROLPLANE := go-bindings/controlplane
 
-.PHONY: help library build run test test-rust test-c test-go examples fuzz bench compare compare-model goldens header install fmt lint doc setup clean
+.PHONY: help library build run test test-rust test-c test-go examples fuzz bench compare compare-store compare-model goldens header install fmt lint doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -56,6 +56,10 @@ compare: library ## Measures the same works on the reference and here, in turn; 
 	$(CARGO) build --release --locked -p rangekeeper-bench --bin compare-rust
 	rm -f target/compare
 	cd bench/upstream && $(GO) build -o ../../target/compare ./cmd/compare && ../../target/compare -rust ../../target/release/compare-rust
+
+compare-store: library ## Measures allocations through an etcd by the reference and here, in turn; writes target/compare-store.json.
+	rm -f target/compare-store
+	cd bench/upstream && $(GO) build -o ../../target/compare-store ./cmd/compare-store && ../../target/compare-store
 
 compare-model: library ## Plays random operation sequences on the reference's allocators and on these.
 	cd bench/upstream && $(GO) test -count=1 -v -run . ./...

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
+)
+
+// measurement is what one side's turn at a work came to.
+type measurement struct {
+	// operations is how many allocations were measured.
+	operations int
+	// ops is how many there were in a second, bytes what the database grew by for each.
+	ops, bytes float64
+	// The percentiles of how long one allocation took, in milliseconds.
+	p50, p99, p999 float64
+}
+
+// run is what callers did on one etcd.
+type run struct {
+	took  time.Duration
+	grown int64
+	// offsets are what was handed out, latencies how long each took; the first came before the clock was started.
+	offsets   []int
+	latencies []time.Duration
+}
+
+// takeTurn measures one side for turnTime, or for runsPerTurn times half of the range.
+func takeTurn(ctx context.Context, w work, open opener, dir string) (measurement, error) {
+	var took time.Duration
+	var grown int64
+	var latencies []time.Duration
+	for i := 0; i < runsPerTurn && took < turnTime; i++ {
+		r, err := runOnce(ctx, w, open, dir, turnTime-took)
+		if err != nil {
+			return measurement{}, fmt.Errorf("%s: %w", w.name, err)
+		}
+		took += r.took
+		grown += r.grown
+		latencies = append(latencies, r.latencies...)
+	}
+	slices.Sort(latencies)
+	return measurement{
+		operations: len(latencies),
+		ops:        float64(len(latencies)) / took.Seconds(),
+		bytes:      float64(grown) / float64(len(latencies)),
+		p50:        percentile(latencies, 0.5),
+		p99:        percentile(latencies, 0.99),
+		p999:       percentile(latencies, 0.999),
+	}, nil
+}
+
+// percentile is the smallest latency that this share of all is not above, in milliseconds.
+func percentile(sorted []time.Duration, share float64) float64 {
+	rank := int(math.Ceil(share * float64(len(sorted))))
+	return float64(sorted[rank-1].Nanoseconds()) / 1e6
+}
+
+// runOnce starts an etcd on an empty directory, and servers on it, lets the callers allocate for a time or until half
+// of the range is taken, and checks what they got.
+func runOnce(ctx context.Context, w work, open opener, dir string, limit time.Duration) (r run, err error) {
+	if err := os.RemoveAll(dir); err != nil {
+		return r, err
+	}
+	defer os.RemoveAll(dir) // the next run says if it fails
+	etcd, err := embedded.Start(ctx, embedded.Config{Dir: dir, KeepHistory: true})
+	if err != nil {
+		return r, err
+	}
+	defer etcd.Close()
+	servers := make([]server, w.servers)
+	for i := range servers {
+		if servers[i], err = open(etcd.Endpoints()); err != nil {
+			return r, err
+		}
+		defer func() {
+			if closeErr := servers[i].close(); err == nil {
+				err = closeErr
+			}
+		}()
+		// The first allocation connects and fills the cache.
+		offset, err := servers[i].allocate()
+		if err != nil {
+			return r, err
+		}
+		r.offsets = append(r.offsets, offset)
+	}
+	runtime.GC()
+	before := etcd.DatabaseSize()
+	if err := r.drive(w, servers, limit); err != nil {
+		return r, err
+	}
+	r.grown = etcd.DatabaseSize() - before
+	got, err := etcd.Client().Get(ctx, w.key)
+	if err != nil {
+		return r, err
+	}
+	if len(got.Kvs) != 1 {
+		return r, fmt.Errorf("no object at %s", w.key)
+	}
+	return r, r.check(got.Kvs[0].Value)
+}
+
+// drive lets the callers allocate side by side.
+func (r *run) drive(w work, servers []server, limit time.Duration) error {
+	type caller struct {
+		offsets   []int
+		latencies []time.Duration
+		err       error
+	}
+	callers := make([]caller, w.callers)
+	var begun atomic.Int64
+	var group sync.WaitGroup
+	start := time.Now()
+	for i := range callers {
+		c, allocate := &callers[i], servers[i%len(servers)].allocate
+		group.Go(func() {
+			for now := time.Now(); now.Sub(start) < limit && begun.Add(1) <= int64(w.size/2); {
+				offset, err := allocate()
+				if err != nil {
+					c.err = err
+					return
+				}
+				end := time.Now()
+				c.offsets = append(c.offsets, offset)
+				c.latencies = append(c.latencies, end.Sub(now))
+				now = end
+			}
+		})
+	}
+	group.Wait()
+	r.took = time.Since(start)
+	for _, c := range callers {
+		if c.err != nil {
+			return c.err
+		}
+		r.offsets = append(r.offsets, c.offsets...)
+		r.latencies = append(r.latencies, c.latencies...)
+	}
+	return nil
+}
+
+// check makes sure that no value was handed out twice, and that these and no others are taken in the stored object.
+func (r *run) check(value []byte) error {
+	object, err := decodeStored(value)
+	if err != nil {
+		return err
+	}
+	taken := map[int]bool{}
+	for i, b := range object.Data {
+		for bit := range 8 {
+			if b>>bit&1 == 1 {
+				taken[(len(object.Data)-1-i)*8+bit] = true
+			}
+		}
+	}
+	stored := len(taken)
+	for _, offset := range r.offsets {
+		if !taken[offset] {
+			return fmt.Errorf("offset %d of %s was handed out twice, or is free in the stored object", offset, object.Range)
+		}
+		delete(taken, offset)
+	}
+	if len(taken) != 0 {
+		return fmt.Errorf("%d of the %d values taken in the stored object were handed out to nobody", len(taken), stored)
+	}
+	return nil
+}
