@@ -66,6 +66,7 @@ type Store[V rangekeeper.Value] struct {
 // call is one operation of a caller.
 type call[V rangekeeper.Value] struct {
 	operation rangekeeper.Operation[V]
+	repair    *repair // instead of operation
 	ticket    rangekeeper.Ticket
 	taken     bool // whether the committer has it
 	done      chan rangekeeper.Finished[V]
@@ -203,6 +204,25 @@ func (s *Store[V]) Read(ctx context.Context) (View, error) {
 	return View{Revision: f.Revision, Snapshot: f.Snapshot, Initialised: f.Yes}, err
 }
 
+// Repaired says what became of a diff: how many values were set, cleared, and left alone because they had changed since
+// the pass, or may have.
+type Repaired struct{ Set, Cleared, Changed int }
+
+type repair struct {
+	outcome  *rangekeeper.RepairOutcome
+	index    int
+	read     int64
+	deadline time.Duration
+}
+
+// Repair applies what a repair pass over view found out about its range with this index: as much of it as is still right
+// when it is written. The pass must have had its Services from a list that was begun after Read had returned view.
+func (s *Store[V]) Repair(ctx context.Context, outcome *rangekeeper.RepairOutcome, index int, view View) (Repaired, error) {
+	c := &call[V]{repair: &repair{outcome: outcome, index: index, read: view.Revision, deadline: s.deadline(ctx)}}
+	f, err := s.wait(ctx, c)
+	return Repaired{Set: f.Set, Cleared: f.Cleared, Changed: f.Changed}, err
+}
+
 // deadline is when an operation with this context ends at the latest, by the committer's clock.
 func (s *Store[V]) deadline(ctx context.Context) time.Duration {
 	if at, ok := ctx.Deadline(); ok {
@@ -215,7 +235,11 @@ func (s *Store[V]) now() time.Duration { return time.Since(s.started) }
 
 // do hands an operation to the committer and waits until it has ended.
 func (s *Store[V]) do(ctx context.Context, operation rangekeeper.Operation[V]) (rangekeeper.Finished[V], error) {
-	c := &call[V]{operation: operation, done: make(chan rangekeeper.Finished[V], 1)}
+	return s.wait(ctx, &call[V]{operation: operation})
+}
+
+func (s *Store[V]) wait(ctx context.Context, c *call[V]) (rangekeeper.Finished[V], error) {
+	c.done = make(chan rangekeeper.Finished[V], 1)
 	if err := ctx.Err(); err != nil {
 		return rangekeeper.Finished[V]{}, fmt.Errorf("%s: %w", s.config.Key, err)
 	}

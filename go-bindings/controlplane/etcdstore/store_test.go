@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
 )
@@ -99,4 +101,89 @@ func TestAllocateThroughEtcd(t *testing.T) {
 		t.Errorf("%d swaps: operations did not share them", swaps)
 	}
 	t.Logf("%+v, %+v", first.Stats(), second.Stats())
+}
+
+// A pass over what is stored, while other callers go on.
+func TestRepairThroughEtcd(t *testing.T) {
+	etcd := startEtcd(t)
+	ours, theirs := open(t, etcd, "10.0.0.0/22"), open(t, etcd, "10.0.0.0/22")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(ours.Init(ctx))
+	var leaked []netip.Addr
+	for range 20 {
+		leaked = append(leaked, must(theirs.AllocateNext(ctx)).Value)
+	}
+	var group sync.WaitGroup
+	stop := make(chan struct{})
+	group.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				a := must(theirs.AllocateNext(ctx))
+				must(theirs.Release(ctx, a.Value, a.Revision))
+			}
+		}
+	})
+	view := must(ours.Read(ctx))
+	pass := must(rangekeeper.NewRepairPass())
+	must(pass.AddCIDR(ours.Range(), rangekeeper.Stored{Range: ours.Range().String(), Data: view.Snapshot}))
+	lost := netip.MustParseAddr("10.0.3.1")
+	var services rangekeeper.Services
+	for _, addr := range append(leaked[10:], lost) {
+		services.Add(addr.String(), []string{addr.String()})
+	}
+	if err := pass.Observe(&services); err != nil {
+		t.Fatal(err)
+	}
+	outcome := must(pass.Finish(nil))
+	repaired := must(ours.Repair(ctx, outcome, 0, view))
+	close(stop)
+	group.Wait()
+	// What the other caller held at the time of the read may be gone by now.
+	if repaired.Set != 1 || repaired.Cleared < 10 || repaired.Cleared+repaired.Changed > 11 {
+		t.Errorf("%+v", repaired)
+	}
+	after := must(rangekeeper.NewAllocator(ours.Range(), rangekeeper.Contiguous, 1))
+	if err := after.Restore(ours.Range().String(), must(ours.Read(ctx)).Snapshot); err != nil {
+		t.Fatal(err)
+	}
+	for i, addr := range leaked {
+		if has := must(after.Has(addr)); has != (i >= 10) {
+			t.Errorf("%v: %v", addr, has)
+		}
+	}
+	if !must(after.Has(lost)) {
+		t.Error("the lost address is not set")
+	}
+	if _, err := ours.Repair(ctx, outcome, 1, view); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+		t.Error(err)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	etcd := startEtcd(t)
+	s := open(t, etcd, "10.0.0.0/24")
+	must(s.Init(t.Context()))
+	must(s.AllocateNext(t.Context()))
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(s); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, family := range must(registry.Gather()) {
+		for _, metric := range family.Metric {
+			name := family.GetName()
+			for _, label := range metric.Label[1:] {
+				name += " " + label.GetValue()
+			}
+			found[name] = metric.Counter.GetValue()
+		}
+	}
+	stats := s.Stats()
+	if len(found) != 7 || found["rangekeeper_store_operations_total"] != 2 || found["rangekeeper_store_requests_total swap"] != float64(stats.Swaps) || stats.Swaps != 2 {
+		t.Error(found, stats)
+	}
 }
