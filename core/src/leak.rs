@@ -152,7 +152,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             state >> 33
         };
-        let mut cleaned = 0;
+        let (mut cleaned, mut held) = (0, 0);
         for passes in [1, 2, 3, 4, 7, 8, 255].map(|passes| NonZeroU8::new(passes).expect("not zero")) {
             for len in [1, 64, 65, 300] {
                 let mut counters = LeakCounters::new(len, passes);
@@ -164,6 +164,13 @@ mod tests {
                         if (random() % 50 != 0) == (offset % 3 == 0) {
                             leaked.insert(offset);
                         }
+                    }
+                    if random() % 20 == 0 {
+                        let mut broken = Bitmap::new(len);
+                        (0..len).filter(|_| random() % 3 == 0).for_each(|offset| _ = broken.insert(offset));
+                        counters.restart(&broken);
+                        model.retain(|offset, _| !broken.contains(*offset));
+                        assert_eq!(counters.is_empty(), model.is_empty());
                     }
                     let seen = leaked.clone();
                     model.retain(|offset, _| seen.contains(*offset));
@@ -182,9 +189,17 @@ mod tests {
                         assert_eq!(counters.count(offset), model.get(&offset).copied().unwrap_or(0));
                     }
                     cleaned += due.len();
+                    for offset in due.into_iter().filter(|_| random() % 4 == 0) {
+                        counters.hold(offset);
+                        if passes.get() > 1 {
+                            model.insert(offset, passes.get() - 1);
+                        }
+                        held += 1;
+                        assert_eq!(counters.count(offset), passes.get() - 1);
+                    }
                 }
             }
         }
-        assert!(cleaned > 1000, "only {cleaned} leaks were cleaned: the test bites too little");
+        assert!(cleaned > 1000 && held > 250, "only {cleaned} leaks were due, {held} held: the test bites too little");
     }
 }

@@ -1,15 +1,20 @@
 //! The committer against a store in memory that does what etcd does with one key.
 
+use std::num::NonZeroU8;
 use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper::allocator::{Request as Wanted, Strategy};
+use rangekeeper::any::AnyRange;
+use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
-    Answer, Change, Committer, Config, Failure, Guard, Header, KeyValue, Operation, Outcome, Request, Step, Ticket,
+    Answer, Change, Committer, Config, Diff, Failure, Guard, Header, KeyValue, Operation, Outcome, Passes, Repaired,
+    Request, Step, Ticket,
 };
 use rangekeeper::envelope::RangeAllocation;
 use rangekeeper::ports::PortRange;
+use rangekeeper::repair::{Leaks, RepairPass, Stored};
 
 type Ports = Committer<PortRange, Xoshiro256PlusPlus>;
 
@@ -20,6 +25,7 @@ type Key = (Guard, Vec<u8>);
 
 #[derive(Default)]
 struct Store {
+    cluster_id: u64,
     revision: u64,
     key: Option<Key>,
     writes: usize,
@@ -29,7 +35,7 @@ struct Store {
 
 impl Store {
     fn header(&self) -> Header {
-        Header { cluster_id: 7, revision: self.revision, raft_term: 2 }
+        Header { cluster_id: self.cluster_id, revision: self.revision, raft_term: 2 }
     }
 
     fn put(&mut self, value: Vec<u8>) {
@@ -158,4 +164,241 @@ fn a_value_is_freed_once_and_only_by_its_owner() {
     assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Failed(Failure::Allocate(_))));
     store.delete();
     assert!(matches!(store.one(&mut others, this(30_003)), Outcome::Failed(Failure::NotInitialised)));
+}
+
+fn release(value: u16, anchor: u64) -> Operation<PortRange> {
+    Operation::Release { value, anchor }
+}
+
+/// Lets the committer send its next request.
+fn send(committer: &mut Ports, now: Duration) -> Request {
+    let mut now = now;
+    loop {
+        match committer.poll(now) {
+            Step::Send(request) => return request,
+            Step::WaitUntil(until) => now = until,
+            Step::Idle => panic!("nothing to send"),
+        }
+    }
+}
+
+fn outcome(committer: &mut Ports, ticket: Ticket) -> Outcome<PortRange> {
+    let finished = committer.take_finished();
+    assert_eq!(finished.iter().map(|one| one.ticket).collect::<Vec<_>>(), [ticket]);
+    finished.into_iter().next().expect("one").outcome
+}
+
+const NOW: Duration = Duration::from_secs(1);
+
+#[test]
+fn an_operation_that_may_have_happened_ends_as_unknown_and_never_as_a_failure() {
+    for operation in [this(30_004), next(), release(30_003, 2)] {
+        let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+        store.one(&mut ours, Operation::Create);
+        let taken = store.one(&mut ours, this(30_003));
+        assert!(matches!(taken, Outcome::Allocated { revision: 2, .. }));
+        let deadline = NOW + Duration::from_secs(10);
+        let ticket = ours.submit(operation, deadline);
+        assert!(matches!(send(&mut ours, NOW), Request::Swap { .. }));
+        ours.unknown(NOW);
+        // The request was lost or comes late: nobody knows. The time is over before the store can be asked.
+        ours.poll(deadline);
+        assert_eq!(outcome(&mut ours, ticket), Outcome::Unknown);
+    }
+}
+
+#[test]
+fn a_named_value_that_an_unknown_swap_took_is_not_reported_as_taken_by_others() {
+    for told_by_watch in [false, true] {
+        let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+        store.one(&mut ours, Operation::Create);
+        ours.keep_history(true);
+        let ticket = ours.submit(this(30_003), NEVER);
+        let Request::Swap { value, .. } = send(&mut ours, NOW) else { panic!("a swap") };
+        ours.unknown(NOW);
+        if told_by_watch {
+            // The read finds nothing changed; only then does the swap take place, and the watch is first to tell.
+            let read = send(&mut ours, NOW);
+            store.perform(read, NOW, &mut ours);
+            let from = ours.watch_from().expect("history is kept");
+            store.put(value);
+            store.watch(from, &mut ours);
+        } else {
+            store.put(value);
+        }
+        let finished = store.run(&mut ours, NOW);
+        assert_eq!(finished, [(ticket, Outcome::Unknown)]);
+    }
+}
+
+#[test]
+fn what_an_allocation_took_for_nobody_is_given_back() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    let cancelled = ours.submit(this(30_003), NEVER);
+    let request = send(&mut ours, NOW);
+    ours.cancel(cancelled);
+    assert_eq!(outcome(&mut ours, cancelled), Outcome::Unknown);
+    store.perform(request, NOW, &mut ours);
+    assert_eq!(store.run(&mut ours, NOW), []);
+    // The answer comes after more than half of the grace: too late to use the value.
+    let late = ours.submit(this(30_004), NEVER);
+    let request = send(&mut ours, NOW);
+    store.perform(request, NOW + Duration::from_secs(181), &mut ours);
+    assert_eq!(store.run(&mut ours, NOW + Duration::from_secs(181)), [(late, Outcome::Unknown)]);
+    let (_, value) = store.key.as_ref().expect("stored");
+    assert!(RangeAllocation::decode(value).expect("ours").data.is_empty());
+}
+
+#[test]
+fn after_a_restore_old_anchors_tell_nothing_and_new_views_do() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    let Outcome::Allocated { revision, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
+    // The cluster starts anew from a backup, in which the value is taken by somebody else.
+    let old = store.revision;
+    store.revision -= 1;
+    let before = store.key.as_ref().map(|(_, value)| value.clone()).expect("stored");
+    store.put(before);
+    store.cluster_id = 8;
+    ours.reconnected();
+    assert!(matches!(store.one(&mut ours, release(30_003, revision)), Outcome::Deferred(_)));
+    // An anchor that this store has not reached is one of the other store, too.
+    assert!(matches!(store.one(&mut ours, release(30_003, old + 5)), Outcome::Deferred(_)));
+    // A repair pass of this store may set and clear at once, whatever revision the other one had.
+    let Outcome::Read(view) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
+    assert!(view.revision <= old);
+    let bitmap = |offset| {
+        let mut bitmap = Bitmap::new(10);
+        bitmap.insert(offset);
+        bitmap
+    };
+    let diff = Diff { read: view.revision, set: bitmap(7), clear: bitmap(9), duplicates: Vec::new() };
+    let repaired = store.one(&mut ours, Operation::Repair(Box::new(diff)));
+    assert_eq!(repaired, Outcome::Repaired(Repaired { set: 1, cleared: 0, changed: 1 }));
+}
+
+#[test]
+fn a_deleted_range_is_not_made_anew_by_a_pass_that_had_seen_it() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Allocated { .. }));
+    let pass = |store: &mut Store, ours: &mut Ports| {
+        let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
+        let mut set = Bitmap::new(10);
+        set.insert(3);
+        set.difference_with(&view.used);
+        Operation::Repair(Box::new(Diff { read: view.revision, set, clear: Bitmap::new(10), duplicates: Vec::new() }))
+    };
+    let seen = pass(&mut store, &mut ours);
+    store.delete();
+    ours.reconnected();
+    store.one(&mut ours, seen);
+    assert!(store.key.is_none(), "values in use would be handed out");
+    // A pass that has seen that it is missing sets all that Services use.
+    let seen = pass(&mut store, &mut ours);
+    assert_eq!(store.one(&mut ours, seen), Outcome::Repaired(Repaired { set: 1, cleared: 0, changed: 0 }));
+    assert!(store.key.is_some());
+}
+
+#[test]
+fn what_was_handed_out_lately_is_set_again_when_the_range_is_made_anew() {
+    let (mut store, mut ours, mut others) =
+        (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+    store.one(&mut ours, Operation::Create);
+    assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Allocated { .. }));
+    store.delete();
+    assert_eq!(store.one(&mut others, Operation::Create), Outcome::Created { created: true });
+    assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Failed(Failure::Allocate(_))));
+    assert!(matches!(store.one(&mut others, this(30_003)), Outcome::Failed(Failure::Allocate(_))));
+}
+
+#[test]
+fn a_watch_that_cannot_begin_is_not_begun_over_and_over() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    ours.keep_history(true);
+    // The store went on without the key being changed; what was before is compacted.
+    store.revision += 100;
+    store.one(&mut ours, Operation::Read);
+    assert_eq!(ours.watch_from(), Some(store.revision + 1));
+    ours.watch_failed();
+    assert_eq!(ours.watch_from(), None);
+    store.one(&mut ours, Operation::Read);
+    assert_eq!(ours.watch_from(), Some(store.revision + 1));
+}
+
+const INTERVAL: Duration = Duration::from_secs(180);
+
+/// A pass at this time that finds no Services; gives what it clears.
+fn pass(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration) -> Vec<u32> {
+    passes.begin(ours);
+    let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
+    let range = AnyRange::Ports(ours.range());
+    passes.seen(range, ours, view.revision, now);
+    let mut pass = RepairPass::new();
+    let text = ours.range().to_string();
+    pass.add_node_ports(ours.range(), Stored { range: &text, data: view.used.snapshot() }).expect("a snapshot");
+    let outcome = pass.finish(Leaks::Keep(passes.counters()));
+    let diff = passes.diff(&outcome.ranges[0], ours);
+    let cleared = diff.clear.iter().collect();
+    store.one(ours, Operation::Repair(Box::new(diff)));
+    cleared
+}
+
+#[test]
+fn a_leak_is_cleaned_after_three_spaced_passes_and_a_grace() {
+    let three = NonZeroU8::new(3).expect("not zero");
+    // Intervals between passes, in hundredths, and the pass that cleans.
+    for (intervals, last) in [
+        (&[100, 100][..], 3),
+        // Spaced, but the third comes before the grace is over.
+        (&[95, 95, 95], 4),
+        // The second comes too early, and counting begins again.
+        (&[80, 100, 100], 4),
+        (&[100, 80, 80, 100, 100], 6),
+    ] {
+        let (mut store, mut others, mut ours) =
+            (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+        store.one(&mut others, Operation::Create);
+        store.one(&mut others, this(30_003));
+        let mut passes = Passes::new(three, INTERVAL);
+        let mut now = NOW;
+        for number in 1..=last {
+            let cleared = pass(&mut store, &mut ours, &mut passes, now);
+            assert_eq!(cleared, if number == last { vec![3] } else { Vec::new() }, "pass {number} of {intervals:?}");
+            now += INTERVAL * intervals.get(number - 1).copied().unwrap_or(0) / 100;
+        }
+        assert!(ours.watch_from().is_none(), "nothing is counted any more");
+    }
+}
+
+#[test]
+fn a_counter_starts_again_when_its_value_was_free_meanwhile_or_nobody_knows() {
+    let three = NonZeroU8::new(3).expect("not zero");
+    for known in [true, false] {
+        let (mut store, mut others, mut ours) =
+            (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+        store.one(&mut others, Operation::Create);
+        let Outcome::Allocated { revision, .. } = store.one(&mut others, this(30_003)) else { panic!("free") };
+        store.one(&mut others, this(30_004));
+        let mut passes = Passes::new(three, INTERVAL);
+        let mut now = NOW;
+        for _ in 0..2 {
+            assert!(pass(&mut store, &mut ours, &mut passes, now).is_empty());
+            now += INTERVAL;
+        }
+        // Somebody else gets the value between two passes. It looks as before.
+        store.one(&mut others, release(30_003, revision));
+        assert!(matches!(store.one(&mut others, this(30_003)), Outcome::Allocated { .. }));
+        if !known {
+            ours.submit(Operation::Read, NEVER);
+            let confirm = send(&mut ours, now);
+            store.perform(confirm, now, &mut ours);
+            ours.watch_failed();
+            store.run(&mut ours, now);
+        }
+        let cleared = pass(&mut store, &mut ours, &mut passes, now);
+        assert_eq!(cleared, if known { vec![4] } else { vec![] });
+    }
 }

@@ -435,7 +435,7 @@ pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: 
                 Step::Send(Request::Read) => step.kind = RK_STEP_READ,
                 Step::Send(Request::Swap { guard, value }) => {
                     (step.kind, step.guard, step.value_len) = (RK_STEP_SWAP, guard.into(), value.len());
-                    state.value = value;
+                    state.committer.reuse(std::mem::replace(&mut state.value, value));
                 }
                 Step::Send(Request::Confirm { guard }) => (step.kind, step.guard) = (RK_STEP_CONFIRM, guard.into()),
             }

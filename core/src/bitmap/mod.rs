@@ -22,7 +22,7 @@ const WORD_BITS: u32 = u64::BITS;
 ///
 /// Memory: `len / 8` bytes and 1/63 of that for the summary. Single-offset operations and searches cost O(log64 len);
 /// set algebra and restore work word by word.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Bitmap {
     len: u32,
     count: Count,
@@ -307,6 +307,20 @@ impl Bitmap {
             *full |= bit(self.words.len() as u32 - 1);
         }
         self.summary.raise();
+    }
+}
+
+impl Clone for Bitmap {
+    fn clone(&self) -> Self {
+        Self { len: self.len, count: self.count.clone(), words: self.words.clone(), summary: self.summary.clone() }
+    }
+
+    /// Takes no memory if both range over as many offsets.
+    fn clone_from(&mut self, other: &Self) {
+        self.len = other.len;
+        self.count = other.count.clone();
+        self.words.clone_from(&other.words);
+        self.summary.clone_from(&other.summary);
     }
 }
 

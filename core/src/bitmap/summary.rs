@@ -8,12 +8,23 @@ const MAX_LEVELS: usize = 5;
 /// For each level, one bit per word of the level below; a set bit means that the word has no clear bit.
 ///
 /// Bits past the end of a level are set, so that a search never finds them.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Summary {
     words: Vec<u64>,
     /// Where each level begins in `words`; level 0 summarises the bitmap itself.
     starts: [u32; MAX_LEVELS + 1],
     levels: usize,
+}
+
+impl Clone for Summary {
+    fn clone(&self) -> Self {
+        Self { words: self.words.clone(), starts: self.starts, levels: self.levels }
+    }
+
+    fn clone_from(&mut self, other: &Self) {
+        self.words.clone_from(&other.words);
+        (self.starts, self.levels) = (other.starts, other.levels);
+    }
 }
 
 impl Summary {

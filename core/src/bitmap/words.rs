@@ -65,6 +65,14 @@ impl Clone for Words {
         words.copy_from_slice(self);
         words
     }
+
+    fn clone_from(&mut self, other: &Self) {
+        if self.len() == other.len() {
+            self.copy_from_slice(other);
+        } else {
+            *self = other.clone();
+        }
+    }
 }
 
 impl PartialEq for Words {

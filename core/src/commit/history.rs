@@ -14,6 +14,8 @@ use super::request::Guard;
 const CAPACITY: usize = 24 << 10;
 /// And of how many revisions.
 const REVISIONS: usize = CAPACITY / 8;
+/// How many views are told apart from those of another store.
+const VIEWS: usize = 64;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
@@ -23,8 +25,13 @@ pub(super) struct History {
     apart: Option<Bitmap>,
     /// All changes of later revisions are known.
     since: u64,
-    /// Earlier revisions are those of another store.
+    /// Which store this is the history of, counted from 0.
+    store: u32,
+    /// Earlier revisions may be those of another store.
     foreign: u64,
+    /// The revisions of the last views of this store, and of those of other stores.
+    views: VecDeque<u64>,
+    foreign_views: Vec<u64>,
     /// The changes later than `since`: for each revision how many offsets changed, in order.
     revisions: VecDeque<(u64, u32)>,
     /// The offsets of all these revisions, one after the other.
@@ -40,8 +47,9 @@ impl History {
 
     /// Begins anew at the base, whose key is in this state.
     pub(super) fn restart(&mut self, base: Guard) {
-        let (since, foreign) = (base.mod_revision.max(self.foreign), self.foreign);
-        *self = Self { head: base, since, foreign, ..Self::default() };
+        (self.head, self.apart, self.since) = (base, None, base.mod_revision);
+        self.revisions.clear();
+        self.offsets.clear();
     }
 
     /// Nothing is known of revisions before this one.
@@ -49,10 +57,33 @@ impl History {
         self.since = self.since.max(revision);
     }
 
-    /// The store is another one, or an older state of the same: revisions up to this one tell nothing.
+    /// The store is another one, or an older state of the same: revisions up to this one tell nothing, unless they are
+    /// known to be of this store.
     pub(super) fn distrust(&mut self, revision: u64) {
-        self.foreign = self.foreign.max(revision + 1);
+        self.foreign = self.foreign.max(revision + u64::from(!Fault::LastForeignRevisionTrusted.is_on()));
+        self.store += 1;
+        self.foreign_views.extend(self.views.drain(..));
         self.restart(Guard::default());
+    }
+
+    /// Which store this is the history of.
+    pub(super) fn store(&self) -> u32 {
+        self.store
+    }
+
+    /// A view of this revision is handed out.
+    pub(super) fn viewed(&mut self, revision: u64) {
+        if self.views.back() != Some(&revision) {
+            self.views.push_back(revision);
+        }
+        if self.views.len() > VIEWS {
+            self.views.pop_front();
+        }
+    }
+
+    /// Whether a view of this revision was one of this store.
+    fn is_own_view(&self, revision: u64) -> bool {
+        revision >= self.foreign || (self.views.contains(&revision) && !self.foreign_views.contains(&revision))
     }
 
     /// The state of the key up to which all is known.
@@ -93,22 +124,31 @@ impl History {
         }
     }
 
-    /// Whether all changes after this revision are known, up to the head.
-    pub(super) fn knows(&self, revision: u64) -> bool {
-        revision >= self.since
+    /// Whether all changes after a view of this revision are known, up to the head.
+    pub(super) fn knows(&self, view: u64) -> bool {
+        view >= self.since && self.is_own_view(view)
     }
 
-    /// Whether `offset` is the same in every state from `anchor` on up to the head; `None` if that is not known.
+    /// Whether `offset` is the same in every state from a view of this revision on up to the head; `None` if that is
+    /// not known.
+    pub(super) fn is_unchanged_since(&self, view: u64, offset: u32) -> Option<bool> {
+        if !self.knows(view) {
+            return Fault::ClearWithoutHistory.is_on().then_some(true);
+        }
+        Some(self.later(view).all(|changed| changed != offset))
+    }
+
+    /// The same for a revision that a caller names.
     pub(super) fn is_unchanged(&self, offset: u32, anchor: u64) -> Option<bool> {
-        if !self.knows(anchor) {
+        if anchor < self.since.max(self.foreign) {
             return Fault::ClearWithoutHistory.is_on().then_some(true);
         }
         Some(self.later(anchor).all(|changed| changed != offset))
     }
 
-    /// The offsets that changed after `revision`, up to the head; `None` if that is not known.
-    pub(super) fn changed_since(&self, revision: u64) -> Option<impl Iterator<Item = u32> + '_> {
-        self.knows(revision).then(|| self.later(revision))
+    /// The offsets that changed after a view of this revision, up to the head; `None` if that is not known.
+    pub(super) fn changed_since(&self, view: u64) -> Option<impl Iterator<Item = u32> + '_> {
+        self.knows(view).then(|| self.later(view))
     }
 
     /// The offsets that changed after `revision`. Cost: linear in their number.

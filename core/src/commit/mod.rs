@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use rand_core::Rng;
 
-use crate::allocator::{AllocateError, BatchError, Request as Wanted, Strategy};
+use crate::allocator::{AllocateError, Allocator, BatchError, Request as Wanted, Strategy};
 use crate::bitmap::Bitmap;
 use crate::range::Range;
 
@@ -61,6 +61,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const WATCH_LOST: Duration = Duration::from_secs(5);
 /// For how many swaps others count as writing the key, too, after one was seen.
 const CONTENDED_SWAPS: u32 = 16;
+/// How long a watch is kept after something waited for it: etcd lets a new one wait for up to 100 ms.
+const WATCH_KEPT: Duration = Duration::from_secs(10);
 /// How many states of the key a watch may have to tell again for the sake of an operation that comes later.
 const REPLAYED: u64 = 256;
 /// How many operations go into one swap.
@@ -99,6 +101,9 @@ pub struct Committer<R: Range, G> {
     queue: VecDeque<Pending<R>>,
     flight: Option<Flight<R>>,
     finished: Vec<Finished<R>>,
+    /// Memory for the next round and its value.
+    spare: Option<Allocator<R>>,
+    buffer: Vec<u8>,
     submitted: u64,
     /// The head of the last answer, and when it came.
     last: Option<(Header, Duration)>,
@@ -122,6 +127,8 @@ pub struct Committer<R: Range, G> {
     /// Until when nothing is sent while operations wait for history: others who write all the time would put it off
     /// for ever.
     patient_until: Option<Duration>,
+    /// Until when the watch goes on though nothing waits for it; zero for not at all.
+    watched_until: Duration,
     /// No deadline is earlier.
     earliest_deadline: Duration,
     /// A round that is to be repeated against the rules.
@@ -185,6 +192,7 @@ impl<R: Range> Pending<R> {
     /// How it ends if it is given up. `sent` tells that a swap with it is under way.
     fn given_up(&self, sent: bool, failure: Failure<R>) -> Outcome<R> {
         let changes_nothing = matches!(self.operation, Operation::Read);
+        let sent = sent && !Fault::FlightForgotten.is_on();
         if (sent && !changes_nothing) || self.was_in_doubt { Outcome::Unknown } else { Outcome::Failed(failure) }
     }
 
@@ -214,6 +222,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
             queue: VecDeque::new(),
             flight: None,
             finished: Vec::new(),
+            spare: None,
+            buffer: Vec::new(),
             submitted: 0,
             last: None,
             must_read: false,
@@ -227,6 +237,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             expected: 0,
             gather_until: Duration::ZERO,
             patient_until: None,
+            watched_until: Duration::ZERO,
             earliest_deadline: Duration::MAX,
             #[cfg(feature = "faults")]
             repeat: None,
@@ -288,6 +299,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.expire(now);
         self.handed_out.advance(now);
         self.cleared.advance(now);
+        if now >= self.watched_until {
+            self.watched_until = Duration::ZERO;
+        }
         if self.flight.is_some() || self.queue.is_empty() {
             return self.wait(Duration::MAX);
         }
@@ -297,6 +311,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let waits = !self.history.is_complete() && self.wants_history();
         self.patient_until = self.patient_until.filter(|_| waits).or(waits.then_some(now + PATIENCE));
         let patient_until = self.patient_until.unwrap_or(now);
+        if waits {
+            self.watched_until = now + WATCH_KEPT;
+        }
         if waits && now >= patient_until + WATCH_LOST {
             self.watch_failed();
         }
@@ -314,7 +331,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
         #[cfg(feature = "faults")]
         if let Some(request) =
-            faulty_repeat(&mut self.repeat, base, &mut self.queue, self.submitted, now, &mut self.flight)
+            faults::repeat(&mut self.repeat, base, &mut self.queue, self.submitted, now, &mut self.flight)
         {
             return Step::Send(request);
         }
@@ -332,7 +349,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             duplicates: &self.duplicates,
             keeps_history: self.keeps_history,
         };
-        let (round, waiting) = Round::plan(base, operations, &context, &mut self.rng);
+        let (round, waiting) = Round::plan(base, operations, &context, &mut self.spare, &mut self.rng);
         for pending in waiting.into_iter().rev() {
             self.queue.push_front(pending);
         }
@@ -342,7 +359,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         #[cfg(feature = "faults")]
         let Some(round) = self.end_from_cache(round) else { return self.poll(now) };
         let guard = round.state;
-        let value = round.value();
+        let value = round.value(&mut self.buffer);
         self.flight = Some(Flight { sent: now, asked: self.submitted, is_swap: value.is_some(), round: Some(round) });
         Step::Send(match value {
             Some(value) => Request::Swap { guard, value },
@@ -354,6 +371,11 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.must_read = false;
         self.flight = Some(Flight { sent: now, asked: self.submitted, round: None, is_swap: false });
         Step::Send(Request::Read)
+    }
+
+    /// Takes the value of an earlier swap back, whose memory the next one uses again.
+    pub fn reuse(&mut self, value: Vec<u8>) {
+        self.buffer = value;
     }
 
     /// The store has answered the request.
@@ -458,7 +480,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
     /// through all changes of it, and ends when this gives `None`: nothing of that watch is reported after that.
     pub fn watch_from(&self) -> Option<u64> {
         let known = self.base.is_some() && self.history.head() != Guard::default();
-        let wanted = self.keeps_history || (!self.history.is_complete() && self.wants_history());
+        let waits = !self.history.is_complete() && self.wants_history();
+        let wanted = self.keeps_history || waits || self.watched_until > Duration::ZERO;
         // The key was still as it is known when the last answer came. What lies before may be compacted.
         let told = self.last.filter(|_| self.history.is_complete()).map_or(0, |(header, _)| header.revision);
         (known && wanted && self.may_watch()).then(|| self.history.head().mod_revision.max(told) + 1)
@@ -572,7 +595,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
     }
 
     fn wait(&self, until: Duration) -> Step {
-        match until.min(self.earliest_deadline) {
+        let watched_until = if self.watched_until > Duration::ZERO { self.watched_until } else { Duration::MAX };
+        match until.min(self.earliest_deadline).min(watched_until) {
             Duration::MAX => Step::Idle,
             until => Step::WaitUntil(until),
         }
@@ -627,7 +651,13 @@ impl<R: Range, G: Rng> Committer<R, G> {
     /// Whether it is still the same store, as it was; else all that was known is forgotten.
     fn identify(&mut self, now: Duration, header: Header) -> bool {
         let before = self.last.replace((header, now));
-        let Some((before, _)) = before else { return true };
+        let Some((before, _)) = before else {
+            if self.unwatched {
+                // There was another connection before, and nobody knows to which store.
+                self.history.distrust(header.revision);
+            }
+            return true;
+        };
         let same = header.cluster_id == before.cluster_id
             && header.revision >= before.revision
             && header.raft_term >= before.raft_term
@@ -738,7 +768,10 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 self.history.advance(state, round.set.iter().chain(&round.cleared).copied());
             }
             next.envelope.range = self.range.to_string();
-            self.base = Some(Base { state, content: Content::Readable(next) });
+            let base = Base { state, content: Content::Readable(next) };
+            if let Some(Base { content: Content::Readable(before), .. }) = self.base.replace(base) {
+                self.spare = Some(before.used);
+            }
             self.settle_doubts();
             if round.state == Guard::default() {
                 self.protect();
@@ -818,6 +851,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             Content::Unreadable { .. } => false,
         };
         self.viewed = self.viewed.max(base.state.mod_revision);
+        self.history.viewed(header.revision);
         let view = View { revision: header.revision, used: base.used().clone(), initialised };
         self.end(owner, Outcome::Read(view));
     }
@@ -831,6 +865,10 @@ impl<R: Range, G: Rng> Committer<R, G> {
     fn adopt(&mut self, now: Duration, header: Header, key: Option<KeyValue<'_>>) {
         let state = key.map_or(Guard::default(), |key| key.state);
         if self.base.as_ref().is_some_and(|base| base.state == state) {
+            if state == Guard::default() {
+                // Missing again, maybe: it may have been there meanwhile.
+                self.history.forget_before(header.revision);
+            }
             return;
         }
         let before = self.base.take();
@@ -890,102 +928,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.enqueue(Owner::Own, Operation::Repair(Box::new(diff)), Duration::MAX);
     }
 
-    /// Faults 3 to 5: ends operations by what is known, without asking the store. `None` if nothing is left to be sent.
-    #[cfg(feature = "faults")]
-    fn end_from_cache(&mut self, mut round: Round<R>) -> Option<Round<R>> {
-        let (header, _) = self.last?;
-        if round.next.is_none() && Fault::NetZeroFromCache.is_on() {
-            self.confirmed(header, round);
-            return None;
-        }
-        for entry in mem::take(&mut round.entries) {
-            match entry.planned {
-                Planned::End(outcome @ Outcome::Failed(Failure::Allocate(_))) if Fault::RefusedFromCache.is_on() => {
-                    self.end(entry.pending.owner, outcome);
-                }
-                Planned::End(outcome @ Outcome::Released { freed: false }) if Fault::FreeFromCache.is_on() => {
-                    self.end(entry.pending.owner, outcome);
-                }
-                planned => round.entries.push(Entry { planned, ..entry }),
-            }
-        }
-        (!round.entries.is_empty()).then_some(round)
-    }
-
-    /// Fault 15: takes an allocation for ours because its values are in use.
-    #[cfg(feature = "faults")]
-    fn taken_for_ours(&self, pending: &Pending<R>) -> Option<Outcome<R>> {
-        let (Operation::Allocate(wanted), Some(base)) = (&pending.operation, &self.base) else { return None };
-        let mut values = Vec::new();
-        for wanted in wanted.iter().filter(|_| Fault::SetBitTakenForOurs.is_on()) {
-            let Wanted::This(value) = *wanted else { return None };
-            values.extend(self.range.offset_of(value).filter(|offset| base.used().contains(*offset)).map(|_| value));
-        }
-        let revision = base.state.mod_revision;
-        let is_whole = !values.is_empty() && values.len() == wanted.len();
-        is_whole.then_some(Outcome::Allocated { values, revision, use_until: Duration::MAX })
-    }
-
-    /// Fault 16: takes a swap for ours because its bytes are stored.
-    #[cfg(feature = "faults")]
-    fn claim_equal_bytes(&mut self, now: Duration) {
-        let (true, Some(base)) = (Fault::EqualBytesTakenForOurs.is_on(), &self.base) else { return };
-        let equal = |round: &Round<R>| round.next.as_ref().is_some_and(|next| next.used.bitmap() == base.used());
-        let revision = base.state.mod_revision;
-        let Some(mut round) = self.repeat.take().filter(|round| round.state != base.state && equal(round)) else {
-            return;
-        };
-        reclaim(&mut round, &mut self.queue);
-        for Entry { pending, planned } in round.entries {
-            match planned {
-                Planned::Take(offsets) => {
-                    let values = offsets.iter().filter_map(|offset| self.range.value_at(*offset)).collect();
-                    let use_until = now + self.config.grace / 2;
-                    self.end(pending.owner, Outcome::Allocated { values, revision, use_until });
-                }
-                _ => self.queue.push_back(pending),
-            }
-        }
-    }
-
     fn note_cleared(&mut self, after: &Bitmap, changes: &[u32]) {
         for offset in changes.iter().filter(|offset| !after.contains(**offset)) {
             self.cleared.insert(*offset);
         }
     }
-}
-
-/// Takes those of the round's operations out of the queue that are still in it.
-#[cfg(feature = "faults")]
-fn reclaim<R: Range>(round: &mut Round<R>, queue: &mut VecDeque<Pending<R>>) {
-    round.entries.retain(|entry| {
-        let at = queue.iter().position(|pending| pending.owner == entry.pending.owner);
-        at.and_then(|at| queue.remove(at)).is_some()
-    });
-}
-
-/// Faults 17 and 26: writes on the new base what was decided on the old one.
-#[cfg(feature = "faults")]
-fn faulty_repeat<R: Range>(
-    repeat: &mut Option<Round<R>>,
-    base: &Base<R>,
-    queue: &mut VecDeque<Pending<R>>,
-    asked: u64,
-    now: Duration,
-    flight: &mut Option<Flight<R>>,
-) -> Option<Request> {
-    let mut round = repeat.take_if(|_| !Fault::EqualBytesTakenForOurs.is_on())?;
-    let Content::Readable(readable) = &base.content else { return None };
-    let initialised = readable.standing == Standing::Initialised;
-    let next = round.next.as_mut().filter(|_| base.state != round.state && initialised)?;
-    if Fault::RepeatedWithOldRights.is_on() {
-        *next = readable.clone();
-        round.set.iter().for_each(|offset| _ = next.used.bitmap_mut().insert(*offset));
-        round.cleared.iter().for_each(|offset| _ = next.used.bitmap_mut().remove(*offset));
-    }
-    reclaim(&mut round, queue);
-    round.state = base.state;
-    let (guard, value) = (base.state, round.value().filter(|_| !round.entries.is_empty())?);
-    *flight = Some(Flight { sent: now, asked, is_swap: true, round: Some(round) });
-    Some(Request::Swap { guard, value })
 }

@@ -42,8 +42,8 @@ pub struct Passes {
 /// The passes over one range.
 #[derive(Clone, Debug, Default)]
 struct Seen {
-    /// The revision of the last view.
-    read: Option<u64>,
+    /// The revision of the last view, and of which of the stores that the committer has seen.
+    read: Option<(u64, u32)>,
     /// When the last views came, the latest first.
     times: VecDeque<Duration>,
     /// Offsets that were due in the last pass and not to be cleaned yet, and when they were seen leaked first.
@@ -70,7 +70,9 @@ impl Passes {
         let counters = self.counters.of(range);
         let seen = seen(&mut self.ranges, range);
         let spaced = seen.times.front().is_some_and(|last| now.saturating_sub(*last) >= self.spacing);
-        let changed = seen.read.and_then(|before| committer.changed_since(before));
+        let store = committer.history.store();
+        let same = seen.read.filter(|(_, before)| *before == store);
+        let changed = same.and_then(|(before, _)| committer.changed_since(before));
         let ignored = (spaced || Fault::PassesNotSpaced.is_on())
             && (Fault::CounterIgnoresChanges.is_on() || (changed.is_none() && Fault::CounterSurvivesGap.is_on()));
         match changed.filter(|_| spaced || Fault::PassesNotSpaced.is_on()) {
@@ -84,7 +86,7 @@ impl Passes {
                 seen.held.clear();
             }
         }
-        seen.read = Some(read);
+        seen.read = Some((read, store));
         seen.times.push_front(now);
         seen.times.truncate(usize::from(self.passes.get()));
     }
@@ -117,7 +119,12 @@ impl Passes {
             }
         }
         committer.keep_history(!counters.is_empty());
-        Diff { read: seen.read.unwrap_or(0), set: outcome.set(), clear, duplicates: outcome.duplicates().to_vec() }
+        Diff {
+            read: seen.read.map_or(0, |(read, _)| read),
+            set: outcome.set(),
+            clear,
+            duplicates: outcome.duplicates().to_vec(),
+        }
     }
 }
 

@@ -63,6 +63,7 @@ impl<R: Range> Round<R> {
         base: &Base<R>,
         operations: Vec<Pending<R>>,
         context: &Context<'_>,
+        spare: &mut Option<Allocator<R>>,
         rng: &mut impl Rng,
     ) -> (Self, Vec<Pending<R>>) {
         let mut round =
@@ -81,7 +82,7 @@ impl<R: Range> Round<R> {
         let mut plan = Plan {
             readable,
             context,
-            next: readable.used.clone(),
+            next: copy(&readable.used, spare.take()),
             spare: None,
             set: Vec::new(),
             cleared: Vec::new(),
@@ -112,17 +113,31 @@ impl<R: Range> Round<R> {
         if plan.initialises || !plan.set.is_empty() || !plan.cleared.is_empty() {
             let envelope = readable.envelope.clone();
             round.next = Some(Readable { envelope, used: plan.next, standing: Standing::Initialised });
+        } else {
+            *spare = Some(plan.next);
         }
         (round.set, round.cleared) = (plan.set, plan.cleared);
         (round, waiting)
     }
 
-    /// The value that the round writes, if it changes anything.
-    pub(super) fn value(&self) -> Option<Vec<u8>> {
+    /// The value that the round writes, if it changes anything, in the memory of an earlier one.
+    pub(super) fn value(&self, buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
         let next = self.next.as_ref()?;
-        let mut value = Vec::new();
+        let mut value = std::mem::take(buffer);
         next.envelope.encode_with(&next.used.range().to_string(), next.used.snapshot(), &mut value);
         Some(value)
+    }
+}
+
+/// A copy, in the memory of a spare one if there is one: 128 KiB for each swap of a /12 would go back to the system and
+/// come again page by page.
+fn copy<R: Range>(used: &Allocator<R>, spare: Option<Allocator<R>>) -> Allocator<R> {
+    match spare {
+        Some(mut copy) => {
+            copy.bitmap_mut().clone_from(used.bitmap());
+            copy
+        }
+        None => used.clone(),
     }
 }
 
@@ -154,7 +169,7 @@ impl<R: Range> Plan<'_, R> {
             // What this committer handed out is set whatever happened since.
             let right = match pending.owner {
                 Owner::Own => initialised && self.context.handed_out.contains(offset),
-                _ => self.context.history.is_unchanged(offset, diff.read) == Some(true),
+                _ => self.context.history.is_unchanged_since(diff.read, offset) == Some(true),
             };
             if right && self.next.bitmap_mut().insert(offset) {
                 self.set.push(offset);
@@ -274,8 +289,9 @@ impl<R: Range> Plan<'_, R> {
             },
             Operation::Repair(diff) => {
                 for offset in &diff.clear {
-                    let unchanged = self.context.history.is_unchanged(offset, diff.read) == Some(true);
-                    if unchanged && !self.context.handed_out.contains(offset) && self.free(offset) {
+                    let unchanged = self.context.history.is_unchanged_since(diff.read, offset) == Some(true);
+                    let own = self.context.handed_out.contains(offset) && !Fault::OwnNotProtected.is_on();
+                    if unchanged && !own && self.free(offset) {
                         repaired.cleared += 1;
                     } else {
                         repaired.changed += 1;

@@ -17,10 +17,15 @@ import (
 // requestTimeout is how long a request to etcd may take before its outcome counts as unknown.
 const requestTimeout = 5 * time.Second
 
-// watched is what a watch tells: changes, or that it has failed.
+// After an error a watch is begun anew, but not at once: the cluster may have no leader for a while.
+const watchPause = 100 * time.Millisecond
+
+// watched is what a watch tells: changes, or that it has ended.
 type watched struct {
 	changes []rangekeeper.Change
-	failed  bool
+	ended   bool
+	// compacted says that there are changes which no watch can tell any more.
+	compacted bool
 }
 
 // driver is what run works with; no other goroutine sees it.
@@ -29,6 +34,7 @@ type driver[V rangekeeper.Value] struct {
 	calls     map[rangekeeper.Ticket]*call[V]
 	value     []byte
 	stopWatch context.CancelFunc // nil while there is no watch
+	told      chan watched       // by that watch
 }
 
 // run does what the committer asks for until ctx is done.
@@ -40,6 +46,7 @@ func (s *Store[V]) run(ctx context.Context) {
 	defer d.end()
 	for ctx.Err() == nil {
 		d.submit()
+		d.drain()
 		step, err := s.committer.Poll(s.now())
 		if err != nil {
 			return
@@ -64,7 +71,7 @@ func (s *Store[V]) run(ctx context.Context) {
 		case <-s.wake:
 		case <-reconnected:
 			s.committer.Reconnected()
-		case w := <-s.changes:
+		case w := <-d.told:
 			d.tell(w)
 		}
 	}
@@ -242,18 +249,19 @@ func (d *driver[V]) watch(ctx context.Context, from int64) {
 	switch {
 	case from == 0 && d.stopWatch != nil:
 		d.stopWatch()
-		d.stopWatch = nil
+		d.stopWatch, d.told = nil, nil
 	case from != 0 && d.stopWatch == nil:
 		ctx, d.stopWatch = context.WithCancel(ctx)
-		go d.follow(ctx, from)
+		d.told = make(chan watched)
+		go d.follow(ctx, from, d.told)
 	}
 }
 
 // follow tells the driver all changes of the key from a revision on.
-func (s *Store[V]) follow(ctx context.Context, from int64) {
+func (s *Store[V]) follow(ctx context.Context, from int64, told chan watched) {
 	tell := func(w watched) bool {
 		select {
-		case s.changes <- w:
+		case told <- w:
 			return true
 		case <-ctx.Done():
 			return false
@@ -268,6 +276,10 @@ func (s *Store[V]) follow(ctx context.Context, from int64) {
 			}
 			w.changes = append(w.changes, change)
 		}
+		if errors.Is(response.Err(), rpctypes.ErrCompacted) {
+			tell(watched{ended: true, compacted: true})
+			return
+		}
 		if response.Err() != nil {
 			break
 		}
@@ -275,17 +287,33 @@ func (s *Store[V]) follow(ctx context.Context, from int64) {
 			return
 		}
 	}
-	tell(watched{failed: true})
+	select {
+	case <-time.After(watchPause):
+		tell(watched{ended: true})
+	case <-ctx.Done():
+	}
+}
+
+// drain hands on what a watch has told already.
+func (d *driver[V]) drain() {
+	for {
+		select {
+		case w := <-d.told:
+			d.tell(w)
+		default:
+			return
+		}
+	}
 }
 
 // tell hands on what a watch told.
 func (d *driver[V]) tell(w watched) {
-	if w.failed {
-		if d.stopWatch != nil {
-			d.stopWatch() // it is begun anew if it is still wanted
-			d.stopWatch = nil
+	if w.ended {
+		d.stopWatch()
+		d.stopWatch, d.told = nil, nil
+		if w.compacted {
+			d.committer.WatchFailed()
 		}
-		d.committer.WatchFailed()
 		return
 	}
 	d.committer.Watched(w.changes...)

@@ -50,7 +50,6 @@ type Store[V rangekeeper.Value] struct {
 	committer *rangekeeper.Committer[V]
 	started   time.Time
 	wake      chan struct{}
-	changes   chan watched
 	stopped   chan struct{}
 	stop      context.CancelFunc
 	counters  counters
@@ -86,7 +85,7 @@ func Open[V rangekeeper.Value](config Config[V]) (*Store[V], error) {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Store[V]{
 		config: config, committer: committer, started: time.Now(),
-		wake: make(chan struct{}, 1), changes: make(chan watched), stopped: make(chan struct{}), stop: stop,
+		wake: make(chan struct{}, 1), stopped: make(chan struct{}), stop: stop,
 		drained: make(chan struct{}),
 	}
 	go s.run(ctx)

@@ -29,6 +29,18 @@ func TestCompletion(t *testing.T) {
 		{[]string{"show", "--etcd-snapshot", single, "kubernetes", ""}, nil},
 		{[]string{"show", "--etcd-snapshot", "none.db", ""}, all},
 		{[]string{"explain", "--etcd-snapshot", single, ""}, nil},
+		{[]string{"init", ""}, all},
+		{[]string{"init", "serviceips", ""}, nil},
+		{[]string{"allocate", "--endpoints", online, ""}, all},
+		{[]string{"allocate", "serviceips", ""}, nil},
+		{[]string{"allocate", "serviceips", "-n", ""}, nil},
+		{[]string{"release", ""}, all},
+		{[]string{"release", "serviceips", "10.96.0.1", ""}, nil},
+		{[]string{"watch", ""}, all},
+		{[]string{"watch", "serviceips", "-o", ""}, []string{"text", "json"}},
+		{[]string{"stress", ""}, nil},
+		{[]string{"stress", "-o", ""}, []string{"table", "json"}},
+		{[]string{"stress", "--range", ""}, nil},
 	} {
 		code, stdout, stderr := run(t, append([]string{"__complete"}, c.line...)...)
 		var got []string

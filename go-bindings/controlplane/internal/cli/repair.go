@@ -9,8 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/audit"
@@ -67,9 +65,7 @@ mend, 2 wrong usage or input that cannot be used, 3 etcd cannot be reached.`,
 	f.Uint8Var(&r.passes, "passes", defaultPasses, "with --clean-leaks: number of passes, at least 1")
 	f.DurationVar(&r.interval, "interval", defaultInterval, "with --clean-leaks: time between two passes")
 	c.MarkFlagFilename("output")
-	for _, name := range []string{"passes", "interval"} {
-		c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
+	completeNothing(c, "passes", "interval")
 	withSource(c, func(c *cobra.Command, _ []string, s *source) error {
 		r.source, r.log = s, c.ErrOrStderr()
 		if err := errors.Join(format.check(), r.check(c)); err != nil {
@@ -259,10 +255,7 @@ func swap(ctx context.Context, client *clientv3.Client, values []audit.NewValue)
 	answer, err := client.Txn(writeCtx).If(unchanged...).Then(puts...).Commit()
 	if err != nil {
 		err = fmt.Errorf("write the ranges: %w (they may have been written or not; run it again)", err)
-		if c := status.Code(errors.Unwrap(err)); c == codes.Unavailable || c == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded) {
-			return false, fmt.Errorf("%w: %w", clusterstate.ErrUnreachable, err)
-		}
-		return false, err
+		return false, unreachable(err)
 	}
 	return answer.Succeeded, nil
 }

@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
 )
 
 const version = "0.1.0"
@@ -21,12 +25,12 @@ var commit string
 // The exit codes.
 const (
 	exitOK = iota
-	// exitFound: the audit found something, or the repair left something that only
-	// an owner can mend.
+	// exitFound: the audit found something, the repair left something that only an
+	// owner can mend, what was asked for is not free, or the stress test failed.
 	exitFound
 	// exitInput: wrong usage or input that cannot be used.
 	exitInput
-	// exitUnreachable: no etcd answered.
+	// exitUnreachable: no etcd answered, or another process has the data directory.
 	exitUnreachable
 )
 
@@ -45,9 +49,18 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitFound
 	default:
 		fmt.Fprintf(stderr, "rangekeeper: %v\n", err)
-		if errors.Is(err, clusterstate.ErrUnreachable) {
-			return exitUnreachable
-		}
+		return exitCode(err)
+	}
+}
+
+func exitCode(err error) int {
+	is := func(target error) bool { return errors.Is(err, target) }
+	switch {
+	case slices.ContainsFunc([]error{clusterstate.ErrUnreachable, embedded.ErrInUse}, is):
+		return exitUnreachable
+	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, etcdstore.ErrDeferred}, is):
+		return exitFound
+	default:
 		return exitInput
 	}
 }
@@ -55,20 +68,22 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rangekeeper",
-		Short: "Finds and mends leaked, lost and duplicate ClusterIPs and node ports",
+		Short: "Allocates ClusterIPs and node ports, and finds and mends leaked, lost and duplicate ones",
 		Long: `rangekeeper compares what a Kubernetes cluster has recorded as allocated with what
-its Services use, on an etcd snapshot or on a running etcd.
+its Services use, on an etcd snapshot or on a running etcd. It also allocates from
+the stored ranges, as kube-apiserver does.
 
-Exit codes: 0 nothing found, 1 something found (repair: something is left that only
-the owner of a Service can mend), 2 wrong usage or input that cannot be used,
-3 etcd cannot be reached.`,
+Exit codes: 0 done, or nothing found, 1 something found (repair: something is left
+that only the owner of a Service can mend; allocate: what was asked for is not free),
+2 wrong usage or input that cannot be used, 3 etcd cannot be reached.`,
 		Version:       version + " (commit " + commitOrUnknown() + ")",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(newAudit(), newRepair(), newShow(), newExplain())
+	root.AddCommand(newAudit(), newRepair(), newShow(), newExplain(),
+		newInit(), newAllocate(), newRelease(), newWatch(), newStress())
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		// Without this an unknown shell would be no error.

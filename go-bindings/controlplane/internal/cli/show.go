@@ -45,8 +45,8 @@ const completionTimeout = 3 * time.Second
 
 // rangeNames gives those of the source, if one was given and can be read.
 func rangeNames(ctx context.Context, s *source) []string {
-	names := []string{audit.ServiceIPs, audit.SecondaryServiceIPs, audit.ServiceNodePorts}
-	if s.snapshot == "" && len(s.connect.Endpoints) == 0 {
+	names := bitmapNames
+	if s.snapshot == "" && !s.connection.given() {
 		return names
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +16,7 @@ import (
 type source struct {
 	snapshot      string
 	skipHashCheck bool
-	connect       clusterstate.ConnectOptions
+	connection    connection
 	prefix        string
 	mode          string
 	progress      *progress
@@ -36,20 +35,13 @@ func (s *source) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.snapshot, "etcd-snapshot", "", "read this etcd snapshot, plain or gzip-compressed")
 	f.BoolVar(&s.skipHashCheck, "skip-hash-check", false, "with --etcd-snapshot: read a file without a valid hash, such as a copy of member/snap/db")
-	f.StringSliceVar(&s.connect.Endpoints, "endpoints", nil, "read a running etcd at these URLs")
-	f.StringVar(&s.connect.CACert, "cacert", "", "authorities that may have signed etcd's certificate (PEM file)")
-	f.StringVar(&s.connect.Cert, "cert", "", "client certificate (PEM file)")
-	f.StringVar(&s.connect.Key, "key", "", "key of the client certificate (PEM file)")
-	f.StringVar(&s.connect.User, "user", "", "etcd user, or user:password")
-	f.StringVar(&s.connect.Password, "password", "", "password of the etcd user")
+	s.connection.addFlags(c, "read a running etcd at these URLs")
 	f.StringVar(&s.prefix, "prefix", clusterstate.DefaultPrefix, "what kube-apiserver has as --etcd-prefix")
 	f.StringVar(&s.mode, "mode", modeAuto, "how ClusterIPs are recorded: auto (by ServiceCIDR objects if there are any) or bitmap")
 	c.MarkFlagsMutuallyExclusive("etcd-snapshot", "endpoints")
 	c.MarkFlagsOneRequired("etcd-snapshot", "endpoints")
 	c.MarkFlagFilename("etcd-snapshot")
-	for _, name := range []string{"endpoints", "user", "password", "prefix"} {
-		c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
+	completeNothing(c, "prefix")
 	c.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{modeAuto, modeBitmap}, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -64,8 +56,8 @@ func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
 	}
 	o := clusterstate.Options{Prefix: s.prefix, SkipHashCheck: s.skipHashCheck}
 	if !s.online() {
-		if c := &s.connect; c.CACert+c.Cert+c.Key+c.User+c.Password != "" {
-			return nil, errors.New("--cacert, --cert, --key, --user and --password are for --endpoints")
+		if err := s.connection.check(); err != nil {
+			return nil, err
 		}
 		o.Progress = s.progress.start("reading " + s.snapshot)
 		defer s.progress.end()
@@ -75,11 +67,8 @@ func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
 		return nil, errors.New("--skip-hash-check is for --etcd-snapshot")
 	}
 	if s.client == nil {
-		if user, password, ok := strings.Cut(s.connect.User, ":"); ok && s.connect.Password == "" {
-			s.connect.User, s.connect.Password = user, password
-		}
 		var err error
-		if s.client, err = clusterstate.Connect(ctx, s.connect); err != nil {
+		if s.client, err = s.connection.connect(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -114,7 +103,7 @@ func (s *source) explain(err error) error {
 	}
 	name := s.snapshot
 	if s.online() {
-		name = strings.Join(s.connect.Endpoints, ",")
+		name = s.connection.String()
 	}
 	return &sourceError{name, err}
 }
