@@ -10,12 +10,12 @@ SECONDS ?= 60
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 CONTROLPLANE := go-bindings/controlplane
 
-.PHONY: help library build run test test-rust test-c test-go examples fuzz bench compare compare-store compare-model goldens header install fmt lint doc setup clean
+.PHONY: help library build run test test-rust test-c test-go examples fuzz simulate simulate-short bench compare compare-store compare-model goldens header install fmt lint doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-setup: ## Installs the tools that tests need and that are missing (valgrind, pkg-config).
+setup: ## Installs the tools that tests need and that are missing (valgrind, pkg-config, protoc).
 	@scripts/setup.sh
 
 library: ## Builds librangekeeper.a and .so into target/release.
@@ -49,6 +49,13 @@ examples: build ## Runs the example programs and checks that README.md shows the
 fuzz: ## Runs every fuzz target for SECONDS=60 (needs a nightly compiler and cargo-fuzz).
 	fuzz/run.sh $(SECONDS)
 
+simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fit in 15 minutes; SEED=N plays one again.
+	$(CARGO) run --release --locked -p rangekeeper-simulation -- $(if $(SEED),--seed $(SEED),--schedules 10000000 --minutes 15)
+
+simulate-short: ## Breaks the protocol's rules one by one, each to be noticed in 60 s, and plays 600,000 schedules with all of them.
+	$(CARGO) run --release --locked -p rangekeeper-simulation --features faults -- --faults --check docs/simulation.md
+	$(CARGO) run --release --locked -p rangekeeper-simulation -- --schedules 600000 --minutes 10 --at-least 300000
+
 bench: ## Measures the crates with criterion.
 	$(CARGO) bench --locked -p rangekeeper-bench
 
@@ -76,11 +83,13 @@ install: library ## Installs header, libraries and pkg-config file below PREFIX.
 fmt: ## Formats the sources.
 	$(CARGO) fmt --all
 	cd fuzz && $(CARGO) fmt
+	cd examples/etcd-rs && $(CARGO) fmt
 	gofmt -w go-bindings bench/upstream examples
 
 lint: library ## Checks format, clippy, go vet and the header.
 	$(CARGO) fmt --all --check
 	cd fuzz && $(CARGO) fmt --check
+	cd examples/etcd-rs && $(CARGO) fmt --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	@test -z "$$(gofmt -l go-bindings bench/upstream examples)" || { gofmt -l go-bindings bench/upstream examples; exit 1; }
 	cd go-bindings && $(GO) vet ./...

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds and runs the three example programs, compares what they print with what it must be, and checks that README.md
+# Builds and runs the example programs, compares what they print with what it must be, and checks that README.md
 # shows them, and the audit, as they are. Expectations come from the tables that the reference's own packages wrote
 # (testdata/reference), from a value that a kube-apiserver wrote, or are worked out by hand; never from our own output.
 set -euo pipefail
@@ -10,6 +10,7 @@ go=${GO:-go}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
+scripts/setup.sh
 
 same() { # NAME EXPECTED FOUND: compares two files
 	if cmp -s "$2" "$3"; then
@@ -76,6 +77,9 @@ for tags in "" rangekeeper_dynamic; do
 	fi
 	same "go/main.go${tags:+ -tags $tags}" "$work/go-expected" "$work/go-found"
 done
+
+# etcd-rs checks itself.
+examples/etcd-rs/run.sh || failed=1
 
 # README.md: its only block of each language is the example, byte for byte.
 for example in rust:examples/rust/repair.rs c:examples/c/allocate.c go:examples/go/main.go; do

@@ -1,9 +1,12 @@
 #!/bin/bash
-# Installs what the tests need beside Rust, Go and a C compiler, where it is missing.
+# Installs what tests and examples need beside Rust, Go and a C compiler, where it is missing.
 set -euo pipefail
 missing=()
 command -v valgrind >/dev/null || missing+=(valgrind)
 command -v pkg-config >/dev/null || missing+=(pkg-config)
+# For etcd-client, with the descriptions of the well-known types, which Debian has in a package of their own.
+protoc=$(command -v protoc) && [ -e "$(dirname "$(readlink -f "$protoc")")/../include/google/protobuf/struct.proto" ] ||
+	missing+=(protobuf-compiler libprotobuf-dev)
 [ ${#missing[@]} -gt 0 ] || exit 0
 if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
 	echo "setup: please install: ${missing[*]}" >&2

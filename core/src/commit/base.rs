@@ -6,6 +6,7 @@ use crate::envelope::{Form, RangeAllocation};
 use crate::range::Range;
 use crate::snapshot::restore_for;
 
+use super::faults::Fault;
 use super::request::{Guard, KeyValue};
 
 /// The stored object in one state of its key.
@@ -56,6 +57,7 @@ impl<R: Range> Base<R> {
         };
         let content = match decode(key.value, range, strategy) {
             Ok(readable) => Content::Readable(readable),
+            Err(_) if Fault::UnreadableTakenAsEmpty.is_on() => Self::decode(None, range, strategy).content,
             Err(message) => Content::Unreadable { message, none: Bitmap::new(range.size()) },
         };
         Self { state: key.state, content }

@@ -39,7 +39,7 @@ pub enum Fault {
     CacheSurvivesRestore = 29,
     LateAnswerAcknowledged = 30,
     CounterIgnoresChanges = 31,
-    DoubtForgottenByWatch = 32,
+    UnreadableTakenAsEmpty = 32,
     LeakCleanedYoung = 33,
     AnchorOfAnotherStore = 34,
     WatchAcrossStores = 35,
@@ -49,6 +49,9 @@ pub enum Fault {
     OwnNotProtected = 39,
     LastForeignRevisionTrusted = 40,
     FlightForgotten = 41,
+    MissingTakenForStillMissing = 42,
+    FirstAnswerTrusted = 43,
+    PassAcrossStores = 44,
 }
 
 impl Fault {

@@ -4,6 +4,7 @@
 //! offset changed last, and from which revision on it has seen every change.
 
 use std::collections::VecDeque;
+use std::mem;
 
 use crate::bitmap::Bitmap;
 
@@ -29,7 +30,7 @@ pub(super) struct History {
     store: u32,
     /// Earlier revisions may be those of another store.
     foreign: u64,
-    /// The revisions of the last views of this store, and of those of other stores.
+    /// The revisions of the last views of this store, and of those of other stores that a pass may still be about.
     views: VecDeque<u64>,
     foreign_views: Vec<u64>,
     /// The changes later than `since`: for each revision how many offsets changed, in order.
@@ -81,9 +82,11 @@ impl History {
         }
     }
 
-    /// Whether a view of this revision was one of this store.
-    fn is_own_view(&self, revision: u64) -> bool {
-        revision >= self.foreign || (self.views.contains(&revision) && !self.foreign_views.contains(&revision))
+    /// Whether a pass whose view had this revision has seen this store. There is one pass at a time: that which was
+    /// under way when the store became another one comes before all others.
+    pub(super) fn accepts_pass(&mut self, view: u64) -> bool {
+        let foreign = mem::take(&mut self.foreign_views).contains(&view);
+        !foreign && (view >= self.foreign || self.views.contains(&view))
     }
 
     /// The state of the key up to which all is known.
@@ -124,31 +127,31 @@ impl History {
         }
     }
 
-    /// Whether all changes after a view of this revision are known, up to the head.
-    pub(super) fn knows(&self, view: u64) -> bool {
-        view >= self.since && self.is_own_view(view)
+    /// Whether all changes after this revision of this store are known, up to the head.
+    pub(super) fn knows(&self, revision: u64) -> bool {
+        revision >= self.since
     }
 
-    /// Whether `offset` is the same in every state from a view of this revision on up to the head; `None` if that is
-    /// not known.
-    pub(super) fn is_unchanged_since(&self, view: u64, offset: u32) -> Option<bool> {
-        if !self.knows(view) {
+    /// Whether `offset` is the same in every state from this revision of this store on, up to the head; `None` if that
+    /// is not known.
+    pub(super) fn is_unchanged_since(&self, offset: u32, revision: u64) -> Option<bool> {
+        if !self.knows(revision) {
             return Fault::ClearWithoutHistory.is_on().then_some(true);
         }
-        Some(self.later(view).all(|changed| changed != offset))
+        Some(self.later(revision).all(|changed| changed != offset))
     }
 
-    /// The same for a revision that a caller names.
+    /// The same for a revision that a caller names: it may be another store's.
     pub(super) fn is_unchanged(&self, offset: u32, anchor: u64) -> Option<bool> {
-        if anchor < self.since.max(self.foreign) {
+        if anchor < self.foreign {
             return Fault::ClearWithoutHistory.is_on().then_some(true);
         }
-        Some(self.later(anchor).all(|changed| changed != offset))
+        self.is_unchanged_since(offset, anchor)
     }
 
-    /// The offsets that changed after a view of this revision, up to the head; `None` if that is not known.
-    pub(super) fn changed_since(&self, view: u64) -> Option<impl Iterator<Item = u32> + '_> {
-        self.knows(view).then(|| self.later(view))
+    /// The offsets that changed after this revision of this store, up to the head; `None` if that is not known.
+    pub(super) fn changed_since(&self, revision: u64) -> Option<impl Iterator<Item = u32> + '_> {
+        self.knows(revision).then(|| self.later(revision))
     }
 
     /// The offsets that changed after `revision`. Cost: linear in their number.

@@ -50,6 +50,8 @@ pub use request::{Answer, Change, Guard, Header, KeyValue, Request, Step};
 
 /// How long a swap waits for more operations to come, at most.
 const GATHER: Duration = Duration::from_millis(1);
+/// Nothing is known of what happened since.
+const UNKNOWN_REVISION: u64 = 0;
 /// After so long without an answer, a read comes before the next swap.
 const STALE: Duration = Duration::from_secs(5);
 /// The first wait after a failure, which doubles with each further one up to the longest.
@@ -257,18 +259,21 @@ impl<R: Range, G: Rng> Committer<R, G> {
     }
 
     /// Takes an operation on; it ends by `deadline` (`Duration::MAX` for none).
-    pub fn submit(&mut self, operation: Operation<R>, deadline: Duration) -> Ticket {
+    pub fn submit(&mut self, mut operation: Operation<R>, deadline: Duration) -> Ticket {
         let ticket = Ticket(self.submitted);
         self.submitted += 1;
         if let Some(error) = self.not_in_range(&operation) {
             self.end(Owner::Caller(ticket), Outcome::Failed(error.into()));
             return ticket;
         }
-        match &operation {
+        match &mut operation {
             Operation::Release { anchor, .. } => self.newest_anchor = self.newest_anchor.max(*anchor),
             Operation::Repair(diff) => {
                 self.duplicates.clone_from(&diff.duplicates);
                 self.duplicates.sort_unstable();
+                if !self.history.accepts_pass(diff.read) && !Fault::PassAcrossStores.is_on() {
+                    diff.read = UNKNOWN_REVISION;
+                }
             }
             _ => {}
         }
@@ -423,6 +428,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
             // Nobody asked for that.
             (None, Answer::Held) => self.must_read = true,
         }
+        if !same_store && !Fault::PassAcrossStores.is_on() {
+            self.disown_passes();
+        }
     }
 
     /// It is not known whether the request took place, or will.
@@ -521,9 +529,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         } else if key.state.mod_revision > base_revision && self.flight.is_none() {
             self.history.join();
             self.base = Some(seen);
-            if !Fault::DoubtForgottenByWatch.is_on() {
-                self.settle_doubts();
-            }
+            self.settle_doubts();
         } else {
             self.history.part(seen.used().clone());
         }
@@ -532,18 +538,18 @@ impl<R: Range, G: Rng> Committer<R, G> {
     /// The watch cannot tell all changes: the history is compacted. What waits for them goes on without.
     pub fn watch_failed(&mut self) {
         if let Some(base) = &self.base {
+            self.unwatched = true;
             #[cfg(feature = "faults")]
             if Fault::CompactedTakenAsEmpty.is_on() {
                 return self.history.take_as_empty(base.state);
             }
             self.history.restart(base.state);
-            self.unwatched = true;
         }
     }
 
-    /// The offsets that changed after `revision`, at least up to the last [`View`]; `None` if that is not known. A leak
-    /// counter lives only while its offset has not changed from one pass's read to the next.
-    pub fn changed_since(&self, revision: u64) -> Option<Bitmap> {
+    /// The offsets that changed after this revision of the present store, at least up to the last [`View`]; `None` if
+    /// that is not known.
+    fn changed_since(&self, revision: u64) -> Option<Bitmap> {
         let mut changed = Bitmap::new(self.range.size());
         if self.history.head().mod_revision < self.viewed {
             return None;
@@ -652,7 +658,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
     fn identify(&mut self, now: Duration, header: Header) -> bool {
         let before = self.last.replace((header, now));
         let Some((before, _)) = before else {
-            if self.unwatched {
+            if self.unwatched && !Fault::FirstAnswerTrusted.is_on() {
                 // There was another connection before, and nobody knows to which store.
                 self.history.distrust(header.revision);
             }
@@ -672,6 +678,15 @@ impl<R: Range, G: Rng> Committer<R, G> {
             self.settle_doubts();
         }
         same
+    }
+
+    /// What passes found out was about another store.
+    fn disown_passes(&mut self) {
+        for pending in &mut self.queue {
+            if let Operation::Repair(diff) = &mut pending.operation {
+                diff.read = UNKNOWN_REVISION;
+            }
+        }
     }
 
     /// Leaves releases to repair whose anchors the store has not reached though it was asked after their submission:
@@ -865,7 +880,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
     fn adopt(&mut self, now: Duration, header: Header, key: Option<KeyValue<'_>>) {
         let state = key.map_or(Guard::default(), |key| key.state);
         if self.base.as_ref().is_some_and(|base| base.state == state) {
-            if state == Guard::default() {
+            if state == Guard::default() && !Fault::MissingTakenForStillMissing.is_on() {
                 // Missing again, maybe: it may have been there meanwhile.
                 self.history.forget_before(header.revision);
             }

@@ -27,7 +27,7 @@ pub enum Operation<R: Range> {
     Read,
     /// Make the object if it is missing or was never initialised.
     Create,
-    /// Apply what a repair pass found out.
+    /// Apply what a repair pass found out. There is one pass at a time.
     Repair(Box<Diff>),
 }
 

@@ -169,7 +169,7 @@ impl<R: Range> Plan<'_, R> {
             // What this committer handed out is set whatever happened since.
             let right = match pending.owner {
                 Owner::Own => initialised && self.context.handed_out.contains(offset),
-                _ => self.context.history.is_unchanged_since(diff.read, offset) == Some(true),
+                _ => self.context.history.is_unchanged_since(offset, diff.read) == Some(true),
             };
             if right && self.next.bitmap_mut().insert(offset) {
                 self.set.push(offset);
@@ -289,7 +289,7 @@ impl<R: Range> Plan<'_, R> {
             },
             Operation::Repair(diff) => {
                 for offset in &diff.clear {
-                    let unchanged = self.context.history.is_unchanged_since(diff.read, offset) == Some(true);
+                    let unchanged = self.context.history.is_unchanged_since(offset, diff.read) == Some(true);
                     let own = self.context.handed_out.contains(offset) && !Fault::OwnNotProtected.is_on();
                     if unchanged && !own && self.free(offset) {
                         repaired.cleared += 1;

@@ -46,7 +46,7 @@ func (s *Store[V]) run(ctx context.Context) {
 	defer d.end()
 	for ctx.Err() == nil {
 		d.submit()
-		d.drain()
+		d.drain(reconnected)
 		step, err := s.committer.Poll(s.now())
 		if err != nil {
 			return
@@ -294,10 +294,12 @@ func (s *Store[V]) follow(ctx context.Context, from int64, told chan watched) {
 	}
 }
 
-// drain hands on what a watch has told already.
-func (d *driver[V]) drain() {
+// drain hands on what is known already of the connection and from a watch, before the next request.
+func (d *driver[V]) drain(reconnected <-chan struct{}) {
 	for {
 		select {
+		case <-reconnected:
+			d.committer.Reconnected()
 		case w := <-d.told:
 			d.tell(w)
 		default:

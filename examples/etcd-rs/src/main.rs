@@ -1,0 +1,156 @@
+//! Allocates and releases ClusterIPs that are kept in etcd.
+
+use std::io::{Write, stdout};
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use etcd_rs::etcd::EtcdKey;
+use etcd_rs::store::Store;
+use rangekeeper::allocator::{Request, Strategy};
+use rangekeeper::cidr::CidrRange;
+use rangekeeper::commit::Config;
+use tokio::task::JoinSet;
+
+const USAGE: &str = "\
+usage: etcd-rs ENDPOINT KEY CIDR init
+       etcd-rs ENDPOINT KEY CIDR allocate COUNT
+       etcd-rs ENDPOINT KEY CIDR release ADDRESS...
+
+for example: etcd-rs http://127.0.0.1:2379 /registry/ranges/serviceips 10.96.0.0/12 allocate 100";
+
+/// How many callers allocate at once, as the requests to an API server would.
+const CALLERS: usize = 64;
+/// By when each operation ends.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// As kube-apiserver does.
+const CONFIG: Config = Config { strategy: Strategy::RandomScanSparingStaticBand, grace: Duration::from_secs(6 * 60) };
+
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+enum Command {
+    Init,
+    Allocate(usize),
+    Release(Vec<IpAddr>),
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [endpoint, key, cidr, command @ ..] = &arguments[..] else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match run(endpoint, key, cidr, command).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("etcd-rs: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn run(endpoint: &str, key: &str, cidr: &str, command: &[String]) -> Result<ExitCode, AnyError> {
+    let range: CidrRange = cidr.parse()?;
+    let command = parse(command)?;
+    let (store, task) = Store::open(EtcdKey::connect(endpoint, key).await?, range, CONFIG, TIMEOUT);
+    let (done, failed) = match command {
+        Command::Init => init(&store).await,
+        Command::Allocate(count) => Ok(allocate(&store, count).await),
+        Command::Release(addresses) => release(&store, addresses).await,
+    }
+    .map_err(|error| format!("{key}: {error}"))?;
+    // The task ends when nobody holds the store any more.
+    drop(store);
+    let stats = task.await?;
+    eprintln!(
+        "{done} done, {} failed: {} swaps, {} conflicts, {} requests without an answer, {} watches",
+        failed.len(),
+        stats.swaps,
+        stats.conflicts,
+        stats.unknown,
+        stats.watches
+    );
+    for failure in &failed {
+        eprintln!("etcd-rs: {key}: {failure}");
+    }
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn parse(command: &[String]) -> Result<Command, AnyError> {
+    let (name, arguments) = command.split_first().ok_or(USAGE)?;
+    match (name.as_str(), arguments) {
+        ("init", []) => Ok(Command::Init),
+        ("allocate", [count]) => {
+            Ok(Command::Allocate(count.parse().map_err(|error| format!("COUNT {count:?}: {error}"))?))
+        }
+        ("release", [_, ..]) => {
+            let address = |text: &String| text.parse().map_err(|error| format!("ADDRESS {text:?}: {error}").into());
+            Ok(Command::Release(arguments.iter().map(address).collect::<Result<_, AnyError>>()?))
+        }
+        _ => Err(USAGE.into()),
+    }
+}
+
+/// How many operations were carried out, and what went wrong with others.
+type Ended = (usize, Vec<String>);
+
+async fn init(store: &Store<CidrRange>) -> Result<Ended, AnyError> {
+    let created = store.create().await?;
+    writeln!(stdout(), "{}", if created { "created" } else { "was there" })?;
+    Ok((1, Vec::new()))
+}
+
+/// Prints each address as soon as it may be used.
+async fn allocate(store: &Store<CidrRange>, count: usize) -> Ended {
+    let left = Arc::new(AtomicUsize::new(count));
+    let mut callers = JoinSet::new();
+    for _ in 0..CALLERS.min(count) {
+        let (store, left) = (store.clone(), Arc::clone(&left));
+        callers.spawn(async move {
+            let mut done = 0;
+            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+                if let Err(error) = allocate_one(&store).await {
+                    return (done, Some(error.to_string()));
+                }
+                done += 1;
+            }
+            (done, None)
+        });
+    }
+    let (done, failed): (Vec<_>, Vec<_>) = callers.join_all().await.into_iter().unzip();
+    (done.iter().sum(), failed.into_iter().flatten().collect())
+}
+
+async fn allocate_one(store: &Store<CidrRange>) -> Result<(), AnyError> {
+    let allocation = store.allocate(Request::Next).await?;
+    let told = writeln!(stdout(), "{}", allocation.value);
+    if told.is_err() {
+        // Nobody has heard of it: it is given back.
+        store.release(allocation.value, allocation.revision).await?;
+    }
+    Ok(told?)
+}
+
+/// Prints each address that was freed. Who calls this knows that no Service has them now: the anchor is the revision of
+/// now.
+async fn release(store: &Store<CidrRange>, addresses: Vec<IpAddr>) -> Result<Ended, AnyError> {
+    let anchor = store.read().await?.revision;
+    let mut callers = JoinSet::new();
+    for address in addresses {
+        let store = store.clone();
+        callers.spawn(async move {
+            match store.release(address, anchor).await {
+                Ok(true) => writeln!(stdout(), "{address}").err().map(|error| error.to_string()),
+                Ok(false) => Some(format!("{address}: free already, or taken by somebody else meanwhile")),
+                Err(error) => Some(format!("{address}: {error}")),
+            }
+        });
+    }
+    let ended = callers.join_all().await;
+    let all = ended.len();
+    let failed: Vec<String> = ended.into_iter().flatten().collect();
+    Ok((all - failed.len(), failed))
+}

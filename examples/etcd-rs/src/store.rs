@@ -1,0 +1,129 @@
+//! What a control plane calls.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use rangekeeper::allocator::Request;
+use rangekeeper::commit::{Committer, Config, Deferral, Failure, Operation, Outcome, View};
+use rangekeeper::range::Range;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::driver::{Call, Driver, Ended, Stats};
+use crate::etcd::EtcdKey;
+
+/// Allocates from one stored object. Clones share it: their operations share requests to etcd.
+///
+/// An operation goes on if its future is dropped; what it then still allocates is released again.
+#[derive(Clone, Debug)]
+pub struct Store<R: Range> {
+    calls: mpsc::UnboundedSender<Call<R>>,
+    started: Instant,
+    timeout: Duration,
+}
+
+/// A value that was allocated.
+#[derive(Clone, Copy, Debug)]
+pub struct Allocation<V> {
+    /// The caller's until it is released.
+    pub value: V,
+    /// The revision of the allocation: the anchor of a rollback.
+    pub revision: u64,
+    /// When a Service with the value must be written.
+    pub use_until: Instant,
+}
+
+/// Why an operation was not carried out as it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Error<R: Range> {
+    /// Nothing was changed.
+    #[error(transparent)]
+    Failed(#[from] Failure<R>),
+    /// etcd did not answer in time, and nothing was changed.
+    #[error("etcd was not reached in time: {0}")]
+    Unreachable(String),
+    /// A value was not freed.
+    #[error("the value is left to a repair pass: {0}")]
+    Deferred(#[from] Deferral),
+    /// It may have happened, or may happen yet. A value that it allocated is freed by a repair pass.
+    #[error("it is not known whether the operation took place{0}")]
+    Unknown(String),
+}
+
+impl<R> Store<R>
+where
+    R: Range + Send + 'static,
+    R::Value: Send,
+{
+    /// Begins to keep the object; nothing is read or written before the first operation. Each operation ends after
+    /// `timeout` at the latest.
+    ///
+    /// The task ends once all clones of the store are dropped and all operations have ended.
+    pub fn open(key: EtcdKey, range: R, config: Config, timeout: Duration) -> (Self, JoinHandle<Stats>) {
+        // The keys of a hasher are random.
+        let rng = Xoshiro256PlusPlus::seed_from_u64(RandomState::new().hash_one(0));
+        let (calls, received) = mpsc::unbounded_channel();
+        let started = Instant::now();
+        let driver = Driver::new(key, Committer::new(range, config, rng), started, received);
+        (Self { calls, started, timeout }, tokio::spawn(driver.run()))
+    }
+
+    /// Makes the object if it is missing or was never initialised. Whether it did.
+    pub async fn create(&self) -> Result<bool, Error<R>> {
+        match self.call(Operation::Create).await {
+            Ended { outcome: Outcome::Created { created }, .. } => Ok(created),
+            ended => Err(ended.into()),
+        }
+    }
+
+    /// Takes a free value, or this one.
+    pub async fn allocate(&self, request: Request<R::Value>) -> Result<Allocation<R::Value>, Error<R>> {
+        let ended = self.call(Operation::Allocate(vec![request])).await;
+        let Outcome::Allocated { values, revision, use_until } = &ended.outcome else { return Err(ended.into()) };
+        let [value] = values[..] else { return Err(ended.into()) };
+        Ok(Allocation { value, revision: *revision, use_until: self.started + *use_until })
+    }
+
+    /// Gives a value back, and says whether this freed it: else it was free already, or somebody else's. `anchor` is
+    /// the revision from which on it is to be free: that of the Service's deletion, of a [`View`] at which no Service
+    /// has it, or for a rollback [`Allocation::revision`].
+    pub async fn release(&self, value: R::Value, anchor: u64) -> Result<bool, Error<R>> {
+        match self.call(Operation::Release { value, anchor }).await {
+            Ended { outcome: Outcome::Released { freed }, .. } => Ok(freed),
+            ended => Err(ended.into()),
+        }
+    }
+
+    /// What is stored, confirmed by etcd after the call began.
+    pub async fn read(&self) -> Result<View, Error<R>> {
+        match self.call(Operation::Read).await {
+            Ended { outcome: Outcome::Read(view), .. } => Ok(view),
+            ended => Err(ended.into()),
+        }
+    }
+
+    async fn call(&self, operation: Operation<R>) -> Ended<R> {
+        let (done, ended) = oneshot::channel();
+        let call = Call { operation, deadline: Instant::now() + self.timeout, done };
+        let gone = || Ended { outcome: Outcome::Unknown, trouble: Some("the store's task has ended".to_owned()) };
+        if self.calls.send(call).is_err() {
+            return gone();
+        }
+        ended.await.unwrap_or_else(|_| gone())
+    }
+}
+
+/// For what did not end as it should.
+impl<R: Range> From<Ended<R>> for Error<R> {
+    fn from(ended: Ended<R>) -> Self {
+        match (ended.outcome, ended.trouble) {
+            (Outcome::Failed(Failure::DeadlineExceeded), Some(trouble)) => Self::Unreachable(trouble),
+            (Outcome::Failed(failure), _) => Self::Failed(failure),
+            (Outcome::Deferred(deferral), _) => Self::Deferred(deferral),
+            (_, trouble) => Self::Unknown(trouble.map_or(String::new(), |trouble| format!(": {trouble}"))),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What the program etcd-rs does not show of a store.
+
+use std::time::Duration;
+
+use etcd_rs::etcd::EtcdKey;
+use etcd_rs::store::{Error, Store};
+use rangekeeper::allocator::{Request, Strategy};
+use rangekeeper::cidr::CidrRange;
+use rangekeeper::commit::{Config, Failure};
+use tokio::net::TcpListener;
+
+const CONFIG: Config = Config { strategy: Strategy::Contiguous, grace: Duration::from_secs(360) };
+
+type AnyError = Box<dyn std::error::Error>;
+
+#[tokio::test]
+#[ignore = "needs an etcd at ETCDCTL_ENDPOINTS, which run.sh has"]
+async fn what_nobody_waits_for_is_released() -> Result<(), AnyError> {
+    let key = EtcdKey::connect(&std::env::var("ETCDCTL_ENDPOINTS")?, "/test/nobody").await?;
+    let range: CidrRange = "10.0.0.0/24".parse()?;
+    let (store, task) = Store::open(key, range, CONFIG, Duration::from_secs(60));
+    assert!(store.create().await?);
+    let under_way = async {
+        // The task sends the swap meanwhile.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = store.allocate(Request::Next) => return Err("etcd was faster than the caller".into()),
+        () = under_way => {}
+    }
+    // An operation that is submitted later ends later.
+    store.read().await?;
+    let view = store.read().await?;
+    drop(store);
+    let stats = task.await?;
+    assert_eq!((stats.swaps, view.used.count()), (3, 0), "created, allocated, released: {stats:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_operation_ends_by_its_deadline_though_a_request_is_under_way() -> Result<(), AnyError> {
+    // Connections are accepted by the system, and nobody ever answers.
+    let silent = TcpListener::bind("127.0.0.1:0").await?;
+    let key = EtcdKey::connect(&format!("http://{}", silent.local_addr()?), "/test/silent").await?;
+    let range: CidrRange = "10.0.0.0/24".parse()?;
+    let (store, task) = Store::open(key, range, CONFIG, Duration::from_millis(100));
+    let ended = store.allocate(Request::Next).await;
+    // If the request had ended first, the error would tell of that.
+    assert!(matches!(ended, Err(Error::Failed(Failure::DeadlineExceeded))), "{ended:?}");
+    drop(store);
+    task.await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_error_tells_why_etcd_is_not_reached() -> Result<(), AnyError> {
+    let gone = TcpListener::bind("127.0.0.1:0").await?;
+    let key = EtcdKey::connect(&format!("http://{}", gone.local_addr()?), "/test/gone").await?;
+    drop(gone);
+    let range: CidrRange = "10.0.0.0/24".parse()?;
+    let (store, task) = Store::open(key, range, CONFIG, Duration::from_secs(1));
+    let ended = store.allocate(Request::Next).await;
+    assert!(matches!(&ended, Err(Error::Unreachable(why)) if why.contains("Connection refused")), "{ended:?}");
+    drop(store);
+    let stats = task.await?;
+    assert_eq!((stats.unknown > 0, stats.swaps), (true, 0), "{stats:?}");
+    Ok(())
+}

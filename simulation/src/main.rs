@@ -1,0 +1,171 @@
+//! Plays schedules of the commit protocol until one breaks an invariant.
+
+mod table;
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rangekeeper_simulation::play;
+use table::Table;
+
+const USAGE: &str = "\
+simulate [--schedules N] [--minutes N] [--at-least N] [--from SEED]
+    plays schedules with one seed after the other, and fails if an invariant is broken or there were too few
+simulate --seed SEED
+    plays one schedule and tells what happens
+simulate --faults [--seconds N] [--write DOCUMENT | --check DOCUMENT]
+    breaks the rules of the protocol one by one, and fails if one is not noticed within 60 seconds; writes the table of
+    seeds into a document, or compares it with what stands there (needs the feature faults)";
+
+/// How many schedules a thread takes at a time.
+const CHUNK: u64 = 512;
+
+struct Options {
+    schedules: u64,
+    minutes: u64,
+    at_least: u64,
+    from: Option<u64>,
+    seed: Option<u64>,
+    faults: bool,
+    seconds: u64,
+    table: Table,
+}
+
+fn options() -> Result<Options, String> {
+    let mut options = Options {
+        schedules: 10_000_000,
+        minutes: 15,
+        at_least: 0,
+        from: None,
+        seed: None,
+        faults: false,
+        seconds: 60,
+        table: Table::Print,
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(name) = arguments.next() {
+        if name == "--faults" {
+            options.faults = true;
+            continue;
+        }
+        if let "--write" | "--check" = name.as_str() {
+            let path = arguments.next().ok_or_else(|| format!("{name} needs a path\n{USAGE}"))?;
+            options.table = if name == "--write" { Table::Write(path) } else { Table::Check(path) };
+            continue;
+        }
+        let mut number = || {
+            let text = arguments.next().ok_or_else(|| format!("{name} needs a number\n{USAGE}"))?;
+            text.parse::<u64>().map_err(|error| format!("{name} {text}: {error}\n{USAGE}"))
+        };
+        match name.as_str() {
+            "--schedules" => options.schedules = number()?,
+            "--minutes" => options.minutes = number()?,
+            "--at-least" => options.at_least = number()?,
+            "--from" => options.from = Some(number()?),
+            "--seed" => options.seed = Some(number()?),
+            "--seconds" => options.seconds = number()?,
+            _ => return Err(format!("what is {name}?\n{USAGE}")),
+        }
+    }
+    Ok(options)
+}
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::from(2);
+        }
+    };
+    if options.faults {
+        return table::run(Duration::from_secs(options.seconds), &options.table);
+    }
+    match options.seed {
+        Some(seed) => replay(seed),
+        None => campaign(&options),
+    }
+}
+
+/// Plays one schedule with its trace.
+fn replay(seed: u64) -> ExitCode {
+    let report = play(seed, true);
+    print!("{}", report.trace);
+    match report.violation {
+        Some(violation) => {
+            println!("seed {seed}, {} steps: {violation}", report.steps);
+            ExitCode::FAILURE
+        }
+        None => {
+            println!("seed {seed}, {} steps: all invariants hold", report.steps);
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+/// Counts of all schedules together.
+#[derive(Default)]
+struct Totals {
+    schedules: AtomicU64,
+    steps: AtomicU64,
+    allocations: AtomicU64,
+    cleared: AtomicU64,
+    damaged: AtomicU64,
+}
+
+fn campaign(options: &Options) -> ExitCode {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let from = options.from.unwrap_or(now.as_secs() * 1_000_000_000);
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    println!("seeds from {from} on, {threads} threads");
+    let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (totals, worst) = (Totals::default(), Mutex::new(None::<u64>));
+    let start = Instant::now();
+    let end = start + Duration::from_secs(options.minutes * 60);
+    let work = || {
+        while !stop.load(Ordering::Relaxed) && Instant::now() < end {
+            let first = next.fetch_add(CHUNK, Ordering::Relaxed);
+            if first >= options.schedules {
+                break;
+            }
+            for index in first..(first + CHUNK).min(options.schedules) {
+                let seed = from.wrapping_add(index);
+                let report = play(seed, false);
+                totals.schedules.fetch_add(1, Ordering::Relaxed);
+                totals.steps.fetch_add(u64::from(report.steps), Ordering::Relaxed);
+                totals.allocations.fetch_add(u64::from(report.allocations), Ordering::Relaxed);
+                totals.cleared.fetch_add(u64::from(report.cleared), Ordering::Relaxed);
+                totals.damaged.fetch_add(u64::from(report.damage > 0), Ordering::Relaxed);
+                if report.violation.is_some() {
+                    stop.store(true, Ordering::Relaxed);
+                    if let Ok(mut worst) = worst.lock() {
+                        *worst = Some(worst.map_or(seed, |known| known.min(seed)));
+                    }
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let count = |total: &AtomicU64| total.load(Ordering::Relaxed);
+    let schedules = count(&totals.schedules);
+    println!(
+        "{schedules} schedules, {} steps, {:.0} s; {} allocations acknowledged, {} values freed by us; \
+         in {} schedules damage by the reference's writer, a deletion or a restore",
+        count(&totals.steps),
+        start.elapsed().as_secs_f64(),
+        count(&totals.allocations),
+        count(&totals.cleared),
+        count(&totals.damaged),
+    );
+    if let Some(seed) = worst.into_inner().ok().flatten() {
+        println!("a schedule breaks an invariant; again: make simulate SEED={seed}");
+        return replay(seed);
+    }
+    if schedules < options.at_least {
+        println!("that is less than {}", options.at_least);
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,262 @@
+//! A linearizable store with one key and the Services beside it, as etcd would keep them, and the log of all that
+//! happened to the key.
+
+use std::rc::Rc;
+
+use rangekeeper::commit::{Guard, Header, Request, Ticket};
+use rangekeeper::envelope::RangeAllocation;
+
+/// Offsets as bits; ranges in the simulation have at most 64.
+pub type Mask = u64;
+
+/// The key's value in one state.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// Revisions and version.
+    pub state: Guard,
+    /// The stored object.
+    pub value: Rc<[u8]>,
+}
+
+/// Who changed the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writer {
+    /// One of our servers.
+    Server(usize),
+    /// The writer that behaves like the reference.
+    Reference,
+    /// Somebody who deletes keys and makes them anew.
+    Stranger,
+}
+
+/// One change of the key.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// When.
+    pub revision: u64,
+    /// `None` for a deletion.
+    pub key: Option<Key>,
+    /// What is in use; nothing after a deletion.
+    pub mask: Mask,
+    /// Who did it.
+    pub writer: Writer,
+    /// Offsets that were acknowledged as allocated by this change.
+    pub acknowledged: Mask,
+    /// The ticket of the only operation that can have set anything, if there was only one.
+    pub sole: Option<Ticket>,
+}
+
+/// A Service with one value.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// The value.
+    pub offset: u32,
+    /// The claim that it was created for.
+    pub claim: usize,
+    /// The revision of its creation.
+    pub created: u64,
+    /// The revision of its deletion.
+    pub deleted: Option<u64>,
+}
+
+impl Service {
+    fn is_live_at(&self, revision: u64) -> bool {
+        self.created <= revision && self.deleted.is_none_or(|deleted| deleted > revision)
+    }
+}
+
+/// How a request was answered.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The answer's head.
+    pub header: Header,
+    /// Whether the guard held.
+    pub held: bool,
+    /// The key, if it did not.
+    pub key: Option<Key>,
+}
+
+/// The store.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// What stands at the head of answers.
+    pub header: Header,
+    /// How often it was restored from a backup.
+    pub epoch: u32,
+    /// The revision of the backup that it was restored from last.
+    pub forked_at: u64,
+    /// Earlier revisions cannot be watched any more.
+    pub compacted: u64,
+    /// All changes of the key.
+    pub log: Vec<Version>,
+    /// All Services that ever were.
+    pub services: Vec<Service>,
+    /// The revision since which each offset has been in use; 0 for those that are free.
+    pub set_since: [u64; 64],
+}
+
+impl Store {
+    /// A store in which nothing has happened to the key.
+    pub fn new() -> Self {
+        Self {
+            header: Header { cluster_id: 1, revision: 1, raft_term: 5 },
+            epoch: 0,
+            forked_at: 0,
+            compacted: 0,
+            log: Vec::with_capacity(64),
+            services: Vec::with_capacity(32),
+            set_since: [0; 64],
+        }
+    }
+
+    /// The revision of the last change of anything.
+    pub fn revision(&self) -> u64 {
+        self.header.revision
+    }
+
+    /// The key, if it is there.
+    pub fn key(&self) -> Option<&Key> {
+        self.log.last().and_then(|version| version.key.as_ref())
+    }
+
+    /// The state that a guard is compared with.
+    pub fn state(&self) -> Guard {
+        self.key().map_or(Guard::default(), |key| key.state)
+    }
+
+    /// What is in use.
+    pub fn mask(&self) -> Mask {
+        self.log.last().map_or(0, |version| version.mask)
+    }
+
+    /// The place in the log of what was current at `revision`; `None` before the first change.
+    pub fn at(&self, revision: u64) -> Option<usize> {
+        self.log.partition_point(|version| version.revision <= revision).checked_sub(1)
+    }
+
+    /// What was in use at `revision`.
+    pub fn mask_at(&self, revision: u64) -> Mask {
+        self.at(revision).map_or(0, |at| self.log[at].mask)
+    }
+
+    /// Whether an offset was in use in every revision of these.
+    pub fn in_use_throughout(&self, offset: u32, first: u64, last: u64) -> bool {
+        let Some(at) = self.at(first) else { return false };
+        let mut throughout = self.log[at..].iter().take_while(|version| version.revision <= last);
+        throughout.all(|version| version.mask >> offset & 1 == 1)
+    }
+
+    /// Writes the key.
+    pub fn put(&mut self, value: Vec<u8>, writer: Writer) {
+        self.header.revision += 1;
+        let revision = self.header.revision;
+        let before = self.state();
+        let create_revision = if before.version == 0 { revision } else { before.create_revision };
+        let state = Guard { mod_revision: revision, version: before.version + 1, create_revision };
+        let mask = mask_of(&value);
+        self.change(Version {
+            revision,
+            key: Some(Key { state, value: value.into() }),
+            mask,
+            writer,
+            acknowledged: 0,
+            sole: None,
+        });
+    }
+
+    /// Deletes the key.
+    pub fn delete(&mut self) {
+        self.header.revision += 1;
+        let revision = self.header.revision;
+        self.change(Version { revision, key: None, mask: 0, writer: Writer::Stranger, acknowledged: 0, sole: None });
+    }
+
+    fn change(&mut self, version: Version) {
+        let before = self.mask();
+        for offset in bits(before & !version.mask) {
+            self.set_since[offset as usize] = 0;
+        }
+        for offset in bits(version.mask & !before) {
+            self.set_since[offset as usize] = version.revision;
+        }
+        self.log.push(version);
+    }
+
+    /// Performs a request.
+    pub fn perform(&mut self, request: Request, writer: Writer) -> Reply {
+        let held = match request {
+            Request::Read => false,
+            Request::Confirm { guard } => guard == self.state(),
+            Request::Swap { guard, value } => {
+                let held = guard == self.state();
+                if held {
+                    self.put(value, writer);
+                }
+                held
+            }
+        };
+        Reply { header: self.header, held, key: if held { None } else { self.key().cloned() } }
+    }
+
+    /// Writes a Service; gives its place.
+    pub fn create_service(&mut self, offset: u32, claim: usize) -> usize {
+        self.header.revision += 1;
+        self.services.push(Service { offset, claim, created: self.header.revision, deleted: None });
+        self.services.len() - 1
+    }
+
+    /// Deletes a claim's Service, if there is one; gives the revision.
+    pub fn delete_service(&mut self, claim: usize) -> Option<u64> {
+        let service = self.services.iter_mut().find(|one| one.claim == claim && one.deleted.is_none())?;
+        self.header.revision += 1;
+        service.deleted = Some(self.header.revision);
+        service.deleted
+    }
+
+    /// The offsets of the Services that were there at `revision`.
+    pub fn list_at(&self, revision: u64) -> impl Iterator<Item = u32> + '_ {
+        self.services.iter().filter(move |service| service.is_live_at(revision)).map(|service| service.offset)
+    }
+
+    /// The offsets of the Services.
+    pub fn list(&self) -> impl Iterator<Item = u32> + '_ {
+        self.list_at(self.revision())
+    }
+
+    /// Becomes what the backup holds, in a cluster that starts anew.
+    pub fn restore(&mut self, backup: &Self, other_cluster: bool) {
+        let (epoch, header) = (self.epoch, self.header);
+        self.clone_from(backup);
+        self.epoch = epoch + 1;
+        self.forked_at = backup.revision();
+        self.header.cluster_id = header.cluster_id + u64::from(other_cluster);
+        self.header.raft_term = 2;
+    }
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The offsets that are set.
+pub fn bits(mask: Mask) -> impl Iterator<Item = u32> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        let offset = rest.trailing_zeros();
+        rest &= rest.wrapping_sub(1);
+        (offset < 64).then_some(offset)
+    })
+}
+
+/// What a stored object has in use; nothing if it cannot be read.
+pub fn mask_of(value: &[u8]) -> Mask {
+    let data = RangeAllocation::decode(value).map(|stored| stored.data).unwrap_or_default();
+    data.iter().fold(0, |mask, byte| mask << 8 | Mask::from(*byte))
+}
+
+/// The bytes that stand for a set of offsets in a stored object.
+pub fn data_of(mask: Mask) -> Vec<u8> {
+    mask.to_be_bytes().into_iter().skip_while(|byte| *byte == 0).collect()
+}

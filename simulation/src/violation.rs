@@ -1,0 +1,40 @@
+//! What must hold, and what was found not to.
+
+use std::fmt::{Display, Formatter, Result};
+
+/// What must hold in every schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Invariant {
+    /// Each acknowledged allocation is exactly one change from free to in use, and none is acknowledged twice.
+    I1,
+    /// What was acknowledged stays in use until its owner releases it.
+    I2,
+    /// No two live Services own one value.
+    I3,
+    /// Only what was in use without a break from the anchor on is cleared; the anchor of a leak is the first of three
+    /// spaced sightings, a grace ago.
+    I4,
+    /// After faults stop, every leak is gone after four passes, and all that Services use is stored.
+    I5,
+    /// Every operation ends by its deadline, and what ends as a failure has changed nothing.
+    I6,
+    /// Whatever is answered was true at some time between submission and end.
+    I7,
+    /// What cannot be read is not overwritten.
+    I8,
+}
+
+/// A schedule in which something did not hold.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// What.
+    pub invariant: Invariant,
+    /// How.
+    pub message: String,
+}
+
+impl Display for Violation {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        write!(f, "{:?}: {}", self.invariant, self.message)
+    }
+}

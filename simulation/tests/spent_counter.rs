@@ -1,0 +1,103 @@
+//! The reference's double allocation by a leak counter that is spent and never removed: shown on a model of the
+//! reference, absent here.
+//!
+//! A port is leaked and cleaned after three repairs. Somebody allocates it anew, and before the Service is written the
+//! next repair comes. The reference still has the port's counter, at its end, and cleans it at once; the next caller
+//! gets the same port.
+
+use std::num::NonZeroU8;
+use std::time::Duration;
+
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rangekeeper::allocator::{Request, Strategy};
+use rangekeeper::any::AnyRange;
+use rangekeeper::commit::{Answer, Committer, Config, KeyValue, Operation, Outcome, Passes, Step};
+use rangekeeper::ports::PortRange;
+use rangekeeper::repair::{Leaks, RepairPass, Stored};
+use rangekeeper_simulation::reference::ReferenceRepair;
+use rangekeeper_simulation::store::{Store, Writer};
+
+const PORT: u16 = 30_005;
+const BIT: u64 = 1 << 5;
+const INTERVAL: Duration = Duration::from_secs(180);
+
+#[test]
+fn the_reference_hands_a_port_out_twice() {
+    let mut repair = ReferenceRepair::new();
+    let mut stored = BIT;
+    for pass in 1..=3 {
+        assert_eq!(stored, BIT, "leaked before pass {pass}");
+        stored = repair.rebuild(stored, 0);
+    }
+    assert_eq!(stored, 0, "cleaned in the third pass");
+    // The first caller; its Service is not written yet when the next repair comes.
+    stored |= BIT;
+    stored = repair.rebuild(stored, 0);
+    assert_eq!(stored & BIT, 0, "the first caller's port is free for a second one");
+}
+
+type Ports = Committer<PortRange, Xoshiro256PlusPlus>;
+
+/// Lets a committer carry out one operation.
+fn run(store: &mut Store, committer: &mut Ports, now: Duration, operation: Operation<PortRange>) -> Outcome<PortRange> {
+    let ticket = committer.submit(operation, Duration::MAX);
+    let mut now = now;
+    loop {
+        if let Some(finished) = committer.take_finished().into_iter().find(|finished| finished.ticket == ticket) {
+            return finished.outcome;
+        }
+        match committer.poll(now) {
+            Step::Send(request) => {
+                let reply = store.perform(request, Writer::Server(0));
+                let key = reply.key.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });
+                let answer = if reply.held { Answer::Held } else { Answer::Current(key) };
+                committer.answered(now, reply.header, answer);
+            }
+            Step::WaitUntil(until) => now = until,
+            Step::Idle => panic!("{ticket:?} is left"),
+        }
+    }
+}
+
+/// A repair pass that finds no Services.
+fn repair(store: &mut Store, committer: &mut Ports, passes: &mut Passes, now: Duration) {
+    passes.begin(committer);
+    let Outcome::Read(view) = run(store, committer, now, Operation::Read) else { panic!("a view") };
+    let range = committer.range();
+    passes.seen(AnyRange::Ports(range), committer, view.revision, now);
+    let mut pass = RepairPass::new();
+    let text = range.to_string();
+    pass.add_node_ports(range, Stored { range: &text, data: view.used.snapshot() }).expect("a snapshot of this range");
+    let outcome = pass.finish(Leaks::Keep(passes.counters()));
+    let diff = passes.diff(&outcome.ranges[0], committer);
+    run(store, committer, now, Operation::Repair(Box::new(diff)));
+}
+
+#[test]
+fn here_the_port_stays_with_the_first_caller() {
+    let range: PortRange = "30000-30009".parse().expect("a range");
+    let config = Config { strategy: Strategy::RandomScan, grace: 2 * INTERVAL };
+    let committer = |seed| Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(seed));
+    let (mut repairer, mut other) = (committer(1), committer(2));
+    let mut passes = Passes::new(NonZeroU8::new(3).expect("not zero"), INTERVAL);
+    let mut store = Store::new();
+    let mut now = Duration::from_secs(1);
+    run(&mut store, &mut other, now, Operation::Create);
+    let take = || Operation::Allocate(vec![Request::This(PORT)]);
+    assert!(matches!(run(&mut store, &mut other, now, take()), Outcome::Allocated { .. }));
+    for pass in 1..=3 {
+        assert_eq!(store.mask(), BIT, "leaked before pass {pass}");
+        repair(&mut store, &mut repairer, &mut passes, now);
+        now += INTERVAL;
+    }
+    assert_eq!(store.mask(), 0, "cleaned in the third pass");
+    // The first caller; its Service is not written yet when the next repairs come.
+    assert!(matches!(run(&mut store, &mut other, now, take()), Outcome::Allocated { .. }));
+    for _ in 0..2 {
+        repair(&mut store, &mut repairer, &mut passes, now);
+        assert_eq!(store.mask(), BIT, "the port stays with the first caller");
+        assert!(matches!(run(&mut store, &mut repairer, now, take()), Outcome::Failed(_)));
+        now += INTERVAL;
+    }
+}
