@@ -1340,7 +1340,7 @@ rk_result rk_committer_answered(const struct rk_committer *committer,
 rk_result rk_committer_unknown(const struct rk_committer *committer, uint64_t now);
 
 /**
- * The request did certainly not take place; reason is the store's account of it (no space, no permission).
+ * The store refuses the request, and will not carry it out later; reason is its account of it (no space, no permission).
  *
  * RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
