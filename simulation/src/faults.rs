@@ -6,6 +6,8 @@
 pub enum ShellFault {
     /// A pass that is repeated after a conflict counts.
     RetriesCount = 20,
+    /// The counters of leaks that were due stay where their clearing was dropped, or its outcome is not known.
+    CountersSurviveUnknownClears = 21,
     /// Leaks are cleaned in the first pass that sees them.
     NoGrace = 22,
     /// Services are listed before the read.

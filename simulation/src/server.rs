@@ -48,7 +48,7 @@ pub(crate) enum Pass {
     None,
     Reading { ticket: Ticket, listed: Option<Mask> },
     Listing { used: rangekeeper::bitmap::Bitmap, read: u64, listed: Option<Mask>, time: u64 },
-    Repairing { ticket: Ticket },
+    Repairing { ticket: Ticket, clears: Mask },
 }
 
 /// What the oracle knows of one offset's sightings by one server's passes.

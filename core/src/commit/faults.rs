@@ -31,7 +31,6 @@ pub enum Fault {
     RepeatedWithOldRights = 17,
     CounterSurvivesGap = 18,
     CounterSurvivesCleaning = 19,
-    CounterSurvivesUnknownClear = 21,
     PassesNotSpaced = 25,
     SnapshotRewritten = 26,
     RollbackClearsOthers = 27,

@@ -82,6 +82,11 @@ impl History {
         }
     }
 
+    /// Whether a view of this revision was handed out lately, and was one of this store.
+    pub(super) fn is_own_view(&self, revision: u64) -> bool {
+        self.views.contains(&revision) && !self.foreign_views.contains(&revision)
+    }
+
     /// Whether a pass whose view had this revision has seen this store. There is one pass at a time: that which was
     /// under way when the store became another one comes before all others.
     pub(super) fn accepts_pass(&mut self, view: u64) -> bool {

@@ -346,21 +346,19 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if waits && now < patient_until {
             return self.wait(patient_until);
         }
-        let operations: Vec<_> = self.queue.drain(..self.queue.len().min(OPERATIONS_PER_SWAP)).collect();
+        let complete = self.history.is_complete() || Fault::ClearWithoutHistory.is_on();
+        let is_ready = |pending: &Pending<R>| complete || !pending.needs_history(self.keeps_history);
+        let operations = take_ready(&mut self.queue, is_ready);
+        if operations.is_empty() {
+            return self.wait(patient_until + WATCH_LOST);
+        }
         let context = Context {
             history: &self.history,
             handed_out: &self.handed_out,
             cleared: &self.cleared,
             duplicates: &self.duplicates,
-            keeps_history: self.keeps_history,
         };
-        let (round, waiting) = Round::plan(base, operations, &context, &mut self.spare, &mut self.rng);
-        for pending in waiting.into_iter().rev() {
-            self.queue.push_front(pending);
-        }
-        if round.entries.is_empty() {
-            return self.wait(patient_until + WATCH_LOST);
-        }
+        let round = Round::plan(base, operations, &context, &mut self.spare, &mut self.rng);
         #[cfg(feature = "faults")]
         let Some(round) = self.end_from_cache(round) else { return self.poll(now) };
         let guard = round.state;
@@ -948,4 +946,20 @@ impl<R: Range, G: Rng> Committer<R, G> {
             self.cleared.insert(*offset);
         }
     }
+}
+
+/// Takes the operations that need not wait out of the queue, as many as may go into one swap.
+fn take_ready<R: Range>(queue: &mut VecDeque<Pending<R>>, is_ready: impl Fn(&Pending<R>) -> bool) -> Vec<Pending<R>> {
+    if queue.iter().all(&is_ready) {
+        return queue.drain(..queue.len().min(OPERATIONS_PER_SWAP)).collect();
+    }
+    let mut ready = Vec::new();
+    for pending in mem::take(queue) {
+        if ready.len() < OPERATIONS_PER_SWAP && is_ready(&pending) {
+            ready.push(pending);
+        } else {
+            queue.push_back(pending);
+        }
+    }
+    ready
 }

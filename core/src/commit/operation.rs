@@ -20,7 +20,8 @@ pub enum Operation<R: Range> {
         /// The value.
         value: R::Value,
         /// The revision from which on it is to be free: that of the Service's deletion, or for a rollback that of its
-        /// allocation. The value is freed only if it was in use then and ever since.
+        /// allocation. The value is freed only if it was in use then and ever since. A revision of another etcd than
+        /// the range's, where Services are kept apart, says nothing: leave such values to repair.
         anchor: u64,
     },
     /// Tell what is stored.

@@ -27,8 +27,8 @@ use super::{Committer, Diff};
 ///    [`seen`](Self::seen) at once.
 /// 3. After that, Services are listed linearizably and observed by a [`RepairPass`](crate::repair::RepairPass) that has
 ///    the views' bitmaps and, as [`Leaks::Keep`](crate::repair::Leaks::Keep), the [`counters`](Self::counters).
-/// 4. [`diff`](Self::diff) gives for each range what goes into an
-///    [`Operation::Repair`](super::Operation::Repair).
+/// 4. [`diff`](Self::diff) gives for each range what goes into an [`Operation::Repair`](super::Operation::Repair), also
+///    if it changes nothing: the committer learns from it which values more than one Service claims.
 ///
 /// A pass that fails on its way is left as it is. Memory: the counters, and a few words per range.
 #[derive(Clone, Debug)]
@@ -71,7 +71,8 @@ impl Passes {
         let seen = seen(&mut self.ranges, range);
         let spaced = seen.times.front().is_some_and(|last| now.saturating_sub(*last) >= self.spacing);
         let store = committer.history.store();
-        let same = seen.read.filter(|(_, before)| *before == store);
+        let own = committer.history.is_own_view(read);
+        let same = seen.read.filter(|(_, before)| own && *before == store);
         let changed = same.and_then(|(before, _)| committer.changed_since(before));
         let ignored = (spaced || Fault::PassesNotSpaced.is_on())
             && (Fault::CounterIgnoresChanges.is_on() || (changed.is_none() && Fault::CounterSurvivesGap.is_on()));
@@ -86,7 +87,7 @@ impl Passes {
                 seen.held.clear();
             }
         }
-        seen.read = Some((read, store));
+        seen.read = own.then_some((read, store));
         seen.times.push_front(now);
         seen.times.truncate(usize::from(self.passes.get()));
     }
@@ -114,7 +115,7 @@ impl Passes {
                 clear.remove(offset);
                 seen.held.insert(offset, first);
                 counters.hold(offset);
-            } else if Fault::CounterSurvivesCleaning.is_on() || Fault::CounterSurvivesUnknownClear.is_on() {
+            } else if Fault::CounterSurvivesCleaning.is_on() {
                 counters.hold(offset);
             }
         }

@@ -50,22 +50,18 @@ pub(super) struct Context<'a> {
     pub(super) cleared: &'a Recent<2>,
     /// Offsets that the last pass saw with more than one Service, ascending.
     pub(super) duplicates: &'a [u32],
-    /// Whether history is wanted by a pass that counts leaks.
-    pub(super) keeps_history: bool,
 }
 
 impl<R: Range> Round<R> {
     /// Evaluates operations: the sets of repairs first, then allocations, then clears. So nothing is set that the same
     /// round clears, and whoever gets a value can tell a revision in which it was free.
-    ///
-    /// Gives those back that have to wait for history.
     pub(super) fn plan(
         base: &Base<R>,
         operations: Vec<Pending<R>>,
         context: &Context<'_>,
         spare: &mut Option<Allocator<R>>,
         rng: &mut impl Rng,
-    ) -> (Self, Vec<Pending<R>>) {
+    ) -> Self {
         let mut round =
             Self { state: base.state, entries: Vec::new(), next: None, set: Vec::new(), cleared: Vec::new() };
         let readable = match &base.content {
@@ -73,12 +69,9 @@ impl<R: Range> Round<R> {
             Content::Unreadable { message, .. } => {
                 let failed = || Planned::End(Outcome::Failed(Failure::Unreadable { message: message.clone() }));
                 round.entries = operations.into_iter().map(|pending| Entry { pending, planned: failed() }).collect();
-                return (round, Vec::new());
+                return round;
             }
         };
-        let complete = context.history.is_complete() || Fault::ClearWithoutHistory.is_on();
-        let (waiting, operations): (Vec<_>, Vec<_>) =
-            operations.into_iter().partition(|pending| pending.needs_history(context.keeps_history) && !complete);
         let mut plan = Plan {
             readable,
             context,
@@ -117,7 +110,7 @@ impl<R: Range> Round<R> {
             *spare = Some(plan.next);
         }
         (round.set, round.cleared) = (plan.set, plan.cleared);
-        (round, waiting)
+        round
     }
 
     /// The value that the round writes, if it changes anything, in the memory of an earlier one.

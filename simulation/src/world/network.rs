@@ -1,0 +1,264 @@
+//! Servers, and what lies between them and the store: requests, answers, watches, connections.
+
+use std::fmt::Write;
+use std::num::NonZeroU8;
+
+use rangekeeper::commit::{Answer, Change, Committer, KeyValue, Passes, Request, Step};
+
+use crate::faults::ShellFault;
+use crate::server::{Pass, Sightings};
+use crate::store::{Reply, Writer};
+
+use super::{Event, MS, Sent, State, World, duration, microseconds};
+
+impl World {
+    pub(super) fn latency(&mut self) -> u64 {
+        self.random.between(MS / 4, 3 * MS)
+    }
+
+    /// Lets a server's committer work until it waits for something.
+    pub(super) fn drive(&mut self, server: usize) {
+        loop {
+            for finished in self.servers[server].committer.take_finished() {
+                self.finished(server, finished.ticket, finished.outcome);
+            }
+            self.keep_watch(server);
+            match self.servers[server].committer.poll(duration(self.now)) {
+                Step::Send(request) => self.send(server, request),
+                Step::WaitUntil(until) => {
+                    let until = microseconds(until).max(self.now + 1);
+                    if self.servers[server].poll_at != until {
+                        self.servers[server].poll_at = until;
+                        self.at(until, Event::Poll(server));
+                    }
+                    break;
+                }
+                Step::Idle => break,
+            }
+        }
+        // What a poll ended.
+        let finished = self.servers[server].committer.take_finished();
+        if !finished.is_empty() {
+            for finished in finished {
+                self.finished(server, finished.ticket, finished.outcome);
+            }
+            self.drive(server);
+        }
+    }
+
+    pub(super) fn send(&mut self, server: usize, request: Request) {
+        self.requests += 1;
+        let id = self.requests;
+        let incarnation = self.servers[server].incarnation;
+        self.servers[server].flight = Some(id);
+        match &request {
+            Request::Read => note!(self, "server {server} reads ({id})"),
+            Request::Confirm { guard } => note!(self, "server {server} confirms r{} ({id})", guard.mod_revision),
+            Request::Swap { guard, value } => note!(
+                self,
+                "server {server} swaps r{} for {:b} ({id})",
+                guard.mod_revision,
+                crate::store::mask_of(value)
+            ),
+        }
+        let (there, back) = (self.latency(), self.latency());
+        let patience = self.random.pick(&[30 * MS, 30 * MS, self.interval / 4, 2 * self.grace]);
+        let trouble = !self.calm && self.random.percent(self.trouble);
+        let (apply, then) = match self.random.below(if trouble { 6 } else { 1 }) {
+            // The request is lost, or its answer.
+            1 => (None, None),
+            2 => (Some(there), None),
+            // It comes late, maybe after it was given up; or its answer does.
+            3 => (Some(there + self.random.below(self.interval)), Some(back)),
+            4 => (Some(there), Some(back + self.random.below(self.grace + self.interval))),
+            5 => (Some(there + self.random.below(60 * MS)), Some(back)),
+            _ => (Some(there), Some(back)),
+        };
+        let epoch = self.store.epoch;
+        if let Some(delay) = apply {
+            let told = self.servers[server].told;
+            let mut setting = self.servers[server].open.iter().filter(|open| open.what.sets());
+            let sole = setting.next().map(|open| open.ticket).filter(|_| setting.next().is_none());
+            self.after(
+                delay,
+                Event::Apply(Box::new(Sent { server, incarnation, id, epoch, request, sole, told, then })),
+            );
+        }
+        if trouble || apply.is_none() || then.is_none() {
+            self.after(patience, Event::GiveUp { server, incarnation, id });
+        }
+    }
+
+    pub(super) fn is_under_way(&self, server: usize, incarnation: u32, id: u32) -> bool {
+        let server = &self.servers[server];
+        server.up && server.incarnation == incarnation && server.flight == Some(id)
+    }
+
+    pub(super) fn apply(&mut self, sent: Sent) {
+        let Sent { server, incarnation, id, epoch, request, sole, told, then } = sent;
+        if epoch != self.store.epoch {
+            // It went to a store that is gone.
+            return self.after(30 * MS, Event::GiveUp { server, incarnation, id });
+        }
+        let is_swap = matches!(request, Request::Swap { .. });
+        let is_refused =
+            self.trouble > 0 && !self.calm && self.random.percent(2) && self.is_under_way(server, incarnation, id);
+        // etcd carries out a write that exceeds its quota, and then says that there is no space.
+        let is_performed = !is_refused || (is_swap && self.random.percent(50));
+        if is_performed {
+            let reply = self.store.perform(request, Writer::Server(server));
+            if is_swap && reply.held {
+                note!(self, "swap {id} of server {server} is written: {:b}", self.store.mask());
+                if let Some(version) = self.store.log.last_mut() {
+                    version.sole = sole;
+                }
+                self.check_creation(server, told);
+                self.wrote(Writer::Server(server));
+            }
+            if let Some(delay) = then.filter(|_| !is_refused) {
+                self.after(delay, Event::Reply { server, incarnation, id, epoch, reply });
+            }
+        }
+        if is_refused {
+            note!(self, "request {id} is refused");
+            self.servers[server].flight = None;
+            self.servers[server].committer.refused(duration(self.now), "no space");
+            self.drive(server);
+        }
+    }
+
+    pub(super) fn reply(&mut self, server: usize, incarnation: u32, id: u32, reply: &Reply) {
+        if !self.is_under_way(server, incarnation, id) {
+            return;
+        }
+        note!(self, "server {server} is answered ({id}), {}", if reply.held { "held" } else { "current" });
+        let one = &mut self.servers[server];
+        one.flight = None;
+        one.told = reply.header.revision;
+        let key = reply.key.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });
+        let answer = if reply.held { Answer::Held } else { Answer::Current(key) };
+        one.committer.answered(duration(self.now), reply.header, answer);
+        if ShellFault::RetriesCount.is_on()
+            && !reply.held
+            && let Pass::Repairing { ticket, .. } = one.pass
+        {
+            one.committer.cancel(ticket);
+            one.pass = Pass::None;
+            one.repeats = true;
+            self.after(0, Event::Pass(server));
+        }
+        self.drive(server);
+    }
+
+    /// Starts, moves on or ends the watch of a server's key.
+    pub(super) fn keep_watch(&mut self, server: usize) {
+        let from = self.servers[server].committer.watch_from();
+        match (from, self.servers[server].watch) {
+            (None, _) => self.servers[server].watch = None,
+            (Some(_), Some(_)) => {}
+            (Some(from), None) => {
+                self.requests += 1;
+                let stream = self.requests;
+                self.servers[server].watch = Some((stream, from));
+                self.servers[server].is_watch_due = true;
+                let delay = self.watch_delay();
+                self.after(delay, Event::Watch { server, stream });
+            }
+        }
+    }
+
+    pub(super) fn watch_delay(&mut self) -> u64 {
+        let slow = !self.calm && self.random.percent(20);
+        if slow { self.random.below(300 * MS) } else { self.latency() }
+    }
+
+    /// A watch tells what it has.
+    pub(super) fn watch(&mut self, server: usize, stream: u32) {
+        let Some((_, from)) = self.servers[server].watch.filter(|(number, _)| *number == stream) else { return };
+        self.servers[server].is_watch_due = false;
+        if from <= self.store.compacted {
+            note!(self, "the watch of server {server} from r{from} is compacted");
+            self.servers[server].watch = None;
+            self.servers[server].committer.watch_failed();
+            return self.drive(server);
+        }
+        let first = self.store.log.partition_point(|version| version.revision < from);
+        let mut next = from;
+        for at in first..self.store.log.len() {
+            let version = &self.store.log[at];
+            next = version.revision + 1;
+            if !self.calm && self.trouble > 0 && self.random.percent(3) {
+                note!(self, "the watch of server {server} skips r{}", next - 1);
+                continue;
+            }
+            note!(self, "the watch of server {server} tells r{}", next - 1);
+            let version = &self.store.log[at];
+            let change = match &version.key {
+                Some(key) => Change::Put(KeyValue { state: key.state, value: &key.value }),
+                None => Change::Delete { revision: version.revision },
+            };
+            self.servers[server].committer.watched(change);
+        }
+        self.servers[server].watch = Some((stream, next));
+        if next > from {
+            self.drive(server);
+        }
+    }
+
+    /// Wakes the watches after a change of the key.
+    pub(super) fn wake_watches(&mut self) {
+        for server in 0..self.servers.len() {
+            let one = &mut self.servers[server];
+            if let Some((stream, _)) = one.watch
+                && !std::mem::replace(&mut one.is_watch_due, true)
+            {
+                let delay = self.watch_delay();
+                self.after(delay, Event::Watch { server, stream });
+            }
+        }
+    }
+
+    pub(super) fn disconnect(&mut self, server: usize) {
+        note!(self, "the connection of server {server} is made anew");
+        // An answer may be on its way already.
+        if self.random.percent(60) && self.servers[server].flight.take().is_some() {
+            self.servers[server].committer.unknown(duration(self.now));
+        }
+        self.servers[server].committer.reconnected();
+        self.drive(server);
+    }
+
+    pub(super) fn crash(&mut self, server: usize) {
+        if !self.servers[server].up {
+            return;
+        }
+        note!(self, "server {server} crashes");
+        let one = &mut self.servers[server];
+        one.up = false;
+        one.incarnation += 1;
+        (one.flight, one.watch, one.pass, one.poll_at) = (None, None, Pass::None, u64::MAX);
+        one.open.clear();
+        for claim in &mut self.claims {
+            // Some were about to write the Service, which happens all the same.
+            if claim.server == server && claim.state == State::Pending && self.random.percent(50) {
+                claim.state = State::Ended;
+            }
+        }
+        let delay = self.random.below(self.interval);
+        self.after(delay, Event::Start(server));
+    }
+
+    pub(super) fn start(&mut self, server: usize) {
+        if self.servers[server].up {
+            return;
+        }
+        note!(self, "server {server} starts");
+        let committer = Committer::new(self.range, self.config, self.random.fork());
+        let one = &mut self.servers[server];
+        one.up = true;
+        one.committer = committer;
+        one.passes = Passes::new(NonZeroU8::new(3).expect("not zero"), duration(self.interval));
+        one.sightings = [Sightings::default(); 64];
+        one.last_pass = None;
+    }
+}
