@@ -104,7 +104,12 @@ pub enum RestoreError<R: Range> {
 impl<R: Range> Allocator<R> {
     /// An allocator with nothing in use.
     pub fn new(range: R, strategy: Strategy) -> Self {
-        Self { range, strategy, used: Bitmap::new(range.size()) }
+        Self::with_used(range, strategy, Bitmap::new(range.size()))
+    }
+
+    /// An allocator with these offsets in use; there are as many as the range has.
+    pub(crate) fn with_used(range: R, strategy: Strategy, used: Bitmap) -> Self {
+        Self { range, strategy, used }
     }
 
     /// The range.

@@ -11,6 +11,7 @@ use rangekeeper_core::commit::{
     Answer, Change, Committer, Config, Deferral, Failure, Finished, Guard, Header, KeyValue, Operation, Outcome,
     Request, Step, Ticket,
 };
+use rangekeeper_core::range::Range;
 
 use crate::allocator::{requests, strategy};
 use crate::guard::{Array, Buffer, Out, borrow, guard, guard_or, reclaim, slice, text};
@@ -386,7 +387,7 @@ pub unsafe extern "C" fn rk_committer_submit_repair(
         let (committer, outcome, ticket) = unsafe { (borrow(committer)?, borrow(outcome)?, Out::new(ticket)?) };
         let diff = outcome.diff(range, read)?;
         committer.0.with(|state| {
-            if diff.set.len() != rangekeeper_core::range::Range::size(&state.committer.range()) {
+            if diff.set.len() != state.committer.range().size() {
                 return Err(rk_result::InvalidArgument);
             }
             ticket.write(state.committer.submit(Operation::Repair(Box::new(diff)), deadline(deadline_at)).0);

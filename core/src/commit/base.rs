@@ -75,17 +75,17 @@ impl<R: Range> Base<R> {
 fn decode<R: Range>(value: &[u8], range: R, strategy: Strategy) -> Result<Readable<R>, String> {
     let mut envelope = RangeAllocation::decode(value).map_err(|error| error.to_string())?;
     let data = std::mem::take(&mut envelope.data);
-    let mut used = Allocator::new(range, strategy);
-    let standing = if envelope.is_initialised() {
+    let (used, standing) = if envelope.is_initialised() {
         let stored = envelope.range.parse::<R>().ok().filter(|stored| range.is_same_kind(stored));
         let Some(stored) = stored else {
             return Err(format!("its range {:?} is not of the kind of {range}", envelope.range));
         };
-        *used.bitmap_mut() = restore_for(range, stored, &data).map_err(|error| format!("range {stored}: {error}"))?.0;
-        if stored == range { Standing::Initialised } else { Standing::OtherRange(envelope.range.clone()) }
+        let (used, _) = restore_for(range, stored, &data).map_err(|error| format!("range {stored}: {error}"))?;
+        let is_own = stored == range;
+        (used, if is_own { Standing::Initialised } else { Standing::OtherRange(envelope.range.clone()) })
     } else {
-        used.bitmap_mut().restore(&data).map_err(|error| error.to_string())?;
-        Standing::Uninitialised
+        let (used, _) = restore_for(range, range, &data).map_err(|error| error.to_string())?;
+        (used, Standing::Uninitialised)
     };
-    Ok(Readable { envelope, used, standing })
+    Ok(Readable { envelope, used: Allocator::with_used(range, strategy, used), standing })
 }

@@ -313,7 +313,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if now < self.retry_at {
             return self.wait(self.retry_at);
         }
-        let waits = !self.history.is_complete() && self.wants_history();
+        let waits = self.waits_for_history();
         self.patient_until = self.patient_until.filter(|_| waits).or(waits.then_some(now + PATIENCE));
         let patient_until = self.patient_until.unwrap_or(now);
         if waits {
@@ -486,8 +486,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
     /// through all changes of it, and ends when this gives `None`: nothing of that watch is reported after that.
     pub fn watch_from(&self) -> Option<u64> {
         let known = self.base.is_some() && self.history.head() != Guard::default();
-        let waits = !self.history.is_complete() && self.wants_history();
-        let wanted = self.keeps_history || waits || self.watched_until > Duration::ZERO;
+        let wanted = self.keeps_history || self.waits_for_history() || self.watched_until > Duration::ZERO;
         // The key was still as it is known when the last answer came. What lies before may be compacted.
         let told = self.last.filter(|_| self.history.is_complete()).map_or(0, |(header, _)| header.revision);
         (known && wanted && self.may_watch()).then(|| self.history.head().mod_revision.max(told) + 1)
@@ -606,8 +605,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
     }
 
-    fn wants_history(&self) -> bool {
-        self.queue.iter().any(|pending| pending.needs_history(self.keeps_history))
+    fn waits_for_history(&self) -> bool {
+        let needs_history = |pending: &Pending<R>| pending.needs_history(self.keeps_history);
+        !self.history.is_complete() && self.queue.iter().any(needs_history)
     }
 
     /// Ends what is over its deadline.
@@ -794,8 +794,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         // Half of the grace is left for the caller, or else it would begin with too little.
         let late = now.saturating_sub(sent) > self.config.grace / 2 && !Fault::LateAnswerAcknowledged.is_on();
         let use_until = if Fault::LateAnswerAcknowledged.is_on() { now } else { sent } + self.config.grace;
-        self.expected = round.entries.len();
-        self.gather_until = now + GATHER;
+        self.gather(now, &round);
         for Entry { mut pending, planned } in round.entries {
             match planned {
                 Planned::Take(offsets) => {
@@ -828,6 +827,12 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
     }
 
+    /// The callers of the round may come back, and then share the next one.
+    fn gather(&mut self, now: Duration, round: &Round<R>) {
+        self.expected = round.entries.len();
+        self.gather_until = now + GATHER;
+    }
+
     /// After a swap, lets somebody else go first if others write, too.
     fn take_turns(&mut self, sent: Duration, now: Duration) {
         self.swap_takes = (self.swap_takes * 3 + now.saturating_sub(sent)) / 4;
@@ -839,9 +844,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     /// The state that a round was evaluated on is confirmed, and the round changes nothing.
     fn confirmed(&mut self, header: Header, round: Round<R>) {
-        self.expected = round.entries.len();
         if let Some((_, now)) = self.last {
-            self.gather_until = now + GATHER;
+            self.gather(now, &round);
         }
         for Entry { pending, planned } in round.entries {
             match planned {
