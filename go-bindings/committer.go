@@ -82,6 +82,13 @@ type Ticket uint64
 // NoDeadline is the deadline of an operation that may take any time.
 const NoDeadline = time.Duration(math.MaxInt64)
 
+func deadlineToC(deadline time.Duration) C.uint64_t {
+	if deadline == NoDeadline {
+		return math.MaxUint64
+	}
+	return C.uint64_t(deadline)
+}
+
 // Operation is something to be done with the stored object; see AllocateOperation and the like.
 type Operation[V Value] struct {
 	kind     C.uint32_t
@@ -117,13 +124,9 @@ func (c *Committer[V]) Submit(operations ...Operation[V]) ([]Ticket, error) {
 	all := make([]C.rk_operation, len(operations))
 	var values []C.rk_value
 	for i, operation := range operations {
-		deadline := uint64(operation.deadline)
-		if operation.deadline == NoDeadline {
-			deadline = math.MaxUint64
-		}
 		all[i] = C.rk_operation{
 			kind: operation.kind, values: C.uint32_t(len(operation.values)),
-			deadline: C.uint64_t(deadline), anchor: C.uint64_t(operation.anchor),
+			deadline: deadlineToC(operation.deadline), anchor: C.uint64_t(operation.anchor),
 		}
 		values = append(values, operation.values...)
 	}
@@ -137,12 +140,8 @@ func (c *Committer[V]) Submit(operations ...Operation[V]) ([]Ticket, error) {
 // SubmitRepair takes on the operation that applies what a repair pass found out about its range with this index; read
 // is the Revision of the View that the pass was about.
 func (c *Committer[V]) SubmitRepair(deadline time.Duration, outcome *RepairOutcome, index int, read int64) (Ticket, error) {
-	at := uint64(deadline)
-	if deadline == NoDeadline {
-		at = math.MaxUint64
-	}
 	var ticket C.uint64_t
-	code := C.rk_committer_submit_repair(c.pointer(), outcome.pointer(), C.size_t(index), C.uint64_t(read), C.uint64_t(at), &ticket)
+	code := C.rk_committer_submit_repair(c.pointer(), outcome.pointer(), C.size_t(index), C.uint64_t(read), deadlineToC(deadline), &ticket)
 	runtime.KeepAlive(c)
 	runtime.KeepAlive(outcome)
 	return Ticket(ticket), indexError(code, index)

@@ -90,7 +90,9 @@ func (d *driver[V]) submit() {
 		d.hand(calls)
 	}
 	for _, c := range cancelled {
-		d.committer.Cancel(c.ticket)
+		if d.calls[c.ticket] == c { // it may have ended meanwhile, or never have had a ticket
+			d.committer.Cancel(c.ticket)
+		}
 	}
 }
 
@@ -152,7 +154,8 @@ func (d *driver[V]) end() {
 	d.deliver()
 	d.mu.Lock()
 	left := d.submitted
-	d.submitted, d.closed = nil, true
+	d.submitted = nil
+	d.refuse()
 	for _, c := range d.calls {
 		left = append(left, c)
 	}

@@ -102,12 +102,7 @@ func (s *Store[V]) Range() rangekeeper.Range[V] { return s.config.Range }
 // give ErrClosed. The client stays open.
 func (s *Store[V]) Close(ctx context.Context) error {
 	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		if s.pending == 0 {
-			close(s.drained)
-		}
-	}
+	s.refuse()
 	s.mu.Unlock()
 	var err error
 	select {
@@ -284,6 +279,16 @@ func (s *Store[V]) giveUp(c *call[V]) bool {
 		}
 	}
 	return false // the store was closed meanwhile
+}
+
+// refuse lets no more calls in; the lock is held.
+func (s *Store[V]) refuse() {
+	if !s.closed {
+		s.closed = true
+		if s.pending == 0 {
+			close(s.drained)
+		}
+	}
 }
 
 // ended notes that calls have ended; the lock is held.
