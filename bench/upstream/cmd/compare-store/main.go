@@ -5,13 +5,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"log"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/resultsfile"
 )
 
 const (
@@ -114,14 +113,7 @@ func report(results []result, path string) error {
 	if err := printTable(results); err != nil {
 		return err
 	}
-	encoded, err := json.MarshalIndent(results, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(encoded, '\n'), 0o644)
+	return resultsfile.Write(path, results)
 }
 
 func must(err error) {

@@ -3,16 +3,16 @@
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"log"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"text/tabwriter"
 	"time"
+
+	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/resultsfile"
 )
 
 const (
@@ -101,14 +101,7 @@ func report(results []result, path string) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	encoded, err := json.MarshalIndent(results, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(encoded, '\n'), 0o644)
+	return resultsfile.Write(path, results)
 }
 
 func must(err error) {

@@ -47,10 +47,7 @@ usage or input that cannot be used, 3 etcd cannot be reached.`,
 				return errors.New("VALUE is empty")
 			}
 		}
-		if err := s.open(c.Context(), false); err != nil {
-			return err
-		}
-		k, err := s.stored(c.Context(), args[0])
+		k, err := s.openStored(c.Context(), args[0])
 		if err != nil {
 			return err
 		}

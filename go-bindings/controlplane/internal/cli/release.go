@@ -30,10 +30,7 @@ input that cannot be used, 3 etcd cannot be reached.`,
 		Args: cobra.MinimumNArgs(2),
 	}
 	withStore(c, func(c *cobra.Command, args []string, s *store) error {
-		if err := s.open(c.Context(), false); err != nil {
-			return err
-		}
-		k, err := s.stored(c.Context(), args[0])
+		k, err := s.openStored(c.Context(), args[0])
 		if err != nil {
 			return err
 		}

@@ -202,6 +202,15 @@ func newKeptRange[V rangekeeper.Value](name, spec string, kind valueKind[V]) (ke
 	return &keptRange[V]{kind: kind, values: values}, nil
 }
 
+// openStored opens the store, which must have been made before, and gives the range
+// of a name as it is stored; it must be closed.
+func (s *store) openStored(ctx context.Context, name string) (kept, error) {
+	if err := s.open(ctx, false); err != nil {
+		return nil, err
+	}
+	return s.stored(ctx, name)
+}
+
 // stored gives the range of a name as it is stored; it must be closed.
 func (s *store) stored(ctx context.Context, name string) (kept, error) {
 	key := s.key(name)

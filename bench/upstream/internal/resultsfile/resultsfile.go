@@ -1,0 +1,20 @@
+// Package resultsfile writes what the comparisons have measured.
+package resultsfile
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+)
+
+// Write puts results into a JSON file, and makes the folder for it.
+func Write(path string, results any) error {
+	encoded, err := json.MarshalIndent(results, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(encoded, '\n'), 0o644)
+}
