@@ -111,18 +111,20 @@ func TestRepairThroughEtcd(t *testing.T) {
 	defer cancel()
 	must(ours.Init(ctx))
 	var leaked []netip.Addr
-	for range 20 {
-		leaked = append(leaked, must(theirs.AllocateNext(ctx)).Value)
+	for i := range byte(20) {
+		leaked = append(leaked, must(theirs.Allocate(ctx, netip.AddrFrom4([4]byte{10, 0, 1, i}))).Value)
 	}
+	lost, busy := netip.MustParseAddr("10.0.3.1"), netip.MustParseAddr("10.0.3.2")
 	var group sync.WaitGroup
 	stop := make(chan struct{})
+	// It takes one address again and again: any address could be the lost one.
 	group.Go(func() {
 		for {
 			select {
 			case <-stop:
 				return
 			default:
-				a := must(theirs.AllocateNext(ctx))
+				a := must(theirs.Allocate(ctx, busy))
 				must(theirs.Release(ctx, a.Value, a.Revision))
 			}
 		}
@@ -130,7 +132,6 @@ func TestRepairThroughEtcd(t *testing.T) {
 	view := must(ours.Read(ctx))
 	pass := must(rangekeeper.NewRepairPass())
 	must(pass.AddCIDR(ours.Range(), rangekeeper.Stored{Range: ours.Range().String(), Data: view.Snapshot}))
-	lost := netip.MustParseAddr("10.0.3.1")
 	var services rangekeeper.Services
 	for _, addr := range append(leaked[10:], lost) {
 		services.Add(addr.String(), []string{addr.String()})

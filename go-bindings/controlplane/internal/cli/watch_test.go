@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,17 +33,25 @@ func startWatch(t *testing.T, args ...string) *watcher {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &watcher{t: t, lines: make(chan string, 100), errs: make(chan string, 100), cancel: cancel, ended: make(chan int, 1)}
+	var told sync.WaitGroup
 	pipe := func(to chan string) *io.PipeWriter {
 		r, pipe := io.Pipe()
-		go func() {
+		told.Go(func() {
 			for s := bufio.NewScanner(r); s.Scan(); {
 				to <- s.Text()
 			}
-		}()
+			close(to)
+		})
 		return pipe
 	}
 	stdout, stderr := pipe(w.lines), pipe(w.errs)
-	go func() { w.ended <- Run(ctx, append([]string{"watch"}, args...), stdout, stderr) }()
+	go func() {
+		code := Run(ctx, append([]string{"watch"}, args...), stdout, stderr)
+		stdout.Close()
+		stderr.Close()
+		told.Wait()
+		w.ended <- code
+	}()
 	for line := ""; !strings.Contains(line, "watching"); w.said = append(w.said, line) {
 		line = w.next(w.errs)
 	}
@@ -53,10 +62,11 @@ func startWatch(t *testing.T, args ...string) *watcher {
 func (w *watcher) next(from chan string) string {
 	w.t.Helper()
 	select {
-	case line := <-from:
-		return line
-	case code := <-w.ended:
-		w.t.Fatalf("the watch has ended with code %d", code)
+	case line, ok := <-from:
+		if ok {
+			return line
+		}
+		w.t.Fatalf("the watch has ended with code %d", <-w.ended)
 	case <-time.After(time.Minute):
 		w.t.Fatal("nothing comes")
 	}
