@@ -137,12 +137,36 @@ func (c *Committer[V]) Submit(operations ...Operation[V]) ([]Ticket, error) {
 	return tickets, resultError(code)
 }
 
-// SubmitRepair takes on the operation that applies what a repair pass found out about its range with this index; read
-// is the Revision of the View that the pass was about.
-func (c *Committer[V]) SubmitRepair(deadline time.Duration, outcome *RepairOutcome, index int, read int64) (Ticket, error) {
-	var ticket C.uint64_t
-	code := C.rk_committer_submit_repair(c.pointer(), outcome.pointer(), C.size_t(index), C.uint64_t(read), deadlineToC(deadline), &ticket)
+// BeginPass has the committer keep the history of its key; it comes before the read of a repair pass is submitted.
+func (c *Committer[V]) BeginPass(passes *Passes) error {
+	code := C.rk_passes_begin(passes.pointer(), c.pointer())
+	runtime.KeepAlive(passes)
 	runtime.KeepAlive(c)
+	return resultError(code)
+}
+
+// SeenByPass tells that the read of a repair pass has ended by OutcomeRead of this revision. Services are listed after
+// now. The leak counters of the committer's range go on only where the value was in use ever since the pass before; where
+// that is not known, or that pass was too short a while ago, all of them start again.
+func (c *Committer[V]) SeenByPass(passes *Passes, revision int64, now time.Duration) error {
+	code := C.rk_passes_seen(passes.pointer(), c.pointer(), C.uint64_t(revision), C.uint64_t(now))
+	runtime.KeepAlive(passes)
+	runtime.KeepAlive(c)
+	return resultError(code)
+}
+
+// SubmitRepair takes on the operation that applies what a repair pass found out about its range with this index; the
+// pass was finished with these Passes. It is to be submitted even if the pass found nothing: the committer learns from it
+// which values more than one Service claims.
+//
+// A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays and
+// is due again in the next pass. ErrInvalidArgument means that the outcome has no such range, or another one than the
+// committer.
+func (c *Committer[V]) SubmitRepair(deadline time.Duration, passes *Passes, outcome *RepairOutcome, index int) (Ticket, error) {
+	var ticket C.uint64_t
+	code := C.rk_committer_submit_repair(c.pointer(), passes.pointer(), outcome.pointer(), C.size_t(index), deadlineToC(deadline), &ticket)
+	runtime.KeepAlive(c)
+	runtime.KeepAlive(passes)
 	runtime.KeepAlive(outcome)
 	return Ticket(ticket), indexError(code, index)
 }
@@ -341,9 +365,10 @@ type Finished[V Value] struct {
 	Yes bool
 	// Snapshot is what is stored, of OutcomeRead, as Allocator.Snapshot gives it.
 	Snapshot []byte
-	// Set, Cleared and Changed are how many offsets were set, cleared, and left alone because they had changed or may
-	// have, of OutcomeRepaired.
-	Set, Cleared, Changed int
+	// Set and Cleared are the values that were set and cleared, ascending, of OutcomeRepaired. Changed is how many were
+	// left alone because they had changed or may have.
+	Set, Cleared []V
+	Changed      int
 	// Err is the reason of OutcomeFailed: a *BatchError around ErrFull, ErrAlreadyAllocated or a *NotInRangeError; a
 	// *MismatchedRangeError; or wrapped in it ErrNotInitialised, ErrUnreadable, ErrRefused, ErrDeadlineExceeded,
 	// ErrCancelled.
@@ -390,14 +415,14 @@ func (c *Committer[V]) finished(flat *C.rk_finished, values []C.rk_value, bytes 
 	case OutcomeRead:
 		f.Snapshot = append([]byte(nil), bytes...)
 	case OutcomeRepaired:
-		f.Set, f.Cleared, f.Changed = int(flat.set), int(flat.cleared), int(flat.number)
+		f.Set, f.Cleared, f.Changed = allFromC[V](values[:flat.set]), allFromC[V](values[flat.set:]), int(flat.number)
 	case OutcomeFailed:
-		f.Err = c.failure(flat, string(bytes))
+		f.Err = c.failure(flat, values, string(bytes))
 	}
 	return f
 }
 
-func (c *Committer[V]) failure(flat *C.rk_finished, text string) error {
+func (c *Committer[V]) failure(flat *C.rk_finished, values []C.rk_value, text string) error {
 	switch flat.result {
 	case C.RK_RESULT_NOT_INITIALISED:
 		return ErrNotInitialised
@@ -413,7 +438,7 @@ func (c *Committer[V]) failure(flat *C.rk_finished, text string) error {
 	case C.RK_RESULT_CANCELLED:
 		return ErrCancelled
 	case C.RK_RESULT_NOT_IN_RANGE:
-		return &BatchError{Index: int(flat.number), Err: &NotInRangeError{Value: "the value", Range: c.r.String()}}
+		return &BatchError{Index: int(flat.number), Err: &NotInRangeError{Value: fmt.Sprint(fromC[V](&values[0])), Range: c.r.String()}}
 	default:
 		return &BatchError{Index: int(flat.number), Err: resultError(flat.result)}
 	}

@@ -14,6 +14,7 @@ type memoryKey struct {
 	state    KeyState
 	value    []byte
 	changes  []Change
+	now      time.Duration
 }
 
 func (k *memoryKey) put(value []byte) {
@@ -36,23 +37,24 @@ func (k *memoryKey) delete() {
 // run does what a committer asks for until there is nothing to do, and gives what ended.
 func run[V Value](t *testing.T, k *memoryKey, c *Committer[V]) []Finished[V] {
 	t.Helper()
-	now := time.Second
 	for {
-		step := must(c.Poll(now))
+		step := must(c.Poll(k.now))
 		if step.WatchFrom > 0 {
 			from := slices.IndexFunc(k.changes, func(change Change) bool { return change.Key.ModRevision >= step.WatchFrom })
 			if from >= 0 {
 				if err := c.Watched(k.changes[from:]...); err != nil {
 					t.Fatal(err)
 				}
-				step = must(c.Poll(now))
+				if step.Kind == StepIdle || step.Kind == StepWait {
+					step = must(c.Poll(k.now))
+				}
 			}
 		}
 		switch step.Kind {
 		case StepIdle:
 			return must(c.Finished())
 		case StepWait:
-			now = step.Until
+			k.now = step.Until
 			continue
 		}
 		answer := Answer{ClusterID: 1, RaftTerm: 2}
@@ -65,7 +67,7 @@ func run[V Value](t *testing.T, k *memoryKey, c *Committer[V]) []Finished[V] {
 			answer.Key, answer.Value = k.state, k.value
 		}
 		answer.Revision = k.revision
-		if err := c.Answered(now, answer); err != nil {
+		if err := c.Answered(k.now, answer); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,7 +90,7 @@ func newCommitter(t *testing.T, ports string, seed uint64) *Committer[uint16] {
 }
 
 func TestCommitter(t *testing.T) {
-	k := new(memoryKey)
+	k := &memoryKey{now: time.Second}
 	first, second := newCommitter(t, "30000-30199", 1), newCommitter(t, "30000-30199", 2)
 	if f := one(t, k, first, AllocateOperation(NoDeadline, Next[uint16]())); f.Outcome != OutcomeFailed || !errors.Is(f.Err, ErrNotInitialised) {
 		t.Errorf("%+v", f)
@@ -153,18 +155,42 @@ func TestCommitter(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	var outside *NotInRangeError
-	if f := one(t, k, first, AllocateOperation(NoDeadline, This(uint16(29999)))); !errors.As(f.Err, &outside) {
+	if f := one(t, k, first, AllocateOperation(NoDeadline, This(uint16(29999)))); !errors.As(f.Err, &outside) || outside.Value != "29999" {
 		t.Errorf("%+v", f)
 	}
 
-	// A pass over no Services: what this committer handed out a moment ago stays.
-	view := one(t, k, first, ReadOperation[uint16](NoDeadline))
-	pass := must(NewRepairPass())
-	must(pass.AddPorts(must(ParsePortRange("30000-30199")), Stored{Range: "30000-30199", Data: view.Snapshot}))
-	ticket := must(first.SubmitRepair(NoDeadline, must(pass.Finish(nil)), 0, view.Revision))
-	repaired := run(t, k, first)
-	if len(repaired) != 1 || repaired[0].Ticket != ticket || repaired[0].Outcome != OutcomeRepaired || repaired[0].Cleared+repaired[0].Changed != 200 || repaired[0].Changed < 199 {
-		t.Errorf("%+v", repaired)
+	// Passes over no Services, when nothing is protected any more as handed out a moment ago: all is leaked, and due in
+	// the second one but for what has changed hands meanwhile.
+	k.now += time.Hour
+	passes := must(NewPasses(2, time.Minute))
+	anchor = k.revision
+	for i, cleared := range []int{0, 199, 1} {
+		if err := first.BeginPass(passes); err != nil {
+			t.Fatal(err)
+		}
+		view := one(t, k, first, ReadOperation[uint16](NoDeadline))
+		if err := first.SeenByPass(passes, view.Revision, k.now); err != nil {
+			t.Fatal(err)
+		}
+		pass := must(NewRepairPass())
+		must(pass.AddPorts(must(ParsePortRange("30000-30199")), Stored{Range: "30000-30199", Data: view.Snapshot}))
+		ticket := must(first.SubmitRepair(NoDeadline, passes, must(pass.Finish(passes)), 0))
+		repaired := run(t, k, first)
+		if len(repaired) != 1 || repaired[0].Ticket != ticket || repaired[0].Outcome != OutcomeRepaired || len(repaired[0].Cleared) != cleared || i == 2 && repaired[0].Cleared[0] != 30008 || repaired[0].Changed != 0 {
+			t.Errorf("pass %d: %+v", i, repaired)
+		}
+		k.now += time.Minute
+		if i == 0 {
+			one(t, k, second, ReleaseOperation(NoDeadline, uint16(30008), anchor))
+			one(t, k, second, AllocateOperation(NoDeadline, This(uint16(30008))))
+		}
+	}
+	passes.Close()
+	if err := first.BeginPass(passes); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if err := first.SeenByPass(nil, 1, 1); err == nil {
+		t.Error("no passes")
 	}
 
 	// What cannot be read is not overwritten.
@@ -213,7 +239,7 @@ func TestCommitterFailures(t *testing.T) {
 		if step.Kind == StepRead {
 			c.Answered(now, Answer{ClusterID: 1, RaftTerm: 2, Revision: k.revision, Key: k.state, Value: k.value})
 		} else {
-			now = step.Until
+			k.now = step.Until
 		}
 	}
 	k.put(must(c.Value(nil)))

@@ -29,33 +29,6 @@ type Stored struct {
 	Data []byte
 }
 
-// RepairCounters are the leak counters of all ranges of a pass, to be kept from one pass to the next.
-type RepairCounters struct {
-	handle *C.rk_repair_counters
-	_      separate
-}
-
-// NewRepairCounters makes counters at 0; a leak is cleaned in the pass that sees it for the passes-th time in a row (3
-// in Kubernetes, at least 1).
-func NewRepairCounters(passes uint8) (*RepairCounters, error) {
-	var handle *C.rk_repair_counters
-	if code := C.rk_repair_counters_new(C.uint8_t(passes), &handle); code != C.RK_RESULT_OK {
-		return nil, resultError(code)
-	}
-	c := &RepairCounters{handle: handle}
-	runtime.AddCleanup(c, func(handle *C.rk_repair_counters) { C.rk_repair_counters_free(handle) }, handle)
-	return c, nil
-}
-
-// Close drops the counters. It may be called again and beside other calls.
-func (c *RepairCounters) Close() error {
-	if c != nil && c.handle != nil {
-		C.rk_repair_counters_close(c.handle)
-		runtime.KeepAlive(c)
-	}
-	return nil
-}
-
 // NewRepairPass makes a pass without ranges.
 func NewRepairPass() (*RepairPass, error) {
 	var handle *C.rk_repair_pass
@@ -186,19 +159,19 @@ func (p *RepairPass) ObserveAll(n int, fill func(batch *Services, from, to int))
 	return err
 }
 
-// Finish ends the pass. Without counters all leaks are cleaned at once, which is right only where nobody allocates
-// meanwhile; with counters, which go from one pass to the next, only those that are due.
-func (p *RepairPass) Finish(counters *RepairCounters) (*RepairOutcome, error) {
-	var kept *C.rk_repair_counters
-	if counters != nil {
-		if kept = counters.handle; kept == nil {
+// Finish ends the pass. Without passes all leaks are cleaned at once, which is right only where nobody allocates
+// meanwhile; with passes only those that are due.
+func (p *RepairPass) Finish(passes *Passes) (*RepairOutcome, error) {
+	var kept *C.rk_passes
+	if passes != nil {
+		if kept = passes.handle; kept == nil {
 			return nil, ErrClosed
 		}
 	}
 	var handle *C.rk_repair_outcome
 	code := C.rk_repair_pass_finish(p.pointer(), kept, &handle)
 	runtime.KeepAlive(p)
-	runtime.KeepAlive(counters)
+	runtime.KeepAlive(passes)
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}

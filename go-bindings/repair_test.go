@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // stored gives the snapshot of a range in which just these values are in use.
@@ -177,28 +178,28 @@ func TestStoredErrors(t *testing.T) {
 	}
 }
 
-func TestRepairCounters(t *testing.T) {
+func TestPasses(t *testing.T) {
 	r := must(ParsePortRange("30000-32767"))
-	counters := must(NewRepairCounters(3))
+	passes := must(NewPasses(3, 0))
 	stored := storedOf(r, 30005)
 	for i, want := range []int{1, 1, 0} {
 		pass := must(NewRepairPass())
 		must(pass.AddPorts(r, stored))
-		outcome := must(pass.Finish(counters))
+		outcome := must(pass.Finish(passes))
 		if next := must(outcome.Counts(0)).Next; next != want {
 			t.Errorf("pass %d: %d values stay", i, next)
 		}
 		outcome.Close()
 	}
-	counters.Close()
-	counters.Close()
-	if _, err := must(NewRepairPass()).Finish(counters); !errors.Is(err, ErrClosed) {
+	passes.Close()
+	passes.Close()
+	if _, err := must(NewRepairPass()).Finish(passes); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
-	if _, err := must(NewRepairPass()).Finish(new(RepairCounters)); !errors.Is(err, ErrClosed) {
+	if _, err := must(NewRepairPass()).Finish(new(Passes)); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
-	if _, err := NewRepairCounters(0); !errors.Is(err, ErrInvalidArgument) {
+	if _, err := NewPasses(0, time.Second); !errors.Is(err, ErrInvalidArgument) {
 		t.Error(err)
 	}
 }

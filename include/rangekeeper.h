@@ -492,6 +492,12 @@ typedef struct rk_ip_outcome rk_ip_outcome;
 typedef struct rk_leak_counters rk_leak_counters;
 
 /**
+ * The leak counters of all ranges of a server's repair, kept from one pass to the next, and when they may advance. May
+ * be used from several threads at once.
+ */
+typedef struct rk_passes rk_passes;
+
+/**
  * A range: which values there are, and the offset of each. Never changes.
  */
 typedef struct rk_range rk_range;
@@ -501,11 +507,6 @@ typedef struct rk_range rk_range;
  * several threads at once.
  */
 typedef struct rk_range_allocation rk_range_allocation;
-
-/**
- * Leak counters of all ranges, kept from one pass to the next. May be used from several threads at once.
- */
-typedef struct rk_repair_counters rk_repair_counters;
 
 /**
  * What a pass found out. Never changes. May be used from several threads at once.
@@ -739,20 +740,18 @@ typedef struct rk_finished {
    */
   bool yes;
   /**
-   * RK_OUTCOME_FAILED of an allocation: which request of the batch. RK_OUTCOME_REPAIRED: how many offsets were left
+   * RK_OUTCOME_FAILED of an allocation: which request of the batch. RK_OUTCOME_REPAIRED: how many values were left
    * alone because they had changed, or may have.
    */
   uint32_t number;
   /**
-   * RK_OUTCOME_REPAIRED: how many offsets were set.
+   * RK_OUTCOME_REPAIRED: how many of the values were set.
    */
   uint32_t set;
   /**
-   * RK_OUTCOME_REPAIRED: how many were cleared.
-   */
-  uint32_t cleared;
-  /**
-   * How many of the values belong to it: RK_OUTCOME_ALLOCATED, in the order of the requests.
+   * How many of the values belong to it: RK_OUTCOME_ALLOCATED those, in the order of the requests; RK_OUTCOME_REPAIRED
+   * what was set and then what was cleared, each ascending; RK_OUTCOME_FAILED of an allocation the value that could not
+   * be had, if one was named.
    */
   size_t values;
   /**
@@ -1281,16 +1280,18 @@ rk_result rk_committer_submit(const struct rk_committer *committer,
                               uint64_t *tickets);
 
 /**
- * Takes on the operation that applies what a repair pass found out about the range at place range of outcome; read is
- * the revision of the RK_OUTCOME_READ that the pass was about, deadline as in rk_operation.
+ * Takes on the operation that applies what a repair pass found out about the range at place range of outcome, which was
+ * finished with these passes. It is to be submitted even if the pass found nothing: the committer learns from it which
+ * values more than one Service claims. deadline as in rk_operation.
  *
- * RK_RESULT_INVALID_ARGUMENT if outcome has no such range or one of another size, RK_RESULT_NULL_POINTER,
- * RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays
+ * and is due again in the next pass. RK_RESULT_INVALID_ARGUMENT if outcome has no such range or another one than the
+ * committer, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_committer_submit_repair(const struct rk_committer *committer,
+                                     const struct rk_passes *passes,
                                      const struct rk_repair_outcome *outcome,
                                      size_t range,
-                                     uint64_t read,
                                      uint64_t deadline_at,
                                      uint64_t *ticket);
 
@@ -1623,6 +1624,56 @@ rk_result rk_leak_counters_count(const struct rk_leak_counters *counters,
 rk_result rk_leak_counters_reset(const struct rk_leak_counters *counters);
 
 /**
+ * Makes counters at 0. A leak is cleaned in the pass that sees it for the passes-th time in a row; kube-apiserver waits
+ * for 3.
+ *
+ * A pass over the objects of committers goes like this: rk_passes_begin for each; an RK_OPERATION_READ to each, and when
+ * that has ended rk_passes_seen; after that, Services are listed linearizably and observed by an rk_repair_pass that has
+ * what was read; rk_repair_pass_finish with these passes; and for each range rk_committer_submit_repair. Counters advance
+ * only if passes are at least 0.9 of interval (in nanoseconds) apart and the value was in use all the time between.
+ * Without committers every pass counts, and nothing but rk_repair_pass_finish is needed; interval is of no use then.
+ *
+ * The caller owns *out and frees it with rk_passes_free. RK_RESULT_INVALID_ARGUMENT if passes is 0,
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_passes_new(uint8_t passes,
+                        uint64_t interval,
+                        struct rk_passes **out);
+
+/**
+ * Frees passes. NULL is fine. To free them twice, or while another thread uses them, is undefined.
+ */
+void rk_passes_free(struct rk_passes *passes);
+
+/**
+ * Drops the state now: from then on every call with these passes gives RK_RESULT_CLOSED. The handle must still be freed.
+ * To close twice is fine.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_passes_close(const struct rk_passes *passes);
+
+/**
+ * Before the read of a pass is submitted: the committer is to keep the history of its key from now on.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (passes or committer). Any thread.
+ */
+rk_result rk_passes_begin(const struct rk_passes *passes,
+                          const struct rk_committer *committer);
+
+/**
+ * The read of a pass has ended by an RK_OUTCOME_READ of this revision; Services are listed after now, in nanoseconds by
+ * the caller's clock. The counters of the committer's range go on only where the value was in use ever since the pass
+ * before; where that is not known, or that pass was too short a while ago, all of them start again.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (passes or committer). Any thread.
+ */
+rk_result rk_passes_seen(const struct rk_passes *passes,
+                         const struct rk_committer *committer,
+                         uint64_t revision,
+                         uint64_t now);
+
+/**
  * Reads a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6, host bits are cleared), ports ("30000-32767", "30000+2767", or
  * one port), or blocks of UIDs ("1000000000-1999999999/10000").
  *
@@ -1774,29 +1825,6 @@ rk_result rk_range_allocation_encode(const struct rk_range_allocation *object,
                                      size_t *len);
 
 /**
- * Makes counters at 0, for passes that run beside others who allocate. A leak is cleaned in the pass that sees it for
- * the passes-th time in a row; kube-apiserver waits for 3.
- *
- * The caller owns *counters and frees them with rk_repair_counters_free. RK_RESULT_INVALID_ARGUMENT if passes is 0,
- * RK_RESULT_NULL_POINTER. Any thread.
- */
-rk_result rk_repair_counters_new(uint8_t passes,
-                                 struct rk_repair_counters **counters);
-
-/**
- * Frees counters. NULL is fine. To free them twice, or while another thread uses them, is undefined.
- */
-void rk_repair_counters_free(struct rk_repair_counters *counters);
-
-/**
- * Drops the state now: from then on a pass that is finished with these counters gives RK_RESULT_CLOSED. The handle
- * must still be freed. To close twice is fine.
- *
- * RK_RESULT_NULL_POINTER. Any thread.
- */
-rk_result rk_repair_counters_close(const struct rk_repair_counters *counters);
-
-/**
  * Begins a pass without ranges. Read what is stored first, and list the Services after that.
  *
  * The caller owns *pass and frees it with rk_repair_pass_free. RK_RESULT_NULL_POINTER. Any thread.
@@ -1846,14 +1874,14 @@ rk_result rk_repair_pass_observe(const struct rk_repair_pass *pass,
                                  const struct rk_services *batch);
 
 /**
- * Ends the pass. With counters, leaks stay until they were seen in enough passes in a row; without (NULL), they are
+ * Ends the pass. With passes, leaks stay until they were seen in enough of them in a row; without (NULL), they are
  * cleaned at once: right only where nobody allocates meanwhile.
  *
  * The caller owns *outcome and frees it with rk_repair_outcome_free; the pass is closed, and must still be freed.
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED (pass or counters), RK_RESULT_POISONED (pass or counters). Any thread.
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED (pass or passes), RK_RESULT_POISONED (pass or passes). Any thread.
  */
 rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
-                                const struct rk_repair_counters *counters,
+                                const struct rk_passes *passes,
                                 struct rk_repair_outcome **outcome);
 
 /**

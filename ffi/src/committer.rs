@@ -1,21 +1,22 @@
 //! Committers: operations in, requests for the store out, its answers in, outcomes out.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ffi::c_char;
 use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use rangekeeper_core::allocator::BatchError;
+use rangekeeper_core::allocator::{AllocateError, BatchError};
 use rangekeeper_core::commit::{
     Answer, Change, Committer, Config, Deferral, Failure, Finished, Guard, Header, KeyValue, Operation, Outcome,
     Request, Step, Ticket,
 };
-use rangekeeper_core::range::Range;
 
 use crate::allocator::{requests, strategy};
 use crate::guard::{Array, Buffer, Out, borrow, guard, guard_or, reclaim, slice, text};
 use crate::handle::Handle;
+use crate::passes::rk_passes;
 use crate::range::{ValueRange, rk_range};
 use crate::repair::rk_repair_outcome;
 use crate::result::rk_result;
@@ -61,6 +62,16 @@ pub const RK_OUTCOME_UNKNOWN: u32 = 8;
 /// One stored object and the operations on it: a state machine that does no I/O. May be used from several threads at
 /// once.
 pub struct rk_committer(Handle<State>);
+
+impl rk_committer {
+    /// Works on the committer itself.
+    pub(crate) fn with<R>(
+        &self,
+        work: impl FnOnce(&mut Committer<ValueRange, Xoshiro256PlusPlus>) -> Result<R, rk_result>,
+    ) -> Result<R, rk_result> {
+        self.0.with(|state| work(&mut state.committer))
+    }
+}
 
 struct State {
     committer: Committer<ValueRange, Xoshiro256PlusPlus>,
@@ -167,14 +178,14 @@ pub struct rk_finished {
     /// the object is there and was initialised. RK_OUTCOME_DEFERRED: whether because more than one Service had the
     /// value; else because what happened since the anchor is not known any more.
     pub yes: bool,
-    /// RK_OUTCOME_FAILED of an allocation: which request of the batch. RK_OUTCOME_REPAIRED: how many offsets were left
+    /// RK_OUTCOME_FAILED of an allocation: which request of the batch. RK_OUTCOME_REPAIRED: how many values were left
     /// alone because they had changed, or may have.
     pub number: u32,
-    /// RK_OUTCOME_REPAIRED: how many offsets were set.
+    /// RK_OUTCOME_REPAIRED: how many of the values were set.
     pub set: u32,
-    /// RK_OUTCOME_REPAIRED: how many were cleared.
-    pub cleared: u32,
-    /// How many of the values belong to it: RK_OUTCOME_ALLOCATED, in the order of the requests.
+    /// How many of the values belong to it: RK_OUTCOME_ALLOCATED those, in the order of the requests; RK_OUTCOME_REPAIRED
+    /// what was set and then what was cleared, each ascending; RK_OUTCOME_FAILED of an allocation the value that could not
+    /// be had, if one was named.
     pub values: usize,
     /// How many of the bytes belong to it: RK_OUTCOME_READ the bitmap in the form of rk_allocator_snapshot,
     /// RK_OUTCOME_FAILED with RK_RESULT_MISMATCHED_RANGE the stored range, with RK_RESULT_INVALID_OBJECT and
@@ -205,7 +216,7 @@ fn deadline(nanoseconds: u64) -> Duration {
 }
 
 /// An outcome in the form that C gets, with its values and bytes.
-fn flatten(finished: &Finished<ValueRange>) -> (rk_finished, &[Value], Vec<u8>) {
+fn flatten(finished: &Finished<ValueRange>) -> (rk_finished, Cow<'_, [Value]>, Vec<u8>) {
     let mut flat = rk_finished {
         ticket: finished.ticket.0,
         outcome: RK_OUTCOME_UNKNOWN,
@@ -215,16 +226,15 @@ fn flatten(finished: &Finished<ValueRange>) -> (rk_finished, &[Value], Vec<u8>) 
         yes: false,
         number: 0,
         set: 0,
-        cleared: 0,
         values: 0,
         bytes: 0,
     };
-    let (mut own_values, mut bytes): (&[Value], Vec<u8>) = (&[], Vec::new());
+    let (mut own_values, mut bytes) = (Cow::Borrowed(&[][..]), Vec::new());
     match &finished.outcome {
         Outcome::Allocated { values, revision, use_until } => {
             (flat.outcome, flat.revision) = (RK_OUTCOME_ALLOCATED, *revision);
             flat.use_until = nanoseconds(*use_until);
-            own_values = values;
+            own_values = Cow::Borrowed(values);
         }
         Outcome::Released { freed } => (flat.outcome, flat.yes) = (RK_OUTCOME_RELEASED, *freed),
         Outcome::Deferred(reason) => {
@@ -237,13 +247,16 @@ fn flatten(finished: &Finished<ValueRange>) -> (rk_finished, &[Value], Vec<u8>) 
         Outcome::Created { created } => (flat.outcome, flat.yes) = (RK_OUTCOME_CREATED, *created),
         Outcome::Repaired(repaired) => {
             (flat.outcome, flat.number) = (RK_OUTCOME_REPAIRED, repaired.changed);
-            (flat.set, flat.cleared) = (repaired.set, repaired.cleared);
+            flat.set = repaired.set.len() as u32;
+            own_values = Cow::Owned([&repaired.set[..], &repaired.cleared].concat());
         }
         Outcome::Failed(failure) => {
             flat.outcome = RK_OUTCOME_FAILED;
             flat.result = match failure {
                 Failure::Allocate(BatchError::Allocate { index, source }) => {
                     flat.number = *index as u32;
+                    let (AllocateError::NotInRange { value, .. } | AllocateError::AlreadyAllocated { value }) = source;
+                    own_values = Cow::Owned(vec![*value]);
                     (*source).into()
                 }
                 Failure::Allocate(BatchError::Full { index, source }) => {
@@ -368,30 +381,37 @@ pub unsafe extern "C" fn rk_committer_submit(
     })
 }
 
-/// Takes on the operation that applies what a repair pass found out about the range at place range of outcome; read is
-/// the revision of the RK_OUTCOME_READ that the pass was about, deadline as in rk_operation.
+/// Takes on the operation that applies what a repair pass found out about the range at place range of outcome, which was
+/// finished with these passes. It is to be submitted even if the pass found nothing: the committer learns from it which
+/// values more than one Service claims. deadline as in rk_operation.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if outcome has no such range or one of another size, RK_RESULT_NULL_POINTER,
-/// RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays
+/// and is due again in the next pass. RK_RESULT_INVALID_ARGUMENT if outcome has no such range or another one than the
+/// committer, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit_repair(
     committer: *const rk_committer,
+    passes: *const rk_passes,
     outcome: *const rk_repair_outcome,
     range: usize,
-    read: u64,
     deadline_at: u64,
     ticket: *mut u64,
 ) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let (committer, outcome, ticket) = unsafe { (borrow(committer)?, borrow(outcome)?, Out::new(ticket)?) };
-        let diff = outcome.diff(range, read)?;
-        committer.0.with(|state| {
-            if diff.set.len() != state.committer.range().size() {
-                return Err(rk_result::InvalidArgument);
-            }
-            ticket.write(state.committer.submit(Operation::Repair(Box::new(diff)), deadline(deadline_at)).0);
-            Ok(())
+        let (committer, passes, outcome, ticket) =
+            unsafe { (borrow(committer)?, borrow(passes)?, borrow(outcome)?, Out::new(ticket)?) };
+        passes.0.with(|passes| {
+            outcome.with_range(range, |outcome| {
+                committer.with(|committer| {
+                    if outcome.range() != committer.range().0 {
+                        return Err(rk_result::InvalidArgument);
+                    }
+                    let diff = passes.diff(outcome, committer);
+                    ticket.write(committer.submit(Operation::Repair(Box::new(diff)), deadline(deadline_at)).0);
+                    Ok(())
+                })
+            })
         })
     })
 }

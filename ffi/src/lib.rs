@@ -17,6 +17,7 @@ mod guard;
 mod handle;
 mod ip_audit;
 mod leak;
+mod passes;
 mod range;
 mod range_allocation;
 mod repair;

@@ -1,19 +1,18 @@
-//! The repair pass, its counters and its outcome.
+//! The repair pass and its outcome.
 
 use std::cell::OnceCell;
 use std::ffi::c_char;
-use std::num::NonZeroU8;
 
 use rangekeeper_core::any::AnyRange;
 use rangekeeper_core::bitmap::Bitmap;
-use rangekeeper_core::commit::Diff;
 use rangekeeper_core::range::Range;
-use rangekeeper_core::repair::{AddRangeError, Leaks, Outcome, RangeOutcome, RepairCounters, RepairPass, Stored};
+use rangekeeper_core::repair::{AddRangeError, Leaks, Outcome, RangeOutcome, RepairPass, Stored};
 
 use crate::error::{Failure, rk_error};
 use crate::finding::{at, findings_page, messages, rk_cell, rk_finding, rk_offset_state};
 use crate::guard::{Array, Buffer, Out, borrow, borrow_optional, guard, guard_error, guard_or, reclaim, slice, text};
 use crate::handle::Handle;
+use crate::passes::rk_passes;
 use crate::range::{rk_range, rk_run, runs_page, values_page};
 use crate::result::rk_result;
 use crate::services::{Services, rk_services};
@@ -33,9 +32,6 @@ pub const RK_VALUES_STORED: u32 = 5;
 pub const RK_VALUES_IN_USE: u32 = 6;
 /// Values that are allocated after the repair.
 pub const RK_VALUES_NEXT: u32 = 7;
-
-/// Leak counters of all ranges, kept from one pass to the next. May be used from several threads at once.
-pub struct rk_repair_counters(Handle<RepairCounters>);
 
 /// A pass over all Services, under way. May be used from several threads at once.
 pub struct rk_repair_pass(Handle<RepairPass>);
@@ -80,13 +76,13 @@ pub struct rk_range_counts {
 }
 
 impl rk_repair_outcome {
-    /// What the pass changes in the range at this place, for a committer.
-    pub(crate) fn diff(&self, index: usize, read: u64) -> Result<Diff, rk_result> {
-        self.0.with(|found| {
-            let range = found.range(index)?;
-            let (set, clear, duplicates) = (range.set(), range.clear(), range.duplicates().to_vec());
-            Ok(Diff { read, set, clear, duplicates })
-        })
+    /// Works on what the pass found out about the range at this place.
+    pub(crate) fn with_range<R>(
+        &self,
+        index: usize,
+        work: impl FnOnce(&RangeOutcome) -> Result<R, rk_result>,
+    ) -> Result<R, rk_result> {
+        self.0.with(|found| work(found.range(index)?))
     }
 }
 
@@ -128,43 +124,6 @@ impl From<AddRangeError> for Failure {
             }
         }
     }
-}
-
-/// Makes counters at 0, for passes that run beside others who allocate. A leak is cleaned in the pass that sees it for
-/// the passes-th time in a row; kube-apiserver waits for 3.
-///
-/// The caller owns *counters and frees them with rk_repair_counters_free. RK_RESULT_INVALID_ARGUMENT if passes is 0,
-/// RK_RESULT_NULL_POINTER. Any thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_repair_counters_new(passes: u8, counters: *mut *mut rk_repair_counters) -> rk_result {
-    guard(|| {
-        // SAFETY: the caller's promise; see guard.
-        let out = unsafe { Out::new(counters)? };
-        let passes = NonZeroU8::new(passes).ok_or(rk_result::InvalidArgument)?;
-        out.give(rk_repair_counters(Handle::new(RepairCounters::new(passes))));
-        Ok(())
-    })
-}
-
-/// Frees counters. NULL is fine. To free them twice, or while another thread uses them, is undefined.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_repair_counters_free(counters: *mut rk_repair_counters) {
-    // SAFETY: the caller's promise; see guard.
-    guard_or((), || drop(unsafe { reclaim(counters) }))
-}
-
-/// Drops the state now: from then on a pass that is finished with these counters gives RK_RESULT_CLOSED. The handle
-/// must still be freed. To close twice is fine.
-///
-/// RK_RESULT_NULL_POINTER. Any thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_repair_counters_close(counters: *const rk_repair_counters) -> rk_result {
-    guard(|| {
-        // SAFETY: the caller's promise; see guard.
-        let counters = unsafe { borrow(counters)? };
-        counters.0.close();
-        Ok(())
-    })
 }
 
 /// Begins a pass without ranges. Read what is stored first, and list the Services after that.
@@ -252,24 +211,24 @@ pub unsafe extern "C" fn rk_repair_pass_observe(pass: *const rk_repair_pass, bat
     })
 }
 
-/// Ends the pass. With counters, leaks stay until they were seen in enough passes in a row; without (NULL), they are
+/// Ends the pass. With passes, leaks stay until they were seen in enough of them in a row; without (NULL), they are
 /// cleaned at once: right only where nobody allocates meanwhile.
 ///
 /// The caller owns *outcome and frees it with rk_repair_outcome_free; the pass is closed, and must still be freed.
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED (pass or counters), RK_RESULT_POISONED (pass or counters). Any thread.
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED (pass or passes), RK_RESULT_POISONED (pass or passes). Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_finish(
     pass: *const rk_repair_pass,
-    counters: *const rk_repair_counters,
+    passes: *const rk_passes,
     outcome: *mut *mut rk_repair_outcome,
 ) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let (pass, counters, out) = unsafe { (borrow(pass)?, borrow_optional(counters)?, Out::new(outcome)?) };
-        let outcome = match counters {
+        let (pass, passes, out) = unsafe { (borrow(pass)?, borrow_optional(passes)?, Out::new(outcome)?) };
+        let outcome = match passes {
             None => pass.0.finish(|pass| Ok(pass.finish(Leaks::CleanAtOnce)))?,
-            Some(counters) => {
-                counters.0.with(|counters| pass.0.finish(|pass| Ok(pass.finish(Leaks::Keep(counters)))))?
+            Some(passes) => {
+                passes.0.with(|passes| pass.0.finish(|pass| Ok(pass.finish(Leaks::Keep(passes.counters())))))?
             }
         };
         let derived = outcome.ranges.iter().map(|_| Derived::default()).collect();

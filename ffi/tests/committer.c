@@ -7,6 +7,7 @@ static rk_key_state state;
 static uint8_t stored[256];
 static size_t stored_len;
 static int swaps;
+static uint64_t now = 1;
 
 static void put(const uint8_t *value, size_t len) {
   revision++;
@@ -19,7 +20,6 @@ static void put(const uint8_t *value, size_t len) {
 
 /* Does what the committer asks for until there is nothing to do. */
 static void run(void) {
-  uint64_t now = 1;
   for (;;) {
     rk_step step;
     CHECK_OK(rk_committer_poll(committer, now, &step));
@@ -109,24 +109,34 @@ int main(void) {
     else CHECK(finished[i].outcome == RK_OUTCOME_RELEASED && finished[i].yes);
   }
 
-  /* What is stored, and a pass over no Services at all, which cleans what nobody of ours was given just now. */
-  submit(RK_OPERATION_READ, NULL, 0, 0);
-  run();
-  expect(1);
-  CHECK(finished[0].outcome == RK_OUTCOME_READ && finished[0].yes && finished[0].bytes == 1 && bytes[0] == 7);
-  rk_repair_pass *pass;
-  rk_repair_outcome *outcome;
-  CHECK_OK(rk_repair_pass_new(&pass));
-  CHECK_OK(rk_repair_pass_add_range(pass, range, TEXT("10.0.0.0/29"), bytes, finished[0].bytes, NULL));
-  CHECK_OK(rk_repair_pass_finish(pass, NULL, &outcome));
-  uint64_t ticket;
-  CHECK_OK(rk_committer_submit_repair(committer, outcome, 0, finished[0].revision, UINT64_MAX, &ticket));
-  run();
-  expect(1);
-  CHECK(finished[0].ticket == ticket && finished[0].outcome == RK_OUTCOME_REPAIRED);
-  CHECK(finished[0].set == 0 && finished[0].cleared == 1 && finished[0].number == 2);
-  rk_repair_outcome_free(outcome);
-  rk_repair_pass_free(pass);
+  /* What is stored, and passes over no Services at all, when nothing is protected any more as handed out a moment ago:
+     in the second one a grace later all is due. */
+  now += 3600000000000u;
+  rk_passes *passes;
+  CHECK_OK(rk_passes_new(2, 360000000000u, &passes));
+  for (uint32_t cleared = 0; cleared <= 3; cleared += 3, now += 360000000000u) {
+    CHECK_OK(rk_passes_begin(passes, committer));
+    submit(RK_OPERATION_READ, NULL, 0, 0);
+    run();
+    expect(1);
+    CHECK(finished[0].outcome == RK_OUTCOME_READ && finished[0].yes && finished[0].bytes == 1 && bytes[0] == 7);
+    CHECK_OK(rk_passes_seen(passes, committer, finished[0].revision, now));
+    rk_repair_pass *pass;
+    rk_repair_outcome *outcome;
+    CHECK_OK(rk_repair_pass_new(&pass));
+    CHECK_OK(rk_repair_pass_add_range(pass, range, TEXT("10.0.0.0/29"), bytes, finished[0].bytes, NULL));
+    CHECK_OK(rk_repair_pass_finish(pass, passes, &outcome));
+    uint64_t ticket;
+    CHECK_OK(rk_committer_submit_repair(committer, passes, outcome, 0, UINT64_MAX, &ticket));
+    run();
+    expect(1);
+    CHECK(finished[0].ticket == ticket && finished[0].outcome == RK_OUTCOME_REPAIRED);
+    CHECK(finished[0].set == 0 && finished[0].values == cleared && finished[0].number == 0);
+    for (uint32_t i = 0; i < cleared; i++) CHECK(values[i].low == 0x0a000001 + i);
+    rk_repair_outcome_free(outcome);
+    rk_repair_pass_free(pass);
+  }
+  rk_passes_free(passes);
 
   rk_committer_free(committer);
   rk_range_free(range);

@@ -374,13 +374,13 @@ static void batches(const rk_repair_pass *pass) {
 }
 
 static void repair(const rk_range *range) {
-  rk_repair_counters *counters = NULL;
+  rk_passes *passes = NULL;
   rk_repair_pass *pass = NULL;
   rk_repair_outcome *o = NULL;
   rk_error error;
-  CHECK_NULL(rk_repair_counters_new(3, NULL));
-  CHECK_INVALID(rk_repair_counters_new(0, &counters));
-  CHECK_OK(rk_repair_counters_new(3, &counters));
+  CHECK_NULL(rk_passes_new(3, 1, NULL));
+  CHECK_INVALID(rk_passes_new(0, 1, &passes));
+  CHECK_OK(rk_passes_new(3, 1, &passes));
   CHECK_NULL(rk_repair_pass_new(NULL));
   CHECK_OK(rk_repair_pass_new(&pass));
 
@@ -402,13 +402,13 @@ static void repair(const rk_range *range) {
 
   CHECK_NULL(rk_repair_pass_finish(NULL, NULL, &o));
   CHECK_NULL(rk_repair_pass_finish(pass, NULL, NULL));
-  CHECK_NULL(rk_repair_counters_close(NULL));
-  CHECK_OK(rk_repair_counters_close(counters));
-  CHECK_OK(rk_repair_counters_close(counters));
-  CHECK_CLOSED(rk_repair_pass_finish(pass, counters, &o));
+  CHECK_NULL(rk_passes_close(NULL));
+  CHECK_OK(rk_passes_close(passes));
+  CHECK_OK(rk_passes_close(passes));
+  CHECK_CLOSED(rk_repair_pass_finish(pass, passes, &o));
   CHECK(o == NULL);
-  rk_repair_counters_free(counters);
-  rk_repair_counters_free(NULL);
+  rk_passes_free(passes);
+  rk_passes_free(NULL);
 
   batch b = {0};
   add_service(&b, "10.9.9.9", 0, 0);
@@ -630,11 +630,25 @@ static void committers(const rk_range *range) {
   rk_range *other = range_of("10.0.0.0/25");
   CHECK_OK(rk_repair_pass_add_range(pass, other, NULL, 0, NULL, 0, NULL));
   CHECK_OK(rk_repair_pass_finish(pass, NULL, &outcome));
-  CHECK_NULL(rk_committer_submit_repair(NULL, outcome, 0, 1, UINT64_MAX, &ticket));
-  CHECK_NULL(rk_committer_submit_repair(c, NULL, 0, 1, UINT64_MAX, &ticket));
-  CHECK_NULL(rk_committer_submit_repair(c, outcome, 0, 1, UINT64_MAX, NULL));
-  CHECK_INVALID(rk_committer_submit_repair(c, outcome, 1, 1, UINT64_MAX, &ticket));
-  CHECK_INVALID(rk_committer_submit_repair(c, outcome, 0, 1, UINT64_MAX, &ticket));
+  rk_passes *passes = NULL;
+  CHECK_OK(rk_passes_new(3, UINT64_MAX, &passes));
+  CHECK_NULL(rk_passes_begin(NULL, c));
+  CHECK_NULL(rk_passes_begin(passes, NULL));
+  CHECK_OK(rk_passes_begin(passes, c));
+  CHECK_NULL(rk_passes_seen(NULL, c, 1, 1));
+  CHECK_NULL(rk_passes_seen(passes, NULL, 1, 1));
+  CHECK_OK(rk_passes_seen(passes, c, UINT64_MAX, UINT64_MAX)); /* nothing like that was read */
+  CHECK_NULL(rk_committer_submit_repair(NULL, passes, outcome, 0, UINT64_MAX, &ticket));
+  CHECK_NULL(rk_committer_submit_repair(c, NULL, outcome, 0, UINT64_MAX, &ticket));
+  CHECK_NULL(rk_committer_submit_repair(c, passes, NULL, 0, UINT64_MAX, &ticket));
+  CHECK_NULL(rk_committer_submit_repair(c, passes, outcome, 0, UINT64_MAX, NULL));
+  CHECK_INVALID(rk_committer_submit_repair(c, passes, outcome, 1, UINT64_MAX, &ticket));
+  CHECK_INVALID(rk_committer_submit_repair(c, passes, outcome, 0, UINT64_MAX, &ticket)); /* another range */
+  CHECK_OK(rk_passes_close(passes));
+  CHECK_CLOSED(rk_passes_begin(passes, c));
+  CHECK_CLOSED(rk_passes_seen(passes, c, 1, 1));
+  CHECK_CLOSED(rk_committer_submit_repair(c, passes, outcome, 0, UINT64_MAX, &ticket));
+  rk_passes_free(passes);
   rk_repair_outcome_free(outcome);
   rk_repair_pass_free(pass);
   rk_range_free(other);
@@ -680,8 +694,10 @@ static void committers(const rk_range *range) {
   rk_operation allocate = {RK_OPERATION_ALLOCATE, 1, UINT64_MAX, 0};
   CHECK_OK(rk_committer_submit(c, &allocate, 1, &outside, 1, &ticket));
   CHECK_SMALL(rk_committer_finished(c, NULL, 0, NULL, 0, NULL, 0, &len));
-  CHECK_OK(rk_committer_finished(c, finished, 1, NULL, 0, NULL, 0, &len));
+  CHECK_SMALL(rk_committer_finished(c, finished, 1, NULL, 0, NULL, 0, &len));
+  CHECK_OK(rk_committer_finished(c, finished, 1, values, 1, NULL, 0, &len));
   CHECK(len == 1 && finished[0].ticket == ticket && finished[0].result == RK_RESULT_NOT_IN_RANGE);
+  CHECK(finished[0].values == 1 && values[0].low == outside.low);
 
   CHECK_NULL(rk_committer_close(NULL));
   CHECK_OK(rk_committer_close(c));

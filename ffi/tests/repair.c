@@ -1,7 +1,7 @@
 /* A repair pass over Services with one of each kind of drift. */
 #include "batch.h"
 
-static rk_repair_outcome *run(const rk_repair_counters *counters) {
+static rk_repair_outcome *run(const rk_passes *passes) {
   rk_range *addresses = range_of("10.0.0.0/24");
   rk_range *ports = range_of("30000-32767");
   rk_repair_pass *pass = NULL;
@@ -27,7 +27,7 @@ static rk_repair_outcome *run(const rk_repair_counters *counters) {
   services = services_of(&second);
   CHECK_OK(rk_repair_pass_observe(pass, &services));
   rk_repair_outcome *outcome = NULL;
-  CHECK_OK(rk_repair_pass_finish(pass, counters, &outcome));
+  CHECK_OK(rk_repair_pass_finish(pass, passes, &outcome));
   CHECK_RESULT(rk_repair_pass_observe(pass, &services), RK_RESULT_CLOSED);
   rk_repair_pass_free(pass);
   return outcome;
@@ -121,15 +121,15 @@ int main(void) {
   CHECK(cells[0].duplicate == 1 && cells[1].first == 127 && cells[1].in_use == 0);
   rk_repair_outcome_free(outcome);
 
-  /* With counters of two passes the leak stays once. */
-  rk_repair_counters *counters = NULL;
-  CHECK_OK(rk_repair_counters_new(2, &counters));
+  /* If two passes have to see it the leak stays once. */
+  rk_passes *passes = NULL;
+  CHECK_OK(rk_passes_new(2, 0, &passes));
   for (uint32_t clear = 0; clear < 2; clear++) {
-    outcome = run(counters);
+    outcome = run(passes);
     CHECK_OK(rk_repair_outcome_counts(outcome, 0, &counts));
     CHECK(counts.clear == clear && counts.leaked == 1);
     rk_repair_outcome_free(outcome);
   }
-  rk_repair_counters_free(counters);
+  rk_passes_free(passes);
   return 0;
 }

@@ -83,7 +83,7 @@ pub enum Outcome<R: Range> {
         created: bool,
     },
     /// As much of the diff as was still right was applied.
-    Repaired(Repaired),
+    Repaired(Repaired<R>),
     /// Nothing was changed.
     Failed(Failure<R>),
     /// It may have happened or may yet happen. What it allocated must not be used.
@@ -91,12 +91,12 @@ pub enum Outcome<R: Range> {
 }
 
 /// What became of a diff.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Repaired {
-    /// How many offsets were set.
-    pub set: u32,
-    /// How many were cleared.
-    pub cleared: u32,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repaired<R: Range> {
+    /// The values that were set, ascending.
+    pub set: Vec<R::Value>,
+    /// The values that were cleared, ascending.
+    pub cleared: Vec<R::Value>,
     /// How many had changed since the pass, or may have: they were left alone.
     pub changed: u32,
 }

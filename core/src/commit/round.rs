@@ -81,10 +81,10 @@ impl<R: Range> Round<R> {
             cleared: Vec::new(),
             initialises: false,
         };
-        let repaired: Vec<Repaired> = operations.iter().map(|pending| plan.set(pending)).collect();
+        let repaired: Vec<Repaired<R>> = operations.iter().map(|pending| plan.set(pending)).collect();
         let mut planned: Vec<Option<Planned<R>>> = if Fault::ClearsBeforeAllocations.is_on() {
             let clears = operations.iter().zip(&repaired);
-            clears.map(|(pending, repaired)| plan.clear_first(pending, *repaired)).collect()
+            clears.map(|(pending, repaired)| plan.clear_first(pending, repaired.clone())).collect()
         } else {
             operations.iter().map(|pending| plan.allocate(pending, rng)).collect()
         };
@@ -149,8 +149,8 @@ struct Plan<'a, R: Range> {
 
 impl<R: Range> Plan<'_, R> {
     /// Sets what a repair sets.
-    fn set(&mut self, pending: &Pending<R>) -> Repaired {
-        let mut repaired = Repaired::default();
+    fn set(&mut self, pending: &Pending<R>) -> Repaired<R> {
+        let mut repaired = Repaired { set: Vec::new(), cleared: Vec::new(), changed: 0 };
         let Operation::Repair(diff) = &pending.operation else { return repaired };
         let initialised = self.readable.standing == Standing::Initialised;
         // A range that was deleted meanwhile is not made anew without what the pass saw in use: values would be handed
@@ -166,7 +166,7 @@ impl<R: Range> Plan<'_, R> {
             };
             if right && self.next.bitmap_mut().insert(offset) {
                 self.set.push(offset);
-                repaired.set += 1;
+                repaired.set.extend(self.next.range().value_at(offset));
             } else {
                 repaired.changed += 1;
             }
@@ -263,7 +263,7 @@ impl<R: Range> Plan<'_, R> {
     }
 
     /// Clears what a release or a repair clears, and ends all that is not ended yet.
-    fn clear(&mut self, pending: &Pending<R>, mut repaired: Repaired) -> Planned<R> {
+    fn clear(&mut self, pending: &Pending<R>, mut repaired: Repaired<R>) -> Planned<R> {
         Planned::End(match &pending.operation {
             Operation::Allocate(_) | Operation::Read => return Planned::View,
             Operation::Create => match &self.readable.standing {
@@ -285,7 +285,7 @@ impl<R: Range> Plan<'_, R> {
                     let unchanged = self.context.history.is_unchanged_since(offset, diff.read) == Some(true);
                     let own = self.context.handed_out.contains(offset) && !Fault::OwnNotProtected.is_on();
                     if unchanged && !own && self.free(offset) {
-                        repaired.cleared += 1;
+                        repaired.cleared.extend(self.next.range().value_at(offset));
                     } else {
                         repaired.changed += 1;
                     }
@@ -319,7 +319,7 @@ impl<R: Range> Plan<'_, R> {
     }
 
     /// Fault 2.
-    fn clear_first(&mut self, pending: &Pending<R>, repaired: Repaired) -> Option<Planned<R>> {
+    fn clear_first(&mut self, pending: &Pending<R>, repaired: Repaired<R>) -> Option<Planned<R>> {
         let is_allocation = matches!(pending.operation, Operation::Allocate(_));
         (!is_allocation).then(|| self.clear(pending, repaired))
     }

@@ -41,10 +41,10 @@ type Options struct {
 	// that is younger than a minute may still wait for its Service. Zero for data
 	// that nobody works on any more.
 	Now time.Time
-	// Counters keep the leaks of bitmaps until they are due, from one audit to the
+	// Passes keep the leaks of bitmaps until they are due, from one audit to the
 	// next. Without them all are to be cleaned at once, which is right only where
 	// nobody allocates meanwhile.
-	Counters *rangekeeper.RepairCounters
+	Passes *rangekeeper.Passes
 }
 
 // Audit is a finished audit. It is for one goroutine at a time.
@@ -121,7 +121,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	if err := observe(state.Services, pass, objects); err != nil {
 		return nil, err
 	}
-	if a.pass, err = pass.Finish(o.Counters); err != nil {
+	if a.pass, err = pass.Finish(o.Passes); err != nil {
 		return nil, err
 	}
 	if byObjects {

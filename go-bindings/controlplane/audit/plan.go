@@ -53,6 +53,14 @@ func (p *Plan) LeaksLeft() int {
 	return left
 }
 
+// Repaired notes what has become of a bitmap: only that is set and cleared.
+func (p *Plan) Repaired(name string, set, clear []string) {
+	i := slices.IndexFunc(p.Ranges, func(r RangePlan) bool { return r.Name == name })
+	slices.Sort(set)
+	slices.Sort(clear)
+	p.Ranges[i].Set, p.Ranges[i].Clear = set, clear
+}
+
 // After adds what an earlier pass of the same repair has changed and found.
 func (p *Plan) After(earlier *Plan) {
 	for _, before := range earlier.Ranges {
@@ -106,17 +114,9 @@ func (a *Audit) values(index int, which rangekeeper.Which) []string {
 	return all
 }
 
-// NewValue is what is to be stored under a key.
-type NewValue struct {
-	Key   string
-	Value []byte
-	// ModRevision is the revision of the value that it replaces.
-	ModRevision int64
-}
-
-// NewValues gives what is to be stored for the bitmaps that change.
-func (a *Audit) NewValues() ([]NewValue, error) {
-	var all []NewValue
+// NewValues gives what is to be stored for the bitmaps that change, by key.
+func (a *Audit) NewValues() (map[string][]byte, error) {
+	all := map[string][]byte{}
 	for i, b := range a.bitmaps {
 		counts, err := a.pass.Counts(i)
 		if err != nil {
@@ -125,13 +125,18 @@ func (a *Audit) NewValues() ([]NewValue, error) {
 		if counts.Set+counts.Clear == 0 {
 			continue
 		}
-		value, err := a.encode(i)
-		if err != nil {
+		if all[b.stored.Key], err = a.encode(i); err != nil {
 			return nil, fmt.Errorf("key %s: %w", b.stored.Key, err)
 		}
-		all = append(all, NewValue{b.stored.Key, value, b.stored.ModRevision})
 	}
 	return all, nil
+}
+
+// Outcome gives what the pass over the bitmaps found out, and the index in it of the
+// bitmap of this name; false if that is not audited. The outcome stays the audit's.
+func (a *Audit) Outcome(name string) (outcome *rangekeeper.RepairOutcome, index int, ok bool) {
+	index = a.bitmapIndex(name)
+	return a.pass, index, index >= 0
 }
 
 // encode puts the repaired bitmap into a copy of the stored object.

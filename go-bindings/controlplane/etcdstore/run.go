@@ -102,7 +102,7 @@ func (d *driver[V]) hand(calls []*call[V]) {
 	operations := make([]rangekeeper.Operation[V], 0, len(calls))
 	for _, c := range calls {
 		if r := c.repair; r != nil {
-			ticket, err := d.committer.SubmitRepair(r.deadline, r.outcome, r.index, r.read)
+			ticket, err := d.committer.SubmitRepair(r.deadline, r.passes, r.outcome, r.index)
 			d.handed(c, ticket, err)
 			continue
 		}

@@ -140,12 +140,7 @@ func (s *Store[V]) AllocateNext(ctx context.Context) (Allocation[V], error) {
 // Allocate takes this value. Errors: rangekeeper.ErrAlreadyAllocated, a *rangekeeper.NotInRangeError, and as of
 // AllocateNext.
 func (s *Store[V]) Allocate(ctx context.Context, value V) (Allocation[V], error) {
-	a, err := s.allocate(ctx, rangekeeper.This(value))
-	var outside *rangekeeper.NotInRangeError
-	if errors.As(err, &outside) {
-		outside.Value = fmt.Sprint(value)
-	}
-	return a, err
+	return s.allocate(ctx, rangekeeper.This(value))
 }
 
 func (s *Store[V]) allocate(ctx context.Context, request rangekeeper.Request[V]) (Allocation[V], error) {
@@ -198,23 +193,44 @@ func (s *Store[V]) Read(ctx context.Context) (View, error) {
 	return View{Revision: f.Revision, Snapshot: f.Snapshot, Initialised: f.Yes}, err
 }
 
-// Repaired says what became of a diff: how many values were set, cleared, and left alone because they had changed since
-// the pass, or may have.
-type Repaired struct{ Set, Cleared, Changed int }
+// Repaired says what became of a diff.
+type Repaired[V rangekeeper.Value] struct {
+	// Set and Cleared are the values that were set and cleared, ascending.
+	Set, Cleared []V
+	// Changed is how many were left alone because they had changed since the pass, or may have.
+	Changed int
+}
 
 type repair struct {
+	passes   *rangekeeper.Passes
 	outcome  *rangekeeper.RepairOutcome
 	index    int
-	read     int64
 	deadline time.Duration
 }
 
-// Repair applies what a repair pass over view found out about its range with this index: as much of it as is still right
-// when it is written. The pass must have had its Services from a list that was begun after Read had returned view.
-func (s *Store[V]) Repair(ctx context.Context, outcome *rangekeeper.RepairOutcome, index int, view View) (Repaired, error) {
-	c := &call[V]{repair: &repair{outcome: outcome, index: index, read: view.Revision, deadline: s.deadline(ctx)}}
+// ReadForPass is the Read that a repair pass begins with; Services are to be listed, linearizably, after it has
+// returned.
+func (s *Store[V]) ReadForPass(ctx context.Context, passes *rangekeeper.Passes) (View, error) {
+	view, err := View{}, s.committer.BeginPass(passes)
+	if err == nil {
+		if view, err = s.Read(ctx); err != nil {
+			return View{}, err
+		}
+		err = s.committer.SeenByPass(passes, view.Revision, s.now())
+	}
+	if err != nil {
+		return View{}, fmt.Errorf("begin a pass over %s: %w", s.config.Key, err)
+	}
+	return view, nil
+}
+
+// Repair applies what a repair pass found out about its range with this index: as much of it as is still right when it
+// is written. The pass began with ReadForPass and was finished with the same passes. Repair is called even if it found
+// nothing: the store learns from it which values more than one Service claims.
+func (s *Store[V]) Repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int) (Repaired[V], error) {
+	c := &call[V]{repair: &repair{passes: passes, outcome: outcome, index: index, deadline: s.deadline(ctx)}}
 	f, err := s.wait(ctx, c)
-	return Repaired{Set: f.Set, Cleared: f.Cleared, Changed: f.Changed}, err
+	return Repaired[V]{Set: f.Set, Cleared: f.Cleared, Changed: f.Changed}, err
 }
 
 // deadline is when an operation with this context ends at the latest, by the committer's clock.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -103,16 +104,19 @@ func TestAllocateThroughEtcd(t *testing.T) {
 	t.Logf("%+v, %+v", first.Stats(), second.Stats())
 }
 
-// A pass over what is stored, while other callers go on.
+// Passes over what is stored, while other callers go on.
 func TestRepairThroughEtcd(t *testing.T) {
+	const interval = 100 * time.Millisecond
 	etcd := startEtcd(t)
-	ours, theirs := open(t, etcd, "10.0.0.0/22"), open(t, etcd, "10.0.0.0/22")
+	theirs := open(t, etcd, "10.0.0.0/22")
+	ours := must(Open(Config[netip.Addr]{Client: etcd.Client(), Key: key, Range: theirs.Range(), Grace: 2 * interval}))
+	defer ours.Close(context.Background())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	must(ours.Init(ctx))
-	var leaked []netip.Addr
+	var owned []Allocation[netip.Addr]
 	for i := range byte(20) {
-		leaked = append(leaked, must(theirs.Allocate(ctx, netip.AddrFrom4([4]byte{10, 0, 1, i}))).Value)
+		owned = append(owned, must(theirs.Allocate(ctx, netip.AddrFrom4([4]byte{10, 0, 1, i}))))
 	}
 	lost, busy := netip.MustParseAddr("10.0.3.1"), netip.MustParseAddr("10.0.3.2")
 	var group sync.WaitGroup
@@ -129,37 +133,62 @@ func TestRepairThroughEtcd(t *testing.T) {
 			}
 		}
 	})
-	view := must(ours.Read(ctx))
-	pass := must(rangekeeper.NewRepairPass())
-	must(pass.AddCIDR(ours.Range(), rangekeeper.Stored{Range: ours.Range().String(), Data: view.Snapshot}))
-	var services rangekeeper.Services
-	for _, addr := range append(leaked[10:], lost) {
-		services.Add(addr.String(), []string{addr.String()})
+	passes := must(rangekeeper.NewPasses(3, interval))
+	pass := func() (Repaired[netip.Addr], *rangekeeper.RepairOutcome) {
+		t.Helper()
+		view := must(ours.ReadForPass(ctx, passes))
+		pass := must(rangekeeper.NewRepairPass())
+		must(pass.AddCIDR(ours.Range(), rangekeeper.Stored{Range: ours.Range().String(), Data: view.Snapshot}))
+		var services rangekeeper.Services
+		services.Add(lost.String(), []string{lost.String()})
+		for _, a := range owned[10:] {
+			services.Add(a.Value.String(), []string{a.Value.String()})
+		}
+		if err := pass.Observe(&services); err != nil {
+			t.Fatal(err)
+		}
+		outcome := must(pass.Finish(passes))
+		return must(ours.Repair(ctx, passes, outcome, 0)), outcome
 	}
-	if err := pass.Observe(&services); err != nil {
-		t.Fatal(err)
+	// The first two of the leaks change hands, once before the second pass and once before the third.
+	var free []netip.Addr
+	for _, a := range owned[:10] {
+		free = append(free, a.Value)
 	}
-	outcome := must(pass.Finish(nil))
-	repaired := must(ours.Repair(ctx, outcome, 0, view))
-	close(stop)
-	group.Wait()
-	// What the other caller held at the time of the read may be gone by now.
-	if repaired.Set != 1 || repaired.Cleared < 10 || repaired.Cleared+repaired.Changed > 11 {
+	for i, want := range []Repaired[netip.Addr]{{Set: []netip.Addr{lost}}, {}, {Cleared: free[2:]}, {Cleared: free[:1]}, {Cleared: free[1:2]}} {
+		repaired, outcome := pass()
+		if !slices.Equal(repaired.Set, want.Set) || !slices.Equal(repaired.Cleared, want.Cleared) || repaired.Changed > 0 {
+			t.Errorf("pass %d: %+v", i, repaired)
+		}
+		if _, err := ours.Repair(ctx, passes, outcome, 1); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+			t.Error(err)
+		}
+		if i < 2 {
+			must(theirs.Release(ctx, owned[i].Value, owned[i].Revision))
+			must(theirs.Allocate(ctx, owned[i].Value))
+		}
+		time.Sleep(interval)
+	}
+	// One more at once: it is no pass for the counters.
+	if repaired, _ := pass(); len(repaired.Set)+len(repaired.Cleared)+repaired.Changed > 0 {
 		t.Errorf("%+v", repaired)
 	}
+	close(stop)
+	group.Wait()
 	after := must(rangekeeper.NewAllocator(ours.Range(), rangekeeper.Contiguous, 1))
 	if err := after.Restore(ours.Range().String(), must(ours.Read(ctx)).Snapshot); err != nil {
 		t.Fatal(err)
 	}
-	for i, addr := range leaked {
-		if has := must(after.Has(addr)); has != (i >= 10) {
-			t.Errorf("%v: %v", addr, has)
+	for i, a := range owned {
+		if has := must(after.Has(a.Value)); has != (i >= 10) {
+			t.Errorf("%v: %v", a.Value, has)
 		}
 	}
 	if !must(after.Has(lost)) {
 		t.Error("the lost address is not set")
 	}
-	if _, err := ours.Repair(ctx, outcome, 1, view); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+	passes.Close()
+	if _, err := ours.ReadForPass(ctx, passes); !errors.Is(err, rangekeeper.ErrClosed) {
 		t.Error(err)
 	}
 }

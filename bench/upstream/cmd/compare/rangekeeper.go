@@ -3,6 +3,7 @@ package main
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -98,11 +99,11 @@ func ourNodePorts(snapshot []byte) side {
 	return ourAllocateNext(r, snapshot)
 }
 
-// ourRepair runs a repair pass at a time, from the list of Services to the new snapshot. The counters are kept between
-// passes, as a server does.
+// ourRepair runs a repair pass at a time, from the list of Services to the new snapshot. The leak counters are kept
+// between passes, as a server does.
 func ourRepair(c cluster) side {
 	configured := ourCIDR(cidr12)
-	counters, err := rangekeeper.NewRepairCounters(3)
+	passes, err := rangekeeper.NewPasses(3, 3*time.Minute)
 	must(err)
 	var snapshot []byte
 	return func(n int) {
@@ -114,7 +115,7 @@ func ourRepair(c cluster) side {
 			must(pass.ObserveAll(len(c.services), func(batch *rangekeeper.Services, from, to int) {
 				fill(batch, c.services[from:to])
 			}))
-			outcome, err := pass.Finish(counters)
+			outcome, err := pass.Finish(passes)
 			must(err)
 			snapshot, err = outcome.Snapshot(0, snapshot)
 			must(err)

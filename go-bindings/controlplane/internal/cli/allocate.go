@@ -87,7 +87,6 @@ func (k *keptRange[V]) allocate(ctx context.Context, value string, count uint32)
 	case errors.Is(err, rangekeeper.ErrAlreadyAllocated):
 		return nil, fmt.Errorf("%s %s: %s: %w", k.key, k.values, value, rangekeeper.ErrAlreadyAllocated)
 	case errors.As(err, &outside):
-		outside.Value = value
 		return nil, fmt.Errorf("%s: %w", k.key, outside)
 	case err != nil:
 		return nil, unreachable(err)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
 )
 
 func newInit() *cobra.Command {
@@ -32,7 +34,7 @@ Exit codes: 0 the range is there, 2 wrong usage, or it is there with another SPE
 		if err := s.open(c.Context(), true); err != nil {
 			return err
 		}
-		if err := k.open(s.client, s.key(name)); err != nil {
+		if err := k.open(s.client, s.key(name), etcdstore.DefaultGrace); err != nil {
 			return err
 		}
 		defer k.close()

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/snapshotfile"
 )
 
@@ -20,10 +20,6 @@ const (
 	// defaultPasses and defaultInterval are those of kube-apiserver's own repair.
 	defaultPasses   = 3
 	defaultInterval = 3 * time.Minute
-	// maxAttempts is how often a pass is tried when others write meanwhile.
-	maxAttempts = 10
-	// writeTimeout is for one transaction; etcd answers in milliseconds.
-	writeTimeout = 10 * time.Second
 )
 
 // repair is one run of the command.
@@ -132,13 +128,9 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, []audit.Finding, error) 
 }
 
 func (r *repair) writeSnapshot(ctx context.Context, state *clusterstate.State, a *audit.Audit) error {
-	newValues, err := a.NewValues()
+	values, err := a.NewValues()
 	if err != nil {
 		return r.source.explain(err)
-	}
-	values := map[string][]byte{}
-	for _, v := range newValues {
-		values[v.Key] = v.Value
 	}
 	defer r.source.progress.end()
 	_, err = snapshotfile.WriteRepaired(ctx, r.source.snapshot, r.output, values, snapshotfile.WriteOptions{
@@ -152,30 +144,44 @@ func (r *repair) writeSnapshot(ctx context.Context, state *clusterstate.State, a
 }
 
 func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, error) {
-	passes := 1
+	passes, due := 1, uint8(2) // no leak is due in a single pass
 	if r.cleanLeaks {
-		passes = int(r.passes)
+		passes, due = int(r.passes), r.passes
 	}
-	var history []*clusterstate.State
+	known, err := rangekeeper.NewPasses(due, r.interval)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer known.Close()
+	ranges, err := r.openRanges(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		for _, k := range ranges {
+			k.close() // nothing of it is under way
+		}
+	}()
 	var before *audit.Plan
 	for n := 1; ; n++ {
-		state, a, err := r.pass(ctx, history)
+		plan, left, err := r.pass(ctx, known, ranges)
 		if err != nil {
 			return nil, nil, err
 		}
-		plan := a.Plan()
-		left := plan.Unmendable()
 		if before != nil {
 			plan.After(before)
 		}
-		plan.Applied = r.apply
 		if n == passes {
 			if stay := plan.LeaksLeft(); r.apply && stay > 0 {
-				fmt.Fprintf(r.log, "rangekeeper: %s left: --clean-leaks cleans those that stay leaked over several passes\n", count(stay, "leak"))
+				reason := "--clean-leaks cleans those that stay leaked over several passes"
+				if r.cleanLeaks {
+					reason = "not known to have stayed leaked over all passes; run it again"
+				}
+				fmt.Fprintf(r.log, "rangekeeper: %s left: %s\n", count(stay, "leak"), reason)
 			}
 			return plan, left, nil
 		}
-		before, history = plan, append(history, state)
+		before = plan
 		fmt.Fprintf(r.log, "rangekeeper: pass %d of %d: %s; the next one in %s\n", n, passes, count(len(plan.Leaks), "leak"), r.interval)
 		select {
 		case <-time.After(r.interval):
@@ -185,77 +191,92 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, erro
 	}
 }
 
-// pass reads the state, audits it and, with --apply, writes what changes. If
-// others write meanwhile it reads again.
-func (r *repair) pass(ctx context.Context, history []*clusterstate.State) (*clusterstate.State, *audit.Audit, error) {
-	for range maxAttempts {
-		state, err := r.source.read(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		a, err := r.auditAfter(history, state)
-		if err != nil {
-			return nil, nil, r.source.explain(err)
-		}
-		if !r.apply {
-			return state, a, nil
-		}
-		values, err := a.NewValues()
-		if err != nil {
-			return nil, nil, r.source.explain(err)
-		}
-		done, err := swap(ctx, r.source.client, values)
-		if err != nil {
-			return nil, nil, err
-		}
-		if done {
-			return state, a, nil
-		}
+// openRanges opens what is to be written: with --apply the ranges that are stored,
+// by name.
+func (r *repair) openRanges(ctx context.Context) (map[string]kept, error) {
+	if !r.apply {
+		return nil, nil
 	}
-	return nil, nil, fmt.Errorf("others changed the ranges in each of %d attempts: nothing was written in this pass", maxAttempts)
-}
-
-// auditAfter audits a state with leak counters that have seen the states of the
-// earlier passes. They are counted anew each time, so that an attempt that met a
-// conflict does not count as a pass.
-func (r *repair) auditAfter(history []*clusterstate.State, state *clusterstate.State) (*audit.Audit, error) {
-	due := r.passes
-	if !r.cleanLeaks {
-		due = 2 // never in a single pass
-	}
-	counters, err := rangekeeper.NewRepairCounters(due)
+	client, err := r.source.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer counters.Close()
-	o := r.source.auditOptions()
-	o.Counters = counters
-	for _, earlier := range history {
-		if _, err := audit.New(earlier, o); err != nil {
-			return nil, err
-		}
+	grace := etcdstore.DefaultGrace
+	if r.cleanLeaks { // a leak is as old as that in the last pass
+		grace = max(time.Duration(r.passes-1)*r.interval, 1)
 	}
-	return audit.New(state, o)
+	ranges := map[string]kept{}
+	for _, name := range bitmapNames {
+		k, err := openKept(ctx, client, rangeKey(r.source.prefix, name), name, grace)
+		if errors.Is(err, rangekeeper.ErrNotInitialised) {
+			continue
+		}
+		if err != nil {
+			return ranges, err
+		}
+		ranges[name] = k
+	}
+	return ranges, nil
 }
 
-// swap writes all values in one transaction, if none of the keys has changed since
-// it was read; otherwise it writes nothing and gives false.
-func swap(ctx context.Context, client *clientv3.Client, values []audit.NewValue) (bool, error) {
-	if len(values) == 0 {
-		return true, nil
+// pass reads the state, audits it and, with --apply, writes what changes. It gives
+// the findings that are left to the owners, too.
+func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges map[string]kept) (*audit.Plan, []audit.Finding, error) {
+	for _, k := range ranges {
+		if err := k.readForPass(ctx, known); err != nil {
+			return nil, nil, err
+		}
 	}
-	var unchanged []clientv3.Cmp
-	var puts []clientv3.Op
-	for _, v := range values {
-		unchanged = append(unchanged, clientv3.Compare(clientv3.ModRevision(v.Key), "=", v.ModRevision))
-		puts = append(puts, clientv3.OpPut(v.Key, string(v.Value)))
-	}
-	writeCtx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	answer, err := client.Txn(writeCtx).If(unchanged...).Then(puts...).Commit()
+	state, err := r.source.read(ctx)
 	if err != nil {
-		err = fmt.Errorf("write the ranges: %w (they may have been written or not; run it again)", err)
-		return false, unreachable(err)
+		return nil, nil, err
 	}
-	return answer.Succeeded, nil
+	o := r.source.auditOptions()
+	o.Passes = known
+	a, err := audit.New(state, o)
+	if err != nil {
+		return nil, nil, r.source.explain(err)
+	}
+	plan := a.Plan()
+	left := plan.Unmendable()
+	for name, k := range ranges {
+		outcome, index, ok := a.Outcome(name)
+		if !ok { // ClusterIPs in objects make their bitmap stale
+			continue
+		}
+		set, cleared, changed, err := k.repair(ctx, known, outcome, index)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w (it may have been repaired or not; run it again)", err)
+		}
+		plan.Repaired(name, set, cleared)
+		if changed > 0 {
+			fmt.Fprintf(r.log, "rangekeeper: %s of %s left alone, which changed meanwhile: run it again\n", count(changed, "value"), name)
+		}
+	}
+	plan.Applied = r.apply
+	return plan, left, nil
+}
+
+// readForPass begins a pass.
+func (k *keptRange[V]) readForPass(ctx context.Context, passes *rangekeeper.Passes) error {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	_, err := k.store.ReadForPass(ctx, passes)
+	return unreachable(err)
+}
+
+// repair ends a pass, and gives what was set, cleared, and how much left alone.
+func (k *keptRange[V]) repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int) (set, cleared []string, changed int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	repaired, err := k.store.Repair(ctx, passes, outcome, index)
+	return texts(repaired.Set), texts(repaired.Cleared), repaired.Changed, unreachable(err)
+}
+
+func texts[V rangekeeper.Value](values []V) []string {
+	all := make([]string, len(values))
+	for i, value := range values {
+		all[i] = fmt.Sprint(value)
+	}
+	return all
 }

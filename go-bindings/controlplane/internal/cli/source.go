@@ -48,8 +48,7 @@ func (s *source) addFlags(c *cobra.Command) {
 // online says whether a running etcd is read.
 func (s *source) online() bool { return s.snapshot == "" }
 
-// read gives the state as it is now. A running etcd is connected at the first
-// call.
+// read gives the state as it is now.
 func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
 	if s.mode != modeAuto && s.mode != modeBitmap {
 		return nil, errors.New("--mode is auto or bitmap, not " + s.mode)
@@ -66,15 +65,22 @@ func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
 	if s.skipHashCheck {
 		return nil, errors.New("--skip-hash-check is for --etcd-snapshot")
 	}
-	if s.client == nil {
-		var err error
-		if s.client, err = s.connection.connect(ctx); err != nil {
-			return nil, err
-		}
+	client, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
 	}
 	o.Progress = s.progress.start("reading etcd")
 	defer s.progress.end()
-	return clusterstate.ReadEtcd(ctx, s.client, o)
+	return clusterstate.ReadEtcd(ctx, client, o)
+}
+
+// connect gives the client of the running etcd, which is connected at the first call.
+func (s *source) connect(ctx context.Context) (*clientv3.Client, error) {
+	var err error
+	if s.client == nil {
+		s.client, err = s.connection.connect(ctx)
+	}
+	return s.client, err
 }
 
 // auditOptions are those for a state that was just read.

@@ -125,8 +125,11 @@ func (s *store) close() {
 	}
 }
 
-func (s *store) key(name string) string {
-	return path.Join("/", cmp.Or(s.prefix, clusterstate.DefaultPrefix), "ranges", name)
+func (s *store) key(name string) string { return rangeKey(s.prefix, name) }
+
+// rangeKey is where a kube-apiserver with this --etcd-prefix keeps a range.
+func rangeKey(prefix, name string) string {
+	return path.Join("/", cmp.Or(prefix, clusterstate.DefaultPrefix), "ranges", name)
 }
 
 // defaultDataDir is where the XDG base directory specification wants data.
@@ -145,7 +148,7 @@ func defaultDataDir() (string, error) {
 // kept is a range that is or will be stored, whichever values it has.
 type kept interface {
 	// open begins to keep it; before, nothing else but spec may be called.
-	open(client *clientv3.Client, key string) error
+	open(client *clientv3.Client, key string, grace time.Duration) error
 	close() error
 	// spec is the range as text.
 	spec() string
@@ -154,6 +157,10 @@ type kept interface {
 	allocate(ctx context.Context, value string, count uint32) ([]string, error)
 	// release gives values back, and gives those that were free already.
 	release(ctx context.Context, values []string) (free []string, err error)
+	// readForPass begins a repair pass, before Services are listed.
+	readForPass(ctx context.Context, passes *rangekeeper.Passes) error
+	// repair ends it, and gives what was set, cleared, and how much was left alone.
+	repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int) (set, cleared []string, changed int, err error)
 	// watch tells of all changes until the context is done, the first time of none.
 	watch(ctx context.Context, tell func(changes []change, revision int64) error) error
 }
@@ -213,10 +220,18 @@ func (s *store) openStored(ctx context.Context, name string) (kept, error) {
 
 // stored gives the range of a name as it is stored; it must be closed.
 func (s *store) stored(ctx context.Context, name string) (kept, error) {
-	key := s.key(name)
+	k, err := openKept(ctx, s.client, s.key(name), name, etcdstore.DefaultGrace)
+	if errors.Is(err, rangekeeper.ErrNotInitialised) {
+		err = fmt.Errorf("%w: run rangekeeper init %s SPEC first", err, name)
+	}
+	return k, err
+}
+
+// openKept gives the range of a name as it is stored under a key; it must be closed.
+func openKept(ctx context.Context, client *clientv3.Client, key, name string, grace time.Duration) (kept, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	got, err := s.client.Get(ctx, key)
+	got, err := client.Get(ctx, key)
 	if err != nil {
 		return nil, unreachable(fmt.Errorf("read %s: %w", key, err))
 	}
@@ -227,19 +242,19 @@ func (s *store) stored(ctx context.Context, name string) (kept, error) {
 		}
 	}
 	if spec == "" {
-		return nil, fmt.Errorf("%s: %w: run rangekeeper init %s SPEC first", key, rangekeeper.ErrNotInitialised, name)
+		return nil, fmt.Errorf("%s: %w", key, rangekeeper.ErrNotInitialised)
 	}
 	k, err := newKept(name, spec)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	return k, k.open(s.client, key)
+	return k, k.open(client, key, grace)
 }
 
-func (k *keptRange[V]) open(client *clientv3.Client, key string) (err error) {
+func (k *keptRange[V]) open(client *clientv3.Client, key string, grace time.Duration) (err error) {
 	k.client, k.key = client, key
 	k.store, err = etcdstore.Open(etcdstore.Config[V]{
-		Client: client, Key: key, Range: k.values, Strategy: rangekeeper.RandomScanSparingStaticBand,
+		Client: client, Key: key, Range: k.values, Strategy: rangekeeper.RandomScanSparingStaticBand, Grace: grace,
 	})
 	return err
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
 )
 
 // watcher is a watch under way.
@@ -186,7 +188,7 @@ func TestWatchCompacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.open(e.Client(), serviceIPsKey); err != nil {
+	if err := k.open(e.Client(), serviceIPsKey, etcdstore.DefaultGrace); err != nil {
 		t.Fatal(err)
 	}
 	defer k.close()

@@ -1,0 +1,52 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import (
+	"runtime"
+	"time"
+)
+
+// Passes are what a server's repair passes know from one to the next: the leak counters of all ranges, and when they
+// may advance.
+//
+// A pass over the objects of committers goes like this: [Committer.BeginPass] for each; a ReadOperation to each, and when
+// that has ended [Committer.SeenByPass]; after that, Services are listed linearizably and observed by a [RepairPass] that
+// has what was read; [RepairPass.Finish] with the Passes; and for each range [Committer.SubmitRepair]. Without committers
+// every pass counts, and only the Finish is needed.
+//
+// They may be used from several goroutines at once.
+type Passes struct {
+	handle *C.rk_passes
+	_      separate
+}
+
+// NewPasses makes counters at 0; a leak is cleaned in the pass that sees it for the passes-th time in a row (3 in
+// Kubernetes, at least 1). With committers, counters advance only if passes are at least 0.9 of interval apart and the
+// value was in use all the time between.
+func NewPasses(passes uint8, interval time.Duration) (*Passes, error) {
+	var handle *C.rk_passes
+	if code := C.rk_passes_new(C.uint8_t(passes), C.uint64_t(max(interval, 0)), &handle); code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	p := &Passes{handle: handle}
+	runtime.AddCleanup(p, func(handle *C.rk_passes) { C.rk_passes_free(handle) }, handle)
+	return p, nil
+}
+
+func (p *Passes) pointer() *C.rk_passes {
+	if p == nil {
+		return nil
+	}
+	return p.handle
+}
+
+// Close drops the counters. It may be called again and beside other calls.
+func (p *Passes) Close() error {
+	if p.pointer() != nil {
+		C.rk_passes_close(p.handle)
+		runtime.KeepAlive(p)
+	}
+	return nil
+}
