@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
 )
 
@@ -34,6 +37,9 @@ Exit codes: 0 the range is there, 2 wrong usage, or it is there with another SPE
 		if err := s.open(c.Context(), true); err != nil {
 			return err
 		}
+		if err := s.checkFamily(c.Context(), name, k.spec()); err != nil {
+			return err
+		}
 		if err := k.open(s.client, s.key(name), etcdstore.DefaultGrace); err != nil {
 			return err
 		}
@@ -50,6 +56,44 @@ Exit codes: 0 the range is there, 2 wrong usage, or it is there with another SPE
 		return err
 	})
 	return c
+}
+
+// checkFamily refuses to make a range of ClusterIPs of the same IP family as the
+// other one, if that is there: no kube-apiserver would start on the two.
+func (s *store) checkFamily(ctx context.Context, name, spec string) error {
+	other, ok := map[string]string{
+		audit.ServiceIPs: audit.SecondaryServiceIPs, audit.SecondaryServiceIPs: audit.ServiceIPs,
+	}[name]
+	if !ok {
+		return nil
+	}
+	if _, err := storedSpec(ctx, s.client, s.key(name)); !errors.Is(err, rangekeeper.ErrNotInitialised) {
+		return err // nothing is made if it is there
+	}
+	otherSpec, err := storedSpec(ctx, s.client, s.key(other))
+	if errors.Is(err, rangekeeper.ErrNotInitialised) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	pass, err := rangekeeper.NewRepairPass()
+	if err != nil {
+		return err
+	}
+	defer pass.Close()
+	for _, spec := range []string{otherSpec, spec} {
+		values, err := rangekeeper.ParseCIDR(spec)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.key(other), err)
+		}
+		if _, err = pass.AddCIDR(values, rangekeeper.Stored{}); errors.Is(err, rangekeeper.ErrSameKind) {
+			return fmt.Errorf("%s %s: %s is %s, of the same IP family", name, spec, other, otherSpec)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (k *keptRange[V]) create(ctx context.Context) (created bool, err error) {

@@ -227,22 +227,31 @@ func (s *store) stored(ctx context.Context, name string) (kept, error) {
 	return k, err
 }
 
-// openKept gives the range of a name as it is stored under a key; it must be closed.
-func openKept(ctx context.Context, client *clientv3.Client, key, name string, grace time.Duration) (kept, error) {
+// storedSpec gives the range that is stored under a key, as text.
+func storedSpec(ctx context.Context, client *clientv3.Client, key string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
 	got, err := client.Get(ctx, key)
 	if err != nil {
-		return nil, unreachable(fmt.Errorf("read %s: %w", key, err))
+		return "", unreachable(fmt.Errorf("read %s: %w", key, err))
 	}
 	spec := ""
 	if len(got.Kvs) > 0 {
 		if spec, _, err = decode(got.Kvs[0].Value); err != nil {
-			return nil, fmt.Errorf("%s: %w", key, err)
+			return "", fmt.Errorf("%s: %w", key, err)
 		}
 	}
 	if spec == "" {
-		return nil, fmt.Errorf("%s: %w", key, rangekeeper.ErrNotInitialised)
+		return "", fmt.Errorf("%s: %w", key, rangekeeper.ErrNotInitialised)
+	}
+	return spec, nil
+}
+
+// openKept gives the range of a name as it is stored under a key; it must be closed.
+func openKept(ctx context.Context, client *clientv3.Client, key, name string, grace time.Duration) (kept, error) {
+	spec, err := storedSpec(ctx, client, key)
+	if err != nil {
+		return nil, err
 	}
 	k, err := newKept(name, spec)
 	if err != nil {

@@ -123,10 +123,12 @@ func TestInit(t *testing.T) {
 	}
 	// Elsewhere.
 	runOK(t, with("init", "serviceips", "10.0.0.0/24", "--prefix", "other")...)
+	runFails(t, exitInput, []string{"secondaryserviceips 10.1.0.0/24", "serviceips is 10.0.0.0/24", "same IP family"}, with("init", "secondaryserviceips", "10.1.0.0/24", "--prefix", "other")...)
+	runOK(t, with("init", "secondaryserviceips", "fd00::/112", "--prefix", "other")...)
 	if got := runOK(t, with("allocate", "serviceips", "10.0.0.77", "--prefix", "/other")...); !slices.Equal(got, []string{"10.0.0.77"}) {
 		t.Errorf("%q", got)
 	}
-	if after := stored(); len(after) != 4 || !strings.HasPrefix(after[0], "/other/ranges/serviceips ") {
+	if after := stored(); len(after) != 5 || !strings.HasPrefix(after[1], "/other/ranges/serviceips ") {
 		t.Errorf("%q", after)
 	}
 }
