@@ -29,6 +29,8 @@ struct Store {
     revision: u64,
     key: Option<Key>,
     writes: usize,
+    /// The revision of the last Service.
+    services_written: u64,
     /// Every change with its revision; `None` for a deletion.
     log: Vec<(u64, Option<Key>)>,
 }
@@ -70,8 +72,9 @@ impl Store {
         let held = match request {
             Request::Read => false,
             Request::Confirm { guard } => guard == state,
-            Request::Swap { guard, value } => {
-                let held = guard == state;
+            Request::Swap { guard, value, services_unchanged_since } => {
+                let unchanged = services_unchanged_since.is_none_or(|revision| self.services_written <= revision);
+                let held = guard == state && unchanged;
                 if held {
                     self.put(value);
                 }
@@ -273,7 +276,7 @@ fn after_a_restore_old_anchors_tell_nothing_and_new_views_do() {
         bitmap.insert(offset);
         bitmap
     };
-    let diff = Diff { read: view.revision, set: bitmap(7), clear: bitmap(9), duplicates: Vec::new() };
+    let diff = Diff { read: view.revision, set: bitmap(7), clear: bitmap(9), duplicates: Vec::new(), listed: None };
     let repaired = store.one(&mut ours, Operation::Repair(Box::new(diff)));
     assert_eq!(repaired, Outcome::Repaired(Repaired { set: vec![30_007], cleared: vec![], changed: 1 }));
 }
@@ -288,7 +291,13 @@ fn a_deleted_range_is_not_made_anew_by_a_pass_that_had_seen_it() {
         let mut set = Bitmap::new(10);
         set.insert(3);
         set.difference_with(&view.used);
-        Operation::Repair(Box::new(Diff { read: view.revision, set, clear: Bitmap::new(10), duplicates: Vec::new() }))
+        Operation::Repair(Box::new(Diff {
+            read: view.revision,
+            set,
+            clear: Bitmap::new(10),
+            duplicates: Vec::new(),
+            listed: None,
+        }))
     };
     let seen = pass(&mut store, &mut ours);
     store.delete();
@@ -333,8 +342,9 @@ fn a_watch_that_cannot_begin_is_not_begun_over_and_over() {
 
 const INTERVAL: Duration = Duration::from_secs(180);
 
-/// A pass at this time that finds no Services; gives what it clears.
-fn pass(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration) -> Vec<u32> {
+/// What a pass at this time finds out that sees no Services; its clears are guarded with the revision of their list, or
+/// not.
+fn found(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration, guarded: bool) -> Diff {
     passes.begin(ours);
     let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
     let range = AnyRange::Ports(ours.range());
@@ -343,7 +353,13 @@ fn pass(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration)
     let text = ours.range().to_string();
     pass.add_node_ports(ours.range(), Stored { range: &text, data: view.used.snapshot() }).expect("a snapshot");
     let outcome = pass.finish(Leaks::Keep(passes.counters()));
-    let diff = passes.diff(&outcome.ranges[0], ours);
+    let listed = guarded.then_some(store.revision);
+    passes.diff(&outcome.ranges[0], ours, listed)
+}
+
+/// A pass at this time that finds no Services; gives what it clears.
+fn pass(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration) -> Vec<u32> {
+    let diff = found(store, ours, passes, now, false);
     let cleared = diff.clear.iter().collect();
     store.one(ours, Operation::Repair(Box::new(diff)));
     cleared
@@ -404,4 +420,69 @@ fn a_counter_starts_again_when_its_value_was_free_meanwhile_or_nobody_knows() {
         let cleared = pass(&mut store, &mut ours, &mut passes, now);
         assert_eq!(cleared, if known { vec![4] } else { vec![] });
     }
+}
+
+#[test]
+fn a_leak_stays_if_a_service_was_written_after_the_list() {
+    let three = NonZeroU8::new(3).expect("not zero");
+    let (mut store, mut others, mut ours) =
+        (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+    store.one(&mut others, Operation::Create);
+    store.one(&mut others, this(30_003));
+    let mut passes = Passes::new(three, INTERVAL);
+    let mut now = NOW;
+    for _ in 0..2 {
+        let diff = found(&mut store, &mut ours, &mut passes, now, true);
+        assert!(diff.clear.is_empty());
+        store.one(&mut ours, Operation::Repair(Box::new(diff)));
+        now += INTERVAL;
+    }
+    let diff = found(&mut store, &mut ours, &mut passes, now, true);
+    assert_eq!(diff.clear.iter().collect::<Vec<_>>(), [3]);
+    // The creator was slower than the grace: its Service comes after the list.
+    store.revision += 1;
+    store.services_written = store.revision;
+    let repair = ours.submit(Operation::Repair(Box::new(diff)), NEVER);
+    let other = ours.submit(this(30_004), NEVER);
+    // A read after a long silence.
+    let read = send(&mut ours, now);
+    store.perform(read, now, &mut ours);
+    let Request::Swap { services_unchanged_since, .. } = send(&mut ours, now) else { panic!("a swap") };
+    assert_eq!(services_unchanged_since, Some(store.revision - 1));
+    let key = store.key.as_ref().map(|(state, value)| KeyValue { state: *state, value });
+    ours.answered(now, store.header(), Answer::Current(key));
+    // All else goes on at once.
+    let Step::Send(request) = ours.poll(now) else { panic!("a swap without a wait") };
+    assert!(matches!(request, Request::Swap { services_unchanged_since: None, .. }));
+    store.perform(request, now, &mut ours);
+    let ended: Vec<_> = ours.take_finished().into_iter().map(|one| (one.ticket, one.outcome)).collect();
+    assert_eq!(ended[0], (repair, Outcome::Repaired(Repaired { set: vec![], cleared: vec![], changed: 1 })));
+    assert!(matches!(ended[1], (ticket, Outcome::Allocated { .. }) if ticket == other));
+    // The Service is gone again. The leak is still due, and a later pass has a later list.
+    now += INTERVAL;
+    let diff = found(&mut store, &mut ours, &mut passes, now, true);
+    assert_eq!(diff.clear.iter().collect::<Vec<_>>(), [3]);
+    let cleaned = store.one(&mut ours, Operation::Repair(Box::new(diff)));
+    assert_eq!(cleaned, Outcome::Repaired(Repaired { set: vec![], cleared: vec![30_003], changed: 0 }));
+    // What was cleared is not due any more if somebody takes it.
+    assert!(matches!(store.one(&mut others, this(30_003)), Outcome::Allocated { .. }));
+    now += INTERVAL;
+    assert!(found(&mut store, &mut ours, &mut passes, now, true).clear.is_empty());
+}
+
+#[test]
+fn a_round_that_clears_no_leak_does_not_depend_on_services() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    let Outcome::Read(view) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
+    let mut set = Bitmap::new(10);
+    set.insert(3);
+    // The offset to be cleared is free already.
+    let mut clear = Bitmap::new(10);
+    clear.insert(4);
+    let diff = Diff { read: view.revision, set, clear, duplicates: Vec::new(), listed: Some(view.revision) };
+    store.revision += 1;
+    store.services_written = store.revision;
+    ours.submit(Operation::Repair(Box::new(diff)), NEVER);
+    assert!(matches!(send(&mut ours, NOW), Request::Swap { services_unchanged_since: None, .. }));
 }

@@ -407,7 +407,7 @@ pub unsafe extern "C" fn rk_committer_submit_repair(
                     if outcome.range() != committer.range().0 {
                         return Err(rk_result::InvalidArgument);
                     }
-                    let diff = passes.diff(outcome, committer);
+                    let diff = passes.diff(outcome, committer, None);
                     ticket.write(committer.submit(Operation::Repair(Box::new(diff)), deadline(deadline_at)).0);
                     Ok(())
                 })
@@ -454,7 +454,7 @@ pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: 
                 Step::Idle => {}
                 Step::WaitUntil(until) => (step.kind, step.wait_until) = (RK_STEP_WAIT, nanoseconds(until)),
                 Step::Send(Request::Read) => step.kind = RK_STEP_READ,
-                Step::Send(Request::Swap { guard, value }) => {
+                Step::Send(Request::Swap { guard, value, .. }) => {
                     (step.kind, step.guard, step.value_len) = (RK_STEP_SWAP, guard.into(), value.len());
                     state.committer.reuse(std::mem::replace(&mut state.value, value));
                 }

@@ -234,7 +234,7 @@ fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
                 Step::Idle => break,
             };
             let held = match request {
-                Wish::Swap { guard, value } if guard == state => {
+                Wish::Swap { guard, value, .. } if guard == state => {
                     revision += 1;
                     let create_revision = if state.version == 0 { revision } else { state.create_revision };
                     state = Guard { mod_revision: revision, version: state.version + 1, create_revision };

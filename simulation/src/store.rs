@@ -91,6 +91,8 @@ pub struct Store {
     pub log: Vec<Version>,
     /// All Services that ever were.
     pub services: Vec<Service>,
+    /// The revision of the last one.
+    pub services_written: u64,
     /// The revision since which each offset has been in use; 0 for those that are free.
     pub set_since: [u64; 64],
 }
@@ -105,6 +107,7 @@ impl Store {
             compacted: 0,
             log: Vec::with_capacity(64),
             services: Vec::with_capacity(32),
+            services_written: 0,
             set_since: [0; 64],
         }
     }
@@ -187,8 +190,9 @@ impl Store {
         let held = match request {
             Request::Read => false,
             Request::Confirm { guard } => guard == self.state(),
-            Request::Swap { guard, value } => {
-                let held = guard == self.state();
+            Request::Swap { guard, value, services_unchanged_since } => {
+                let unchanged = services_unchanged_since.is_none_or(|revision| self.services_written <= revision);
+                let held = guard == self.state() && unchanged;
                 if held {
                     self.put(value, writer);
                 }
@@ -201,6 +205,7 @@ impl Store {
     /// Writes a Service; gives its place.
     pub fn create_service(&mut self, offset: u32, claim: usize) -> usize {
         self.header.revision += 1;
+        self.services_written = self.header.revision;
         self.services.push(Service { offset, claim, created: self.header.revision, deleted: None });
         self.services.len() - 1
     }

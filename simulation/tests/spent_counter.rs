@@ -70,7 +70,7 @@ fn repair(store: &mut Store, committer: &mut Ports, passes: &mut Passes, now: Du
     let text = range.to_string();
     pass.add_node_ports(range, Stored { range: &text, data: view.used.snapshot() }).expect("a snapshot of this range");
     let outcome = pass.finish(Leaks::Keep(passes.counters()));
-    let diff = passes.diff(&outcome.ranges[0], committer);
+    let diff = passes.diff(&outcome.ranges[0], committer, None);
     run(store, committer, now, Operation::Repair(Box::new(diff)));
 }
 

@@ -182,8 +182,9 @@ mod switched {
         }
         reclaim(&mut round, queue);
         round.state = base.state;
-        let (guard, value) = (base.state, round.value(&mut Vec::new()).filter(|_| !round.entries.is_empty())?);
+        let (guard, services_unchanged_since) = (base.state, round.services_unchanged_since);
+        let value = round.value(&mut Vec::new()).filter(|_| !round.entries.is_empty())?;
         *flight = Some(Flight { sent: now, asked, is_swap: true, round: Some(round) });
-        Some(Request::Swap { guard, value })
+        Some(Request::Swap { guard, value, services_unchanged_since })
     }
 }

@@ -158,6 +158,8 @@ struct Pending<R: Range> {
     doubt: Option<Guard>,
     /// A swap may have carried it out at some time: it cannot end as if nothing had been changed.
     was_in_doubt: bool,
+    /// How many clears were dropped because Services had been written.
+    dropped: u32,
     /// The store's words when it refused the swap that `doubt` is about, and no other.
     refusal: Option<String>,
     /// It was evaluated on another state before.
@@ -361,11 +363,11 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let round = Round::plan(base, operations, &context, &mut self.spare, &mut self.rng);
         #[cfg(feature = "faults")]
         let Some(round) = self.end_from_cache(round) else { return self.poll(now) };
-        let guard = round.state;
+        let (guard, services_unchanged_since) = (round.state, round.services_unchanged_since);
         let value = round.value(&mut self.buffer);
         self.flight = Some(Flight { sent: now, asked: self.submitted, is_swap: value.is_some(), round: Some(round) });
         Step::Send(match value {
-            Some(value) => Request::Swap { guard, value },
+            Some(value) => Request::Swap { guard, value, services_unchanged_since },
             None => Request::Confirm { guard },
         })
     }
@@ -410,13 +412,20 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 if let Some(round) = round.as_ref().filter(|_| Fault::SnapshotRewritten.is_on()) {
                     self.repeat = Some(round.clone());
                 }
-                if let Some(round) = round {
-                    self.put_back(round, false);
+                if let Some(mut round) = round {
                     self.failures = 0;
-                    self.conflicts += 1;
-                    // Whoever was in vain before goes first.
-                    let wait = if self.conflicts == 1 { self.swap_takes / 2 } else { Duration::ZERO };
-                    self.retry_at = now + self.jitter(wait);
+                    let state = key.map_or(Guard::default(), |key| key.state);
+                    if round.services_unchanged_since.is_some() && round.state == state {
+                        // So it was the Services: one of them may have what was to be cleared.
+                        drop_clears(&mut round);
+                        self.retry_at = now;
+                    } else {
+                        self.conflicts += 1;
+                        // Whoever was in vain before goes first.
+                        let wait = if self.conflicts == 1 { self.swap_takes / 2 } else { Duration::ZERO };
+                        self.retry_at = now + self.jitter(wait);
+                    }
+                    self.put_back(round, false);
                 }
                 self.adopt(now, header, key);
                 #[cfg(feature = "faults")]
@@ -585,6 +594,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             deadline,
             doubt: None,
             was_in_doubt: false,
+            dropped: 0,
             refusal: None,
             #[cfg(feature = "faults")]
             rebased: false,
@@ -941,13 +951,25 @@ impl<R: Range, G: Rng> Committer<R, G> {
             return;
         }
         let clear = Bitmap::new(self.range.size());
-        let diff = Diff { read: state.mod_revision, set, clear, duplicates: Vec::new() };
+        let diff = Diff { read: state.mod_revision, set, clear, duplicates: Vec::new(), listed: None };
         self.enqueue(Owner::Own, Operation::Repair(Box::new(diff)), Duration::MAX);
     }
 
     fn note_cleared(&mut self, after: &Bitmap, changes: &[u32]) {
         for offset in changes.iter().filter(|offset| !after.contains(**offset)) {
             self.cleared.insert(*offset);
+        }
+    }
+}
+
+/// Takes the clears out of the round that are right only if no Service has been written.
+fn drop_clears<R: Range>(round: &mut Round<R>) {
+    for Pending { operation, dropped, .. } in round.entries.iter_mut().map(|entry| &mut entry.pending) {
+        if let Operation::Repair(diff) = operation
+            && diff.listed.is_some()
+        {
+            *dropped += diff.clear.count();
+            diff.clear.clear();
         }
     }
 }

@@ -43,6 +43,10 @@ pub struct Diff {
     pub clear: Bitmap,
     /// Offsets that more than one Service claims: to release one of them waits for another pass.
     pub duplicates: Vec<u32>,
+    /// The revision of the list of Services that the pass was about, if they are in the same etcd as the range and the
+    /// shell guards clears with it ([`Request::Swap`](super::Request::Swap)). Then nothing is cleared once a Service has
+    /// been written after the list.
+    pub listed: Option<u64>,
 }
 
 /// What is stored, confirmed by the store after the operation was submitted.
@@ -97,7 +101,8 @@ pub struct Repaired<R: Range> {
     pub set: Vec<R::Value>,
     /// The values that were cleared, ascending.
     pub cleared: Vec<R::Value>,
-    /// How many had changed since the pass, or may have: they were left alone.
+    /// How many had changed since the pass, or may have, or were not to be cleared because Services had been written:
+    /// they were left alone.
     pub changed: u32,
 }
 

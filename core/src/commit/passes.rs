@@ -99,7 +99,15 @@ impl Passes {
 
     /// What the committer is to do about what the pass found out. A leak that is due, but younger than the grace or
     /// handed out by this committer within it, stays and is due again in the next pass.
-    pub fn diff<R: Range, G: Rng>(&mut self, outcome: &RangeOutcome, committer: &mut Committer<R, G>) -> Diff {
+    ///
+    /// `listed` is the revision of the list of Services, if clears are to be guarded with it ([`Diff::listed`]). What
+    /// was due and could not be cleared is due again in the next pass.
+    pub fn diff<R: Range, G: Rng>(
+        &mut self,
+        outcome: &RangeOutcome,
+        committer: &mut Committer<R, G>,
+        listed: Option<u64>,
+    ) -> Diff {
         let seen = seen(&mut self.ranges, outcome.range());
         let counters = self.counters.of(outcome.range());
         let grace = committer.config.grace;
@@ -111,8 +119,12 @@ impl Passes {
         for offset in &outcome.clear() {
             let first = before.get(&offset).copied().unwrap_or(first_seen);
             let young = now.saturating_sub(first) < grace && !Fault::LeakCleanedYoung.is_on();
-            if young || committer.is_handed_out(offset) {
+            let stays = young || committer.is_handed_out(offset);
+            if stays {
                 clear.remove(offset);
+            }
+            if stays || listed.is_some() {
+                // What is cleared indeed has changed by the next pass, and is counted anew.
                 seen.held.insert(offset, first);
                 counters.hold(offset);
             } else if Fault::CounterSurvivesCleaning.is_on() {
@@ -125,6 +137,7 @@ impl Passes {
             set: outcome.set(),
             clear,
             duplicates: outcome.duplicates().to_vec(),
+            listed,
         }
     }
 }

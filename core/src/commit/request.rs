@@ -27,6 +27,9 @@ pub enum Request {
         guard: Guard,
         /// What is put.
         value: Vec<u8>,
+        /// A further condition, if the swap clears leaks: no key of a Service has a later mod revision than this. (In
+        /// etcd a compare with a `range_end`; it holds if there are no keys, and does not tell of deletions.)
+        services_unchanged_since: Option<u64>,
     },
     /// A transaction: if the guard holds, nothing, else read the key.
     Confirm {

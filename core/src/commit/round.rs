@@ -23,6 +23,8 @@ pub(super) struct Round<R: Range> {
     pub(super) next: Option<Readable<R>>,
     pub(super) set: Vec<u32>,
     pub(super) cleared: Vec<u32>,
+    /// The round is right only if no Service has been written after this revision.
+    pub(super) services_unchanged_since: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,8 +64,14 @@ impl<R: Range> Round<R> {
         spare: &mut Option<Allocator<R>>,
         rng: &mut impl Rng,
     ) -> Self {
-        let mut round =
-            Self { state: base.state, entries: Vec::new(), next: None, set: Vec::new(), cleared: Vec::new() };
+        let mut round = Self {
+            state: base.state,
+            entries: Vec::new(),
+            next: None,
+            set: Vec::new(),
+            cleared: Vec::new(),
+            services_unchanged_since: None,
+        };
         let readable = match &base.content {
             Content::Readable(readable) => readable,
             Content::Unreadable { message, .. } => {
@@ -79,6 +87,7 @@ impl<R: Range> Round<R> {
             spare: None,
             set: Vec::new(),
             cleared: Vec::new(),
+            services_unchanged_since: None,
             initialises: false,
         };
         let repaired: Vec<Repaired<R>> = operations.iter().map(|pending| plan.set(pending)).collect();
@@ -110,6 +119,7 @@ impl<R: Range> Round<R> {
             *spare = Some(plan.next);
         }
         (round.set, round.cleared) = (plan.set, plan.cleared);
+        round.services_unchanged_since = plan.services_unchanged_since;
         round
     }
 
@@ -143,6 +153,7 @@ struct Plan<'a, R: Range> {
     spare: Option<Allocator<R>>,
     set: Vec<u32>,
     cleared: Vec<u32>,
+    services_unchanged_since: Option<u64>,
     /// Whether the object has to be written even if no offset changes.
     initialises: bool,
 }
@@ -150,7 +161,7 @@ struct Plan<'a, R: Range> {
 impl<R: Range> Plan<'_, R> {
     /// Sets what a repair sets.
     fn set(&mut self, pending: &Pending<R>) -> Repaired<R> {
-        let mut repaired = Repaired { set: Vec::new(), cleared: Vec::new(), changed: 0 };
+        let mut repaired = Repaired { set: Vec::new(), cleared: Vec::new(), changed: pending.dropped };
         let Operation::Repair(diff) = &pending.operation else { return repaired };
         let initialised = self.readable.standing == Standing::Initialised;
         // A range that was deleted meanwhile is not made anew without what the pass saw in use: values would be handed
@@ -289,6 +300,10 @@ impl<R: Range> Plan<'_, R> {
                     } else {
                         repaired.changed += 1;
                     }
+                }
+                if !repaired.cleared.is_empty() {
+                    let both = self.services_unchanged_since.into_iter().chain(diff.listed);
+                    self.services_unchanged_since = both.min();
                 }
                 Outcome::Repaired(repaired)
             }

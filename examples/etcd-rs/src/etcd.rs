@@ -153,7 +153,7 @@ impl EtcdKey {
                 let Some(header) = response.header().map(header) else { return Ok(None) };
                 return Ok(Some(Reply { header, found: Found::Read(response.kvs().first().map(stored)) }));
             }
-            Request::Swap { guard, value } => (guard, vec![TxnOp::put(key.as_str(), value, None)]),
+            Request::Swap { guard, value, .. } => (guard, vec![TxnOp::put(key.as_str(), value, None)]),
             Request::Confirm { guard } => (guard, Vec::new()),
         };
         let expected = [

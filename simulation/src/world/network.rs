@@ -54,7 +54,7 @@ impl World {
         match &request {
             Request::Read => note!(self, "server {server} reads ({id})"),
             Request::Confirm { guard } => note!(self, "server {server} confirms r{} ({id})", guard.mod_revision),
-            Request::Swap { guard, value } => note!(
+            Request::Swap { guard, value, .. } => note!(
                 self,
                 "server {server} swaps r{} for {:b} ({id})",
                 guard.mod_revision,

@@ -88,11 +88,11 @@ impl World {
         let diff = if ShellFault::NoGrace.is_on() {
             let outcome = pass.finish(Leaks::CleanAtOnce);
             let range = &outcome.ranges[0];
-            Diff { read, set: range.set(), clear: range.clear(), duplicates: range.duplicates().to_vec() }
+            Diff { read, set: range.set(), clear: range.clear(), duplicates: range.duplicates().to_vec(), listed: None }
         } else {
             let outcome = pass.finish(Leaks::Keep(one.passes.counters()));
             let more = if one.repeats { 1 << 33 } else { 0 };
-            with_more(more, || one.passes.diff(&outcome.ranges[0], &mut one.committer))
+            with_more(more, || one.passes.diff(&outcome.ranges[0], &mut one.committer, None))
         };
         one.repeats = false;
         note!(self, "server {server} has passed: sets {:b}, clears {:b}", mask_of(&diff.set), mask_of(&diff.clear));
