@@ -159,12 +159,16 @@ func (c *Committer[V]) SeenByPass(passes *Passes, revision int64, now time.Durat
 // pass was finished with these Passes. It is to be submitted even if the pass found nothing: the committer learns from it
 // which values more than one Service claims.
 //
+// listed is the revision of the list of Services if they are in the same etcd as the object, else 0: nothing is cleared
+// once a Service was written after the list, so that a creator keeps its value even if it took longer than the grace.
+//
 // A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays and
-// is due again in the next pass. ErrInvalidArgument means that the outcome has no such range, or another one than the
-// committer.
-func (c *Committer[V]) SubmitRepair(deadline time.Duration, passes *Passes, outcome *RepairOutcome, index int) (Ticket, error) {
+// is due again in the next pass; so does one that Services were in the way of. ErrInvalidArgument means that the outcome
+// has no such range, or another one than the committer.
+func (c *Committer[V]) SubmitRepair(deadline time.Duration, passes *Passes, outcome *RepairOutcome, index int, listed int64) (Ticket, error) {
 	var ticket C.uint64_t
-	code := C.rk_committer_submit_repair(c.pointer(), passes.pointer(), outcome.pointer(), C.size_t(index), deadlineToC(deadline), &ticket)
+	code := C.rk_committer_submit_repair(c.pointer(), passes.pointer(), outcome.pointer(), C.size_t(index),
+		C.uint64_t(listed), deadlineToC(deadline), &ticket)
 	runtime.KeepAlive(c)
 	runtime.KeepAlive(passes)
 	runtime.KeepAlive(outcome)
@@ -215,6 +219,9 @@ type Step struct {
 	Until time.Duration
 	// Guard is what the key must be: all three numbers.
 	Guard KeyState
+	// ServicesUnchangedSince is a further condition of StepSwap, if not 0: no key of a Service has a later mod revision
+	// (in etcd a compare with a range end). Only after a SubmitRepair with listed.
+	ServicesUnchangedSince int64
 	// WatchFrom is the revision from which on the key is to be watched; 0 for not at all. A watch that runs goes on
 	// until this is 0.
 	WatchFrom int64
@@ -231,7 +238,7 @@ func (c *Committer[V]) Poll(now time.Duration) (Step, error) {
 	guard := KeyState{int64(step.guard.mod_revision), int64(step.guard.version), int64(step.guard.create_revision)}
 	return Step{
 		Kind: StepKind(step.kind), Until: time.Duration(min(step.wait_until, math.MaxInt64)), Guard: guard,
-		WatchFrom: int64(step.watch_from), Finished: int(step.finished),
+		ServicesUnchangedSince: int64(step.services_unchanged_since), WatchFrom: int64(step.watch_from), Finished: int(step.finished),
 	}, resultError(code)
 }
 
@@ -366,7 +373,7 @@ type Finished[V Value] struct {
 	// Snapshot is what is stored, of OutcomeRead, as Allocator.Snapshot gives it.
 	Snapshot []byte
 	// Set and Cleared are the values that were set and cleared, ascending, of OutcomeRepaired. Changed is how many were
-	// left alone because they had changed or may have.
+	// left alone because they, or Services, had changed or may have.
 	Set, Cleared []V
 	Changed      int
 	// Err is the reason of OutcomeFailed: a *BatchError around ErrFull, ErrAlreadyAllocated or a *NotInRangeError; a

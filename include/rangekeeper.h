@@ -643,6 +643,11 @@ typedef struct rk_step {
    */
   struct rk_key_state guard;
   /**
+   * RK_STEP_SWAP: a further condition of the transaction, if not 0: no key of a Service has a later mod revision than
+   * this (in etcd a compare with a range_end). Only after an rk_committer_submit_repair with listed.
+   */
+  uint64_t services_unchanged_since;
+  /**
    * RK_STEP_SWAP: how many bytes rk_committer_value gives.
    */
   size_t value_len;
@@ -741,7 +746,7 @@ typedef struct rk_finished {
   bool yes;
   /**
    * RK_OUTCOME_FAILED of an allocation: which request of the batch. RK_OUTCOME_REPAIRED: how many values were left
-   * alone because they had changed, or may have.
+   * alone because they, or Services, had changed, or may have.
    */
   uint32_t number;
   /**
@@ -1284,14 +1289,18 @@ rk_result rk_committer_submit(const struct rk_committer *committer,
  * finished with these passes. It is to be submitted even if the pass found nothing: the committer learns from it which
  * values more than one Service claims. deadline as in rk_operation.
  *
+ * listed is the revision of the list of Services if they are in the same etcd as the object, else 0: nothing is cleared
+ * once a Service was written after the list, so that a creator keeps its value even if it took longer than the grace.
+ *
  * A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays
- * and is due again in the next pass. RK_RESULT_INVALID_ARGUMENT if outcome has no such range or another one than the
+ * and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT if outcome has no such range or another one than the
  * committer, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_committer_submit_repair(const struct rk_committer *committer,
                                      const struct rk_passes *passes,
                                      const struct rk_repair_outcome *outcome,
                                      size_t range,
+                                     uint64_t listed,
                                      uint64_t deadline_at,
                                      uint64_t *ticket);
 

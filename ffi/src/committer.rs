@@ -119,6 +119,9 @@ pub struct rk_step {
     pub wait_until: u64,
     /// RK_STEP_SWAP, RK_STEP_CONFIRM: what the key must be: its mod revision, version and create revision, all three.
     pub guard: rk_key_state,
+    /// RK_STEP_SWAP: a further condition of the transaction, if not 0: no key of a Service has a later mod revision than
+    /// this (in etcd a compare with a range_end). Only after an rk_committer_submit_repair with listed.
+    pub services_unchanged_since: u64,
     /// RK_STEP_SWAP: how many bytes rk_committer_value gives.
     pub value_len: usize,
     /// From which revision on the key is to be watched; 0 for not at all. A watch that runs goes on until this is 0.
@@ -179,7 +182,7 @@ pub struct rk_finished {
     /// value; else because what happened since the anchor is not known any more.
     pub yes: bool,
     /// RK_OUTCOME_FAILED of an allocation: which request of the batch. RK_OUTCOME_REPAIRED: how many values were left
-    /// alone because they had changed, or may have.
+    /// alone because they, or Services, had changed, or may have.
     pub number: u32,
     /// RK_OUTCOME_REPAIRED: how many of the values were set.
     pub set: u32,
@@ -385,8 +388,11 @@ pub unsafe extern "C" fn rk_committer_submit(
 /// finished with these passes. It is to be submitted even if the pass found nothing: the committer learns from it which
 /// values more than one Service claims. deadline as in rk_operation.
 ///
+/// listed is the revision of the list of Services if they are in the same etcd as the object, else 0: nothing is cleared
+/// once a Service was written after the list, so that a creator keeps its value even if it took longer than the grace.
+///
 /// A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays
-/// and is due again in the next pass. RK_RESULT_INVALID_ARGUMENT if outcome has no such range or another one than the
+/// and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT if outcome has no such range or another one than the
 /// committer, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit_repair(
@@ -394,6 +400,7 @@ pub unsafe extern "C" fn rk_committer_submit_repair(
     passes: *const rk_passes,
     outcome: *const rk_repair_outcome,
     range: usize,
+    listed: u64,
     deadline_at: u64,
     ticket: *mut u64,
 ) -> rk_result {
@@ -407,7 +414,7 @@ pub unsafe extern "C" fn rk_committer_submit_repair(
                     if outcome.range() != committer.range().0 {
                         return Err(rk_result::InvalidArgument);
                     }
-                    let diff = passes.diff(outcome, committer, None);
+                    let diff = passes.diff(outcome, committer, (listed > 0).then_some(listed));
                     ticket.write(committer.submit(Operation::Repair(Box::new(diff)), deadline(deadline_at)).0);
                     Ok(())
                 })
@@ -446,6 +453,7 @@ pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: 
                 kind: RK_STEP_IDLE,
                 wait_until: 0,
                 guard: rk_key_state::default(),
+                services_unchanged_since: 0,
                 value_len: 0,
                 watch_from: 0,
                 finished: 0,
@@ -454,8 +462,9 @@ pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: 
                 Step::Idle => {}
                 Step::WaitUntil(until) => (step.kind, step.wait_until) = (RK_STEP_WAIT, nanoseconds(until)),
                 Step::Send(Request::Read) => step.kind = RK_STEP_READ,
-                Step::Send(Request::Swap { guard, value, .. }) => {
+                Step::Send(Request::Swap { guard, value, services_unchanged_since }) => {
                     (step.kind, step.guard, step.value_len) = (RK_STEP_SWAP, guard.into(), value.len());
+                    step.services_unchanged_since = services_unchanged_since.unwrap_or(0);
                     state.committer.reuse(std::mem::replace(&mut state.value, value));
                 }
                 Step::Send(Request::Confirm { guard }) => (step.kind, step.guard) = (RK_STEP_CONFIRM, guard.into()),

@@ -153,7 +153,8 @@ impl EtcdKey {
                 let Some(header) = response.header().map(header) else { return Ok(None) };
                 return Ok(Some(Reply { header, found: Found::Read(response.kvs().first().map(stored)) }));
             }
-            Request::Swap { guard, value, .. } => (guard, vec![TxnOp::put(key.as_str(), value, None)]),
+            // There are no repairs here, and so no lists of Services to depend on.
+            Request::Swap { guard, value, services_unchanged_since: _ } => (guard, vec![TxnOp::put(key.as_str(), value, None)]),
             Request::Confirm { guard } => (guard, Vec::new()),
         };
         let expected = [

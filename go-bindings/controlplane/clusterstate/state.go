@@ -80,6 +80,13 @@ func (o Options) prefixes() prefixes {
 	}
 }
 
+// RangeKey is where a kube-apiserver with this --etcd-prefix keeps a range; empty for
+// DefaultPrefix.
+func RangeKey(prefix, name string) string { return Options{Prefix: prefix}.prefixes().ranges + name }
+
+// ServiceKeys is what the keys of Services begin with; prefix as of RangeKey.
+func ServiceKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().services }
+
 func (p prefixes) all() []string {
 	return []string{p.ranges, p.services, p.ipAddresses, p.serviceCIDRs}
 }

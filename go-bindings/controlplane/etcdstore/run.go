@@ -102,7 +102,7 @@ func (d *driver[V]) hand(calls []*call[V]) {
 	operations := make([]rangekeeper.Operation[V], 0, len(calls))
 	for _, c := range calls {
 		if r := c.repair; r != nil {
-			ticket, err := d.committer.SubmitRepair(r.deadline, r.passes, r.outcome, r.index)
+			ticket, err := d.committer.SubmitRepair(r.deadline, r.passes, r.outcome, r.index, r.listed)
 			d.handed(c, ticket, err)
 			continue
 		}
@@ -192,7 +192,12 @@ func (d *driver[V]) perform(ctx context.Context, step rangekeeper.Step) {
 		}
 		// OpPut copies the text; another copy for each swap would keep the collector busy.
 		value := unsafe.String(unsafe.SliceData(d.value), len(d.value))
-		txn = txn.If(guard(key, step.Guard)...).Then(clientv3.OpPut(key, value)).Else(get)
+		conditions := guard(key, step.Guard)
+		if since := step.ServicesUnchangedSince; since > 0 {
+			services := clientv3.Compare(clientv3.ModRevision(d.config.Services), "<", since+1).WithPrefix()
+			conditions = append(conditions, services)
+		}
+		txn = txn.If(conditions...).Then(clientv3.OpPut(key, value)).Else(get)
 	}
 	response, err := txn.Commit()
 	now := d.now()

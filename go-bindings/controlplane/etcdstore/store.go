@@ -36,6 +36,9 @@ type Config[V rangekeeper.Value] struct {
 	Key      string
 	Range    rangekeeper.Range[V]
 	Strategy rangekeeper.Strategy
+	// Services is what the keys of Services begin with if they are in the same etcd, such as /registry/services/specs/:
+	// what Repair needs for its listed.
+	Services string
 	// Grace is the time in which the Service of an allocation must be written; 0 for DefaultGrace.
 	Grace time.Duration
 }
@@ -197,7 +200,7 @@ func (s *Store[V]) Read(ctx context.Context) (View, error) {
 type Repaired[V rangekeeper.Value] struct {
 	// Set and Cleared are the values that were set and cleared, ascending.
 	Set, Cleared []V
-	// Changed is how many were left alone because they had changed since the pass, or may have.
+	// Changed is how many were left alone because they, or Services, had changed since the pass, or may have.
 	Changed int
 }
 
@@ -205,6 +208,7 @@ type repair struct {
 	passes   *rangekeeper.Passes
 	outcome  *rangekeeper.RepairOutcome
 	index    int
+	listed   int64
 	deadline time.Duration
 }
 
@@ -227,8 +231,15 @@ func (s *Store[V]) ReadForPass(ctx context.Context, passes *rangekeeper.Passes) 
 // Repair applies what a repair pass found out about its range with this index: as much of it as is still right when it
 // is written. The pass began with ReadForPass and was finished with the same passes. Repair is called even if it found
 // nothing: the store learns from it which values more than one Service claims.
-func (s *Store[V]) Repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int) (Repaired[V], error) {
-	c := &call[V]{repair: &repair{passes: passes, outcome: outcome, index: index, deadline: s.deadline(ctx)}}
+//
+// listed is the revision of the list of Services if they are in the same etcd, below Config.Services, else 0: nothing is
+// cleared once a Service was written after the list, so that a creator keeps its value even if it took longer than the
+// grace. Where Services are written all the time, leaks stay.
+func (s *Store[V]) Repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed int64) (Repaired[V], error) {
+	if listed != 0 && s.config.Services == "" {
+		return Repaired[V]{}, fmt.Errorf("%s: %w: a list of Services, and it is not configured where their keys are", s.config.Key, rangekeeper.ErrInvalidArgument)
+	}
+	c := &call[V]{repair: &repair{passes: passes, outcome: outcome, index: index, listed: listed, deadline: s.deadline(ctx)}}
 	f, err := s.wait(ctx, c)
 	return Repaired[V]{Set: f.Set, Cleared: f.Cleared, Changed: f.Changed}, err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
@@ -148,7 +149,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 			t.Fatal(err)
 		}
 		outcome := must(pass.Finish(passes))
-		return must(ours.Repair(ctx, passes, outcome, 0)), outcome
+		return must(ours.Repair(ctx, passes, outcome, 0, 0)), outcome
 	}
 	// The first two of the leaks change hands, once before the second pass and once before the third.
 	var free []netip.Addr
@@ -160,7 +161,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 		if !slices.Equal(repaired.Set, want.Set) || !slices.Equal(repaired.Cleared, want.Cleared) || repaired.Changed > 0 {
 			t.Errorf("pass %d: %+v", i, repaired)
 		}
-		if _, err := ours.Repair(ctx, passes, outcome, 1); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+		if _, err := ours.Repair(ctx, passes, outcome, 1, 0); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
 			t.Error(err)
 		}
 		if i < 2 {
@@ -190,6 +191,43 @@ func TestRepairThroughEtcd(t *testing.T) {
 	passes.Close()
 	if _, err := ours.ReadForPass(ctx, passes); !errors.Is(err, rangekeeper.ErrClosed) {
 		t.Error(err)
+	}
+}
+
+// A Service that is written after the list may have what looks leaked: the creator was slower than the grace.
+func TestRepairGuardedByServices(t *testing.T) {
+	const interval, services = 20 * time.Millisecond, "/registry/services/specs/"
+	etcd := startEtcd(t)
+	theirs := open(t, etcd, "10.0.0.0/24")
+	ours := must(Open(Config[netip.Addr]{Client: etcd.Client(), Key: key, Range: theirs.Range(), Services: services, Grace: interval}))
+	defer ours.Close(context.Background())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(ours.Init(ctx))
+	leak := must(theirs.AllocateNext(ctx))
+	write := func(name string) int64 {
+		return must(etcd.Client().Put(ctx, name, "a Service")).Header.Revision
+	}
+	write(services + "default/before")
+	passes := must(rangekeeper.NewPasses(2, interval))
+	for i, want := range []Repaired[netip.Addr]{{}, {Changed: 1}, {Cleared: []netip.Addr{leak.Value}}} {
+		view := must(ours.ReadForPass(ctx, passes))
+		pass := must(rangekeeper.NewRepairPass())
+		must(pass.AddCIDR(ours.Range(), rangekeeper.Stored{Range: ours.Range().String(), Data: view.Snapshot}))
+		outcome := must(pass.Finish(passes))
+		listed := must(etcd.Client().Get(ctx, services, clientv3.WithPrefix())).Header.Revision
+		if i == 1 {
+			write(services + "default/late")
+		} else {
+			write("/registry/services/endpoints/default/other")
+		}
+		if repaired := must(ours.Repair(ctx, passes, outcome, 0, listed)); !slices.Equal(repaired.Cleared, want.Cleared) || len(repaired.Set) > 0 || repaired.Changed != want.Changed {
+			t.Errorf("pass %d: %+v", i, repaired)
+		}
+		if _, err := theirs.Repair(ctx, passes, outcome, 0, listed); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+			t.Error(err)
+		}
+		time.Sleep(interval)
 	}
 }
 

@@ -40,7 +40,7 @@ Exit codes: 0 the range is there, 2 wrong usage, or it is there with another SPE
 		if err := s.checkFamily(c.Context(), name, k.spec()); err != nil {
 			return err
 		}
-		if err := k.open(s.client, s.key(name), etcdstore.DefaultGrace); err != nil {
+		if err := k.open(s.client, s.prefix, etcdstore.DefaultGrace); err != nil {
 			return err
 		}
 		defer k.close()

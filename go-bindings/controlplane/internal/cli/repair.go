@@ -43,7 +43,8 @@ Service can mend. Nothing is written without --output or --apply.
 
 In an etcd snapshot all leaks are cleaned, since nobody allocates from it. In a
 running etcd a value may look leaked while its Service is being created: leaks stay
-unless --clean-leaks is given, which cleans those that stay leaked over all passes.
+unless --clean-leaks is given, which cleans those that stay leaked over all passes,
+if no Service is written while the last one is under way.
 IPAddress objects are not written: kube-apiserver mends them at its start.
 
 Exit codes: 0 nothing is left to mend, 1 something is left that only an owner can
@@ -207,7 +208,7 @@ func (r *repair) openRanges(ctx context.Context) (map[string]kept, error) {
 	}
 	ranges := map[string]kept{}
 	for _, name := range bitmapNames {
-		k, err := openKept(ctx, client, rangeKey(r.source.prefix, name), name, grace)
+		k, err := openKept(ctx, client, r.source.prefix, name, grace)
 		if errors.Is(err, rangekeeper.ErrNotInitialised) {
 			continue
 		}
@@ -244,13 +245,13 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges map
 		if !ok { // ClusterIPs in objects make their bitmap stale
 			continue
 		}
-		set, cleared, changed, err := k.repair(ctx, known, outcome, index)
+		set, cleared, changed, err := k.repair(ctx, known, outcome, index, state.Revision)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w (it may have been repaired or not; run it again)", err)
 		}
 		plan.Repaired(name, set, cleared)
 		if changed > 0 {
-			fmt.Fprintf(r.log, "rangekeeper: %s of %s left alone, which changed meanwhile: run it again\n", count(changed, "value"), name)
+			fmt.Fprintf(r.log, "rangekeeper: %s of %s left alone, as they or Services changed meanwhile: run it again\n", count(changed, "value"), name)
 		}
 	}
 	plan.Applied = r.apply
@@ -266,10 +267,10 @@ func (k *keptRange[V]) readForPass(ctx context.Context, passes *rangekeeper.Pass
 }
 
 // repair ends a pass, and gives what was set, cleared, and how much left alone.
-func (k *keptRange[V]) repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int) (set, cleared []string, changed int, err error) {
+func (k *keptRange[V]) repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed int64) (set, cleared []string, changed int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	repaired, err := k.store.Repair(ctx, passes, outcome, index)
+	repaired, err := k.store.Repair(ctx, passes, outcome, index, listed)
 	return texts(repaired.Set), texts(repaired.Cleared), repaired.Changed, unreachable(err)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"math/big"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/etcdtest"
 )
 
@@ -146,11 +148,53 @@ func TestApplyConflict(t *testing.T) {
 	const key, conflicts = "/registry/ranges/servicenodeports", 30
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz"))
 	var swaps atomic.Int32
+	plan := repairWith(t, e, t.Output(), func(ctx context.Context, swap *pb.TxnRequest) error {
+		if swaps.Add(1) > conflicts {
+			return nil
+		}
+		return toggle(ctx, e.Client(), key, 32_000)
+	})
+	// One pass sets, the last one clears.
+	if got := swaps.Load(); got != conflicts+2 {
+		t.Errorf("%d swaps", got)
+	}
+	if len(plan.Ranges[0].Set) == 0 || len(plan.Ranges[0].Clear) == 0 {
+		t.Errorf("%+v", plan.Ranges)
+	}
+	checkStored(t, etcdtest.SingleStack, "repaired3", readEtcd(t, e.Client()))
+}
+
+// TestServiceAfterList has a Service written when the leaks are about to be cleaned.
+func TestServiceAfterList(t *testing.T) {
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz"))
+	var log bytes.Buffer
+	written := false
+	plan := repairWith(t, e, &log, func(ctx context.Context, swap *pb.TxnRequest) error {
+		if len(swap.Compare) == 3 { // the key alone
+			return nil
+		}
+		written = true
+		service := `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"late"},"spec":{"clusterIP":"None"}}`
+		_, err := e.Client().Put(ctx, "/registry/services/specs/default/late", service)
+		return err
+	})
+	if !written || len(plan.Ranges[0].Clear) > 0 || plan.LeaksLeft() == 0 {
+		t.Errorf("%v, %+v", written, plan)
+	}
+	if said := log.String(); !strings.Contains(said, "left alone") || !strings.Contains(said, "run it again") {
+		t.Error(said)
+	}
+	checkStored(t, etcdtest.SingleStack, "repaired1", readEtcd(t, e.Client()))
+}
+
+// repairWith cleans leaks in three passes, and calls before ahead of each swap.
+func repairWith(t *testing.T, e *embedded.Etcd, log io.Writer, before func(context.Context, *pb.TxnRequest) error) *audit.Plan {
+	t.Helper()
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: e.Endpoints(),
 		DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			if txn, ok := req.(*pb.TxnRequest); ok && len(txn.Success) > 0 && swaps.Add(1) <= conflicts {
-				if err := toggle(ctx, e.Client(), key, 32_000); err != nil {
+			if txn, ok := req.(*pb.TxnRequest); ok && len(txn.Success) > 0 {
+				if err := before(ctx, txn); err != nil {
 					return err
 				}
 			}
@@ -162,19 +206,12 @@ func TestApplyConflict(t *testing.T) {
 	}
 	s := &source{client: client, mode: modeAuto, progress: &progress{w: t.Output()}}
 	defer s.close()
-	r := &repair{source: s, apply: true, cleanLeaks: true, passes: 3, log: t.Output()}
+	r := &repair{source: s, apply: true, cleanLeaks: true, passes: 3, log: log}
 	plan, _, err := r.run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One pass sets, the last one clears.
-	if got := swaps.Load(); got != conflicts+2 {
-		t.Errorf("%d swaps", got)
-	}
-	if len(plan.Ranges[0].Set) == 0 || len(plan.Ranges[0].Clear) == 0 {
-		t.Errorf("%+v", plan.Ranges)
-	}
-	checkStored(t, etcdtest.SingleStack, "repaired3", readEtcd(t, e.Client()))
+	return plan
 }
 
 // toggle takes a port, or gives it back if it is taken.

@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -125,12 +123,7 @@ func (s *store) close() {
 	}
 }
 
-func (s *store) key(name string) string { return rangeKey(s.prefix, name) }
-
-// rangeKey is where a kube-apiserver with this --etcd-prefix keeps a range.
-func rangeKey(prefix, name string) string {
-	return path.Join("/", cmp.Or(prefix, clusterstate.DefaultPrefix), "ranges", name)
-}
+func (s *store) key(name string) string { return clusterstate.RangeKey(s.prefix, name) }
 
 // defaultDataDir is where the XDG base directory specification wants data.
 func defaultDataDir() (string, error) {
@@ -148,7 +141,7 @@ func defaultDataDir() (string, error) {
 // kept is a range that is or will be stored, whichever values it has.
 type kept interface {
 	// open begins to keep it; before, nothing else but spec may be called.
-	open(client *clientv3.Client, key string, grace time.Duration) error
+	open(client *clientv3.Client, prefix string, grace time.Duration) error
 	close() error
 	// spec is the range as text.
 	spec() string
@@ -160,13 +153,14 @@ type kept interface {
 	// readForPass begins a repair pass, before Services are listed.
 	readForPass(ctx context.Context, passes *rangekeeper.Passes) error
 	// repair ends it, and gives what was set, cleared, and how much was left alone.
-	repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int) (set, cleared []string, changed int, err error)
+	repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed int64) (set, cleared []string, changed int, err error)
 	// watch tells of all changes until the context is done, the first time of none.
 	watch(ctx context.Context, tell func(changes []change, revision int64) error) error
 }
 
 // keptRange is a range with values of type V.
 type keptRange[V rangekeeper.Value] struct {
+	name   string
 	kind   valueKind[V]
 	values rangekeeper.Range[V]
 	client *clientv3.Client
@@ -206,7 +200,7 @@ func newKeptRange[V rangekeeper.Value](name, spec string, kind valueKind[V]) (ke
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return &keptRange[V]{kind: kind, values: values}, nil
+	return &keptRange[V]{name: name, kind: kind, values: values}, nil
 }
 
 // openStored opens the store, which must have been made before, and gives the range
@@ -220,7 +214,7 @@ func (s *store) openStored(ctx context.Context, name string) (kept, error) {
 
 // stored gives the range of a name as it is stored; it must be closed.
 func (s *store) stored(ctx context.Context, name string) (kept, error) {
-	k, err := openKept(ctx, s.client, s.key(name), name, etcdstore.DefaultGrace)
+	k, err := openKept(ctx, s.client, s.prefix, name, etcdstore.DefaultGrace)
 	if errors.Is(err, rangekeeper.ErrNotInitialised) {
 		err = fmt.Errorf("%w: run rangekeeper init %s SPEC first", err, name)
 	}
@@ -247,8 +241,9 @@ func storedSpec(ctx context.Context, client *clientv3.Client, key string) (strin
 	return spec, nil
 }
 
-// openKept gives the range of a name as it is stored under a key; it must be closed.
-func openKept(ctx context.Context, client *clientv3.Client, key, name string, grace time.Duration) (kept, error) {
+// openKept gives the range of a name as it is stored; it must be closed.
+func openKept(ctx context.Context, client *clientv3.Client, prefix, name string, grace time.Duration) (kept, error) {
+	key := clusterstate.RangeKey(prefix, name)
 	spec, err := storedSpec(ctx, client, key)
 	if err != nil {
 		return nil, err
@@ -257,13 +252,14 @@ func openKept(ctx context.Context, client *clientv3.Client, key, name string, gr
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	return k, k.open(client, key, grace)
+	return k, k.open(client, prefix, grace)
 }
 
-func (k *keptRange[V]) open(client *clientv3.Client, key string, grace time.Duration) (err error) {
-	k.client, k.key = client, key
+func (k *keptRange[V]) open(client *clientv3.Client, prefix string, grace time.Duration) (err error) {
+	k.client, k.key = client, clusterstate.RangeKey(prefix, k.name)
 	k.store, err = etcdstore.Open(etcdstore.Config[V]{
-		Client: client, Key: key, Range: k.values, Strategy: rangekeeper.RandomScanSparingStaticBand, Grace: grace,
+		Client: client, Key: k.key, Range: k.values, Strategy: rangekeeper.RandomScanSparingStaticBand,
+		Services: clusterstate.ServiceKeys(prefix), Grace: grace,
 	})
 	return err
 }

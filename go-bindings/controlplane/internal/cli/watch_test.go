@@ -188,7 +188,7 @@ func TestWatchCompacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.open(e.Client(), serviceIPsKey, etcdstore.DefaultGrace); err != nil {
+	if err := k.open(e.Client(), "", etcdstore.DefaultGrace); err != nil {
 		t.Fatal(err)
 	}
 	defer k.close()
