@@ -154,7 +154,9 @@ impl EtcdKey {
                 return Ok(Some(Reply { header, found: Found::Read(response.kvs().first().map(stored)) }));
             }
             // There are no repairs here, and so no lists of Services to depend on.
-            Request::Swap { guard, value, services_unchanged_since: _ } => (guard, vec![TxnOp::put(key.as_str(), value, None)]),
+            Request::Swap { guard, value, services_unchanged_since: _ } => {
+                (guard, vec![TxnOp::put(key.as_str(), value, None)])
+            }
             Request::Confirm { guard } => (guard, Vec::new()),
         };
         let expected = [
