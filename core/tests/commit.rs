@@ -10,7 +10,7 @@ use rangekeeper::any::AnyRange;
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
     Answer, Change, Committer, Config, Diff, Failure, Guard, Header, KeyValue, Operation, Outcome, Passes, Repaired,
-    Request, Step, Ticket,
+    Request, SidecarPut, Step, Ticket,
 };
 use rangekeeper::envelope::RangeAllocation;
 use rangekeeper::ports::PortRange;
@@ -28,6 +28,7 @@ struct Store {
     cluster_id: u64,
     revision: u64,
     key: Option<Key>,
+    sidecar: Option<Key>,
     writes: usize,
     /// The revision of the last Service.
     services_written: u64,
@@ -66,23 +67,56 @@ impl Store {
         }
     }
 
-    /// Performs a request and tells the committer.
-    fn perform(&mut self, request: Request, now: Duration, committer: &mut Ports) {
+    /// Performs a request.
+    fn answer(&mut self, request: Request) -> (Header, Answer<'_>) {
         let state = self.key.as_ref().map_or(Guard::default(), |(state, _)| *state);
         let held = match request {
             Request::Read => false,
             Request::Confirm { guard } => guard == state,
-            Request::Swap { guard, value, services_unchanged_since } => {
+            Request::Swap { guard, value, services_unchanged_since, sidecar } => {
                 let unchanged = services_unchanged_since.is_none_or(|revision| self.services_written <= revision);
-                let held = guard == state && unchanged;
+                let held = guard == state && unchanged && sidecar.is_none_or(|put| self.expects(&put));
                 if held {
                     self.put(value);
+                    sidecar.inspect(|put| self.put_sidecar(put));
+                }
+                held
+            }
+            Request::Fence { sidecar } => {
+                let held = self.expects(&sidecar);
+                if held {
+                    self.revision += 1;
+                    self.put_sidecar(&sidecar);
                 }
                 held
             }
         };
-        let current = self.key.as_ref().map(|(state, value)| KeyValue { state: *state, value });
-        committer.answered(now, self.header(), if held { Answer::Held } else { Answer::Current(current) });
+        (self.header(), if held { Answer::Held } else { self.current() })
+    }
+
+    fn current(&self) -> Answer<'_> {
+        fn stored((state, value): &Key) -> KeyValue<'_> {
+            KeyValue { state: *state, value }
+        }
+        Answer::Current { key: self.key.as_ref().map(stored), sidecar: self.sidecar.as_ref().map(stored) }
+    }
+
+    fn expects(&self, put: &SidecarPut) -> bool {
+        self.sidecar.as_ref().map_or(0, |(state, _)| state.mod_revision) == put.mod_revision
+    }
+
+    /// Writes the sidecar, at the present revision.
+    fn put_sidecar(&mut self, put: &SidecarPut) {
+        let before = self.sidecar.as_ref().map_or(Guard::default(), |(state, _)| *state);
+        let create_revision = if before.version == 0 { self.revision } else { before.create_revision };
+        let state = Guard { mod_revision: self.revision, version: before.version + 1, create_revision };
+        self.sidecar = Some((state, put.value.to_vec()));
+    }
+
+    /// Performs a request and tells the committer.
+    fn perform(&mut self, request: Request, now: Duration, committer: &mut Ports) {
+        let (header, answer) = self.answer(request);
+        committer.answered(now, header, answer);
     }
 
     /// Lets the committer work until it has nothing to do; gives what it ended.
@@ -112,7 +146,7 @@ impl Store {
 }
 
 fn committer(range: &str, seed: u64) -> Ports {
-    let config = Config { strategy: Strategy::RandomScan, grace: Duration::from_secs(360) };
+    let config = Config { strategy: Strategy::RandomScan, grace: Duration::from_secs(360), sidecar: false };
     Committer::new(range.parse().expect("a range"), config, Xoshiro256PlusPlus::seed_from_u64(seed))
 }
 
@@ -449,8 +483,7 @@ fn a_leak_stays_if_a_service_was_written_after_the_list() {
     store.perform(read, now, &mut ours);
     let Request::Swap { services_unchanged_since, .. } = send(&mut ours, now) else { panic!("a swap") };
     assert_eq!(services_unchanged_since, Some(store.revision - 1));
-    let key = store.key.as_ref().map(|(state, value)| KeyValue { state: *state, value });
-    ours.answered(now, store.header(), Answer::Current(key));
+    ours.answered(now, store.header(), store.current());
     // All else goes on at once.
     let Step::Send(request) = ours.poll(now) else { panic!("a swap without a wait") };
     assert!(matches!(request, Request::Swap { services_unchanged_since: None, .. }));
@@ -485,4 +518,252 @@ fn a_round_that_clears_no_leak_does_not_depend_on_services() {
     store.services_written = store.revision;
     ours.submit(Operation::Repair(Box::new(diff)), NEVER);
     assert!(matches!(send(&mut ours, NOW), Request::Swap { services_unchanged_since: None, .. }));
+}
+
+/// A committer with a sidecar.
+fn writer(seed: u64) -> Ports {
+    let config = Config { strategy: Strategy::RandomScan, grace: Duration::from_secs(360), sidecar: true };
+    let range = "30000-30009".parse().expect("a range");
+    Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(seed))
+}
+
+/// A range that was made by a writer.
+fn made() -> (Store, Ports) {
+    let (mut store, mut ours) = (Store::default(), writer(1));
+    assert_eq!(store.one(&mut ours, Operation::Create), Outcome::Created { created: true });
+    (store, ours)
+}
+
+/// Submits an operation whose swap has no answer.
+fn unanswered(ours: &mut Ports, operation: Operation<PortRange>) -> (Ticket, Request) {
+    let ticket = ours.submit(operation, NEVER);
+    let swap = send(ours, NOW);
+    assert!(matches!(swap, Request::Swap { sidecar: Some(_), .. }));
+    ours.unknown(NOW);
+    (ticket, swap)
+}
+
+fn fence(ours: &mut Ports) -> Request {
+    let request = send(ours, NOW);
+    assert!(matches!(request, Request::Fence { .. }), "{request:?}");
+    request
+}
+
+fn is_set(store: &Store, offset: usize) -> bool {
+    let (_, value) = store.key.as_ref().expect("stored");
+    let data = RangeAllocation::decode(value).expect("ours").data;
+    data.iter().rev().nth(offset / 8).is_some_and(|byte| byte >> (offset % 8) & 1 == 1)
+}
+
+#[test]
+fn no_swap_goes_out_while_there_is_no_sidecar() {
+    let (mut store, mut ours) = (Store::default(), writer(1));
+    ours.submit(Operation::Create, NEVER);
+    let read = send(&mut ours, NOW);
+    assert_eq!(read, Request::Read);
+    store.perform(read, NOW, &mut ours);
+    let first = fence(&mut ours);
+    assert!(matches!(first, Request::Fence { sidecar: SidecarPut { mod_revision: 0, .. } }));
+    store.perform(first, NOW, &mut ours);
+    let made = store.revision;
+    let swap = send(&mut ours, NOW);
+    assert!(
+        matches!(swap, Request::Swap { sidecar: Some(SidecarPut { mod_revision, .. }), .. } if mod_revision == made)
+    );
+    store.perform(swap, NOW, &mut ours);
+    assert!(matches!(ours.take_finished()[..], [_]));
+    assert_eq!(store.sidecar.as_ref().map(|(state, _)| state.mod_revision), Some(store.revision), "in one transaction");
+}
+
+#[test]
+fn a_fence_ends_a_swap_that_was_not_written() {
+    let (mut store, mut ours) = made();
+    let (ticket, swap) = unanswered(&mut ours, this(30_003));
+    let fence = fence(&mut ours);
+    store.perform(fence, NOW, &mut ours);
+    // It comes after all, to the very state that it was for.
+    let (_, answer) = store.answer(swap);
+    assert_ne!(answer, Answer::Held);
+    assert_eq!(ours.take_finished(), []);
+    let Request::Swap { .. } = send(&mut ours, NOW) else { panic!("tried again") };
+    // By now it is known that nothing has happened: the deadline may say so.
+    ours.cancel(ticket);
+    assert_eq!(outcome(&mut ours, ticket), Outcome::Unknown, "the second swap is under way");
+
+    let (mut store, mut ours) = made();
+    let ticket = ours.submit(this(30_003), NOW + Duration::from_secs(1));
+    send(&mut ours, NOW);
+    ours.unknown(NOW);
+    let request = send(&mut ours, NOW);
+    store.perform(request, NOW, &mut ours);
+    ours.poll(NOW + Duration::from_secs(1));
+    assert_eq!(outcome(&mut ours, ticket), Outcome::Failed(Failure::DeadlineExceeded));
+}
+
+#[test]
+fn a_fence_proves_a_swap_that_was_written() {
+    for named in [true, false] {
+        let (mut store, mut ours) = made();
+        let mut others = writer(2);
+        let (ticket, swap) = unanswered(&mut ours, if named { this(30_003) } else { next() });
+        store.answer(swap);
+        let written = store.revision;
+        // Others go on, with a sidecar of their own.
+        let own = store.sidecar.take();
+        assert!(matches!(store.one(&mut others, next()), Outcome::Allocated { .. }));
+        store.sidecar = own;
+        let request = fence(&mut ours);
+        store.perform(request, NOW, &mut ours);
+        let Outcome::Allocated { values, revision, use_until } = outcome(&mut ours, ticket) else { panic!("proven") };
+        assert_eq!((revision, use_until), (written, NOW + Duration::from_secs(360)));
+        // The history is whole: our swap and that of others.
+        let freed = store.one(&mut ours, release(values[0], revision));
+        assert_eq!(freed, Outcome::Released { freed: true });
+    }
+}
+
+#[test]
+fn a_fence_without_answer_is_sent_again() {
+    for arrives in [true, false] {
+        for written in [true, false] {
+            let (mut store, mut ours) = made();
+            let (ticket, swap) = unanswered(&mut ours, this(30_003));
+            if written {
+                store.answer(swap);
+            }
+            let first = fence(&mut ours);
+            ours.unknown(NOW);
+            if arrives {
+                store.answer(first.clone());
+            }
+            assert_eq!(fence(&mut ours), first, "of one state of the sidecar one fence at most is written");
+            store.perform(first, NOW, &mut ours);
+            let finished = store.run(&mut ours, NOW);
+            assert!(matches!(&finished[..], [(own, Outcome::Allocated { .. })] if *own == ticket), "{finished:?}");
+            assert!(is_set(&store, 3));
+        }
+    }
+}
+
+#[test]
+fn a_sidecar_that_somebody_else_wrote_or_deleted_proves_nothing() {
+    for deleted in [true, false] {
+        for written in [true, false] {
+            let (mut store, mut ours) = made();
+            let (ticket, swap) = unanswered(&mut ours, this(30_003));
+            if written {
+                store.answer(swap);
+            }
+            if deleted {
+                store.revision += 1;
+                store.sidecar = None;
+            } else {
+                // Another process with the name of this one. The number of its last swap may be the same.
+                let mut double = writer(7);
+                assert!(matches!(store.one(&mut double, this(30_005)), Outcome::Allocated { .. }));
+                if !written {
+                    assert!(matches!(store.one(&mut double, this(30_006)), Outcome::Allocated { .. }));
+                }
+            }
+            let request = fence(&mut ours);
+            store.perform(request, NOW, &mut ours);
+            let finished = store.run(&mut ours, NOW);
+            if deleted && !written {
+                // The key is as it was, so the same may be tried again.
+                assert!(matches!(&finished[..], [(own, Outcome::Allocated { .. })] if *own == ticket));
+            } else {
+                assert_eq!(finished, [(ticket, Outcome::Unknown)]);
+            }
+            // It goes on from what the sidecar is now.
+            assert!(matches!(store.one(&mut ours, this(30_008)), Outcome::Allocated { .. }));
+        }
+    }
+}
+
+#[test]
+fn what_is_proven_too_late_is_given_back() {
+    let (mut store, mut ours) = made();
+    let (ticket, swap) = unanswered(&mut ours, this(30_003));
+    store.answer(swap);
+    let request = fence(&mut ours);
+    let late = NOW + Duration::from_secs(181);
+    store.perform(request, late, &mut ours);
+    assert_eq!(store.run(&mut ours, late), [(ticket, Outcome::Unknown)]);
+    assert!(!is_set(&store, 3));
+}
+
+#[test]
+fn what_is_proven_for_nobody_is_given_back() {
+    let (mut store, mut ours) = made();
+    let (ticket, swap) = unanswered(&mut ours, this(30_003));
+    store.answer(swap);
+    ours.cancel(ticket);
+    assert_eq!(outcome(&mut ours, ticket), Outcome::Unknown);
+    assert_eq!(ours.pending(), 0);
+    assert_eq!(store.run(&mut ours, NOW), []);
+    assert!(!is_set(&store, 3));
+}
+
+#[test]
+fn a_fence_in_another_store_proves_nothing() {
+    for written in [true, false] {
+        let (mut store, mut ours) = made();
+        let (ticket, swap) = unanswered(&mut ours, this(30_003));
+        if written {
+            store.answer(swap);
+        }
+        store.cluster_id = 8;
+        let request = fence(&mut ours);
+        store.perform(request, NOW, &mut ours);
+        let finished = store.run(&mut ours, NOW);
+        if written {
+            assert_eq!(finished, [(ticket, Outcome::Unknown)]);
+        } else {
+            assert!(matches!(&finished[..], [(own, Outcome::Allocated { .. })] if *own == ticket), "at the same state");
+        }
+    }
+}
+
+#[test]
+fn what_became_of_a_refused_swap_is_read() {
+    for written in [true, false] {
+        let (mut store, mut ours) = made();
+        let mut others = writer(2);
+        let ticket = ours.submit(next(), NEVER);
+        let swap = send(&mut ours, NOW);
+        if written {
+            store.answer(swap);
+        }
+        ours.refused(NOW, "no space");
+        // The key is changed, so that it does not tell.
+        let own = store.sidecar.take();
+        assert!(matches!(store.one(&mut others, next()), Outcome::Allocated { .. }));
+        store.sidecar = own;
+        // A fence would be refused, too.
+        let read = send(&mut ours, NOW);
+        assert_eq!(read, Request::Read);
+        ours.unknown(NOW);
+        let read = send(&mut ours, NOW);
+        assert_eq!(read, Request::Read);
+        store.perform(read, NOW, &mut ours);
+        let outcome = outcome(&mut ours, ticket);
+        if written {
+            assert!(matches!(outcome, Outcome::Allocated { .. }));
+        } else {
+            assert_eq!(outcome, Outcome::Failed(Failure::Refused { message: "no space".into() }));
+        }
+    }
+}
+
+#[test]
+fn a_refused_fence_leaves_a_swap_undecided() {
+    let (mut store, mut ours) = made();
+    let (ticket, swap) = unanswered(&mut ours, this(30_003));
+    fence(&mut ours);
+    ours.refused(NOW, "no space");
+    let read = send(&mut ours, NOW);
+    assert_eq!(read, Request::Read);
+    store.answer(swap);
+    store.perform(read, NOW, &mut ours);
+    assert_eq!(outcome(&mut ours, ticket), Outcome::Unknown);
 }

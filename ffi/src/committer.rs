@@ -307,7 +307,8 @@ pub unsafe extern "C" fn rk_committer_new(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (range, out) = unsafe { (borrow(range)?, Out::new(committer)?) };
-        let config = Config { strategy: strategy(strategy_number)?, grace: Duration::from_nanos(grace) };
+        let config =
+            Config { strategy: strategy(strategy_number)?, grace: Duration::from_nanos(grace), sidecar: false };
         let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
         let committer = Committer::new(ValueRange(range.0), config, generator);
         let state = State { committer, value: Vec::new(), finished: VecDeque::new() };
@@ -459,7 +460,8 @@ pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: 
                 finished: 0,
             };
             match state.committer.poll(Duration::from_nanos(now)) {
-                Step::Idle => {}
+                // Without a sidecar there are no fences.
+                Step::Idle | Step::Send(Request::Fence { .. }) => {}
                 Step::WaitUntil(until) => (step.kind, step.wait_until) = (RK_STEP_WAIT, nanoseconds(until)),
                 Step::Send(Request::Read) => step.kind = RK_STEP_READ,
                 Step::Send(Request::Swap { guard, value, services_unchanged_since }) => {
@@ -513,7 +515,7 @@ pub unsafe extern "C" fn rk_committer_answered(
         let rk_answer { cluster_id, revision, raft_term, .. } = *answer;
         let key = (answer.key.version != 0).then_some(KeyValue { state: answer.key.into(), value });
         committer.0.with(|state| {
-            let answer = if answer.held { Answer::Held } else { Answer::Current(key) };
+            let answer = if answer.held { Answer::Held } else { Answer::Current { key, sidecar: None } };
             let header = Header { cluster_id, revision, raft_term };
             state.committer.answered(Duration::from_nanos(now), header, answer);
             Ok(())

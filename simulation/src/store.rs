@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use rangekeeper::commit::{Guard, Header, Request, Ticket};
+use rangekeeper::commit::{Guard, Header, Request, SidecarPut, Ticket};
 use rangekeeper::envelope::RangeAllocation;
 
 /// Offsets as bits; ranges in the simulation have at most 64.
@@ -74,6 +74,8 @@ pub struct Reply {
     pub held: bool,
     /// The key, if it did not.
     pub key: Option<Key>,
+    /// The writer's sidecar, if it did not.
+    pub sidecar: Option<Key>,
 }
 
 /// The store.
@@ -89,6 +91,8 @@ pub struct Store {
     pub compacted: u64,
     /// All changes of the key.
     pub log: Vec<Version>,
+    /// The sidecars, by the numbers of those who write them.
+    pub sidecars: [Option<Key>; 8],
     /// All Services that ever were.
     pub services: Vec<Service>,
     /// The revision of the last one.
@@ -106,6 +110,7 @@ impl Store {
             forked_at: 0,
             compacted: 0,
             log: Vec::with_capacity(64),
+            sidecars: [const { None }; 8],
             services: Vec::with_capacity(32),
             services_written: 0,
             set_since: [0; 64],
@@ -185,21 +190,44 @@ impl Store {
         self.log.push(version);
     }
 
-    /// Performs a request.
-    pub fn perform(&mut self, request: Request, writer: Writer) -> Reply {
+    /// Performs a request of one of our servers, whose sidecar has this number.
+    pub fn perform(&mut self, request: Request, writer: Writer, name: usize) -> Reply {
         let held = match request {
             Request::Read => false,
             Request::Confirm { guard } => guard == self.state(),
-            Request::Swap { guard, value, services_unchanged_since } => {
+            Request::Swap { guard, value, services_unchanged_since, sidecar } => {
                 let unchanged = services_unchanged_since.is_none_or(|revision| self.services_written <= revision);
-                let held = guard == self.state() && unchanged;
+                let held = guard == self.state() && unchanged && sidecar.is_none_or(|put| self.expects(&put, name));
                 if held {
                     self.put(value, writer);
+                    sidecar.inspect(|put| self.put_sidecar(put, name));
+                }
+                held
+            }
+            Request::Fence { sidecar } => {
+                let held = self.expects(&sidecar, name);
+                if held {
+                    self.header.revision += 1;
+                    self.put_sidecar(&sidecar, name);
                 }
                 held
             }
         };
-        Reply { header: self.header, held, key: if held { None } else { self.key().cloned() } }
+        let (key, sidecar) = if held { (None, None) } else { (self.key().cloned(), self.sidecars[name].clone()) };
+        Reply { header: self.header, held, key, sidecar }
+    }
+
+    fn expects(&self, put: &SidecarPut, name: usize) -> bool {
+        self.sidecars[name].as_ref().map_or(0, |key| key.state.mod_revision) == put.mod_revision
+    }
+
+    /// Writes a sidecar, at the present revision.
+    fn put_sidecar(&mut self, put: &SidecarPut, name: usize) {
+        let mod_revision = self.header.revision;
+        let before = self.sidecars[name].as_ref().map(|key| key.state);
+        let create_revision = before.map_or(mod_revision, |before| before.create_revision);
+        let state = Guard { mod_revision, version: before.map_or(1, |before| before.version + 1), create_revision };
+        self.sidecars[name] = Some(Key { state, value: put.value.into() });
     }
 
     /// Writes a Service; gives its place.

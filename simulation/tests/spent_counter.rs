@@ -49,9 +49,9 @@ fn run(store: &mut Store, committer: &mut Ports, now: Duration, operation: Opera
         }
         match committer.poll(now) {
             Step::Send(request) => {
-                let reply = store.perform(request, Writer::Server(0));
+                let reply = store.perform(request, Writer::Server(0), 0);
                 let key = reply.key.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });
-                let answer = if reply.held { Answer::Held } else { Answer::Current(key) };
+                let answer = if reply.held { Answer::Held } else { Answer::Current { key, sidecar: None } };
                 committer.answered(now, reply.header, answer);
             }
             Step::WaitUntil(until) => now = until,
@@ -77,7 +77,7 @@ fn repair(store: &mut Store, committer: &mut Ports, passes: &mut Passes, now: Du
 #[test]
 fn here_the_port_stays_with_the_first_caller() {
     let range: PortRange = "30000-30009".parse().expect("a range");
-    let config = Config { strategy: Strategy::RandomScan, grace: 2 * INTERVAL };
+    let config = Config { strategy: Strategy::RandomScan, grace: 2 * INTERVAL, sidecar: false };
     let committer = |seed| Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(seed));
     let (mut repairer, mut other) = (committer(1), committer(2));
     let mut passes = Passes::new(NonZeroU8::new(3).expect("not zero"), INTERVAL);

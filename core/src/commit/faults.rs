@@ -74,6 +74,7 @@ mod switched {
     use crate::allocator::Request as Wanted;
     use crate::commit::base::{Base, Content, Standing};
     use crate::commit::round::{Entry, Planned, Round};
+    use crate::commit::sidecar::{Sidecar, Stage};
     use crate::commit::{Committer, Failure, Flight, Operation, Outcome, Pending, Request};
     use crate::range::Range;
 
@@ -170,6 +171,7 @@ mod switched {
         asked: u64,
         now: Duration,
         flight: &mut Option<Flight<R>>,
+        sidecar: &mut Option<Sidecar>,
     ) -> Option<Request> {
         let mut round = last.take_if(|_| !Fault::EqualBytesTakenForOurs.is_on())?;
         let Content::Readable(readable) = &base.content else { return None };
@@ -184,7 +186,8 @@ mod switched {
         round.state = base.state;
         let (guard, services_unchanged_since) = (base.state, round.services_unchanged_since);
         let value = round.value(&mut Vec::new()).filter(|_| !round.entries.is_empty())?;
-        *flight = Some(Flight { sent: now, asked, is_swap: true, round: Some(round) });
-        Some(Request::Swap { guard, value, services_unchanged_since })
+        *flight = Some(Flight { sent: now, asked, is_swap: true, round: Some(round), stage: Stage::Sent });
+        let sidecar = sidecar.as_mut().map(Sidecar::next_swap);
+        Some(Request::Swap { guard, value, services_unchanged_since, sidecar })
     }
 }

@@ -27,6 +27,7 @@ mod passes;
 mod recent;
 mod request;
 mod round;
+mod sidecar;
 
 use std::collections::VecDeque;
 use std::mem;
@@ -43,10 +44,11 @@ use faults::Fault;
 use history::{History, differences};
 use recent::Recent;
 use round::{Context, Entry, Planned, Round};
+use sidecar::{Inquiry, Sidecar, Stage, Verdict};
 
 pub use operation::{Deferral, Diff, Failure, Finished, Operation, Outcome, Repaired, Ticket, View};
 pub use passes::Passes;
-pub use request::{Answer, Change, Guard, Header, KeyValue, Request, Step};
+pub use request::{Answer, Change, Guard, Header, KeyValue, Request, SIDECAR_LEN, SidecarPut, Step};
 
 /// How long a swap waits for more operations to come, at most.
 const GATHER: Duration = Duration::from_millis(1);
@@ -78,6 +80,9 @@ pub struct Config {
     /// In which time a Service has to be written once its values are allocated: two intervals of repair, 6 minutes in
     /// Kubernetes. A creator that takes longer may lose them.
     pub grace: Duration,
+    /// Whether there is a sidecar, by which a swap without an answer is decided: a key that this writer alone writes, in
+    /// the same etcd as the range and outside `/registry`.
+    pub sidecar: bool,
 }
 
 /// One stored object and the operations on it.
@@ -102,6 +107,7 @@ pub struct Committer<R: Range, G> {
     keeps_history: bool,
     queue: VecDeque<Pending<R>>,
     flight: Option<Flight<R>>,
+    sidecar: Option<Sidecar>,
     finished: Vec<Finished<R>>,
     /// Memory for the next round and its value.
     spare: Option<Allocator<R>>,
@@ -167,7 +173,7 @@ struct Pending<R: Range> {
     rebased: bool,
 }
 
-/// The request that is under way.
+/// The request that is under way, or a swap whose outcome is being asked for.
 #[derive(Clone, Debug)]
 struct Flight<R: Range> {
     sent: Duration,
@@ -176,6 +182,7 @@ struct Flight<R: Range> {
     round: Option<Round<R>>,
     /// Whether the round is written; else it is confirmed.
     is_swap: bool,
+    stage: Stage,
 }
 
 impl<R: Range> Pending<R> {
@@ -210,8 +217,10 @@ impl<R: Range> Pending<R> {
 }
 
 impl<R: Range, G: Rng> Committer<R, G> {
-    /// A committer that knows nothing of the store yet.
-    pub fn new(range: R, config: Config, rng: G) -> Self {
+    /// A committer that knows nothing of the store yet. With a sidecar, no two may ever get the same seed: the first
+    /// number of `rng` tells whose a swap was.
+    pub fn new(range: R, config: Config, mut rng: G) -> Self {
+        let sidecar = config.sidecar.then(|| Sidecar::new(&mut rng));
         Self {
             range,
             config,
@@ -225,6 +234,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             keeps_history: false,
             queue: VecDeque::new(),
             flight: None,
+            sidecar,
             finished: Vec::new(),
             spare: None,
             buffer: Vec::new(),
@@ -309,6 +319,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if now >= self.watched_until {
             self.watched_until = Duration::ZERO;
         }
+        if let Some(step) = self.inquire(now) {
+            return step;
+        }
         if self.flight.is_some() || self.queue.is_empty() {
             return self.wait(Duration::MAX);
         }
@@ -331,15 +344,26 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let Some(base) = self.base.as_ref().filter(current).filter(|_| !stale && !behind && !self.must_read) else {
             return self.send_read(now);
         };
+        if let Some(own) = self.sidecar.as_ref().filter(|own| own.is_missing()) {
+            let sidecar = own.fence();
+            self.take_off(now, None, false, Stage::Asked(Inquiry::Fence));
+            return Step::Send(Request::Fence { sidecar });
+        }
         // Where others write, a swap on what was known a while ago would be in vain.
         let known_for = self.last.map_or(Duration::ZERO, |(_, at)| now.saturating_sub(at));
         if now < self.contended_until && known_for > self.swap_takes / 2 {
             return self.send_read(now);
         }
         #[cfg(feature = "faults")]
-        if let Some(request) =
-            faults::repeat(&mut self.repeat, base, &mut self.queue, self.submitted, now, &mut self.flight)
-        {
+        if let Some(request) = faults::repeat(
+            &mut self.repeat,
+            base,
+            &mut self.queue,
+            self.submitted,
+            now,
+            &mut self.flight,
+            &mut self.sidecar,
+        ) {
             return Step::Send(request);
         }
         if self.queue.len() < self.expected && now < self.gather_until {
@@ -365,17 +389,29 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let Some(round) = self.end_from_cache(round) else { return self.poll(now) };
         let (guard, services_unchanged_since) = (round.state, round.services_unchanged_since);
         let value = round.value(&mut self.buffer);
-        self.flight = Some(Flight { sent: now, asked: self.submitted, is_swap: value.is_some(), round: Some(round) });
+        self.take_off(now, Some(round), value.is_some(), Stage::Sent);
         Step::Send(match value {
-            Some(value) => Request::Swap { guard, value, services_unchanged_since },
+            Some(value) => {
+                let sidecar = self.sidecar.as_mut().map(Sidecar::next_swap);
+                Request::Swap { guard, value, services_unchanged_since, sidecar }
+            }
             None => Request::Confirm { guard },
         })
     }
 
     fn send_read(&mut self, now: Duration) -> Step {
         self.must_read = false;
-        self.flight = Some(Flight { sent: now, asked: self.submitted, round: None, is_swap: false });
+        self.take_off(now, None, false, Stage::Sent);
         Step::Send(Request::Read)
+    }
+
+    fn take_off(&mut self, now: Duration, round: Option<Round<R>>, is_swap: bool, stage: Stage) {
+        self.flight = Some(Flight { sent: now, asked: self.submitted, round, is_swap, stage });
+    }
+
+    /// The request that is under way, and is not any more.
+    fn land(&mut self) -> Option<Flight<R>> {
+        self.flight.take_if(|flight| !matches!(flight.stage, Stage::Undecided(_)))
     }
 
     /// Takes the value of an earlier swap back, whose memory the next one uses again.
@@ -385,7 +421,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     /// The store has answered the request.
     pub fn answered(&mut self, now: Duration, header: Header, answer: Answer<'_>) {
-        let Some(flight) = self.flight.take() else { return };
+        let Some(flight) = self.land() else { return };
         let same_store = self.identify(now, header);
         // Else the connection was made anew after the request was sent, and the answer may be the old store's.
         self.unwatched &= self.must_read;
@@ -393,47 +429,47 @@ impl<R: Range, G: Rng> Committer<R, G> {
             (self.must_read, self.unwatched) = (false, false);
         }
         self.drop_foreign_anchors(header, flight.asked);
-        match (flight.round, answer) {
-            (Some(round), Answer::Held) if same_store => {
-                self.failures = 0;
-                self.retry_at = now;
-                if flight.is_swap {
-                    self.committed(flight.sent, now, header, round);
-                } else {
-                    self.confirmed(header, round);
+        let verdict = self.verdict(&flight, header, answer, same_store);
+        let services_changed = self.services_changed(&flight, answer);
+        self.learn_sidecar(&flight, header, answer);
+        #[cfg(feature = "faults")]
+        if Fault::SnapshotRewritten.is_on() && verdict == Verdict::Never {
+            self.repeat = flight.round.clone();
+        }
+        if flight.round.is_some() && verdict != Verdict::Unknown {
+            (self.failures, self.retry_at) = (0, now);
+        }
+        match (flight.round, verdict) {
+            (Some(round), Verdict::Held(revision)) => {
+                if !flight.is_swap {
+                    return self.confirmed(header, round);
                 }
+                if flight.stage == Stage::Sent {
+                    self.take_turns(flight.sent, now);
+                }
+                self.committed(flight.sent, now, revision, round);
             }
-            (Some(round), Answer::Held) => {
-                self.must_read = true;
+            (Some(mut round), Verdict::Never) => {
+                if services_changed {
+                    // One of them may have what was to be cleared.
+                    drop_clears(&mut round);
+                } else if flight.stage == Stage::Sent {
+                    self.give_way(now);
+                }
+                self.put_back(round, false);
+            }
+            (Some(round), Verdict::Unknown) => {
+                self.must_read |= answer == Answer::Held;
                 self.put_back(round, flight.is_swap);
             }
-            (round, Answer::Current(key)) => {
-                #[cfg(feature = "faults")]
-                if let Some(round) = round.as_ref().filter(|_| Fault::SnapshotRewritten.is_on()) {
-                    self.repeat = Some(round.clone());
-                }
-                if let Some(mut round) = round {
-                    self.failures = 0;
-                    let state = key.map_or(Guard::default(), |key| key.state);
-                    if round.services_unchanged_since.is_some() && round.state == state {
-                        // So it was the Services: one of them may have what was to be cleared.
-                        drop_clears(&mut round);
-                        self.retry_at = now;
-                    } else {
-                        self.conflicts += 1;
-                        // Whoever was in vain before goes first.
-                        let wait = if self.conflicts == 1 { self.swap_takes / 2 } else { Duration::ZERO };
-                        self.retry_at = now + self.jitter(wait);
-                    }
-                    self.put_back(round, false);
-                }
-                self.adopt(now, header, key);
-                #[cfg(feature = "faults")]
-                self.claim_equal_bytes(now);
-                self.settle_doubts();
-            }
             // Nobody asked for that.
-            (None, Answer::Held) => self.must_read = true,
+            (None, _) => self.must_read |= answer == Answer::Held && flight.stage == Stage::Sent,
+        }
+        if let Answer::Current { key, .. } = answer {
+            self.adopt(now, header, key);
+            #[cfg(feature = "faults")]
+            self.claim_equal_bytes(now);
+            self.settle_doubts();
         }
         if !same_store && !Fault::PassAcrossStores.is_on() {
             self.disown_passes();
@@ -442,7 +478,10 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     /// It is not known whether the request took place, or will.
     pub fn unknown(&mut self, now: Duration) {
-        let Some(flight) = self.flight.take() else { return };
+        let Some(flight) = self.land() else { return };
+        self.failures += 1;
+        self.back_off(now);
+        let Some(flight) = self.hold(flight, Inquiry::Fence) else { return };
         self.must_read = true;
         #[cfg(feature = "faults")]
         if Fault::EqualBytesTakenForOurs.is_on() || Fault::RepeatedWithOldRights.is_on() {
@@ -451,21 +490,23 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if let Some(round) = flight.round {
             self.put_back(round, flight.is_swap);
         }
-        self.failures += 1;
-        self.back_off(now);
     }
 
     /// The store refuses the request and says why: no space, no permission. It will not take place later.
     pub fn refused(&mut self, now: Duration, message: &str) {
-        let Some(mut flight) = self.flight.take() else { return };
+        let Some(mut flight) = self.land() else { return };
         self.failures += 1;
         self.back_off(now);
-        self.must_read = true;
-        if let Some(mut round) = flight.round.take_if(|_| flight.is_swap) {
+        if flight.is_swap && flight.stage == Stage::Sent {
             // etcd carries a swap out and then says that there is no space any more. A read tells.
-            for Entry { pending, .. } in &mut round.entries {
+            for Entry { pending, .. } in flight.round.iter_mut().flat_map(|round| &mut round.entries) {
                 pending.refusal = (!pending.was_in_doubt).then(|| message.to_owned());
             }
+            let Some(undecided) = self.hold(flight, Inquiry::Read) else { return };
+            flight = undecided;
+        }
+        self.must_read = true;
+        if let Some(round) = flight.round.take_if(|_| flight.is_swap) {
             return self.put_back(round, true);
         }
         let refused: Vec<Pending<R>> = match flight.round {
@@ -769,9 +810,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
     }
 
-    /// A swap was written.
-    fn committed(&mut self, sent: Duration, now: Duration, header: Header, mut round: Round<R>) {
-        let revision = header.revision;
+    /// A swap was written, at this revision.
+    fn committed(&mut self, sent: Duration, now: Duration, revision: u64, mut round: Round<R>) {
         let create_revision = if round.state.create_revision == 0 { revision } else { round.state.create_revision };
         let state = Guard { mod_revision: revision, version: round.state.version + 1, create_revision };
         self.handed_out.advance(now);
@@ -800,12 +840,12 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 self.protect();
             }
         }
-        self.take_turns(sent, now);
         // Half of the grace is left for the caller, or else it would begin with too little.
         let late = now.saturating_sub(sent) > self.config.grace / 2 && !Fault::LateAnswerAcknowledged.is_on();
         let use_until = if Fault::LateAnswerAcknowledged.is_on() { now } else { sent } + self.config.grace;
         self.gather(now, &round);
         for Entry { mut pending, planned } in round.entries {
+            pending.refusal = None;
             match planned {
                 Planned::Take(offsets) => {
                     let values: Vec<R::Value> =
@@ -831,7 +871,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
                         self.queue.push_front(pending);
                     }
                 }
-                Planned::View => self.end_view(pending.owner, header),
+                Planned::View => self.end_view(pending.owner, revision),
                 Planned::End(outcome) => self.end_planned(pending, outcome),
             }
         }
@@ -852,6 +892,13 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
     }
 
+    /// After a conflict, waits a while: whoever was in vain before goes first.
+    fn give_way(&mut self, now: Duration) {
+        self.conflicts += 1;
+        let wait = if self.conflicts == 1 { self.swap_takes / 2 } else { Duration::ZERO };
+        self.retry_at = now + self.jitter(wait);
+    }
+
     /// The state that a round was evaluated on is confirmed, and the round changes nothing.
     fn confirmed(&mut self, header: Header, round: Round<R>) {
         if let Some((_, now)) = self.last {
@@ -859,7 +906,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
         for Entry { pending, planned } in round.entries {
             match planned {
-                Planned::View => self.end_view(pending.owner, header),
+                Planned::View => self.end_view(pending.owner, header.revision),
                 Planned::End(outcome) => self.end_planned(pending, outcome),
                 // An allocation of nothing.
                 Planned::Take(_) => {
@@ -871,15 +918,15 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
     }
 
-    fn end_view(&mut self, owner: Owner, header: Header) {
+    fn end_view(&mut self, owner: Owner, revision: u64) {
         let Some(base) = &self.base else { return };
         let initialised = match &base.content {
             Content::Readable(readable) => readable.standing != Standing::Uninitialised,
             Content::Unreadable { .. } => false,
         };
         self.viewed = self.viewed.max(base.state.mod_revision);
-        self.history.viewed(header.revision);
-        let view = View { revision: header.revision, used: base.used().clone(), initialised };
+        self.history.viewed(revision);
+        let view = View { revision, used: base.used().clone(), initialised };
         self.end(owner, Outcome::Read(view));
     }
 

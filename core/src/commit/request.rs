@@ -19,7 +19,7 @@ pub struct Guard {
 /// [`refused`](super::Committer::refused).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// A linearizable read of the key.
+    /// A linearizable read of the key, and of the sidecar if there is to be one: of both at one revision.
     Read,
     /// A transaction: if the guard holds, put the value, else read the key.
     Swap {
@@ -30,12 +30,32 @@ pub enum Request {
         /// A further condition, if the swap clears leaks: no key of a Service has a later mod revision than this. (In
         /// etcd a compare with a `range_end`; it holds if there are no keys, and does not tell of deletions.)
         services_unchanged_since: Option<u64>,
+        /// With [`Config::sidecar`](super::Config::sidecar): a further condition and a further put, of the sidecar. If
+        /// the swap does not hold the sidecar is read, too.
+        sidecar: Option<SidecarPut>,
     },
-    /// A transaction: if the guard holds, nothing, else read the key.
+    /// A transaction: if the guard holds, nothing, else read the key (and the sidecar).
     Confirm {
         /// What the key must be.
         guard: Guard,
     },
+    /// A transaction: if the sidecar is as expected, put this into it, else read the key and the sidecar.
+    Fence {
+        /// What is put.
+        sidecar: SidecarPut,
+    },
+}
+
+/// How many bytes there are in a sidecar.
+pub const SIDECAR_LEN: usize = 32;
+
+/// A write of the writer's sidecar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SidecarPut {
+    /// What its mod revision must be; 0 if it must not be there.
+    pub mod_revision: u64,
+    /// What is put.
+    pub value: [u8; SIDECAR_LEN],
 }
 
 /// What stands at the head of every answer of etcd.
@@ -61,10 +81,15 @@ pub struct KeyValue<'a> {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// The guard held: a swap was written, at the header's revision; a confirm confirmed.
+    /// The guard held: a swap or a fence was written, at the header's revision; a confirm confirmed.
     Held,
-    /// What the key is: the answer to a read, or what stood against the guard. `None` if there is no key.
-    Current(Option<KeyValue<'a>>),
+    /// The answer to a read, or what stood against the guard.
+    Current {
+        /// The range's key, if it is there.
+        key: Option<KeyValue<'a>>,
+        /// The sidecar, if it is there; `None` without [`Config::sidecar`](super::Config::sidecar).
+        sidecar: Option<KeyValue<'a>>,
+    },
 }
 
 /// One change of the key, as a watch tells it.

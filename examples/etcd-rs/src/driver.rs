@@ -160,7 +160,7 @@ where
                         self.trouble = None;
                         Answer::Held
                     }
-                    Found::Other(current) | Found::Read(current) => Answer::Current(current.as_ref().map(key_value)),
+                    Found::Other(current) | Found::Read(current) => Answer::Current { key: current.as_ref().map(key_value), sidecar: None },
                 };
                 self.committer.answered(now, header, answer);
             }

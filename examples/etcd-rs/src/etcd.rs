@@ -158,6 +158,8 @@ impl EtcdKey {
                 (guard, vec![TxnOp::put(key.as_str(), value, None)])
             }
             Request::Confirm { guard } => (guard, Vec::new()),
+            // There is no sidecar.
+            Request::Fence { .. } => return Ok(None),
         };
         let expected = [
             Compare::mod_revision(key.as_str(), CompareOp::Equal, guard.mod_revision.cast_signed()),

@@ -196,7 +196,7 @@ impl World {
             Strategy::Contiguous,
             Strategy::RandomScanSparingStaticBand,
         ]);
-        let config = Config { strategy, grace: duration(grace) };
+        let config = Config { strategy, grace: duration(grace), sidecar: false };
         let horizon = interval * random.between(6, 12) / 2;
         let count = random.pick(&[2, 2, 2, 2, 3, 3, 3, 4, 5]);
         let mut servers = Vec::with_capacity(count);

@@ -53,6 +53,7 @@ impl World {
         self.servers[server].flight = Some(id);
         match &request {
             Request::Read => note!(self, "server {server} reads ({id})"),
+            Request::Fence { sidecar } => note!(self, "server {server} fences r{} ({id})", sidecar.mod_revision),
             Request::Confirm { guard } => note!(self, "server {server} confirms r{} ({id})", guard.mod_revision),
             Request::Swap { guard, value, .. } => note!(
                 self,
@@ -106,7 +107,7 @@ impl World {
         // etcd carries out a write that exceeds its quota, and then says that there is no space.
         let is_performed = !is_refused || (is_swap && self.random.percent(50));
         if is_performed {
-            let reply = self.store.perform(request, Writer::Server(server));
+            let reply = self.store.perform(request, Writer::Server(server), server);
             if is_swap && reply.held {
                 note!(self, "swap {id} of server {server} is written: {:b}", self.store.mask());
                 if let Some(version) = self.store.log.last_mut() {
@@ -136,7 +137,8 @@ impl World {
         one.flight = None;
         one.told = reply.header.revision;
         let key = reply.key.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });
-        let answer = if reply.held { Answer::Held } else { Answer::Current(key) };
+        let sidecar = reply.sidecar.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });
+        let answer = if reply.held { Answer::Held } else { Answer::Current { key, sidecar } };
         one.committer.answered(duration(self.now), reply.header, answer);
         if ShellFault::RetriesCount.is_on()
             && !reply.held

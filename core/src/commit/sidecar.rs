@@ -1,0 +1,190 @@
+//! The sidecar: a key beside that of the range, by which a swap without an answer is decided.
+//!
+//! Each writer has a sidecar of its own. A swap holds only if the sidecar is still what its writer knows, and puts into
+//! it which swap it was, in the same transaction. If no answer comes, the writer sends a fence: if the sidecar is still
+//! the same, put a fence into it, else read. Once the fence is written the swap cannot be written any more. If instead
+//! the swap's own mark is found, the swap was written, at the revision of the sidecar. Anything else is somebody else's
+//! doing, and tells nothing.
+
+use std::time::Duration;
+
+use rand_core::Rng;
+
+use crate::range::Range;
+
+use super::request::{Answer, Guard, Header, KeyValue, Request, SIDECAR_LEN, SidecarPut, Step};
+use super::{Committer, Flight};
+
+/// What the value begins with. Then come nonce, number and kind, each in 8 bytes, the highest first.
+const MAGIC: [u8; 8] = *b"rkwriter";
+
+/// Who wrote the sidecar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Swap = 1,
+    Fence = 2,
+}
+
+/// What a committer knows of its sidecar.
+#[derive(Clone, Debug)]
+pub(super) struct Sidecar {
+    /// Tells this committer from all others that ever wrote the same key.
+    nonce: u64,
+    /// The number of the last swap.
+    number: u64,
+    /// Of the key as it was in the last answer; 0 if there is none.
+    mod_revision: u64,
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It is under way.
+    Sent,
+    /// A swap had no answer, or none that tells what became of it: this is to be sent.
+    Undecided(Inquiry),
+    /// This is under way.
+    Asked(Inquiry),
+}
+
+/// What tells what became of a swap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inquiry {
+    Fence,
+    /// The swap was refused: if it was not written yet it will not be.
+    Read,
+}
+
+/// What became of a swap, or of a confirm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Its guard held, at this revision.
+    Held(u64),
+    /// It was not carried out, and will not be.
+    Never,
+    Unknown,
+}
+
+impl Sidecar {
+    pub(super) fn new(rng: &mut impl Rng) -> Self {
+        Self { nonce: rng.next_u64(), number: 0, mod_revision: 0 }
+    }
+
+    /// What the next swap puts.
+    pub(super) fn next_swap(&mut self) -> SidecarPut {
+        self.number += 1;
+        self.put(Kind::Swap)
+    }
+
+    /// What the fence puts that comes after the last swap.
+    pub(super) fn fence(&self) -> SidecarPut {
+        self.put(Kind::Fence)
+    }
+
+    fn put(&self, kind: Kind) -> SidecarPut {
+        SidecarPut { mod_revision: self.mod_revision, value: self.value(kind) }
+    }
+
+    fn value(&self, kind: Kind) -> [u8; SIDECAR_LEN] {
+        let mut value = [0; SIDECAR_LEN];
+        let numbers = [self.nonce, self.number, kind as u64].map(u64::to_be_bytes);
+        for (place, part) in value.chunks_exact_mut(8).zip([MAGIC].iter().chain(&numbers)) {
+            place.copy_from_slice(part);
+        }
+        value
+    }
+
+    /// Whether there is no key. A swap does not go out then: if the key were deleted after it, that would look as if it
+    /// had never been written.
+    pub(super) fn is_missing(&self) -> bool {
+        self.mod_revision == 0
+    }
+
+    /// Whether it is as it was in the last answer.
+    fn is_unchanged(&self, found: Option<KeyValue<'_>>) -> bool {
+        found.map_or(0, |found| found.state.mod_revision) == self.mod_revision
+    }
+
+    /// What became of the last swap if this is found.
+    fn judge(&self, found: Option<KeyValue<'_>>) -> Verdict {
+        let Some(found) = found.filter(|_| !self.is_unchanged(found)) else { return Verdict::Unknown };
+        if found.value == self.value(Kind::Swap) {
+            Verdict::Held(found.state.mod_revision)
+        } else if found.value == self.value(Kind::Fence) {
+            // An earlier fence, whose answer was lost.
+            Verdict::Never
+        } else {
+            Verdict::Unknown
+        }
+    }
+}
+
+impl<R: Range, G: Rng> Committer<R, G> {
+    /// What an answer tells of the request under way. To be called before [`learn_sidecar`](Self::learn_sidecar).
+    pub(super) fn verdict(&self, flight: &Flight<R>, header: Header, answer: Answer<'_>, same_store: bool) -> Verdict {
+        let verdict = match (answer, flight.stage) {
+            (Answer::Held, Stage::Sent) => Verdict::Held(header.revision),
+            (Answer::Held, Stage::Asked(Inquiry::Fence)) => Verdict::Never,
+            (Answer::Held, _) => Verdict::Unknown,
+            (Answer::Current { sidecar, .. }, stage) => {
+                let own = self.sidecar.as_ref().filter(|_| flight.is_swap);
+                match own.map_or(Verdict::Unknown, |own| own.judge(sidecar)) {
+                    // What stood against its guard.
+                    Verdict::Unknown if stage == Stage::Sent => return Verdict::Never,
+                    Verdict::Unknown
+                        if stage == Stage::Asked(Inquiry::Read) && own.is_some_and(|own| own.is_unchanged(sidecar)) =>
+                    {
+                        Verdict::Never
+                    }
+                    verdict => verdict,
+                }
+            }
+        };
+        if same_store { verdict } else { Verdict::Unknown }
+    }
+
+    /// Whether a swap failed though key and sidecar are what it expected: so it was the Services.
+    pub(super) fn services_changed(&self, flight: &Flight<R>, answer: Answer<'_>) -> bool {
+        let (Some(round), Answer::Current { key, sidecar }) = (&flight.round, answer) else { return false };
+        let state = key.map_or(Guard::default(), |key| key.state);
+        let own = self.sidecar.as_ref();
+        round.services_unchanged_since.is_some()
+            && flight.stage == Stage::Sent
+            && round.state == state
+            && own.is_none_or(|own| own.is_unchanged(sidecar))
+    }
+
+    /// Takes down what the sidecar is now.
+    pub(super) fn learn_sidecar(&mut self, flight: &Flight<R>, header: Header, answer: Answer<'_>) {
+        let Some(own) = &mut self.sidecar else { return };
+        match answer {
+            Answer::Current { sidecar, .. } => own.mod_revision = sidecar.map_or(0, |found| found.state.mod_revision),
+            Answer::Held if flight.is_swap || flight.stage != Stage::Sent => own.mod_revision = header.revision,
+            Answer::Held => {}
+        }
+    }
+
+    /// Asks what became of a swap, if that is to be done.
+    pub(super) fn inquire(&mut self, now: Duration) -> Option<Step> {
+        let (flight, own) = (self.flight.as_mut()?, self.sidecar.as_ref()?);
+        let Stage::Undecided(inquiry) = flight.stage else { return None };
+        if now < self.retry_at {
+            return Some(self.wait(self.retry_at));
+        }
+        (flight.stage, flight.asked) = (Stage::Asked(inquiry), self.submitted);
+        Some(Step::Send(match inquiry {
+            Inquiry::Fence => Request::Fence { sidecar: own.fence() },
+            Inquiry::Read => Request::Read,
+        }))
+    }
+
+    /// Keeps a swap under way until it is told what became of it; gives it back if nobody can tell.
+    pub(super) fn hold(&mut self, mut flight: Flight<R>, inquiry: Inquiry) -> Option<Flight<R>> {
+        if self.sidecar.is_none() || !flight.is_swap {
+            return Some(flight);
+        }
+        flight.stage = Stage::Undecided(if let Stage::Asked(before) = flight.stage { before } else { inquiry });
+        self.flight = Some(flight);
+        None
+    }
+}
