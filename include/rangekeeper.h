@@ -94,6 +94,16 @@
 #define RK_STEP_CONFIRM 4
 
 /**
+ * A transaction: if the sidecar is as expected, put what is in sidecar, else read the key and the sidecar.
+ */
+#define RK_STEP_FENCE 5
+
+/**
+ * How many bytes there are in a sidecar.
+ */
+#define RK_SIDECAR_LEN 32
+
+/**
  * The values are the caller's.
  */
 #define RK_OUTCOME_ALLOCATED 1
@@ -627,6 +637,20 @@ typedef struct rk_key_state {
 } rk_key_state;
 
 /**
+ * A write of the sidecar.
+ */
+typedef struct rk_sidecar_put {
+  /**
+   * What its mod revision must be; 0 if it must not be there.
+   */
+  uint64_t mod_revision;
+  /**
+   * What is put.
+   */
+  uint8_t value[RK_SIDECAR_LEN];
+} rk_sidecar_put;
+
+/**
  * What the shell is to do next.
  */
 typedef struct rk_step {
@@ -647,6 +671,11 @@ typedef struct rk_step {
    * this (in etcd a compare with a range_end). Only after an rk_committer_submit_repair with listed.
    */
   uint64_t services_unchanged_since;
+  /**
+   * RK_STEP_FENCE, and with a sidecar RK_STEP_SWAP: a further condition and a further put of the transaction. If it does
+   * not hold, and in RK_STEP_READ and RK_STEP_CONFIRM, the sidecar is read along with the key.
+   */
+  struct rk_sidecar_put sidecar;
   /**
    * RK_STEP_SWAP: how many bytes rk_committer_value gives.
    */
@@ -693,6 +722,18 @@ typedef struct rk_answer {
    * How many bytes.
    */
   size_t value_len;
+  /**
+   * As key, of the sidecar; all 0 without one.
+   */
+  struct rk_key_state sidecar;
+  /**
+   * What stands in the sidecar.
+   */
+  const uint8_t *sidecar_value;
+  /**
+   * How many bytes.
+   */
+  size_t sidecar_value_len;
 } rk_answer;
 
 /**
@@ -1249,6 +1290,11 @@ rk_result rk_allocator_try_has(const struct rk_allocator *allocator,
  * strategy is one of RK_STRATEGY_*. grace is the time in nanoseconds in which a Service has to be written once its
  * values are allocated: two intervals of repair, 6 minutes in Kubernetes; a creator that takes longer may lose them.
  * seed starts the generator for choices and back-off. Memory: up to 1 MiB for a /12 beside the object.
+ *
+ * With sidecar, there is a second key by which a swap without an answer is decided, so that operations do not end as
+ * RK_OUTCOME_UNKNOWN: outside /registry, written by this writer alone (no two committers may have the same one at once)
+ * and with the same transactions. seed must then be another one each time.
+ *
  * The caller owns *committer and frees it with rk_committer_free; range is not needed any more.
  * RK_RESULT_INVALID_ARGUMENT for an unknown strategy, RK_RESULT_NULL_POINTER. Any thread.
  */
@@ -1256,6 +1302,7 @@ rk_result rk_committer_new(const struct rk_range *range,
                            uint32_t strategy_number,
                            uint64_t grace,
                            uint64_t seed,
+                           bool sidecar,
                            struct rk_committer **committer);
 
 /**

@@ -1,4 +1,5 @@
-/* A committer against one key in memory: create, allocate in one swap, be told of a conflict, release, read, repair. */
+/* A committer against one key in memory: create, allocate in one swap, be told of a conflict, release, read, repair;
+   and a swap whose answer is lost, decided by a sidecar. */
 #include "batch.h"
 
 static rk_committer *committer;
@@ -28,7 +29,7 @@ static void run(void) {
       now = step.wait_until;
       continue;
     }
-    rk_answer answer = {7, 0, 2, false, state, stored, stored_len};
+    rk_answer answer = {7, 0, 2, false, state, stored, stored_len, {0, 0, 0}, NULL, 0};
     if (step.kind != RK_STEP_READ && memcmp(&step.guard, &state, sizeof state) == 0) {
       answer.held = true;
       if (step.kind == RK_STEP_SWAP) {
@@ -62,9 +63,49 @@ static uint64_t submit(uint32_t kind, const rk_value *value, uint32_t count, uin
   return ticket;
 }
 
+static rk_step poll_for(const rk_committer *c, uint32_t kind) {
+  rk_step step;
+  CHECK_OK(rk_committer_poll(c, 1, &step));
+  CHECK(step.kind == kind);
+  return step;
+}
+
+/* A swap's answer is lost. The sidecar has the swap's mark, so it was written, at that revision. */
+static void sidecar(const rk_range *range) {
+  rk_committer *c;
+  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 360000000000u, 2, true, &c));
+  rk_operation create = {RK_OPERATION_CREATE, 0, UINT64_MAX, 0};
+  uint64_t ticket;
+  CHECK_OK(rk_committer_submit(c, &create, 1, NULL, 0, &ticket));
+  poll_for(c, RK_STEP_READ);
+  rk_answer answer = {7, 1, 2, false, {0, 0, 0}, NULL, 0, {0, 0, 0}, NULL, 0};
+  CHECK_OK(rk_committer_answered(c, 1, &answer));
+  CHECK(poll_for(c, RK_STEP_FENCE).sidecar.mod_revision == 0);
+  answer.held = true;
+  answer.revision = 2;
+  CHECK_OK(rk_committer_answered(c, 1, &answer));
+  rk_step swap = poll_for(c, RK_STEP_SWAP);
+  CHECK(swap.sidecar.mod_revision == 2);
+  uint8_t value[256];
+  size_t len;
+  CHECK_OK(rk_committer_value(c, value, sizeof value, &len));
+  CHECK_OK(rk_committer_unknown(c, 1));
+  rk_step wait = poll_for(c, RK_STEP_WAIT);
+  CHECK_OK(rk_committer_poll(c, wait.wait_until, &wait));
+  CHECK(wait.kind == RK_STEP_FENCE && wait.sidecar.mod_revision == 2);
+  CHECK(memcmp(wait.sidecar.value, swap.sidecar.value, RK_SIDECAR_LEN) != 0);
+  rk_answer found = {7, 3, 2, false, {3, 1, 3}, value, len, {3, 2, 2}, swap.sidecar.value, RK_SIDECAR_LEN};
+  CHECK_OK(rk_committer_answered(c, wait.wait_until, &found));
+  rk_finished ended;
+  size_t n;
+  CHECK_OK(rk_committer_finished(c, &ended, 1, NULL, 0, NULL, 0, &n));
+  CHECK(n == 1 && ended.ticket == ticket && ended.outcome == RK_OUTCOME_CREATED && ended.yes);
+  rk_committer_free(c);
+}
+
 int main(void) {
   rk_range *range = range_of("10.0.0.0/29");
-  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 360000000000u, 1, &committer));
+  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 360000000000u, 1, false, &committer));
 
   rk_value any = {0, 0, RK_VALUE_KIND_NEXT};
   uint64_t early = submit(RK_OPERATION_ALLOCATE, &any, 1, 0);
@@ -138,6 +179,7 @@ int main(void) {
   }
   rk_passes_free(passes);
 
+  sidecar(range);
   rk_committer_free(committer);
   rk_range_free(range);
   return 0;

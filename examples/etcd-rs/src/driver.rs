@@ -160,7 +160,9 @@ where
                         self.trouble = None;
                         Answer::Held
                     }
-                    Found::Other(current) | Found::Read(current) => Answer::Current { key: current.as_ref().map(key_value), sidecar: None },
+                    Found::Other(current) | Found::Read(current) => {
+                        Answer::Current { key: current.as_ref().map(key_value), sidecar: None }
+                    }
                 };
                 self.committer.answered(now, header, answer);
             }

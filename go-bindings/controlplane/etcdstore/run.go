@@ -57,7 +57,7 @@ func (s *Store[V]) run(ctx context.Context) {
 		}
 		var timeout <-chan time.Time
 		switch step.Kind {
-		case rangekeeper.StepRead, rangekeeper.StepSwap, rangekeeper.StepConfirm:
+		case rangekeeper.StepRead, rangekeeper.StepSwap, rangekeeper.StepConfirm, rangekeeper.StepFence:
 			d.perform(ctx, step)
 			d.deliver()
 			continue
@@ -173,31 +173,9 @@ func (d *driver[V]) end() {
 func (d *driver[V]) perform(ctx context.Context, step rangekeeper.Step) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	key := d.config.Key
-	get := clientv3.OpGet(key)
-	txn := d.config.Client.Txn(ctx)
-	switch step.Kind {
-	case rangekeeper.StepRead:
-		d.counters.reads.Add(1)
-		// A transaction without a guard: it reads linearizably, and answers in the form of the others.
-		txn = txn.If(clientv3.Compare(clientv3.Version(key), "<", 0)).Else(get)
-	case rangekeeper.StepConfirm:
-		d.counters.confirms.Add(1)
-		txn = txn.If(guard(key, step.Guard)...).Else(get)
-	default:
-		d.counters.swaps.Add(1)
-		var err error
-		if d.value, err = d.committer.Value(d.value); err != nil {
-			return
-		}
-		// OpPut copies the text; another copy for each swap would keep the collector busy.
-		value := unsafe.String(unsafe.SliceData(d.value), len(d.value))
-		conditions := guard(key, step.Guard)
-		if since := step.ServicesUnchangedSince; since > 0 {
-			services := clientv3.Compare(clientv3.ModRevision(d.config.Services), "<", since+1).WithPrefix()
-			conditions = append(conditions, services)
-		}
-		txn = txn.If(conditions...).Then(clientv3.OpPut(key, value)).Else(get)
+	txn, err := d.transaction(ctx, step)
+	if err != nil {
+		return
 	}
 	response, err := txn.Commit()
 	now := d.now()
@@ -217,14 +195,64 @@ func (d *driver[V]) perform(ctx context.Context, step rangekeeper.Step) {
 		Held: response.Succeeded,
 	}
 	if !response.Succeeded {
-		if step.Kind != rangekeeper.StepRead {
+		if step.Kind == rangekeeper.StepSwap || step.Kind == rangekeeper.StepConfirm {
 			d.counters.conflicts.Add(1)
 		}
-		if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
-			answer.Key, answer.Value = keyState(kvs[0]), kvs[0].Value
+		answer.Key, answer.Value = found(response, 0)
+		if d.config.Sidecar != "" {
+			answer.Sidecar, answer.SidecarValue = found(response, 1)
 		}
 	}
 	d.committer.Answered(now, answer)
+}
+
+// transaction is what a step asks for.
+func (d *driver[V]) transaction(ctx context.Context, step rangekeeper.Step) (clientv3.Txn, error) {
+	key, sidecar := d.config.Key, d.config.Sidecar
+	reads := []clientv3.Op{clientv3.OpGet(key)}
+	if sidecar != "" {
+		reads = append(reads, clientv3.OpGet(sidecar))
+	}
+	var conditions []clientv3.Cmp
+	var puts []clientv3.Op
+	switch step.Kind {
+	case rangekeeper.StepRead:
+		d.counters.reads.Add(1)
+		// A condition that never holds: a transaction reads linearizably, and answers in the form of the others.
+		conditions = append(conditions, clientv3.Compare(clientv3.Version(key), "<", 0))
+	case rangekeeper.StepConfirm:
+		d.counters.confirms.Add(1)
+		conditions = guard(key, step.Guard)
+	case rangekeeper.StepSwap:
+		d.counters.swaps.Add(1)
+		var err error
+		if d.value, err = d.committer.Value(d.value); err != nil {
+			return nil, err
+		}
+		conditions = guard(key, step.Guard)
+		if since := step.ServicesUnchangedSince; since > 0 {
+			services := clientv3.Compare(clientv3.ModRevision(d.config.Services), "<", since+1).WithPrefix()
+			conditions = append(conditions, services)
+		}
+		// OpPut copies the text; another copy for each swap would keep the collector busy.
+		puts = append(puts, clientv3.OpPut(key, unsafe.String(unsafe.SliceData(d.value), len(d.value))))
+	case rangekeeper.StepFence:
+		d.counters.fences.Add(1)
+	}
+	if sidecar != "" && (step.Kind == rangekeeper.StepSwap || step.Kind == rangekeeper.StepFence) {
+		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(sidecar), "=", step.Sidecar.ModRevision))
+		puts = append(puts, clientv3.OpPut(sidecar, string(step.Sidecar.Value[:])))
+	}
+	return d.config.Client.Txn(ctx).If(conditions...).Then(puts...).Else(reads...), nil
+}
+
+// found gives what one of the reads of a transaction has found.
+func found(response *clientv3.TxnResponse, read int) (rangekeeper.KeyState, []byte) {
+	kvs := response.Responses[read].GetResponseRange().Kvs
+	if len(kvs) == 0 {
+		return rangekeeper.KeyState{}, nil
+	}
+	return keyState(kvs[0]), kvs[0].Value
 }
 
 func guard(key string, state rangekeeper.KeyState) []clientv3.Cmp {

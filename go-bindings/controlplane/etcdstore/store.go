@@ -39,6 +39,10 @@ type Config[V rangekeeper.Value] struct {
 	// Services is what the keys of Services begin with if they are in the same etcd, such as /registry/services/specs/:
 	// what Repair needs for its listed.
 	Services string
+	// Sidecar, if not empty, is a second key that each swap writes: outside /registry, and this Store's alone. By it a
+	// swap without an answer is decided once etcd answers again, so that operations need not end as ErrUnknown. It is
+	// for keys that no kube-apiserver writes, which would not see it. Cost: some 100 bytes of etcd's database per swap.
+	Sidecar string
 	// Grace is the time in which the Service of an allocation must be written; 0 for DefaultGrace.
 	Grace time.Duration
 }
@@ -80,7 +84,7 @@ func Open[V rangekeeper.Value](config Config[V]) (*Store[V], error) {
 		config.Grace = DefaultGrace
 	}
 	committer, err := rangekeeper.NewCommitter(config.Range, rangekeeper.CommitterConfig{
-		Strategy: config.Strategy, Grace: config.Grace, Seed: rand.Uint64(),
+		Strategy: config.Strategy, Grace: config.Grace, Seed: rand.Uint64(), Sidecar: config.Sidecar != "",
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", config.Key, err)
