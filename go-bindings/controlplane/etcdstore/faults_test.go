@@ -54,6 +54,11 @@ func openStore(t *testing.T, client *clientv3.Client) *etcdstore.Store[uint16] {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return openRange(t, client, r)
+}
+
+func openRange(t *testing.T, client *clientv3.Client, r rangekeeper.Range[uint16]) *etcdstore.Store[uint16] {
+	t.Helper()
 	store, err := etcdstore.Open(etcdstore.Config[uint16]{
 		Client: client, Key: faultKey, Range: r, Strategy: rangekeeper.RandomScanSparingStaticBand,
 	})
@@ -124,10 +129,12 @@ func (s *server) keep(n int) {
 	s.held = s.held[:n]
 }
 
-// holdsExactly checks what is stored against what is held.
-func (s *server) holdsExactly() {
+// used reads what is stored.
+func (s *server) used() *big.Int {
 	s.t.Helper()
-	got, err := s.client.Get(s.t.Context(), faultKey)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	got, err := s.client.Get(ctx, faultKey)
 	if err != nil || len(got.Kvs) != 1 {
 		s.t.Fatal(got, err)
 	}
@@ -135,6 +142,13 @@ func (s *server) holdsExactly() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	return used
+}
+
+// holdsExactly checks what is stored against what is held.
+func (s *server) holdsExactly() {
+	s.t.Helper()
+	used := s.used()
 	want := new(big.Int)
 	for _, a := range s.held {
 		offset, _ := s.Range().OffsetOf(a.Value)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -35,9 +36,10 @@ type Cluster struct {
 }
 
 type member struct {
-	args     []string
-	endpoint string
-	process  *Process
+	dir, endpoint, peer string
+	// peers are the names and peer URLs of all members.
+	peers   string
+	process *Process
 }
 
 // StartCluster starts an etcd of so many members and waits until all of them serve.
@@ -52,10 +54,11 @@ func StartCluster(t testing.TB, size int) *Cluster {
 		peers[i] = memberName(i) + "=" + urls[i]
 	}
 	for i := range size {
-		m := &member{endpoint: "http://127.0.0.1:" + reservePort(t)}
-		m.args = []string{memberName(i), filepath.Join(dir, memberName(i)), m.endpoint, urls[i], strings.Join(peers, ",")}
-		m.process = StartProcess(t, memberRole, m.args...)
-		c.members = append(c.members, m)
+		c.members = append(c.members, &member{
+			dir: filepath.Join(dir, memberName(i)), endpoint: "http://127.0.0.1:" + reservePort(t),
+			peer: urls[i], peers: strings.Join(peers, ","),
+		})
+		c.start(i)
 	}
 	for i := range size {
 		c.awaitReady(i)
@@ -114,8 +117,45 @@ func (c *Cluster) Kill(i int) { c.members[i].process.Kill() }
 // Restart starts a killed member again, on its directory, and waits until it serves.
 func (c *Cluster) Restart(i int) {
 	c.t.Helper()
-	c.members[i].process = StartProcess(c.t, memberRole, c.members[i].args...)
+	c.start(i)
 	c.awaitReady(i)
+}
+
+// Restoration says how [Cluster.Restore] restores a backup.
+type Restoration struct {
+	// Token is the new cluster's token; empty for that of the old one, which gives it the old one's id, too.
+	Token string
+	// Bump lets revisions go on so many above the backup's, what lies below compacted; 0 for from the backup's on.
+	Bump uint64
+}
+
+// Restore kills all members and starts others in their place, on the same URLs, that
+// have what a snapshot file holds, as `etcdutl snapshot restore` gives it to each. In
+// between, with no member running, it calls meanwhile.
+func (c *Cluster) Restore(backup string, r Restoration, meanwhile func()) {
+	c.t.Helper()
+	if r.Token == "" {
+		r.Token = embed.NewConfig().InitialClusterToken
+	}
+	for i := range c.members {
+		c.Kill(i)
+	}
+	for i, m := range c.members {
+		m.dir += "-restored"
+		if err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+			SnapshotPath: backup, Name: memberName(i), OutputDataDir: m.dir, PeerURLs: []string{m.peer},
+			InitialCluster: m.peers, InitialClusterToken: r.Token, RevisionBump: r.Bump, MarkCompacted: r.Bump > 0,
+		}); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	meanwhile()
+	for i := range c.members {
+		c.start(i)
+	}
+	for i := range c.members {
+		c.awaitReady(i)
+	}
 }
 
 // Pause stops a member by SIGSTOP: its connections stay open and it does not answer.
@@ -132,6 +172,12 @@ func (c *Cluster) Resume(i int) {
 	if err := c.members[i].process.Resume(); err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+func (c *Cluster) start(i int) {
+	c.t.Helper()
+	m := c.members[i]
+	m.process = StartProcess(c.t, memberRole, memberName(i), m.dir, m.endpoint, m.peer, m.peers)
 }
 
 // awaitReady waits for the line that a member writes when it serves.
