@@ -51,6 +51,18 @@ pub enum Fault {
     MissingTakenForStillMissing = 42,
     FirstAnswerTrusted = 43,
     PassAcrossStores = 44,
+    ProvenTakenForDead = 45,
+    NonceIgnored = 46,
+    NumberIgnored = 47,
+    SwapWithoutSidecar = 50,
+    LostFenceTakenForWritten = 51,
+    ProvenGraceFromAnswer = 52,
+    ProvenAtLaterRevision = 53,
+    ReadTakenForFence = 54,
+    ForeignTakenForDead = 55,
+    ServicesNotGuarded = 56,
+    ClearsKeptUnguarded = 57,
+    ClearsKept = 59,
 }
 
 impl Fault {

@@ -388,6 +388,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         #[cfg(feature = "faults")]
         let Some(round) = self.end_from_cache(round) else { return self.poll(now) };
         let (guard, services_unchanged_since) = (round.state, round.services_unchanged_since);
+        let services_unchanged_since = services_unchanged_since.filter(|_| !Fault::ServicesNotGuarded.is_on());
         let value = round.value(&mut self.buffer);
         self.take_off(now, Some(round), value.is_some(), Stage::Sent);
         Step::Send(match value {
@@ -447,10 +448,12 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 if flight.stage == Stage::Sent {
                     self.take_turns(flight.sent, now);
                 }
-                self.committed(flight.sent, now, revision, round);
+                let proven = flight.stage != Stage::Sent;
+                let sent = if proven && Fault::ProvenGraceFromAnswer.is_on() { now } else { flight.sent };
+                self.committed(sent, now, revision, round);
             }
             (Some(mut round), Verdict::Never) => {
-                if services_changed {
+                if services_changed && !Fault::ClearsKept.is_on() {
                     // One of them may have what was to be cleared.
                     drop_clears(&mut round);
                 } else if flight.stage == Stage::Sent {
@@ -463,7 +466,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 self.put_back(round, flight.is_swap);
             }
             // Nobody asked for that.
-            (None, _) => self.must_read |= answer == Answer::Held && flight.stage == Stage::Sent,
+            (None, _) => self.must_read |= answer == Answer::Held,
         }
         if let Answer::Current { key, .. } = answer {
             self.adopt(now, header, key);
@@ -1015,6 +1018,10 @@ fn drop_clears<R: Range>(round: &mut Round<R>) {
         if let Operation::Repair(diff) = operation
             && diff.listed.is_some()
         {
+            if Fault::ClearsKeptUnguarded.is_on() {
+                diff.listed = None;
+                continue;
+            }
             *dropped += diff.clear.count();
             diff.clear.clear();
         }

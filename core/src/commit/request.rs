@@ -39,7 +39,8 @@ pub enum Request {
         /// What the key must be.
         guard: Guard,
     },
-    /// A transaction: if the sidecar is as expected, put this into it, else read the key and the sidecar.
+    /// A transaction: if the sidecar is as expected, put this into it; after that, and else, read the key and the
+    /// sidecar. The answer is [`Answer::Current`] in both cases.
     Fence {
         /// What is put.
         sidecar: SidecarPut,
@@ -81,9 +82,9 @@ pub struct KeyValue<'a> {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// The guard held: a swap or a fence was written, at the header's revision; a confirm confirmed.
+    /// The guard held: a swap was written, at the header's revision; a confirm confirmed.
     Held,
-    /// The answer to a read, or what stood against the guard.
+    /// The answer to a read or a fence, or what stood against the guard.
     Current {
         /// The range's key, if it is there.
         key: Option<KeyValue<'a>>,

@@ -2,9 +2,9 @@
 //!
 //! Each writer has a sidecar of its own. A swap holds only if the sidecar is still what its writer knows, and puts into
 //! it which swap it was, in the same transaction. If no answer comes, the writer sends a fence: if the sidecar is still
-//! the same, put a fence into it, else read. Once the fence is written the swap cannot be written any more. If instead
-//! the swap's own mark is found, the swap was written, at the revision of the sidecar. Anything else is somebody else's
-//! doing, and tells nothing.
+//! the same, put a fence into it, and then read. If the fence is found, the swap was not written and cannot be any more.
+//! If the swap's own mark is found, the swap was written, at the revision of the sidecar. Anything else is somebody
+//! else's doing, and tells nothing.
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use rand_core::Rng;
 
 use crate::range::Range;
 
+use super::faults::Fault;
 use super::request::{Answer, Guard, Header, KeyValue, Request, SIDECAR_LEN, SidecarPut, Step};
 use super::{Committer, Flight};
 
@@ -97,7 +98,7 @@ impl Sidecar {
     /// Whether there is no key. A swap does not go out then: if the key were deleted after it, that would look as if it
     /// had never been written.
     pub(super) fn is_missing(&self) -> bool {
-        self.mod_revision == 0
+        self.mod_revision == 0 && !Fault::SwapWithoutSidecar.is_on()
     }
 
     /// Whether it is as it was in the last answer.
@@ -108,14 +109,21 @@ impl Sidecar {
     /// What became of the last swap if this is found.
     fn judge(&self, found: Option<KeyValue<'_>>) -> Verdict {
         let Some(found) = found.filter(|_| !self.is_unchanged(found)) else { return Verdict::Unknown };
-        if found.value == self.value(Kind::Swap) {
+        if self.is_own(found.value, Kind::Swap) && !Fault::ProvenTakenForDead.is_on() {
             Verdict::Held(found.state.mod_revision)
-        } else if found.value == self.value(Kind::Fence) {
-            // An earlier fence, whose answer was lost.
+        } else if self.is_own(found.value, Kind::Fence) || Fault::ForeignTakenForDead.is_on() {
             Verdict::Never
         } else {
             Verdict::Unknown
         }
+    }
+
+    /// Whether this is what the last swap, or the fence after it, puts.
+    fn is_own(&self, found: &[u8], kind: Kind) -> bool {
+        let own = self.value(kind);
+        found == own
+            || (Fault::NonceIgnored.is_on() && found[16..] == own[16..])
+            || (Fault::NumberIgnored.is_on() && found[..16] == own[..16] && found[24..] == own[24..])
     }
 }
 
@@ -124,7 +132,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
     pub(super) fn verdict(&self, flight: &Flight<R>, header: Header, answer: Answer<'_>, same_store: bool) -> Verdict {
         let verdict = match (answer, flight.stage) {
             (Answer::Held, Stage::Sent) => Verdict::Held(header.revision),
-            (Answer::Held, Stage::Asked(Inquiry::Fence)) => Verdict::Never,
             (Answer::Held, _) => Verdict::Unknown,
             (Answer::Current { sidecar, .. }, stage) => {
                 let own = self.sidecar.as_ref().filter(|_| flight.is_swap);
@@ -136,6 +143,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
                     {
                         Verdict::Never
                     }
+                    Verdict::Held(_) if Fault::ProvenAtLaterRevision.is_on() => Verdict::Held(header.revision),
                     verdict => verdict,
                 }
             }
@@ -159,7 +167,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let Some(own) = &mut self.sidecar else { return };
         match answer {
             Answer::Current { sidecar, .. } => own.mod_revision = sidecar.map_or(0, |found| found.state.mod_revision),
-            Answer::Held if flight.is_swap || flight.stage != Stage::Sent => own.mod_revision = header.revision,
+            Answer::Held if flight.is_swap => own.mod_revision = header.revision,
             Answer::Held => {}
         }
     }
@@ -183,6 +191,11 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if self.sidecar.is_none() || !flight.is_swap {
             return Some(flight);
         }
+        if Fault::LostFenceTakenForWritten.is_on() && flight.stage == Stage::Asked(Inquiry::Fence) {
+            flight.is_swap = false;
+            return Some(flight);
+        }
+        let inquiry = if Fault::ReadTakenForFence.is_on() { Inquiry::Read } else { inquiry };
         flight.stage = Stage::Undecided(if let Stage::Asked(before) = flight.stage { before } else { inquiry });
         self.flight = Some(flight);
         None
