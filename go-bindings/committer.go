@@ -215,7 +215,8 @@ const (
 	StepSwap StepKind = C.RK_STEP_SWAP
 	// StepConfirm is a transaction: if the key is as in Step.Guard, nothing, else read the key.
 	StepConfirm StepKind = C.RK_STEP_CONFIRM
-	// StepFence is a transaction: if the sidecar is as in Step.Sidecar, put that, else read the key and the sidecar.
+	// StepFence is a transaction: if the sidecar is as in Step.Sidecar, put that; after that, and else, read the key and
+	// the sidecar. The answer is not held in both cases.
 	StepFence StepKind = C.RK_STEP_FENCE
 )
 
@@ -274,9 +275,9 @@ type Answer struct {
 	// ClusterID, Revision and RaftTerm are those of the answer's header.
 	ClusterID, RaftTerm uint64
 	Revision            int64
-	// Held says that the guard held.
+	// Held says that the guard held; it is false for a read and a fence.
 	Held bool
-	// Key and Value are the key if the guard did not hold, or for a read; all 0 if there is none.
+	// Key and Value are the key if the guard did not hold, or for a read or a fence; all 0 if there is none.
 	Key   KeyState
 	Value []byte
 	// Sidecar and SidecarValue are the same of the sidecar.

@@ -94,7 +94,8 @@
 #define RK_STEP_CONFIRM 4
 
 /**
- * A transaction: if the sidecar is as expected, put what is in sidecar, else read the key and the sidecar.
+ * A transaction: if the sidecar is as expected, put what is in sidecar; after that, and else, read the key and the
+ * sidecar. The answer is not held in both cases.
  */
 #define RK_STEP_FENCE 5
 
@@ -707,11 +708,11 @@ typedef struct rk_answer {
    */
   uint64_t raft_term;
   /**
-   * Whether the guard held; false for a read.
+   * Whether the guard held; false for a read and a fence.
    */
   bool held;
   /**
-   * If the guard did not hold, or for a read: the key; all 0 if there is none.
+   * If the guard did not hold, or for a read or a fence: the key; all 0 if there is none.
    */
   struct rk_key_state key;
   /**

@@ -41,7 +41,8 @@ pub const RK_STEP_READ: u32 = 2;
 pub const RK_STEP_SWAP: u32 = 3;
 /// A transaction: if the key is as in guard, nothing, else read the key.
 pub const RK_STEP_CONFIRM: u32 = 4;
-/// A transaction: if the sidecar is as expected, put what is in sidecar, else read the key and the sidecar.
+/// A transaction: if the sidecar is as expected, put what is in sidecar; after that, and else, read the key and the
+/// sidecar. The answer is not held in both cases.
 pub const RK_STEP_FENCE: u32 = 5;
 
 /// How many bytes there are in a sidecar.
@@ -158,9 +159,9 @@ pub struct rk_answer {
     pub revision: u64,
     /// Of the answer's header.
     pub raft_term: u64,
-    /// Whether the guard held; false for a read.
+    /// Whether the guard held; false for a read and a fence.
     pub held: bool,
-    /// If the guard did not hold, or for a read: the key; all 0 if there is none.
+    /// If the guard did not hold, or for a read or a fence: the key; all 0 if there is none.
     pub key: rk_key_state,
     /// What stands under the key.
     pub value: *const u8,

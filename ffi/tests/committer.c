@@ -80,10 +80,10 @@ static void sidecar(const rk_range *range) {
   poll_for(c, RK_STEP_READ);
   rk_answer answer = {7, 1, 2, false, {0, 0, 0}, NULL, 0, {0, 0, 0}, NULL, 0};
   CHECK_OK(rk_committer_answered(c, 1, &answer));
-  CHECK(poll_for(c, RK_STEP_FENCE).sidecar.mod_revision == 0);
-  answer.held = true;
-  answer.revision = 2;
-  CHECK_OK(rk_committer_answered(c, 1, &answer));
+  rk_step fence = poll_for(c, RK_STEP_FENCE);
+  CHECK(fence.sidecar.mod_revision == 0);
+  rk_answer fenced = {7, 2, 2, false, {0, 0, 0}, NULL, 0, {2, 1, 2}, fence.sidecar.value, RK_SIDECAR_LEN};
+  CHECK_OK(rk_committer_answered(c, 1, &fenced));
   rk_step swap = poll_for(c, RK_STEP_SWAP);
   CHECK(swap.sidecar.mod_revision == 2);
   uint8_t value[256];

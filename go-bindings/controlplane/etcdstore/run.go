@@ -192,15 +192,18 @@ func (d *driver[V]) perform(ctx context.Context, step rangekeeper.Step) {
 	}
 	answer := rangekeeper.Answer{
 		ClusterID: response.Header.ClusterId, Revision: response.Header.Revision, RaftTerm: response.Header.RaftTerm,
-		Held: response.Succeeded,
+		Held: response.Succeeded && step.Kind != rangekeeper.StepFence,
 	}
-	if !response.Succeeded {
-		if step.Kind == rangekeeper.StepSwap || step.Kind == rangekeeper.StepConfirm {
-			d.counters.conflicts.Add(1)
-		}
-		answer.Key, answer.Value = found(response, 0)
-		if d.config.Sidecar != "" {
-			answer.Sidecar, answer.SidecarValue = found(response, 1)
+	if !response.Succeeded && (step.Kind == rangekeeper.StepSwap || step.Kind == rangekeeper.StepConfirm) {
+		d.counters.conflicts.Add(1)
+	}
+	for _, one := range response.Responses {
+		for _, kv := range one.GetResponseRange().GetKvs() {
+			if string(kv.Key) == d.config.Key {
+				answer.Key, answer.Value = keyState(kv), kv.Value
+			} else {
+				answer.Sidecar, answer.SidecarValue = keyState(kv), kv.Value
+			}
 		}
 	}
 	d.committer.Answered(now, answer)
@@ -214,7 +217,7 @@ func (d *driver[V]) transaction(ctx context.Context, step rangekeeper.Step) (cli
 		reads = append(reads, clientv3.OpGet(sidecar))
 	}
 	var conditions []clientv3.Cmp
-	var puts []clientv3.Op
+	var done []clientv3.Op
 	switch step.Kind {
 	case rangekeeper.StepRead:
 		d.counters.reads.Add(1)
@@ -235,24 +238,18 @@ func (d *driver[V]) transaction(ctx context.Context, step rangekeeper.Step) (cli
 			conditions = append(conditions, services)
 		}
 		// OpPut copies the text; another copy for each swap would keep the collector busy.
-		puts = append(puts, clientv3.OpPut(key, unsafe.String(unsafe.SliceData(d.value), len(d.value))))
+		done = append(done, clientv3.OpPut(key, unsafe.String(unsafe.SliceData(d.value), len(d.value))))
 	case rangekeeper.StepFence:
 		d.counters.fences.Add(1)
 	}
 	if sidecar != "" && (step.Kind == rangekeeper.StepSwap || step.Kind == rangekeeper.StepFence) {
 		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(sidecar), "=", step.Sidecar.ModRevision))
-		puts = append(puts, clientv3.OpPut(sidecar, string(step.Sidecar.Value[:])))
+		done = append(done, clientv3.OpPut(sidecar, string(step.Sidecar.Value[:])))
 	}
-	return d.config.Client.Txn(ctx).If(conditions...).Then(puts...).Else(reads...), nil
-}
-
-// found gives what one of the reads of a transaction has found.
-func found(response *clientv3.TxnResponse, read int) (rangekeeper.KeyState, []byte) {
-	kvs := response.Responses[read].GetResponseRange().Kvs
-	if len(kvs) == 0 {
-		return rangekeeper.KeyState{}, nil
+	if step.Kind == rangekeeper.StepFence {
+		done = append(done, reads...)
 	}
-	return keyState(kvs[0]), kvs[0].Value
+	return d.config.Client.Txn(ctx).If(conditions...).Then(done...).Else(reads...), nil
 }
 
 func guard(key string, state rangekeeper.KeyState) []clientv3.Cmp {
