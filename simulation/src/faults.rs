@@ -14,6 +14,12 @@ pub enum ShellFault {
     ListedBeforeRead = 23,
     /// Services come from a cache that lags behind.
     StaleList = 24,
+    /// Swaps do not depend on the sidecar.
+    SidecarNotGuarded = 48,
+    /// Swaps do not write the sidecar.
+    SidecarNotWritten = 49,
+    /// Clears depend on Services since the last answer instead of since their list.
+    ServicesGuardedLate = 58,
 }
 
 #[cfg(feature = "faults")]

@@ -113,6 +113,11 @@ struct Totals {
     allocations: AtomicU64,
     cleared: AtomicU64,
     damaged: AtomicU64,
+    unanswered: AtomicU64,
+    fenced: AtomicU64,
+    proven: AtomicU64,
+    slow: AtomicU64,
+    lost: AtomicU64,
 }
 
 fn campaign(options: &Options) -> ExitCode {
@@ -133,11 +138,20 @@ fn campaign(options: &Options) -> ExitCode {
             for index in first..(first + CHUNK).min(options.schedules) {
                 let seed = from.wrapping_add(index);
                 let report = play(seed, false);
-                totals.schedules.fetch_add(1, Ordering::Relaxed);
-                totals.steps.fetch_add(u64::from(report.steps), Ordering::Relaxed);
-                totals.allocations.fetch_add(u64::from(report.allocations), Ordering::Relaxed);
-                totals.cleared.fetch_add(u64::from(report.cleared), Ordering::Relaxed);
-                totals.damaged.fetch_add(u64::from(report.damage > 0), Ordering::Relaxed);
+                for (total, count) in [
+                    (&totals.schedules, 1),
+                    (&totals.steps, report.steps),
+                    (&totals.allocations, report.allocations),
+                    (&totals.cleared, report.cleared),
+                    (&totals.damaged, u32::from(report.damage > 0)),
+                    (&totals.unanswered, report.unanswered),
+                    (&totals.fenced, report.fenced),
+                    (&totals.proven, report.proven),
+                    (&totals.slow, report.slow),
+                    (&totals.lost, report.lost),
+                ] {
+                    total.fetch_add(u64::from(count), Ordering::Relaxed);
+                }
                 if report.violation.is_some() {
                     stop.store(true, Ordering::Relaxed);
                     if let Ok(mut worst) = worst.lock() {
@@ -158,6 +172,17 @@ fn campaign(options: &Options) -> ExitCode {
         count(&totals.allocations),
         count(&totals.cleared),
         count(&totals.damaged),
+    );
+    println!(
+        "with sidecars {} swaps had no answer; {} of them were ended by a fence, {} allocations of others proven",
+        count(&totals.unanswered),
+        count(&totals.fenced),
+        count(&totals.proven),
+    );
+    println!(
+        "with guarded clears {} creators were slower than the grace; {} of them lost the value before the Service",
+        count(&totals.slow),
+        count(&totals.lost),
     );
     if let Some(seed) = worst.into_inner().ok().flatten() {
         println!("a schedule breaks an invariant; again: make simulate SEED={seed}");

@@ -1,10 +1,22 @@
 //! A server: a committer, the repair passes of its process, and what a caller of it knows.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rangekeeper::commit::{Committer, Passes, Ticket};
+use rangekeeper::commit::{Committer, Config, Passes, SIDECAR_LEN, Ticket};
 use rangekeeper::ports::PortRange;
 
 use crate::store::{Mask, Store};
+
+/// What a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A read or a confirm.
+    Look,
+    Swap,
+    /// A fence that makes the sidecar.
+    Creation,
+    /// Another one, and what it puts.
+    Fence([u8; SIDECAR_LEN]),
+}
 
 /// What was submitted.
 #[derive(Clone, Debug)]
@@ -29,7 +41,10 @@ pub(crate) struct Open {
     pub(crate) ticket: Ticket,
     pub(crate) what: Submitted,
     pub(crate) deadline: u64,
-    /// When it was submitted: the store's revision, place in the log and epoch.
+    /// When it was submitted.
+    pub(crate) submitted: u64,
+    pub(crate) is_cancelled: bool,
+    /// The store at that time: its revision and epoch.
     pub(crate) revision: u64,
     pub(crate) epoch: u32,
 }
@@ -63,10 +78,17 @@ pub(crate) struct Sightings {
 pub(crate) struct Server {
     pub(crate) up: bool,
     pub(crate) incarnation: u32,
+    pub(crate) config: Config,
     pub(crate) committer: Committer<PortRange, Xoshiro256PlusPlus>,
+    /// Which sidecar it writes.
+    pub(crate) name: usize,
+    /// Whether nothing has happened yet that makes a sidecar tell less.
+    pub(crate) decides: bool,
     pub(crate) poll_at: u64,
     /// The number of the request under way.
     pub(crate) flight: Option<u32>,
+    /// What that is.
+    pub(crate) kind: Kind,
     pub(crate) open: Vec<Open>,
     /// The watch that runs: its number and the next revision that it tells.
     pub(crate) watch: Option<(u32, u64)>,

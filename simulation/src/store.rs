@@ -6,6 +6,8 @@ use std::rc::Rc;
 use rangekeeper::commit::{Guard, Header, Request, SidecarPut, Ticket};
 use rangekeeper::envelope::RangeAllocation;
 
+use crate::faults::ShellFault;
+
 /// Offsets as bits; ranges in the simulation have at most 64.
 pub type Mask = u64;
 
@@ -44,6 +46,8 @@ pub struct Version {
     pub acknowledged: Mask,
     /// The ticket of the only operation that can have set anything, if there was only one.
     pub sole: Option<Ticket>,
+    /// The number of the request that it was, if it was one of our servers'.
+    pub request: u32,
 }
 
 /// A Service with one value.
@@ -169,6 +173,7 @@ impl Store {
             writer,
             acknowledged: 0,
             sole: None,
+            request: 0,
         });
     }
 
@@ -176,7 +181,15 @@ impl Store {
     pub fn delete(&mut self) {
         self.header.revision += 1;
         let revision = self.header.revision;
-        self.change(Version { revision, key: None, mask: 0, writer: Writer::Stranger, acknowledged: 0, sole: None });
+        self.change(Version {
+            revision,
+            key: None,
+            mask: 0,
+            writer: Writer::Stranger,
+            acknowledged: 0,
+            sole: None,
+            request: 0,
+        });
     }
 
     fn change(&mut self, version: Version) {
@@ -197,20 +210,22 @@ impl Store {
             Request::Confirm { guard } => guard == self.state(),
             Request::Swap { guard, value, services_unchanged_since, sidecar } => {
                 let unchanged = services_unchanged_since.is_none_or(|revision| self.services_written <= revision);
-                let held = guard == self.state() && unchanged && sidecar.is_none_or(|put| self.expects(&put, name));
+                let held = guard == self.state()
+                    && unchanged
+                    && sidecar.is_none_or(|put| ShellFault::SidecarNotGuarded.is_on() || self.expects(&put, name));
                 if held {
                     self.put(value, writer);
-                    sidecar.inspect(|put| self.put_sidecar(put, name));
+                    let put = sidecar.filter(|_| !ShellFault::SidecarNotWritten.is_on());
+                    put.inspect(|put| self.put_sidecar(put, name));
                 }
                 held
             }
             Request::Fence { sidecar } => {
-                let held = self.expects(&sidecar, name);
-                if held {
+                if self.expects(&sidecar, name) {
                     self.header.revision += 1;
                     self.put_sidecar(&sidecar, name);
                 }
-                held
+                false
             }
         };
         let (key, sidecar) = if held { (None, None) } else { (self.key().cloned(), self.sidecars[name].clone()) };

@@ -67,6 +67,21 @@ const ROWS: &[Row] = &[
     row(42, "missing key taken for one that was missing all the time"),
     row(43, "anchor trusted after a connection of which nothing is known"),
     row(44, "pass goes on across a restore"),
+    row(45, "swap that its sidecar proves taken for one that was not written"),
+    row(46, "sidecar of another process taken for the own: only numbers compared"),
+    row(47, "sidecar of an earlier swap taken for that of the last"),
+    row(48, "swap does not depend on the sidecar"),
+    row(49, "swap does not write the sidecar"),
+    row(50, "swap sent while there is no sidecar"),
+    row(51, "fence without answer taken for written"),
+    row(52, "grace of a proven allocation begins at the proof"),
+    row(53, "proven allocation acknowledged at the revision of the proof"),
+    row(54, "sidecar read instead of fenced"),
+    row(55, "sidecar that somebody else wrote taken for a fence"),
+    row(56, "clears do not depend on Services"),
+    row(57, "clears repeated without their condition after it did not hold"),
+    row(58, "clears depend on Services since the last answer instead of the list"),
+    row(59, "clears repeated with their condition after it did not hold"),
 ];
 
 /// Bit n is the fault of number n.

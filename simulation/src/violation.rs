@@ -22,6 +22,8 @@ pub enum Invariant {
     I7,
     /// What cannot be read is not overwritten.
     I8,
+    /// With a sidecar that nobody else writes, every operation that is not given up ends as done or not done.
+    I9,
 }
 
 /// A schedule in which something did not hold.

@@ -27,7 +27,16 @@ impl World {
         self.servers[server].creates |= matches!(what, Submitted::Create);
         let ticket = self.servers[server].committer.submit(operation, duration(deadline));
         note!(self, "server {server} takes on {ticket:?}: {what:?}");
-        self.servers[server].open.push(Open { ticket, what, deadline, revision, epoch });
+        let submitted = self.now;
+        self.servers[server].open.push(Open {
+            ticket,
+            what,
+            deadline,
+            submitted,
+            is_cancelled: false,
+            revision,
+            epoch,
+        });
         ticket
     }
 
@@ -80,11 +89,17 @@ impl World {
     }
 
     pub(super) fn create_service(&mut self, claim: usize) {
-        let Claim { offset, state, use_until, revision, .. } = self.claims[claim];
+        let Claim { offset, state, use_until, revision, is_slow, .. } = self.claims[claim];
         if state != State::Pending {
             return;
         }
-        if self.now >= use_until {
+        if is_slow && self.store.set_since[offset as usize] != revision {
+            // Others may have it by now: what the grace is for.
+            self.report.lost += 1;
+            self.claims[claim].state = State::Ended;
+            return;
+        }
+        if self.now >= use_until && !is_slow {
             self.claims[claim].state = State::Ended;
             return self.release(claim, revision);
         }
@@ -145,6 +160,9 @@ impl World {
         }
         if open.deadline < self.now {
             self.fail(Invariant::I6, format!("{open:?} ended at {}", self.now));
+        }
+        if outcome == Outcome::Unknown {
+            self.check_unknown(server, &open);
         }
         if !self.is_answer_old {
             self.check_answer(server, &open, &outcome);
@@ -211,9 +229,16 @@ impl World {
             }
             self.report.damage += 1;
         }
+        self.report.proven += u32::from(self.unanswered.contains(&self.store.log[at].request));
         let claim = self.claims.len();
-        self.claims.push(Claim { offset, revision, use_until, server, state: State::Pending });
+        self.claims.push(Claim { offset, revision, use_until, server, state: State::Pending, is_slow: false });
         let left = use_until.saturating_sub(self.now);
+        if self.guarded && !self.calm && self.random.percent(15) {
+            self.report.slow += 1;
+            self.claims[claim].is_slow = true;
+            let delay = left + self.random.below(self.interval);
+            return self.after(delay, Event::CreateService(claim));
+        }
         match self.random.below(20) {
             0..10 => {
                 let delay = self.random.below(20 * MS).min(left);

@@ -8,7 +8,7 @@ use crate::server::{Open, Right, Submitted};
 use crate::store::{Mask, Version, Writer, bits};
 use crate::violation::Invariant;
 
-use super::{Damage, SPOILT, State, World, mask, mask_of};
+use super::{Claim, Damage, SPOILT, State, World, mask, mask_of};
 
 impl World {
     /// Whether a definite answer was true at some time since the submission.
@@ -95,6 +95,15 @@ impl World {
         }
     }
 
+    /// Whether a sidecar would have told what became of an operation.
+    pub(super) fn check_unknown(&mut self, server: usize, open: &Open) {
+        let is_given_up = open.is_cancelled || open.deadline <= self.now;
+        let is_late = self.now - open.submitted > self.grace / 2;
+        if self.servers[server].decides && self.damage != Damage::Restored && !is_given_up && !is_late {
+            self.fail(Invariant::I9, format!("server {server} does not know what became of {open:?}"));
+        }
+    }
+
     /// Whether the change at this place in the log cleared what this server had set for nobody.
     pub(super) fn was_own_release(&self, server: usize, offset: u32, at: usize) -> bool {
         let set = self.store.log[..at].windows(2).rev().find(|two| (two[1].mask & !two[0].mask) >> offset & 1 == 1);
@@ -151,7 +160,10 @@ impl World {
                 }
                 self.report.cleared += 1;
             }
-            let owned = self.claims.iter().any(|claim| claim.offset == offset && claim.state != State::Ended);
+            let now = self.now;
+            let is_over = |claim: &Claim| claim.is_slow && claim.state == State::Pending && now >= claim.use_until;
+            let owns = |claim: &Claim| claim.offset == offset && claim.state != State::Ended && !is_over(claim);
+            let owned = self.claims.iter().any(owns);
             if owned {
                 if self.damage == Damage::None {
                     return self.fail(Invariant::I2, format!("{writer:?} clears offset {offset}, which has an owner"));

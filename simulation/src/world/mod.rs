@@ -31,7 +31,7 @@ use rangekeeper::ports::PortRange;
 
 use crate::random::Random;
 use crate::reference::ReferenceRepair;
-use crate::server::{Pass, Server, Sightings};
+use crate::server::{Kind, Pass, Server, Sightings};
 use crate::store::{Mask, Reply, Store, data_of};
 use crate::violation::{Invariant, Violation};
 
@@ -55,6 +55,16 @@ pub struct Report {
     pub cleared: u32,
     /// Owners who lost a value, and Services that shared one, after a deletion or a restore, or beside the reference.
     pub damage: u32,
+    /// Swaps without an answer of servers that have a sidecar.
+    pub unanswered: u32,
+    /// Those of them that were found never to be written.
+    pub fenced: u32,
+    /// Allocations that were acknowledged though their swap had no answer.
+    pub proven: u32,
+    /// Creators that were slower than the grace.
+    pub slow: u32,
+    /// Those of them whose value was not theirs any more when they wrote the Service.
+    pub lost: u32,
     /// What did not hold.
     pub violation: Option<Violation>,
     /// What happened, if that was asked for.
@@ -86,6 +96,8 @@ struct Claim {
     use_until: u64,
     server: usize,
     state: State,
+    /// Whether the Service will be written after the grace.
+    is_slow: bool,
 }
 
 /// A request on its way.
@@ -107,28 +119,66 @@ struct Sent {
 enum Event {
     Poll(usize),
     Apply(Box<Sent>),
-    Reply { server: usize, incarnation: u32, id: u32, epoch: u32, reply: Reply },
-    GiveUp { server: usize, incarnation: u32, id: u32 },
+    Reply {
+        server: usize,
+        incarnation: u32,
+        id: u32,
+        epoch: u32,
+        reply: Reply,
+    },
+    GiveUp {
+        server: usize,
+        incarnation: u32,
+        id: u32,
+    },
     Submit(usize),
-    Cancel { server: usize, incarnation: u32, ticket: Ticket },
+    Cancel {
+        server: usize,
+        incarnation: u32,
+        ticket: Ticket,
+    },
     CreateService(usize),
     DeleteService(usize),
-    Release { claim: usize, anchor: u64 },
+    Release {
+        claim: usize,
+        anchor: u64,
+    },
     Pass(usize),
-    List { server: usize, incarnation: u32 },
+    List {
+        server: usize,
+        incarnation: u32,
+    },
     Crash(usize),
     Start(usize),
     Disconnect(usize),
-    Watch { server: usize, stream: u32 },
+    Watch {
+        server: usize,
+        stream: u32,
+    },
     Compact,
     Delete,
     Spoil,
     Backup,
     Restore,
-    ReferenceRepair { tries: u8 },
-    ReferenceWrite { version: u64, mask: Mask, tries: u8 },
-    ReferencePick { tries: u8 },
-    ReferenceTake { version: u64, mask: Mask, offset: u32, tries: u8 },
+    /// Somebody deletes the sidecar of this number.
+    DeleteSidecar(usize),
+    ReferenceRepair {
+        tries: u8,
+    },
+    ReferenceWrite {
+        version: u64,
+        mask: Mask,
+        tries: u8,
+    },
+    ReferencePick {
+        tries: u8,
+    },
+    ReferenceTake {
+        version: u64,
+        mask: Mask,
+        offset: u32,
+        tries: u8,
+    },
     Calm,
     Finale(u8),
     Check,
@@ -145,7 +195,12 @@ pub(crate) struct World {
     claims: Vec<Claim>,
     range: PortRange,
     text: String,
-    config: Config,
+    /// Whether clears depend on Services.
+    guarded: bool,
+    /// The sidecar that somebody will delete, as soon as it matters.
+    doomed: Option<usize>,
+    /// The swaps that had no answer, by their numbers.
+    unanswered: Vec<u32>,
     /// Between two passes, in microseconds.
     interval: u64,
     grace: u64,
@@ -196,15 +251,26 @@ impl World {
             Strategy::Contiguous,
             Strategy::RandomScanSparingStaticBand,
         ]);
-        let config = Config { strategy, grace: duration(grace), sidecar: false };
+        // Choices of their own: schedules without sidecars and guards are the same as ever.
+        let mut optional = Random::new(!seed);
+        let with_sidecars = optional.percent(40);
+        let guarded = optional.percent(40);
         let horizon = interval * random.between(6, 12) / 2;
         let count = random.pick(&[2, 2, 2, 2, 3, 3, 3, 4, 5]);
         let mut servers = Vec::with_capacity(count);
-        for _ in 0..count {
+        for name in 0..count {
+            let sidecar = with_sidecars && optional.percent(85);
+            let config = Config { strategy, grace: duration(grace), sidecar };
+            // A few have the name of another.
+            let is_double = with_sidecars && name > 0 && optional.percent(6);
             servers.push(Server {
                 up: true,
                 incarnation: 0,
+                config,
                 committer: Committer::new(range, config, random.fork()),
+                name: if is_double { name - 1 } else { name },
+                decides: sidecar,
+                kind: Kind::Look,
                 poll_at: u64::MAX,
                 flight: None,
                 open: Vec::new(),
@@ -234,7 +300,9 @@ impl World {
             claims: Vec::with_capacity(32),
             range,
             text: range.to_string(),
-            config,
+            guarded,
+            doomed: None,
+            unanswered: Vec::new(),
             interval,
             grace,
             horizon,
@@ -248,6 +316,14 @@ impl World {
             traced,
             report: Report::default(),
         };
+        for server in 1..count {
+            if world.servers[server].name != server {
+                (world.servers[server].decides, world.servers[server - 1].decides) = (false, false);
+            }
+        }
+        if with_sidecars && optional.percent(10) {
+            world.doomed = Some(optional.below(count as u64) as usize);
+        }
         world.prepare();
         world
     }
@@ -310,8 +386,7 @@ impl World {
             Event::GiveUp { server, incarnation, id } => {
                 if self.is_under_way(server, incarnation, id) {
                     note!(self, "server {server} gives request {id} up");
-                    self.servers[server].flight = None;
-                    self.servers[server].committer.unknown(duration(self.now));
+                    self.give_up(server);
                     self.drive(server);
                 }
             }
@@ -319,6 +394,10 @@ impl World {
             Event::Cancel { server, incarnation, ticket } => {
                 if self.servers[server].up && self.servers[server].incarnation == incarnation {
                     note!(self, "server {server}: {ticket:?} is cancelled");
+                    let mut open = self.servers[server].open.iter_mut();
+                    if let Some(open) = open.find(|open| open.ticket == ticket) {
+                        open.is_cancelled = true;
+                    }
                     self.servers[server].committer.cancel(ticket);
                     self.drive(server);
                 }
@@ -348,6 +427,7 @@ impl World {
             Event::Spoil => self.spoil(),
             Event::Backup => self.backup = Some(Box::new(self.store.clone())),
             Event::Restore => self.restore(),
+            Event::DeleteSidecar(name) => self.delete_sidecar(name),
             Event::ReferenceRepair { .. }
             | Event::ReferenceWrite { .. }
             | Event::ReferencePick { .. }

@@ -6,7 +6,7 @@ use std::num::NonZeroU8;
 use rangekeeper::commit::{Answer, Change, Committer, KeyValue, Passes, Request, Step};
 
 use crate::faults::ShellFault;
-use crate::server::{Pass, Sightings};
+use crate::server::{Kind, Pass, Sightings};
 use crate::store::{Reply, Writer};
 
 use super::{Event, MS, Sent, State, World, duration, microseconds};
@@ -46,20 +46,32 @@ impl World {
         }
     }
 
-    pub(super) fn send(&mut self, server: usize, request: Request) {
+    pub(super) fn send(&mut self, server: usize, mut request: Request) {
+        if let Request::Swap { services_unchanged_since: Some(revision), .. } = &mut request
+            && ShellFault::ServicesGuardedLate.is_on()
+        {
+            *revision = self.servers[server].told.max(*revision);
+        }
         self.requests += 1;
         let id = self.requests;
         let incarnation = self.servers[server].incarnation;
         self.servers[server].flight = Some(id);
+        self.servers[server].kind = match &request {
+            Request::Read | Request::Confirm { .. } => Kind::Look,
+            Request::Swap { .. } => Kind::Swap,
+            Request::Fence { sidecar } if sidecar.mod_revision == 0 => Kind::Creation,
+            Request::Fence { sidecar } => Kind::Fence(sidecar.value),
+        };
         match &request {
             Request::Read => note!(self, "server {server} reads ({id})"),
             Request::Fence { sidecar } => note!(self, "server {server} fences r{} ({id})", sidecar.mod_revision),
             Request::Confirm { guard } => note!(self, "server {server} confirms r{} ({id})", guard.mod_revision),
-            Request::Swap { guard, value, .. } => note!(
+            Request::Swap { guard, value, services_unchanged_since, sidecar } => note!(
                 self,
-                "server {server} swaps r{} for {:b} ({id})",
+                "server {server} swaps r{} for {:b} ({id}), if no Service since {services_unchanged_since:?}, sidecar {:?}",
                 guard.mod_revision,
-                crate::store::mask_of(value)
+                crate::store::mask_of(value),
+                sidecar.map(|put| put.mod_revision),
             ),
         }
         let (there, back) = (self.latency(), self.latency());
@@ -102,16 +114,21 @@ impl World {
             return self.after(30 * MS, Event::GiveUp { server, incarnation, id });
         }
         let is_swap = matches!(request, Request::Swap { .. });
-        let is_refused =
-            self.trouble > 0 && !self.calm && self.random.percent(2) && self.is_under_way(server, incarnation, id);
+        let is_fence = matches!(request, Request::Fence { .. });
+        let refusals = if is_fence { 10 } else { 2 };
+        let is_refused = self.trouble > 0
+            && !self.calm
+            && self.random.percent(refusals)
+            && self.is_under_way(server, incarnation, id);
         // etcd carries out a write that exceeds its quota, and then says that there is no space.
-        let is_performed = !is_refused || (is_swap && self.random.percent(50));
+        let is_performed = !is_refused || ((is_swap || is_fence) && self.random.percent(50));
         if is_performed {
-            let reply = self.store.perform(request, Writer::Server(server), server);
+            let reply = self.store.perform(request, Writer::Server(server), self.servers[server].name);
             if is_swap && reply.held {
                 note!(self, "swap {id} of server {server} is written: {:b}", self.store.mask());
                 if let Some(version) = self.store.log.last_mut() {
                     version.sole = sole;
+                    version.request = id;
                 }
                 self.check_creation(server, told);
                 self.wrote(Writer::Server(server));
@@ -122,7 +139,14 @@ impl World {
         }
         if is_refused {
             note!(self, "request {id} is refused");
-            self.servers[server].flight = None;
+            let one = &mut self.servers[server];
+            one.flight = None;
+            if one.kind == Kind::Swap {
+                self.lose(server, id);
+            } else {
+                // Maybe that which was to tell.
+                one.decides = false;
+            }
             self.servers[server].committer.refused(duration(self.now), "no space");
             self.drive(server);
         }
@@ -136,6 +160,9 @@ impl World {
         let one = &mut self.servers[server];
         one.flight = None;
         one.told = reply.header.revision;
+        if let (Kind::Fence(value), Some(sidecar)) = (one.kind, &reply.sidecar) {
+            self.report.fenced += u32::from(*sidecar.value == value);
+        }
         let key = reply.key.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });
         let sidecar = reply.sidecar.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });
         let answer = if reply.held { Answer::Held } else { Answer::Current { key, sidecar } };
@@ -223,11 +250,34 @@ impl World {
     pub(super) fn disconnect(&mut self, server: usize) {
         note!(self, "the connection of server {server} is made anew");
         // An answer may be on its way already.
-        if self.random.percent(60) && self.servers[server].flight.take().is_some() {
-            self.servers[server].committer.unknown(duration(self.now));
+        if self.random.percent(60) && self.servers[server].flight.is_some() {
+            self.give_up(server);
         }
         self.servers[server].committer.reconnected();
         self.drive(server);
+    }
+
+    /// The request under way has no answer.
+    pub(super) fn give_up(&mut self, server: usize) {
+        let one = &mut self.servers[server];
+        let Some(id) = one.flight.take() else { return };
+        let is_swap = one.kind == Kind::Swap;
+        one.committer.unknown(duration(self.now));
+        if is_swap {
+            self.lose(server, id);
+        }
+    }
+
+    /// Nobody has told what became of a swap.
+    fn lose(&mut self, server: usize, swap: u32) {
+        if self.servers[server].config.sidecar {
+            self.unanswered.push(swap);
+            self.report.unanswered += 1;
+            if let Some(name) = self.doomed.take_if(|name| self.servers[server].name == *name) {
+                let delay = self.latency();
+                self.after(delay, Event::DeleteSidecar(name));
+            }
+        }
     }
 
     pub(super) fn crash(&mut self, server: usize) {
@@ -255,9 +305,12 @@ impl World {
             return;
         }
         note!(self, "server {server} starts");
-        let committer = Committer::new(self.range, self.config, self.random.fork());
+        let rng = self.random.fork();
         let one = &mut self.servers[server];
+        let committer = Committer::new(self.range, one.config, rng);
         one.up = true;
+        // A swap of the server that crashed may come yet.
+        one.decides = false;
         one.committer = committer;
         one.passes = Passes::new(NonZeroU8::new(3).expect("not zero"), duration(self.interval));
         one.sightings = [Sightings::default(); 64];

@@ -74,6 +74,7 @@ impl World {
         } else {
             listed.unwrap_or(truth)
         };
+        let guard = self.guarded.then_some(self.store.revision());
         let one = &mut self.servers[server];
         let leaked = mask_of(&used) & !truth;
         for (offset, anchor) in one.sight(&self.store, leaked, read, time, self.interval, self.grace) {
@@ -88,11 +89,17 @@ impl World {
         let diff = if ShellFault::NoGrace.is_on() {
             let outcome = pass.finish(Leaks::CleanAtOnce);
             let range = &outcome.ranges[0];
-            Diff { read, set: range.set(), clear: range.clear(), duplicates: range.duplicates().to_vec(), listed: None }
+            Diff {
+                read,
+                set: range.set(),
+                clear: range.clear(),
+                duplicates: range.duplicates().to_vec(),
+                listed: guard,
+            }
         } else {
             let outcome = pass.finish(Leaks::Keep(one.passes.counters()));
             let more = if one.repeats { 1 << 33 } else { 0 };
-            with_more(more, || one.passes.diff(&outcome.ranges[0], &mut one.committer, None))
+            with_more(more, || one.passes.diff(&outcome.ranges[0], &mut one.committer, guard))
         };
         one.repeats = false;
         note!(self, "server {server} has passed: sets {:b}, clears {:b}", mask_of(&diff.set), mask_of(&diff.clear));

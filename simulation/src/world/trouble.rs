@@ -59,6 +59,18 @@ impl World {
         }
     }
 
+    /// Somebody deletes a sidecar.
+    pub(super) fn delete_sidecar(&mut self, name: usize) {
+        if self.store.sidecars[name].take().is_none() {
+            return;
+        }
+        self.store.header.revision += 1;
+        note!(self, "the sidecar {name} is deleted");
+        for server in &mut self.servers {
+            server.decides &= server.name != name;
+        }
+    }
+
     /// A step of the writer that behaves like the reference.
     pub(super) fn reference(&mut self, event: Event) {
         self.damage = Damage::Reference;
@@ -103,7 +115,14 @@ impl World {
                     self.wrote(Writer::Reference);
                     let claim = self.claims.len();
                     let (revision, use_until) = (self.store.revision(), self.now + self.grace);
-                    self.claims.push(Claim { offset, revision, use_until, server: usize::MAX, state: State::Pending });
+                    self.claims.push(Claim {
+                        offset,
+                        revision,
+                        use_until,
+                        server: usize::MAX,
+                        state: State::Pending,
+                        is_slow: false,
+                    });
                     let delay = self.random.below(self.grace);
                     self.after(delay, Event::CreateService(claim));
                 } else if tries < 4 {
