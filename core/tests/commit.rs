@@ -12,7 +12,7 @@ use rangekeeper::commit::{
     Answer, Change, Committer, Config, Diff, Failure, Guard, Header, KeyValue, Operation, Outcome, Passes, Repaired,
     Request, SidecarPut, Step, Ticket,
 };
-use rangekeeper::envelope::RangeAllocation;
+use rangekeeper::envelope::{Form, RangeAllocation};
 use rangekeeper::ports::PortRange;
 use rangekeeper::repair::{Leaks, RepairPass, Stored};
 
@@ -348,14 +348,40 @@ fn a_deleted_range_is_not_made_anew_by_a_pass_that_had_seen_it() {
 
 #[test]
 fn what_was_handed_out_lately_is_set_again_when_the_range_is_made_anew() {
-    let (mut store, mut ours, mut others) =
-        (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
-    store.one(&mut ours, Operation::Create);
-    assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Allocated { .. }));
-    store.delete();
-    assert_eq!(store.one(&mut others, Operation::Create), Outcome::Created { created: true });
-    assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Failed(Failure::Allocate(_))));
-    assert!(matches!(store.one(&mut others, this(30_003)), Outcome::Failed(Failure::Allocate(_))));
+    let empty = RangeAllocation::new(Form::Protobuf).encode();
+    let ways: [fn(&mut Store, Vec<u8>); 3] = [
+        |store, _| store.delete(),
+        // The key stays, and says that it was never initialised.
+        |store, empty| store.put(empty),
+        |store, _| store.put(b"not a range".to_vec()),
+    ];
+    for (way, spoil) in ways.into_iter().enumerate() {
+        for told in ["in the end", "by an answer", "by a watch"] {
+            let (mut store, mut ours, mut others) =
+                (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+            store.one(&mut ours, Operation::Create);
+            assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Allocated { .. }));
+            ours.keep_history(told != "by an answer");
+            let from = ours.watch_from();
+            spoil(&mut store, empty.clone());
+            match told {
+                "by an answer" => drop(store.one(&mut ours, Operation::Read)),
+                "by a watch" => store.watch(from.expect("history is kept"), &mut ours),
+                _ => {}
+            }
+            if way == 2 {
+                // Nobody overwrites what cannot be read, but a person.
+                store.put(empty.clone());
+            }
+            assert_eq!(store.one(&mut others, Operation::Create), Outcome::Created { created: true });
+            if told == "by a watch" {
+                store.watch(from.expect("history is kept"), &mut ours);
+            }
+            let again = store.one(&mut ours, this(30_003));
+            assert!(matches!(again, Outcome::Failed(Failure::Allocate(_))), "{way}, told {told}: {again:?}");
+            assert!(matches!(store.one(&mut others, this(30_003)), Outcome::Failed(Failure::Allocate(_))));
+        }
+    }
 }
 
 #[test]

@@ -63,6 +63,11 @@ impl<R: Range> Base<R> {
         Self { state: key.state, content }
     }
 
+    /// Whether values may be taken from it.
+    pub(super) fn is_initialised(&self) -> bool {
+        matches!(&self.content, Content::Readable(readable) if readable.standing == Standing::Initialised)
+    }
+
     /// What is in use; nothing if it cannot be read.
     pub(super) fn used(&self) -> &Bitmap {
         match &self.content {

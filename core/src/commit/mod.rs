@@ -97,6 +97,8 @@ pub struct Committer<R: Range, G> {
     history: History,
     /// What this committer handed out within the last grace.
     handed_out: Recent<3>,
+    /// Whether the range was made anew, or has to be: then what was handed out is to be set again.
+    made_anew: bool,
     /// What was cleared within the last grace, by whomever.
     cleared: Recent<2>,
     /// What the last repair pass saw with more than one Service, ascending.
@@ -228,6 +230,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             base: None,
             history: History::default(),
             handed_out: Recent::new(range.size(), config.grace),
+            made_anew: false,
             cleared: Recent::new(range.size(), config.grace),
             duplicates: Vec::new(),
             viewed: 0,
@@ -574,12 +577,14 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let changes = differences(self.history.apart().unwrap_or(base.used()), seen.used());
         self.note_cleared(seen.used(), &changes);
         self.history.advance(key.state, changes);
+        self.made_anew |= !seen.is_initialised();
         if key.state.mod_revision == base_revision {
             self.history.join();
         } else if key.state.mod_revision > base_revision && self.flight.is_none() {
             self.history.join();
             self.base = Some(seen);
             self.settle_doubts();
+            self.protect();
         } else {
             self.history.part(seen.used().clone());
         }
@@ -839,9 +844,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 self.spare = Some(before.used);
             }
             self.settle_doubts();
-            if round.state == Guard::default() {
-                self.protect();
-            }
+            self.protect();
         }
         // Half of the grace is left for the caller, or else it would begin with too little.
         let late = now.saturating_sub(sent) > self.config.grace / 2 && !Fault::LateAnswerAcknowledged.is_on();
@@ -949,7 +952,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
             return;
         }
         let before = self.base.take();
-        let mut made_anew = false;
         if before.is_some() {
             self.contended_until = now + self.swap_takes * CONTENDED_SWAPS;
         }
@@ -982,26 +984,26 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 if state.create_revision == 0 {
                     self.history.forget_before(header.revision);
                 }
-                made_anew = true;
+                self.made_anew = true;
             }
         }
+        self.made_anew |= !base.is_initialised();
         self.base = Some(base);
-        if made_anew {
-            self.protect();
-        }
+        self.protect();
     }
 
-    /// Sets again what was handed out a short while ago, after the key was made anew.
+    /// Sets again what was handed out a short while ago, once the range was made anew.
     fn protect(&mut self) {
-        let Some(Base { state, content: Content::Readable(readable) }) = &self.base else { return };
+        let Some(base) = self.base.as_ref().filter(|base| self.made_anew && base.is_initialised()) else { return };
+        self.made_anew = false;
         let mut set = Bitmap::new(self.range.size());
         self.handed_out.add_to(&mut set);
-        set.difference_with(readable.used.bitmap());
-        if readable.standing != Standing::Initialised || set.is_empty() {
+        set.difference_with(base.used());
+        if set.is_empty() {
             return;
         }
         let clear = Bitmap::new(self.range.size());
-        let diff = Diff { read: state.mod_revision, set, clear, duplicates: Vec::new(), listed: None };
+        let diff = Diff { read: base.state.mod_revision, set, clear, duplicates: Vec::new(), listed: None };
         self.enqueue(Owner::Own, Operation::Repair(Box::new(diff)), Duration::MAX);
     }
 
