@@ -121,7 +121,7 @@ impl Store {
     /// Lets the committer work until it has nothing to do; gives what it ended.
     fn run(&mut self, committer: &mut Ports, now: Duration) -> Vec<(Ticket, Outcome<PortRange>)> {
         let mut now = now;
-        loop {
+        for _ in 0..1000 {
             if let Some(from) = committer.watch_from() {
                 self.watch(from, committer);
             }
@@ -133,6 +133,7 @@ impl Store {
                 }
             }
         }
+        panic!("it goes on for ever");
     }
 
     fn one(&mut self, committer: &mut Ports, operation: Operation<PortRange>) -> Outcome<PortRange> {
@@ -312,6 +313,55 @@ fn after_a_restore_old_anchors_tell_nothing_and_new_views_do() {
     let diff = Diff { read: view.revision, set: bitmap(7), clear: bitmap(9), duplicates: Vec::new(), listed: None };
     let repaired = store.one(&mut ours, Operation::Repair(Box::new(diff)));
     assert_eq!(repaired, Outcome::Repaired(Repaired { set: vec![30_007], cleared: vec![], changed: 1 }));
+}
+
+/// The cluster id and the raft term stay, and the revision does not go back.
+#[test]
+fn a_restore_is_noticed_by_the_key_alone() {
+    for case in ["revision raised", "same revisions", "more changes than revisions", "watched further"] {
+        let (mut store, mut ours, mut others) =
+            (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+        store.one(&mut ours, Operation::Create);
+        let mut restored = Store { revision: store.revision, key: store.key.clone(), ..Store::default() };
+        // Something else was written, too.
+        store.revision += if case == "more changes than revisions" { 3 } else { 0 };
+        let Outcome::Allocated { revision: lost, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
+        match case {
+            // As `etcdutl snapshot restore --bump-revision` does it.
+            "revision raised" => restored.revision += 100,
+            // Somebody else has already done as much to it as was lost.
+            "same revisions" => {
+                assert!(matches!(restored.one(&mut others, this(30_007)), Outcome::Allocated { .. }));
+                assert_eq!(restored.key.as_ref().map(|key| key.0), store.key.as_ref().map(|key| key.0));
+            }
+            "more changes than revisions" => {
+                for value in 30_005..30_010 {
+                    assert!(matches!(restored.one(&mut others, this(value)), Outcome::Allocated { .. }));
+                }
+                assert!(restored.revision > lost);
+            }
+            // No answer has told of the last revision that was lost.
+            _ => {
+                ours.keep_history(true);
+                let from = ours.watch_from().expect("wanted");
+                assert!(matches!(store.one(&mut others, this(30_007)), Outcome::Allocated { .. }));
+                store.watch(from, &mut ours);
+                ours.keep_history(false);
+                restored.revision = lost;
+            }
+        }
+        ours.reconnected();
+        let outcome = restored.one(&mut ours, release(30_003, lost));
+        assert!(matches!(outcome, Outcome::Deferred(_) | Outcome::Released { freed: false }), "{case}: {outcome:?}");
+        // What was handed out before is set again, and nothing is gone of what others have allocated since.
+        let mut new = committer("30000-30009", 3);
+        let own_and_others = if matches!(case, "same revisions" | "more changes than revisions") { 2 } else { 1 };
+        for taken in [30_003, 30_007].into_iter().take(own_and_others) {
+            let outcome = restored.one(&mut new, this(taken));
+            assert!(matches!(outcome, Outcome::Failed(Failure::Allocate(_))), "{case}, {taken}: {outcome:?}");
+        }
+        assert!(matches!(restored.one(&mut ours, this(30_004)), Outcome::Allocated { .. }), "{case}");
+    }
 }
 
 #[test]

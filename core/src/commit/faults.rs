@@ -198,7 +198,8 @@ mod switched {
         round.state = base.state;
         let (guard, services_unchanged_since) = (base.state, round.services_unchanged_since);
         let value = round.value(&mut Vec::new()).filter(|_| !round.entries.is_empty())?;
-        *flight = Some(Flight { sent: now, asked, is_swap: true, round: Some(round), stage: Stage::Sent });
+        let reached = base.state.mod_revision;
+        *flight = Some(Flight { sent: now, asked, reached, is_swap: true, round: Some(round), stage: Stage::Sent });
         let sidecar = sidecar.as_mut().map(Sidecar::next_swap);
         Some(Request::Swap { guard, value, services_unchanged_since, sidecar })
     }

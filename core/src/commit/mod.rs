@@ -29,6 +29,7 @@ mod request;
 mod round;
 mod sidecar;
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
@@ -181,6 +182,8 @@ struct Flight<R: Range> {
     sent: Duration,
     /// Operations with lower tickets were submitted before.
     asked: u64,
+    /// The store was known to have reached this revision.
+    reached: u64,
     round: Option<Round<R>>,
     /// Whether the round is written; else it is confirmed.
     is_swap: bool,
@@ -410,7 +413,12 @@ impl<R: Range, G: Rng> Committer<R, G> {
     }
 
     fn take_off(&mut self, now: Duration, round: Option<Round<R>>, is_swap: bool, stage: Stage) {
-        self.flight = Some(Flight { sent: now, asked: self.submitted, round, is_swap, stage });
+        self.flight = Some(Flight { sent: now, asked: self.submitted, reached: self.reached(), round, is_swap, stage });
+    }
+
+    /// Which revision the store has reached, as far as answers and a watch have told.
+    fn reached(&self) -> u64 {
+        self.last.map_or(0, |(header, _)| header.revision).max(self.history.head().mod_revision)
     }
 
     /// The request that is under way, and is not any more.
@@ -426,7 +434,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
     /// The store has answered the request.
     pub fn answered(&mut self, now: Duration, header: Header, answer: Answer<'_>) {
         let Some(flight) = self.land() else { return };
-        let same_store = self.identify(now, header);
+        let same_store = self.identify(now, header, flight.reached, answer);
         // Else the connection was made anew after the request was sent, and the answer may be the old store's.
         self.unwatched &= self.must_read;
         if Fault::OldAnswerAfterReconnect.is_on() {
@@ -712,7 +720,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
     }
 
     /// Whether it is still the same store, as it was; else all that was known is forgotten.
-    fn identify(&mut self, now: Duration, header: Header) -> bool {
+    fn identify(&mut self, now: Duration, header: Header, reached: u64, answer: Answer<'_>) -> bool {
         let before = self.last.replace((header, now));
         let Some((before, _)) = before else {
             if self.unwatched && !Fault::FirstAnswerTrusted.is_on() {
@@ -722,19 +730,42 @@ impl<R: Range, G: Rng> Committer<R, G> {
             return true;
         };
         let same = header.cluster_id == before.cluster_id
-            && header.revision >= before.revision
+            && header.revision >= before.revision.max(reached)
             && header.raft_term >= before.raft_term
+            && !self.contradicts(header, answer)
             || Fault::CacheSurvivesRestore.is_on();
         if !same {
             self.base = None;
             self.viewed = 0;
             // What this committer handed out stays protected: the Services of that may be written to this store.
-            self.history.distrust(before.revision.max(header.revision));
+            self.history.distrust(before.revision.max(reached).max(header.revision));
             self.cleared.clear();
             self.duplicates.clear();
             self.settle_doubts();
         }
         same
+    }
+
+    /// Whether the key is what it cannot be any more, or never was, in the store that is known. After a restore this can
+    /// tell what the header does not: etcd lets an operator raise the revision.
+    fn contradicts(&self, header: Header, answer: Answer<'_>) -> bool {
+        let (Some(base), Answer::Current { key: Some(key), .. }) = (&self.base, answer) else { return false };
+        let contradicts = |known: Guard, used: &Bitmap| match key.state.mod_revision.cmp(&known.mod_revision) {
+            // A watch may have told of it already.
+            _ if known.mod_revision > header.revision => false,
+            Ordering::Less => true,
+            Ordering::Equal => {
+                key.state != known || Base::decode(Some(key), self.range, self.config.strategy).used() != used
+            }
+            // A key that was made anew is not taken for the known one anyhow.
+            Ordering::Greater if key.state.create_revision != known.create_revision => false,
+            Ordering::Greater => {
+                let changes = key.state.version.saturating_sub(known.version);
+                !(1..=key.state.mod_revision - known.mod_revision).contains(&changes)
+            }
+        };
+        contradicts(base.state, base.used())
+            || self.history.apart().is_some_and(|used| contradicts(self.history.head(), used))
     }
 
     /// What passes found out was about another store.

@@ -174,12 +174,13 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     /// Asks what became of a swap, if that is to be done.
     pub(super) fn inquire(&mut self, now: Duration) -> Option<Step> {
+        let reached = self.reached();
         let (flight, own) = (self.flight.as_mut()?, self.sidecar.as_ref()?);
         let Stage::Undecided(inquiry) = flight.stage else { return None };
         if now < self.retry_at {
             return Some(self.wait(self.retry_at));
         }
-        (flight.stage, flight.asked) = (Stage::Asked(inquiry), self.submitted);
+        (flight.stage, flight.asked, flight.reached) = (Stage::Asked(inquiry), self.submitted, reached);
         Some(Step::Send(match inquiry {
             Inquiry::Fence => Request::Fence { sidecar: own.fence() },
             Inquiry::Read => Request::Read,

@@ -22,8 +22,8 @@ import (
 )
 
 // TestRestored puts an etcd restored from a backup in the place of the one that two
-// servers work on. It may show that by its cluster id, by its raft term or by its
-// revision, and others may have written to it before the servers come back.
+// servers work on. It may show that by its cluster id, by its raft term, by its revision
+// or by that of the key, and others may have written to it before the servers come back.
 func TestRestored(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -37,6 +37,8 @@ func TestRestored(t *testing.T) {
 		{name: "its raft term tells", restarts: 1, meanwhile: goOn},
 		{name: "its cluster id tells", how: etcdtest.Restoration{Token: "another"}, meanwhile: goOn},
 		{name: "all three tell", restarts: 1, how: etcdtest.Restoration{Token: "another"}, meanwhile: func(context.Context, *server, int) {}},
+		{name: "the key's revision tells", meanwhile: goOn},
+		{name: "the key's revision tells, and its history is compacted", how: etcdtest.Restoration{Bump: 1000}, meanwhile: func(context.Context, *server, int) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
