@@ -20,6 +20,9 @@ var (
 	ErrRefused = errors.New("the store refused")
 	// ErrUnreadable says that what is stored is no RangeAllocation for values of this kind; it is not overwritten.
 	ErrUnreadable = errors.New("what is stored cannot be read")
+	// ErrStaleList says that the Services of a repair were listed before its range was read: what was allocated meanwhile
+	// looks leaked.
+	ErrStaleList = errors.New("the list of Services is older than the range that was read before")
 	// ErrDeadlineExceeded says that an operation's time was over before it was sent. It is a context.DeadlineExceeded.
 	ErrDeadlineExceeded = fmt.Errorf("the operation did not take place: %w", context.DeadlineExceeded)
 	// ErrCancelled says that an operation was cancelled before it was sent.
@@ -165,7 +168,8 @@ func (c *Committer[V]) SeenByPass(passes *Passes, revision int64, now time.Durat
 // which values more than one Service claims.
 //
 // listed is the revision of the list of Services if they are in the same etcd as the object, else 0: nothing is cleared
-// once a Service was written after the list, so that a creator keeps its value even if it took longer than the grace.
+// once a Service was written after the list, so that a creator keeps its value even if it took longer than the grace. A
+// list from before the pass's read ends the operation with ErrStaleList.
 //
 // A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays and
 // is due again in the next pass; so does one that Services were in the way of. ErrInvalidArgument means that the outcome
@@ -401,8 +405,8 @@ type Finished[V Value] struct {
 	Set, Cleared []V
 	Changed      int
 	// Err is the reason of OutcomeFailed: a *BatchError around ErrFull, ErrAlreadyAllocated or a *NotInRangeError; a
-	// *MismatchedRangeError; or wrapped in it ErrNotInitialised, ErrUnreadable, ErrRefused, ErrDeadlineExceeded,
-	// ErrCancelled.
+	// *MismatchedRangeError; or wrapped in it ErrNotInitialised, ErrUnreadable, ErrRefused, ErrStaleList,
+	// ErrDeadlineExceeded, ErrCancelled.
 	Err error
 }
 
@@ -464,6 +468,8 @@ func (c *Committer[V]) failure(flat *C.rk_finished, values []C.rk_value, text st
 		return fmt.Errorf("%w: %s", ErrUnreadable, text)
 	case C.RK_RESULT_REFUSED:
 		return fmt.Errorf("%w: %s", ErrRefused, text)
+	case C.RK_RESULT_STALE_LIST:
+		return ErrStaleList
 	case C.RK_RESULT_DEADLINE_EXCEEDED:
 		return ErrDeadlineExceeded
 	case C.RK_RESULT_CANCELLED:

@@ -408,6 +408,10 @@ enum rk_result
    * An operation was cancelled.
    */
   RK_RESULT_CANCELLED = 51,
+  /**
+   * The Services of a repair were listed before its range was read.
+   */
+  RK_RESULT_STALE_LIST = 52,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -1339,6 +1343,7 @@ rk_result rk_committer_submit(const struct rk_committer *committer,
  *
  * listed is the revision of the list of Services if they are in the same etcd as the object, else 0: nothing is cleared
  * once a Service was written after the list, so that a creator keeps its value even if it took longer than the grace.
+ * A list from before the pass's read ends the operation with RK_RESULT_STALE_LIST.
  *
  * A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays
  * and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT if outcome has no such range or another one than the

@@ -10,7 +10,7 @@ use rangekeeper::any::AnyRange;
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
     Answer, Change, Committer, Config, Diff, Failure, Guard, Header, KeyValue, Operation, Outcome, Passes, Repaired,
-    Request, SidecarPut, Step, Ticket,
+    Request, SidecarPut, Step, Ticket, View,
 };
 use rangekeeper::envelope::{Form, RangeAllocation};
 use rangekeeper::ports::PortRange;
@@ -576,6 +576,22 @@ fn a_leak_stays_if_a_service_was_written_after_the_list() {
     assert!(matches!(store.one(&mut others, this(30_003)), Outcome::Allocated { .. }));
     now += INTERVAL;
     assert!(found(&mut store, &mut ours, &mut passes, now, true).clear.is_empty());
+}
+
+#[test]
+fn a_pass_with_a_list_from_before_its_read_changes_nothing() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Allocated { .. }));
+    let Outcome::Read(View { revision: read, .. }) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
+    let mut set = Bitmap::new(10);
+    set.insert(5);
+    for (listed, stale) in [(read - 1, true), (read, false)] {
+        let clear = Bitmap::new(10);
+        let diff = Diff { read, set: set.clone(), clear, duplicates: Vec::new(), listed: Some(listed) };
+        let outcome = store.one(&mut ours, Operation::Repair(Box::new(diff)));
+        assert_eq!(outcome == Outcome::Failed(Failure::StaleList { listed, read }), stale, "{outcome:?}");
+    }
 }
 
 #[test]

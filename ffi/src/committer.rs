@@ -311,6 +311,7 @@ fn flatten(finished: &Finished<ValueRange>) -> (rk_finished, Cow<'_, [Value]>, V
                     bytes = message.clone().into_bytes();
                     rk_result::Refused
                 }
+                Failure::StaleList { .. } => rk_result::StaleList,
                 Failure::DeadlineExceeded => rk_result::DeadlineExceeded,
                 Failure::Cancelled => rk_result::Cancelled,
             };
@@ -428,6 +429,7 @@ pub unsafe extern "C" fn rk_committer_submit(
 ///
 /// listed is the revision of the list of Services if they are in the same etcd as the object, else 0: nothing is cleared
 /// once a Service was written after the list, so that a creator keeps its value even if it took longer than the grace.
+/// A list from before the pass's read ends the operation with RK_RESULT_STALE_LIST.
 ///
 /// A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays
 /// and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT if outcome has no such range or another one than the

@@ -55,11 +55,13 @@ pub enum rk_result {
     DeadlineExceeded = 50,
     /// An operation was cancelled.
     Cancelled = 51,
+    /// The Services of a repair were listed before its range was read.
+    StaleList = 52,
 }
 
 impl rk_result {
     /// Every code.
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 24] = [
         Self::Ok,
         Self::NullPointer,
         Self::BufferTooSmall,
@@ -83,6 +85,7 @@ impl rk_result {
         Self::Refused,
         Self::DeadlineExceeded,
         Self::Cancelled,
+        Self::StaleList,
     ];
 
     pub(crate) fn name(self) -> &'static CStr {
@@ -110,6 +113,7 @@ impl rk_result {
             Self::Refused => c"REFUSED",
             Self::DeadlineExceeded => c"DEADLINE_EXCEEDED",
             Self::Cancelled => c"CANCELLED",
+            Self::StaleList => c"STALE_LIST",
         }
     }
 }

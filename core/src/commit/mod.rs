@@ -287,6 +287,11 @@ impl<R: Range, G: Rng> Committer<R, G> {
         match &mut operation {
             Operation::Release { anchor, .. } => self.newest_anchor = self.newest_anchor.max(*anchor),
             Operation::Repair(diff) => {
+                let read = diff.read;
+                if let Some(listed) = diff.listed.filter(|listed| *listed < read) {
+                    self.end(Owner::Caller(ticket), Outcome::Failed(Failure::StaleList { listed, read }));
+                    return ticket;
+                }
                 self.duplicates.clone_from(&diff.duplicates);
                 self.duplicates.sort_unstable();
                 if !self.history.accepts_pass(diff.read) && !Fault::PassAcrossStores.is_on() {

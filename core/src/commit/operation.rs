@@ -146,6 +146,15 @@ pub enum Failure<R: Range> {
         /// The store's words.
         message: String,
     },
+    /// The Services of a repair were listed before the view that it is about ([`Diff::listed`]): what was allocated
+    /// meanwhile looks leaked.
+    #[error("Services were listed at revision {listed}, before the range was read at revision {read}")]
+    StaleList {
+        /// When Services were listed.
+        listed: u64,
+        /// When the range was read.
+        read: u64,
+    },
     /// Its time was over before it was sent.
     #[error("the deadline was exceeded before the operation took place")]
     DeadlineExceeded,

@@ -238,7 +238,8 @@ func (s *Store[V]) ReadForPass(ctx context.Context, passes *rangekeeper.Passes) 
 //
 // listed is the revision of the list of Services if they are in the same etcd, below Config.Services, else 0: nothing is
 // cleared once a Service was written after the list, so that a creator keeps its value even if it took longer than the
-// grace. Where Services are written all the time, leaks stay.
+// grace. Where Services are written all the time, leaks stay. A list from before ReadForPass gives
+// rangekeeper.ErrStaleList.
 func (s *Store[V]) Repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed int64) (Repaired[V], error) {
 	if listed != 0 && s.config.Services == "" {
 		return Repaired[V]{}, fmt.Errorf("%s: %w: a list of Services, and it is not configured where their keys are", s.config.Key, rangekeeper.ErrInvalidArgument)

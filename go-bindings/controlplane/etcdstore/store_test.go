@@ -221,6 +221,9 @@ func TestRepairGuardedByServices(t *testing.T) {
 		must(pass.AddCIDR(ours.Range(), rangekeeper.Stored{Range: ours.Range().String(), Data: view.Snapshot}))
 		outcome := must(pass.Finish(passes))
 		listed := must(etcd.Client().Get(ctx, services, clientv3.WithPrefix())).Header.Revision
+		if _, err := ours.Repair(ctx, passes, outcome, 0, view.Revision-1); !errors.Is(err, rangekeeper.ErrStaleList) {
+			t.Error(err)
+		}
 		if i == 1 {
 			write(services + "default/late")
 		} else {
@@ -306,7 +309,7 @@ func TestSidecar(t *testing.T) {
 		t.Errorf("only %d of %d requests or answers were lost: %+v", lost.Load(), requests.Load(), stats)
 	}
 	t.Logf("%d of %d requests or answers lost, %+v", lost.Load(), requests.Load(), stats)
-	if kvs := must(client.Get(ctx, sidecar)).Kvs; len(kvs) != 1 || len(kvs[0].Value) != 32 {
+	if kvs := must(etcd.Client().Get(ctx, sidecar)).Kvs; len(kvs) != 1 || len(kvs[0].Value) != 32 {
 		t.Error(kvs)
 	}
 }
