@@ -365,35 +365,36 @@ fn a_restore_is_noticed_by_the_key_alone() {
 }
 
 #[test]
-fn a_deleted_range_is_not_made_anew_by_a_pass_that_had_seen_it() {
-    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
-    store.one(&mut ours, Operation::Create);
-    assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Allocated { .. }));
-    let pass = |store: &mut Store, ours: &mut Ports| {
-        let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
-        let mut set = Bitmap::new(10);
-        set.insert(3);
-        set.difference_with(&view.used);
-        Operation::Repair(Box::new(Diff {
-            read: view.revision,
-            set,
-            clear: Bitmap::new(10),
-            duplicates: Vec::new(),
-            listed: None,
-        }))
-    };
-    let seen = pass(&mut store, &mut ours);
-    store.delete();
-    ours.reconnected();
-    store.one(&mut ours, seen);
-    assert!(store.key.is_none(), "values in use would be handed out");
-    // A pass that has seen that it is missing sets all that Services use.
-    let seen = pass(&mut store, &mut ours);
-    assert_eq!(
-        store.one(&mut ours, seen),
-        Outcome::Repaired(Repaired { set: vec![30_003], cleared: vec![], changed: 0 })
-    );
-    assert!(store.key.is_some());
+fn a_range_that_is_gone_is_not_made_anew_by_a_pass_that_had_seen_it() {
+    let ways: [fn(&mut Store); 2] =
+        [|store| store.delete(), |store| store.put(RangeAllocation::new(Form::Protobuf).encode())];
+    for (way, lose) in ways.into_iter().enumerate() {
+        let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+        store.one(&mut ours, Operation::Create);
+        assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Allocated { .. }));
+        let pass = |store: &mut Store, ours: &mut Ports| {
+            let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
+            let mut set = Bitmap::new(10);
+            set.insert(3);
+            set.difference_with(&view.used);
+            let clear = Bitmap::new(10);
+            let diff = Diff { read: view.revision, set, clear, duplicates: Vec::new(), listed: None };
+            Operation::Repair(Box::new(diff))
+        };
+        let seen = pass(&mut store, &mut ours);
+        lose(&mut store);
+        let lost = store.key.clone();
+        ours.reconnected();
+        store.one(&mut ours, seen);
+        assert_eq!(store.key, lost, "{way}: values in use would be handed out");
+        // A pass that has seen that it is gone sets all that Services use.
+        let seen = pass(&mut store, &mut ours);
+        assert_eq!(
+            store.one(&mut ours, seen),
+            Outcome::Repaired(Repaired { set: vec![30_003], cleared: vec![], changed: 0 })
+        );
+        assert!(is_set(&store, 3));
+    }
 }
 
 #[test]

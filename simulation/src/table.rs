@@ -82,6 +82,8 @@ const ROWS: &[Row] = &[
     row(57, "clears repeated without their condition after it did not hold"),
     row(58, "clears depend on Services since the last answer instead of the list"),
     row(59, "clears repeated with their condition after it did not hold"),
+    row(60, "emptied range made anew by a repair that had seen it"),
+    row(61, "range of others overwritten without a repair"),
 ];
 
 /// Bit n is the fault of number n.

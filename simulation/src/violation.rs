@@ -20,7 +20,7 @@ pub enum Invariant {
     I6,
     /// Whatever is answered was true at some time between submission and end.
     I7,
-    /// What cannot be read is not overwritten.
+    /// What cannot be read is not overwritten, and the range of others only by a repair pass.
     I8,
     /// With a sidecar that nobody else writes, every operation that is not given up ends as done or not done.
     I9,

@@ -63,6 +63,8 @@ pub enum Fault {
     ServicesNotGuarded = 56,
     ClearsKeptUnguarded = 57,
     ClearsKept = 59,
+    LossForgotten = 60,
+    OtherRangeTakenForOwn = 61,
 }
 
 impl Fault {

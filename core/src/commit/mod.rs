@@ -590,7 +590,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let changes = differences(self.history.apart().unwrap_or(base.used()), seen.used());
         self.note_cleared(seen.used(), &changes);
         self.history.advance(key.state, changes);
-        self.made_anew |= !seen.is_initialised();
+        self.note_loss(&seen);
         if key.state.mod_revision == base_revision {
             self.history.join();
         } else if key.state.mod_revision > base_revision && self.flight.is_none() {
@@ -858,6 +858,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
     fn committed(&mut self, sent: Duration, now: Duration, revision: u64, mut round: Round<R>) {
         let create_revision = if round.state.create_revision == 0 { revision } else { round.state.create_revision };
         let state = Guard { mod_revision: revision, version: round.state.version + 1, create_revision };
+        self.conflicts = 0;
         self.handed_out.advance(now);
         self.cleared.advance(now);
         for offset in &round.cleared {
@@ -928,7 +929,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
     /// After a swap, lets somebody else go first if others write, too.
     fn take_turns(&mut self, sent: Duration, now: Duration) {
         self.swap_takes = (self.swap_takes * 3 + now.saturating_sub(sent)) / 4;
-        self.conflicts = 0;
         if now < self.contended_until {
             self.retry_at = now + self.swap_takes.min(LONGEST_BACK_OFF);
         }
@@ -1023,9 +1023,21 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 self.made_anew = true;
             }
         }
-        self.made_anew |= !base.is_initialised();
+        self.note_loss(&base);
         self.base = Some(base);
         self.protect();
+    }
+
+    /// Notes if the key has no range of ours any more: who makes it anew has to know what Services used, and a pass that
+    /// looked before does not.
+    fn note_loss(&mut self, seen: &Base<R>) {
+        if seen.is_initialised() {
+            return;
+        }
+        self.made_anew = true;
+        if !Fault::LossForgotten.is_on() {
+            self.history.forget_before(seen.state.mod_revision);
+        }
     }
 
     /// Sets again what was handed out a short while ago, once the range was made anew.

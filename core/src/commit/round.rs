@@ -353,6 +353,7 @@ impl<R: Range> Plan<'_, R> {
     fn refusal(&self) -> Option<Failure<R>> {
         match &self.readable.standing {
             Standing::Initialised => None,
+            Standing::OtherRange(_) if Fault::OtherRangeTakenForOwn.is_on() => None,
             Standing::Uninitialised => Some(Failure::NotInitialised),
             Standing::OtherRange(found) => {
                 Some(Failure::MismatchedRange { expected: self.next.range(), found: found.clone() })

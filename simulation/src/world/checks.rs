@@ -5,10 +5,10 @@ use rangekeeper::ports::PortRange;
 use rangekeeper::range::Range;
 
 use crate::server::{Open, Right, Submitted};
-use crate::store::{Mask, Version, Writer, bits};
+use crate::store::{Mask, Writer, bits};
 use crate::violation::Invariant;
 
-use super::{Claim, Damage, SPOILT, State, World, mask, mask_of};
+use super::{Claim, Content, Damage, State, World, mask, mask_of};
 
 impl World {
     /// Whether a definite answer was true at some time since the submission.
@@ -25,6 +25,11 @@ impl World {
                 || (first.map_or(0, |first| first + 1)..log.len())
                     .any(|at| is_true(log[at].mask) || is_true(log[at].mask | before(at)))
         };
+        let was = |contents: &[Content]| {
+            let content = |at: usize| contents.contains(&self.content(&log[at]));
+            first.map_or(contents.contains(&Content::Missing), content)
+                || (first.map_or(0, |first| first + 1)..log.len()).any(content)
+        };
         let all = u64::MAX >> (64 - self.range.size());
         let truth = match (&open.what, outcome) {
             (Submitted::Allocate { named, count: 1 }, Outcome::Failed(Failure::Allocate(_))) => {
@@ -34,10 +39,9 @@ impl World {
                 // Some value of the batch was in use, or there were too few.
                 ever(&|mask| mask & named != 0 || ((all & !mask).count_ones() as usize) < *count)
             }
-            (_, Outcome::Failed(Failure::NotInitialised)) => {
-                let missing = |at: usize| log[at].key.is_none();
-                first.is_none_or(missing) || (first.map_or(0, |first| first + 1)..log.len()).any(missing)
-            }
+            (_, Outcome::Failed(Failure::NotInitialised)) => was(&[Content::Missing, Content::Uninitialised]),
+            (_, Outcome::Failed(Failure::MismatchedRange { .. })) => was(&[Content::OtherRange]),
+            (_, Outcome::Failed(Failure::Unreadable { .. })) => was(&[Content::Unreadable]),
             (Submitted::Release { offset, anchor, .. }, Outcome::Released { freed: false }) => {
                 let free = |mask: Mask| mask >> offset & 1 == 0;
                 let anchored = self.store.at((*anchor).min(open.revision)).unwrap_or(0);
@@ -49,10 +53,7 @@ impl World {
             (_, Outcome::Read(view)) => {
                 view.revision >= open.revision && mask_of(&view.used) == self.store.mask_at(view.revision)
             }
-            (_, Outcome::Created { .. }) => {
-                let there = |at: usize| log[at].key.is_some();
-                first.is_some_and(there) || (first.map_or(0, |first| first + 1)..log.len()).any(there)
-            }
+            (_, Outcome::Created { .. }) => was(&[Content::Range]),
             _ => true,
         };
         if !truth {
@@ -114,9 +115,21 @@ impl World {
     ///
     /// A server that was not told of the deletion cannot know: no guard tells a key that was made and deleted meanwhile
     /// from one that never was.
-    pub(super) fn check_creation(&mut self, server: usize, told: u64) {
+    pub(super) fn check_creation(&mut self, server: usize, repairs: bool, told: u64) {
         let Some(deleted) = self.store.log.len().checked_sub(2).map(|at| &self.store.log[at]) else { return };
-        if deleted.key.is_some() || told < deleted.revision || self.servers[server].creates {
+        let content = self.content(deleted);
+        match content {
+            Content::Range => return,
+            Content::Unreadable => {
+                return self.fail(Invariant::I8, format!("server {server} overwrites what it cannot read"));
+            }
+            Content::OtherRange if !repairs => {
+                return self.fail(Invariant::I8, format!("server {server} overwrites another range without a repair"));
+            }
+            Content::Missing | Content::Uninitialised | Content::OtherRange => {}
+        }
+        let is_known = told >= deleted.revision || content != Content::Missing;
+        if !is_known || (self.servers[server].creates && content != Content::OtherRange) {
             return;
         }
         let used = mask(self.store.list_at(deleted.revision)) & mask(self.store.list());
@@ -131,12 +144,6 @@ impl World {
         let at = self.store.log.len() - 1;
         let before = at.checked_sub(1).map_or(0, |before| self.store.log[before].mask);
         let before_since = self.store.log[..at].iter().rev();
-        let spoilt = |version: &Version| version.key.as_ref().is_some_and(|key| key.value.starts_with(SPOILT));
-        if let Writer::Server(server) = writer
-            && at.checked_sub(1).is_some_and(|before| spoilt(&self.store.log[before]))
-        {
-            return self.fail(Invariant::I8, format!("server {server} overwrites what it cannot read"));
-        }
         let cleared = before & !self.store.log[at].mask;
         for offset in bits(cleared) {
             // Since when it had been in use.
@@ -176,7 +183,7 @@ impl World {
 
     pub(super) fn check_leaks(&mut self) {
         let (stored, in_use) = (self.store.mask(), mask(self.store.list()));
-        if self.store.key().is_some_and(|key| key.value.starts_with(SPOILT)) {
+        if self.store.log.last().is_some_and(|version| self.content(version) == Content::Unreadable) {
             return;
         }
         if stored != in_use {

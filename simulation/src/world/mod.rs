@@ -32,7 +32,7 @@ use rangekeeper::ports::PortRange;
 use crate::random::Random;
 use crate::reference::ReferenceRepair;
 use crate::server::{Kind, Pass, Server, Sightings};
-use crate::store::{Mask, Reply, Store, data_of};
+use crate::store::{Mask, Reply, Store, Version, Writer, data_of};
 use crate::violation::{Invariant, Violation};
 
 /// The first port of all ranges.
@@ -88,6 +88,17 @@ enum State {
     Ended,
 }
 
+/// What stands under the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Missing,
+    Unreadable,
+    /// An object without a range.
+    Uninitialised,
+    OtherRange,
+    Range,
+}
+
 /// An acknowledged value and its owner.
 #[derive(Clone, Debug)]
 struct Claim {
@@ -109,6 +120,8 @@ struct Sent {
     epoch: u32,
     request: Request,
     sole: Option<Ticket>,
+    /// Whether it may be that of a repair pass.
+    repairs: bool,
     /// The revision of the last answer that the server had.
     told: u64,
     /// How long the answer takes, if there will be one.
@@ -440,11 +453,29 @@ impl World {
     }
 
     fn encode(&self, mask: Mask) -> Vec<u8> {
-        let mut stored = RangeAllocation::new(Form::Protobuf);
-        stored.range.clone_from(&self.text);
-        stored.data = data_of(mask);
-        stored.encode()
+        encode(&self.text, mask)
     }
+
+    /// What stood under the key.
+    fn content(&self, version: &Version) -> Content {
+        let Some(key) = &version.key else { return Content::Missing };
+        if version.writer != Writer::Stranger {
+            return Content::Range;
+        }
+        match RangeAllocation::decode(&key.value) {
+            Err(_) => Content::Unreadable,
+            Ok(stored) if stored.range.is_empty() => Content::Uninitialised,
+            Ok(stored) if stored.range != self.text => Content::OtherRange,
+            Ok(_) => Content::Range,
+        }
+    }
+}
+
+fn encode(range: &str, mask: Mask) -> Vec<u8> {
+    let mut stored = RangeAllocation::new(Form::Protobuf);
+    stored.range = range.to_owned();
+    stored.data = data_of(mask);
+    stored.encode()
 }
 
 fn mask(offsets: impl Iterator<Item = u32>) -> Mask {

@@ -6,7 +6,7 @@ use std::num::NonZeroU8;
 use rangekeeper::commit::{Answer, Change, Committer, KeyValue, Passes, Request, Step};
 
 use crate::faults::ShellFault;
-use crate::server::{Kind, Pass, Sightings};
+use crate::server::{Kind, Pass, Sightings, Submitted};
 use crate::store::{Reply, Writer};
 
 use super::{Event, MS, Sent, State, World, duration, microseconds};
@@ -90,11 +90,12 @@ impl World {
         let epoch = self.store.epoch;
         if let Some(delay) = apply {
             let told = self.servers[server].told;
+            let repairs = self.servers[server].open.iter().any(|open| matches!(open.what, Submitted::Repair));
             let mut setting = self.servers[server].open.iter().filter(|open| open.what.sets());
             let sole = setting.next().map(|open| open.ticket).filter(|_| setting.next().is_none());
             self.after(
                 delay,
-                Event::Apply(Box::new(Sent { server, incarnation, id, epoch, request, sole, told, then })),
+                Event::Apply(Box::new(Sent { server, incarnation, id, epoch, request, sole, repairs, told, then })),
             );
         }
         if trouble || apply.is_none() || then.is_none() {
@@ -108,7 +109,7 @@ impl World {
     }
 
     pub(super) fn apply(&mut self, sent: Sent) {
-        let Sent { server, incarnation, id, epoch, request, sole, told, then } = sent;
+        let Sent { server, incarnation, id, epoch, request, sole, repairs, told, then } = sent;
         if epoch != self.store.epoch {
             // It went to a store that is gone.
             return self.after(30 * MS, Event::GiveUp { server, incarnation, id });
@@ -130,7 +131,7 @@ impl World {
                     version.sole = sole;
                     version.request = id;
                 }
-                self.check_creation(server, told);
+                self.check_creation(server, repairs, told);
                 self.wrote(Writer::Server(server));
             }
             if let Some(delay) = then.filter(|_| !is_refused) {

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use rangekeeper::range::Range;
 
-use crate::store::Writer;
+use crate::store::{Version, Writer};
 
-use super::{Claim, Damage, Event, MS, SPOILT, State, World, mask};
+use super::{Claim, Content, Damage, Event, LOW, MS, SPOILT, State, World, encode, mask};
 
 impl World {
     pub(super) fn delete(&mut self) {
@@ -31,12 +31,25 @@ impl World {
         }
     }
 
-    /// Somebody writes what is no RangeAllocation, and in most cases puts it right later.
+    /// Somebody writes what is no RangeAllocation, or none of this range, and in most cases puts it right later.
     pub(super) fn spoil(&mut self) {
         self.damage = Damage::Deleted;
         let before = self.store.mask();
-        let spoilt = self.store.key().is_some_and(|key| key.value.starts_with(SPOILT));
-        let value = if spoilt { self.encode(mask(self.store.list())) } else { [SPOILT, &[before as u8]].concat() };
+        let is_right = |version: &Version| matches!(self.content(version), Content::Range | Content::Missing);
+        let spoilt = !self.store.log.last().is_none_or(is_right);
+        let value = if spoilt {
+            self.encode(mask(self.store.list()))
+        } else {
+            match self.random.below(4) {
+                0 => [SPOILT, &[before as u8]].concat(),
+                1 => encode("", 0),
+                2 => encode("", before),
+                _ => {
+                    let half = self.range.size() / 2;
+                    encode(&format!("{LOW}-{}", u32::from(LOW) + half - 1), before & ((1 << half) - 1))
+                }
+            }
+        };
         note!(self, "somebody writes {:?}", value.escape_ascii().to_string());
         self.store.put(value, Writer::Stranger);
         self.wrote(Writer::Stranger);
