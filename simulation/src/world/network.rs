@@ -128,7 +128,8 @@ impl World {
             if is_swap && reply.held {
                 note!(self, "swap {id} of server {server} is written: {:b}", self.store.mask());
                 if let Some(version) = self.store.log.last_mut() {
-                    version.sole = sole;
+                    // A server that starts anew begins anew with its tickets.
+                    version.sole = sole.filter(|_| self.servers[server].incarnation == incarnation);
                     version.request = id;
                 }
                 self.check_creation(server, repairs, told);
