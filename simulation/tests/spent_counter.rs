@@ -5,6 +5,8 @@
 //! next repair comes. The reference still has the port's counter, at its end, and cleans it at once; the next caller
 //! gets the same port.
 
+mod common;
+
 use std::num::NonZeroU8;
 use std::time::Duration;
 
@@ -12,11 +14,13 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::any::AnyRange;
-use rangekeeper::commit::{Answer, Committer, Config, KeyValue, Operation, Outcome, Passes, Step};
+use rangekeeper::commit::{Committer, Config, Operation, Outcome, Passes};
 use rangekeeper::ports::PortRange;
 use rangekeeper::repair::{Leaks, RepairPass, Stored};
 use rangekeeper_simulation::reference::ReferenceRepair;
-use rangekeeper_simulation::store::{Store, Writer};
+use rangekeeper_simulation::store::Store;
+
+use common::run;
 
 const PORT: u16 = 30_005;
 const BIT: u64 = 1 << 5;
@@ -38,27 +42,6 @@ fn the_reference_hands_a_port_out_twice() {
 }
 
 type Ports = Committer<PortRange, Xoshiro256PlusPlus>;
-
-/// Lets a committer carry out one operation.
-fn run(store: &mut Store, committer: &mut Ports, now: Duration, operation: Operation<PortRange>) -> Outcome<PortRange> {
-    let ticket = committer.submit(operation, Duration::MAX);
-    let mut now = now;
-    loop {
-        if let Some(finished) = committer.take_finished().into_iter().find(|finished| finished.ticket == ticket) {
-            return finished.outcome;
-        }
-        match committer.poll(now) {
-            Step::Send(request) => {
-                let reply = store.perform(request, Writer::Server(0), 0);
-                let key = reply.key.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });
-                let answer = if reply.held { Answer::Held } else { Answer::Current { key, sidecar: None } };
-                committer.answered(now, reply.header, answer);
-            }
-            Step::WaitUntil(until) => now = until,
-            Step::Idle => panic!("{ticket:?} is left"),
-        }
-    }
-}
 
 /// A repair pass that finds no Services.
 fn repair(store: &mut Store, committer: &mut Ports, passes: &mut Passes, now: Duration) {
