@@ -266,8 +266,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestMissing takes the object away: nothing is allocated until it is made anew. If it
-// was deleted, what was handed out a short while before stays taken.
+// TestMissing takes the object away: nothing is allocated until it is made anew, and what
+// was handed out a short while before stays taken.
 func TestMissing(t *testing.T) {
 	client := etcdtest.Start(t, "").Client()
 	remove := func() {
@@ -279,12 +279,11 @@ func TestMissing(t *testing.T) {
 		name      string
 		fault     func()
 		byAnother bool // whether another server makes it anew
-		emptied   bool // whether it is somebody's will that nothing is allocated
 	}{
 		{name: "deleted", fault: remove},
 		{name: "deleted, and made anew by another server", fault: remove, byAnother: true},
 		{
-			name: "never initialised", emptied: true,
+			name:  "emptied",
 			fault: func() { put(t, client, object(t, "RangeAllocation", &corev1.RangeAllocation{})) },
 		},
 	} {
@@ -311,9 +310,6 @@ func TestMissing(t *testing.T) {
 			}
 			if created, err := by.Init(t.Context()); err != nil || !created {
 				t.Fatalf("created: %v, %v", created, err)
-			}
-			if c.emptied {
-				s.held = nil
 			}
 			for len(s.held) < values {
 				s.allocate()
