@@ -28,33 +28,39 @@ func (s *Store[V]) Stats() Stats {
 	}
 }
 
-var (
-	operationsTotal = prometheus.NewDesc("rangekeeper_store_operations_total", "Operations that have ended.", []string{"key"}, nil)
-	requestsTotal   = prometheus.NewDesc("rangekeeper_store_requests_total", "Requests to etcd.", []string{"key", "kind"}, nil)
-	conflictsTotal  = prometheus.NewDesc("rangekeeper_store_conflicts_total", "Swaps and confirms that found another state.", []string{"key"}, nil)
-	failuresTotal   = prometheus.NewDesc("rangekeeper_store_request_failures_total", "Requests without an answer (unknown) and those that etcd would not carry out (refused).", []string{"key", "reason"}, nil)
-)
+// descriptions are those of one Store. The key is a constant label of each, so that a registry takes several Stores.
+type descriptions struct{ operations, requests, conflicts, failures *prometheus.Desc }
+
+func (s *Store[V]) descriptions() descriptions {
+	key := prometheus.Labels{"key": s.config.Key}
+	return descriptions{
+		operations: prometheus.NewDesc("rangekeeper_store_operations_total", "Operations that have ended.", nil, key),
+		requests:   prometheus.NewDesc("rangekeeper_store_requests_total", "Requests to etcd.", []string{"kind"}, key),
+		conflicts:  prometheus.NewDesc("rangekeeper_store_conflicts_total", "Swaps and confirms that found another state.", nil, key),
+		failures:   prometheus.NewDesc("rangekeeper_store_request_failures_total", "Requests without an answer (unknown) and those that etcd would not carry out (refused).", []string{"reason"}, key),
+	}
+}
 
 // Describe makes a Store a prometheus.Collector.
-func (s *Store[V]) Describe(descriptions chan<- *prometheus.Desc) {
-	descriptions <- operationsTotal
-	descriptions <- requestsTotal
-	descriptions <- conflictsTotal
-	descriptions <- failuresTotal
+func (s *Store[V]) Describe(all chan<- *prometheus.Desc) {
+	of := s.descriptions()
+	for _, description := range []*prometheus.Desc{of.operations, of.requests, of.conflicts, of.failures} {
+		all <- description
+	}
 }
 
 // Collect gives the counters of Stats, with the key as a label.
 func (s *Store[V]) Collect(metrics chan<- prometheus.Metric) {
-	stats, key := s.Stats(), s.config.Key
+	stats, of := s.Stats(), s.descriptions()
 	counter := func(description *prometheus.Desc, value int64, labels ...string) {
-		metrics <- prometheus.MustNewConstMetric(description, prometheus.CounterValue, float64(value), append([]string{key}, labels...)...)
+		metrics <- prometheus.MustNewConstMetric(description, prometheus.CounterValue, float64(value), labels...)
 	}
-	counter(operationsTotal, stats.Operations)
-	counter(requestsTotal, stats.Swaps, "swap")
-	counter(requestsTotal, stats.Confirms, "confirm")
-	counter(requestsTotal, stats.Reads, "read")
-	counter(requestsTotal, stats.Fences, "fence")
-	counter(conflictsTotal, stats.Conflicts)
-	counter(failuresTotal, stats.Unknown, "unknown")
-	counter(failuresTotal, stats.Refused, "refused")
+	counter(of.operations, stats.Operations)
+	counter(of.requests, stats.Swaps, "swap")
+	counter(of.requests, stats.Confirms, "confirm")
+	counter(of.requests, stats.Reads, "read")
+	counter(of.requests, stats.Fences, "fence")
+	counter(of.conflicts, stats.Conflicts)
+	counter(of.failures, stats.Unknown, "unknown")
+	counter(of.failures, stats.Refused, "refused")
 }

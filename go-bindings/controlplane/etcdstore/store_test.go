@@ -319,22 +319,27 @@ func TestMetrics(t *testing.T) {
 	s := open(t, etcd, "10.0.0.0/24")
 	must(s.Init(t.Context()))
 	must(s.AllocateNext(t.Context()))
+	other := must(Open(Config[netip.Addr]{Client: etcd.Client(), Key: "/registry/ranges/other", Range: s.Range()}))
+	defer other.Close(context.Background())
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(s); err != nil {
-		t.Fatal(err)
+	for _, s := range []*Store[netip.Addr]{s, other} {
+		if err := registry.Register(s); err != nil {
+			t.Fatal(err)
+		}
 	}
 	found := map[string]float64{}
 	for _, family := range must(registry.Gather()) {
 		for _, metric := range family.Metric {
 			name := family.GetName()
-			for _, label := range metric.Label[1:] {
+			for _, label := range metric.Label {
 				name += " " + label.GetValue()
 			}
 			found[name] = metric.Counter.GetValue()
 		}
 	}
 	stats := s.Stats()
-	if len(found) != 8 || found["rangekeeper_store_operations_total"] != 2 || found["rangekeeper_store_requests_total swap"] != float64(stats.Swaps) || stats.Swaps != 2 {
+	operations, swaps := found["rangekeeper_store_operations_total "+key], found["rangekeeper_store_requests_total "+key+" swap"]
+	if len(found) != 16 || operations != 2 || swaps != float64(stats.Swaps) || stats.Swaps != 2 {
 		t.Error(found, stats)
 	}
 }
