@@ -773,6 +773,18 @@ fn a_sidecar_that_somebody_else_wrote_or_deleted_proves_nothing() {
 }
 
 #[test]
+fn a_swap_that_was_sent_twice_is_not_taken_for_a_conflict() {
+    let (mut store, mut ours) = made();
+    let ticket = ours.submit(this(30_003), NEVER);
+    let swap = send(&mut ours, NOW);
+    // Something on the way repeats it; of the two answers the second arrives.
+    let (header, answer) = store.answer(swap.clone());
+    assert_eq!(answer, Answer::Held);
+    store.perform(swap, NOW, &mut ours);
+    assert!(matches!(outcome(&mut ours, ticket), Outcome::Allocated { revision, .. } if revision == header.revision));
+}
+
+#[test]
 fn what_is_proven_too_late_is_given_back() {
     let (mut store, mut ours) = made();
     let (ticket, swap) = unanswered(&mut ours, this(30_003));

@@ -84,6 +84,7 @@ const ROWS: &[Row] = &[
     row(59, "clears repeated with their condition after it did not hold"),
     row(60, "emptied range made anew by a repair that had seen it"),
     row(61, "range of others overwritten without a repair"),
+    row(62, "own mark taken for a conflict"),
 ];
 
 /// Bit n is the fault of number n.

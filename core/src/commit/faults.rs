@@ -65,6 +65,7 @@ pub enum Fault {
     ClearsKept = 59,
     LossForgotten = 60,
     OtherRangeTakenForOwn = 61,
+    OwnMarkTakenForConflict = 62,
 }
 
 impl Fault {

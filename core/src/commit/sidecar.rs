@@ -138,6 +138,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 match own.map_or(Verdict::Unknown, |own| own.judge(sidecar)) {
                     // What stood against its guard.
                     Verdict::Unknown if stage == Stage::Sent => return Verdict::Never,
+                    _ if stage == Stage::Sent && Fault::OwnMarkTakenForConflict.is_on() => Verdict::Never,
                     Verdict::Unknown
                         if stage == Stage::Asked(Inquiry::Read) && own.is_some_and(|own| own.is_unchanged(sidecar)) =>
                     {

@@ -112,7 +112,7 @@ struct Claim {
 }
 
 /// A request on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Sent {
     server: usize,
     incarnation: u32,
@@ -122,6 +122,8 @@ struct Sent {
     sole: Option<Ticket>,
     /// Whether it may be that of a repair pass.
     repairs: bool,
+    /// Whether it comes twice. None of the two is refused then, which would say that it will not be carried out.
+    is_double: bool,
     /// The revision of the last answer that the server had.
     told: u64,
     /// How long the answer takes, if there will be one.

@@ -93,10 +93,18 @@ impl World {
             let repairs = self.servers[server].open.iter().any(|open| matches!(open.what, Submitted::Repair));
             let mut setting = self.servers[server].open.iter().filter(|open| open.what.sets());
             let sole = setting.next().map(|open| open.ticket).filter(|_| setting.next().is_none());
-            self.after(
-                delay,
-                Event::Apply(Box::new(Sent { server, incarnation, id, epoch, request, sole, repairs, told, then })),
-            );
+            let sent = Sent { server, incarnation, id, epoch, request, sole, repairs, is_double: false, told, then };
+            // Something on the way sends it twice, and passes on the second answer only. Without a sidecar that cannot be
+            // told from a conflict.
+            if trouble && self.servers[server].config.sidecar && self.random.percent(15) {
+                let second = Sent { is_double: true, ..sent };
+                let first = Sent { then: None, ..second.clone() };
+                self.after(delay, Event::Apply(Box::new(first)));
+                let more = self.random.below(2 * MS);
+                self.after(delay + more, Event::Apply(Box::new(second)));
+            } else {
+                self.after(delay, Event::Apply(Box::new(sent)));
+            }
         }
         if trouble || apply.is_none() || then.is_none() {
             self.after(patience, Event::GiveUp { server, incarnation, id });
@@ -109,16 +117,17 @@ impl World {
     }
 
     pub(super) fn apply(&mut self, sent: Sent) {
-        let Sent { server, incarnation, id, epoch, request, sole, repairs, told, then } = sent;
+        let Sent { server, incarnation, id, epoch, request, sole, repairs, is_double, told, then } = sent;
         if epoch != self.store.epoch {
             // It went to a store that is gone.
             return self.after(30 * MS, Event::GiveUp { server, incarnation, id });
         }
         let is_swap = matches!(request, Request::Swap { .. });
         let is_fence = matches!(request, Request::Fence { .. });
-        let refusals = if is_fence { 10 } else { 2 };
+        let refusals = if is_fence { 25 } else { 2 };
         let is_refused = self.trouble > 0
             && !self.calm
+            && !is_double
             && self.random.percent(refusals)
             && self.is_under_way(server, incarnation, id);
         // etcd carries out a write that exceeds its quota, and then says that there is no space.
