@@ -130,22 +130,23 @@ impl Sidecar {
 impl<R: Range, G: Rng> Committer<R, G> {
     /// What an answer tells of the request under way. To be called before [`learn_sidecar`](Self::learn_sidecar).
     pub(super) fn verdict(&self, flight: &Flight<R>, header: Header, answer: Answer<'_>, same_store: bool) -> Verdict {
-        let verdict = match (answer, flight.stage) {
-            (Answer::Held, Stage::Sent) => Verdict::Held(header.revision),
-            (Answer::Held, _) => Verdict::Unknown,
-            (Answer::Current { sidecar, .. }, stage) => {
+        let verdict = match answer {
+            Answer::Held if flight.stage == Stage::Sent => Verdict::Held(header.revision),
+            // Nobody asked for that.
+            Answer::Held => Verdict::Unknown,
+            Answer::Current { sidecar, .. } => {
                 let own = self.sidecar.as_ref().filter(|_| flight.is_swap);
-                match own.map_or(Verdict::Unknown, |own| own.judge(sidecar)) {
+                let told = own.map_or(Verdict::Unknown, |own| own.judge(sidecar));
+                match flight.stage {
                     // What stood against its guard.
-                    Verdict::Unknown if stage == Stage::Sent => return Verdict::Never,
-                    _ if stage == Stage::Sent && Fault::OwnMarkTakenForConflict.is_on() => Verdict::Never,
-                    Verdict::Unknown
-                        if stage == Stage::Asked(Inquiry::Read) && own.is_some_and(|own| own.is_unchanged(sidecar)) =>
-                    {
-                        Verdict::Never
+                    Stage::Sent if told == Verdict::Unknown || Fault::OwnMarkTakenForConflict.is_on() => {
+                        return Verdict::Never;
                     }
-                    Verdict::Held(_) if Fault::ProvenAtLaterRevision.is_on() => Verdict::Held(header.revision),
-                    verdict => verdict,
+                    Stage::Asked(Inquiry::Read) if own.is_some_and(|own| own.is_unchanged(sidecar)) => Verdict::Never,
+                    _ if matches!(told, Verdict::Held(_)) && Fault::ProvenAtLaterRevision.is_on() => {
+                        Verdict::Held(header.revision)
+                    }
+                    _ => told,
                 }
             }
         };
