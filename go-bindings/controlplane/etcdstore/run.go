@@ -9,7 +9,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/connectivity"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -35,18 +34,26 @@ type driver[V rangekeeper.Value] struct {
 	value     []byte
 	stopWatch context.CancelFunc // nil while there is no watch
 	told      chan watched       // by that watch
+
+	connections *connections
+	kv          clientv3.KV
+	watcher     clientv3.Watcher
 }
 
 // run does what the committer asks for until ctx is done.
 func (s *Store[V]) run(ctx context.Context) {
-	d := &driver[V]{Store: s, calls: make(map[rangekeeper.Ticket]*call[V])}
-	reconnected := s.watchConnection(ctx)
+	client, connections := s.config.Client, newConnections()
+	d := &driver[V]{
+		Store: s, calls: make(map[rangekeeper.Ticket]*call[V]),
+		connections: connections, kv: connections.kv(client), watcher: connections.watcher(client),
+	}
+	go connections.await(ctx, client.ActiveConnection())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	defer d.end()
 	for ctx.Err() == nil {
 		d.submit()
-		d.drain(reconnected)
+		d.drain()
 		step, err := s.committer.Poll(s.now())
 		if err != nil {
 			return
@@ -69,7 +76,7 @@ func (s *Store[V]) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-timeout:
 		case <-s.wake:
-		case <-reconnected:
+		case <-d.connections.anew:
 			s.committer.Reconnected()
 		case w := <-d.told:
 			d.tell(w)
@@ -151,6 +158,7 @@ func (d *driver[V]) end() {
 	if d.stopWatch != nil {
 		d.stopWatch()
 	}
+	d.watcher.Close() // its error says that the watch was stopped
 	d.deliver()
 	d.mu.Lock()
 	left := d.submitted
@@ -179,6 +187,11 @@ func (d *driver[V]) perform(ctx context.Context, step rangekeeper.Step) {
 	}
 	response, err := txn.Commit()
 	now := d.now()
+	select {
+	case <-d.connections.anew: // before the answer is told: it may be another etcd's
+		d.committer.Reconnected()
+	default:
+	}
 	switch {
 	case err == nil:
 	case isRefusal(err):
@@ -249,7 +262,7 @@ func (d *driver[V]) transaction(ctx context.Context, step rangekeeper.Step) (cli
 	if step.Kind == rangekeeper.StepFence {
 		done = append(done, reads...)
 	}
-	return d.config.Client.Txn(ctx).If(conditions...).Then(done...).Else(reads...), nil
+	return d.kv.Txn(ctx).If(conditions...).Then(done...).Else(reads...), nil
 }
 
 func guard(key string, state rangekeeper.KeyState) []clientv3.Cmp {
@@ -286,12 +299,12 @@ func (d *driver[V]) watch(ctx context.Context, from int64) {
 	case from != 0 && d.stopWatch == nil:
 		ctx, d.stopWatch = context.WithCancel(ctx)
 		d.told = make(chan watched)
-		go d.follow(ctx, from, d.told)
+		go d.follow(ctx, d.watcher, from, d.told)
 	}
 }
 
 // follow tells the driver all changes of the key from a revision on.
-func (s *Store[V]) follow(ctx context.Context, from int64, told chan watched) {
+func (s *Store[V]) follow(ctx context.Context, watcher clientv3.Watcher, from int64, told chan watched) {
 	tell := func(w watched) bool {
 		select {
 		case told <- w:
@@ -300,7 +313,7 @@ func (s *Store[V]) follow(ctx context.Context, from int64, told chan watched) {
 			return false
 		}
 	}
-	for response := range s.config.Client.Watch(clientv3.WithRequireLeader(ctx), s.config.Key, clientv3.WithRev(from)) {
+	for response := range watcher.Watch(clientv3.WithRequireLeader(ctx), s.config.Key, clientv3.WithRev(from)) {
 		var w watched
 		for _, event := range response.Events {
 			change := rangekeeper.Change{Key: keyState(event.Kv), Value: event.Kv.Value}
@@ -328,10 +341,10 @@ func (s *Store[V]) follow(ctx context.Context, from int64, told chan watched) {
 }
 
 // drain hands on what is known already of the connection and from a watch, before the next request.
-func (d *driver[V]) drain(reconnected <-chan struct{}) {
+func (d *driver[V]) drain() {
 	for {
 		select {
-		case <-reconnected:
+		case <-d.connections.anew:
 			d.committer.Reconnected()
 		case w := <-d.told:
 			d.tell(w)
@@ -352,31 +365,4 @@ func (d *driver[V]) tell(w watched) {
 		return
 	}
 	d.committer.Watched(w.changes...)
-}
-
-// watchConnection signals whenever the connection to etcd was made anew.
-func (s *Store[V]) watchConnection(ctx context.Context) <-chan struct{} {
-	signal := make(chan struct{}, 1)
-	connection := s.config.Client.ActiveConnection()
-	go func() {
-		wasReady, lost := false, false
-		for state := connection.GetState(); ; state = connection.GetState() {
-			switch {
-			case state != connectivity.Ready:
-				lost = wasReady
-			case lost:
-				lost = false
-				select {
-				case signal <- struct{}{}:
-				default:
-				}
-			default:
-				wasReady = true
-			}
-			if !connection.WaitForStateChange(ctx, state) {
-				return
-			}
-		}
-	}()
-	return signal
 }

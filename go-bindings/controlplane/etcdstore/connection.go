@@ -1,0 +1,118 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/peer"
+)
+
+// errReconnected ends a watch: any error but etcd's own does.
+var errReconnected = errors.New("the connection was made anew")
+
+// connections notices when an answer or a watch comes over another connection than before: there may be another etcd at
+// its end.
+type connections struct {
+	// anew has an entry if one was made, or lost, since the entry was taken out last.
+	anew chan struct{}
+
+	mu sync.Mutex
+	// known is the local address of the last connection to each remote one. gRPC keeps one value per connection, so that
+	// they differ even where a port is used again.
+	known map[string]net.Addr
+}
+
+func newConnections() *connections {
+	return &connections{anew: make(chan struct{}, 1), known: make(map[string]net.Addr)}
+}
+
+// use notes over which connection something has come, and says whether it is a new one. The first of all is none: there
+// is nothing that was known before.
+func (c *connections) use(from *peer.Peer) bool {
+	if from.Addr == nil {
+		return false // it has not come from anywhere
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	remote, first := from.Addr.String(), len(c.known) == 0
+	if c.known[remote] == from.LocalAddr {
+		return false
+	}
+	c.known[remote] = from.LocalAddr
+	if !first {
+		c.signal()
+	}
+	return !first
+}
+
+func (c *connections) signal() {
+	select {
+	case c.anew <- struct{}{}:
+	default:
+	}
+}
+
+// await signals whenever the client has lost all connections: what is sent next goes over a new one.
+func (c *connections) await(ctx context.Context, client *grpc.ClientConn) {
+	for state := client.GetState(); client.WaitForStateChange(ctx, state); state = client.GetState() {
+		if state == connectivity.Ready {
+			c.signal()
+		}
+	}
+}
+
+// kv is the client's, and tells connections of each transaction.
+func (c *connections) kv(client *clientv3.Client) clientv3.KV {
+	return clientv3.NewKVFromKVClient(&notedKV{clientv3.RetryKVClient(client), c}, client)
+}
+
+// watcher is the client's, but a watch ends with its connection.
+func (c *connections) watcher(client *clientv3.Client) clientv3.Watcher {
+	remote := etcdserverpb.NewWatchClient(client.ActiveConnection())
+	return clientv3.NewWatchFromWatchClient(&notedWatch{remote, c}, client)
+}
+
+type notedKV struct {
+	etcdserverpb.KVClient
+	connections *connections
+}
+
+func (n *notedKV) Txn(ctx context.Context, request *etcdserverpb.TxnRequest, options ...grpc.CallOption) (*etcdserverpb.TxnResponse, error) {
+	var from peer.Peer
+	response, err := n.KVClient.Txn(ctx, request, append(slices.Clip(options), grpc.Peer(&from))...)
+	n.connections.use(&from)
+	return response, err
+}
+
+type notedWatch struct {
+	etcdserverpb.WatchClient
+	connections *connections
+}
+
+func (n *notedWatch) Watch(ctx context.Context, options ...grpc.CallOption) (etcdserverpb.Watch_WatchClient, error) {
+	stream, err := n.WatchClient.Watch(ctx, options...)
+	if err != nil {
+		return nil, err
+	}
+	return &notedStream{stream, n.connections}, nil
+}
+
+type notedStream struct {
+	etcdserverpb.Watch_WatchClient
+	connections *connections
+}
+
+func (n *notedStream) Recv() (*etcdserverpb.WatchResponse, error) {
+	response, err := n.Watch_WatchClient.Recv()
+	if from, ok := peer.FromContext(n.Context()); err == nil && ok && n.connections.use(from) {
+		return nil, errReconnected
+	}
+	return response, err
+}
