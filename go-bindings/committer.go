@@ -145,6 +145,16 @@ func (c *Committer[V]) Submit(operations ...Operation[V]) ([]Ticket, error) {
 	return tickets, resultError(code)
 }
 
+// Listed says when the Services of a repair pass were listed; the zero value, that they are in another etcd than the
+// range.
+type Listed struct {
+	// Revision is that of the list. A list from before the pass's read ends the repair with ErrStaleList.
+	Revision int64
+	// Guards says that nothing is cleared once a Service was written after the list, so that a creator keeps its value
+	// even if it took longer than the grace. Where Services never rest, leaks stay then.
+	Guards bool
+}
+
 // BeginPass has the committer keep the history of its key; it comes before the read of a repair pass is submitted.
 func (c *Committer[V]) BeginPass(passes *Passes) error {
 	code := C.rk_passes_begin(passes.pointer(), c.pointer())
@@ -167,17 +177,13 @@ func (c *Committer[V]) SeenByPass(passes *Passes, revision int64, now time.Durat
 // pass was finished with these Passes. It is to be submitted even if the pass found nothing: the committer learns from it
 // which values more than one Service claims.
 //
-// listed is the revision of the list of Services if they are in the same etcd as the object, else 0: nothing is cleared
-// once a Service was written after the list, so that a creator keeps its value even if it took longer than the grace. A
-// list from before the pass's read ends the operation with ErrStaleList.
-//
 // A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays and
 // is due again in the next pass; so does one that Services were in the way of. ErrInvalidArgument means that the outcome
 // has no such range, or another one than the committer.
-func (c *Committer[V]) SubmitRepair(deadline time.Duration, passes *Passes, outcome *RepairOutcome, index int, listed int64) (Ticket, error) {
+func (c *Committer[V]) SubmitRepair(deadline time.Duration, passes *Passes, outcome *RepairOutcome, index int, listed Listed) (Ticket, error) {
 	var ticket C.uint64_t
 	code := C.rk_committer_submit_repair(c.pointer(), passes.pointer(), outcome.pointer(), C.size_t(index),
-		C.uint64_t(listed), deadlineToC(deadline), &ticket)
+		C.uint64_t(listed.Revision), C.bool(listed.Guards), deadlineToC(deadline), &ticket)
 	runtime.KeepAlive(c)
 	runtime.KeepAlive(passes)
 	runtime.KeepAlive(outcome)
@@ -239,7 +245,7 @@ type Step struct {
 	// Guard is what the key must be: all three numbers.
 	Guard KeyState
 	// ServicesUnchangedSince is a further condition of StepSwap, if not 0: no key of a Service has a later mod revision
-	// (in etcd a compare with a range end). Only after a SubmitRepair with listed.
+	// (in etcd a compare with a range end). Only after a SubmitRepair whose Listed guards.
 	ServicesUnchangedSince int64
 	// Sidecar is of StepFence, and with a sidecar of StepSwap a further condition and a further put of the transaction.
 	// If it does not hold, and in StepRead and StepConfirm, the sidecar is read along with the key.

@@ -174,7 +174,7 @@ func TestCommitter(t *testing.T) {
 		}
 		pass := must(NewRepairPass())
 		must(pass.AddPorts(must(ParsePortRange("30000-30199")), Stored{Range: "30000-30199", Data: view.Snapshot}))
-		ticket := must(first.SubmitRepair(NoDeadline, passes, must(pass.Finish(passes)), 0, 0))
+		ticket := must(first.SubmitRepair(NoDeadline, passes, must(pass.Finish(passes)), 0, Listed{}))
 		repaired := run(t, k, first)
 		if len(repaired) != 1 || repaired[0].Ticket != ticket || repaired[0].Outcome != OutcomeRepaired || len(repaired[0].Cleared) != cleared || i == 2 && repaired[0].Cleared[0] != 30008 || repaired[0].Changed != 0 {
 			t.Errorf("pass %d: %+v", i, repaired)

@@ -673,7 +673,7 @@ typedef struct rk_step {
   struct rk_key_state guard;
   /**
    * RK_STEP_SWAP: a further condition of the transaction, if not 0: no key of a Service has a later mod revision than
-   * this (in etcd a compare with a range_end). Only after an rk_committer_submit_repair with listed.
+   * this (in etcd a compare with a range_end). Only after an rk_committer_submit_repair that is guarded.
    */
   uint64_t services_unchanged_since;
   /**
@@ -1341,19 +1341,21 @@ rk_result rk_committer_submit(const struct rk_committer *committer,
  * finished with these passes. It is to be submitted even if the pass found nothing: the committer learns from it which
  * values more than one Service claims. deadline as in rk_operation.
  *
- * listed is the revision of the list of Services if they are in the same etcd as the object, else 0: nothing is cleared
- * once a Service was written after the list, so that a creator keeps its value even if it took longer than the grace.
- * A list from before the pass's read ends the operation with RK_RESULT_STALE_LIST.
+ * listed is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from before
+ * the pass's read ends the operation with RK_RESULT_STALE_LIST. With is_guarded, nothing is cleared once a Service was
+ * written after the list, so that a creator keeps its value even if it took longer than the grace; where Services never
+ * rest, leaks stay then.
  *
  * A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays
- * and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT if outcome has no such range or another one than the
- * committer, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT if outcome
+ * has no such range or another one than the committer, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_committer_submit_repair(const struct rk_committer *committer,
                                      const struct rk_passes *passes,
                                      const struct rk_repair_outcome *outcome,
                                      size_t range,
                                      uint64_t listed,
+                                     bool is_guarded,
                                      uint64_t deadline_at,
                                      uint64_t *ticket);
 

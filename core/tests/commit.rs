@@ -9,8 +9,8 @@ use rangekeeper::allocator::{Request as Wanted, Strategy};
 use rangekeeper::any::AnyRange;
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
-    Answer, Change, Committer, Config, Diff, Failure, Guard, Header, KeyValue, Operation, Outcome, Passes, Repaired,
-    Request, SidecarPut, Step, Ticket, View,
+    Answer, Change, Committer, Config, Diff, Failure, Guard, Header, KeyValue, Listed, Operation, Outcome, Passes,
+    Repaired, Request, SidecarPut, Step, Ticket, View,
 };
 use rangekeeper::envelope::{Form, RangeAllocation};
 use rangekeeper::ports::PortRange;
@@ -310,7 +310,13 @@ fn after_a_restore_old_anchors_tell_nothing_and_new_views_do() {
         bitmap.insert(offset);
         bitmap
     };
-    let diff = Diff { read: view.revision, set: bitmap(7), clear: bitmap(9), duplicates: Vec::new(), listed: None };
+    let diff = Diff {
+        read: view.revision,
+        set: bitmap(7),
+        clear: bitmap(9),
+        duplicates: Vec::new(),
+        listed: Listed::Elsewhere,
+    };
     let repaired = store.one(&mut ours, Operation::Repair(Box::new(diff)));
     assert_eq!(repaired, Outcome::Repaired(Repaired { set: vec![30_007], cleared: vec![], changed: 1 }));
 }
@@ -378,7 +384,7 @@ fn a_range_that_is_gone_is_not_made_anew_by_a_pass_that_had_seen_it() {
             set.insert(3);
             set.difference_with(&view.used);
             let clear = Bitmap::new(10);
-            let diff = Diff { read: view.revision, set, clear, duplicates: Vec::new(), listed: None };
+            let diff = Diff { read: view.revision, set, clear, duplicates: Vec::new(), listed: Listed::Elsewhere };
             Operation::Repair(Box::new(diff))
         };
         let seen = pass(&mut store, &mut ours);
@@ -463,7 +469,7 @@ fn found(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration
     let text = ours.range().to_string();
     pass.add_node_ports(ours.range(), Stored { range: &text, data: view.used.snapshot() }).expect("a snapshot");
     let outcome = pass.finish(Leaks::Keep(passes.counters()));
-    let listed = guarded.then_some(store.revision);
+    let listed = if guarded { Listed::Guarding(store.revision) } else { Listed::At(store.revision) };
     passes.diff(&outcome.ranges[0], ours, listed)
 }
 
@@ -589,7 +595,7 @@ fn a_pass_with_a_list_from_before_its_read_changes_nothing() {
     set.insert(5);
     for (listed, stale) in [(read - 1, true), (read, false)] {
         let clear = Bitmap::new(10);
-        let diff = Diff { read, set: set.clone(), clear, duplicates: Vec::new(), listed: Some(listed) };
+        let diff = Diff { read, set: set.clone(), clear, duplicates: Vec::new(), listed: Listed::At(listed) };
         let outcome = store.one(&mut ours, Operation::Repair(Box::new(diff)));
         assert_eq!(outcome == Outcome::Failed(Failure::StaleList { listed, read }), stale, "{outcome:?}");
     }
@@ -605,7 +611,8 @@ fn a_round_that_clears_no_leak_does_not_depend_on_services() {
     // The offset to be cleared is free already.
     let mut clear = Bitmap::new(10);
     clear.insert(4);
-    let diff = Diff { read: view.revision, set, clear, duplicates: Vec::new(), listed: Some(view.revision) };
+    let diff =
+        Diff { read: view.revision, set, clear, duplicates: Vec::new(), listed: Listed::Guarding(view.revision) };
     store.revision += 1;
     store.services_written = store.revision;
     ours.submit(Operation::Repair(Box::new(diff)), NEVER);

@@ -9,8 +9,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper_core::allocator::{AllocateError, BatchError};
 use rangekeeper_core::commit::{
-    Answer, Change, Committer, Config, Deferral, Failure, Finished, Guard, Header, KeyValue, Operation, Outcome,
-    Request, SidecarPut, Step, Ticket,
+    Answer, Change, Committer, Config, Deferral, Failure, Finished, Guard, Header, KeyValue, Listed, Operation,
+    Outcome, Request, SidecarPut, Step, Ticket,
 };
 
 use crate::allocator::{requests, strategy};
@@ -136,7 +136,7 @@ pub struct rk_step {
     /// RK_STEP_SWAP, RK_STEP_CONFIRM: what the key must be: its mod revision, version and create revision, all three.
     pub guard: rk_key_state,
     /// RK_STEP_SWAP: a further condition of the transaction, if not 0: no key of a Service has a later mod revision than
-    /// this (in etcd a compare with a range_end). Only after an rk_committer_submit_repair with listed.
+    /// this (in etcd a compare with a range_end). Only after an rk_committer_submit_repair that is guarded.
     pub services_unchanged_since: u64,
     /// RK_STEP_FENCE, and with a sidecar RK_STEP_SWAP: a further condition and a further put of the transaction. If it does
     /// not hold, and in RK_STEP_READ and RK_STEP_CONFIRM, the sidecar is read along with the key.
@@ -427,13 +427,14 @@ pub unsafe extern "C" fn rk_committer_submit(
 /// finished with these passes. It is to be submitted even if the pass found nothing: the committer learns from it which
 /// values more than one Service claims. deadline as in rk_operation.
 ///
-/// listed is the revision of the list of Services if they are in the same etcd as the object, else 0: nothing is cleared
-/// once a Service was written after the list, so that a creator keeps its value even if it took longer than the grace.
-/// A list from before the pass's read ends the operation with RK_RESULT_STALE_LIST.
+/// listed is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from before
+/// the pass's read ends the operation with RK_RESULT_STALE_LIST. With is_guarded, nothing is cleared once a Service was
+/// written after the list, so that a creator keeps its value even if it took longer than the grace; where Services never
+/// rest, leaks stay then.
 ///
 /// A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays
-/// and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT if outcome has no such range or another one than the
-/// committer, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT if outcome
+/// has no such range or another one than the committer, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit_repair(
     committer: *const rk_committer,
@@ -441,6 +442,7 @@ pub unsafe extern "C" fn rk_committer_submit_repair(
     outcome: *const rk_repair_outcome,
     range: usize,
     listed: u64,
+    is_guarded: bool,
     deadline_at: u64,
     ticket: *mut u64,
 ) -> rk_result {
@@ -454,7 +456,12 @@ pub unsafe extern "C" fn rk_committer_submit_repair(
                     if outcome.range() != committer.range().0 {
                         return Err(rk_result::InvalidArgument);
                     }
-                    let diff = passes.diff(outcome, committer, (listed > 0).then_some(listed));
+                    let listed = match listed {
+                        0 => Listed::Elsewhere,
+                        _ if is_guarded => Listed::Guarding(listed),
+                        _ => Listed::At(listed),
+                    };
+                    let diff = passes.diff(outcome, committer, listed);
                     ticket.write(committer.submit(Operation::Repair(Box::new(diff)), deadline(deadline_at)).0);
                     Ok(())
                 })

@@ -168,7 +168,7 @@ int main(void) {
     CHECK_OK(rk_repair_pass_add_range(pass, range, TEXT("10.0.0.0/29"), bytes, finished[0].bytes, NULL));
     CHECK_OK(rk_repair_pass_finish(pass, passes, &outcome));
     uint64_t ticket;
-    CHECK_OK(rk_committer_submit_repair(committer, passes, outcome, 0, 0, UINT64_MAX, &ticket));
+    CHECK_OK(rk_committer_submit_repair(committer, passes, outcome, 0, 0, false, UINT64_MAX, &ticket));
     run();
     expect(1);
     CHECK(finished[0].ticket == ticket && finished[0].outcome == RK_OUTCOME_REPAIRED);

@@ -638,16 +638,16 @@ static void committers(const rk_range *range) {
   CHECK_NULL(rk_passes_seen(NULL, c, 1, 1));
   CHECK_NULL(rk_passes_seen(passes, NULL, 1, 1));
   CHECK_OK(rk_passes_seen(passes, c, UINT64_MAX, UINT64_MAX)); /* nothing like that was read */
-  CHECK_NULL(rk_committer_submit_repair(NULL, passes, outcome, 0, 0, UINT64_MAX, &ticket));
-  CHECK_NULL(rk_committer_submit_repair(c, NULL, outcome, 0, 0, UINT64_MAX, &ticket));
-  CHECK_NULL(rk_committer_submit_repair(c, passes, NULL, 0, 0, UINT64_MAX, &ticket));
-  CHECK_NULL(rk_committer_submit_repair(c, passes, outcome, 0, 0, UINT64_MAX, NULL));
-  CHECK_INVALID(rk_committer_submit_repair(c, passes, outcome, 1, 0, UINT64_MAX, &ticket));
-  CHECK_INVALID(rk_committer_submit_repair(c, passes, outcome, 0, 0, UINT64_MAX, &ticket)); /* another range */
+  CHECK_NULL(rk_committer_submit_repair(NULL, passes, outcome, 0, 0, false, UINT64_MAX, &ticket));
+  CHECK_NULL(rk_committer_submit_repair(c, NULL, outcome, 0, 0, false, UINT64_MAX, &ticket));
+  CHECK_NULL(rk_committer_submit_repair(c, passes, NULL, 0, 0, false, UINT64_MAX, &ticket));
+  CHECK_NULL(rk_committer_submit_repair(c, passes, outcome, 0, 0, false, UINT64_MAX, NULL));
+  CHECK_INVALID(rk_committer_submit_repair(c, passes, outcome, 1, 0, false, UINT64_MAX, &ticket));
+  CHECK_INVALID(rk_committer_submit_repair(c, passes, outcome, 0, 0, false, UINT64_MAX, &ticket)); /* another range */
   CHECK_OK(rk_passes_close(passes));
   CHECK_CLOSED(rk_passes_begin(passes, c));
   CHECK_CLOSED(rk_passes_seen(passes, c, 1, 1));
-  CHECK_CLOSED(rk_committer_submit_repair(c, passes, outcome, 0, 0, UINT64_MAX, &ticket));
+  CHECK_CLOSED(rk_committer_submit_repair(c, passes, outcome, 0, 0, false, UINT64_MAX, &ticket));
   rk_passes_free(passes);
   rk_repair_outcome_free(outcome);
   rk_repair_pass_free(pass);

@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::any::AnyRange;
 use rangekeeper::cidr::CidrRange;
-use rangekeeper::commit::{Committer, Config, Diff, Operation, Outcome, Passes, View};
+use rangekeeper::commit::{Committer, Config, Diff, Listed, Operation, Outcome, Passes, View};
 use rangekeeper::ports::PortRange;
 use rangekeeper::range::Range;
 use rangekeeper::repair::{Leaks, RangeOutcome, RepairPass, Stored};
@@ -151,8 +151,8 @@ impl<R: Kind> Key<R> {
         let mut pass = RepairPass::new();
         self.add(&mut pass);
         let outcome = pass.finish(Leaks::Keep(self.alone.counters()));
-        let alone: Diff = self.alone.diff(&outcome.ranges[0], &mut self.repairer, None);
-        let diff = together.diff(found, &mut self.repairer, None);
+        let alone: Diff = self.alone.diff(&outcome.ranges[0], &mut self.repairer, Listed::Elsewhere);
+        let diff = together.diff(found, &mut self.repairer, Listed::Elsewhere);
         assert_eq!(diff, alone, "seed {seed}, {}", self.range);
         let repair = Operation::Repair(Box::new(diff));
         match run(&mut self.store, &mut self.repairer, now, repair) {

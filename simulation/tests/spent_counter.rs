@@ -14,7 +14,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::any::AnyRange;
-use rangekeeper::commit::{Committer, Config, Operation, Outcome, Passes};
+use rangekeeper::commit::{Committer, Config, Listed, Operation, Outcome, Passes};
 use rangekeeper::ports::PortRange;
 use rangekeeper::repair::{Leaks, RepairPass, Stored};
 use rangekeeper_simulation::reference::ReferenceRepair;
@@ -53,7 +53,7 @@ fn repair(store: &mut Store, committer: &mut Ports, passes: &mut Passes, now: Du
     let text = range.to_string();
     pass.add_node_ports(range, Stored { range: &text, data: view.used.snapshot() }).expect("a snapshot of this range");
     let outcome = pass.finish(Leaks::Keep(passes.counters()));
-    let diff = passes.diff(&outcome.ranges[0], committer, None);
+    let diff = passes.diff(&outcome.ranges[0], committer, Listed::Elsewhere);
     run(store, committer, now, Operation::Repair(Box::new(diff)));
 }
 

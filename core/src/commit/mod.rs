@@ -47,7 +47,7 @@ use recent::Recent;
 use round::{Context, Entry, Planned, Round};
 use sidecar::{Inquiry, Sidecar, Stage, Verdict};
 
-pub use operation::{Deferral, Diff, Failure, Finished, Operation, Outcome, Repaired, Ticket, View};
+pub use operation::{Deferral, Diff, Failure, Finished, Listed, Operation, Outcome, Repaired, Ticket, View};
 pub use passes::Passes;
 pub use request::{Answer, Change, Guard, Header, KeyValue, Request, SIDECAR_LEN, SidecarPut, Step};
 
@@ -288,7 +288,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             Operation::Release { anchor, .. } => self.newest_anchor = self.newest_anchor.max(*anchor),
             Operation::Repair(diff) => {
                 let read = diff.read;
-                if let Some(listed) = diff.listed.filter(|listed| *listed < read) {
+                if let Some(listed) = diff.listed.revision().filter(|listed| *listed < read) {
                     self.end(Owner::Caller(ticket), Outcome::Failed(Failure::StaleList { listed, read }));
                     return ticket;
                 }
@@ -1051,7 +1051,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
             return;
         }
         let clear = Bitmap::new(self.range.size());
-        let diff = Diff { read: base.state.mod_revision, set, clear, duplicates: Vec::new(), listed: None };
+        let diff =
+            Diff { read: base.state.mod_revision, set, clear, duplicates: Vec::new(), listed: Listed::Elsewhere };
         self.enqueue(Owner::Own, Operation::Repair(Box::new(diff)), Duration::MAX);
     }
 
@@ -1066,10 +1067,10 @@ impl<R: Range, G: Rng> Committer<R, G> {
 fn drop_clears<R: Range>(round: &mut Round<R>) {
     for Pending { operation, dropped, .. } in round.entries.iter_mut().map(|entry| &mut entry.pending) {
         if let Operation::Repair(diff) = operation
-            && diff.listed.is_some()
+            && diff.listed.guard().is_some()
         {
             if Fault::ClearsKeptUnguarded.is_on() {
-                diff.listed = None;
+                diff.listed = Listed::Elsewhere;
                 continue;
             }
             *dropped += diff.clear.count();

@@ -43,10 +43,39 @@ pub struct Diff {
     pub clear: Bitmap,
     /// Offsets that more than one Service claims: to release one of them waits for another pass.
     pub duplicates: Vec<u32>,
-    /// The revision of the list of Services that the pass was about, if they are in the same etcd as the range and the
-    /// shell guards clears with it ([`Request::Swap`](super::Request::Swap)). Then nothing is cleared once a Service has
-    /// been written after the list.
-    pub listed: Option<u64>,
+    /// When the Services of the pass were listed.
+    pub listed: Listed,
+}
+
+/// When the Services of a pass were listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Listed {
+    /// In another store than that of the range: revisions cannot be compared.
+    #[default]
+    Elsewhere,
+    /// At this revision of the range's store. If that is before the pass's read, the repair fails.
+    At(u64),
+    /// As [`At`](Self::At), and clears depend on it ([`Request::Swap`](super::Request::Swap)): nothing is cleared once a
+    /// Service has been written after the list. Where Services never rest, leaks stay.
+    Guarding(u64),
+}
+
+impl Listed {
+    /// The revision of the list, if it can be compared.
+    pub(super) fn revision(self) -> Option<u64> {
+        match self {
+            Self::Elsewhere => None,
+            Self::At(revision) | Self::Guarding(revision) => Some(revision),
+        }
+    }
+
+    /// The revision on which clears depend.
+    pub(super) fn guard(self) -> Option<u64> {
+        match self {
+            Self::Elsewhere | Self::At(_) => None,
+            Self::Guarding(revision) => Some(revision),
+        }
+    }
 }
 
 /// What is stored, confirmed by the store after the operation was submitted.

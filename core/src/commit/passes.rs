@@ -16,7 +16,7 @@ use crate::range::Range;
 use crate::repair::{RangeOutcome, RepairCounters};
 
 use super::faults::Fault;
-use super::{Committer, Diff};
+use super::{Committer, Diff, Listed};
 
 /// The leak counters of one server's repair, and when they may advance.
 ///
@@ -100,13 +100,13 @@ impl Passes {
     /// What the committer is to do about what the pass found out. A leak that is due, but younger than the grace or
     /// handed out by this committer within it, stays and is due again in the next pass.
     ///
-    /// `listed` is the revision of the list of Services, if clears are to be guarded with it ([`Diff::listed`]). What
-    /// was due and could not be cleared is due again in the next pass.
+    /// Where clears are guarded with the list of Services, what was due and could not be cleared is due again in the next
+    /// pass.
     pub fn diff<R: Range, G: Rng>(
         &mut self,
         outcome: &RangeOutcome,
         committer: &mut Committer<R, G>,
-        listed: Option<u64>,
+        listed: Listed,
     ) -> Diff {
         let seen = seen(&mut self.ranges, outcome.range());
         let counters = self.counters.of(outcome.range());
@@ -123,7 +123,7 @@ impl Passes {
             if stays {
                 clear.remove(offset);
             }
-            if stays || listed.is_some() {
+            if stays || listed.guard().is_some() {
                 // What is cleared indeed has changed by the next pass, and is counted anew.
                 seen.held.insert(offset, first);
                 counters.hold(offset);

@@ -302,7 +302,7 @@ impl<R: Range> Plan<'_, R> {
                     }
                 }
                 if !repaired.cleared.is_empty() {
-                    let both = self.services_unchanged_since.into_iter().chain(diff.listed);
+                    let both = self.services_unchanged_since.into_iter().chain(diff.listed.guard());
                     self.services_unchanged_since = both.min();
                 }
                 Outcome::Repaired(repaired)

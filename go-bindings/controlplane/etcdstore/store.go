@@ -37,7 +37,7 @@ type Config[V rangekeeper.Value] struct {
 	Range    rangekeeper.Range[V]
 	Strategy rangekeeper.Strategy
 	// Services is what the keys of Services begin with if they are in the same etcd, such as /registry/services/specs/:
-	// what Repair needs for its listed.
+	// what a Repair needs whose list guards.
 	Services string
 	// Sidecar, if not empty, is a second key that each swap writes: outside /registry, and this Store's alone. By it a
 	// swap without an answer is decided once etcd answers again, so that operations need not end as ErrUnknown. It is
@@ -212,7 +212,7 @@ type repair struct {
 	passes   *rangekeeper.Passes
 	outcome  *rangekeeper.RepairOutcome
 	index    int
-	listed   int64
+	listed   rangekeeper.Listed
 	deadline time.Duration
 }
 
@@ -236,13 +236,10 @@ func (s *Store[V]) ReadForPass(ctx context.Context, passes *rangekeeper.Passes) 
 // is written. The pass began with ReadForPass and was finished with the same passes. Repair is called even if it found
 // nothing: the store learns from it which values more than one Service claims.
 //
-// listed is the revision of the list of Services if they are in the same etcd, below Config.Services, else 0: nothing is
-// cleared once a Service was written after the list, so that a creator keeps its value even if it took longer than the
-// grace. Where Services are written all the time, leaks stay. A list from before ReadForPass gives
-// rangekeeper.ErrStaleList.
-func (s *Store[V]) Repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed int64) (Repaired[V], error) {
-	if listed != 0 && s.config.Services == "" {
-		return Repaired[V]{}, fmt.Errorf("%s: %w: a list of Services, and it is not configured where their keys are", s.config.Key, rangekeeper.ErrInvalidArgument)
+// A list of Services from before ReadForPass gives rangekeeper.ErrStaleList. One that guards needs Config.Services.
+func (s *Store[V]) Repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed rangekeeper.Listed) (Repaired[V], error) {
+	if listed.Guards && s.config.Services == "" {
+		return Repaired[V]{}, fmt.Errorf("%s: %w: a list of Services guards, and it is not configured where their keys are", s.config.Key, rangekeeper.ErrInvalidArgument)
 	}
 	c := &call[V]{repair: &repair{passes: passes, outcome: outcome, index: index, listed: listed, deadline: s.deadline(ctx)}}
 	f, err := s.wait(ctx, c)

@@ -154,7 +154,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 			t.Fatal(err)
 		}
 		outcome := must(pass.Finish(passes))
-		return must(ours.Repair(ctx, passes, outcome, 0, 0)), outcome
+		return must(ours.Repair(ctx, passes, outcome, 0, rangekeeper.Listed{})), outcome
 	}
 	// The first two of the leaks change hands, once before the second pass and once before the third.
 	var free []netip.Addr
@@ -166,7 +166,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 		if !slices.Equal(repaired.Set, want.Set) || !slices.Equal(repaired.Cleared, want.Cleared) || repaired.Changed > 0 {
 			t.Errorf("pass %d: %+v", i, repaired)
 		}
-		if _, err := ours.Repair(ctx, passes, outcome, 1, 0); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+		if _, err := ours.Repair(ctx, passes, outcome, 1, rangekeeper.Listed{}); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
 			t.Error(err)
 		}
 		if i < 2 {
@@ -220,8 +220,8 @@ func TestRepairGuardedByServices(t *testing.T) {
 		pass := must(rangekeeper.NewRepairPass())
 		must(pass.AddCIDR(ours.Range(), rangekeeper.Stored{Range: ours.Range().String(), Data: view.Snapshot}))
 		outcome := must(pass.Finish(passes))
-		listed := must(etcd.Client().Get(ctx, services, clientv3.WithPrefix())).Header.Revision
-		if _, err := ours.Repair(ctx, passes, outcome, 0, view.Revision-1); !errors.Is(err, rangekeeper.ErrStaleList) {
+		listed := rangekeeper.Listed{Revision: must(etcd.Client().Get(ctx, services, clientv3.WithPrefix())).Header.Revision, Guards: true}
+		if _, err := ours.Repair(ctx, passes, outcome, 0, rangekeeper.Listed{Revision: view.Revision - 1}); !errors.Is(err, rangekeeper.ErrStaleList) {
 			t.Error(err)
 		}
 		if i == 1 {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use rangekeeper::any::AnyRange;
-use rangekeeper::commit::{Diff, Operation, Outcome, Ticket};
+use rangekeeper::commit::{Diff, Listed, Operation, Outcome, Ticket};
 use rangekeeper::ports::PortRange;
 use rangekeeper::repair::{Leaks, RepairPass, Stored};
 use rangekeeper::service::{Service, ServicePort};
@@ -74,7 +74,8 @@ impl World {
         } else {
             listed.unwrap_or(truth)
         };
-        let guard = self.guarded.then_some(self.store.revision());
+        let revision = self.store.revision();
+        let guard = if self.guarded { Listed::Guarding(revision) } else { Listed::At(revision) };
         let one = &mut self.servers[server];
         let leaked = mask_of(&used) & !truth;
         for (offset, anchor) in one.sight(&self.store, leaked, read, time, self.interval, self.grace) {

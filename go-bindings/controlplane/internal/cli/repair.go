@@ -245,7 +245,7 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges map
 		if !ok { // ClusterIPs in objects make their bitmap stale
 			continue
 		}
-		set, cleared, changed, err := k.repair(ctx, known, outcome, index, state.Revision)
+		set, cleared, changed, err := k.repair(ctx, known, outcome, index, rangekeeper.Listed{Revision: state.Revision, Guards: true})
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w (it may have been repaired or not; run it again)", err)
 		}
@@ -267,7 +267,7 @@ func (k *keptRange[V]) readForPass(ctx context.Context, passes *rangekeeper.Pass
 }
 
 // repair ends a pass, and gives what was set, cleared, and how much left alone.
-func (k *keptRange[V]) repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed int64) (set, cleared []string, changed int, err error) {
+func (k *keptRange[V]) repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed rangekeeper.Listed) (set, cleared []string, changed int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
 	repaired, err := k.store.Repair(ctx, passes, outcome, index, listed)
