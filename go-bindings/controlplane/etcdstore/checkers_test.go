@@ -27,6 +27,20 @@ func TestCheckersBite(t *testing.T) {
 	free := func(offset uint32, anchor int64, o outcome) *operation {
 		return &operation{kind: release, outcome: o, offset: offset, anchor: anchor}
 	}
+	batch := func(revision int64, offsets ...uint32) *operation {
+		return &operation{kind: allocateBatch, outcome: done, wanted: []uint32{anyOffset, offsets[1]}, given: offsets, revision: revision}
+	}
+	noBatch := func(place int, full bool, wanted ...uint32) *operation {
+		return &operation{kind: allocateBatch, outcome: refused, wanted: wanted, place: place, full: full}
+	}
+	unknownBatch := &operation{kind: allocateBatch, wanted: []uint32{anyOffset, 2}}
+	cleaned := func(offset uint32, seen int64) *operation {
+		return &operation{kind: clean, outcome: done, offset: offset, anchor: seen}
+	}
+	lost := func(o *operation) *operation {
+		o.givenUp = map[uint32]time.Duration{o.offset: 0}
+		return o
+	}
 	var fullChanges []change
 	var fullOperations []*operation
 	for offset := range uint32(values) {
@@ -119,6 +133,53 @@ func TestCheckersBite(t *testing.T) {
 		"free from a stale cache": {
 			changes:    []change{set(2, 1), clear(4, 1)},
 			operations: []*operation{next(1, 2), free(1, 2, refused), free(1, 2, done)}, verdict: order,
+		},
+		"batch": {
+			changes:    []change{set(2, 1), set(2, 2), clear(3, 1), set(4, 1)},
+			operations: []*operation{batch(2, 1, 2), free(1, 2, done), noBatch(1, false, anyOffset, 2), next(1, 4)},
+			verdict:    fine,
+		},
+		"half a batch": {
+			changes: []change{set(2, 1)}, operations: []*operation{batch(2, 1, 2)}, verdict: against,
+		},
+		"a batch in two revisions": {
+			changes: []change{set(2, 1), set(3, 2)}, operations: []*operation{batch(2, 1, 2)}, verdict: against,
+		},
+		"an unknown batch": {
+			changes: []change{set(2, 1), set(2, 2)}, operations: []*operation{unknownBatch}, verdict: fine,
+		},
+		"an unknown batch in two revisions": {
+			changes: []change{set(2, 1), set(3, 2)}, operations: []*operation{unknownBatch}, verdict: against,
+		},
+		"an unknown batch takes too much": {
+			changes: []change{set(2, 1), set(2, 2), set(2, 3)}, operations: []*operation{unknownBatch}, verdict: against,
+		},
+		"a refused batch took some of it": {
+			changes:    []change{set(2, 1), set(3, 2)},
+			operations: []*operation{next(1, 2), noBatch(0, false, 1, anyOffset)}, verdict: against,
+		},
+		"a batch refused by a value that is free": {
+			changes: []change{set(2, 1)}, operations: []*operation{next(1, 2), noBatch(0, false, 2, 1)}, verdict: order,
+		},
+		"too large a batch": {
+			changes:    fullChanges[1:],
+			operations: append(fullOperations[1:values:values], noBatch(1, true, anyOffset, anyOffset), noBatch(0, true, anyOffset, 0)),
+			verdict:    fine,
+		},
+		"a batch that would have fitted": {
+			changes: fullChanges[2:], operations: append(fullOperations[2:values:values], noBatch(1, true, anyOffset, anyOffset)),
+			verdict: order,
+		},
+		"leak cleaned": {
+			changes:    []change{set(2, 1), clear(3, 1), set(4, 1)},
+			operations: []*operation{lost(next(1, 2)), cleaned(1, 2), next(1, 4)}, verdict: fine,
+		},
+		"cleaned and still somebody's": {
+			changes: []change{set(2, 1), clear(3, 1)}, operations: []*operation{next(1, 2), cleaned(1, 2)}, verdict: against,
+		},
+		"cleaned after it has changed hands": {
+			changes:    []change{set(2, 1), clear(3, 1), set(4, 1), clear(5, 1)},
+			operations: []*operation{next(1, 2), free(1, 2, done), lost(next(1, 4)), cleaned(1, 3)}, verdict: against,
 		},
 		"revisions against time": {
 			changes: []change{set(2, 1), set(3, 2)}, operations: []*operation{next(2, 3), next(1, 2)}, verdict: order,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"time"
@@ -114,7 +115,13 @@ const (
 	allocateNext kind = iota
 	allocate
 	release
+	allocateBatch // all or nothing
+	clean         // a repair pass has freed an offset
+	kinds         = 5
 )
+
+// anyOffset is what a batch asks for where it names none.
+const anyOffset = ^uint32(0)
 
 // outcome is what it was told.
 type outcome int
@@ -134,7 +141,12 @@ type operation struct {
 	outcome outcome
 	// offset is what was asked for, or what allocate next gave.
 	offset uint32
-	// anchor is that of a release.
+	// wanted is what a batch asks for, and given what it was given; if it was refused, place is
+	// that of what could not be had, because there was none left or because it was taken.
+	wanted, given []uint32
+	place         int
+	full          bool
+	// anchor is that of a release, or the revision that a repair pass has read.
 	anchor int64
 	// revision is the one in which it took effect, 0 if it did not. An allocation is told it, for a release it is
 	// found in the history.
@@ -143,10 +155,36 @@ type operation struct {
 	call, end time.Duration
 	// ghost is set for what explain has added.
 	ghost bool
+	// useUntil is the end of an allocation's grace, givenUp says when its owner let go of an offset.
+	useUntil time.Time
+	givenUp  map[uint32]time.Duration
+}
+
+// offsets are those that an allocation was given.
+func (o *operation) offsets() []uint32 {
+	if o.kind == allocateBatch {
+		return o.given
+	}
+	return []uint32{o.offset}
+}
+
+// most is how many offsets it may have changed, all in one revision.
+func (o *operation) most() int {
+	switch {
+	case o.kind == allocateBatch:
+		return len(o.wanted)
+	case o.kind == clean && o.outcome == unknown:
+		return math.MaxInt
+	default:
+		return 1
+	}
 }
 
 func (o *operation) String() string {
-	s := [...]string{"allocate next", fmt.Sprintf("allocate %d", o.offset), fmt.Sprintf("release %d from revision %d on", o.offset, o.anchor)}[o.kind]
+	s := [kinds]string{
+		"allocate next", fmt.Sprintf("allocate %d", o.offset), fmt.Sprintf("release %d from revision %d on", o.offset, o.anchor),
+		fmt.Sprintf("allocate %d together (%d given)", o.wanted, o.given), fmt.Sprintf("clean %d, seen in revision %d", o.offset, o.anchor),
+	}[o.kind]
 	switch o.outcome {
 	case unknown:
 		s += ": unknown"
@@ -163,6 +201,11 @@ func (o *operation) String() string {
 		s += " (from the history)"
 	}
 	return s + fmt.Sprintf(" [%v, %v]", o.call, o.end)
+}
+
+// wants says whether a batch may be given an offset.
+func (o *operation) wants(offset uint32) bool {
+	return slices.Contains(o.wanted, offset) || slices.Contains(o.wanted, anyOffset)
 }
 
 // holders says of each offset in which revision it was set, if it is.
@@ -185,21 +228,25 @@ func explain(changes []change, operations []*operation, held holders, lossy bool
 	var faults []error
 	acknowledged := map[place]*operation{}
 	for _, o := range operations {
-		if o.kind == release || o.outcome != done {
+		if o.kind == release || o.kind == clean || o.outcome != done {
 			continue
 		}
-		at := place{o.revision, o.offset}
-		if other := acknowledged[at]; other != nil {
-			faults = append(faults, fmt.Errorf("handed out twice: %v; %v", other, o))
+		for _, offset := range o.offsets() {
+			at := place{o.revision, offset}
+			if other := acknowledged[at]; other != nil {
+				faults = append(faults, fmt.Errorf("handed out twice: %v; %v", other, o))
+			}
+			acknowledged[at] = o
 		}
-		acknowledged[at] = o
 	}
-	used := map[*operation]bool{}
-	// take gives an operation that fits and has made no change yet.
-	take := func(fits func(o *operation) bool) *operation {
+	// made is how many changes an operation has made, madeIn the revision of them.
+	made, madeIn := map[*operation]int{}, map[*operation]int64{}
+	// take gives an operation that fits and may have made one more change in this revision.
+	take := func(revision int64, fits func(o *operation) bool) *operation {
 		for _, o := range operations {
-			if !used[o] && fits(o) {
-				used[o] = true
+			if made[o] < o.most() && (made[o] == 0 || madeIn[o] == revision) && fits(o) {
+				made[o]++
+				madeIn[o] = revision
 				return o
 			}
 		}
@@ -215,20 +262,22 @@ func explain(changes []change, operations []*operation, held holders, lossy bool
 		}
 		return call
 	}
-	mayLeak := lossy && slices.ContainsFunc(operations, func(o *operation) bool { return o.kind == allocateNext })
+	mayLeak := lossy && slices.ContainsFunc(operations, func(o *operation) bool { return o.kind == allocateNext || o.kind == allocateBatch })
 	ghostAt := map[place]*operation{}
 	for _, c := range changes {
 		ghost := &operation{offset: c.offset, outcome: done, revision: c.revision, end: forever, ghost: true}
 		if c.set {
 			held[c.offset] = c.revision
 			if o := acknowledged[place{c.revision, c.offset}]; o != nil {
-				used[o] = true
+				made[o]++
 				continue
 			}
 			named := func(o *operation) bool { return o.outcome == unknown && o.kind == allocate && o.offset == c.offset }
-			fits := func(o *operation) bool { return named(o) || o.outcome == unknown && o.kind == allocateNext }
+			fits := func(o *operation) bool {
+				return named(o) || o.outcome == unknown && (o.kind == allocateNext || o.kind == allocateBatch && o.wants(c.offset))
+			}
 			ghost.kind, ghost.call = allocate, earliest(fits)
-			if take(named) == nil && take(fits) == nil {
+			if take(c.revision, named) == nil && take(c.revision, fits) == nil {
 				if !mayLeak {
 					faults = append(faults, fmt.Errorf("%v and nobody has asked for it", c))
 					continue
@@ -245,15 +294,29 @@ func explain(changes []change, operations []*operation, held holders, lossy bool
 		set := held[c.offset]
 		delete(held, c.offset)
 		meant := func(o *operation) bool {
-			return o.kind == release && o.offset == c.offset && set <= o.anchor && o.anchor < c.revision
+			one := o.offset == c.offset && (o.kind == release || o.kind == clean)
+			return (one || o.kind == clean && o.outcome == unknown) && set <= o.anchor && o.anchor < c.revision
 		}
-		if o := take(func(o *operation) bool { return meant(o) && o.outcome == done }); o != nil {
+		// A pass frees what nobody has.
+		cleaned := func(o *operation) {
+			owner := acknowledged[place{set, c.offset}]
+			if o.kind != clean || owner == nil {
+				return
+			}
+			if at, ok := owner.givenUp[c.offset]; !ok || o.outcome == done && at > o.end {
+				faults = append(faults, fmt.Errorf("%v by %v, and belonged to %v", c, o, owner))
+			}
+		}
+		if o := take(c.revision, func(o *operation) bool { return meant(o) && o.outcome == done }); o != nil {
 			o.revision = c.revision
+			cleaned(o)
 			continue
 		}
 		fits := func(o *operation) bool { return meant(o) && (o.outcome == unknown || lossy && o.outcome == refused) }
 		ghost.kind, ghost.anchor, ghost.call = release, c.revision-1, earliest(fits)
-		if take(fits) == nil {
+		if o := take(c.revision, fits); o != nil {
+			cleaned(o)
+		} else {
 			origin := ghostAt[place{set, c.offset}]
 			if origin == nil {
 				faults = append(faults, fmt.Errorf("%v and nobody has released it", c))
@@ -264,7 +327,7 @@ func explain(changes []change, operations []*operation, held holders, lossy bool
 		ghosts = append(ghosts, ghost)
 	}
 	for _, o := range operations {
-		if o.outcome == done && !used[o] {
+		if o.outcome == done && made[o] < len(o.offsets()) {
 			faults = append(faults, fmt.Errorf("acknowledged but not in the store: %v", o))
 		}
 		if set, isHeld := held[o.offset]; isHeld && o.kind == release && (o.outcome == done || o.outcome == refused) && set <= o.anchor {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/big"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -39,6 +40,8 @@ const (
 	parallel = 4
 	// patience is the deadline of an operation that is not meant to run into it.
 	patience = 30 * time.Second
+	// interval is that of repair passes, and grace two of them: an answer that takes half of that counts as none.
+	interval, grace = 100 * time.Millisecond, 2 * interval
 	// checkTime bounds the checker; a history that it has not finished by then counts as failed.
 	checkTime = time.Minute
 )
@@ -57,10 +60,10 @@ func TestLinearizable(t *testing.T) {
 }
 
 // TestLinearizableWithLostAnswers takes away some answers of etcd: the request has
-// been carried out, and the server does not know.
+// been carried out, and the server does not know. Repair passes free what that leaks.
 func TestLinearizableWithLostAnswers(t *testing.T) {
 	l := newLoad(t, etcdtest.Start(t, "").Endpoints(), 10_000)
-	l.lossy, l.network.loseOneOf = true, 40
+	l.lossy, l.network.loseOneOf, l.repairs = true, 40, true
 	l.run(func() {})
 	if l.network.lost.Load() < 50 {
 		t.Error("too few answers were lost")
@@ -68,12 +71,12 @@ func TestLinearizableWithLostAnswers(t *testing.T) {
 }
 
 // TestLinearizableInCluster kills and pauses the leader of three members in the run,
-// again and again.
+// again and again. Repair passes run all the time.
 func TestLinearizableInCluster(t *testing.T) {
 	t.Parallel() // it mostly waits, and so does TestKill
 	cluster := etcdtest.StartCluster(t, 3)
 	l := newLoad(t, cluster.Endpoints(), 15_000)
-	l.lossy = true
+	l.lossy, l.repairs = true, true
 	l.deadline = func(random *rand.Rand) time.Duration {
 		if random.IntN(4) == 0 {
 			return time.Duration(random.IntN(int(2 * time.Second)))
@@ -99,7 +102,9 @@ func TestLinearizableInCluster(t *testing.T) {
 	t.Logf("the leader was killed %d times and paused %d times", faults, faults)
 }
 
-func randomTime(most time.Duration) time.Duration { return time.Duration(rand.Int64N(int64(most))) }
+func randomTime(most time.Duration) time.Duration {
+	return time.Duration(rand.Int64N(int64(max(most, 1))))
+}
 
 // load runs rounds of operations and checks each.
 type load struct {
@@ -110,7 +115,10 @@ type load struct {
 	// least is how many operations there must be.
 	least int
 	// lossy says that answers of etcd may be lost.
-	lossy    bool
+	lossy bool
+	// repairs says that each server makes repair passes. Then callers write Services for what they get, and lose
+	// some of it.
+	repairs  bool
 	deadline func(random *rand.Rand) time.Duration
 	// start is the zero of the clock.
 	start time.Time
@@ -118,7 +126,7 @@ type load struct {
 	mu                                sync.Mutex
 	rounds, operations, leaks, ghosts int
 	checking                          time.Duration
-	outcomes                          [release + 1][outcomes]int
+	outcomes                          [kinds][outcomes]int
 }
 
 func newLoad(t *testing.T, endpoints []string, least int) *load {
@@ -174,7 +182,7 @@ func (l *load) report() {
 		l.operations, l.rounds, callers, servers, time.Since(l.start).Round(time.Millisecond), l.checking.Round(time.Millisecond), parallel)
 	l.t.Logf("transactions: %d, of them %d conflicts, %d without an answer, %d answers taken away",
 		l.network.transactions.Load(), l.network.conflicts.Load(), l.network.failed.Load(), l.network.lost.Load())
-	for k, name := range []string{"allocate next", "allocate", "release"} {
+	for k, name := range [kinds]string{"allocate next", "allocate", "release", "batch", "clean"} {
 		n := l.outcomes[k]
 		l.t.Logf("%-13s %6d done, %6d refused, %5d deferred, %5d expired, %5d unknown", name, n[done], n[refused], n[deferred], n[expired], n[unknown])
 	}
@@ -190,10 +198,15 @@ func (l *load) report() {
 		{"allocate whose value was taken", l.outcomes[allocate][refused], 50},
 		{"releases", l.outcomes[release][done], 8},
 		{"releases of what was free", l.outcomes[release][refused], 200},
+		{"batches", l.outcomes[allocateBatch][done], 200},
+		{"batches that could not be had", l.outcomes[allocateBatch][refused], 50},
 	} {
 		if floor.n*floor.partOf < l.operations {
 			l.t.Errorf("%d %s, at least one operation in %d is wanted", floor.n, floor.what, floor.partOf)
 		}
+	}
+	if l.repairs && l.outcomes[clean][done] < l.rounds {
+		l.t.Errorf("%d values cleaned in %d rounds", l.outcomes[clean][done], l.rounds)
 	}
 }
 
@@ -202,10 +215,13 @@ func (l *load) round(key string) {
 	ctx, cancel := context.WithTimeout(l.t.Context(), 3*time.Minute)
 	defer cancel()
 	r := &round{load: l, key: key}
+	config := etcdstore.Config[uint16]{Key: key, Range: l.values, Strategy: rangekeeper.RandomScanSparingStaticBand}
+	if l.repairs {
+		config.Grace = grace
+	}
 	for i, client := range l.clients {
-		store, err := etcdstore.Open(etcdstore.Config[uint16]{
-			Client: client, Key: key, Range: l.values, Strategy: rangekeeper.RandomScanSparingStaticBand,
-		})
+		config.Client = client
+		store, err := etcdstore.Open(config)
 		if err != nil {
 			l.t.Errorf("%s: %v", key, err)
 			return
@@ -221,11 +237,19 @@ func (l *load) round(key string) {
 			return
 		}
 	}
-	var work sync.WaitGroup
+	var work, repairs sync.WaitGroup
+	var over atomic.Bool
 	for range callers {
 		work.Go(func() { r.call(ctx) })
 	}
+	if l.repairs {
+		for _, store := range r.stores {
+			repairs.Go(func() { r.repair(ctx, store, &over) })
+		}
+	}
 	work.Wait()
+	over.Store(true)
+	repairs.Wait()
 	for _, store := range r.stores {
 		if err := store.Close(ctx); err != nil {
 			l.t.Errorf("%s: close: %v", key, err)
@@ -266,6 +290,8 @@ type round struct {
 	operations []*operation
 	// owners says which offsets are a caller's at the moment: from the answer to its allocation to its call of release.
 	owners [values]*operation
+	// services says which offsets have a Service.
+	services [values]bool
 }
 
 func (r *round) String() string {
@@ -278,12 +304,19 @@ func (r *round) String() string {
 	return s.String()
 }
 
+// owned is one of the offsets that an operation was given.
+type owned struct {
+	*operation
+	offset uint32
+}
+
 // call is what one caller does: it takes values and gives them back, to any server.
 // Now and then it gives back once more what it has given back, with the anchor that it
 // used then: whoever has the value now must keep it.
 func (r *round) call(ctx context.Context) {
 	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
-	var held, spent []*operation
+	var held []owned
+	var spent []*operation
 	for range perCaller {
 		var o *operation
 		switch n := random.IntN(100); {
@@ -291,7 +324,7 @@ func (r *round) call(ctx context.Context) {
 			again := spent[random.IntN(len(spent))]
 			o = &operation{kind: release, offset: again.offset, anchor: again.anchor}
 			r.do(ctx, random, o)
-		case len(held) > 0 && n < 70 || len(held) == 3:
+		case len(held) > 0 && n < 70 || len(held) >= 3:
 			i := random.IntN(len(held))
 			mine := held[i]
 			held = append(held[:i], held[i+1:]...)
@@ -307,34 +340,156 @@ func (r *round) call(ctx context.Context) {
 			spent = append(spent, o)
 		default:
 			o = &operation{kind: allocateNext}
-			if random.IntN(5) < 2 {
+			switch random.IntN(5) {
+			case 0, 1:
 				o = &operation{kind: allocate, offset: uint32(random.IntN(values))}
+			case 2:
+				o = &operation{kind: allocateBatch}
+				for _, offset := range random.Perm(values)[:2+random.IntN(2)] {
+					if random.IntN(3) > 0 {
+						o.wanted = append(o.wanted, anyOffset)
+					} else {
+						o.wanted = append(o.wanted, uint32(offset))
+					}
+				}
 			}
 			r.do(ctx, random, o)
-			if o.outcome == done {
-				r.own(o)
-				held = append(held, o)
+			if o.outcome != done {
+				continue
+			}
+			for _, offset := range o.offsets() {
+				r.own(owned{o, offset})
+			}
+			if r.repairs && random.IntN(3) == 0 {
+				time.Sleep(randomTime(time.Until(o.useUntil))) // the Service comes late, and in time
+			}
+			for _, offset := range o.offsets() {
+				one := owned{o, offset}
+				if r.repairs && (random.IntN(20) == 0 || !r.writeService(one)) {
+					r.disown(one) // it is never given back
+					continue
+				}
+				held = append(held, one)
 			}
 		}
 	}
 }
 
 // own checks the invariant I1 as the callers see it.
-func (r *round) own(o *operation) {
+func (r *round) own(o owned) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if other := r.owners[o.offset]; other != nil {
-		r.t.Errorf("%s: two owners at once: %v; %v", r.key, other, o)
+		r.t.Errorf("%s: two owners of %d at once: %v; %v", r.key, o.offset, other, o)
 	}
-	r.owners[o.offset] = o
+	r.owners[o.offset] = o.operation
 }
 
-func (r *round) disown(o *operation) {
+// writeService says whether it was not too late.
+func (r *round) writeService(o owned) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.owners[o.offset] == o {
-		r.owners[o.offset] = nil
+	r.services[o.offset] = time.Now().Before(o.useUntil)
+	return r.services[o.offset]
+}
+
+// disown deletes the Service, too.
+func (r *round) disown(o owned) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o.givenUp == nil {
+		o.givenUp = map[uint32]time.Duration{}
 	}
+	o.givenUp[o.offset] = time.Since(r.start)
+	if r.owners[o.offset] == o.operation {
+		r.owners[o.offset] = nil
+		r.services[o.offset] = false
+	}
+}
+
+// repair makes passes at one server until the callers are done and there is nothing in use
+// any more that has no Service.
+func (r *round) repair(ctx context.Context, store *etcdstore.Store[uint16], over *atomic.Bool) {
+	passes, err := rangekeeper.NewPasses(3, interval)
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	defer passes.Close()
+	for isLast := false; ctx.Err() == nil && !r.t.Failed(); isLast = over.Load() {
+		leaks, err := r.pass(ctx, store, passes)
+		switch {
+		case errors.Is(err, etcdstore.ErrUnknown), errors.Is(err, rangekeeper.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		case err != nil:
+			r.t.Errorf("%s: a repair pass: %v", r.key, err)
+			return
+		case isLast && leaks == 0:
+			return
+		}
+		time.Sleep(interval)
+	}
+	if ctx.Err() != nil {
+		r.t.Errorf("%s: there are leaks still", r.key)
+	}
+}
+
+// pass makes one repair pass and says how many leaks there were.
+func (r *round) pass(ctx context.Context, store *etcdstore.Store[uint16], passes *rangekeeper.Passes) (leaks int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	view, err := store.ReadForPass(ctx, passes)
+	if err != nil {
+		return 0, err
+	}
+	var services rangekeeper.Services
+	used := new(big.Int).SetBytes(view.Snapshot)
+	r.mu.Lock()
+	for offset, has := range r.services {
+		if value, _ := r.values.ValueAt(uint32(offset)); has {
+			services.Add("", nil)
+			services.AddPort("TCP", int32(value))
+		} else if used.Bit(offset) == 1 {
+			leaks++
+		}
+	}
+	r.mu.Unlock()
+	pass, err := rangekeeper.NewRepairPass()
+	if err != nil {
+		return 0, err
+	}
+	defer pass.Close()
+	if _, err := pass.AddPorts(r.values, rangekeeper.Stored{Range: r.values.String(), Data: view.Snapshot}); err != nil {
+		return 0, err
+	}
+	if err := pass.Observe(&services); err != nil {
+		return 0, err
+	}
+	outcome, err := pass.Finish(passes)
+	if err != nil {
+		return 0, err
+	}
+	defer outcome.Close()
+	call := time.Since(r.start)
+	repaired, err := store.Repair(ctx, passes, outcome, 0, rangekeeper.Listed{})
+	end := time.Since(r.start)
+	if len(repaired.Set) > 0 {
+		return 0, fmt.Errorf("%d had a Service, and were free", repaired.Set)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	note := func(o operation) {
+		o.kind, o.anchor, o.call, o.end = clean, view.Revision, call, end
+		r.operations = append(r.operations, &o)
+	}
+	if errors.Is(err, etcdstore.ErrUnknown) || r.lossy && repaired.Changed > 0 {
+		// What it found changed it may have changed itself: the answer was lost.
+		note(operation{outcome: unknown})
+	}
+	for _, value := range repaired.Cleared {
+		offset, _ := r.values.OffsetOf(value)
+		note(operation{outcome: done, offset: offset})
+	}
+	return leaks, err
 }
 
 // do calls a server and notes what came of it.
@@ -358,14 +513,17 @@ func (r *round) do(ctx context.Context, random *rand.Rand, o *operation) {
 func perform(ctx context.Context, store *etcdstore.Store[uint16], r rangekeeper.Range[uint16], o *operation) error {
 	var err error
 	value, _ := r.ValueAt(o.offset)
-	if o.kind == release {
+	switch o.kind {
+	case release:
 		var released bool
 		released, err = store.Release(ctx, value, o.anchor)
 		if err == nil && !released {
 			o.outcome = refused
 			return nil
 		}
-	} else {
+	case allocateBatch:
+		err = performBatch(ctx, store, r, o)
+	default:
 		var got etcdstore.Allocation[uint16]
 		if o.kind == allocateNext {
 			got, err = store.AllocateNext(ctx)
@@ -377,17 +535,17 @@ func perform(ctx context.Context, store *etcdstore.Store[uint16], r rangekeeper.
 			if !inRange || o.kind == allocate && offset != o.offset {
 				return fmt.Errorf("got %d", got.Value)
 			}
-			o.offset, o.revision = offset, got.Revision
+			o.offset, o.revision, o.useUntil = offset, got.Revision, got.UseUntil
 		}
 	}
+	isFull, isTaken := errors.Is(err, rangekeeper.ErrFull), errors.Is(err, rangekeeper.ErrAlreadyAllocated)
 	switch {
 	case err == nil:
 		o.outcome = done
 	case o.kind == release && errors.Is(err, etcdstore.ErrDeferred):
 		o.outcome = deferred
-	case o.kind == allocateNext && errors.Is(err, rangekeeper.ErrFull),
-		o.kind == allocate && errors.Is(err, rangekeeper.ErrAlreadyAllocated):
-		o.outcome = refused
+	case o.kind == allocateNext && isFull, o.kind == allocate && isTaken, o.kind == allocateBatch && (isFull || isTaken):
+		o.outcome, o.full = refused, isFull
 	case errors.Is(err, etcdstore.ErrUnknown):
 		o.outcome = unknown
 	case errors.Is(err, rangekeeper.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
@@ -396,6 +554,30 @@ func perform(ctx context.Context, store *etcdstore.Store[uint16], r rangekeeper.
 		return err
 	}
 	return nil
+}
+
+func performBatch(ctx context.Context, store *etcdstore.Store[uint16], r rangekeeper.Range[uint16], o *operation) error {
+	var requests []rangekeeper.Request[uint16]
+	for _, offset := range o.wanted {
+		if value, inRange := r.ValueAt(offset); inRange {
+			requests = append(requests, rangekeeper.This(value))
+		} else {
+			requests = append(requests, rangekeeper.Next[uint16]())
+		}
+	}
+	all, err := store.AllocateBatch(ctx, requests...)
+	if failed := new(rangekeeper.BatchError); errors.As(err, &failed) {
+		o.place = failed.Index
+	}
+	for i, got := range all {
+		offset, inRange := r.OffsetOf(got.Value)
+		if !inRange || o.wanted[i] != anyOffset && o.wanted[i] != offset || got.Revision != all[0].Revision || slices.Contains(o.given, offset) {
+			return fmt.Errorf("got %v", all)
+		}
+		o.given = append(o.given, offset)
+		o.revision, o.useUntil = got.Revision, got.UseUntil
+	}
+	return err
 }
 
 // check gives the history to Porcupine.
@@ -431,33 +613,64 @@ type set struct {
 	last  int64
 }
 
+func (s set) free() int {
+	n := 0
+	for _, since := range s.since {
+		if since == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// refuses says whether what a batch was refused for is so. Names are served first.
+func (s set) refuses(o *operation) bool {
+	named, before := 0, 0
+	for i, offset := range o.wanted {
+		switch {
+		case offset == anyOffset && i < o.place:
+			before++
+		case offset == anyOffset:
+		case !o.full && i == o.place:
+			return s.since[offset] != 0
+		case s.since[offset] != 0:
+			return false
+		default:
+			named++
+		}
+	}
+	return o.full && s.free()-named == before
+}
+
 // model is a set of offsets. What changes it has a revision, and these only grow.
 func model() porcupine.Model {
 	step := func(s set, o *operation) (bool, set) {
 		since := s.since[o.offset]
 		switch {
+		case o.kind == allocateBatch && o.outcome == refused:
+			return s.refuses(o), s
 		case o.kind == allocateNext && o.outcome == refused:
-			for _, since := range s.since {
-				if since == 0 {
-					return false, s
-				}
-			}
-			return true, s
+			return s.free() == 0, s
 		case o.kind == allocate && o.outcome == refused:
 			return since != 0, s
+		case o.kind == clean && (since == 0 || since > o.anchor):
+			return false, s
 		case o.kind == release && (since == 0 || since > o.anchor):
 			return o.outcome == refused, s
-		case o.kind == release:
+		case o.kind == release || o.kind == clean:
 			if o.outcome == refused || o.revision < s.last {
 				return false, s
 			}
 			s.since[o.offset], s.last = 0, o.revision
 			return true, s
 		default:
-			if since != 0 || o.revision < s.last {
-				return false, s
+			for _, offset := range o.offsets() {
+				if s.since[offset] != 0 || o.revision < s.last {
+					return false, s
+				}
+				s.since[offset] = o.revision
 			}
-			s.since[o.offset], s.last = o.revision, o.revision
+			s.last = o.revision
 			return true, s
 		}
 	}

@@ -41,6 +41,7 @@ func TestRestored(t *testing.T) {
 		{name: "the key's revision tells, and its history is compacted", how: etcdtest.Restoration{Bump: 1000}, meanwhile: func(context.Context, *server, int) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // it mostly waits for etcd to start
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			cluster := etcdtest.StartCluster(t, 1)
