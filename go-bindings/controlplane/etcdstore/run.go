@@ -133,24 +133,39 @@ func (d *driver[V]) handed(c *call[V], ticket rangekeeper.Ticket, err error) {
 	d.mu.Unlock()
 }
 
-// deliver hands out what has ended.
+// deliver hands out what has ended. What was allocated for a caller who does not wait any more is released again: the
+// committer had not heard of that yet.
 func (d *driver[V]) deliver() {
 	finished, err := d.committer.Finished()
 	if err != nil {
 		return
 	}
 	n := 0
+	var releases []*call[V]
+	d.mu.Lock()
 	for _, f := range finished {
-		if c := d.calls[f.Ticket]; c != nil {
-			delete(d.calls, f.Ticket)
-			c.done <- f
-			n++
+		c := d.calls[f.Ticket]
+		if c == nil {
+			continue
+		}
+		delete(d.calls, f.Ticket)
+		c.ended = true
+		c.done <- f
+		n++
+		if c.givenUp {
+			for _, value := range f.Values {
+				release := rangekeeper.ReleaseOperation(rangekeeper.NoDeadline, value, f.Revision)
+				releases = append(releases, &call[V]{operation: release, taken: true, done: make(chan rangekeeper.Finished[V], 1)})
+			}
 		}
 	}
-	d.counters.operations.Add(int64(n))
-	d.mu.Lock()
+	d.pending += len(releases) // a Close waits for them, too
 	d.ended(n)
 	d.mu.Unlock()
+	d.counters.operations.Add(int64(n))
+	if len(releases) > 0 {
+		d.hand(releases)
+	}
 }
 
 // end answers all that has not ended.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,6 +76,8 @@ type call[V rangekeeper.Value] struct {
 	repair    *repair // instead of operation
 	ticket    rangekeeper.Ticket
 	taken     bool // whether the committer has it
+	ended     bool // whether done has what came of it
+	givenUp   bool // whether nobody waits for it any more
 	done      chan rangekeeper.Finished[V]
 }
 
@@ -280,34 +283,27 @@ func (s *Store[V]) wait(ctx context.Context, c *call[V]) (rangekeeper.Finished[V
 		return f, s.err(f)
 	case <-ctx.Done():
 	}
-	if s.giveUp(c) {
-		return rangekeeper.Finished[V]{}, fmt.Errorf("%s: %w", s.config.Key, ctx.Err())
-	}
-	select {
-	case f := <-c.done: // it ended at the same time
-		return f, s.err(f)
-	default:
-		return rangekeeper.Finished[V]{}, fmt.Errorf("%s: %w: %w", s.config.Key, ErrUnknown, ctx.Err())
-	}
+	return s.giveUp(ctx, c)
 }
 
-// giveUp says whether the committer has not heard of the call; else it is told to cancel it.
-func (s *Store[V]) giveUp(c *call[V]) bool {
+// giveUp has the committer cancel a call if it has heard of it, and gives what came of the call otherwise.
+func (s *Store[V]) giveUp(ctx context.Context, c *call[V]) (f rangekeeper.Finished[V], err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if c.ended { // at the same time
+		f = <-c.done
+		return f, s.err(f)
+	}
+	c.givenUp = true
 	if c.taken {
 		s.cancelled = append(s.cancelled, c)
 		s.signal()
-		return false
+	} else if i := slices.Index(s.submitted, c); i >= 0 {
+		s.submitted = slices.Delete(s.submitted, i, i+1)
+		s.ended(1)
+		return f, fmt.Errorf("%s: %w", s.config.Key, ctx.Err())
 	}
-	for i, other := range s.submitted {
-		if other == c {
-			s.submitted = append(s.submitted[:i], s.submitted[i+1:]...)
-			s.ended(1)
-			return true
-		}
-	}
-	return false // the store was closed meanwhile
+	return f, fmt.Errorf("%s: %w: %w", s.config.Key, ErrUnknown, ctx.Err())
 }
 
 // refuse lets no more calls in; the lock is held.
