@@ -370,6 +370,32 @@ fn a_restore_is_noticed_by_the_key_alone() {
     }
 }
 
+/// A restore that cannot be noticed, as docs/commit-protocol.md says: the cluster id and the raft term stay, others have
+/// brought the store's revision up to what it was, and nobody had written the key since the backup. A release for a Service
+/// that was deleted in the lost time then frees the value, and the Service is back.
+#[test]
+fn a_restore_that_nothing_tells_of_is_not_noticed() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    let Outcome::Allocated { .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
+    store.revision += 1; // its Service is written
+    let backup = store.revision;
+    store.revision += 1; // and deleted
+    let anchor = store.revision;
+    assert!(matches!(store.one(&mut ours, Operation::Read), Outcome::Read(_)));
+    // The key is as in the backup; other keys were written, were it only leases of nodes.
+    store.revision = backup + 20;
+    ours.reconnected();
+    assert_eq!(store.one(&mut ours, release(30_003, anchor)), Outcome::Released { freed: true });
+    // With a new cluster id, as the document advises, it is noticed.
+    let Outcome::Allocated { .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
+    let anchor = store.revision;
+    store.cluster_id += 1;
+    store.revision += 20;
+    ours.reconnected();
+    assert!(matches!(store.one(&mut ours, release(30_003, anchor)), Outcome::Deferred(_)));
+}
+
 #[test]
 fn a_range_that_is_gone_is_not_made_anew_by_a_pass_that_had_seen_it() {
     let ways: [fn(&mut Store); 2] =
