@@ -68,16 +68,18 @@ mend, 2 wrong usage or input that cannot be used, 3 etcd cannot be reached.`,
 		if err := errors.Join(format.check(), r.check(c)); err != nil {
 			return err
 		}
-		plan, left, err := r.run(c.Context())
-		if err != nil {
-			return err
+		plan, left, runErr := r.run(c.Context())
+		if plan == nil {
+			return runErr
 		}
+		// What was written before it failed is to be known, too.
+		var err error
 		if format.value == formatTable {
 			err = writePlan(c.OutOrStdout(), plan, left)
 		} else {
 			err = writeDocument(c.OutOrStdout(), plan, format.value)
 		}
-		if err == nil && len(left) > 0 {
+		if err = errors.Join(runErr, err); err == nil && len(left) > 0 {
 			return errFound
 		}
 		return err
@@ -105,7 +107,7 @@ func (r *repair) check(c *cobra.Command) error {
 }
 
 // run gives what was or would be changed, and the findings that then are left to
-// the owners of Services.
+// the owners of Services; with an error what earlier passes have changed, if any.
 func (r *repair) run(ctx context.Context) (*audit.Plan, []audit.Finding, error) {
 	if r.source.online() {
 		return r.online(ctx)
@@ -164,10 +166,11 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, erro
 		}
 	}()
 	var before *audit.Plan
+	var leftBefore []audit.Finding
 	for n := 1; ; n++ {
 		plan, left, err := r.pass(ctx, known, ranges)
 		if err != nil {
-			return nil, nil, err
+			return before, leftBefore, err
 		}
 		if before != nil {
 			plan.After(before)
@@ -182,12 +185,12 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, erro
 			}
 			return plan, left, nil
 		}
-		before = plan
+		before, leftBefore = plan, left
 		fmt.Fprintf(r.log, "rangekeeper: pass %d of %d: %s; the next one in %s\n", n, passes, count(len(plan.Leaks), "leak"), r.interval)
 		select {
 		case <-time.After(r.interval):
 		case <-ctx.Done():
-			return nil, nil, ctx.Err()
+			return before, leftBefore, fmt.Errorf("interrupted after pass %d of %d, before leaks are cleaned: %w", n, passes, ctx.Err())
 		}
 	}
 }

@@ -164,6 +164,37 @@ func TestApplyConflict(t *testing.T) {
 	checkStored(t, etcdtest.SingleStack, "repaired3", readEtcd(t, e.Client()))
 }
 
+// TestInterruptedRepair interrupts a repair between two passes: what the first one has written is told.
+func TestInterruptedRepair(t *testing.T) {
+	etcd := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out, log bytes.Buffer
+	interrupt := writerFunc(func(b []byte) (int, error) {
+		if bytes.Contains(b, []byte("pass 1 of 3")) {
+			cancel()
+		}
+		return log.Write(b)
+	})
+	args := []string{"repair", "--endpoints", etcd.Endpoints()[0], "--apply", "--clean-leaks", "-o", "json"}
+	if code := Run(ctx, args, &out, interrupt); code != exitInput || !strings.Contains(log.String(), "interrupted after pass 1 of 3") {
+		t.Errorf("exit code %d: %s", code, log.String())
+	}
+	var plan audit.Plan
+	if err := json.Unmarshal(out.Bytes(), &plan); err != nil {
+		t.Fatalf("%v: %s", err, out.String())
+	}
+	set, cleared := 0, 0
+	for _, r := range plan.Ranges {
+		set += len(r.Set)
+		cleared += len(r.Clear)
+	}
+	if !plan.Applied || set == 0 || cleared != 0 || len(plan.Leaks) == 0 {
+		t.Errorf("applied %v, %d set, %d cleared, %d leaks", plan.Applied, set, cleared, len(plan.Leaks))
+	}
+	checkStored(t, etcdtest.DualStack, "repaired1", readEtcd(t, etcd.Client()))
+}
+
 // TestServiceAfterList has a Service written when the leaks are about to be cleaned.
 func TestServiceAfterList(t *testing.T) {
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz"))
