@@ -370,6 +370,37 @@ fn a_restore_is_noticed_by_the_key_alone() {
     }
 }
 
+/// What happened to a value is forgotten after so many changes, or revisions: then an old anchor tells nothing any more.
+#[test]
+fn an_anchor_older_than_what_is_remembered_frees_nothing() {
+    // One change in each revision, and many in each.
+    for (range, together) in [("30000-30009", 1), ("30000-34999", 4_000)] {
+        let (mut store, mut ours) = (Store::default(), committer(range, 1));
+        store.one(&mut ours, Operation::Create);
+        let Outcome::Allocated { revision: anchor, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
+        // Its owner gives it back, and somebody else gets it.
+        assert_eq!(store.one(&mut ours, release(30_003, anchor)), Outcome::Released { freed: true });
+        let Outcome::Allocated { revision: newer, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
+        assert_eq!(store.one(&mut ours, release(30_003, anchor)), Outcome::Released { freed: false });
+        let mut changes = 0;
+        while changes <= 30_000 {
+            let taken = store.one(&mut ours, Operation::Allocate(vec![Wanted::Next; together]));
+            let Outcome::Allocated { values, revision, .. } = taken else { panic!("{taken:?}") };
+            changes += 2 * values.len();
+            for value in values {
+                ours.submit(release(value, revision), NEVER);
+            }
+            let ended = store.run(&mut ours, NOW);
+            assert!(ended.iter().all(|(_, outcome)| *outcome == Outcome::Released { freed: true }));
+        }
+        for anchor in [anchor, newer] {
+            let outcome = store.one(&mut ours, release(30_003, anchor));
+            assert!(matches!(outcome, Outcome::Deferred(_)), "{range}: {outcome:?}");
+        }
+        assert!(is_set(&store, 3), "{range}");
+    }
+}
+
 /// A restore that cannot be noticed, as docs/commit-protocol.md says: the cluster id and the raft term stay, others have
 /// brought the store's revision up to what it was, and nobody had written the key since the backup. A release for a Service
 /// that was deleted in the lost time then frees the value, and the Service is back.
