@@ -9,8 +9,8 @@ use rangekeeper::allocator::{Request as Wanted, Strategy};
 use rangekeeper::any::AnyRange;
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
-    Answer, Change, Committer, Config, Diff, Failure, Guard, Header, KeyValue, Listed, Operation, Outcome, Passes,
-    Repaired, Request, SidecarPut, Step, Ticket, View,
+    Answer, Change, Committer, Config, Deferral, Diff, Failure, Guard, Header, KeyValue, Listed, Operation, Outcome,
+    Passes, Repaired, Request, SidecarPut, Step, Ticket, View,
 };
 use rangekeeper::envelope::{Form, RangeAllocation};
 use rangekeeper::ports::PortRange;
@@ -399,6 +399,28 @@ fn an_anchor_older_than_what_is_remembered_frees_nothing() {
         }
         assert!(is_set(&store, 3), "{range}");
     }
+}
+
+/// While two Services have a value, to delete one of them must not free what the other one uses.
+#[test]
+fn what_two_services_have_is_not_released() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    let Outcome::Allocated { revision, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
+    let learn = |store: &mut Store, ours: &mut Ports, duplicates: Vec<u32>| {
+        let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
+        let (set, clear) = (Bitmap::new(10), Bitmap::new(10));
+        let diff = Diff { read: view.revision, set, clear, duplicates, listed: Listed::Elsewhere };
+        let nothing = Repaired { set: vec![], cleared: vec![], changed: 0 };
+        assert_eq!(store.one(ours, Operation::Repair(Box::new(diff))), Outcome::Repaired(nothing));
+    };
+    learn(&mut store, &mut ours, vec![7, 3]);
+    let outcome = store.one(&mut ours, release(30_003, revision));
+    assert_eq!(outcome, Outcome::Deferred(Deferral::Duplicate));
+    assert!(is_set(&store, 3));
+    // The next pass sees one Service.
+    learn(&mut store, &mut ours, vec![]);
+    assert_eq!(store.one(&mut ours, release(30_003, revision)), Outcome::Released { freed: true });
 }
 
 /// A restore that cannot be noticed, as docs/commit-protocol.md says: the cluster id and the raft term stay, others have
