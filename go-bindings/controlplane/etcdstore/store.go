@@ -81,10 +81,29 @@ type call[V rangekeeper.Value] struct {
 	done      chan rangekeeper.Finished[V]
 }
 
-// Open begins to keep the object; nothing is read or written before the first operation.
+// check refuses what no etcd could serve, which would be tried for ever, and a sidecar that would take the object's place.
+func (c *Config[V]) check() error {
+	switch {
+	case c.Client == nil:
+		return errors.New("there is no client")
+	case c.Key == "":
+		return errors.New("the key is empty")
+	case c.Sidecar == c.Key:
+		return errors.New("the sidecar is the key itself")
+	case c.Grace < 0:
+		return fmt.Errorf("the grace of %s is negative", c.Grace)
+	}
+	return nil
+}
+
+// Open begins to keep the object; nothing is read or written before the first operation. A Config that cannot work gives
+// rangekeeper.ErrInvalidArgument.
 func Open[V rangekeeper.Value](config Config[V]) (*Store[V], error) {
 	if config.Grace == 0 {
 		config.Grace = DefaultGrace
+	}
+	if err := config.check(); err != nil {
+		return nil, fmt.Errorf("open %q: %w: %w", config.Key, rangekeeper.ErrInvalidArgument, err)
 	}
 	committer, err := rangekeeper.NewCommitter(config.Range, rangekeeper.CommitterConfig{
 		Strategy: config.Strategy, Grace: config.Grace, Seed: rand.Uint64(), Sidecar: config.Sidecar != "",

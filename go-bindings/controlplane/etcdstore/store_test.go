@@ -52,6 +52,27 @@ func open(t *testing.T, etcd *embedded.Etcd, cidr string) *Store[netip.Addr] {
 	return s
 }
 
+// TestOpenRefuses opens stores that no etcd could serve: they would try for ever.
+func TestOpenRefuses(t *testing.T) {
+	good := Config[netip.Addr]{Client: startEtcd(t).Client(), Key: key, Range: must(rangekeeper.ParseCIDR("10.0.0.0/24"))}
+	for name, spoil := range map[string]func(*Config[netip.Addr]){
+		"no client":                    func(c *Config[netip.Addr]) { c.Client = nil },
+		"no key":                       func(c *Config[netip.Addr]) { c.Key = "" },
+		"the key as its own sidecar":   func(c *Config[netip.Addr]) { c.Sidecar = c.Key },
+		"a grace that is over already": func(c *Config[netip.Addr]) { c.Grace = -time.Second },
+	} {
+		config := good
+		spoil(&config)
+		s, err := Open(config)
+		if !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if s != nil {
+			s.Close(t.Context())
+		}
+	}
+}
+
 func TestAllocateThroughEtcd(t *testing.T) {
 	etcd := startEtcd(t)
 	first, second := open(t, etcd, "10.0.0.0/24"), open(t, etcd, "10.0.0.0/24")
