@@ -55,6 +55,19 @@ impl LeakCounters {
         self.planes.iter().rev().fold(0, |count, plane| count << 1 | bit_of(plane))
     }
 
+    /// The offsets that are counted as leaked, ascending. Cost: O(len / 64) per plane.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        let words = self.len.div_ceil(64) * u32::from(!self.planes.is_empty());
+        (0..words).flat_map(|index| {
+            let mut word = self.planes.iter().fold(0, |any, plane| any | plane[index as usize]);
+            std::iter::from_fn(move || {
+                let bit = (word != 0).then(|| word.trailing_zeros())?;
+                word &= word - 1;
+                Some(index * 64 + bit)
+            })
+        })
+    }
+
     /// Counts a pass that saw exactly the offsets of `leaked`, and takes those out of it that stay: what is left in
     /// `leaked` is due to be cleaned, and its counters are 0 again. Offsets past the end are never due.
     ///

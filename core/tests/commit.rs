@@ -617,6 +617,31 @@ fn a_counter_starts_again_when_its_value_was_free_meanwhile_or_nobody_knows() {
     }
 }
 
+/// However often others write the key between two passes, what nobody touches is counted on.
+#[test]
+fn a_leak_is_cleaned_on_a_busy_key() {
+    for writes in [200, 3_200] {
+        let (mut store, mut others, mut ours) =
+            (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+        store.one(&mut others, Operation::Create);
+        store.one(&mut others, this(30_003));
+        let mut passes = Passes::new(NonZeroU8::new(3).expect("not zero"), INTERVAL);
+        let mut cleared = Vec::new();
+        for number in 0..3 {
+            cleared = pass(&mut store, &mut ours, &mut passes, NOW + INTERVAL * number);
+            for _ in 0..writes / 2 {
+                let Outcome::Allocated { revision, .. } = store.one(&mut others, this(30_007)) else { panic!("free") };
+                store.one(&mut others, release(30_007, revision));
+                if let Some(from) = ours.watch_from() {
+                    store.watch(from, &mut ours);
+                }
+                store.log.clear();
+            }
+        }
+        assert_eq!(cleared, [3], "{writes} writes between two passes");
+    }
+}
+
 #[test]
 fn a_leak_stays_if_a_service_was_written_after_the_list() {
     let three = NonZeroU8::new(3).expect("not zero");

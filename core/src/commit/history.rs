@@ -3,7 +3,7 @@
 //! A clear is right only if its offset was set without a break from its anchor on. So the committer remembers when each
 //! offset changed last, and from which revision on it has seen every change.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 
 use crate::bitmap::Bitmap;
@@ -15,6 +15,9 @@ use super::request::Guard;
 const CAPACITY: usize = 24 << 10;
 /// And of how many revisions.
 const REVISIONS: usize = CAPACITY / 8;
+/// How many leaks are followed from one pass to the next however much else changes. The others are if no more changes
+/// come than are remembered.
+const LEAKS: usize = 8 << 10;
 /// How many views are told apart from those of another store.
 const VIEWS: usize = 64;
 
@@ -37,6 +40,16 @@ pub(super) struct History {
     revisions: VecDeque<(u64, u32)>,
     /// The offsets of all these revisions, one after the other.
     offsets: VecDeque<u32>,
+    leaks: Option<Leaks>,
+}
+
+/// What a pass counts as leaked: on a busy key more changes between two passes than are remembered.
+#[derive(Clone, Debug)]
+struct Leaks {
+    /// The revision of the pass's view.
+    since: u64,
+    /// Those that have not changed since, ascending.
+    unchanged: Vec<u32>,
 }
 
 impl History {
@@ -51,11 +64,29 @@ impl History {
         (self.head, self.apart, self.since) = (base, None, base.mod_revision);
         self.revisions.clear();
         self.offsets.clear();
+        self.leaks = None;
     }
 
     /// Nothing is known of revisions before this one.
     pub(super) fn forget_before(&mut self, revision: u64) {
         self.since = self.since.max(revision);
+        self.leaks = self.leaks.take().filter(|leaks| leaks.since >= revision);
+    }
+
+    /// Follows these offsets, ascending, from a view of this revision on.
+    pub(super) fn follow(&mut self, since: u64, offsets: impl Iterator<Item = u32>) {
+        let changed = self.changed_since(since).map(|changed| changed.collect::<BTreeSet<u32>>());
+        self.leaks = changed.map(|changed| {
+            let mut unchanged: Vec<u32> = offsets.filter(|offset| !changed.contains(offset)).take(LEAKS).collect();
+            unchanged.shrink_to_fit();
+            Leaks { since, unchanged }
+        });
+    }
+
+    /// Whether an offset that is followed since a view of this revision has not changed; `None` if none is.
+    pub(super) fn followed_since(&self, revision: u64) -> Option<impl Fn(u32) -> bool + '_> {
+        let leaks = self.leaks.as_ref().filter(|leaks| leaks.since == revision)?;
+        Some(|offset| leaks.unchanged.binary_search(&offset).is_ok())
     }
 
     /// The store is another one, or an older state of the same: revisions up to this one tell nothing, unless they are
@@ -124,6 +155,13 @@ impl History {
         self.head = to;
         let before = self.offsets.len();
         self.offsets.extend(offsets);
+        if let Some(leaks) = &mut self.leaks {
+            for offset in self.offsets.range(before..) {
+                if let Ok(at) = leaks.unchanged.binary_search(offset) {
+                    leaks.unchanged.remove(at);
+                }
+            }
+        }
         self.revisions.push_back((to.mod_revision, (self.offsets.len() - before) as u32));
         while self.offsets.len() > CAPACITY || self.revisions.len() > REVISIONS {
             let Some((revision, count)) = self.revisions.pop_front() else { break };

@@ -628,6 +628,20 @@ impl<R: Range, G: Rng> Committer<R, G> {
         Some(changed)
     }
 
+    /// Those of these offsets, which the last pass counted as leaked, that changed after its view of this revision, or
+    /// may have; `None` if that is not known of any.
+    fn changed_of(&self, leaks: impl Iterator<Item = u32>, revision: u64) -> Option<Bitmap> {
+        let is_unchanged = self.history.followed_since(revision)?;
+        if self.history.head().mod_revision < self.viewed {
+            return None;
+        }
+        let mut changed = Bitmap::new(self.range.size());
+        for offset in leaks.filter(|offset| !is_unchanged(*offset)) {
+            changed.insert(offset);
+        }
+        Some(changed)
+    }
+
     /// Whether this committer handed `offset` out so lately that its Service may not be there yet.
     pub fn is_handed_out(&self, offset: u32) -> bool {
         self.handed_out.contains(offset)

@@ -73,7 +73,9 @@ impl Passes {
         let store = committer.history.store();
         let own = committer.history.is_own_view(read);
         let same = seen.read.filter(|(_, before)| own && *before == store);
-        let changed = same.and_then(|(before, _)| committer.changed_since(before));
+        let changed = same.and_then(|(before, _)| {
+            committer.changed_since(before).or_else(|| committer.changed_of(counters.iter(), before))
+        });
         let ignored = (spaced || Fault::PassesNotSpaced.is_on())
             && (Fault::CounterIgnoresChanges.is_on() || (changed.is_none() && Fault::CounterSurvivesGap.is_on()));
         match changed.filter(|_| spaced || Fault::PassesNotSpaced.is_on()) {
@@ -132,13 +134,9 @@ impl Passes {
             }
         }
         committer.keep_history(!counters.is_empty());
-        Diff {
-            read: seen.read.map_or(0, |(read, _)| read),
-            set: outcome.set(),
-            clear,
-            duplicates: outcome.duplicates().to_vec(),
-            listed,
-        }
+        let read = seen.read.map_or(0, |(read, _)| read);
+        committer.history.follow(read, counters.iter());
+        Diff { read, set: outcome.set(), clear, duplicates: outcome.duplicates().to_vec(), listed }
     }
 }
 

@@ -510,7 +510,8 @@ func (w *upheaval) check(old int64) {
 	}
 	w.t.Logf("%d operations acknowledged, %d of them after the new beginning; %d releases by an anchor of before it; %d offsets set that nobody was given, %d of them had been handed out before",
 		w.acknowledged, w.anew, w.lostAnchors, len(ghosts), again)
-	if w.lostAnchors == 0 || again == 0 {
-		w.t.Error("no release by an anchor of before, or nothing was set again")
+	// Either is up to chance; TestRestored has both for certain.
+	if w.lostAnchors+again == 0 {
+		w.t.Error("no release by an anchor of before, and nothing was set again")
 	}
 }
