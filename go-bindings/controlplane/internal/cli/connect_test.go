@@ -24,6 +24,10 @@ func TestTLS(t *testing.T) {
 	if _, err := client.Put(t.Context(), nodePortsKey, string(stored(t, "30000-32767", []byte{1}))); err != nil {
 		t.Fatal(err)
 	}
+	service := `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"kubernetes"},"spec":{"clusterIP":"None"}}`
+	if _, err := client.Put(t.Context(), "/registry/services/specs/default/kubernetes", service); err != nil {
+		t.Fatal(err)
+	}
 	flags := []string{"--endpoints", endpoint, "--cacert", a.File, "--cert", cert, "--key", key}
 	want := audit.Leak{Range: "servicenodeports", Value: "30000"}
 	if r := runJSON[audit.Report](t, exitFound, append([]string{"audit"}, flags...)...); len(r.Leaks) != 1 || r.Leaks[0] != want {

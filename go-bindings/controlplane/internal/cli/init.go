@@ -6,9 +6,11 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
 )
 
@@ -38,6 +40,9 @@ Exit codes: 0 the range is there, 2 wrong usage, or it is there with another SPE
 			return err
 		}
 		if err := s.checkFamily(c.Context(), name, k.spec()); err != nil {
+			return err
+		}
+		if err := s.checkServices(c.Context(), name); err != nil {
 			return err
 		}
 		if err := k.open(s.client, s.prefix, etcdstore.DefaultGrace); err != nil {
@@ -92,6 +97,26 @@ func (s *store) checkFamily(ctx context.Context, name, spec string) error {
 		} else if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkServices refuses to make an empty range where Services are: what they use
+// would be handed out again.
+func (s *store) checkServices(ctx context.Context, name string) error {
+	if _, err := storedSpec(ctx, s.client, s.key(name)); !errors.Is(err, rangekeeper.ErrNotInitialised) {
+		return err // nothing is made if it is there
+	}
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	keys := clusterstate.ServiceKeys(s.prefix)
+	got, err := s.client.Get(ctx, keys, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return unreachable(fmt.Errorf("read %s: %w", keys, err))
+	}
+	if got.Count > 0 {
+		return fmt.Errorf("%s: the range is missing, and %d Services are below %s: a kube-apiserver makes it with what they use when it starts",
+			s.key(name), got.Count, keys)
 	}
 	return nil
 }

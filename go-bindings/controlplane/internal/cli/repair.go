@@ -242,6 +242,10 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges map
 		return nil, nil, r.source.explain(err)
 	}
 	plan := a.Plan()
+	if r.cleanLeaks && len(state.Services) == 0 && len(plan.Leaks) > 0 {
+		return nil, nil, fmt.Errorf("%s: there are no Services below %s, and so nothing tells leaks from what is in use; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)?",
+			&r.source.connection, clusterstate.ServiceKeys(r.source.prefix))
+	}
 	left := plan.Unmendable()
 	for name, k := range ranges {
 		outcome, index, ok := a.Outcome(name)

@@ -177,7 +177,7 @@ func TestInterruptedRepair(t *testing.T) {
 		return log.Write(b)
 	})
 	args := []string{"repair", "--endpoints", etcd.Endpoints()[0], "--apply", "--clean-leaks", "-o", "json"}
-	if code := Run(ctx, args, &out, interrupt); code != exitInput || !strings.Contains(log.String(), "interrupted after pass 1 of 3") {
+	if code := Run(ctx, args, &out, interrupt); code != exitInterrupted || !strings.Contains(log.String(), "interrupted after pass 1 of 3") {
 		t.Errorf("exit code %d: %s", code, log.String())
 	}
 	var plan audit.Plan
@@ -193,6 +193,19 @@ func TestInterruptedRepair(t *testing.T) {
 		t.Errorf("applied %v, %d set, %d cleared, %d leaks", plan.Applied, set, cleared, len(plan.Leaks))
 	}
 	checkStored(t, etcdtest.DualStack, "repaired1", readEtcd(t, etcd.Client()))
+}
+
+// TestServicesElsewhere has a cluster whose Services are not in this etcd: all that they use looks leaked.
+func TestServicesElsewhere(t *testing.T) {
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
+	if _, err := e.Client().Delete(t.Context(), "/registry/services/specs/", clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := run(t, "repair", "--endpoints", e.Endpoints()[0], "--apply", "--clean-leaks", "--interval", "1ms")
+	if code != exitInput || !strings.Contains(stderr, "no Services below /registry/services/specs/") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	checkStored(t, etcdtest.DualStack, "drift", readEtcd(t, e.Client()))
 }
 
 // TestServiceAfterList has a Service written when the leaks are about to be cleaned.

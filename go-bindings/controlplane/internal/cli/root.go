@@ -32,6 +32,9 @@ const (
 	exitInput
 	// exitUnreachable: no etcd answered, or another process has the data directory.
 	exitUnreachable
+	// exitInterrupted: what was under way was given up, by the shell's convention for
+	// SIGINT.
+	exitInterrupted = 130
 )
 
 // errFound ends a command whose output is complete with exitFound.
@@ -56,6 +59,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func exitCode(err error) int {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
+	case is(context.Canceled):
+		return exitInterrupted
 	case slices.ContainsFunc([]error{clusterstate.ErrUnreachable, embedded.ErrInUse}, is):
 		return exitUnreachable
 	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, etcdstore.ErrDeferred}, is):
@@ -75,7 +80,7 @@ the stored ranges, as kube-apiserver does.
 
 Exit codes: 0 done, or nothing found, 1 something found (repair: something is left
 that only the owner of a Service can mend; allocate: what was asked for is not free),
-2 wrong usage or input that cannot be used, 3 etcd cannot be reached.`,
+2 wrong usage or input that cannot be used, 3 etcd cannot be reached, 130 interrupted.`,
 		Version:       version + " (commit " + commitOrUnknown() + ")",
 		SilenceErrors: true,
 		SilenceUsage:  true,

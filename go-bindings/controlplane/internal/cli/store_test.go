@@ -125,6 +125,14 @@ func TestInit(t *testing.T) {
 	runOK(t, with("init", "serviceips", "10.0.0.0/24", "--prefix", "other")...)
 	runFails(t, exitInput, []string{"secondaryserviceips 10.1.0.0/24", "serviceips is 10.0.0.0/24", "same IP family"}, with("init", "secondaryserviceips", "10.1.0.0/24", "--prefix", "other")...)
 	runOK(t, with("init", "secondaryserviceips", "fd00::/112", "--prefix", "other")...)
+	// Where Services are, an empty range would give what they have to others.
+	if _, err := e.Client().Put(t.Context(), "/used/services/specs/default/web", "a Service"); err != nil {
+		t.Fatal(err)
+	}
+	runFails(t, exitInput, []string{"/used/ranges/serviceips", "1 Services"}, with("init", "serviceips", "10.96.0.0/28", "--prefix", "/used")...)
+	if _, err := e.Client().Delete(t.Context(), "/used/services/specs/default/web"); err != nil {
+		t.Fatal(err)
+	}
 	if got := runOK(t, with("allocate", "serviceips", "10.0.0.77", "--prefix", "/other")...); !slices.Equal(got, []string{"10.0.0.77"}) {
 		t.Errorf("%q", got)
 	}
