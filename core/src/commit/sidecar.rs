@@ -137,11 +137,14 @@ impl<R: Range, G: Rng> Committer<R, G> {
             Answer::Current { sidecar, .. } => {
                 let own = self.sidecar.as_ref().filter(|_| flight.is_swap);
                 let told = own.map_or(Verdict::Unknown, |own| own.judge(sidecar));
+                let stood_against = match told {
+                    // If somebody else has written or deleted the sidecar, the swap may have been written before that:
+                    // this then is the answer to a second copy of it.
+                    Verdict::Unknown => own.is_none_or(|own| own.is_unchanged(sidecar)),
+                    _ => Fault::OwnMarkTakenForConflict.is_on(),
+                };
                 match flight.stage {
-                    // What stood against its guard.
-                    Stage::Sent if told == Verdict::Unknown || Fault::OwnMarkTakenForConflict.is_on() => {
-                        return Verdict::Never;
-                    }
+                    Stage::Sent if stood_against => return Verdict::Never,
                     Stage::Asked(Inquiry::Read) if own.is_some_and(|own| own.is_unchanged(sidecar)) => Verdict::Never,
                     _ if matches!(told, Verdict::Held(_)) && Fault::ProvenAtLaterRevision.is_on() => {
                         Verdict::Held(header.revision)
