@@ -10,7 +10,7 @@ SECONDS ?= 60
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 CONTROLPLANE := go-bindings/controlplane
 
-.PHONY: help library build run test test-rust test-c test-go examples fuzz simulate simulate-short bench compare compare-store compare-model goldens header install fmt lint doc setup clean
+.PHONY: help library build run test test-rust test-c test-go examples apiservers fuzz simulate simulate-short bench compare compare-store compare-model goldens header install fmt lint doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ test-go: library ## Runs the Go tests, the binding's also under the race detecto
 	cd go-bindings && GODEBUG=cgocheck=1 $(GO) test -count=1 -race ./...
 	cd go-bindings && GOGC=1 $(GO) test -count=1 ./...
 	cd $(CONTROLPLANE) && $(GO) test -count=1 ./...
+
+apiservers: ## Builds the kube-apiservers that tests run, bin/kube-apiserver-VERSION; minutes the first time.
+	@scripts/apiservers.sh
 
 examples: build ## Runs the example programs and checks that README.md shows them.
 	examples/run.sh
@@ -84,14 +87,14 @@ fmt: ## Formats the sources.
 	$(CARGO) fmt --all
 	cd fuzz && $(CARGO) fmt
 	cd examples/etcd-rs && $(CARGO) fmt
-	gofmt -w go-bindings bench/upstream examples
+	gofmt -w go-bindings bench/upstream examples apiserver
 
 lint: library ## Checks format, clippy, go vet and the header.
 	$(CARGO) fmt --all --check
 	cd fuzz && $(CARGO) fmt --check
 	cd examples/etcd-rs && $(CARGO) fmt --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	@test -z "$$(gofmt -l go-bindings bench/upstream examples)" || { gofmt -l go-bindings bench/upstream examples; exit 1; }
+	@test -z "$$(gofmt -l go-bindings bench/upstream examples apiserver)" || { gofmt -l go-bindings bench/upstream examples apiserver; exit 1; }
 	cd go-bindings && $(GO) vet ./...
 	cd $(CONTROLPLANE) && $(GO) vet ./...
 	cd examples/go && $(GO) vet ./...
