@@ -147,7 +147,8 @@ func inChild(t *testing.T, variable, value string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	c := exec.CommandContext(t.Context(), self, "-test.v", "-test.run=^"+t.Name()+"$")
-	c.Env = append(os.Environ(), variable+"="+value)
+	// What is killed leaves its files behind.
+	c.Env = append(os.Environ(), variable+"="+value, "TMPDIR="+t.TempDir())
 	return c
 }
 
