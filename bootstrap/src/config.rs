@@ -1,0 +1,211 @@
+//! What has to be known of a server before anything can be decided.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{EndpointPort, ServicePort};
+use rangekeeper::cidr::{CidrRange, ParseCidrError};
+use rangekeeper::range::Range;
+use serde::{Deserialize, Serialize};
+
+use crate::address::usable;
+use crate::lifecycle::{Form, Placement};
+use crate::modes::Mode;
+use crate::namespaces::{SYSTEM, is_name};
+use crate::{endpoints, service};
+
+/// How a server is configured. The defaults are kube-apiserver's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Config {
+    /// The address under which the others reach this server: its endpoint. There is no default.
+    pub advertise_address: String,
+    /// The port on which it listens.
+    pub secure_port: u16,
+    /// The (primary) range of ClusterIPs.
+    pub service_cluster_ip_range: String,
+    /// The NodePort of the Service `kubernetes`; 0 for none.
+    pub kubernetes_service_node_port: u16,
+    /// Ports of the Service beside the server's own.
+    pub extra_service_ports: Vec<ServicePort>,
+    /// Ports of the endpoints beside the server's own.
+    pub extra_endpoint_ports: Vec<EndpointPort>,
+    /// Whether ports and type of a Service that exists, and ports of its endpoints, are reset. kube-apiserver does not
+    /// since 1.17.
+    pub reconcile: bool,
+    /// How the endpoints are kept.
+    pub mode: Mode,
+    /// Namespaces beside the four that every cluster has.
+    pub extra_namespaces: Vec<String>,
+    /// Before which keys of etcd the cluster's begin.
+    pub etcd_prefix: String,
+    /// Which kube-apiserver's order of start is followed.
+    pub form: Form,
+    /// Where the shell runs.
+    pub placement: Placement,
+    /// How often what is done.
+    pub periods: Periods,
+}
+
+/// How often what is done. In JSON: milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Periods {
+    /// The Service `kubernetes`, its endpoints, and the own lease.
+    #[serde(rename = "endpointsMs", with = "crate::millis")]
+    pub endpoints: Duration,
+    /// For how long a lease holds that is not refreshed: whole seconds, longer than `endpoints`.
+    #[serde(rename = "leaseTtlMs", with = "crate::millis")]
+    pub lease_ttl: Duration,
+    /// The namespaces.
+    #[serde(rename = "namespacesMs", with = "crate::millis")]
+    pub namespaces: Duration,
+    /// Each of the two repairs.
+    #[serde(rename = "repairsMs", with = "crate::millis")]
+    pub repairs: Duration,
+}
+
+impl Default for Periods {
+    fn default() -> Self {
+        Self {
+            endpoints: Duration::from_secs(10),
+            lease_ttl: Duration::from_secs(15),
+            namespaces: Duration::from_secs(60),
+            repairs: Duration::from_secs(180),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            advertise_address: String::new(),
+            secure_port: 6443,
+            service_cluster_ip_range: "10.0.0.0/24".into(),
+            kubernetes_service_node_port: 0,
+            extra_service_ports: Vec::new(),
+            extra_endpoint_ports: Vec::new(),
+            reconcile: false,
+            mode: Mode::Lease,
+            extra_namespaces: Vec::new(),
+            etcd_prefix: "/registry".into(),
+            form: Form::Hooks,
+            placement: Placement::Beside,
+            periods: Periods::default(),
+        }
+    }
+}
+
+/// Why a configuration cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// It is no address, or one that cannot be an endpoint's.
+    #[error(
+        "advertiseAddress {text:?} is not an address that can be an endpoint (loopback, link-local and unspecified ones cannot)"
+    )]
+    AdvertiseAddress {
+        /// The input.
+        text: String,
+    },
+    /// The port is 0.
+    #[error("securePort must not be 0")]
+    SecurePort,
+    /// The range is no CIDR.
+    #[error("serviceClusterIpRange: {0}")]
+    ServiceRange(#[from] ParseCidrError),
+    /// The range has no address for the Service.
+    #[error("serviceClusterIpRange {range:?} has no allocatable address")]
+    EmptyServiceRange {
+        /// The range.
+        range: String,
+    },
+    /// The number of servers is 0.
+    #[error("mode master-count needs a count of at least 1")]
+    MasterCount,
+    /// It is no name for a namespace.
+    #[error("extraNamespaces: {name:?} is not a namespace's name (an RFC 1123 label)")]
+    Namespace {
+        /// The input.
+        name: String,
+    },
+    /// A period is too short.
+    #[error("periods.{name} must be at least {least} ms")]
+    Period {
+        /// Which one.
+        name: &'static str,
+        /// The shortest possible, in milliseconds.
+        least: u64,
+    },
+}
+
+/// A configuration that was found good.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The own address in canonical text.
+    pub(crate) own: String,
+    pub(crate) service: service::Wanted,
+    pub(crate) endpoint_ports: Vec<EndpointPort>,
+    pub(crate) reconcile: bool,
+    pub(crate) mode: Mode,
+    pub(crate) namespaces: Vec<String>,
+    /// Where the leases are; ends with `/`.
+    pub(crate) lease_directory: String,
+    pub(crate) placement: Placement,
+    pub(crate) periods: Periods,
+}
+
+impl Config {
+    /// Checks and reads everything.
+    pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
+        let own = usable(&self.advertise_address)
+            .ok_or_else(|| ConfigError::AdvertiseAddress { text: self.advertise_address.clone() })?;
+        if self.secure_port == 0 {
+            return Err(ConfigError::SecurePort);
+        }
+        if self.mode == Mode::MasterCount(0) {
+            return Err(ConfigError::MasterCount);
+        }
+        if let Some(name) = self.extra_namespaces.iter().find(|name| !is_name(name)) {
+            return Err(ConfigError::Namespace { name: name.clone() });
+        }
+        let Periods { endpoints, lease_ttl, namespaces, repairs } = self.periods;
+        // One round has to fit in between, and etcd counts seconds.
+        let least_ttl = (endpoints.as_millis() as u64 + 1000).next_multiple_of(1000);
+        for (name, period, least) in [
+            ("endpointsMs", endpoints, 100),
+            ("leaseTtlMs", lease_ttl, least_ttl),
+            ("namespacesMs", namespaces, 100),
+            ("repairsMs", repairs, 100),
+        ] {
+            if period < Duration::from_millis(least) {
+                return Err(ConfigError::Period { name, least });
+            }
+        }
+        Ok(Settings {
+            own,
+            service: service::Wanted {
+                cluster_ip: first_address(&self.service_cluster_ip_range)?,
+                secure_port: self.secure_port,
+                node_port: self.kubernetes_service_node_port,
+                extra_ports: self.extra_service_ports.clone(),
+            },
+            endpoint_ports: endpoints::ports(self.secure_port, &self.extra_endpoint_ports),
+            reconcile: self.reconcile,
+            mode: self.mode,
+            namespaces: SYSTEM.into_iter().map(String::from).chain(self.extra_namespaces.iter().cloned()).collect(),
+            lease_directory: format!("{}/masterleases/", self.etcd_prefix.trim_end_matches('/')),
+            placement: self.placement,
+            periods: self.periods,
+        })
+    }
+}
+
+/// The address of the Service `kubernetes` in a range: the first one that can be allocated.
+///
+/// # Errors
+/// The text is no CIDR, or the range has no address.
+pub fn first_address(range: &str) -> Result<IpAddr, ConfigError> {
+    let cidr: CidrRange = range.parse()?;
+    cidr.value_at(0).ok_or_else(|| ConfigError::EmptyServiceRange { range: range.into() })
+}

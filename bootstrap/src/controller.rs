@@ -1,0 +1,287 @@
+//! The whole bootstrap controller as a machine without I/O.
+//!
+//! A shell calls [`poll`](Controller::poll), performs what [`Step::send`] asks for (several requests may be under way),
+//! reports each end by [`answered`](Controller::answered), logs the reports, and polls again after every answer and when
+//! [`Step::wait`] is over. To end, it calls [`stop`](Controller::stop) and goes on until the phase is
+//! [`Phase::Stopped`].
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Config, ConfigError, Settings};
+use crate::journal::{Journal, Report};
+use crate::leases::Fault;
+use crate::lifecycle::{Lifecycle, Phase, Work};
+use crate::modes::Stage;
+use crate::request::{Answer, Failure, Reason, Repair, Request};
+use crate::rounds::{Context, EndpointsRound, KubernetesRound, NamespacesRound, OwnLease, Progress, Round};
+
+/// How long the server may take to tell whether it is ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A request with what is needed to answer it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Order {
+    /// Names it in the answer.
+    pub id: u64,
+    /// What is to be done.
+    pub request: Request,
+    /// After so long without an end, the shell gives it up and answers with [`Reason::Unanswered`].
+    #[serde(rename = "timeoutMs", with = "crate::millis")]
+    pub timeout: Duration,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Step {
+    /// Requests to perform.
+    pub send: Vec<Order>,
+    /// Requests under way whose end matters no more: to be given up, and answered as they end.
+    pub cancel: Vec<u64>,
+    /// What to log.
+    pub reports: Vec<Report>,
+    /// After so long at the latest, poll again; `None`: nothing is due before an answer.
+    #[serde(rename = "waitMs", with = "optional_millis")]
+    pub wait: Option<Duration>,
+    /// How far it has come.
+    pub phase: Phase,
+}
+
+mod optional_millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(wait: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        match wait {
+            Some(wait) => crate::millis::serialize(wait, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
+    }
+}
+
+/// The bootstrap controller of one server.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    settings: Settings,
+    lifecycle: Lifecycle,
+    journal: Journal,
+    own: OwnLease,
+    running: Vec<Running>,
+    next_id: u64,
+    send: Vec<Order>,
+    cancel: Vec<u64>,
+    reports: Vec<Report>,
+    stop_reported: bool,
+}
+
+/// A work whose request is under way.
+#[derive(Clone, Debug)]
+struct Running {
+    work: Work,
+    round: Round,
+    faults: Vec<Fault>,
+    /// The request, and until when it has to be answered.
+    id: u64,
+    deadline: Duration,
+    cancelled: bool,
+}
+
+impl Controller {
+    /// A controller that has not begun.
+    ///
+    /// # Errors
+    /// The configuration is not good; see [`ConfigError`].
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        let settings = config.settings()?;
+        Ok(Self {
+            lifecycle: Lifecycle::new(config.form, config.placement, settings.periods),
+            settings,
+            journal: Journal::default(),
+            own: OwnLease::default(),
+            running: Vec::new(),
+            next_id: 0,
+            send: Vec::new(),
+            cancel: Vec::new(),
+            reports: Vec::new(),
+            stop_reported: false,
+        })
+    }
+
+    /// How far it has come.
+    pub fn phase(&self) -> Phase {
+        self.lifecycle.phase()
+    }
+
+    /// What to do now. `now` is a time since any moment, by a clock that should not jump; if it does, see
+    /// [`Lifecycle::advance`].
+    pub fn poll(&mut self, now: Duration) -> Step {
+        let now = self.lifecycle.advance(now);
+        self.give_up_late(now);
+        loop {
+            let (due, fatal) = self.lifecycle.start();
+            if let Some(failure) = fatal {
+                self.reports.push(Report::Fatal { work: Work::RepairClusterIps, failure });
+                self.cancel_all();
+            }
+            if due.is_empty() {
+                break;
+            }
+            for work in due {
+                self.begin(work);
+            }
+        }
+        let deadlines = self.running.iter().map(|running| running.deadline);
+        let next = self.lifecycle.next().into_iter().chain(deadlines).min();
+        let wait = next.map(|at| at.saturating_sub(now));
+        self.lifecycle.waits(wait);
+        let phase = self.note_stop();
+        Step {
+            send: std::mem::take(&mut self.send),
+            cancel: std::mem::take(&mut self.cancel),
+            reports: std::mem::take(&mut self.reports),
+            wait,
+            phase,
+        }
+    }
+
+    /// A request has ended. An answer to one that was given up is ignored.
+    pub fn answered(&mut self, now: Duration, id: u64, answer: Answer) {
+        self.lifecycle.advance(now);
+        self.take_answer(id, answer);
+    }
+
+    /// Begins to stop in order: no loop goes on, own lease and endpoint are removed. At most two intervals of the
+    /// endpoints later it has stopped.
+    pub fn stop(&mut self, now: Duration) {
+        self.lifecycle.advance(now);
+        self.lifecycle.stop();
+        self.cancel_all();
+    }
+
+    fn begin(&mut self, work: Work) {
+        let mut faults = Vec::new();
+        let mut context = Context { settings: &self.settings, own: &mut self.own, faults: &mut faults };
+        let (round, progress) = match work {
+            Work::Readiness => {
+                let path = self.lifecycle.ready_path().into();
+                (Round::Single, Progress::Send(Request::Ready { path }))
+            }
+            Work::RepairClusterIps => (Round::Single, Progress::Send(Request::Repair(Repair::ClusterIps))),
+            Work::RepairNodePorts => (Round::Single, Progress::Send(Request::Repair(Repair::NodePorts))),
+            Work::Namespaces => {
+                let (round, progress) = NamespacesRound::begin(&self.settings.namespaces);
+                (Round::Namespaces(round), progress)
+            }
+            Work::KubernetesService => {
+                let (round, progress) = KubernetesRound::begin(&context);
+                (Round::Kubernetes(Box::new(round)), progress)
+            }
+            Work::RemoveStaleEndpoint | Work::RemoveEndpoint => {
+                let stage = if work == Work::RemoveEndpoint { Stage::Stop } else { Stage::Start };
+                let (round, progress) = EndpointsRound::begin(stage, &mut context);
+                (Round::Endpoints(Box::new(round)), progress)
+            }
+        };
+        let running = Running { work, round, faults, id: 0, deadline: Duration::ZERO, cancelled: false };
+        self.proceed(running, progress);
+    }
+
+    fn take_answer(&mut self, id: u64, answer: Answer) {
+        let Some(at) = self.running.iter().position(|running| running.id == id) else { return };
+        let mut running = self.running.swap_remove(at);
+        let mut context = Context { settings: &self.settings, own: &mut self.own, faults: &mut running.faults };
+        // A cancelled work is told, too: its answer may say what became of the own lease.
+        let progress = running.round.answered(&mut context, answer);
+        if running.cancelled {
+            self.lifecycle.done(running.work, false);
+        } else {
+            self.proceed(running, progress);
+        }
+    }
+
+    fn proceed(&mut self, mut running: Running, progress: Progress) {
+        match progress {
+            Progress::Send(request) => {
+                let timeout = self.timeout(&request);
+                running.id = self.next_id;
+                running.deadline = self.lifecycle.elapsed().saturating_add(timeout);
+                self.next_id += 1;
+                self.send.push(Order { id: running.id, request, timeout });
+                self.running.push(running);
+            }
+            Progress::Finished(result) => self.finish(&running, result),
+        }
+    }
+
+    fn finish(&mut self, running: &Running, result: Result<(), Failure>) {
+        let now = self.lifecycle.elapsed();
+        let work = running.work;
+        if let Work::KubernetesService | Work::RemoveStaleEndpoint | Work::RemoveEndpoint = work {
+            let all = result.is_ok() && work == Work::KubernetesService;
+            self.reports.extend(self.journal.found(now, &running.faults, all));
+        }
+        let was_starting = self.lifecycle.phase() == Phase::Starting;
+        let is_fatal = self.lifecycle.done(work, result.is_ok());
+        match result {
+            Ok(()) => self.reports.extend(self.journal.succeeded(now, work)),
+            Err(failure) if is_fatal => {
+                self.reports.push(Report::Fatal { work, failure });
+                self.cancel_all();
+            }
+            Err(failure) => self.reports.extend(self.journal.failed(now, work, &failure)),
+        }
+        if was_starting && self.lifecycle.phase() == Phase::Running {
+            self.reports.push(Report::Started);
+        }
+    }
+
+    /// For how long a request is waited for. Those about leases, and the read of the Service before them, leave time for
+    /// another try before the lease runs out.
+    fn timeout(&self, request: &Request) -> Duration {
+        let periods = &self.settings.periods;
+        match request {
+            Request::Ready { .. } => READY_TIMEOUT,
+            Request::Repair(_) => periods.repairs,
+            _ => ((periods.lease_ttl - periods.endpoints) / 2).min(periods.endpoints),
+        }
+    }
+
+    fn give_up_late(&mut self, now: Duration) {
+        let late = self.running.iter().filter(|running| running.deadline <= now);
+        let late: Vec<u64> = late.map(|running| running.id).collect();
+        for id in late {
+            self.cancel.push(id);
+            self.take_answer(id, Answer::Failed(Failure::new(Reason::Unanswered, "there was no answer in time")));
+        }
+    }
+
+    fn cancel_all(&mut self) {
+        for running in &mut self.running {
+            if running.work != Work::RemoveEndpoint && !running.cancelled {
+                running.cancelled = true;
+                self.cancel.push(running.id);
+            }
+        }
+    }
+
+    /// Reports the end, once.
+    fn note_stop(&mut self) -> Phase {
+        let phase = self.lifecycle.phase();
+        if let Phase::Stopped { removed, .. } = phase {
+            self.running.clear();
+            if !self.stop_reported {
+                self.stop_reported = true;
+                self.reports.push(Report::Stopped { removed });
+            }
+        }
+        phase
+    }
+}

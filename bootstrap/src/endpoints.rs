@@ -1,0 +1,159 @@
+//! The Endpoints of the Service `kubernetes`: brought to the addresses that a [mode](crate::modes) gives.
+//!
+//! What is right stays as it is, foreign labels and annotations included. Wrong are: any number of subsets but one,
+//! ports that the API server would refuse, other addresses, and other ports if they are to be reconciled.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints};
+use serde::{Deserialize, Serialize};
+
+use crate::address::usable;
+use crate::namespaces::is_name;
+use crate::object::{Change, metadata};
+use crate::service::PORT_NAME;
+
+/// Keeps the mirroring controller from making slices of these Endpoints.
+const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
+
+/// What the Endpoints should be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Wanted {
+    /// The addresses, in canonical text, each once. They are written sorted as text.
+    pub addresses: Vec<String>,
+    /// The ports, where they have to be set.
+    pub ports: Vec<EndpointPort>,
+    /// Whether other ports are reset.
+    #[serde(default)]
+    pub reconcile_ports: bool,
+    /// An address that must not be left among those that are not ready either.
+    #[serde(default)]
+    pub gone: Option<String>,
+}
+
+/// The ports of the endpoints: the API server's and `extra`.
+pub fn ports(secure_port: u16, extra: &[EndpointPort]) -> Vec<EndpointPort> {
+    let mut ports = vec![EndpointPort {
+        name: Some(PORT_NAME.into()),
+        port: secure_port.into(),
+        protocol: Some("TCP".into()),
+        ..EndpointPort::default()
+    }];
+    ports.extend_from_slice(extra);
+    ports
+}
+
+/// What is to be done about the Endpoints.
+pub fn plan(existing: Option<&Endpoints>, wanted: &Wanted) -> Change<Endpoints> {
+    let Some(existing) = existing else {
+        if wanted.addresses.is_empty() {
+            return Change::Leave;
+        }
+        let subsets = vec![subset(wanted, &EndpointSubset::default(), &BTreeMap::new())];
+        return Change::Create(Endpoints {
+            metadata: metadata(&[(SKIP_MIRROR_LABEL, "true")]),
+            subsets: Some(subsets),
+        });
+    };
+    let found = existing.subsets.as_deref().unwrap_or_default();
+    let details = details(found);
+    let mended = match found {
+        [found] if has_valid_ports(found) => mend(wanted, found, &details),
+        // Nothing of the form can be trusted.
+        _ => subset(wanted, &EndpointSubset::default(), &details),
+    };
+    let is_empty = count(&mended.addresses) + count(&mended.not_ready_addresses) == 0;
+    let subsets = if is_empty { Vec::new() } else { vec![mended] };
+    let labels = existing.metadata.labels.as_ref();
+    let skips_mirror = labels.and_then(|labels| labels.get(SKIP_MIRROR_LABEL)).is_some_and(|value| value == "true");
+    if skips_mirror && subsets == found {
+        return Change::Leave;
+    }
+    let mut endpoints = existing.clone();
+    endpoints.metadata.labels.get_or_insert_default().insert(SKIP_MIRROR_LABEL.into(), "true".into());
+    endpoints.subsets = (!subsets.is_empty()).then_some(subsets);
+    Change::Update(endpoints)
+}
+
+/// The usable addresses that are listed as ready, in any subset.
+pub(crate) fn listed(endpoints: Option<&Endpoints>) -> BTreeSet<String> {
+    let subsets = endpoints.and_then(|endpoints| endpoints.subsets.as_deref()).unwrap_or_default();
+    let addresses = subsets.iter().flat_map(|subset| subset.addresses.as_deref().unwrap_or_default());
+    addresses.filter_map(|address| usable(&address.ip)).collect()
+}
+
+/// A subset that has the right form, changed as little as possible.
+fn mend(wanted: &Wanted, found: &EndpointSubset, details: &BTreeMap<String, &EndpointAddress>) -> EndpointSubset {
+    let mut mended = subset(wanted, found, details);
+    let mut addresses: Vec<&str> = found.addresses.iter().flatten().map(|address| address.ip.as_str()).collect();
+    addresses.sort_unstable();
+    if addresses == wanted.sorted() {
+        mended.addresses.clone_from(&found.addresses);
+    }
+    // An empty list and none are the same.
+    if count(&mended.not_ready_addresses) == count(&found.not_ready_addresses) {
+        mended.not_ready_addresses.clone_from(&found.not_ready_addresses);
+    }
+    let same_ports = found.ports.iter().flatten().map(port_key).eq(wanted.ports.iter().map(port_key));
+    if !wanted.reconcile_ports || same_ports {
+        mended.ports.clone_from(&found.ports);
+    }
+    mended
+}
+
+/// The subset as it is made anew, with those of `found` that are not ready and do not contradict.
+fn subset(wanted: &Wanted, found: &EndpointSubset, details: &BTreeMap<String, &EndpointAddress>) -> EndpointSubset {
+    let address = |ip: &str| match details.get(ip) {
+        Some(known) => EndpointAddress { ip: ip.into(), ..(*known).clone() },
+        None => EndpointAddress { ip: ip.into(), ..EndpointAddress::default() },
+    };
+    let not_ready = found.not_ready_addresses.iter().flatten().filter(|address| {
+        usable(&address.ip).is_some_and(|ip| !wanted.addresses.contains(&ip) && wanted.gone != Some(ip))
+    });
+    let not_ready: Vec<EndpointAddress> = not_ready.cloned().collect();
+    let addresses: Vec<EndpointAddress> = wanted.sorted().into_iter().map(address).collect();
+    EndpointSubset {
+        addresses: (!addresses.is_empty()).then_some(addresses),
+        not_ready_addresses: (!not_ready.is_empty()).then_some(not_ready),
+        ports: Some(wanted.ports.clone()),
+    }
+}
+
+impl Wanted {
+    fn sorted(&self) -> Vec<&str> {
+        let addresses: BTreeSet<&str> = self.addresses.iter().map(String::as_str).collect();
+        addresses.into_iter().collect()
+    }
+}
+
+/// What is known of each address, from where it comes first.
+fn details(subsets: &[EndpointSubset]) -> BTreeMap<String, &EndpointAddress> {
+    let mut details = BTreeMap::new();
+    for address in subsets.iter().flat_map(|subset| subset.addresses.iter().flatten()) {
+        if let Some(ip) = usable(&address.ip) {
+            details.entry(ip).or_insert(address);
+        }
+    }
+    details
+}
+
+fn count(addresses: &Option<Vec<EndpointAddress>>) -> usize {
+    addresses.as_ref().map_or(0, Vec::len)
+}
+
+/// A port with what the API server fills in.
+fn port_key(port: &EndpointPort) -> (i32, &str, &str, Option<&str>) {
+    let protocol = port.protocol.as_deref().unwrap_or("TCP");
+    (port.port, port.name.as_deref().unwrap_or_default(), protocol, port.app_protocol.as_deref())
+}
+
+/// Whether the API server would take the ports in a write (kubernetes `pkg/apis/core/validation`): Endpoints that were
+/// damaged in etcd could not be mended otherwise.
+fn has_valid_ports(subset: &EndpointSubset) -> bool {
+    let ports = subset.ports.as_deref().unwrap_or_default();
+    ports.iter().map(port_key).all(|(port, name, protocol, _)| {
+        let named = is_name(name) || (name.is_empty() && ports.len() == 1);
+        (1..=65_535).contains(&port) && named && matches!(protocol, "TCP" | "UDP" | "SCTP")
+    })
+}

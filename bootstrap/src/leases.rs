@@ -1,0 +1,259 @@
+//! The leases by which servers know which of them live: one key per server below `/registry/masterleases/`, with a
+//! time to live, whose value tells the address.
+//!
+//! The value is a `v1` Endpoints object with an empty name and one address. Its generation goes up at each refresh:
+//! the reference writes only what has changed, and only a write renews the time to live (kubernetes
+//! `pkg/controlplane/reconcilers/lease.go`).
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Endpoints;
+use serde::{Deserialize, Serialize};
+
+use crate::address::usable;
+use crate::protobuf::{Content, Malformed, first_message, last, last_bytes, write_bytes, write_number};
+
+/// What etcd values in Kubernetes' protobuf form begin with.
+const PREFIX: &[u8] = b"k8s\0";
+
+/// What a lease's value says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Lease {
+    /// The server's address, as it stands there.
+    pub address: String,
+    /// How often it was refreshed.
+    pub generation: i64,
+}
+
+/// Why a lease's value cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "camelCase")]
+pub enum DecodeError {
+    /// It begins neither as Kubernetes' protobuf nor as a JSON object.
+    #[error("it begins neither as protobuf nor as JSON")]
+    Unknown,
+    /// A message does not end where it should, or a field has a wrong type.
+    #[error("its protobuf is malformed at byte {offset}")]
+    Malformed {
+        /// The byte that does not fit.
+        offset: usize,
+    },
+    /// It is no JSON of an Endpoints object.
+    #[error("its JSON is wrong: {message}")]
+    Json {
+        /// What the parser says, with line and column.
+        message: String,
+    },
+    /// It is of another kind.
+    #[error("it is of kind {kind:?}, not Endpoints")]
+    Kind {
+        /// The kind, up to 64 bytes of it.
+        kind: String,
+    },
+    /// It is compressed or encoded once more.
+    #[error("it is encoded once more")]
+    Encoded,
+    /// There is no address in it.
+    #[error("it has no address")]
+    NoAddress,
+}
+
+impl From<Malformed> for DecodeError {
+    fn from(Malformed { offset }: Malformed) -> Self {
+        Self::Malformed { offset }
+    }
+}
+
+impl Lease {
+    /// Reads a value in protobuf or JSON: the first address of the first subset, and the generation.
+    ///
+    /// # Errors
+    /// See [`DecodeError`].
+    pub fn decode(value: &[u8]) -> Result<Self, DecodeError> {
+        if value.starts_with(PREFIX) {
+            return Self::decode_protobuf(value);
+        }
+        if value.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+            return Err(DecodeError::Unknown);
+        }
+        let endpoints: Endpoints =
+            serde_json::from_slice(value).map_err(|error| DecodeError::Json { message: error.to_string() })?;
+        let generation = endpoints.metadata.generation.unwrap_or_default();
+        let subset = endpoints.subsets.into_iter().flatten().next();
+        let address = subset.and_then(|subset| subset.addresses.into_iter().flatten().next());
+        let address = address.map(|address| address.ip).filter(|ip| !ip.is_empty());
+        Ok(Self { address: address.ok_or(DecodeError::NoAddress)?, generation })
+    }
+
+    fn decode_protobuf(value: &[u8]) -> Result<Self, DecodeError> {
+        let unknown = PREFIX.len()..value.len();
+        let type_meta = last_bytes(value, unknown.clone(), 1)?;
+        let kind = &value[last_bytes(value, type_meta, 2)?];
+        if kind != b"Endpoints" {
+            return Err(DecodeError::Kind { kind: String::from_utf8_lossy(&kind[..kind.len().min(64)]).into_owned() });
+        }
+        if !last_bytes(value, unknown.clone(), 3)?.is_empty() {
+            return Err(DecodeError::Encoded);
+        }
+        let object = last_bytes(value, unknown, 2)?;
+        let metadata = last_bytes(value, object.clone(), 1)?;
+        let generation = match last(value, metadata, 7)? {
+            Some(Content::Number(generation)) => generation as i64,
+            _ => 0,
+        };
+        let Some(subset) = first_message(value, object, 2)? else { return Err(DecodeError::NoAddress) };
+        let Some(address) = first_message(value, subset, 1)? else { return Err(DecodeError::NoAddress) };
+        let ip = last_bytes(value, address, 1)?;
+        let offset = ip.start;
+        let address = str::from_utf8(&value[ip]).map_err(|_| DecodeError::Malformed { offset })?;
+        if address.is_empty() {
+            return Err(DecodeError::NoAddress);
+        }
+        Ok(Self { address: address.into(), generation })
+    }
+
+    /// The value in protobuf, byte for byte as a kube-apiserver writes it.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut metadata = Vec::new();
+        // name, generateName, namespace, selfLink, uid, resourceVersion, generation, creationTimestamp
+        for number in 1..=6 {
+            write_bytes(number, b"", &mut metadata);
+        }
+        write_number(7, self.generation as u64, &mut metadata);
+        write_bytes(8, b"", &mut metadata);
+
+        let mut address = Vec::new();
+        write_bytes(1, self.address.as_bytes(), &mut address);
+        // hostname
+        write_bytes(3, b"", &mut address);
+        let mut subset = Vec::new();
+        write_bytes(1, &address, &mut subset);
+        let mut object = Vec::new();
+        write_bytes(1, &metadata, &mut object);
+        write_bytes(2, &subset, &mut object);
+
+        let mut type_meta = Vec::new();
+        write_bytes(1, b"v1", &mut type_meta);
+        write_bytes(2, b"Endpoints", &mut type_meta);
+        let mut value = PREFIX.to_vec();
+        write_bytes(1, &type_meta, &mut value);
+        write_bytes(2, &object, &mut value);
+        // contentEncoding, contentType
+        write_bytes(3, b"", &mut value);
+        write_bytes(4, b"", &mut value);
+        value
+    }
+}
+
+/// A lease as it stands in etcd.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StoredLease {
+    /// The key.
+    pub key: String,
+    /// The value; base64 in JSON.
+    #[serde(with = "crate::bytes")]
+    pub value: Vec<u8>,
+    /// The revision of the last write.
+    pub mod_revision: u64,
+    /// The ID of etcd's lease; 0 if the key has none and stays for ever.
+    pub lease_id: i64,
+}
+
+/// What is wrong with a lease. None of these makes a server that may live disappear from the endpoints.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "camelCase")]
+pub enum Fault {
+    /// The value cannot be read.
+    #[error("the value of lease {key} cannot be read: {error}")]
+    Unreadable {
+        /// The lease's key.
+        key: String,
+        /// Why.
+        error: DecodeError,
+    },
+    /// The value tells of an address that cannot be an endpoint's.
+    #[error("lease {key} tells the address {address:?}, which the API server does not take")]
+    Unusable {
+        /// The lease's key.
+        key: String,
+        /// What stands in the value, up to 64 bytes of it.
+        address: String,
+    },
+    /// Key and value tell different addresses. The value's counts; the key's stays where it is listed.
+    #[error("lease {key} tells another address than its key: {address}")]
+    Mismatch {
+        /// The lease's key.
+        key: String,
+        /// The address in the value.
+        address: String,
+    },
+    /// The key has no time to live: when its server ends, its address stays.
+    #[error("lease {key} has no time to live")]
+    NeverExpires {
+        /// The lease's key.
+        key: String,
+    },
+    /// Somebody else writes this server's lease: another one has the same address.
+    #[error("lease {key} of this server is written by another one, too: do two have the same address?")]
+    Shared {
+        /// The lease's key.
+        key: String,
+    },
+}
+
+/// What the leases of all servers tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Survey {
+    /// The addresses of servers that live, by the leases' values, in canonical text, sorted.
+    pub live: Vec<String>,
+    /// Addresses of keys whose values tell another one or cannot be read: whether a server with them lives is not
+    /// known. Sorted; none of them is in `live`.
+    pub doubtful: Vec<String>,
+    /// What is wrong with the leases.
+    pub faults: Vec<Fault>,
+}
+
+/// The key of the lease of `address`; `directory` ends with `/`.
+pub fn key(directory: &str, address: &str) -> String {
+    format!("{directory}{address}")
+}
+
+/// Reads all leases below `directory`. One that is wrong does not keep the others from being read.
+pub fn survey(directory: &str, leases: &[StoredLease]) -> Survey {
+    let mut live = BTreeSet::new();
+    let mut doubtful = BTreeSet::new();
+    let mut faults = Vec::new();
+    for lease in leases {
+        let by_key = lease.key.strip_prefix(directory).and_then(usable);
+        let (by_value, fault) = check(lease, by_key.as_deref());
+        if lease.lease_id == 0 {
+            faults.push(Fault::NeverExpires { key: lease.key.clone() });
+        }
+        if fault.is_some() {
+            doubtful.extend(by_key);
+        }
+        faults.extend(fault);
+        live.extend(by_value);
+    }
+    faults.sort_unstable();
+    doubtful.retain(|address| !live.contains(address));
+    Survey { live: live.into_iter().collect(), doubtful: doubtful.into_iter().collect(), faults }
+}
+
+/// The address that the value of a lease tells, and what is wrong with it.
+pub(crate) fn check(lease: &StoredLease, by_key: Option<&str>) -> (Option<String>, Option<Fault>) {
+    let key = lease.key.clone();
+    let told = match Lease::decode(&lease.value) {
+        Ok(lease) => lease.address,
+        Err(error) => return (None, Some(Fault::Unreadable { key, error })),
+    };
+    let Some(address) = usable(&told) else {
+        let address = String::from_utf8_lossy(&told.as_bytes()[..told.len().min(64)]).into_owned();
+        return (None, Some(Fault::Unusable { key, address }));
+    };
+    let fault = (by_key != Some(address.as_str())).then(|| Fault::Mismatch { key, address: address.clone() });
+    (Some(address), fault)
+}

@@ -1,0 +1,152 @@
+//! The kinds of Kubernetes objects that are read and written, and what names one.
+
+use k8s_openapi::api::core::v1::{Endpoints, Namespace, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
+
+/// Where the Service and its endpoints are.
+pub const NAMESPACE: &str = "default";
+/// What the Service and its endpoints are called.
+pub const NAME: &str = "kubernetes";
+
+/// A kind of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Kind {
+    /// `v1`.
+    Namespace,
+    /// `v1`.
+    Service,
+    /// `v1`.
+    Endpoints,
+    /// `discovery.k8s.io/v1`.
+    EndpointSlice,
+}
+
+/// What names an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ObjectKey {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace; empty for a Namespace.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl ObjectKey {
+    /// The Namespace `name`.
+    pub fn namespace(name: &str) -> Self {
+        Self { kind: Kind::Namespace, namespace: String::new(), name: name.into() }
+    }
+
+    /// The object of this kind that belongs to the Service `kubernetes`.
+    pub fn kubernetes(kind: Kind) -> Self {
+        Self { kind, namespace: NAMESPACE.into(), name: NAME.into() }
+    }
+}
+
+/// An object. In JSON it stands under the name of its kind: `{"Service": {...}}`; `apiVersion` and `kind` inside may be
+/// missing, but not be others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the kinds have their documentation")]
+pub enum Object {
+    Namespace(Box<Namespace>),
+    Service(Box<Service>),
+    Endpoints(Box<Endpoints>),
+    EndpointSlice(Box<EndpointSlice>),
+}
+
+impl Object {
+    /// Its metadata.
+    pub fn metadata(&self) -> &ObjectMeta {
+        match self {
+            Self::Namespace(object) => &object.metadata,
+            Self::Service(object) => &object.metadata,
+            Self::Endpoints(object) => &object.metadata,
+            Self::EndpointSlice(object) => &object.metadata,
+        }
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Namespace(_) => Kind::Namespace,
+            Self::Service(_) => Kind::Service,
+            Self::Endpoints(_) => Kind::Endpoints,
+            Self::EndpointSlice(_) => Kind::EndpointSlice,
+        }
+    }
+
+    /// What names it.
+    pub fn key(&self) -> ObjectKey {
+        let ObjectMeta { namespace, name, .. } = self.metadata();
+        ObjectKey {
+            kind: self.kind(),
+            namespace: namespace.clone().unwrap_or_default(),
+            name: name.clone().unwrap_or_default(),
+        }
+    }
+}
+
+macro_rules! conversions {
+    ($($kind:ident),*) => {$(
+        impl From<$kind> for Object {
+            fn from(object: $kind) -> Self {
+                Self::$kind(Box::new(object))
+            }
+        }
+
+        impl TryFrom<Object> for $kind {
+            type Error = Kind;
+
+            /// Gives the kind that it is instead.
+            fn try_from(object: Object) -> Result<Self, Kind> {
+                match object {
+                    Object::$kind(object) => Ok(*object),
+                    other => Err(other.kind()),
+                }
+            }
+        }
+    )*};
+}
+
+conversions!(Namespace, Service, Endpoints, EndpointSlice);
+
+/// The metadata of an object that belongs to the Service `kubernetes`.
+pub(crate) fn metadata(labels: &[(&str, &str)]) -> ObjectMeta {
+    let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    ObjectMeta {
+        name: Some(NAME.into()),
+        namespace: Some(NAMESPACE.into()),
+        labels: Some(labels),
+        ..ObjectMeta::default()
+    }
+}
+
+/// What has to be done about one object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Change<T> {
+    /// It is as it should be.
+    Leave,
+    /// It does not exist; "already exists" means that what was read is out of date.
+    Create(T),
+    /// It is written whole, with the resourceVersion that was read: a conflict means that it is out of date.
+    Update(T),
+    /// It has to be deleted (if it is still the one that was read) and created anew, as something of it cannot be
+    /// changed.
+    Replace(T),
+}
+
+impl<T> Change<T> {
+    /// The object as it is to be, unless it is left.
+    pub fn object(&self) -> Option<&T> {
+        match self {
+            Self::Leave => None,
+            Self::Create(object) | Self::Update(object) | Self::Replace(object) => Some(object),
+        }
+    }
+}

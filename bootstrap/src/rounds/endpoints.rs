@@ -1,0 +1,251 @@
+//! The round of the endpoints, in all modes and stages.
+
+use k8s_openapi::api::core::v1::Endpoints;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+use super::own_lease::Refresh;
+use super::write::{Write, Written};
+use super::{Context, Progress, TRIES};
+use crate::endpoints::Wanted;
+use crate::leases::{Fault, StoredLease, Survey, key, survey};
+use crate::modes::{Mode, Stage, desired};
+use crate::object::{Change, Kind, Object, ObjectKey};
+use crate::request::{Answer, Failure, Reason, Request};
+use crate::{endpoints, slice};
+
+/// Refreshes or removes the own lease, and brings Endpoints and EndpointSlice to what the mode asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct EndpointsRound {
+    stage: Stage,
+    state: State,
+    endpoints: Option<Endpoints>,
+    slice: Option<EndpointSlice>,
+    /// How often something has been read again.
+    tries: u32,
+    /// The own lease was not listed after it was written, and has been written once more.
+    refreshed_again: bool,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    ReadOwn,
+    PutOwn(Refresh),
+    DeleteOwn,
+    ReadEndpoints,
+    ReadSlice,
+    List,
+    /// With the slice that comes next.
+    WriteEndpoints(Box<Write>, Box<Change<EndpointSlice>>),
+    WriteSlice(Box<Write>),
+    Finished,
+}
+
+impl EndpointsRound {
+    pub(crate) fn begin(stage: Stage, context: &mut Context<'_>) -> (Self, Progress) {
+        let state = State::Finished;
+        let mut round = Self { stage, state, endpoints: None, slice: None, tries: 0, refreshed_again: false };
+        let progress = match context.settings.mode {
+            Mode::None => Progress::Finished(Ok(())),
+            Mode::MasterCount(_) => round.read_endpoints(),
+            Mode::Lease => match context.own.refresh(&context.settings.own) {
+                Some(refresh) if stage == Stage::Run => round.put_own(context, refresh),
+                _ => round.read_own(context),
+            },
+        };
+        (round, progress)
+    }
+
+    pub(crate) fn answered(&mut self, context: &mut Context<'_>, answer: Answer) -> Progress {
+        match (std::mem::replace(&mut self.state, State::Finished), answer) {
+            (State::ReadOwn, Answer::Leases(leases)) => self.has_read_own(context, leases.first()),
+            (State::PutOwn(refresh), Answer::Written { mod_revision }) => {
+                context.own.written(refresh, mod_revision);
+                self.read_endpoints()
+            }
+            (State::PutOwn(_) | State::DeleteOwn, Answer::Conflict) => {
+                context.own.out_of_date();
+                if self.may_try() { self.read_own(context) } else { conflicts("the own lease") }
+            }
+            (State::PutOwn(refresh), answer) => {
+                context.own.in_doubt(refresh);
+                Progress::unexpected(answer, "the put of the own lease")
+            }
+            (State::DeleteOwn, Answer::Done) => {
+                context.own.deleted();
+                self.read_endpoints()
+            }
+            (State::ReadEndpoints, Answer::Object(Object::Endpoints(endpoints))) => {
+                self.endpoints = Some(*endpoints);
+                self.read_slice()
+            }
+            (State::ReadEndpoints, Answer::NotFound) => {
+                self.endpoints = None;
+                self.read_slice()
+            }
+            (State::ReadSlice, Answer::Object(Object::EndpointSlice(slice))) => {
+                self.slice = Some(*slice);
+                self.list(context)
+            }
+            (State::ReadSlice, Answer::NotFound) => {
+                self.slice = None;
+                self.list(context)
+            }
+            (State::List, Answer::Leases(leases)) => self.has_listed(context, &leases),
+            (State::WriteEndpoints(mut write, slice), answer) => match write.answered(answer) {
+                Written::Send(request) => {
+                    self.state = State::WriteEndpoints(write, slice);
+                    Progress::Send(request)
+                }
+                Written::Done => self.write_slice(*slice),
+                written => self.not_written(written, "the Endpoints"),
+            },
+            (State::WriteSlice(mut write), answer) => match write.answered(answer) {
+                Written::Send(request) => {
+                    self.state = State::WriteSlice(write);
+                    Progress::Send(request)
+                }
+                Written::Done => Progress::Finished(Ok(())),
+                written => self.not_written(written, "the EndpointSlice"),
+            },
+            (_, answer) => Progress::unexpected(answer, "a request of the endpoints' round"),
+        }
+    }
+
+    fn may_try(&mut self) -> bool {
+        self.tries += 1;
+        self.tries < TRIES
+    }
+
+    fn not_written(&mut self, written: Written, what: &str) -> Progress {
+        match written {
+            Written::Failed(failure) => Progress::Finished(Err(failure)),
+            _ if self.may_try() => self.read_endpoints(),
+            _ => conflicts(what),
+        }
+    }
+
+    fn read_own(&mut self, context: &Context<'_>) -> Progress {
+        self.state = State::ReadOwn;
+        Progress::Send(Request::GetLease { key: own_key(context) })
+    }
+
+    fn has_read_own(&mut self, context: &mut Context<'_>, read: Option<&StoredLease>) -> Progress {
+        let own = &context.settings.own;
+        let fault = read.and_then(|read| context.own.fault(own, read));
+        let is_damaged = fault.as_ref().is_some_and(|fault| !matches!(fault, Fault::Shared { .. }));
+        context.faults.extend(fault);
+        match (self.stage, read) {
+            (Stage::Run, read) => {
+                let refresh = context.own.refresh_on(own, read);
+                self.put_own(context, refresh)
+            }
+            // Nothing was left behind.
+            (Stage::Start, None) => Progress::Finished(Ok(())),
+            (Stage::Stop, None) => self.read_endpoints(),
+            // Somebody else has this address, lives, and has written the lease since.
+            (Stage::Stop, Some(read)) if !is_damaged && !context.own.wrote(read) => Progress::Finished(Ok(())),
+            (Stage::Start | Stage::Stop, Some(read)) => {
+                self.state = State::DeleteOwn;
+                Progress::Send(Request::DeleteLease { key: read.key.clone(), mod_revision: read.mod_revision })
+            }
+        }
+    }
+
+    fn put_own(&mut self, context: &Context<'_>, refresh: Refresh) -> Progress {
+        let request = Request::PutLease {
+            key: own_key(context),
+            value: refresh.value.clone(),
+            ttl_seconds: context.settings.periods.lease_ttl.as_secs(),
+            mod_revision: refresh.mod_revision,
+        };
+        self.state = State::PutOwn(refresh);
+        Progress::Send(request)
+    }
+
+    fn read_endpoints(&mut self) -> Progress {
+        self.state = State::ReadEndpoints;
+        self.get(Kind::Endpoints)
+    }
+
+    fn read_slice(&mut self) -> Progress {
+        self.state = State::ReadSlice;
+        self.get(Kind::EndpointSlice)
+    }
+
+    fn get(&self, kind: Kind) -> Progress {
+        let fresh = self.tries > 0 || self.stage != Stage::Run;
+        Progress::Send(Request::Get { object: ObjectKey::kubernetes(kind), fresh })
+    }
+
+    fn list(&mut self, context: &Context<'_>) -> Progress {
+        if context.settings.mode != Mode::Lease {
+            return self.write(context, &Survey::default());
+        }
+        self.state = State::List;
+        Progress::Send(Request::ListLeases { prefix: context.settings.lease_directory.clone() })
+    }
+
+    fn has_listed(&mut self, context: &mut Context<'_>, leases: &[StoredLease]) -> Progress {
+        let survey = survey(&context.settings.lease_directory, leases);
+        context.faults.extend(survey.faults.iter().cloned());
+        if self.stage != Stage::Run || survey.live.contains(&context.settings.own) {
+            return self.write(context, &survey);
+        }
+        // It expired while an answer was late, or somebody took it. Others may have dropped this server already.
+        context.own.out_of_date();
+        if self.refreshed_again {
+            let message = "the own lease is not there right after it was written";
+            return Progress::failed(Reason::LeaseLost, message);
+        }
+        self.refreshed_again = true;
+        self.read_own(context)
+    }
+
+    fn write(&mut self, context: &Context<'_>, survey: &Survey) -> Progress {
+        let settings = context.settings;
+        let desired = desired(settings.mode, self.stage, &settings.own, survey, self.endpoints.as_ref());
+        let addresses = match desired {
+            Ok(Some(addresses)) => addresses,
+            Ok(None) => return Progress::Finished(Ok(())),
+            // A single server that starts again: its address stays until it is ready.
+            Err(_) if self.stage == Stage::Start => return Progress::Finished(Ok(())),
+            Err(refusal) => return Progress::failed(Reason::WouldEraseAll, refusal.to_string()),
+        };
+        let removes = self.stage != Stage::Run;
+        let wanted = Wanted {
+            addresses,
+            ports: settings.endpoint_ports.clone(),
+            reconcile_ports: settings.reconcile || (removes && settings.mode == Mode::Lease),
+            gone: removes.then(|| settings.own.clone()),
+        };
+        let change = endpoints::plan(self.endpoints.as_ref(), &wanted);
+        let result = change.object().or(self.endpoints.as_ref());
+        let slice = result.map_or(Change::Leave, |endpoints| slice::plan(endpoints, self.slice.as_ref()));
+        let metadata = self.endpoints.as_ref().map(|endpoints| &endpoints.metadata);
+        match Write::begin(change, metadata) {
+            Some((write, request)) => {
+                self.state = State::WriteEndpoints(Box::new(write), Box::new(slice));
+                Progress::Send(request)
+            }
+            None => self.write_slice(slice),
+        }
+    }
+
+    fn write_slice(&mut self, change: Change<EndpointSlice>) -> Progress {
+        match Write::begin(change, self.slice.as_ref().map(|slice| &slice.metadata)) {
+            Some((write, request)) => {
+                self.state = State::WriteSlice(Box::new(write));
+                Progress::Send(request)
+            }
+            None => Progress::Finished(Ok(())),
+        }
+    }
+}
+
+fn own_key(context: &Context<'_>) -> String {
+    key(&context.settings.lease_directory, &context.settings.own)
+}
+
+fn conflicts(what: &str) -> Progress {
+    Progress::Finished(Err(Failure::new(Reason::Conflicts, format!("{what}: others were faster {TRIES} times"))))
+}

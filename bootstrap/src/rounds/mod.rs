@@ -1,0 +1,93 @@
+//! Works as sequences of requests: each round begins with a request and goes on with every answer, until it is
+//! finished.
+//!
+//! What a round writes is checked against what it has read: objects by their resourceVersion, leases by their revision.
+//! If somebody else was faster, it reads again. Objects are read before the leases, so that an address which another
+//! server has put there is never taken away by somebody who does not know of its lease yet.
+
+mod endpoints;
+mod kubernetes;
+mod namespaces;
+mod own_lease;
+mod write;
+
+use crate::config::Settings;
+use crate::leases::Fault;
+use crate::request::{Answer, Failure, Reason, Request};
+
+pub(crate) use endpoints::EndpointsRound;
+pub(crate) use kubernetes::KubernetesRound;
+pub(crate) use namespaces::NamespacesRound;
+pub(crate) use own_lease::OwnLease;
+
+/// How often a round reads again because others were faster.
+const TRIES: u32 = 5;
+
+/// What comes next in a round.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Progress {
+    /// Perform this request and answer it.
+    Send(Request),
+    /// The round is over.
+    Finished(Result<(), Failure>),
+}
+
+impl Progress {
+    fn failed(reason: Reason, message: impl Into<String>) -> Self {
+        Self::Finished(Err(Failure::new(reason, message)))
+    }
+
+    /// Ends with the failure that is the answer, or else says that it is none to the request.
+    fn unexpected(answer: Answer, request: &str) -> Self {
+        Self::Finished(Err(unexpected(answer, request)))
+    }
+}
+
+/// What a round knows and changes.
+pub(crate) struct Context<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) own: &'a mut OwnLease,
+    /// What it has found wrong with leases.
+    pub(crate) faults: &'a mut Vec<Fault>,
+}
+
+/// A work that consists of requests.
+#[derive(Clone, Debug)]
+pub(crate) enum Round {
+    Namespaces(NamespacesRound),
+    Kubernetes(Box<KubernetesRound>),
+    Endpoints(Box<EndpointsRound>),
+    /// One request, whose answer is the outcome.
+    Single,
+}
+
+impl Round {
+    pub(crate) fn answered(&mut self, context: &mut Context<'_>, answer: Answer) -> Progress {
+        match self {
+            Self::Namespaces(round) => round.answered(answer),
+            Self::Kubernetes(round) => round.answered(context, answer),
+            Self::Endpoints(round) => round.answered(context, answer),
+            Self::Single if answer == Answer::Done => Progress::Finished(Ok(())),
+            Self::Single => Progress::unexpected(answer, "a check or a pass"),
+        }
+    }
+}
+
+fn unexpected(answer: Answer, request: &str) -> Failure {
+    match answer {
+        Answer::Failed(failure) => failure,
+        answer => {
+            let name = match answer {
+                Answer::Done => "done",
+                Answer::Object(_) => "an object of another kind",
+                Answer::NotFound => "not found",
+                Answer::AlreadyExists => "already exists",
+                Answer::Conflict => "conflict",
+                Answer::Leases(_) => "leases",
+                Answer::Written { .. } => "written",
+                Answer::Failed(_) => "failed",
+            };
+            Failure::new(Reason::BadAnswer, format!("{request} was answered by {name}"))
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a server knows of its own lease.
+
+use crate::leases::{Fault, Lease, StoredLease, check};
+
+/// The own lease, as far as its last write is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnLease {
+    known: Option<Known>,
+    /// What a put wrote whose end is not known.
+    doubt: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    generation: i64,
+    /// The revision of the key; `None` if it has to be read first.
+    mod_revision: Option<u64>,
+}
+
+/// A put of the lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refresh {
+    generation: i64,
+    pub(super) value: Vec<u8>,
+    pub(super) mod_revision: u64,
+}
+
+impl OwnLease {
+    /// The next put, if the key's revision is known.
+    pub(super) fn refresh(&self, address: &str) -> Option<Refresh> {
+        let known = self.known?;
+        Some(put(address, known.generation, known.mod_revision?))
+    }
+
+    /// The next put on what was read.
+    pub(super) fn refresh_on(&self, address: &str, read: Option<&StoredLease>) -> Refresh {
+        let decoded = read.and_then(|read| Lease::decode(&read.value).ok());
+        let generation = decoded.map_or(0, |lease| lease.generation);
+        let generation = generation.max(self.known.map_or(0, |known| known.generation));
+        put(address, generation, read.map_or(0, |read| read.mod_revision))
+    }
+
+    /// The put took place.
+    pub(super) fn written(&mut self, refresh: Refresh, mod_revision: u64) {
+        self.known = Some(Known { generation: refresh.generation, mod_revision: Some(mod_revision) });
+        self.doubt = None;
+    }
+
+    /// The put may have taken place.
+    pub(super) fn in_doubt(&mut self, refresh: Refresh) {
+        self.doubt = Some(refresh.value);
+        self.out_of_date();
+    }
+
+    /// The key has to be read before the next put.
+    pub(super) fn out_of_date(&mut self) {
+        if let Some(known) = &mut self.known {
+            known.mod_revision = None;
+        }
+    }
+
+    /// The key is deleted.
+    pub(super) fn deleted(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether what was read is what this server wrote.
+    pub(super) fn wrote(&self, read: &StoredLease) -> bool {
+        let known = self.known.and_then(|known| known.mod_revision) == Some(read.mod_revision);
+        known || self.doubt.as_ref() == Some(&read.value) || self.last_value(&read.value)
+    }
+
+    /// Whether the value is the last one that this server wrote.
+    fn last_value(&self, value: &[u8]) -> bool {
+        let lease = Lease::decode(value);
+        matches!((self.known, lease), (Some(known), Ok(lease)) if lease.generation == known.generation)
+    }
+
+    /// What is wrong with the key as it was read. Whoever wrote it after this server went on from its generation: a
+    /// lower one comes from before, out of a backup.
+    pub(super) fn fault(&self, address: &str, read: &StoredLease) -> Option<Fault> {
+        let (_, fault) = check(read, Some(address));
+        if fault.is_some() || self.wrote(read) {
+            return fault;
+        }
+        let generation = Lease::decode(&read.value).map_or(0, |lease| lease.generation);
+        let known = self.known?;
+        (generation > known.generation).then(|| Fault::Shared { key: read.key.clone() })
+    }
+}
+
+fn put(address: &str, generation: i64, mod_revision: u64) -> Refresh {
+    let generation = generation.max(0).checked_add(1).unwrap_or(1);
+    let value = Lease { address: address.into(), generation }.encode();
+    Refresh { generation, value, mod_revision }
+}

@@ -1,0 +1,76 @@
+//! One change of an object as requests.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::unexpected;
+use crate::namespaces::namespace;
+use crate::object::{Change, NAMESPACE, Object};
+use crate::request::{Answer, Failure, Request};
+
+/// A change that is being written.
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    object: Object,
+    step: Step,
+    /// The namespace was missing and has been created.
+    has_namespace: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Create,
+    CreateNamespace,
+    Update,
+    Delete,
+}
+
+/// How a change goes on.
+pub(super) enum Written {
+    Send(Request),
+    Done,
+    /// What was read is not what is there any more.
+    OutOfDate,
+    Failed(Failure),
+}
+
+impl Write {
+    /// Begins a change of what was read with this metadata; `None` if there is nothing to write.
+    pub(super) fn begin<T: Into<Object>>(change: Change<T>, read: Option<&ObjectMeta>) -> Option<(Self, Request)> {
+        let (object, step) = match change {
+            Change::Leave => return None,
+            Change::Create(object) => (object.into(), Step::Create),
+            Change::Update(object) => (object.into(), Step::Update),
+            Change::Replace(object) => (object.into(), Step::Delete),
+        };
+        let request = match step {
+            Step::Update => Request::Update(object.clone()),
+            Step::Delete => Request::Delete {
+                object: object.key(),
+                uid: read.and_then(|read| read.uid.clone()).unwrap_or_default(),
+                resource_version: read.and_then(|read| read.resource_version.clone()).unwrap_or_default(),
+            },
+            Step::Create | Step::CreateNamespace => Request::Create(object.clone()),
+        };
+        Some((Self { object, step, has_namespace: false }, request))
+    }
+
+    pub(super) fn answered(&mut self, answer: Answer) -> Written {
+        match (self.step, answer) {
+            (Step::Create | Step::Update, Answer::Done) => Written::Done,
+            (Step::Create, Answer::NotFound) if !self.has_namespace => {
+                self.has_namespace = true;
+                self.step = Step::CreateNamespace;
+                Written::Send(Request::Create(namespace(NAMESPACE).into()))
+            }
+            (Step::CreateNamespace, Answer::Done | Answer::AlreadyExists)
+            | (Step::Delete, Answer::Done | Answer::NotFound) => {
+                self.step = Step::Create;
+                Written::Send(Request::Create(self.object.clone()))
+            }
+            (Step::Create, Answer::AlreadyExists)
+            | (Step::Update, Answer::NotFound)
+            | (Step::Update | Step::Delete, Answer::Conflict) => Written::OutOfDate,
+            (_, answer) => Written::Failed(unexpected(answer, "a write")),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The Service `default/kubernetes`.
+
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde::{Deserialize, Serialize};
+
+use crate::object::{Change, metadata};
+
+/// The port of the Service.
+pub const PORT: u16 = 443;
+/// The name of its port, and of the endpoints'.
+pub const PORT_NAME: &str = "https";
+
+/// What the Service should be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Wanted {
+    /// The first address of the (primary) range of ClusterIPs.
+    pub cluster_ip: IpAddr,
+    /// The port on which the API servers listen.
+    pub secure_port: u16,
+    /// The NodePort; 0 for a Service of type ClusterIP.
+    #[serde(default)]
+    pub node_port: u16,
+    /// Ports beside the one of the API server. One without a NodePort may have any.
+    #[serde(default)]
+    pub extra_ports: Vec<ServicePort>,
+}
+
+impl Wanted {
+    fn ports(&self) -> Vec<ServicePort> {
+        let secure_port = ServicePort {
+            name: Some(PORT_NAME.into()),
+            protocol: Some("TCP".into()),
+            port: PORT.into(),
+            target_port: Some(IntOrString::Int(self.secure_port.into())),
+            node_port: (self.node_port != 0).then_some(self.node_port.into()),
+            ..ServicePort::default()
+        };
+        let mut ports = vec![secure_port];
+        ports.extend_from_slice(&self.extra_ports);
+        ports
+    }
+
+    fn service_type(&self) -> &'static str {
+        if self.node_port == 0 { "ClusterIP" } else { "NodePort" }
+    }
+
+    /// The Service as it is created. It has no selector: its endpoints are kept by the API servers. In a cluster with
+    /// two families it has an address of the primary one only.
+    pub fn service(&self) -> Service {
+        let spec = ServiceSpec {
+            cluster_ip: Some(self.cluster_ip.to_string()),
+            ip_family_policy: Some("SingleStack".into()),
+            ports: Some(self.ports()),
+            session_affinity: Some("None".into()),
+            type_: Some(self.service_type().into()),
+            ..ServiceSpec::default()
+        };
+        Service {
+            metadata: metadata(&[("provider", "kubernetes"), ("component", "apiserver")]),
+            spec: Some(spec),
+            ..Service::default()
+        }
+    }
+}
+
+/// What is to be done about the Service. An existing one is left as it is, unless `reconcile` is asked for: then its
+/// ports and its type are reset, and nothing else.
+pub fn plan(existing: Option<&Service>, wanted: &Wanted, reconcile: bool) -> Change<Service> {
+    let Some(existing) = existing else { return Change::Create(wanted.service()) };
+    if !reconcile {
+        return Change::Leave;
+    }
+    let spec = existing.spec.as_ref();
+    let found = spec.and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+    let type_ = spec.and_then(|spec| spec.type_.as_deref()).unwrap_or("ClusterIP");
+    let ports = wanted.ports();
+    let same_ports = ports.len() == found.len() && ports.iter().zip(found).all(|(port, found)| fits(port, found));
+    if same_ports && type_ == wanted.service_type() {
+        return Change::Leave;
+    }
+    let ports = ports
+        .into_iter()
+        .map(|port| match found.iter().find(|found| wanted.node_port != 0 && fits(&port, found)) {
+            // Or else the API server would choose another NodePort.
+            Some(found) => ServicePort { node_port: found.node_port, ..port },
+            None => port,
+        })
+        .collect();
+    let mut service = existing.clone();
+    let spec = service.spec.get_or_insert_default();
+    spec.ports = Some(ports);
+    spec.type_ = Some(wanted.service_type().into());
+    Change::Update(service)
+}
+
+/// Whether an existing port is the one wanted, with what the API server fills in where nothing is asked for.
+fn fits(wanted: &ServicePort, found: &ServicePort) -> bool {
+    let protocol = |port: &ServicePort| port.protocol.clone().unwrap_or_else(|| "TCP".into());
+    let target = |port: &ServicePort| port.target_port.clone().unwrap_or(IntOrString::Int(port.port));
+    let name = |port: &ServicePort| port.name.clone().unwrap_or_default();
+    wanted.port == found.port
+        && name(wanted) == name(found)
+        && protocol(wanted) == protocol(found)
+        && target(wanted) == target(found)
+        && wanted.app_protocol == found.app_protocol
+        && wanted.node_port.filter(|port| *port != 0).is_none_or(|port| found.node_port == Some(port))
+}

@@ -1,0 +1,75 @@
+//! The EndpointSlice of the Service `kubernetes`, kept in step with its Endpoints.
+
+use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, Endpoints};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort as SlicePort, EndpointSlice};
+
+use crate::address::is_ipv6;
+use crate::object::{Change, NAME, metadata};
+
+const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+
+/// What is to be done about the slice so that it says what `endpoints` say.
+///
+/// A slice holds one family: IPv6 if all addresses are, and else the IPv4 ones. Foreign labels and annotations stay.
+/// The family of a slice cannot be changed, so one with another family is replaced.
+pub fn plan(endpoints: &Endpoints, existing: Option<&EndpointSlice>) -> Change<EndpointSlice> {
+    let wanted = slice_of(endpoints);
+    let Some(existing) = existing else { return Change::Create(wanted) };
+    let mut mended = EndpointSlice {
+        address_type: wanted.address_type,
+        endpoints: wanted.endpoints,
+        ports: wanted.ports,
+        metadata: existing.metadata.clone(),
+    };
+    mended.metadata.labels.get_or_insert_default().insert(SERVICE_LABEL.into(), NAME.into());
+    if mended.address_type != existing.address_type {
+        let labels = mended.metadata.labels;
+        let annotations = mended.metadata.annotations;
+        mended.metadata = metadata(&[]);
+        (mended.metadata.labels, mended.metadata.annotations) = (labels, annotations);
+        return Change::Replace(mended);
+    }
+    let same = mended.endpoints.as_deref().unwrap_or_default() == existing.endpoints.as_deref().unwrap_or_default()
+        && mended.ports.as_deref().unwrap_or_default() == existing.ports.as_deref().unwrap_or_default()
+        && mended.metadata.labels == existing.metadata.labels;
+    if same { Change::Leave } else { Change::Update(mended) }
+}
+
+/// A slice with what `endpoints` say. They have one subset, or none.
+fn slice_of(endpoints: &Endpoints) -> EndpointSlice {
+    let subset = endpoints.subsets.as_deref().and_then(<[_]>::first);
+    let ready = subset.and_then(|subset| subset.addresses.as_deref()).unwrap_or_default();
+    let not_ready = subset.and_then(|subset| subset.not_ready_addresses.as_deref()).unwrap_or_default();
+    let ports = subset.and_then(|subset| subset.ports.as_deref()).unwrap_or_default();
+    let mut all = ready.iter().chain(not_ready).peekable();
+    let ipv6 = all.peek().is_some() && all.all(|address| is_ipv6(&address.ip));
+    let of_family = |addresses: &[EndpointAddress], ready| {
+        let addresses = addresses.iter().filter(|address| is_ipv6(&address.ip) == ipv6);
+        addresses.map(|address| endpoint(address, ready)).collect::<Vec<_>>()
+    };
+    EndpointSlice {
+        address_type: if ipv6 { "IPv6" } else { "IPv4" }.into(),
+        endpoints: Some([of_family(ready, true), of_family(not_ready, false)].concat()),
+        metadata: metadata(&[(SERVICE_LABEL, NAME)]),
+        ports: Some(ports.iter().map(port).collect()),
+    }
+}
+
+fn endpoint(address: &EndpointAddress, ready: bool) -> Endpoint {
+    Endpoint {
+        addresses: vec![address.ip.clone()],
+        conditions: Some(EndpointConditions { ready: Some(ready), ..EndpointConditions::default() }),
+        node_name: address.node_name.clone(),
+        target_ref: address.target_ref.clone(),
+        ..Endpoint::default()
+    }
+}
+
+fn port(port: &EndpointPort) -> SlicePort {
+    SlicePort {
+        name: Some(port.name.clone().unwrap_or_default()),
+        port: Some(port.port),
+        protocol: Some(port.protocol.clone().unwrap_or_else(|| "TCP".into())),
+        app_protocol: None,
+    }
+}
