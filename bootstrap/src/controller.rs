@@ -12,13 +12,16 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Config, ConfigError, Settings};
 use crate::journal::{Journal, Report};
 use crate::leases::Fault;
-use crate::lifecycle::{Lifecycle, Phase, Work};
+use crate::lifecycle::{FIRST_REPAIRS, Lifecycle, Phase, Work};
 use crate::modes::Stage;
 use crate::request::{Answer, Failure, Reason, Repair, Request};
 use crate::rounds::{Context, EndpointsRound, KubernetesRound, NamespacesRound, OwnLease, Progress, Round};
 
 /// How long the server may take to tell whether it is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// No wait is longer: what a clock that goes back hides is at most one wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// A request with what is needed to answer it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -140,7 +143,7 @@ impl Controller {
         }
         let deadlines = self.running.iter().map(|running| running.deadline);
         let next = self.lifecycle.next().into_iter().chain(deadlines).min();
-        let wait = next.map(|at| at.saturating_sub(now));
+        let wait = next.map(|at| at.saturating_sub(now).min(LONGEST_WAIT));
         self.lifecycle.waits(wait);
         let phase = self.note_stop();
         Step {
@@ -249,6 +252,7 @@ impl Controller {
         let periods = &self.settings.periods;
         match request {
             Request::Ready { .. } => READY_TIMEOUT,
+            Request::Repair(_) if self.phase() == Phase::Starting => periods.repairs.min(FIRST_REPAIRS),
             Request::Repair(_) => periods.repairs,
             _ => ((periods.lease_ttl - periods.endpoints) / 2).min(periods.endpoints),
         }

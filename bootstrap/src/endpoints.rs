@@ -148,12 +148,14 @@ fn port_key(port: &EndpointPort) -> (i32, &str, &str, Option<&str>) {
     (port.port, port.name.as_deref().unwrap_or_default(), protocol, port.app_protocol.as_deref())
 }
 
-/// Whether the API server would take the ports in a write (kubernetes `pkg/apis/core/validation`): Endpoints that were
-/// damaged in etcd could not be mended otherwise.
+/// Whether the API server would take the ports in a write of the Endpoints and of the slice (kubernetes
+/// `pkg/apis/core/validation` and `pkg/apis/discovery/validation`): what was damaged in etcd could not be mended
+/// otherwise.
 fn has_valid_ports(subset: &EndpointSubset) -> bool {
     let ports = subset.ports.as_deref().unwrap_or_default();
+    let mut names = BTreeSet::new();
     ports.iter().map(port_key).all(|(port, name, protocol, _)| {
         let named = is_name(name) || (name.is_empty() && ports.len() == 1);
-        (1..=65_535).contains(&port) && named && matches!(protocol, "TCP" | "UDP" | "SCTP")
+        (1..=65_535).contains(&port) && named && names.insert(name) && matches!(protocol, "TCP" | "UDP" | "SCTP")
     })
 }

@@ -25,8 +25,8 @@ use crate::request::{Failure, Reason};
 const READY_POLL: Duration = Duration::from_millis(100);
 /// The first wait after a failure.
 const RETRY: Duration = Duration::from_secs(1);
-/// Within what time the first repairs have to succeed, in the form of hooks.
-const FIRST_REPAIRS: Duration = Duration::from_secs(60);
+/// Within what time the first repairs have to succeed in the form of hooks, and how long each may take in both.
+pub(crate) const FIRST_REPAIRS: Duration = Duration::from_secs(60);
 /// How much later than asked a step may come and still count in full.
 const LATENESS: Duration = Duration::from_secs(1);
 

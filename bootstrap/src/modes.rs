@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Endpoints;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde::{Deserialize, Serialize};
 
 use crate::endpoints::listed;
 use crate::leases::Survey;
+use crate::slice::is_listed;
 
 /// How the endpoints are kept; the reference's endpoint-reconciler-type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,10 +49,10 @@ pub enum Refusal {
 
 /// The addresses that belong into the endpoints, sorted as text; `None` if they are to be left as they are.
 ///
-/// `own` is this server's address in canonical text. `survey` is read after `existing`: then an address that another
-/// server has written there is known from its lease. It counts in lease mode only.
+/// `own` is this server's address in canonical text. `survey` is read after Endpoints and slice: then an address that
+/// another server has written there is known from its lease. It counts in lease mode only, as does the slice.
 ///
-/// An address whose lease cannot be read stays where it is listed, and is not added where it is not.
+/// An address whose lease cannot be read stays if one of the two lists it, and is not added if none does.
 ///
 /// # Errors
 /// See [`Refusal`]. All addresses are erased only by the last server that stops in order.
@@ -60,12 +62,14 @@ pub fn desired(
     own: &str,
     survey: &Survey,
     existing: Option<&Endpoints>,
+    slice: Option<&EndpointSlice>,
 ) -> Result<Option<Vec<String>>, Refusal> {
     let listed = listed(existing);
+    let in_slice = |address: &String| slice.is_some_and(|slice| is_listed(slice, address));
     let mut addresses: BTreeSet<String> = match mode {
         Mode::None => return Ok(None),
         Mode::Lease => {
-            let doubtful = survey.doubtful.iter().filter(|address| listed.contains(*address));
+            let doubtful = survey.doubtful.iter().filter(|address| listed.contains(*address) || in_slice(address));
             survey.live.iter().chain(doubtful).cloned().collect()
         }
         Mode::MasterCount(count) if stage == Stage::Run => return Ok(Some(counted(listed, own, count))),

@@ -138,6 +138,8 @@ pub enum Reason {
     WouldEraseAll,
     /// The own lease was missing right after it was written.
     LeaseLost,
+    /// The own lease was written by somebody else, and so it is not removed.
+    LeaseShared,
     /// The answer does not belong to the request.
     BadAnswer,
 }

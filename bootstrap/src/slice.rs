@@ -3,14 +3,14 @@
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, Endpoints};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort as SlicePort, EndpointSlice};
 
-use crate::address::is_ipv6;
+use crate::address::{is_ipv6, usable};
 use crate::object::{Change, NAME, metadata};
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
 /// What is to be done about the slice so that it says what `endpoints` say.
 ///
-/// A slice holds one family: IPv6 if all addresses are, and else the IPv4 ones. Foreign labels and annotations stay.
+/// A slice holds one family: IPv6 if all (ready) addresses are, and else the IPv4 ones. Foreign labels and annotations stay.
 /// The family of a slice cannot be changed, so one with another family is replaced.
 pub fn plan(endpoints: &Endpoints, existing: Option<&EndpointSlice>) -> Change<EndpointSlice> {
     let wanted = slice_of(endpoints);
@@ -35,14 +35,23 @@ pub fn plan(endpoints: &Endpoints, existing: Option<&EndpointSlice>) -> Change<E
     if same { Change::Leave } else { Change::Update(mended) }
 }
 
+/// Whether a slice has this address (in canonical text) as one that is ready.
+pub(crate) fn is_listed(slice: &EndpointSlice, address: &str) -> bool {
+    slice.endpoints.iter().flatten().any(|endpoint| {
+        let ready = endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true);
+        ready && endpoint.addresses.iter().any(|listed| usable(listed).as_deref() == Some(address))
+    })
+}
+
 /// A slice with what `endpoints` say. They have one subset, or none.
 fn slice_of(endpoints: &Endpoints) -> EndpointSlice {
     let subset = endpoints.subsets.as_deref().and_then(<[_]>::first);
     let ready = subset.and_then(|subset| subset.addresses.as_deref()).unwrap_or_default();
     let not_ready = subset.and_then(|subset| subset.not_ready_addresses.as_deref()).unwrap_or_default();
     let ports = subset.and_then(|subset| subset.ports.as_deref()).unwrap_or_default();
-    let mut all = ready.iter().chain(not_ready).peekable();
-    let ipv6 = all.peek().is_some() && all.all(|address| is_ipv6(&address.ip));
+    // Those that are not ready must not decide while others are: the slice would have none that is.
+    let deciding = if ready.is_empty() { not_ready } else { ready };
+    let ipv6 = !deciding.is_empty() && deciding.iter().all(|address| is_ipv6(&address.ip));
     let of_family = |addresses: &[EndpointAddress], ready| {
         let addresses = addresses.iter().filter(|address| is_ipv6(&address.ip) == ipv6);
         addresses.map(|address| endpoint(address, ready)).collect::<Vec<_>>()

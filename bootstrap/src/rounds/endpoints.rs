@@ -142,8 +142,10 @@ impl EndpointsRound {
             // Nothing was left behind.
             (Stage::Start, None) => Progress::Finished(Ok(())),
             (Stage::Stop, None) => self.read_endpoints(),
-            // Somebody else has this address, lives, and has written the lease since.
-            (Stage::Stop, Some(read)) if !is_damaged && !context.own.wrote(read) => Progress::Finished(Ok(())),
+            // Either another server has this address and lives, or it is left from before and runs out soon.
+            (Stage::Stop, Some(read)) if !is_damaged && !context.own.wrote(read) => {
+                Progress::failed(Reason::LeaseShared, "the own lease was written by another server, and is left to it")
+            }
             (Stage::Start | Stage::Stop, Some(read)) => {
                 self.state = State::DeleteOwn;
                 Progress::Send(Request::DeleteLease { key: read.key.clone(), mod_revision: read.mod_revision })
@@ -203,7 +205,8 @@ impl EndpointsRound {
 
     fn write(&mut self, context: &Context<'_>, survey: &Survey) -> Progress {
         let settings = context.settings;
-        let desired = desired(settings.mode, self.stage, &settings.own, survey, self.endpoints.as_ref());
+        let (endpoints, slice) = (self.endpoints.as_ref(), self.slice.as_ref());
+        let desired = desired(settings.mode, self.stage, &settings.own, survey, endpoints, slice);
         let addresses = match desired {
             Ok(Some(addresses)) => addresses,
             Ok(None) => return Progress::Finished(Ok(())),
