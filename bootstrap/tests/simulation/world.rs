@@ -43,6 +43,7 @@ struct Server {
     polled_next: u64,
     reports: u64,
     stops: bool,
+    stopped_at: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -124,6 +125,7 @@ impl World {
             polled_next: u64::MAX,
             reports: 0,
             stops: false,
+            stopped_at: 0,
         });
         let mut world = Self {
             servers: servers.collect(),
@@ -233,6 +235,7 @@ impl World {
             }
             if let Report::Fatal { .. } = report {
                 found.stops = true;
+                found.stopped_at = now;
             }
         }
         for order in step.send {
@@ -259,8 +262,10 @@ impl World {
         if removed {
             // Its address is in nobody's list any more, unless another hand has put it there.
             let listed = ready(self.store.endpoints()).contains(&address.to_owned());
-            let lease = self.store.leases.contains_key(&format!("{DIRECTORY}{address}"));
-            if (listed || lease) && self.now > CHAOS {
+            // A put that was under way when it stopped may come to pass later; that lease runs out.
+            let stopped_at = found.stopped_at;
+            let lease = self.store.leases.get(&format!("{DIRECTORY}{address}"));
+            if (listed && lease.is_none() || lease.is_some_and(|entry| entry.since < stopped_at)) && self.now > CHAOS {
                 self.violations.push(format!("{}: {address} stopped in order and is still listed", self.now));
             }
         }
@@ -371,6 +376,9 @@ impl World {
     fn stop(&mut self, server: usize) {
         let clock = self.clock(server);
         let found = &mut self.servers[server];
+        if !found.stops {
+            found.stopped_at = self.now;
+        }
         found.stops = true;
         if let Some(controller) = &mut found.controller {
             controller.stop(clock);
