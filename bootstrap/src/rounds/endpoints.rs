@@ -143,7 +143,7 @@ impl EndpointsRound {
             (Stage::Start, None) => Progress::Finished(Ok(())),
             (Stage::Stop, None) => self.read_endpoints(),
             // Either another server has this address and lives, or it is left from before and runs out soon.
-            (Stage::Stop, Some(read)) if !is_damaged && !context.own.wrote(read) => {
+            (Stage::Stop, Some(read)) if !is_damaged && !context.own.is_own(read) => {
                 Progress::failed(Reason::LeaseShared, "the own lease was written by another server, and is left to it")
             }
             (Stage::Start | Stage::Stop, Some(read)) => {

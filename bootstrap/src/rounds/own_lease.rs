@@ -8,6 +8,8 @@ pub(crate) struct OwnLease {
     known: Option<Known>,
     /// What a put wrote whose end is not known.
     doubt: Option<Vec<u8>>,
+    /// Somebody else has written the key between the last two puts.
+    is_shared: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +25,15 @@ pub(super) struct Refresh {
     generation: i64,
     pub(super) value: Vec<u8>,
     pub(super) mod_revision: u64,
+    /// It goes on from the last put, without a read in between.
+    is_next: bool,
 }
 
 impl OwnLease {
     /// The next put, if the key's revision is known.
     pub(super) fn refresh(&self, address: &str) -> Option<Refresh> {
         let known = self.known?;
-        Some(put(address, known.generation, known.mod_revision?))
+        Some(Refresh { is_next: true, ..put(address, known.generation, known.mod_revision?) })
     }
 
     /// The next put on what was read.
@@ -44,6 +48,8 @@ impl OwnLease {
     pub(super) fn written(&mut self, refresh: Refresh, mod_revision: u64) {
         self.known = Some(Known { generation: refresh.generation, mod_revision: Some(mod_revision) });
         self.doubt = None;
+        // Nobody else has written since the last one.
+        self.is_shared &= !refresh.is_next;
     }
 
     /// The put may have taken place.
@@ -64,8 +70,13 @@ impl OwnLease {
         *self = Self::default();
     }
 
+    /// Whether the key that was read is this server's alone, to be deleted.
+    pub(super) fn is_own(&self, read: &StoredLease) -> bool {
+        !self.is_shared && self.wrote(read)
+    }
+
     /// Whether what was read is what this server wrote.
-    pub(super) fn wrote(&self, read: &StoredLease) -> bool {
+    fn wrote(&self, read: &StoredLease) -> bool {
         let known = self.known.and_then(|known| known.mod_revision) == Some(read.mod_revision);
         known || self.doubt.as_ref() == Some(&read.value) || self.last_value(&read.value)
     }
@@ -78,19 +89,23 @@ impl OwnLease {
 
     /// What is wrong with the key as it was read. Whoever wrote it after this server went on from its generation: a
     /// lower one comes from before, out of a backup.
-    pub(super) fn fault(&self, address: &str, read: &StoredLease) -> Option<Fault> {
+    pub(super) fn fault(&mut self, address: &str, read: &StoredLease) -> Option<Fault> {
         let (_, fault) = check(read, Some(address));
         if fault.is_some() || self.wrote(read) {
             return fault;
         }
         let generation = Lease::decode(&read.value).map_or(0, |lease| lease.generation);
         let known = self.known?;
-        (generation > known.generation).then(|| Fault::Shared { key: read.key.clone() })
+        if generation <= known.generation {
+            return None;
+        }
+        self.is_shared = true;
+        Some(Fault::Shared { key: read.key.clone() })
     }
 }
 
 fn put(address: &str, generation: i64, mod_revision: u64) -> Refresh {
     let generation = generation.max(0).checked_add(1).unwrap_or(1);
     let value = Lease { address: address.into(), generation }.encode();
-    Refresh { generation, value, mod_revision }
+    Refresh { generation, value, mod_revision, is_next: false }
 }

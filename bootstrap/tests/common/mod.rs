@@ -1,6 +1,9 @@
 //! Randomness from a seed, damaged objects, and what an API server accepts.
 #![allow(dead_code, reason = "each test takes a part")]
 
+pub(crate) mod cluster;
+pub(crate) mod store;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{

@@ -4,7 +4,6 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod store;
 mod world;
 
 use world::{Totals, World};

@@ -13,8 +13,8 @@ use rangekeeper_bootstrap::modes::Mode;
 use rangekeeper_bootstrap::object::{Kind, Object, ObjectKey};
 use rangekeeper_bootstrap::request::{Answer, Failure, Reason, Request};
 
+use crate::common::store::{DIRECTORY, Store};
 use crate::common::{IPS, Random, USABLE, any_endpoints, any_slice, ready, slice_ready};
-use crate::store::{DIRECTORY, Store};
 
 /// How long chaos goes on, in ms, and how long all is quiet after it.
 const CHAOS: u64 = 150_000;

@@ -8,7 +8,7 @@ use rangekeeper_bootstrap::leases::StoredLease;
 use rangekeeper_bootstrap::object::{Kind, Object, ObjectKey};
 use rangekeeper_bootstrap::request::{Answer, Failure, Reason, Request};
 
-use crate::common::{check_endpoints, check_slice, ready, slice_ready};
+use super::{check_endpoints, check_slice, ready, slice_ready};
 
 pub(crate) const DIRECTORY: &str = "/registry/masterleases/";
 
