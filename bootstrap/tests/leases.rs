@@ -1,4 +1,5 @@
 //! Lease values: those of real servers to the byte, and damaged ones.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod common;
 
@@ -155,5 +156,5 @@ fn leases_are_listed_by_value_and_no_key_is_forgotten() {
         assert!(said.iter().any(|text| text.contains(&key) && text.contains(word)), "{key}: {said:?}");
     }
     assert_eq!(said.len(), 7);
-    assert!(matches!(survey.faults.iter().find(|fault| matches!(fault, Fault::NeverExpires { .. })), Some(_)));
+    assert_eq!(survey.faults.iter().filter(|fault| matches!(fault, Fault::NeverExpires { .. })).count(), 1);
 }

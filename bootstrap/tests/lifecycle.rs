@@ -24,7 +24,10 @@ impl<T: Fn(Work) -> u64, E: FnMut(u64, Work) -> bool> Play<T, E> {
     }
 
     fn run_until(&mut self, until: u64) {
+        let mut turns = 0;
         loop {
+            turns += 1;
+            assert!(turns < 1_000_000, "it turns on the spot at {}", self.now);
             self.lifecycle.advance(Duration::from_millis(self.now));
             while let Some(at) = self.running.iter().position(|(at, _)| *at <= self.now) {
                 let (_, work) = self.running.remove(at);

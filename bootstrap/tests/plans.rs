@@ -1,5 +1,6 @@
 //! The plans on objects in any state: they converge at once, change nothing that is right, and write only what an API
 //! server takes.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod common;
 

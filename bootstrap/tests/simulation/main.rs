@@ -1,6 +1,7 @@
 //! Several servers on one API server and one etcd, with crashes, answers that come late or never, clocks that jump,
 //! processes that sleep, outages, and hands that damage what is stored. At every write, and when all is quiet again, it is
 //! checked what the controllers promise.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 #[path = "../common/mod.rs"]
 mod common;
