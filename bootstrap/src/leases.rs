@@ -42,13 +42,13 @@ pub enum DecodeError {
     /// It is no JSON of an Endpoints object.
     #[error("its JSON is wrong: {message}")]
     Json {
-        /// What the parser says, with line and column.
+        /// What the parser says, with line and column; up to 200 characters of it.
         message: String,
     },
     /// It is of another kind.
     #[error("it is of kind {kind:?}, not Endpoints")]
     Kind {
-        /// The kind, up to 64 bytes of it.
+        /// The kind, up to 64 characters of it.
         kind: String,
     },
     /// It is compressed or encoded once more.
@@ -77,8 +77,8 @@ impl Lease {
         if value.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
             return Err(DecodeError::Unknown);
         }
-        let endpoints: Endpoints =
-            serde_json::from_slice(value).map_err(|error| DecodeError::Json { message: error.to_string() })?;
+        let endpoints: Endpoints = serde_json::from_slice(value)
+            .map_err(|error| DecodeError::Json { message: excerpt(&error.to_string(), 200) })?;
         let generation = endpoints.metadata.generation.unwrap_or_default();
         let subset = endpoints.subsets.into_iter().flatten().next();
         let address = subset.and_then(|subset| subset.addresses.into_iter().flatten().next());
@@ -91,7 +91,7 @@ impl Lease {
         let type_meta = last_bytes(value, unknown.clone(), 1)?;
         let kind = &value[last_bytes(value, type_meta, 2)?];
         if kind != b"Endpoints" {
-            return Err(DecodeError::Kind { kind: String::from_utf8_lossy(&kind[..kind.len().min(64)]).into_owned() });
+            return Err(DecodeError::Kind { kind: excerpt(&String::from_utf8_lossy(kind), 64) });
         }
         if !last_bytes(value, unknown.clone(), 3)?.is_empty() {
             return Err(DecodeError::Encoded);
@@ -178,7 +178,7 @@ pub enum Fault {
     Unusable {
         /// The lease's key.
         key: String,
-        /// What stands in the value, up to 64 bytes of it.
+        /// What stands in the value, up to 64 characters of it.
         address: String,
     },
     /// Key and value tell different addresses. The value's counts; the key's stays where it is listed.
@@ -251,9 +251,13 @@ pub(crate) fn check(lease: &StoredLease, by_key: Option<&str>) -> (Option<String
         Err(error) => return (None, Some(Fault::Unreadable { key, error })),
     };
     let Some(address) = usable(&told) else {
-        let address = String::from_utf8_lossy(&told.as_bytes()[..told.len().min(64)]).into_owned();
-        return (None, Some(Fault::Unusable { key, address }));
+        return (None, Some(Fault::Unusable { key, address: excerpt(&told, 64) }));
     };
     let fault = (by_key != Some(address.as_str())).then(|| Fault::Mismatch { key, address: address.clone() });
     (Some(address), fault)
+}
+
+/// Text from a value for a report: a value of any size must not make a line of that size.
+fn excerpt(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
 }

@@ -9,7 +9,7 @@
 //!   and [`slice`](mod@slice).
 //! - [`modes`] say which addresses belong into the endpoints, [`leases`] which servers live.
 //! - A [`controller`] puts them in order: it gives requests, takes answers, and says when to ask again. It is made of
-//!   a [`lifecycle`] (what is due when), [`rounds`] (which requests a work consists of) and a [`journal`] (what is
+//!   a [`lifecycle`] (what is due when), rounds (which requests a work consists of) and a [`journal`] (what is
 //!   reported, once).
 //!
 //! ```
@@ -46,6 +46,6 @@ pub mod namespaces;
 pub mod object;
 mod protobuf;
 pub mod request;
-pub mod rounds;
+mod rounds;
 pub mod service;
 pub mod slice;

@@ -83,7 +83,8 @@ pub fn desired(
         return Err(Refusal::OnlyOwnAddress);
     }
     // Who goes makes nothing anew.
-    Ok(existing.is_some().then(|| addresses.into_iter().collect()))
+    let makes = stage == Stage::Start || existing.is_some();
+    Ok(makes.then(|| addresses.into_iter().collect()))
 }
 
 /// The own address and those listed; if they are too many, without the ones that follow the own one in text order,

@@ -218,7 +218,7 @@ impl EndpointsRound {
         let wanted = Wanted {
             addresses,
             ports: settings.endpoint_ports.clone(),
-            reconcile_ports: settings.reconcile || (removes && settings.mode == Mode::Lease),
+            reconcile_ports: if removes { settings.mode == Mode::Lease } else { settings.reconcile },
             gone: removes.then(|| settings.own.clone()),
         };
         let change = endpoints::plan(self.endpoints.as_ref(), &wanted);
