@@ -87,6 +87,8 @@ pub enum Request {
 pub enum Answer {
     /// It was done.
     Done,
+    /// A write that was not performed, because this is a dry run. What follows is decided as if it had been.
+    Skipped,
     /// The object that was asked for.
     Object(Object),
     /// There is no such object; for a create: no such namespace.

@@ -410,3 +410,31 @@ fn damage_is_mended_in_the_next_round() {
     println!("{mended} times mended");
     assert!(mended > 190);
 }
+
+#[test]
+fn a_dry_run_asks_for_everything_and_changes_nothing() {
+    let mut cluster = cluster(&["10.0.0.1"]);
+    let is_write = |request: &Request| {
+        use Request::{Create, Delete, DeleteLease, PutLease, Update};
+        matches!(request, Create(_) | Update(_) | Delete { .. } | PutLease { .. } | DeleteLease { .. })
+    };
+    cluster.hook = Box::new(move |_, _, request, _| is_write(request).then_some(Answer::Skipped));
+    cluster.run_until(5000);
+    assert!(cluster.store.objects.is_empty() && cluster.store.leases.is_empty());
+    let asked = cluster.times(0, is_write).len();
+    // Four namespaces, the Service, the lease, Endpoints and slice.
+    assert_eq!(asked, 8, "{:?}", cluster.log);
+    // Where others live, they stay in what would be written.
+    let value = Lease { address: "10.0.0.2".into(), generation: 1 }.encode();
+    cluster.store.put_lease(5000, &lease_key("10.0.0.2"), value, None);
+    cluster.run_until(15_000);
+    let mut written = cluster.log.iter().filter_map(|(_, _, request)| match request {
+        Request::Create(Object::Endpoints(endpoints)) => Some(ready(Some(endpoints))),
+        _ => None,
+    });
+    assert_eq!(written.next_back().unwrap_or_default(), ["10.0.0.1", "10.0.0.2"]);
+    cluster.stop(0);
+    cluster.run_until(16_000);
+    assert_eq!(cluster.servers[0].phase, Phase::Stopped { removed: true, fatal: false });
+    assert_eq!(said(&cluster), ["started", "fault found", "stopped: true"]);
+}

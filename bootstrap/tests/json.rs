@@ -86,6 +86,7 @@ fn requests_and_answers_have_these_forms() {
     let failed = Failure { reason: Reason::Unanswered, message: "timeout".into() };
     let answers = [
         (Answer::Done, json!("done")),
+        (Answer::Skipped, json!("skipped")),
         (Answer::NotFound, json!("notFound")),
         (Answer::AlreadyExists, json!("alreadyExists")),
         (Answer::Conflict, json!("conflict")),

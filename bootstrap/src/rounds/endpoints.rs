@@ -24,6 +24,8 @@ pub(crate) struct EndpointsRound {
     tries: u32,
     /// The own lease was not listed after it was written, and has been written once more.
     refreshed_again: bool,
+    /// The own lease was not written, as this is a dry run.
+    is_dry: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -43,7 +45,8 @@ enum State {
 impl EndpointsRound {
     pub(crate) fn begin(stage: Stage, context: &mut Context<'_>) -> (Self, Progress) {
         let state = State::Finished;
-        let mut round = Self { stage, state, endpoints: None, slice: None, tries: 0, refreshed_again: false };
+        let mut round =
+            Self { stage, state, endpoints: None, slice: None, tries: 0, refreshed_again: false, is_dry: false };
         let progress = match context.settings.mode {
             Mode::None => Progress::Finished(Ok(())),
             Mode::MasterCount(_) => round.read_endpoints(),
@@ -60,6 +63,10 @@ impl EndpointsRound {
             (State::ReadOwn, Answer::Leases(leases)) => self.has_read_own(context, leases.first()),
             (State::PutOwn(refresh), Answer::Written { mod_revision }) => {
                 context.own.written(refresh, mod_revision);
+                self.read_endpoints()
+            }
+            (State::PutOwn(_) | State::DeleteOwn, Answer::Skipped) => {
+                self.is_dry = true;
                 self.read_endpoints()
             }
             (State::PutOwn(_) | State::DeleteOwn, Answer::Conflict) => {
@@ -188,8 +195,11 @@ impl EndpointsRound {
     }
 
     fn has_listed(&mut self, context: &mut Context<'_>, leases: &[StoredLease]) -> Progress {
-        let survey = survey(&context.settings.lease_directory, leases);
+        let mut survey = survey(&context.settings.lease_directory, leases);
         context.faults.extend(survey.faults.iter().cloned());
+        if self.is_dry && !survey.live.contains(&context.settings.own) {
+            survey.live.push(context.settings.own.clone());
+        }
         if self.stage != Stage::Run || survey.live.contains(&context.settings.own) {
             return self.write(context, &survey);
         }

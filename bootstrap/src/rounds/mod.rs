@@ -79,6 +79,7 @@ fn unexpected(answer: Answer, request: &str) -> Failure {
         answer => {
             let name = match answer {
                 Answer::Done => "done",
+                Answer::Skipped => "skipped",
                 Answer::Object(_) => "an object of another kind",
                 Answer::NotFound => "not found",
                 Answer::AlreadyExists => "already exists",

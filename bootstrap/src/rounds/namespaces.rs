@@ -37,7 +37,7 @@ impl NamespacesRound {
                 return Progress::Send(Request::Create(namespace(name).into()));
             }
             Answer::Object(Object::Namespace(_)) if !self.creates => {}
-            Answer::Done | Answer::AlreadyExists if self.creates => {}
+            Answer::Done | Answer::Skipped | Answer::AlreadyExists if self.creates => {}
             answer => {
                 let name = self.left.last().map_or("", String::as_str);
                 let mut failure = unexpected(answer, "a request");

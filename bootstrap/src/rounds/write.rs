@@ -56,14 +56,14 @@ impl Write {
 
     pub(super) fn answered(&mut self, answer: Answer) -> Written {
         match (self.step, answer) {
-            (Step::Create | Step::Update, Answer::Done) => Written::Done,
+            (Step::Create | Step::Update, Answer::Done | Answer::Skipped) => Written::Done,
             (Step::Create, Answer::NotFound) if !self.has_namespace => {
                 self.has_namespace = true;
                 self.step = Step::CreateNamespace;
                 Written::Send(Request::Create(namespace(NAMESPACE).into()))
             }
-            (Step::CreateNamespace, Answer::Done | Answer::AlreadyExists)
-            | (Step::Delete, Answer::Done | Answer::NotFound) => {
+            (Step::CreateNamespace, Answer::Done | Answer::Skipped | Answer::AlreadyExists)
+            | (Step::Delete, Answer::Done | Answer::Skipped | Answer::NotFound) => {
                 self.step = Step::Create;
                 Written::Send(Request::Create(self.object.clone()))
             }
