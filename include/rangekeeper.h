@@ -412,6 +412,14 @@ enum rk_result
    * The Services of a repair were listed before its range was read.
    */
   RK_RESULT_STALE_LIST = 52,
+  /**
+   * A text is no JSON, or not of the form that is documented for it.
+   */
+  RK_RESULT_INVALID_JSON = 64,
+  /**
+   * A configuration cannot be used.
+   */
+  RK_RESULT_INVALID_CONFIG = 65,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -483,6 +491,11 @@ typedef uint32_t rk_reason;
  * Which values of a range are in use. May be used from several threads at once.
  */
 typedef struct rk_allocator rk_allocator;
+
+/**
+ * The bootstrap controller of one server: a state machine that does no I/O. May be used from several threads at once.
+ */
+typedef struct rk_bootstrap rk_bootstrap;
 
 /**
  * One stored object and the operations on it: a state machine that does no I/O. May be used from several threads at
@@ -1288,6 +1301,65 @@ rk_result rk_allocator_try_release(const struct rk_allocator *allocator,
 rk_result rk_allocator_try_has(const struct rk_allocator *allocator,
                                struct rk_value value,
                                bool *is_used);
+
+/**
+ * Makes a controller that has not begun. config is JSON (docs/bootstrap.md).
+ *
+ * The caller owns *bootstrap and frees it with rk_bootstrap_free. RK_RESULT_INVALID_JSON with the place in
+ * error->offset, RK_RESULT_INVALID_CONFIG, RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_bootstrap_new(const char *config,
+                           size_t config_len,
+                           struct rk_bootstrap **bootstrap,
+                           struct rk_error *error);
+
+/**
+ * Frees a controller. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ */
+void rk_bootstrap_free(struct rk_bootstrap *bootstrap);
+
+/**
+ * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
+ * is fine.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_bootstrap_close(const struct rk_bootstrap *bootstrap);
+
+/**
+ * Tells what to do at the time now, in nanoseconds by a clock that should not jump: a step as JSON
+ * (docs/bootstrap.md), buffer by the rule for buffers. A step that does not fit is kept, and given by the next call.
+ *
+ * RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_bootstrap_poll(const struct rk_bootstrap *bootstrap,
+                            uint64_t now,
+                            char *buffer,
+                            size_t capacity,
+                            size_t *len);
+
+/**
+ * The order of this id has ended. answer is JSON (docs/bootstrap.md). An answer to an order that was given up is
+ * ignored.
+ *
+ * RK_RESULT_INVALID_JSON with the place in error->offset (the order is still under way then), RK_RESULT_INVALID_UTF8,
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_bootstrap_answered(const struct rk_bootstrap *bootstrap,
+                                uint64_t now,
+                                uint64_t id,
+                                const char *answer,
+                                size_t answer_len,
+                                struct rk_error *error);
+
+/**
+ * Begins to stop in order: the loops end, own lease and endpoint are removed. Poll and answer go on until the phase of a
+ * step is stopped, at most two intervals of the endpoints later.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_bootstrap_stop(const struct rk_bootstrap *bootstrap,
+                            uint64_t now);
 
 /**
  * Makes a committer that knows nothing of the store yet.

@@ -10,6 +10,7 @@
 
 mod allocator;
 mod allocator_try;
+mod bootstrap;
 mod committer;
 mod error;
 mod finding;

@@ -57,11 +57,15 @@ pub enum rk_result {
     Cancelled = 51,
     /// The Services of a repair were listed before its range was read.
     StaleList = 52,
+    /// A text is no JSON, or not of the form that is documented for it.
+    InvalidJson = 64,
+    /// A configuration cannot be used.
+    InvalidConfig = 65,
 }
 
 impl rk_result {
     /// Every code.
-    pub(crate) const ALL: [Self; 24] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::Ok,
         Self::NullPointer,
         Self::BufferTooSmall,
@@ -86,6 +90,8 @@ impl rk_result {
         Self::DeadlineExceeded,
         Self::Cancelled,
         Self::StaleList,
+        Self::InvalidJson,
+        Self::InvalidConfig,
     ];
 
     pub(crate) fn name(self) -> &'static CStr {
@@ -114,6 +120,8 @@ impl rk_result {
             Self::DeadlineExceeded => c"DEADLINE_EXCEEDED",
             Self::Cancelled => c"CANCELLED",
             Self::StaleList => c"STALE_LIST",
+            Self::InvalidJson => c"INVALID_JSON",
+            Self::InvalidConfig => c"INVALID_CONFIG",
         }
     }
 }

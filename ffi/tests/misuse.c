@@ -710,6 +710,48 @@ static void committers(const rk_range *range) {
   rk_committer_free(NULL);
 }
 
+static void bootstraps(void) {
+  rk_bootstrap *b = NULL;
+  rk_error error;
+  const char *config = "{\"advertiseAddress\":\"192.0.2.10\"}";
+  char step[4096];
+  size_t size = strlen(config);
+  CHECK_NULL(rk_bootstrap_new(NULL, 1, &b, &error));
+  CHECK_NULL(rk_bootstrap_new(config, size, NULL, &error));
+  CHECK_RESULT(rk_bootstrap_new(TEXT("\xff"), &b, &error), RK_RESULT_INVALID_UTF8);
+  CHECK_RESULT(rk_bootstrap_new(TEXT("{\n\"nonsense\":1}"), &b, &error), RK_RESULT_INVALID_JSON);
+  CHECK(error.offset == 11 && strstr(error.message, "nonsense") != NULL);
+  CHECK_RESULT(rk_bootstrap_new(NULL, 0, &b, NULL), RK_RESULT_INVALID_JSON);
+  CHECK_RESULT(rk_bootstrap_new(TEXT("{}"), &b, &error), RK_RESULT_INVALID_CONFIG);
+  CHECK(b == NULL);
+  CHECK_OK(rk_bootstrap_new(config, size, &b, &error));
+
+  CHECK_NULL(rk_bootstrap_poll(NULL, 0, step, sizeof step, &len));
+  CHECK_NULL(rk_bootstrap_poll(b, 0, NULL, 1, &len));
+  CHECK_NULL(rk_bootstrap_poll(b, 0, step, sizeof step, NULL));
+  CHECK_SMALL(rk_bootstrap_poll(b, 0, step, 1, &len));
+  size = len;
+  CHECK_OK(rk_bootstrap_poll(b, 0, step, sizeof step, &len));
+  /* The step that did not fit. */
+  CHECK(len == size && strstr(step, "\"ready\"") != NULL);
+
+  CHECK_NULL(rk_bootstrap_answered(NULL, 0, 0, TEXT("\"done\""), &error));
+  CHECK_NULL(rk_bootstrap_answered(b, 0, 0, NULL, 1, &error));
+  CHECK_RESULT(rk_bootstrap_answered(b, 0, 0, TEXT("\"nonsense\""), &error), RK_RESULT_INVALID_JSON);
+  CHECK_RESULT(rk_bootstrap_answered(b, 0, 0, TEXT("\xff"), &error), RK_RESULT_INVALID_UTF8);
+  CHECK_OK(rk_bootstrap_answered(b, 0, 12345, TEXT("\"done\""), &error)); /* nobody has asked */
+  CHECK_NULL(rk_bootstrap_stop(NULL, 0));
+  CHECK_OK(rk_bootstrap_stop(b, 0));
+  CHECK_NULL(rk_bootstrap_close(NULL));
+  CHECK_OK(rk_bootstrap_close(b));
+  CHECK_OK(rk_bootstrap_close(b));
+  CHECK_CLOSED(rk_bootstrap_poll(b, 0, step, sizeof step, &len));
+  CHECK_CLOSED(rk_bootstrap_answered(b, 0, 0, TEXT("\"done\""), &error));
+  CHECK_CLOSED(rk_bootstrap_stop(b, 0));
+  rk_bootstrap_free(b);
+  rk_bootstrap_free(NULL);
+}
+
 int main(void) {
   rk_range *range = range_of("10.0.0.0/24");
   names_and_values();
@@ -720,6 +762,7 @@ int main(void) {
   repair(range);
   ip_audit();
   committers(range);
+  bootstraps();
   rk_range_free(range);
   return 0;
 }

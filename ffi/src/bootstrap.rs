@@ -1,0 +1,147 @@
+//! The bootstrap controller: orders out, answers in, all of them as JSON.
+
+use std::ffi::c_char;
+use std::time::Duration;
+
+use rangekeeper_bootstrap::controller::Controller;
+use serde::Deserialize;
+
+use crate::error::{Failure, rk_error};
+use crate::guard::{Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, text};
+use crate::handle::Handle;
+use crate::result::rk_result;
+
+/// The bootstrap controller of one server: a state machine that does no I/O. May be used from several threads at once.
+pub struct rk_bootstrap(Handle<State>);
+
+struct State {
+    controller: Controller,
+    /// A step that did not fit into the caller's buffer yet.
+    step: Option<String>,
+}
+
+/// Reads a JSON text of the form that T has; the error tells the byte at which it went wrong.
+fn parse<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T, Failure> {
+    serde_json::from_str(json).map_err(|error| {
+        let lines = json.split_inclusive('\n').take(error.line().saturating_sub(1));
+        // The column counts bytes from 1; it is 0 behind the end of a line.
+        let offset = lines.map(str::len).sum::<usize>() + error.column().saturating_sub(1);
+        Failure::new(rk_result::InvalidJson, error).at_offset(offset.min(json.len()))
+    })
+}
+
+/// Makes a controller that has not begun. config is JSON (docs/bootstrap.md).
+///
+/// The caller owns *bootstrap and frees it with rk_bootstrap_free. RK_RESULT_INVALID_JSON with the place in
+/// error->offset, RK_RESULT_INVALID_CONFIG, RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_bootstrap_new(
+    config: *const c_char,
+    config_len: usize,
+    bootstrap: *mut *mut rk_bootstrap,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let (config, out) = (text(config, config_len)?, Out::new(bootstrap)?);
+            let controller = Controller::new(parse(config)?)
+                .map_err(|error| Failure::new(rk_result::InvalidConfig, error))?;
+            out.give(rk_bootstrap(Handle::new(State { controller, step: None })));
+            Ok(())
+        })
+    }
+}
+
+/// Frees a controller. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_bootstrap_free(bootstrap: *mut rk_bootstrap) {
+    // SAFETY: the caller's promise; see guard.
+    guard_or((), || drop(unsafe { reclaim(bootstrap) }))
+}
+
+/// Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
+/// is fine.
+///
+/// RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_bootstrap_close(bootstrap: *const rk_bootstrap) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let bootstrap = unsafe { borrow(bootstrap)? };
+        bootstrap.0.close();
+        Ok(())
+    })
+}
+
+/// Tells what to do at the time now, in nanoseconds by a clock that should not jump: a step as JSON
+/// (docs/bootstrap.md), buffer by the rule for buffers. A step that does not fit is kept, and given by the next call.
+///
+/// RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_bootstrap_poll(
+    bootstrap: *const rk_bootstrap,
+    now: u64,
+    buffer: *mut c_char,
+    capacity: usize,
+    len: *mut usize,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (bootstrap, buffer) = unsafe { (borrow(bootstrap)?, Buffer::new(buffer, capacity, len)?) };
+        bootstrap.0.with(|State { controller, step }| {
+            let json = step.take().map_or_else(|| to_json(&controller.poll(Duration::from_nanos(now))), Ok)?;
+            buffer.write_text(step.insert(json))?;
+            *step = None;
+            Ok(())
+        })
+    })
+}
+
+/// What the crate gives always has a JSON form.
+fn to_json(value: &impl serde::Serialize) -> Result<String, rk_result> {
+    serde_json::to_string(value).map_err(|_| rk_result::Panic)
+}
+
+/// The order of this id has ended. answer is JSON (docs/bootstrap.md). An answer to an order that was given up is
+/// ignored.
+///
+/// RK_RESULT_INVALID_JSON with the place in error->offset (the order is still under way then), RK_RESULT_INVALID_UTF8,
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_bootstrap_answered(
+    bootstrap: *const rk_bootstrap,
+    now: u64,
+    id: u64,
+    answer: *const c_char,
+    answer_len: usize,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let (bootstrap, answer) = (borrow(bootstrap)?, text(answer, answer_len)?);
+            let answer = parse(answer)?;
+            bootstrap.0.with(|state| {
+                state.controller.answered(Duration::from_nanos(now), id, answer);
+                Ok(())
+            })
+        })
+    }
+}
+
+/// Begins to stop in order: the loops end, own lease and endpoint are removed. Poll and answer go on until the phase of a
+/// step is stopped, at most two intervals of the endpoints later.
+///
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_bootstrap_stop(bootstrap: *const rk_bootstrap, now: u64) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let bootstrap = unsafe { borrow(bootstrap)? };
+        bootstrap.0.with(|state| {
+            state.controller.stop(Duration::from_nanos(now));
+            Ok(())
+        })
+    })
+}

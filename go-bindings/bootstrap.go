@@ -1,0 +1,103 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+	"unsafe"
+)
+
+// Bootstrap is the bootstrap controller of one server: the system namespaces, the Service "kubernetes" and its
+// endpoints, and when they and the repairs of ranges are due. It does no I/O: Poll gives orders, and Answered takes how
+// they ended, both as JSON in the form that docs/bootstrap.md describes. Package controlplane/bootstrap carries them out.
+//
+// It may be used from several goroutines at once.
+type Bootstrap struct {
+	handle *C.rk_bootstrap
+	_      separate
+}
+
+// JSONError says that a text is no JSON, or not of the form that is documented for it.
+type JSONError struct {
+	// Offset is the byte at which it went wrong.
+	Offset  uint64
+	Message string
+}
+
+func (e *JSONError) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.Message) }
+
+// ConfigError says why a configuration cannot be used.
+type ConfigError struct{ Message string }
+
+func (e *ConfigError) Error() string { return e.Message }
+
+// NewBootstrap makes a controller that has not begun. The error may be a *JSONError or a *ConfigError.
+func NewBootstrap(config []byte) (*Bootstrap, error) {
+	var handle *C.rk_bootstrap
+	var details C.rk_error
+	code := C.rk_bootstrap_new(cChars(config), C.size_t(len(config)), &handle, &details)
+	if code != C.RK_RESULT_OK {
+		return nil, jsonError(code, &details)
+	}
+	b := &Bootstrap{handle: handle}
+	runtime.AddCleanup(b, func(handle *C.rk_bootstrap) { C.rk_bootstrap_free(handle) }, handle)
+	return b, nil
+}
+
+func cChars(b []byte) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(b))) }
+
+func jsonError(code C.rk_result, details *C.rk_error) error {
+	switch code {
+	case C.RK_RESULT_INVALID_JSON:
+		return &JSONError{Offset: uint64(details.offset), Message: errorMessage(details)}
+	case C.RK_RESULT_INVALID_CONFIG:
+		return &ConfigError{Message: errorMessage(details)}
+	default:
+		return resultError(code)
+	}
+}
+
+func (b *Bootstrap) pointer() *C.rk_bootstrap {
+	if b == nil {
+		return nil
+	}
+	return b.handle
+}
+
+// Close drops the state. It may be called again and beside other calls.
+func (b *Bootstrap) Close() error {
+	if b.pointer() != nil {
+		C.rk_bootstrap_close(b.handle)
+		runtime.KeepAlive(b)
+	}
+	return nil
+}
+
+// Poll gives a step, which tells what to do now and when to poll again. It replaces the content of dst and reuses its
+// capacity.
+func (b *Bootstrap) Poll(now time.Duration, dst []byte) ([]byte, error) {
+	defer runtime.KeepAlive(b)
+	return readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
+		return C.rk_bootstrap_poll(b.pointer(), C.uint64_t(now), (*C.char)(unsafe.Pointer(buffer)), capacity, length)
+	})
+}
+
+// Answered tells how the order of this id ended. An answer to an order that was given up is ignored. The error may be a
+// *JSONError: the order is still under way then.
+func (b *Bootstrap) Answered(now time.Duration, id uint64, answer []byte) error {
+	var details C.rk_error
+	code := C.rk_bootstrap_answered(b.pointer(), C.uint64_t(now), C.uint64_t(id), cChars(answer), C.size_t(len(answer)), &details)
+	runtime.KeepAlive(b)
+	return jsonError(code, &details)
+}
+
+// Stop begins to stop in order: the loops end, own lease and endpoint are removed. Poll and Answered go on until a step
+// says that it has stopped, at most two intervals of the endpoints later.
+func (b *Bootstrap) Stop(now time.Duration) error {
+	code := C.rk_bootstrap_stop(b.pointer(), C.uint64_t(now))
+	runtime.KeepAlive(b)
+	return resultError(code)
+}
