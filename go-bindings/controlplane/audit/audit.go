@@ -315,13 +315,7 @@ func observe(services []corev1.Service, pass *rangekeeper.RepairPass, objects *r
 		names.Reset()
 		for i := range some {
 			s := &some[i]
-			batch.Add(s.Spec.ClusterIP, s.Spec.ClusterIPs)
-			for _, p := range s.Spec.Ports {
-				if p.NodePort != 0 {
-					batch.AddPort(string(p.Protocol), p.NodePort)
-				}
-			}
-			batch.SetHealthCheckNodePort(s.Spec.HealthCheckNodePort)
+			clusterstate.AddService(&batch, s)
 			names.Add(s.Namespace, s.Name)
 		}
 		if err := pass.Observe(&batch); err != nil {

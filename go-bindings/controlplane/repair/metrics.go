@@ -1,0 +1,94 @@
+package repair
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// Metrics are a prometheus.Collector: the counters of kube-apiserver's repair controllers under their names, and the
+// duration of passes and the size of their diffs.
+type Metrics struct {
+	errors    map[Controller]*prometheus.CounterVec
+	failures  map[Controller]prometheus.Counter
+	durations *prometheus.HistogramVec
+	changes   *prometheus.CounterVec
+}
+
+// NewMetrics makes counters at 0, for the Repairers of one process.
+func NewMetrics() *Metrics {
+	types := []string{"type"}
+	counter := func(subsystem, name, help string) prometheus.CounterOpts {
+		return prometheus.CounterOpts{Namespace: "apiserver", Subsystem: subsystem, Name: name, Help: help}
+	}
+	return &Metrics{
+		errors: map[Controller]*prometheus.CounterVec{
+			ClusterIPs: prometheus.NewCounterVec(counter("clusterip_repair", "ip_errors_total", "Findings of repair passes over ClusterIPs by type: leak, repair, full, outOfRange, duplicate, invalid."), types),
+			NodePorts:  prometheus.NewCounterVec(counter("nodeport_repair", "port_errors_total", "Findings of repair passes over node ports by type: leak, repair, outOfRange, duplicate."), types),
+		},
+		failures: map[Controller]prometheus.Counter{
+			ClusterIPs: prometheus.NewCounter(counter("clusterip_repair", "reconcile_errors_total", "Repair passes over ClusterIPs that failed.")),
+			NodePorts:  prometheus.NewCounter(counter("nodeport_repair", "reconcile_errors_total", "Repair passes over node ports that failed.")),
+		},
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "rangekeeper", Subsystem: "repair", Name: "pass_duration_seconds",
+			Help: "How long repair passes took.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
+		}, []string{"controller"}),
+		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "rangekeeper", Subsystem: "repair", Name: "values_total",
+			Help: "Values that repair passes set, cleared, or left alone because they or Services had changed.",
+		}, []string{"controller", "change"}),
+	}
+}
+
+// Describe makes Metrics a prometheus.Collector.
+func (m *Metrics) Describe(descriptions chan<- *prometheus.Desc) {
+	for _, collector := range m.collectors() {
+		collector.Describe(descriptions)
+	}
+}
+
+// Collect makes Metrics a prometheus.Collector.
+func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
+	for _, collector := range m.collectors() {
+		collector.Collect(metrics)
+	}
+}
+
+func (m *Metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.errors[ClusterIPs], m.errors[NodePorts], m.failures[ClusterIPs], m.failures[NodePorts], m.durations, m.changes,
+	}
+}
+
+// types are what kube-apiserver's counters call the findings.
+var types = map[rangekeeper.Reason]string{
+	rangekeeper.ReasonClusterIPNotValid:         "invalid",
+	rangekeeper.ReasonClusterIPNotAllocated:     "repair",
+	rangekeeper.ReasonClusterIPAlreadyAllocated: "duplicate",
+	rangekeeper.ReasonClusterIPOutOfRange:       "outOfRange",
+	rangekeeper.ReasonServiceCIDRFull:           "full",
+	rangekeeper.ReasonPortNotAllocated:          "repair",
+	rangekeeper.ReasonPortAlreadyAllocated:      "duplicate",
+	rangekeeper.ReasonPortOutOfRange:            "outOfRange",
+}
+
+// passed counts a pass.
+func (m *Metrics) passed(c Controller, took time.Duration, result Result, err error) {
+	m.durations.WithLabelValues(c.Name).Observe(took.Seconds())
+	if err != nil {
+		m.failures[c].Inc()
+		return
+	}
+	for _, finding := range result.Findings {
+		m.errors[c].WithLabelValues(types[finding.Reason]).Inc()
+	}
+	for _, r := range result.Ranges {
+		m.errors[c].WithLabelValues("leak").Add(float64(r.Cleared))
+		m.changes.WithLabelValues(c.Name, "set").Add(float64(r.Set))
+		m.changes.WithLabelValues(c.Name, "cleared").Add(float64(r.Cleared))
+		m.changes.WithLabelValues(c.Name, "changed").Add(float64(r.Changed))
+	}
+}
