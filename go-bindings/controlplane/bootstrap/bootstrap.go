@@ -1,0 +1,215 @@
+// Package bootstrap carries out what kube-apiserver's bootstrap controller does: it keeps the system namespaces, the
+// Service "kubernetes" and its endpoints, and starts the repairs of ranges, from start to stop.
+//
+// All decisions are made by a [rangekeeper.Bootstrap]; this package does what it orders, through the API server and etcd.
+package bootstrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/client-go/rest"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// Server is what a Controller works with.
+type Server struct {
+	// API is how the API server is reached.
+	API *rest.Config
+	// Etcd is where the leases of Mode Lease are; else it may be nil.
+	Etcd *clientv3.Client
+	// RepairClusterIPs and RepairNodePorts make one repair pass.
+	RepairClusterIPs, RepairNodePorts func(context.Context) error
+	// Log is told what fails, once, and when it works again.
+	Log *slog.Logger
+	// DryRun logs what would be written, and writes nothing.
+	DryRun bool
+}
+
+// Controller is the bootstrap controller of one server.
+type Controller struct {
+	core    *rangekeeper.Bootstrap
+	server  Server
+	cluster *cluster
+	leases  *leaseStore
+	started atomic.Bool
+	began   time.Time
+	// ended are the orders that are done.
+	ended chan result
+	// told are the writes that a dry run has told of.
+	told sync.Map
+	// cancel ends orders under way.
+	cancel map[uint64]context.CancelFunc
+}
+
+type result struct {
+	id     uint64
+	answer answer
+}
+
+// New makes a controller. The error of a bad Config is a *rangekeeper.ConfigError.
+func New(config Config, server Server) (*Controller, error) {
+	text, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	core, err := rangekeeper.NewBootstrap(text)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := newCluster(server.API)
+	if err != nil {
+		return nil, err
+	}
+	c := &Controller{
+		core: core, server: server, cluster: cluster, leases: &leaseStore{client: server.Etcd},
+		ended: make(chan result), cancel: map[uint64]context.CancelFunc{},
+	}
+	return c, nil
+}
+
+// Started says whether the first repairs have succeeded: the server may serve.
+func (c *Controller) Started() bool { return c.started.Load() }
+
+// ErrFatal says that the server cannot run; what comes with it says why.
+var ErrFatal = errors.New("the bootstrap controller cannot go on")
+
+// Run works until the context is done, and then stops in order: own lease and endpoint are removed, within two intervals
+// of the endpoints. The error is ErrFatal if the first repairs fail, nil after a stop.
+func (c *Controller) Run(ctx context.Context) error {
+	c.began = time.Now()
+	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorking() // all that was ordered is done by then, but for what does not matter any more
+	defer c.core.Close()
+	c.cluster.start(working)
+	stop, timer := ctx.Done(), time.NewTimer(0)
+	defer timer.Stop()
+	var why error
+	var text []byte
+	for {
+		var err error
+		if text, err = c.core.Poll(c.now(), text); err != nil {
+			return err
+		}
+		var step step
+		if err := json.Unmarshal(text, &step); err != nil {
+			return fmt.Errorf("read a step of the core: %w", err)
+		}
+		for _, report := range step.Reports {
+			if err := c.report(report); err != nil {
+				why = err
+			}
+		}
+		c.started.Store(step.Phase.name == "running")
+		for _, id := range step.Cancel {
+			if cancel := c.cancel[id]; cancel != nil {
+				cancel()
+			}
+		}
+		if step.Phase.Stopped != nil {
+			return why
+		}
+		for _, order := range step.Send {
+			c.perform(working, order)
+		}
+		var due <-chan time.Time
+		if step.WaitMs != nil {
+			timer.Reset(time.Duration(*step.WaitMs) * time.Millisecond)
+			due = timer.C
+		}
+		select {
+		case <-stop:
+			stop = nil
+			if err := c.core.Stop(c.now()); err != nil {
+				return err
+			}
+		case <-due:
+		case result := <-c.ended:
+			if err := c.answered(result); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (c *Controller) now() time.Duration { return time.Since(c.began) }
+
+// perform begins what is ordered.
+func (c *Controller) perform(ctx context.Context, order order) {
+	limited, cancel := context.WithTimeout(ctx, time.Duration(order.TimeoutMs)*time.Millisecond)
+	c.cancel[order.ID] = cancel
+	go func() {
+		answer := c.do(limited, order.Request)
+		select {
+		case c.ended <- result{order.ID, answer}:
+		case <-ctx.Done():
+		}
+	}()
+}
+
+func (c *Controller) answered(r result) error {
+	c.cancel[r.id]()
+	delete(c.cancel, r.id)
+	text, err := json.Marshal(r.answer)
+	if err != nil {
+		return err
+	}
+	err = c.core.Answered(c.now(), r.id, text)
+	var bad *rangekeeper.JSONError
+	if errors.As(err, &bad) { // an object of the API server that the core cannot read
+		text, _ = json.Marshal(fails(badAnswer, bad))
+		err = c.core.Answered(c.now(), r.id, text)
+	}
+	return err
+}
+
+// do carries out one request.
+func (c *Controller) do(ctx context.Context, r request) answer {
+	if c.server.DryRun && r.writes() {
+		if _, again := c.told.LoadOrStore(r.String(), true); !again {
+			c.server.Log.Info("dry run", "would", r.String())
+		}
+		return skipped
+	}
+	switch {
+	case r.Ready != nil:
+		return c.cluster.ready(ctx, r.Ready.Path)
+	case r.Repair == "clusterIPs":
+		return repaired(c.server.RepairClusterIPs(ctx))
+	case r.Repair == "nodePorts":
+		return repaired(c.server.RepairNodePorts(ctx))
+	case r.Get != nil:
+		return c.cluster.get(ctx, r.Get.Object, r.Get.Fresh)
+	case r.Create != nil:
+		return c.cluster.create(ctx, r.Create)
+	case r.Update != nil:
+		return c.cluster.update(ctx, r.Update)
+	case r.Delete != nil:
+		return c.cluster.delete(ctx, r.Delete.Object, r.Delete.UID, r.Delete.ResourceVersion)
+	case r.GetLease != nil:
+		return c.leases.list(ctx, r.GetLease.Key)
+	case r.ListLeases != nil:
+		return c.leases.list(ctx, r.ListLeases.Prefix, clientv3.WithPrefix())
+	case r.PutLease != nil:
+		return c.leases.put(ctx, r.PutLease)
+	case r.DeleteLease != nil:
+		return c.leases.delete(ctx, r.DeleteLease)
+	default:
+		return fails(badAnswer, errors.New(r.String()))
+	}
+}
+
+func repaired(err error) answer {
+	if err != nil {
+		return fails(repairFails, err)
+	}
+	return done
+}

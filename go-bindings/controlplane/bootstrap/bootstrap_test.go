@@ -1,0 +1,217 @@
+package bootstrap_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/bootstrap"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/repair"
+)
+
+const clusterIPRange, nodePortRange = "10.96.0.0/16", "30000-32767"
+
+// patience is for what takes a moment.
+const patience = 30 * time.Second
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// host is a controller beside an API server.
+type host struct {
+	t          *testing.T
+	controller *bootstrap.Controller
+	cancel     context.CancelFunc
+	ended      chan error
+}
+
+// periods are short, so that a test sees several rounds.
+var periods = bootstrap.Periods{Endpoints: time.Second, LeaseTTL: 3 * time.Second, Namespaces: time.Second, Repairs: time.Minute}
+
+func startHost(t *testing.T, etcd *embedded.Etcd, config *rest.Config, c bootstrap.Config) *host {
+	t.Helper()
+	config = rest.CopyConfig(config)
+	config.WarningHandler = rest.NoWarnings{}
+	client := must(kubernetes.NewForConfig(config))
+	addresses := must(etcdstore.Open(etcdstore.Config[netip.Addr]{
+		Client: etcd.Client(), Key: "/registry/ranges/serviceips", Range: must(rangekeeper.ParseCIDR(clusterIPRange)),
+		Strategy: rangekeeper.RandomScanSparingStaticBand,
+	}))
+	ports := must(etcdstore.Open(etcdstore.Config[uint16]{
+		Client: etcd.Client(), Key: "/registry/ranges/servicenodeports", Range: must(rangekeeper.ParsePortRange(nodePortRange)),
+		Strategy: rangekeeper.RandomScanSparingStaticBand,
+	}))
+	metrics := repair.NewMetrics()
+	of := func(controller repair.Controller, ranges ...repair.Range) func(context.Context) error {
+		r := must(repair.New(repair.Config{
+			Controller: controller, Ranges: ranges, Services: client.CoreV1().Services(""), SameEtcd: true,
+			Recorder: events.NewFakeRecorder(1000), Metrics: metrics,
+		}))
+		return func(ctx context.Context) error {
+			_, err := r.Pass(ctx)
+			return err
+		}
+	}
+	c.ServiceClusterIPRange = clusterIPRange
+	if c.Periods == (bootstrap.Periods{}) {
+		c.Periods = periods
+	}
+	h := &host{t: t, ended: make(chan error, 1)}
+	h.controller = must(bootstrap.New(c, bootstrap.Server{
+		API: config, Etcd: etcd.Client(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)).With("host", c.AdvertiseAddress),
+		RepairClusterIPs: of(repair.ClusterIPs, repair.Addresses(addresses)),
+		RepairNodePorts:  of(repair.NodePorts, repair.Ports(ports)),
+	}))
+	ctx, cancel := context.WithCancel(context.Background())
+	h.cancel = cancel
+	go func() {
+		h.ended <- h.controller.Run(ctx)
+		addresses.Close(context.Background())
+		ports.Close(context.Background())
+	}()
+	t.Cleanup(func() { h.stop() })
+	return h
+}
+
+// stop stops it in order.
+func (h *host) stop() error {
+	h.cancel()
+	select {
+	case err := <-h.ended:
+		h.ended <- err
+		return err
+	case <-time.After(patience):
+		h.t.Error("it does not end")
+		return errors.New("it does not end")
+	}
+}
+
+// eventually waits until the check gives nothing to complain about.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if err = check(); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+// endpoints compares both objects with the addresses.
+func endpoints(t *testing.T, client kubernetes.Interface, want ...string) func() error {
+	return func() error {
+		var got, inSlice []string
+		e, err := client.CoreV1().Endpoints("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, subset := range e.Subsets {
+			for _, address := range subset.Addresses {
+				got = append(got, address.IP)
+			}
+		}
+		s, err := client.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, endpoint := range s.Endpoints {
+			inSlice = append(inSlice, endpoint.Addresses...)
+		}
+		if !slices.Equal(got, want) || !slices.Equal(inSlice, want) {
+			return fmt.Errorf("endpoints %v, slice %v, want %v", got, inSlice, want)
+		}
+		return nil
+	}
+}
+
+func eachVersion(t *testing.T, test func(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, client *kubernetes.Clientset)) {
+	for _, v := range apiservertest.Versions {
+		t.Run(string(v), func(t *testing.T) {
+			etcd := etcdtest.Start(t, "")
+			s := apiservertest.Start(t, apiservertest.Config{
+				Version: v, Etcd: etcd.Endpoints(), ServiceClusterIPRange: clusterIPRange, ServiceNodePortRange: nodePortRange,
+			})
+			config := rest.CopyConfig(s.RESTConfig(apiservertest.Admin))
+			config.WarningHandler = rest.NoWarnings{}
+			test(t, etcd, s, must(kubernetes.NewForConfig(config)))
+		})
+	}
+}
+
+// TestCluster starts on an empty etcd: namespaces, Service and endpoints appear, come
+// back when they are gone, and follow three servers that come and go.
+func TestCluster(t *testing.T) {
+	eachVersion(t, func(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, client *kubernetes.Clientset) {
+		ctx := t.Context()
+		first := startHost(t, etcd, s.RESTConfig(apiservertest.Admin), bootstrap.Config{AdvertiseAddress: "192.0.2.11"})
+		eventually(t, endpoints(t, client, "192.0.2.11"))
+		service := must(client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{}))
+		if service.Spec.ClusterIP != "10.96.0.1" || service.Spec.Type != corev1.ServiceTypeClusterIP || len(service.Spec.Selector) > 0 {
+			t.Errorf("%+v", service.Spec)
+		}
+		eventually(t, func() error {
+			if !first.controller.Started() {
+				return errors.New("not started")
+			}
+			return nil
+		})
+		for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
+			must(client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}))
+		}
+		// What is removed in etcd comes back.
+		for _, key := range []string{"/registry/namespaces/kube-node-lease", "/registry/services/endpoints/default/kubernetes", "/registry/endpointslices/default/kubernetes"} {
+			if deleted := must(etcd.Client().Delete(ctx, key)).Deleted; deleted != 1 {
+				t.Fatal(key, deleted)
+			}
+			eventually(t, func() error {
+				if n := must(etcd.Client().Get(ctx, key)).Count; n != 1 {
+					return fmt.Errorf("%s is not back", key)
+				}
+				return nil
+			})
+		}
+		second := startHost(t, etcd, s.RESTConfig(apiservertest.Admin), bootstrap.Config{AdvertiseAddress: "192.0.2.12"})
+		third := startHost(t, etcd, s.RESTConfig(apiservertest.Admin), bootstrap.Config{AdvertiseAddress: "192.0.2.13"})
+		eventually(t, endpoints(t, client, "192.0.2.11", "192.0.2.12", "192.0.2.13"))
+		if err := second.stop(); err != nil {
+			t.Error(err)
+		}
+		// In order: it is gone when the stop ends.
+		if err := endpoints(t, client, "192.0.2.11", "192.0.2.13")(); err != nil {
+			t.Error(err)
+		}
+		if n := must(etcd.Client().Get(ctx, "/registry/masterleases/", clientv3.WithPrefix())).Count; n != 2 {
+			t.Errorf("%d leases", n)
+		}
+		// Damage by hand.
+		e := must(client.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{}))
+		e.Subsets[0].Addresses = append(e.Subsets[0].Addresses, corev1.EndpointAddress{IP: "192.0.2.99"})
+		must(client.CoreV1().Endpoints("default").Update(ctx, e, metav1.UpdateOptions{}))
+		eventually(t, endpoints(t, client, "192.0.2.11", "192.0.2.13"))
+		if err := errors.Join(first.stop(), third.stop()); err != nil {
+			t.Error(err)
+		}
+	})
+}

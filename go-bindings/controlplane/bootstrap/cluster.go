@@ -1,0 +1,143 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// resources are where the kinds are served.
+var resources = map[string]schema.GroupVersionResource{
+	"Namespace":     {Version: "v1", Resource: "namespaces"},
+	"Service":       {Version: "v1", Resource: "services"},
+	"Endpoints":     {Version: "v1", Resource: "endpoints"},
+	"EndpointSlice": {Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
+}
+
+// cluster reads and writes objects through the API server. Objects pass as they are, so that fields which no library
+// knows yet survive.
+type cluster struct {
+	api    dynamic.Interface
+	server *rest.RESTClient
+	caches map[string]cache.SharedIndexInformer
+}
+
+func newCluster(config *rest.Config) (*cluster, error) {
+	api, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("API server: %w", err)
+	}
+	plain := rest.CopyConfig(config)
+	plain.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	server, err := rest.UnversionedRESTClientFor(plain)
+	if err != nil {
+		return nil, fmt.Errorf("API server: %w", err)
+	}
+	c := &cluster{api: api, server: server, caches: map[string]cache.SharedIndexInformer{}}
+	// These are read every few seconds. Namespaces are not, and may be many.
+	for _, kind := range []string{"Service", "Endpoints", "EndpointSlice"} {
+		only := func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, "kubernetes").String()
+		}
+		informer := dynamicinformer.NewFilteredDynamicInformer(api, resources[kind], metav1.NamespaceDefault, 0, cache.Indexers{}, only)
+		c.caches[kind] = informer.Informer()
+	}
+	return c, nil
+}
+
+// start fills the caches and keeps them until the context is done.
+func (c *cluster) start(ctx context.Context) {
+	for _, informer := range c.caches {
+		// What fails is tried again, and the round that needs it reports it.
+		informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
+		go informer.RunWithContext(ctx)
+	}
+}
+
+func (c *cluster) of(key objectKey) dynamic.ResourceInterface {
+	if key.Namespace == "" {
+		return c.api.Resource(resources[key.Kind])
+	}
+	return c.api.Resource(resources[key.Kind]).Namespace(key.Namespace)
+}
+
+func (c *cluster) ready(ctx context.Context, path string) answer {
+	err := c.server.Get().AbsPath(path).Do(ctx).Error()
+	if err != nil {
+		f := answerOf(err).(failed)
+		if f.Failed.Reason == unavailable || f.Failed.Reason == refused {
+			f.Failed.Reason = notReady
+		}
+		return f
+	}
+	return done
+}
+
+func (c *cluster) get(ctx context.Context, key objectKey, fresh bool) answer {
+	if informer := c.caches[key.Kind]; !fresh && informer != nil && informer.HasSynced() {
+		item, ok, err := informer.GetStore().GetByKey(key.Namespace + "/" + key.Name)
+		if err == nil && !ok {
+			return notFound
+		}
+		if o, ok := item.(*unstructured.Unstructured); ok {
+			return found{object{*o}}
+		}
+	}
+	o, err := c.of(key).Get(ctx, key.Name, metav1.GetOptions{})
+	if err != nil {
+		return answerOf(err)
+	}
+	return found{object{*o}}
+}
+
+func (c *cluster) create(ctx context.Context, o *object) answer {
+	_, err := c.of(o.key()).Create(ctx, &o.Unstructured, metav1.CreateOptions{})
+	return answerOf(err)
+}
+
+func (c *cluster) update(ctx context.Context, o *object) answer {
+	_, err := c.of(o.key()).Update(ctx, &o.Unstructured, metav1.UpdateOptions{})
+	return answerOf(err)
+}
+
+func (c *cluster) delete(ctx context.Context, key objectKey, uid, resourceVersion string) answer {
+	id := types.UID(uid)
+	return answerOf(c.of(key).Delete(ctx, key.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &id, ResourceVersion: &resourceVersion},
+	}))
+}
+
+// answerOf gives the answer of a request that ended with this error, nil for none.
+func answerOf(err error) answer {
+	var status apierrors.APIStatus
+	switch {
+	case err == nil:
+		return done
+	case apierrors.IsNotFound(err):
+		return notFound
+	case apierrors.IsAlreadyExists(err):
+		return alreadyExists
+	case apierrors.IsConflict(err):
+		return conflict
+	case errors.As(err, &status):
+		if code := status.Status().Code; code == http.StatusTooManyRequests || code >= http.StatusInternalServerError {
+			return fails(unavailable, err)
+		}
+		return fails(refused, err)
+	default:
+		return fails(unanswered, err)
+	}
+}

@@ -1,0 +1,80 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+)
+
+// leaseStore reads and writes the leases of servers, which are keys of etcd with a time to live.
+type leaseStore struct {
+	client *clientv3.Client
+}
+
+var errNoEtcd = errors.New("there is no etcd to keep leases in")
+
+func (s *leaseStore) list(ctx context.Context, key string, options ...clientv3.OpOption) answer {
+	if s.client == nil {
+		return fails(refused, errNoEtcd)
+	}
+	got, err := s.client.Get(ctx, key, options...)
+	if err != nil {
+		return etcdFailure(err)
+	}
+	all := leases{Leases: []storedLease{}}
+	for _, kv := range got.Kvs {
+		all.Leases = append(all.Leases, storedLease{string(kv.Key), kv.Value, kv.ModRevision, kv.Lease})
+	}
+	return all
+}
+
+func (s *leaseStore) put(ctx context.Context, p *putLease) answer {
+	if s.client == nil {
+		return fails(refused, errNoEtcd)
+	}
+	granted, err := s.client.Grant(ctx, p.TTLSeconds)
+	if err != nil {
+		return etcdFailure(err)
+	}
+	response, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(p.Key), "=", p.ModRevision)).
+		Then(clientv3.OpPut(p.Key, string(p.Value), clientv3.WithLease(granted.ID))).Commit()
+	if err != nil {
+		return etcdFailure(err)
+	}
+	if !response.Succeeded {
+		s.client.Revoke(ctx, granted.ID) // else it expires by itself
+		return conflict
+	}
+	return writtenAt(response.Header.Revision)
+}
+
+func (s *leaseStore) delete(ctx context.Context, d *deleteLease) answer {
+	if s.client == nil {
+		return fails(refused, errNoEtcd)
+	}
+	response, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(d.Key), "=", d.ModRevision)).
+		Then(clientv3.OpDelete(d.Key)).Commit()
+	if err != nil {
+		return etcdFailure(err)
+	}
+	if !response.Succeeded {
+		return conflict
+	}
+	return done
+}
+
+func etcdFailure(err error) answer {
+	var known rpctypes.EtcdError
+	if !errors.As(err, &known) {
+		return fails(unanswered, err)
+	}
+	switch known.Code() {
+	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.FailedPrecondition:
+		return fails(refused, err)
+	default:
+		return fails(unavailable, err)
+	}
+}

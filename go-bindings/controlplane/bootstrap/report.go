@@ -1,0 +1,67 @@
+package bootstrap
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// report logs what the core reports, and gives the error of what is fatal.
+func (c *Controller) report(text json.RawMessage) error {
+	log := c.server.Log
+	if name := strings.Trim(string(text), `"`); name == "started" {
+		log.Info("the first repairs have succeeded")
+		return nil
+	}
+	type failing struct {
+		Work    string  `json:"work"`
+		Failure failure `json:"failure"`
+	}
+	var r struct {
+		Failing   *failing `json:"failing"`
+		Recovered *struct {
+			Work     string `json:"work"`
+			Failures int    `json:"failures"`
+			LastedMs int64  `json:"lastedMs"`
+		} `json:"recovered"`
+		FaultFound map[string]map[string]any `json:"faultFound"`
+		FaultGone  map[string]map[string]any `json:"faultGone"`
+		Fatal      *failing                  `json:"fatal"`
+		Stopped    *struct {
+			Removed bool `json:"removed"`
+		} `json:"stopped"`
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return fmt.Errorf("read a report of the core: %w", err)
+	}
+	switch {
+	case r.Failing != nil:
+		log.Warn("fails, and is tried again", "work", r.Failing.Work, "reason", r.Failing.Failure.Reason, "error", r.Failing.Failure.Message)
+	case r.Recovered != nil:
+		log.Info("works again", "work", r.Recovered.Work, "failures", r.Recovered.Failures, "after", time.Duration(r.Recovered.LastedMs)*time.Millisecond)
+	case r.FaultFound != nil:
+		log.Warn("a lease is wrong", faultAttributes(r.FaultFound)...)
+	case r.FaultGone != nil:
+		log.Info("a lease is right again", faultAttributes(r.FaultGone)...)
+	case r.Fatal != nil:
+		log.Error("cannot go on", "work", r.Fatal.Work, "reason", r.Fatal.Failure.Reason, "error", r.Fatal.Failure.Message)
+		return fmt.Errorf("%w: %s: %s", ErrFatal, r.Fatal.Work, r.Fatal.Failure.Message)
+	case r.Stopped != nil:
+		log.Info("stopped", "endpoint removed", r.Stopped.Removed)
+	default:
+		return fmt.Errorf("unknown report of the core: %s", text)
+	}
+	return nil
+}
+
+func faultAttributes(fault map[string]map[string]any) []any {
+	var attributes []any
+	for kind, about := range fault {
+		attributes = append(attributes, "fault", kind)
+		for name, value := range about {
+			attributes = append(attributes, name, value)
+		}
+	}
+	return attributes
+}

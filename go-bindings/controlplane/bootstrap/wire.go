@@ -1,0 +1,204 @@
+package bootstrap
+
+import (
+	"encoding/json"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// What crosses to the core and back; docs/bootstrap.md describes it.
+
+type step struct {
+	Send    []order           `json:"send"`
+	Cancel  []uint64          `json:"cancel"`
+	Reports []json.RawMessage `json:"reports"`
+	WaitMs  *int64            `json:"waitMs"`
+	Phase   phase             `json:"phase"`
+}
+
+// phase is a name, or for a phase with more to say an object with one field.
+type phase struct {
+	Stopped *struct {
+		Removed bool `json:"removed"`
+		Fatal   bool `json:"fatal"`
+	} `json:"stopped"`
+	name string
+}
+
+func (p *phase) UnmarshalJSON(text []byte) error {
+	if strings.HasPrefix(string(text), `"`) {
+		return json.Unmarshal(text, &p.name)
+	}
+	type plain phase
+	return json.Unmarshal(text, (*plain)(p))
+}
+
+type order struct {
+	ID        uint64  `json:"id"`
+	Request   request `json:"request"`
+	TimeoutMs int64   `json:"timeoutMs"`
+}
+
+// request has one field that is not empty.
+type request struct {
+	Ready *struct {
+		Path string `json:"path"`
+	} `json:"ready"`
+	Repair string `json:"repair"`
+	Get    *struct {
+		Object objectKey `json:"object"`
+		Fresh  bool      `json:"fresh"`
+	} `json:"get"`
+	Create *object `json:"create"`
+	Update *object `json:"update"`
+	Delete *struct {
+		Object          objectKey `json:"object"`
+		UID             string    `json:"uid"`
+		ResourceVersion string    `json:"resourceVersion"`
+	} `json:"delete"`
+	GetLease *struct {
+		Key string `json:"key"`
+	} `json:"getLease"`
+	ListLeases *struct {
+		Prefix string `json:"prefix"`
+	} `json:"listLeases"`
+	PutLease    *putLease    `json:"putLease"`
+	DeleteLease *deleteLease `json:"deleteLease"`
+}
+
+type putLease struct {
+	Key         string `json:"key"`
+	Value       []byte `json:"value"`
+	TTLSeconds  int64  `json:"ttlSeconds"`
+	ModRevision int64  `json:"modRevision"`
+}
+
+type deleteLease struct {
+	Key         string `json:"key"`
+	ModRevision int64  `json:"modRevision"`
+}
+
+type objectKey struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+func (k objectKey) String() string {
+	if k.Namespace == "" {
+		return k.Kind + " " + k.Name
+	}
+	return k.Kind + " " + k.Namespace + "/" + k.Name
+}
+
+// object stands under the name of its kind.
+type object struct{ unstructured.Unstructured }
+
+func (o *object) UnmarshalJSON(text []byte) error {
+	byKind := map[string]map[string]any{}
+	if err := utiljson.Unmarshal(text, &byKind); err != nil {
+		return err
+	}
+	for _, o.Object = range byKind {
+	}
+	return nil
+}
+
+func (o object) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]any{o.GetKind(): o.Object})
+}
+
+func (o *object) key() objectKey { return objectKey{o.GetKind(), o.GetNamespace(), o.GetName()} }
+
+// answer is how a request ended: a word, or something with one field.
+type answer any
+
+const (
+	done          = "done"
+	notFound      = "notFound"
+	alreadyExists = "alreadyExists"
+	conflict      = "conflict"
+	skipped       = "skipped"
+)
+
+type found struct {
+	Object object `json:"object"`
+}
+
+type leases struct {
+	Leases []storedLease `json:"leases"`
+}
+
+type storedLease struct {
+	Key         string `json:"key"`
+	Value       []byte `json:"value"`
+	ModRevision int64  `json:"modRevision"`
+	LeaseID     int64  `json:"leaseId"`
+}
+
+type written struct {
+	Written struct {
+		ModRevision int64 `json:"modRevision"`
+	} `json:"written"`
+}
+
+func writtenAt(revision int64) (w written) {
+	w.Written.ModRevision = revision
+	return w
+}
+
+type failed struct {
+	Failed failure `json:"failed"`
+}
+
+type failure struct {
+	Reason  reason `json:"reason"`
+	Message string `json:"message"`
+}
+
+func fails(why reason, err error) failed { return failed{failure{why, err.Error()}} }
+
+type reason string
+
+const (
+	unanswered  reason = "unanswered"
+	unavailable reason = "unavailable"
+	refused     reason = "refused"
+	notReady    reason = "notReady"
+	repairFails reason = "repair"
+	badAnswer   reason = "badAnswer"
+)
+
+// writes says whether it changes anything but by a repair.
+func (r request) writes() bool {
+	return r.Create != nil || r.Update != nil || r.Delete != nil || r.PutLease != nil || r.DeleteLease != nil
+}
+
+func (r request) String() string {
+	switch {
+	case r.Ready != nil:
+		return "get " + r.Ready.Path
+	case r.Repair != "":
+		return "repair " + r.Repair
+	case r.Get != nil:
+		return "get " + r.Get.Object.String()
+	case r.Create != nil:
+		return "create " + r.Create.key().String()
+	case r.Update != nil:
+		return "update " + r.Update.key().String()
+	case r.Delete != nil:
+		return "delete " + r.Delete.Object.String()
+	case r.GetLease != nil:
+		return "get lease " + r.GetLease.Key
+	case r.ListLeases != nil:
+		return "list leases " + r.ListLeases.Prefix
+	case r.PutLease != nil:
+		return "put lease " + r.PutLease.Key
+	case r.DeleteLease != nil:
+		return "delete lease " + r.DeleteLease.Key
+	default:
+		return "unknown request"
+	}
+}
