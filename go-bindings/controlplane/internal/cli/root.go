@@ -88,7 +88,7 @@ that only the owner of a Service can mend; allocate: what was asked for is not f
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(newAudit(), newRepair(), newShow(), newExplain(),
-		newInit(), newAllocate(), newRelease(), newWatch(), newStress())
+		newInit(), newAllocate(), newRelease(), newWatch(), newStress(), newController())
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		// Without this an unknown shell would be no error.

@@ -1,0 +1,229 @@
+// Package controller puts the bootstrap controller of one server together: the repairs of its ranges through etcd, and
+// all that package bootstrap does.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/bootstrap"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/repair"
+)
+
+// Config says what is run for which server.
+type Config struct {
+	// API is how the API server is reached, Etcd where its data are.
+	API  *rest.Config
+	Etcd *clientv3.Client
+	// ClusterIPRanges are one range of addresses or two, one of each IP family; the first is the primary one.
+	ClusterIPRanges []rangekeeper.Range[netip.Addr]
+	// NodePortRange is the range of node ports.
+	NodePortRange rangekeeper.Range[uint16]
+	// Bootstrap is the rest; its ServiceClusterIPRange is taken from ClusterIPRanges.
+	Bootstrap bootstrap.Config
+	// Metrics is where all metrics are registered.
+	Metrics prometheus.Registerer
+	// Log is told what fails, once, and when it works again.
+	Log *slog.Logger
+	// DryRun logs what would be written, and writes nothing.
+	DryRun bool
+}
+
+// Controller is the bootstrap controller of one server.
+type Controller struct {
+	config    Config
+	client    *kubernetes.Clientset
+	bootstrap *bootstrap.Controller
+	events    events.EventBroadcaster
+	closers   []func(context.Context) error
+	repairers map[string]*repair.Repairer
+	// objects says that ClusterIPs are IPAddress objects; nil as long as it is not known.
+	objects *bool
+}
+
+// closeTimeout is how long it may take to leave the ranges in order.
+const closeTimeout = 2 * time.Second
+
+// New makes a controller, which does nothing before Run. Errors name what of the Config cannot be used.
+func New(config Config) (*Controller, error) {
+	if len(config.ClusterIPRanges) == 0 {
+		return nil, errors.New("there is no range of ClusterIPs")
+	}
+	config.API = rest.CopyConfig(config.API)
+	config.API.WarningHandler = rest.NoWarnings{} // of the API server about Endpoints, which have to be kept nevertheless
+	client, err := kubernetes.NewForConfig(config.API)
+	if err != nil {
+		return nil, fmt.Errorf("API server: %w", err)
+	}
+	c := &Controller{
+		config: config, client: client, repairers: map[string]*repair.Repairer{},
+		events: events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()}),
+	}
+	if err := c.addRepairs(); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	config.Bootstrap.ServiceClusterIPRange = config.ClusterIPRanges[0].String()
+	c.bootstrap, err = bootstrap.New(config.Bootstrap, bootstrap.Server{
+		API: config.API, Etcd: config.Etcd, Log: config.Log, DryRun: config.DryRun,
+		RepairClusterIPs: c.repairClusterIPs, RepairNodePorts: c.repairNodePorts,
+	})
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// addRepairs opens the ranges and makes the two repairers.
+func (c *Controller) addRepairs() error {
+	metrics := repair.NewMetrics()
+	if err := c.config.Metrics.Register(metrics); err != nil {
+		return err
+	}
+	names := []string{audit.ServiceIPs, audit.SecondaryServiceIPs}
+	if len(c.config.ClusterIPRanges) > len(names) {
+		return fmt.Errorf("%d ranges of ClusterIPs, at most two are possible", len(c.config.ClusterIPRanges))
+	}
+	var addresses []repair.Range
+	for i, values := range c.config.ClusterIPRanges {
+		store, err := open(c, names[i], values)
+		if err != nil {
+			return err
+		}
+		addresses = append(addresses, repair.Addresses(store))
+	}
+	ports, err := open(c, audit.ServiceNodePorts, c.config.NodePortRange)
+	if err != nil {
+		return err
+	}
+	for _, of := range []struct {
+		controller repair.Controller
+		ranges     []repair.Range
+	}{{repair.ClusterIPs, addresses}, {repair.NodePorts, []repair.Range{repair.Ports(ports)}}} {
+		repairer, err := repair.New(repair.Config{
+			Controller: of.controller, Ranges: of.ranges, Services: c.client.CoreV1().Services(""), SameEtcd: true,
+			Recorder: c.events.NewRecorder(scheme.Scheme, of.controller.Name), Metrics: metrics,
+			Interval: c.config.Bootstrap.Periods.Repairs, DryRun: c.config.DryRun,
+		})
+		if err != nil {
+			return err
+		}
+		c.repairers[of.controller.Name] = repairer
+		c.closers = append(c.closers, func(context.Context) error { return repairer.Close() })
+	}
+	return nil
+}
+
+func open[V rangekeeper.Value](c *Controller, name string, values rangekeeper.Range[V]) (*etcdstore.Store[V], error) {
+	prefix := c.config.Bootstrap.EtcdPrefix
+	store, err := etcdstore.Open(etcdstore.Config[V]{
+		Client: c.config.Etcd, Key: clusterstate.RangeKey(prefix, name), Range: values,
+		Strategy: rangekeeper.RandomScanSparingStaticBand, Grace: 2 * c.config.Bootstrap.Periods.Repairs,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.closers = append(c.closers, store.Close)
+	return store, c.config.Metrics.Register(store)
+}
+
+// Started says whether the first repairs have succeeded: the server may serve.
+func (c *Controller) Started() bool { return c.bootstrap.Started() }
+
+// Run works until the context is done, and then stops in order; see [bootstrap.Controller.Run].
+func (c *Controller) Run(ctx context.Context) error {
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	if err := c.events.StartRecordingToSinkWithContext(working); err != nil {
+		return err
+	}
+	defer c.events.Shutdown()
+	return errors.Join(c.bootstrap.Run(ctx), c.close())
+}
+
+func (c *Controller) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	var err error
+	for _, closer := range c.closers {
+		err = errors.Join(err, closer(ctx))
+	}
+	return err
+}
+
+func (c *Controller) repairNodePorts(ctx context.Context) error {
+	return c.repair(ctx, repair.NodePorts)
+}
+
+// repairClusterIPs leaves ClusterIPs alone that are IPAddress objects: the API server mends those, and nobody reads a
+// bitmap of them.
+func (c *Controller) repairClusterIPs(ctx context.Context) error {
+	if c.objects == nil {
+		objects, err := c.servesIPAddresses()
+		if err != nil {
+			return err
+		}
+		if c.objects = &objects; objects {
+			c.config.Log.Info("ClusterIPs are IPAddress objects, which the API server mends itself")
+		}
+	}
+	if *c.objects {
+		return nil
+	}
+	return c.repair(ctx, repair.ClusterIPs)
+}
+
+func (c *Controller) servesIPAddresses() (bool, error) {
+	for _, version := range []string{"networking.k8s.io/v1", "networking.k8s.io/v1beta1"} {
+		list, err := c.client.Discovery().ServerResourcesForGroupVersion(version)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("discover %s: %w", version, err)
+		}
+		for _, resource := range list.APIResources {
+			if resource.Name == "ipaddresses" {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+func (c *Controller) repair(ctx context.Context, of repair.Controller) error {
+	result, err := c.repairers[of.Name].Pass(ctx)
+	if err != nil {
+		return err
+	}
+	set, cleared, changed, leaked := 0, 0, 0, 0
+	for _, r := range result.Ranges {
+		set, cleared, changed, leaked = set+r.Set, cleared+r.Cleared, changed+r.Changed, leaked+r.Leaked
+	}
+	level := slog.LevelDebug
+	if set+cleared+changed+len(result.Findings) > 0 {
+		level = slog.LevelInfo
+	}
+	message := "repair pass"
+	if c.config.DryRun {
+		message = "dry run of a repair pass"
+	}
+	c.config.Log.Log(ctx, level, message, "controller", of.Name, "services", result.Services,
+		"findings", len(result.Findings), "set", set, "cleared", cleared, "changed", changed, "leaked", leaked)
+	return nil
+}
