@@ -1,0 +1,18 @@
+#!/bin/bash
+# Builds bootstrap-rs and runs it beside real kube-apiservers, alone and beside a controller in Go.
+set -euo pipefail
+cd "$(dirname "$0")"
+cargo=${CARGO:-cargo}
+go=${GO:-go}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+
+../../scripts/apiservers.sh
+$cargo build --quiet --locked
+cd ../../go-bindings/controlplane
+export RANGEKEEPER_BOOTSTRAP_RS=$target/debug/bootstrap-rs RANGEKEEPER_REQUIRE_APISERVER=1
+if ! output=$($go test -count=1 -run '^TestRust' ./bootstrap 2>&1); then
+	echo "FAILED  bootstrap-rs"
+	echo "$output"
+	exit 1
+fi
+echo "ok      bootstrap-rs"

@@ -1,0 +1,104 @@
+//! The leases of servers: keys of etcd with a time to live.
+
+use std::time::Duration;
+
+use etcd_client::{
+    Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnResponse,
+};
+use rangekeeper_bootstrap::leases::StoredLease;
+use rangekeeper_bootstrap::request::{Answer, Reason};
+use tonic::Code;
+
+use crate::shell::{failed, with_causes};
+
+/// How often the connections are probed, and how long an answer to that may take: else one that a network swallows would
+/// be used for many minutes. etcd closes those that probe more often than every 5 seconds.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// The etcd of an API server.
+pub(crate) struct Leases {
+    client: Client,
+}
+
+impl Leases {
+    /// Connects when the first request needs it.
+    pub(crate) async fn new(endpoints: &[String]) -> Result<Self, Error> {
+        // A member without a leader says so instead of keeping requests.
+        let options = ConnectOptions::new().with_keep_alive(KEEP_ALIVE, KEEP_ALIVE).with_require_leader(true);
+        Ok(Self { client: Client::connect(endpoints, Some(options)).await? })
+    }
+
+    pub(crate) async fn get(&self, key: String) -> Answer {
+        self.read(key, None).await
+    }
+
+    pub(crate) async fn list(&self, prefix: String) -> Answer {
+        self.read(prefix, Some(GetOptions::new().with_prefix())).await
+    }
+
+    async fn read(&self, key: String, options: Option<GetOptions>) -> Answer {
+        match self.client.kv_client().get(key, options).await {
+            Ok(response) => Answer::Leases(response.kvs().iter().map(stored).collect()),
+            Err(error) => answer(&error),
+        }
+    }
+
+    pub(crate) async fn put(&self, key: String, value: Vec<u8>, ttl_seconds: u64, mod_revision: u64) -> Answer {
+        // Each put has a lease of its own, as in kube-apiserver: what the old one is attached to is nothing then.
+        let lease = match self.client.lease_client().grant(ttl_seconds.cast_signed(), None).await {
+            Ok(response) => response.id(),
+            Err(error) => return answer(&error),
+        };
+        let put = TxnOp::put(&key[..], value, Some(PutOptions::new().with_lease(lease)));
+        match self.swap(&key, mod_revision, put).await {
+            Ok(response) if !response.succeeded() => {
+                // If that fails it runs out by itself.
+                let _ = self.client.lease_client().revoke(lease).await;
+                Answer::Conflict
+            }
+            Ok(response) => match response.header() {
+                Some(header) => Answer::Written { mod_revision: header.revision().cast_unsigned() },
+                None => failed(Reason::BadAnswer, "etcd's answer lacks its header"),
+            },
+            Err(error) => answer(&error),
+        }
+    }
+
+    pub(crate) async fn delete(&self, key: String, mod_revision: u64) -> Answer {
+        match self.swap(&key, mod_revision, TxnOp::delete(&key[..], None)).await {
+            Ok(response) if response.succeeded() => Answer::Done,
+            Ok(_) => Answer::Conflict,
+            Err(error) => answer(&error),
+        }
+    }
+
+    /// Does something if the key is still at this revision.
+    async fn swap(&self, key: &str, mod_revision: u64, operation: TxnOp) -> Result<TxnResponse, Error> {
+        let unchanged = Compare::mod_revision(key, CompareOp::Equal, mod_revision.cast_signed());
+        self.client.kv_client().txn(Txn::new().when([unchanged]).and_then([operation])).await
+    }
+}
+
+fn stored(kv: &KeyValue) -> StoredLease {
+    StoredLease {
+        key: String::from_utf8_lossy(kv.key()).into_owned(),
+        value: kv.value().to_vec(),
+        mod_revision: kv.mod_revision().cast_unsigned(),
+        lease_id: kv.lease(),
+    }
+}
+
+/// How a request has ended that gave this error.
+fn answer(error: &Error) -> Answer {
+    let reason = match error {
+        // These are etcd's own words; others come from the way to it.
+        Error::GRpcStatus(status) if status.message().starts_with("etcdserver: ") => match status.code() {
+            Code::PermissionDenied | Code::Unauthenticated | Code::InvalidArgument | Code::FailedPrecondition => {
+                Reason::Refused
+            }
+            _ => Reason::Unavailable,
+        },
+        _ => Reason::Unanswered,
+    };
+    failed(reason, with_causes(error))
+}

@@ -1,0 +1,20 @@
+//! What people are told. The controller reports each trouble once when it begins and once when it is over.
+
+use rangekeeper_bootstrap::journal::Report;
+use tracing::{error, info, warn};
+
+pub(crate) fn log(report: &Report) {
+    match report {
+        Report::Failing { work, failure } => {
+            warn!(?work, reason = ?failure.reason, error = %failure, "fails, and is tried again");
+        }
+        Report::Recovered { work, failures, lasted } => info!(?work, failures, after = ?lasted, "works again"),
+        Report::FaultFound(fault) => warn!(%fault, "a lease is wrong"),
+        Report::FaultGone(fault) => info!(%fault, "a lease is right again"),
+        Report::Started => info!("started"),
+        Report::Fatal { work, failure } => {
+            error!(?work, reason = ?failure.reason, error = %failure, "cannot go on");
+        }
+        Report::Stopped { removed } => info!(endpoint_removed = removed, "stopped"),
+    }
+}
