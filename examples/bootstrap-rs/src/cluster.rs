@@ -1,5 +1,6 @@
 //! The API server: whether it is ready, and its objects.
 
+use std::error::Error as _;
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Endpoints, Namespace, Service};
@@ -111,7 +112,10 @@ fn untyped(object: &Object) -> Result<DynamicObject, Error> {
 
 /// How a request has ended that gave this error.
 fn answer(error: &Error) -> Answer {
-    let Error::Api(status) = error else { return failed(Reason::Unanswered, with_causes(error)) };
+    let Error::Api(status) = error else {
+        // The message repeats that of its cause.
+        return failed(Reason::Unanswered, with_causes(error.source().unwrap_or(error)));
+    };
     match status.code {
         _ if status.is_not_found() => Answer::NotFound,
         _ if status.is_already_exists() => Answer::AlreadyExists,

@@ -25,6 +25,10 @@ use rangekeeper::ports::PortRange;
 use rangekeeper_bootstrap::config::Config;
 use rangekeeper_bootstrap::controller::Controller;
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cluster::Cluster;
 use crate::leases::Leases;
@@ -63,7 +67,10 @@ struct Flags {
 // One thread is enough for what comes every few seconds.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
+    // The crates that are used here log each failure; the controller reports each trouble once.
+    let own = Targets::new().with_target(env!("CARGO_CRATE_NAME"), Level::INFO);
+    let format = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    tracing_subscriber::registry().with(format).with(own).init();
     match run(Flags::parse()).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

@@ -11,7 +11,7 @@ pub(crate) fn log(report: &Report) {
         Report::Recovered { work, failures, lasted } => info!(?work, failures, after = ?lasted, "works again"),
         Report::FaultFound(fault) => warn!(%fault, "a lease is wrong"),
         Report::FaultGone(fault) => info!(%fault, "a lease is right again"),
-        Report::Started => info!("started"),
+        Report::Started => info!("the first repairs have succeeded"),
         Report::Fatal { work, failure } => {
             error!(?work, reason = ?failure.reason, error = %failure, "cannot go on");
         }

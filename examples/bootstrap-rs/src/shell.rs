@@ -49,7 +49,7 @@ pub(crate) async fn run(mut controller: Controller, shell: Arc<Shell>, stop: imp
             under_way.spawn(perform(Arc::clone(&shell), order, cancelled));
         }
         tokio::select! {
-            // Polled after every answer, too: what comes next may be due at once.
+            // A task that panics gives no answer; the controller gives it up in time.
             Some(Ok((id, answer))) = under_way.join_next() => {
                 cancel.remove(&id);
                 controller.answered(started.elapsed(), id, answer);

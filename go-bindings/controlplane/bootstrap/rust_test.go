@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -41,6 +43,28 @@ type rustHost struct {
 	t       *testing.T
 	command *exec.Cmd
 	ended   chan error
+	log     *logWriter
+}
+
+// logWriter shows what a program writes, and keeps it.
+type logWriter struct {
+	t    *testing.T
+	mu   sync.Mutex
+	text []byte
+}
+
+func (w *logWriter) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	w.text = append(w.text, b...)
+	w.mu.Unlock()
+	return w.t.Output().Write(b)
+}
+
+// since gives what was written after the first so many bytes.
+func (w *logWriter) since(n int) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.text[n:])
 }
 
 func startRust(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, address string) *rustHost {
@@ -48,11 +72,11 @@ func startRust(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, addre
 	command := exec.Command(rustProgram(t), "--kubeconfig", s.Kubeconfig(apiservertest.Admin),
 		"--endpoints", strings.Join(etcd.Endpoints(), ","), "--advertise-address", address,
 		"--service-cluster-ip-range", clusterIPRange, "--service-node-port-range", nodePortRange)
-	command.Stdout, command.Stderr = t.Output(), t.Output()
+	h := &rustHost{t: t, command: command, ended: make(chan error, 1), log: &logWriter{t: t}}
+	command.Stderr = h.log
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	h := &rustHost{t: t, command: command, ended: make(chan error, 1)}
 	go func() { h.ended <- command.Wait() }()
 	t.Cleanup(func() {
 		command.Process.Kill() // fails only if it has ended
@@ -97,6 +121,9 @@ func leases(t *testing.T, etcd *embedded.Etcd, want ...string) func() error {
 	}
 }
 
+// failing is what tells the troubles apart that the program reports.
+var failing = regexp.MustCompile(`WARN fails, and is tried again work=\w+ reason=\w+`)
+
 // TestRust lets the program of examples/bootstrap-rs start on an empty etcd, first alone and then beside a controller in
 // Go: they keep the same objects, and each notices when the other one goes.
 func TestRust(t *testing.T) {
@@ -137,6 +164,30 @@ func TestRust(t *testing.T) {
 		e.Subsets[0].Addresses = append(e.Subsets[0].Addresses, corev1.EndpointAddress{IP: "192.0.2.99"})
 		must(client.CoreV1().Endpoints("default").Update(ctx, e, metav1.UpdateOptions{}))
 		eventually(t, endpoints(t, client, "192.0.2.21"))
+
+		// An outage of the server is told once for each reason, and when it is over.
+		before := len(first.log.since(0))
+		says := func(text string) func() error {
+			return func() error {
+				if log := first.log.since(before); !strings.Contains(log, text) {
+					return fmt.Errorf("it does not say %q: %s", text, log)
+				}
+				return nil
+			}
+		}
+		s.Kill()
+		eventually(t, says("fails, and is tried again"))
+		s.Restart()
+		eventually(t, says("works again"))
+		eventually(t, endpoints(t, client, "192.0.2.21"))
+		told := map[string]bool{}
+		for line := range strings.Lines(first.log.since(before)) {
+			about := failing.FindString(line)
+			if about == "" && !strings.Contains(line, "works again") || about != "" && told[about] {
+				t.Errorf("it should not say %q", line)
+			}
+			told[about] = true
+		}
 
 		goes := startHost(t, etcd, s.RESTConfig(apiservertest.Admin), bootstrap.Config{AdvertiseAddress: "192.0.2.11"})
 		both := []string{"192.0.2.11", "192.0.2.21"}
