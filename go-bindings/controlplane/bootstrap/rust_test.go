@@ -138,7 +138,14 @@ func TestRust(t *testing.T) {
 				return err
 			})
 		}
-		service := must(client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})).Spec
+		var service corev1.ServiceSpec
+		eventually(t, func() error {
+			found, err := client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+			if err == nil {
+				service = found.Spec
+			}
+			return err
+		})
 		port := corev1.ServicePort{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(6443)}
 		if service.ClusterIP != "10.96.0.1" || service.Type != corev1.ServiceTypeClusterIP || len(service.Selector) > 0 || !slices.Equal(service.Ports, []corev1.ServicePort{port}) {
 			t.Errorf("%+v", service)
