@@ -11,8 +11,8 @@ use tonic::Code;
 
 use crate::shell::{failed, with_causes};
 
-/// How often the connections are probed, and how long an answer to that may take: else one that a network swallows would
-/// be used for many minutes. etcd closes those that probe more often than every 5 seconds.
+/// How often the connections are probed, and how long an answer to that may take: else one that a network swallows
+/// would be used for many minutes. etcd closes those that probe more often than every 5 seconds.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// The etcd of an API server.

@@ -55,8 +55,8 @@ struct Flags {
     /// The port on which the API server listens.
     #[arg(long, value_name = "PORT", default_value_t = 6443)]
     secure_port: u16,
-    /// The range of ClusterIPs, or one of each IP family with a comma. The first address of the first one is that of the
-    /// Service kubernetes.
+    /// The range of ClusterIPs, or one of each IP family with a comma. The first address of the first one is that of
+    /// the Service kubernetes.
     #[arg(long, value_name = "CIDRS", default_value = "10.0.0.0/24", value_delimiter = ',')]
     service_cluster_ip_range: Vec<CidrRange>,
     /// The range of NodePorts.

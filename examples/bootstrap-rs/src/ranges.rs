@@ -20,8 +20,8 @@ use tracing::info;
 use crate::AnyError;
 use crate::shell::failed;
 
-/// Where the ranges of ClusterIPs are, the primary one first. Since 1.33 an API server keeps a ClusterIP as an object of
-/// its own by default, and does not look at these.
+/// Where the ranges of ClusterIPs are, the primary one first. Since 1.33 an API server keeps a ClusterIP as an object
+/// of its own by default, and does not look at these.
 const CLUSTER_IPS: [&str; 2] = ["/registry/ranges/serviceips", "/registry/ranges/secondaryserviceips"];
 const NODE_PORTS: &str = "/registry/ranges/servicenodeports";
 
