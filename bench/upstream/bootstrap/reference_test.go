@@ -1,0 +1,201 @@
+package bootstrap
+
+import (
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	listers "k8s.io/client-go/listers/core/v1"
+	restclient "k8s.io/client-go/rest"
+	restfake "k8s.io/client-go/rest/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/controlplane/controller/kubernetesservice"
+	"k8s.io/kubernetes/pkg/controlplane/controller/systemnamespaces"
+	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
+	netutils "k8s.io/utils/net"
+)
+
+// reference is one server by k8s.io/kubernetes.
+type reference struct {
+	t          *testing.T
+	world      *world
+	client     kubernetes.Interface
+	config     config
+	controller *kubernetesservice.Controller
+	services   cache.Indexer
+	killed     chan struct{}
+}
+
+func newReference(t *testing.T, w *world, c config) server {
+	r := &reference{t: t, world: w, client: clientOf(w), config: c, killed: make(chan struct{})}
+	adapter := reconcilers.NewEndpointsAdapter(r.client.CoreV1(), r.client.DiscoveryV1())
+	var endpoints reconcilers.EndpointReconciler
+	switch {
+	case c.none:
+		endpoints = reconcilers.NewNoneEndpointReconciler()
+	case c.count > 0:
+		endpoints = reconcilers.NewMasterCountEndpointReconciler(c.count, adapter)
+	default:
+		stored, err := w.storageConfig(api.Resource("apiServerIPInfo"))
+		check(t, err)
+		leases, err := reconcilers.NewLeases(stored, "/masterleases/", 15*time.Second)
+		check(t, err)
+		t.Cleanup(leases.Destroy)
+		endpoints = reconcilers.NewLeaseEndpointReconciler(adapter, leases)
+	}
+	_, cidr, err := netutils.ParseCIDRSloppy(c.serviceRange)
+	check(t, err)
+	serviceIP, err := netutils.GetIndexedIP(cidr, 1)
+	check(t, err)
+	informer := newInformer(w, "Service")
+	r.services = informer.indexer
+	r.controller = kubernetesservice.New(kubernetesservice.Config{
+		PublicIP: net.ParseIP(c.address), EndpointReconciler: endpoints, EndpointInterval: 10 * time.Second,
+		ServiceIP: serviceIP, ServicePort: 443, PublicServicePort: 6443, KubernetesServiceNodePort: c.nodePort,
+	}, notReady{r.client}, serviceInformer{informer})
+	return r
+}
+
+// start does what comes before the server is ready.
+func (r *reference) start() {
+	namespaces := newInformer(r.world, "Namespace")
+	namespaces.fill(r.t)
+	names := append([]string{"kube-system", "kube-public", "kube-node-lease", "default"}, r.config.namespaces...)
+	stop := make(chan struct{})
+	defer close(stop)
+	go systemnamespaces.NewController(names, r.client, namespaceInformer{namespaces}).Run(stop)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		missing := 0
+		for _, name := range names {
+			if _, err := r.world.get("Namespace", "", name); err != nil {
+				missing++
+			}
+		}
+		if missing == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%d of the reference's namespaces are missing", missing)
+		}
+	}
+	r.controller.Start(r.killed)
+}
+
+// run is one turn of the loop. Errors are logged there, and the next turn comes.
+func (r *reference) run() {
+	r.services.Replace(nil, "")
+	informer{indexer: r.services, world: r.world, kind: "Service"}.fill(r.t)
+	c := r.config
+	if len(c.servicePorts)+len(c.endpointPorts) == 0 {
+		r.controller.UpdateKubernetesService(c.reconcile)
+		return
+	}
+	// Since 1.32 the controller has no extra ports, but its parts take them as they always did.
+	servicePorts := append([]corev1.ServicePort{{Name: "https", Protocol: "TCP", Port: 443, TargetPort: intstr.FromInt32(6443), NodePort: int32(c.nodePort)}}, c.servicePorts...)
+	serviceType := corev1.ServiceTypeClusterIP
+	if c.nodePort > 0 {
+		serviceType = corev1.ServiceTypeNodePort
+	}
+	err := r.controller.CreateOrUpdateMasterServiceIfNeeded("kubernetes", r.controller.ServiceIP, servicePorts, serviceType, c.reconcile)
+	if err != nil {
+		return
+	}
+	endpointPorts := append([]corev1.EndpointPort{{Name: "https", Protocol: "TCP", Port: 6443}}, c.endpointPorts...)
+	r.controller.EndpointReconciler.ReconcileEndpoints("kubernetes", r.controller.PublicIP, endpointPorts, c.reconcile)
+}
+
+func (r *reference) stop() { r.controller.Stop() }
+
+func (r *reference) kill() { close(r.killed) }
+
+// clientOf makes a client of a world.
+func clientOf(w *world) kubernetes.Interface {
+	client := &fake.Clientset{}
+	kindsByResource := map[string]string{}
+	for kind, resource := range kinds {
+		kindsByResource[resource.Resource] = kind
+	}
+	client.AddReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		kind := kindsByResource[action.GetResource().Resource]
+		var object runtime.Object
+		var err error
+		switch action := action.(type) {
+		// An UpdateAction has what a CreateAction has, so the verb has to tell.
+		case clienttesting.GetAction:
+			if action.GetVerb() == "delete" {
+				err = w.delete(kind, action.GetNamespace(), action.GetName(), nil)
+			} else {
+				object, err = w.get(kind, action.GetNamespace(), action.GetName())
+			}
+		case clienttesting.UpdateAction:
+			if action.GetVerb() == "create" {
+				object, err = w.create(action.GetObject())
+			} else {
+				object, err = w.update(action.GetObject())
+			}
+		default:
+			err = errors.New("no request of the bootstrap controller: " + action.GetVerb())
+		}
+		return true, object, err
+	})
+	return client
+}
+
+// notReady is a client of a server that never gets ready, so that the loop does not begin and the test takes its turns.
+type notReady struct{ kubernetes.Interface }
+
+func (c notReady) CoreV1() corev1client.CoreV1Interface { return notReadyCore{c.Interface.CoreV1()} }
+
+type notReadyCore struct{ corev1client.CoreV1Interface }
+
+func (notReadyCore) RESTClient() restclient.Interface {
+	return &restfake.RESTClient{NegotiatedSerializer: legacyscheme.Codecs, Err: errors.New("not ready")}
+}
+
+// informer is a shared informer that has what it was filled with last.
+type informer struct {
+	cache.SharedIndexInformer
+	indexer cache.Indexer
+	world   *world
+	kind    string
+}
+
+func newInformer(w *world, kind string) informer {
+	return informer{indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}), world: w, kind: kind}
+}
+
+func (i informer) HasSynced() bool { return true }
+
+func (i informer) fill(t *testing.T) {
+	objects, err := i.world.all(i.kind)
+	check(t, err)
+	for _, object := range objects {
+		if _, err := meta.Accessor(object); err == nil {
+			err = i.indexer.Add(object)
+		}
+		check(t, err)
+	}
+}
+
+type serviceInformer struct{ informer }
+
+func (i serviceInformer) Informer() cache.SharedIndexInformer { return i.informer }
+func (i serviceInformer) Lister() listers.ServiceLister       { return listers.NewServiceLister(i.indexer) }
+
+type namespaceInformer struct{ informer }
+
+func (i namespaceInformer) Informer() cache.SharedIndexInformer { return i.informer }
+func (i namespaceInformer) Lister() listers.NamespaceLister {
+	return listers.NewNamespaceLister(i.indexer)
+}
