@@ -75,15 +75,20 @@ type server interface {
 	kill()
 }
 
-// step is something that happens, to the server with this address or to its lease.
-type step struct {
-	does    string
-	address string
-	value   []byte
-	objects []runtime.Object
+// play is a situation that happens in the world of one side.
+type play struct {
+	t         *testing.T
+	world     *world
+	config    config
+	newServer func(*testing.T, *world, config) server
+	// servers are those that have been started, by their addresses.
+	servers map[string]server
 }
 
-// play lets everything of a situation happen in a world, and gives what there is after each step.
+// step is something that happens.
+type step func(*play)
+
+// play lets everything happen, and gives what there is after each step.
 func (s situation) play(t *testing.T, w *world, newServer func(*testing.T, *world, config) server) []map[string]string {
 	for _, object := range s.objects {
 		w.seed(t, object)
@@ -91,37 +96,10 @@ func (s situation) play(t *testing.T, w *world, newServer func(*testing.T, *worl
 	for _, l := range s.leases {
 		w.put(t, l)
 	}
-	servers := map[string]server{}
+	p := &play{t: t, world: w, config: s.config, newServer: newServer, servers: map[string]server{}}
 	var states []map[string]string
 	for _, step := range s.steps {
-		switch step.does {
-		case "start":
-			c := s.config
-			c.address = step.address
-			servers[step.address] = newServer(t, w, c)
-			servers[step.address].start()
-		case "run":
-			servers[step.address].run()
-		case "stop":
-			servers[step.address].stop()
-		case "kill":
-			servers[step.address].kill()
-		case "expire":
-			w.expire(t, step.address)
-		case "overwrite":
-			w.put(t, lease{step.address, step.value})
-		case "remove":
-			for _, object := range step.objects {
-				w.remove(t, object)
-			}
-		case "damage":
-			for _, object := range step.objects {
-				w.remove(t, object)
-				w.seed(t, object)
-			}
-		default:
-			t.Fatalf("unknown step %q", step.does)
-		}
+		step(p)
 		states = append(states, fieldsOf(t, w))
 	}
 	return states
