@@ -12,16 +12,6 @@ type difference struct {
 	fields *regexp.Regexp
 	// What each side does, and why Rangekeeper does so.
 	reference, ours, reason string
-	// situations are those that show it.
-	situations map[string]bool
-}
-
-// seen notes that a situation shows it.
-func (d *difference) seen(situation string) {
-	if d.situations == nil {
-		d.situations = map[string]bool{}
-	}
-	d.situations[situation] = true
 }
 
 // anyOf matches what one of the expressions matches whole.

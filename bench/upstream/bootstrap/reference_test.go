@@ -1,13 +1,13 @@
 package bootstrap
 
 import (
+	"context"
 	"errors"
 	"net"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
@@ -33,12 +33,15 @@ type reference struct {
 	client     kubernetes.Interface
 	config     config
 	controller *kubernetesservice.Controller
-	services   cache.Indexer
-	killed     chan struct{}
+	services   informer
+	// life ends when the server is killed.
+	life  context.Context
+	kills context.CancelFunc
 }
 
 func newReference(t *testing.T, w *world, c config) server {
-	r := &reference{t: t, world: w, client: clientOf(w), config: c, killed: make(chan struct{})}
+	r := &reference{t: t, world: w, client: clientOf(w), config: c}
+	r.life, r.kills = context.WithCancel(t.Context())
 	adapter := reconcilers.NewEndpointsAdapter(r.client.CoreV1(), r.client.DiscoveryV1())
 	var endpoints reconcilers.EndpointReconciler
 	switch {
@@ -58,12 +61,11 @@ func newReference(t *testing.T, w *world, c config) server {
 	check(t, err)
 	serviceIP, err := netutils.GetIndexedIP(cidr, 1)
 	check(t, err)
-	informer := newInformer(w, "Service")
-	r.services = informer.indexer
+	r.services = newInformer(w, "Service")
 	r.controller = kubernetesservice.New(kubernetesservice.Config{
 		PublicIP: net.ParseIP(c.address), EndpointReconciler: endpoints, EndpointInterval: 10 * time.Second,
 		ServiceIP: serviceIP, ServicePort: 443, PublicServicePort: 6443, KubernetesServiceNodePort: c.nodePort,
-	}, notReady{r.client}, serviceInformer{informer})
+	}, notReady{r.client}, serviceInformer{r.services})
 	return r
 }
 
@@ -89,13 +91,12 @@ func (r *reference) start() {
 			r.t.Fatalf("%d of the reference's namespaces are missing", missing)
 		}
 	}
-	r.controller.Start(r.killed)
+	r.controller.Start(r.life.Done())
 }
 
 // run is one turn of the loop. Errors are logged there, and the next turn comes.
 func (r *reference) run() {
-	r.services.Replace(nil, "")
-	informer{indexer: r.services, world: r.world, kind: "Service"}.fill(r.t)
+	r.services.fill(r.t)
 	c := r.config
 	if len(c.servicePorts)+len(c.endpointPorts) == 0 {
 		r.controller.UpdateKubernetesService(c.reconcile)
@@ -117,7 +118,7 @@ func (r *reference) run() {
 
 func (r *reference) stop() { r.controller.Stop() }
 
-func (r *reference) kill() { close(r.killed) }
+func (r *reference) kill() { r.kills() }
 
 // clientOf makes a client of a world.
 func clientOf(w *world) kubernetes.Interface {
@@ -131,7 +132,7 @@ func clientOf(w *world) kubernetes.Interface {
 		var object runtime.Object
 		var err error
 		switch action := action.(type) {
-		// An UpdateAction has what a CreateAction has, so the verb has to tell.
+		// A DeleteAction is a GetAction too, and a CreateAction an UpdateAction, so the verb has to tell.
 		case clienttesting.GetAction:
 			if action.GetVerb() == "delete" {
 				err = w.delete(kind, action.GetNamespace(), action.GetName(), nil)
@@ -172,7 +173,8 @@ type informer struct {
 }
 
 func newInformer(w *world, kind string) informer {
-	return informer{indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}), world: w, kind: kind}
+	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+	return informer{indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, byNamespace), world: w, kind: kind}
 }
 
 func (i informer) HasSynced() bool { return true }
@@ -180,11 +182,9 @@ func (i informer) HasSynced() bool { return true }
 func (i informer) fill(t *testing.T) {
 	objects, err := i.world.all(i.kind)
 	check(t, err)
+	check(t, i.indexer.Replace(nil, ""))
 	for _, object := range objects {
-		if _, err := meta.Accessor(object); err == nil {
-			err = i.indexer.Add(object)
-		}
-		check(t, err)
+		check(t, i.indexer.Add(object))
 	}
 }
 

@@ -39,8 +39,8 @@ var kinds = map[string]schema.GroupVersionResource{
 	"EndpointSlice": {Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
 }
 
-// world is the cluster of one side: what a kube-apiserver has below its HTTP handlers, which sets defaults, refuses,
-// allocates and brings objects into their canonical form, over a part of a real etcd.
+// world is the cluster of one side: what a kube-apiserver has below its HTTP handlers, which sets defaults, refuses and
+// allocates, over a part of a real etcd.
 type world struct {
 	etcd      *clientv3.Client
 	endpoints []string
@@ -62,9 +62,8 @@ type storage interface {
 func newWorld(t *testing.T, etcd *clientv3.Client, prefix string, c config) *world {
 	t.Helper()
 	w := &world{etcd: etcd, endpoints: etcd.Endpoints(), prefix: prefix}
-	if _, err := etcd.Delete(t.Context(), prefix+"/", clientv3.WithPrefix()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := etcd.Delete(t.Context(), prefix+"/", clientv3.WithPrefix())
+	check(t, err)
 	namespaces, _, _, err := namespacestore.NewREST(w)
 	check(t, err)
 	endpoints, err := endpointstore.NewREST(w)
@@ -145,13 +144,12 @@ func (w *world) seed(t *testing.T, versioned runtime.Object) {
 	store := w.stores[kind]
 	if store == nil { // namespaces are not damaged
 		_, err = w.create(versioned)
-	} else {
-		var key string
-		key, err = store.KeyFunc(ctx, m.GetName())
 		check(t, err)
-		err = store.Storage.Storage.Create(ctx, key, object, nil, 0)
+		return
 	}
+	key, err := store.KeyFunc(ctx, m.GetName())
 	check(t, err)
+	check(t, store.Storage.Storage.Create(ctx, key, object, nil, 0))
 }
 
 // remove deletes an object.
