@@ -87,12 +87,14 @@ fmt: ## Formats the sources.
 	$(CARGO) fmt --all
 	cd fuzz && $(CARGO) fmt
 	cd examples/etcd-rs && $(CARGO) fmt
+	cd examples/bootstrap-rs && $(CARGO) fmt
 	gofmt -w go-bindings bench/upstream examples apiserver
 
 lint: library ## Checks format, clippy, go vet and the header.
 	$(CARGO) fmt --all --check
 	cd fuzz && $(CARGO) fmt --check
 	cd examples/etcd-rs && $(CARGO) fmt --check
+	cd examples/bootstrap-rs && $(CARGO) fmt --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	@test -z "$$(gofmt -l go-bindings bench/upstream examples apiserver)" || { gofmt -l go-bindings bench/upstream examples apiserver; exit 1; }
 	cd go-bindings && $(GO) vet ./...

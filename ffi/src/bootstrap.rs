@@ -45,8 +45,8 @@ pub unsafe extern "C" fn rk_bootstrap_new(
     unsafe {
         guard_error(error, || {
             let (config, out) = (text(config, config_len)?, Out::new(bootstrap)?);
-            let controller = Controller::new(parse(config)?)
-                .map_err(|error| Failure::new(rk_result::InvalidConfig, error))?;
+            let controller =
+                Controller::new(parse(config)?).map_err(|error| Failure::new(rk_result::InvalidConfig, error))?;
             out.give(rk_bootstrap(Handle::new(State { controller, step: None })));
             Ok(())
         })
