@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,6 +44,7 @@ func must[T any](value T, err error) T {
 // host is a controller beside an API server.
 type host struct {
 	t          *testing.T
+	log        *syncBuffer
 	controller *bootstrap.Controller
 	cancel     context.CancelFunc
 	ended      chan error
@@ -77,9 +81,9 @@ func startHost(t *testing.T, etcd *embedded.Etcd, config *rest.Config, c bootstr
 	if c.Periods == (bootstrap.Periods{}) {
 		c.Periods = periods
 	}
-	h := &host{t: t, ended: make(chan error, 1)}
+	h := &host{t: t, log: new(syncBuffer), ended: make(chan error, 1)}
 	h.controller = must(bootstrap.New(c, bootstrap.Server{
-		API: config, Etcd: etcd.Client(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)).With("host", c.AdvertiseAddress),
+		API: config, Etcd: etcd.Client(), Log: slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), h.log), nil)).With("host", c.AdvertiseAddress),
 		RepairClusterIPs: of(repair.ClusterIPs, repair.Addresses(addresses)),
 		RepairNodePorts:  of(repair.NodePorts, repair.Ports(ports)),
 	}))
@@ -92,6 +96,34 @@ func startHost(t *testing.T, etcd *embedded.Etcd, config *rest.Config, c bootstr
 	}()
 	t.Cleanup(func() { h.stop() })
 	return h
+}
+
+// syncBuffer is a log that is read while it is written.
+type syncBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// said counts the lines that hold all of these words.
+func (h *host) said(words ...string) (n int) {
+	h.log.mu.Lock()
+	defer h.log.mu.Unlock()
+next:
+	for line := range strings.Lines(h.log.text.String()) {
+		for _, word := range words {
+			if !strings.Contains(line, word) {
+				continue next
+			}
+		}
+		n++
+	}
+	return n
 }
 
 // stop stops it in order.
@@ -212,6 +244,50 @@ func TestCluster(t *testing.T) {
 		eventually(t, endpoints(t, client, "192.0.2.11", "192.0.2.13"))
 		if err := errors.Join(first.stop(), third.stop()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestMasterCount keeps two addresses; nobody looks who lives.
+func TestMasterCount(t *testing.T) {
+	eachVersion(t, func(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, client *kubernetes.Clientset) {
+		mode := bootstrap.MasterCount(2)
+		first := startHost(t, etcd, s.RESTConfig(apiservertest.Admin), bootstrap.Config{AdvertiseAddress: "192.0.2.11", Mode: mode})
+		eventually(t, endpoints(t, client, "192.0.2.11"))
+		startHost(t, etcd, s.RESTConfig(apiservertest.Admin), bootstrap.Config{AdvertiseAddress: "192.0.2.12", Mode: mode})
+		eventually(t, endpoints(t, client, "192.0.2.11", "192.0.2.12"))
+		if err := first.stop(); err != nil {
+			t.Error(err)
+		}
+		if err := endpoints(t, client, "192.0.2.12")(); err != nil {
+			t.Error(err)
+		}
+		if n := must(etcd.Client().Get(t.Context(), "/registry/masterleases/", clientv3.WithPrefix())).Count; n != 0 {
+			t.Errorf("%d leases", n)
+		}
+	})
+}
+
+// TestServerRestarted has the API server gone for a while: each trouble is told once,
+// and once that it is over.
+func TestServerRestarted(t *testing.T) {
+	eachVersion(t, func(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, client *kubernetes.Clientset) {
+		h := startHost(t, etcd, s.RESTConfig(apiservertest.Admin), bootstrap.Config{AdvertiseAddress: "192.0.2.11"})
+		eventually(t, endpoints(t, client, "192.0.2.11"))
+		s.Kill()
+		time.Sleep(8 * time.Second) // many rounds
+		s.Restart()
+		must(etcd.Client().Delete(t.Context(), "/registry/services/endpoints/default/kubernetes"))
+		eventually(t, func() error {
+			if n := h.said("works again", "kubernetesService"); n != 1 {
+				return fmt.Errorf("%d times", n)
+			}
+			return endpoints(t, client, "192.0.2.11")()
+		})
+		for _, work := range []string{"kubernetesService", "namespaces"} {
+			if n := h.said("fails, and is tried again", "work="+work); n < 1 || n > 2 { // not answered, and not ready
+				t.Errorf("%s: told %d times", work, n)
+			}
 		}
 	})
 }

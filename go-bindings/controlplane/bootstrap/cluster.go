@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +33,7 @@ var resources = map[string]schema.GroupVersionResource{
 type cluster struct {
 	api    dynamic.Interface
 	server *rest.RESTClient
-	caches map[string]cache.SharedIndexInformer
+	caches map[string]*watched
 }
 
 func newCluster(config *rest.Config) (*cluster, error) {
@@ -46,23 +47,39 @@ func newCluster(config *rest.Config) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
-	c := &cluster{api: api, server: server, caches: map[string]cache.SharedIndexInformer{}}
+	c := &cluster{api: api, server: server, caches: map[string]*watched{}}
 	// These are read every few seconds. Namespaces are not, and may be many.
 	for _, kind := range []string{"Service", "Endpoints", "EndpointSlice"} {
 		only := func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, "kubernetes").String()
 		}
 		informer := dynamicinformer.NewFilteredDynamicInformer(api, resources[kind], metav1.NamespaceDefault, 0, cache.Indexers{}, only)
-		c.caches[kind] = informer.Informer()
+		c.caches[kind] = &watched{SharedIndexInformer: informer.Informer()}
 	}
 	return c, nil
+}
+
+// watched is a cache that is kept by a watch.
+type watched struct {
+	cache.SharedIndexInformer
+	// brokenAt is where the watch broke last: until it has gone on from there, which it tries at longer and longer
+	// intervals, the cache may be out of date.
+	brokenAt atomic.Pointer[string]
+}
+
+func (w *watched) isCurrent() bool {
+	at := w.brokenAt.Load()
+	return w.HasSynced() && (at == nil || *at != w.LastSyncResourceVersion())
 }
 
 // start fills the caches and keeps them until the context is done.
 func (c *cluster) start(ctx context.Context) {
 	for _, informer := range c.caches {
 		// What fails is tried again, and the round that needs it reports it.
-		informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
+		informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {
+			at := informer.LastSyncResourceVersion()
+			informer.brokenAt.Store(&at)
+		})
 		go informer.RunWithContext(ctx)
 	}
 }
@@ -87,7 +104,7 @@ func (c *cluster) ready(ctx context.Context, path string) answer {
 }
 
 func (c *cluster) get(ctx context.Context, key objectKey, fresh bool) answer {
-	if informer := c.caches[key.Kind]; !fresh && informer != nil && informer.HasSynced() {
+	if informer := c.caches[key.Kind]; !fresh && informer != nil && informer.isCurrent() {
 		item, ok, err := informer.GetStore().GetByKey(key.Namespace + "/" + key.Name)
 		if err == nil && !ok {
 			return notFound
