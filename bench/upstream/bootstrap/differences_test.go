@@ -129,13 +129,6 @@ var (
 		ours:      "writes it anew",
 		reason:    "only generation and address mean anything there",
 	}
-	createsAtStart = &difference{
-		name:      "start without Endpoints",
-		fields:    anyOf(`Endpoints default/kubernetes(\..*)?`, allOfSlice),
-		reference: "makes Endpoints of the others' leases when it removes its own stale one",
-		ours:      "leaves that to the next turn",
-		reason:    "who goes makes nothing anew; others and its own first turn do",
-	}
 	twiceByCount = &difference{
 		name:      "an address twice by count",
 		fields:    anyOf(addresses, inSlice, generation),
@@ -171,13 +164,6 @@ var (
 		ours:      "empties it as well",
 		reason:    "both are kept in step",
 	}
-	portsAtStart = &difference{
-		name:      "ports at a start by count",
-		fields:    anyOf(ports, slicePort, generation),
-		reference: "resets them in its first turn, if it reconciles ports",
-		ours:      "does so when it removes its stale endpoint",
-		reason:    "what has to be written anyway is written right; after the first turn both are the same",
-	}
 	labelAtStart = &difference{
 		name:      "mirroring at a start by count",
 		fields:    anyOf(`Endpoints default/kubernetes\.metadata\.labels\.endpointslice\.kubernetes\.io/skip-mirror`),
@@ -196,5 +182,5 @@ var (
 
 var differences = []*difference{
 	generationGoesOn, stopWithoutLease, foreignMetadata, notReadyWins, details, familyOfNotReady, unusable, refusedPorts, unreadableLease,
-	doubtfulLease, sharedLease, order, leaseAnew, spelling, createsAtStart, eraseAtStart, twiceByCount, staleIndex, subsetsByCount, sliceOfNothing, portsAtStart, labelAtStart, afterService,
+	doubtfulLease, sharedLease, order, leaseAnew, spelling, eraseAtStart, twiceByCount, staleIndex, subsetsByCount, sliceOfNothing, labelAtStart, afterService,
 }
