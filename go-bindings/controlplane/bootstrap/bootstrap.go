@@ -69,11 +69,10 @@ func New(config Config, server Server) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{
+	return &Controller{
 		core: core, server: server, cluster: cluster, leases: &leaseStore{client: server.Etcd},
 		ended: make(chan result), cancel: map[uint64]context.CancelFunc{},
-	}
-	return c, nil
+	}, nil
 }
 
 // Started says whether the first repairs have succeeded: the server may serve.
@@ -173,9 +172,9 @@ func (c *Controller) answered(r result) error {
 
 // do carries out one request.
 func (c *Controller) do(ctx context.Context, r request) answer {
-	if c.server.DryRun && r.writes() {
-		if _, again := c.told.LoadOrStore(r.String(), true); !again {
-			c.server.Log.Info("dry run", "would", r.String())
+	if write := r.write(); c.server.DryRun && write != "" {
+		if _, again := c.told.LoadOrStore(write, true); !again {
+			c.server.Log.Info("dry run", "would", write)
 		}
 		return skipped
 	}
@@ -203,7 +202,7 @@ func (c *Controller) do(ctx context.Context, r request) answer {
 	case r.DeleteLease != nil:
 		return c.leases.delete(ctx, r.DeleteLease)
 	default:
-		return fails(badAnswer, errors.New(r.String()))
+		return fails(badAnswer, errors.New("unknown request"))
 	}
 }
 

@@ -20,11 +20,8 @@ type step struct {
 
 // phase is a name, or for a phase with more to say an object with one field.
 type phase struct {
-	Stopped *struct {
-		Removed bool `json:"removed"`
-		Fatal   bool `json:"fatal"`
-	} `json:"stopped"`
-	name string
+	Stopped *struct{} `json:"stopped"` // why is reported
+	name    string
 }
 
 func (p *phase) UnmarshalJSON(text []byte) error {
@@ -171,34 +168,20 @@ const (
 	badAnswer   reason = "badAnswer"
 )
 
-// writes says whether it changes anything but by a repair.
-func (r request) writes() bool {
-	return r.Create != nil || r.Update != nil || r.Delete != nil || r.PutLease != nil || r.DeleteLease != nil
-}
-
-func (r request) String() string {
+// write says what it writes, empty if it writes nothing but by a repair.
+func (r request) write() string {
 	switch {
-	case r.Ready != nil:
-		return "get " + r.Ready.Path
-	case r.Repair != "":
-		return "repair " + r.Repair
-	case r.Get != nil:
-		return "get " + r.Get.Object.String()
 	case r.Create != nil:
 		return "create " + r.Create.key().String()
 	case r.Update != nil:
 		return "update " + r.Update.key().String()
 	case r.Delete != nil:
 		return "delete " + r.Delete.Object.String()
-	case r.GetLease != nil:
-		return "get lease " + r.GetLease.Key
-	case r.ListLeases != nil:
-		return "list leases " + r.ListLeases.Prefix
 	case r.PutLease != nil:
 		return "put lease " + r.PutLease.Key
 	case r.DeleteLease != nil:
 		return "delete lease " + r.DeleteLease.Key
 	default:
-		return "unknown request"
+		return ""
 	}
 }

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/etcdtest"
 )
 
 // Version is a release of Kubernetes.
@@ -90,7 +92,7 @@ type Server struct {
 // server was not built is skipped, or fails where RANGEKEEPER_REQUIRE_APISERVER is set.
 func Start(t testing.TB, c Config) *Server {
 	t.Helper()
-	s := &Server{t: t, config: c.withDefaults(), program: program(t, c.Version), dir: t.TempDir(), port: reservePort(t)}
+	s := &Server{t: t, config: c.withDefaults(), program: program(t, c.Version), dir: t.TempDir(), port: etcdtest.ReservePort(t)}
 	s.writeKey()
 	s.writeTokens()
 	t.Cleanup(func() {
@@ -158,7 +160,7 @@ func (s *Server) flags() []string {
 		"--etcd-servers=" + strings.Join(s.config.Etcd, ","),
 		"--bind-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(s.port),
-		"--permit-port-sharing", // with reservePort
+		"--permit-port-sharing", // with etcdtest.ReservePort
 		"--advertise-address=" + s.config.AdvertiseAddress,
 		"--cert-dir=" + s.dir,
 		"--service-account-issuer=https://kubernetes.default.svc",

@@ -102,7 +102,6 @@ func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
 	config := controller.Config{DryRun: o.dryRun, Bootstrap: bootstrap.Config{
 		AdvertiseAddress: o.advertiseAddress, SecurePort: o.securePort,
 		KubernetesServiceNodePort: o.kubernetesNodePort, EtcdPrefix: o.prefix,
-		Periods: bootstrap.Periods{Repairs: defaultInterval},
 	}}
 	var err error
 	for text := range strings.SplitSeq(o.clusterIPRange, ",") {

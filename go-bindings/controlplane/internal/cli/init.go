@@ -39,10 +39,7 @@ Exit codes: 0 the range is there, 2 wrong usage, or it is there with another SPE
 		if err := s.open(c.Context(), true); err != nil {
 			return err
 		}
-		if err := s.checkFamily(c.Context(), name, k.spec()); err != nil {
-			return err
-		}
-		if err := s.checkServices(c.Context(), name); err != nil {
+		if err := s.checkNew(c.Context(), name, k.spec()); err != nil {
 			return err
 		}
 		if err := k.open(s.client, s.prefix, etcdstore.DefaultGrace); err != nil {
@@ -63,6 +60,18 @@ Exit codes: 0 the range is there, 2 wrong usage, or it is there with another SPE
 	return c
 }
 
+// checkNew refuses to make a range that would do harm. Nothing is made, and so
+// nothing refused, if it is there.
+func (s *store) checkNew(ctx context.Context, name, spec string) error {
+	if _, err := storedSpec(ctx, s.client, s.key(name)); !errors.Is(err, rangekeeper.ErrNotInitialised) {
+		return err
+	}
+	if err := s.checkFamily(ctx, name, spec); err != nil {
+		return err
+	}
+	return s.checkServices(ctx, name)
+}
+
 // checkFamily refuses to make a range of ClusterIPs of the same IP family as the
 // other one, if that is there: no kube-apiserver would start on the two.
 func (s *store) checkFamily(ctx context.Context, name, spec string) error {
@@ -71,9 +80,6 @@ func (s *store) checkFamily(ctx context.Context, name, spec string) error {
 	}[name]
 	if !ok {
 		return nil
-	}
-	if _, err := storedSpec(ctx, s.client, s.key(name)); !errors.Is(err, rangekeeper.ErrNotInitialised) {
-		return err // nothing is made if it is there
 	}
 	otherSpec, err := storedSpec(ctx, s.client, s.key(other))
 	if errors.Is(err, rangekeeper.ErrNotInitialised) {
@@ -104,9 +110,6 @@ func (s *store) checkFamily(ctx context.Context, name, spec string) error {
 // checkServices refuses to make an empty range where Services are: what they use
 // would be handed out again.
 func (s *store) checkServices(ctx context.Context, name string) error {
-	if _, err := storedSpec(ctx, s.client, s.key(name)); !errors.Is(err, rangekeeper.ErrNotInitialised) {
-		return err // nothing is made if it is there
-	}
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
 	keys := clusterstate.ServiceKeys(s.prefix)

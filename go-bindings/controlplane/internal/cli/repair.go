@@ -157,14 +157,14 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, erro
 	}
 	defer known.Close()
 	ranges, err := r.openRanges(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
 	defer func() {
 		for _, k := range ranges {
 			k.close() // nothing of it is under way
 		}
 	}()
+	if err != nil {
+		return nil, nil, err
+	}
 	var before *audit.Plan
 	var leftBefore []audit.Finding
 	for n := 1; ; n++ {
@@ -196,7 +196,7 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, erro
 }
 
 // openRanges opens what is to be written: with --apply the ranges that are stored,
-// by name.
+// by name. With an error it gives those that are open already.
 func (r *repair) openRanges(ctx context.Context) (map[string]kept, error) {
 	if !r.apply {
 		return nil, nil

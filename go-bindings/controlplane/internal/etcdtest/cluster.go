@@ -50,12 +50,12 @@ func StartCluster(t testing.TB, size int) *Cluster {
 	peers := make([]string, size)
 	urls := make([]string, size)
 	for i := range size {
-		urls[i] = "http://127.0.0.1:" + reservePort(t)
+		urls[i] = fmt.Sprintf("http://127.0.0.1:%d", ReservePort(t))
 		peers[i] = memberName(i) + "=" + urls[i]
 	}
 	for i := range size {
 		c.members = append(c.members, &member{
-			dir: filepath.Join(dir, memberName(i)), endpoint: "http://127.0.0.1:" + reservePort(t),
+			dir: filepath.Join(dir, memberName(i)), endpoint: fmt.Sprintf("http://127.0.0.1:%d", ReservePort(t)),
 			peer: urls[i], peers: strings.Join(peers, ","),
 		})
 		c.start(i)
@@ -206,7 +206,7 @@ func runMember(args []string) error {
 	config.Name, config.Dir, config.InitialCluster = args[0], args[1], args[4]
 	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
 	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
-	config.SocketOpts.ReusePort = true // the test's process holds the ports, see reservePort
+	config.SocketOpts.ReusePort = true // the test's process holds the ports, see ReservePort
 	config.LogLevel = "panic"
 	e, err := embed.StartEtcd(config)
 	if err != nil {
@@ -221,9 +221,9 @@ func runMember(args []string) error {
 	return <-e.Err()
 }
 
-// reservePort gives a port of 127.0.0.1 that stays the test's own until it ends, also
+// ReservePort gives a port of 127.0.0.1 that stays the test's own until it ends, also
 // while nobody listens there: it is bound here, and a child can bind it as well.
-func reservePort(t testing.TB) string {
+func ReservePort(t testing.TB) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -240,5 +240,5 @@ func reservePort(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strconv.Itoa(address.(*unix.SockaddrInet4).Port)
+	return address.(*unix.SockaddrInet4).Port
 }
