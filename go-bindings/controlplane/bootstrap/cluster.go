@@ -93,14 +93,14 @@ func (c *cluster) of(key objectKey) dynamic.ResourceInterface {
 
 func (c *cluster) ready(ctx context.Context, path string) answer {
 	err := c.server.Get().AbsPath(path).Do(ctx).Error()
-	if err != nil {
-		f := answerOf(err).(failed)
-		if f.Failed.Reason == unavailable || f.Failed.Reason == refused {
-			f.Failed.Reason = notReady
-		}
-		return f
+	switch {
+	case err == nil:
+		return done
+	case errors.As(err, new(apierrors.APIStatus)): // whatever it answers
+		return fails(notReady, err)
+	default:
+		return fails(unanswered, err)
 	}
-	return done
 }
 
 func (c *cluster) get(ctx context.Context, key objectKey, fresh bool) answer {
