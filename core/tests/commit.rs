@@ -268,6 +268,25 @@ fn a_named_value_that_an_unknown_swap_took_is_not_reported_as_taken_by_others() 
     }
 }
 
+/// etcd carries a swap out that exceeds its quota, and refuses it and what follows: with no room made meanwhile there is
+/// nothing to wait for.
+#[test]
+fn an_operation_in_doubt_ends_with_the_next_refusal() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    let ticket = ours.submit(next(), NEVER);
+    let swap = send(&mut ours, NOW);
+    store.answer(swap);
+    ours.refused(NOW, "no space");
+    let read = send(&mut ours, NOW);
+    store.perform(read, NOW, &mut ours);
+    send(&mut ours, NOW); // picked afresh
+    ours.refused(NOW, "no space");
+    let read = send(&mut ours, NOW);
+    store.perform(read, NOW, &mut ours);
+    assert_eq!(outcome(&mut ours, ticket), Outcome::Unknown);
+}
+
 #[test]
 fn what_an_allocation_took_for_nobody_is_given_back() {
     let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));

@@ -169,8 +169,8 @@ struct Pending<R: Range> {
     was_in_doubt: bool,
     /// How many clears were dropped because Services had been written.
     dropped: u32,
-    /// The store's words when it refused the swap that `doubt` is about, and no other.
-    refusal: Option<String>,
+    /// The store refused the swap that `doubt` is about: how it ends if that was not carried out.
+    refusal: Option<Outcome<R>>,
     /// It was evaluated on another state before.
     #[cfg(feature = "faults")]
     rebased: bool,
@@ -519,7 +519,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if flight.is_swap && flight.stage == Stage::Sent {
             // etcd carries a swap out and then says that there is no space any more. A read tells.
             for Entry { pending, .. } in flight.round.iter_mut().flat_map(|round| &mut round.entries) {
-                pending.refusal = (!pending.was_in_doubt).then(|| message.to_owned());
+                pending.refusal = Some(pending.given_up(false, Failure::Refused { message: message.to_owned() }));
             }
             let Some(undecided) = self.hold(flight, Inquiry::Read) else { return };
             flight = undecided;
@@ -860,8 +860,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 }
                 pending.doubt = None;
                 pending.refusal = None;
-            } else if let Some(message) = pending.refusal.take() {
-                self.end(pending.owner, Outcome::Failed(Failure::Refused { message }));
+            } else if let Some(outcome) = pending.refusal.take() {
+                self.end(pending.owner, outcome);
                 continue;
             }
             self.queue.push_back(pending);
