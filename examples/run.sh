@@ -78,8 +78,9 @@ for tags in "" rangekeeper_dynamic; do
 	same "go/main.go${tags:+ -tags $tags}" "$work/go-expected" "$work/go-found"
 done
 
-# etcd-rs checks itself; so does bootstrap-rs, by a run.sh of its own that builds kube-apiservers first.
+# These check themselves.
 examples/etcd-rs/run.sh || failed=1
+examples/bootstrap-rs/run.sh || failed=1
 
 # README.md: its only block of each language is the example, byte for byte.
 for example in rust:examples/rust/repair.rs c:examples/c/allocate.c go:examples/go/main.go; do
