@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,7 +55,7 @@ type Controller struct {
 	closers   []func(context.Context) error
 	repairers map[string]*repair.Repairer
 	// objects says that ClusterIPs are IPAddress objects; nil as long as it is not known.
-	objects *bool
+	objects atomic.Pointer[bool]
 }
 
 // closeTimeout is how long it may take to leave the ranges in order.
@@ -173,16 +174,18 @@ func (c *Controller) repairNodePorts(ctx context.Context) error {
 // repairClusterIPs leaves ClusterIPs alone that are IPAddress objects: the API server mends those, and nobody reads a
 // bitmap of them.
 func (c *Controller) repairClusterIPs(ctx context.Context) error {
-	if c.objects == nil {
-		objects, err := c.servesIPAddresses()
+	objects := c.objects.Load()
+	if objects == nil {
+		served, err := c.servesIPAddresses()
 		if err != nil {
 			return err
 		}
-		if c.objects = &objects; objects {
+		objects = &served
+		if c.objects.CompareAndSwap(nil, objects) && served {
 			c.config.Log.Info("ClusterIPs are IPAddress objects, which the API server mends itself")
 		}
 	}
-	if *c.objects {
+	if *objects {
 		return nil
 	}
 	return c.repair(ctx, repair.ClusterIPs)

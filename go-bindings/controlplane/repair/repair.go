@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,9 +52,10 @@ type Config struct {
 	Passes   uint8
 }
 
-// Repairer makes repair passes. It is for one goroutine at a time.
+// Repairer makes repair passes.
 type Repairer struct {
 	config Config
+	mu     sync.Mutex // for a pass
 	passes *rangekeeper.Passes
 }
 
@@ -96,8 +98,11 @@ type RangeResult struct {
 }
 
 // Pass makes one pass: it reads the ranges, lists Services after that, and mends what is wrong. After an error nothing
-// was mended, or not in all ranges; the next pass tries again.
+// was mended, or not in all ranges; the next pass tries again. Passes go one after another: one that was given up may
+// still be under way when the next is called for.
 func (r *Repairer) Pass(ctx context.Context) (Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	started := time.Now()
 	result, err := r.pass(ctx)
 	r.config.Metrics.passed(r.config.Controller, time.Since(started), result, err)

@@ -1,10 +1,13 @@
 package repair_test
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"math/bits"
 	"net/netip"
 	"os"
 	"slices"
@@ -250,17 +253,69 @@ func TestDamagedCluster(t *testing.T) {
 	}
 	t.Logf("%d Events of %d", len(got)+gotDuplicates, len(want.Events))
 
-	cleaned := map[string]float64{}
+	// What was recorded and cleaned counts once, what cannot be mended in each pass. A
+	// Service that claims two wrong values counts twice, and has one Event.
+	counted := map[string]int{}
 	for _, family := range must(registry.Gather()) {
 		for _, metric := range family.Metric {
 			for _, label := range metric.Label {
-				if label.GetName() == "type" && label.GetValue() == "leak" {
-					cleaned[family.GetName()] += metric.Counter.GetValue()
+				if label.GetName() == "type" {
+					counted[family.GetName()+" "+label.GetValue()] = int(metric.Counter.GetValue())
 				}
 			}
 		}
 	}
-	if ips, ports := cleaned["apiserver_clusterip_repair_ip_errors_total"], cleaned["apiserver_nodeport_repair_port_errors_total"]; int(ips) < len(want.Leaks.ClusterIP) || int(ports) < len(want.Leaks.NodePort) {
-		t.Errorf("%v leaks in the metrics", cleaned)
+	t.Logf("%v", counted)
+	for _, of := range []struct {
+		family     string
+		controller repair.Controller
+		ranges     []string
+		leaks      int
+	}{
+		{"apiserver_clusterip_repair_ip_errors_total", repair.ClusterIPs, []string{"serviceips", "secondaryserviceips"}, len(want.Leaks.ClusterIP)},
+		{"apiserver_nodeport_repair_port_errors_total", repair.NodePorts, []string{"servicenodeports"}, len(want.Leaks.NodePort)},
+	} {
+		mended := 0
+		for _, name := range of.ranges {
+			mended += newBits(t, "drift-"+name+".bin.gz", "repaired1-"+name+".bin.gz")
+		}
+		for kind, expected := range map[string]int{"repair": mended, "leak": of.leaks} {
+			if got := counted[of.family+" "+kind]; got != expected || got == 0 {
+				t.Errorf("%s %s: %d, want %d", of.family, kind, got, expected)
+			}
+		}
+		events := map[string]int{}
+		for _, e := range want.Events {
+			if e.Controller == of.controller.Name {
+				events[e.Reason]++
+			}
+		}
+		for kind, reason := range map[string]string{"duplicate": "AlreadyAllocated", "outOfRange": "OutOfRange"} {
+			least := 0
+			for full, n := range events {
+				if strings.HasSuffix(full, reason) {
+					least += 3 * n
+				}
+			}
+			if got := counted[of.family+" "+kind]; got < least || got > 2*least || got%3 != 0 {
+				t.Errorf("%s %s: %d, want %d, or up to twice that", of.family, kind, got, least)
+			}
+		}
 	}
+}
+
+// newBits counts the bits that the second value has and the first has not: what the
+// reference has set.
+func newBits(t *testing.T, before, after string) (n int) {
+	t.Helper()
+	read := func(name string) []byte {
+		file := must(os.Open(etcdtest.Fixture(etcdtest.DualStack, name)))
+		defer file.Close()
+		return must(io.ReadAll(must(gzip.NewReader(file))))
+	}
+	old := read(before)
+	for i, b := range read(after) {
+		n += bits.OnesCount8(b &^ old[i])
+	}
+	return n
 }
