@@ -47,6 +47,8 @@ func (c *Controller) report(text json.RawMessage) error {
 	case r.Fatal != nil:
 		log.Error("cannot go on", "work", r.Fatal.Work, "reason", r.Fatal.Failure.Reason, "error", r.Fatal.Failure.Message)
 		return fmt.Errorf("%w: %s: %s", ErrFatal, r.Fatal.Work, r.Fatal.Failure.Message)
+	case r.Stopped != nil && c.server.DryRun:
+		log.Info("stopped")
 	case r.Stopped != nil:
 		log.Info("stopped", "endpoint removed", r.Stopped.Removed)
 	default:

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -58,13 +59,33 @@ type Controller struct {
 	objects atomic.Pointer[bool]
 }
 
+// ClusterIPRangeNames are what the ranges of a Config are stored as, in its order.
+var ClusterIPRangeNames = []string{audit.ServiceIPs, audit.SecondaryServiceIPs}
+
+func (c *Config) check() error {
+	ranges := c.ClusterIPRanges
+	isIPv6 := func(i int) bool { return strings.Contains(ranges[i].String(), ":") }
+	_, hasPort := c.NodePortRange.OffsetOf(c.Bootstrap.KubernetesServiceNodePort)
+	switch {
+	case len(ranges) == 0:
+		return errors.New("there is no range of ClusterIPs")
+	case len(ranges) > len(ClusterIPRangeNames):
+		return fmt.Errorf("%d ranges of ClusterIPs, at most two are possible", len(ranges))
+	case len(ranges) == 2 && isIPv6(0) == isIPv6(1):
+		return fmt.Errorf("%s and %s are ranges of ClusterIPs of one IP family", ranges[0], ranges[1])
+	case c.Bootstrap.KubernetesServiceNodePort != 0 && !hasPort:
+		return fmt.Errorf("the node port %d of the Service kubernetes is not in the range %s", c.Bootstrap.KubernetesServiceNodePort, c.NodePortRange)
+	}
+	return nil
+}
+
 // closeTimeout is how long it may take to leave the ranges in order.
 const closeTimeout = 2 * time.Second
 
 // New makes a controller, which does nothing before Run. Errors name what of the Config cannot be used.
 func New(config Config) (*Controller, error) {
-	if len(config.ClusterIPRanges) == 0 {
-		return nil, errors.New("there is no range of ClusterIPs")
+	if err := config.check(); err != nil {
+		return nil, err
 	}
 	config.API = rest.CopyConfig(config.API)
 	config.API.WarningHandler = rest.NoWarnings{} // of the API server about Endpoints, which have to be kept nevertheless
@@ -96,13 +117,9 @@ func (c *Controller) addRepairs() error {
 	if err := c.config.Metrics.Register(metrics); err != nil {
 		return err
 	}
-	names := []string{audit.ServiceIPs, audit.SecondaryServiceIPs}
-	if len(c.config.ClusterIPRanges) > len(names) {
-		return fmt.Errorf("%d ranges of ClusterIPs, at most two are possible", len(c.config.ClusterIPRanges))
-	}
 	var addresses []repair.Range
 	for i, values := range c.config.ClusterIPRanges {
-		store, err := open(c, names[i], values)
+		store, err := open(c, ClusterIPRangeNames[i], values)
 		if err != nil {
 			return err
 		}
@@ -214,12 +231,15 @@ func (c *Controller) repair(ctx context.Context, of repair.Controller) error {
 	if err != nil {
 		return err
 	}
-	set, cleared, changed, leaked := 0, 0, 0, 0
+	made, set, cleared, changed, leaked := 0, 0, 0, 0, 0
 	for _, r := range result.Ranges {
+		if r.Made {
+			made++
+		}
 		set, cleared, changed, leaked = set+r.Set, cleared+r.Cleared, changed+r.Changed, leaked+r.Leaked
 	}
 	level := slog.LevelDebug
-	if set+cleared+changed+len(result.Findings) > 0 {
+	if made+set+cleared+changed+len(result.Findings) > 0 {
 		level = slog.LevelInfo
 	}
 	message := "repair pass"
@@ -227,6 +247,6 @@ func (c *Controller) repair(ctx context.Context, of repair.Controller) error {
 		message = "dry run of a repair pass"
 	}
 	c.config.Log.Log(ctx, level, message, "controller", of.Name, "services", result.Services,
-		"findings", len(result.Findings), "set", set, "cleared", cleared, "changed", changed, "leaked", leaked)
+		"findings", len(result.Findings), "ranges made", made, "set", set, "cleared", cleared, "changed", changed, "leaked", leaked)
 	return nil
 }

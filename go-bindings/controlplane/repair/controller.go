@@ -26,8 +26,8 @@ var (
 
 // Range is a stored range; see [Addresses] and [Ports].
 type Range interface {
-	// read begins a pass.
-	read(ctx context.Context, passes *rangekeeper.Passes, pass *rangekeeper.RepairPass) error
+	// read begins a pass, and says whether the range has to be made.
+	read(ctx context.Context, passes *rangekeeper.Passes, pass *rangekeeper.RepairPass) (bool, error)
 	// repair ends it, and gives the values that were set, too.
 	repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed rangekeeper.Listed) (result RangeResult, set []string, err error)
 }
@@ -47,14 +47,14 @@ type storedRange[V rangekeeper.Value] struct {
 	add   func(*rangekeeper.RepairPass, rangekeeper.Range[V], rangekeeper.Stored) (int, error)
 }
 
-func (s storedRange[V]) read(ctx context.Context, passes *rangekeeper.Passes, pass *rangekeeper.RepairPass) error {
+func (s storedRange[V]) read(ctx context.Context, passes *rangekeeper.Passes, pass *rangekeeper.RepairPass) (bool, error) {
 	view, err := s.store.ReadForPass(ctx, passes)
 	if err != nil {
-		return err
+		return false, err
 	}
 	values := s.store.Range()
 	_, err = s.add(pass, values, rangekeeper.Stored{Range: values.String(), Data: view.Snapshot})
-	return err
+	return !view.Initialised, err
 }
 
 func (s storedRange[V]) repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed rangekeeper.Listed) (RangeResult, []string, error) {

@@ -90,6 +90,8 @@ type Result struct {
 
 // RangeResult says what became of one range in a pass.
 type RangeResult struct {
+	// Made says that nothing was stored before.
+	Made bool
 	// Leaked is how many values no Service uses, those included that were cleaned.
 	Leaked int
 	// Set and Cleared are how many values were recorded and freed, Changed how many were left alone as they, or
@@ -115,8 +117,9 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	defer pass.Close()
-	for _, one := range r.config.Ranges {
-		if err := one.read(ctx, r.passes, pass); err != nil {
+	made := make([]bool, len(r.config.Ranges))
+	for i, one := range r.config.Ranges {
+		if made[i], err = one.read(ctx, r.passes, pass); err != nil {
 			return Result{}, err
 		}
 	}
@@ -158,7 +161,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 				set[value] = true
 			}
 		}
-		repaired.Leaked = counts.Leaked
+		repaired.Made, repaired.Leaked = made[i], counts.Leaked
 		result.Ranges = append(result.Ranges, repaired)
 	}
 	findings, err := outcome.Findings()

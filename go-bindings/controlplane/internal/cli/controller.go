@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/bootstrap"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/controller"
@@ -58,6 +59,7 @@ func newController() *cobra.Command {
 the ranges of ClusterIPs and node ports every three minutes, beside an API server that
 leaves that to others (--endpoint-reconciler-type=none). Flags have the names that
 kube-apiserver has for the same. There is no leader: one runs beside each API server.
+A range that is stored is made over into another one only if that was given.
 
 /healthz, /livez, /readyz and /metrics are served at --healthz-bind-address; it is
 ready once the first repairs have succeeded. SIGTERM and SIGINT stop it in order: its
@@ -157,6 +159,9 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 		return err
 	}
 	defer config.Etcd.Close()
+	if err := o.checkStored(ctx, c, config); err != nil {
+		return err
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	config.Metrics = registry
@@ -179,6 +184,31 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 		return errFound // it was logged
 	}
 	return err
+}
+
+// checkStored refuses ranges that nobody asked for: the first repair makes a stored range over into the configured one,
+// and then Services have values outside of it. Where it was asked for, it is told of.
+func (o *controllerFlags) checkStored(ctx context.Context, c *cobra.Command, config controller.Config) error {
+	check := func(flag, name string, configured fmt.Stringer) error {
+		key := clusterstate.RangeKey(o.prefix, name)
+		stored, err := storedSpec(ctx, config.Etcd, key)
+		switch {
+		case errors.Is(err, rangekeeper.ErrNotInitialised), err == nil && stored == configured.String():
+			return nil
+		case err != nil:
+			return err
+		case !c.Flags().Changed(flag):
+			return fmt.Errorf("--%s is needed: %s is stored for %s, and without the flag it would be made over into %s", flag, key, stored, configured)
+		}
+		config.Log.Warn("the stored range is another one, and is made over", "key", key, "stored", stored, "configured", configured.String())
+		return nil
+	}
+	for i, values := range config.ClusterIPRanges {
+		if err := check("service-cluster-ip-range", controller.ClusterIPRangeNames[i], values); err != nil {
+			return err
+		}
+	}
+	return check("service-node-port-range", audit.ServiceNodePorts, config.NodePortRange)
 }
 
 func apiConfig(kubeconfig string) (*rest.Config, error) {

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -205,6 +208,17 @@ func TestController(t *testing.T) {
 func TestControllerUsage(t *testing.T) {
 	etcd := etcdtest.Start(t, "")
 	endpoints := []string{"--endpoints", strings.Join(etcd.Endpoints(), ",")}
+	for name, values := range map[string]string{"serviceips": "10.96.0.0/12", "servicenodeports": "31000-31999"} {
+		if code, _, stderr := run(t, append([]string{"init", name, values, "--prefix", "/other"}, endpoints...)...); code != exitOK {
+			t.Fatal(stderr)
+		}
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	err := os.WriteFile(kubeconfig, []byte(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]}`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := append(endpoints, "--kubeconfig", kubeconfig, "--advertise-address", "192.0.2.10", "--healthz-bind-address", "")
 	for _, c := range []struct {
 		code  int
 		words []string
@@ -215,6 +229,10 @@ func TestControllerUsage(t *testing.T) {
 		{exitInput, []string{"--kubeconfig", "/nonexistent"}, append(endpoints, "--kubeconfig", "/nonexistent")},
 		{exitInput, []string{"--service-cluster-ip-range", "10.0.0.0/40"}, append(endpoints, "--service-cluster-ip-range", "10.0.0.0/40")},
 		{exitInput, []string{"--service-node-port-range", "70000"}, append(endpoints, "--service-node-port-range", "1-70000")},
+		{exitInput, []string{"10.0.0.0/24", "10.1.0.0/24", "one IP family"}, slices.Concat(known, []string{"--service-cluster-ip-range", "10.0.0.0/24,10.1.0.0/24"})},
+		{exitInput, []string{"443", "30000-32767"}, slices.Concat(known, []string{"--kubernetes-service-node-port", "443"})},
+		{exitInput, []string{"--service-cluster-ip-range is needed", "serviceips", "10.96.0.0/12"}, slices.Concat(known, []string{"--prefix", "/other"})},
+		{exitInput, []string{"--service-node-port-range is needed", "servicenodeports", "31000-31999"}, slices.Concat(known, []string{"--prefix", "/other", "--service-cluster-ip-range", "10.96.0.0/12"})},
 		{exitInput, []string{"--endpoint-reconciler-type", "nonsense"}, append(endpoints, "--endpoint-reconciler-type", "nonsense")},
 		{exitInput, []string{"--logging-format", "nonsense"}, append(endpoints, "--logging-format", "nonsense")},
 	} {
