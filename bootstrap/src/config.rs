@@ -124,13 +124,15 @@ pub enum ConfigError {
     #[error("mode master-count needs a count of at least 1")]
     MasterCount,
     /// It is no name for a namespace.
-    #[error("extraNamespaces: {name:?} is not a namespace's name (an RFC 1123 label)")]
+    #[error("{field}: {name:?} is not a namespace's name (an RFC 1123 label)")]
     Namespace {
+        /// The list in which it is.
+        field: &'static str,
         /// The input.
         name: String,
     },
     /// A period is too short.
-    #[error("periods.{name} must be at least {least} ms")]
+    #[error("{name} must be at least {least} ms")]
     Period {
         /// Which one.
         name: &'static str,
@@ -158,25 +160,20 @@ pub(crate) struct Settings {
 impl Config {
     /// Checks and reads everything.
     pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
-        let own = usable(&self.advertise_address)
-            .ok_or_else(|| ConfigError::AdvertiseAddress { text: self.advertise_address.clone() })?;
+        let own = own_address(&self.advertise_address)?;
         if self.secure_port == 0 {
             return Err(ConfigError::SecurePort);
         }
-        if self.mode == Mode::MasterCount(0) {
-            return Err(ConfigError::MasterCount);
-        }
-        if let Some(name) = self.extra_namespaces.iter().find(|name| !is_name(name)) {
-            return Err(ConfigError::Namespace { name: name.clone() });
-        }
+        check_mode(self.mode)?;
+        check_namespaces("extraNamespaces", &self.extra_namespaces)?;
         let Periods { endpoints, lease_ttl, namespaces, repairs } = self.periods;
         // One round has to fit in between, and etcd counts seconds.
         let least_ttl = (endpoints.as_millis() as u64 + 1000).next_multiple_of(1000);
         for (name, period, least) in [
-            ("endpointsMs", endpoints, 100),
-            ("leaseTtlMs", lease_ttl, least_ttl),
-            ("namespacesMs", namespaces, 100),
-            ("repairsMs", repairs, 100),
+            ("periods.endpointsMs", endpoints, 100),
+            ("periods.leaseTtlMs", lease_ttl, least_ttl),
+            ("periods.namespacesMs", namespaces, 100),
+            ("periods.repairsMs", repairs, 100),
         ] {
             if period < Duration::from_millis(least) {
                 return Err(ConfigError::Period { name, least });
@@ -194,11 +191,32 @@ impl Config {
             reconcile: self.reconcile,
             mode: self.mode,
             namespaces: SYSTEM.into_iter().map(String::from).chain(self.extra_namespaces.iter().cloned()).collect(),
-            lease_directory: format!("{}/masterleases/", self.etcd_prefix.trim_end_matches('/')),
+            lease_directory: lease_directory(&self.etcd_prefix),
             placement: self.placement,
             periods: self.periods,
         })
     }
+}
+
+/// The own address in canonical text.
+pub(crate) fn own_address(text: &str) -> Result<String, ConfigError> {
+    usable(text).ok_or_else(|| ConfigError::AdvertiseAddress { text: text.into() })
+}
+
+pub(crate) fn check_mode(mode: Mode) -> Result<(), ConfigError> {
+    if mode == Mode::MasterCount(0) { Err(ConfigError::MasterCount) } else { Ok(()) }
+}
+
+pub(crate) fn check_namespaces(field: &'static str, names: &[String]) -> Result<(), ConfigError> {
+    match names.iter().find(|name| !is_name(name)) {
+        Some(name) => Err(ConfigError::Namespace { field, name: name.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// Where the leases are; ends with `/`.
+pub(crate) fn lease_directory(etcd_prefix: &str) -> String {
+    format!("{}/masterleases/", etcd_prefix.trim_end_matches('/'))
 }
 
 /// The address of the Service `kubernetes` in a range: the first one that can be allocated.

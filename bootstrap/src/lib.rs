@@ -6,7 +6,8 @@
 //! arguments, requests and reports go out as values, and all of them have a JSON form.
 //!
 //! - Plans are pure functions from what exists to what has to be changed: [`namespaces`], [`service`], [`endpoints`]
-//!   and [`slice`](mod@slice).
+//!   and [`slice`](mod@slice), and [`reconcile`] for both of the last two. [`plan`](mod@plan) puts each of them behind
+//!   one question with a JSON form.
 //! - [`modes`] say which addresses belong into the endpoints, [`leases`] which servers live.
 //! - A [`controller`] puts them in order: it gives requests, takes answers, and says when to ask again. It is made of
 //!   a [`lifecycle`] (what is due when), rounds (which requests a work consists of) and a [`journal`] (what is
@@ -44,7 +45,9 @@ mod millis;
 pub mod modes;
 pub mod namespaces;
 pub mod object;
+pub mod plan;
 mod protobuf;
+pub mod reconcile;
 pub mod request;
 mod rounds;
 pub mod service;

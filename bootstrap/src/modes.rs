@@ -45,6 +45,10 @@ pub enum Refusal {
     /// A server that starts would take away the only address.
     #[error("the only address is the own one of before: refusing to erase all endpoints of the Service kubernetes")]
     OnlyOwnAddress,
+    /// The own lease is not among those listed, though it was put before: it has run out or somebody took it, and is to
+    /// be put once more.
+    #[error("the own lease is not there right after it was written")]
+    OwnLeaseMissing,
 }
 
 /// The addresses that belong into the endpoints, sorted as text; `None` if they are to be left as they are.

@@ -3,15 +3,14 @@
 use k8s_openapi::api::core::v1::Endpoints;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
-use super::own_lease::Refresh;
+use super::own_lease::{Next, Refresh};
 use super::write::{Write, Written};
 use super::{Context, Progress, TRIES};
-use crate::endpoints::Wanted;
-use crate::leases::{Fault, StoredLease, Survey, key, survey};
-use crate::modes::{Mode, Stage, desired};
+use crate::leases::{StoredLease, Survey, key, survey};
+use crate::modes::{Mode, Refusal, Stage};
 use crate::object::{Change, Kind, Object, ObjectKey};
+use crate::reconcile::{Changes, Situation, plan};
 use crate::request::{Answer, Failure, Reason, Request};
-use crate::{endpoints, slice};
 
 /// Refreshes or removes the own lease, and brings Endpoints and EndpointSlice to what the mode asks for.
 #[derive(Clone, Debug)]
@@ -137,36 +136,24 @@ impl EndpointsRound {
     }
 
     fn has_read_own(&mut self, context: &mut Context<'_>, read: Option<&StoredLease>) -> Progress {
-        let own = &context.settings.own;
-        let fault = read.and_then(|read| context.own.fault(own, read));
-        let is_damaged = fault.as_ref().is_some_and(|fault| !matches!(fault, Fault::Shared { .. }));
+        let (next, fault) = context.own.next(self.stage, &context.settings.own, read);
         context.faults.extend(fault);
-        match (self.stage, read) {
-            (Stage::Run, read) => {
-                let refresh = context.own.refresh_on(own, read);
-                self.put_own(context, refresh)
-            }
-            // Nothing was left behind.
-            (Stage::Start, None) => Progress::Finished(Ok(())),
-            (Stage::Stop, None) => self.read_endpoints(),
-            // Either another server has this address and lives, or it is left from before and runs out soon.
-            (Stage::Stop, Some(read)) if !is_damaged && !context.own.is_own(read) => {
-                Progress::failed(Reason::LeaseShared, "the own lease was written by another server, and is left to it")
-            }
-            (Stage::Start | Stage::Stop, Some(read)) => {
+        match next {
+            Next::Put(refresh) => self.put_own(context, refresh),
+            Next::Delete { mod_revision } => {
                 self.state = State::DeleteOwn;
-                Progress::Send(Request::DeleteLease { key: read.key.clone(), mod_revision: read.mod_revision })
+                Progress::Send(Request::DeleteLease { key: own_key(context), mod_revision })
+            }
+            Next::Endpoints => self.read_endpoints(),
+            Next::Nothing => Progress::Finished(Ok(())),
+            Next::LeftToOther => {
+                Progress::failed(Reason::LeaseShared, "the own lease was written by another server, and is left to it")
             }
         }
     }
 
     fn put_own(&mut self, context: &Context<'_>, refresh: Refresh) -> Progress {
-        let request = Request::PutLease {
-            key: own_key(context),
-            value: refresh.value.clone(),
-            ttl_seconds: context.settings.periods.lease_ttl.as_secs(),
-            mod_revision: refresh.mod_revision,
-        };
+        let request = refresh.request(own_key(context), context.settings.periods.lease_ttl);
         self.state = State::PutOwn(refresh);
         Progress::Send(request)
     }
@@ -186,7 +173,7 @@ impl EndpointsRound {
         Progress::Send(Request::Get { object: ObjectKey::kubernetes(kind), fresh })
     }
 
-    fn list(&mut self, context: &Context<'_>) -> Progress {
+    fn list(&mut self, context: &mut Context<'_>) -> Progress {
         if context.settings.mode != Mode::Lease {
             return self.write(context, &Survey::default());
         }
@@ -200,42 +187,38 @@ impl EndpointsRound {
         if self.is_dry && !survey.live.contains(&context.settings.own) {
             survey.live.push(context.settings.own.clone());
         }
-        if self.stage != Stage::Run || survey.live.contains(&context.settings.own) {
-            return self.write(context, &survey);
-        }
-        // It expired while an answer was late, or somebody took it. Others may have dropped this server already.
-        context.own.out_of_date();
-        if self.refreshed_again {
-            let message = "the own lease is not there right after it was written";
-            return Progress::failed(Reason::LeaseLost, message);
-        }
-        self.refreshed_again = true;
-        self.read_own(context)
+        self.write(context, &survey)
     }
 
-    fn write(&mut self, context: &Context<'_>, survey: &Survey) -> Progress {
+    fn write(&mut self, context: &mut Context<'_>, survey: &Survey) -> Progress {
         let settings = context.settings;
-        let (endpoints, slice) = (self.endpoints.as_ref(), self.slice.as_ref());
-        let desired = desired(settings.mode, self.stage, &settings.own, survey, endpoints, slice);
-        let addresses = match desired {
-            Ok(Some(addresses)) => addresses,
-            Ok(None) => return Progress::Finished(Ok(())),
+        let situation = Situation {
+            mode: settings.mode,
+            stage: self.stage,
+            own: &settings.own,
+            ports: &settings.endpoint_ports,
+            reconcile_ports: settings.reconcile,
+            survey,
+            endpoints: self.endpoints.as_ref(),
+            slice: self.slice.as_ref(),
+        };
+        let Changes { endpoints, slice } = match plan(&situation) {
+            Ok(changes) => changes,
             // A single server that starts again: its address stays until it is ready.
-            Err(_) if self.stage == Stage::Start => return Progress::Finished(Ok(())),
-            Err(refusal) => return Progress::failed(Reason::WouldEraseAll, refusal.to_string()),
+            Err(Refusal::OnlyOwnAddress) => return Progress::Finished(Ok(())),
+            // It expired while an answer was late, or somebody took it. Others may have dropped this server already.
+            Err(refusal @ Refusal::OwnLeaseMissing) => {
+                context.own.out_of_date();
+                if self.refreshed_again {
+                    return Progress::failed(Reason::LeaseLost, refusal.to_string());
+                }
+                self.refreshed_again = true;
+                return self.read_own(context);
+            }
+            Err(refusal @ Refusal::NoLeases) => return Progress::failed(Reason::WouldEraseAll, refusal.to_string()),
         };
-        let removes = self.stage != Stage::Run;
-        let wanted = Wanted {
-            addresses,
-            ports: settings.endpoint_ports.clone(),
-            reconcile_ports: if removes { settings.mode == Mode::Lease } else { settings.reconcile },
-            gone: removes.then(|| settings.own.clone()),
-        };
-        let change = endpoints::plan(self.endpoints.as_ref(), &wanted);
-        let result = change.object().or(self.endpoints.as_ref());
-        let slice = result.map_or(Change::Leave, |endpoints| slice::plan(endpoints, self.slice.as_ref()));
         let metadata = self.endpoints.as_ref().map(|endpoints| &endpoints.metadata);
-        match Write::begin(change, metadata) {
+        match Write::begin(endpoints, metadata) {
             Some((write, request)) => {
                 self.state = State::WriteEndpoints(Box::new(write), Box::new(slice));
                 Progress::Send(request)

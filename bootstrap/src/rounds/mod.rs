@@ -18,7 +18,7 @@ use crate::request::{Answer, Failure, Reason, Request};
 pub(crate) use endpoints::EndpointsRound;
 pub(crate) use kubernetes::KubernetesRound;
 pub(crate) use namespaces::NamespacesRound;
-pub(crate) use own_lease::OwnLease;
+pub(crate) use own_lease::{Next, OwnLease};
 
 /// How often a round reads again because others were faster.
 const TRIES: u32 = 5;

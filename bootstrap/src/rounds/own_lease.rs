@@ -1,6 +1,10 @@
 //! What a server knows of its own lease.
 
+use std::time::Duration;
+
 use crate::leases::{Fault, Lease, StoredLease, check};
+use crate::modes::Stage;
+use crate::request::Request;
 
 /// The own lease, as far as its last write is known.
 #[derive(Clone, Debug, Default)]
@@ -21,15 +25,60 @@ struct Known {
 
 /// A put of the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refresh {
-    generation: i64,
-    pub(super) value: Vec<u8>,
-    pub(super) mod_revision: u64,
+pub(crate) struct Refresh {
+    pub(crate) generation: i64,
+    value: Vec<u8>,
+    mod_revision: u64,
     /// It goes on from the last put, without a read in between.
     is_next: bool,
 }
 
+impl Refresh {
+    /// The request that puts it.
+    pub(crate) fn request(&self, key: String, ttl: Duration) -> Request {
+        let Self { value, mod_revision, .. } = self;
+        Request::PutLease { key, value: value.clone(), ttl_seconds: ttl.as_secs(), mod_revision: *mod_revision }
+    }
+}
+
+/// What comes after the key of the own lease was read.
+pub(crate) enum Next {
+    /// It is put, and then the endpoints are reconciled.
+    Put(Refresh),
+    /// It is deleted, and then the own address taken out of the endpoints.
+    Delete {
+        /// The revision that it must have.
+        mod_revision: u64,
+    },
+    /// It is gone, and the own address is taken out of the endpoints.
+    Endpoints,
+    /// It was not left behind, so neither was the address.
+    Nothing,
+    /// Either another server has this address and lives, or it is left from before and runs out soon.
+    LeftToOther,
+}
+
 impl OwnLease {
+    /// As somebody knows it who knows the generation of the last put only; 0 if there was none.
+    pub(crate) fn of_generation(generation: i64) -> Self {
+        let known = (generation > 0).then_some(Known { generation, mod_revision: None });
+        Self { known, ..Self::default() }
+    }
+
+    /// What comes after the key was read, and what is wrong with it.
+    pub(crate) fn next(&mut self, stage: Stage, address: &str, read: Option<&StoredLease>) -> (Next, Option<Fault>) {
+        let fault = read.and_then(|read| self.fault(address, read));
+        let is_damaged = fault.as_ref().is_some_and(|fault| !matches!(fault, Fault::Shared { .. }));
+        let next = match (stage, read) {
+            (Stage::Run, read) => Next::Put(self.refresh_on(address, read)),
+            (Stage::Start, None) => Next::Nothing,
+            (Stage::Stop, None) => Next::Endpoints,
+            (Stage::Stop, Some(read)) if !is_damaged && !self.is_own(read) => Next::LeftToOther,
+            (Stage::Start | Stage::Stop, Some(read)) => Next::Delete { mod_revision: read.mod_revision },
+        };
+        (next, fault)
+    }
+
     /// The next put, if the key's revision is known.
     pub(super) fn refresh(&self, address: &str) -> Option<Refresh> {
         let known = self.known?;
@@ -37,7 +86,7 @@ impl OwnLease {
     }
 
     /// The next put on what was read.
-    pub(super) fn refresh_on(&self, address: &str, read: Option<&StoredLease>) -> Refresh {
+    fn refresh_on(&self, address: &str, read: Option<&StoredLease>) -> Refresh {
         let decoded = read.and_then(|read| Lease::decode(&read.value).ok());
         let generation = decoded.map_or(0, |lease| lease.generation);
         let generation = generation.max(self.known.map_or(0, |known| known.generation));
@@ -71,7 +120,7 @@ impl OwnLease {
     }
 
     /// Whether the key that was read is this server's alone, to be deleted.
-    pub(super) fn is_own(&self, read: &StoredLease) -> bool {
+    fn is_own(&self, read: &StoredLease) -> bool {
         !self.is_shared && self.wrote(read)
     }
 
@@ -89,7 +138,7 @@ impl OwnLease {
 
     /// What is wrong with the key as it was read. Whoever wrote it after this server went on from its generation: a
     /// lower one comes from before, out of a backup.
-    pub(super) fn fault(&mut self, address: &str, read: &StoredLease) -> Option<Fault> {
+    fn fault(&mut self, address: &str, read: &StoredLease) -> Option<Fault> {
         let (_, fault) = check(read, Some(address));
         if fault.is_some() || self.wrote(read) {
             return fault;

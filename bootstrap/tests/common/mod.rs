@@ -15,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+#[derive(Clone)]
 pub(crate) struct Random(Xoshiro256PlusPlus);
 
 impl Random {
