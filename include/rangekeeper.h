@@ -417,7 +417,7 @@ enum rk_result
    */
   RK_RESULT_INVALID_JSON = 64,
   /**
-   * A configuration cannot be used.
+   * A configuration cannot be used, or a question about a plan not be answered.
    */
   RK_RESULT_INVALID_CONFIG = 65,
 };
@@ -1303,7 +1303,8 @@ rk_result rk_allocator_try_has(const struct rk_allocator *allocator,
                                bool *is_used);
 
 /**
- * Makes a controller that has not begun. config is JSON (docs/bootstrap.md).
+ * Makes a controller that has not begun. config is JSON
+ * (docs/bootstrap-json.md).
  *
  * The caller owns *bootstrap and frees it with rk_bootstrap_free. RK_RESULT_INVALID_JSON with the place in
  * error->offset, RK_RESULT_INVALID_CONFIG, RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
@@ -1328,7 +1329,7 @@ rk_result rk_bootstrap_close(const struct rk_bootstrap *bootstrap);
 
 /**
  * Tells what to do at the time now, in nanoseconds by a clock that should not jump: a step as JSON
- * (docs/bootstrap.md), buffer by the rule for buffers. A step that does not fit is kept, and given by the next call.
+ * (docs/bootstrap-json.md), buffer by the rule for buffers. A step that does not fit is kept, and given by the next call.
  *
  * RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
@@ -1339,8 +1340,8 @@ rk_result rk_bootstrap_poll(const struct rk_bootstrap *bootstrap,
                             size_t *len);
 
 /**
- * The order of this id has ended. answer is JSON (docs/bootstrap.md). An answer to an order that was given up is
- * ignored.
+ * The order of this id has ended. answer is JSON (docs/bootstrap-json.md). An answer to an order that was given up
+ * is ignored.
  *
  * RK_RESULT_INVALID_JSON with the place in error->offset (the order is still under way then), RK_RESULT_INVALID_UTF8,
  * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
@@ -1360,6 +1361,22 @@ rk_result rk_bootstrap_answered(const struct rk_bootstrap *bootstrap,
  */
 rk_result rk_bootstrap_stop(const struct rk_bootstrap *bootstrap,
                             uint64_t now);
+
+/**
+ * Decides one thing without a controller: which namespaces are missing, what is to be done about the Service kubernetes,
+ * the own lease, or Endpoints and EndpointSlice. question and answer are JSON (docs/bootstrap-json.md), buffer by the
+ * rule for buffers. The same question has the same answer.
+ *
+ * RK_RESULT_INVALID_JSON with the place in error->offset, also for an object of another kind; RK_RESULT_INVALID_CONFIG
+ * for a question of the right form that cannot be answered; RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_INVALID_UTF8,
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_bootstrap_plan(const char *question,
+                            size_t question_len,
+                            char *buffer,
+                            size_t capacity,
+                            size_t *len,
+                            struct rk_error *error);
 
 /**
  * Makes a committer that knows nothing of the store yet.

@@ -1,9 +1,10 @@
-//! The bootstrap controller: orders out, answers in, all of them as JSON.
+//! The bootstrap controller: orders out, answers in; and its plans one by one. All of them as JSON.
 
 use std::ffi::c_char;
 use std::time::Duration;
 
 use rangekeeper_bootstrap::controller::Controller;
+use rangekeeper_bootstrap::plan::{Question, plan};
 use serde::Deserialize;
 
 use crate::error::{Failure, rk_error};
@@ -30,7 +31,8 @@ fn parse<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T, Failure> {
     })
 }
 
-/// Makes a controller that has not begun. config is JSON (docs/bootstrap.md).
+/// Makes a controller that has not begun. config is JSON
+/// (docs/bootstrap-json.md).
 ///
 /// The caller owns *bootstrap and frees it with rk_bootstrap_free. RK_RESULT_INVALID_JSON with the place in
 /// error->offset, RK_RESULT_INVALID_CONFIG, RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
@@ -75,7 +77,7 @@ pub unsafe extern "C" fn rk_bootstrap_close(bootstrap: *const rk_bootstrap) -> r
 }
 
 /// Tells what to do at the time now, in nanoseconds by a clock that should not jump: a step as JSON
-/// (docs/bootstrap.md), buffer by the rule for buffers. A step that does not fit is kept, and given by the next call.
+/// (docs/bootstrap-json.md), buffer by the rule for buffers. A step that does not fit is kept, and given by the next call.
 ///
 /// RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
@@ -103,8 +105,8 @@ fn to_json(value: &impl serde::Serialize) -> Result<String, rk_result> {
     serde_json::to_string(value).map_err(|_| rk_result::Panic)
 }
 
-/// The order of this id has ended. answer is JSON (docs/bootstrap.md). An answer to an order that was given up is
-/// ignored.
+/// The order of this id has ended. answer is JSON (docs/bootstrap-json.md). An answer to an order that was given up
+/// is ignored.
 ///
 /// RK_RESULT_INVALID_JSON with the place in error->offset (the order is still under way then), RK_RESULT_INVALID_UTF8,
 /// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
@@ -144,4 +146,31 @@ pub unsafe extern "C" fn rk_bootstrap_stop(bootstrap: *const rk_bootstrap, now: 
             Ok(())
         })
     })
+}
+
+/// Decides one thing without a controller: which namespaces are missing, what is to be done about the Service kubernetes,
+/// the own lease, or Endpoints and EndpointSlice. question and answer are JSON (docs/bootstrap-json.md), buffer by the
+/// rule for buffers. The same question has the same answer.
+///
+/// RK_RESULT_INVALID_JSON with the place in error->offset, also for an object of another kind; RK_RESULT_INVALID_CONFIG
+/// for a question of the right form that cannot be answered; RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_INVALID_UTF8,
+/// RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_bootstrap_plan(
+    question: *const c_char,
+    question_len: usize,
+    buffer: *mut c_char,
+    capacity: usize,
+    len: *mut usize,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let (question, buffer) = (text(question, question_len)?, Buffer::new(buffer, capacity, len)?);
+            let question: Question = parse(question)?;
+            let answer = plan(&question).map_err(|error| Failure::new(rk_result::InvalidConfig, error))?;
+            Ok(buffer.write_text(&to_json(&answer)?)?)
+        })
+    }
 }

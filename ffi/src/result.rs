@@ -59,7 +59,7 @@ pub enum rk_result {
     StaleList = 52,
     /// A text is no JSON, or not of the form that is documented for it.
     InvalidJson = 64,
-    /// A configuration cannot be used.
+    /// A configuration cannot be used, or a question about a plan not be answered.
     InvalidConfig = 65,
 }
 

@@ -752,6 +752,33 @@ static void bootstraps(void) {
   rk_bootstrap_free(NULL);
 }
 
+static void plans(void) {
+  static const char question[] = "{\"namespaces\":{\"existing\":[\"default\"],\"wanted\":[\"default\"]}}";
+  static const char wanted[] = "{\"namespaces\":{\"create\":[]}}";
+  char answer[64] = "x";
+  rk_error error;
+  len = 7;
+  CHECK_NULL(rk_bootstrap_plan(NULL, 1, answer, sizeof answer, &len, &error));
+  CHECK_NULL(rk_bootstrap_plan(TEXT(question), NULL, 1, &len, &error));
+  CHECK_NULL(rk_bootstrap_plan(TEXT(question), answer, sizeof answer, NULL, &error));
+  CHECK_INVALID(rk_bootstrap_plan(question, SIZE_MAX, answer, sizeof answer, &len, &error));
+  CHECK_INVALID(rk_bootstrap_plan(TEXT(question), answer, sizeof answer, odd(&len), &error));
+  CHECK_RESULT(rk_bootstrap_plan(TEXT("\xff"), answer, sizeof answer, &len, &error), RK_RESULT_INVALID_UTF8);
+  CHECK_RESULT(rk_bootstrap_plan(NULL, 0, answer, sizeof answer, &len, NULL), RK_RESULT_INVALID_JSON);
+  CHECK_RESULT(rk_bootstrap_plan(TEXT("{\"pods\":{}}"), answer, sizeof answer, &len, &error), RK_RESULT_INVALID_JSON);
+  CHECK(error.offset >= 1 && error.offset <= 7 && strstr(error.message, "pods") != NULL);
+  CHECK_RESULT(rk_bootstrap_plan(TEXT("{\"namespaces\":{\"existing\":[],\"wanted\":[\"A\"]}}"), answer, sizeof answer, &len, &error), RK_RESULT_INVALID_CONFIG);
+  CHECK(error.offset == UINT64_MAX && strstr(error.message, "wanted") != NULL);
+  CHECK(len == 7 && answer[0] == 'x');
+
+  CHECK_SMALL(rk_bootstrap_plan(TEXT(question), NULL, 0, &len, &error));
+  CHECK(len == sizeof wanted - 1);
+  CHECK_SMALL(rk_bootstrap_plan(TEXT(question), answer, len - 1, &len, NULL));
+  CHECK(answer[0] == 'x');
+  CHECK_OK(rk_bootstrap_plan(TEXT(question), answer, len, &len, NULL));
+  CHECK(len == sizeof wanted - 1 && memcmp(answer, wanted, len) == 0);
+}
+
 int main(void) {
   rk_range *range = range_of("10.0.0.0/24");
   names_and_values();
@@ -763,6 +790,7 @@ int main(void) {
   ip_audit();
   committers(range);
   bootstraps();
+  plans();
   rk_range_free(range);
   return 0;
 }
