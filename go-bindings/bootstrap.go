@@ -12,7 +12,7 @@ import (
 
 // Bootstrap is the bootstrap controller of one server: the system namespaces, the Service "kubernetes" and its
 // endpoints, and when they and the repairs of ranges are due. It does no I/O: Poll gives orders, and Answered takes how
-// they ended, both as JSON in the form that docs/bootstrap.md describes. Package controlplane/bootstrap carries them out.
+// they ended, both as JSON in the form that docs/bootstrap-json.md describes. Package controlplane/bootstrap carries them out.
 //
 // It may be used from several goroutines at once.
 type Bootstrap struct {
@@ -29,7 +29,7 @@ type JSONError struct {
 
 func (e *JSONError) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.Message) }
 
-// ConfigError says why a configuration cannot be used.
+// ConfigError says why a configuration cannot be used, or a question to BootstrapPlan not be answered.
 type ConfigError struct{ Message string }
 
 func (e *ConfigError) Error() string { return e.Message }
@@ -100,4 +100,23 @@ func (b *Bootstrap) Stop(now time.Duration) error {
 	code := C.rk_bootstrap_stop(b.pointer(), C.uint64_t(now))
 	runtime.KeepAlive(b)
 	return resultError(code)
+}
+
+// BootstrapPlan decides one thing without a controller: which namespaces are missing, what is to be done about the Service
+// "kubernetes", the own lease, or Endpoints and EndpointSlice. It is for a control plane that has loops of its own.
+// Question and answer are JSON in the form that docs/bootstrap-json.md describes; the same question has the same answer.
+//
+// It replaces the content of dst and reuses its capacity. The error may be a *JSONError, also for an object of another
+// kind, or a *ConfigError.
+func BootstrapPlan(question, dst []byte) ([]byte, error) {
+	var details C.rk_error
+	var failed C.rk_result
+	answer, err := readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
+		failed = C.rk_bootstrap_plan(cChars(question), C.size_t(len(question)), (*C.char)(unsafe.Pointer(buffer)), capacity, length, &details)
+		return failed
+	})
+	if err != nil {
+		return nil, jsonError(failed, &details)
+	}
+	return answer, nil
 }

@@ -120,6 +120,8 @@ package rangekeeper
 #cgo nocallback rk_bootstrap_poll
 #cgo noescape rk_bootstrap_answered
 #cgo nocallback rk_bootstrap_answered
+#cgo noescape rk_bootstrap_plan
+#cgo nocallback rk_bootstrap_plan
 #cgo noescape rk_bootstrap_stop
 #cgo nocallback rk_bootstrap_stop
 #cgo noescape rk_committer_answered

@@ -8,7 +8,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// What crosses to the core and back; docs/bootstrap.md describes it.
+// What crosses to the core and back; docs/bootstrap-json.md describes it.
 
 type step struct {
 	Send    []order           `json:"send"`
