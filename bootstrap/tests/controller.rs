@@ -388,6 +388,50 @@ fn in_master_count_mode_the_killed_stay_until_there_are_too_many() {
     assert!(third.times(0, is_etcd).is_empty());
 }
 
+/// Another server adds its address between two reads, or one of two caches is older than the other: the slice that says
+/// it already is not set back to what the Endpoints said before.
+#[test]
+fn a_slice_is_not_made_from_endpoints_that_are_older() {
+    for reads in 1..=4 {
+        for stale in [false, true] {
+            let count = |address: &str| Config { mode: Mode::MasterCount(3), ..config(address) };
+            let mut cluster = Cluster::new(vec![count("10.0.0.1"), count("10.0.0.2")]);
+            cluster.run_until(15_000);
+            let mut other = Cluster::new(vec![count("10.0.0.3")]);
+            let (endpoints, slice) =
+                (ObjectKey::kubernetes(Kind::Endpoints), ObjectKey::kubernetes(Kind::EndpointSlice));
+            let old = cluster.store.objects[&endpoints].clone();
+            // Something to be mended, so that everything is read once more.
+            let mut damaged = cluster.store.slice().cloned().unwrap();
+            damaged.metadata.labels = None;
+            cluster.store.put(cluster.now, damaged.into());
+            cluster.servers.truncate(1);
+            let mut seen = 0;
+            cluster.hook = Box::new(move |now, _, request, store| {
+                let Request::Get { object, fresh } = request else { return None };
+                if *object != endpoints && *object != slice {
+                    return None;
+                }
+                seen += 1;
+                if seen == reads {
+                    std::mem::swap(&mut other.store, store);
+                    other.now = now;
+                    other.run_until(now + 1000);
+                    std::mem::swap(&mut other.store, store);
+                    other.kill(0);
+                }
+                (stale && !fresh && *object == endpoints).then(|| Answer::Object(old.clone()))
+            });
+            cluster.run_until(29_000); // one round
+            for (what, listed) in
+                [("Endpoints", ready(cluster.store.endpoints())), ("slice", slice_ready(cluster.store.slice()))]
+            {
+                assert_eq!(listed, ["10.0.0.1", "10.0.0.2", "10.0.0.3"], "{what}, read {reads}, stale: {stale}");
+            }
+        }
+    }
+}
+
 #[test]
 fn damage_is_mended_in_the_next_round() {
     let mut cluster = cluster(&["10.0.0.1", "10.0.0.2"]);

@@ -19,6 +19,8 @@ pub(crate) struct EndpointsRound {
     state: State,
     endpoints: Option<Endpoints>,
     slice: Option<EndpointSlice>,
+    /// The two were, or are to be, read from the API server and not from a cache.
+    is_fresh: bool,
     /// How often something has been read again.
     tries: u32,
     /// The own lease was not listed after it was written, and has been written once more.
@@ -43,12 +45,19 @@ enum State {
 
 impl EndpointsRound {
     pub(crate) fn begin(stage: Stage, context: &mut Context<'_>) -> (Self, Progress) {
-        let state = State::Finished;
-        let mut round =
-            Self { stage, state, endpoints: None, slice: None, tries: 0, refreshed_again: false, is_dry: false };
+        let mut round = Self {
+            stage,
+            state: State::Finished,
+            endpoints: None,
+            slice: None,
+            is_fresh: stage != Stage::Run,
+            tries: 0,
+            refreshed_again: false,
+            is_dry: false,
+        };
         let progress = match context.settings.mode {
             Mode::None => Progress::Finished(Ok(())),
-            Mode::MasterCount(_) => round.read_endpoints(),
+            Mode::MasterCount(_) => round.read_slice(),
             Mode::Lease => match context.own.refresh(&context.settings.own) {
                 Some(refresh) if stage == Stage::Run => round.put_own(context, refresh),
                 _ => round.read_own(context),
@@ -62,11 +71,11 @@ impl EndpointsRound {
             (State::ReadOwn, Answer::Leases(leases)) => self.has_read_own(context, leases.first()),
             (State::PutOwn(refresh), Answer::Written { mod_revision }) => {
                 context.own.written(refresh, mod_revision);
-                self.read_endpoints()
+                self.read_slice()
             }
             (State::PutOwn(_) | State::DeleteOwn, Answer::Skipped) => {
                 self.is_dry = true;
-                self.read_endpoints()
+                self.read_slice()
             }
             (State::PutOwn(_) | State::DeleteOwn, Answer::Conflict) => {
                 context.own.out_of_date();
@@ -78,22 +87,22 @@ impl EndpointsRound {
             }
             (State::DeleteOwn, Answer::Done) => {
                 context.own.deleted();
-                self.read_endpoints()
-            }
-            (State::ReadEndpoints, Answer::Object(Object::Endpoints(endpoints))) => {
-                self.endpoints = Some(*endpoints);
-                self.read_slice()
-            }
-            (State::ReadEndpoints, Answer::NotFound) => {
-                self.endpoints = None;
                 self.read_slice()
             }
             (State::ReadSlice, Answer::Object(Object::EndpointSlice(slice))) => {
                 self.slice = Some(*slice);
-                self.list(context)
+                self.read_endpoints()
             }
             (State::ReadSlice, Answer::NotFound) => {
                 self.slice = None;
+                self.read_endpoints()
+            }
+            (State::ReadEndpoints, Answer::Object(Object::Endpoints(endpoints))) => {
+                self.endpoints = Some(*endpoints);
+                self.list(context)
+            }
+            (State::ReadEndpoints, Answer::NotFound) => {
+                self.endpoints = None;
                 self.list(context)
             }
             (State::List, Answer::Leases(leases)) => self.has_listed(context, &leases),
@@ -125,7 +134,7 @@ impl EndpointsRound {
     fn not_written(&mut self, written: Written, what: &str) -> Progress {
         match written {
             Written::Failed(failure) => Progress::Finished(Err(failure)),
-            _ if self.may_try() => self.read_endpoints(),
+            _ if self.may_try() => self.read_again(),
             _ => conflicts(what),
         }
     }
@@ -144,7 +153,7 @@ impl EndpointsRound {
                 self.state = State::DeleteOwn;
                 Progress::Send(Request::DeleteLease { key: own_key(context), mod_revision })
             }
-            Next::Endpoints => self.read_endpoints(),
+            Next::Endpoints => self.read_slice(),
             Next::Nothing => Progress::Finished(Ok(())),
             Next::LeftToOther => {
                 Progress::failed(Reason::LeaseShared, "the own lease was written by another server, and is left to it")
@@ -158,19 +167,25 @@ impl EndpointsRound {
         Progress::Send(request)
     }
 
-    fn read_endpoints(&mut self) -> Progress {
-        self.state = State::ReadEndpoints;
-        self.get(Kind::Endpoints)
-    }
-
+    /// The slice comes before the Endpoints that it is to say the same as: whoever has written both meanwhile has given
+    /// the slice another version, and the write of what is out of date conflicts.
     fn read_slice(&mut self) -> Progress {
         self.state = State::ReadSlice;
         self.get(Kind::EndpointSlice)
     }
 
+    fn read_endpoints(&mut self) -> Progress {
+        self.state = State::ReadEndpoints;
+        self.get(Kind::Endpoints)
+    }
+
+    fn read_again(&mut self) -> Progress {
+        self.is_fresh = true;
+        self.read_slice()
+    }
+
     fn get(&self, kind: Kind) -> Progress {
-        let fresh = self.tries > 0 || self.stage != Stage::Run;
-        Progress::Send(Request::Get { object: ObjectKey::kubernetes(kind), fresh })
+        Progress::Send(Request::Get { object: ObjectKey::kubernetes(kind), fresh: self.is_fresh })
     }
 
     fn list(&mut self, context: &mut Context<'_>) -> Progress {
@@ -217,6 +232,10 @@ impl EndpointsRound {
             }
             Err(refusal @ Refusal::NoLeases) => return Progress::failed(Reason::WouldEraseAll, refusal.to_string()),
         };
+        if !self.is_fresh && !matches!((&endpoints, &slice), (Change::Leave, Change::Leave)) {
+            // Two caches need not be equally old.
+            return self.read_again();
+        }
         let metadata = self.endpoints.as_ref().map(|endpoints| &endpoints.metadata);
         match Write::begin(endpoints, metadata) {
             Some((write, request)) => {

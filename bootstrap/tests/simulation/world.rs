@@ -410,7 +410,7 @@ impl World {
         let address = self.servers[self.random.below(self.servers.len() as u64) as usize].address;
         let key = format!("{DIRECTORY}{address}");
         let Some(entry) = self.store.leases.get(&key) else { return };
-        let remaining = entry.expires.map(|expires| expires.saturating_sub(self.now).max(1));
+        let (remaining, ttl) = (entry.expires.map(|expires| expires.saturating_sub(self.now).max(1)), entry.ttl);
         let generation = self.random.below(100) as i64;
         match self.random.below(6) {
             0 => drop(self.store.leases.remove(&key)),
@@ -428,6 +428,9 @@ impl World {
                 self.store.put_lease(self.now, &key, lease.encode(), remaining);
             }
             _ => self.store.put_lease(self.now, &key, Vec::new(), remaining),
+        }
+        if let Some(damaged) = self.store.leases.get_mut(&key) {
+            damaged.ttl = ttl; // etcd's lease is the same
         }
     }
 
