@@ -234,7 +234,8 @@ fn plan_lease(question: &LeaseQuestion) -> Result<LeaseAnswer, PlanError> {
     if let Some(read) = read.filter(|read| read.key != key) {
         return Err(PlanError::OtherLease { found: read.key.clone(), own: key });
     }
-    let (next, fault) = OwnLease::of_generation(question.generation).next(question.stage, &own, read);
+    let periods = Periods { lease_ttl: question.lease_ttl, ..Periods::default() };
+    let (next, fault) = OwnLease::of_generation(question.generation).next(question.stage, &own, read, &periods);
     let generation = match &next {
         Next::Put(refresh) => refresh.generation,
         _ => question.generation,

@@ -254,6 +254,24 @@ fn a_lease_that_another_writer_owns_is_left_to_it_and_reported() {
     assert_eq!(cluster.servers[2].phase, Phase::Stopped { removed: false, fatal: false });
 }
 
+/// Another writer that was late once lives; one that has been away for longer than a lease holds does not.
+#[test]
+fn a_lease_is_left_to_another_writer_as_long_as_that_may_live() {
+    for (stop, removed) in [(45_000, false), (55_000, true)] {
+        let mut cluster = cluster(&["10.0.0.1", "10.0.0.2"]);
+        cluster.run_until(25_000);
+        let key = lease_key("10.0.0.2");
+        let found = Lease::decode(&cluster.store.leases[&key].lease.value).unwrap();
+        let value = Lease { generation: found.generation + 1, ..found }.encode();
+        cluster.store.put_lease(25_000, &key, value, Some(15_000));
+        cluster.run_until(stop);
+        cluster.stop(1);
+        cluster.run_until(stop + 1000);
+        assert_eq!(!cluster.store.leases.contains_key(&key), removed, "stopped at {stop}");
+        assert_eq!(!ready(cluster.store.endpoints()).contains(&"10.0.0.2".into()), removed, "stopped at {stop}");
+    }
+}
+
 #[test]
 fn a_lease_without_time_to_live_is_reported_and_counts() {
     let mut cluster = cluster(&["10.0.0.1"]);

@@ -145,7 +145,8 @@ impl EndpointsRound {
     }
 
     fn has_read_own(&mut self, context: &mut Context<'_>, read: Option<&StoredLease>) -> Progress {
-        let (next, fault) = context.own.next(self.stage, &context.settings.own, read);
+        let settings = context.settings;
+        let (next, fault) = context.own.next(self.stage, &settings.own, read, &settings.periods);
         context.faults.extend(fault);
         match next {
             Next::Put(refresh) => self.put_own(context, refresh),

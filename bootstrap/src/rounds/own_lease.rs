@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::config::Periods;
 use crate::leases::{Fault, Lease, StoredLease, check};
 use crate::modes::Stage;
 use crate::request::Request;
@@ -12,8 +13,8 @@ pub(crate) struct OwnLease {
     known: Option<Known>,
     /// What a put wrote whose end is not known.
     doubt: Option<Vec<u8>>,
-    /// Somebody else has written the key between the last two puts.
-    is_shared: bool,
+    /// How many puts have followed each other since somebody else wrote the key in between; `None` if nobody has.
+    undisturbed: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,14 +67,20 @@ impl OwnLease {
     }
 
     /// What comes after the key was read, and what is wrong with it.
-    pub(crate) fn next(&mut self, stage: Stage, address: &str, read: Option<&StoredLease>) -> (Next, Option<Fault>) {
+    pub(crate) fn next(
+        &mut self,
+        stage: Stage,
+        address: &str,
+        read: Option<&StoredLease>,
+        periods: &Periods,
+    ) -> (Next, Option<Fault>) {
         let fault = read.and_then(|read| self.fault(address, read));
         let is_damaged = fault.as_ref().is_some_and(|fault| !matches!(fault, Fault::Shared { .. }));
         let next = match (stage, read) {
             (Stage::Run, read) => Next::Put(self.refresh_on(address, read)),
             (Stage::Start, None) => Next::Nothing,
             (Stage::Stop, None) => Next::Endpoints,
-            (Stage::Stop, Some(read)) if !is_damaged && !self.is_own(read) => Next::LeftToOther,
+            (Stage::Stop, Some(read)) if !is_damaged && !self.is_own(read, periods) => Next::LeftToOther,
             (Stage::Start | Stage::Stop, Some(read)) => Next::Delete { mod_revision: read.mod_revision },
         };
         (next, fault)
@@ -97,8 +104,9 @@ impl OwnLease {
     pub(super) fn written(&mut self, refresh: Refresh, mod_revision: u64) {
         self.known = Some(Known { generation: refresh.generation, mod_revision: Some(mod_revision) });
         self.doubt = None;
-        // Nobody else has written since the last one.
-        self.is_shared &= !refresh.is_next;
+        if let (Some(puts), true) = (&mut self.undisturbed, refresh.is_next) {
+            *puts = puts.saturating_add(1);
+        }
     }
 
     /// The put may have taken place.
@@ -119,9 +127,11 @@ impl OwnLease {
         *self = Self::default();
     }
 
-    /// Whether the key that was read is this server's alone, to be deleted.
-    fn is_own(&self, read: &StoredLease) -> bool {
-        !self.is_shared && self.wrote(read)
+    /// Whether the key that was read is this server's alone, to be deleted. Another one that lives writes it before its
+    /// lease runs out, but not between any two puts.
+    fn is_own(&self, read: &StoredLease, periods: &Periods) -> bool {
+        let has_outlived = |puts: u32| periods.endpoints.saturating_mul(puts) > periods.lease_ttl;
+        self.undisturbed.is_none_or(has_outlived) && self.wrote(read)
     }
 
     /// Whether what was read is what this server wrote.
@@ -148,7 +158,7 @@ impl OwnLease {
         if generation <= known.generation {
             return None;
         }
-        self.is_shared = true;
+        self.undisturbed = Some(0);
         Some(Fault::Shared { key: read.key.clone() })
     }
 }
