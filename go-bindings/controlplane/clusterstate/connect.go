@@ -15,6 +15,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 // ErrUnreachable is wrapped by errors that say that no etcd answered.
@@ -22,6 +24,11 @@ var ErrUnreachable = errors.New("etcd is not reachable")
 
 // DefaultDialTimeout is how long [Connect] waits for a first answer.
 const DefaultDialTimeout = 5 * time.Second
+
+// reconnect is how connections that are lost are made again. By gRPC's own waits, of up
+// to 2 minutes, etcd can long be back while a client still finds it gone, and the lease
+// of its server runs out.
+var reconnect = backoff.Config{BaseDelay: 250 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
 
 // ConnectOptions say how to reach etcd.
 type ConnectOptions struct {
@@ -71,6 +78,7 @@ func (o ConnectOptions) clientConfig(ctx context.Context) (clientv3.Config, erro
 		Password:    o.Password,
 		DialTimeout: o.DialTimeout,
 		Logger:      zap.NewNop(), // what goes wrong comes back as an error
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: DefaultDialTimeout})},
 	}
 	if config.DialTimeout == 0 {
 		config.DialTimeout = DefaultDialTimeout
