@@ -3,6 +3,8 @@ package bootstrap
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -61,8 +63,8 @@ func faultAttributes(fault map[string]map[string]any) []any {
 	var attributes []any
 	for kind, about := range fault {
 		attributes = append(attributes, "fault", kind)
-		for name, value := range about {
-			attributes = append(attributes, name, value)
+		for _, name := range slices.Sorted(maps.Keys(about)) {
+			attributes = append(attributes, name, about[name])
 		}
 	}
 	return attributes
