@@ -13,20 +13,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/bootstrap"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/controller"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
-	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/etcdtest"
-	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/repair"
 )
 
 const clusterIPRange, nodePortRange = "10.96.0.0/16", "30000-32767"
@@ -43,9 +42,9 @@ func must[T any](value T, err error) T {
 
 // host is a controller beside an API server.
 type host struct {
+	syncBuffer
 	t          *testing.T
-	log        *syncBuffer
-	controller *bootstrap.Controller
+	controller *controller.Controller
 	cancel     context.CancelFunc
 	ended      chan error
 }
@@ -55,45 +54,19 @@ var periods = bootstrap.Periods{Endpoints: time.Second, LeaseTTL: 3 * time.Secon
 
 func startHost(t *testing.T, etcd *embedded.Etcd, config *rest.Config, c bootstrap.Config) *host {
 	t.Helper()
-	config = rest.CopyConfig(config)
-	config.WarningHandler = rest.NoWarnings{}
-	client := must(kubernetes.NewForConfig(config))
-	addresses := must(etcdstore.Open(etcdstore.Config[netip.Addr]{
-		Client: etcd.Client(), Key: "/registry/ranges/serviceips", Range: must(rangekeeper.ParseCIDR(clusterIPRange)),
-		Strategy: rangekeeper.RandomScanSparingStaticBand,
-	}))
-	ports := must(etcdstore.Open(etcdstore.Config[uint16]{
-		Client: etcd.Client(), Key: "/registry/ranges/servicenodeports", Range: must(rangekeeper.ParsePortRange(nodePortRange)),
-		Strategy: rangekeeper.RandomScanSparingStaticBand,
-	}))
-	metrics := repair.NewMetrics()
-	of := func(controller repair.Controller, ranges ...repair.Range) func(context.Context) error {
-		r := must(repair.New(repair.Config{
-			Controller: controller, Ranges: ranges, Services: client.CoreV1().Services(""), SameEtcd: true,
-			Recorder: events.NewFakeRecorder(1000), Metrics: metrics,
-		}))
-		return func(ctx context.Context) error {
-			_, err := r.Pass(ctx)
-			return err
-		}
-	}
-	c.ServiceClusterIPRange = clusterIPRange
 	if c.Periods == (bootstrap.Periods{}) {
 		c.Periods = periods
 	}
-	h := &host{t: t, log: new(syncBuffer), ended: make(chan error, 1)}
-	h.controller = must(bootstrap.New(c, bootstrap.Server{
-		API: config, Etcd: etcd.Client(), Log: slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), h.log), nil)).With("host", c.AdvertiseAddress),
-		RepairClusterIPs: of(repair.ClusterIPs, repair.Addresses(addresses)),
-		RepairNodePorts:  of(repair.NodePorts, repair.Ports(ports)),
+	h := &host{t: t, ended: make(chan error, 1)}
+	h.controller = must(controller.New(controller.Config{
+		API: config, Etcd: etcd.Client(), Bootstrap: c, Metrics: prometheus.NewRegistry(),
+		ClusterIPRanges: []rangekeeper.Range[netip.Addr]{must(rangekeeper.ParseCIDR(clusterIPRange))},
+		NodePortRange:   must(rangekeeper.ParsePortRange(nodePortRange)),
+		Log:             slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), h), nil)).With("host", c.AdvertiseAddress),
 	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	h.cancel = cancel
-	go func() {
-		h.ended <- h.controller.Run(ctx)
-		addresses.Close(context.Background())
-		ports.Close(context.Background())
-	}()
+	go func() { h.ended <- h.controller.Run(ctx) }()
 	t.Cleanup(func() { h.stop() })
 	return h
 }
@@ -110,12 +83,16 @@ func (b *syncBuffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
 // said counts the lines that hold all of these words.
-func (h *host) said(words ...string) (n int) {
-	h.log.mu.Lock()
-	defer h.log.mu.Unlock()
+func (b *syncBuffer) said(words ...string) (n int) {
 next:
-	for line := range strings.Lines(h.log.text.String()) {
+	for line := range strings.Lines(b.String()) {
 		for _, word := range words {
 			if !strings.Contains(line, word) {
 				continue next

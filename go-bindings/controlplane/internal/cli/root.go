@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"runtime/debug"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -39,6 +42,15 @@ const (
 
 // errFound ends a command whose output is complete with exitFound.
 var errFound = errors.New("something was found")
+
+// Main runs the command that the process was started with, and ends the process.
+// SIGINT and SIGTERM end the command in order.
+func Main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
 
 // Run runs one command and gives the exit code. Data go to stdout, all else to
 // stderr.

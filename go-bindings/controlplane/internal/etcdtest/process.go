@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // roleVariable tells a process that [StartProcess] started what it is to do.
@@ -17,6 +18,9 @@ const roleVariable = "RANGEKEEPER_TEST_ROLE"
 // Role is what a process does that a test has started. It ends when the function
 // returns; an error is written to stderr.
 type Role func(args []string) error
+
+// terminateTimeout bounds waiting on a machine that does much else.
+const terminateTimeout = time.Minute
 
 // roles is nil until [Main] was called.
 var roles map[string]Role
@@ -106,6 +110,19 @@ func (p *Process) Kill() {
 		p.cmd.Process.Kill() // fails only if it has ended
 		p.cmd.Wait()         // its error says that it was killed
 	})
+}
+
+// Terminate asks the process by SIGTERM to end, and returns when it has; the error says
+// how if not with exit code 0. One that does not end is killed.
+func (p *Process) Terminate() error {
+	err := p.cmd.Process.Signal(syscall.SIGTERM)
+	if err != nil {
+		return err
+	}
+	late := time.AfterFunc(terminateTimeout, func() { p.cmd.Process.Kill() })
+	defer late.Stop()
+	p.end.Do(func() { err = p.cmd.Wait() })
+	return err
 }
 
 // Pause stops the process by SIGSTOP: its connections stay open and nobody answers.
