@@ -36,7 +36,22 @@ type cluster struct {
 	caches map[string]*watched
 }
 
+// hasty hides from client-go after how long a server wants to be asked again: it would
+// wait for that within the request, until the time for it is over. That the server
+// answers is for the core to know, which refreshes the lease then, and waits itself.
+type hasty struct{ http.RoundTripper }
+
+func (h hasty) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := h.RoundTripper.RoundTrip(request)
+	if err == nil {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
+}
+
 func newCluster(config *rest.Config) (*cluster, error) {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return hasty{next} })
 	api, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
