@@ -78,7 +78,7 @@ impl Reader<'_> {
         let offset = self.position;
         let tag = self.varint()?;
         let number = tag >> 3;
-        if number == 0 {
+        if !(1..1 << 29).contains(&number) {
             return Err(Malformed { offset });
         }
         let content = match tag & 7 {

@@ -116,6 +116,26 @@ fn damaged_values_give_an_error_or_a_lease_and_never_a_panic() {
     assert!(read > 5_000 && refused > 50_000);
 }
 
+/// Protobuf has no field number above 2^29 - 1: a value with one is no lease that a server wrote.
+#[test]
+fn field_numbers_end_where_those_of_protobuf_end() {
+    let good = Lease { address: "10.0.0.1".into(), generation: 3 }.encode();
+    let with_field = |number: u64| {
+        let mut value = good.clone();
+        let mut tag = number << 3;
+        while tag >= 0x80 {
+            value.push(tag as u8 | 0x80);
+            tag >>= 7;
+        }
+        value.extend([tag as u8, 1]);
+        Lease::decode(&value)
+    };
+    assert!(with_field((1 << 29) - 1).is_ok());
+    for number in [0, 1 << 29, 1 << 32 | 2, 1 << 60] {
+        assert_eq!(with_field(number), Err(DecodeError::Malformed { offset: good.len() }), "{number}");
+    }
+}
+
 fn stored(key_of: &str, value: Vec<u8>, lease_id: i64) -> StoredLease {
     StoredLease { key: key(DIRECTORY, key_of), value, mod_revision: 5, lease_id }
 }
