@@ -1,11 +1,12 @@
 #!/bin/bash
 # Fills corpus/ with seeds made from testdata/: stored objects of real clusters, and the inputs of the tables that the
-# reference's own packages wrote. Targets that take operation sequences begin with nothing.
+# reference's own packages wrote; and from the examples of docs/bootstrap-json.md. Targets that take operation sequences
+# begin with nothing.
 set -euo pipefail
 cd "$(dirname "$0")"
 testdata=../testdata
 
-mkdir -p corpus/{address,envelope_json,envelope_protobuf,ranges,snapshot}
+mkdir -p corpus/{address,bootstrap_plan,envelope_json,envelope_protobuf,lease,ranges,snapshot}
 
 for packed in "$testdata"/kube-*/*.bin.gz; do
 	name=$(basename "$(dirname "$packed")")-$(basename "$packed" .bin.gz)
@@ -44,3 +45,15 @@ for packed in "$testdata"/kube-*/*-servicenodeports.bin.gz; do
 	{ printf '\012\320\125' && gunzip -c "$packed" | tail -c 348 | head -c 344; } >"corpus/snapshot/$name"
 	{ printf '\003\350\125' && gunzip -c "$packed" | tail -c 348 | head -c 344; } >"corpus/snapshot/$name-past"
 done
+
+# The questions of the document, and the leases in its examples.
+awk -v folder=corpus/bootstrap_plan '
+	$0 == "```" { file = "" }
+	file != "" { print > file }
+	$0 == "```json Question" { file = folder "/document-" ++n; printf "" > file }' ../docs/bootstrap-json.md
+line=0
+while read -r value; do
+	line=$((line + 1))
+	base64 -d <<<"$value" >"corpus/lease/document-$line"
+done < <(grep -o '"value": "[^"]*"' ../docs/bootstrap-json.md | cut -d '"' -f 4 | sort -u)
+printf '%s' '{"kind":"Endpoints","metadata":{"generation":7},"subsets":[{"addresses":[{"ip":"10.0.0.1"}]}]}' >corpus/lease/json

@@ -1,4 +1,4 @@
-//! The parts of the C ABI that take batches, declared as `include/rangekeeper.h` declares them and called as C calls
+//! The parts of the C ABI that take batches, and the one that takes questions, declared as `include/rangekeeper.h` declares them and called as C calls
 //! them; and a plain decoder of the batches by that header's description.
 
 use std::ffi::c_char;
@@ -21,6 +21,12 @@ pub const INVALID_ARGUMENT: u32 = 3;
 pub const INVALID_UTF8: u32 = 4;
 /// `RK_RESULT_INVALID_BATCH`.
 pub const INVALID_BATCH: u32 = 34;
+/// `RK_RESULT_INVALID_JSON`.
+pub const INVALID_JSON: u32 = 64;
+/// `RK_RESULT_INVALID_CONFIG`.
+pub const INVALID_CONFIG: u32 = 65;
+
+const BUFFER_TOO_SMALL: u32 = 2;
 
 const SAME_TEXT: u32 = u32::MAX;
 const PROTOCOL_TEXT: u32 = 16;
@@ -33,6 +39,15 @@ struct RawBatch {
     text: *const u8,
     text_len: usize,
     count: usize,
+}
+
+/// `rk_error`.
+#[repr(C)]
+struct RawError {
+    offset: u64,
+    value: u64,
+    message_len: usize,
+    message: [c_char; 512],
 }
 
 /// `rk_value`.
@@ -73,6 +88,14 @@ struct Opaque {
 }
 
 unsafe extern "C" {
+    fn rk_bootstrap_plan(
+        question: *const c_char,
+        question_len: usize,
+        buffer: *mut c_char,
+        capacity: usize,
+        len: *mut usize,
+        error: *mut RawError,
+    ) -> u32;
     fn rk_range_parse(spec: *const c_char, len: usize, range: *mut *mut Opaque, error: *mut Opaque) -> u32;
     fn rk_range_free(range: *mut Opaque);
     fn rk_repair_pass_new(pass: *mut *mut Opaque) -> u32;
@@ -380,6 +403,25 @@ impl Damage {
             Self::AddText(text) => batch.text.extend(text),
             Self::Count(by) => batch.count = batch.count.wrapping_add_signed((*by).into()),
         }
+    }
+}
+
+/// The result of `rk_bootstrap_plan`, the place of a fault, and the answer.
+pub fn bootstrap_plan(question: &[u8]) -> (u32, u64, Vec<u8>) {
+    let mut error = RawError { offset: u64::MAX, value: u64::MAX, message_len: 0, message: [0; 512] };
+    let mut answer: Vec<u8> = Vec::new();
+    loop {
+        let (first, length) = (question.as_ptr().cast(), question.len());
+        let mut len = 0;
+        // SAFETY: question, answer and both out-parameters live until the call returns; so many bytes may be written.
+        let result =
+            unsafe { rk_bootstrap_plan(first, length, answer.as_mut_ptr().cast(), answer.len(), &mut len, &mut error) };
+        if result != BUFFER_TOO_SMALL {
+            answer.truncate(if result == OK { len } else { 0 });
+            return (result, error.offset, answer);
+        }
+        assert!(len > answer.len(), "{len} bytes do not fit into {}", answer.len());
+        answer.resize(len, 0);
     }
 }
 

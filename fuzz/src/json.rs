@@ -66,7 +66,7 @@ fn string(members: &[(String, String)], name: &str) -> Option<Option<String>> {
 const SYMBOLS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Standard base64 with padding; line breaks are passed over, bits behind the last byte may be set.
-fn base64(text: &str) -> Option<Vec<u8>> {
+pub fn base64(text: &str) -> Option<Vec<u8>> {
     let text: Vec<u8> = text.bytes().filter(|byte| !b"\r\n".contains(byte)).collect();
     let mut out = Vec::new();
     for (index, group) in text.chunks(4).enumerate() {

@@ -5,6 +5,7 @@ pub mod abi;
 pub mod address;
 pub mod bits;
 pub mod json;
+pub mod lease;
 pub mod protobuf;
 pub mod range;
 pub mod service;
