@@ -62,7 +62,7 @@ func TestRemovedInEtcd(t *testing.T) {
 		if err := endpoints(t, client, "192.0.2.11")(); err != nil {
 			t.Error(err)
 		}
-		const freed = `controller=ipallocator-repair-controller services=0 findings=0 set=0 cleared=1`
+		const freed = `controller=ipallocator-repair-controller services=0 findings=0 made=0 set=0 cleared=1`
 		objects := h.said("ClusterIPs are IPAddress objects") > 0
 		if objects {
 			if err := client.NetworkingV1().IPAddresses().Delete(ctx, "10.96.0.1", metav1.DeleteOptions{}); err != nil {

@@ -247,6 +247,6 @@ func (c *Controller) repair(ctx context.Context, of repair.Controller) error {
 		message = "dry run of a repair pass"
 	}
 	c.config.Log.Log(ctx, level, message, "controller", of.Name, "services", result.Services,
-		"findings", len(result.Findings), "ranges made", made, "set", set, "cleared", cleared, "changed", changed, "leaked", leaked)
+		"findings", len(result.Findings), "made", made, "set", set, "cleared", cleared, "changed", changed, "leaked", leaked)
 	return nil
 }
