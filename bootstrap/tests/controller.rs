@@ -344,6 +344,23 @@ fn a_put_whose_end_is_unknown_is_recognised_as_own() {
     assert_eq!(cluster.servers[0].phase, Phase::Stopped { removed: true, fatal: false });
 }
 
+/// The first of two puts takes place, the second does not, and neither is answered.
+#[test]
+fn of_several_puts_whose_end_is_unknown_each_is_recognised_as_own() {
+    let mut cluster = cluster(&["10.0.0.1"]);
+    let mut puts = 0;
+    cluster.hook = Box::new(move |now, _, request, store| {
+        puts += u64::from(is_put(request));
+        if is_put(request) && puts == 2 {
+            store.apply(now, "10.0.0.1", false, request);
+        }
+        (is_put(request) && matches!(puts, 2 | 3)).then(|| failure(Reason::Unanswered))
+    });
+    cluster.run_until(100_000);
+    assert!(cluster.times(0, is_put).len() > 4);
+    assert!(!said(&cluster).iter().any(|said| said.starts_with("fault")), "{:?}", said(&cluster));
+}
+
 #[test]
 fn a_stop_cancels_what_is_under_way_and_begins_nothing() {
     let mut cancelled = 0;

@@ -1,5 +1,6 @@
 //! What a server knows of its own lease.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::config::Periods;
@@ -11,8 +12,8 @@ use crate::request::Request;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnLease {
     known: Option<Known>,
-    /// What a put wrote whose end is not known.
-    doubt: Option<Vec<u8>>,
+    /// The generations of the puts since the last known one whose end is not known.
+    doubt: Option<RangeInclusive<i64>>,
     /// How many puts have followed each other since somebody else wrote the key in between; `None` if nobody has.
     undisturbed: Option<u32>,
 }
@@ -111,7 +112,8 @@ impl OwnLease {
 
     /// The put may have taken place.
     pub(super) fn in_doubt(&mut self, refresh: Refresh) {
-        self.doubt = Some(refresh.value);
+        let first = self.doubt.take().map_or(refresh.generation, |doubt| *doubt.start());
+        self.doubt = Some(first..=refresh.generation);
         self.out_of_date();
     }
 
@@ -134,16 +136,14 @@ impl OwnLease {
         self.undisturbed.is_none_or(has_outlived) && self.wrote(read)
     }
 
-    /// Whether what was read is what this server wrote.
+    /// Whether what was read is what this server wrote: by the last put that is known, or by one after it.
     fn wrote(&self, read: &StoredLease) -> bool {
-        let known = self.known.and_then(|known| known.mod_revision) == Some(read.mod_revision);
-        known || self.doubt.as_ref() == Some(&read.value) || self.last_value(&read.value)
-    }
-
-    /// Whether the value is the last one that this server wrote.
-    fn last_value(&self, value: &[u8]) -> bool {
-        let lease = Lease::decode(value);
-        matches!((self.known, lease), (Some(known), Ok(lease)) if lease.generation == known.generation)
+        if self.known.and_then(|known| known.mod_revision) == Some(read.mod_revision) {
+            return true;
+        }
+        let Ok(Lease { generation, .. }) = Lease::decode(&read.value) else { return false };
+        self.known.is_some_and(|known| generation == known.generation)
+            || self.doubt.as_ref().is_some_and(|doubt| doubt.contains(&generation))
     }
 
     /// What is wrong with the key as it was read. Whoever wrote it after this server went on from its generation: a
