@@ -9,7 +9,6 @@ use rangekeeper::range::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::address::usable;
-use crate::lifecycle::{Form, Placement};
 use crate::modes::Mode;
 use crate::namespaces::{SYSTEM, is_name};
 use crate::{endpoints, service};
@@ -45,6 +44,29 @@ pub struct Config {
     pub placement: Placement,
     /// How often what is done.
     pub periods: Periods,
+}
+
+/// Which kube-apiserver's order of start is followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// To about 1.26.
+    SingleController,
+    /// Since then.
+    #[default]
+    Hooks,
+}
+
+/// Where the shell runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// Inside the API server. It becomes ready only when its hooks have ended, so nothing of the start waits for that.
+    Inside,
+    /// In a process of its own. Nothing can be done before the server is ready; while the server does not answer, its
+    /// lease is not refreshed.
+    #[default]
+    Beside,
 }
 
 /// How often what is done. In JSON: milliseconds.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::Periods;
+use crate::config::{Form, Periods, Placement};
 use crate::request::{Failure, Reason};
 
 /// Between two questions whether the server is ready.
@@ -29,29 +29,6 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) const FIRST_REPAIRS: Duration = Duration::from_secs(60);
 /// How much later than asked a step may come and still count in full.
 const LATENESS: Duration = Duration::from_secs(1);
-
-/// Which kube-apiserver's order of start is followed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Form {
-    /// To about 1.26.
-    SingleController,
-    /// Since then.
-    #[default]
-    Hooks,
-}
-
-/// Where the shell runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Placement {
-    /// Inside the API server. It becomes ready only when its hooks have ended, so nothing of the start waits for that.
-    Inside,
-    /// In a process of its own. Nothing can be done before the server is ready; while the server does not answer, its
-    /// lease is not refreshed.
-    #[default]
-    Beside,
-}
 
 /// A work of the bootstrap controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use common::{Random, any_endpoints, any_service, any_slice};
 use k8s_openapi::api::core::v1::Endpoints;
-use rangekeeper_bootstrap::config::{Config, Periods};
+use rangekeeper_bootstrap::config::{Config, Form, Periods, Placement};
 use rangekeeper_bootstrap::controller::{Controller, Order, Step};
 use rangekeeper_bootstrap::journal::Report;
 use rangekeeper_bootstrap::leases::{DecodeError, Fault, StoredLease, Survey};
-use rangekeeper_bootstrap::lifecycle::{Form, Phase, Placement, Work};
+use rangekeeper_bootstrap::lifecycle::{Phase, Work};
 use rangekeeper_bootstrap::modes::{Mode, Stage};
 use rangekeeper_bootstrap::object::{Change, Kind, Object, ObjectKey};
 use rangekeeper_bootstrap::request::{Answer, Failure, Reason, Repair, Request};

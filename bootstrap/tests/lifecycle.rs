@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use rangekeeper_bootstrap::config::Periods;
-use rangekeeper_bootstrap::lifecycle::{Form, Lifecycle, Phase, Placement, Work};
+use rangekeeper_bootstrap::config::{Form, Periods, Placement};
+use rangekeeper_bootstrap::lifecycle::{Lifecycle, Phase, Work};
 
 /// Plays a lifecycle: what is due takes as long as `takes` says and ends as `ends` says.
 struct Play<T, E> {

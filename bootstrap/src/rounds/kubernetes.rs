@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Service;
 
 use super::write::{Write, Written};
 use super::{Context, EndpointsRound, Progress, TRIES, unexpected};
-use crate::lifecycle::Placement;
+use crate::config::Placement;
 use crate::modes::Stage;
 use crate::object::{Kind, Object, ObjectKey};
 use crate::request::{Answer, Failure, Reason, Request};

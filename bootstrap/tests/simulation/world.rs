@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::time::Duration;
 
-use rangekeeper_bootstrap::config::{Config, Periods};
+use rangekeeper_bootstrap::config::{Config, Form, Periods, Placement};
 use rangekeeper_bootstrap::controller::Controller;
 use rangekeeper_bootstrap::journal::Report;
 use rangekeeper_bootstrap::leases::Lease;
-use rangekeeper_bootstrap::lifecycle::{Form, Phase, Placement};
+use rangekeeper_bootstrap::lifecycle::Phase;
 use rangekeeper_bootstrap::modes::Mode;
 use rangekeeper_bootstrap::object::{Kind, Object, ObjectKey};
 use rangekeeper_bootstrap::request::{Answer, Failure, Reason, Request};
