@@ -153,13 +153,19 @@ pub enum ConfigError {
         /// The input.
         name: String,
     },
-    /// A period is too short.
-    #[error("{name} must be at least {least} ms")]
+    /// A period is too short or too long.
+    #[error("{name} must be {least} to {MOST} ms")]
     Period {
         /// Which one.
         name: &'static str,
         /// The shortest possible, in milliseconds.
         least: u64,
+    },
+    /// etcd counts leases in whole seconds.
+    #[error("{name} must be whole seconds")]
+    WholeSeconds {
+        /// Which period.
+        name: &'static str,
     },
 }
 
@@ -189,18 +195,12 @@ impl Config {
         check_mode(self.mode)?;
         check_namespaces("extraNamespaces", &self.extra_namespaces)?;
         let Periods { endpoints, lease_ttl, namespaces, repairs } = self.periods;
-        // One round has to fit in between, and etcd counts seconds.
-        let least_ttl = (endpoints.as_millis() as u64 + 1000).next_multiple_of(1000);
-        for (name, period, least) in [
-            ("periods.endpointsMs", endpoints, 100),
-            ("periods.leaseTtlMs", lease_ttl, least_ttl),
-            ("periods.namespacesMs", namespaces, 100),
-            ("periods.repairsMs", repairs, 100),
-        ] {
-            if period < Duration::from_millis(least) {
-                return Err(ConfigError::Period { name, least });
-            }
-        }
+        check_period("periods.endpointsMs", endpoints, 100)?;
+        // One round has to fit in between.
+        check_period("periods.leaseTtlMs", lease_ttl, (endpoints.as_millis() as u64 + 1000).next_multiple_of(1000))?;
+        check_whole_seconds("periods.leaseTtlMs", lease_ttl)?;
+        check_period("periods.namespacesMs", namespaces, 100)?;
+        check_period("periods.repairsMs", repairs, 100)?;
         Ok(Settings {
             own,
             service: service::Wanted {
@@ -236,9 +236,31 @@ pub(crate) fn check_namespaces(field: &'static str, names: &[String]) -> Result<
     }
 }
 
-/// Where the leases are; ends with `/`.
+/// No period is longer: a day, in milliseconds.
+const MOST: u64 = 86_400_000;
+
+pub(crate) fn check_period(name: &'static str, period: Duration, least: u64) -> Result<(), ConfigError> {
+    let possible = Duration::from_millis(least)..=Duration::from_millis(MOST);
+    if possible.contains(&period) { Ok(()) } else { Err(ConfigError::Period { name, least }) }
+}
+
+pub(crate) fn check_whole_seconds(name: &'static str, period: Duration) -> Result<(), ConfigError> {
+    if period.subsec_nanos() == 0 { Ok(()) } else { Err(ConfigError::WholeSeconds { name }) }
+}
+
+/// Where the leases are; ends with `/`. The prefix is read as kube-apiserver does (apiserver,
+/// `pkg/storage/etcd3/store.go`): as a path from `/` on.
 pub(crate) fn lease_directory(etcd_prefix: &str) -> String {
-    format!("{}/masterleases/", etcd_prefix.trim_end_matches('/'))
+    let mut parts = Vec::new();
+    for part in etcd_prefix.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.push("masterleases");
+    format!("/{}/", parts.join("/"))
 }
 
 /// The address of the Service `kubernetes` in a range: the first one that can be allocated.

@@ -5,6 +5,7 @@
 //! [`Step::wait`] is over. To end, it calls [`stop`](Controller::stop) and goes on until the phase is
 //! [`Phase::Stopped`].
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -77,6 +78,8 @@ pub struct Controller {
     lifecycle: Lifecycle,
     journal: Journal,
     own: OwnLease,
+    /// How each of the first repairs has failed last.
+    failed_repairs: BTreeMap<Work, Failure>,
     running: Vec<Running>,
     next_id: u64,
     send: Vec<Order>,
@@ -109,6 +112,7 @@ impl Controller {
             settings,
             journal: Journal::default(),
             own: OwnLease::default(),
+            failed_repairs: BTreeMap::new(),
             running: Vec::new(),
             next_id: 0,
             send: Vec::new(),
@@ -130,8 +134,12 @@ impl Controller {
         self.give_up_late(now);
         loop {
             let (due, fatal) = self.lifecycle.start();
-            if let Some(failure) = fatal {
-                self.reports.push(Report::Fatal { work: Work::RepairClusterIps, failure });
+            if let Some(work) = fatal {
+                let why = match self.failed_repairs.remove(&work) {
+                    Some(failure) => format!("not within {} s: {}", FIRST_REPAIRS.as_secs(), failure.message),
+                    None => format!("a pass has not ended within {} s", FIRST_REPAIRS.as_secs()),
+                };
+                self.reports.push(Report::Fatal { work, failure: Failure::new(Reason::Repair, why) });
                 self.cancel_all();
             }
             if due.is_empty() {
@@ -239,7 +247,12 @@ impl Controller {
                 self.reports.push(Report::Fatal { work, failure });
                 self.cancel_all();
             }
-            Err(failure) => self.reports.extend(self.journal.failed(now, work, &failure)),
+            Err(failure) => {
+                self.reports.extend(self.journal.failed(now, work, &failure));
+                if was_starting && matches!(work, Work::RepairClusterIps | Work::RepairNodePorts) {
+                    self.failed_repairs.insert(work, failure);
+                }
+            }
         }
         if was_starting && self.lifecycle.phase() == Phase::Running {
             self.reports.push(Report::Started);

@@ -9,7 +9,9 @@
 //!   `/readyz`.
 //!
 //! In both the Service and its endpoints wait until the server is ready, asked every 100 ms. [`Placement::Beside`] waits
-//! for that before anything else.
+//! for that before anything else, and then removes no endpoint: it is not stale.
+//!
+//! After a fatal failure everything ends at once, and lease and endpoint stay as they are.
 //!
 //! A loop whose work has failed does not wait for its next turn: it is tried again after 1 s, then 2 s and so on, up to
 //! its period. Times are durations since the machine was made, as it counts them: see [`Lifecycle::advance`].
@@ -19,7 +21,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Form, Periods, Placement};
-use crate::request::{Failure, Reason};
 
 /// Between two questions whether the server is ready.
 const READY_POLL: Duration = Duration::from_millis(100);
@@ -36,7 +37,7 @@ pub enum Work {
     /// Ask whether the server is ready.
     #[serde(rename = "readiness")]
     Readiness,
-    /// Remove the own lease and endpoint that were left behind.
+    /// Remove the own lease and endpoint that were left behind. Only [`Placement::Inside`].
     #[serde(rename = "removeStaleEndpoint")]
     RemoveStaleEndpoint,
     /// Create missing system namespaces.
@@ -82,7 +83,7 @@ pub enum Phase {
     Stopped {
         /// Whether own lease and endpoint were removed.
         removed: bool,
-        /// Whether it stopped because of a fatal failure.
+        /// Whether it stopped because of a fatal failure: nothing was removed then.
         fatal: bool,
     },
 }
@@ -114,7 +115,6 @@ pub struct Lifecycle {
     /// From when the turns of the Service's loop count.
     turns_from: Duration,
     stop_until: Duration,
-    fatal: bool,
     /// Time as it counts, the caller's clock when it was last read, and how long was to be waited then.
     elapsed: Duration,
     clock: Option<Duration>,
@@ -136,7 +136,6 @@ impl Lifecycle {
             repairs_until: None,
             turns_from: Duration::ZERO,
             stop_until: Duration::MAX,
-            fatal: false,
             elapsed: Duration::ZERO,
             clock: None,
             waited: None,
@@ -186,22 +185,18 @@ impl Lifecycle {
         self.waited = wait;
     }
 
-    /// The works that are due now; they count as running. The failure is one that ends the start: no repair within the
-    /// minute.
-    pub fn start(&mut self) -> (Vec<Work>, Option<Failure>) {
+    /// The works that are due now; they count as running. The other work is the repair that has not succeeded within its
+    /// minute: then everything has ended.
+    pub fn start(&mut self) -> (Vec<Work>, Option<Work>) {
         let now = self.elapsed;
         let mut fatal = None;
         if self.repairs_until.is_some_and(|until| now >= until) && self.phase == Phase::Starting {
-            let seconds = FIRST_REPAIRS.as_secs();
-            fatal = Some(Failure {
-                reason: Reason::Repair,
-                message: format!("the first repairs have not succeeded within {seconds} s"),
-            });
+            fatal = Some(if self.repaired[0] { Work::RepairNodePorts } else { Work::RepairClusterIps });
             self.fail();
         }
         if self.phase == Phase::Stopping && now >= self.stop_until {
             self.tasks = Default::default();
-            self.phase = Phase::Stopped { removed: false, fatal: self.fatal };
+            self.phase = Phase::Stopped { removed: false, fatal: false };
         }
         let is_due = |work: &Work| matches!(self.tasks[*work as usize], Task::Due(at) if at <= now);
         let due: Vec<Work> = Work::ALL.into_iter().filter(is_due).collect();
@@ -225,7 +220,7 @@ impl Lifecycle {
         due.chain(until).min()
     }
 
-    /// A work has ended. Gives true if its failure is fatal: then it stops.
+    /// A work has ended. Gives true if its failure is fatal: then everything has ended.
     pub fn done(&mut self, work: Work, succeeded: bool) -> bool {
         if self.tasks[work as usize] != Task::Running {
             return false;
@@ -259,9 +254,11 @@ impl Lifecycle {
         self.remove();
     }
 
+    /// Ends everything at once. It is no stop in order: the server may be well, and the last one to fail would take all
+    /// endpoints away.
     fn fail(&mut self) {
-        self.fatal = true;
-        self.stop();
+        self.tasks = Default::default();
+        self.phase = Phase::Stopped { removed: false, fatal: true };
     }
 
     fn due(&mut self, work: Work, after: Duration) {
@@ -270,12 +267,24 @@ impl Lifecycle {
 
     /// What does not wait for the server to be ready.
     fn begin(&mut self) {
-        self.due(Work::RemoveStaleEndpoint, Duration::ZERO);
+        match self.placement {
+            Placement::Inside => self.due(Work::RemoveStaleEndpoint, Duration::ZERO),
+            // The server is ready: what is listed is right.
+            Placement::Beside => self.begin_work(),
+        }
         if self.form == Form::Hooks {
             self.due(Work::Namespaces, Duration::ZERO);
             self.due(Work::RepairClusterIps, Duration::ZERO);
             self.due(Work::RepairNodePorts, Duration::ZERO);
             self.repairs_until = Some(self.elapsed + FIRST_REPAIRS);
+        }
+    }
+
+    /// What waits for the stale endpoint to be removed.
+    fn begin_work(&mut self) {
+        match self.form {
+            Form::SingleController => self.due(Work::RepairClusterIps, Duration::ZERO),
+            Form::Hooks => self.begin_service(),
         }
     }
 
@@ -299,10 +308,7 @@ impl Lifecycle {
                     Placement::Inside => self.begin_service(),
                 }
             }
-            Work::RemoveStaleEndpoint => match self.form {
-                Form::SingleController => self.due(Work::RepairClusterIps, Duration::ZERO),
-                Form::Hooks => self.begin_service(),
-            },
+            Work::RemoveStaleEndpoint => self.begin_work(),
             Work::RepairClusterIps | Work::RepairNodePorts => return self.repair_done(work, succeeded),
             Work::Namespaces => self.again(work, succeeded, self.periods.namespaces),
             Work::KubernetesService => {
@@ -359,7 +365,7 @@ impl Lifecycle {
         match work {
             Work::RemoveEndpoint if succeeded => {
                 self.tasks = Default::default();
-                self.phase = Phase::Stopped { removed: true, fatal: self.fatal };
+                self.phase = Phase::Stopped { removed: true, fatal: false };
             }
             Work::RemoveEndpoint => self.again(work, false, self.periods.endpoints),
             Work::KubernetesService | Work::RemoveStaleEndpoint => self.remove(),

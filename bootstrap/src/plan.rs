@@ -8,7 +8,9 @@ use k8s_openapi::api::core::v1::{EndpointPort, Endpoints, Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ConfigError, Periods, check_mode, check_namespaces, lease_directory, own_address};
+use crate::config::{
+    ConfigError, Periods, check_mode, check_namespaces, check_period, check_whole_seconds, lease_directory, own_address,
+};
 use crate::leases::{Fault, StoredLease, Survey, key, survey};
 use crate::modes::{Mode, Refusal, Stage};
 use crate::namespaces::SYSTEM;
@@ -225,10 +227,8 @@ fn plan_service(question: &ServiceQuestion) -> Result<Change<Service>, PlanError
 
 fn plan_lease(question: &LeaseQuestion) -> Result<LeaseAnswer, PlanError> {
     let own = own_address(&question.advertise_address)?;
-    let least = 1000;
-    if question.lease_ttl < Duration::from_millis(least) {
-        return Err(ConfigError::Period { name: "leaseTtlMs", least }.into());
-    }
+    check_period("leaseTtlMs", question.lease_ttl, 1000)?;
+    check_whole_seconds("leaseTtlMs", question.lease_ttl)?;
     let key = key(&lease_directory(&question.etcd_prefix), &own);
     let read = question.read.as_ref();
     if let Some(read) = read.filter(|read| read.key != key) {

@@ -7,12 +7,13 @@ use common::cluster::{Cluster, failure};
 use common::store::DIRECTORY;
 use common::{ready, slice_ready};
 use rangekeeper_bootstrap::config::{Config, Form, Placement};
+use rangekeeper_bootstrap::controller::Controller;
 use rangekeeper_bootstrap::journal::Report;
 use rangekeeper_bootstrap::leases::{Fault, Lease};
 use rangekeeper_bootstrap::lifecycle::{Phase, Work};
 use rangekeeper_bootstrap::modes::Mode;
 use rangekeeper_bootstrap::object::{Kind, Object, ObjectKey};
-use rangekeeper_bootstrap::request::{Answer, Reason, Request};
+use rangekeeper_bootstrap::request::{Answer, Failure, Reason, Repair, Request};
 
 fn config(address: &str) -> Config {
     Config { advertise_address: address.into(), ..Config::default() }
@@ -516,4 +517,81 @@ fn a_dry_run_asks_for_everything_and_changes_nothing() {
     cluster.run_until(16_000);
     assert_eq!(cluster.servers[0].phase, Phase::Stopped { removed: true, fatal: false });
     assert_eq!(said(&cluster), ["started", "fault found", "stopped: true"]);
+}
+
+/// The API servers are well: a range that cannot be repaired must not take their endpoints away.
+#[test]
+fn a_fatal_failure_says_why_and_erases_nothing() {
+    for form in [Form::Hooks, Form::SingleController] {
+        let servers = ["10.0.0.1", "10.0.0.2"];
+        let mut cluster = Cluster::new(servers.map(|address| Config { form, ..config(address) }).into());
+        cluster.run_until(20_000);
+        let mut again = Cluster::new(servers.map(|address| Config { form, ..config(address) }).into());
+        (again.store, again.now) = (cluster.store, 21_000);
+        again.hook = Box::new(|_, _, request, _| {
+            let full = Failure { reason: Reason::Repair, message: "etcd has no space".into() };
+            (*request == Request::Repair(Repair::NodePorts)).then_some(Answer::Failed(full))
+        });
+        again.run_until(100_000);
+        let fatal = again.reports.iter().filter_map(|(_, _, report)| match report {
+            Report::Fatal { work, failure } => Some((*work, failure.message.contains("etcd has no space"))),
+            _ => None,
+        });
+        assert_eq!(fatal.collect::<Vec<_>>(), [(Work::RepairNodePorts, true); 2]);
+        for server in &again.servers {
+            assert_eq!(server.phase, Phase::Stopped { removed: false, fatal: true });
+        }
+        assert_eq!(ready(again.store.endpoints()), servers, "{form:?}");
+    }
+}
+
+#[test]
+fn a_process_that_starts_again_beside_its_server_does_not_drop_it() {
+    for form in [Form::Hooks, Form::SingleController] {
+        let mut cluster = cluster(&["10.0.0.1", "10.0.0.2"]);
+        cluster.run_until(21_000);
+        let mut again = Cluster::new(vec![Config { form, ..config("10.0.0.1") }]);
+        (again.store, again.now) = (cluster.store, 22_000);
+        while again.now < 30_000 {
+            again.run_until(again.now + 10);
+            assert_eq!(ready(again.store.endpoints()), ["10.0.0.1", "10.0.0.2"], "{form:?} at {}", again.now);
+        }
+    }
+}
+
+/// As kube-apiserver reads --etcd-prefix.
+#[test]
+fn leases_are_below_the_prefix_as_a_path() {
+    for (prefix, directory) in [
+        ("/registry", "/registry/masterleases/"),
+        ("registry/", "/registry/masterleases/"),
+        ("//a/./b/../c//", "/a/c/masterleases/"),
+        ("", "/masterleases/"),
+    ] {
+        let mut cluster = Cluster::new(vec![Config { etcd_prefix: prefix.into(), ..config("10.0.0.1") }]);
+        cluster.run_until(5000);
+        let key = cluster.log.iter().find_map(|(_, _, request)| match request {
+            Request::PutLease { key, .. } => Some(key.clone()),
+            _ => None,
+        });
+        assert_eq!(key, Some(format!("{directory}10.0.0.1")), "{prefix:?}");
+    }
+}
+
+#[test]
+fn periods_that_cannot_be_are_refused() {
+    for (name, value) in [
+        ("endpointsMs", u64::MAX),
+        ("endpointsMs", 99),
+        ("leaseTtlMs", 10_000),
+        ("leaseTtlMs", 15_500),
+        ("leaseTtlMs", 86_401_000),
+        ("namespacesMs", u64::MAX),
+        ("repairsMs", 0),
+    ] {
+        let text = format!(r#"{{"advertiseAddress":"10.0.0.1","periods":{{"{name}":{value}}}}}"#);
+        let config: Config = serde_json::from_str(&text).unwrap();
+        let error = Controller::new(config).map(|_| ()).unwrap_err();
+        assert!(error.to_string().starts_with(&format!("periods.{name} must be")), "{error}");
+    }
 }
