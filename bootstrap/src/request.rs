@@ -136,8 +136,6 @@ pub enum Reason {
     NotReady,
     /// A repair pass failed.
     Repair,
-    /// All endpoints would have been erased.
-    WouldEraseAll,
     /// The own lease was missing right after it was written.
     LeaseLost,
     /// The own lease was written by somebody else, and so it is not removed.

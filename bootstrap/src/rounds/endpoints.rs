@@ -223,7 +223,7 @@ impl EndpointsRound {
             // A single server that starts again: its address stays until it is ready.
             Err(Refusal::OnlyOwnAddress) => return Progress::Finished(Ok(())),
             // It expired while an answer was late, or somebody took it. Others may have dropped this server already.
-            Err(refusal @ Refusal::OwnLeaseMissing) => {
+            Err(refusal @ (Refusal::OwnLeaseMissing | Refusal::NoLeases)) => {
                 context.own.out_of_date();
                 if self.refreshed_again {
                     return Progress::failed(Reason::LeaseLost, refusal.to_string());
@@ -231,7 +231,6 @@ impl EndpointsRound {
                 self.refreshed_again = true;
                 return self.read_own(context);
             }
-            Err(refusal @ Refusal::NoLeases) => return Progress::failed(Reason::WouldEraseAll, refusal.to_string()),
         };
         if !self.is_fresh && !matches!((&endpoints, &slice), (Change::Leave, Change::Leave)) {
             // Two caches need not be equally old.

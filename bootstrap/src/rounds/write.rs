@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::unexpected;
 use crate::namespaces::namespace;
-use crate::object::{Change, NAMESPACE, Object};
+use crate::object::{Change, NAMESPACE, Object, ObjectKey};
 use crate::request::{Answer, Failure, Request};
 
 /// A change that is being written.
@@ -70,7 +70,16 @@ impl Write {
             (Step::Create, Answer::AlreadyExists)
             | (Step::Update, Answer::NotFound)
             | (Step::Update | Step::Delete, Answer::Conflict) => Written::OutOfDate,
-            (_, answer) => Written::Failed(unexpected(answer, "a write")),
+            (step, answer) => {
+                let ObjectKey { kind, name, .. } = self.object.key();
+                let what = match step {
+                    Step::Create => format!("the creation of {kind:?} {name}"),
+                    Step::Update => format!("the update of {kind:?} {name}"),
+                    Step::Delete => format!("the deletion of {kind:?} {name}"),
+                    Step::CreateNamespace => format!("the creation of Namespace {NAMESPACE}"),
+                };
+                Written::Failed(unexpected(answer, &what))
+            }
         }
     }
 }

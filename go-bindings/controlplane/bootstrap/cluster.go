@@ -28,30 +28,38 @@ var resources = map[string]schema.GroupVersionResource{
 	"EndpointSlice": {Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
 }
 
-// cluster reads and writes objects through the API server. Objects pass as they are, so that fields which no library
-// knows yet survive.
+// cluster reads and writes objects through the API server, as the core gives and takes them.
 type cluster struct {
 	api    dynamic.Interface
 	server *rest.RESTClient
 	caches map[string]*watched
 }
 
-// hasty hides from client-go after how long a server wants to be asked again: it would
+// transport hides from client-go after how long a server wants to be asked again: it would
 // wait for that within the request, until the time for it is over. That the server
 // answers is for the core to know, which refreshes the lease then, and waits itself.
-type hasty struct{ http.RoundTripper }
+type transport struct {
+	http.RoundTripper
+	*cluster
+}
 
-func (h hasty) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := h.RoundTripper.RoundTrip(request)
-	if err == nil {
-		response.Header.Del("Retry-After")
+func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.RoundTripper.RoundTrip(request)
+	if err != nil {
+		// Watches break with the server. Not all of that reaches their error handlers.
+		for _, informer := range t.caches {
+			informer.broken()
+		}
+		return nil, err
 	}
-	return response, err
+	response.Header.Del("Retry-After")
+	return response, nil
 }
 
 func newCluster(config *rest.Config) (*cluster, error) {
+	c := &cluster{caches: map[string]*watched{}}
 	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return hasty{next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next, c} })
 	api, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
@@ -62,7 +70,7 @@ func newCluster(config *rest.Config) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
-	c := &cluster{api: api, server: server, caches: map[string]*watched{}}
+	c.api, c.server = api, server
 	// These are read every few seconds. Namespaces are not, and may be many.
 	for _, kind := range []string{"Service", "Endpoints", "EndpointSlice"} {
 		only := func(o *metav1.ListOptions) {
@@ -87,14 +95,16 @@ func (w *watched) isCurrent() bool {
 	return w.HasSynced() && (at == nil || *at != w.LastSyncResourceVersion())
 }
 
+func (w *watched) broken() {
+	at := w.LastSyncResourceVersion()
+	w.brokenAt.Store(&at)
+}
+
 // start fills the caches and keeps them until the context is done.
 func (c *cluster) start(ctx context.Context) {
 	for _, informer := range c.caches {
 		// What fails is tried again, and the round that needs it reports it.
-		informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {
-			at := informer.LastSyncResourceVersion()
-			informer.brokenAt.Store(&at)
-		})
+		informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) { informer.broken() })
 		go informer.RunWithContext(ctx)
 	}
 }

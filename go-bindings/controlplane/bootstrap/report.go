@@ -38,6 +38,8 @@ func (c *Controller) report(text json.RawMessage) error {
 		return fmt.Errorf("read a report of the core: %w", err)
 	}
 	switch {
+	case r.Failing != nil && r.Failing.Work == "removeStaleEndpoint":
+		log.Warn("fails", "work", r.Failing.Work, "reason", r.Failing.Failure.Reason, "error", r.Failing.Failure.Message)
 	case r.Failing != nil:
 		log.Warn("fails, and is tried again", "work", r.Failing.Work, "reason", r.Failing.Failure.Reason, "error", r.Failing.Failure.Message)
 	case r.Recovered != nil:

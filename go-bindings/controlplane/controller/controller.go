@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -55,7 +56,7 @@ type Controller struct {
 	events    events.EventBroadcaster
 	closers   []func(context.Context) error
 	repairers map[string]*repair.Repairer
-	// objects says that ClusterIPs are IPAddress objects; nil as long as it is not known.
+	// objects says that ClusterIPs were IPAddress objects at the last look; nil before the first.
 	objects atomic.Pointer[bool]
 }
 
@@ -88,6 +89,7 @@ func New(config Config) (*Controller, error) {
 		return nil, err
 	}
 	config.API = rest.CopyConfig(config.API)
+	config.API.QPS = -1                           // the API server limits requests itself
 	config.API.WarningHandler = rest.NoWarnings{} // of the API server about Endpoints, which have to be kept nevertheless
 	client, err := kubernetes.NewForConfig(config.API)
 	if err != nil {
@@ -189,33 +191,31 @@ func (c *Controller) repairNodePorts(ctx context.Context) error {
 }
 
 // repairClusterIPs leaves ClusterIPs alone that are IPAddress objects: the API server mends those, and nobody reads a
-// bitmap of them.
+// bitmap of them. It looks each time, as the server may be another release by then.
 func (c *Controller) repairClusterIPs(ctx context.Context) error {
-	objects := c.objects.Load()
-	if objects == nil {
-		served, err := c.servesIPAddresses()
-		if err != nil {
-			return err
-		}
-		objects = &served
-		if c.objects.CompareAndSwap(nil, objects) && served {
-			c.config.Log.Info("ClusterIPs are IPAddress objects, which the API server mends itself")
-		}
+	objects, err := c.servesIPAddresses(ctx)
+	if err != nil {
+		return err
 	}
-	if *objects {
+	if before := c.objects.Swap(&objects); objects && (before == nil || !*before) {
+		c.config.Log.Info("ClusterIPs are IPAddress objects, which the API server mends itself")
+	}
+	if objects {
 		return nil
 	}
 	return c.repair(ctx, repair.ClusterIPs)
 }
 
-func (c *Controller) servesIPAddresses() (bool, error) {
-	for _, version := range []string{"networking.k8s.io/v1", "networking.k8s.io/v1beta1"} {
-		list, err := c.client.Discovery().ServerResourcesForGroupVersion(version)
+func (c *Controller) servesIPAddresses(ctx context.Context) (bool, error) {
+	for _, version := range []string{"v1", "v1beta1"} {
+		path := "/apis/networking.k8s.io/" + version
+		list := new(metav1.APIResourceList)
+		err := c.client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Into(list)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return false, fmt.Errorf("discover %s: %w", version, err)
+			return false, fmt.Errorf("discover %s: %w", path, err)
 		}
 		for _, resource := range list.APIResources {
 			if resource.Name == "ipaddresses" {

@@ -80,7 +80,6 @@ func (m *Metrics) passed(c Controller, took time.Duration, result Result, err er
 	m.durations.WithLabelValues(c.Name).Observe(took.Seconds())
 	if err != nil {
 		m.failures[c].Inc()
-		return
 	}
 	for _, finding := range result.Findings {
 		m.errors[c].WithLabelValues(types[finding.Reason]).Inc()

@@ -6,6 +6,7 @@ package repair
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -100,14 +101,16 @@ type RangeResult struct {
 }
 
 // Pass makes one pass: it reads the ranges, lists Services after that, and mends what is wrong. After an error nothing
-// was mended, or not in all ranges; the next pass tries again. Passes go one after another: one that was given up may
+// was mended, or not in all ranges, and the Result tells what was; the next pass tries again. Passes go one after another: one that was given up may
 // still be under way when the next is called for.
 func (r *Repairer) Pass(ctx context.Context) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	started := time.Now()
 	result, err := r.pass(ctx)
-	r.config.Metrics.passed(r.config.Controller, time.Since(started), result, err)
+	if !r.config.DryRun {
+		r.config.Metrics.passed(r.config.Controller, time.Since(started), result, err)
+	}
 	return result, err
 }
 
@@ -146,6 +149,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	defer outcome.Close()
 	result := Result{Services: len(services), ResourceVersion: resourceVersion}
 	set := map[string]bool{}
+	var failures []error
 	for i, one := range r.config.Ranges {
 		counts, err := outcome.Counts(i)
 		if err != nil {
@@ -154,8 +158,9 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 		repaired := RangeResult{Set: counts.Set, Cleared: counts.Clear}
 		if !r.config.DryRun {
 			var values []string
+			// What is found and done in the other ranges is told all the same.
 			if repaired, values, err = one.repair(ctx, r.passes, outcome, i, listed); err != nil {
-				return Result{}, err
+				failures = append(failures, err)
 			}
 			for _, value := range values {
 				set[value] = true
@@ -166,7 +171,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	}
 	findings, err := outcome.Findings()
 	if err != nil {
-		return Result{}, err
+		return Result{}, errors.Join(append(failures, err)...)
 	}
 	for _, finding := range findings {
 		// A Service that came between the read and the list has a value that is not recorded in what was read.
@@ -178,7 +183,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 			r.report(services[finding.Subject.Ordinal], finding)
 		}
 	}
-	return result, nil
+	return result, errors.Join(failures...)
 }
 
 // list gives all Services, at one revision that is not older than the call: a list without a resource version is
