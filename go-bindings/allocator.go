@@ -52,6 +52,14 @@ func NewAllocator[V Value](r Range[V], strategy Strategy, seed uint64) (*Allocat
 	return ownAllocator(handle, r), nil
 }
 
+// SetStaticBand makes RandomScanSparingStaticBand spare this many offsets, from 0 on, instead of those of
+// [Range.StaticBand]; more than the range has count as all.
+func (a *Allocator[V]) SetStaticBand(offsets uint32) error {
+	code := C.rk_allocator_set_static_band(a.pointer(), C.uint32_t(offsets))
+	runtime.KeepAlive(a)
+	return resultError(code)
+}
+
 func ownAllocator[V Value](handle *C.rk_allocator, r Range[V]) *Allocator[V] {
 	a := &Allocator[V]{handle, leaf.Pick(), r}
 	runtime.AddCleanup(a, func(handle *C.rk_allocator) { C.rk_allocator_free(handle) }, handle)

@@ -211,6 +211,17 @@ func TestSeedDecides(t *testing.T) {
 	}
 }
 
+func TestSetStaticBand(t *testing.T) {
+	a := must(NewAllocator(must(ParsePortRange("1-100")), RandomScanSparingStaticBand, 1))
+	defer a.Close()
+	if err := a.SetStaticBand(99); err != nil {
+		t.Fatal(err)
+	}
+	if first, second := must(a.AllocateNext()), must(a.AllocateNext()); first != 100 || second > 99 {
+		t.Error(first, second)
+	}
+}
+
 func testClosed(t *testing.T, a *Allocator[uint16]) {
 	t.Helper()
 	calls := map[string]error{}

@@ -62,6 +62,8 @@ package rangekeeper
 #cgo nocallback rk_allocator_runs
 #cgo noescape rk_allocator_snapshot
 #cgo nocallback rk_allocator_snapshot
+#cgo noescape rk_allocator_set_static_band
+#cgo nocallback rk_allocator_set_static_band
 #cgo noescape rk_allocator_restore
 #cgo nocallback rk_allocator_restore
 #cgo noescape rk_transaction_new
@@ -148,6 +150,8 @@ package rangekeeper
 #cgo nocallback rk_committer_submit_repair
 #cgo noescape rk_committer_unknown
 #cgo nocallback rk_committer_unknown
+#cgo noescape rk_committer_known
+#cgo nocallback rk_committer_known
 #cgo noescape rk_committer_value
 #cgo nocallback rk_committer_value
 #cgo noescape rk_committer_watch_failed

@@ -258,6 +258,26 @@ type Step struct {
 	Finished int
 }
 
+// Known is what is known of the object without asking the store: it may be out of date.
+type Known struct {
+	// Revision is that of the newest state of the key that was seen; 0 if none was, or there is no key. What is in use in
+	// it can be released from this anchor on.
+	Revision int64
+	// Used is how many values were in use; 0 if the object was missing or never initialised.
+	Used int
+	// Initialised says that the object was there and initialised.
+	Initialised bool
+}
+
+// Known tells what is known of the object without asking the store. Cost: one crossing; after a change by others also
+// some 10 us for a million values.
+func (c *Committer[V]) Known() (Known, error) {
+	var known C.rk_known
+	code := C.rk_committer_known(c.pointer(), &known)
+	runtime.KeepAlive(c)
+	return Known{int64(known.revision), int(known.used), bool(known.initialised)}, resultError(code)
+}
+
 // Poll tells what to do next. A request must be ended by Answered, Unknown or Refused; until then Poll gives no other.
 func (c *Committer[V]) Poll(now time.Duration) (Step, error) {
 	var step C.rk_step

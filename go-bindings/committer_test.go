@@ -106,6 +106,9 @@ func TestCommitter(t *testing.T) {
 	for range 50 {
 		operations = append(operations, AllocateOperation(NoDeadline, slices.Repeat([]Request[uint16]{Next[uint16]()}, 4)...))
 	}
+	if known := must(first.Known()); known != (Known{Revision: k.revision, Initialised: true}) {
+		t.Errorf("%+v", known)
+	}
 	for range 300 {
 		operations = append(operations, AllocateOperation(NoDeadline, Next[uint16]()), ReadOperation[uint16](NoDeadline))
 	}
@@ -113,6 +116,9 @@ func TestCommitter(t *testing.T) {
 	finished := run(t, k, first)
 	if k.revision != revision+1 || len(finished) != len(tickets) {
 		t.Fatalf("%d swaps, %d of %d operations", k.revision-revision, len(finished), len(tickets))
+	}
+	if known := must(first.Known()); known != (Known{Revision: k.revision, Used: 200, Initialised: true}) {
+		t.Errorf("%+v", known)
 	}
 	var ports []uint16
 	full, views := 0, 0

@@ -25,6 +25,7 @@ pub enum Strategy {
 pub struct Allocator<R> {
     range: R,
     strategy: Strategy,
+    static_band: u32,
     used: Bitmap,
 }
 
@@ -109,7 +110,7 @@ impl<R: Range> Allocator<R> {
 
     /// An allocator with these offsets in use; there are as many as the range has.
     pub(crate) fn with_used(range: R, strategy: Strategy, used: Bitmap) -> Self {
-        Self { range, strategy, used }
+        Self { range, strategy, static_band: range.static_band(), used }
     }
 
     /// The range.
@@ -120,6 +121,16 @@ impl<R: Range> Allocator<R> {
     /// How [`allocate_next`](Self::allocate_next) chooses.
     pub fn strategy(&self) -> Strategy {
         self.strategy
+    }
+
+    /// How many offsets, from 0 on, [`Strategy::RandomScanSparingStaticBand`] spares.
+    pub fn static_band(&self) -> u32 {
+        self.static_band
+    }
+
+    /// Spares another number of offsets than [`Range::static_band`] gives; more than the range has count as all.
+    pub fn set_static_band(&mut self, static_band: u32) {
+        self.static_band = static_band.min(self.range.size());
     }
 
     /// Takes `value`.
@@ -274,7 +285,7 @@ impl<R: Range> Allocator<R> {
             Strategy::Contiguous => self.used.next_clear(0),
             Strategy::RandomScan => self.scan(0, size, rng),
             Strategy::RandomScanSparingStaticBand => {
-                let band = self.range.static_band();
+                let band = self.static_band;
                 self.scan(band, size, rng).or_else(|| self.scan(0, band, rng))
             }
         }

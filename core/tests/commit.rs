@@ -9,8 +9,8 @@ use rangekeeper::allocator::{Request as Wanted, Strategy};
 use rangekeeper::any::AnyRange;
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
-    Answer, Change, Committer, Config, Deferral, Diff, Failure, Guard, Header, KeyValue, Listed, Operation, Outcome,
-    Passes, Repaired, Request, SidecarPut, Step, Ticket, View,
+    Answer, Change, Committer, Config, Deferral, Diff, Failure, Guard, Header, KeyValue, Known, Listed, Operation,
+    Outcome, Passes, Repaired, Request, SidecarPut, Step, Ticket, View,
 };
 use rangekeeper::envelope::{Form, RangeAllocation};
 use rangekeeper::ports::PortRange;
@@ -161,8 +161,11 @@ fn next() -> Operation<PortRange> {
 #[test]
 fn many_allocations_share_one_swap() {
     let (mut store, mut committer) = (Store::default(), committer("30000-30099", 1));
+    assert_eq!(committer.known(), Known::default());
     assert!(matches!(store.one(&mut committer, next()), Outcome::Failed(Failure::NotInitialised)));
+    assert_eq!(committer.known(), Known::default());
     assert_eq!(store.one(&mut committer, Operation::Create), Outcome::Created { created: true });
+    assert_eq!(committer.known(), Known { revision: store.revision, used: 0, initialised: true });
     assert_eq!(store.one(&mut committer, Operation::Create), Outcome::Created { created: false });
     for _ in 0..100 {
         committer.submit(next(), NEVER);
@@ -178,6 +181,7 @@ fn many_allocations_share_one_swap() {
     ports.sort_unstable();
     assert_eq!(ports, (30_000..30_100).collect::<Vec<u16>>());
     assert_eq!(store.writes, 2);
+    assert_eq!(committer.known(), Known { revision: store.revision, used: 100, initialised: true });
     assert!(matches!(store.one(&mut committer, next()), Outcome::Failed(Failure::Allocate(_))));
     let (_, value) = store.key.as_ref().expect("stored");
     let stored = RangeAllocation::decode(value).expect("ours");

@@ -132,6 +132,22 @@ pub unsafe extern "C" fn rk_allocator_new(
     })
 }
 
+/// Makes RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND spare this many offsets, from 0 on, instead of those that
+/// rk_range_static_band gives; more than the range has count as all.
+///
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_allocator_set_static_band(allocator: *const rk_allocator, static_band: u32) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let allocator = unsafe { borrow(allocator)? };
+        allocator.0.with(|state| {
+            state.allocator.set_static_band(static_band);
+            Ok(())
+        })
+    })
+}
+
 /// Frees an allocator. NULL is fine; transactions and dry runs of it stay valid. To free it twice, or while another
 /// thread uses it, is undefined: rk_allocator_close may come first.
 #[unsafe(no_mangle)]

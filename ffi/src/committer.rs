@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper_core::allocator::{AllocateError, BatchError};
 use rangekeeper_core::commit::{
-    Answer, Change, Committer, Config, Deferral, Failure, Finished, Guard, Header, KeyValue, Listed, Operation,
+    Answer, Change, Committer, Config, Deferral, Failure, Finished, Guard, Header, KeyValue, Known, Listed, Operation,
     Outcome, Request, SidecarPut, Step, Ticket,
 };
 
@@ -147,6 +147,19 @@ pub struct rk_step {
     pub watch_from: u64,
     /// How many outcomes rk_committer_finished has to give. They should be handed out before the next poll.
     pub finished: usize,
+}
+
+/// What is known of the object without asking the store.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_known {
+    /// The revision of the newest state of the key that was seen; 0 if none was, or there is no key. What is in use in it
+    /// can be released from this anchor on.
+    pub revision: u64,
+    /// How many values were in use; 0 if the object was missing or never initialised.
+    pub used: u32,
+    /// Whether the object was there and initialised.
+    pub initialised: bool,
 }
 
 /// How the store answered a request.
@@ -525,6 +538,23 @@ pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: 
             step.watch_from = state.committer.watch_from().unwrap_or(0);
             step.finished = state.finished.len();
             out.write(step);
+            Ok(())
+        })
+    })
+}
+
+/// Writes what is known of the object without asking the store: it may be out of date.
+///
+/// Cost: O(1); after a change by others O(size / 64), some 10 us for a million values. RK_RESULT_NULL_POINTER,
+/// RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_committer_known(committer: *const rk_committer, known: *mut rk_known) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (committer, out) = unsafe { (borrow(committer)?, Out::new(known)?) };
+        committer.0.with(|state| {
+            let Known { revision, used, initialised } = state.committer.known();
+            out.write(rk_known { revision, used, initialised });
             Ok(())
         })
     })

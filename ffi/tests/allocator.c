@@ -145,6 +145,19 @@ static void allocate(void) {
   rk_allocator_free(allocator);
 }
 
+/* Five of six are spared: the sixth is the first to be handed out. */
+static void spare(void) {
+  rk_range *range = range_of("10.0.0.0/29");
+  rk_allocator *allocator;
+  rk_value next;
+  CHECK_OK(rk_allocator_new(range, RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND, 1, &allocator));
+  CHECK_OK(rk_allocator_set_static_band(allocator, 5));
+  CHECK_OK(rk_allocator_allocate_next(allocator, &next));
+  CHECK(same(next, ipv4(0x0a000006)));
+  rk_allocator_free(allocator);
+  rk_range_free(range);
+}
+
 static void leak_counters(void) {
   rk_range *range = range_of("30000-32767");
   rk_leak_counters *counters = NULL;
@@ -175,6 +188,7 @@ int main(void) {
   CHECK(strcmp(rk_version(), version) == 0);
   ranges();
   allocate();
+  spare();
   leak_counters();
   return 0;
 }

@@ -130,6 +130,9 @@ int main(void) {
   CHECK(finished[0].outcome == RK_OUTCOME_ALLOCATED && finished[0].values == 2 && finished[1].values == 1);
   CHECK(values[0].low == 0x0a000001 && values[1].low == 0x0a000004 && values[2].low == 0x0a000002);
   CHECK(finished[0].revision == 2 && finished[0].use_until > 0);
+  rk_known known;
+  CHECK_OK(rk_committer_known(committer, &known));
+  CHECK(known.revision == 2 && known.used == 3 && known.initialised);
 
   /* Another writer takes .3: the swap finds another state and goes on from there. */
   rk_range_allocation *object;

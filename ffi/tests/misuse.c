@@ -136,6 +136,7 @@ static void allocators(const rk_range *range) {
   CHECK_RESULT(rk_allocator_allocate(a, port(80)), RK_RESULT_NOT_IN_RANGE);
   CHECK_NULL(rk_allocator_used(NULL, &number));
   CHECK_NULL(rk_allocator_used(a, NULL));
+  CHECK_NULL(rk_allocator_set_static_band(NULL, 1));
   CHECK_NULL(rk_allocator_free_count(NULL, &number));
   CHECK_NULL(rk_allocator_free_count(a, NULL));
 
@@ -228,6 +229,7 @@ static void allocators(const rk_range *range) {
   CHECK_CLOSED(rk_allocator_try_allocate_next(a, &value));
   CHECK_CLOSED(rk_allocator_try_release(a, good, &flag));
   CHECK_CLOSED(rk_allocator_try_has(a, good, &flag));
+  CHECK_CLOSED(rk_allocator_set_static_band(a, 1));
   CHECK_CLOSED(rk_allocator_used(a, &number));
   CHECK_CLOSED(rk_allocator_free_count(a, &number));
   CHECK_CLOSED(rk_allocator_allocate_batch(a, values, 1, got, &error));
@@ -680,6 +682,9 @@ static void committers(const rk_range *range) {
   CHECK_NULL(rk_committer_watched(NULL, &change, 1));
   CHECK_NULL(rk_committer_watched(c, NULL, 1));
   CHECK_NULL(rk_committer_watched(c, &change, 1));
+  rk_known known;
+  CHECK_NULL(rk_committer_known(NULL, &known));
+  CHECK_NULL(rk_committer_known(c, NULL));
   CHECK_NULL(rk_committer_watch_failed(NULL));
   CHECK_OK(rk_committer_reconnected(c));
   CHECK_OK(rk_committer_watch_failed(c));
@@ -705,6 +710,7 @@ static void committers(const rk_range *range) {
   CHECK_OK(rk_committer_close(c));
   CHECK_OK(rk_committer_close(c));
   CHECK_CLOSED(rk_committer_poll(c, 0, &step));
+  CHECK_CLOSED(rk_committer_known(c, &known));
   CHECK_CLOSED(rk_committer_submit(c, &allocate, 1, &outside, 1, &ticket));
   rk_committer_free(c);
   rk_committer_free(NULL);

@@ -89,6 +89,18 @@ pub struct View {
     pub initialised: bool,
 }
 
+/// What a committer knows of the stored object without asking the store: it may be out of date.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The revision of the newest state of the key that was seen; 0 if none was, or there is no key. What is in use in it
+    /// can be released from this anchor on.
+    pub revision: u64,
+    /// How many values were in use; 0 if the object was missing or never initialised.
+    pub used: u32,
+    /// Whether the object was there and initialised.
+    pub initialised: bool,
+}
+
 /// How an operation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<R: Range> {

@@ -332,7 +332,7 @@ func (s *Store[V]) follow(ctx context.Context, watcher clientv3.Watcher, from in
 		var w watched
 		for _, event := range response.Events {
 			change := rangekeeper.Change{Key: keyState(event.Kv), Value: event.Kv.Value}
-			if event.Type == mvccpb.Event_DELETE {
+			if event.Type == clientv3.EventTypeDelete {
 				change = rangekeeper.Change{Key: rangekeeper.KeyState{ModRevision: event.Kv.ModRevision}}
 			}
 			w.changes = append(w.changes, change)

@@ -222,6 +222,15 @@ func (s *Store[V]) Read(ctx context.Context) (View, error) {
 	return View{Revision: f.Revision, Snapshot: f.Snapshot, Initialised: f.Yes}, err
 }
 
+// Known tells what is known of the object without asking etcd: it may be out of date. The error is ErrClosed.
+func (s *Store[V]) Known() (rangekeeper.Known, error) {
+	known, err := s.committer.Known()
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %w", s.config.Key, ErrClosed, err)
+	}
+	return known, err
+}
+
 // Repaired says what became of a diff.
 type Repaired[V rangekeeper.Value] struct {
 	// Set and Cleared are the values that were set and cleared, ascending.

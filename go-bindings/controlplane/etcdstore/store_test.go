@@ -128,6 +128,10 @@ func TestAllocateThroughEtcd(t *testing.T) {
 	if swaps := first.Stats().Swaps + second.Stats().Swaps; swaps > 60 {
 		t.Errorf("%d swaps: operations did not share them", swaps)
 	}
+	// The last to write knows what is stored.
+	if known, view := must(first.Known()), must(first.Read(ctx)); !known.Initialised || known.Used != 254 || known.Revision > view.Revision {
+		t.Errorf("%+v at %d", known, view.Revision)
+	}
 	t.Logf("%+v, %+v", first.Stats(), second.Stats())
 }
 
