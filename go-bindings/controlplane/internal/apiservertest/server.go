@@ -73,6 +73,8 @@ type Config struct {
 	// OwnLoops leaves the server's loops on, for comparisons: namespaces, the kubernetes
 	// Service, its endpoints in the mode that --endpoint-reconciler-type says, and repair.
 	OwnLoops bool
+	// Rangekeeper runs the server that has Rangekeeper inside, with all its loops.
+	Rangekeeper bool
 	// Flags are further flags. They win over those that all the above makes.
 	Flags []string
 }
@@ -92,7 +94,7 @@ type Server struct {
 // server was not built is skipped, or fails where RANGEKEEPER_REQUIRE_APISERVER is set.
 func Start(t testing.TB, c Config) *Server {
 	t.Helper()
-	s := &Server{t: t, config: c.withDefaults(), program: program(t, c.Version), dir: t.TempDir(), port: etcdtest.ReservePort(t)}
+	s := &Server{t: t, config: c.withDefaults(), program: program(t, c), dir: t.TempDir(), port: etcdtest.ReservePort(t)}
 	s.writeKey()
 	s.writeTokens()
 	t.Cleanup(func() {
@@ -119,12 +121,16 @@ func (c Config) withDefaults() Config {
 }
 
 // program is the path of a server's program.
-func program(t testing.TB, v Version) string {
+func program(t testing.TB, c Config) string {
 	t.Helper()
+	name, target := "kube-apiserver-", "apiservers"
+	if c.Rangekeeper {
+		name, target = "kube-apiserver-rangekeeper-", "dropin"
+	}
 	_, self, _, _ := runtime.Caller(0)
-	path := filepath.Join(filepath.Dir(self), "..", "..", "..", "..", "bin", "kube-apiserver-"+string(v))
+	path := filepath.Join(filepath.Dir(self), "..", "..", "..", "..", "bin", name+string(c.Version))
 	if _, err := os.Stat(path); err != nil {
-		missing := fmt.Sprintf("%v: `make apiservers` builds it", err)
+		missing := fmt.Sprintf("%v: `make %s` builds it", err, target)
 		if os.Getenv(requiredVariable) != "" {
 			t.Fatal(missing)
 		}
@@ -171,9 +177,11 @@ func (s *Server) flags() []string {
 		"--service-cluster-ip-range=" + s.config.ServiceClusterIPRange,
 		"--service-node-port-range=" + s.config.ServiceNodePortRange,
 	}
-	if s.config.OwnLoops {
+	switch {
+	case s.config.Rangekeeper:
+	case s.config.OwnLoops:
 		flags = append(flags, "--own-loops")
-	} else {
+	default:
 		flags = append(flags, "--endpoint-reconciler-type=none")
 	}
 	return append(flags, s.config.Flags...)
@@ -261,3 +269,6 @@ func (s *Server) logTail() []byte {
 	}
 	return bytes.TrimSpace(log[max(0, len(log)-logTail):])
 }
+
+// Pid is the process's id.
+func (s *Server) Pid() int { return s.child.process.Pid }

@@ -160,7 +160,7 @@ func TestServerEndsWithTheTest(t *testing.T) {
 		fmt.Printf("\nport %d\n", s.Port())
 		time.Sleep(time.Hour)
 	}
-	apiservertest.Program(t, apiservertest.V1_36)
+	apiservertest.Program(t, apiservertest.Config{Version: apiservertest.V1_36})
 	parent := inChild(t, variable, "yes")
 	stdout, err := parent.StdoutPipe()
 	if err != nil {
