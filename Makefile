@@ -9,8 +9,12 @@ PREFIX ?= /usr/local
 SECONDS ?= 60
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 CONTROLPLANE := go-bindings/controlplane
+# The releases of Kubernetes that Rangekeeper is put into.
+RELEASES ?= 1.36.3 1.32.2
+# The packages of Kubernetes that have files of go-bindings/dropin/_packages.
+DROPIN_PACKAGES = $(sort $(patsubst go-bindings/dropin/_packages/%/,k8s.io/kubernetes/%,$(dir $(shell find go-bindings/dropin/_packages -name '*.go'))))
 
-.PHONY: help library build run test test-rust test-c test-go examples apiservers fuzz simulate simulate-short bench compare compare-store compare-model goldens header install fmt lint doc setup clean
+.PHONY: help library build run test test-rust test-c test-go examples apiservers dropin conformance fuzz simulate simulate-short bench compare compare-store compare-model goldens header install fmt lint doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -37,7 +41,7 @@ test-rust: ## Runs the Rust tests.
 test-c: library ## Runs the C programs plain, under sanitizers and under valgrind.
 	ffi/tests/run.sh
 
-test-go: library apiservers ## Runs the Go tests, the binding's also under the race detector and with a stressed collector.
+test-go: library apiservers dropin ## Runs the Go tests, the binding's also under the race detector and with a stressed collector.
 	cd go-bindings && $(GO) test -count=1 ./...
 	cd go-bindings && GODEBUG=cgocheck=1 $(GO) test -count=1 -race ./...
 	cd go-bindings && GOGC=1 $(GO) test -count=1 ./...
@@ -45,6 +49,12 @@ test-go: library apiservers ## Runs the Go tests, the binding's also under the r
 
 apiservers: ## Builds the kube-apiservers that tests run, bin/kube-apiserver-VERSION; minutes the first time.
 	@scripts/apiservers.sh
+
+dropin: library ## Builds kube-apiservers with Rangekeeper inside, bin/kube-apiserver-rangekeeper-VERSION; minutes the first time.
+	@for release in $(RELEASES); do scripts/dropin.sh $$release; done
+
+conformance: library ## Runs the reference's own tests of the packages whose place Rangekeeper takes, for RELEASES="1.36.3 1.32.2".
+	@for release in $(RELEASES); do scripts/dropin.sh $$release --sources; (cd go-bindings/dropin && $(GO) run ./cmd/conformance -release $$release); done
 
 examples: build ## Runs the example programs and checks that README.md shows them.
 	examples/run.sh
@@ -102,6 +112,8 @@ lint: library ## Checks format, clippy, go vet and the header.
 	cd examples/go && $(GO) vet ./...
 	cd bench/upstream && $(GO) vet ./...
 	cd apiserver && $(GO) vet ./...
+	@scripts/dropin.sh 1.36.3 --sources
+	cd go-bindings/dropin && $(GO) vet -trimpath ./... $(DROPIN_PACKAGES)
 	ffi/header.sh --check
 
 doc: ## Builds the crates' documentation, warnings denied.

@@ -10,7 +10,7 @@ build() {
 	flags="-X k8s.io/component-base/version.gitVersion=v$version"
 	flags+=" -X k8s.io/component-base/version.gitMajor=${version%%.*}"
 	flags+=" -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version")"
-	"${GO:-go}" build -modfile="$file" -ldflags "$flags" -o "../bin/kube-apiserver-$version" . &
+	"${GO:-go}" build -trimpath -modfile="$file" -ldflags "$flags" -o "../bin/kube-apiserver-$version" . &
 	pid=$!
 	trap 'kill $pid 2>/dev/null || true' EXIT
 	while kill -0 $pid 2>/dev/null; do

@@ -1,0 +1,62 @@
+package storage
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"k8s.io/apiserver/pkg/server/egressselector"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+)
+
+// The API server's own connections to etcd have the same times (k8s.io/apiserver
+// pkg/storage/storagebackend/factory/etcd3.go).
+const (
+	dialTimeout      = 20 * time.Second
+	keepaliveTime    = 30 * time.Second
+	keepaliveTimeout = 10 * time.Second
+)
+
+// connect makes a client of the etcd that the API server uses. It does not wait for etcd.
+func connect(c storagebackend.TransportConfig) (*clientv3.Client, error) {
+	config := clientv3.Config{
+		Endpoints: c.ServerList, DialTimeout: dialTimeout,
+		DialKeepAliveTime: keepaliveTime, DialKeepAliveTimeout: keepaliveTimeout,
+		Logger: zap.NewNop(), // a Rangekeeper store tells its callers what is wrong
+	}
+	if c.CertFile != "" || c.KeyFile != "" || c.TrustedCAFile != "" {
+		files := transport.TLSInfo{CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.TrustedCAFile}
+		var err error
+		if config.TLS, err = files.ClientConfig(); err != nil {
+			return nil, err
+		}
+	}
+	if c.EgressLookup != nil {
+		dial, err := c.EgressLookup(egressselector.Etcd.AsNetworkContext())
+		if err != nil {
+			return nil, err
+		}
+		if dial != nil {
+			config.DialOptions = append(config.DialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+				return dial(ctx, "tcp", hostOf(address))
+			}))
+		}
+	}
+	return clientv3.New(config)
+}
+
+// hostOf gives host:port of a URL, or what it is given if that is none.
+func hostOf(address string) string {
+	if strings.Contains(address, "//") {
+		if u, err := url.Parse(address); err == nil {
+			return u.Host
+		}
+	}
+	return address
+}

@@ -1,0 +1,89 @@
+package storage
+
+import (
+	"context"
+
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
+)
+
+// committed carries operations out through a Rangekeeper store: many of them in one compare-and-swap.
+type committed[V rangekeeper.Value] struct {
+	store *etcdstore.Store[V]
+	done  func()
+}
+
+func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], strategy rangekeeper.Strategy, key string, config *storagebackend.ConfigForResource) (backend, error) {
+	client, err := connect(config.Transport)
+	if err != nil {
+		return nil, err
+	}
+	store, err := etcdstore.Open(etcdstore.Config[V]{Client: client, Key: key, Range: values, Strategy: strategy})
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	observe(key, store)
+	return &committed[V]{store, func() { client.Close() }}, nil
+}
+
+func (c *committed[V]) allocate(ctx context.Context, offset int) error {
+	value, ok := c.store.Range().ValueAt(uint32(offset))
+	if !ok {
+		return errNoOffset(c.store.Range().String(), offset)
+	}
+	_, err := c.store.Allocate(ctx, value)
+	return err
+}
+
+func (c *committed[V]) allocateNext(ctx context.Context) (int, error) {
+	allocation, err := c.store.AllocateNext(ctx)
+	if err != nil {
+		return 0, err
+	}
+	offset, _ := c.store.Range().OffsetOf(allocation.Value)
+	return int(offset), nil
+}
+
+// release frees what is known to be in use. Whoever wants it freed does not say since when it was theirs, so that this is
+// asked of the newest state that was seen before: what was freed and taken by somebody else since is left alone.
+func (c *committed[V]) release(ctx context.Context, offset int) error {
+	value, ok := c.store.Range().ValueAt(uint32(offset))
+	if !ok {
+		return nil
+	}
+	known, err := c.store.Known()
+	if err != nil {
+		return err
+	}
+	anchor := known.Revision
+	if !known.Initialised {
+		view, err := c.store.Read(ctx)
+		if err != nil {
+			return err
+		}
+		anchor = view.Revision
+	}
+	_, err = c.store.Release(ctx, value, anchor)
+	return err
+}
+
+func (c *committed[V]) read(ctx context.Context) ([]byte, error) {
+	view, err := c.store.Read(ctx)
+	return view.Snapshot, err
+}
+
+func (c *committed[V]) used() int {
+	known, _ := c.store.Known() // none after close
+	return known.Used
+}
+
+func (c *committed[V]) close() {
+	ctx, cancel := operation()
+	defer cancel()
+	forget(c.store.Key(), c.store)
+	c.store.Close(ctx) // what has not ended by then is told as unknown
+	c.done()
+}

@@ -1,0 +1,51 @@
+package storage
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+// stores are the collectors of the stores that are open, by their keys. A registry of the API server's gives nothing back,
+// so that it has this one collector for all of them.
+var stores = struct {
+	sync.Mutex
+	registered bool
+	open       map[string]prometheus.Collector
+}{open: make(map[string]prometheus.Collector)}
+
+// allStores collects the metrics of all open stores.
+type allStores struct{}
+
+// Describe tells nothing: which keys there are is not known beforehand.
+func (allStores) Describe(chan<- *prometheus.Desc) {}
+
+// Collect gives the metrics of etcdstore, with the key as a label.
+func (allStores) Collect(metrics chan<- prometheus.Metric) {
+	stores.Lock()
+	defer stores.Unlock()
+	for _, store := range stores.open {
+		store.Collect(metrics)
+	}
+}
+
+// observe lets /metrics tell of a store; of two with the same key, of the one that was opened last.
+func observe(key string, store prometheus.Collector) {
+	stores.Lock()
+	defer stores.Unlock()
+	stores.open[key] = store
+	if !stores.registered {
+		stores.registered = true
+		legacyregistry.RawMustRegister(allStores{})
+	}
+}
+
+// forget ends that.
+func forget(key string, store prometheus.Collector) {
+	stores.Lock()
+	defer stores.Unlock()
+	if stores.open[key] == store {
+		delete(stores.open, key)
+	}
+}

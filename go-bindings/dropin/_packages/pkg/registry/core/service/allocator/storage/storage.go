@@ -1,0 +1,193 @@
+// Package storage hands out the offsets of a range that is stored in etcd.
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	storeerr "k8s.io/apiserver/pkg/storage/errors"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	_ "k8s.io/kubernetes/pkg/apis/core/install" // RangeAllocations can be encoded
+	"k8s.io/kubernetes/pkg/registry/core/rangeallocation"
+	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// operationTimeout is for an allocation or release, whose callers do not say how long they can wait. The request that
+// needs it has a minute.
+const operationTimeout = 30 * time.Second
+
+// Etcd hands out the offsets of a stored RangeAllocation. The operations of many requests share one compare-and-swap.
+type Etcd struct {
+	resource schema.GroupResource
+	key      string
+	storage  storage.Interface
+	backend  backend
+	destroy  func()
+
+	// lock is for known.
+	lock sync.Mutex
+	// known is in memory what was in use when that was asked for last, with what was done here since.
+	known allocator.Snapshottable
+}
+
+var (
+	_ allocator.Interface           = (*Etcd)(nil)
+	_ rangeallocation.RangeRegistry = (*Etcd)(nil)
+)
+
+// NewEtcd makes an Etcd of the object under baseKey. alloc says which range is expected there.
+func NewEtcd(alloc allocator.Snapshottable, baseKey string, config *storagebackend.ConfigForResource) (*Etcd, error) {
+	objects, destroy, err := generic.NewRawStorage(config, nil, nil, baseKey)
+	if err != nil {
+		return nil, err
+	}
+	e := &Etcd{resource: config.GroupResource, key: baseKey, storage: objects, known: alloc}
+	if e.backend, err = newBackend(alloc, baseKey, config, objects); err != nil {
+		destroy()
+		return nil, err
+	}
+	e.destroy = sync.OnceFunc(func() {
+		e.backend.close()
+		destroy()
+	})
+	return e, nil
+}
+
+// Allocate takes an offset, and says whether it was free.
+func (e *Etcd) Allocate(offset int) (bool, error) {
+	ctx, cancel := operation()
+	defer cancel()
+	err := e.backend.allocate(ctx, offset)
+	if errors.Is(err, rangekeeper.ErrAlreadyAllocated) {
+		return false, nil
+	}
+	if err != nil {
+		return false, e.interpret(err)
+	}
+	e.note(func() { e.known.Allocate(offset) })
+	return true, nil
+}
+
+// AllocateNext takes a free offset, and says whether there was one.
+func (e *Etcd) AllocateNext() (int, bool, error) {
+	ctx, cancel := operation()
+	defer cancel()
+	offset, err := e.backend.allocateNext(ctx)
+	if errors.Is(err, rangekeeper.ErrFull) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, e.interpret(err)
+	}
+	e.note(func() { e.known.Allocate(offset) })
+	return offset, true, nil
+}
+
+// Release frees an offset. To free what is free, or is no offset, changes nothing.
+func (e *Etcd) Release(offset int) error {
+	ctx, cancel := operation()
+	defer cancel()
+	if err := e.backend.release(ctx, offset); err != nil {
+		return e.interpret(err)
+	}
+	e.note(func() { e.known.Release(offset) })
+	return nil
+}
+
+// note changes what is known in memory.
+func (e *Etcd) note(change func()) {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	change()
+}
+
+func operation() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), operationTimeout)
+}
+
+func (e *Etcd) interpret(err error) error {
+	if errors.Is(err, rangekeeper.ErrNotInitialised) {
+		return fmt.Errorf("cannot allocate resources of type %s at this time", e.resource)
+	}
+	return storeerr.InterpretUpdateError(err, e.resource, "")
+}
+
+// now gives what is stored now, in memory. Where etcd does not answer, it is what was stored when it did.
+func (e *Etcd) now() allocator.Snapshottable {
+	ctx, cancel := operation()
+	defer cancel()
+	data, err := e.backend.read(ctx)
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	if err == nil {
+		rangeSpec, _ := e.known.Snapshot()
+		err = e.known.Restore(rangeSpec, data)
+	}
+	if err != nil {
+		utilruntime.HandleError(fmt.Errorf("what is in use in %s is not known anew: %w", e.key, err))
+	}
+	return e.known
+}
+
+// ForEach calls fn with each offset in use, ascending.
+func (e *Etcd) ForEach(fn func(int)) { e.now().ForEach(fn) }
+
+// Has says whether an offset is in use.
+func (e *Etcd) Has(offset int) bool { return e.now().Has(offset) }
+
+// Free is how many offsets are not in use, as far as that is known without asking etcd: metrics want it after every
+// operation.
+func (e *Etcd) Free() int {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	return offsets(e.known) - e.backend.used()
+}
+
+// DryRun gives a copy in memory: what is tried on it ends as it would here, and changes nothing here.
+func (e *Etcd) DryRun() (allocator.Interface, error) {
+	source, ok := e.now().(interface {
+		DryRun() (allocator.Interface, error)
+	})
+	if !ok {
+		return nil, errors.New("what is known in memory has no dry run")
+	}
+	return source.DryRun()
+}
+
+// Get gives the stored object; one that is missing has no ResourceVersion.
+func (e *Etcd) Get() (*api.RangeAllocation, error) {
+	object := &api.RangeAllocation{}
+	err := e.storage.Get(context.Background(), e.key, storage.GetOptions{IgnoreNotFound: true}, object)
+	if err != nil {
+		return nil, storeerr.InterpretGetError(err, e.resource, "")
+	}
+	return object, nil
+}
+
+// CreateOrUpdate stores an object in the place of the one with the same ResourceVersion; without one, if there is none
+// yet. Otherwise the error is a conflict.
+func (e *Etcd) CreateOrUpdate(snapshot *api.RangeAllocation) error {
+	update := storage.SimpleUpdate(func(stored runtime.Object) (runtime.Object, error) {
+		if is := stored.(*api.RangeAllocation).ResourceVersion; is != "" && is != snapshot.ResourceVersion {
+			return nil, apierrors.NewConflict(e.resource, "", fmt.Errorf("what is stored has the revision %s, not %q", is, snapshot.ResourceVersion))
+		}
+		return snapshot, nil
+	})
+	err := e.storage.GuaranteedUpdate(context.Background(), e.key, &api.RangeAllocation{}, true, nil, update, nil)
+	return storeerr.InterpretUpdateError(err, e.resource, "")
+}
+
+// Destroy ends the connections to etcd.
+func (e *Etcd) Destroy() { e.destroy() }

@@ -1,0 +1,261 @@
+package ipallocator
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	api "k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
+	netutils "k8s.io/utils/net"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// What [Allocator] calls its two ways.
+const (
+	dryRunTrue  = true
+	dryRunFalse = false
+)
+
+// Range hands out the addresses of a CIDR. Which of them there are, and which offset each has, is told by Rangekeeper.
+type Range struct {
+	net    *net.IPNet
+	values rangekeeper.Range[netip.Addr]
+	// max is how many addresses can be handed out.
+	max     int
+	alloc   allocator.Interface
+	metrics metricsRecorderInterface
+}
+
+var _ Interface = (*Range)(nil)
+
+// New makes a Range; its offsets are handed out by what allocatorFactory makes.
+func New(cidr *net.IPNet, allocatorFactory allocator.AllocatorWithOffsetFactory) (*Range, error) {
+	values, err := rangekeeper.ParseCIDR(cidr.String())
+	if err != nil {
+		return nil, err
+	}
+	r := &Range{net: cidr, values: values, max: int(values.Size()), metrics: &emptyMetricsRecorder{}}
+	r.alloc, err = allocatorFactory(r.max, cidr.String(), int(values.StaticBand()))
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// NewInMemory makes a Range that is kept in memory only.
+func NewInMemory(cidr *net.IPNet) (*Range, error) {
+	return New(cidr, func(max int, rangeSpec string, offset int) (allocator.Interface, error) {
+		return allocator.NewAllocationMapWithOffset(max, rangeSpec, offset), nil
+	})
+}
+
+// NewFromSnapshot makes a Range in memory of what was stored.
+func NewFromSnapshot(snap *api.RangeAllocation) (*Range, error) {
+	_, cidr, err := netutils.ParseCIDRSloppy(snap.Range)
+	if err != nil {
+		return nil, err
+	}
+	r, err := NewInMemory(cidr)
+	if err == nil {
+		err = r.Restore(cidr, snap.Data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// calculateRangeOffset is how many addresses, from the first one on, are not picked while there are others.
+func calculateRangeOffset(cidr *net.IPNet) int {
+	values, err := rangekeeper.ParseCIDR(cidr.String())
+	if err != nil {
+		return 0
+	}
+	return int(values.StaticBand())
+}
+
+// offset is which one of the addresses that can be handed out ip is, if it is.
+func (r *Range) offset(ip net.IP) (int, bool) {
+	address, ok := netip.AddrFromSlice(ip)
+	if !ok {
+		return 0, false
+	}
+	offset, ok := r.values.OffsetOf(address.Unmap())
+	return int(offset), ok
+}
+
+func (r *Range) address(offset int) net.IP {
+	address, _ := r.values.ValueAt(uint32(offset))
+	return address.AsSlice()
+}
+
+const (
+	static  = "static"
+	dynamic = "dynamic"
+)
+
+// count tells the metrics of an allocation.
+func (r *Range) count(scope string, err error) {
+	cidr := r.net.String()
+	if err != nil {
+		r.metrics.incrementAllocationErrors(cidr, scope)
+		return
+	}
+	r.metrics.incrementAllocations(cidr, scope)
+	r.gauge()
+}
+
+func (r *Range) gauge() {
+	cidr, free := r.net.String(), r.Free()
+	r.metrics.setAllocated(cidr, r.max-free)
+	r.metrics.setAvailable(cidr, free)
+}
+
+// Allocate takes an address. The error is an *ErrNotInRange if it cannot be handed out, ErrAllocated if it is in use.
+func (r *Range) Allocate(ip net.IP) error {
+	err := r.allocate(ip)
+	r.count(static, err)
+	return err
+}
+
+func (r *Range) allocate(ip net.IP) error {
+	offset, ok := r.offset(ip)
+	if !ok {
+		return &ErrNotInRange{ip, r.net.String()}
+	}
+	ok, err := r.alloc.Allocate(offset)
+	if err == nil && !ok {
+		err = ErrAllocated
+	}
+	return err
+}
+
+// AllocateNext takes a free address. The error is ErrFull if there is none.
+func (r *Range) AllocateNext() (net.IP, error) {
+	offset, ok, err := r.alloc.AllocateNext()
+	if err == nil && !ok {
+		err = ErrFull
+	}
+	r.count(dynamic, err)
+	if err != nil {
+		return nil, err
+	}
+	return r.address(offset), nil
+}
+
+// Release frees an address. To free what is free, or not in the range, changes nothing.
+func (r *Range) Release(ip net.IP) error {
+	offset, ok := r.offset(ip)
+	if !ok {
+		return nil
+	}
+	err := r.alloc.Release(offset)
+	if err == nil {
+		r.gauge()
+	}
+	return err
+}
+
+// ForEach calls fn with each address in use.
+func (r *Range) ForEach(fn func(net.IP)) {
+	r.alloc.ForEach(func(offset int) { fn(r.address(offset)) })
+}
+
+// CIDR gives the range.
+func (r *Range) CIDR() net.IPNet { return *r.net }
+
+// IPFamily is that of the addresses.
+func (r *Range) IPFamily() api.IPFamily {
+	if netutils.IsIPv6CIDR(r.net) {
+		return api.IPv6Protocol
+	}
+	return api.IPv4Protocol
+}
+
+// Has says whether an address is in use.
+func (r *Range) Has(ip net.IP) bool {
+	offset, ok := r.offset(ip)
+	return ok && r.alloc.Has(offset)
+}
+
+// Free is how many addresses can be handed out.
+func (r *Range) Free() int { return r.alloc.Free() }
+
+// Used is how many addresses are in use.
+func (r *Range) Used() int { return r.max - r.alloc.Free() }
+
+// Destroy ends what hands the offsets out.
+func (r *Range) Destroy() { r.alloc.Destroy() }
+
+// EnableMetrics lets allocations be counted.
+func (r *Range) EnableMetrics() {
+	registerMetrics()
+	r.metrics = &metricsRecorder{}
+}
+
+var errNoSnapshots = errors.New("what hands the offsets out has no snapshots")
+
+// Snapshot writes the range and its bitmap to dst.
+func (r *Range) Snapshot(dst *api.RangeAllocation) error {
+	alloc, ok := r.alloc.(allocator.Snapshottable)
+	if !ok {
+		return errNoSnapshots
+	}
+	dst.Range, dst.Data = alloc.Snapshot()
+	return nil
+}
+
+// Restore takes the bitmap of a snapshot over. The error is ErrMismatchedNetwork if that is of another range.
+func (r *Range) Restore(net *net.IPNet, data []byte) error {
+	if net.String() != r.net.String() {
+		return ErrMismatchedNetwork
+	}
+	alloc, ok := r.alloc.(allocator.Snapshottable)
+	if !ok {
+		return errNoSnapshots
+	}
+	if err := alloc.Restore(net.String(), data); err != nil {
+		return fmt.Errorf("restore the snapshot of %s: %w", net, err)
+	}
+	return nil
+}
+
+// dryRunner gives a copy of what hands offsets out.
+type dryRunner interface {
+	DryRun() (allocator.Interface, error)
+}
+
+// DryRun gives a copy that answers as this Range would, and changes nothing here.
+func (r *Range) DryRun() Interface {
+	dry := &Range{net: r.net, values: r.values, max: r.max, metrics: &emptyMetricsRecorder{}}
+	source, ok := r.alloc.(dryRunner)
+	if !ok {
+		dry.alloc = refusing{errors.New("what hands the offsets out has no dry run")}
+		return dryRun{dry}
+	}
+	var err error
+	if dry.alloc, err = source.DryRun(); err != nil {
+		dry.alloc = refusing{err}
+	}
+	return dryRun{dry}
+}
+
+// dryRun is a copy; what it does is not counted.
+type dryRun struct{ *Range }
+
+func (d dryRun) Destroy()       {}
+func (d dryRun) EnableMetrics() {}
+
+// refusing hands out nothing, and says why.
+type refusing struct{ err error }
+
+func (r refusing) Allocate(int) (bool, error)       { return false, r.err }
+func (r refusing) AllocateNext() (int, bool, error) { return 0, false, r.err }
+func (r refusing) Release(int) error                { return r.err }
+func (r refusing) ForEach(func(int))                {}
+func (r refusing) Has(int) bool                     { return true }
+func (r refusing) Free() int                        { return 0 }
+func (r refusing) Destroy()                         {}

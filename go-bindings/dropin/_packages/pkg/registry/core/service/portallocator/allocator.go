@@ -1,0 +1,218 @@
+package portallocator
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/net"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// Interface hands out the ports of a range. All of it may be called from several goroutines.
+type Interface interface {
+	Allocate(int) error
+	AllocateNext() (int, error)
+	Release(int) error
+	ForEach(func(int))
+	Has(int) bool
+	Destroy()
+	EnableMetrics()
+}
+
+// What an allocation can end with.
+var (
+	ErrFull              = errors.New("range is full")
+	ErrAllocated         = errors.New("provided port is already allocated")
+	ErrMismatchedNetwork = errors.New("the provided port range does not match the current port range")
+)
+
+// ErrNotInRange says that a port is not in the range.
+type ErrNotInRange struct {
+	// ValidPorts is the range.
+	ValidPorts string
+}
+
+func (e *ErrNotInRange) Error() string {
+	return fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %s", e.ValidPorts)
+}
+
+// PortAllocator hands out the ports of a range.
+type PortAllocator struct {
+	portRange net.PortRange
+	alloc     allocator.Interface
+	metrics   metricsRecorderInterface
+}
+
+var _ Interface = (*PortAllocator)(nil)
+
+// New makes a PortAllocator; its offsets are handed out by what allocatorFactory makes.
+func New(pr net.PortRange, allocatorFactory allocator.AllocatorWithOffsetFactory) (*PortAllocator, error) {
+	alloc, err := allocatorFactory(pr.Size, pr.String(), calculateRangeOffset(pr))
+	if err != nil {
+		return nil, err
+	}
+	return &PortAllocator{portRange: pr, alloc: alloc, metrics: &emptyMetricsRecorder{}}, nil
+}
+
+// NewInMemory makes a PortAllocator that is kept in memory only.
+func NewInMemory(pr net.PortRange) (*PortAllocator, error) {
+	return New(pr, func(max int, rangeSpec string, offset int) (allocator.Interface, error) {
+		return allocator.NewAllocationMapWithOffset(max, rangeSpec, offset), nil
+	})
+}
+
+// NewFromSnapshot makes a PortAllocator in memory of what was stored.
+func NewFromSnapshot(snap *api.RangeAllocation) (*PortAllocator, error) {
+	pr, err := net.ParsePortRange(snap.Range)
+	if err != nil {
+		return nil, err
+	}
+	r, err := NewInMemory(*pr)
+	if err == nil {
+		err = r.Restore(*pr, snap.Data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// calculateRangeOffset is how many ports, from the first one on, are not picked while there are others.
+func calculateRangeOffset(pr net.PortRange) int {
+	ports, err := rangekeeper.ParsePortRange(pr.String())
+	if err != nil {
+		return 0
+	}
+	return int(ports.StaticBand())
+}
+
+const (
+	static  = "static"
+	dynamic = "dynamic"
+)
+
+// count tells the metrics of an allocation.
+func (r *PortAllocator) count(scope string, err error) {
+	if err != nil {
+		r.metrics.incrementAllocationErrors(scope)
+		return
+	}
+	r.metrics.incrementAllocations(scope)
+	r.gauge()
+}
+
+func (r *PortAllocator) gauge() {
+	free := r.Free()
+	r.metrics.setAllocated(r.portRange.Size - free)
+	r.metrics.setAvailable(free)
+}
+
+// Allocate takes a port. The error is an *ErrNotInRange or ErrAllocated if it cannot be had.
+func (r *PortAllocator) Allocate(port int) error {
+	err := r.allocate(port)
+	r.count(static, err)
+	return err
+}
+
+func (r *PortAllocator) allocate(port int) error {
+	if !r.portRange.Contains(port) {
+		return &ErrNotInRange{r.portRange.String()}
+	}
+	ok, err := r.alloc.Allocate(port - r.portRange.Base)
+	if err == nil && !ok {
+		err = ErrAllocated
+	}
+	return err
+}
+
+// AllocateNext takes a free port. The error is ErrFull if there is none.
+func (r *PortAllocator) AllocateNext() (int, error) {
+	offset, ok, err := r.alloc.AllocateNext()
+	if err == nil && !ok {
+		err = ErrFull
+	}
+	r.count(dynamic, err)
+	if err != nil {
+		return 0, err
+	}
+	return r.portRange.Base + offset, nil
+}
+
+// Release frees a port. To free what is free, or not in the range, changes nothing.
+func (r *PortAllocator) Release(port int) error {
+	if !r.portRange.Contains(port) {
+		return nil
+	}
+	err := r.alloc.Release(port - r.portRange.Base)
+	if err == nil {
+		r.gauge()
+	}
+	return err
+}
+
+// ForEach calls fn with each port in use.
+func (r *PortAllocator) ForEach(fn func(int)) {
+	r.alloc.ForEach(func(offset int) { fn(r.portRange.Base + offset) })
+}
+
+// Has says whether a port is in use.
+func (r *PortAllocator) Has(port int) bool {
+	return r.portRange.Contains(port) && r.alloc.Has(port-r.portRange.Base)
+}
+
+// Free is how many ports can be handed out.
+func (r *PortAllocator) Free() int { return r.alloc.Free() }
+
+// Used is how many ports are in use.
+func (r *PortAllocator) Used() int { return r.portRange.Size - r.alloc.Free() }
+
+// Destroy ends what hands the offsets out.
+func (r *PortAllocator) Destroy() { r.alloc.Destroy() }
+
+// EnableMetrics lets allocations be counted.
+func (r *PortAllocator) EnableMetrics() {
+	registerMetrics()
+	r.metrics = &metricsRecorder{}
+}
+
+var errNoSnapshots = errors.New("what hands the offsets out has no snapshots")
+
+// Snapshot writes the range and its bitmap to dst.
+func (r *PortAllocator) Snapshot(dst *api.RangeAllocation) error {
+	alloc, ok := r.alloc.(allocator.Snapshottable)
+	if !ok {
+		return errNoSnapshots
+	}
+	dst.Range, dst.Data = alloc.Snapshot()
+	return nil
+}
+
+// Restore takes the bitmap of a snapshot over. The error is ErrMismatchedNetwork if that is of another range.
+func (r *PortAllocator) Restore(pr net.PortRange, data []byte) error {
+	if pr.String() != r.portRange.String() {
+		return ErrMismatchedNetwork
+	}
+	alloc, ok := r.alloc.(allocator.Snapshottable)
+	if !ok {
+		return errNoSnapshots
+	}
+	return alloc.Restore(pr.String(), data)
+}
+
+// DryRun gives a copy that answers as this PortAllocator would, and changes nothing here.
+func (r *PortAllocator) DryRun() (Interface, error) {
+	source, ok := r.alloc.(interface {
+		DryRun() (allocator.Interface, error)
+	})
+	if !ok {
+		return nil, errors.New("what hands the offsets out has no dry run")
+	}
+	alloc, err := source.DryRun()
+	if err != nil {
+		return nil, err
+	}
+	return &PortAllocator{portRange: r.portRange, alloc: alloc, metrics: &emptyMetricsRecorder{}}, nil
+}

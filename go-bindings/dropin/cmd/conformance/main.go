@@ -1,0 +1,226 @@
+// Command conformance runs the reference's own tests of the packages whose place Rangekeeper takes, against Rangekeeper:
+//
+//	go run ./cmd/conformance -release 1.36.3
+//
+// Its tests are left as they are. One that cannot pass is listed with the reason, and is run all the same: a listed test
+// that passes is an error, as is one that fails and is not listed, and a package that does not build. With less than 95 %
+// of a release's test functions passing, the exit code is 1 whatever the reasons.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	// floor is how many of 100 test functions pass.
+	floor = 95
+	root  = "k8s.io/kubernetes/pkg/"
+)
+
+// packages are those that have files of Rangekeeper, and the two whose tests go through them to etcd.
+var packages = []string{
+	"registry/core/service/allocator",
+	"registry/core/service/allocator/storage",
+	"registry/core/service/ipallocator",
+	"registry/core/service/ipallocator/controller",
+	"registry/core/service/ipallocator/storage",
+	"registry/core/service/portallocator",
+	"registry/core/service/portallocator/controller",
+	"registry/core/service/portallocator/storage",
+	"controlplane/reconcilers",
+	"controlplane/controller/kubernetesservice",
+	"controlplane/controller/systemnamespaces",
+}
+
+func main() {
+	release := flag.String("release", "1.36.3", "the release of Kubernetes whose tests are run")
+	verbose := flag.Bool("v", false, "show what the tests of packages with failures print")
+	flag.Parse()
+	if err := run(os.Stdout, *release, *verbose); err != nil {
+		fmt.Fprintf(os.Stderr, "conformance with Kubernetes %s: %v\n", *release, err)
+		os.Exit(1)
+	}
+}
+
+// moduleFile is which of this module's files is for the release.
+func moduleFile(release string) string {
+	if release == "1.36.3" {
+		return "go.mod"
+	}
+	return "v" + release + ".mod"
+}
+
+func run(w io.Writer, release string, verbose bool) error {
+	all := make([]string, len(packages))
+	for i, name := range packages {
+		all[i] = root + name
+	}
+	modfile := "-modfile=" + moduleFile(release)
+	expected, err := list(append([]string{"test", "-trimpath", modfile, "-list=^Test"}, all...))
+	if err != nil {
+		return err
+	}
+	results, output, err := test(append([]string{"test", "-trimpath", modfile, "-count=1", "-json"}, all...))
+	if err != nil {
+		return err
+	}
+
+	fmt.Fprintf(w, "Kubernetes %s: its own tests of %d packages, against Rangekeeper\n\n", release, len(packages))
+	if err := checkReplaced(release); err != nil {
+		return err
+	}
+	passed, failed, wrong := 0, 0, []string(nil)
+	for _, name := range packages {
+		functions := expected[root+name]
+		ok := 0
+		for _, function := range functions {
+			if results[root+name][function] == "pass" {
+				ok++
+			}
+		}
+		fmt.Fprintf(w, "  %-50s %3d of %3d\n", name, ok, len(functions))
+		if len(functions) == 0 {
+			wrong = append(wrong, name+" has no tests")
+		}
+		passed, failed = passed+ok, failed+len(functions)-ok
+		wrong = append(wrong, compare(w, release, name, functions, results[root+name])...)
+		if verbose && ok < len(functions) {
+			fmt.Fprintf(w, "%s\n", output[root+name])
+		}
+	}
+	fmt.Fprintf(w, "\n%d passed, %d failed\n", passed, failed)
+	if passed*100 < floor*(passed+failed) {
+		wrong = append(wrong, fmt.Sprintf("less than %d %% of the test functions pass", floor))
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("%s", strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+// checkReplaced makes sure that what is tested has the files of this module in it.
+func checkReplaced(release string) error {
+	copied := filepath.Join("..", "..", "target", "dropin", "v"+release)
+	return filepath.WalkDir("_packages", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		ours, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, _ := filepath.Rel("_packages", path)
+		tested, err := os.ReadFile(filepath.Join(copied, name))
+		if err == nil && !bytes.Equal(ours, tested) {
+			err = fmt.Errorf("%s is not that of _packages: scripts/dropin.sh %s --sources", name, release)
+		}
+		return err
+	})
+}
+
+// compare tells of the tests that fail, with their reasons, and gives what is not as listed.
+func compare(w io.Writer, release, name string, functions []string, results map[string]string) (wrong []string) {
+	listed := make(map[string]bool)
+	for _, e := range exceptions {
+		if e.pkg != name || !slices.Contains(e.releases, release) {
+			continue
+		}
+		listed[e.test] = true
+		if results[e.test] != "fail" {
+			wrong = append(wrong, fmt.Sprintf("%s %s is listed as failing, and it is %q", name, e.test, results[e.test]))
+		}
+		fmt.Fprintf(w, "    %s fails: %s\n", e.test, e.reason)
+	}
+	ran := slices.Sorted(maps.Keys(results))
+	for _, test := range append(slices.Clone(functions), ran...) {
+		// A test that fails because a part of it does is explained by that part.
+		explained := listed[test] || slices.ContainsFunc(ran, func(part string) bool {
+			return strings.HasPrefix(part, test+"/") && results[part] == "fail"
+		})
+		if result := results[test]; result != "pass" && !explained {
+			fmt.Fprintf(w, "    %s: %s\n", test, result)
+			wrong = append(wrong, fmt.Sprintf("%s %s: %q", name, test, result))
+		}
+	}
+	return wrong
+}
+
+var testName = regexp.MustCompile(`^Test\w+$`)
+
+// list gives the test functions of packages, in the order of their declaration.
+func list(arguments []string) (map[string][]string, error) {
+	command := exec.Command(goCommand(), arguments...)
+	command.Stderr = os.Stderr
+	out, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(arguments, " "), err, out)
+	}
+	functions, names := make(map[string][]string), []string(nil)
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 1 && testName.MatchString(fields[0]):
+			names = append(names, fields[0])
+		case len(fields) >= 2 && fields[0] == "ok":
+			functions[fields[1]], names = names, nil
+		}
+	}
+	return functions, nil
+}
+
+// event is what `go test -json` prints (cmd/test2json).
+type event struct {
+	Action, Package, Test, Output string
+}
+
+// test runs tests and gives the result of each, and what was printed, by package. That some fail is no error.
+func test(arguments []string) (map[string]map[string]string, map[string]string, error) {
+	command := exec.Command(goCommand(), arguments...)
+	command.Stderr = os.Stderr
+	out, err := command.Output()
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
+		return nil, nil, err
+	}
+	results, output := make(map[string]map[string]string), make(map[string]string)
+	decoder := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var e event
+		if err := decoder.Decode(&e); err == io.EOF {
+			return results, output, nil
+		} else if err != nil {
+			return nil, nil, fmt.Errorf("what go test prints: %w", err)
+		}
+		switch e.Action {
+		case "output":
+			output[e.Package] += e.Output
+		case "pass", "fail", "skip":
+			if e.Test == "" {
+				continue
+			}
+			if results[e.Package] == nil {
+				results[e.Package] = make(map[string]string)
+			}
+			results[e.Package][e.Test] = e.Action
+		}
+	}
+}
+
+func goCommand() string {
+	if command := os.Getenv("GO"); command != "" {
+		return command
+	}
+	return "go"
+}
