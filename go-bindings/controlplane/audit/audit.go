@@ -17,6 +17,7 @@ import (
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/servicebatch"
 )
 
 // The last segments of the keys of the bitmaps.
@@ -315,7 +316,7 @@ func observe(services []corev1.Service, pass *rangekeeper.RepairPass, objects *r
 		names.Reset()
 		for i := range some {
 			s := &some[i]
-			clusterstate.AddService(&batch, s)
+			servicebatch.Add(&batch, s)
 			names.Add(s.Namespace, s.Name)
 		}
 		if err := pass.Observe(&batch); err != nil {

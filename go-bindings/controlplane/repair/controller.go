@@ -24,12 +24,21 @@ var (
 	NodePorts = Controller{Name: "portallocator-repair-controller", action: "PortAllocation"}
 )
 
-// Range is a stored range; see [Addresses] and [Ports].
+// Range is a stored range that passes are made over: [Addresses] and [Ports] of a store, or whatever else keeps one.
 type Range interface {
-	// read begins a pass, and says whether the range has to be made.
-	read(ctx context.Context, passes *rangekeeper.Passes, pass *rangekeeper.RepairPass) (bool, error)
-	// repair ends it, and gives the values that were set, too.
-	repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed rangekeeper.Listed) (result RangeResult, set []string, err error)
+	// Read adds the range to a pass that begins, with what is stored, and says whether nothing was stored yet. Services
+	// are listed after that.
+	Read(ctx context.Context, passes *rangekeeper.Passes, pass *rangekeeper.RepairPass) (missing bool, err error)
+	// Repair writes what the pass found out about its range with this index.
+	Repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed rangekeeper.Listed) (Repaired, error)
+}
+
+// Repaired says what became of a diff.
+type Repaired struct {
+	// Set are the values that were recorded, as texts.
+	Set []string
+	// Cleared is how many values were freed, Changed how many were left alone as they, or Services, had changed.
+	Cleared, Changed int
 }
 
 // Addresses is a range of ClusterIPs.
@@ -47,7 +56,7 @@ type storedRange[V rangekeeper.Value] struct {
 	add   func(*rangekeeper.RepairPass, rangekeeper.Range[V], rangekeeper.Stored) (int, error)
 }
 
-func (s storedRange[V]) read(ctx context.Context, passes *rangekeeper.Passes, pass *rangekeeper.RepairPass) (bool, error) {
+func (s storedRange[V]) Read(ctx context.Context, passes *rangekeeper.Passes, pass *rangekeeper.RepairPass) (bool, error) {
 	view, err := s.store.ReadForPass(ctx, passes)
 	if err != nil {
 		return false, err
@@ -57,11 +66,11 @@ func (s storedRange[V]) read(ctx context.Context, passes *rangekeeper.Passes, pa
 	return !view.Initialised, err
 }
 
-func (s storedRange[V]) repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed rangekeeper.Listed) (RangeResult, []string, error) {
+func (s storedRange[V]) Repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed rangekeeper.Listed) (Repaired, error) {
 	repaired, err := s.store.Repair(ctx, passes, outcome, index, listed)
 	set := make([]string, len(repaired.Set))
 	for i, value := range repaired.Set {
 		set[i] = fmt.Sprint(value)
 	}
-	return RangeResult{Set: len(repaired.Set), Cleared: len(repaired.Cleared), Changed: repaired.Changed}, set, err
+	return Repaired{Set: set, Cleared: len(repaired.Cleared), Changed: repaired.Changed}, err
 }

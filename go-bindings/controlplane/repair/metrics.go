@@ -63,7 +63,7 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	}
 }
 
-// types are what kube-apiserver's counters call the findings.
+// types are what FindingType gives.
 var types = map[rangekeeper.Reason]string{
 	rangekeeper.ReasonClusterIPNotValid:         "invalid",
 	rangekeeper.ReasonClusterIPNotAllocated:     "repair",
@@ -75,6 +75,9 @@ var types = map[rangekeeper.Reason]string{
 	rangekeeper.ReasonPortOutOfRange:            "outOfRange",
 }
 
+// FindingType is what kube-apiserver's counters have as their type for a finding.
+func FindingType(reason rangekeeper.Reason) string { return types[reason] }
+
 // passed counts a pass.
 func (m *Metrics) passed(c Controller, took time.Duration, result Result, err error) {
 	m.durations.WithLabelValues(c.Name).Observe(took.Seconds())
@@ -82,7 +85,7 @@ func (m *Metrics) passed(c Controller, took time.Duration, result Result, err er
 		m.failures[c].Inc()
 	}
 	for _, finding := range result.Findings {
-		m.errors[c].WithLabelValues(types[finding.Reason]).Inc()
+		m.errors[c].WithLabelValues(FindingType(finding.Reason)).Inc()
 	}
 	for _, r := range result.Ranges {
 		m.errors[c].WithLabelValues("leak").Add(float64(r.Cleared))

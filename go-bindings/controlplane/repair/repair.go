@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
-	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/servicebatch"
 )
 
 const (
@@ -43,7 +43,7 @@ type Config struct {
 	SameEtcd bool
 	// Recorder is told of findings.
 	Recorder events.EventRecorder
-	// Metrics count what is found and done.
+	// Metrics count what is found and done; nil for nobody.
 	Metrics *Metrics
 	// DryRun finds out what would be mended, and mends and reports nothing.
 	DryRun bool
@@ -108,7 +108,7 @@ func (r *Repairer) Pass(ctx context.Context) (Result, error) {
 	defer r.mu.Unlock()
 	started := time.Now()
 	result, err := r.pass(ctx)
-	if !r.config.DryRun {
+	if !r.config.DryRun && r.config.Metrics != nil {
 		r.config.Metrics.passed(r.config.Controller, time.Since(started), result, err)
 	}
 	return result, err
@@ -122,7 +122,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	defer pass.Close()
 	made := make([]bool, len(r.config.Ranges))
 	for i, one := range r.config.Ranges {
-		if made[i], err = one.read(ctx, r.passes, pass); err != nil {
+		if made[i], err = one.Read(ctx, r.passes, pass); err != nil {
 			return Result{}, err
 		}
 	}
@@ -136,7 +136,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	}
 	err = pass.ObserveAll(len(services), func(batch *rangekeeper.Services, from, to int) {
 		for _, service := range services[from:to] {
-			clusterstate.AddService(batch, service)
+			servicebatch.Add(batch, service)
 		}
 	})
 	if err != nil {
@@ -157,14 +157,15 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 		}
 		repaired := RangeResult{Set: counts.Set, Cleared: counts.Clear}
 		if !r.config.DryRun {
-			var values []string
-			// What is found and done in the other ranges is told all the same.
-			if repaired, values, err = one.repair(ctx, r.passes, outcome, i, listed); err != nil {
+			done, err := one.Repair(ctx, r.passes, outcome, i, listed)
+			if err != nil {
+				// What is found and done in the other ranges is told all the same.
 				failures = append(failures, err)
 			}
-			for _, value := range values {
+			for _, value := range done.Set {
 				set[value] = true
 			}
+			repaired.Set, repaired.Cleared, repaired.Changed = len(done.Set), done.Cleared, done.Changed
 		}
 		repaired.Made, repaired.Leaked = made[i], counts.Leaked
 		result.Ranges = append(result.Ranges, repaired)

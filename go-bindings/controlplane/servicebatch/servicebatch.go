@@ -1,4 +1,5 @@
-package clusterstate
+// Package servicebatch brings Services of client-go to the core library.
+package servicebatch
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -6,8 +7,8 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// AddService adds what a Service claims to a batch.
-func AddService(batch *rangekeeper.Services, s *corev1.Service) {
+// Add adds what a Service claims to a batch.
+func Add(batch *rangekeeper.Services, s *corev1.Service) {
 	batch.Add(s.Spec.ClusterIP, s.Spec.ClusterIPs)
 	for _, p := range s.Spec.Ports {
 		if p.NodePort != 0 {
