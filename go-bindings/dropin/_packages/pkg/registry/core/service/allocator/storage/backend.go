@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/repair"
 )
 
 // backend carries out operations on the stored object. One that is missing or was never initialised gives
@@ -24,6 +25,8 @@ type backend interface {
 	read(ctx context.Context) ([]byte, error)
 	// used is how many offsets are in use, as far as that is known without asking etcd.
 	used() int
+	// repairRange gives the range that repair passes are made over, if operations go through a committer.
+	repairRange() (repair.Range, bool)
 	close()
 }
 
@@ -34,10 +37,10 @@ func newBackend(alloc allocator.Snapshottable, baseKey string, config *storageba
 	rangeSpec, _ := alloc.Snapshot()
 	key := path.Join("/", config.Prefix, baseKey)
 	if cidr, err := rangekeeper.ParseCIDR(rangeSpec); plain && err == nil && int(cidr.Size()) == offsets(alloc) {
-		return openCommitted(cidr, strategyOf(alloc), key, config)
+		return openCommitted(cidr, repair.Addresses, strategyOf(alloc), key, config)
 	}
 	if ports, err := rangekeeper.ParsePortRange(rangeSpec); plain && err == nil && int(ports.Size()) == offsets(alloc) {
-		return openCommitted(ports, strategyOf(alloc), key, config)
+		return openCommitted(ports, repair.Ports, strategyOf(alloc), key, config)
 	}
 	return &swapped{alloc: alloc, key: baseKey, storage: objects}, nil
 }

@@ -7,15 +7,17 @@ import (
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/repair"
 )
 
 // committed carries operations out through a Rangekeeper store: many of them in one compare-and-swap.
 type committed[V rangekeeper.Value] struct {
-	store *etcdstore.Store[V]
-	done  func()
+	store  *etcdstore.Store[V]
+	passes repair.Range
+	done   func()
 }
 
-func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], strategy rangekeeper.Strategy, key string, config *storagebackend.ConfigForResource) (backend, error) {
+func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], passes func(*etcdstore.Store[V]) repair.Range, strategy rangekeeper.Strategy, key string, config *storagebackend.ConfigForResource) (backend, error) {
 	client, err := connect(config.Transport)
 	if err != nil {
 		return nil, err
@@ -26,7 +28,7 @@ func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], strategy ra
 		return nil, err
 	}
 	observe(key, store)
-	return &committed[V]{store, func() { client.Close() }}, nil
+	return &committed[V]{store, passes(store), func() { client.Close() }}, nil
 }
 
 func (c *committed[V]) allocate(ctx context.Context, offset int) error {
@@ -79,6 +81,8 @@ func (c *committed[V]) used() int {
 	known, _ := c.store.Known() // none after close
 	return known.Used
 }
+
+func (c *committed[V]) repairRange() (repair.Range, bool) { return c.passes, true }
 
 func (c *committed[V]) close() {
 	ctx, cancel := operation()

@@ -22,6 +22,8 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/go-bindings/dropin/repairloop"
 )
 
 // operationTimeout is for an allocation or release, whose callers do not say how long they can wait. The request that
@@ -45,6 +47,7 @@ type Etcd struct {
 var (
 	_ allocator.Interface           = (*Etcd)(nil)
 	_ rangeallocation.RangeRegistry = (*Etcd)(nil)
+	_ repairloop.Committed          = (*Etcd)(nil)
 )
 
 // NewEtcd makes an Etcd of the object under baseKey. alloc says which range is expected there.
@@ -165,6 +168,9 @@ func (e *Etcd) DryRun() (allocator.Interface, error) {
 	}
 	return source.DryRun()
 }
+
+// RepairRange gives the range that repair passes are made over, if operations go through a committer.
+func (e *Etcd) RepairRange() (repair.Range, bool) { return e.backend.repairRange() }
 
 // Get gives the stored object; one that is missing has no ResourceVersion.
 func (e *Etcd) Get() (*api.RangeAllocation, error) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/repair"
 )
 
 // swapped carries operations out one by one, each a compare-and-swap by the API server's own storage: for objects that
@@ -87,6 +88,8 @@ func (s *swapped) used() int {
 	defer s.lock.Unlock()
 	return offsets(s.alloc) - s.alloc.Free()
 }
+
+func (s *swapped) repairRange() (repair.Range, bool) { return nil, false }
 
 func (s *swapped) close() {}
 
