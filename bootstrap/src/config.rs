@@ -204,10 +204,9 @@ impl Config {
         Ok(Settings {
             own,
             service: service::Wanted {
-                cluster_ip: first_address(&self.service_cluster_ip_range)?,
-                secure_port: self.secure_port,
                 node_port: self.kubernetes_service_node_port,
                 extra_ports: self.extra_service_ports.clone(),
+                ..service::Wanted::kubernetes(first_address(&self.service_cluster_ip_range)?, self.secure_port)
             },
             endpoint_ports: endpoints::ports(self.secure_port, &self.extra_endpoint_ports),
             reconcile: self.reconcile,

@@ -10,16 +10,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::usable;
 use crate::namespaces::is_name;
-use crate::object::{Change, metadata};
+use crate::object::{Change, NAME, metadata};
 use crate::service::PORT_NAME;
 
 /// Keeps the mirroring controller from making slices of these Endpoints.
 const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
 
 /// What the Endpoints should be.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wanted {
+    /// What they are called where there are none yet; the Service's name.
+    #[serde(default = "crate::object::name")]
+    pub name: String,
     /// The addresses, in canonical text, each once. They are written sorted as text.
     pub addresses: Vec<String>,
     /// The ports, where they have to be set.
@@ -30,6 +33,13 @@ pub struct Wanted {
     /// An address that must not be left among those that are not ready either.
     #[serde(default)]
     pub gone: Option<String>,
+}
+
+impl Default for Wanted {
+    /// Those of the Service `kubernetes`, without an address.
+    fn default() -> Self {
+        Self { name: NAME.into(), addresses: Vec::new(), ports: Vec::new(), reconcile_ports: false, gone: None }
+    }
 }
 
 /// The ports of the endpoints: the API server's and `extra`.
@@ -52,7 +62,7 @@ pub fn plan(existing: Option<&Endpoints>, wanted: &Wanted) -> Change<Endpoints> 
         }
         let subsets = vec![subset(wanted, &EndpointSubset::default(), &BTreeMap::new())];
         return Change::Create(Endpoints {
-            metadata: metadata(&[(SKIP_MIRROR_LABEL, "true")]),
+            metadata: metadata(&wanted.name, &[(SKIP_MIRROR_LABEL, "true")]),
             subsets: Some(subsets),
         });
     };

@@ -115,11 +115,16 @@ macro_rules! conversions {
 
 conversions!(Namespace, Service, Endpoints, EndpointSlice);
 
-/// The metadata of an object that belongs to the Service `kubernetes`.
-pub(crate) fn metadata(labels: &[(&str, &str)]) -> ObjectMeta {
+/// The name that is meant where none is said.
+pub(crate) fn name() -> String {
+    NAME.into()
+}
+
+/// The metadata of the Service, `kubernetes` or another one of its kind, and of what belongs to it.
+pub(crate) fn metadata(name: &str, labels: &[(&str, &str)]) -> ObjectMeta {
     let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     ObjectMeta {
-        name: Some(NAME.into()),
+        name: Some(name.into()),
         namespace: Some(NAMESPACE.into()),
         labels: Some(labels),
         ..ObjectMeta::default()

@@ -18,7 +18,7 @@ use crate::object::Change;
 use crate::reconcile::{Changes, Situation};
 use crate::request::Request;
 use crate::rounds::{Next, OwnLease};
-use crate::{namespaces, reconcile, service};
+use crate::{namespaces, reconcile, service, slice};
 
 /// What is to be decided. In JSON: an object with one field, named after the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +32,8 @@ pub enum Question {
     Lease(LeaseQuestion),
     /// What is to be done about the Endpoints and the EndpointSlice of the Service `kubernetes`?
     Endpoints(Box<EndpointsQuestion>),
+    /// The Endpoints stand there: what is to be done about the EndpointSlice, so that it says what they say?
+    Slice(Box<SliceQuestion>),
 }
 
 /// The answer, under the name of the question.
@@ -46,6 +48,8 @@ pub enum Answer {
     Lease(LeaseAnswer),
     /// See [`EndpointsAnswer`].
     Endpoints(Box<EndpointsAnswer>),
+    /// See [`slice::plan`].
+    Slice(Box<Change<EndpointSlice>>),
 }
 
 /// Which namespaces are to be created?
@@ -136,6 +140,9 @@ pub struct LeaseAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EndpointsQuestion {
+    /// The Service's name, which both objects have.
+    #[serde(default = "crate::object::name")]
+    pub name: String,
     /// This server's address.
     pub advertise_address: String,
     /// How the endpoints are kept.
@@ -162,6 +169,17 @@ pub struct EndpointsQuestion {
     pub slice: Option<EndpointSlice>,
 }
 
+/// The Endpoints stand there: what is to be done about the EndpointSlice?
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SliceQuestion {
+    /// The Endpoints as they are; the slice gets their name and namespace.
+    pub endpoints: Endpoints,
+    /// The slice as it was read, before the Endpoints were; none if it does not exist.
+    #[serde(default)]
+    pub slice: Option<EndpointSlice>,
+}
+
 /// What has to be done about both objects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -183,6 +201,9 @@ pub enum PlanError {
     /// It holds a setting that no configuration can have.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The Service's port is 0.
+    #[error("port must not be 0")]
+    Port,
     /// No leases in mode lease. To have listed none is something else.
     #[error("leases: mode lease needs all leases")]
     LeasesMissing,
@@ -209,6 +230,10 @@ pub fn plan(question: &Question) -> Result<Answer, PlanError> {
         Question::Service(question) => plan_service(question).map(Box::new).map(Answer::Service),
         Question::Lease(question) => plan_lease(question).map(Answer::Lease),
         Question::Endpoints(question) => plan_endpoints(question).map(Box::new).map(Answer::Endpoints),
+        Question::Slice(question) => {
+            let SliceQuestion { endpoints, slice } = &**question;
+            Ok(Answer::Slice(Box::new(slice::plan(endpoints, slice.as_ref()))))
+        }
     }
 }
 
@@ -221,6 +246,9 @@ fn plan_service(question: &ServiceQuestion) -> Result<Change<Service>, PlanError
     let ServiceQuestion { existing, wanted, reconcile } = question;
     if wanted.secure_port == 0 {
         return Err(ConfigError::SecurePort.into());
+    }
+    if wanted.port == 0 {
+        return Err(PlanError::Port);
     }
     Ok(service::plan(existing.as_ref(), wanted, *reconcile))
 }
@@ -259,6 +287,7 @@ fn plan_endpoints(question: &EndpointsQuestion) -> Result<EndpointsAnswer, PlanE
         (Some(_), false) => return Err(PlanError::LeasesUnneeded),
     };
     let changes = reconcile::plan(&Situation {
+        name: &question.name,
         mode: question.mode,
         stage: question.stage,
         own: &own,

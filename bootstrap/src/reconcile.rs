@@ -13,6 +13,8 @@ use crate::{endpoints, slice};
 /// What is known when a server reconciles the endpoints, or removes its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
+    /// The Service's name, which both objects have.
+    pub name: &'a str,
     /// How the endpoints are kept.
     pub mode: Mode,
     /// What the server is about to do.
@@ -55,6 +57,7 @@ pub fn plan(situation: &Situation<'_>) -> Result<Changes, Refusal> {
     };
     let removes = stage != Stage::Run;
     let wanted = Wanted {
+        name: situation.name.into(),
         addresses,
         ports: situation.ports.to_vec(),
         reconcile_ports: if removes { mode == Mode::Lease } else { situation.reconcile_ports },

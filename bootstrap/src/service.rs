@@ -6,9 +6,9 @@ use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::{Deserialize, Serialize};
 
-use crate::object::{Change, metadata};
+use crate::object::{Change, NAME, metadata};
 
-/// The port of the Service.
+/// The port of the Service `kubernetes`.
 pub const PORT: u16 = 443;
 /// The name of its port, and of the endpoints'.
 pub const PORT_NAME: &str = "https";
@@ -17,9 +17,18 @@ pub const PORT_NAME: &str = "https";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wanted {
+    /// What it is called.
+    #[serde(default = "crate::object::name")]
+    pub name: String,
     /// The first address of the (primary) range of ClusterIPs.
     pub cluster_ip: IpAddr,
-    /// The port on which the API servers listen.
+    /// Its port; not 0.
+    #[serde(default = "port")]
+    pub port: u16,
+    /// What this port is called.
+    #[serde(default = "port_name")]
+    pub port_name: String,
+    /// The port on which the API servers listen; not 0.
     pub secure_port: u16,
     /// The NodePort; 0 for a Service of type ClusterIP.
     #[serde(default)]
@@ -29,12 +38,33 @@ pub struct Wanted {
     pub extra_ports: Vec<ServicePort>,
 }
 
+fn port() -> u16 {
+    PORT
+}
+
+fn port_name() -> String {
+    PORT_NAME.into()
+}
+
 impl Wanted {
+    /// The Service `kubernetes` of servers that listen on this port.
+    pub fn kubernetes(cluster_ip: IpAddr, secure_port: u16) -> Self {
+        Self {
+            name: NAME.into(),
+            cluster_ip,
+            port: PORT,
+            port_name: PORT_NAME.into(),
+            secure_port,
+            node_port: 0,
+            extra_ports: Vec::new(),
+        }
+    }
+
     fn ports(&self) -> Vec<ServicePort> {
         let secure_port = ServicePort {
-            name: Some(PORT_NAME.into()),
+            name: Some(self.port_name.clone()),
             protocol: Some("TCP".into()),
-            port: PORT.into(),
+            port: self.port.into(),
             target_port: Some(IntOrString::Int(self.secure_port.into())),
             node_port: (self.node_port != 0).then_some(self.node_port.into()),
             ..ServicePort::default()
@@ -60,7 +90,7 @@ impl Wanted {
             ..ServiceSpec::default()
         };
         Service {
-            metadata: metadata(&[("provider", "kubernetes"), ("component", "apiserver")]),
+            metadata: metadata(&self.name, &[("provider", "kubernetes"), ("component", "apiserver")]),
             spec: Some(spec),
             ..Service::default()
         }

@@ -2,13 +2,14 @@
 
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, Endpoints};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort as SlicePort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::address::{is_ipv6, usable};
-use crate::object::{Change, NAME, metadata};
+use crate::object::{Change, NAME, NAMESPACE, metadata};
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// What is to be done about the slice so that it says what `endpoints` say.
+/// What is to be done about the slice so that it says what `endpoints` say. It has their name and namespace.
 ///
 /// A slice holds one family: IPv6 if all (ready) addresses are, and else the IPv4 ones. Foreign labels and annotations stay.
 /// The family of a slice cannot be changed, so one with another family is replaced.
@@ -21,12 +22,12 @@ pub fn plan(endpoints: &Endpoints, existing: Option<&EndpointSlice>) -> Change<E
         ports: wanted.ports,
         metadata: existing.metadata.clone(),
     };
-    mended.metadata.labels.get_or_insert_default().insert(SERVICE_LABEL.into(), NAME.into());
+    let label = wanted.metadata.labels.unwrap_or_default();
+    mended.metadata.labels.get_or_insert_default().extend(label);
     if mended.address_type != existing.address_type {
-        let labels = mended.metadata.labels;
-        let annotations = mended.metadata.annotations;
-        mended.metadata = metadata(&[]);
-        (mended.metadata.labels, mended.metadata.annotations) = (labels, annotations);
+        let ObjectMeta { labels, annotations, .. } = mended.metadata;
+        let ObjectMeta { name, namespace, .. } = wanted.metadata;
+        mended.metadata = ObjectMeta { name, namespace, labels, annotations, ..ObjectMeta::default() };
         return Change::Replace(mended);
     }
     let same = mended.endpoints.as_deref().unwrap_or_default() == existing.endpoints.as_deref().unwrap_or_default()
@@ -56,10 +57,15 @@ fn slice_of(endpoints: &Endpoints) -> EndpointSlice {
         let addresses = addresses.iter().filter(|address| is_ipv6(&address.ip) == ipv6);
         addresses.map(|address| endpoint(address, ready)).collect::<Vec<_>>()
     };
+    let ObjectMeta { name, namespace, .. } = &endpoints.metadata;
+    let name = name.as_deref().unwrap_or(NAME);
     EndpointSlice {
         address_type: if ipv6 { "IPv6" } else { "IPv4" }.into(),
         endpoints: Some([of_family(ready, true), of_family(not_ready, false)].concat()),
-        metadata: metadata(&[(SERVICE_LABEL, NAME)]),
+        metadata: ObjectMeta {
+            namespace: Some(namespace.as_deref().unwrap_or(NAMESPACE).into()),
+            ..metadata(name, &[(SERVICE_LABEL, name)])
+        },
         ports: Some(ports.iter().map(port).collect()),
     }
 }

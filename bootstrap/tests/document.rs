@@ -15,7 +15,7 @@ use rangekeeper_bootstrap::modes::{Refusal, Stage};
 use rangekeeper_bootstrap::object::Change;
 use rangekeeper_bootstrap::plan::{
     Answer as Plan, EndpointsAnswer, EndpointsQuestion, LeaseAnswer, LeaseQuestion, NamespacesQuestion, Question,
-    ServiceQuestion, plan,
+    ServiceQuestion, SliceQuestion, plan,
 };
 use rangekeeper_bootstrap::request::{Answer, Reason, Request};
 use rangekeeper_bootstrap::service::Wanted;
@@ -199,6 +199,7 @@ fn defaults_are_those_that_are_documented() {
     has_defaults::<Wanted>("What the Service should be", &question("service")["wanted"]);
     has_defaults::<LeaseQuestion>("Lease", &question("lease"));
     has_defaults::<EndpointsQuestion>("Endpoints", &question("endpoints"));
+    has_defaults::<SliceQuestion>("Slice", &question("slice"));
 }
 
 #[test]

@@ -427,6 +427,8 @@ fn wrong_questions_are_refused_by_name() {
         ("service", &service, "wanted", json!({"clusterIp": "10.0.0.1", "securePort": 0}), &["securePort"]),
         ("service", &service, "wanted", json!({"clusterIp": "10.0.0", "securePort": 1}), &["IP address"]),
         ("service", &service, "existing", pod.clone(), &["Pod", "Service", "line 1 column"]),
+        ("service", &service, "wanted", json!({"clusterIp": "::1", "securePort": 1, "port": 0}), &["port", "0"]),
+        ("slice", &json!({"endpoints": {}}), "endpoints", pod.clone(), &["Pod", "Endpoints", "line 1 column"]),
         ("lease", &lease, "advertiseAddress", json!("127.0.0.1"), &["advertiseAddress", "127.0.0.1"]),
         ("lease", &lease, "stage", json!("begin"), &["begin", "line 1 column"]),
         ("lease", &lease, "leaseTtlMs", json!(999), &["leaseTtlMs", "1000"]),
@@ -450,4 +452,38 @@ fn wrong_questions_are_refused_by_name() {
         let error = serde_json::from_str::<Question>(text).unwrap_err();
         assert!(error.line() == 2 && error.to_string().contains(words), "{error}");
     }
+}
+
+/// A control plane can have several such Services, each with its own name, port and endpoints.
+#[test]
+fn names_and_port_are_those_asked_for() {
+    let wanted = json!({"name": "inner", "clusterIp": "10.0.0.9", "port": 8443, "portName": "api", "securePort": 6443});
+    let service = &ask("service", &json!({"wanted": wanted}))["create"];
+    assert_eq!([&service["metadata"]["name"], &service["spec"]["ports"][0]["name"]], ["inner", "api"]);
+    assert_eq!([&service["spec"]["ports"][0]["port"], &service["spec"]["ports"][0]["targetPort"]], [8443, 6443]);
+
+    let mut question = json!({
+        "name": "inner", "advertiseAddress": "10.0.0.1", "mode": {"master-count": 1}, "stage": "run",
+        "ports": [{"name": "api", "port": 6443, "protocol": "TCP"}],
+    });
+    let answer = ask("endpoints", &question);
+    let (endpoints, slice) = (&answer["endpoints"]["create"], &answer["slice"]["create"]);
+    assert_eq!([&endpoints["metadata"]["name"], &slice["metadata"]["name"]], ["inner", "inner"]);
+    assert_eq!(slice["metadata"]["labels"]["kubernetes.io/service-name"], "inner");
+    assert_eq!(ask("slice", &json!({"endpoints": endpoints}))["create"], *slice);
+    (question["endpoints"], question["slice"]) = (endpoints.clone(), slice.clone());
+    let answer = ask("endpoints", &question);
+    assert_eq!([&answer["endpoints"], &answer["slice"]], ["leave", "leave"]);
+
+    // The label is mended, and a slice of the other family replaced by one of the same name in the same namespace.
+    let mut elsewhere = endpoints.clone();
+    elsewhere["metadata"]["namespace"] = json!("tenant");
+    let mut damaged = slice.clone();
+    damaged["metadata"] =
+        json!({"name": "inner", "namespace": "tenant", "labels": {"kubernetes.io/service-name": "x"}});
+    let mended = &ask("slice", &json!({"endpoints": elsewhere, "slice": damaged}))["update"];
+    assert_eq!(mended["metadata"]["labels"]["kubernetes.io/service-name"], "inner");
+    damaged["addressType"] = json!("IPv6");
+    let replaced = &ask("slice", &json!({"endpoints": elsewhere, "slice": damaged}))["replace"];
+    assert_eq!(replaced["metadata"], mended["metadata"]);
 }

@@ -47,6 +47,7 @@ fn endpoints_and_slice_converge_from_any_state() {
             ports: endpoints::ports(6443, &[]),
             reconcile_ports: random.percent(50),
             gone: random.percent(30).then(|| random.pick(&IPS[..USABLE]).to_owned()),
+            ..Wanted::default()
         };
         let wanted = Wanted { gone: wanted.gone.filter(|gone| !wanted.addresses.contains(gone)), ..wanted };
         let change = endpoints::plan(existing.as_ref(), &wanted);
@@ -250,10 +251,9 @@ fn services_in_any_state() {
         let existing = any_service(&mut random);
         let extra = ServicePort { name: Some("extra".into()), port: 8443, ..ServicePort::default() };
         let wanted = service::Wanted {
-            cluster_ip: "10.0.0.1".parse().unwrap(),
-            secure_port: 6443,
             node_port: random.pick(&[0, 30_443]),
             extra_ports: if random.percent(50) { vec![extra] } else { Vec::new() },
+            ..service::Wanted::kubernetes("10.0.0.1".parse().unwrap(), 6443)
         };
         let existing = if random.percent(10) { wanted.service() } else { existing };
         assert_eq!(service::plan(Some(&existing), &wanted, false), Change::Leave);
@@ -307,12 +307,7 @@ impl IntoInt for i32 {
 /// The Service as kube-apiserver 1.36.3 creates it, before the API server fills in what is missing.
 #[test]
 fn the_service_that_is_created() {
-    let mut wanted = service::Wanted {
-        cluster_ip: "10.96.0.1".parse().unwrap(),
-        secure_port: 6443,
-        node_port: 0,
-        extra_ports: Vec::new(),
-    };
+    let mut wanted = service::Wanted::kubernetes("10.96.0.1".parse().unwrap(), 6443);
     let Change::Create(created) = service::plan(None, &wanted, false) else { panic!("there is none") };
     let expected = serde_json::json!({
         "apiVersion": "v1", "kind": "Service",

@@ -49,6 +49,10 @@ fuzz_target!(|text: &[u8]| {
                 assert_eq!((&asked["stage"], &answer["endpoints"]), (&json!("run"), &json!(true)));
             }
         }
+        "slice" => {
+            asked["slice"] = after(answer, &asked["slice"]);
+            assert_eq!(again(&question)["slice"], "leave");
+        }
         "endpoints" => endpoints(question, answer),
         other => panic!("{other}"),
     }

@@ -8,7 +8,7 @@ use super::write::{Write, Written};
 use super::{Context, Progress, TRIES};
 use crate::leases::{StoredLease, Survey, key, survey};
 use crate::modes::{Mode, Refusal, Stage};
-use crate::object::{Change, Kind, Object, ObjectKey};
+use crate::object::{Change, Kind, NAME, Object, ObjectKey};
 use crate::reconcile::{Changes, Situation, plan};
 use crate::request::{Answer, Failure, Reason, Request};
 
@@ -209,6 +209,7 @@ impl EndpointsRound {
     fn write(&mut self, context: &mut Context<'_>, survey: &Survey) -> Progress {
         let settings = context.settings;
         let situation = Situation {
+            name: NAME,
             mode: settings.mode,
             stage: self.stage,
             own: &settings.own,
