@@ -1,0 +1,58 @@
+package reconcilers
+
+import (
+	"bytes"
+	"context"
+	"path"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+)
+
+// A storage reads values without telling their keys, and reads nothing at all if one of the values cannot be read. But
+// from its key a lease tells whose it is, even if its value does not. So the transformer, which knows the key, puts its last
+// part before each value between two zero bytes, as no value of Kubernetes begins with one, and the codec makes it the name
+// of the object, whose own is empty in every lease.
+
+// withKeys makes a configuration of a storage which names each lease after its key and reads every value.
+func withKeys(config storagebackend.ConfigForResource) storagebackend.ConfigForResource {
+	if config.Transformer == nil {
+		config.Transformer = identity.NewEncryptCheckTransformer()
+	}
+	config.Transformer = keyTransformer{config.Transformer}
+	config.Codec = keyCodec{config.Codec}
+	return config
+}
+
+type keyTransformer struct{ value.Transformer }
+
+func (t keyTransformer) TransformFromStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, bool, error) {
+	plain, stale, err := t.Transformer.TransformFromStorage(ctx, data, dataCtx)
+	if err != nil {
+		// Encrypted by a key that is not there: as any value that cannot be read.
+		plain, stale = nil, true
+	}
+	key := path.Base(string(dataCtx.AuthenticatedData()))
+	return bytes.Join([][]byte{nil, []byte(key), plain}, []byte{0}), stale, nil
+}
+
+type keyCodec struct{ runtime.Codec }
+
+func (c keyCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if len(data) == 0 || data[0] != 0 {
+		// What was just encoded, and does not come from the storage.
+		return c.Codec.Decode(data, defaults, into)
+	}
+	key, plain, _ := bytes.Cut(data[1:], []byte{0})
+	lease := into.(*corev1.Endpoints)
+	_, kind, err := c.Codec.Decode(plain, defaults, lease)
+	if err != nil {
+		*lease = corev1.Endpoints{}
+	}
+	lease.Name = string(key)
+	return lease, kind, nil
+}
