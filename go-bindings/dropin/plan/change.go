@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -31,6 +33,10 @@ func (c *Change[T]) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	for name, object := range fields {
+		// The type says it, as in all objects of client-go.
+		if typed, ok := any(object).(runtime.Object); ok {
+			typed.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		}
 		switch name {
 		case "create":
 			c.Create = object

@@ -187,7 +187,10 @@ func (s *storageLeases) remove(ip string, stage plan.Stage) (bool, error) {
 	case storage.IsNotFound(err):
 		question.Read = nil
 		answer, planErr := plan.Lease(question)
-		return answer.Endpoints, errors.Join(err, planErr)
+		if planErr != nil {
+			return false, planErr
+		}
+		return answer.Endpoints, err
 	default:
 		return false, err
 	}

@@ -134,7 +134,7 @@ func (r *endpointReconciler) tryChange(question plan.EndpointsQuestion) error {
 	r.report(answer.Survey.Faults)
 	switch answer.Refused {
 	case plan.OnlyOwnAddress:
-		klog.Infof("The only endpoint of Service %q is this server's of before: it stays until the server is ready", question.Name)
+		klog.Infof("Service %q has no endpoints but what this server left behind, which stays until it is ready", question.Name)
 		return nil
 	case plan.OwnLeaseMissing:
 		return errOwnLeaseMissing
