@@ -116,10 +116,12 @@ func (c *Controller) Run(ch <-chan struct{}) {
 		turn, cancel := context.WithTimeout(ctx, c.EndpointInterval)
 		defer cancel()
 		backoff := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt}
+		reported := false
 		_ = wait.ExponentialBackoffWithContext(turn, backoff, func(context.Context) (bool, error) {
 			err := c.UpdateKubernetesService(false)
-			if err != nil {
+			if err != nil && !reported {
 				runtime.HandleError(fmt.Errorf("Service %q and its endpoints: %w", serviceName, err))
+				reported = true
 			}
 			return err == nil, nil
 		})
