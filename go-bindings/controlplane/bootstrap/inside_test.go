@@ -71,6 +71,13 @@ func TestInside(t *testing.T) {
 		})
 		eventually(t, endpoints(t, client, a, b)) // the Endpoints went with it
 
+		// The family of a slice cannot be changed, so it is made anew.
+		const ipv6 = `{"kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "addressType": "IPv6",
+			"metadata": {"name": "kubernetes", "namespace": "default", "uid": "6f1c1d0e-5d3e-4f6c-9d55-0a4c5a0f7a11"},
+			"endpoints": [{"addresses": ["2001:db8::11"]}]}`
+		must(etcd.Client().Put(ctx, sliceKey, ipv6))
+		eventually(t, endpoints(t, client, a, b))
+
 		// A lease that cannot be read: its own server writes it anew, and another one's address stays if it is listed.
 		began := must(etcd.Client().Get(ctx, leaseDirectory+a))
 		put := func(key string, value []byte) int64 {
