@@ -32,7 +32,8 @@ func TestInside(t *testing.T) {
 	eachVersion(t, func(t *testing.T, etcd *embedded.Etcd, _ *apiservertest.Server, client *kubernetes.Clientset) {
 		ctx := t.Context()
 		start := insiders(t, etcd, apiservertest.Version(path.Base(t.Name())))
-		const a, b, c, listed, hidden = "192.0.2.11", "192.0.2.12", "192.0.2.13", "192.0.2.21", "192.0.2.22"
+		const a, b, c = "192.0.2.11", "192.0.2.12", "192.0.2.13"
+		const listed, hidden, added = "192.0.2.21", "192.0.2.22", "192.0.2.23"
 		first := start(a, false)
 		eventually(t, endpoints(t, client, a))
 		service := must(client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{}))
@@ -89,6 +90,8 @@ func TestInside(t *testing.T) {
 		eventually(t, endpoints(t, client, a, b, listed))
 		put(listed, []byte("garbage"))
 		put(hidden, []byte("k8s\x00garbage"))
+		put(added, bytes.ReplaceAll(began.Kvs[0].Value, []byte(a), []byte(added)))
+		eventually(t, endpoints(t, client, a, b, listed, added))
 		for range 2 { // both have seen the others by then
 			damaged := put(b, []byte("garbage"))
 			eventually(t, func() error {
@@ -99,11 +102,11 @@ func TestInside(t *testing.T) {
 				return nil
 			})
 		}
-		if err := endpoints(t, client, a, b, listed)(); err != nil {
+		if err := endpoints(t, client, a, b, listed, added)(); err != nil {
 			t.Error(err)
 		}
 		neverDropped(t, etcd.Client(), began.Header.Revision, a, b)
-		for _, key := range []string{listed, hidden} {
+		for _, key := range []string{listed, hidden, added} {
 			must(etcd.Client().Delete(ctx, leaseDirectory+key))
 		}
 		eventually(t, endpoints(t, client, a, b))
