@@ -22,6 +22,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/child"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/etcdtest"
 )
 
@@ -87,14 +88,14 @@ type Server struct {
 	program string
 	dir     string
 	port    int
-	child   *child
+	child   *child.Process
 }
 
 // Start runs a server until the test ends and waits until it is ready. A test whose
 // server was not built is skipped, or fails where RANGEKEEPER_REQUIRE_APISERVER is set.
 func Start(t testing.TB, c Config) *Server {
 	t.Helper()
-	s := &Server{t: t, config: c.withDefaults(), program: program(t, c), dir: t.TempDir(), port: etcdtest.ReservePort(t)}
+	s := &Server{t: t, config: c.withDefaults(), program: Program(t, c), dir: t.TempDir(), port: etcdtest.ReservePort(t)}
 	s.writeKey()
 	s.writeTokens()
 	t.Cleanup(func() {
@@ -120,8 +121,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// program is the path of a server's program.
-func program(t testing.TB, c Config) string {
+// Program is the path of the program that [Start] runs. A test whose program was not
+// built is skipped, or fails where RANGEKEEPER_REQUIRE_APISERVER is set.
+func Program(t testing.TB, c Config) string {
 	t.Helper()
 	name, target := "kube-apiserver-", "apiservers"
 	if c.Rangekeeper {
@@ -151,7 +153,7 @@ func (s *Server) Restart() {
 	defer log.Close() // the child has its own
 	command := exec.Command(s.program, s.flags()...)
 	command.Stdout, command.Stderr = log, log
-	if s.child, err = startChild(command); err != nil {
+	if s.child, err = child.Start(command); err != nil {
 		s.t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), readyTimeout)
@@ -194,8 +196,8 @@ func (s *Server) waitUntilReady(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-s.child.ended:
-			return fmt.Errorf("it has ended: %v", s.child.err)
+		case <-s.child.Ended():
+			return fmt.Errorf("it has ended: %v", s.child.Err())
 		case <-ctx.Done():
 			return why
 		case <-time.After(50 * time.Millisecond):
@@ -232,24 +234,23 @@ func (s *Server) ready(ctx context.Context) error {
 // runs it does nothing.
 func (s *Server) Kill() {
 	if s.child != nil {
-		s.child.process.Kill() // fails only if it has ended
-		<-s.child.ended
+		s.child.Kill()
 	}
 }
 
 // Stop ends the server in order, as SIGTERM does.
 func (s *Server) Stop() {
 	s.t.Helper()
-	if err := s.child.process.Signal(syscall.SIGTERM); err != nil {
+	if err := s.child.Signal(syscall.SIGTERM); err != nil {
 		s.t.Fatal(err)
 	}
 	select {
-	case <-s.child.ended:
+	case <-s.child.Ended():
 	case <-time.After(stopTimeout):
 		s.t.Fatalf("kube-apiserver %s runs on %v after SIGTERM", s.config.Version, stopTimeout)
 	}
-	if s.child.err != nil {
-		s.t.Fatalf("kube-apiserver %s: %v", s.config.Version, s.child.err)
+	if err := s.child.Err(); err != nil {
+		s.t.Fatalf("kube-apiserver %s: %v", s.config.Version, err)
 	}
 }
 
@@ -271,4 +272,4 @@ func (s *Server) logTail() []byte {
 }
 
 // Pid is the process's id.
-func (s *Server) Pid() int { return s.child.process.Pid }
+func (s *Server) Pid() int { return s.child.Pid() }

@@ -1,0 +1,60 @@
+// Package child runs programs that do not outlive this process.
+package child
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// Process is a child that Linux kills when this process ends, however that happens. It
+// is in a process group of its own, so that a Ctrl-C in the terminal is for this process
+// alone.
+type Process struct {
+	process *os.Process
+	ended   chan struct{}
+	err     error
+}
+
+// Start starts a command. It sets its SysProcAttr.
+func Start(command *exec.Cmd) (*Process, error) {
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	p := &Process{ended: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The signal is sent at the death of the thread that forked, so that has to live on.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := command.Start()
+		p.process = command.Process
+		started <- err
+		if err == nil {
+			p.err = command.Wait()
+			close(p.ended)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Pid is the number of the process.
+func (p *Process) Pid() int { return p.process.Pid }
+
+// Ended is closed when the process has ended.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
+
+// Err says how the process has ended, nil for exit code 0. It is for the time after
+// [Process.Ended].
+func (p *Process) Err() error { return p.err }
+
+// Signal sends a signal to the process. It fails if the process has ended.
+func (p *Process) Signal(s os.Signal) error { return p.process.Signal(s) }
+
+// Kill ends the process by SIGKILL and returns when it is gone. It can be called again.
+func (p *Process) Kill() {
+	p.process.Kill() // fails only if it has ended
+	<-p.ended
+}
