@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 
@@ -32,7 +34,8 @@ const DefaultQuota = 8 << 30
 // system choose.
 const (
 	memberName = "rangekeeper"
-	anyPort    = "http://127.0.0.1:0"
+	host       = "127.0.0.1"
+	anyPort    = "http://" + host + ":0"
 )
 
 // A single member has nobody's heartbeats to wait for: it elects itself when the
@@ -64,6 +67,9 @@ const lockName = "rangekeeper.lock"
 type Config struct {
 	// Dir is the data directory; required. It is made if it does not exist.
 	Dir string
+	// ClientPort is where clients reach etcd on 127.0.0.1; 0 for a free port. One that is
+	// taken gives [syscall.EADDRINUSE].
+	ClientPort uint16
 	// Quota is the largest size of the database in bytes; 0 for DefaultQuota.
 	Quota int64
 	// KeepHistory leaves the history uncompacted, for measurements of how much a
@@ -79,7 +85,7 @@ type Etcd struct {
 	close  sync.Once
 }
 
-// Start runs an etcd on free ports of 127.0.0.1 and waits until it serves. Writes
+// Start runs an etcd on 127.0.0.1 and waits until it serves. Writes
 // are synced to disk and the history is compacted to the last 5 minutes, if it is
 // not to be kept. It logs nothing but what ends it. A database that is there
 // already is first read once, so that damage comes back as an error; use by another
@@ -95,8 +101,9 @@ func Start(ctx context.Context, c Config) (*Etcd, error) {
 	config := embed.NewConfig()
 	config.Name = memberName
 	config.Dir = c.Dir
-	config.ListenClientUrls = []url.URL{*loopback}
-	config.AdvertiseClientUrls = []url.URL{*loopback}
+	clients := url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(int(c.ClientPort)))}
+	config.ListenClientUrls = []url.URL{clients}
+	config.AdvertiseClientUrls = []url.URL{clients}
 	config.ListenPeerUrls = []url.URL{*loopback}
 	config.AdvertisePeerUrls = []url.URL{*loopback}
 	config.InitialCluster = config.InitialClusterFromName(memberName)

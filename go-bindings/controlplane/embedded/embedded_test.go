@@ -3,9 +3,12 @@ package embedded_test
 import (
 	"bytes"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
@@ -170,5 +173,33 @@ func TestRestoreRefuses(t *testing.T) {
 	empty := t.TempDir()
 	if err := embedded.Restore(t.Context(), good, empty, snapshotfile.Options{}); err != nil {
 		t.Errorf("into an empty directory: %v", err)
+	}
+}
+
+// TestClientPort starts an etcd at a port that was free, and one at a port that is taken.
+func TestClientPort(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	config := embedded.Config{Dir: t.TempDir(), ClientPort: uint16(port)}
+	if e, err := embedded.Start(t.Context(), config); err == nil {
+		e.Close()
+		t.Error("started at a port that is taken")
+	} else if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), l.Addr().String()) {
+		t.Error(err)
+	}
+	l.Close()
+	e, err := embedded.Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if want := "http://" + l.Addr().String(); !slices.Equal(e.Endpoints(), []string{want}) {
+		t.Errorf("endpoints %v, want %s", e.Endpoints(), want)
+	}
+	if _, err := e.Client().Put(t.Context(), "key", "value"); err != nil {
+		t.Error(err)
 	}
 }
