@@ -14,7 +14,7 @@ RELEASES ?= 1.36.3 1.32.2
 # The packages of Kubernetes that have files of go-bindings/dropin/_packages.
 DROPIN_PACKAGES = $(sort $(patsubst go-bindings/dropin/_packages/%/,k8s.io/kubernetes/%,$(dir $(shell find go-bindings/dropin/_packages -name '*.go'))))
 
-.PHONY: help library build run test test-rust test-c test-go examples apiservers dropin conformance fuzz simulate simulate-short bench compare compare-store compare-model goldens header install fmt lint doc setup clean
+.PHONY: help library build run up test test-rust test-c test-go examples apiservers dropin conformance fuzz simulate simulate-short bench compare compare-store compare-model goldens header install fmt lint doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -32,6 +32,10 @@ build: library ## Builds the library and bin/rangekeeper.
 
 run: build ## Repairs a damaged cluster's snapshot, restores it into an etcd and audits that.
 	@scripts/run.sh
+
+up: build ## Builds the kube-apiserver with Rangekeeper inside and runs it on loopback; ARGS='--servers 3' passes flags.
+	@scripts/dropin.sh 1.36.3
+	bin/rangekeeper up $(ARGS)
 
 test: setup test-rust test-c test-go ## Runs all tests of all languages.
 

@@ -41,6 +41,11 @@ func TestCompletion(t *testing.T) {
 		{[]string{"stress", ""}, nil},
 		{[]string{"stress", "-o", ""}, []string{"table", "json"}},
 		{[]string{"stress", "--range", ""}, nil},
+		{[]string{"controller", "--endpoint-reconciler-type", ""}, []string{"lease", "master-count", "none"}},
+		{[]string{"up", ""}, nil},
+		{[]string{"up", "--kubernetes-version", ""}, []string{"1.36.3", "1.32.2"}},
+		{[]string{"up", "--endpoint-reconciler-type", ""}, []string{"lease", "master-count", "none"}},
+		{[]string{"up", "--servers", ""}, nil},
 	} {
 		code, stdout, stderr := run(t, append([]string{"__complete"}, c.line...)...)
 		var got []string

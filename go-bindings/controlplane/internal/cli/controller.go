@@ -33,6 +33,19 @@ const (
 	reconcileNone        = "none"
 )
 
+var reconcilerTypes = []string{reconcileLease, reconcileMasterCount, reconcileNone}
+
+// addReconcilerType adds the flag, which kube-apiserver has under the same name.
+func addReconcilerType(c *cobra.Command, value *string) {
+	const name = "endpoint-reconciler-type"
+	c.Flags().StringVar(value, name, reconcileLease, "how the endpoints are kept: lease, master-count or none")
+	c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(reconcilerTypes, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func unknownReconcilerType(value string) error {
+	return fmt.Errorf("--endpoint-reconciler-type is lease, master-count or none, not %s", value)
+}
+
 // controllerFlags have the names of kube-apiserver's, where it has them.
 type controllerFlags struct {
 	connection         connection
@@ -85,7 +98,7 @@ that cannot be used, 3 etcd cannot be reached.`,
 	f.StringVar(&o.clusterIPRange, "service-cluster-ip-range", "10.0.0.0/24", "range of ClusterIPs, or two of different IP families, separated by a comma")
 	f.StringVar(&o.nodePortRange, "service-node-port-range", "30000-32767", "range of node ports")
 	f.Uint16Var(&o.kubernetesNodePort, "kubernetes-service-node-port", 0, "node port of the Service kubernetes; 0 for none")
-	f.StringVar(&o.reconcilerType, "endpoint-reconciler-type", reconcileLease, "how the endpoints are kept: lease, master-count or none")
+	addReconcilerType(c, &o.reconcilerType)
 	f.Uint32Var(&o.apiserverCount, "apiserver-count", 1, "with master-count: number of API servers")
 	f.StringVar(&o.healthAddress, "healthz-bind-address", "127.0.0.1:10288", "where health and metrics are served; empty for nowhere")
 	f.StringVar(&o.logFormat, "logging-format", formatText, "text or json")
@@ -94,7 +107,6 @@ that cannot be used, 3 etcd cannot be reached.`,
 	c.MarkFlagFilename("kubeconfig")
 	completeNothing(c, "prefix", "advertise-address", "secure-port", "service-cluster-ip-range", "service-node-port-range",
 		"kubernetes-service-node-port", "apiserver-count", "healthz-bind-address")
-	c.RegisterFlagCompletionFunc("endpoint-reconciler-type", cobra.FixedCompletions([]string{reconcileLease, reconcileMasterCount, reconcileNone}, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("logging-format", cobra.FixedCompletions([]string{formatText, formatJSON}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -124,7 +136,7 @@ func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
 	case reconcileNone:
 		config.Bootstrap.Mode = bootstrap.None
 	default:
-		return config, fmt.Errorf("--endpoint-reconciler-type is lease, master-count or none, not %s", o.reconcilerType)
+		return config, unknownReconcilerType(o.reconcilerType)
 	}
 	if o.advertiseAddress == "" {
 		address, err := utilnet.ChooseHostInterface()

@@ -18,6 +18,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/localcluster"
 )
 
 const version = "0.1.0"
@@ -29,7 +30,8 @@ var commit string
 const (
 	exitOK = iota
 	// exitFound: the audit found something, the repair left something that only an
-	// owner can mend, what was asked for is not free, or the stress test failed.
+	// owner can mend, what was asked for is not free, the stress test failed, or a server
+	// did.
 	exitFound
 	// exitInput: wrong usage or input that cannot be used.
 	exitInput
@@ -44,9 +46,10 @@ const (
 var errFound = errors.New("something was found")
 
 // Main runs the command that the process was started with, and ends the process.
-// SIGINT and SIGTERM end the command in order.
+// SIGINT and SIGTERM end the command in order; a second one ends the process at once.
 func Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
 	code := Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -75,7 +78,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case slices.ContainsFunc([]error{clusterstate.ErrUnreachable, embedded.ErrInUse}, is):
 		return exitUnreachable
-	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, etcdstore.ErrDeferred}, is):
+	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, etcdstore.ErrDeferred, localcluster.ErrServer}, is):
 		return exitFound
 	default:
 		return exitInput
@@ -88,11 +91,12 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		Short: "Allocates ClusterIPs and node ports, and finds and mends leaked, lost and duplicate ones",
 		Long: `rangekeeper compares what a Kubernetes cluster has recorded as allocated with what
 its Services use, on an etcd snapshot or on a running etcd. It also allocates from
-the stored ranges, as kube-apiserver does.
+the stored ranges, as kube-apiserver does, and runs whole control planes that do it.
 
 Exit codes: 0 done, or nothing found, 1 something found (repair: something is left
-that only the owner of a Service can mend; allocate: what was asked for is not free),
-2 wrong usage or input that cannot be used, 3 etcd cannot be reached, 130 interrupted.`,
+that only the owner of a Service can mend; allocate: what was asked for is not free;
+up: a server failed), 2 wrong usage or input that cannot be used, 3 etcd cannot be
+reached, 130 interrupted.`,
 		Version:       version + " (commit " + commitOrUnknown() + ")",
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -100,7 +104,7 @@ that only the owner of a Service can mend; allocate: what was asked for is not f
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(newAudit(), newRepair(), newShow(), newExplain(),
-		newInit(), newAllocate(), newRelease(), newWatch(), newStress(), newController())
+		newInit(), newAllocate(), newRelease(), newWatch(), newStress(), newController(), newUp())
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		// Without this an unknown shell would be no error.

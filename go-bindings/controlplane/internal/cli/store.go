@@ -127,15 +127,24 @@ func (s *store) key(name string) string { return clusterstate.RangeKey(s.prefix,
 
 // defaultDataDir is where the XDG base directory specification wants data.
 func defaultDataDir() (string, error) {
-	data := os.Getenv("XDG_DATA_HOME")
-	if !filepath.IsAbs(data) { // to be ignored then, by the specification
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", fmt.Errorf("--data-dir or --endpoints is needed: %w", err)
-		}
-		data = filepath.Join(home, ".local", "share")
+	data, err := xdgDir("XDG_DATA_HOME", ".local", "share")
+	if err != nil {
+		return "", fmt.Errorf("--data-dir or --endpoints is needed: %w", err)
 	}
 	return filepath.Join(data, "rangekeeper"), nil
+}
+
+// xdgDir is a base directory of that specification: what a variable says, or else a
+// directory below the user's.
+func xdgDir(variable string, belowHome ...string) (string, error) {
+	if dir := os.Getenv(variable); filepath.IsAbs(dir) { // to be ignored otherwise, by the specification
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(append([]string{home}, belowHome...)...), nil
 }
 
 // kept is a range that is or will be stored, whichever values it has.

@@ -103,6 +103,9 @@ var starter = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
+// Pid is the number of the process.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
 // Kill ends the process by SIGKILL, paused or not, and returns when it is gone. It
 // can be called again.
 func (p *Process) Kill() {
