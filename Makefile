@@ -14,7 +14,7 @@ RELEASES ?= 1.36.3 1.32.2
 # The packages of Kubernetes that have files of go-bindings/dropin/_packages.
 DROPIN_PACKAGES = $(sort $(patsubst go-bindings/dropin/_packages/%/,k8s.io/kubernetes/%,$(dir $(shell find go-bindings/dropin/_packages -name '*.go'))))
 
-.PHONY: help library build run up test test-rust test-c test-go examples apiservers dropin conformance fuzz simulate simulate-short bench compare compare-store compare-model goldens header install fmt lint doc setup clean
+.PHONY: help library build run up test test-rust test-c test-go examples apiservers dropin conformance e2e fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-model goldens header install fmt lint doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -49,7 +49,8 @@ test-go: library apiservers dropin ## Runs the Go tests, the binding's also unde
 	cd go-bindings && $(GO) test -count=1 ./...
 	cd go-bindings && GODEBUG=cgocheck=1 $(GO) test -count=1 -race ./...
 	cd go-bindings && GOGC=1 $(GO) test -count=1 ./...
-	cd $(CONTROLPLANE) && RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 ./...
+	cd $(CONTROLPLANE) && RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -timeout 20m ./...
+	cd go-bindings/dropin && $(GO) test -count=1 -trimpath ./...
 
 apiservers: ## Builds the kube-apiservers that tests run, bin/kube-apiserver-VERSION; minutes the first time.
 	@scripts/apiservers.sh
@@ -59,6 +60,9 @@ dropin: library ## Builds kube-apiservers with Rangekeeper inside, bin/kube-apis
 
 conformance: library ## Runs the reference's own tests of the packages whose place Rangekeeper takes, for RELEASES="1.36.3 1.32.2".
 	@for release in $(RELEASES); do scripts/dropin.sh $$release --sources; (cd go-bindings/dropin && $(GO) run ./cmd/conformance -release $$release); done
+
+e2e: apiservers dropin ## Runs clusters of servers with Rangekeeper inside for as long as their repair takes: half an hour.
+	cd $(CONTROLPLANE) && RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -v -timeout 60m ./e2e
 
 examples: build ## Runs the example programs and checks that README.md shows them.
 	examples/run.sh
@@ -84,6 +88,10 @@ compare: library ## Measures the same works on the reference and here, in turn; 
 compare-store: library ## Measures allocations through an etcd by the reference and here, in turn; writes target/compare-store.json.
 	rm -f target/compare-store
 	cd bench/upstream && $(GO) build -o ../../target/compare-store ./cmd/compare-store && ../../target/compare-store
+
+compare-apiserver: apiservers dropin ## Measures the creation of Services by unchanged kube-apiservers and with Rangekeeper inside; writes target/compare-apiserver.json.
+	rm -f target/compare-apiserver
+	cd bench/upstream && $(GO) build -o ../../target/compare-apiserver ./cmd/compare-apiserver && ../../target/compare-apiserver
 
 compare-model: library ## Plays random operation sequences on the reference's allocators and on these.
 	cd bench/upstream && $(GO) test -count=1 -v -run . ./...

@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/apiservertest"
+)
+
+// TestTakeover lets the unchanged server and ours take a cluster over from each other, and at last both write at once.
+func TestTakeover(t *testing.T) {
+	for _, version := range apiservertest.Versions {
+		t.Run(string(version), func(t *testing.T) { testTakeover(t, version) })
+	}
+}
+
+func testTakeover(t *testing.T, version apiservertest.Version) {
+	turns, together := 2, 10*time.Second
+	if isLong {
+		turns, together = 10, time.Minute
+	}
+	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
+	t.Cleanup(etcd.Close)
+	start := func(rangekeeper bool) *apiservertest.Server {
+		address := "192.0.2.1"
+		if rangekeeper {
+			address = "192.0.2.2"
+		}
+		return apiservertest.Start(t, apiservertest.Config{
+			Version: version, Rangekeeper: rangekeeper, OwnLoops: !rangekeeper, Etcd: etcd.Endpoints(),
+			ServiceClusterIPRange: "10.96.0.0/16,fd00:10:96::/112", ServiceNodePortRange: "30000-34999",
+			AdvertiseAddress: address, Flags: []string{"--etcd-compaction-interval=0"},
+		})
+	}
+	var creates, deletes int64
+	load := func(name string, w *workload) {
+		w.prefix = name
+		w.run(t)
+		creates, deletes = creates+w.created.Load(), deletes+w.deleted.Load()
+	}
+	for turn := range turns {
+		for _, rangekeeper := range []bool{false, true} {
+			server := start(rangekeeper)
+			load(fmt.Sprintf("turn-%d-%v-", turn, rangekeeper), newWorkload([]*rest.Config{server.RESTConfig(apiservertest.Admin)}, 64))
+			server.Stop()
+			checkReport(t, version, auditEtcd(t, etcd.Client()))
+		}
+	}
+	first, second := start(false), start(true)
+	both := newWorkload([]*rest.Config{first.RESTConfig(apiservertest.Admin), second.RESTConfig(apiservertest.Admin)}, 100_000)
+	both.end = time.Now().Add(together)
+	load("together-", both)
+	changes := checkHistory(t, etcd.Client())
+	report := auditEtcd(t, etcd.Client())
+	checkReport(t, version, report)
+	t.Logf("%d creates, %d deletes in %d turns of each and %v together, %d changes of Services in etcd, %d leaks",
+		creates, deletes, turns, together, changes, len(report.Leaks))
+}
