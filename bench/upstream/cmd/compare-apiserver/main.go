@@ -1,0 +1,161 @@
+// Command compare-apiserver measures the creation of Services by the unchanged kube-apiserver and by the same release with
+// Rangekeeper inside, in turn, each on an empty etcd that syncs to disk. It prints the medians and their ratios, and writes
+// them as JSON. `make apiservers dropin` builds the servers.
+package main
+
+import (
+	"context"
+	"flag"
+	"log"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/resultsfile"
+)
+
+// turns is how often each side runs a work; the medians of them count.
+const turns = 5
+
+// work is what clients do in a turn.
+type work struct {
+	name, release string
+	serviceType   corev1.ServiceType
+	clients       int
+	// creates is how many Services are created in a turn.
+	creates int
+}
+
+// cluster is what the works of one turn share: they run one after the other on it.
+type cluster struct {
+	release        string
+	clusterIPRange string
+	works          []work
+}
+
+var clusters = []cluster{
+	{"1.32.2", "10.0.0.0/12", []work{
+		{"1.32.2/12/64", "1.32.2", corev1.ServiceTypeClusterIP, 64, 1000},
+		{"1.32.2/12/1", "1.32.2", corev1.ServiceTypeClusterIP, 1, 300},
+	}},
+	{"1.36.3", "10.0.0.0/12", []work{
+		{"1.36.3/clusterip/64", "1.36.3", corev1.ServiceTypeClusterIP, 64, 1000},
+		{"1.36.3/clusterip/1", "1.36.3", corev1.ServiceTypeClusterIP, 1, 300},
+		{"1.36.3/nodeport/64", "1.36.3", corev1.ServiceTypeNodePort, 64, 1000},
+		{"1.36.3/nodeport/1", "1.36.3", corev1.ServiceTypeNodePort, 1, 300},
+	}},
+}
+
+// nodePortRange has room for all works of a turn.
+const nodePortRange = "20000-32767"
+
+// measurement is what one side's turn at a work came to.
+type measurement struct {
+	// Ops are creates in a second.
+	Ops float64 `json:"ops"`
+	// P50 and P99 are how long a create takes, in milliseconds.
+	P50 float64 `json:"p50_ms"`
+	P99 float64 `json:"p99_ms"`
+	// Bytes are what etcd's database grows by for each create.
+	Bytes float64 `json:"bytes"`
+	// CPU is what the API server needs for each create, in milliseconds.
+	CPU float64 `json:"cpu_ms"`
+	// RangeWrites are the writes of stored ranges for each create.
+	RangeWrites float64 `json:"range_writes"`
+	// PerSwap are the operations that a write of a range has carried out; 0 if there was none.
+	PerSwap float64 `json:"operations_per_swap"`
+}
+
+// result is one line of the comparison.
+type result struct {
+	Name        string      `json:"name"`
+	Reference   measurement `json:"reference"`
+	Rangekeeper measurement `json:"rangekeeper"`
+	// The ratios are Rangekeeper / reference.
+	Ratio      float64 `json:"ratio"`
+	P99Ratio   float64 `json:"p99_ratio"`
+	BytesRatio float64 `json:"bytes_ratio"`
+	CPURatio   float64 `json:"cpu_ratio"`
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("compare-apiserver: ")
+	out := flag.String("out", "../../target/compare-apiserver.json", "file to write the results to; the servers' data lie beside it meanwhile")
+	bin := flag.String("bin", "../../bin", "folder of the servers")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+
+	var results []result
+	for _, c := range clusters {
+		r, err := c.compare(ctx, *bin, *out+".data")
+		must(err)
+		results = append(results, r...)
+	}
+	must(printTable(results))
+	must(resultsfile.Write(*out, results))
+}
+
+// compare gives both sides their turns.
+func (c cluster) compare(ctx context.Context, bin, dir string) ([]result, error) {
+	sides := [2]side{
+		{name: "reference", program: filepath.Join(bin, "kube-apiserver-"+c.release), flags: []string{"--own-loops"}},
+		{name: "rangekeeper", program: filepath.Join(bin, "kube-apiserver-rangekeeper-"+c.release)},
+	}
+	measured := make([][2][]measurement, len(c.works))
+	for turn := range turns {
+		for i, side := range sides {
+			log.Printf("kube-apiserver %s: turn %d of %d, %s", c.release, turn+1, turns, side.name)
+			all, err := c.takeTurn(ctx, side, dir)
+			if err != nil {
+				return nil, err
+			}
+			for w, m := range all {
+				measured[w][i] = append(measured[w][i], m)
+			}
+		}
+	}
+	var results []result
+	for w, work := range c.works {
+		reference, rangekeeper := median(measured[w][0]), median(measured[w][1])
+		results = append(results, result{
+			Name: work.name, Reference: reference, Rangekeeper: rangekeeper,
+			Ratio:      rangekeeper.Ops / reference.Ops,
+			P99Ratio:   rangekeeper.P99 / reference.P99,
+			BytesRatio: rangekeeper.Bytes / reference.Bytes,
+			CPURatio:   rangekeeper.CPU / reference.CPU,
+		})
+	}
+	return results, nil
+}
+
+// median takes each figure's median over the turns.
+func median(turns []measurement) measurement {
+	of := func(figure func(measurement) float64) float64 {
+		values := make([]float64, len(turns))
+		for i, turn := range turns {
+			values[i] = figure(turn)
+		}
+		slices.Sort(values)
+		return values[len(values)/2]
+	}
+	return measurement{
+		Ops:         of(func(m measurement) float64 { return m.Ops }),
+		P50:         of(func(m measurement) float64 { return m.P50 }),
+		P99:         of(func(m measurement) float64 { return m.P99 }),
+		Bytes:       of(func(m measurement) float64 { return m.Bytes }),
+		CPU:         of(func(m measurement) float64 { return m.CPU }),
+		RangeWrites: of(func(m measurement) float64 { return m.RangeWrites }),
+		PerSwap:     of(func(m measurement) float64 { return m.PerSwap }),
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
