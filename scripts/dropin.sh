@@ -11,8 +11,12 @@ version=$1
 go=${GO:-go}
 copy=$PWD/target/dropin/v$version
 
+module=go.mod
+[[ $version == 1.36.3 ]] || module=v$version.mod
+[[ -e apiserver/$module ]] || { echo "Kubernetes $version: Rangekeeper is put into 1.36.3 and 1.32.2" >&2; exit 2; }
+
 # The release, as it was published.
-released=$(cd apiserver && "$go" mod download -json "k8s.io/kubernetes@v$version" | sed -n 's/^\t"Dir": "\(.*\)",\{0,1\}$/\1/p')
+released=$(cd apiserver && "$go" mod download -modfile="$module" -json k8s.io/kubernetes | sed -n 's/^\t"Dir": "\(.*\)",\{0,1\}$/\1/p')
 [[ -d $released ]] || { echo "k8s.io/kubernetes@v$version: its source code could not be had" >&2; exit 1; }
 if [[ ! -e $copy/.replaced ]]; then
 	echo "kube-apiserver $version: copying its source code"
@@ -46,8 +50,6 @@ flags+=" -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version")"
 program=bin/kube-apiserver-rangekeeper-$version
 # Go does not notice that the static library has changed, and would leave the old program standing.
 rm -f "$program"
-module=go.mod
-[[ $version == 1.36.3 ]] || module=v$version.mod
 start=$SECONDS
 (cd go-bindings/dropin && exec "$go" build -trimpath -modfile="$module" -ldflags "$flags" -o "../../$program" ./cmd/kube-apiserver) &
 pid=$!
