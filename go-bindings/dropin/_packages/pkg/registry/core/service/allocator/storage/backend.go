@@ -4,7 +4,6 @@ import (
 	"context"
 	"path"
 
-	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
@@ -32,17 +31,17 @@ type backend interface {
 
 // newBackend has a Rangekeeper store carry the operations out if it can read what is stored: a range of addresses or ports
 // that is not encrypted.
-func newBackend(alloc allocator.Snapshottable, baseKey string, config *storagebackend.ConfigForResource, objects storage.Interface) (backend, error) {
+func (e *Etcd) newBackend(config *storagebackend.ConfigForResource) (backend, error) {
 	plain := config.Transformer == nil || config.Transformer == identity.NewEncryptCheckTransformer()
-	rangeSpec, _ := alloc.Snapshot()
-	key := path.Join("/", config.Prefix, baseKey)
-	if cidr, err := rangekeeper.ParseCIDR(rangeSpec); plain && err == nil && int(cidr.Size()) == offsets(alloc) {
-		return openCommitted(cidr, repair.Addresses, strategyOf(alloc), key, config)
+	rangeSpec, _ := e.known.Snapshot()
+	key := path.Join("/", config.Prefix, e.key)
+	if cidr, err := rangekeeper.ParseCIDR(rangeSpec); plain && err == nil && int(cidr.Size()) == e.size {
+		return openCommitted(cidr, repair.Addresses, strategyOf(e.known), key, config)
 	}
-	if ports, err := rangekeeper.ParsePortRange(rangeSpec); plain && err == nil && int(ports.Size()) == offsets(alloc) {
-		return openCommitted(ports, repair.Ports, strategyOf(alloc), key, config)
+	if ports, err := rangekeeper.ParsePortRange(rangeSpec); plain && err == nil && int(ports.Size()) == e.size {
+		return openCommitted(ports, repair.Ports, strategyOf(e.known), key, config)
 	}
-	return &swapped{alloc: alloc, key: baseKey, storage: objects}, nil
+	return &swapped{e}, nil
 }
 
 // strategyOf is how alloc picks offsets.

@@ -49,8 +49,9 @@ func (c *committed[V]) allocateNext(ctx context.Context) (int, error) {
 	return int(offset), nil
 }
 
-// release frees what is known to be in use. Whoever wants it freed does not say since when it was theirs, so that this is
-// asked of the newest state that was seen before: what was freed and taken by somebody else since is left alone.
+// release frees a value. Whoever wants it freed does not say since when it was theirs. So it has to be in use without a break
+// since the newest state that was seen before the call: what was freed and taken by somebody else since is left alone. A value
+// that was not in use in that state was taken through another server a moment ago, and is freed as of now.
 func (c *committed[V]) release(ctx context.Context, offset int) error {
 	value, ok := c.store.Range().ValueAt(uint32(offset))
 	if !ok {
@@ -60,15 +61,16 @@ func (c *committed[V]) release(ctx context.Context, offset int) error {
 	if err != nil {
 		return err
 	}
-	anchor := known.Revision
-	if !known.Initialised {
-		view, err := c.store.Read(ctx)
-		if err != nil {
+	if known.Initialised {
+		if released, err := c.store.Release(ctx, value, known.Revision); released || err != nil {
 			return err
 		}
-		anchor = view.Revision
 	}
-	_, err = c.store.Release(ctx, value, anchor)
+	view, err := c.store.Read(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = c.store.Release(ctx, value, view.Revision)
 	return err
 }
 

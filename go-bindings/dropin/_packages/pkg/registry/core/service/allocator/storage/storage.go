@@ -37,6 +37,8 @@ type Etcd struct {
 	storage  storage.Interface
 	backend  backend
 	destroy  func()
+	// size is how many offsets there are.
+	size int
 
 	// lock is for known.
 	lock sync.Mutex
@@ -56,8 +58,8 @@ func NewEtcd(alloc allocator.Snapshottable, baseKey string, config *storagebacke
 	if err != nil {
 		return nil, err
 	}
-	e := &Etcd{resource: config.GroupResource, key: baseKey, storage: objects, known: alloc}
-	if e.backend, err = newBackend(alloc, baseKey, config, objects); err != nil {
+	e := &Etcd{resource: config.GroupResource, key: baseKey, storage: objects, known: alloc, size: offsets(alloc)}
+	if e.backend, err = e.newBackend(config); err != nil {
 		destroy()
 		return nil, err
 	}
@@ -152,11 +154,7 @@ func (e *Etcd) Has(offset int) bool { return e.now().Has(offset) }
 
 // Free is how many offsets are not in use, as far as that is known without asking etcd: metrics want it after every
 // operation.
-func (e *Etcd) Free() int {
-	e.lock.Lock()
-	defer e.lock.Unlock()
-	return offsets(e.known) - e.backend.used()
-}
+func (e *Etcd) Free() int { return e.size - e.backend.used() }
 
 // DryRun gives a copy in memory: what is tried on it ends as it would here, and changes nothing here.
 func (e *Etcd) DryRun() (allocator.Interface, error) {

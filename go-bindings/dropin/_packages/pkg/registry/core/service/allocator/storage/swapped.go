@@ -3,12 +3,10 @@ package storage
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 	api "k8s.io/kubernetes/pkg/apis/core"
-	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/repair"
@@ -16,17 +14,13 @@ import (
 
 // swapped carries operations out one by one, each a compare-and-swap by the API server's own storage: for objects that
 // only that can read, as they are encrypted, and for ranges that are neither addresses nor ports.
-type swapped struct {
-	key     string
-	storage storage.Interface
-
-	lock  sync.Mutex
-	alloc allocator.Snapshottable
-}
+//
+// The lock of the Etcd is held meanwhile: what is stored is worked out in its memory.
+type swapped struct{ of *Etcd }
 
 func (s *swapped) allocate(ctx context.Context, offset int) error {
 	return s.swap(ctx, func() error {
-		ok, err := s.alloc.Allocate(offset)
+		ok, err := s.of.known.Allocate(offset)
 		if err == nil && !ok {
 			err = rangekeeper.ErrAlreadyAllocated
 		}
@@ -36,7 +30,7 @@ func (s *swapped) allocate(ctx context.Context, offset int) error {
 
 func (s *swapped) allocateNext(ctx context.Context) (next int, err error) {
 	err = s.swap(ctx, func() error {
-		offset, ok, err := s.alloc.AllocateNext()
+		offset, ok, err := s.of.known.AllocateNext()
 		if err == nil && !ok {
 			err = rangekeeper.ErrFull
 		}
@@ -47,13 +41,13 @@ func (s *swapped) allocateNext(ctx context.Context) (next int, err error) {
 }
 
 func (s *swapped) release(ctx context.Context, offset int) error {
-	return s.swap(ctx, func() error { return s.alloc.Release(offset) })
+	return s.swap(ctx, func() error { return s.of.known.Release(offset) })
 }
 
 // swap stores what is stored, changed.
 func (s *swapped) swap(ctx context.Context, change func() error) error {
-	s.lock.Lock()
-	defer s.lock.Unlock()
+	s.of.lock.Lock()
+	defer s.of.lock.Unlock()
 	update := storage.SimpleUpdate(func(stored runtime.Object) (runtime.Object, error) {
 		object := stored.(*api.RangeAllocation)
 		err := s.take(object)
@@ -63,31 +57,27 @@ func (s *swapped) swap(ctx context.Context, change func() error) error {
 		if err != nil {
 			return nil, err
 		}
-		object.Range, object.Data = s.alloc.Snapshot()
+		object.Range, object.Data = s.of.known.Snapshot()
 		return object, nil
 	})
-	return s.storage.GuaranteedUpdate(ctx, s.key, &api.RangeAllocation{}, true, nil, update, nil)
+	return s.of.storage.GuaranteedUpdate(ctx, s.of.key, &api.RangeAllocation{}, true, nil, update, nil)
 }
 
-// take makes alloc what is stored.
+// take puts what is stored into memory.
 func (s *swapped) take(object *api.RangeAllocation) error {
 	if object.ResourceVersion == "" {
 		return rangekeeper.ErrNotInitialised
 	}
-	return s.alloc.Restore(object.Range, object.Data)
+	return s.of.known.Restore(object.Range, object.Data)
 }
 
 func (s *swapped) read(ctx context.Context) ([]byte, error) {
 	object := &api.RangeAllocation{}
-	err := s.storage.Get(ctx, s.key, storage.GetOptions{IgnoreNotFound: true}, object)
+	err := s.of.storage.Get(ctx, s.of.key, storage.GetOptions{IgnoreNotFound: true}, object)
 	return object.Data, err
 }
 
-func (s *swapped) used() int {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	return offsets(s.alloc) - s.alloc.Free()
-}
+func (s *swapped) used() int { return s.of.size - s.of.known.Free() }
 
 func (s *swapped) repairRange() (repair.Range, bool) { return nil, false }
 
