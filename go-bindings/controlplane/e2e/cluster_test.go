@@ -70,7 +70,7 @@ func testCluster(t *testing.T, version apiservertest.Version) {
 	}
 	t.Logf("%d creates, %d updates, %d deletes in %v, %d tried again; %d changes of Services in etcd", w.created.Load(), w.updated.Load(), w.deleted.Load(), took.Round(time.Second), w.retried.Load(), changes)
 
-	// What is under way when a server is killed may leak: an operation of each client.
+	// What is under way when a server is killed may leak: a request of each client, of up to two addresses and two ports.
 	report := auditEtcd(t, etcd.Client())
 	if len(report.Leaks) > 4*clients {
 		t.Errorf("%d leaks", len(report.Leaks))

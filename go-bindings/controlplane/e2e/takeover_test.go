@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/rest"
 
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
@@ -47,7 +48,7 @@ func testTakeover(t *testing.T, version apiservertest.Version) {
 			server := start(rangekeeper)
 			load(fmt.Sprintf("turn-%d-%v-", turn, rangekeeper), newWorkload([]*rest.Config{server.RESTConfig(apiservertest.Admin)}, 64))
 			server.Stop()
-			checkReport(t, version, auditEtcd(t, etcd.Client()))
+			checkAudit(t, version, etcd.Client())
 		}
 	}
 	first, second := start(false), start(true)
@@ -55,8 +56,17 @@ func testTakeover(t *testing.T, version apiservertest.Version) {
 	both.end = time.Now().Add(together)
 	load("together-", both)
 	changes := checkHistory(t, etcd.Client())
-	report := auditEtcd(t, etcd.Client())
+	checkAudit(t, version, etcd.Client())
+	t.Logf("%d creates, %d deletes in %d turns of each and %v together, %d changes of Services in etcd",
+		creates, deletes, turns, together, changes)
+}
+
+// checkAudit fails the test by what is wrong in etcd. Without kills there are no leaks.
+func checkAudit(t *testing.T, version apiservertest.Version, etcd *clientv3.Client) {
+	t.Helper()
+	report := auditEtcd(t, etcd)
 	checkReport(t, version, report)
-	t.Logf("%d creates, %d deletes in %d turns of each and %v together, %d changes of Services in etcd, %d leaks",
-		creates, deletes, turns, together, changes, len(report.Leaks))
+	if len(report.Leaks) > 0 {
+		t.Errorf("leaks: %v", report.Leaks)
+	}
 }

@@ -29,9 +29,10 @@ const (
 type workload struct {
 	// servers are clients of each server.
 	servers []*kubernetes.Clientset
-	// done counts Services; half is closed when half of them are created.
-	created, updated, deleted, retried atomic.Int64
-	half                               chan struct{}
+	// How many requests have succeeded, were refused as they had to be, and were tried again.
+	created, updated, deleted, refused, retried atomic.Int64
+	// half is closed when half of the Services are created.
+	half chan struct{}
 	// prefix is what the names of the Services begin with, services how many there are, at most until end if there is one.
 	prefix   string
 	services int
@@ -135,6 +136,9 @@ func (w *workload) live(ctx context.Context, i int) error {
 		if err := w.create(ctx, name, form.spec); err != nil {
 			return fmt.Errorf("create: %w", err)
 		}
+		if err := w.createTwice(ctx, name, form.spec); err != nil {
+			return fmt.Errorf("create twice: %w", err)
+		}
 		for n, change := range form.changes {
 			if err := w.update(ctx, name, change); err != nil {
 				return fmt.Errorf("change %d: %w", n, err)
@@ -155,6 +159,21 @@ func (w *workload) create(ctx context.Context, name string, spec corev1.ServiceS
 		_, err := c.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service, metav1.CreateOptions{})
 		if again && apierrors.IsAlreadyExists(err) {
 			return nil // by the attempt whose answer was lost
+		}
+		return err
+	})
+}
+
+// createTwice has a server take addresses and ports for a Service that cannot be written, and give them back.
+func (w *workload) createTwice(ctx context.Context, name string, spec corev1.ServiceSpec) error {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault}, Spec: spec}
+	return w.try(ctx, &w.refused, func(c *kubernetes.Clientset, _ bool) error {
+		_, err := c.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service, metav1.CreateOptions{})
+		switch {
+		case apierrors.IsAlreadyExists(err):
+			return nil
+		case err == nil:
+			return errors.New("there are two of them")
 		}
 		return err
 	})
@@ -182,8 +201,8 @@ func (w *workload) remove(ctx context.Context, name string) error {
 	})
 }
 
-// try asks one server after the other until one answers. Only what a server that is gone, or another client's write, gives
-// is tried again.
+// try asks one server after the other until one answers. Only what a server gives that is gone or has just begun (its range
+// is "full" until it has seen the ServiceCIDRs), or another client's write, is tried again.
 func (w *workload) try(ctx context.Context, count *atomic.Int64, do func(c *kubernetes.Clientset, again bool) error) error {
 	at := rand.IntN(len(w.servers))
 	for again := false; ; again = true {
@@ -196,7 +215,7 @@ func (w *workload) try(ctx context.Context, count *atomic.Int64, do func(c *kube
 		case ctx.Err() != nil:
 			return err
 		case apierrors.IsConflict(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err),
-			errors.As(err, &network), apierrors.IsUnexpectedServerError(err):
+			errors.As(err, &network), apierrors.IsUnexpectedServerError(err), apierrors.IsInternalError(err):
 		default:
 			return err
 		}
