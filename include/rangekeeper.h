@@ -547,6 +547,11 @@ typedef struct rk_repair_outcome rk_repair_outcome;
 typedef struct rk_repair_pass rk_repair_pass;
 
 /**
+ * A CIDR of a ServiceCIDR object: which addresses there are, and in which order they are tried. Never changes.
+ */
+typedef struct rk_service_cidr rk_service_cidr;
+
+/**
  * Several allocations and releases that come to pass together or not at all. May be used from several threads at
  * once, beside other transactions of the same allocator.
  */
@@ -2216,6 +2221,74 @@ rk_result rk_repair_outcome_occupancy(const struct rk_repair_outcome *outcome,
                                       struct rk_cell *cells,
                                       size_t capacity,
                                       size_t *n);
+
+/**
+ * Reads a CIDR of a ServiceCIDR object, such as "10.96.0.0/12" or "fd00::/64"; host bits are cleared.
+ *
+ * The caller owns *cidr and frees it with rk_service_cidr_free. RK_RESULT_INVALID_RANGE with a message in error,
+ * RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_service_cidr_parse(const char *spec,
+                                size_t spec_len,
+                                struct rk_service_cidr **cidr,
+                                struct rk_error *error);
+
+/**
+ * Frees a CIDR. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ */
+void rk_service_cidr_free(struct rk_service_cidr *cidr);
+
+/**
+ * Tells how many addresses can be allocated; offsets are below that. At most UINT64_MAX; 0 is possible
+ * ("10.0.0.1/32").
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_service_cidr_size(const struct rk_service_cidr *cidr,
+                               uint64_t *size);
+
+/**
+ * Tells how many of the lowest offsets form the static band, which dynamic allocation spares (KEP-3070).
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_service_cidr_static_band(const struct rk_service_cidr *cidr,
+                                      uint32_t *static_band);
+
+/**
+ * Tells the offset of an address.
+ *
+ * RK_RESULT_NOT_IN_RANGE if the CIDR does not hand it out (network and broadcast addresses, values of another kind),
+ * RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_service_cidr_offset_of(const struct rk_service_cidr *cidr,
+                                    struct rk_value value,
+                                    uint64_t *offset);
+
+/**
+ * Tells the address at an offset.
+ *
+ * RK_RESULT_NOT_IN_RANGE if the offset is not below the size, RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_service_cidr_value_at(const struct rk_service_cidr *cidr,
+                                   uint64_t offset,
+                                   struct rk_value *value);
+
+/**
+ * Writes addresses in the order in which they are to be tried by who wants any, without the first from of them: up to
+ * capacity, and how many into *len. With fewer than capacity there are no more.
+ *
+ * First come those of the dynamic band, ascending from one that start picks, with wrap, then those of the static band
+ * in the same way: each address once. start is a random number, the same in all calls of one search; its remainders by
+ * the sizes of the bands count, so 0 begins at the lowest address of each. RK_RESULT_NULL_POINTER,
+ * RK_RESULT_INVALID_ARGUMENT. Any thread.
+ */
+rk_result rk_service_cidr_candidates(const struct rk_service_cidr *cidr,
+                                     uint64_t start,
+                                     uint64_t from,
+                                     struct rk_value *values,
+                                     size_t capacity,
+                                     size_t *len);
 
 /**
  * Begins a transaction. It shares the allocator's state, and stays valid when the allocator's handle is freed.

@@ -8,15 +8,13 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-use ipnetwork::IpNetwork;
-
 use crate::address::parse_address;
-use crate::cidr::{CidrRange, ParseCidrError};
 use crate::finding::{Finding, FoundValue, Reason, Subject};
 use crate::occupancy::{Cell, cells};
-use crate::range::{Band, Range};
+use crate::range::Band;
 use crate::repair::OffsetState;
 use crate::service::Service;
+use crate::service_cidr::ServiceCidr;
 
 /// The value of the label `ipaddress.kubernetes.io/managed-by` on the objects that the ClusterIP allocator makes.
 pub const ALLOCATOR: &str = "ipallocator.k8s.io";
@@ -74,12 +72,6 @@ struct Claims {
     addresses: Vec<Result<IpAddr, String>>,
 }
 
-/// One CIDR of a ServiceCIDR object.
-#[derive(Clone, Copy, Debug)]
-pub struct ServiceCidr {
-    range: CidrRange,
-}
-
 /// The result of an audit.
 #[derive(Clone, Debug)]
 pub struct IpAddressOutcome {
@@ -119,56 +111,11 @@ pub struct CidrOutcome {
     duplicates: Vec<u64>,
 }
 
-impl ServiceCidr {
-    /// Reads one of `spec.cidrs`.
-    ///
-    /// # Errors
-    /// If it is no CIDR.
-    pub fn parse(cidr: &str) -> Result<Self, ParseCidrError> {
-        Ok(Self { range: cidr.parse()? })
-    }
-
-    /// The CIDR.
-    pub fn network(&self) -> IpNetwork {
-        self.range.network()
-    }
-
-    /// How many addresses can be allocated: without the network address and, in IPv4, the broadcast address; at most
-    /// `u64::MAX`.
-    pub fn size(&self) -> u64 {
-        match self.network() {
-            IpNetwork::V4(network) => (1_u64 << (32 - network.prefix())).saturating_sub(2),
-            IpNetwork::V6(network) if network.prefix() <= 64 => u64::MAX,
-            IpNetwork::V6(network) => (1_u64 << (128 - network.prefix())) - 1,
-        }
-    }
-
-    /// How many of the lowest addresses form the static band (KEP-3070).
-    pub fn static_band(&self) -> u32 {
-        self.range.static_band()
-    }
-
-    /// The distance of `address` from the first allocatable one; `None` if it is never allocated.
-    pub fn offset_of(&self, address: IpAddr) -> Option<u64> {
-        let offset = match (self.network(), address.to_canonical()) {
-            (IpNetwork::V4(network), IpAddr::V4(address)) => {
-                u64::from(address.to_bits()).checked_sub(u64::from(network.ip().to_bits()) + 1)
-            }
-            (IpNetwork::V6(network), IpAddr::V6(address)) => {
-                let offset = address.to_bits().checked_sub(network.ip().to_bits().checked_add(1)?)?;
-                u64::try_from(offset).ok()
-            }
-            _ => None,
-        };
-        offset.filter(|offset| *offset < self.size())
-    }
-
-    /// The offsets of those addresses that it hands out, ascending.
-    fn offsets<'a>(&self, addresses: impl IntoIterator<Item = &'a IpAddr>) -> Vec<u64> {
-        let mut offsets: Vec<u64> = addresses.into_iter().filter_map(|address| self.offset_of(*address)).collect();
-        offsets.sort_unstable();
-        offsets
-    }
+/// The offsets of those of `addresses` that `cidr` hands out, ascending.
+fn offsets<'a>(cidr: &ServiceCidr, addresses: impl IntoIterator<Item = &'a IpAddr>) -> Vec<u64> {
+    let mut offsets: Vec<u64> = addresses.into_iter().filter_map(|address| cidr.offset_of(*address)).collect();
+    offsets.sort_unstable();
+    offsets
 }
 
 impl IpAddressAudit {
@@ -274,12 +221,12 @@ impl IpAddressAudit {
             self.by_address.keys().filter(|address| !leaked.contains(address)).chain(&in_use).copied().collect();
         let cidrs = self.cidrs.iter().map(|cidr| CidrOutcome {
             cidr: *cidr,
-            stored: cidr.offsets(self.by_address.keys()),
-            in_use: cidr.offsets(&in_use),
-            next: cidr.offsets(&next),
-            leaked: cidr.offsets(&leaked),
-            lost: cidr.offsets(&lost),
-            duplicates: cidr.offsets(&duplicates),
+            stored: offsets(cidr, self.by_address.keys()),
+            in_use: offsets(cidr, &in_use),
+            next: offsets(cidr, &next),
+            leaked: offsets(cidr, &leaked),
+            lost: offsets(cidr, &lost),
+            duplicates: offsets(cidr, &duplicates),
         });
         IpAddressOutcome { cidrs: cidrs.collect(), findings, leaks, services: self.claims.len() as u64 }
     }
@@ -501,25 +448,6 @@ mod tests {
             assert_eq!(state(&outcome, "10.0.0.1"), (true, false, true));
             assert_eq!(state(&outcome, "10.0.0.2"), (true, false, stays));
             assert_eq!(cells(&outcome), [USED, if stays { USED } else { LEAKED }]);
-        }
-    }
-
-    #[test]
-    fn a_service_cidr_has_all_addresses_of_a_64_bit_subnet() {
-        for (cidr, size, last, past) in [
-            ("10.0.0.0/29", 6, "10.0.0.6", "10.0.0.7"),
-            ("10.0.0.0/31", 0, "", "10.0.0.1"),
-            ("fd00::/112", 65_535, "fd00::ffff", "fd00::1:0"),
-            ("fd00::/64", u64::MAX, "fd00::ffff:ffff:ffff:ffff", "fd00:0:0:1::"),
-            ("fd00::/128", 0, "", "fd00::"),
-        ] {
-            let cidr = ServiceCidr::parse(cidr).expect("a CIDR");
-            assert_eq!(cidr.size(), size, "{cidr:?}");
-            if let Ok(last) = last.parse() {
-                assert_eq!(cidr.offset_of(last), Some(size - 1), "{cidr:?}");
-            }
-            assert_eq!(cidr.offset_of(past.parse().expect("an address")), None, "{cidr:?}");
-            assert_eq!(cidr.offset_of(cidr.network().ip()), None, "{cidr:?}");
         }
     }
 }

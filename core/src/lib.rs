@@ -11,8 +11,9 @@
 //! - An [`allocator`] knows which offsets are in use, in a [`bitmap`] whose memory is the stored [`snapshot`];
 //!   a [`transaction`] makes several changes come to pass together.
 //! - An [`envelope`] is the stored object around that snapshot, in etcd's protobuf form or as JSON.
-//! - A [`repair`] pass compares what is stored with what Services use, with [`leak`] counters between passes;
-//!   [`ipaddress`] audits clusters that keep ClusterIPs as IPAddress objects.
+//! - A [`repair`] pass compares what is stored with what Services use, with [`leak`] counters between passes.
+//! - Where ClusterIPs are IPAddress objects, a [`service_cidr`] says which address is tried next; [`ipaddress`] audits
+//!   such clusters.
 //!
 //! ```
 //! use rand_core::SeedableRng;
@@ -45,6 +46,7 @@ pub mod ports;
 pub mod range;
 pub mod repair;
 pub mod service;
+pub mod service_cidr;
 pub mod snapshot;
 pub mod transaction;
 pub mod uids;

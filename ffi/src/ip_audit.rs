@@ -4,7 +4,8 @@ use std::ffi::c_char;
 use std::net::IpAddr;
 
 use rangekeeper_core::any::AnyValue;
-use rangekeeper_core::ipaddress::{IpAddressAudit, IpAddressOutcome, ServiceCidr};
+use rangekeeper_core::ipaddress::{IpAddressAudit, IpAddressOutcome};
+use rangekeeper_core::service_cidr::ServiceCidr;
 
 use crate::error::{Failure, rk_error};
 use crate::finding::{at, findings_page, messages, rk_cell, rk_finding, rk_offset_state};

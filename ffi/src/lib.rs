@@ -23,6 +23,7 @@ mod range;
 mod range_allocation;
 mod repair;
 mod result;
+mod service_cidr;
 mod services;
 mod transaction;
 mod value;

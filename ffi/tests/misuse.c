@@ -94,6 +94,46 @@ static void ranges(const rk_range *range) {
   CHECK_RESULT(rk_range_value_at(range, UINT32_MAX, &value), RK_RESULT_NOT_IN_RANGE);
 }
 
+static void service_cidrs(void) {
+  rk_service_cidr *cidr = NULL;
+  rk_error error;
+  uint64_t offset = 7;
+  CHECK_NULL(rk_service_cidr_parse(NULL, 1, &cidr, &error));
+  CHECK_NULL(rk_service_cidr_parse(TEXT("10.0.0.0/24"), NULL, &error));
+  CHECK_INVALID(rk_service_cidr_parse(TEXT("10.0.0.0/24"), &cidr, odd(&error)));
+  CHECK_RESULT(rk_service_cidr_parse(TEXT("\xc3"), &cidr, &error), RK_RESULT_INVALID_UTF8);
+  CHECK_RESULT(rk_service_cidr_parse(TEXT("10.0.0.0/33"), &cidr, &error), RK_RESULT_INVALID_RANGE);
+  CHECK(strstr(error.message, "10.0.0.0/33") != NULL);
+  CHECK_RESULT(rk_service_cidr_parse(NULL, 0, &cidr, NULL), RK_RESULT_INVALID_RANGE);
+  CHECK(cidr == NULL);
+  rk_service_cidr_free(NULL);
+
+  CHECK_OK(rk_service_cidr_parse(TEXT("10.0.0.0/24"), &cidr, NULL));
+  CHECK_NULL(rk_service_cidr_size(NULL, &offset));
+  CHECK_NULL(rk_service_cidr_size(cidr, NULL));
+  CHECK_INVALID(rk_service_cidr_size(cidr, odd(&offset)));
+  CHECK_NULL(rk_service_cidr_static_band(NULL, &number));
+  CHECK_NULL(rk_service_cidr_static_band(cidr, NULL));
+  CHECK_NULL(rk_service_cidr_offset_of(NULL, good, &offset));
+  CHECK_NULL(rk_service_cidr_offset_of(cidr, good, NULL));
+  for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_service_cidr_offset_of(cidr, malformed(i), &offset));
+  CHECK_RESULT(rk_service_cidr_offset_of(cidr, port(80), &offset), RK_RESULT_NOT_IN_RANGE);
+  CHECK_NULL(rk_service_cidr_value_at(NULL, 0, &value));
+  CHECK_NULL(rk_service_cidr_value_at(cidr, 0, NULL));
+  CHECK_RESULT(rk_service_cidr_value_at(cidr, UINT64_MAX, &value), RK_RESULT_NOT_IN_RANGE);
+  CHECK_NULL(rk_service_cidr_candidates(NULL, 0, 0, &value, 1, &len));
+  CHECK_NULL(rk_service_cidr_candidates(cidr, 0, 0, NULL, 1, &len));
+  CHECK_NULL(rk_service_cidr_candidates(cidr, 0, 0, &value, 1, NULL));
+  CHECK_INVALID(rk_service_cidr_candidates(cidr, 0, 0, &value, SIZE_MAX, &len));
+  CHECK_INVALID(rk_service_cidr_candidates(cidr, 0, 0, odd(&value), 1, &len));
+  CHECK(offset == 7);
+  CHECK_OK(rk_service_cidr_candidates(cidr, UINT64_MAX, UINT64_MAX, &value, 1, &len));
+  CHECK(len == 0);
+  CHECK_OK(rk_service_cidr_candidates(cidr, 0, 0, NULL, 0, &len));
+  CHECK(len == 0);
+  rk_service_cidr_free(cidr);
+}
+
 static void allocators(const rk_range *range) {
   rk_allocator *a = NULL, *none = NULL;
   rk_error error;
@@ -789,6 +829,7 @@ int main(void) {
   rk_range *range = range_of("10.0.0.0/24");
   names_and_values();
   ranges(range);
+  service_cidrs();
   allocators(range);
   leak_counters(range);
   range_allocations();

@@ -5,7 +5,8 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use rangekeeper::ipaddress::{ALLOCATOR, IpAddressAudit, IpAddressObject, IpAddressOutcome, ServiceCidr};
+use rangekeeper::ipaddress::{ALLOCATOR, IpAddressAudit, IpAddressObject, IpAddressOutcome};
+use rangekeeper::service_cidr::ServiceCidr;
 use rangekeeper_fuzz::abi::{Audit, Batch, Damage, INVALID_BATCH, OK, OwnedIpAddress, as_c};
 use rangekeeper_fuzz::service::OwnedService;
 

@@ -10,9 +10,9 @@ use std::str::FromStr;
 use libfuzzer_sys::fuzz_target;
 use rangekeeper::any::AnyRange;
 use rangekeeper::cidr::CidrRange;
-use rangekeeper::ipaddress::ServiceCidr;
 use rangekeeper::ports::PortRange;
 use rangekeeper::range::{Band, Range};
+use rangekeeper::service_cidr::ServiceCidr;
 use rangekeeper::uids::{UidBlock, UidRange};
 use rangekeeper_fuzz::range::{Cidr, ports, uids};
 

@@ -1,0 +1,134 @@
+//! CIDRs of ServiceCIDR objects.
+
+use std::ffi::c_char;
+
+use rangekeeper_core::any::AnyValue;
+use rangekeeper_core::service_cidr::ServiceCidr;
+
+use crate::error::{Failure, rk_error};
+use crate::guard::{Array, Out, borrow, guard, guard_error, guard_or, reclaim, text};
+use crate::result::rk_result;
+use crate::value::rk_value;
+
+/// A CIDR of a ServiceCIDR object: which addresses there are, and in which order they are tried. Never changes.
+pub struct rk_service_cidr(ServiceCidr);
+
+/// Reads a CIDR of a ServiceCIDR object, such as "10.96.0.0/12" or "fd00::/64"; host bits are cleared.
+///
+/// The caller owns *cidr and frees it with rk_service_cidr_free. RK_RESULT_INVALID_RANGE with a message in error,
+/// RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_service_cidr_parse(
+    spec: *const c_char,
+    spec_len: usize,
+    cidr: *mut *mut rk_service_cidr,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let (spec, out) = (text(spec, spec_len)?, Out::new(cidr)?);
+            let cidr = ServiceCidr::parse(spec).map_err(|error| Failure::new(rk_result::InvalidRange, error))?;
+            out.give(rk_service_cidr(cidr));
+            Ok(())
+        })
+    }
+}
+
+/// Frees a CIDR. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_service_cidr_free(cidr: *mut rk_service_cidr) {
+    // SAFETY: the caller's promise; see guard.
+    guard_or((), || drop(unsafe { reclaim(cidr) }))
+}
+
+/// Tells how many addresses can be allocated; offsets are below that. At most UINT64_MAX; 0 is possible
+/// ("10.0.0.1/32").
+///
+/// RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_service_cidr_size(cidr: *const rk_service_cidr, size: *mut u64) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (cidr, size) = unsafe { (borrow(cidr)?, Out::new(size)?) };
+        size.write(cidr.0.size());
+        Ok(())
+    })
+}
+
+/// Tells how many of the lowest offsets form the static band, which dynamic allocation spares (KEP-3070).
+///
+/// RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_service_cidr_static_band(cidr: *const rk_service_cidr, static_band: *mut u32) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (cidr, static_band) = unsafe { (borrow(cidr)?, Out::new(static_band)?) };
+        static_band.write(cidr.0.static_band());
+        Ok(())
+    })
+}
+
+/// Tells the offset of an address.
+///
+/// RK_RESULT_NOT_IN_RANGE if the CIDR does not hand it out (network and broadcast addresses, values of another kind),
+/// RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_service_cidr_offset_of(
+    cidr: *const rk_service_cidr,
+    value: rk_value,
+    offset: *mut u64,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (cidr, offset) = unsafe { (borrow(cidr)?, Out::new(offset)?) };
+        let found = match AnyValue::try_from(value)? {
+            AnyValue::Address(address) => cidr.0.offset_of(address),
+            _ => None,
+        };
+        offset.write(found.ok_or(rk_result::NotInRange)?);
+        Ok(())
+    })
+}
+
+/// Tells the address at an offset.
+///
+/// RK_RESULT_NOT_IN_RANGE if the offset is not below the size, RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_service_cidr_value_at(
+    cidr: *const rk_service_cidr,
+    offset: u64,
+    value: *mut rk_value,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (cidr, value) = unsafe { (borrow(cidr)?, Out::new(value)?) };
+        value.write(cidr.0.value_at(offset).ok_or(rk_result::NotInRange)?.into());
+        Ok(())
+    })
+}
+
+/// Writes addresses in the order in which they are to be tried by who wants any, without the first from of them: up to
+/// capacity, and how many into *len. With fewer than capacity there are no more.
+///
+/// First come those of the dynamic band, ascending from one that start picks, with wrap, then those of the static band
+/// in the same way: each address once. start is a random number, the same in all calls of one search; its remainders by
+/// the sizes of the bands count, so 0 begins at the lowest address of each. RK_RESULT_NULL_POINTER,
+/// RK_RESULT_INVALID_ARGUMENT. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_service_cidr_candidates(
+    cidr: *const rk_service_cidr,
+    start: u64,
+    from: u64,
+    values: *mut rk_value,
+    capacity: usize,
+    len: *mut usize,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (cidr, values, len) = unsafe { (borrow(cidr)?, Array::new(values, capacity)?, Out::new(len)?) };
+        let candidates = (from..=u64::MAX).map_while(|n| cidr.0.candidate(start, n));
+        len.write(values.fill(candidates.map(rk_value::from)));
+        Ok(())
+    })
+}

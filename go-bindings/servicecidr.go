@@ -1,0 +1,115 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import (
+	"iter"
+	"net/netip"
+	"runtime"
+)
+
+// ServiceCIDR is a CIDR of a ServiceCIDR object (KEP-1880): it says which addresses there are where each allocated one is
+// an IPAddress object, and in which order they are tried. It never changes, may be copied, and may be used from several
+// goroutines at once. The zero value has no addresses.
+//
+// Other than in a [Range] of [ParseCIDR], all addresses of an IPv6 subnet of 64 bits can be allocated.
+type ServiceCIDR struct {
+	inner *serviceCIDRHandle
+}
+
+type serviceCIDRHandle struct {
+	pointer    *C.rk_service_cidr
+	size       uint64
+	staticBand uint32
+}
+
+// ParseServiceCIDR reads one of spec.cidrs of a ServiceCIDR object. Host bits are cleared. The error is a *ParseError.
+func ParseServiceCIDR(cidr string) (ServiceCIDR, error) {
+	var details C.rk_error
+	h := new(serviceCIDRHandle)
+	code := C.rk_service_cidr_parse(cText(cidr), C.size_t(len(cidr)), &h.pointer, &details)
+	if code != C.RK_RESULT_OK {
+		return ServiceCIDR{}, &ParseError{Text: cidr, Message: errorMessage(&details)}
+	}
+	runtime.AddCleanup(h, func(pointer *C.rk_service_cidr) { C.rk_service_cidr_free(pointer) }, h.pointer)
+	var size C.uint64_t
+	var staticBand C.uint32_t
+	C.rk_service_cidr_size(h.pointer, &size)
+	C.rk_service_cidr_static_band(h.pointer, &staticBand)
+	h.size, h.staticBand = uint64(size), uint32(staticBand)
+	return ServiceCIDR{h}, nil
+}
+
+func (c ServiceCIDR) pointer() *C.rk_service_cidr {
+	if c.inner == nil {
+		return nil
+	}
+	return c.inner.pointer
+}
+
+// Size is how many addresses can be allocated: without the network address and, in IPv4, the broadcast address; at most
+// 2^64 - 1.
+func (c ServiceCIDR) Size() uint64 {
+	if c.inner == nil {
+		return 0
+	}
+	return c.inner.size
+}
+
+// StaticBand is how many of the lowest addresses form the static band, which dynamic allocation spares (KEP-3070).
+func (c ServiceCIDR) StaticBand() uint32 {
+	if c.inner == nil {
+		return 0
+	}
+	return c.inner.staticBand
+}
+
+// OffsetOf gives the distance of addr from the first address that can be allocated, in [0, Size); false if addr never is.
+func (c ServiceCIDR) OffsetOf(addr netip.Addr) (uint64, bool) {
+	var offset C.uint64_t
+	code := C.rk_service_cidr_offset_of(c.pointer(), toC(addr), &offset)
+	runtime.KeepAlive(c.inner)
+	return uint64(offset), code == C.RK_RESULT_OK
+}
+
+// ValueAt gives the address at offset; false past the end.
+func (c ServiceCIDR) ValueAt(offset uint64) (netip.Addr, bool) {
+	var value C.rk_value
+	code := C.rk_service_cidr_value_at(c.pointer(), C.uint64_t(offset), &value)
+	runtime.KeepAlive(c.inner)
+	if code != C.RK_RESULT_OK {
+		return netip.Addr{}, false
+	}
+	return fromC[netip.Addr](&value), true
+}
+
+// Candidates gives all addresses in the order in which they are to be tried by who wants any: first those of the dynamic
+// band, ascending from one that start picks, with wrap, then those of the static band in the same way.
+//
+// With a random start, those who search at the same time rarely try the same address. Its remainders by the sizes of the
+// bands count, so 0 begins at the lowest address of each. Cost: one crossing for the first few, then one for 1,024.
+func (c ServiceCIDR) Candidates(start uint64) iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		// As a rule one of the first is free, and these need no memory from the heap.
+		var few [4]C.rk_value
+		page := few[:]
+		for from := C.uint64_t(0); ; {
+			var n C.size_t
+			C.rk_service_cidr_candidates(c.pointer(), C.uint64_t(start), from, &page[0], C.size_t(len(page)), &n)
+			runtime.KeepAlive(c.inner)
+			for i := range page[:n] {
+				if !yield(fromC[netip.Addr](&page[i])) {
+					return
+				}
+			}
+			if int(n) < len(page) {
+				return
+			}
+			from += C.uint64_t(n)
+			if len(page) < valuesPerPage {
+				page = make([]C.rk_value, valuesPerPage)
+			}
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package rangekeeper
+
+import (
+	"errors"
+	"math"
+	"net/netip"
+	"testing"
+)
+
+func TestServiceCIDR(t *testing.T) {
+	for text, want := range map[string]struct {
+		size       uint64
+		staticBand uint32
+		last, past string
+	}{
+		"10.96.3.4/12":   {1<<20 - 2, 256, "10.111.255.254", "10.111.255.255"},
+		"10.0.0.0/28":    {14, 0, "10.0.0.14", "10.0.0.15"},
+		"fd00::/112":     {65535, 256, "fd00::ffff", "fd00::1:0"},
+		"2001:db8::/64":  {math.MaxUint64, 256, "2001:db8::ffff:ffff:ffff:ffff", "2001:db8:0:1::"},
+		"192.168.1.0/32": {0, 0, "", "192.168.1.0"},
+	} {
+		c := must(ParseServiceCIDR(text))
+		if c.Size() != want.size || c.StaticBand() != want.staticBand {
+			t.Errorf("%s: size %d, static band %d", text, c.Size(), c.StaticBand())
+		}
+		if last, ok := c.ValueAt(want.size - 1); ok != (want.size > 0) || ok && last.String() != want.last {
+			t.Errorf("%s: the last address is %v, %v", text, last, ok)
+		} else if offset, in := c.OffsetOf(last); in != ok || in && offset != want.size-1 {
+			t.Errorf("%s: the last offset is %d, %v", text, offset, in)
+		}
+		if offset, ok := c.OffsetOf(netip.MustParseAddr(want.past)); ok {
+			t.Errorf("%s: %s has offset %d", text, want.past, offset)
+		}
+		if addr, ok := c.ValueAt(want.size); ok {
+			t.Errorf("%s: past the end is %v", text, addr)
+		}
+	}
+	for _, text := range []string{"", "10.0.0.0", "10.0.0.0/33", "x", "\xff"} {
+		var parse *ParseError
+		if _, err := ParseServiceCIDR(text); !errors.As(err, &parse) || parse.Text != text || parse.Message == "" {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestServiceCIDRCandidates(t *testing.T) {
+	compared := 0
+	for _, text := range []string{"10.0.0.0/32", "10.0.0.0/29", "10.0.0.0/24", "10.0.0.0/20", "fd00::/118"} {
+		c := must(ParseServiceCIDR(text))
+		band, dynamic := uint64(c.StaticBand()), c.Size()-uint64(c.StaticBand())
+		for _, start := range []uint64{0, 5, 1000, math.MaxUint64} {
+			n := uint64(0)
+			for addr := range c.Candidates(start) {
+				want := (start%max(band, 1) + n - dynamic) % max(band, 1)
+				if n < dynamic {
+					want = band + (start%dynamic+n)%dynamic
+				}
+				if offset, ok := c.OffsetOf(addr); !ok || offset != want {
+					t.Fatalf("%s from %d: candidate %d is %v, not that at %d", text, start, n, addr, want)
+				}
+				n++
+			}
+			if n != c.Size() {
+				t.Errorf("%s from %d: %d candidates of %d", text, start, n, c.Size())
+			}
+			compared += int(n)
+		}
+	}
+	if compared < 20_000 {
+		t.Errorf("%d candidates compared", compared)
+	}
+	wide := must(ParseServiceCIDR("fd00::/64"))
+	for addr := range wide.Candidates(math.MaxUint64 - 257) {
+		if addr.String() != "fd00::ffff:ffff:ffff:ffff" {
+			t.Errorf("the highest start begins at %v", addr)
+		}
+		break
+	}
+}
+
+func TestZeroServiceCIDR(t *testing.T) {
+	var c ServiceCIDR
+	_, of := c.OffsetOf(netip.MustParseAddr("10.0.0.1"))
+	_, at := c.ValueAt(0)
+	for addr := range c.Candidates(0) {
+		t.Error(addr)
+	}
+	if c.Size() != 0 || c.StaticBand() != 0 || of || at {
+		t.Error("the zero CIDR has something in it")
+	}
+}
+
+// BenchmarkServiceCIDRFirstCandidate is what a creator takes as a rule.
+func BenchmarkServiceCIDRFirstCandidate(b *testing.B) {
+	c := must(ParseServiceCIDR("10.96.0.0/12"))
+	b.ReportAllocs()
+	start := uint64(0)
+	for b.Loop() {
+		for addr := range c.Candidates(start) {
+			if !addr.IsValid() {
+				b.Fatal(addr)
+			}
+			break
+		}
+		start += 0x9e3779b97f4a7c15
+	}
+}
