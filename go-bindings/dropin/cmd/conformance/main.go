@@ -114,21 +114,31 @@ func run(w io.Writer, release string, verbose bool) error {
 // checkReplaced makes sure that what is tested has the files of this module in it.
 func checkReplaced(release string) error {
 	copied := filepath.Join("..", "..", "target", "dropin", "v"+release)
-	return filepath.WalkDir("_packages", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+	folders := []string{"_packages"}
+	if _, err := os.Stat("_packages-" + release); err == nil {
+		folders = append(folders, "_packages-"+release)
+	}
+	for _, folder := range folders {
+		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			ours, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			name, _ := filepath.Rel(folder, path)
+			tested, err := os.ReadFile(filepath.Join(copied, name))
+			if err == nil && !bytes.Equal(ours, tested) {
+				err = fmt.Errorf("%s is not that of %s: scripts/dropin.sh %s --sources", name, folder, release)
+			}
 			return err
-		}
-		ours, err := os.ReadFile(path)
+		})
 		if err != nil {
 			return err
 		}
-		name, _ := filepath.Rel("_packages", path)
-		tested, err := os.ReadFile(filepath.Join(copied, name))
-		if err == nil && !bytes.Equal(ours, tested) {
-			err = fmt.Errorf("%s is not that of _packages: scripts/dropin.sh %s --sources", name, release)
-		}
-		return err
-	})
+	}
+	return nil
 }
 
 // compare tells of the tests that fail, with their reasons, and gives what is not as listed.

@@ -1,0 +1,373 @@
+package ipallocator
+
+import (
+	"errors"
+	"math"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	networkingv1informers "k8s.io/client-go/informers/networking/v1"
+	networkingv1client "k8s.io/client-go/kubernetes/typed/networking/v1"
+	networkingv1listers "k8s.io/client-go/listers/networking/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/features"
+	netutils "k8s.io/utils/net"
+)
+
+// MetaAllocator hands out the addresses of all ServiceCIDR objects of a family. It has an [Allocator] for each CIDR; CIDRs
+// may overlap, and several objects may have the same one.
+type MetaAllocator struct {
+	client            networkingv1client.NetworkingV1Interface
+	serviceCIDRLister networkingv1listers.ServiceCIDRLister
+	serviceCIDRSynced cache.InformerSynced
+	ipAddressInformer networkingv1informers.IPAddressInformer
+	ipAddressSynced   cache.InformerSynced
+	ipFamily          api.IPFamily
+	// bitmapAllocator takes the addresses of the first CIDR as well, for older servers of the same cluster.
+	bitmapAllocator Interface
+
+	// changed has something in it while the allocators may differ from the objects.
+	changed chan struct{}
+	stopped chan struct{}
+
+	// mu guards what follows, and is never held over a request. Only run writes the map.
+	mu         sync.Mutex
+	allocators map[string]*item
+	metrics    bool
+}
+
+// item is what there is for one CIDR.
+type item struct {
+	allocator *Allocator
+	prefix    netip.Prefix
+}
+
+var _ Interface = (*MetaAllocator)(nil)
+
+// NewMetaAllocator makes a MetaAllocator, which follows the objects until Destroy. bitmapAllocator is nil if there are no
+// older servers.
+func NewMetaAllocator(
+	client networkingv1client.NetworkingV1Interface,
+	serviceCIDRInformer networkingv1informers.ServiceCIDRInformer,
+	ipAddressInformer networkingv1informers.IPAddressInformer,
+	isIPv6 bool,
+	bitmapAllocator Interface,
+) (*MetaAllocator, error) {
+	c := newMetaAllocator(client, serviceCIDRInformer, ipAddressInformer, isIPv6, bitmapAllocator)
+	_, err := serviceCIDRInformer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    c.enqueueServiceCIDR,
+		UpdateFunc: func(_, obj any) { c.enqueueServiceCIDR(obj) },
+		DeleteFunc: c.enqueueServiceCIDR,
+	})
+	if err != nil {
+		return nil, err
+	}
+	go c.run()
+	return c, nil
+}
+
+// newMetaAllocator makes one that follows nothing yet.
+func newMetaAllocator(
+	client networkingv1client.NetworkingV1Interface,
+	serviceCIDRInformer networkingv1informers.ServiceCIDRInformer,
+	ipAddressInformer networkingv1informers.IPAddressInformer,
+	isIPv6 bool,
+	bitmapAllocator Interface,
+) *MetaAllocator {
+	family := api.IPv4Protocol
+	if isIPv6 {
+		family = api.IPv6Protocol
+	}
+	return &MetaAllocator{
+		client:            client,
+		serviceCIDRLister: serviceCIDRInformer.Lister(),
+		serviceCIDRSynced: serviceCIDRInformer.Informer().HasSynced,
+		ipAddressInformer: ipAddressInformer,
+		ipAddressSynced:   ipAddressInformer.Informer().HasSynced,
+		ipFamily:          family,
+		bitmapAllocator:   bitmapAllocator,
+		changed:           make(chan struct{}, 1),
+		stopped:           make(chan struct{}),
+		allocators:        make(map[string]*item),
+	}
+}
+
+// enqueueServiceCIDR notes that an object has changed. Which one does not matter: all are looked at.
+func (c *MetaAllocator) enqueueServiceCIDR(any) {
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run follows the objects.
+func (c *MetaAllocator) run() {
+	if !cache.WaitForCacheSync(c.stopped, c.serviceCIDRSynced, c.ipAddressSynced) {
+		return
+	}
+	for {
+		select {
+		case <-c.stopped:
+			return
+		case <-c.changed:
+			c.follow()
+		}
+	}
+}
+
+// follow lets there be an allocator for each CIDR of an object, ready if one of its objects is in service.
+func (c *MetaAllocator) follow() {
+	// A cache does not fail.
+	objects, _ := c.serviceCIDRLister.List(labels.Everything())
+	wanted := make(map[string]bool)
+	for _, object := range objects {
+		for _, cidr := range object.Spec.CIDRs {
+			if netutils.IsIPv6CIDRString(cidr) == (c.ipFamily == api.IPv6Protocol) {
+				wanted[cidr] = wanted[cidr] || isInService(object)
+			}
+		}
+	}
+	made := make(map[string]*item)
+	for cidr := range wanted {
+		if c.allocators[cidr] != nil {
+			continue
+		}
+		var err error
+		if made[cidr], err = c.newItem(cidr); err != nil {
+			delete(made, cidr)
+			klog.ErrorS(err, "A CIDR of a ServiceCIDR cannot be used", "cidr", cidr)
+		}
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for cidr, item := range made {
+		if c.metrics {
+			item.allocator.EnableMetrics()
+		}
+		c.allocators[cidr] = item
+	}
+	for cidr, item := range c.allocators {
+		ready, ok := wanted[cidr]
+		item.allocator.ready.Store(ready)
+		if !ok {
+			item.allocator.Destroy()
+			delete(c.allocators, cidr)
+		}
+	}
+}
+
+func (c *MetaAllocator) newItem(cidr string) (*item, error) {
+	_, ipNet, err := netutils.ParseCIDRSloppy(cidr)
+	if err != nil {
+		return nil, err
+	}
+	prefix, err := netip.ParsePrefix(ipNet.String())
+	if err != nil {
+		return nil, err
+	}
+	allocator, err := NewIPAllocator(ipNet, c.client, c.ipAddressInformer)
+	if err != nil {
+		return nil, err
+	}
+	return &item{allocator, prefix}, nil
+}
+
+// isInService says whether addresses of an object are handed out. Without a controller that says whether it is ready, it
+// is.
+func isInService(object *networkingv1.ServiceCIDR) bool {
+	condition := meta.FindStatusCondition(object.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
+	return object.DeletionTimestamp.IsZero() && (condition == nil || condition.Status == metav1.ConditionTrue)
+}
+
+// all gives the allocators, in no order, so that none is always the first.
+func (c *MetaAllocator) all() []*Allocator {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]*Allocator, 0, len(c.allocators))
+	for _, item := range c.allocators {
+		all = append(all, item.allocator)
+	}
+	return all
+}
+
+// getAllocator gives an allocator that hands ip out; with ready, one that does so now. Any one will do, as the object is
+// the same. The error is ErrMismatchedNetwork if there is none.
+func (c *MetaAllocator) getAllocator(ip net.IP, ready bool) (*Allocator, error) {
+	address := addressOf(ip)
+	for _, allocator := range c.all() {
+		if _, ok := allocator.values.OffsetOf(address); ok && (!ready || allocator.ready.Load()) {
+			return allocator, nil
+		}
+	}
+	return nil, ErrMismatchedNetwork
+}
+
+// dualWrite says whether the bitmap has to have the addresses, too.
+func dualWrite() bool {
+	return !utilfeature.DefaultFeatureGate.Enabled(features.DisableAllocatorDualWrite)
+}
+
+// inBitmap says whether the bitmap has to have ip, too.
+func (c *MetaAllocator) inBitmap(ip net.IP) bool {
+	if !dualWrite() {
+		return false
+	}
+	cidr := c.bitmapAllocator.CIDR()
+	return cidr.Contains(ip)
+}
+
+// Allocate takes an address for no Service: an API server refuses the object.
+func (c *MetaAllocator) Allocate(ip net.IP) error { return c.AllocateService(nil, ip) }
+
+// AllocateService takes an address for a Service. The error is ErrMismatchedNetwork if no CIDR in service has it, and
+// otherwise that of [Allocator.AllocateService].
+func (c *MetaAllocator) AllocateService(service *api.Service, ip net.IP) error {
+	allocator, err := c.getAllocator(ip, true)
+	if err != nil {
+		return err
+	}
+	if c.inBitmap(ip) {
+		if err := c.bitmapAllocator.Allocate(ip); err != nil {
+			return err
+		}
+	}
+	return allocator.AllocateService(service, ip)
+}
+
+// AllocateNext takes a free address for no Service: an API server refuses the object.
+func (c *MetaAllocator) AllocateNext() (net.IP, error) { return c.AllocateNextService(nil) }
+
+// AllocateNextService takes a free address for a Service. The error is ErrFull if no CIDR in service has one, or that of
+// the API server.
+func (c *MetaAllocator) AllocateNextService(service *api.Service) (net.IP, error) {
+	if dualWrite() {
+		// What older servers can see goes first; once that is full, there are the other CIDRs.
+		if ip, err := c.bitmapAllocator.AllocateNext(); err == nil {
+			allocator, err := c.getAllocator(ip, true)
+			if err != nil {
+				return nil, err
+			}
+			return ip, allocator.AllocateService(service, ip)
+		}
+	}
+	return c.first(func(allocator *Allocator) (net.IP, error) { return allocator.AllocateNextService(service) })
+}
+
+// first gives the first answer of an allocator that has a free address.
+func (c *MetaAllocator) first(next func(*Allocator) (net.IP, error)) (net.IP, error) {
+	for _, allocator := range c.all() {
+		ip, err := next(allocator)
+		if !errors.Is(err, ErrFull) && !errors.Is(err, ErrNotReady) {
+			return ip, err
+		}
+	}
+	return nil, ErrFull
+}
+
+// Release frees an address, also one of a CIDR that is not in service. The error is ErrMismatchedNetwork if no CIDR has it.
+func (c *MetaAllocator) Release(ip net.IP) error {
+	allocator, err := c.getAllocator(ip, false)
+	if err != nil {
+		return err
+	}
+	if c.inBitmap(ip) {
+		// What stays set is a leak, which a repair finds.
+		_ = c.bitmapAllocator.Release(ip)
+	}
+	return allocator.Release(ip)
+}
+
+// ForEach calls fn with each address in use, as far as the cache knows.
+func (c *MetaAllocator) ForEach(fn func(net.IP)) {
+	for _, object := range listed(c.ipAddressInformer.Lister(), c.ipFamily) {
+		fn(netutils.ParseIPSloppy(object.Name))
+	}
+}
+
+// CIDR is none, as there may be several.
+func (c *MetaAllocator) CIDR() net.IPNet { return net.IPNet{} }
+
+// IPFamily is that of the addresses.
+func (c *MetaAllocator) IPFamily() api.IPFamily { return c.ipFamily }
+
+// Has asks the API server whether an address of a CIDR in service is in use.
+func (c *MetaAllocator) Has(ip net.IP) bool {
+	allocator, err := c.getAllocator(ip, true)
+	return err == nil && allocator.Has(ip)
+}
+
+// Used is how many addresses are in use, as far as the cache knows. Cost: linear.
+func (c *MetaAllocator) Used() int { return len(listed(c.ipAddressInformer.Lister(), c.ipFamily)) }
+
+// Free is how many addresses can be handed out, each counted once.
+func (c *MetaAllocator) Free() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var prefixes []netip.Prefix
+	for _, item := range c.allocators {
+		prefixes = append(prefixes, item.prefix)
+	}
+	size := 0
+	for _, item := range c.allocators {
+		if isNotContained(item.prefix, prefixes) {
+			size += int(min(item.allocator.size, uint64(math.MaxInt-size)))
+		}
+	}
+	return size - c.Used()
+}
+
+// isNotContained says whether none of prefixes is wider than prefix and has it in it.
+func isNotContained(prefix netip.Prefix, prefixes []netip.Prefix) bool {
+	return !slices.ContainsFunc(prefixes, func(other netip.Prefix) bool {
+		return other.Bits() < prefix.Bits() && other.Contains(prefix.Addr())
+	})
+}
+
+// Destroy ends the following of the objects, and the counting.
+func (c *MetaAllocator) Destroy() {
+	select {
+	case <-c.stopped:
+		return
+	default:
+	}
+	close(c.stopped)
+	if dualWrite() {
+		c.bitmapAllocator.Destroy()
+	}
+	for _, allocator := range c.all() {
+		allocator.Destroy()
+	}
+}
+
+// EnableMetrics lets allocations be counted.
+func (c *MetaAllocator) EnableMetrics() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.metrics = true
+	for _, item := range c.allocators {
+		item.allocator.EnableMetrics()
+	}
+}
+
+// DryRun answers as the cache would, and changes nothing.
+func (c *MetaAllocator) DryRun() Interface {
+	named := func(ip net.IP) error {
+		allocator, err := c.getAllocator(ip, true)
+		if err != nil {
+			return err
+		}
+		return allocator.tryNamed(ip)
+	}
+	next := func() (net.IP, error) { return c.first((*Allocator).tryNext) }
+	return dryRunAllocator{c, named, next}
+}

@@ -1,0 +1,359 @@
+package ipallocator
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	networkingv1informers "k8s.io/client-go/informers/networking/v1"
+	networkingv1client "k8s.io/client-go/kubernetes/typed/networking/v1"
+	networkingv1listers "k8s.io/client-go/listers/networking/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	netutils "k8s.io/utils/net"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// ControllerName is who manages the IPAddress objects that are made here, as their label says.
+const ControllerName = "ipallocator.k8s.io"
+
+// Allocator hands out the addresses of a CIDR, each by the creation of an IPAddress object: the API server says who was
+// first. Which addresses there are, and which one is tried next, is told by Rangekeeper. No lock is held over a request.
+type Allocator struct {
+	net    *net.IPNet
+	values rangekeeper.ServiceCIDR
+	family api.IPFamily
+	// size is how many addresses can be handed out.
+	size uint64
+
+	client            networkingv1client.NetworkingV1Interface
+	ipAddressInformer cache.SharedIndexInformer
+	ipAddressLister   networkingv1listers.IPAddressLister
+	ipAddressSynced   cache.InformerSynced
+	// ready says whether addresses are handed out: whether a ServiceCIDR with this CIDR is in service.
+	ready atomic.Bool
+
+	// used is how many of the objects that the informer has told of hold addresses of this CIDR.
+	used atomic.Int64
+	// gauges is held while events begins, and while what is counted becomes what is shown.
+	gauges  sync.Mutex
+	events  cache.ResourceEventHandlerRegistration
+	counted atomic.Bool
+}
+
+var _ Interface = (*Allocator)(nil)
+
+// NewIPAllocator makes an Allocator that is ready. Destroy ends it.
+func NewIPAllocator(
+	cidr *net.IPNet,
+	client networkingv1client.NetworkingV1Interface,
+	ipAddressInformer networkingv1informers.IPAddressInformer,
+) (*Allocator, error) {
+	values, err := rangekeeper.ParseServiceCIDR(cidr.String())
+	if err != nil {
+		return nil, err
+	}
+	a := &Allocator{
+		net:               cidr,
+		values:            values,
+		family:            api.IPv4Protocol,
+		size:              values.Size(),
+		client:            client,
+		ipAddressInformer: ipAddressInformer.Informer(),
+		ipAddressLister:   ipAddressInformer.Lister(),
+		ipAddressSynced:   ipAddressInformer.Informer().HasSynced,
+	}
+	if netutils.IsIPv6CIDR(cidr) {
+		a.family = api.IPv6Protocol
+	}
+	a.ready.Store(true)
+
+	a.gauges.Lock()
+	defer a.gauges.Unlock()
+	a.events, err = a.ipAddressInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { a.changed(nil, obj) },
+		UpdateFunc: a.changed,
+		DeleteFunc: func(obj any) { a.changed(obj, nil) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// changed counts an object that the informer tells of, as it was and as it is.
+func (a *Allocator) changed(before, after any) {
+	if change := a.count(after) - a.count(before); change != 0 {
+		a.used.Add(change)
+		a.gauge()
+	}
+}
+
+// count is 1 for an object that holds an address of this CIDR, and else 0.
+func (a *Allocator) count(obj any) int64 {
+	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = gone.Obj
+	}
+	object, ok := obj.(*networkingv1.IPAddress)
+	if !ok || !isManaged(object, a.family) {
+		return 0
+	}
+	address, err := netip.ParseAddr(object.Name)
+	if err != nil {
+		return 0
+	}
+	if _, ok := a.values.OffsetOf(address); !ok {
+		return 0
+	}
+	return 1
+}
+
+// isManaged says whether an allocator of a family has made an object.
+func isManaged(object *networkingv1.IPAddress, family api.IPFamily) bool {
+	return object.Labels[networkingv1.LabelManagedBy] == ControllerName &&
+		object.Labels[networkingv1.LabelIPAddressFamily] == string(family)
+}
+
+// listed gives what the cache has of such objects.
+func listed(lister networkingv1listers.IPAddressLister, family api.IPFamily) []*networkingv1.IPAddress {
+	// A cache does not fail.
+	objects, _ := lister.List(labels.Everything())
+	return slices.DeleteFunc(objects, func(object *networkingv1.IPAddress) bool { return !isManaged(object, family) })
+}
+
+// Used is how many addresses are in use, as far as the informer has told of them.
+func (a *Allocator) Used() int {
+	if a.events.HasSynced() {
+		return int(a.used.Load())
+	}
+	// Not all that is in the cache has been told of yet.
+	used := int64(0)
+	for _, object := range listed(a.ipAddressLister, a.family) {
+		used += a.count(object)
+	}
+	return int(used)
+}
+
+// Free is how many addresses can be handed out; a CIDR with more than an int can count is taken for one that has as many
+// as that.
+func (a *Allocator) Free() int { return a.free(a.Used()) }
+
+func (a *Allocator) free(used int) int {
+	return max(int(min(a.size, math.MaxInt))-used, 0)
+}
+
+func (a *Allocator) recorder() metricsRecorderInterface {
+	if a.counted.Load() {
+		return &metricsRecorder{}
+	}
+	return &emptyMetricsRecorder{}
+}
+
+// gauge shows how many addresses are in use. The informer hears of a change after the one who made it has ended, so this
+// is done for both.
+func (a *Allocator) gauge() {
+	a.gauges.Lock()
+	defer a.gauges.Unlock()
+	cidr := a.net.String()
+	used := a.Used()
+	a.recorder().setAllocated(cidr, used)
+	a.recorder().setAvailable(cidr, a.free(used))
+}
+
+// record tells the metrics of an allocation that has ended. One that was not tried does not count.
+func (a *Allocator) record(scope string, begun time.Time, err error) {
+	cidr := a.net.String()
+	switch {
+	case err == nil:
+		a.recorder().incrementAllocations(cidr, scope)
+		a.recorder().setLatency(cidr, time.Since(begun))
+		a.gauge()
+	case !errors.Is(err, ErrNotReady):
+		a.recorder().incrementAllocationErrors(cidr, scope)
+	}
+}
+
+func (a *Allocator) checkReady() error {
+	if !a.ready.Load() || !a.ipAddressSynced() {
+		return ErrNotReady
+	}
+	return nil
+}
+
+// Allocate takes an address for no Service: an API server refuses the object.
+func (a *Allocator) Allocate(ip net.IP) error { return a.AllocateService(nil, ip) }
+
+// AllocateService takes an address for a Service. The error is ErrNotReady, an *ErrNotInRange if the address cannot be
+// handed out, ErrAllocated if it is in use, or that of the API server.
+func (a *Allocator) AllocateService(svc *api.Service, ip net.IP) error {
+	begun := time.Now()
+	err := a.named(ip, func(address netip.Addr) error { return a.create(address, svc) })
+	a.record(static, begun, err)
+	return err
+}
+
+// named takes the address that somebody asks for.
+func (a *Allocator) named(ip net.IP, take func(netip.Addr) error) error {
+	if err := a.checkReady(); err != nil {
+		return err
+	}
+	address := addressOf(ip)
+	if _, ok := a.values.OffsetOf(address); !ok {
+		return &ErrNotInRange{ip, a.net.String()}
+	}
+	return take(address)
+}
+
+// addressOf is the zero address, which is in no CIDR, for what is none.
+func addressOf(ip net.IP) netip.Addr {
+	address, _ := netip.AddrFromSlice(ip)
+	return address.Unmap()
+}
+
+// AllocateNext takes a free address for no Service: an API server refuses the object.
+func (a *Allocator) AllocateNext() (net.IP, error) { return a.AllocateNextService(nil) }
+
+// AllocateNextService takes a free address for a Service. The error is ErrNotReady, ErrFull if there is none, or that of
+// the API server.
+func (a *Allocator) AllocateNextService(svc *api.Service) (net.IP, error) {
+	begun := time.Now()
+	ip, err := a.next(func(address netip.Addr) error { return a.create(address, svc) })
+	a.record(dynamic, begun, err)
+	return ip, err
+}
+
+// next takes the first address that nobody has. Somebody may have taken it whom the cache does not know yet; then the
+// next one is tried. Any other error ends the search.
+func (a *Allocator) next(take func(netip.Addr) error) (net.IP, error) {
+	if err := a.checkReady(); err != nil {
+		return nil, err
+	}
+	for address := range a.values.Candidates(rand.Uint64()) {
+		if a.isCached(address) {
+			continue
+		}
+		err := take(address)
+		if err == nil {
+			return address.AsSlice(), nil
+		}
+		if !errors.Is(err, ErrAllocated) {
+			return nil, err
+		}
+	}
+	return nil, ErrFull
+}
+
+func (a *Allocator) isCached(address netip.Addr) bool {
+	_, err := a.ipAddressLister.Get(address.String())
+	return err == nil
+}
+
+// create makes the object that takes an address. The error is ErrAllocated if there is one.
+func (a *Allocator) create(address netip.Addr, svc *api.Service) error {
+	object := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{
+		Name: address.String(),
+		Labels: map[string]string{
+			networkingv1.LabelIPAddressFamily: string(a.family),
+			networkingv1.LabelManagedBy:       ControllerName,
+		},
+	}}
+	if svc != nil {
+		object.Spec.ParentRef = &networkingv1.ParentReference{Resource: "services", Namespace: svc.Namespace, Name: svc.Name}
+	}
+	_, err := a.client.IPAddresses().Create(context.Background(), object, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return ErrAllocated
+	}
+	return err
+}
+
+// Release frees an address. One that is free, or not in the CIDR, is no error. Nor is a failure: the Service is gone, and
+// the repair of IPAddress objects finds the address.
+func (a *Allocator) Release(ip net.IP) error {
+	err := a.client.IPAddresses().Delete(context.Background(), ip.String(), metav1.DeleteOptions{})
+	switch {
+	case err == nil:
+		a.gauge()
+	case !apierrors.IsNotFound(err):
+		klog.ErrorS(err, "An IPAddress object is left to the repair", "ipAddress", ip)
+	}
+	return nil
+}
+
+// ForEach calls fn with each address in use, as far as the cache knows.
+func (a *Allocator) ForEach(fn func(net.IP)) {
+	for _, object := range listed(a.ipAddressLister, a.family) {
+		if a.count(object) > 0 {
+			fn(netutils.ParseIPSloppy(object.Name))
+		}
+	}
+}
+
+// CIDR gives the range.
+func (a *Allocator) CIDR() net.IPNet { return *a.net }
+
+// IPFamily is that of the addresses.
+func (a *Allocator) IPFamily() api.IPFamily { return a.family }
+
+// Has asks the API server whether an address is in use.
+func (a *Allocator) Has(ip net.IP) bool {
+	object, err := a.client.IPAddresses().Get(context.Background(), ip.String(), metav1.GetOptions{})
+	return err == nil && object.Name != ""
+}
+
+// Destroy ends the counting. Requests that are under way go on.
+func (a *Allocator) Destroy() {
+	// It fails of no handler that was added.
+	_ = a.ipAddressInformer.RemoveEventHandler(a.events)
+}
+
+// EnableMetrics lets allocations be counted.
+func (a *Allocator) EnableMetrics() {
+	registerMetrics()
+	a.counted.Store(true)
+}
+
+// DryRun answers as the cache would, and changes nothing.
+func (a *Allocator) DryRun() Interface {
+	return dryRunAllocator{a, a.tryNamed, a.tryNext}
+}
+
+func (a *Allocator) tryNamed(ip net.IP) error {
+	return a.named(ip, func(address netip.Addr) error {
+		if a.isCached(address) {
+			return ErrAllocated
+		}
+		return nil
+	})
+}
+
+func (a *Allocator) tryNext() (net.IP, error) {
+	return a.next(func(netip.Addr) error { return nil })
+}
+
+// dryRunAllocator is an allocator that nothing is taken from.
+type dryRunAllocator struct {
+	Interface
+	named func(net.IP) error
+	next  func() (net.IP, error)
+}
+
+func (d dryRunAllocator) Allocate(ip net.IP) error      { return d.named(ip) }
+func (d dryRunAllocator) AllocateNext() (net.IP, error) { return d.next() }
+func (d dryRunAllocator) Release(net.IP) error          { return nil }
+func (d dryRunAllocator) DryRun() Interface             { return d }
+func (d dryRunAllocator) Destroy()                      {}
+func (d dryRunAllocator) EnableMetrics()                {}
