@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -37,7 +38,8 @@ type MetaAllocator struct {
 
 	// changed has something in it while the allocators may differ from the objects.
 	changed chan struct{}
-	stopped chan struct{}
+	// followed is closed once the objects have been looked at, stopped by Destroy.
+	followed, stopped chan struct{}
 
 	// mu guards what follows, and is never held over a request. Only run writes the map.
 	mu         sync.Mutex
@@ -96,6 +98,7 @@ func newMetaAllocator(
 		ipFamily:          family,
 		bitmapAllocator:   bitmapAllocator,
 		changed:           make(chan struct{}, 1),
+		followed:          make(chan struct{}),
 		stopped:           make(chan struct{}),
 		allocators:        make(map[string]*item),
 	}
@@ -114,6 +117,8 @@ func (c *MetaAllocator) run() {
 	if !cache.WaitForCacheSync(c.stopped, c.serviceCIDRSynced, c.ipAddressSynced) {
 		return
 	}
+	c.follow()
+	close(c.followed)
 	for {
 		select {
 		case <-c.stopped:
@@ -189,8 +194,19 @@ func isInService(object *networkingv1.ServiceCIDR) bool {
 	return object.DeletionTimestamp.IsZero() && (condition == nil || condition.Status == metav1.ConditionTrue)
 }
 
+// startTimeout is how long a request waits for a server that has just begun to know the objects.
+const startTimeout = 30 * time.Second
+
 // all gives the allocators, in no order, so that none is always the first.
+//
+// A server takes requests before its informers have begun. Without allocators yet it would say that there is no address
+// left, which nobody tries again.
 func (c *MetaAllocator) all() []*Allocator {
+	select {
+	case <-c.followed:
+	case <-c.stopped:
+	case <-time.After(startTimeout):
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make([]*Allocator, 0, len(c.allocators))
