@@ -5,6 +5,7 @@ package ipaddresstest
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"sync"
 	"testing"
@@ -231,5 +232,29 @@ func TestServiceCIDRsComeAndGo(t *testing.T) {
 	}
 	if err := c.Release(small); err != nil {
 		t.Errorf("what is in use when a CIDR goes out of service cannot be released: %v", err)
+	}
+}
+
+func TestCIDRWiderThanASubnet(t *testing.T) {
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	client := fake.NewClientset().NetworkingV1()
+	_, wide, _ := net.ParseCIDR("fd00:7::/48")
+	_, subnet, _ := net.ParseCIDR("fd00:7::/64")
+	a, err := ipallocator.NewIPAllocator(wide, client, factory.Networking().V1().IPAddresses())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Destroy()
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	if ip, err := a.AllocateNext(); err != nil || !subnet.Contains(ip) {
+		t.Errorf("%v, %v", ip, err)
+	}
+	var out *ipallocator.ErrNotInRange
+	if err := a.Allocate(net.ParseIP("fd00:7:0:1::1")); !errors.As(err, &out) {
+		t.Errorf("an address past the first 2^64: %v", err)
+	}
+	if free := a.Free(); free != math.MaxInt {
+		t.Errorf("%d free", free)
 	}
 }
