@@ -46,11 +46,11 @@ type Allocator struct {
 	// ready says whether addresses are handed out: whether a ServiceCIDR with this CIDR is in service.
 	ready atomic.Bool
 
-	// used is how many of the objects that the informer has told of hold addresses of this CIDR.
-	used atomic.Int64
-	// gauges is held while events begins, and while what is counted becomes what is shown.
+	events cache.ResourceEventHandlerRegistration
+	// told is how many of the objects that events have told of hold addresses of this CIDR.
+	told atomic.Int64
+	// gauges is held while a number becomes what is shown, so that an older one does not take its place.
 	gauges  sync.Mutex
-	events  cache.ResourceEventHandlerRegistration
 	counted atomic.Bool
 }
 
@@ -81,8 +81,6 @@ func NewIPAllocator(
 	}
 	a.ready.Store(true)
 
-	a.gauges.Lock()
-	defer a.gauges.Unlock()
 	a.events, err = a.ipAddressInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { a.changed(nil, obj) },
 		UpdateFunc: a.changed,
@@ -97,8 +95,9 @@ func NewIPAllocator(
 // changed counts an object that the informer tells of, as it was and as it is.
 func (a *Allocator) changed(before, after any) {
 	if change := a.count(after) - a.count(before); change != 0 {
-		a.used.Add(change)
-		a.gauge()
+		a.told.Add(change)
+		// While a server starts, events tell of all objects one by one: they must not be listed for each.
+		a.gauge(a.countTold)
 	}
 }
 
@@ -137,7 +136,7 @@ func listed(lister networkingv1listers.IPAddressLister, family api.IPFamily) []*
 // Used is how many addresses are in use, as far as the informer has told of them.
 func (a *Allocator) Used() int {
 	if a.events.HasSynced() {
-		return int(a.used.Load())
+		return a.countTold()
 	}
 	// Not all that is in the cache has been told of yet.
 	used := int64(0)
@@ -146,6 +145,8 @@ func (a *Allocator) Used() int {
 	}
 	return int(used)
 }
+
+func (a *Allocator) countTold() int { return int(a.told.Load()) }
 
 // Free is how many addresses can be handed out; a CIDR with more than an int can count is taken for one that has as many
 // as that.
@@ -164,11 +165,11 @@ func (a *Allocator) recorder() metricsRecorderInterface {
 
 // gauge shows how many addresses are in use. The informer hears of a change after the one who made it has ended, so this
 // is done for both.
-func (a *Allocator) gauge() {
+func (a *Allocator) gauge(count func() int) {
 	a.gauges.Lock()
 	defer a.gauges.Unlock()
 	cidr := a.net.String()
-	used := a.Used()
+	used := count()
 	a.recorder().setAllocated(cidr, used)
 	a.recorder().setAvailable(cidr, a.free(used))
 }
@@ -180,7 +181,7 @@ func (a *Allocator) record(scope string, begun time.Time, err error) {
 	case err == nil:
 		a.recorder().incrementAllocations(cidr, scope)
 		a.recorder().setLatency(cidr, time.Since(begun))
-		a.gauge()
+		a.gauge(a.Used)
 	case !errors.Is(err, ErrNotReady):
 		a.recorder().incrementAllocationErrors(cidr, scope)
 	}
@@ -286,7 +287,7 @@ func (a *Allocator) Release(ip net.IP) error {
 	err := a.client.IPAddresses().Delete(context.Background(), ip.String(), metav1.DeleteOptions{})
 	switch {
 	case err == nil:
-		a.gauge()
+		a.gauge(a.Used)
 	case !apierrors.IsNotFound(err):
 		klog.ErrorS(err, "An IPAddress object is left to the repair", "ipAddress", ip)
 	}
