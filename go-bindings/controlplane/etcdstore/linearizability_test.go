@@ -43,7 +43,7 @@ const (
 	// interval is that of repair passes, and grace two of them: an answer that takes half of that counts as none.
 	interval, grace = 100 * time.Millisecond, 2 * interval
 	// checkTime bounds the checker; a history that it has not finished by then counts as failed.
-	checkTime = time.Minute
+	checkTime = 5 * time.Minute
 )
 
 // TestLinearizable lets 8 callers work over 3 servers on one etcd. A few of them do
