@@ -7,7 +7,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"k8s.io/client-go/rest"
 
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/clusterstate"
@@ -41,7 +40,6 @@ func testCluster(t *testing.T, version apiservertest.Version) {
 	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
 	t.Cleanup(etcd.Close)
 	var servers []*apiservertest.Server
-	var configs []*rest.Config
 	for i := range 3 {
 		s := apiservertest.Start(t, apiservertest.Config{
 			Version: version, Rangekeeper: true, Etcd: etcd.Endpoints(),
@@ -49,9 +47,9 @@ func testCluster(t *testing.T, version apiservertest.Version) {
 			AdvertiseAddress: fmt.Sprintf("192.0.2.%d", i+1),
 			Flags:            []string{"--etcd-compaction-interval=0"}, // the whole history is looked at
 		})
-		servers, configs = append(servers, s), append(configs, s.RESTConfig(apiservertest.Admin))
+		servers = append(servers, s)
 	}
-	w := newWorkload(configs, services)
+	w := newWorkload(services, servers...)
 	start, took := time.Now(), time.Duration(0)
 	done := make(chan struct{})
 	go func() {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"k8s.io/client-go/rest"
 
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/apiservertest"
@@ -46,13 +45,13 @@ func testTakeover(t *testing.T, version apiservertest.Version) {
 	for turn := range turns {
 		for _, rangekeeper := range []bool{false, true} {
 			server := start(rangekeeper)
-			load(fmt.Sprintf("turn-%d-%v-", turn, rangekeeper), newWorkload([]*rest.Config{server.RESTConfig(apiservertest.Admin)}, 64))
+			load(fmt.Sprintf("turn-%d-%v-", turn, rangekeeper), newWorkload(64, server))
 			server.Stop()
 			checkAudit(t, version, etcd.Client())
 		}
 	}
 	first, second := start(false), start(true)
-	both := newWorkload([]*rest.Config{first.RESTConfig(apiservertest.Admin), second.RESTConfig(apiservertest.Admin)}, 100_000)
+	both := newWorkload(100_000, first, second)
 	both.end = time.Now().Add(together)
 	load("together-", both)
 	changes := checkHistory(t, etcd.Client())

@@ -15,8 +15,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/apiservertest"
 )
 
 const (
@@ -27,8 +28,8 @@ const (
 
 // workload creates, changes and deletes Services by many clients over several servers.
 type workload struct {
-	// servers are clients of each server.
-	servers []*kubernetes.Clientset
+	// servers are clients of each server, ours of those that have Rangekeeper inside.
+	servers, ours []*kubernetes.Clientset
 	// How many requests have succeeded, were refused as they had to be, and were tried again.
 	created, updated, deleted, refused, retried atomic.Int64
 	// half is closed when half of the Services are created.
@@ -39,11 +40,16 @@ type workload struct {
 	end      time.Time
 }
 
-func newWorkload(configs []*rest.Config, services int) *workload {
+func newWorkload(services int, servers ...*apiservertest.Server) *workload {
 	w := &workload{half: make(chan struct{}), services: services}
-	for _, config := range configs {
+	for _, server := range servers {
+		config := server.RESTConfig(apiservertest.Admin)
 		config.QPS = -1
-		w.servers = append(w.servers, must(kubernetes.NewForConfig(config)))
+		client := must(kubernetes.NewForConfig(config))
+		w.servers = append(w.servers, client)
+		if server.Rangekeeper() {
+			w.ours = append(w.ours, client)
+		}
 	}
 	return w
 }
@@ -155,7 +161,7 @@ func (w *workload) live(ctx context.Context, i int) error {
 
 func (w *workload) create(ctx context.Context, name string, spec corev1.ServiceSpec) error {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault}, Spec: spec}
-	return w.try(ctx, &w.created, func(c *kubernetes.Clientset, again bool) error {
+	return w.try(ctx, w.servers, &w.created, func(c *kubernetes.Clientset, again bool) error {
 		_, err := c.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service, metav1.CreateOptions{})
 		if again && apierrors.IsAlreadyExists(err) {
 			return nil // by the attempt whose answer was lost
@@ -164,10 +170,14 @@ func (w *workload) create(ctx context.Context, name string, spec corev1.ServiceS
 	})
 }
 
-// createTwice has a server take addresses and ports for a Service that cannot be written, and give them back.
+// createTwice has a server take addresses and ports for a Service that cannot be written, and give them back. The unchanged
+// server gives ports back twice, and so takes them from whoever has got them in between.
 func (w *workload) createTwice(ctx context.Context, name string, spec corev1.ServiceSpec) error {
+	if len(w.ours) == 0 {
+		return nil
+	}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault}, Spec: spec}
-	return w.try(ctx, &w.refused, func(c *kubernetes.Clientset, _ bool) error {
+	return w.try(ctx, w.ours, &w.refused, func(c *kubernetes.Clientset, _ bool) error {
 		_, err := c.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service, metav1.CreateOptions{})
 		switch {
 		case apierrors.IsAlreadyExists(err):
@@ -180,7 +190,13 @@ func (w *workload) createTwice(ctx context.Context, name string, spec corev1.Ser
 }
 
 func (w *workload) update(ctx context.Context, name string, change func(*corev1.ServiceSpec)) error {
-	return w.try(ctx, &w.updated, func(c *kubernetes.Clientset, _ bool) error {
+	servers := w.servers
+	if len(w.ours) > 0 {
+		// An unchanged server that has tried an update on an old state of the Service gives the ports of that try back twice,
+		// too.
+		servers = w.ours
+	}
+	return w.try(ctx, servers, &w.updated, func(c *kubernetes.Clientset, _ bool) error {
 		service, err := c.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -192,7 +208,7 @@ func (w *workload) update(ctx context.Context, name string, change func(*corev1.
 }
 
 func (w *workload) remove(ctx context.Context, name string) error {
-	return w.try(ctx, &w.deleted, func(c *kubernetes.Clientset, again bool) error {
+	return w.try(ctx, w.servers, &w.deleted, func(c *kubernetes.Clientset, again bool) error {
 		err := c.CoreV1().Services(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{})
 		if again && apierrors.IsNotFound(err) {
 			return nil
@@ -203,10 +219,10 @@ func (w *workload) remove(ctx context.Context, name string) error {
 
 // try asks one server after the other until one answers. Only what a server gives that is gone or has just begun (its range
 // is "full" until it has seen the ServiceCIDRs), or another client's write, is tried again.
-func (w *workload) try(ctx context.Context, count *atomic.Int64, do func(c *kubernetes.Clientset, again bool) error) error {
-	at := rand.IntN(len(w.servers))
+func (w *workload) try(ctx context.Context, servers []*kubernetes.Clientset, count *atomic.Int64, do func(c *kubernetes.Clientset, again bool) error) error {
+	at := rand.IntN(len(servers))
 	for again := false; ; again = true {
-		err := do(w.servers[at%len(w.servers)], again)
+		err := do(servers[at%len(servers)], again)
 		var network net.Error
 		switch {
 		case err == nil:

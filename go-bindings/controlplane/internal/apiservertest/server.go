@@ -271,5 +271,5 @@ func (s *Server) logTail() []byte {
 	return bytes.TrimSpace(log[max(0, len(log)-logTail):])
 }
 
-// Pid is the process's id.
-func (s *Server) Pid() int { return s.child.Pid() }
+// Rangekeeper says whether it has Rangekeeper inside.
+func (s *Server) Rangekeeper() bool { return s.config.Rangekeeper }
