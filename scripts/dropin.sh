@@ -1,8 +1,7 @@
 #!/bin/bash
 # Builds bin/kube-apiserver-rangekeeper-VERSION: the kube-apiserver of a release with the packages of
 # go-bindings/dropin/_packages in the place of its own. Go refuses an overlay over its module cache, so this is a real
-# copy of the module; it lies in target/dropin and is never committed. The first build takes minutes, so it says that it
-# is under way; then Go has it cached.
+# copy of the module; it lies in target/dropin and is never committed.
 #
 #   scripts/dropin.sh VERSION [--sources]     --sources: the copy only, no program
 set -euo pipefail
@@ -44,20 +43,7 @@ for from in go-bindings/dropin/_packages "go-bindings/dropin/_packages-$version"
 done
 [[ ${2:-} != --sources ]] || exit 0
 
-flags="-X k8s.io/component-base/version.gitVersion=v$version"
-flags+=" -X k8s.io/component-base/version.gitMajor=${version%%.*}"
-flags+=" -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version")"
 program=bin/kube-apiserver-rangekeeper-$version
 # Go does not notice that the static library has changed, and would leave the old program standing.
 rm -f "$program"
-start=$SECONDS
-(cd go-bindings/dropin && exec "$go" build -trimpath -modfile="$module" -ldflags "$flags" -o "../../$program" ./cmd/kube-apiserver) &
-pid=$!
-trap 'kill $pid 2>/dev/null || true' EXIT
-while kill -0 $pid 2>/dev/null; do
-	(((SECONDS - start) % 15 != 14)) || echo "kube-apiserver $version: building for $((SECONDS - start + 1)) s"
-	sleep 1
-done
-wait $pid
-trap - EXIT
-echo "$program: built in $((SECONDS - start)) s"
+scripts/build-apiserver.sh "$version" go-bindings/dropin "$module" ./cmd/kube-apiserver "$program"
