@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/latency"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/localcluster"
 )
 
@@ -118,8 +118,8 @@ func (w work) measure(ctx context.Context, config *rest.Config, etcd *clientv3.C
 	n := float64(w.creates)
 	m := measurement{
 		Ops:         n / took.Seconds(),
-		P50:         percentile(latencies, 0.5),
-		P99:         percentile(latencies, 0.99),
+		P50:         latency.Percentile(latencies, 0.5),
+		P99:         latency.Percentile(latencies, 0.99),
 		Bytes:       float64(after.size-before.size) / n,
 		CPU:         (after.cpu - before.cpu) * 1000 / n,
 		RangeWrites: float64(after.rangeWrites-before.rangeWrites) / n,
@@ -137,10 +137,4 @@ func (w work) create(ctx context.Context, client *kubernetes.Clientset, i int64)
 	}
 	_, err := client.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service, metav1.CreateOptions{})
 	return err
-}
-
-// percentile is the smallest latency that this share of all is not above, in milliseconds.
-func percentile(sorted []time.Duration, share float64) float64 {
-	rank := int(math.Ceil(share * float64(len(sorted))))
-	return float64(sorted[rank-1].Nanoseconds()) / 1e6
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/latency"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
 )
 
@@ -52,16 +52,10 @@ func takeTurn(ctx context.Context, w work, open opener, dir string) (measurement
 		operations: len(latencies),
 		ops:        float64(len(latencies)) / took.Seconds(),
 		bytes:      float64(grown) / float64(len(latencies)),
-		p50:        percentile(latencies, 0.5),
-		p99:        percentile(latencies, 0.99),
-		p999:       percentile(latencies, 0.999),
+		p50:        latency.Percentile(latencies, 0.5),
+		p99:        latency.Percentile(latencies, 0.99),
+		p999:       latency.Percentile(latencies, 0.999),
 	}, nil
-}
-
-// percentile is the smallest latency that this share of all is not above, in milliseconds.
-func percentile(sorted []time.Duration, share float64) float64 {
-	rank := int(math.Ceil(share * float64(len(sorted))))
-	return float64(sorted[rank-1].Nanoseconds()) / 1e6
 }
 
 // runOnce starts an etcd on an empty directory, and servers on it, lets the callers allocate for a time or until half
