@@ -202,11 +202,7 @@ const startTimeout = 30 * time.Second
 // A server takes requests before its informers have begun. Without allocators yet it would say that there is no address
 // left, which nobody tries again.
 func (c *MetaAllocator) all() []*Allocator {
-	select {
-	case <-c.followed:
-	case <-c.stopped:
-	case <-time.After(startTimeout):
-	}
+	c.awaitStart()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make([]*Allocator, 0, len(c.allocators))
@@ -214,6 +210,20 @@ func (c *MetaAllocator) all() []*Allocator {
 		all = append(all, item.allocator)
 	}
 	return all
+}
+
+// awaitStart returns when the objects were looked at, and makes no timer for each request after that.
+func (c *MetaAllocator) awaitStart() {
+	select {
+	case <-c.followed:
+		return
+	default:
+	}
+	select {
+	case <-c.followed:
+	case <-c.stopped:
+	case <-time.After(startTimeout):
+	}
 }
 
 // getAllocator gives an allocator that hands ip out; with ready, one that does so now. Any one will do, as the object is

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
@@ -34,7 +35,7 @@ func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], passes func
 func (c *committed[V]) allocate(ctx context.Context, offset int) error {
 	value, ok := c.store.Range().ValueAt(uint32(offset))
 	if !ok {
-		return errNoOffset(c.store.Range().String(), offset)
+		return fmt.Errorf("%s has no offset %d", c.store.Range(), offset)
 	}
 	_, err := c.store.Allocate(ctx, value)
 	return err

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
@@ -82,7 +81,3 @@ func (s *swapped) used() int { return s.of.size - s.of.known.Free() }
 func (s *swapped) repairRange() (repair.Range, bool) { return nil, false }
 
 func (s *swapped) close() {}
-
-func errNoOffset(of string, offset int) error {
-	return fmt.Errorf("%s has no offset %d", of, offset)
-}
