@@ -211,6 +211,46 @@ fn release(value: u16, anchor: u64) -> Operation<PortRange> {
     Operation::Release { value, anchor }
 }
 
+/// Takes as many ports as there are, one after the other.
+fn take(store: &mut Store, committer: &mut Ports, count: usize) -> Vec<u16> {
+    let mut ports: Vec<u16> = (0..count)
+        .map(|_| match store.one(committer, next()) {
+            Outcome::Allocated { values, .. } => values[0],
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    ports.sort_unstable();
+    ports
+}
+
+#[test]
+fn what_was_cleared_last_is_handed_out_last() {
+    for seed in 0..32 {
+        let (mut store, mut ours) = (Store::default(), committer("30000-30019", seed));
+        let mut others = committer("30000-30019", seed + 100);
+        store.one(&mut ours, Operation::Create);
+        for port in 30_000..30_015 {
+            assert!(matches!(store.one(&mut others, this(port)), Outcome::Allocated { .. }));
+        }
+        assert!(matches!(store.one(&mut ours, Operation::Read), Outcome::Read(_)));
+        // A swap for each, of which ours sees what came of them all.
+        for port in (30_010..30_015).chain(30_000..30_005) {
+            let anchor = store.revision;
+            assert_eq!(store.one(&mut others, release(port, anchor)), Outcome::Released { freed: true });
+        }
+        assert!(matches!(store.one(&mut ours, Operation::Read), Outcome::Read(_)));
+        // Of those it knows that they were cleared, and of its own also in which order.
+        assert_eq!(take(&mut store, &mut ours, 5), [30_015, 30_016, 30_017, 30_018, 30_019]);
+        for port in 30_005..30_010 {
+            let anchor = store.revision;
+            assert_eq!(store.one(&mut ours, release(port, anchor)), Outcome::Released { freed: true });
+        }
+        let cleared_before: Vec<u16> = (30_000..30_005).chain(30_010..30_015).collect();
+        assert_eq!(take(&mut store, &mut ours, 10), cleared_before);
+        assert_eq!(take(&mut store, &mut ours, 5), [30_005, 30_006, 30_007, 30_008, 30_009]);
+    }
+}
+
 /// Lets the committer send its next request.
 fn send(committer: &mut Ports, now: Duration) -> Request {
     let mut now = now;

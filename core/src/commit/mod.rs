@@ -24,6 +24,7 @@ mod faults;
 mod history;
 mod operation;
 mod passes;
+mod quarantine;
 mod recent;
 mod request;
 mod round;
@@ -43,6 +44,7 @@ use crate::range::Range;
 use base::{Base, Content, Standing};
 use faults::Fault;
 use history::{History, differences};
+use quarantine::Quarantine;
 use recent::Recent;
 use round::{Context, Entry, Planned, Round};
 use sidecar::{Inquiry, Sidecar, Stage, Verdict};
@@ -101,7 +103,7 @@ pub struct Committer<R: Range, G> {
     /// Whether the range was made anew, or has to be: then what was handed out is to be set again.
     made_anew: bool,
     /// What was cleared within the last grace, by whomever.
-    cleared: Recent<2>,
+    quarantine: Quarantine,
     /// What the last repair pass saw with more than one Service, ascending.
     duplicates: Vec<u32>,
     /// The newest state of the key that was handed out as a view.
@@ -234,7 +236,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             history: History::default(),
             handed_out: Recent::new(range.size(), config.grace),
             made_anew: false,
-            cleared: Recent::new(range.size(), config.grace),
+            quarantine: Quarantine::new(range.size(), config.grace),
             duplicates: Vec::new(),
             viewed: 0,
             keeps_history: false,
@@ -326,7 +328,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
     pub fn poll(&mut self, now: Duration) -> Step {
         self.expire(now);
         self.handed_out.advance(now);
-        self.cleared.advance(now);
+        self.quarantine.advance(now);
         if now >= self.watched_until {
             self.watched_until = Duration::ZERO;
         }
@@ -392,7 +394,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let context = Context {
             history: &self.history,
             handed_out: &self.handed_out,
-            cleared: &self.cleared,
+            quarantine: &self.quarantine,
             duplicates: &self.duplicates,
         };
         let round = Round::plan(base, operations, &context, &mut self.spare, &mut self.rng);
@@ -767,7 +769,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             self.viewed = 0;
             // What this committer handed out stays protected: the Services of that may be written to this store.
             self.history.distrust(before.revision.max(reached).max(header.revision));
-            self.cleared.clear();
+            self.quarantine.clear();
             self.duplicates.clear();
             self.settle_doubts();
         }
@@ -883,9 +885,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let state = Guard { mod_revision: revision, version: round.state.version + 1, create_revision };
         self.conflicts = 0;
         self.handed_out.advance(now);
-        self.cleared.advance(now);
+        self.quarantine.advance(now);
         for offset in &round.cleared {
-            self.cleared.insert(*offset);
+            self.quarantine.insert(*offset);
             self.handed_out.remove(*offset);
         }
         // A watch may have told of it before, or even of what came after.
@@ -1023,13 +1025,13 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 || (Fault::TwoVersionsTakenForOne.is_on() && state.version == before.state.version + 2)
                 || Fault::FirstAndLastCompared.is_on()
         };
-        match before.filter(|before| state.create_revision != 0 && same_key(before)) {
+        let before = before.filter(|before| state.create_revision != 0 && same_key(before));
+        // What was cleared and set again in between is in use: only a watch tells of that.
+        let changes = before.as_ref().map_or_else(Vec::new, |before| differences(before.used(), base.used()));
+        self.note_cleared(base.used(), &changes);
+        match before {
             Some(_) if self.history.head() == state => self.history.join(),
-            Some(before) if self.history.is_complete() && next(&before) => {
-                let changes = differences(before.used(), base.used());
-                self.note_cleared(base.used(), &changes);
-                self.history.advance(state, changes);
-            }
+            Some(before) if self.history.is_complete() && next(&before) => self.history.advance(state, changes),
             // A watch can tell what came between, if a release needs it.
             Some(before) if self.keeps_history || state.version <= self.history.head().version + REPLAYED => {
                 if self.history.is_complete() {
@@ -1081,7 +1083,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     fn note_cleared(&mut self, after: &Bitmap, changes: &[u32]) {
         for offset in changes.iter().filter(|offset| !after.contains(**offset)) {
-            self.cleared.insert(*offset);
+            self.quarantine.insert(*offset);
         }
     }
 }

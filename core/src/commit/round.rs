@@ -9,6 +9,7 @@ use super::base::{Base, Content, Readable, Standing};
 use super::faults::Fault;
 use super::history::History;
 use super::operation::{Deferral, Failure, Operation, Outcome, Repaired};
+use super::quarantine::Quarantine;
 use super::recent::Recent;
 use super::request::Guard;
 use super::{Owner, Pending};
@@ -49,7 +50,7 @@ pub(super) struct Context<'a> {
     /// Offsets that this committer handed out.
     pub(super) handed_out: &'a Recent<3>,
     /// Offsets that were cleared.
-    pub(super) cleared: &'a Recent<2>,
+    pub(super) quarantine: &'a Quarantine,
     /// Offsets that the last pass saw with more than one Service, ascending.
     pub(super) duplicates: &'a [u32],
 }
@@ -84,6 +85,7 @@ impl<R: Range> Round<R> {
             readable,
             context,
             next: copy(&readable.used, spare.take()),
+            level: 0,
             spare: None,
             set: Vec::new(),
             cleared: Vec::new(),
@@ -149,7 +151,9 @@ struct Plan<'a, R: Range> {
     readable: &'a Readable<R>,
     context: &'a Context<'a>,
     next: Allocator<R>,
-    /// As `next`, with what was cleared a short while ago in use, too. Made when it is needed first.
+    /// How often the quarantine has yielded.
+    level: usize,
+    /// As `next`, with what the quarantine spares at this level in use, too. Made when it is needed first.
     spare: Option<Allocator<R>>,
     set: Vec<u32>,
     cleared: Vec<u32>,
@@ -217,7 +221,7 @@ impl<R: Range> Plan<'_, R> {
                     self.next.bitmap_mut().remove(offset);
                 }
                 // It is made anew when it is needed.
-                self.spare = None;
+                (self.level, self.spare) = (0, None);
                 Planned::End(Outcome::Failed(error.into()))
             }
         })
@@ -252,25 +256,30 @@ impl<R: Range> Plan<'_, R> {
         Ok(())
     }
 
-    /// Takes a free offset, if there is one that has been free for a while one of those.
+    /// Takes a free offset, one that was cleared a while ago only if there is no other, and one that was cleared just now
+    /// only if there are none of those either.
     fn pick(&mut self, rng: &mut impl Rng) -> Option<u32> {
-        let quarantine = self.context.cleared;
-        if !quarantine.is_empty() {
-            let next = &self.next;
+        let offset = self.choose_spared(rng).or_else(|| self.next.choose(rng))?;
+        self.next.bitmap_mut().insert(offset);
+        Some(offset)
+    }
+
+    /// A free offset that the quarantine does not spare.
+    fn choose_spared(&mut self, rng: &mut impl Rng) -> Option<u32> {
+        let quarantine = self.context.quarantine;
+        while self.level < Quarantine::LEVELS && !quarantine.is_empty() {
             let spare = self.spare.get_or_insert_with(|| {
-                let mut spare = next.clone();
-                quarantine.add_to(spare.bitmap_mut());
+                let mut spare = self.next.clone();
+                quarantine.add_to(self.level, spare.bitmap_mut());
                 spare
             });
             if let Some(offset) = spare.choose(rng) {
                 spare.bitmap_mut().insert(offset);
-                self.next.bitmap_mut().insert(offset);
                 return Some(offset);
             }
+            (self.level, self.spare) = (self.level + 1, None);
         }
-        let offset = self.next.choose(rng)?;
-        self.next.bitmap_mut().insert(offset);
-        Some(offset)
+        None
     }
 
     /// Clears what a release or a repair clears, and ends all that is not ended yet.
