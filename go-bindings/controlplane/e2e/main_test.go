@@ -3,6 +3,7 @@ package e2e
 import (
 	"testing"
 
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/etcdtest"
 )
 
@@ -13,4 +14,11 @@ func must[T any](value T, err error) T {
 		panic(err)
 	}
 	return value
+}
+
+// onEachVersion runs a test on servers of each release.
+func onEachVersion(t *testing.T, test func(t *testing.T, version apiservertest.Version)) {
+	for _, version := range apiservertest.Versions {
+		t.Run(string(version), func(t *testing.T) { test(t, version) })
+	}
 }

@@ -12,11 +12,7 @@ import (
 )
 
 // TestTakeover lets the unchanged server and ours take a cluster over from each other, and at last both write at once.
-func TestTakeover(t *testing.T) {
-	for _, version := range apiservertest.Versions {
-		t.Run(string(version), func(t *testing.T) { testTakeover(t, version) })
-	}
-}
+func TestTakeover(t *testing.T) { onEachVersion(t, testTakeover) }
 
 func testTakeover(t *testing.T, version apiservertest.Version) {
 	turns, together := 2, 10*time.Second

@@ -188,8 +188,8 @@ func (w *workload) createTwice(ctx context.Context, name string, spec corev1.Ser
 func (w *workload) update(ctx context.Context, name string, change func(*corev1.ServiceSpec)) error {
 	servers := w.servers
 	if len(w.ours) > 0 {
-		// A server gives back what an update drops before it writes the Service without it. The unchanged one takes longer
-		// over that, and hands out at random what ours hands out last: two Services have it for a moment.
+		// The unchanged server gives back what an update drops before it writes the Service without it, and then both may have it
+		// for a moment.
 		servers = w.ours
 	}
 	return w.try(ctx, servers, &w.updated, func(c *kubernetes.Clientset, _ bool) error {

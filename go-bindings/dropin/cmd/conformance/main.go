@@ -40,6 +40,7 @@ var packages = []string{
 	"registry/core/service/portallocator",
 	"registry/core/service/portallocator/controller",
 	"registry/core/service/portallocator/storage",
+	"registry/core/service/storage",
 	"controlplane/reconcilers",
 	"controlplane/controller/kubernetesservice",
 	"controlplane/controller/systemnamespaces",
