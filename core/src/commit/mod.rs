@@ -886,11 +886,14 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.conflicts = 0;
         self.handed_out.advance(now);
         self.quarantine.advance(now);
+        // A watch may have told of it before, or even of what came after.
+        let told = self.history.head().mod_revision >= revision;
         for offset in &round.cleared {
-            self.quarantine.insert(*offset);
+            if !told {
+                self.quarantine.insert(*offset);
+            }
             self.handed_out.remove(*offset);
         }
-        // A watch may have told of it before, or even of what came after.
         let seen = self.base.as_ref().is_some_and(|base| base.state.mod_revision >= revision);
         if let Some(mut next) = round.next.take().filter(|_| !seen) {
             if self.history.head() == state {

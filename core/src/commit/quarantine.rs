@@ -13,7 +13,7 @@ const SHARE: u32 = 4;
 
 /// What was cleared within the last grace, and which of that last.
 ///
-/// A kube-apiserver gives back what an update of a Service drops before it writes the Service without it
+/// An unchanged kube-apiserver gives back what an update of a Service drops before it writes the Service without it
 /// (`registry.Store.Update` calls `FinishFunc` in the update function): who gets it at once may be written first.
 #[derive(Clone, Debug)]
 pub(super) struct Quarantine {
