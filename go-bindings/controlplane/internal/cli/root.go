@@ -48,11 +48,15 @@ var errFound = errors.New("something was found")
 // Main runs the command that the process was started with, and ends the process.
 // SIGINT and SIGTERM end the command in order; a second one ends the process at once.
 func Main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	code := Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		signal.Stop(signals) // before the command is told, so that no second one gets lost
+		cancel()
+	}()
+	os.Exit(Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // Run runs one command and gives the exit code. Data go to stdout, all else to
