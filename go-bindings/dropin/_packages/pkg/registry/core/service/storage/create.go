@@ -2,9 +2,7 @@ package storage
 
 import (
 	"context"
-	"errors"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -48,13 +46,8 @@ func (c *creation) Create(ctx context.Context, key string, obj, out runtime.Obje
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	c.inDoubt = true // also if it panics
 	err := c.Interface.Create(ctx, key, obj, out, ttl)
 	c.inDoubt = err != nil && !isRefusal(err)
 	return err
-}
-
-// isRefusal tells that nothing was sent to etcd, or that it answered that it does not write it.
-func isRefusal(err error) bool {
-	return storage.IsExist(err) || storage.IsInternalError(err) ||
-		errors.Is(err, storage.ErrResourceVersionSetOnCreate) || errors.Is(err, rpctypes.ErrRequestTooLarge)
 }

@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/apiservertest"
+)
+
+// TestNothingWritten has Services refused that are too large for etcd, and clients that go before anything is written: then
+// nothing stays allocated. kube-apiserver tries a Service that is too large again without its managed fields.
+func TestNothingWritten(t *testing.T) { onEachVersion(t, testNothingWritten) }
+
+func testNothingWritten(t *testing.T, version apiservertest.Version) {
+	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
+	t.Cleanup(etcd.Close)
+	server := apiservertest.Start(t, apiservertest.Config{
+		Version: version, Rangekeeper: true, Etcd: etcd.Endpoints(), ServiceClusterIPRange: "10.96.0.0/16", ServiceNodePortRange: "30000-32767",
+	})
+	services := newWorkload(0, server).servers[0].CoreV1().Services(metav1.NamespaceDefault)
+	nodePort := func(name string, ports int) *corev1.Service {
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}}
+		for i := range ports {
+			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: fmt.Sprintf("p%d", i), Port: int32(i + 1)})
+		}
+		return s
+	}
+	clusterIP := func(name string, ports int) *corev1.Service {
+		s := nodePort(name, ports)
+		s.Spec.Type = corev1.ServiceTypeClusterIP
+		created, err := services.Create(t.Context(), s, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		created.Spec.Type = corev1.ServiceTypeNodePort
+		return created
+	}
+
+	// etcd takes 1.5 MiB, its client sends 2 MiB.
+	for _, c := range []struct {
+		name   string
+		labels int
+		fits   bool // without managed fields
+	}{
+		{"refused-by-etcd", 9_000, true},
+		{"refused-by-its-client", 12_000, true},
+		{"never-fits", 17_000, false},
+	} {
+		created, updated := nodePort("created-"+c.name, 3), clusterIP("updated-"+c.name, 3)
+		created.Labels, updated.Labels = manyLabels(c.labels), manyLabels(c.labels)
+		_, createErr := services.Create(t.Context(), created, metav1.CreateOptions{})
+		_, updateErr := services.Update(t.Context(), updated, metav1.UpdateOptions{})
+		for what, err := range map[string]error{"create": createErr, "update": updateErr} {
+			if (err == nil) != c.fits || err != nil && !strings.Contains(err.Error(), "larger than max") {
+				t.Errorf("%s %s: %v", what, c.name, err)
+			}
+		}
+	}
+	checkAudit(t, version, etcd.Client())
+
+	for i := range 10 {
+		const ports = 50
+		updated := clusterIP(fmt.Sprintf("updated-%d", i), ports)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		if _, err := services.Create(ctx, nodePort(fmt.Sprintf("created-%d", i), ports), metav1.CreateOptions{}); err == nil {
+			t.Error("created at once")
+		}
+		cancel()
+		ctx, cancel = context.WithTimeout(t.Context(), 5*time.Millisecond)
+		if _, err := services.Update(ctx, updated, metav1.UpdateOptions{}); err == nil {
+			t.Error("updated at once")
+		}
+		cancel()
+	}
+	for deadline := time.Now().Add(time.Minute); len(auditEtcd(t, etcd.Client()).Leaks) > 0 && time.Now().Before(deadline); {
+		time.Sleep(100 * time.Millisecond) // the server has not given all back yet
+	}
+	checkAudit(t, version, etcd.Client())
+}
+
+// manyLabels take 126 bytes each.
+func manyLabels(n int) map[string]string {
+	labels := make(map[string]string, n)
+	for i := range n {
+		labels[fmt.Sprintf("%s-%05d", strings.Repeat("k", 54), i)] = strings.Repeat("v", 60)
+	}
+	return labels
+}

@@ -1,0 +1,34 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/klog/v2"
+)
+
+// isRefusal tells of the error of a write that nothing was sent to etcd, or that etcd has answered that it does not write
+// it. Its "no space" is none of these answers: it has been seen to come after the write.
+func isRefusal(err error) bool {
+	var told *storage.StorageError
+	switch {
+	case errors.As(err, &told):
+		return !storage.IsUnreachable(err)
+	case storage.IsInternalError(err), errors.Is(err, storage.ErrResourceVersionSetOnCreate):
+		return true
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyRequests):
+		return true
+	}
+	// By the client, above 2 MiB (google.golang.org/grpc/stream.go).
+	return strings.Contains(err.Error(), "trying to send message larger than max")
+}
+
+// tellDoubt logs that a Service may have been written or not.
+func tellDoubt(ctx context.Context, name string) {
+	service := klog.KRef(genericapirequest.NamespaceValue(ctx), name)
+	klog.FromContext(ctx).Info("What the Service had and was to have stays allocated until a repair, as it may have been written or not", "service", service)
+}
