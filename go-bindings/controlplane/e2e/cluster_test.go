@@ -74,7 +74,7 @@ func testCluster(t *testing.T, version apiservertest.Version) {
 		t.Errorf("%d leaks", len(report.Leaks))
 	}
 	if !isLong {
-		checkReport(t, version, report)
+		checkReport(t, report)
 		return
 	}
 	isRepaired := func() bool { return len(report.Leaks)+len(report.Findings) == 0 }
@@ -94,18 +94,10 @@ func auditEtcd(t *testing.T, etcd *clientv3.Client) *audit.Report {
 }
 
 // checkReport fails the test by everything but leaks: duplicates, and values that a Service has and that are not recorded.
-//
-// In 1.36.3 the controller for IPAddress objects is the release's own. It removes the object of an address that a Service
-// gets by an update if it sees the object before the Service, and makes it anew in its next pass.
-func checkReport(t *testing.T, version apiservertest.Version, report *audit.Report) {
+func checkReport(t *testing.T, report *audit.Report) {
 	t.Helper()
-	objects := 0
 	for _, finding := range report.Findings {
-		if version == apiservertest.V1_36 && finding.Range != audit.ServiceNodePorts && finding.Mendable {
-			objects++
-			continue
-		}
 		t.Errorf("%+v", finding)
 	}
-	t.Logf("%d leaks, %d IPAddress objects that the release's own controller has yet to mend, %+v", len(report.Leaks), objects, report.Ranges)
+	t.Logf("%d leaks, %+v", len(report.Leaks), report.Ranges)
 }

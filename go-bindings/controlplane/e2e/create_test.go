@@ -65,5 +65,5 @@ func testCreationGivenUp(t *testing.T, version apiservertest.Version) {
 	if written.Load() < floor {
 		t.Errorf("%d Services written though their client had gone, want at least %d", written.Load(), floor)
 	}
-	checkReport(t, version, auditEtcd(t, etcd.Client()))
+	checkReport(t, auditEtcd(t, etcd.Client()))
 }

@@ -63,7 +63,7 @@ func testNothingWritten(t *testing.T, version apiservertest.Version) {
 			}
 		}
 	}
-	checkAudit(t, version, etcd.Client())
+	checkAudit(t, etcd.Client())
 
 	for i := range 10 {
 		const ports = 50
@@ -82,7 +82,7 @@ func testNothingWritten(t *testing.T, version apiservertest.Version) {
 	for deadline := time.Now().Add(time.Minute); len(auditEtcd(t, etcd.Client()).Leaks) > 0 && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond) // the server has not given all back yet
 	}
-	checkAudit(t, version, etcd.Client())
+	checkAudit(t, etcd.Client())
 }
 
 // manyLabels take 126 bytes each.

@@ -38,6 +38,8 @@ type workload struct {
 	prefix   string
 	services int
 	end      time.Time
+	// pause is how long a Service is left alone once it is made.
+	pause time.Duration
 }
 
 func newWorkload(services int, servers ...*apiservertest.Server) *workload {
@@ -145,6 +147,7 @@ func (w *workload) live(ctx context.Context, i int) error {
 		if err := w.createTwice(ctx, name, form.spec); err != nil {
 			return fmt.Errorf("create twice: %w", err)
 		}
+		time.Sleep(w.pause)
 		for n, change := range form.changes {
 			if err := w.update(ctx, name, change); err != nil {
 				return fmt.Errorf("change %d: %w", n, err)

@@ -57,11 +57,6 @@ const (
 	stopTimeout  = time.Minute
 	// logTail is how many bytes of its log a failed test shows.
 	logTail = 64 << 10
-	// gaveUp is the last word of a 1.36.3 that begins beside others that take addresses: if its controller for IPAddress
-	// objects misses one in its cache that is there by now, it ends for good, and the server a minute later
-	// (pkg/registry/core/service/ipallocator/controller/repairip.go, RunUntil). Whoever runs a server starts it again.
-	gaveUp     = "unable to perform initial IP and Port allocation check"
-	mostStarts = 3
 )
 
 // Config says how [Start] runs a server. Servers with the same etcd are those of one
@@ -150,33 +145,22 @@ func Program(t testing.TB, c Config) string {
 // and certificate, and waits until it is ready.
 func (s *Server) Restart() {
 	s.t.Helper()
-	for starts := 1; ; starts++ {
-		err := s.start()
-		if err == nil {
-			return
-		}
-		if starts == mostStarts || !bytes.HasSuffix(s.logTail(), []byte(gaveUp)) {
-			s.t.Fatalf("kube-apiserver %s does not get ready: %v", s.config.Version, err)
-		}
-		s.t.Logf("kube-apiserver %s at port %d: %s; it is started again", s.config.Version, s.port, gaveUp)
-	}
-}
-
-func (s *Server) start() error {
 	s.Kill()
 	log, err := os.OpenFile(s.file("log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
-		return err
+		s.t.Fatal(err)
 	}
 	defer log.Close() // the child has its own
 	command := exec.Command(s.program, s.flags()...)
 	command.Stdout, command.Stderr = log, log
 	if s.child, err = child.Start(command); err != nil {
-		return err
+		s.t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), readyTimeout)
 	defer cancel()
-	return s.waitUntilReady(ctx)
+	if err := s.waitUntilReady(ctx); err != nil {
+		s.t.Fatalf("kube-apiserver %s does not get ready: %v", s.config.Version, err)
+	}
 }
 
 func (s *Server) flags() []string {
