@@ -1028,20 +1028,22 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 || (Fault::TwoVersionsTakenForOne.is_on() && state.version == before.state.version + 2)
                 || Fault::FirstAndLastCompared.is_on()
         };
-        let before = before.filter(|before| state.create_revision != 0 && same_key(before));
-        // What was cleared and set again in between is in use: only a watch tells of that.
-        let changes = before.as_ref().map_or_else(Vec::new, |before| differences(before.used(), base.used()));
-        self.note_cleared(base.used(), &changes);
-        match before {
+        match before.filter(|before| state.create_revision != 0 && same_key(before)) {
             Some(_) if self.history.head() == state => self.history.join(),
-            Some(before) if self.history.is_complete() && next(&before) => self.history.advance(state, changes),
-            // A watch can tell what came between, if a release needs it.
-            Some(before) if self.keeps_history || state.version <= self.history.head().version + REPLAYED => {
-                if self.history.is_complete() {
+            Some(before) => {
+                // What was cleared and set again in between is in use: only a watch tells of that.
+                let changes = differences(before.used(), base.used());
+                self.note_cleared(base.used(), &changes);
+                let complete = self.history.is_complete();
+                if complete && next(&before) {
+                    self.history.advance(state, changes);
+                } else if !self.keeps_history && state.version > self.history.head().version + REPLAYED {
+                    self.history.restart(state);
+                } else if complete {
+                    // A watch can tell what came between, if a release needs it.
                     self.history.part(before.used().clone());
                 }
             }
-            Some(_) => self.history.restart(state),
             None => {
                 // Deleted, made anew, or never seen.
                 self.history.restart(state);

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -230,17 +231,7 @@ func (r *RepairIPAddress) repairService(service *v1.Service) error {
 			errs = append(errs, r.repairClusterIP(service, ip))
 		}
 	}
-	return firstOf(errs)
-}
-
-// firstOf gives the first error as it is: callers ask what kind of one it is.
-func firstOf(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (r *RepairIPAddress) repairClusterIP(service *v1.Service, ip net.IP) error {
