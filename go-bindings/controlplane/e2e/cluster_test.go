@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/clusterstate"
-	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/apiservertest"
 )
 
@@ -37,18 +35,7 @@ func TestCluster(t *testing.T) {
 
 func testCluster(t *testing.T, version apiservertest.Version) {
 	const services = 1000
-	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
-	t.Cleanup(etcd.Close)
-	var servers []*apiservertest.Server
-	for i := range 3 {
-		s := apiservertest.Start(t, apiservertest.Config{
-			Version: version, Rangekeeper: true, Etcd: etcd.Endpoints(),
-			ServiceClusterIPRange: "10.96.0.0/16,fd00:10:96::/112", ServiceNodePortRange: "30000-34999",
-			AdvertiseAddress: fmt.Sprintf("192.0.2.%d", i+1),
-			Flags:            []string{"--etcd-compaction-interval=0"}, // the whole history is looked at
-		})
-		servers = append(servers, s)
-	}
+	etcd, servers := startServers(t, version, 3)
 	w := newWorkload(services, servers...)
 	start, took := time.Now(), time.Duration(0)
 	done := make(chan struct{})
@@ -62,14 +49,14 @@ func testCluster(t *testing.T, version apiservertest.Version) {
 	servers[1].Restart()
 	<-done
 
-	changes := checkHistory(t, etcd.Client())
+	changes := checkHistory(t, etcd)
 	if created := w.created.Load(); created < services {
 		t.Errorf("%d creates", created)
 	}
 	t.Logf("%d creates, %d updates, %d deletes in %v, %d tried again; %d changes of Services in etcd", w.created.Load(), w.updated.Load(), w.deleted.Load(), took.Round(time.Second), w.retried.Load(), changes)
 
 	// What is under way when a server is killed may leak: a request of each client, of up to two addresses and two ports.
-	report := auditEtcd(t, etcd.Client())
+	report := auditEtcd(t, etcd)
 	if len(report.Leaks) > 4*clients {
 		t.Errorf("%d leaks", len(report.Leaks))
 	}
@@ -79,7 +66,7 @@ func testCluster(t *testing.T, version apiservertest.Version) {
 	}
 	isRepaired := func() bool { return len(report.Leaks)+len(report.Findings) == 0 }
 	for end := time.Now().Add(repairTimeout); !isRepaired() && time.Now().Before(end); time.Sleep(10 * time.Second) {
-		report = auditEtcd(t, etcd.Client())
+		report = auditEtcd(t, etcd)
 	}
 	if !isRepaired() {
 		t.Errorf("after %v %d leaks and %d findings are not repaired: %v %v", repairTimeout, len(report.Leaks), len(report.Findings), report.Leaks, report.Findings)

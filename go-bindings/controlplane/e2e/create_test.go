@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/apiservertest"
 )
 
@@ -22,12 +21,8 @@ func TestCreationGivenUp(t *testing.T) { onEachVersion(t, testCreationGivenUp) }
 
 func testCreationGivenUp(t *testing.T, version apiservertest.Version) {
 	const callers, floor = 8, 50
-	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
-	t.Cleanup(etcd.Close)
-	server := apiservertest.Start(t, apiservertest.Config{
-		Version: version, Rangekeeper: true, Etcd: etcd.Endpoints(), ServiceClusterIPRange: "10.96.0.0/16", ServiceNodePortRange: "30000-32767",
-	})
-	services := newWorkload(0, server).servers[0].CoreV1().Services(metav1.NamespaceDefault)
+	etcd, servers := startServers(t, version, 1)
+	services := newWorkload(0, servers...).servers[0].CoreV1().Services(metav1.NamespaceDefault)
 	create := func(patience time.Duration, name string) error {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
@@ -65,5 +60,5 @@ func testCreationGivenUp(t *testing.T, version apiservertest.Version) {
 	if written.Load() < floor {
 		t.Errorf("%d Services written though their client had gone, want at least %d", written.Load(), floor)
 	}
-	checkReport(t, auditEtcd(t, etcd.Client()))
+	checkReport(t, auditEtcd(t, etcd))
 }

@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"fmt"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/etcdtest"
 )
@@ -21,4 +25,20 @@ func onEachVersion(t *testing.T, test func(t *testing.T, version apiservertest.V
 	for _, version := range apiservertest.Versions {
 		t.Run(string(version), func(t *testing.T) { test(t, version) })
 	}
+}
+
+// startServers starts an etcd, whose history is kept, and servers with Rangekeeper inside on it.
+func startServers(t *testing.T, version apiservertest.Version, count int) (*clientv3.Client, []*apiservertest.Server) {
+	t.Helper()
+	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
+	t.Cleanup(etcd.Close)
+	var servers []*apiservertest.Server
+	for i := range count {
+		servers = append(servers, apiservertest.Start(t, apiservertest.Config{
+			Version: version, Rangekeeper: true, Etcd: etcd.Endpoints(),
+			ServiceClusterIPRange: "10.96.0.0/16,fd00:10:96::/112", ServiceNodePortRange: "30000-34999",
+			AdvertiseAddress: fmt.Sprintf("192.0.2.%d", i+1), Flags: []string{"--etcd-compaction-interval=0"},
+		}))
+	}
+	return etcd.Client(), servers
 }

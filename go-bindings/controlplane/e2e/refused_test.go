@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/apiservertest"
 )
 
@@ -19,12 +18,8 @@ import (
 func TestNothingWritten(t *testing.T) { onEachVersion(t, testNothingWritten) }
 
 func testNothingWritten(t *testing.T, version apiservertest.Version) {
-	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
-	t.Cleanup(etcd.Close)
-	server := apiservertest.Start(t, apiservertest.Config{
-		Version: version, Rangekeeper: true, Etcd: etcd.Endpoints(), ServiceClusterIPRange: "10.96.0.0/16", ServiceNodePortRange: "30000-32767",
-	})
-	services := newWorkload(0, server).servers[0].CoreV1().Services(metav1.NamespaceDefault)
+	etcd, servers := startServers(t, version, 1)
+	services := newWorkload(0, servers...).servers[0].CoreV1().Services(metav1.NamespaceDefault)
 	nodePort := func(name string, ports int) *corev1.Service {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}}
 		for i := range ports {
@@ -63,7 +58,7 @@ func testNothingWritten(t *testing.T, version apiservertest.Version) {
 			}
 		}
 	}
-	checkAudit(t, etcd.Client())
+	checkAudit(t, etcd)
 
 	for i := range 10 {
 		const ports = 50
@@ -79,10 +74,10 @@ func testNothingWritten(t *testing.T, version apiservertest.Version) {
 		}
 		cancel()
 	}
-	for deadline := time.Now().Add(time.Minute); len(auditEtcd(t, etcd.Client()).Leaks) > 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); len(auditEtcd(t, etcd).Leaks) > 0 && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond) // the server has not given all back yet
 	}
-	checkAudit(t, etcd.Client())
+	checkAudit(t, etcd)
 }
 
 // manyLabels take 126 bytes each.

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/apiservertest"
 )
 
@@ -20,15 +19,7 @@ func TestUpdateInVain(t *testing.T) { onEachVersion(t, testUpdateInVain) }
 
 func testUpdateInVain(t *testing.T, version apiservertest.Version) {
 	const services, floor = 150, 5
-	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
-	t.Cleanup(etcd.Close)
-	var servers []*apiservertest.Server
-	for i := range 2 {
-		servers = append(servers, apiservertest.Start(t, apiservertest.Config{
-			Version: version, Rangekeeper: true, Etcd: etcd.Endpoints(), ServiceClusterIPRange: "10.96.0.0/16,fd00:10:96::/112",
-			ServiceNodePortRange: "30000-30999", AdvertiseAddress: fmt.Sprintf("192.0.2.%d", i+1),
-		}))
-	}
+	etcd, servers := startServers(t, version, 2)
 	w := newWorkload(services, servers...)
 	first, second := w.servers[0].CoreV1().Services(metav1.NamespaceDefault), w.servers[1].CoreV1().Services(metav1.NamespaceDefault)
 	kinds := []struct {
@@ -72,5 +63,5 @@ func testUpdateInVain(t *testing.T, version apiservertest.Version) {
 			t.Errorf("kind %d: %d updates in vain, want at least %d", i, n, floor)
 		}
 	}
-	checkAudit(t, etcd.Client())
+	checkAudit(t, etcd)
 }
