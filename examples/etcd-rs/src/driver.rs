@@ -20,7 +20,8 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) struct Call<R: Range> {
     pub(crate) operation: Operation<R>,
     pub(crate) deadline: Instant,
-    pub(crate) done: oneshot::Sender<Ended<R>>,
+    /// `None` if nobody wants to know how it ends.
+    pub(crate) done: Option<oneshot::Sender<Ended<R>>>,
 }
 
 /// How it ended.
@@ -28,6 +29,16 @@ pub(crate) struct Ended<R: Range> {
     pub(crate) outcome: Outcome<R>,
     /// Why a request to etcd failed, if none has succeeded since.
     pub(crate) trouble: Option<String>,
+}
+
+impl<R: Range> Ended<R> {
+    /// What releases the values that it allocated for somebody who did not wait.
+    pub(crate) fn undo(self) -> Vec<Call<R>> {
+        let Outcome::Allocated { values, revision, .. } = self.outcome else { return Vec::new() };
+        let deadline = Instant::now() + RELEASE_TIMEOUT;
+        let release = |value| Call { operation: Operation::Release { value, anchor: revision }, deadline, done: None };
+        values.into_iter().map(release).collect()
+    }
 }
 
 /// What a store has done.
@@ -127,24 +138,22 @@ where
     }
 
     fn submit(&mut self, call: Call<R>) {
-        if call.done.is_closed() {
+        if call.done.as_ref().is_some_and(oneshot::Sender::is_closed) {
             return; // the caller does not wait any more
         }
         let deadline = call.deadline.saturating_duration_since(self.started);
         let ticket = self.committer.submit(call.operation, deadline);
-        self.waiting.insert(ticket, call.done);
+        if let Some(done) = call.done {
+            self.waiting.insert(ticket, done);
+        }
     }
 
     /// Hands out what has ended. What nobody waits for any more is released.
     fn deliver(&mut self) {
         for Finished { ticket, outcome } in self.committer.take_finished() {
             let Some(done) = self.waiting.remove(&ticket) else { continue };
-            let unwanted = done.send(Ended { outcome, trouble: self.trouble.clone() });
-            if let Err(Ended { outcome: Outcome::Allocated { values, revision, .. }, .. }) = unwanted {
-                for value in values {
-                    let release = Operation::Release { value, anchor: revision };
-                    self.committer.submit(release, self.started.elapsed() + RELEASE_TIMEOUT);
-                }
+            if let Err(unwanted) = done.send(Ended { outcome, trouble: self.trouble.clone() }) {
+                unwanted.undo().into_iter().for_each(|release| self.submit(release));
             }
         }
     }

@@ -107,12 +107,31 @@ where
 
     async fn call(&self, operation: Operation<R>) -> Ended<R> {
         let (done, ended) = oneshot::channel();
-        let call = Call { operation, deadline: Instant::now() + self.timeout, done };
+        let call = Call { operation, deadline: Instant::now() + self.timeout, done: Some(done) };
         let gone = || Ended { outcome: Outcome::Unknown, trouble: Some("the store's task has ended".to_owned()) };
         if self.calls.send(call).is_err() {
             return gone();
         }
-        ended.await.unwrap_or_else(|_| gone())
+        let mut waiting = Waiting { store: self, ended };
+        (&mut waiting.ended).await.unwrap_or_else(|_| gone())
+    }
+}
+
+/// A caller who waits for what becomes of an operation.
+struct Waiting<'a, R: Range> {
+    store: &'a Store<R>,
+    ended: oneshot::Receiver<Ended<R>>,
+}
+
+/// Releases what was allocated for a caller who went away before taking it, though it was handed out already.
+impl<R: Range> Drop for Waiting<'_, R> {
+    fn drop(&mut self) {
+        self.ended.close();
+        let Ok(ended) = self.ended.try_recv() else { return };
+        for release in ended.undo() {
+            // If the task has ended, a repair pass finds the value.
+            let _ = self.store.calls.send(release);
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the program etcd-rs does not show of a store.
 
+use std::future::ready;
 use std::time::Duration;
 
 use etcd_rs::etcd::EtcdKey;
@@ -16,27 +17,33 @@ type AnyError = Box<dyn std::error::Error>;
 #[tokio::test]
 #[ignore = "needs an etcd at ETCDCTL_ENDPOINTS, which run.sh has"]
 async fn what_nobody_waits_for_is_released() -> Result<(), AnyError> {
-    let key = EtcdKey::connect(&std::env::var("ETCDCTL_ENDPOINTS")?, "/test/nobody").await?;
-    let range: CidrRange = "10.0.0.0/24".parse()?;
-    let (store, task) = Store::open(key, range, CONFIG, Duration::from_secs(60));
-    assert!(store.create().await?);
-    let under_way = async {
-        // The task sends the swap meanwhile.
-        for _ in 0..10 {
-            tokio::task::yield_now().await;
+    for has_ended in [false, true] {
+        let key = EtcdKey::connect(&std::env::var("ETCDCTL_ENDPOINTS")?, &format!("/test/nobody/{has_ended}")).await?;
+        let range: CidrRange = "10.0.0.0/24".parse()?;
+        let (store, task) = Store::open(key, range, CONFIG, Duration::from_secs(60));
+        assert!(store.create().await?);
+        let mut allocation = Box::pin(store.allocate(Request::Next));
+        tokio::select! {
+            biased;
+            _ = &mut allocation => return Err("it ends before the task has run".into()),
+            () = ready(()) => {}
         }
-    };
-    tokio::select! {
-        biased;
-        _ = store.allocate(Request::Next) => return Err("etcd was faster than the caller".into()),
-        () = under_way => {}
+        if has_ended {
+            // An operation that is submitted later ends later. What has become of this one is on its way to the caller.
+            store.read().await?;
+        } else {
+            // The task sends the swap.
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+        }
+        drop(allocation);
+        store.read().await?;
+        let view = store.read().await?;
+        drop(store);
+        let stats = task.await?;
+        assert_eq!((stats.swaps, view.used.count()), (3, 0), "created, allocated, released: {stats:?}");
     }
-    // An operation that is submitted later ends later.
-    store.read().await?;
-    let view = store.read().await?;
-    drop(store);
-    let stats = task.await?;
-    assert_eq!((stats.swaps, view.used.count()), (3, 0), "created, allocated, released: {stats:?}");
     Ok(())
 }
 
