@@ -1,5 +1,7 @@
 //! Handing out the values of one range.
 
+use std::ops;
+
 use rand_core::Rng;
 
 use crate::bitmap::{Bitmap, Run};
@@ -288,6 +290,22 @@ impl<R: Range> Allocator<R> {
                 let band = self.static_band;
                 self.scan(band, size, rng).or_else(|| self.scan(0, band, rng))
             }
+        }
+    }
+
+    /// The band of which [`choose`](Self::choose) takes an offset; `None` if all are in use.
+    pub(crate) fn band_to_choose_from(&self) -> Option<ops::Range<u32>> {
+        let size = self.range.size();
+        let spared = if self.strategy == Strategy::RandomScanSparingStaticBand { self.static_band } else { 0 };
+        let has_free = |band: &ops::Range<u32>| self.used.next_clear(band.start).is_some_and(|free| free < band.end);
+        [spared..size, 0..spared].into_iter().find(has_free)
+    }
+
+    /// A free offset of a band, chosen by the strategy.
+    pub(crate) fn choose_from(&self, band: &ops::Range<u32>, rng: &mut impl Rng) -> Option<u32> {
+        match self.strategy {
+            Strategy::Contiguous => self.used.next_clear(band.start).filter(|offset| *offset < band.end),
+            Strategy::RandomScan | Strategy::RandomScanSparingStaticBand => self.scan(band.start, band.end, rng),
         }
     }
 

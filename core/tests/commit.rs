@@ -251,6 +251,33 @@ fn what_was_cleared_last_is_handed_out_last() {
     }
 }
 
+#[test]
+fn the_static_band_is_spared_while_the_dynamic_one_has_values_that_were_cleared_last() {
+    // 16 ports are the static band, 30016 to 30039 the dynamic one.
+    for seed in 0..32 {
+        let mut store = Store::default();
+        let config =
+            Config { strategy: Strategy::RandomScanSparingStaticBand, grace: Duration::from_secs(360), sidecar: false };
+        let range = "30000-30039".parse().expect("a range");
+        let mut ours: Ports = Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(seed));
+        store.one(&mut ours, Operation::Create);
+        assert_eq!(take(&mut store, &mut ours, 24), (30_016..30_040).collect::<Vec<u16>>());
+        let free = |store: &mut Store, ours: &mut Ports, port| {
+            let anchor = store.revision;
+            assert_eq!(store.one(ours, release(port, anchor)), Outcome::Released { freed: true });
+        };
+        for port in 30_020..30_040 {
+            free(&mut store, &mut ours, port);
+        }
+        assert_eq!(take(&mut store, &mut ours, 20), (30_020..30_040).collect::<Vec<u16>>());
+        // The static band, too, hands out last what was cleared last.
+        assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Allocated { .. }));
+        free(&mut store, &mut ours, 30_003);
+        assert!(!take(&mut store, &mut ours, 15).contains(&30_003));
+        assert_eq!(take(&mut store, &mut ours, 1), [30_003]);
+    }
+}
+
 /// Lets the committer send its next request.
 fn send(committer: &mut Ports, now: Duration) -> Request {
     let mut now = now;

@@ -1,5 +1,7 @@
 //! What one swap does: the operations that go into it, and what comes of each if it is written.
 
+use std::ops;
+
 use rand_core::Rng;
 
 use crate::allocator::{AllocateError, Allocator, BatchError, Full, Request};
@@ -85,6 +87,7 @@ impl<R: Range> Round<R> {
             readable,
             context,
             next: copy(&readable.used, spare.take()),
+            band: 0..0,
             level: 0,
             spare: None,
             set: Vec::new(),
@@ -151,7 +154,9 @@ struct Plan<'a, R: Range> {
     readable: &'a Readable<R>,
     context: &'a Context<'a>,
     next: Allocator<R>,
-    /// How often the quarantine has yielded.
+    /// The band that values are picked from.
+    band: ops::Range<u32>,
+    /// How often the quarantine has yielded in it.
     level: usize,
     /// As `next`, with what the quarantine spares at this level in use, too. Made when it is needed first.
     spare: Option<Allocator<R>>,
@@ -217,11 +222,13 @@ impl<R: Range> Plan<'_, R> {
                 if Fault::RollbackClearsOthers.is_on() {
                     self.clear_all_named(requests);
                 }
+                if !taken.is_empty() {
+                    // What is spared is found anew when it is needed.
+                    (self.level, self.spare) = (0, None);
+                }
                 for offset in taken {
                     self.next.bitmap_mut().remove(offset);
                 }
-                // It is made anew when it is needed.
-                (self.level, self.spare) = (0, None);
                 Planned::End(Outcome::Failed(error.into()))
             }
         })
@@ -256,10 +263,14 @@ impl<R: Range> Plan<'_, R> {
         Ok(())
     }
 
-    /// Takes a free offset, one that was cleared a while ago only if there is no other, and one that was cleared just now
-    /// only if there are none of those either.
+    /// Takes a free offset of the band that the strategy takes one of, one that was cleared a while ago only if there is
+    /// no other, and one that was cleared just now only if there are none of those either.
     fn pick(&mut self, rng: &mut impl Rng) -> Option<u32> {
-        let offset = self.choose_spared(rng).or_else(|| self.next.choose(rng))?;
+        let band = self.next.band_to_choose_from()?;
+        if band != self.band {
+            (self.band, self.level, self.spare) = (band, 0, None);
+        }
+        let offset = self.choose_spared(rng).or_else(|| self.next.choose_from(&self.band, rng))?;
         self.next.bitmap_mut().insert(offset);
         Some(offset)
     }
@@ -273,7 +284,7 @@ impl<R: Range> Plan<'_, R> {
                 quarantine.add_to(self.level, spare.bitmap_mut());
                 spare
             });
-            if let Some(offset) = spare.choose(rng) {
+            if let Some(offset) = spare.choose_from(&self.band, rng) {
                 spare.bitmap_mut().insert(offset);
                 return Some(offset);
             }
