@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -45,6 +46,8 @@ const (
 	repairWorkers = 5
 	// repairTries is how often one of them is looked at again after errors, before it waits for the next interval.
 	repairTries = 15
+	// byClusterIP is the index of Services by their addresses.
+	byClusterIP = "rangekeeper.clusterIP"
 )
 
 // RepairIPAddress keeps the IPAddress objects as the Services want them: each ClusterIP has one that refers to its Service, and
@@ -56,6 +59,7 @@ type RepairIPAddress struct {
 	broadcaster events.EventBroadcaster
 	recorder    events.EventRecorder
 
+	serviceIndexer    cache.Indexer
 	serviceLister     corelisters.ServiceLister
 	serviceCIDRLister networkinglisters.ServiceCIDRLister
 	ipAddressLister   networkinglisters.IPAddressLister
@@ -77,6 +81,7 @@ func newRepairIPAddress(interval time.Duration, client kubernetes.Interface, ser
 	r := &RepairIPAddress{
 		client: client, clock: clock, broadcaster: broadcaster,
 		recorder:          broadcaster.NewRecorder(legacyscheme.Scheme, "ipallocator-repair-controller"),
+		serviceIndexer:    services.Informer().GetIndexer(),
 		serviceLister:     services.Lister(),
 		serviceCIDRLister: serviceCIDRs.Lister(),
 		ipAddressLister:   addresses.Lister(),
@@ -86,8 +91,11 @@ func newRepairIPAddress(interval time.Duration, client kubernetes.Interface, ser
 		services:          newQueue("services"),
 		addresses:         newQueue("ipaddresses"),
 	}
-	follow(services.Informer(), interval, r.services)
-	follow(addresses.Informer(), interval, r.addresses)
+	if err := services.Informer().AddIndexers(cache.Indexers{byClusterIP: clusterIPsOf}); err != nil {
+		utilruntime.HandleError(err) // the informer has stopped
+	}
+	follow(services.Informer(), interval, r.services, nil) // its addresses are looked at on their own
+	follow(addresses.Informer(), interval, r.addresses, r.addressRemoved)
 	return r
 }
 
@@ -97,16 +105,43 @@ func newQueue(name string) workqueue.TypedRateLimitingInterface[string] {
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: name})
 }
 
-// follow queues what changes, and everything once in an interval.
-func follow(informer cache.SharedIndexInformer, interval time.Duration, queue workqueue.TypedInterface[string]) {
+// follow queues what is there or changes, and everything once in an interval; removed is told of what is not there any more.
+func follow(informer cache.SharedIndexInformer, interval time.Duration, queue workqueue.TypedInterface[string], removed func(object any)) {
 	add := func(object any) {
-		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+		if key, err := cache.MetaNamespaceKeyFunc(object); err == nil {
 			queue.Add(key)
 		}
 	}
-	handler := cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, object any) { add(object) }, DeleteFunc: add}
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, object any) { add(object) }, DeleteFunc: removed}
 	if _, err := informer.AddEventHandlerWithResyncPeriod(handler, interval); err != nil {
 		utilruntime.HandleError(err) // the informer has stopped
+	}
+}
+
+// clusterIPsOf gives what a Service is found by in the index byClusterIP.
+func clusterIPsOf(object any) ([]string, error) {
+	var found []string
+	for _, text := range object.(*v1.Service).Spec.ClusterIPs {
+		if ip := netutils.ParseIPSloppy(text); ip != nil {
+			found = append(found, ip.String())
+		}
+	}
+	return found, nil
+}
+
+// addressRemoved queues who has the address of an object that is gone: others could get it. Mostly a Service gave it back, and
+// only the cache does not know it yet.
+func (r *RepairIPAddress) addressRemoved(object any) {
+	address, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
+	if err != nil {
+		return
+	}
+	services, err := r.serviceIndexer.IndexKeys(byClusterIP, address)
+	if err != nil {
+		return // without an index the next interval finds it
+	}
+	for _, service := range services {
+		r.services.AddAfter(service, cacheGrace)
 	}
 }
 
@@ -175,7 +210,8 @@ func (r *RepairIPAddress) runOnce() error {
 			return err
 		}
 		for _, service := range services {
-			if err := r.repairService(service); err != nil {
+			// It may be gone by now, and its addresses somebody else's.
+			if err := r.syncService(service.Namespace + "/" + service.Name); err != nil {
 				return err
 			}
 		}
@@ -185,7 +221,7 @@ func (r *RepairIPAddress) runOnce() error {
 			return err
 		}
 		for _, address := range addresses {
-			if err := r.repairAddress(address); err != nil {
+			if err := r.syncIPAddress(address.Name); err != nil {
 				return err
 			}
 		}
@@ -247,12 +283,14 @@ func (r *RepairIPAddress) repairClusterIP(service *v1.Service, ip net.IP) error 
 	if !hasOwner || owner != (cache.ObjectName{Namespace: service.Namespace, Name: service.Name}) {
 		// Of two Services with one address that has it to which the object refers; else the object would change hands for ever.
 		if other, err := r.serviceLister.Services(owner.Namespace).Get(owner.Name); hasOwner && err == nil {
-			if !uses(other, address.Name) {
-				return nil // the object is looked at on its own
+			if uses(other, address.Name) {
+				r.warn(service, "ClusterIPAlreadyAllocated", "ClusterIPAllocation",
+					"Cluster IP [%v]:%s was assigned to multiple services; please recreate service", familyOf(ip), ip)
+				return nil
 			}
-			r.warn(service, "ClusterIPAlreadyAllocated", "ClusterIPAllocation",
-				"Cluster IP [%v]:%s was assigned to multiple services; please recreate service", familyOf(ip), ip)
-			return nil
+			if isOwn(address) {
+				return nil // the object is looked at on its own, and this Service when it is gone
+			}
 		}
 		r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "the ClusterIP [%v]: %s for Service %s/%s has a wrong reference; repairing",
 			familyOf(ip), ip, service.Namespace, service.Name)
@@ -345,12 +383,8 @@ func parentOf(address *networkingv1.IPAddress) (cache.ObjectName, bool) {
 
 // uses says whether a Service has an address.
 func uses(service *v1.Service, address string) bool {
-	for _, text := range service.Spec.ClusterIPs {
-		if ip := netutils.ParseIPSloppy(text); ip != nil && ip.String() == address {
-			return true
-		}
-	}
-	return false
+	addresses, _ := clusterIPsOf(service)
+	return slices.Contains(addresses, address)
 }
 
 func isOwn(address *networkingv1.IPAddress) bool {
