@@ -2,8 +2,10 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -50,20 +52,31 @@ func (c *committed[V]) allocateNext(ctx context.Context) (int, error) {
 	return int(offset), nil
 }
 
-// release frees a value. Whoever wants it freed does not say since when it was theirs. So it has to be in use without a break
-// since the newest state that was seen before the call: what was freed and taken by somebody else since is left alone. A value
-// that was not in use in that state was taken through another server a moment ago, and is freed as of now.
+// release frees a value. Whoever wants it freed does not say since when it was theirs, so it is theirs if it is in use when they
+// say so: what is freed and taken by somebody else after that is left alone. A value that two Services have is left to the next
+// repair, and is no reason for the caller to keep others.
 func (c *committed[V]) release(ctx context.Context, offset int) error {
 	value, ok := c.store.Range().ValueAt(uint32(offset))
 	if !ok {
 		return nil
 	}
+	err := c.releaseNow(ctx, value)
+	if errors.Is(err, etcdstore.ErrDeferred) {
+		utilruntime.HandleErrorWithContext(ctx, err, "A value is not freed before the next repair", "value", value)
+		return nil
+	}
+	return err
+}
+
+// releaseNow mostly needs no read: the value is in use in the newest state that was seen, and without a break since.
+func (c *committed[V]) releaseNow(ctx context.Context, value V) error {
 	known, err := c.store.Known()
 	if err != nil {
 		return err
 	}
 	if known.Initialised {
-		if released, err := c.store.Release(ctx, value, known.Revision); released || err != nil {
+		released, err := c.store.Release(ctx, value, known.Revision)
+		if isUnknownSince := errors.Is(err, etcdstore.ErrDeferred); released || err != nil && !isUnknownSince {
 			return err
 		}
 	}
