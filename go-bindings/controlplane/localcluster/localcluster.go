@@ -106,6 +106,10 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A name without a directory is a file, as it is for whoever looks whether it is there, and not a command in $PATH.
+	if config.Program, err = filepath.Abs(config.Program); err != nil {
+		return nil, err
+	}
 	c := &Cluster{config: config, dir: dir, failed: make(chan error, MaxServers)}
 	if err := c.start(ctx); err != nil {
 		c.Stop()
@@ -147,9 +151,6 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := writeKubeconfig(c.Kubeconfig(), pki, c.servers); err != nil {
 		return err
 	}
-	if err := settings.write(); err != nil {
-		return err
-	}
 	if err := os.MkdirAll(c.file("logs"), 0o700); err != nil {
 		return err
 	}
@@ -163,6 +164,10 @@ func (c *Cluster) start(ctx context.Context) error {
 		if err := s.waitUntilReady(ctx, pki.restConfig(s), c.config.Progress); err != nil {
 			return err
 		}
+	}
+	// Not before: the next run is not to have ranges that the servers refuse, or that came with another mistake.
+	if err := settings.write(); err != nil {
+		return err
 	}
 	for _, s := range c.servers {
 		go func() {

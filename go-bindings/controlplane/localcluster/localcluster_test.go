@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -93,7 +94,7 @@ func create(t *testing.T, client *kubernetes.Clientset, name string, kind corev1
 
 // TestRuns starts a cluster, creates a Service, and starts it again with three servers:
 // each has the Service, all are in the endpoints, and the ranges are still those that were
-// given the first time. They end in order.
+// given the first time, though they were others in a run that failed. They end in order.
 func TestRuns(t *testing.T) {
 	config := testConfig(t, 1)
 	config.ServiceClusterIPRange, config.ServiceNodePortRange = "10.97.0.1/16", "31000-31009"
@@ -113,6 +114,14 @@ func TestRuns(t *testing.T) {
 		t.Error("the stopped server answers")
 	}
 
+	mistaken := config
+	mistaken.ServiceNodePortRange, mistaken.Flags = "32000-32009", append(slices.Clone(config.Flags), "--nonsense")
+	if _, err := Start(t.Context(), mistaken); !errors.Is(err, ErrServer) {
+		t.Errorf("with a wrong flag: %v", err)
+	}
+
+	t.Chdir(filepath.Dir(config.Program))
+	config.Program = filepath.Base(config.Program)
 	config.Servers, config.ServiceClusterIPRange, config.ServiceNodePortRange = 3, "", ""
 	c = start(t, config)
 	all := clients(t, c)
@@ -130,14 +139,14 @@ func TestRuns(t *testing.T) {
 		}
 	}
 	addresses := func() (addresses []string, port int32) {
-		slices, err := all[0].DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		found, err := all[0].DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 		if err != nil {
 			return nil, 0
 		}
-		for _, e := range slices.Endpoints {
+		for _, e := range found.Endpoints {
 			addresses = append(addresses, e.Addresses...)
 		}
-		return addresses, *slices.Ports[0].Port
+		return addresses, *found.Ports[0].Port
 	}
 	for deadline := time.Now().Add(wait); ; time.Sleep(50 * time.Millisecond) {
 		got, port := addresses()
