@@ -53,38 +53,24 @@ func (c *committed[V]) allocateNext(ctx context.Context) (int, error) {
 }
 
 // release frees a value. Whoever wants it freed does not say since when it was theirs, so it is theirs if it is in use when they
-// say so: what is freed and taken by somebody else after that is left alone. A value that two Services have is left to the next
+// say so. The read before it tells the state from which on it has to be in use without a break: what is freed and taken by
+// somebody else after that is left alone, also if the answer of a first attempt is lost. What is known without a read may be
+// of the value's owner before, and so may not be released by the one of now. A value that two Services have is left to the next
 // repair, and is no reason for the caller to keep others.
 func (c *committed[V]) release(ctx context.Context, offset int) error {
 	value, ok := c.store.Range().ValueAt(uint32(offset))
 	if !ok {
 		return nil
 	}
-	err := c.releaseNow(ctx, value)
-	if errors.Is(err, etcdstore.ErrDeferred) {
-		utilruntime.HandleErrorWithContext(ctx, err, "A value is not freed before the next repair", "value", value)
-		return nil
-	}
-	return err
-}
-
-// releaseNow mostly needs no read: the value is in use in the newest state that was seen, and without a break since.
-func (c *committed[V]) releaseNow(ctx context.Context, value V) error {
-	known, err := c.store.Known()
-	if err != nil {
-		return err
-	}
-	if known.Initialised {
-		released, err := c.store.Release(ctx, value, known.Revision)
-		if isUnknownSince := errors.Is(err, etcdstore.ErrDeferred); released || err != nil && !isUnknownSince {
-			return err
-		}
-	}
 	view, err := c.store.Read(ctx)
 	if err != nil {
 		return err
 	}
 	_, err = c.store.Release(ctx, value, view.Revision)
+	if errors.Is(err, etcdstore.ErrDeferred) {
+		utilruntime.HandleErrorWithContext(ctx, err, "A value is not freed before the next repair", "value", value)
+		return nil
+	}
 	return err
 }
 
