@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -26,14 +27,24 @@ func TestIPAddressRemoved(t *testing.T) {
 	}
 	removed, replaced := create("removed"), create("replaced")
 	addresses := client.NetworkingV1().IPAddresses()
-	for _, service := range []*corev1.Service{removed, replaced} {
-		if err := addresses.Delete(ctx, service.Spec.ClusterIP, metav1.DeleteOptions{}); err != nil {
+	remove := func(service *corev1.Service) {
+		if err := addresses.Delete(ctx, service.Spec.ClusterIP, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
 	}
+	remove(removed)
 	parent := networkingv1.ParentReference{Resource: "services", Namespace: removed.Namespace, Name: removed.Name}
 	byHand := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: replaced.Spec.ClusterIP}, Spec: networkingv1.IPAddressSpec{ParentRef: &parent}}
-	must(addresses.Create(ctx, byHand, metav1.CreateOptions{}))
+	for {
+		remove(replaced)
+		_, err := addresses.Create(ctx, byHand, metav1.CreateOptions{})
+		if err == nil {
+			break
+		}
+		if !apierrors.IsAlreadyExists(err) { // the server has made it anew
+			t.Fatal(err)
+		}
+	}
 
 	for _, service := range []*corev1.Service{removed, replaced} {
 		isRepaired := func() bool {

@@ -129,13 +129,16 @@ func clusterIPsOf(object any) ([]string, error) {
 	return found, nil
 }
 
-// addressRemoved queues who has the address of an object that is gone: others could get it. Mostly a Service gave it back, and
-// only the cache does not know it yet.
+// addressRemoved is told of an object that is gone: others could get an address that a Service still has.
 func (r *RepairIPAddress) addressRemoved(object any) {
-	address, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
-	if err != nil {
-		return
+	if address, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+		r.queueUsers(address)
 	}
+}
+
+// queueUsers queues who has an address without an object of the allocator. Mostly a Service gave it back, and only the cache does
+// not know it yet.
+func (r *RepairIPAddress) queueUsers(address string) {
 	services, err := r.serviceIndexer.IndexKeys(byClusterIP, address)
 	if err != nil {
 		return // without an index the next interval finds it
@@ -303,9 +306,11 @@ func (r *RepairIPAddress) repairClusterIP(service *v1.Service, ip net.IP) error 
 	return r.create(ip, service)
 }
 
-// repairAddress removes an object that the allocator made and that is of no use any more.
+// repairAddress removes an object that the allocator made and that is of no use any more. One that others made is a matter of the
+// Service that has the address.
 func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
 	if !isOwn(address) {
+		r.queueUsers(address.Name)
 		return nil
 	}
 	owner, hasOwner := parentOf(address)
