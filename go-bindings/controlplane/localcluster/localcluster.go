@@ -160,14 +160,16 @@ func (c *Cluster) start(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, s := range c.servers {
+	for i, s := range c.servers {
 		if err := s.waitUntilReady(ctx, pki.restConfig(s), c.config.Progress); err != nil {
 			return err
 		}
-	}
-	// Not before: the next run is not to have ranges that the servers refuse, or that came with another mistake.
-	if err := settings.write(); err != nil {
-		return err
+		if i == 0 {
+			// Not before one is ready: the next run is not to have ranges that servers refuse, or that came with another mistake.
+			if err := settings.write(); err != nil {
+				return err
+			}
+		}
 	}
 	for _, s := range c.servers {
 		go func() {
