@@ -53,24 +53,41 @@ func (c *committed[V]) allocateNext(ctx context.Context) (int, error) {
 }
 
 // release frees a value. Whoever wants it freed does not say since when it was theirs, so it is theirs if it is in use when they
-// say so. The read before it tells the state from which on it has to be in use without a break: what is freed and taken by
-// somebody else after that is left alone, also if the answer of a first attempt is lost. What is known without a read may be
-// of the value's owner before, and so may not be released by the one of now. A value that two Services have is left to the next
-// repair, and is no reason for the caller to keep others.
+// say so. A value that is left to the next repair is no reason for the caller to keep others.
 func (c *committed[V]) release(ctx context.Context, offset int) error {
 	value, ok := c.store.Range().ValueAt(uint32(offset))
 	if !ok {
 		return nil
+	}
+	err := c.releaseNow(ctx, value)
+	if errors.Is(err, etcdstore.ErrDeferred) {
+		utilruntime.HandleErrorWithContext(ctx, err, "A value is not freed before the next repair", "value", value)
+		return nil
+	}
+	return err
+}
+
+// releaseNow mostly needs no read: the value was in use in the newest state that this server had seen, and has been since. Else
+// that state may be of the owner before, or older than an allocation by another server; then a read tells of now. It does not
+// after a request without an answer: that may have freed the value, and who has it now got it after that.
+func (c *committed[V]) releaseNow(ctx context.Context, value V) error {
+	known, err := c.store.Known()
+	if err != nil {
+		return err
+	}
+	if known.Initialised {
+		unanswered := c.store.Stats().Unknown
+		released, err := c.store.Release(ctx, value, known.Revision)
+		isUnknownSince := errors.Is(err, etcdstore.ErrDeferred)
+		if released || err != nil && !isUnknownSince || c.store.Stats().Unknown != unanswered {
+			return err
+		}
 	}
 	view, err := c.store.Read(ctx)
 	if err != nil {
 		return err
 	}
 	_, err = c.store.Release(ctx, value, view.Revision)
-	if errors.Is(err, etcdstore.ErrDeferred) {
-		utilruntime.HandleErrorWithContext(ctx, err, "A value is not freed before the next repair", "value", value)
-		return nil
-	}
 	return err
 }
 
