@@ -101,7 +101,7 @@ func deadlineToC(deadline time.Duration) C.uint64_t {
 type Operation[V Value] struct {
 	kind     C.uint32_t
 	values   []C.rk_value
-	anchor   int64
+	owner    Ownership
 	deadline time.Duration
 }
 
@@ -110,10 +110,25 @@ func AllocateOperation[V Value](deadline time.Duration, requests ...Request[V]) 
 	return Operation[V]{kind: C.RK_OPERATION_ALLOCATE, values: requestsToC(requests), deadline: deadline}
 }
 
-// ReleaseOperation gives a value back. anchor is the revision from which on it is to be free: that of the Service's
-// deletion, or for a rollback that of the allocation. The value is freed only if it was in use then and ever since.
-func ReleaseOperation[V Value](deadline time.Duration, value V, anchor int64) Operation[V] {
-	return Operation[V]{kind: C.RK_OPERATION_RELEASE, values: []C.rk_value{toC(value)}, anchor: anchor, deadline: deadline}
+// Ownership says since when the owner of a value had it, in revisions of the range's etcd. A release frees the value only if
+// it has been in use without a break since both: otherwise somebody else may own it by now. Where Services are kept in
+// another etcd than the range, leave their values to repair.
+type Ownership struct {
+	// Anchor is the revision at which the owner stopped having the value: that of the Service's deletion, or of the update
+	// that dropped the value.
+	Anchor int64
+	// Oldest is the revision at which the owner was last stored with the value: the Service's before its deletion or update.
+	// It counts as far back as the history goes; 0 means all of that.
+	Oldest int64
+}
+
+// OwnedSince is the Ownership of a rollback, with the revision of the allocation, and of a caller that knows no owner and
+// releases as of a read, with the revision of that.
+func OwnedSince(revision int64) Ownership { return Ownership{Anchor: revision, Oldest: revision} }
+
+// ReleaseOperation releases a value on behalf of its owner.
+func ReleaseOperation[V Value](deadline time.Duration, value V, owner Ownership) Operation[V] {
+	return Operation[V]{kind: C.RK_OPERATION_RELEASE, values: []C.rk_value{toC(value)}, owner: owner, deadline: deadline}
 }
 
 // ReadOperation tells what is stored.
@@ -134,7 +149,7 @@ func (c *Committer[V]) Submit(operations ...Operation[V]) ([]Ticket, error) {
 	for i, operation := range operations {
 		all[i] = C.rk_operation{
 			kind: operation.kind, values: C.uint32_t(len(operation.values)),
-			deadline: deadlineToC(operation.deadline), anchor: C.uint64_t(operation.anchor),
+			deadline: deadlineToC(operation.deadline), anchor: C.uint64_t(operation.owner.Anchor), oldest: C.uint64_t(operation.owner.Oldest),
 		}
 		values = append(values, operation.values...)
 	}

@@ -147,13 +147,13 @@ func TestCommitter(t *testing.T) {
 
 	// Another server frees a port and takes it again; then the first owner's release comes too late.
 	anchor := k.revision
-	if f := one(t, k, second, ReleaseOperation(NoDeadline, uint16(30007), anchor)); f.Outcome != OutcomeReleased || !f.Yes {
+	if f := one(t, k, second, ReleaseOperation(NoDeadline, uint16(30007), OwnedSince(anchor))); f.Outcome != OutcomeReleased || !f.Yes {
 		t.Errorf("%+v", f)
 	}
 	if f := one(t, k, second, AllocateOperation(NoDeadline, This(uint16(30007)))); f.Outcome != OutcomeAllocated {
 		t.Errorf("%+v", f)
 	}
-	if f := one(t, k, first, ReleaseOperation(NoDeadline, uint16(30007), anchor)); f.Outcome != OutcomeReleased || f.Yes {
+	if f := one(t, k, first, ReleaseOperation(NoDeadline, uint16(30007), OwnedSince(anchor))); f.Outcome != OutcomeReleased || f.Yes {
 		t.Errorf("%+v", f)
 	}
 	var batch *BatchError
@@ -187,7 +187,7 @@ func TestCommitter(t *testing.T) {
 		}
 		k.now += time.Minute
 		if i == 0 {
-			one(t, k, second, ReleaseOperation(NoDeadline, uint16(30008), anchor))
+			one(t, k, second, ReleaseOperation(NoDeadline, uint16(30008), OwnedSince(anchor)))
 			one(t, k, second, AllocateOperation(NoDeadline, This(uint16(30008))))
 		}
 	}

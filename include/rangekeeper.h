@@ -635,10 +635,17 @@ typedef struct rk_operation {
    */
   uint64_t deadline;
   /**
-   * RK_OPERATION_RELEASE: the revision from which on the value is to be free, that of the Service's deletion or for
-   * a rollback that of the allocation. It is freed only if it was in use then and ever since.
+   * RK_OPERATION_RELEASE: the revision at which the owner stopped having the value, that of the Service's deletion or
+   * update, or for a rollback that of the allocation. The value is freed only if it has been in use without a break
+   * since then.
    */
   uint64_t anchor;
+  /**
+   * RK_OPERATION_RELEASE: the revision at which the owner was last stored with the value: the Service's before its
+   * deletion or update, or for a rollback that of the allocation. The value is freed only if it has been in use without
+   * a break since then, as far back as the history goes; 0 for all of that.
+   */
+  uint64_t oldest;
 } rk_operation;
 
 /**

@@ -194,13 +194,10 @@ fn a_value_is_freed_once_and_only_by_its_owner() {
         (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
     store.one(&mut ours, Operation::Create);
     let Outcome::Allocated { revision, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
-    assert_eq!(
-        store.one(&mut others, Operation::Release { value: 30_003, anchor: revision }),
-        Outcome::Released { freed: true }
-    );
+    assert_eq!(store.one(&mut others, release(30_003, revision)), Outcome::Released { freed: true });
     let Outcome::Allocated { .. } = store.one(&mut others, this(30_003)) else { panic!("free again") };
     // The first owner's release comes late; the value is somebody else's by now.
-    let late = store.one(&mut ours, Operation::Release { value: 30_003, anchor: revision });
+    let late = store.one(&mut ours, release(30_003, revision));
     assert_eq!(late, Outcome::Released { freed: false });
     assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Failed(Failure::Allocate(_))));
     store.delete();
@@ -208,7 +205,102 @@ fn a_value_is_freed_once_and_only_by_its_owner() {
 }
 
 fn release(value: u16, anchor: u64) -> Operation<PortRange> {
-    Operation::Release { value, anchor }
+    Operation::Release { value, anchor, oldest: anchor }
+}
+
+fn allocated(outcome: Outcome<PortRange>) -> u64 {
+    let Outcome::Allocated { revision, .. } = outcome else { panic!("{outcome:?}") };
+    revision
+}
+
+/// A Service is written or deleted: the store's revision grows, the key stays.
+fn service_written(store: &mut Store) -> u64 {
+    store.revision += 1;
+    store.revision
+}
+
+/// The drop-in's usual case: the Service is deleted after the last answer. If the swap holds, the key has not changed since.
+#[test]
+fn a_release_with_a_later_anchor_than_the_last_answer_needs_no_read() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    allocated(store.one(&mut ours, this(30_003)));
+    let oldest = service_written(&mut store);
+    // Long enough after the first answer, and not long after the last one.
+    let now = Duration::from_secs(60);
+    ours.submit(this(30_004), NEVER);
+    store.run(&mut ours, now);
+    let anchor = service_written(&mut store);
+    let ticket = ours.submit(Operation::Release { value: 30_003, anchor, oldest }, NEVER);
+    let request = send(&mut ours, now);
+    assert!(matches!(request, Request::Swap { .. }), "{request:?}");
+    store.perform(request, now, &mut ours);
+    assert_eq!(outcome(&mut ours, ticket), Outcome::Released { freed: true });
+    // Right after a reconnection it may be about a Service of another store: a read comes first.
+    ours.reconnected();
+    ours.submit(Operation::Read, NEVER);
+    store.run(&mut ours, now);
+    let anchor = service_written(&mut store);
+    ours.submit(Operation::Release { value: 30_004, anchor, oldest }, NEVER);
+    assert_eq!(send(&mut ours, now), Request::Read);
+}
+
+/// Another server of the cluster let two Services have a value: X, and Y that got it later. X's deletion keeps Y's value.
+#[test]
+fn a_value_that_was_free_since_its_owner_was_stored_is_not_released() {
+    let (mut store, mut ours, mut others) =
+        (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+    store.one(&mut ours, Operation::Create);
+    let allocation = allocated(store.one(&mut ours, this(30_003)));
+    let oldest = service_written(&mut store);
+    assert_eq!(store.one(&mut others, release(30_003, allocation)), Outcome::Released { freed: true });
+    allocated(store.one(&mut others, this(30_003)));
+    let anchor = service_written(&mut store);
+    // Its own history tells of the break, though the value was in use at the anchor and ever since.
+    assert!(matches!(store.one(&mut ours, Operation::Read), Outcome::Read(_)));
+    let owned = Operation::Release { value: 30_003, anchor, oldest };
+    assert_eq!(store.one(&mut ours, owned.clone()), Outcome::Released { freed: false });
+    // A server whose history does not go back as far goes by the anchor.
+    assert_eq!(store.one(&mut committer("30000-30009", 3), owned), Outcome::Released { freed: true });
+}
+
+/// Two clients remove the last finalizer at once: the second one names the revision before the deletion twice.
+#[test]
+fn a_second_release_keeps_the_value_of_the_next_owner() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    allocated(store.one(&mut ours, this(30_003)));
+    let oldest = service_written(&mut store);
+    let anchor = service_written(&mut store);
+    let first = ours.submit(Operation::Release { value: 30_003, anchor, oldest }, NEVER);
+    assert_eq!(store.run(&mut ours, NOW), [(first, Outcome::Released { freed: true })]);
+    // The next owner's allocation and the second release share a swap.
+    let next = ours.submit(this(30_003), NEVER);
+    let second = ours.submit(release(30_003, oldest), NEVER);
+    let ended = store.run(&mut ours, NOW);
+    assert!(
+        matches!(&ended[..], [(a, Outcome::Allocated { .. }), (b, Outcome::Released { freed: false })] if *a == next && *b == second),
+        "{ended:?}"
+    );
+    assert!(is_set(&store, 3));
+}
+
+/// The lost swap cannot be written any more once the key has changed: a named value that is free now can be had.
+#[test]
+fn a_named_value_is_taken_after_a_lost_swap_if_it_is_free_and_the_key_has_changed() {
+    let (mut store, mut ours, mut others) =
+        (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+    store.one(&mut ours, Operation::Create);
+    let ticket = ours.submit(this(30_003), NEVER);
+    let lost = send(&mut ours, NOW);
+    ours.unknown(NOW);
+    allocated(store.one(&mut others, this(30_004)));
+    let ended = store.run(&mut ours, NOW);
+    assert!(matches!(&ended[..], [(own, Outcome::Allocated { .. })] if *own == ticket), "{ended:?}");
+    // It arrives now, and does nothing.
+    let writes = store.writes;
+    store.answer(lost);
+    assert_eq!(store.writes, writes);
 }
 
 /// Takes as many ports as there are, one after the other.
@@ -968,8 +1060,9 @@ fn a_sidecar_that_somebody_else_wrote_or_deleted_proves_nothing() {
             let request = fence(&mut ours);
             store.perform(request, NOW, &mut ours);
             let finished = store.run(&mut ours, NOW);
-            if deleted && !written {
-                // The key is as it was, so the same may be tried again.
+            if !written {
+                // The key is as it was, so the same may be tried again; or it has changed, so the swap cannot be written any
+                // more, and the value is free.
                 assert!(matches!(&finished[..], [(own, Outcome::Allocated { .. })] if *own == ticket));
             } else {
                 assert_eq!(finished, [(ticket, Outcome::Unknown)]);
@@ -1077,5 +1170,5 @@ fn a_refused_fence_leaves_a_swap_undecided() {
     assert_eq!(read, Request::Read);
     store.answer(swap);
     store.perform(read, NOW, &mut ours);
-    assert_eq!(outcome(&mut ours, ticket), Outcome::Unknown);
+    assert_eq!(store.run(&mut ours, NOW), [(ticket, Outcome::Unknown)]);
 }

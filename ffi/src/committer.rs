@@ -110,9 +110,14 @@ pub struct rk_operation {
     pub values: u32,
     /// When it ends at the latest, in nanoseconds by the caller's clock; UINT64_MAX for never.
     pub deadline: u64,
-    /// RK_OPERATION_RELEASE: the revision from which on the value is to be free, that of the Service's deletion or for
-    /// a rollback that of the allocation. It is freed only if it was in use then and ever since.
+    /// RK_OPERATION_RELEASE: the revision at which the owner stopped having the value, that of the Service's deletion or
+    /// update, or for a rollback that of the allocation. The value is freed only if it has been in use without a break
+    /// since then.
     pub anchor: u64,
+    /// RK_OPERATION_RELEASE: the revision at which the owner was last stored with the value: the Service's before its
+    /// deletion or update, or for a rollback that of the allocation. The value is freed only if it has been in use without
+    /// a break since then, as far back as the history goes; 0 for all of that.
+    pub oldest: u64,
 }
 
 /// A write of the sidecar.
@@ -416,7 +421,8 @@ pub unsafe extern "C" fn rk_committer_submit(
                         Operation::Allocate(requests(own).map_err(|failure| failure.result)?)
                     }
                     (RK_OPERATION_RELEASE, [value]) => {
-                        Operation::Release { value: (*value).try_into()?, anchor: operation.anchor }
+                        let (anchor, oldest) = (operation.anchor, operation.oldest);
+                        Operation::Release { value: (*value).try_into()?, anchor, oldest }
                     }
                     (RK_OPERATION_READ, []) => Operation::Read,
                     (RK_OPERATION_CREATE, []) => Operation::Create,

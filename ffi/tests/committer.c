@@ -57,7 +57,7 @@ static void expect(size_t count) {
 }
 
 static uint64_t submit(uint32_t kind, const rk_value *value, uint32_t count, uint64_t anchor) {
-  rk_operation operation = {kind, count, UINT64_MAX, anchor};
+  rk_operation operation = {kind, count, UINT64_MAX, anchor, anchor};
   uint64_t ticket;
   CHECK_OK(rk_committer_submit(committer, &operation, 1, value, count, &ticket));
   return ticket;

@@ -222,7 +222,7 @@ fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
             committer.submit(Operation::Allocate(vec![Request::Next; 25]), Duration::MAX);
         }
         for (value, anchor) in owned.drain(..owned.len() / 2) {
-            committer.submit(Operation::Release { value, anchor }, Duration::MAX);
+            committer.submit(Operation::Release { value, anchor, oldest: anchor }, Duration::MAX);
         }
         loop {
             let request = match committer.poll(now) {

@@ -106,7 +106,7 @@ impl<R: Kind> Key<R> {
                 let value = self.range.value_at(offset).expect("of this range");
                 let anchor = self.store.revision();
                 if self.in_use >> offset & 1 == 0 {
-                    run(&mut self.store, &mut self.other, now, Operation::Release { value, anchor });
+                    run(&mut self.store, &mut self.other, now, Operation::Release { value, anchor, oldest: anchor });
                 }
             }
             9..11 => self.in_use &= !(1 << random.below(u64::from(self.range.size()))),

@@ -66,6 +66,7 @@ pub enum Fault {
     LossForgotten = 60,
     OtherRangeTakenForOwn = 61,
     OwnMarkTakenForConflict = 62,
+    OldestIgnored = 63,
 }
 
 impl Fault {

@@ -181,15 +181,20 @@ impl History {
         if !self.knows(revision) {
             return Fault::ClearWithoutHistory.is_on().then_some(true);
         }
-        Some(self.later(revision).all(|changed| changed != offset))
+        let (older, newer) = self.offsets.as_slices();
+        let start = self.offsets.len() - self.changes_after(revision);
+        let (older, newer) = (&older[start.min(older.len())..], &newer[start.saturating_sub(older.len())..]);
+        Some(!contains(older, offset) && !contains(newer, offset))
     }
 
-    /// The same for a revision that a caller names: it may be another store's.
-    pub(super) fn is_unchanged(&self, offset: u32, anchor: u64) -> Option<bool> {
+    /// The same for the revisions that an owner names: since `anchor`, and since `oldest` as far back as is known. They
+    /// may be another store's.
+    pub(super) fn is_unchanged_for_owner(&self, offset: u32, anchor: u64, oldest: u64) -> Option<bool> {
         if anchor < self.foreign {
             return Fault::ClearWithoutHistory.is_on().then_some(true);
         }
-        self.is_unchanged_since(offset, anchor)
+        let oldest = if Fault::OldestIgnored.is_on() { anchor } else { oldest.max(self.since).max(self.foreign) };
+        self.is_unchanged_since(offset, anchor.min(oldest))
     }
 
     /// The offsets that changed after this revision of this store, up to the head; `None` if that is not known.
@@ -199,10 +204,23 @@ impl History {
 
     /// The offsets that changed after `revision`. Cost: linear in their number.
     fn later(&self, revision: u64) -> impl Iterator<Item = u32> + '_ {
-        let newest = self.revisions.iter().rev().take_while(|(at, _)| *at > revision);
-        let count: usize = newest.map(|(_, count)| *count as usize).sum();
-        self.offsets.range(self.offsets.len() - count..).copied()
+        self.offsets.range(self.offsets.len() - self.changes_after(revision)..).copied()
     }
+
+    /// How many changes came after `revision`. Cost: linear in the number of revisions after it.
+    fn changes_after(&self, revision: u64) -> usize {
+        if self.revisions.front().is_none_or(|(oldest, _)| *oldest > revision) {
+            return self.offsets.len();
+        }
+        let newest = self.revisions.iter().rev().take_while(|(at, _)| *at > revision);
+        newest.map(|(_, count)| *count as usize).sum()
+    }
+}
+
+/// Whether `offset` is among these. The owner of an old value has the whole history searched: so many are compared at a
+/// time that the compiler uses vector instructions.
+fn contains(offsets: &[u32], offset: u32) -> bool {
+    offsets.chunks(64).any(|chunk| chunk.iter().fold(false, |found, one| found | (*one == offset)))
 }
 
 /// The offsets in which two bitmaps of one length differ.

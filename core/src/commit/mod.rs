@@ -72,6 +72,9 @@ const CONTENDED_SWAPS: u32 = 16;
 const WATCH_KEPT: Duration = Duration::from_secs(10);
 /// How many states of the key a watch may have to tell again for the sake of an operation that comes later.
 const REPLAYED: u64 = 256;
+/// For which part of the grace after an identified store anchors are compared with its revision before they are used: a
+/// release may be about a Service that was deleted in the store that was there before. 11 seconds in Kubernetes.
+const WARY_SHARE: u32 = 32;
 /// How many operations go into one swap.
 const OPERATIONS_PER_SWAP: usize = 4096;
 
@@ -125,6 +128,8 @@ pub struct Committer<R: Range, G> {
     unwatched: bool,
     /// No release that waits has a later anchor.
     newest_anchor: u64,
+    /// Until when an anchor later than the last answer needs a read first: the store, or the connection to it, is new.
+    wary_until: Duration,
     /// How many requests have failed in a row, and when the next one may be sent.
     failures: u32,
     retry_at: Duration,
@@ -193,10 +198,6 @@ struct Flight<R: Range> {
 }
 
 impl<R: Range> Pending<R> {
-    fn names_a_value(&self) -> bool {
-        matches!(&self.operation, Operation::Allocate(wanted) if wanted.iter().any(|one| matches!(one, Wanted::This(_))))
-    }
-
     /// Whether the history has to be known: for clears, and for the view of a pass that counts leaks.
     fn needs_history(&self, keeps_history: bool) -> bool {
         match self.operation {
@@ -251,6 +252,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             must_read: false,
             unwatched: false,
             newest_anchor: 0,
+            wary_until: Duration::ZERO,
             failures: 0,
             retry_at: Duration::ZERO,
             swap_takes: Duration::ZERO,
@@ -352,8 +354,10 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
         let stale = self.last.is_none_or(|(_, at)| now.saturating_sub(at) > STALE);
         let current = |base: &&Base<R>| base.state.mod_revision >= self.history.head().mod_revision;
-        // The store has gone on since the last answer.
-        let behind = self.last.is_some_and(|(header, _)| header.revision < self.newest_anchor);
+        // A later anchor says that the store has gone on since the last answer, which needs no read: if the swap holds, the
+        // key has not changed since then. Or else that it was another store's.
+        let newer = self.last.is_some_and(|(header, _)| header.revision < self.newest_anchor);
+        let behind = newer && now < self.wary_until && !Fault::AnchorOfAnotherStore.is_on();
         let Some(base) = self.base.as_ref().filter(current).filter(|_| !stale && !behind && !self.must_read) else {
             return self.send_read(now);
         };
@@ -447,7 +451,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if Fault::OldAnswerAfterReconnect.is_on() {
             (self.must_read, self.unwatched) = (false, false);
         }
-        self.drop_foreign_anchors(header, flight.asked);
+        let asked = flight.asked;
         let verdict = self.verdict(&flight, header, answer, same_store);
         let services_changed = self.services_changed(&flight, answer);
         self.learn_sidecar(&flight, header, answer);
@@ -492,6 +496,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             self.claim_equal_bytes(now);
             self.settle_doubts();
         }
+        self.drop_foreign_anchors(header, asked);
         if !same_store && !Fault::PassAcrossStores.is_on() {
             self.disown_passes();
         }
@@ -751,6 +756,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     /// Whether it is still the same store, as it was; else all that was known is forgotten.
     fn identify(&mut self, now: Duration, header: Header, reached: u64, answer: Answer<'_>) -> bool {
+        if self.unwatched || self.last.is_none() {
+            self.wary_until = now + self.config.grace / WARY_SHARE;
+        }
         let before = self.last.replace((header, now));
         let Some((before, _)) = before else {
             if self.unwatched && !Fault::FirstAnswerTrusted.is_on() {
@@ -765,6 +773,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             && !self.contradicts(header, answer)
             || Fault::CacheSurvivesRestore.is_on();
         if !same {
+            self.wary_until = now + self.config.grace / WARY_SHARE;
             self.base = None;
             self.viewed = 0;
             // What this committer handed out stays protected: the Services of that may be written to this store.
@@ -823,6 +832,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
                     if matches!(owner, Owner::Caller(ticket) if ticket.0 >= asked) {
                         self.newest_anchor = self.newest_anchor.max(*anchor);
                         self.queue.push_back(pending);
+                    } else if pending.was_in_doubt {
+                        self.end(owner, Outcome::Unknown);
                     } else {
                         self.end(owner, Outcome::Deferred(Deferral::HistoryMissing));
                     }
@@ -854,8 +865,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
     }
 
-    /// A swap may have happened if the key is not what it was. Then what it picked is leaked and picked afresh, and
-    /// what it was to take by name cannot be told from what others took.
+    /// If the key has changed, a swap without an answer cannot be written any more; it may have been. Its operations are
+    /// evaluated again. Offsets that it may have picked are leaked. A named value that is free now can be taken; one that is
+    /// in use ends the operation as unknown (see [`Pending::given_up`]), as it may be the caller's own.
     fn settle_doubts(&mut self) {
         let state = self.base.as_ref().map(|base| base.state);
         for mut pending in mem::take(&mut self.queue) {
@@ -863,10 +875,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 #[cfg(feature = "faults")]
                 if let Some(outcome) = self.taken_for_ours(&pending) {
                     self.end(pending.owner, outcome);
-                    continue;
-                }
-                if pending.names_a_value() {
-                    self.end(pending.owner, Outcome::Unknown);
                     continue;
                 }
                 pending.doubt = None;
@@ -923,7 +931,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
                         offsets.iter().filter_map(|offset| self.range.value_at(*offset)).collect();
                     if late || pending.owner == Owner::Nobody {
                         for value in &values {
-                            let release = Operation::Release { value: *value, anchor: revision };
+                            let release = Operation::Release { value: *value, anchor: revision, oldest: revision };
                             self.enqueue(Owner::Own, release, Duration::MAX);
                         }
                     }
@@ -936,8 +944,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
                             self.handed_out.insert(offset);
                         }
                         self.end(pending.owner, Outcome::Allocated { values, revision, use_until });
-                    } else if pending.names_a_value() {
-                        self.end(pending.owner, Outcome::Unknown);
                     } else {
                         self.queue.push_front(pending);
                     }

@@ -15,14 +15,21 @@ pub struct Ticket(pub u64);
 pub enum Operation<R: Range> {
     /// Serve all of these requests, or none.
     Allocate(Vec<Request<R::Value>>),
-    /// Give a value back.
+    /// Release a value on behalf of its owner. The value is freed only if it has been in use without a break since
+    /// `anchor`, and since `oldest` as far back as the history goes: otherwise somebody else may own it by now.
+    ///
+    /// Both are revisions of the range's etcd. Where Services are kept in another etcd, leave their values to repair. A
+    /// caller that knows no owner submits a [`Read`](Self::Read) first and names the view's revision twice: that is a
+    /// release as of the read, whoever owns the value.
     Release {
         /// The value.
         value: R::Value,
-        /// The revision from which on it is to be free: that of the Service's deletion, or for a rollback that of its
-        /// allocation. The value is freed only if it was in use then and ever since. A revision of another etcd than
-        /// the range's, where Services are kept apart, says nothing: leave such values to repair.
+        /// The revision at which the owner stopped having the value: that of the Service's deletion or of the update
+        /// that dropped the value; for a rollback that of the allocation.
         anchor: u64,
+        /// The revision at which the owner was last stored with the value: the Service's before its deletion or update;
+        /// for a rollback that of the allocation. A later one than `anchor` counts as `anchor`.
+        oldest: u64,
     },
     /// Tell what is stored.
     Read,

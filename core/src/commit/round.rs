@@ -306,10 +306,11 @@ impl<R: Range> Plan<'_, R> {
                     Outcome::Created { created }
                 }
             },
-            Operation::Release { value, anchor } => match (self.refusal(), self.next.range().offset_of(*value)) {
+            Operation::Release { value, anchor, oldest } => match (self.refusal(), self.next.range().offset_of(*value))
+            {
                 (Some(failure), _) => Outcome::Failed(failure),
                 (None, None) => Outcome::Released { freed: false },
-                (None, Some(offset)) => self.release(offset, *anchor, pending.was_in_doubt),
+                (None, Some(offset)) => self.release(offset, *anchor, *oldest, pending.was_in_doubt),
             },
             Operation::Repair(diff) => {
                 for offset in &diff.clear {
@@ -330,7 +331,7 @@ impl<R: Range> Plan<'_, R> {
         })
     }
 
-    fn release(&mut self, offset: u32, anchor: u64, was_in_doubt: bool) -> Outcome<R> {
+    fn release(&mut self, offset: u32, anchor: u64, oldest: u64, was_in_doubt: bool) -> Outcome<R> {
         if !self.readable.used.bitmap().contains(offset) {
             return Outcome::Released { freed: false };
         }
@@ -338,7 +339,8 @@ impl<R: Range> Plan<'_, R> {
             return Outcome::Deferred(Deferral::Duplicate);
         }
         let blind = Fault::ReleaseWithoutAnchor.is_on() || (was_in_doubt && Fault::ReleaseRepeatedBlindly.is_on());
-        match self.context.history.is_unchanged(offset, anchor).or(blind.then_some(true)).map(|known| known || blind) {
+        let unchanged = self.context.history.is_unchanged_for_owner(offset, anchor, oldest);
+        match unchanged.or(blind.then_some(true)).map(|known| known || blind) {
             Some(unchanged) => Outcome::Released { freed: unchanged && self.free(offset) },
             None => Outcome::Deferred(Deferral::HistoryMissing),
         }

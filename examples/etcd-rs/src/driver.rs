@@ -36,7 +36,11 @@ impl<R: Range> Ended<R> {
     pub(crate) fn undo(self) -> Vec<Call<R>> {
         let Outcome::Allocated { values, revision, .. } = self.outcome else { return Vec::new() };
         let deadline = Instant::now() + RELEASE_TIMEOUT;
-        let release = |value| Call { operation: Operation::Release { value, anchor: revision }, deadline, done: None };
+        let release = |value| Call {
+            operation: Operation::Release { value, anchor: revision, oldest: revision },
+            deadline,
+            done: None,
+        };
         values.into_iter().map(release).collect()
     }
 }

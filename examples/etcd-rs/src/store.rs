@@ -87,11 +87,12 @@ where
         Ok(Allocation { value, revision: *revision, use_until: self.started + *use_until })
     }
 
-    /// Gives a value back, and says whether this freed it: else it was free already, or somebody else's. `anchor` is
-    /// the revision from which on it is to be free: that of the Service's deletion, of a [`View`] at which no Service
-    /// has it, or for a rollback [`Allocation::revision`].
+    /// Releases a value, and returns whether this call freed it; otherwise it was free already, or is somebody else's.
+    /// `anchor` is the revision at which its owner stopped having it: that of the Service's deletion, of a [`View`] at
+    /// which no Service has it, or for a rollback [`Allocation::revision`]. A control plane that knows the revision at
+    /// which the Service was stored before names that as `oldest` of the operation.
     pub async fn release(&self, value: R::Value, anchor: u64) -> Result<bool, Error<R>> {
-        match self.call(Operation::Release { value, anchor }).await {
+        match self.call(Operation::Release { value, anchor, oldest: anchor }).await {
             Ended { outcome: Outcome::Released { freed }, .. } => Ok(freed),
             ended => Err(ended.into()),
         }

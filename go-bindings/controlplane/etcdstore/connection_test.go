@@ -70,7 +70,7 @@ func TestReadAfterReconnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := store.Release(ctx, got.Value, got.Revision); err != nil || !ok {
+		if ok, err := store.Release(ctx, got.Value, rangekeeper.OwnedSince(got.Revision)); err != nil || !ok {
 			t.Fatalf("release: %v, %v", ok, err)
 		}
 		if now := used(); now > before {

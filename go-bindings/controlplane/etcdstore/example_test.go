@@ -46,7 +46,7 @@ func Example() {
 	}
 	fmt.Println(got.Value)
 	// Here the Service is written, before got.UseUntil. If that fails:
-	freed, err := store.Release(ctx, got.Value, got.Revision)
+	freed, err := store.Release(ctx, got.Value, rangekeeper.OwnedSince(got.Revision))
 	if err != nil {
 		log.Fatal(err)
 	}

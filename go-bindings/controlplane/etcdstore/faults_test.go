@@ -98,7 +98,7 @@ func (s *server) works() {
 		s.t.Fatal(err)
 	}
 	released := s.held[0]
-	if ok, err := s.Release(ctx, released.Value, now.Header.Revision); err != nil || !ok {
+	if ok, err := s.Release(ctx, released.Value, rangekeeper.OwnedSince(now.Header.Revision)); err != nil || !ok {
 		s.t.Fatalf("release %d: %v, %v", released.Value, ok, err)
 	}
 	s.held = s.held[1:]
@@ -122,7 +122,7 @@ func (s *server) works() {
 func (s *server) keep(n int) {
 	s.t.Helper()
 	for _, a := range s.held[n:] {
-		if ok, err := s.Release(s.t.Context(), a.Value, a.Revision); err != nil || !ok {
+		if ok, err := s.Release(s.t.Context(), a.Value, rangekeeper.OwnedSince(a.Revision)); err != nil || !ok {
 			s.t.Fatalf("release %d: %v, %v", a.Value, ok, err)
 		}
 	}
@@ -186,7 +186,7 @@ func (s *server) calls() map[string]func(ctx context.Context) error {
 		"allocate next": func(ctx context.Context) error { _, err := s.AllocateNext(ctx); return err },
 		"allocate":      func(ctx context.Context) error { _, err := s.Allocate(ctx, free); return err },
 		"release": func(ctx context.Context) error {
-			_, err := s.Release(ctx, s.held[0].Value, s.held[0].Revision)
+			_, err := s.Release(ctx, s.held[0].Value, rangekeeper.OwnedSince(s.held[0].Revision))
 			return err
 		},
 	}
@@ -386,7 +386,7 @@ func (s *server) settle(most int) {
 			continue
 		}
 		left++
-		if ok, err := s.Release(s.t.Context(), value, now.Header.Revision); err != nil || !ok {
+		if ok, err := s.Release(s.t.Context(), value, rangekeeper.OwnedSince(now.Header.Revision)); err != nil || !ok {
 			s.t.Fatalf("release %d: %v, %v", value, ok, err)
 		}
 	}
@@ -520,7 +520,7 @@ func TestCompacted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := other.Release(t.Context(), got.Value, got.Revision); err != nil || !ok {
+		if ok, err := other.Release(t.Context(), got.Value, rangekeeper.OwnedSince(got.Revision)); err != nil || !ok {
 			t.Fatalf("release %d: %v, %v", got.Value, ok, err)
 		}
 	}
@@ -529,7 +529,7 @@ func TestCompacted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, store := range map[string]*etcdstore.Store[uint16]{"the one that has it": s.Store, "one that is new": openStore(t, client)} {
-		ok, err := store.Release(t.Context(), s.held[0].Value, s.held[0].Revision)
+		ok, err := store.Release(t.Context(), s.held[0].Value, rangekeeper.OwnedSince(s.held[0].Revision))
 		if ok || !errors.Is(err, etcdstore.ErrDeferred) || !strings.Contains(err.Error(), faultKey) {
 			t.Errorf("release over a gap, by %s: %v, %v", name, ok, err)
 		}

@@ -516,7 +516,7 @@ func perform(ctx context.Context, store *etcdstore.Store[uint16], r rangekeeper.
 	switch o.kind {
 	case release:
 		var released bool
-		released, err = store.Release(ctx, value, o.anchor)
+		released, err = store.Release(ctx, value, rangekeeper.OwnedSince(o.anchor))
 		if err == nil && !released {
 			o.outcome = refused
 			return nil

@@ -65,7 +65,7 @@ func TestRestored(t *testing.T) {
 			if got, err := b.AllocateNext(ctx); !errors.Is(err, rangekeeper.ErrFull) {
 				t.Fatalf("all are held: %v, %v", got, err)
 			}
-			if ok, err := a.Release(ctx, a.held[1].Value, a.held[1].Revision); err != nil || !ok {
+			if ok, err := a.Release(ctx, a.held[1].Value, rangekeeper.OwnedSince(a.held[1].Revision)); err != nil || !ok {
 				t.Fatalf("release: %v, %v", ok, err)
 			}
 			lostByA, lostByB := a.held[2:], b.held[1:]
@@ -93,7 +93,7 @@ func TestRestored(t *testing.T) {
 			}
 			for _, x := range slices.Concat(lostByA, lostByB) {
 				stored := a.isStored(x.Value)
-				ok, err := a.Release(ctx, x.Value, x.Revision)
+				ok, err := a.Release(ctx, x.Value, rangekeeper.OwnedSince(x.Revision))
 				if ok || err != nil && !errors.Is(err, etcdstore.ErrDeferred) {
 					t.Errorf("release of %d, lost in revision %d: %v, %v", x.Value, x.Revision, ok, err)
 				}
@@ -110,7 +110,7 @@ func TestRestored(t *testing.T) {
 
 			goOn(ctx, other, int(lost.Revision))
 			anchor := header(t, client).Revision
-			if ok, err := a.Release(ctx, kept.Value, anchor); err != nil || !ok {
+			if ok, err := a.Release(ctx, kept.Value, rangekeeper.OwnedSince(anchor)); err != nil || !ok {
 				t.Errorf("release of %d: %v, %v", kept.Value, ok, err)
 			}
 			if _, err := b.Allocate(ctx, kept.Value); err != nil {
@@ -184,7 +184,7 @@ func write(ctx context.Context, s *server, times int) {
 		}
 		last := s.held[len(s.held)-1]
 		s.held = s.held[:len(s.held)-1]
-		if ok, err := s.Release(ctx, last.Value, last.Revision); err != nil || !ok {
+		if ok, err := s.Release(ctx, last.Value, rangekeeper.OwnedSince(last.Revision)); err != nil || !ok {
 			s.t.Fatalf("release %d: %v, %v", last.Value, ok, err)
 		}
 	}
@@ -253,7 +253,7 @@ func TestReleaseAfterDeletion(t *testing.T) {
 			if _, err := b.Allocate(ctx, mine.Value); err != nil {
 				t.Fatal(err)
 			}
-			ok, err := a.Release(ctx, mine.Value, mine.Revision)
+			ok, err := a.Release(ctx, mine.Value, rangekeeper.OwnedSince(mine.Revision))
 			if ok || err != nil && !errors.Is(err, etcdstore.ErrDeferred) {
 				t.Errorf("release of %d: %v, %v", mine.Value, ok, err)
 			}

@@ -154,7 +154,7 @@ func (d *driver[V]) deliver() {
 		n++
 		if c.givenUp {
 			for _, value := range f.Values {
-				release := rangekeeper.ReleaseOperation(rangekeeper.NoDeadline, value, f.Revision)
+				release := rangekeeper.ReleaseOperation(rangekeeper.NoDeadline, value, rangekeeper.OwnedSince(f.Revision))
 				releases = append(releases, &call[V]{operation: release, taken: true, done: make(chan rangekeeper.Finished[V], 1)})
 			}
 		}

@@ -198,12 +198,39 @@ func (s *Store[V]) AllocateBatch(ctx context.Context, requests ...rangekeeper.Re
 	return all, nil
 }
 
-// Release gives a value back, and says whether this call freed it: else it was free already, or somebody else's.
-// anchor is the revision from which on it is to be free: that of the Service's deletion, or Allocation.Revision for a
-// rollback. ErrDeferred says that a repair pass has to look at it.
-func (s *Store[V]) Release(ctx context.Context, value V, anchor int64) (released bool, err error) {
-	f, err := s.do(ctx, rangekeeper.ReleaseOperation(s.deadline(ctx), value, anchor))
-	return f.Outcome == rangekeeper.OutcomeReleased && f.Yes, err
+// Owned is a value that is to be released on behalf of its owner.
+type Owned[V rangekeeper.Value] struct {
+	Value V
+	Owner rangekeeper.Ownership
+}
+
+// Release releases a value on behalf of its owner, and returns whether this call freed it: otherwise it was free already, or
+// is somebody else's by now. ErrDeferred means that a repair pass has to look at it.
+func (s *Store[V]) Release(ctx context.Context, value V, owner rangekeeper.Ownership) (released bool, err error) {
+	all, err := s.ReleaseAll(ctx, Owned[V]{value, owner})
+	return all[0], err
+}
+
+// ReleaseAll releases values, all in one swap, and returns for each of them what Release returns. An error names the value
+// that it is about; the other values are released all the same.
+func (s *Store[V]) ReleaseAll(ctx context.Context, owned ...Owned[V]) (released []bool, err error) {
+	released = make([]bool, len(owned))
+	calls := make([]*call[V], len(owned))
+	for i, one := range owned {
+		calls[i] = &call[V]{operation: rangekeeper.ReleaseOperation(s.deadline(ctx), one.Value, one.Owner)}
+	}
+	if err := s.submit(ctx, calls...); err != nil {
+		return released, err
+	}
+	var errs []error
+	for i, c := range calls {
+		f, err := s.await(ctx, c)
+		released[i] = f.Outcome == rangekeeper.OutcomeReleased && f.Yes
+		if err != nil {
+			errs = append(errs, fmt.Errorf("release %v: %w", owned[i].Value, err))
+		}
+	}
+	return released, errors.Join(errs...)
 }
 
 // View is what is stored.
@@ -293,19 +320,34 @@ func (s *Store[V]) do(ctx context.Context, operation rangekeeper.Operation[V]) (
 }
 
 func (s *Store[V]) wait(ctx context.Context, c *call[V]) (rangekeeper.Finished[V], error) {
-	c.done = make(chan rangekeeper.Finished[V], 1)
+	if err := s.submit(ctx, c); err != nil {
+		return rangekeeper.Finished[V]{}, err
+	}
+	return s.await(ctx, c)
+}
+
+// submit queues calls for the committer, which takes them on together.
+func (s *Store[V]) submit(ctx context.Context, calls ...*call[V]) error {
 	if err := ctx.Err(); err != nil {
-		return rangekeeper.Finished[V]{}, fmt.Errorf("%s: %w", s.config.Key, err)
+		return fmt.Errorf("%s: %w", s.config.Key, err)
+	}
+	for _, c := range calls {
+		c.done = make(chan rangekeeper.Finished[V], 1)
 	}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return rangekeeper.Finished[V]{}, fmt.Errorf("%s: %w", s.config.Key, ErrClosed)
+		return fmt.Errorf("%s: %w", s.config.Key, ErrClosed)
 	}
-	s.pending++
-	s.submitted = append(s.submitted, c)
+	s.pending += len(calls)
+	s.submitted = append(s.submitted, calls...)
 	s.mu.Unlock()
 	s.signal()
+	return nil
+}
+
+// await returns when a call has ended.
+func (s *Store[V]) await(ctx context.Context, c *call[V]) (rangekeeper.Finished[V], error) {
 	select {
 	case f := <-c.done:
 		return f, s.err(f)

@@ -116,10 +116,10 @@ func TestAllocateThroughEtcd(t *testing.T) {
 		t.Error(err)
 	}
 	// Released by the server that did not allocate it, at a time when both have gone on.
-	if !must(second.Release(ctx, addr, owned[addr].Revision)) {
+	if !must(second.Release(ctx, addr, rangekeeper.OwnedSince(owned[addr].Revision))) {
 		t.Error("not released")
 	}
-	if must(first.Release(ctx, addr, owned[addr].Revision)) {
+	if must(first.Release(ctx, addr, rangekeeper.OwnedSince(owned[addr].Revision))) {
 		t.Error("released twice")
 	}
 	if a := must(first.Allocate(ctx, addr)); a.Value != addr || time.Until(a.UseUntil) < 5*time.Minute {
@@ -160,7 +160,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 				return
 			default:
 				a := must(theirs.Allocate(ctx, busy))
-				must(theirs.Release(ctx, a.Value, a.Revision))
+				must(theirs.Release(ctx, a.Value, rangekeeper.OwnedSince(a.Revision)))
 			}
 		}
 	})
@@ -195,7 +195,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 			t.Error(err)
 		}
 		if i < 2 {
-			must(theirs.Release(ctx, owned[i].Value, owned[i].Revision))
+			must(theirs.Release(ctx, owned[i].Value, rangekeeper.OwnedSince(owned[i].Revision)))
 			must(theirs.Allocate(ctx, owned[i].Value))
 		}
 		time.Sleep(interval)
@@ -306,7 +306,7 @@ func TestSidecar(t *testing.T) {
 				}
 				gone := i%3 == 0
 				if gone {
-					if freed, err := store.Release(ctx, a.Value, a.Revision); err != nil || !freed {
+					if freed, err := store.Release(ctx, a.Value, rangekeeper.OwnedSince(a.Revision)); err != nil || !freed {
 						t.Error(freed, err)
 					}
 					continue

@@ -141,7 +141,7 @@ impl World {
         let epoch = self.store.epoch;
         self.servers[server].rights.push(Right { offset, anchor, epoch });
         let deadline = self.deadline();
-        let operation = Operation::Release { value: LOW + offset as u16, anchor };
+        let operation = Operation::Release { value: LOW + offset as u16, anchor, oldest: anchor };
         self.submit(server, operation, Submitted::Release { claim, offset, anchor }, deadline);
         self.drive(server);
     }

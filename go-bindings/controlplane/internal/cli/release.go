@@ -2,22 +2,22 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/spf13/cobra"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
 )
 
 func newRelease() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release RANGE VALUE...",
 		Short: "Give values back",
-		Long: `Frees values. What is free already is named on stderr and is no error; so is what
-others free, and perhaps allocate again, after the command has begun. No value is
-freed if one of them is not in the range.
+		Long: `Frees values that are in use now, whoever uses them: the command knows no owner. Values
+that are free already are named on stderr, which is no error; so are values that others
+free, and perhaps allocate again, while the command runs. No value is freed if one of
+them is not in the range.
 
 ` + rangesHelp + `
 
@@ -61,21 +61,18 @@ func (k *keptRange[V]) release(ctx context.Context, values []string) (free []str
 	if err != nil {
 		return nil, unreachable(err)
 	}
-	released, errs := make([]bool, len(values)), make([]error, len(values))
-	var group sync.WaitGroup
-	for i, value := range parsed { // all at once, so that they share a swap
-		group.Go(func() {
-			var err error
-			if released[i], err = k.store.Release(ctx, value, now.Revision); err != nil {
-				errs[i] = fmt.Errorf("release %s: %w", values[i], unreachable(err))
-			}
-		})
+	owned := make([]etcdstore.Owned[V], len(parsed))
+	for i, value := range parsed {
+		owned[i] = etcdstore.Owned[V]{Value: value, Owner: rangekeeper.OwnedSince(now.Revision)}
 	}
-	group.Wait()
+	released, err := k.store.ReleaseAll(ctx, owned...)
+	if err != nil {
+		return nil, unreachable(err)
+	}
 	for i, value := range values {
-		if !released[i] && errs[i] == nil {
+		if !released[i] {
 			free = append(free, value)
 		}
 	}
-	return free, errors.Join(errs...)
+	return free, nil
 }

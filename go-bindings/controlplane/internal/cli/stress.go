@@ -340,7 +340,7 @@ func (r *stressRun[V]) release(ctx context.Context, server *stressServer[V], val
 		r.owned[offset].Store(false)
 	}
 	begun := time.Now()
-	_, err := server.store.Release(ctx, value, server.seen.Load())
+	_, err := server.store.Release(ctx, value, rangekeeper.OwnedSince(server.seen.Load()))
 	switch {
 	case err == nil:
 		r.releases.add(time.Since(begun))
