@@ -1,0 +1,11 @@
+//! The committer against an in-memory store that behaves like etcd for one key.
+
+mod allocation;
+mod loss;
+mod release;
+mod repair;
+mod restore;
+mod sidecar;
+mod store;
+mod unknown;
+mod watch;

@@ -1,0 +1,206 @@
+//! Repair passes, and leak counters across passes.
+
+use std::num::NonZeroU8;
+use std::time::Duration;
+
+use rangekeeper::any::AnyRange;
+use rangekeeper::bitmap::Bitmap;
+use rangekeeper::commit::{Diff, Failure, Listed, Operation, Outcome, Passes, Repaired, Request, Step, View};
+use rangekeeper::repair::{Leaks, RepairPass, Stored};
+
+use crate::store::{NEVER, NOW, Ports, Store, committer, release, send, this};
+
+const INTERVAL: Duration = Duration::from_secs(180);
+
+/// What a pass at this time finds out that sees no Services; its clears are guarded with the revision of their list, or
+/// not.
+fn found(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration, guarded: bool) -> Diff {
+    passes.begin(ours);
+    let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
+    let range = AnyRange::Ports(ours.range());
+    passes.seen(range, ours, view.revision, now);
+    let mut pass = RepairPass::new();
+    let text = ours.range().to_string();
+    pass.add_node_ports(ours.range(), Stored { range: &text, data: view.used.snapshot() }).expect("a snapshot");
+    let outcome = pass.finish(Leaks::Keep(passes.counters()));
+    let listed = if guarded { Listed::Guarding(store.revision) } else { Listed::At(store.revision) };
+    passes.diff(&outcome.ranges[0], ours, listed)
+}
+
+/// A pass at this time that finds no Services; gives what it clears.
+fn pass(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration) -> Vec<u32> {
+    let diff = found(store, ours, passes, now, false);
+    let cleared = diff.clear.iter().collect();
+    store.one(ours, Operation::Repair(Box::new(diff)));
+    cleared
+}
+
+#[test]
+fn a_leak_is_cleaned_after_three_spaced_passes_and_a_grace() {
+    let three = NonZeroU8::new(3).expect("not zero");
+    // Intervals between passes, in hundredths, and the pass that cleans.
+    for (intervals, last) in [
+        (&[100, 100][..], 3),
+        // Spaced, but the third comes before the grace is over.
+        (&[95, 95, 95], 4),
+        // The second comes too early, and counting begins again.
+        (&[80, 100, 100], 4),
+        (&[100, 80, 80, 100, 100], 6),
+    ] {
+        let (mut store, mut others, mut ours) =
+            (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+        store.one(&mut others, Operation::Create);
+        store.one(&mut others, this(30_003));
+        let mut passes = Passes::new(three, INTERVAL);
+        let mut now = NOW;
+        for number in 1..=last {
+            let cleared = pass(&mut store, &mut ours, &mut passes, now);
+            assert_eq!(cleared, if number == last { vec![3] } else { Vec::new() }, "pass {number} of {intervals:?}");
+            now += INTERVAL * intervals.get(number - 1).copied().unwrap_or(0) / 100;
+        }
+        assert!(ours.watch_from().is_none(), "nothing is counted any more");
+    }
+}
+
+#[test]
+fn a_counter_starts_again_when_its_value_was_free_meanwhile_or_nobody_knows() {
+    let three = NonZeroU8::new(3).expect("not zero");
+    for known in [true, false] {
+        let (mut store, mut others, mut ours) =
+            (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+        store.one(&mut others, Operation::Create);
+        let Outcome::Allocated { revision, .. } = store.one(&mut others, this(30_003)) else { panic!("free") };
+        store.one(&mut others, this(30_004));
+        let mut passes = Passes::new(three, INTERVAL);
+        let mut now = NOW;
+        for _ in 0..2 {
+            assert!(pass(&mut store, &mut ours, &mut passes, now).is_empty());
+            now += INTERVAL;
+        }
+        // Somebody else gets the value between two passes. It looks as before.
+        store.one(&mut others, release(30_003, revision));
+        assert!(matches!(store.one(&mut others, this(30_003)), Outcome::Allocated { .. }));
+        if !known {
+            ours.submit(Operation::Read, NEVER);
+            let confirm = send(&mut ours, now);
+            store.perform(confirm, now, &mut ours);
+            ours.watch_failed();
+            store.run(&mut ours, now);
+        }
+        let cleared = pass(&mut store, &mut ours, &mut passes, now);
+        assert_eq!(cleared, if known { vec![4] } else { vec![] });
+    }
+}
+
+/// However often others write the key between two passes, what nobody touches is counted on.
+#[test]
+fn a_leak_is_cleaned_on_a_busy_key() {
+    for writes in [200, 3_200] {
+        let (mut store, mut others, mut ours) =
+            (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+        store.one(&mut others, Operation::Create);
+        store.one(&mut others, this(30_003));
+        store.one(&mut others, this(30_004));
+        let mut passes = Passes::new(NonZeroU8::new(3).expect("not zero"), INTERVAL);
+        let mut cleared = Vec::new();
+        for number in 0..3 {
+            cleared = pass(&mut store, &mut ours, &mut passes, NOW + INTERVAL * number);
+            if number == 1 {
+                // Changes hands, and so much comes after that that nobody remembers it.
+                let anchor = store.revision;
+                assert_eq!(store.one(&mut others, release(30_004, anchor)), Outcome::Released { freed: true });
+                assert!(matches!(store.one(&mut others, this(30_004)), Outcome::Allocated { .. }));
+            }
+            for _ in 0..writes / 2 {
+                let Outcome::Allocated { revision, .. } = store.one(&mut others, this(30_007)) else { panic!("free") };
+                store.one(&mut others, release(30_007, revision));
+                if let Some(from) = ours.watch_from() {
+                    store.watch(from, &mut ours);
+                }
+                store.log.clear();
+            }
+        }
+        assert_eq!(cleared, [3], "{writes} writes between two passes");
+    }
+}
+
+#[test]
+fn a_leak_stays_if_a_service_was_written_after_the_list() {
+    let three = NonZeroU8::new(3).expect("not zero");
+    let (mut store, mut others, mut ours) =
+        (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+    store.one(&mut others, Operation::Create);
+    store.one(&mut others, this(30_003));
+    let mut passes = Passes::new(three, INTERVAL);
+    let mut now = NOW;
+    for _ in 0..2 {
+        let diff = found(&mut store, &mut ours, &mut passes, now, true);
+        assert!(diff.clear.is_empty());
+        store.one(&mut ours, Operation::Repair(Box::new(diff)));
+        now += INTERVAL;
+    }
+    let diff = found(&mut store, &mut ours, &mut passes, now, true);
+    assert_eq!(diff.clear.iter().collect::<Vec<_>>(), [3]);
+    // The creator was slower than the grace: its Service comes after the list.
+    store.revision += 1;
+    store.services_written = store.revision;
+    let repair = ours.submit(Operation::Repair(Box::new(diff)), NEVER);
+    let other = ours.submit(this(30_004), NEVER);
+    // A read after a long silence.
+    let read = send(&mut ours, now);
+    store.perform(read, now, &mut ours);
+    let Request::Swap { services_unchanged_since, .. } = send(&mut ours, now) else { panic!("a swap") };
+    assert_eq!(services_unchanged_since, Some(store.revision - 1));
+    ours.answered(now, store.header(), store.current());
+    // All else goes on at once.
+    let Step::Send(request) = ours.poll(now) else { panic!("a swap without a wait") };
+    assert!(matches!(request, Request::Swap { services_unchanged_since: None, .. }));
+    store.perform(request, now, &mut ours);
+    let ended: Vec<_> = ours.take_finished().into_iter().map(|one| (one.ticket, one.outcome)).collect();
+    assert_eq!(ended[0], (repair, Outcome::Repaired(Repaired { set: vec![], cleared: vec![], changed: 1 })));
+    assert!(matches!(ended[1], (ticket, Outcome::Allocated { .. }) if ticket == other));
+    // The Service is gone again. The leak is still due, and a later pass has a later list.
+    now += INTERVAL;
+    let diff = found(&mut store, &mut ours, &mut passes, now, true);
+    assert_eq!(diff.clear.iter().collect::<Vec<_>>(), [3]);
+    let cleaned = store.one(&mut ours, Operation::Repair(Box::new(diff)));
+    assert_eq!(cleaned, Outcome::Repaired(Repaired { set: vec![], cleared: vec![30_003], changed: 0 }));
+    // What was cleared is not due any more if somebody takes it.
+    assert!(matches!(store.one(&mut others, this(30_003)), Outcome::Allocated { .. }));
+    now += INTERVAL;
+    assert!(found(&mut store, &mut ours, &mut passes, now, true).clear.is_empty());
+}
+
+#[test]
+fn a_pass_with_a_list_from_before_its_read_changes_nothing() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Allocated { .. }));
+    let Outcome::Read(View { revision: read, .. }) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
+    let mut set = Bitmap::new(10);
+    set.insert(5);
+    for (listed, stale) in [(read - 1, true), (read, false)] {
+        let clear = Bitmap::new(10);
+        let diff = Diff { read, set: set.clone(), clear, duplicates: Vec::new(), listed: Listed::At(listed) };
+        let outcome = store.one(&mut ours, Operation::Repair(Box::new(diff)));
+        assert_eq!(outcome == Outcome::Failed(Failure::StaleList { listed, read }), stale, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_round_that_clears_no_leak_does_not_depend_on_services() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    let Outcome::Read(view) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
+    let mut set = Bitmap::new(10);
+    set.insert(3);
+    // The offset to be cleared is free already.
+    let mut clear = Bitmap::new(10);
+    clear.insert(4);
+    let diff =
+        Diff { read: view.revision, set, clear, duplicates: Vec::new(), listed: Listed::Guarding(view.revision) };
+    store.revision += 1;
+    store.services_written = store.revision;
+    ours.submit(Operation::Repair(Box::new(diff)), NEVER);
+    assert!(matches!(send(&mut ours, NOW), Request::Swap { services_unchanged_since: None, .. }));
+}

@@ -1,0 +1,115 @@
+//! Restores of the store from a backup.
+
+use rangekeeper::bitmap::Bitmap;
+use rangekeeper::commit::{Diff, Failure, Listed, Operation, Outcome, Repaired};
+
+use crate::store::{Store, committer, release, this};
+
+#[test]
+fn after_a_restore_old_anchors_tell_nothing_and_new_views_do() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    let Outcome::Allocated { revision, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
+    // The cluster starts anew from a backup, in which the value is taken by somebody else.
+    let old = store.revision;
+    store.revision -= 1;
+    let before = store.key.as_ref().map(|(_, value)| value.clone()).expect("stored");
+    store.put(before);
+    store.cluster_id = 8;
+    ours.reconnected();
+    assert!(matches!(store.one(&mut ours, release(30_003, revision)), Outcome::Deferred(_)));
+    // An anchor that this store has not reached is one of the other store, too.
+    assert!(matches!(store.one(&mut ours, release(30_003, old + 5)), Outcome::Deferred(_)));
+    // A repair pass of this store may set and clear at once, whatever revision the other one had.
+    let Outcome::Read(view) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
+    assert!(view.revision <= old);
+    let bitmap = |offset| {
+        let mut bitmap = Bitmap::new(10);
+        bitmap.insert(offset);
+        bitmap
+    };
+    let diff = Diff {
+        read: view.revision,
+        set: bitmap(7),
+        clear: bitmap(9),
+        duplicates: Vec::new(),
+        listed: Listed::Elsewhere,
+    };
+    let repaired = store.one(&mut ours, Operation::Repair(Box::new(diff)));
+    assert_eq!(repaired, Outcome::Repaired(Repaired { set: vec![30_007], cleared: vec![], changed: 1 }));
+}
+
+/// The cluster id and the raft term stay, and the revision does not go back.
+#[test]
+fn a_restore_is_noticed_by_the_key_alone() {
+    for case in ["revision raised", "same revisions", "more changes than revisions", "watched further"] {
+        let (mut store, mut ours, mut others) =
+            (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+        store.one(&mut ours, Operation::Create);
+        let mut restored = Store { revision: store.revision, key: store.key.clone(), ..Store::default() };
+        // Something else was written, too.
+        store.revision += if case == "more changes than revisions" { 3 } else { 0 };
+        let Outcome::Allocated { revision: lost, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
+        match case {
+            // As `etcdutl snapshot restore --bump-revision` does it.
+            "revision raised" => restored.revision += 100,
+            // Somebody else has already done as much to it as was lost.
+            "same revisions" => {
+                assert!(matches!(restored.one(&mut others, this(30_007)), Outcome::Allocated { .. }));
+                assert_eq!(restored.key.as_ref().map(|key| key.0), store.key.as_ref().map(|key| key.0));
+            }
+            "more changes than revisions" => {
+                for value in 30_005..30_010 {
+                    assert!(matches!(restored.one(&mut others, this(value)), Outcome::Allocated { .. }));
+                }
+                assert!(restored.revision > lost);
+            }
+            // No answer has told of the last revision that was lost.
+            _ => {
+                ours.keep_history(true);
+                let from = ours.watch_from().expect("wanted");
+                assert!(matches!(store.one(&mut others, this(30_007)), Outcome::Allocated { .. }));
+                store.watch(from, &mut ours);
+                ours.keep_history(false);
+                restored.revision = lost;
+            }
+        }
+        ours.reconnected();
+        let outcome = restored.one(&mut ours, release(30_003, lost));
+        assert!(matches!(outcome, Outcome::Deferred(_) | Outcome::Released { freed: false }), "{case}: {outcome:?}");
+        // What was handed out before is set again, and nothing is gone of what others have allocated since.
+        let mut new = committer("30000-30009", 3);
+        let own_and_others = if matches!(case, "same revisions" | "more changes than revisions") { 2 } else { 1 };
+        for taken in [30_003, 30_007].into_iter().take(own_and_others) {
+            let outcome = restored.one(&mut new, this(taken));
+            assert!(matches!(outcome, Outcome::Failed(Failure::Allocate(_))), "{case}, {taken}: {outcome:?}");
+        }
+        assert!(matches!(restored.one(&mut ours, this(30_004)), Outcome::Allocated { .. }), "{case}");
+    }
+}
+
+/// A restore that cannot be noticed, as docs/commit-protocol.md says: the cluster id and the raft term stay, others have
+/// brought the store's revision up to what it was, and nobody had written the key since the backup. A release for a Service
+/// that was deleted in the lost time then frees the value, and the Service is back.
+#[test]
+fn a_restore_that_nothing_tells_of_is_not_noticed() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    let Outcome::Allocated { .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
+    store.revision += 1; // its Service is written
+    let backup = store.revision;
+    store.revision += 1; // and deleted
+    let anchor = store.revision;
+    assert!(matches!(store.one(&mut ours, Operation::Read), Outcome::Read(_)));
+    // The key is as in the backup; other keys were written, were it only leases of nodes.
+    store.revision = backup + 20;
+    ours.reconnected();
+    assert_eq!(store.one(&mut ours, release(30_003, anchor)), Outcome::Released { freed: true });
+    // With a new cluster id, as the document advises, it is noticed.
+    let Outcome::Allocated { .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
+    let anchor = store.revision;
+    store.cluster_id += 1;
+    store.revision += 20;
+    ours.reconnected();
+    assert!(matches!(store.one(&mut ours, release(30_003, anchor)), Outcome::Deferred(_)));
+}

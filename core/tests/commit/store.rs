@@ -1,0 +1,189 @@
+//! An in-memory store that behaves like etcd for one key, and helpers for the tests.
+
+use std::time::Duration;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use rangekeeper::allocator::{Request as Wanted, Strategy};
+use rangekeeper::commit::{
+    Answer, Change, Committer, Config, Guard, Header, KeyValue, Operation, Outcome, Request, SidecarPut, Step, Ticket,
+};
+use rangekeeper::envelope::RangeAllocation;
+use rangekeeper::ports::PortRange;
+
+pub(crate) type Ports = Committer<PortRange, Xoshiro256PlusPlus>;
+
+pub(crate) const NEVER: Duration = Duration::MAX;
+
+/// A key and its value.
+pub(crate) type Key = (Guard, Vec<u8>);
+
+#[derive(Default)]
+pub(crate) struct Store {
+    pub(crate) cluster_id: u64,
+    pub(crate) revision: u64,
+    pub(crate) key: Option<Key>,
+    pub(crate) sidecar: Option<Key>,
+    pub(crate) writes: usize,
+    /// The revision of the last Service.
+    pub(crate) services_written: u64,
+    /// Every change with its revision; `None` for a deletion.
+    pub(crate) log: Vec<(u64, Option<Key>)>,
+}
+
+impl Store {
+    pub(crate) fn header(&self) -> Header {
+        Header { cluster_id: self.cluster_id, revision: self.revision, raft_term: 2 }
+    }
+
+    pub(crate) fn put(&mut self, value: Vec<u8>) {
+        self.revision += 1;
+        self.writes += 1;
+        let before = self.key.as_ref().map_or(Guard::default(), |(state, _)| *state);
+        let create_revision = if before.version == 0 { self.revision } else { before.create_revision };
+        let state = Guard { mod_revision: self.revision, version: before.version + 1, create_revision };
+        self.key = Some((state, value));
+        self.log.push((self.revision, self.key.clone()));
+    }
+
+    pub(crate) fn delete(&mut self) {
+        self.revision += 1;
+        self.key = None;
+        self.log.push((self.revision, None));
+    }
+
+    /// What a watch from this revision on tells.
+    pub(crate) fn watch(&self, from: u64, committer: &mut Ports) {
+        for (revision, key) in self.log.iter().filter(|(revision, _)| *revision >= from) {
+            committer.watched(match key {
+                Some((state, value)) => Change::Put(KeyValue { state: *state, value }),
+                None => Change::Delete { revision: *revision },
+            });
+        }
+    }
+
+    /// Performs a request.
+    pub(crate) fn answer(&mut self, request: Request) -> (Header, Answer<'_>) {
+        let state = self.key.as_ref().map_or(Guard::default(), |(state, _)| *state);
+        let held = match request {
+            Request::Read => false,
+            Request::Confirm { guard } => guard == state,
+            Request::Swap { guard, value, services_unchanged_since, sidecar } => {
+                let unchanged = services_unchanged_since.is_none_or(|revision| self.services_written <= revision);
+                let held = guard == state && unchanged && sidecar.is_none_or(|put| self.expects(&put));
+                if held {
+                    self.put(value);
+                    sidecar.inspect(|put| self.put_sidecar(put));
+                }
+                held
+            }
+            Request::Fence { sidecar } => {
+                if self.expects(&sidecar) {
+                    self.revision += 1;
+                    self.put_sidecar(&sidecar);
+                }
+                false
+            }
+        };
+        (self.header(), if held { Answer::Held } else { self.current() })
+    }
+
+    pub(crate) fn current(&self) -> Answer<'_> {
+        fn stored((state, value): &Key) -> KeyValue<'_> {
+            KeyValue { state: *state, value }
+        }
+        Answer::Current { key: self.key.as_ref().map(stored), sidecar: self.sidecar.as_ref().map(stored) }
+    }
+
+    pub(crate) fn expects(&self, put: &SidecarPut) -> bool {
+        self.sidecar.as_ref().map_or(0, |(state, _)| state.mod_revision) == put.mod_revision
+    }
+
+    /// Writes the sidecar, at the present revision.
+    pub(crate) fn put_sidecar(&mut self, put: &SidecarPut) {
+        let before = self.sidecar.as_ref().map_or(Guard::default(), |(state, _)| *state);
+        let create_revision = if before.version == 0 { self.revision } else { before.create_revision };
+        let state = Guard { mod_revision: self.revision, version: before.version + 1, create_revision };
+        self.sidecar = Some((state, put.value.to_vec()));
+    }
+
+    /// Performs a request and tells the committer.
+    pub(crate) fn perform(&mut self, request: Request, now: Duration, committer: &mut Ports) {
+        let (header, answer) = self.answer(request);
+        committer.answered(now, header, answer);
+    }
+
+    /// Lets the committer work until it has nothing to do; gives what it ended.
+    pub(crate) fn run(&mut self, committer: &mut Ports, now: Duration) -> Vec<(Ticket, Outcome<PortRange>)> {
+        let mut now = now;
+        for _ in 0..1000 {
+            if let Some(from) = committer.watch_from() {
+                self.watch(from, committer);
+            }
+            match committer.poll(now) {
+                Step::Send(request) => self.perform(request, now, committer),
+                Step::WaitUntil(until) => now = until,
+                Step::Idle => {
+                    return committer.take_finished().into_iter().map(|one| (one.ticket, one.outcome)).collect();
+                }
+            }
+        }
+        panic!("it goes on for ever");
+    }
+
+    pub(crate) fn one(&mut self, committer: &mut Ports, operation: Operation<PortRange>) -> Outcome<PortRange> {
+        let ticket = committer.submit(operation, NEVER);
+        let finished = self.run(committer, Duration::from_secs(1));
+        assert_eq!(finished.len(), 1);
+        assert_eq!(finished[0].0, ticket);
+        finished.into_iter().next().expect("one").1
+    }
+}
+
+pub(crate) fn committer(range: &str, seed: u64) -> Ports {
+    let config = Config { strategy: Strategy::RandomScan, grace: Duration::from_secs(360), sidecar: false };
+    Committer::new(range.parse().expect("a range"), config, Xoshiro256PlusPlus::seed_from_u64(seed))
+}
+
+pub(crate) fn this(port: u16) -> Operation<PortRange> {
+    Operation::Allocate(vec![Wanted::This(port)])
+}
+
+pub(crate) fn next() -> Operation<PortRange> {
+    Operation::Allocate(vec![Wanted::Next])
+}
+
+pub(crate) fn release(value: u16, anchor: u64) -> Operation<PortRange> {
+    Operation::Release { value, anchor, oldest: anchor }
+}
+
+pub(crate) fn allocated(outcome: Outcome<PortRange>) -> u64 {
+    let Outcome::Allocated { revision, .. } = outcome else { panic!("{outcome:?}") };
+    revision
+}
+
+/// Lets the committer send its next request.
+pub(crate) fn send(committer: &mut Ports, now: Duration) -> Request {
+    let mut now = now;
+    loop {
+        match committer.poll(now) {
+            Step::Send(request) => return request,
+            Step::WaitUntil(until) => now = until,
+            Step::Idle => panic!("nothing to send"),
+        }
+    }
+}
+
+pub(crate) fn outcome(committer: &mut Ports, ticket: Ticket) -> Outcome<PortRange> {
+    let finished = committer.take_finished();
+    assert_eq!(finished.iter().map(|one| one.ticket).collect::<Vec<_>>(), [ticket]);
+    finished.into_iter().next().expect("one").outcome
+}
+
+pub(crate) const NOW: Duration = Duration::from_secs(1);
+
+pub(crate) fn is_set(store: &Store, offset: usize) -> bool {
+    let (_, value) = store.key.as_ref().expect("stored");
+    let data = RangeAllocation::decode(value).expect("ours").data;
+    data.iter().rev().nth(offset / 8).is_some_and(|byte| byte >> (offset % 8) & 1 == 1)
+}
