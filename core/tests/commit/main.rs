@@ -2,6 +2,7 @@
 
 mod allocation;
 mod loss;
+mod protection;
 mod release;
 mod repair;
 mod restore;

@@ -8,23 +8,33 @@ use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{Diff, Failure, Listed, Operation, Outcome, Passes, Repaired, Request, Step, View};
 use rangekeeper::repair::{Leaks, RepairPass, Stored};
 
-use crate::store::{NEVER, NOW, Ports, Store, committer, release, send, this};
+use crate::store::{NEVER, NOW, Ports, Store, allocated, committer, is_set, release, send, this};
 
 const INTERVAL: Duration = Duration::from_secs(180);
 
-/// What a pass at this time finds out that sees no Services; its clears are guarded with the revision of their list, or
-/// not.
-fn found(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration, guarded: bool) -> Diff {
+/// The view of a pass at this time.
+fn seen(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration) -> View {
     passes.begin(ours);
     let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
-    let range = AnyRange::Ports(ours.range());
-    passes.seen(range, ours, view.revision, now);
+    passes.seen(AnyRange::Ports(ours.range()), ours, view.revision, now);
+    view
+}
+
+/// What a pass with this view finds out that sees no Services.
+fn concluded(ours: &mut Ports, passes: &mut Passes, view: &View, listed: Listed) -> Diff {
     let mut pass = RepairPass::new();
     let text = ours.range().to_string();
     pass.add_node_ports(ours.range(), Stored { range: &text, data: view.used.snapshot() }).expect("a snapshot");
     let outcome = pass.finish(Leaks::Keep(passes.counters()));
-    let listed = if guarded { Listed::Guarding(store.revision) } else { Listed::At(store.revision) };
     passes.diff(&outcome.ranges[0], ours, listed)
+}
+
+/// What a pass at this time finds out that sees no Services; its clears are guarded with the revision of their list, or
+/// not.
+fn found(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration, guarded: bool) -> Diff {
+    let view = seen(store, ours, passes, now);
+    let listed = if guarded { Listed::Guarding(store.revision) } else { Listed::At(store.revision) };
+    concluded(ours, passes, &view, listed)
 }
 
 /// A pass at this time that finds no Services; gives what it clears.
@@ -203,4 +213,95 @@ fn a_round_that_clears_no_leak_does_not_depend_on_services() {
     store.services_written = store.revision;
     ours.submit(Operation::Repair(Box::new(diff)), NEVER);
     assert!(matches!(send(&mut ours, NOW), Request::Swap { services_unchanged_since: None, .. }));
+}
+
+/// The value is released, and somebody else gets it.
+fn change_hands(store: &mut Store, others: &mut Ports, port: u16) {
+    let anchor = store.revision;
+    assert_eq!(store.one(others, release(port, anchor)), Outcome::Released { freed: true });
+    allocated(store.one(others, this(port)));
+}
+
+/// Adopts the present state without a history of what came before.
+fn lose_history(store: &mut Store, ours: &mut Ports, now: Duration) {
+    ours.submit(Operation::Read, NEVER);
+    let read = send(ours, now);
+    store.perform(read, now, ours);
+    ours.watch_failed();
+    store.run(ours, now);
+}
+
+/// Where one pass is enough, only the grace keeps a leak: it runs from the first sighting of this leak, not of an earlier
+/// one of the same value.
+#[test]
+fn the_grace_of_a_leak_starts_again_when_its_value_changes_hands() {
+    for (changes, known) in [(false, true), (true, true), (true, false)] {
+        let (mut store, mut others, mut ours) =
+            (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+        store.one(&mut others, Operation::Create);
+        allocated(store.one(&mut others, this(30_003)));
+        let mut passes = Passes::new(NonZeroU8::new(1).expect("not zero"), INTERVAL);
+        assert!(pass(&mut store, &mut ours, &mut passes, NOW).is_empty());
+        assert!(pass(&mut store, &mut ours, &mut passes, NOW + INTERVAL).is_empty());
+        if changes {
+            change_hands(&mut store, &mut others, 30_003);
+        }
+        if !known {
+            lose_history(&mut store, &mut ours, NOW + INTERVAL);
+        }
+        let cleared: Vec<_> =
+            (2..=4).map(|number| pass(&mut store, &mut ours, &mut passes, NOW + INTERVAL * number)).collect();
+        let expected = if changes { [vec![], vec![], vec![3]] } else { [vec![3], vec![], vec![]] };
+        assert_eq!(cleared, expected, "changes hands: {changes}, history known: {known}");
+    }
+}
+
+/// What changed between the view of a pass and its end, and is not remembered, is not followed from that view on.
+#[test]
+fn a_leak_is_not_followed_across_a_gap_between_view_and_end_of_a_pass() {
+    for gap in [true, false] {
+        let (mut store, mut others, mut ours) =
+            (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+        store.one(&mut others, Operation::Create);
+        allocated(store.one(&mut others, this(30_003)));
+        allocated(store.one(&mut others, this(30_004)));
+        let mut passes = Passes::new(NonZeroU8::new(3).expect("not zero"), INTERVAL);
+        assert!(pass(&mut store, &mut ours, &mut passes, NOW).is_empty());
+        let now = NOW + INTERVAL;
+        let view = seen(&mut store, &mut ours, &mut passes, now);
+        change_hands(&mut store, &mut others, 30_003);
+        if gap {
+            lose_history(&mut store, &mut ours, now);
+        }
+        let diff = concluded(&mut ours, &mut passes, &view, Listed::At(store.revision));
+        store.one(&mut ours, Operation::Repair(Box::new(diff)));
+        let cleared = pass(&mut store, &mut ours, &mut passes, NOW + INTERVAL * 2);
+        assert_eq!(cleared, if gap { vec![] } else { vec![4] }, "gap: {gap}");
+    }
+}
+
+/// A Service that the pass listed may be deleted and its value released before the repair is written.
+#[test]
+fn a_repair_sets_a_value_only_if_it_is_known_to_have_been_free_since_the_read() {
+    for known in [true, false] {
+        let (mut store, mut others, mut ours) =
+            (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+        store.one(&mut others, Operation::Create);
+        ours.keep_history(true);
+        let Outcome::Read(view) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
+        let anchor = allocated(store.one(&mut others, this(30_003)));
+        assert_eq!(store.one(&mut others, release(30_003, anchor)), Outcome::Released { freed: true });
+        if !known {
+            lose_history(&mut store, &mut ours, NOW);
+        }
+        let (mut set, clear) = (Bitmap::new(10), Bitmap::new(10));
+        set.insert(3);
+        // Free all the time.
+        set.insert(5);
+        let diff = Diff { read: view.revision, set, clear, duplicates: Vec::new(), listed: Listed::Elsewhere };
+        let (set, changed) = if known { (vec![30_005], 1) } else { (vec![], 2) };
+        let expected = Outcome::Repaired(Repaired { set, cleared: vec![], changed });
+        assert_eq!(store.one(&mut ours, Operation::Repair(Box::new(diff))), expected, "history known: {known}");
+        assert!(!is_set(&store, 3));
+    }
 }

@@ -1,8 +1,8 @@
 //! The watch, which fills gaps in the history.
 
-use rangekeeper::commit::Operation;
+use rangekeeper::commit::{Deferral, Operation, Outcome};
 
-use crate::store::{Store, committer};
+use crate::store::{Store, allocated, committer, is_set, release, this};
 
 #[test]
 fn a_watch_that_cannot_begin_is_not_begun_over_and_over() {
@@ -17,4 +17,30 @@ fn a_watch_that_cannot_begin_is_not_begun_over_and_over() {
     assert_eq!(ours.watch_from(), None);
     store.one(&mut ours, Operation::Read);
     assert_eq!(ours.watch_from(), Some(store.revision + 1));
+}
+
+/// A key that was deleted and recreated may have the version that comes next. A watch that leaves out the deletion then
+/// has a gap.
+#[test]
+fn a_watch_that_leaves_out_a_recreation_has_a_gap() {
+    let (mut store, mut ours, mut others) =
+        (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+    store.one(&mut ours, Operation::Create);
+    let anchor = allocated(store.one(&mut ours, this(30_003)));
+    ours.keep_history(true);
+    let from = ours.watch_from().expect("the history is kept");
+    let known = store.key.as_ref().expect("stored").0;
+    store.delete();
+    store.one(&mut others, Operation::Create);
+    // Somebody else has the value now.
+    allocated(store.one(&mut others, this(30_003)));
+    store.log.clear();
+    allocated(store.one(&mut others, this(30_004)));
+    let next = store.key.as_ref().expect("stored").0;
+    assert_eq!((next.version, next.create_revision > known.create_revision), (known.version + 1, true));
+    store.watch(from, &mut ours);
+    store.log.clear();
+    let outcome = store.one(&mut ours, release(30_003, anchor));
+    assert_eq!(outcome, Outcome::Deferred(Deferral::HistoryMissing));
+    assert!(is_set(&store, 3));
 }
