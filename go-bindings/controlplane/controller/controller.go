@@ -55,6 +55,7 @@ type Controller struct {
 	bootstrap *bootstrap.Controller
 	events    events.EventBroadcaster
 	closers   []func(context.Context) error
+	health    []func() error
 	repairers map[string]*repair.Repairer
 	// objects says that ClusterIPs were IPAddress objects at the last look; nil before the first.
 	objects atomic.Pointer[bool]
@@ -154,16 +155,27 @@ func open[V rangekeeper.Value](c *Controller, name string, values rangekeeper.Ra
 	store, err := etcdstore.Open(etcdstore.Config[V]{
 		Client: c.config.Etcd, Key: clusterstate.RangeKey(prefix, name), Range: values,
 		Strategy: rangekeeper.RandomScanSparingStaticBand, Grace: 2 * c.config.Bootstrap.Periods.Repairs,
+		Replaced: func(err error) { c.config.Log.Error("a committer has failed and is replaced", "error", err) },
 	})
 	if err != nil {
 		return nil, err
 	}
 	c.closers = append(c.closers, store.Close)
+	c.health = append(c.health, store.Health)
 	return store, c.config.Metrics.Register(store)
 }
 
 // Started says whether the first repairs have succeeded: the server may serve.
 func (c *Controller) Started() bool { return c.bootstrap.Started() }
+
+// Health returns an error if something has failed lately that works again, as a committer that was replaced.
+func (c *Controller) Health() error {
+	var errs []error
+	for _, check := range c.health {
+		errs = append(errs, check())
+	}
+	return errors.Join(errs...)
+}
 
 // Run works until the context is done, and then stops in order; see [bootstrap.Controller.Run].
 func (c *Controller) Run(ctx context.Context) error {

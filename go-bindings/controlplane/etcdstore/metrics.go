@@ -13,10 +13,12 @@ type Stats struct {
 	// Conflicts are swaps and confirms that found another state, Unknown requests without an answer, Refused those that
 	// etcd would not carry out.
 	Conflicts, Unknown, Refused int64
+	// Replaced committers have failed, by a fault of Rangekeeper.
+	Replaced int64
 }
 
 type counters struct {
-	operations, swaps, confirms, reads, fences, conflicts, unknown, refused atomic.Int64
+	operations, swaps, confirms, reads, fences, conflicts, unknown, refused, replaced atomic.Int64
 }
 
 // Stats tells what the store has done since it was opened.
@@ -25,11 +27,12 @@ func (s *Store[V]) Stats() Stats {
 	return Stats{
 		Operations: c.operations.Load(), Swaps: c.swaps.Load(), Confirms: c.confirms.Load(), Reads: c.reads.Load(),
 		Fences: c.fences.Load(), Conflicts: c.conflicts.Load(), Unknown: c.unknown.Load(), Refused: c.refused.Load(),
+		Replaced: c.replaced.Load(),
 	}
 }
 
 // descriptions are those of one Store. The key is a constant label of each, so that a registry takes several Stores.
-type descriptions struct{ operations, requests, conflicts, failures *prometheus.Desc }
+type descriptions struct{ operations, requests, conflicts, failures, replaced *prometheus.Desc }
 
 func (s *Store[V]) descriptions() descriptions {
 	key := prometheus.Labels{"key": s.config.Key}
@@ -38,13 +41,14 @@ func (s *Store[V]) descriptions() descriptions {
 		requests:   prometheus.NewDesc("rangekeeper_store_requests_total", "Requests to etcd.", []string{"kind"}, key),
 		conflicts:  prometheus.NewDesc("rangekeeper_store_conflicts_total", "Swaps and confirms that found another state.", nil, key),
 		failures:   prometheus.NewDesc("rangekeeper_store_request_failures_total", "Requests without an answer (unknown) and those that etcd would not carry out (refused).", []string{"reason"}, key),
+		replaced:   prometheus.NewDesc("rangekeeper_store_committers_replaced_total", "Committers that have failed and were replaced: faults of Rangekeeper.", nil, key),
 	}
 }
 
 // Describe makes a Store a prometheus.Collector.
 func (s *Store[V]) Describe(all chan<- *prometheus.Desc) {
 	of := s.descriptions()
-	for _, description := range []*prometheus.Desc{of.operations, of.requests, of.conflicts, of.failures} {
+	for _, description := range []*prometheus.Desc{of.operations, of.requests, of.conflicts, of.failures, of.replaced} {
 		all <- description
 	}
 }
@@ -63,4 +67,5 @@ func (s *Store[V]) Collect(metrics chan<- prometheus.Metric) {
 	counter(of.conflicts, stats.Conflicts)
 	counter(of.failures, stats.Unknown, "unknown")
 	counter(of.failures, stats.Refused, "refused")
+	counter(of.replaced, stats.Replaced)
 }

@@ -52,11 +52,15 @@ func (s *Store[V]) run(ctx context.Context) {
 	defer timer.Stop()
 	defer d.end()
 	for ctx.Err() == nil {
-		d.submit()
+		d.submitAll()
 		d.drain()
-		step, err := s.committer.Poll(s.now())
+		step, err := d.committer().Poll(s.now())
 		if err != nil {
-			return
+			if d.replace(err) != nil {
+				return
+			}
+			d.pause(ctx)
+			continue
 		}
 		d.watch(ctx, step.WatchFrom)
 		if step.Finished > 0 {
@@ -77,15 +81,17 @@ func (s *Store[V]) run(ctx context.Context) {
 		case <-timeout:
 		case <-s.wake:
 		case <-d.connections.anew:
-			s.committer.Reconnected()
+			d.committer().Reconnected()
 		case w := <-d.told:
 			d.tell(w)
 		}
 	}
 }
 
-// submit hands new operations and cancellations to the committer.
-func (d *driver[V]) submit() {
+func (d *driver[V]) committer() *rangekeeper.Committer[V] { return d.Store.committer.Load() }
+
+// submitAll hands new operations and cancellations to the committer.
+func (d *driver[V]) submitAll() {
 	d.mu.Lock()
 	calls, cancelled := d.submitted, d.cancelled
 	d.submitted, d.cancelled = nil, nil
@@ -98,7 +104,7 @@ func (d *driver[V]) submit() {
 	}
 	for _, c := range cancelled {
 		if d.calls[c.ticket] == c { // it may have ended meanwhile, or never have had a ticket
-			d.committer.Cancel(c.ticket)
+			d.committer().Cancel(c.ticket)
 		}
 	}
 }
@@ -109,13 +115,13 @@ func (d *driver[V]) hand(calls []*call[V]) {
 	operations := make([]rangekeeper.Operation[V], 0, len(calls))
 	for _, c := range calls {
 		if r := c.repair; r != nil {
-			ticket, err := d.committer.SubmitRepair(r.deadline, r.passes, r.outcome, r.index, r.listed)
+			ticket, err := d.committer().SubmitRepair(r.deadline, r.passes, r.outcome, r.index, r.listed)
 			d.handed(c, ticket, err)
 			continue
 		}
 		together, operations = append(together, c), append(operations, c.operation)
 	}
-	tickets, err := d.committer.Submit(operations...)
+	tickets, err := d.committer().Submit(operations...)
 	for i, c := range together {
 		d.handed(c, tickets[i], err)
 	}
@@ -136,7 +142,7 @@ func (d *driver[V]) handed(c *call[V], ticket rangekeeper.Ticket, err error) {
 // deliver hands out what has ended. What was allocated for a caller who does not wait any more is released again: the
 // committer had not heard of that yet.
 func (d *driver[V]) deliver() {
-	finished, err := d.committer.Finished()
+	finished, err := d.committer().Finished()
 	if err != nil {
 		return
 	}
@@ -204,18 +210,18 @@ func (d *driver[V]) perform(ctx context.Context, step rangekeeper.Step) {
 	now := d.now()
 	select {
 	case <-d.connections.anew: // before the answer is told: it may be another etcd's
-		d.committer.Reconnected()
+		d.committer().Reconnected()
 	default:
 	}
 	switch {
 	case err == nil:
 	case isRefusal(err):
 		d.counters.refused.Add(1)
-		d.committer.Refused(now, err.Error())
+		d.committer().Refused(now, err.Error())
 		return
 	default:
 		d.counters.unknown.Add(1)
-		d.committer.Unknown(now)
+		d.committer().Unknown(now)
 		return
 	}
 	answer := rangekeeper.Answer{
@@ -234,7 +240,7 @@ func (d *driver[V]) perform(ctx context.Context, step rangekeeper.Step) {
 			}
 		}
 	}
-	d.committer.Answered(now, answer)
+	d.committer().Answered(now, answer)
 }
 
 // transaction is what a step asks for.
@@ -257,7 +263,7 @@ func (d *driver[V]) transaction(ctx context.Context, step rangekeeper.Step) (cli
 	case rangekeeper.StepSwap:
 		d.counters.swaps.Add(1)
 		var err error
-		if d.value, err = d.committer.Value(d.value); err != nil {
+		if d.value, err = d.committer().Value(d.value); err != nil {
 			return nil, err
 		}
 		conditions = guard(key, step.Guard)
@@ -360,7 +366,7 @@ func (d *driver[V]) drain() {
 	for {
 		select {
 		case <-d.connections.anew:
-			d.committer.Reconnected()
+			d.committer().Reconnected()
 		case w := <-d.told:
 			d.tell(w)
 		default:
@@ -375,9 +381,9 @@ func (d *driver[V]) tell(w watched) {
 		d.stopWatch()
 		d.stopWatch, d.told = nil, nil
 		if w.compacted {
-			d.committer.WatchFailed()
+			d.committer().WatchFailed()
 		}
 		return
 	}
-	d.committer.Watched(w.changes...)
+	d.committer().Watched(w.changes...)
 }

@@ -7,9 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -46,6 +46,9 @@ type Config[V rangekeeper.Value] struct {
 	Sidecar string
 	// Grace is the time in which the Service of an allocation must be written; 0 for DefaultGrace.
 	Grace time.Duration
+	// Replaced, if not nil, is called with the reason when the committer has failed and a new one takes its place: a fault of
+	// Rangekeeper, to be logged. The operations under way end as ErrUnknown, and the new committer reads the object anew.
+	Replaced func(error)
 }
 
 // Store allocates from one stored object. All methods may be called from several goroutines at once; their operations
@@ -55,7 +58,7 @@ type Config[V rangekeeper.Value] struct {
 // it then still allocates is released again.
 type Store[V rangekeeper.Value] struct {
 	config    Config[V]
-	committer *rangekeeper.Committer[V]
+	committer atomic.Pointer[rangekeeper.Committer[V]]
 	started   time.Time
 	wake      chan struct{}
 	stopped   chan struct{}
@@ -68,6 +71,7 @@ type Store[V rangekeeper.Value] struct {
 	cancelled []*call[V]
 	pending   int           // calls that have not ended
 	drained   chan struct{} // closed when the store is closed and nothing is pending
+	failure   failure
 }
 
 // call is one operation of a caller.
@@ -105,17 +109,15 @@ func Open[V rangekeeper.Value](config Config[V]) (*Store[V], error) {
 	if err := config.check(); err != nil {
 		return nil, fmt.Errorf("open %q: %w: %w", config.Key, rangekeeper.ErrInvalidArgument, err)
 	}
-	committer, err := rangekeeper.NewCommitter(config.Range, rangekeeper.CommitterConfig{
-		Strategy: config.Strategy, Grace: config.Grace, Seed: rand.Uint64(), Sidecar: config.Sidecar != "",
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", config.Key, err)
-	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Store[V]{
-		config: config, committer: committer, started: time.Now(),
+		config: config, started: time.Now(),
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), stop: stop,
 		drained: make(chan struct{}),
+	}
+	if err := s.newCommitter(); err != nil {
+		stop()
+		return nil, fmt.Errorf("open %s: %w", config.Key, err)
 	}
 	go s.run(ctx)
 	return s, nil
@@ -141,7 +143,7 @@ func (s *Store[V]) Close(ctx context.Context) error {
 	}
 	s.stop()
 	<-s.stopped
-	return errors.Join(err, s.committer.Close())
+	return errors.Join(err, s.committer.Load().Close())
 }
 
 // Allocation is a value that was allocated.
@@ -251,7 +253,7 @@ func (s *Store[V]) Read(ctx context.Context) (View, error) {
 
 // Known tells what is known of the object without asking etcd: it may be out of date. The error is ErrClosed.
 func (s *Store[V]) Known() (rangekeeper.Known, error) {
-	known, err := s.committer.Known()
+	known, err := s.committer.Load().Known()
 	if err != nil {
 		err = fmt.Errorf("%s: %w: %w", s.config.Key, ErrClosed, err)
 	}
@@ -277,12 +279,12 @@ type repair struct {
 // ReadForPass is the Read that a repair pass begins with; Services are to be listed, linearizably, after it has
 // returned.
 func (s *Store[V]) ReadForPass(ctx context.Context, passes *rangekeeper.Passes) (View, error) {
-	view, err := View{}, s.committer.BeginPass(passes)
+	view, err := View{}, s.committer.Load().BeginPass(passes)
 	if err == nil {
 		if view, err = s.Read(ctx); err != nil {
 			return View{}, err
 		}
-		err = s.committer.SeenByPass(passes, view.Revision, s.now())
+		err = s.committer.Load().SeenByPass(passes, view.Revision, s.now())
 	}
 	if err != nil {
 		return View{}, fmt.Errorf("begin a pass over %s: %w", s.config.Key, err)

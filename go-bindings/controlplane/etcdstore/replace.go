@@ -1,0 +1,88 @@
+package etcdstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+const (
+	// replacePause keeps a committer that fails again and again from taking a core.
+	replacePause = 100 * time.Millisecond
+	// unhealthyFor is how long Health reports that the committer was replaced.
+	unhealthyFor = 5 * time.Minute
+)
+
+// failure is the last one of a committer.
+type failure struct {
+	sync.Mutex
+	err error
+	at  time.Time
+}
+
+// newCommitter has the store go on with a committer that knows nothing of the object yet.
+func (s *Store[V]) newCommitter() error {
+	committer, err := rangekeeper.NewCommitter(s.config.Range, rangekeeper.CommitterConfig{
+		Strategy: s.config.Strategy, Grace: s.config.Grace, Seed: rand.Uint64(), Sidecar: s.config.Sidecar != "",
+	})
+	if err == nil {
+		s.committer.Store(committer)
+	}
+	return err
+}
+
+// replace takes a new committer in the place of one that has failed. What the old one was asked for may have been done or not. A
+// committer that knows nothing is safe: it reads before it writes, and clears only what it has seen in use.
+func (d *driver[V]) replace(reason error) error {
+	d.counters.replaced.Add(1)
+	d.failure.Lock()
+	d.failure.err, d.failure.at = reason, time.Now()
+	d.failure.Unlock()
+	if d.config.Replaced != nil {
+		d.config.Replaced(fmt.Errorf("%s: %w", d.config.Key, reason))
+	}
+	if d.stopWatch != nil {
+		d.stopWatch()
+		d.stopWatch, d.told = nil, nil
+	}
+	old := d.committer()
+	if err := d.newCommitter(); err != nil {
+		return err
+	}
+	old.Close()
+	d.mu.Lock()
+	calls := d.calls
+	d.calls = make(map[rangekeeper.Ticket]*call[V])
+	for _, c := range calls {
+		c.ended = true
+	}
+	d.cancelled = nil
+	d.ended(len(calls))
+	d.mu.Unlock()
+	for _, c := range calls {
+		c.done <- rangekeeper.Finished[V]{Outcome: rangekeeper.OutcomeUnknown}
+	}
+	return nil
+}
+
+func (d *driver[V]) pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(replacePause):
+	}
+}
+
+// Health returns an error if the store's committer has failed in the last 5 minutes. The store goes on with a new one, but a
+// fault of Rangekeeper should not stay unseen.
+func (s *Store[V]) Health() error {
+	s.failure.Lock()
+	defer s.failure.Unlock()
+	if ago := time.Since(s.failure.at); s.failure.err != nil && ago < unhealthyFor {
+		return fmt.Errorf("%s: the committer failed %s ago and was replaced: %w", s.config.Key, ago.Round(time.Second), s.failure.err)
+	}
+	return nil
+}
