@@ -41,6 +41,12 @@ for from in go-bindings/dropin/_packages "go-bindings/dropin/_packages-$version"
 	(cd "$from" && find . -type f) >>"$copy/.replaced"
 	cp -r "$from/." "$copy"
 done
+# A deletion through the status subresource releases values, too. No file of its own can change what NewREST sets up.
+storage=$copy/pkg/registry/core/service/storage/storage.go
+released='statusStore.AfterDelete = genericStore.afterDelete'
+[[ $(grep -c -F "$released" "$storage") == 1 ]] || { echo "kube-apiserver $version: ${storage#"$copy"/} does not have this line once: $released" >&2; exit 1; }
+sed -i "s/$released/genericStore.followDeletions(\&statusStore)/" "$storage"
+(cd "$copy" && find pkg/registry/core/service/storage/storage.go) >>"$copy/.replaced"
 [[ ${2:-} != --sources ]] || exit 0
 
 program=bin/kube-apiserver-rangekeeper-$version

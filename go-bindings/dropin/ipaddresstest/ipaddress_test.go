@@ -258,3 +258,37 @@ func TestCIDRWiderThanASubnet(t *testing.T) {
 		t.Errorf("%d free", free)
 	}
 }
+
+// TestFirstServiceCIDR has requests come before the first ServiceCIDR of a cluster, as right after its first server is ready.
+func TestFirstServiceCIDR(t *testing.T) {
+	client := fake.NewClientset()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	c, err := ipallocator.NewMetaAllocator(client.NetworkingV1(), factory.Networking().V1().ServiceCIDRs(), factory.Networking().V1().IPAddresses(), false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Destroy()
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	next, named := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := c.AllocateNext(); next <- err }()
+	go func() { named <- c.Allocate(net.IPv4(10, 6, 0, 1)) }()
+	for _, object := range []*networkingv1.ServiceCIDR{
+		serviceCIDR("not-ready", "10.7.0.0/30", metav1.ConditionFalse),
+		serviceCIDR("kubernetes", "10.6.0.0/29", metav1.ConditionTrue),
+	} {
+		select {
+		case err := <-next:
+			t.Fatalf("any address: %v", err)
+		case err := <-named:
+			t.Fatalf("a named address: %v", err)
+		case <-time.After(200 * time.Millisecond): // they wait
+		}
+		if _, err := client.NetworkingV1().ServiceCIDRs().Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(<-next, <-named); err != nil {
+		t.Error(err)
+	}
+}

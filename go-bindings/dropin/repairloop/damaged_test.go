@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +21,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
@@ -95,7 +93,7 @@ type committed struct {
 	passes                        repair.Range
 }
 
-func (c committed) RepairRange() (repair.Range, bool) { return c.passes, true }
+func (c committed) RepairRange(string) (repair.Range, bool) { return c.passes, true }
 
 // interval is that between passes.
 const interval = 2 * time.Second
@@ -110,16 +108,12 @@ func open[V rangekeeper.Value](t *testing.T, etcd *clientv3.Client, name string,
 
 func addresses(t *testing.T, etcd *clientv3.Client, name, cidr string) Range {
 	store := open(t, etcd, name, must(rangekeeper.ParseCIDR(cidr)))
-	_, network, err := net.ParseCIDR(cidr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Addresses(network, committed{passes: repair.Addresses(store)})
+	return RangeOf(committed{passes: repair.Addresses(store)}, cidr)
 }
 
 func ports(t *testing.T, etcd *clientv3.Client, name, all string) Range {
 	store := open(t, etcd, name, must(rangekeeper.ParsePortRange(all)))
-	return Ports(*must(utilnet.ParsePortRange(all)), committed{passes: repair.Ports(store)})
+	return RangeOf(committed{passes: repair.Ports(store)}, all)
 }
 
 // counters are as those of the API server.

@@ -73,7 +73,7 @@ func New(config Config) *Loop {
 	}
 	for _, r := range config.Ranges {
 		l.config.Ranges = append(l.config.Ranges, r.passes)
-		l.config.SameEtcd = l.config.SameEtcd && r.committed
+		l.config.SameEtcd = l.config.SameEtcd && r.sameEtcd
 	}
 	return l
 }
@@ -136,8 +136,8 @@ func (l *Loop) pass(ctx context.Context) (err error) {
 	for _, r := range result.Ranges {
 		l.found.WithLabelValues("leak").Add(float64(r.Cleared))
 	}
-	if apierrors.IsConflict(err) {
-		// The pass has counted leaks, but what it read was not what is stored.
+	if apierrors.IsConflict(err) || errors.Is(err, rangekeeper.ErrPoisoned) {
+		// The pass has counted leaks, but what it read was not what is stored; or the counters are lost.
 		l.repairer.Close()
 		l.repairer = nil
 	}

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics/testutil"
@@ -21,6 +20,7 @@ import (
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/go-bindings/dropin/registrytest"
 )
 
 // registry keeps a range in memory, and refuses a write that is not of what is there.
@@ -81,7 +81,7 @@ func TestMadeFromServices(t *testing.T) {
 	clients := fake.NewSimpleClientset(service("one", 111), service("two", 222))
 	found, failed := counters()
 	loop := New(Config{
-		Controller: repair.NodePorts, Ranges: []Range{Ports(*must(utilnet.ParsePortRange("100-200")), stored)},
+		Controller: repair.NodePorts, Ranges: []Range{RangeOf(stored, "100-200")},
 		Services: clients.CoreV1(), Events: clients.EventsV1(), Passes: 3, Found: found, Failed: failed,
 	})
 	if err := loop.Once(t.Context()); err != nil {
@@ -95,8 +95,9 @@ func TestMadeFromServices(t *testing.T) {
 	}
 }
 
-// RepairRange says that there is no committer, as of a range that is encrypted.
-func (r *registry) RepairRange() (repair.Range, bool) { return nil, false }
+func (r *registry) RepairRange(rangeSpec string) (repair.Range, bool) {
+	return registrytest.Whole(r, rangeSpec), false
+}
 
 // TestFirstPass lets passes fail at first, as while etcd starts. The server that starts does not wait for the interval.
 func TestFirstPass(t *testing.T) {
@@ -104,7 +105,7 @@ func TestFirstPass(t *testing.T) {
 	clients := fake.NewSimpleClientset(service("one", 111))
 	found, failed := counters()
 	loop := New(Config{
-		Controller: repair.NodePorts, Ranges: []Range{Ports(*must(utilnet.ParsePortRange("100-200")), stored)},
+		Controller: repair.NodePorts, Ranges: []Range{RangeOf(stored, "100-200")},
 		Services: clients.CoreV1(), Events: clients.EventsV1(), Interval: time.Hour, Passes: 3, Found: found, Failed: failed,
 	})
 	stop, ended, success := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -134,7 +135,7 @@ func TestConflictIsNoPass(t *testing.T) {
 	clients := fake.NewSimpleClientset(service("one", 111))
 	found, failed := counters()
 	loop := New(Config{
-		Controller: repair.NodePorts, Ranges: []Range{Ports(*must(utilnet.ParsePortRange("100-200")), stored)},
+		Controller: repair.NodePorts, Ranges: []Range{RangeOf(stored, "100-200")},
 		Services: clients.CoreV1(), Events: clients.EventsV1(), Passes: 3, Found: found, Failed: failed,
 	})
 	once := func() {
@@ -179,7 +180,7 @@ type stale struct {
 	revision int64
 }
 
-func (s *stale) RepairRange() (repair.Range, bool) { return s, true }
+func (s *stale) RepairRange(string) (repair.Range, bool) { return s, true }
 
 func (s *stale) Repair(_ context.Context, _ *rangekeeper.Passes, _ *rangekeeper.RepairOutcome, _ int, listed rangekeeper.Listed) (repair.Repaired, error) {
 	s.revision = listed.Revision
@@ -197,14 +198,13 @@ func TestStaleList(t *testing.T) {
 		return true, &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: "77"}}, nil
 	})
 	found, failed := counters()
-	all := *must(utilnet.ParsePortRange("100-200"))
-	passes := &stale{Range: Ports(all, &registry{}).passes, times: 2}
+	passes := &stale{Range: registrytest.Whole(&registry{}, "100-200"), times: 2}
 	committed := struct {
 		rangeallocation.RangeRegistry
-		Committed
+		Repairable
 	}{&registry{}, passes}
 	loop := New(Config{
-		Controller: repair.NodePorts, Ranges: []Range{Ports(all, committed)}, Services: clients.CoreV1(), Events: clients.EventsV1(),
+		Controller: repair.NodePorts, Ranges: []Range{RangeOf(committed, "100-200")}, Services: clients.CoreV1(), Events: clients.EventsV1(),
 		Passes: 3, Found: found, Failed: failed,
 	})
 	if err := loop.Once(t.Context()); err != nil {

@@ -27,19 +27,30 @@ import (
 // MetaAllocator hands out the addresses of all ServiceCIDR objects of a family. It has an [Allocator] for each CIDR; CIDRs
 // may overlap, and several objects may have the same one.
 type MetaAllocator struct {
+	*shared
+	// bitmapAllocator allocates the addresses of the first CIDR as well, for older servers of the same cluster.
+	bitmapAllocator Interface
+	// request records what is allocated and released; nil for an allocator that serves no request of its own.
+	request *request
+}
+
+// shared is what the allocators of all requests have in common.
+type shared struct {
 	client            networkingv1client.NetworkingV1Interface
 	serviceCIDRLister networkingv1listers.ServiceCIDRLister
 	serviceCIDRSynced cache.InformerSynced
 	ipAddressInformer networkingv1informers.IPAddressInformer
 	ipAddressSynced   cache.InformerSynced
 	ipFamily          api.IPFamily
-	// bitmapAllocator takes the addresses of the first CIDR as well, for older servers of the same cluster.
-	bitmapAllocator Interface
 
 	// changed has something in it while the allocators may differ from the objects.
 	changed chan struct{}
-	// followed is closed once the objects have been looked at, stopped by Destroy.
-	followed, stopped chan struct{}
+	// followed is closed once the objects have been looked at, served once addresses of one of them can be allocated, and
+	// stopped by Destroy.
+	followed, served, stopped chan struct{}
+	serve                     sync.Once
+	// awaitsCIDR says that requests wait for served: a server takes requests before the first ServiceCIDR is there.
+	awaitsCIDR bool
 
 	// mu guards what follows, and is never held over a request. Only run writes the map.
 	mu         sync.Mutex
@@ -65,6 +76,7 @@ func NewMetaAllocator(
 	bitmapAllocator Interface,
 ) (*MetaAllocator, error) {
 	c := newMetaAllocator(client, serviceCIDRInformer, ipAddressInformer, isIPv6, bitmapAllocator)
+	c.awaitsCIDR = true
 	_, err := serviceCIDRInformer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.enqueueServiceCIDR,
 		UpdateFunc: func(_, obj any) { c.enqueueServiceCIDR(obj) },
@@ -89,23 +101,24 @@ func newMetaAllocator(
 	if isIPv6 {
 		family = api.IPv6Protocol
 	}
-	return &MetaAllocator{
+	s := &shared{
 		client:            client,
 		serviceCIDRLister: serviceCIDRInformer.Lister(),
 		serviceCIDRSynced: serviceCIDRInformer.Informer().HasSynced,
 		ipAddressInformer: ipAddressInformer,
 		ipAddressSynced:   ipAddressInformer.Informer().HasSynced,
 		ipFamily:          family,
-		bitmapAllocator:   bitmapAllocator,
 		changed:           make(chan struct{}, 1),
 		followed:          make(chan struct{}),
+		served:            make(chan struct{}),
 		stopped:           make(chan struct{}),
 		allocators:        make(map[string]*item),
 	}
+	return &MetaAllocator{shared: s, bitmapAllocator: bitmapAllocator}
 }
 
 // enqueueServiceCIDR notes that an object has changed. Which one does not matter: all are looked at.
-func (c *MetaAllocator) enqueueServiceCIDR(any) {
+func (c *shared) enqueueServiceCIDR(any) {
 	select {
 	case c.changed <- struct{}{}:
 	default:
@@ -113,7 +126,7 @@ func (c *MetaAllocator) enqueueServiceCIDR(any) {
 }
 
 // run follows the objects.
-func (c *MetaAllocator) run() {
+func (c *shared) run() {
 	if !cache.WaitForCacheSync(c.stopped, c.serviceCIDRSynced, c.ipAddressSynced) {
 		return
 	}
@@ -130,7 +143,7 @@ func (c *MetaAllocator) run() {
 }
 
 // follow lets there be an allocator for each CIDR of an object, ready if one of its objects is in service.
-func (c *MetaAllocator) follow() {
+func (c *shared) follow() {
 	// A cache does not fail.
 	objects, _ := c.serviceCIDRLister.List(labels.Everything())
 	wanted := make(map[string]bool)
@@ -164,6 +177,9 @@ func (c *MetaAllocator) follow() {
 	for cidr, item := range c.allocators {
 		ready, ok := wanted[cidr]
 		item.allocator.ready.Store(ready)
+		if ready {
+			c.serve.Do(func() { close(c.served) })
+		}
 		if !ok {
 			item.allocator.Destroy()
 			delete(c.allocators, cidr)
@@ -171,7 +187,7 @@ func (c *MetaAllocator) follow() {
 	}
 }
 
-func (c *MetaAllocator) newItem(cidr string) (*item, error) {
+func (c *shared) newItem(cidr string) (*item, error) {
 	_, ipNet, err := netutils.ParseCIDRSloppy(cidr)
 	if err != nil {
 		return nil, err
@@ -197,11 +213,8 @@ func isInService(object *networkingv1.ServiceCIDR) bool {
 // startTimeout is how long a request waits for a server that has just begun to know the objects.
 const startTimeout = 30 * time.Second
 
-// all gives the allocators, in no order, so that none is always the first.
-//
-// A server takes requests before its informers have begun. Without allocators yet it would say that there is no address
-// left, which nobody tries again.
-func (c *MetaAllocator) all() []*Allocator {
+// all returns the allocators, in no order, so that none is always the first.
+func (c *shared) all() []*Allocator {
 	c.awaitStart()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,15 +225,21 @@ func (c *MetaAllocator) all() []*Allocator {
 	return all
 }
 
-// awaitStart returns when the objects were looked at, and makes no timer for each request after that.
-func (c *MetaAllocator) awaitStart() {
+// awaitStart returns when addresses can be allocated for the first time. A server takes requests before its informers have
+// begun, and the first server of a cluster before it has created the default ServiceCIDR. Without a CIDR it would answer
+// that no address is left, and no client tries that again.
+func (c *shared) awaitStart() {
+	start := c.followed
+	if c.awaitsCIDR {
+		start = c.served
+	}
 	select {
-	case <-c.followed:
-		return
+	case <-start:
+		return // and makes no timer for each request
 	default:
 	}
 	select {
-	case <-c.followed:
+	case <-start:
 	case <-c.stopped:
 	case <-time.After(startTimeout):
 	}
@@ -228,7 +247,7 @@ func (c *MetaAllocator) awaitStart() {
 
 // getAllocator gives an allocator that hands ip out; with ready, one that does so now. Any one will do, as the object is
 // the same. The error is ErrMismatchedNetwork if there is none.
-func (c *MetaAllocator) getAllocator(ip net.IP, ready bool) (*Allocator, error) {
+func (c *shared) getAllocator(ip net.IP, ready bool) (*Allocator, error) {
 	address := addressOf(ip)
 	for _, allocator := range c.all() {
 		if _, ok := allocator.values.OffsetOf(address); ok && (!ready || allocator.ready.Load()) {
@@ -267,7 +286,16 @@ func (c *MetaAllocator) AllocateService(service *api.Service, ip net.IP) error {
 			return err
 		}
 	}
-	return allocator.AllocateService(service, ip)
+	object, err := allocator.allocate(service, ip)
+	c.record(object, err)
+	return err
+}
+
+// record lets the request remove the object again.
+func (c *MetaAllocator) record(object *networkingv1.IPAddress, err error) {
+	if c.request != nil && err == nil {
+		c.request.created = append(c.request.created, object)
+	}
 }
 
 // AllocateNext takes a free address for no Service: an API server refuses the object.
@@ -283,14 +311,20 @@ func (c *MetaAllocator) AllocateNextService(service *api.Service) (net.IP, error
 			if err != nil {
 				return nil, err
 			}
-			return ip, allocator.AllocateService(service, ip)
+			object, err := allocator.allocate(service, ip)
+			c.record(object, err)
+			return ip, err
 		}
 	}
-	return c.first(func(allocator *Allocator) (net.IP, error) { return allocator.AllocateNextService(service) })
+	return c.first(func(allocator *Allocator) (net.IP, error) {
+		ip, object, err := allocator.allocateNext(service)
+		c.record(object, err)
+		return ip, err
+	})
 }
 
 // first gives the first answer of an allocator that has a free address.
-func (c *MetaAllocator) first(next func(*Allocator) (net.IP, error)) (net.IP, error) {
+func (c *shared) first(next func(*Allocator) (net.IP, error)) (net.IP, error) {
 	for _, allocator := range c.all() {
 		ip, err := next(allocator)
 		if !errors.Is(err, ErrFull) && !errors.Is(err, ErrNotReady) {
@@ -301,7 +335,15 @@ func (c *MetaAllocator) first(next func(*Allocator) (net.IP, error)) (net.IP, er
 }
 
 // Release frees an address, also one of a CIDR that is not in service. The error is ErrMismatchedNetwork if no CIDR has it.
+// In a request it only records the address.
 func (c *MetaAllocator) Release(ip net.IP) error {
+	if c.request != nil {
+		if c.inBitmap(ip) {
+			_ = c.bitmapAllocator.Release(ip) // it records, too
+		}
+		c.request.released = append(c.request.released, ip)
+		return nil
+	}
 	allocator, err := c.getAllocator(ip, false)
 	if err != nil {
 		return err
@@ -314,29 +356,29 @@ func (c *MetaAllocator) Release(ip net.IP) error {
 }
 
 // ForEach calls fn with each address in use, as far as the cache knows.
-func (c *MetaAllocator) ForEach(fn func(net.IP)) {
+func (c *shared) ForEach(fn func(net.IP)) {
 	for _, object := range listed(c.ipAddressInformer.Lister(), c.ipFamily) {
 		fn(netutils.ParseIPSloppy(object.Name))
 	}
 }
 
 // CIDR is none, as there may be several.
-func (c *MetaAllocator) CIDR() net.IPNet { return net.IPNet{} }
+func (c *shared) CIDR() net.IPNet { return net.IPNet{} }
 
 // IPFamily is that of the addresses.
-func (c *MetaAllocator) IPFamily() api.IPFamily { return c.ipFamily }
+func (c *shared) IPFamily() api.IPFamily { return c.ipFamily }
 
 // Has asks the API server whether an address of a CIDR in service is in use.
-func (c *MetaAllocator) Has(ip net.IP) bool {
+func (c *shared) Has(ip net.IP) bool {
 	allocator, err := c.getAllocator(ip, true)
 	return err == nil && allocator.Has(ip)
 }
 
 // Used is how many addresses are in use, as far as the cache knows. Cost: linear.
-func (c *MetaAllocator) Used() int { return len(listed(c.ipAddressInformer.Lister(), c.ipFamily)) }
+func (c *shared) Used() int { return len(listed(c.ipAddressInformer.Lister(), c.ipFamily)) }
 
 // Free is how many addresses can be handed out, each counted once.
-func (c *MetaAllocator) Free() int {
+func (c *shared) Free() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var prefixes []netip.Prefix
@@ -376,7 +418,7 @@ func (c *MetaAllocator) Destroy() {
 }
 
 // EnableMetrics lets allocations be counted.
-func (c *MetaAllocator) EnableMetrics() {
+func (c *shared) EnableMetrics() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.metrics = true

@@ -200,10 +200,18 @@ func (a *Allocator) Allocate(ip net.IP) error { return a.AllocateService(nil, ip
 // AllocateService takes an address for a Service. The error is ErrNotReady, an *ErrNotInRange if the address cannot be
 // handed out, ErrAllocated if it is in use, or that of the API server.
 func (a *Allocator) AllocateService(svc *api.Service, ip net.IP) error {
-	begun := time.Now()
-	err := a.named(ip, func(address netip.Addr) error { return a.create(address, svc) })
-	a.record(static, begun, err)
+	_, err := a.allocate(svc, ip)
 	return err
+}
+
+func (a *Allocator) allocate(svc *api.Service, ip net.IP) (object *networkingv1.IPAddress, err error) {
+	begun := time.Now()
+	err = a.named(ip, func(address netip.Addr) (err error) {
+		object, err = a.create(address, svc)
+		return err
+	})
+	a.record(static, begun, err)
+	return object, err
 }
 
 // named takes the address that somebody asks for.
@@ -230,10 +238,18 @@ func (a *Allocator) AllocateNext() (net.IP, error) { return a.AllocateNextServic
 // AllocateNextService takes a free address for a Service. The error is ErrNotReady, ErrFull if there is none, or that of
 // the API server.
 func (a *Allocator) AllocateNextService(svc *api.Service) (net.IP, error) {
-	begun := time.Now()
-	ip, err := a.next(func(address netip.Addr) error { return a.create(address, svc) })
-	a.record(dynamic, begun, err)
+	ip, _, err := a.allocateNext(svc)
 	return ip, err
+}
+
+func (a *Allocator) allocateNext(svc *api.Service) (ip net.IP, object *networkingv1.IPAddress, err error) {
+	begun := time.Now()
+	ip, err = a.next(func(address netip.Addr) (err error) {
+		object, err = a.create(address, svc)
+		return err
+	})
+	a.record(dynamic, begun, err)
+	return ip, object, err
 }
 
 // next takes the first address that nobody has. Somebody may have taken it whom the cache does not know yet; then the
@@ -263,7 +279,7 @@ func (a *Allocator) isCached(address netip.Addr) bool {
 }
 
 // create makes the object that takes an address. The error is ErrAllocated if there is one.
-func (a *Allocator) create(address netip.Addr, svc *api.Service) error {
+func (a *Allocator) create(address netip.Addr, svc *api.Service) (*networkingv1.IPAddress, error) {
 	object := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{
 		Name: address.String(),
 		Labels: map[string]string{
@@ -274,15 +290,15 @@ func (a *Allocator) create(address netip.Addr, svc *api.Service) error {
 	if svc != nil {
 		object.Spec.ParentRef = &networkingv1.ParentReference{Resource: "services", Namespace: svc.Namespace, Name: svc.Name}
 	}
-	_, err := a.client.IPAddresses().Create(context.Background(), object, metav1.CreateOptions{})
+	object, err := a.client.IPAddresses().Create(context.Background(), object, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		return ErrAllocated
+		return nil, ErrAllocated
 	}
-	return err
+	return object, err
 }
 
-// Release frees an address. One that is free, or not in the CIDR, is no error. Nor is a failure: the Service is gone, and
-// the repair of IPAddress objects finds the address.
+// Release frees an address, whoever has it: the caller names no owner. One that is free, or not in the CIDR, is no error. Nor
+// is a failure: the repair of IPAddress objects finds the address.
 func (a *Allocator) Release(ip net.IP) error {
 	err := a.client.IPAddresses().Delete(context.Background(), ip.String(), metav1.DeleteOptions{})
 	switch {

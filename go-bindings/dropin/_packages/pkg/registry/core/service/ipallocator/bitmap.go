@@ -159,6 +159,18 @@ func (r *Range) Release(ip net.IP) error {
 	return err
 }
 
+// ForRequest returns an allocator of the same addresses for one request, and the request; nil if they are kept in memory.
+func (r *Range) ForRequest() (Interface, allocator.Request) {
+	source, ok := r.alloc.(allocator.PerRequest)
+	if !ok {
+		return r, nil
+	}
+	own := *r
+	alloc, request := source.ForRequest()
+	own.alloc = alloc
+	return &own, allocator.Then(request, r.gauge)
+}
+
 // ForEach calls fn with each address in use.
 func (r *Range) ForEach(fn func(net.IP)) {
 	r.alloc.ForEach(func(offset int) { fn(r.address(offset)) })

@@ -153,6 +153,18 @@ func (r *PortAllocator) Release(port int) error {
 	return err
 }
 
+// ForRequest returns an allocator of the same ports for one request, and the request; nil if they are kept in memory.
+func (r *PortAllocator) ForRequest() (Interface, allocator.Request) {
+	source, ok := r.alloc.(allocator.PerRequest)
+	if !ok {
+		return r, nil
+	}
+	own := *r
+	alloc, request := source.ForRequest()
+	own.alloc = alloc
+	return &own, allocator.Then(request, r.gauge)
+}
+
 // ForEach calls fn with each port in use.
 func (r *PortAllocator) ForEach(fn func(int)) {
 	r.alloc.ForEach(func(offset int) { fn(r.portRange.Base + offset) })

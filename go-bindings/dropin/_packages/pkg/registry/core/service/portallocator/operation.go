@@ -1,6 +1,9 @@
 package portallocator
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // PortAllocationOperation allocates ports for an owner that is not written yet: at once, so that nobody else takes them.
 // Ports that the owner gives up are released when it is written, and those it was to get if it is not. A port may leak
@@ -70,9 +73,11 @@ func (op *PortAllocationOperation) AllocateNext() (int, error) {
 	return port, err
 }
 
-// ReleaseDeferred notes a port that the owner gives up.
+// ReleaseDeferred records a port that the owner gives up. It may be named twice: for TCP and for UDP.
 func (op *PortAllocationOperation) ReleaseDeferred(port int) {
-	op.released = append(op.released, port)
+	if !slices.Contains(op.released, port) {
+		op.released = append(op.released, port)
+	}
 }
 
 // Commit releases what the owner has given up; the owner is written. What cannot be released has leaked, and is found by

@@ -11,43 +11,54 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 )
 
-// Create makes a Service. What it has taken is given back only if the Service was certainly not written.
+// Create creates a Service. The values that were allocated for it are released only if it was certainly not written.
 //
-// Store.Create has it given back whenever the write has not succeeded (k8s.io/apiserver/pkg/registry/generic/registry/store.go),
-// also if etcd has not answered, or the client has gone before it did: then the Service is there, and others get what it has.
+// Store.Create has them released whenever the write has not succeeded (k8s.io/apiserver/pkg/registry/generic/registry/store.go),
+// also if etcd has not answered, or the client has gone before it did: then the Service is there, and others get its values.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	q := r.newRequest()
 	store := *r.Store
-	write := &creation{Interface: store.Storage.Storage}
+	write := &creation{Interface: store.Storage.Storage, request: q}
 	store.Storage.Storage = write
 	store.BeginCreate = func(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
-		finish, err := r.BeginCreate(ctx, obj, options)
+		name := obj.(*api.Service).Name
+		finish, err := q.beginCreate(ctx, obj, options)
 		if err != nil {
+			// The released code keeps the address of the first family if the second one has none.
+			q.undo(ctx, name)
 			return nil, err
 		}
 		return func(ctx context.Context, success bool) {
-			if success || !write.inDoubt {
-				finish(ctx, success)
+			if !success && write.unknown {
+				logUnknown(ctx, name)
 				return
 			}
-			tellDoubt(ctx, obj.(*api.Service).Name)
+			finish(ctx, success)
+			if !success {
+				q.undo(ctx, name)
+			}
 		}, nil
 	}
 	return store.Create(ctx, obj, createValidation, options)
 }
 
-// creation notes whether what it was to write may have been written though it has failed.
+// creation records whether the outcome of its write is unknown.
 type creation struct {
 	storage.Interface
-	inDoubt bool
+	request *request
+	unknown bool
 }
 
 func (c *creation) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	// A client that has gone while addresses were taken leaves no doubt.
+	// If the client has gone while values were allocated, nothing is sent.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c.inDoubt = true // also if it panics
+	if err := c.request.checkTime(); err != nil {
+		return err
+	}
+	c.unknown = true // also if it panics
 	err := c.Interface.Create(ctx, key, obj, out, ttl)
-	c.inDoubt = err != nil && !isRefusal(err)
+	c.unknown = err != nil && !isRefusal(err)
 	return err
 }

@@ -8,80 +8,95 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
+	api "k8s.io/kubernetes/pkg/apis/core"
 )
 
-// Update changes a Service, or makes it. What it takes and gives back is settled by what became of the write.
+// Update updates a Service, or creates it. The values that it takes and drops are settled after the write.
 //
-// Store.Update has it settled before the write (k8s.io/apiserver/pkg/registry/generic/registry/store.go): then others get
-// a NodePort that the stored Service still has, for a moment, and for as long as until a repair if somebody else has
-// changed the Service meanwhile and the write is in vain.
+// Store.Update has them settled before the write (k8s.io/apiserver/pkg/registry/generic/registry/store.go): then others get
+// a NodePort that the stored Service still has, for a moment, or until the next repair if somebody else has changed the
+// Service meanwhile and the write fails.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	q := r.newRequest()
 	store := *r.Store
-	write := &update{Interface: store.Storage.Storage}
+	write := &update{Interface: store.Storage.Storage, request: q, name: name}
 	store.Storage.Storage = write
 	store.BeginCreate = func(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
-		return write.begun(r.BeginCreate(ctx, obj, options))
+		return write.begun(q.beginCreate(ctx, obj, options))
 	}
 	store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object, options *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
-		return write.begun(r.BeginUpdate(ctx, obj, old, options))
+		return write.begun(q.beginUpdate(ctx, obj, old, options))
 	}
 	out, created, err := store.Update(ctx, name, objInfo, createValidation, updateValidation, forceAllowCreate, options)
 	switch {
 	case err == nil:
-		write.settle(ctx, true)
+		if service, ok := out.(*api.Service); ok && write.finish != nil {
+			write.finish(ctx, true)
+			q.commit(ctx, ownerOf(service, revisionOf(service), int64(write.oldest)))
+		}
 	case write.finish != nil:
-		tellDoubt(ctx, name)
+		logUnknown(ctx, name)
 	}
 	return out, created, err
 }
 
-// update settles the attempts at an update that were not written. finish is the end of the last one that may have been; nil
-// if there is nothing to settle.
+// update undoes the attempts at an update that were not written.
 type update struct {
 	storage.Interface
+	request *request
+	name    string
+	// finish ends the last attempt that may have been written; nil if there is none.
 	finish genericregistry.FinishFunc
+	// oldest is the revision of the Service that the last attempt was based on; 0 if there was none.
+	oldest uint64
 }
 
-// begun puts the end of an attempt off that is about to be written.
+// begun puts off the end of an attempt that is about to be written.
 func (u *update) begun(finish genericregistry.FinishFunc, err error) (genericregistry.FinishFunc, error) {
 	if err != nil {
+		u.request.undo(context.Background(), u.name)
 		return nil, err
 	}
 	return func(ctx context.Context, success bool) {
-		if success {
-			u.finish = finish
-		} else {
-			finish(ctx, false)
+		u.finish = finish
+		if !success {
+			u.undo(ctx)
 		}
 	}, nil
 }
 
-func (u *update) settle(ctx context.Context, success bool) {
+// undo ends the last attempt, as it was certainly not written.
+func (u *update) undo(ctx context.Context) {
 	if u.finish != nil {
-		u.finish(ctx, success)
+		u.finish(ctx, false)
 		u.finish = nil
+		u.request.undo(ctx, u.name)
 	}
 }
 
 func (u *update) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cachedExistingObject runtime.Object) error {
 	attempt := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
-		u.settle(ctx, false) // there is another attempt only if the last one was not written
+		u.undo(ctx) // there is another attempt only if the last one was not written
+		u.oldest = meta.ResourceVersion
 		output, ttl, err := tryUpdate(input, meta)
 		if err == nil {
-			// A client that has gone while addresses were taken leaves no doubt.
+			// If the client has gone while values were allocated, nothing is sent.
 			err = ctx.Err()
 		}
+		if err == nil {
+			err = u.request.checkTime()
+		}
 		if err != nil {
-			u.settle(ctx, false)
+			u.undo(ctx)
 			return nil, nil, err
 		}
 		return output, ttl, nil
 	}
 	err := u.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, attempt, cachedExistingObject)
 	if err != nil && isRefusal(err) {
-		u.settle(ctx, false)
+		u.undo(ctx)
 	}
 	return err
 }

@@ -2,10 +2,11 @@ package storage
 
 import (
 	"context"
+	"fmt"
 	"path"
+	"time"
 
 	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -15,33 +16,45 @@ import (
 // backend carries out operations on the stored object. One that is missing or was never initialised gives
 // rangekeeper.ErrNotInitialised.
 type backend interface {
-	// allocate gives rangekeeper.ErrAlreadyAllocated for an offset in use.
-	allocate(ctx context.Context, offset int) error
-	// allocateNext gives rangekeeper.ErrFull if there is none.
-	allocateNext(ctx context.Context) (int, error)
-	release(ctx context.Context, offset int) error
-	// read gives the bitmap that is stored.
-	read(ctx context.Context) ([]byte, error)
+	// allocate returns rangekeeper.ErrAlreadyAllocated for an offset in use.
+	allocate(ctx context.Context, offset int) (allocation, error)
+	// allocateNext returns rangekeeper.ErrFull if there is none.
+	allocateNext(ctx context.Context) (allocation, error)
+	release(ctx context.Context, all []owned) error
+	// read returns the stored bitmap, and the revision that it is the state of.
+	read(ctx context.Context) (bitmap []byte, revision int64, err error)
 	// used is how many offsets are in use, as far as that is known without asking etcd.
 	used() int
-	// repairRange gives the range that repair passes are made over, if operations go through a committer.
-	repairRange() (repair.Range, bool)
+	// repairRange returns the range that repair passes are made over.
+	repairRange() repair.Range
 	close()
 }
 
-// newBackend has a Rangekeeper store carry the operations out if it can read what is stored: a range of addresses or ports
-// that is not encrypted.
-func (e *Etcd) newBackend(config *storagebackend.ConfigForResource) (backend, error) {
-	plain := config.Transformer == nil || config.Transformer == identity.NewEncryptCheckTransformer()
+// allocation is an offset that was allocated.
+type allocation struct {
+	offset   int
+	revision int64
+	// useUntil is when its Service must be written.
+	useUntil time.Time
+}
+
+// owned is an offset that is released on behalf of its owner.
+type owned struct {
+	offset int
+	owner  rangekeeper.Ownership
+}
+
+// newBackend opens a Rangekeeper store of addresses or ports.
+var newBackend = func(e *Etcd, config *storagebackend.ConfigForResource) (backend, error) {
 	rangeSpec, _ := e.known.Snapshot()
 	key := path.Join("/", config.Prefix, e.key)
-	if cidr, err := rangekeeper.ParseCIDR(rangeSpec); plain && err == nil && int(cidr.Size()) == e.size {
+	if cidr, err := rangekeeper.ParseCIDR(rangeSpec); err == nil && int(cidr.Size()) == e.size {
 		return openCommitted(cidr, repair.Addresses, strategyOf(e.known), key, config)
 	}
-	if ports, err := rangekeeper.ParsePortRange(rangeSpec); plain && err == nil && int(ports.Size()) == e.size {
+	if ports, err := rangekeeper.ParsePortRange(rangeSpec); err == nil && int(ports.Size()) == e.size {
 		return openCommitted(ports, repair.Ports, strategyOf(e.known), key, config)
 	}
-	return &swapped{e}, nil
+	return nil, fmt.Errorf("%s: %q is no range of %d addresses or ports", key, rangeSpec, e.size)
 }
 
 // strategyOf is how alloc picks offsets.

@@ -2,11 +2,10 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/klog/v2"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
@@ -25,7 +24,10 @@ func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], passes func
 	if err != nil {
 		return nil, err
 	}
-	store, err := etcdstore.Open(etcdstore.Config[V]{Client: client, Key: key, Range: values, Strategy: strategy})
+	store, err := etcdstore.Open(etcdstore.Config[V]{
+		Client: client, Key: key, Range: values, Strategy: strategy,
+		Replaced: func(err error) { klog.ErrorS(err, "A committer has failed and is replaced", "key", key) },
+	})
 	if err != nil {
 		client.Close()
 		return nil, err
@@ -34,66 +36,40 @@ func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], passes func
 	return &committed[V]{store, passes(store), func() { client.Close() }}, nil
 }
 
-func (c *committed[V]) allocate(ctx context.Context, offset int) error {
+func (c *committed[V]) allocate(ctx context.Context, offset int) (allocation, error) {
 	value, ok := c.store.Range().ValueAt(uint32(offset))
 	if !ok {
-		return fmt.Errorf("%s has no offset %d", c.store.Range(), offset)
+		return allocation{}, fmt.Errorf("%s has no offset %d", c.store.Range(), offset)
 	}
-	_, err := c.store.Allocate(ctx, value)
-	return err
+	return c.allocation(c.store.Allocate(ctx, value))
 }
 
-func (c *committed[V]) allocateNext(ctx context.Context) (int, error) {
-	allocation, err := c.store.AllocateNext(ctx)
+func (c *committed[V]) allocateNext(ctx context.Context) (allocation, error) {
+	return c.allocation(c.store.AllocateNext(ctx))
+}
+
+func (c *committed[V]) allocation(a etcdstore.Allocation[V], err error) (allocation, error) {
 	if err != nil {
-		return 0, err
+		return allocation{}, err
 	}
-	offset, _ := c.store.Range().OffsetOf(allocation.Value)
-	return int(offset), nil
+	offset, _ := c.store.Range().OffsetOf(a.Value)
+	return allocation{int(offset), a.Revision, a.UseUntil}, nil
 }
 
-// release frees a value. Whoever wants it freed does not say since when it was theirs, so it is theirs if it is in use when they
-// say so. A value that is left to the next repair is no reason for the caller to keep others.
-func (c *committed[V]) release(ctx context.Context, offset int) error {
-	value, ok := c.store.Range().ValueAt(uint32(offset))
-	if !ok {
-		return nil
-	}
-	err := c.releaseNow(ctx, value)
-	if errors.Is(err, etcdstore.ErrDeferred) {
-		utilruntime.HandleErrorWithContext(ctx, err, "A value is not freed before the next repair", "value", value)
-		return nil
-	}
-	return err
-}
-
-// releaseNow mostly needs no read: the value was in use in the newest state that this server had seen, and has been since. Else
-// that state may be of the owner before, or older than an allocation by another server; then a read tells of now. It does not
-// after a request without an answer: that may have freed the value, and who has it now got it after that.
-func (c *committed[V]) releaseNow(ctx context.Context, value V) error {
-	known, err := c.store.Known()
-	if err != nil {
-		return err
-	}
-	if known.Initialised {
-		unanswered := c.store.Stats().Unknown
-		released, err := c.store.Release(ctx, value, known.Revision)
-		isUnknownSince := errors.Is(err, etcdstore.ErrDeferred)
-		if released || err != nil && !isUnknownSince || c.store.Stats().Unknown != unanswered {
-			return err
+func (c *committed[V]) release(ctx context.Context, all []owned) error {
+	values := make([]etcdstore.Owned[V], 0, len(all))
+	for _, one := range all {
+		if value, ok := c.store.Range().ValueAt(uint32(one.offset)); ok {
+			values = append(values, etcdstore.Owned[V]{Value: value, Owner: one.owner})
 		}
 	}
-	view, err := c.store.Read(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = c.store.Release(ctx, value, view.Revision)
+	_, err := c.store.ReleaseAll(ctx, values...)
 	return err
 }
 
-func (c *committed[V]) read(ctx context.Context) ([]byte, error) {
+func (c *committed[V]) read(ctx context.Context) ([]byte, int64, error) {
 	view, err := c.store.Read(ctx)
-	return view.Snapshot, err
+	return view.Snapshot, view.Revision, err
 }
 
 func (c *committed[V]) used() int {
@@ -101,12 +77,12 @@ func (c *committed[V]) used() int {
 	return known.Used
 }
 
-func (c *committed[V]) repairRange() (repair.Range, bool) { return c.passes, true }
+func (c *committed[V]) repairRange() repair.Range { return c.passes }
 
 func (c *committed[V]) close() {
 	ctx, cancel := operation()
 	defer cancel()
 	forget(c.store.Key(), c.store)
-	c.store.Close(ctx) // what has not ended by then is told as unknown
+	c.store.Close(ctx) // what has not ended by then is reported as unknown
 	c.done()
 }

@@ -49,7 +49,7 @@ type Etcd struct {
 var (
 	_ allocator.Interface           = (*Etcd)(nil)
 	_ rangeallocation.RangeRegistry = (*Etcd)(nil)
-	_ repairloop.Committed          = (*Etcd)(nil)
+	_ repairloop.Repairable         = (*Etcd)(nil)
 )
 
 // NewEtcd makes an Etcd of the object under baseKey. alloc says which range is expected there.
@@ -59,7 +59,7 @@ func NewEtcd(alloc allocator.Snapshottable, baseKey string, config *storagebacke
 		return nil, err
 	}
 	e := &Etcd{resource: config.GroupResource, key: baseKey, storage: objects, known: alloc, size: offsets(alloc)}
-	if e.backend, err = e.newBackend(config); err != nil {
+	if e.backend, err = newBackend(e, config); err != nil {
 		destroy()
 		return nil, err
 	}
@@ -70,44 +70,74 @@ func NewEtcd(alloc allocator.Snapshottable, baseKey string, config *storagebacke
 	return e, nil
 }
 
-// Allocate takes an offset, and says whether it was free.
+// Allocate allocates an offset, and returns whether it was free.
 func (e *Etcd) Allocate(offset int) (bool, error) {
+	_, ok, err := e.allocate(offset)
+	return ok, err
+}
+
+func (e *Etcd) allocate(offset int) (a allocation, ok bool, err error) {
 	ctx, cancel := operation()
 	defer cancel()
-	err := e.backend.allocate(ctx, offset)
+	a, err = e.backend.allocate(ctx, offset)
 	if errors.Is(err, rangekeeper.ErrAlreadyAllocated) {
-		return false, nil
+		return a, false, nil
 	}
-	if err != nil {
-		return false, e.interpret(err)
-	}
-	e.note(func() { e.known.Allocate(offset) })
-	return true, nil
+	return e.allocated(a, err)
 }
 
-// AllocateNext takes a free offset, and says whether there was one.
+// AllocateNext allocates a free offset, and returns whether there was one.
 func (e *Etcd) AllocateNext() (int, bool, error) {
+	a, ok, err := e.allocateNext()
+	return a.offset, ok, err
+}
+
+func (e *Etcd) allocateNext() (a allocation, ok bool, err error) {
 	ctx, cancel := operation()
 	defer cancel()
-	offset, err := e.backend.allocateNext(ctx)
+	a, err = e.backend.allocateNext(ctx)
 	if errors.Is(err, rangekeeper.ErrFull) {
-		return 0, false, nil
+		return a, false, nil
 	}
-	if err != nil {
-		return 0, false, e.interpret(err)
-	}
-	e.note(func() { e.known.Allocate(offset) })
-	return offset, true, nil
+	return e.allocated(a, err)
 }
 
-// Release frees an offset. To free what is free, or is no offset, changes nothing.
+func (e *Etcd) allocated(a allocation, err error) (allocation, bool, error) {
+	if err != nil {
+		return a, false, e.interpret(err)
+	}
+	e.note(func() { e.known.Allocate(a.offset) })
+	return a, true, nil
+}
+
+// Release frees an offset that is in use now, whoever uses it: the caller names no owner. To free what is free, or is no
+// offset, changes nothing.
 func (e *Etcd) Release(offset int) error {
 	ctx, cancel := operation()
 	defer cancel()
-	if err := e.backend.release(ctx, offset); err != nil {
+	_, now, err := e.backend.read(ctx)
+	if err != nil {
 		return e.interpret(err)
 	}
-	e.note(func() { e.known.Release(offset) })
+	return e.release([]owned{{offset, rangekeeper.OwnedSince(now)}})
+}
+
+// release releases offsets on behalf of their owners. Those that are left to a repair are no reason for the caller to keep
+// others, so that the error is for the log.
+func (e *Etcd) release(all []owned) error {
+	if len(all) == 0 {
+		return nil
+	}
+	ctx, cancel := operation()
+	defer cancel()
+	if err := e.backend.release(ctx, all); err != nil {
+		return e.interpret(err)
+	}
+	e.note(func() {
+		for _, one := range all {
+			e.known.Release(one.offset)
+		}
+	})
 	return nil
 }
 
@@ -133,7 +163,7 @@ func (e *Etcd) interpret(err error) error {
 func (e *Etcd) now() allocator.Snapshottable {
 	ctx, cancel := operation()
 	defer cancel()
-	data, err := e.backend.read(ctx)
+	data, _, err := e.backend.read(ctx)
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	if err == nil {
@@ -167,8 +197,11 @@ func (e *Etcd) DryRun() (allocator.Interface, error) {
 	return source.DryRun()
 }
 
-// RepairRange gives the range that repair passes are made over, if operations go through a committer.
-func (e *Etcd) RepairRange() (repair.Range, bool) { return e.backend.repairRange() }
+// RepairRange returns the range that repair passes are made over. It is in the etcd of Services, whose configuration the API
+// server takes for it (k8s.io/kubernetes/pkg/registry/core/rest/storage_core.go), overrides included.
+func (e *Etcd) RepairRange(string) (passes repair.Range, sameEtcd bool) {
+	return e.backend.repairRange(), true
+}
 
 // Get gives the stored object; one that is missing has no ResourceVersion.
 func (e *Etcd) Get() (*api.RangeAllocation, error) {

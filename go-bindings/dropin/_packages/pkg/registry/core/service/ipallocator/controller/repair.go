@@ -54,7 +54,7 @@ func (c *Repair) add(network *net.IPNet, alloc rangeallocation.RangeRegistry) re
 		family = v1.IPv6Protocol
 	}
 	c.networkByFamily[family], c.allocatorByFamily[family] = network, alloc
-	c.leaksByFamily[family] = repairloop.Addresses(network, alloc)
+	c.leaksByFamily[family] = repairloop.RangeOf(alloc, network.String())
 	return c.leaksByFamily[family]
 }
 

@@ -25,7 +25,7 @@ type Repair struct {
 func NewRepair(interval time.Duration, serviceClient corev1client.ServicesGetter, eventClient eventsv1client.EventsV1Interface, portRange net.PortRange, alloc rangeallocation.RangeRegistry) *Repair {
 	registerMetrics()
 	return &Repair{repairloop.New(repairloop.Config{
-		Controller: repair.NodePorts, Ranges: []repairloop.Range{repairloop.Ports(portRange, alloc)},
+		Controller: repair.NodePorts, Ranges: []repairloop.Range{repairloop.RangeOf(alloc, portRange.String())},
 		Services: serviceClient, Events: eventClient,
 		Interval: interval, Passes: numRepairsBeforeLeakCleanup,
 		Found: nodePortRepairPortErrors, Failed: nodePortRepairReconcileErrors,

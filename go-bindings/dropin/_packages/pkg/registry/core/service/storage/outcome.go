@@ -11,8 +11,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// isRefusal tells of the error of a write that nothing was sent to etcd, or that etcd has answered that it does not write
-// it. Its "no space" is none of these answers: it has been seen to come after the write.
+// isRefusal returns whether the error of a write means that nothing was sent to etcd, or that etcd has answered that it does
+// not write it. Its "no space" is no such answer: it has been seen to come after the write.
 func isRefusal(err error) bool {
 	var told *storage.StorageError
 	switch {
@@ -27,8 +27,8 @@ func isRefusal(err error) bool {
 	return strings.Contains(err.Error(), "trying to send message larger than max")
 }
 
-// tellDoubt logs that a Service may have been written or not.
-func tellDoubt(ctx context.Context, name string) {
+// logUnknown logs that a Service may have been written or not.
+func logUnknown(ctx context.Context, name string) {
 	service := klog.KRef(genericapirequest.NamespaceValue(ctx), name)
-	klog.FromContext(ctx).Info("What the Service had and was to have stays allocated until a repair, as it may have been written or not", "service", service)
+	klog.FromContext(ctx).Info("Service write has an unknown outcome; keeping old and new allocations until the next repair", "service", service)
 }

@@ -1,0 +1,79 @@
+package storage
+
+import (
+	"slices"
+	"time"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
+)
+
+// request is an Etcd for one request to the API server.
+type request struct {
+	*Etcd
+	allocated []allocation
+	// released are the offsets that the Service gives up. It may name one twice: a node port for TCP and for UDP.
+	released []int
+}
+
+var _ allocator.PerRequest = (*Etcd)(nil)
+
+// ForRequest returns an allocator of the same offsets for one request.
+func (e *Etcd) ForRequest() (allocator.Interface, allocator.Request) {
+	r := &request{Etcd: e}
+	return r, r
+}
+
+// Allocate allocates an offset, and returns whether it was free.
+func (r *request) Allocate(offset int) (bool, error) {
+	a, ok, err := r.allocate(offset)
+	if ok {
+		r.allocated = append(r.allocated, a)
+	}
+	return ok, err
+}
+
+// AllocateNext allocates a free offset, and returns whether there was one.
+func (r *request) AllocateNext() (int, bool, error) {
+	a, ok, err := r.allocateNext()
+	if ok {
+		r.allocated = append(r.allocated, a)
+	}
+	return a.offset, ok, err
+}
+
+// Release records an offset that the Service gives up.
+func (r *request) Release(offset int) error {
+	if !slices.Contains(r.released, offset) {
+		r.released = append(r.released, offset)
+	}
+	return nil
+}
+
+// UseUntil is that of the first allocation.
+func (r *request) UseUntil() (until time.Time) {
+	if len(r.allocated) > 0 {
+		until = r.allocated[0].useUntil
+	}
+	return until
+}
+
+// Undo releases what was allocated, all in one swap.
+func (r *request) Undo() error {
+	owned := make([]owned, len(r.allocated))
+	for i, a := range r.allocated {
+		owned[i].offset, owned[i].owner = a.offset, rangekeeper.OwnedSince(a.revision)
+	}
+	r.allocated, r.released = nil, nil
+	return r.release(owned)
+}
+
+// Commit releases what the Service gave up, all in one swap.
+func (r *request) Commit(owner allocator.Owner) error {
+	owned := make([]owned, len(r.released))
+	for i, offset := range r.released {
+		owned[i].offset, owned[i].owner = offset, owner.Ownership
+	}
+	r.allocated, r.released = nil, nil
+	return r.release(owned)
+}

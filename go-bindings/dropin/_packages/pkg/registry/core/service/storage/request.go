@@ -1,0 +1,91 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
+	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
+	"k8s.io/kubernetes/pkg/registry/core/service/portallocator"
+)
+
+// request is the REST storage for one request to the API server. Its allocators record what the released code allocates and
+// gives back; nothing is released before it is known what became of the Service, and then on behalf of that Service and
+// since when it had the values. Allocators in memory, and those of other code, release at once.
+type request struct {
+	REST
+	parts []allocator.Request
+}
+
+func (r *REST) newRequest() *request {
+	q := &request{REST: *r}
+	q.alloc.serviceIPAllocatorsByFamily = maps.Clone(r.alloc.serviceIPAllocatorsByFamily)
+	for family, addresses := range r.alloc.serviceIPAllocatorsByFamily {
+		source, ok := addresses.(interface {
+			ForRequest() (ipallocator.Interface, allocator.Request)
+		})
+		if ok {
+			own, part := source.ForRequest()
+			q.alloc.serviceIPAllocatorsByFamily[family] = own
+			q.follow(part)
+		}
+	}
+	ports, ok := r.alloc.serviceNodePorts.(interface {
+		ForRequest() (portallocator.Interface, allocator.Request)
+	})
+	if ok {
+		own, part := ports.ForRequest()
+		q.alloc.serviceNodePorts = own
+		q.follow(part)
+	}
+	return q
+}
+
+func (q *request) follow(part allocator.Request) {
+	if part != nil {
+		q.parts = append(q.parts, part)
+	}
+}
+
+// undo releases what was allocated, as the Service was certainly not written.
+func (q *request) undo(ctx context.Context, name string) {
+	q.settle(ctx, name, allocator.Request.Undo)
+}
+
+// commit releases what the Service gave up, as it was written without that, or deleted.
+func (q *request) commit(ctx context.Context, owner allocator.Owner) {
+	q.settle(ctx, owner.Name, func(part allocator.Request) error { return part.Commit(owner) })
+}
+
+// settle goes on after an error: values that are not released are left to the next repair.
+func (q *request) settle(ctx context.Context, name string, settle func(allocator.Request) error) {
+	var errs []error
+	for _, part := range q.parts {
+		errs = append(errs, settle(part))
+	}
+	if err := errors.Join(errs...); err != nil {
+		utilruntime.HandleErrorWithContext(ctx, err, "Values of a Service stay allocated until the next repair", "service", name)
+	}
+}
+
+// checkTime refuses a write that comes too late: the repair of another server may have released what was allocated.
+func (q *request) checkTime() error {
+	for _, part := range q.parts {
+		if until := part.UseUntil(); !until.IsZero() && time.Now().After(until) {
+			return apierrors.NewTimeoutError("the request took so long that the values allocated for it may be in use elsewhere; try again", 1)
+		}
+	}
+	return nil
+}
+
+// ownerOf returns a Service as the owner of values that it gave up at one revision, and was stored with at an older one.
+func ownerOf(service *api.Service, anchor, oldest int64) allocator.Owner {
+	owner := allocator.Owner{Namespace: service.Namespace, Name: service.Name}
+	owner.Anchor, owner.Oldest = anchor, oldest
+	return owner
+}
