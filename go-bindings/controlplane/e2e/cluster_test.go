@@ -12,7 +12,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/apiservertest"
 )
 
-// longVariable has tests wait for what the servers' own repair does in its time, and go on for longer: half an hour in all.
+// longVariable has tests wait for what the servers' own repair does in its time, and go on for longer: 45 minutes in all.
 // `make e2e` sets it.
 const longVariable = "RANGEKEEPER_E2E_LONG"
 

@@ -30,12 +30,22 @@ type history struct {
 // gives the number of changes.
 func checkHistory(t *testing.T, etcd *clientv3.Client) int {
 	t.Helper()
+	h := readHistory(t, etcd, 1)
+	if len(h.wrong) > 0 {
+		t.Errorf("%d violations in %d changes, the first ones:\n%s", len(h.wrong), h.changes, strings.Join(h.wrong[:min(10, len(h.wrong))], "\n"))
+	}
+	return h.changes
+}
+
+// readHistory reads all changes from a revision on. Services that were stored before it and have not changed since are unknown.
+func readHistory(t *testing.T, etcd *clientv3.Client, from int64) *history {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	h := &history{owners: make(map[string]string), values: make(map[string][]string)}
 	services := clusterstate.ServiceKeys(clusterstate.DefaultPrefix)
 	end := must(etcd.Get(ctx, services)).Header.Revision
-	watch := etcd.Watch(ctx, services, clientv3.WithPrefix(), clientv3.WithRev(1), clientv3.WithCreatedNotify())
+	watch := etcd.Watch(ctx, services, clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithCreatedNotify())
 	for response := range watch {
 		if err := response.Err(); err != nil {
 			t.Fatal(err)
@@ -53,10 +63,7 @@ func checkHistory(t *testing.T, etcd *clientv3.Client) int {
 	if err := ctx.Err(); err != nil {
 		t.Fatalf("the history was not read to its end: %v", err)
 	}
-	if len(h.wrong) > 0 {
-		t.Errorf("%d violations in %d changes, the first ones:\n%s", len(h.wrong), h.changes, strings.Join(h.wrong[:min(10, len(h.wrong))], "\n"))
-	}
-	return h.changes
+	return h
 }
 
 func (h *history) change(event *clientv3.Event) {
@@ -95,12 +102,14 @@ func valuesOf(s *corev1.Service) []string {
 	}
 	for _, port := range s.Spec.Ports {
 		if port.NodePort != 0 {
-			values = append(values, fmt.Sprintf("port %d", port.NodePort))
+			values = append(values, portValue(port.NodePort))
 		}
 	}
 	if s.Spec.HealthCheckNodePort != 0 {
-		values = append(values, fmt.Sprintf("port %d", s.Spec.HealthCheckNodePort))
+		values = append(values, portValue(s.Spec.HealthCheckNodePort))
 	}
 	slices.Sort(values)
 	return slices.Compact(values)
 }
+
+func portValue(port int32) string { return fmt.Sprintf("port %d", port) }

@@ -26,15 +26,11 @@ func testTakeover(t *testing.T, version apiservertest.Version) {
 	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
 	t.Cleanup(etcd.Close)
 	start := func(rangekeeper bool) *apiservertest.Server {
-		address := "192.0.2.1"
+		index := 0
 		if rangekeeper {
-			address = "192.0.2.2"
+			index = 1
 		}
-		return apiservertest.Start(t, apiservertest.Config{
-			Version: version, Rangekeeper: rangekeeper, OwnLoops: !rangekeeper, Etcd: etcd.Endpoints(),
-			ServiceClusterIPRange: "10.96.0.0/16,fd00:10:96::/112", ServiceNodePortRange: "30000-34999",
-			AdvertiseAddress: address, Flags: []string{"--etcd-compaction-interval=0"},
-		})
+		return apiservertest.Start(t, serverConfig(etcd, version, rangekeeper, index))
 	}
 	var creates, deletes int64
 	load := func(name string, w *workload) {
