@@ -3,13 +3,19 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/apiservertest"
 )
 
@@ -78,6 +84,70 @@ func testNothingWritten(t *testing.T, version apiservertest.Version) {
 		time.Sleep(100 * time.Millisecond) // the server has not given all back yet
 	}
 	checkAudit(t, etcd)
+}
+
+// TestSecondFamilyRefused has dual-stack Services refused whose second address is in use: the first one is released.
+func TestSecondFamilyRefused(t *testing.T) { onEachVersion(t, testSecondFamilyRefused) }
+
+func testSecondFamilyRefused(t *testing.T, version apiservertest.Version) {
+	const attempts = 40
+	etcd, servers := startServers(t, version, 1)
+	services := newWorkload(0, servers...).servers[0].CoreV1().Services(metav1.NamespaceDefault)
+	dualStack := func(name string, addresses ...string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{
+			ClusterIP: addresses[0], ClusterIPs: addresses,
+			IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack), Ports: ports("TCP"),
+		}}
+	}
+	first := dualStack("first", "10.96.200.1", "fd00:10:96::200")
+	if _, err := services.Create(t.Context(), first, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range attempts {
+		// The server allocates the families in random order.
+		next := dualStack(fmt.Sprintf("next-%d", i), fmt.Sprintf("10.96.201.%d", i+1), "fd00:10:96::200")
+		if _, err := services.Create(t.Context(), next, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+			t.Fatalf("an address that is in use: %v", err)
+		}
+	}
+	checkAudit(t, etcd)
+}
+
+// TestEncryptionAtRest checks that kube-apiserver encrypts Services and never its ranges, so that a committer can read them.
+func TestEncryptionAtRest(t *testing.T) { onEachVersion(t, testEncryptionAtRest) }
+
+func testEncryptionAtRest(t *testing.T, version apiservertest.Version) {
+	file := filepath.Join(t.TempDir(), "encryption.yaml")
+	config := `{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": [{
+		"resources": ["*.*"], "providers": [{"aescbc": {"keys": [{"name": "key1", "secret": "MDEyMzQ1Njc4OWFiY2RlZg=="}]}}]}]}`
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
+	t.Cleanup(etcd.Close)
+	server := serverConfig(etcd, version, true, 0)
+	server.Flags = append(server.Flags, "--encryption-provider-config="+file)
+	services := newWorkload(0, apiservertest.Start(t, server)).servers[0].CoreV1().Services(metav1.NamespaceDefault)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports("TCP")}}
+	if _, err := services.Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for key, begin := range map[string]string{
+		"/registry/services/specs/default/web": "k8s:enc:aescbc:v1:key1:",
+		"/registry/ranges/servicenodeports":    "k8s\x00",
+	} {
+		answer := must(etcd.Client().Get(t.Context(), key))
+		if len(answer.Kvs) != 1 || !strings.HasPrefix(string(answer.Kvs[0].Value), begin) {
+			t.Errorf("%s does not begin with %q: %q", key, begin, answer.Kvs)
+		}
+	}
+	if err := services.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	stored := must(etcd.Client().Get(t.Context(), "/registry/ranges/servicenodeports")).Kvs[0].Value
+	if data := must(must(rangekeeper.DecodeRangeAllocation(stored)).Data(nil)); len(data) > 0 {
+		t.Errorf("after the only Service is deleted, the bitmap is %x", data)
+	}
 }
 
 // manyLabels take 126 bytes each.
