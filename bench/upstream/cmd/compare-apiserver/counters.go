@@ -17,8 +17,8 @@ import (
 type counters struct {
 	// size is etcd's database in bytes, rangeWrites how often stored ranges were written.
 	size, rangeWrites int64
-	// cpu is the server's time in seconds. operations and swaps are those of Rangekeeper's stores.
-	cpu, operations, swaps float64
+	// cpu is the server's time in seconds. operations, swaps and reads are those of Rangekeeper's stores.
+	cpu, operations, swaps, reads float64
 }
 
 func readCounters(ctx context.Context, client *kubernetes.Clientset, etcd *clientv3.Client) (c counters, err error) {
@@ -46,6 +46,7 @@ func readCounters(ctx context.Context, client *kubernetes.Clientset, etcd *clien
 	c.cpu = sum(families["process_cpu_seconds_total"], "", "")
 	c.operations = sum(families["rangekeeper_store_operations_total"], "", "")
 	c.swaps = sum(families["rangekeeper_store_requests_total"], "kind", "swap")
+	c.reads = sum(families["rangekeeper_store_requests_total"], "kind", "read")
 	return c, nil
 }
 

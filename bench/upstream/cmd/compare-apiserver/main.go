@@ -1,6 +1,7 @@
-// Command compare-apiserver measures the creation of Services by the unchanged kube-apiserver and by the same release with
-// Rangekeeper inside, in turn, each on an empty etcd that syncs to disk. It prints the medians and their ratios, and writes
-// them as JSON. `make apiservers dropin` builds the servers.
+// Command compare-apiserver measures the creation and deletion of Services by the stock kube-apiserver and by the same release
+// with Rangekeeper inside, in turn, each on an empty etcd that syncs to disk. It prints the medians and their ratios, and
+// writes them as JSON. `make apiservers dropin` builds the servers. With -before, the reference is an earlier build with
+// Rangekeeper inside.
 package main
 
 import (
@@ -25,8 +26,10 @@ type work struct {
 	name, release string
 	serviceType   corev1.ServiceType
 	clients       int
-	// creates is how many Services are created in a turn.
-	creates int
+	// services is how many Services are created in a turn, or deleted.
+	services int
+	// deletes says that Services are deleted that the works before have created.
+	deletes bool
 }
 
 // cluster is what the works of one turn share: they run one after the other on it.
@@ -38,14 +41,20 @@ type cluster struct {
 
 var clusters = []cluster{
 	{"1.32.2", "10.0.0.0/12", []work{
-		{"1.32.2/12/64", "1.32.2", corev1.ServiceTypeClusterIP, 64, 1000},
-		{"1.32.2/12/1", "1.32.2", corev1.ServiceTypeClusterIP, 1, 300},
+		{"1.32.2/12/64", "1.32.2", corev1.ServiceTypeClusterIP, 64, 1000, false},
+		{"1.32.2/12/1", "1.32.2", corev1.ServiceTypeClusterIP, 1, 300, false},
+		{"1.32.2/12/delete/64", "1.32.2", corev1.ServiceTypeClusterIP, 64, 1000, true},
+		{"1.32.2/12/delete/1", "1.32.2", corev1.ServiceTypeClusterIP, 1, 300, true},
 	}},
 	{"1.36.3", "10.0.0.0/12", []work{
-		{"1.36.3/clusterip/64", "1.36.3", corev1.ServiceTypeClusterIP, 64, 1000},
-		{"1.36.3/clusterip/1", "1.36.3", corev1.ServiceTypeClusterIP, 1, 300},
-		{"1.36.3/nodeport/64", "1.36.3", corev1.ServiceTypeNodePort, 64, 1000},
-		{"1.36.3/nodeport/1", "1.36.3", corev1.ServiceTypeNodePort, 1, 300},
+		{"1.36.3/clusterip/64", "1.36.3", corev1.ServiceTypeClusterIP, 64, 1000, false},
+		{"1.36.3/clusterip/1", "1.36.3", corev1.ServiceTypeClusterIP, 1, 300, false},
+		{"1.36.3/clusterip/delete/64", "1.36.3", corev1.ServiceTypeClusterIP, 64, 1000, true},
+		{"1.36.3/clusterip/delete/1", "1.36.3", corev1.ServiceTypeClusterIP, 1, 300, true},
+		{"1.36.3/nodeport/64", "1.36.3", corev1.ServiceTypeNodePort, 64, 1000, false},
+		{"1.36.3/nodeport/1", "1.36.3", corev1.ServiceTypeNodePort, 1, 300, false},
+		{"1.36.3/nodeport/delete/64", "1.36.3", corev1.ServiceTypeNodePort, 64, 1000, true},
+		{"1.36.3/nodeport/delete/1", "1.36.3", corev1.ServiceTypeNodePort, 1, 300, true},
 	}},
 }
 
@@ -54,17 +63,19 @@ const nodePortRange = "20000-32767"
 
 // measurement is what one side's turn at a work came to.
 type measurement struct {
-	// Ops are creates in a second.
+	// Ops are creates or deletes in a second.
 	Ops float64 `json:"ops"`
-	// P50 and P99 are how long a create takes, in milliseconds.
+	// P50 and P99 are how long one takes, in milliseconds.
 	P50 float64 `json:"p50_ms"`
 	P99 float64 `json:"p99_ms"`
-	// Bytes are what etcd's database grows by for each create.
+	// Bytes are what etcd's database grows by for each.
 	Bytes float64 `json:"bytes"`
-	// CPU is what the API server needs for each create, in milliseconds.
+	// CPU is what the API server needs for each, in milliseconds.
 	CPU float64 `json:"cpu_ms"`
-	// RangeWrites are the writes of stored ranges for each create.
+	// RangeWrites are the writes of stored ranges for each.
 	RangeWrites float64 `json:"range_writes"`
+	// Reads are the reads of stored ranges by Rangekeeper for each.
+	Reads float64 `json:"reads"`
 	// PerSwap are the operations that a write of a range has carried out; 0 if there was none.
 	PerSwap float64 `json:"operations_per_swap"`
 }
@@ -86,13 +97,14 @@ func main() {
 	log.SetPrefix("compare-apiserver: ")
 	out := flag.String("out", "../../target/compare-apiserver.json", "file to write the results to; the servers' data lie beside it meanwhile")
 	bin := flag.String("bin", "../../bin", "folder of the servers")
+	before := flag.String("before", "", "folder of servers with Rangekeeper inside of an earlier build, to be measured in the place of the stock ones")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 
 	var results []result
 	for _, c := range clusters {
-		r, err := c.compare(ctx, *bin, *out+".data")
+		r, err := c.compare(ctx, *bin, *before, *out+".data")
 		must(err)
 		results = append(results, r...)
 	}
@@ -101,10 +113,14 @@ func main() {
 }
 
 // compare gives both sides their turns.
-func (c cluster) compare(ctx context.Context, bin, dir string) ([]result, error) {
+func (c cluster) compare(ctx context.Context, bin, before, dir string) ([]result, error) {
+	ours := "kube-apiserver-rangekeeper-" + c.release
 	sides := [2]side{
 		{name: "reference", program: filepath.Join(bin, "kube-apiserver-"+c.release), flags: []string{"--own-loops"}},
-		{name: "rangekeeper", program: filepath.Join(bin, "kube-apiserver-rangekeeper-"+c.release)},
+		{name: "rangekeeper", program: filepath.Join(bin, ours)},
+	}
+	if before != "" {
+		sides[0] = side{name: "before", program: filepath.Join(before, ours)}
 	}
 	measured := make([][2][]measurement, len(c.works))
 	for turn := range turns {
@@ -150,6 +166,7 @@ func median(turns []measurement) measurement {
 		Bytes:       of(func(m measurement) float64 { return m.Bytes }),
 		CPU:         of(func(m measurement) float64 { return m.CPU }),
 		RangeWrites: of(func(m measurement) float64 { return m.RangeWrites }),
+		Reads:       of(func(m measurement) float64 { return m.Reads }),
 		PerSwap:     of(func(m measurement) float64 { return m.PerSwap }),
 	}
 }

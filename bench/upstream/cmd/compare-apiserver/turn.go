@@ -68,7 +68,7 @@ func (c cluster) takeTurn(ctx context.Context, s side, dir string) (all []measur
 
 const securePort = 16443
 
-// measure has the clients create Services.
+// measure has the clients create or delete Services.
 func (w work) measure(ctx context.Context, config *rest.Config, etcd *clientv3.Client) (measurement, error) {
 	clients := make([]*kubernetes.Clientset, w.clients)
 	for i := range clients {
@@ -88,16 +88,22 @@ func (w work) measure(ctx context.Context, config *rest.Config, etcd *clientv3.C
 		return measurement{}, err
 	}
 
-	latencies := make([]time.Duration, w.creates)
+	do := w.create
+	if w.deletes {
+		if do, err = w.deletion(ctx, clients[0]); err != nil {
+			return measurement{}, err
+		}
+	}
+	latencies := make([]time.Duration, w.services)
 	failures := make([]error, w.clients)
 	var next atomic.Int64
 	var group sync.WaitGroup
 	start := time.Now()
 	for c, client := range clients {
 		group.Go(func() {
-			for i := next.Add(1) - 1; i < int64(w.creates) && failures[c] == nil; i = next.Add(1) - 1 {
+			for i := next.Add(1) - 1; i < int64(w.services) && failures[c] == nil; i = next.Add(1) - 1 {
 				begin := time.Now()
-				failures[c] = w.create(ctx, client, i)
+				failures[c] = do(ctx, client, i)
 				latencies[i] = time.Since(begin)
 			}
 		})
@@ -115,7 +121,7 @@ func (w work) measure(ctx context.Context, config *rest.Config, etcd *clientv3.C
 		return measurement{}, err
 	}
 	slices.Sort(latencies)
-	n := float64(w.creates)
+	n := float64(w.services)
 	m := measurement{
 		Ops:         n / took.Seconds(),
 		P50:         latency.Percentile(latencies, 0.5),
@@ -123,11 +129,32 @@ func (w work) measure(ctx context.Context, config *rest.Config, etcd *clientv3.C
 		Bytes:       float64(after.size-before.size) / n,
 		CPU:         (after.cpu - before.cpu) * 1000 / n,
 		RangeWrites: float64(after.rangeWrites-before.rangeWrites) / n,
+		Reads:       (after.reads - before.reads) / n,
 	}
 	if swaps := after.swaps - before.swaps; swaps > 0 {
 		m.PerSwap = (after.operations - before.operations) / swaps
 	}
 	return m, nil
+}
+
+// deletion deletes one of the Services of the work's type each.
+func (w work) deletion(ctx context.Context, client *kubernetes.Clientset) (func(context.Context, *kubernetes.Clientset, int64) error, error) {
+	list, err := client.CoreV1().Services(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, service := range list.Items {
+		if service.Spec.Type == w.serviceType && service.GenerateName != "" {
+			names = append(names, service.Name)
+		}
+	}
+	if len(names) < w.services {
+		return nil, fmt.Errorf("there are %d Services to be deleted, expected %d", len(names), w.services)
+	}
+	return func(ctx context.Context, client *kubernetes.Clientset, i int64) error {
+		return client.CoreV1().Services(metav1.NamespaceDefault).Delete(ctx, names[i], metav1.DeleteOptions{})
+	}, nil
 }
 
 func (w work) create(ctx context.Context, client *kubernetes.Clientset, i int64) error {
