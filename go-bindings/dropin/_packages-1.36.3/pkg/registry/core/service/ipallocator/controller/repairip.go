@@ -72,10 +72,10 @@ type RepairIPAddress struct {
 // NewRepairIPAddress makes a controller that looks at everything once in an interval.
 func NewRepairIPAddress(interval time.Duration, client kubernetes.Interface, services coreinformers.ServiceInformer,
 	serviceCIDRs networkinginformers.ServiceCIDRInformer, addresses networkinginformers.IPAddressInformer) *RepairIPAddress {
-	return newRepairIPAddress(interval, client, services, serviceCIDRs, addresses, clock.RealClock{})
+	return newRepair(interval, client, services, serviceCIDRs, addresses, clock.RealClock{})
 }
 
-func newRepairIPAddress(interval time.Duration, client kubernetes.Interface, services coreinformers.ServiceInformer,
+func newRepair(interval time.Duration, client kubernetes.Interface, services coreinformers.ServiceInformer,
 	serviceCIDRs networkinginformers.ServiceCIDRInformer, addresses networkinginformers.IPAddressInformer, clock clock.Clock) *RepairIPAddress {
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	r := &RepairIPAddress{
@@ -282,28 +282,56 @@ func (r *RepairIPAddress) repairClusterIP(service *v1.Service, ip net.IP) error 
 	case err != nil:
 		return err
 	}
+	this := cache.MetaObjectToName(service)
 	owner, hasOwner := parentOf(address)
-	if !hasOwner || owner != (cache.ObjectName{Namespace: service.Namespace, Name: service.Name}) {
+	isWrongReference := !hasOwner || owner != this
+	if !isWrongReference && isOwn(address) && address.Labels[networkingv1.LabelIPAddressFamily] == string(familyOf(ip)) {
+		return nil
+	}
+	// Something is wrong, or a cache is behind.
+	service, err = r.read(this)
+	if err != nil || service == nil || !uses(service, address.Name) {
+		return err
+	}
+	if isWrongReference {
+		other, err := r.ownerOf(address)
+		if err != nil {
+			return err
+		}
 		// Of two Services with one address that has it to which the object refers; else the object would change hands for ever.
-		if other, err := r.serviceLister.Services(owner.Namespace).Get(owner.Name); hasOwner && err == nil {
-			if uses(other, address.Name) {
-				r.warn(service, "ClusterIPAlreadyAllocated", "ClusterIPAllocation",
-					"Cluster IP [%v]:%s was assigned to multiple services; please recreate service", familyOf(ip), ip)
-				return nil
-			}
-			if isOwn(address) {
-				return nil // the object is looked at on its own, and this Service when it is gone
-			}
+		if other != nil && uses(other, address.Name) {
+			r.warn(service, "ClusterIPAlreadyAllocated", "ClusterIPAllocation",
+				"Cluster IP [%v]:%s was assigned to multiple services; please recreate service", familyOf(ip), ip)
+			return nil
+		}
+		if other != nil && isOwn(address) {
+			return nil // the object is looked at on its own, and this Service when it is gone
 		}
 		r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "the ClusterIP [%v]: %s for Service %s/%s has a wrong reference; repairing",
 			familyOf(ip), ip, service.Namespace, service.Name)
-	} else if address.Labels[networkingv1.LabelIPAddressFamily] == string(familyOf(ip)) && isOwn(address) {
-		return nil
 	}
 	if err := r.remove(address); err != nil {
 		return err
 	}
 	return r.create(ip, service)
+}
+
+// ownerOf reads the Service to which an object refers; nil if there is none.
+func (r *RepairIPAddress) ownerOf(address *networkingv1.IPAddress) (*v1.Service, error) {
+	owner, hasOwner := parentOf(address)
+	if !hasOwner {
+		return nil, nil
+	}
+	return r.read(owner)
+}
+
+// read asks the API server for a Service, as the cache may be behind; nil if there is none.
+func (r *RepairIPAddress) read(name cache.ObjectName) (*v1.Service, error) {
+	service, err := r.client.CoreV1().Services(name.Namespace).Get(context.Background(), name.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return service, err
 }
 
 // repairAddress removes an object that the allocator made and that is of no use any more. One that others made is a matter of the
@@ -320,32 +348,51 @@ func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
 		return r.remove(address)
 	}
 	service, err := r.serviceLister.Services(owner.Namespace).Get(owner.Name)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) {
+		service, err = nil, nil
+	}
+	if err != nil || r.mayBeInUse(address, service) {
 		return err
 	}
-	age := r.clock.Now().Sub(address.CreationTimestamp.Time)
-	var grace time.Duration
+	service, err = r.read(owner)
+	if err != nil || r.mayBeInUse(address, service) {
+		return err
+	}
 	reason, note := "IPAddressWrongReference", "IPAddress: %s for Service %s has a wrong reference; cleaning up"
+	if service == nil {
+		reason, note = "IPAddressNotAllocated", "IPAddress: %s for Service %s appears to have leaked: cleaning up"
+	}
+	r.warn(address, reason, "IPAddressAllocation", note, address.Name, owner)
+	return r.remove(address)
+}
+
+// mayBeInUse reports whether an object has to stay: its Service, nil if there is none, uses it, or its grace is not over. In
+// the second case the object is queued for the end of its grace.
+func (r *RepairIPAddress) mayBeInUse(address *networkingv1.IPAddress, service *v1.Service) bool {
+	if service != nil && uses(service, address.Name) {
+		return true
+	}
+	age, grace := r.clock.Now().Sub(address.CreationTimestamp.Time), graceOf(address, service)
+	if age >= grace {
+		return false
+	}
+	r.addresses.AddAfter(address.Name, grace-age)
+	return true
+}
+
+// graceOf returns how long an object stays that its Service, nil if there is none, does not use.
+func graceOf(address *networkingv1.IPAddress, service *v1.Service) time.Duration {
 	switch {
-	case err != nil:
-		// The Service is not there yet, or will never be.
-		grace, reason, note = requestGrace, "IPAddressNotAllocated", "IPAddress: %s for Service %s appears to have leaked: cleaning up"
-	case uses(service, address.Name):
-		return nil
+	case service == nil:
+		return requestGrace // it is not there yet, or will never be
 	case service.Spec.Type == v1.ServiceTypeExternalName:
-		// It becomes one with a ClusterIP.
-		grace = requestGrace
+		return requestGrace // it becomes one with a ClusterIP
 	case !address.CreationTimestamp.Time.Before(service.CreationTimestamp.Time):
 		// The Service in the cache may be older than the object: it gets the address by an update, or has been made anew.
 		// Timestamps have seconds, so those of one second say nothing.
-		grace = cacheGrace
+		return cacheGrace
 	}
-	if age < grace {
-		r.addresses.AddAfter(address.Name, grace-age)
-		return nil
-	}
-	r.warn(address, reason, "IPAddressAllocation", note, address.Name, owner.Namespace+"/"+owner.Name)
-	return r.remove(address)
+	return 0
 }
 
 // warn tells what is wrong in an Event and in the log.
@@ -363,14 +410,14 @@ func (r *RepairIPAddress) create(ip net.IP, service *v1.Service) error {
 	return err
 }
 
-// remove deletes an object, and none that has been made anew under its name.
+// remove deletes an object. It fails if the object was written since the cache got it, or recreated.
 func (r *RepairIPAddress) remove(address *networkingv1.IPAddress) error {
-	only := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(address.UID))}
-	err := r.client.NetworkingV1().IPAddresses().Delete(context.Background(), address.Name, only)
-	if apierrors.IsNotFound(err) {
-		return nil
+	only := metav1.Preconditions{UID: &address.UID, ResourceVersion: &address.ResourceVersion}
+	err := r.client.NetworkingV1().IPAddresses().Delete(context.Background(), address.Name, metav1.DeleteOptions{Preconditions: &only})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
 	}
-	return err
+	return nil
 }
 
 func (r *RepairIPAddress) isIPOutOfRange(ip net.IP) bool {
