@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// eventsTimeout is for the Events of the first pass, which are written after it.
-	eventsTimeout = time.Minute
+	// eventsTimeout is for the Events of the first pass, which are written after it, and of the IPAddress objects that are removed
+	// when their grace is over: the time limit of a request, a minute, since that pass.
+	eventsTimeout = 3 * time.Minute
 	// thirdPassTimeout is for two intervals of 3 minutes, after which the third pass cleans what has leaked.
 	thirdPassTimeout = 9 * time.Minute
 )

@@ -21,6 +21,8 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator/controller"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/dropin/requesttimeout"
 )
 
 const (
@@ -268,10 +270,137 @@ func onEachSkew(t *testing.T, test func(c *cluster, ahead time.Duration)) {
 	}
 }
 
+func TestCreationUnderWayKeepsItsAddress(t *testing.T) {
+	onEachSkew(t, func(c *cluster, ahead time.Duration) {
+		object := c.address(ipv4, "a", ahead)
+		c.put(object)
+		c.keeps(object, requestTimeout-time.Second)
+		c.put(c.service("a", ipv4))
+		c.keeps(object, 3*interval)
+	})
+}
+
 // An update that adds an address is under way until it has written the Service, not only for as long as a cache can be behind: its
 // validation by webhooks comes after the allocation.
+func TestUpdateUnderWayKeepsItsAddress(t *testing.T) {
+	for name, before := range map[string][]string{"second family": {ipv4}, "ExternalName": nil} {
+		t.Run(name, func(t *testing.T) {
+			onEachSkew(t, func(c *cluster, ahead time.Duration) {
+				if len(before) > 0 {
+					c.put(c.address(ipv4, "a", ahead))
+				}
+				c.put(c.service("a", before...))
+				c.pass(time.Minute)
+				object := c.address(ipv6, "a", ahead)
+				c.put(object)
+				// Its status is written meanwhile, by others.
+				c.put(c.service("a", before...))
+				c.keeps(object, requestTimeout-time.Second)
+				c.put(c.service("a", append(before, ipv6)...))
+				c.keeps(object, 3*interval)
+			})
+		})
+	}
+}
+
+func TestLeakIsRemovedAfterItsGrace(t *testing.T) {
+	leaked := func(c *cluster, ahead, grace time.Duration) {
+		c.Helper()
+		object := c.address(ipv6, "a", ahead)
+		c.put(object)
+		c.keeps(object, grace-time.Second)
+		c.removes(object, 2*time.Second)
+	}
+	for name, test := range map[string]func(c *cluster, ahead time.Duration){
+		"no Service":   func(c *cluster, ahead time.Duration) { leaked(c, ahead, requestTimeout) },
+		"ExternalName": func(c *cluster, ahead time.Duration) { c.put(c.service("a")); leaked(c, ahead, requestTimeout) },
+		"headless Service": func(c *cluster, ahead time.Duration) {
+			c.put(c.service("a", corev1.ClusterIPNone))
+			leaked(c, ahead, requestTimeout)
+		},
+		"no second family": func(c *cluster, ahead time.Duration) { c.put(c.service("a", ipv4)); leaked(c, ahead, requestTimeout) },
+		// Nothing can give a Service another address of a family that it has.
+		"other address": func(c *cluster, ahead time.Duration) { c.put(c.service("a", otherIPv6)); leaked(c, ahead, cacheGrace) },
+		"Service is going": func(c *cluster, ahead time.Duration) {
+			c.put(going(c.service("a", otherIPv6)))
+			leaked(c, ahead, requestTimeout)
+		},
+	} {
+		t.Run(name, func(t *testing.T) { onEachSkew(t, test) })
+	}
+}
+
 // A Service that was written after the object, and has another address of its family, needs no grace.
+func TestLeakOlderThanItsServiceIsRemovedAtOnce(t *testing.T) {
+	onEachSkew(t, func(c *cluster, ahead time.Duration) {
+		object := c.address(ipv6, "a", ahead)
+		c.put(c.service("a", otherIPv6))
+		c.put(object)
+		c.removes(object, 0)
+	})
+}
+
+func TestGraceIsTheRequestTimeout(t *testing.T) {
+	defer requesttimeout.Set(requesttimeout.Get())
+	for _, timeout := range []time.Duration{20 * time.Second, 10 * time.Minute} {
+		requesttimeout.Set(timeout)
+		runRepair(t, func(c *cluster) {
+			object := c.address(ipv4, "a", 0)
+			c.put(object)
+			c.keeps(object, timeout-time.Second)
+			c.removes(object, 2*time.Second)
+		})
+	}
+}
+
 // The grace is that of an object in one version, in which no Service used it all the time.
+func TestGraceBeginsAgain(t *testing.T) {
+	for name, change := range map[string]func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress{
+		"recreated": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
+			another := c.address(object.Name, "a", 0)
+			c.put(another) // one event, as after a watch that was broken
+			return another
+		},
+		"deleted and created": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
+			c.removeAddress(object.Name)
+			another := object.DeepCopy()
+			c.put(another)
+			return another
+		},
+		"written": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
+			written := object.DeepCopy()
+			written.ResourceVersion = c.revision()
+			c.put(written)
+			return written
+		},
+		"in use meanwhile": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
+			c.put(c.service("a", object.Name))
+			c.keeps(object, time.Until(c.begun.Add(interval)))
+			c.removeService("a")
+			c.keeps(object, interval) // until the next pass sees it
+			return object
+		},
+		"of others meanwhile": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
+			theirs := object.DeepCopy()
+			theirs.Labels = nil
+			c.put(theirs)
+			c.put(object)
+			return object
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runRepair(t, func(c *cluster) {
+				object := c.address(ipv4, "a", 0)
+				c.put(object)
+				c.keeps(object, requestTimeout-time.Second)
+				object = change(c, object)
+				c.keeps(object, requestTimeout-time.Second)
+				c.removes(object, 2*time.Second)
+			})
+		})
+	}
+}
+
 // The cache of Services can be behind for longer than any grace.
 func TestServiceIsReadBeforeAnObjectIsRemoved(t *testing.T) {
 	for name, cached := range map[string]func(c *cluster) *corev1.Service{
@@ -344,6 +473,20 @@ func TestObjectIsNotGivenToAServiceOfAnOldCache(t *testing.T) {
 }
 
 // An object of the allocator keeps its grace if another Service has the address, too.
+func TestObjectOfAnotherServiceKeepsItsGrace(t *testing.T) {
+	runRepair(t, func(c *cluster) {
+		c.put(c.service("b", ipv4))
+		object := c.address(ipv6, "b", 0)
+		c.put(object)
+		c.put(c.service("a", ipv6))
+		c.keeps(object, requestTimeout-time.Second)
+		c.pass(2 * cacheGrace)
+		if stored := c.stored(ipv6); stored == nil || stored.Spec.ParentRef.Name != "a" {
+			c.Errorf("the object of a is %+v", stored)
+		}
+	})
+}
+
 // If a Service has the address, the object that refers to no other Service becomes its.
 func TestWrongReferenceIsRepaired(t *testing.T) {
 	runRepair(t, func(c *cluster) {
@@ -369,6 +512,9 @@ func TestObjectOfAnOldCacheIsNotRemoved(t *testing.T) {
 				change(c, stored)
 				c.putInAPI(stored)
 				c.keeps(stored, requestTimeout+time.Second)
+				c.putInto(c.cache, stored)
+				c.keeps(stored, requestTimeout-time.Second)
+				c.removes(stored, retries)
 			})
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -33,12 +34,12 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
 	"k8s.io/utils/clock"
 	netutils "k8s.io/utils/net"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/dropin/requesttimeout"
 )
 
 const (
-	// requestGrace is how long an object may wait for its Service: the time limit of a request.
-	requestGrace = 60 * time.Second
-	// cacheGrace is how long the Service in the cache may be older than an object that refers to it.
+	// cacheGrace is how long a cache may be behind, and how long a request that has failed may take to remove its objects.
 	cacheGrace = 5 * time.Second
 	// firstPassPause is between two attempts at the first pass.
 	firstPassPause = time.Second
@@ -53,6 +54,9 @@ const (
 // RepairIPAddress keeps the IPAddress objects as the Services want them: each ClusterIP has one that refers to its Service, and
 // each one that the allocator made has a Service that uses it. Events tell what is wrong. It looks at what has changed, and
 // at everything once in an interval.
+//
+// A request creates an object before it writes the Service. So the controller removes an object only if it has seen the object
+// unused for a grace, by its own monotonic clock, and the API server has no Service that uses it.
 type RepairIPAddress struct {
 	client      kubernetes.Interface
 	clock       clock.Clock
@@ -67,6 +71,11 @@ type RepairIPAddress struct {
 	servicesSynced, serviceCIDRSynced, ipAddressSynced cache.InformerSynced
 
 	services, addresses workqueue.TypedRateLimitingInterface[string]
+
+	// requestGrace is how long a request can take to write the Service of an object: this server's --request-timeout. The other
+	// servers need the same.
+	requestGrace time.Duration
+	sightings    sightings
 }
 
 // NewRepairIPAddress makes a controller that looks at everything once in an interval.
@@ -90,6 +99,7 @@ func newRepair(interval time.Duration, client kubernetes.Interface, services cor
 		ipAddressSynced:   addresses.Informer().HasSynced,
 		services:          newQueue("services"),
 		addresses:         newQueue("ipaddresses"),
+		requestGrace:      requesttimeout.Get(),
 	}
 	if err := services.Informer().AddIndexers(cache.Indexers{byClusterIP: clusterIPsOf}); err != nil {
 		utilruntime.HandleError(err) // the informer has stopped
@@ -132,6 +142,7 @@ func clusterIPsOf(object any) ([]string, error) {
 // addressRemoved is told of an object that is gone: others could get an address that a Service still has.
 func (r *RepairIPAddress) addressRemoved(object any) {
 	if address, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+		r.sightings.forget(address)
 		r.queueUsers(address)
 	}
 }
@@ -247,6 +258,7 @@ func (r *RepairIPAddress) syncService(key string) error {
 func (r *RepairIPAddress) syncIPAddress(key string) error {
 	address, err := r.ipAddressLister.Get(key)
 	if err != nil {
+		r.sightings.forget(key)
 		return nil // it is gone
 	}
 	return r.repairAddress(address)
@@ -338,6 +350,7 @@ func (r *RepairIPAddress) read(name cache.ObjectName) (*v1.Service, error) {
 // Service that has the address.
 func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
 	if !isOwn(address) {
+		r.sightings.forget(address.Name)
 		r.queueUsers(address.Name)
 		return nil
 	}
@@ -370,29 +383,43 @@ func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
 // the second case the object is queued for the end of its grace.
 func (r *RepairIPAddress) mayBeInUse(address *networkingv1.IPAddress, service *v1.Service) bool {
 	if service != nil && uses(service, address.Name) {
+		r.sightings.forget(address.Name)
 		return true
 	}
-	age, grace := r.clock.Now().Sub(address.CreationTimestamp.Time), graceOf(address, service)
-	if age >= grace {
+	now := r.clock.Now()
+	seenFor, grace := now.Sub(r.sightings.first(address, now)), r.graceOf(address, service)
+	if seenFor >= grace {
 		return false
 	}
-	r.addresses.AddAfter(address.Name, grace-age)
+	r.addresses.AddAfter(address.Name, grace-seenFor)
 	return true
 }
 
 // graceOf returns how long an object stays that its Service, nil if there is none, does not use.
-func graceOf(address *networkingv1.IPAddress, service *v1.Service) time.Duration {
+func (r *RepairIPAddress) graceOf(address *networkingv1.IPAddress, service *v1.Service) time.Duration {
 	switch {
-	case service == nil:
-		return requestGrace // it is not there yet, or will never be
-	case service.Spec.Type == v1.ServiceTypeExternalName:
-		return requestGrace // it becomes one with a ClusterIP
-	case !address.CreationTimestamp.Time.Before(service.CreationTimestamp.Time):
-		// The Service in the cache may be older than the object: it gets the address by an update, or has been made anew.
-		// Timestamps have seconds, so those of one second say nothing.
-		return cacheGrace
+	case service == nil, service.DeletionTimestamp != nil:
+		return r.requestGrace // a creation may be under way
+	case !hasFamily(service, netutils.IsIPv6String(address.Name)):
+		return r.requestGrace // an update that adds an address of this family may be under way
+	case isNewer(service, address):
+		return 0
 	}
-	return 0
+	// No update replaces an address, and a creation that finds a Service of that name removes its objects itself.
+	return cacheGrace
+}
+
+// hasFamily reports whether a Service has an address of a family.
+func hasFamily(service *v1.Service, ipv6 bool) bool {
+	addresses, _ := clusterIPsOf(service)
+	return slices.ContainsFunc(addresses, func(address string) bool { return netutils.IsIPv6String(address) == ipv6 })
+}
+
+// isNewer reports whether a Service was written after an object was, if both are in the same etcd. Else the answer is arbitrary,
+// and graceOf asks only where either will do.
+func isNewer(service *v1.Service, address *networkingv1.IPAddress) bool {
+	order, err := resourceversion.CompareResourceVersion(service.ResourceVersion, address.ResourceVersion)
+	return err == nil && order > 0
 }
 
 // warn tells what is wrong in an Event and in the log.
@@ -417,6 +444,7 @@ func (r *RepairIPAddress) remove(address *networkingv1.IPAddress) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
+	r.sightings.forget(address.Name)
 	return nil
 }
 
