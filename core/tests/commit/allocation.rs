@@ -5,10 +5,10 @@ use std::time::Duration;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper::allocator::Strategy;
-use rangekeeper::commit::{Committer, Config, Failure, Known, Operation, Outcome};
+use rangekeeper::commit::{Committer, Config, Failure, Known, Operation, Outcome, Request};
 use rangekeeper::envelope::RangeAllocation;
 
-use crate::store::{NEVER, Ports, Store, committer, next, release, this};
+use crate::store::{NEVER, NOW, Ports, Store, committer, next, release, send, this};
 
 #[test]
 fn many_allocations_share_one_swap() {
@@ -104,5 +104,39 @@ fn the_static_band_is_spared_while_the_dynamic_one_has_values_that_were_cleared_
         free(&mut store, &mut ours, 30_003);
         assert!(!take(&mut store, &mut ours, 15).contains(&30_003));
         assert_eq!(take(&mut store, &mut ours, 1), [30_003]);
+    }
+}
+
+/// A batch is limited, also if it leaves out what waits for history.
+#[test]
+fn at_most_4096_operations_share_a_swap() {
+    for waits in [false, true] {
+        let (mut store, mut ours, mut others) =
+            (Store::default(), committer("30000-35999", 1), committer("30000-35999", 2));
+        store.one(&mut ours, Operation::Create);
+        let anchor = store.revision;
+        for port in [30_000, 30_001] {
+            assert!(matches!(store.one(&mut others, this(port)), Outcome::Allocated { .. }));
+        }
+        assert!(matches!(store.one(&mut others, Operation::Read), Outcome::Read(_)));
+        if waits {
+            ours.submit(release(30_000, anchor), NEVER);
+        }
+        // The first swap is lost to the others.
+        ours.submit(next(), NEVER);
+        let swap = send(&mut ours, NOW);
+        store.perform(swap, NOW, &mut ours);
+        for _ in 1..5000 {
+            ours.submit(next(), NEVER);
+        }
+        let mut ended = Vec::new();
+        while ended.iter().sum::<usize>() < 5000 {
+            let swap = send(&mut ours, NOW);
+            assert!(matches!(swap, Request::Swap { .. }), "{swap:?}");
+            store.perform(swap, NOW, &mut ours);
+            ended.push(ours.take_finished().len());
+        }
+        assert_eq!(ended, [4096, 904], "beside a release that waits: {waits}");
+        assert_eq!(ours.pending(), usize::from(waits));
     }
 }

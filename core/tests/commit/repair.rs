@@ -6,6 +6,7 @@ use std::time::Duration;
 use rangekeeper::any::AnyRange;
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{Diff, Failure, Listed, Operation, Outcome, Passes, Repaired, Request, Step, View};
+use rangekeeper::envelope::{Form, RangeAllocation};
 use rangekeeper::repair::{Leaks, RepairPass, Stored};
 
 use crate::store::{NEVER, NOW, Ports, Store, allocated, committer, is_set, release, send, this};
@@ -304,4 +305,24 @@ fn a_repair_sets_a_value_only_if_it_is_known_to_have_been_free_since_the_read() 
         assert_eq!(store.one(&mut ours, Operation::Repair(Box::new(diff))), expected, "history known: {known}");
         assert!(!is_set(&store, 3));
     }
+}
+
+/// A pass has to know whether the range was ever initialised: otherwise there is nothing to be compared with.
+#[test]
+fn a_view_says_whether_the_range_was_initialised() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    let mut initialised = |store: &mut Store| {
+        let Outcome::Read(view) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
+        assert_eq!(view.revision, store.revision);
+        view.initialised
+    };
+    assert!(!initialised(&mut store), "there is no key");
+    store.put(RangeAllocation::new(Form::Protobuf).encode());
+    assert!(!initialised(&mut store), "no range is stored");
+    store.delete();
+    store.one(&mut committer("30000-30009", 2), Operation::Create);
+    assert!(initialised(&mut store));
+    store.delete();
+    store.one(&mut committer("30000-30019", 3), Operation::Create);
+    assert!(initialised(&mut store), "another range is stored");
 }

@@ -1,9 +1,9 @@
 //! Restores of the store from a backup.
 
 use rangekeeper::bitmap::Bitmap;
-use rangekeeper::commit::{Diff, Failure, Listed, Operation, Outcome, Repaired};
+use rangekeeper::commit::{Deferral, Diff, Failure, Listed, Operation, Outcome, Repaired, Request};
 
-use crate::store::{Store, committer, release, this};
+use crate::store::{NEVER, NOW, Store, allocated, committer, is_set, release, send, this};
 
 #[test]
 fn after_a_restore_old_anchors_tell_nothing_and_new_views_do() {
@@ -112,4 +112,58 @@ fn a_restore_that_nothing_tells_of_is_not_noticed() {
     store.revision += 20;
     ours.reconnected();
     assert!(matches!(store.one(&mut ours, release(30_003, anchor)), Outcome::Deferred(_)));
+}
+
+/// The restored store is older than the view of a repair that has not been written yet.
+#[test]
+fn a_repair_of_another_store_changes_nothing() {
+    for queued in [true, false] {
+        let (mut store, mut ours, mut others) =
+            (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+        store.one(&mut ours, Operation::Create);
+        let mut restored =
+            Store { cluster_id: 8, revision: store.revision, key: store.key.clone(), ..Store::default() };
+        // A leak in the one store, and a Service's in the other.
+        allocated(store.one(&mut others, this(30_003)));
+        allocated(store.one(&mut others, this(30_004)));
+        allocated(restored.one(&mut committer("30000-30009", 3), this(30_003)));
+        ours.keep_history(true);
+        let Outcome::Read(view) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
+        let (mut set, mut clear) = (Bitmap::new(10), Bitmap::new(10));
+        set.insert(7);
+        clear.insert(3);
+        let diff = Diff { read: view.revision, set, clear, duplicates: Vec::new(), listed: Listed::Elsewhere };
+        if queued {
+            ours.reconnected();
+        }
+        let ticket = ours.submit(Operation::Repair(Box::new(diff)), NEVER);
+        let request = send(&mut ours, NOW);
+        assert_eq!(request == Request::Read, queued);
+        restored.perform(request, NOW, &mut ours);
+        let nothing = Repaired { set: vec![], cleared: vec![], changed: 2 };
+        assert_eq!(restored.run(&mut ours, NOW), [(ticket, Outcome::Repaired(nothing))], "queued: {queued}");
+        assert!(is_set(&restored, 3) && !is_set(&restored, 7));
+    }
+}
+
+/// A release that is submitted while a request is under way waits for a read of its own, though the answer to that request
+/// has settled all earlier ones.
+#[test]
+fn an_anchor_that_comes_while_a_request_is_under_way_is_compared_with_a_later_answer() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    allocated(store.one(&mut ours, this(30_003)));
+    ours.reconnected();
+    ours.submit(Operation::Read, NEVER);
+    let read = send(&mut ours, NOW);
+    assert_eq!(read, Request::Read);
+    // The Service of another store, which was further.
+    let ticket = ours.submit(release(30_003, store.revision + 5), NEVER);
+    store.perform(read, NOW, &mut ours);
+    let read = send(&mut ours, NOW);
+    assert_eq!(read, Request::Read);
+    store.perform(read, NOW, &mut ours);
+    let ended = store.run(&mut ours, NOW);
+    assert!(ended.contains(&(ticket, Outcome::Deferred(Deferral::HistoryMissing))), "{ended:?}");
+    assert!(is_set(&store, 3));
 }

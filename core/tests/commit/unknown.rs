@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use rangekeeper::commit::{Operation, Outcome, Request};
+use rangekeeper::commit::{Operation, Outcome, Request, Step};
 use rangekeeper::envelope::RangeAllocation;
 
-use crate::store::{NEVER, NOW, Store, allocated, committer, next, outcome, release, send, this};
+use crate::store::{NEVER, NOW, Ports, Store, allocated, committer, next, outcome, release, send, this};
 
 /// The lost swap cannot be written any more once the key has changed: a named value that is free now can be had.
 #[test]
@@ -102,4 +102,35 @@ fn what_an_allocation_took_for_nobody_is_given_back() {
     assert_eq!(store.run(&mut ours, NOW + Duration::from_secs(181)), [(late, Outcome::Unknown)]);
     let (_, value) = store.key.as_ref().expect("stored");
     assert!(RangeAllocation::decode(value).expect("ours").data.is_empty());
+}
+
+/// Submits an operation that has no answer, and returns how long the committer waits after that.
+fn wait_after_failure(store: &mut Store, ours: &mut Ports, now: Duration) -> Duration {
+    ours.submit(this(30_003), now + Duration::from_secs(1));
+    loop {
+        match ours.poll(now) {
+            Step::Send(Request::Read) => store.perform(Request::Read, now, ours),
+            Step::Send(_) => ours.unknown(now),
+            Step::WaitUntil(until) => return until - now,
+            Step::Idle => panic!("the operation has not ended"),
+        }
+    }
+}
+
+/// The longest wait after a failure doubles with each further one in a row; an answer to a batch ends the row.
+#[test]
+fn the_wait_after_a_failure_is_short_again_after_a_success() {
+    let mut longest = Duration::ZERO;
+    for seed in 0..32 {
+        let (mut store, mut ours) = (Store::default(), committer("30000-30009", seed));
+        store.one(&mut ours, Operation::Create);
+        for minute in 1..12 {
+            longest = longest.max(wait_after_failure(&mut store, &mut ours, NOW + Duration::from_mins(minute)));
+        }
+        ours.submit(next(), NEVER);
+        store.run(&mut ours, NOW + Duration::from_mins(12));
+        let wait = wait_after_failure(&mut store, &mut ours, NOW + Duration::from_mins(13));
+        assert!(wait <= Duration::from_millis(2), "{wait:?}");
+    }
+    assert!(longest > Duration::from_millis(100), "{longest:?}");
 }
