@@ -20,16 +20,32 @@ pub enum ShellFault {
     SidecarNotWritten = 49,
     /// Clears depend on Services since the last answer instead of since their list.
     ServicesGuardedLate = 58,
+    /// A release names the newest revision that the committer has seen; if that frees nothing, a release as of a read follows.
+    ReleasedAsOfNow = 64,
+    /// A rollback names the revision of a read instead of the allocation's.
+    RolledBackAsOfNow = 65,
+    /// The second of two ports that share a value releases it as of a read.
+    SharedReleasedTwice = 66,
+    /// An update that lost a conflict releases the values that it would have dropped.
+    LosingUpdateReleases = 67,
+    /// A write of a Service with an unknown outcome releases values as if it had been written.
+    UnknownWriteReleases = 68,
+    /// An update releases the values that it drops before it writes the Service.
+    ReleasedBeforeWrite = 70,
+    /// A deletion that finds the Service deleted already releases its values as of a read.
+    NotFoundReleasesAsOfNow = 71,
+    /// An update releases the values that it drops as of the state before it, and does so after a failed write, too.
+    FailedUpdateReleases = 72,
 }
 
 #[cfg(feature = "faults")]
 thread_local! {
-    static ON: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    static ON: std::cell::Cell<u128> = const { std::cell::Cell::new(0) };
 }
 
 /// Puts faults on, in this thread: bit n is the fault of number n.
 #[cfg(feature = "faults")]
-pub fn set(faults: u64) {
+pub fn set(faults: u128) {
     ON.set(faults);
     rangekeeper::commit::faults::set(faults);
 }
@@ -43,7 +59,7 @@ pub(crate) fn is_on(_number: u8) -> bool {
 }
 
 /// Plays something with other faults on than before.
-pub(crate) fn with_more<T>(_more: u64, work: impl FnOnce() -> T) -> T {
+pub(crate) fn with_more<T>(_more: u128, work: impl FnOnce() -> T) -> T {
     #[cfg(feature = "faults")]
     let before = ON.get();
     #[cfg(feature = "faults")]

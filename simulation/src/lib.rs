@@ -4,9 +4,12 @@
 //! between them, all from one seed. [`play`] plays one and tells which invariant did not hold, if any.
 
 pub mod faults;
+mod knowledge;
+pub mod layout;
 pub mod random;
 pub mod reference;
 mod server;
+pub mod services;
 pub mod store;
 pub mod violation;
 mod world;

@@ -17,7 +17,9 @@ simulate --seed SEED
     plays one schedule and tells what happens
 simulate --faults [--seconds N] [--write DOCUMENT | --check DOCUMENT]
     breaks the rules of the protocol one by one, and fails if one is not noticed within 60 seconds; writes the table of
-    seeds into a document, or compares it with what stands there (needs the feature faults)";
+    seeds into a document, or compares it with what stands there (needs the feature faults)
+simulate --fault N [--seconds N]
+    breaks one of them";
 
 /// How many schedules a thread takes at a time.
 const CHUNK: u64 = 512;
@@ -29,6 +31,7 @@ struct Options {
     from: Option<u64>,
     seed: Option<u64>,
     faults: bool,
+    fault: Option<u64>,
     seconds: u64,
     table: Table,
 }
@@ -41,6 +44,7 @@ fn options() -> Result<Options, String> {
         from: None,
         seed: None,
         faults: false,
+        fault: None,
         seconds: 60,
         table: Table::Print,
     };
@@ -66,6 +70,7 @@ fn options() -> Result<Options, String> {
             "--from" => options.from = Some(number()?),
             "--seed" => options.seed = Some(number()?),
             "--seconds" => options.seconds = number()?,
+            "--fault" => (options.faults, options.fault) = (true, Some(number()?)),
             _ => return Err(format!("what is {name}?\n{USAGE}")),
         }
     }
@@ -81,7 +86,7 @@ fn main() -> ExitCode {
         }
     };
     if options.faults {
-        return table::run(Duration::from_secs(options.seconds), &options.table);
+        return table::run(Duration::from_secs(options.seconds), options.fault, &options.table);
     }
     match options.seed {
         Some(seed) => replay(seed),

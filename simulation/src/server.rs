@@ -1,9 +1,10 @@
 //! A server: a committer, the repair passes of its process, and what a caller of it knows.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rangekeeper::commit::{Committer, Config, Passes, SIDECAR_LEN, Ticket};
+use rangekeeper::commit::{Committer, Config, Guard, Passes, SIDECAR_LEN, Ticket};
 use rangekeeper::ports::PortRange;
 
+use crate::knowledge::Knowledge;
 use crate::store::{Mask, Store};
 
 /// What a request is.
@@ -18,12 +19,46 @@ pub(crate) enum Kind {
     Fence([u8; SIDECAR_LEN]),
 }
 
+/// A value that a caller wants to be released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Release {
+    /// The Service that had it.
+    pub(crate) uid: u32,
+    pub(crate) offset: u32,
+    /// When the Service stopped having it, and when it was stored with it.
+    pub(crate) anchor: u64,
+    pub(crate) oldest: u64,
+    /// The store that these are revisions of.
+    pub(crate) epoch: u32,
+    pub(crate) rule: Rule,
+}
+
+/// Which revisions a caller names in a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Those of the Service.
+    Service,
+    /// A fault: the newest that the committer knows; if that frees nothing, those of a read.
+    Known,
+    /// A fault: those of a read.
+    Read,
+}
+
 /// What was submitted.
 #[derive(Clone, Debug)]
 pub(crate) enum Submitted {
-    Allocate { named: Mask, count: usize },
-    Release { claim: usize, offset: u32, anchor: u64 },
-    Read { is_pass: bool },
+    /// `request` is the client's request that needs the values.
+    Allocate {
+        named: Mask,
+        count: usize,
+        request: usize,
+    },
+    Release(Release),
+    Read {
+        is_pass: bool,
+    },
+    /// A fault: what the view tells is the anchor of a release.
+    ReadForRelease(Release),
     Create,
     Repair,
 }
@@ -40,8 +75,9 @@ impl Submitted {
 pub(crate) struct Open {
     pub(crate) ticket: Ticket,
     pub(crate) what: Submitted,
+    /// By the server's clock.
     pub(crate) deadline: u64,
-    /// When it was submitted.
+    /// When it was submitted, by the server's clock.
     pub(crate) submitted: u64,
     pub(crate) is_cancelled: bool,
     /// The store at that time: its revision and epoch.
@@ -49,12 +85,26 @@ pub(crate) struct Open {
     pub(crate) epoch: u32,
 }
 
-/// The right to clear an offset if it was in use ever since.
+/// The right to clear an offset if it was in use ever since `anchor`, and since `oldest` as far as is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Right {
     pub(crate) offset: u32,
     pub(crate) anchor: u64,
+    pub(crate) oldest: u64,
     pub(crate) epoch: u32,
+    /// When the release was submitted, by the server's clock.
+    pub(crate) submitted: u64,
+}
+
+/// What a server took for a caller who had given up when the answer came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owed {
+    pub(crate) offset: u32,
+    /// The revision of the swap, and when its answer came, by the server's clock.
+    pub(crate) revision: u64,
+    pub(crate) since: u64,
+    /// How many swaps have not released it though it was due.
+    pub(crate) missed: u8,
 }
 
 /// A pass under way.
@@ -63,7 +113,7 @@ pub(crate) enum Pass {
     None,
     Reading { ticket: Ticket, listed: Option<Mask> },
     Listing { used: rangekeeper::bitmap::Bitmap, read: u64, listed: Option<Mask>, time: u64 },
-    Repairing { ticket: Ticket, clears: Mask },
+    Repairing { ticket: Ticket, clears: Mask, listed: Mask, read: u64, epoch: u32 },
 }
 
 /// What the oracle knows of one offset's sightings by one server's passes.
@@ -72,6 +122,17 @@ pub(crate) struct Sightings {
     count: u8,
     first_read: u64,
     first_time: u64,
+}
+
+/// Whether a server could notice that the store was restored from a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// It has noticed, or there was nothing to notice.
+    Noticed,
+    /// It has had no answer since.
+    Due,
+    /// The first answer after it did not tell.
+    Missed,
 }
 
 #[derive(Debug)]
@@ -90,10 +151,16 @@ pub(crate) struct Server {
     /// What that is.
     pub(crate) kind: Kind,
     pub(crate) open: Vec<Open>,
+    /// The tickets of all allocations.
+    pub(crate) allocations: Vec<Ticket>,
     /// The watch that runs: its number and the next revision that it tells.
     pub(crate) watch: Option<(u32, u64)>,
     /// Whether it will tell something soon.
     pub(crate) is_watch_due: bool,
+    /// Whether it has left a change out.
+    pub(crate) has_skipped: bool,
+    /// Whether any watch has: then history may be missing that the oracle takes for known.
+    pub(crate) has_gaps: bool,
     pub(crate) repairs: bool,
     pub(crate) passes: Passes,
     pub(crate) pass: Pass,
@@ -105,12 +172,48 @@ pub(crate) struct Server {
     pub(crate) sightings: [Sightings; 64],
     /// Whether anybody asked it to make the range.
     pub(crate) creates: bool,
-    /// The revision of the last answer.
+    /// The revision of the last answer, and whether there was one.
     pub(crate) told: u64,
+    pub(crate) has_answer: bool,
+    /// The raft term and cluster of the last answer.
+    pub(crate) identity: (u64, u64),
+    /// The newest revision that an answer or a watch has told.
+    pub(crate) reached: u64,
+    /// The key as it was told last, and as the last answer told it.
+    pub(crate) key: Option<(Guard, Mask)>,
+    pub(crate) answered: Option<(Guard, Mask)>,
+    /// The newest change of it that a watch has told.
+    pub(crate) watched: u64,
+    pub(crate) knowledge: Knowledge,
+    pub(crate) notice: Notice,
+    /// Revisions up to this one may be those of the store before, and until when it asks the store whether it has reached an
+    /// anchor.
+    pub(crate) foreign: u64,
+    pub(crate) wary_until: u64,
     pub(crate) last_pass: Option<(u64, u64, u32)>,
+    /// What the last pass saw with more than one Service.
+    pub(crate) duplicates: Mask,
+    /// When it freed each offset, by its clock.
+    pub(crate) freed: [Option<u64>; 64],
+    pub(crate) owed: Vec<Owed>,
+    /// What was handed out before is not set again any more: the store refused it.
+    pub(crate) refused: u64,
+    /// The number of the last swap, and its place in the log once an answer has proven it.
+    pub(crate) last_swap: u32,
+    pub(crate) written: Option<usize>,
+    /// How far its clock is behind, as it stood still for so long.
+    pub(crate) lag: u64,
+    /// What it shows while it stands still, and until when.
+    pub(crate) frozen: Option<u64>,
+    pub(crate) paused_until: u64,
 }
 
 impl Server {
+    /// Whether it can take requests on.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.up && self.frozen.is_none()
+    }
+
     /// Counts a pass as rule 6 wants it, from what the store knows; gives the offsets that may be cleaned, with the
     /// revisions of their first sightings.
     pub(crate) fn sight(
@@ -119,8 +222,7 @@ impl Server {
         leaked: Mask,
         read: u64,
         now: u64,
-        interval: u64,
-        grace: u64,
+        (passes, interval, grace): (u8, u64, u64),
     ) -> Vec<(u32, u64)> {
         let spaced =
             self.last_pass.is_some_and(|(_, time, epoch)| (now - time) * 10 >= interval * 9 && epoch == store.epoch);
@@ -138,7 +240,7 @@ impl Server {
                 *sightings = Sightings { count: 0, first_read: read, first_time: now };
             }
             sightings.count = sightings.count.saturating_add(1);
-            if sightings.count >= 3 && now - sightings.first_time >= grace {
+            if sightings.count >= passes && now - sightings.first_time >= grace {
                 due.push((offset as u32, sightings.first_read));
             }
         }

@@ -4,12 +4,11 @@
 use std::rc::Rc;
 
 use rangekeeper::commit::{Guard, Header, Request, SidecarPut, Ticket};
-use rangekeeper::envelope::RangeAllocation;
 
 use crate::faults::ShellFault;
+use crate::services::{Services, State};
 
-/// Offsets as bits; ranges in the simulation have at most 64.
-pub type Mask = u64;
+pub use crate::layout::{Layout, Mask, bits};
 
 /// The key's value in one state.
 #[derive(Clone, Debug)]
@@ -48,25 +47,8 @@ pub struct Version {
     pub sole: Option<Ticket>,
     /// The number of the request that it was, if it was one of our servers'.
     pub request: u32,
-}
-
-/// A Service with one value.
-#[derive(Clone, Debug)]
-pub struct Service {
-    /// The value.
-    pub offset: u32,
-    /// The claim that it was created for.
-    pub claim: usize,
-    /// The revision of its creation.
-    pub created: u64,
-    /// The revision of its deletion.
-    pub deleted: Option<u64>,
-}
-
-impl Service {
-    fn is_live_at(&self, revision: u64) -> bool {
-        self.created <= revision && self.deleted.is_none_or(|deleted| deleted > revision)
-    }
+    /// When that was sent, and what the server's clock showed then.
+    pub sent: (u64, u64),
 }
 
 /// How a request was answered.
@@ -76,6 +58,8 @@ pub struct Reply {
     pub header: Header,
     /// Whether the guard held.
     pub held: bool,
+    /// The place in the log of the state of the key that this tells of; `None` before the first change.
+    pub at: Option<usize>,
     /// The key, if it did not.
     pub key: Option<Key>,
     /// The writer's sidecar, if it did not.
@@ -97,10 +81,10 @@ pub struct Store {
     pub log: Vec<Version>,
     /// The sidecars, by the numbers of those who write them.
     pub sidecars: [Option<Key>; 8],
-    /// All Services that ever were.
-    pub services: Vec<Service>,
-    /// The revision of the last one.
-    pub services_written: u64,
+    /// The Services.
+    pub services: Services,
+    /// Which offsets the masks stand for.
+    pub layout: Layout,
     /// The revision since which each offset has been in use; 0 for those that are free.
     pub set_since: [u64; 64],
 }
@@ -115,8 +99,8 @@ impl Store {
             compacted: 0,
             log: Vec::with_capacity(64),
             sidecars: [const { None }; 8],
-            services: Vec::with_capacity(32),
-            services_written: 0,
+            services: Services::default(),
+            layout: Layout::default(),
             set_since: [0; 64],
         }
     }
@@ -165,7 +149,7 @@ impl Store {
         let before = self.state();
         let create_revision = if before.version == 0 { revision } else { before.create_revision };
         let state = Guard { mod_revision: revision, version: before.version + 1, create_revision };
-        let mask = mask_of(&value);
+        let mask = self.layout.mask_of_value(&value);
         self.change(Version {
             revision,
             key: Some(Key { state, value: value.into() }),
@@ -174,6 +158,7 @@ impl Store {
             acknowledged: 0,
             sole: None,
             request: 0,
+            sent: (0, 0),
         });
     }
 
@@ -189,6 +174,7 @@ impl Store {
             acknowledged: 0,
             sole: None,
             request: 0,
+            sent: (0, 0),
         });
     }
 
@@ -209,7 +195,7 @@ impl Store {
             Request::Read => false,
             Request::Confirm { guard } => guard == self.state(),
             Request::Swap { guard, value, services_unchanged_since, sidecar } => {
-                let unchanged = services_unchanged_since.is_none_or(|revision| self.services_written <= revision);
+                let unchanged = services_unchanged_since.is_none_or(|revision| self.services.written <= revision);
                 let held = guard == self.state()
                     && unchanged
                     && sidecar.is_none_or(|put| ShellFault::SidecarNotGuarded.is_on() || self.expects(&put, name));
@@ -229,7 +215,7 @@ impl Store {
             }
         };
         let (key, sidecar) = if held { (None, None) } else { (self.key().cloned(), self.sidecars[name].clone()) };
-        Reply { header: self.header, held, key, sidecar }
+        Reply { header: self.header, held, at: self.log.len().checked_sub(1), key, sidecar }
     }
 
     fn expects(&self, put: &SidecarPut, name: usize) -> bool {
@@ -245,40 +231,37 @@ impl Store {
         self.sidecars[name] = Some(Key { state, value: put.value.into() });
     }
 
-    /// Writes a Service; gives its place.
-    pub fn create_service(&mut self, offset: u32, claim: usize) -> usize {
+    /// Writes a new Service; `None` if there is one of this name.
+    pub fn create_service(&mut self, uid: u32, name: u32, values: Mask, shared: Mask) -> Option<u64> {
+        let revision = self.header.revision + 1;
+        self.services.create(revision, uid, name, values, shared).then(|| self.advance())
+    }
+
+    /// Writes a Service if its revision is `based`; returns the new one.
+    pub fn update_service(&mut self, uid: u32, based: u64, values: Mask) -> Option<u64> {
+        let revision = self.header.revision + 1;
+        self.services.update(revision, uid, based, values).then(|| self.advance())
+    }
+
+    /// Deletes a Service, if it is there; returns its last state and the revision of the deletion.
+    pub fn delete_service(&mut self, uid: u32) -> Option<(State, u64)> {
+        let revision = self.header.revision + 1;
+        let last = self.services.delete(revision, uid)?;
+        Some((last, self.advance()))
+    }
+
+    fn advance(&mut self) -> u64 {
         self.header.revision += 1;
-        self.services_written = self.header.revision;
-        self.services.push(Service { offset, claim, created: self.header.revision, deleted: None });
-        self.services.len() - 1
+        self.header.revision
     }
 
-    /// Deletes a claim's Service, if there is one; gives the revision.
-    pub fn delete_service(&mut self, claim: usize) -> Option<u64> {
-        let service = self.services.iter_mut().find(|one| one.claim == claim && one.deleted.is_none())?;
-        self.header.revision += 1;
-        service.deleted = Some(self.header.revision);
-        service.deleted
-    }
-
-    /// The offsets of the Services that were there at `revision`.
-    pub fn list_at(&self, revision: u64) -> impl Iterator<Item = u32> + '_ {
-        self.services.iter().filter(move |service| service.is_live_at(revision)).map(|service| service.offset)
-    }
-
-    /// The offsets of the Services.
-    pub fn list(&self) -> impl Iterator<Item = u32> + '_ {
-        self.list_at(self.revision())
-    }
-
-    /// Becomes what the backup holds, in a cluster that starts anew.
-    pub fn restore(&mut self, backup: &Self, other_cluster: bool) {
-        let (epoch, header) = (self.epoch, self.header);
+    /// Becomes what the backup holds, with this cluster id and raft term, and so many revisions skipped.
+    pub fn restore(&mut self, backup: &Self, cluster_id: u64, raft_term: u64, skipped: u64) {
+        let epoch = self.epoch;
         self.clone_from(backup);
         self.epoch = epoch + 1;
         self.forked_at = backup.revision();
-        self.header.cluster_id = header.cluster_id + u64::from(other_cluster);
-        self.header.raft_term = 2;
+        self.header = Header { cluster_id, revision: backup.revision() + skipped, raft_term };
     }
 }
 
@@ -286,25 +269,4 @@ impl Default for Store {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// The offsets that are set.
-pub fn bits(mask: Mask) -> impl Iterator<Item = u32> {
-    let mut rest = mask;
-    std::iter::from_fn(move || {
-        let offset = rest.trailing_zeros();
-        rest &= rest.wrapping_sub(1);
-        (offset < 64).then_some(offset)
-    })
-}
-
-/// What a stored object has in use; nothing if it cannot be read.
-pub fn mask_of(value: &[u8]) -> Mask {
-    let data = RangeAllocation::decode(value).map(|stored| stored.data).unwrap_or_default();
-    data.iter().fold(0, |mask, byte| mask << 8 | Mask::from(*byte))
-}
-
-/// The bytes that stand for a set of offsets in a stored object.
-pub fn data_of(mask: Mask) -> Vec<u8> {
-    mask.to_be_bytes().into_iter().skip_while(|byte| *byte == 0).collect()
 }

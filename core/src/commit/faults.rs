@@ -67,6 +67,24 @@ pub enum Fault {
     OtherRangeTakenForOwn = 61,
     OwnMarkTakenForConflict = 62,
     OldestIgnored = 63,
+    NewStoreNotWary = 69,
+    HandedOutNotSetAgain = 73,
+    RevisionBackIgnored = 74,
+    CancelledNotReleased = 75,
+    WatchOfAnotherKey = 76,
+    HeldAcrossChange = 77,
+    FollowedWithoutHistory = 78,
+    OwnProtectedShortly = 79,
+    LateAfterWholeGrace = 80,
+    ForgottenTakenForKnown = 81,
+    RepairSetsWithoutHistory = 82,
+    QuarantineIgnored = 83,
+    DuplicatesReleased = 84,
+    FirstChangeOverlooked = 85,
+    GraceFromAnswer = 86,
+    OneSightingTooMany = 87,
+    ForeignAnchorKept = 88,
+    RefusalTakenForFailure = 89,
 }
 
 impl Fault {
@@ -96,11 +114,11 @@ mod switched {
 
     thread_local! {
         /// Bit n is the fault of number n.
-        static ON: Cell<u64> = const { Cell::new(0) };
+        static ON: Cell<u128> = const { Cell::new(0) };
     }
 
     /// Puts faults on, in this thread: bit n is the fault of number n.
-    pub fn set(faults: u64) {
+    pub fn set(faults: u128) {
         ON.set(faults);
     }
 

@@ -9,20 +9,15 @@ use std::mem;
 use crate::bitmap::Bitmap;
 
 use super::faults::Fault;
+use super::limits::Limits;
 use super::request::Guard;
 
-/// How many changes are remembered. With more, the oldest are forgotten, and so are all anchors before them.
-const CAPACITY: usize = 24 << 10;
-/// And of how many revisions.
-const REVISIONS: usize = CAPACITY / 8;
-/// How many leaks are followed from one pass to the next however much else changes. The others are if no more changes
-/// come than are remembered.
-const LEAKS: usize = 8 << 10;
 /// How many views are told apart from those of another store.
 const VIEWS: usize = 64;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
+    limits: Limits,
     /// The state of the key up to which all is known. What it holds is the base's content, or `apart`.
     head: Guard,
     /// What the head holds, where that is not the base: it lags behind, or a watch has run ahead.
@@ -53,6 +48,11 @@ struct Leaks {
 }
 
 impl History {
+    /// Nothing is known yet.
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
     /// Fault 12.
     #[cfg(feature = "faults")]
     pub(super) fn take_as_empty(&mut self, base: Guard) {
@@ -76,8 +76,10 @@ impl History {
     /// Follows these offsets, ascending, from a view of this revision on.
     pub(super) fn follow(&mut self, since: u64, offsets: impl Iterator<Item = u32>) {
         let changed = self.changed_since(since).map(|changed| changed.collect::<BTreeSet<u32>>());
+        let changed = changed.or(Fault::FollowedWithoutHistory.is_on().then(BTreeSet::new));
         self.leaks = changed.map(|changed| {
-            let mut unchanged: Vec<u32> = offsets.filter(|offset| !changed.contains(offset)).take(LEAKS).collect();
+            let unchanged = offsets.filter(|offset| !changed.contains(offset));
+            let mut unchanged: Vec<u32> = unchanged.take(self.limits.leaks).collect();
             unchanged.shrink_to_fit();
             Leaks { since, unchanged }
         });
@@ -163,10 +165,12 @@ impl History {
             }
         }
         self.revisions.push_back((to.mod_revision, (self.offsets.len() - before) as u32));
-        while self.offsets.len() > CAPACITY || self.revisions.len() > REVISIONS {
+        while self.offsets.len() > self.limits.changes || self.revisions.len() > self.limits.revisions {
             let Some((revision, count)) = self.revisions.pop_front() else { break };
             self.offsets.drain(..count as usize);
-            self.since = self.since.max(revision);
+            if !Fault::ForgottenTakenForKnown.is_on() {
+                self.since = self.since.max(revision);
+            }
         }
     }
 
@@ -193,7 +197,7 @@ impl History {
         if anchor < self.foreign {
             return Fault::ClearWithoutHistory.is_on().then_some(true);
         }
-        let oldest = if Fault::OldestIgnored.is_on() { anchor } else { oldest.max(self.since).max(self.foreign) };
+        let oldest = if Fault::OldestIgnored.is_on() { anchor } else { oldest.max(self.since) };
         self.is_unchanged_since(offset, anchor.min(oldest))
     }
 
@@ -212,8 +216,9 @@ impl History {
         if self.revisions.front().is_none_or(|(oldest, _)| *oldest > revision) {
             return self.offsets.len();
         }
-        let newest = self.revisions.iter().rev().take_while(|(at, _)| *at > revision);
-        newest.map(|(_, count)| *count as usize).sum()
+        let newest = self.revisions.iter().rev().take_while(|(at, _)| *at > revision).map(|(_, count)| *count as usize);
+        let (all, first) = newest.fold((0, 0), |(all, _), count| (all + count, count));
+        if Fault::FirstChangeOverlooked.is_on() { all - first } else { all }
     }
 }
 
@@ -239,8 +244,8 @@ mod tests {
     use super::*;
 
     const HISTORIES: u64 = 24;
-    /// How many changes each history has: more than are remembered.
-    const CHANGES: usize = 2 * CAPACITY;
+    /// How many changes each history has: twice as many as are remembered.
+    const CHANGES: usize = 2 * (24 << 10);
 
     /// Every state of the key in the present store: its revision, and the offsets that changed.
     #[derive(Default)]
@@ -257,7 +262,7 @@ mod tests {
             let (mut changes, mut revisions, mut since) = (0, 0, self.begin);
             for (revision, offsets) in self.states.iter().rev() {
                 (changes, revisions) = (changes + offsets.len(), revisions + 1);
-                if changes > CAPACITY || revisions > REVISIONS {
+                if changes > Limits::default().changes || revisions > Limits::default().revisions {
                     since = since.max(*revision);
                     break;
                 }
@@ -271,8 +276,7 @@ mod tests {
                 return None;
             }
             let broken = |(at, offsets): &(u64, Vec<u32>)| {
-                let remembered = *at > since && *at > self.foreign;
-                remembered && (*at > anchor || *at > oldest) && offsets.contains(&offset)
+                *at > since && (*at > anchor || *at > oldest) && offsets.contains(&offset)
             };
             Some(!self.states.iter().any(broken))
         }

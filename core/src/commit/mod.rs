@@ -22,6 +22,11 @@ pub mod faults;
 #[allow(unreachable_pub, reason = "public with the feature")]
 mod faults;
 mod history;
+#[cfg(feature = "limits")]
+pub mod limits;
+#[cfg(not(feature = "limits"))]
+#[allow(unreachable_pub, reason = "public with the feature")]
+mod limits;
 mod operation;
 mod passes;
 mod quarantine;
@@ -44,6 +49,7 @@ use crate::range::Range;
 use base::{Base, Content, Standing};
 use faults::Fault;
 use history::{History, differences};
+use limits::Limits;
 use quarantine::Quarantine;
 use recent::Recent;
 use round::{Context, Entry, Planned, Round};
@@ -70,13 +76,9 @@ const WATCH_LOST: Duration = Duration::from_secs(5);
 const CONTENDED_SWAPS: u32 = 16;
 /// How long a watch is kept after something waited for it: etcd lets a new one wait for up to 100 ms.
 const WATCH_KEPT: Duration = Duration::from_secs(10);
-/// How many states of the key a watch may have to tell again for the sake of an operation that comes later.
-const REPLAYED: u64 = 256;
 /// For which part of the grace after an identified store anchors are compared with its revision before they are used: a
 /// release may be about a Service that was deleted in the store that was there before. 11 seconds in Kubernetes.
 const WARY_SHARE: u32 = 32;
-/// How many operations go into one swap.
-const OPERATIONS_PER_SWAP: usize = 4096;
 
 /// How a committer works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +100,7 @@ pub struct Config {
 pub struct Committer<R: Range, G> {
     range: R,
     config: Config,
+    limits: Limits,
     rng: G,
     base: Option<Base<R>>,
     history: History,
@@ -123,6 +126,8 @@ pub struct Committer<R: Range, G> {
     submitted: u64,
     /// The head of the last answer, and when it came.
     last: Option<(Header, Duration)>,
+    /// The newest revision that a watch has told.
+    watched: u64,
     must_read: bool,
     /// No watch before the next answer: it has to tell whether the store is still the same, or what to watch from.
     unwatched: bool,
@@ -232,12 +237,16 @@ impl<R: Range, G: Rng> Committer<R, G> {
         Self {
             range,
             config,
+            limits: Limits::default(),
             rng,
             base: None,
-            history: History::default(),
-            handed_out: Recent::new(range.size(), config.grace),
+            history: History::new(Limits::default()),
+            handed_out: Recent::new(
+                range.size(),
+                if Fault::OwnProtectedShortly.is_on() { config.grace * 2 / 3 } else { config.grace },
+            ),
             made_anew: false,
-            quarantine: Quarantine::new(range.size(), config.grace),
+            quarantine: Quarantine::new(range.size(), config.grace, Limits::default()),
             duplicates: Vec::new(),
             viewed: 0,
             keeps_history: false,
@@ -249,6 +258,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             buffer: Vec::new(),
             submitted: 0,
             last: None,
+            watched: 0,
             must_read: false,
             unwatched: false,
             newest_anchor: 0,
@@ -266,6 +276,14 @@ impl<R: Range, G: Rng> Committer<R, G> {
             #[cfg(feature = "faults")]
             repeat: None,
         }
+    }
+
+    /// Bounds what is remembered. To be called before anything else.
+    #[cfg(feature = "limits")]
+    pub fn limit(&mut self, limits: Limits) {
+        self.limits = limits;
+        self.history = History::new(limits);
+        self.quarantine = Quarantine::new(self.range.size(), self.config.grace, limits);
     }
 
     /// The configured range.
@@ -357,7 +375,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
         // A later anchor says that the store has gone on since the last answer, which needs no read: if the swap holds, the
         // key has not changed since then. Or else that it was another store's.
         let newer = self.last.is_some_and(|(header, _)| header.revision < self.newest_anchor);
-        let behind = newer && now < self.wary_until && !Fault::AnchorOfAnotherStore.is_on();
+        let wary = now < self.wary_until && !Fault::NewStoreNotWary.is_on();
+        let behind = newer && wary && !Fault::AnchorOfAnotherStore.is_on();
         let Some(base) = self.base.as_ref().filter(current).filter(|_| !stale && !behind && !self.must_read) else {
             return self.send_read(now);
         };
@@ -391,7 +410,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
         let complete = self.history.is_complete() || Fault::ClearWithoutHistory.is_on();
         let is_ready = |pending: &Pending<R>| complete || !pending.needs_history(self.keeps_history);
-        let operations = take_ready(&mut self.queue, is_ready);
+        let operations = take_ready(&mut self.queue, self.limits.operations, is_ready);
         if operations.is_empty() {
             return self.wait(patient_until + WATCH_LOST);
         }
@@ -429,7 +448,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     /// Which revision the store has reached, as far as answers and a watch have told.
     fn reached(&self) -> u64 {
-        self.last.map_or(0, |(header, _)| header.revision).max(self.history.head().mod_revision)
+        self.last.map_or(0, |(header, _)| header.revision).max(self.watched)
     }
 
     /// The request that is under way, and is not any more.
@@ -523,7 +542,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let Some(mut flight) = self.land() else { return };
         self.failures += 1;
         self.back_off(now);
-        if flight.is_swap && flight.stage == Stage::Sent {
+        if flight.is_swap && flight.stage == Stage::Sent && !Fault::RefusalTakenForFailure.is_on() {
             // etcd carries a swap out and then says that there is no space any more. A read tells.
             for Entry { pending, .. } in flight.round.iter_mut().flat_map(|round| &mut round.entries) {
                 pending.refusal = Some(pending.given_up(false, Failure::Refused { message: message.to_owned() }));
@@ -532,7 +551,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             flight = undecided;
         }
         self.must_read = true;
-        if let Some(round) = flight.round.take_if(|_| flight.is_swap) {
+        if let Some(round) = flight.round.take_if(|_| flight.is_swap && !Fault::RefusalTakenForFailure.is_on()) {
             return self.put_back(round, true);
         }
         let refused: Vec<Pending<R>> = match flight.round {
@@ -575,6 +594,11 @@ impl<R: Range, G: Rng> Committer<R, G> {
     /// The watch tells a change.
     pub fn watched(&mut self, change: Change<'_>) {
         let Some(base) = self.base.as_ref().filter(|_| self.may_watch()) else { return };
+        // Also if it cannot be used for the history.
+        self.watched = self.watched.max(match change {
+            Change::Put(key) => key.state.mod_revision,
+            Change::Delete { revision } => revision,
+        });
         let (head, base_revision) = (self.history.head(), base.state.mod_revision);
         let key = match change {
             Change::Put(key) if key.state.mod_revision > head.mod_revision => key,
@@ -587,7 +611,10 @@ impl<R: Range, G: Rng> Committer<R, G> {
             }
             Change::Put(_) | Change::Delete { .. } => return,
         };
-        let next = Guard { mod_revision: key.state.mod_revision, version: head.version + 1, ..head };
+        let mut next = Guard { mod_revision: key.state.mod_revision, version: head.version + 1, ..head };
+        if Fault::WatchOfAnotherKey.is_on() {
+            next.create_revision = key.state.create_revision;
+        }
         let accepted = (Fault::WatchWithGap.is_on() && key.state.create_revision == head.create_revision)
             || (Fault::DeleteIgnored.is_on() && key.state.version == 1);
         if key.state != next && !accepted {
@@ -768,14 +795,14 @@ impl<R: Range, G: Rng> Committer<R, G> {
             return true;
         };
         let same = header.cluster_id == before.cluster_id
-            && header.revision >= before.revision.max(reached)
+            && (header.revision >= before.revision.max(reached) || Fault::RevisionBackIgnored.is_on())
             && header.raft_term >= before.raft_term
             && !self.contradicts(header, answer)
             || Fault::CacheSurvivesRestore.is_on();
         if !same {
             self.wary_until = now + self.config.grace / WARY_SHARE;
             self.base = None;
-            self.viewed = 0;
+            (self.viewed, self.watched) = (0, 0);
             // What this committer handed out stays protected: the Services of that may be written to this store.
             self.history.distrust(before.revision.max(reached).max(header.revision));
             self.quarantine.clear();
@@ -789,6 +816,10 @@ impl<R: Range, G: Rng> Committer<R, G> {
     /// tell what the header does not: etcd lets an operator raise the revision.
     fn contradicts(&self, header: Header, answer: Answer<'_>) -> bool {
         let (Some(base), Answer::Current { key: Some(key), .. }) = (&self.base, answer) else { return false };
+        if key.state.mod_revision < self.watched && self.watched <= header.revision {
+            // A watch has told of a later change of it.
+            return true;
+        }
         let contradicts = |known: Guard, used: &Bitmap| match key.state.mod_revision.cmp(&known.mod_revision) {
             // A watch may have told of it already.
             _ if known.mod_revision > header.revision => false,
@@ -829,7 +860,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
         for pending in mem::take(&mut self.queue) {
             match (&pending.operation, pending.owner) {
                 (Operation::Release { anchor, .. }, owner) if *anchor > header.revision => {
-                    if matches!(owner, Owner::Caller(ticket) if ticket.0 >= asked) {
+                    if matches!(owner, Owner::Caller(ticket) if ticket.0 + u64::from(Fault::ForeignAnchorKept.is_on()) >= asked)
+                    {
                         self.newest_anchor = self.newest_anchor.max(*anchor);
                         self.queue.push_back(pending);
                     } else if pending.was_in_doubt {
@@ -920,8 +952,10 @@ impl<R: Range, G: Rng> Committer<R, G> {
             self.protect();
         }
         // Half of the grace is left for the caller, or else it would begin with too little.
-        let late = now.saturating_sub(sent) > self.config.grace / 2 && !Fault::LateAnswerAcknowledged.is_on();
-        let use_until = if Fault::LateAnswerAcknowledged.is_on() { now } else { sent } + self.config.grace;
+        let patience = self.config.grace / if Fault::LateAfterWholeGrace.is_on() { 1 } else { 2 };
+        let late = now.saturating_sub(sent) > patience && !Fault::LateAnswerAcknowledged.is_on();
+        let from_answer = Fault::LateAnswerAcknowledged.is_on() || Fault::GraceFromAnswer.is_on();
+        let use_until = if from_answer { now } else { sent } + self.config.grace;
         self.gather(now, &round);
         for Entry { mut pending, planned } in round.entries {
             pending.refusal = None;
@@ -929,7 +963,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 Planned::Take(offsets) => {
                     let values: Vec<R::Value> =
                         offsets.iter().filter_map(|offset| self.range.value_at(*offset)).collect();
-                    if late || pending.owner == Owner::Nobody {
+                    if late || (pending.owner == Owner::Nobody && !Fault::CancelledNotReleased.is_on()) {
                         for value in &values {
                             let release = Operation::Release { value: *value, anchor: revision, oldest: revision };
                             self.enqueue(Owner::Own, release, Duration::MAX);
@@ -1043,7 +1077,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 let complete = self.history.is_complete();
                 if complete && next(&before) {
                     self.history.advance(state, changes);
-                } else if !self.keeps_history && state.version > self.history.head().version + REPLAYED {
+                } else if !self.keeps_history && state.version > self.history.head().version + self.limits.replayed {
                     self.history.restart(state);
                 } else if complete {
                     // A watch can tell what came between, if a release needs it.
@@ -1083,7 +1117,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let mut set = Bitmap::new(self.range.size());
         self.handed_out.add_to(&mut set);
         set.difference_with(base.used());
-        if set.is_empty() {
+        if set.is_empty() || Fault::HandedOutNotSetAgain.is_on() {
             return;
         }
         let clear = Bitmap::new(self.range.size());
@@ -1116,13 +1150,17 @@ fn drop_clears<R: Range>(round: &mut Round<R>) {
 }
 
 /// Takes the operations that need not wait out of the queue, as many as may go into one swap.
-fn take_ready<R: Range>(queue: &mut VecDeque<Pending<R>>, is_ready: impl Fn(&Pending<R>) -> bool) -> Vec<Pending<R>> {
+fn take_ready<R: Range>(
+    queue: &mut VecDeque<Pending<R>>,
+    limit: usize,
+    is_ready: impl Fn(&Pending<R>) -> bool,
+) -> Vec<Pending<R>> {
     if queue.iter().all(&is_ready) {
-        return queue.drain(..queue.len().min(OPERATIONS_PER_SWAP)).collect();
+        return queue.drain(..queue.len().min(limit)).collect();
     }
     let mut ready = Vec::new();
     for pending in mem::take(queue) {
-        if ready.len() < OPERATIONS_PER_SWAP && is_ready(&pending) {
+        if ready.len() < limit && is_ready(&pending) {
             ready.push(pending);
         } else {
             queue.push_back(pending);

@@ -74,7 +74,11 @@ impl Passes {
         let own = committer.history.is_own_view(read);
         let same = seen.read.filter(|(_, before)| own && *before == store);
         let changed = same.and_then(|(before, _)| {
-            committer.changed_since(before).or_else(|| committer.changed_of(counters.iter(), before))
+            committer.changed_since(before).or_else(|| {
+                // With a single pass there are no counters, only what is held.
+                let held = seen.held.keys().copied();
+                committer.changed_of(counters.iter().chain(held), before)
+            })
         });
         let ignored = (spaced || Fault::PassesNotSpaced.is_on())
             && (Fault::CounterIgnoresChanges.is_on() || (changed.is_none() && Fault::CounterSurvivesGap.is_on()));
@@ -82,7 +86,9 @@ impl Passes {
             _ if ignored => {}
             Some(changed) => {
                 counters.restart(&changed);
-                seen.held.retain(|offset, _| !changed.contains(*offset));
+                if !Fault::HeldAcrossChange.is_on() {
+                    seen.held.retain(|offset, _| !changed.contains(*offset));
+                }
             }
             None => {
                 counters.reset();
@@ -91,7 +97,8 @@ impl Passes {
         }
         seen.read = own.then_some((read, store));
         seen.times.push_front(now);
-        seen.times.truncate(usize::from(self.passes.get()));
+        let more = usize::from(Fault::OneSightingTooMany.is_on());
+        seen.times.truncate(usize::from(self.passes.get()) + more);
     }
 
     /// The counters, for the pass over the Services.
@@ -133,9 +140,16 @@ impl Passes {
                 counters.hold(offset);
             }
         }
-        committer.keep_history(!counters.is_empty());
+        committer.keep_history(!counters.is_empty() || !seen.held.is_empty());
         let read = seen.read.map_or(0, |(read, _)| read);
-        committer.history.follow(read, counters.iter());
+        if self.passes.get() > 1 {
+            // What is held has a counter.
+            committer.history.follow(read, counters.iter());
+        } else {
+            let mut held: Vec<u32> = seen.held.keys().copied().collect();
+            held.sort_unstable();
+            committer.history.follow(read, held.into_iter());
+        }
         Diff { read, set: outcome.set(), clear, duplicates: outcome.duplicates().to_vec(), listed }
     }
 }

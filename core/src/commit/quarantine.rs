@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::bitmap::Bitmap;
 
+use super::limits::Limits;
 use super::recent::Recent;
 
-/// How many of the last cleared offsets are told apart, and at most which share of the range.
-const LAST: u32 = 1024;
+/// Which share of the range the last cleared offsets are at most that are told apart.
 const SHARE: u32 = 4;
 
 /// What was cleared within the last grace, and which of that last.
@@ -27,8 +27,8 @@ impl Quarantine {
     /// How often it yields: first all are spared, then the last ones only.
     pub(super) const LEVELS: usize = 2;
 
-    pub(super) fn new(len: u32, grace: Duration) -> Self {
-        let capacity = (len / SHARE).clamp(1, LAST) as usize;
+    pub(super) fn new(len: u32, grace: Duration, limits: Limits) -> Self {
+        let capacity = (len / SHARE).clamp(1, limits.quarantine) as usize;
         Self { recent: Recent::new(len, grace), last: VecDeque::with_capacity(capacity), capacity }
     }
 

@@ -182,7 +182,10 @@ impl<R: Range> Plan<'_, R> {
             // What this committer handed out is set whatever happened since.
             let right = match pending.owner {
                 Owner::Own => initialised && self.context.handed_out.contains(offset),
-                _ => self.context.history.is_unchanged_since(offset, diff.read) == Some(true),
+                _ => {
+                    let unchanged = self.context.history.is_unchanged_since(offset, diff.read);
+                    unchanged.unwrap_or(Fault::RepairSetsWithoutHistory.is_on())
+                }
             };
             if right && self.next.bitmap_mut().insert(offset) {
                 self.set.push(offset);
@@ -278,7 +281,7 @@ impl<R: Range> Plan<'_, R> {
     /// A free offset that the quarantine does not spare.
     fn choose_spared(&mut self, rng: &mut impl Rng) -> Option<u32> {
         let quarantine = self.context.quarantine;
-        while self.level < Quarantine::LEVELS && !quarantine.is_empty() {
+        while self.level < Quarantine::LEVELS && !quarantine.is_empty() && !Fault::QuarantineIgnored.is_on() {
             let spare = self.spare.get_or_insert_with(|| {
                 let mut spare = self.next.clone();
                 quarantine.add_to(self.level, spare.bitmap_mut());
@@ -335,7 +338,7 @@ impl<R: Range> Plan<'_, R> {
         if !self.readable.used.bitmap().contains(offset) {
             return Outcome::Released { freed: false };
         }
-        if self.context.duplicates.binary_search(&offset).is_ok() {
+        if self.context.duplicates.binary_search(&offset).is_ok() && !Fault::DuplicatesReleased.is_on() {
             return Outcome::Deferred(Deferral::Duplicate);
         }
         let blind = Fault::ReleaseWithoutAnchor.is_on() || (was_in_doubt && Fault::ReleaseRepeatedBlindly.is_on());

@@ -1,19 +1,18 @@
-//! Callers: what they ask for, and what they do with what they get.
+//! What a server is asked for, and what comes of it.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
 
-use rangekeeper::allocator::Request as Wanted;
 use rangekeeper::any::AnyRange;
 use rangekeeper::commit::{Operation, Outcome, Ticket};
 use rangekeeper::ports::PortRange;
-use rangekeeper::range::Range;
 
 use crate::faults::ShellFault;
-use crate::server::{Open, Pass, Right, Submitted};
+use crate::server::{Notice, Open, Pass, Submitted};
 use crate::store::{Writer, bits};
 use crate::violation::Invariant;
 
-use super::{Claim, Damage, Event, LOW, MS, State, World, duration, mask_of, microseconds};
+use super::event::Event;
+use super::{Claim, LOW, MS, State, World, duration, microseconds};
 
 impl World {
     pub(super) fn submit(
@@ -27,7 +26,10 @@ impl World {
         self.servers[server].creates |= matches!(what, Submitted::Create);
         let ticket = self.servers[server].committer.submit(operation, duration(deadline));
         note!(self, "server {server} takes on {ticket:?}: {what:?}");
-        let submitted = self.now;
+        let submitted = self.local(server);
+        if matches!(what, Submitted::Allocate { .. }) {
+            self.servers[server].allocations.push(ticket);
+        }
         self.servers[server].open.push(Open {
             ticket,
             what,
@@ -40,44 +42,25 @@ impl World {
         ticket
     }
 
-    pub(super) fn deadline(&mut self) -> u64 {
+    /// By when an operation has to end, by the server's clock.
+    pub(super) fn deadline(&mut self, server: usize) -> u64 {
+        let now = self.local(server);
         if self.calm {
-            return self.now + self.grace;
+            return now + self.grace;
         }
         match self.random.below(10) {
             0..2 => u64::MAX,
-            2 => self.now + self.random.below(10 * MS),
-            _ => self.now + self.random.between(self.interval / 10, self.interval),
+            2 => now + self.random.below(10 * MS),
+            _ => now + self.random.between(self.interval / 10, self.interval),
         }
     }
 
     pub(super) fn submit_any(&mut self, server: usize) {
-        let deadline = self.deadline();
-        let range = self.range;
+        let deadline = self.deadline(server);
         let (operation, what) = match self.random.below(100) {
             0..6 => (Operation::Read, Submitted::Read { is_pass: false }),
             6..10 => (Operation::Create, Submitted::Create),
-            10..50 => (Operation::Allocate(vec![Wanted::Next]), Submitted::Allocate { named: 0, count: 1 }),
-            kind => {
-                let count = if kind < 85 { 1 } else { self.random.between(2, 4) as usize };
-                let mut named = 0;
-                let mut wanted = Vec::with_capacity(count);
-                for index in 0..count {
-                    if index > 0 && self.random.percent(50) {
-                        wanted.push(Wanted::Next);
-                        continue;
-                    }
-                    // The lowest are asked for most.
-                    let limit = if self.random.percent(60) { 3 } else { u64::from(range.size()) };
-                    let offset = self.random.below(limit) as u32;
-                    if named >> offset & 1 == 0 {
-                        named |= 1 << offset;
-                        wanted.push(Wanted::This(LOW + offset as u16));
-                    }
-                }
-                let count = wanted.len();
-                (Operation::Allocate(wanted), Submitted::Allocate { named, count })
-            }
+            _ => return self.create(server, None),
         };
         let ticket = self.submit(server, operation, what, deadline);
         if self.random.percent(8) {
@@ -85,64 +68,6 @@ impl World {
             let delay = self.random.below(8 * MS);
             self.after(delay, Event::Cancel { server, incarnation, ticket });
         }
-        self.drive(server);
-    }
-
-    pub(super) fn create_service(&mut self, claim: usize) {
-        let Claim { offset, state, use_until, revision, is_slow, .. } = self.claims[claim];
-        if state != State::Pending {
-            return;
-        }
-        if is_slow && self.store.set_since[offset as usize] != revision {
-            // Others may have it by now: what the grace is for.
-            self.report.lost += 1;
-            self.claims[claim].state = State::Ended;
-            return;
-        }
-        if self.now >= use_until && !is_slow {
-            self.claims[claim].state = State::Ended;
-            return self.release(claim, revision);
-        }
-        if self.store.list().any(|other| other == offset) {
-            if self.damage == Damage::None {
-                return self.fail(Invariant::I3, format!("two Services have offset {offset}"));
-            }
-            self.report.damage += 1;
-        }
-        self.store.create_service(offset, claim);
-        self.claims[claim].state = State::Live;
-        note!(self, "a Service with offset {offset} is written");
-        if self.random.percent(60) && !self.calm {
-            let delay = self.random.below(2 * self.interval);
-            self.after(delay, Event::DeleteService(claim));
-        }
-    }
-
-    pub(super) fn delete_service(&mut self, claim: usize) {
-        let Some(revision) = self.store.delete_service(claim) else { return };
-        note!(self, "the Service with offset {} is deleted", self.claims[claim].offset);
-        self.claims[claim].state = State::Ended;
-        if self.random.percent(80) {
-            let delay = if self.random.percent(70) { self.latency() } else { self.random.below(3 * self.interval) };
-            self.after(delay, Event::Release { claim, anchor: revision });
-        }
-        if self.random.percent(8) {
-            let delay = self.random.below(2 * self.interval);
-            self.after(delay, Event::Release { claim, anchor: revision });
-        }
-    }
-
-    pub(super) fn release(&mut self, claim: usize, anchor: u64) {
-        let server = self.random.below(self.servers.len() as u64) as usize;
-        if !self.servers[server].up {
-            return;
-        }
-        let offset = self.claims[claim].offset;
-        let epoch = self.store.epoch;
-        self.servers[server].rights.push(Right { offset, anchor, epoch });
-        let deadline = self.deadline();
-        let operation = Operation::Release { value: LOW + offset as u16, anchor, oldest: anchor };
-        self.submit(server, operation, Submitted::Release { claim, offset, anchor }, deadline);
         self.drive(server);
     }
 
@@ -154,108 +79,133 @@ impl World {
         let open = open.swap_remove(at);
         match &outcome {
             Outcome::Read(view) => {
-                note!(self, "server {server}: {ticket:?} ends: r{} holds {:b}", view.revision, mask_of(&view.used));
+                let mask = self.store.layout.mask_of(&view.used);
+                note!(self, "server {server}: {ticket:?} ends: r{} holds {mask:b}", view.revision);
             }
             outcome => note!(self, "server {server}: {ticket:?} ends: {outcome:?}"),
         }
-        if open.deadline < self.now {
-            self.fail(Invariant::I6, format!("{open:?} ended at {}", self.now));
+        if open.deadline < self.local(server) {
+            self.fail(Invariant::I6, format!("{open:?} ended at {}", self.local(server)));
         }
         if outcome == Outcome::Unknown {
             self.check_unknown(server, &open);
         }
-        if !self.is_answer_old {
+        if !self.is_answer_old && self.servers[server].notice == Notice::Noticed {
             self.check_answer(server, &open, &outcome);
         }
         match (&open.what, outcome) {
-            (Submitted::Allocate { count, .. }, Outcome::Allocated { values, revision, use_until }) => {
+            (Submitted::Allocate { named, count, request }, Outcome::Allocated { values, revision, use_until }) => {
                 if values.len() != *count {
                     return self.fail(Invariant::I1, format!("{} values for {count} requests", values.len()));
                 }
+                let mut are_claimed = true;
                 for value in values {
-                    self.acknowledged(server, u32::from(value - LOW), revision, microseconds(use_until));
+                    let Some(offset) = self.store.layout.bit(u32::from(value - LOW)) else {
+                        return self.fail(Invariant::I1, format!("{value} was in use from the beginning"));
+                    };
+                    let is_named = named >> offset & 1 == 1;
+                    are_claimed &=
+                        self.acknowledged(server, *request, offset, revision, microseconds(use_until), is_named);
                 }
-            }
-            (Submitted::Release { claim, anchor, .. }, Outcome::Unknown | Outcome::Failed(_))
-                if self.random.percent(50) && !self.calm =>
-            {
-                let delay = self.latency();
-                self.after(delay, Event::Release { claim: *claim, anchor: *anchor });
+                if are_claimed {
+                    self.has_values(*request);
+                }
             }
             (Submitted::Read { is_pass: true }, outcome) => self.seen(server, ticket, outcome),
-            (Submitted::Repair, outcome) => {
-                let one = &mut self.servers[server];
-                if let Pass::Repairing { ticket: own, clears } = one.pass
-                    && own == ticket
-                {
-                    one.pass = Pass::None;
-                    let done = matches!(outcome, Outcome::Repaired(repaired) if repaired.changed == 0);
-                    if !done && ShellFault::CountersSurviveUnknownClears.is_on() {
-                        let counters = one.passes.counters().of(AnyRange::Ports(self.range));
-                        bits(clears).for_each(|offset| counters.hold(offset));
-                    }
-                }
-            }
-            _ => {}
+            (Submitted::Repair, outcome) => self.repaired(server, ticket, &outcome),
+            (what, outcome) => self.released(server, what, &outcome),
         }
     }
 
-    pub(super) fn acknowledged(&mut self, server: usize, offset: u32, revision: u64, use_until: u64) {
-        self.report.allocations += 1;
-        let bit = 1 << offset;
-        if self.is_answer_old {
-            // True in the history of that store.
+    /// A repair has ended.
+    fn repaired(&mut self, server: usize, ticket: Ticket, outcome: &Outcome<PortRange>) {
+        let one = &mut self.servers[server];
+        let Pass::Repairing { ticket: own, clears, listed, read, epoch } = one.pass else { return };
+        if own != ticket {
             return;
         }
+        one.pass = Pass::None;
+        let done = matches!(outcome, Outcome::Repaired(repaired) if repaired.changed == 0);
+        if !done && ShellFault::CountersSurviveUnknownClears.is_on() {
+            let layout = self.store.layout.clone();
+            let counters = one.passes.counters().of(AnyRange::Ports(self.range));
+            bits(clears).for_each(|bit| counters.hold(layout.offset(bit)));
+        }
+        if let Outcome::Repaired(repaired) = outcome
+            && epoch == self.store.epoch
+        {
+            self.check_repaired_sets(server, &repaired.set, listed, read);
+        }
+    }
+
+    /// A value is acknowledged as a request's. Whether anybody owns it now.
+    fn acknowledged(
+        &mut self,
+        server: usize,
+        request: usize,
+        offset: u32,
+        revision: u64,
+        use_until: u64,
+        is_named: bool,
+    ) -> bool {
+        self.report.allocations += 1;
+        let bit = 1 << offset;
+        if self.is_answer_old || self.servers[server].notice != Notice::Noticed {
+            // True in the history of another store, or nothing is promised.
+            return false;
+        }
+        let fail = |world: &mut Self, invariant, message| {
+            world.fail(invariant, message);
+            false
+        };
         let Some(at) = self.store.at(revision).filter(|at| self.store.log[*at].revision == revision) else {
-            return self
-                .fail(Invariant::I1, format!("offset {offset} is acknowledged at r{revision}, which changed nothing"));
+            let message = format!("offset {offset} is acknowledged at r{revision}, which changed nothing");
+            return fail(self, Invariant::I1, message);
         };
         let before = at.checked_sub(1).map_or(0, |before| self.store.log[before].mask);
         let version = &mut self.store.log[at];
         let fresh = before & bit == 0 && version.mask & bit != 0;
         if !fresh || version.acknowledged & bit != 0 || version.writer != Writer::Server(server) {
             let (mask, how) = (version.mask, if fresh { "already, or by another" } else { "without a change" });
-            return self.fail(
-                Invariant::I1,
-                format!("offset {offset} is acknowledged at r{revision} {how}: {before:b}, {mask:b}"),
-            );
+            let message = format!("offset {offset} is acknowledged at r{revision} {how}: {before:b}, {mask:b}");
+            return fail(self, Invariant::I1, message);
         }
         version.acknowledged |= bit;
+        let (sent, sent_local) = version.sent;
         if self.store.set_since[offset as usize] != revision {
-            if self.damage == Damage::None {
-                return self
-                    .fail(Invariant::I2, format!("offset {offset}, acknowledged at r{revision}, is free by now"));
+            let lost = self.store.log[at..].iter().find(|version| version.mask & bit == 0);
+            let is_ours = lost.is_some_and(|version| matches!(version.writer, Writer::Server(_)));
+            if is_ours && self.damaged & bit == 0 && self.now < sent + self.grace {
+                let message = format!("offset {offset}, acknowledged at r{revision}, is free by now");
+                return fail(self, Invariant::I2, message);
             }
+            self.damaged |= bit;
             self.report.damage += 1;
+        }
+        let acknowledged = self.local(server);
+        if acknowledged - sent_local > self.grace / 2 {
+            let message = format!("offset {offset} is acknowledged when more than half of the grace is over");
+            return fail(self, Invariant::I6, message);
+        }
+        if !is_named && !self.is_pick_right(server, offset, at) {
+            let message = format!("server {server} picks offset {offset}, which was freed a moment ago");
+            return fail(self, Invariant::I12, message);
         }
         self.report.proven += u32::from(self.unanswered.contains(&self.store.log[at].request));
         let claim = self.claims.len();
-        self.claims.push(Claim { offset, revision, use_until, server, state: State::Pending, is_slow: false });
-        let left = use_until.saturating_sub(self.now);
-        if self.guarded && !self.calm && self.random.percent(15) {
-            self.report.slow += 1;
-            self.claims[claim].is_slow = true;
-            let delay = left + self.random.below(self.interval);
-            return self.after(delay, Event::CreateService(claim));
-        }
-        match self.random.below(20) {
-            0..10 => {
-                let delay = self.random.below(20 * MS).min(left);
-                self.after(delay, Event::CreateService(claim));
-            }
-            10..15 => {
-                let delay = self.random.below(left.max(1));
-                self.after(delay, Event::CreateService(claim));
-            }
-            // In the last moment.
-            15 | 16 => self.after(left.saturating_sub(1), Event::CreateService(claim)),
-            17 | 18 => {
-                self.claims[claim].state = State::Ended;
-                let delay = self.random.below(self.interval);
-                self.after(delay, Event::Release { claim, anchor: revision });
-            }
-            _ => self.claims[claim].state = State::Ended,
-        }
+        let one = &self.requests[request];
+        self.claims.push(Claim {
+            uid: one.uid,
+            offset,
+            revision,
+            use_until,
+            safe_until: sent + self.grace,
+            server,
+            incarnation: one.incarnation,
+            acknowledged,
+            state: State::Pending,
+        });
+        self.requests[request].claims.push(claim);
+        true
     }
 }

@@ -10,30 +10,39 @@ macro_rules! note {
     };
 }
 
+mod answers;
 mod callers;
-mod checks;
+mod changes;
+mod clients;
+mod ending;
+mod event;
+mod machines;
 mod network;
 mod plan;
+mod releases;
 mod repair;
+mod setup;
+mod stock;
 mod trouble;
+mod watches;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Write;
-use std::num::NonZeroU8;
 use std::time::Duration;
 
-use rangekeeper::allocator::Strategy;
-use rangekeeper::bitmap::Bitmap;
-use rangekeeper::commit::{Committer, Config, Passes, Request, Ticket};
+use rangekeeper::commit::limits::Limits;
 use rangekeeper::envelope::{Form, RangeAllocation};
 use rangekeeper::ports::PortRange;
 
 use crate::random::Random;
 use crate::reference::ReferenceRepair;
-use crate::server::{Kind, Pass, Server, Sightings};
-use crate::store::{Mask, Reply, Store, Version, Writer, data_of};
+use crate::server::Server;
+use crate::store::{Mask, Store, Version, Writer};
 use crate::violation::{Invariant, Violation};
+
+use clients::{Request, What};
+use event::Event;
 
 /// The first port of all ranges.
 const LOW: u16 = 30_000;
@@ -43,6 +52,8 @@ const SPOILT: &[u8] = b"not a range";
 const MS: u64 = 1000;
 /// A schedule that goes on for longer than this does not end.
 const LONGEST: u32 = 5000;
+/// The number that stands for the stock kube-apiserver.
+const STOCK: usize = usize::MAX;
 
 /// What came of a schedule.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +64,7 @@ pub struct Report {
     pub allocations: u32,
     /// Offsets that our servers cleared.
     pub cleared: u32,
-    /// Owners who lost a value, and Services that shared one, after a deletion or a restore, or beside the reference.
+    /// Owners who lost a value, and Services that shared one, by the doing of others.
     pub damage: u32,
     /// Swaps without an answer of servers that have a sidecar.
     pub unanswered: u32,
@@ -65,19 +76,14 @@ pub struct Report {
     pub slow: u32,
     /// Those of them whose value was not theirs any more when they wrote the Service.
     pub lost: u32,
+    /// Creators whose server stood still until their grace was over.
+    pub overslept: u32,
+    /// Restores that a server could not notice.
+    pub missed: u32,
     /// What did not hold.
     pub violation: Option<Violation>,
     /// What happened, if that was asked for.
     pub trace: String,
-}
-
-/// After this, owners may lose their values: it is not the protocol's doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Damage {
-    None,
-    Deleted,
-    Restored,
-    Reference,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,101 +108,19 @@ enum Content {
 /// An acknowledged value and its owner.
 #[derive(Clone, Debug)]
 struct Claim {
+    /// The Service that it is for.
+    uid: u32,
     offset: u32,
     revision: u64,
+    /// Until when the Service must be written, by the server's clock.
     use_until: u64,
-    server: usize,
-    state: State,
-    /// Whether the Service will be written after the grace.
-    is_slow: bool,
-}
-
-/// A request on its way.
-#[derive(Clone, Debug)]
-struct Sent {
+    /// The same by the clock of all others.
+    safe_until: u64,
     server: usize,
     incarnation: u32,
-    id: u32,
-    epoch: u32,
-    request: Request,
-    sole: Option<Ticket>,
-    /// Whether it may be that of a repair pass.
-    repairs: bool,
-    /// Whether it comes twice. None of the two is refused then, which would say that it will not be carried out.
-    is_double: bool,
-    /// The revision of the last answer that the server had.
-    told: u64,
-    /// How long the answer takes, if there will be one.
-    then: Option<u64>,
-}
-
-#[derive(Debug)]
-enum Event {
-    Poll(usize),
-    Apply(Box<Sent>),
-    Reply {
-        server: usize,
-        incarnation: u32,
-        id: u32,
-        epoch: u32,
-        reply: Reply,
-    },
-    GiveUp {
-        server: usize,
-        incarnation: u32,
-        id: u32,
-    },
-    Submit(usize),
-    Cancel {
-        server: usize,
-        incarnation: u32,
-        ticket: Ticket,
-    },
-    CreateService(usize),
-    DeleteService(usize),
-    Release {
-        claim: usize,
-        anchor: u64,
-    },
-    Pass(usize),
-    List {
-        server: usize,
-        incarnation: u32,
-    },
-    Crash(usize),
-    Start(usize),
-    Disconnect(usize),
-    Watch {
-        server: usize,
-        stream: u32,
-    },
-    Compact,
-    Delete,
-    Spoil,
-    Backup,
-    Restore,
-    /// Somebody deletes the sidecar of this number.
-    DeleteSidecar(usize),
-    ReferenceRepair {
-        tries: u8,
-    },
-    ReferenceWrite {
-        version: u64,
-        mask: Mask,
-        tries: u8,
-    },
-    ReferencePick {
-        tries: u8,
-    },
-    ReferenceTake {
-        version: u64,
-        mask: Mask,
-        offset: u32,
-        tries: u8,
-    },
-    Calm,
-    Finale(u8),
-    Check,
+    /// When it was acknowledged, by the server's clock.
+    acknowledged: u64,
+    state: State,
 }
 
 pub(crate) struct World {
@@ -208,8 +132,15 @@ pub(crate) struct World {
     backup: Option<Box<Store>>,
     servers: Vec<Server>,
     claims: Vec<Claim>,
+    requests: Vec<Request>,
+    uids: u32,
     range: PortRange,
     text: String,
+    /// How many offsets the schedule is about.
+    size: u32,
+    limits: Limits,
+    /// In how many passes a leak is seen before it is cleaned.
+    passes: u8,
     /// Whether clears depend on Services.
     guarded: bool,
     /// The sidecar that somebody will delete, as soon as it matters.
@@ -220,13 +151,21 @@ pub(crate) struct World {
     interval: u64,
     grace: u64,
     horizon: u64,
-    requests: u32,
+    /// How many requests were sent and watches begun.
+    sent: u32,
     /// Whether the answer that is told comes from a store that was restored since.
     is_answer_old: bool,
     /// How many of a hundred requests go wrong.
     trouble: u64,
-    damage: Damage,
+    /// Offsets whose owners have lost them, or may, by the doing of others: what owners are promised does not hold of them.
+    damaged: Mask,
+    /// Whether the store was restored from a backup, and whether connections outlived that.
+    is_restored: bool,
+    is_connection_kept: bool,
+    /// Whether the key was deleted or spoilt, or there is a stock kube-apiserver.
+    is_disturbed: bool,
     reference: ReferenceRepair,
+    habits: stock::Habits,
     /// The server that tidies up in the end.
     finalist: Option<usize>,
     calm: bool,
@@ -249,100 +188,7 @@ fn microseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
 }
 
-fn mask_of(bitmap: &Bitmap) -> Mask {
-    bitmap.iter().fold(0, |mask, offset| mask | 1 << offset)
-}
-
 impl World {
-    fn new(seed: u64, traced: bool) -> Self {
-        let mut random = Random::new(seed);
-        let size = if random.percent(70) { random.between(8, 17) } else { random.between(17, 41) };
-        let range = PortRange::new(LOW, LOW + size as u16 - 1).expect("not empty");
-        let interval = if random.percent(70) { 1000 * MS } else { 7000 * MS };
-        let grace = 2 * interval;
-        let strategy = random.pick(&[
-            Strategy::RandomScan,
-            Strategy::Contiguous,
-            Strategy::Contiguous,
-            Strategy::RandomScanSparingStaticBand,
-        ]);
-        // Choices of their own: schedules without sidecars and guards are the same as ever.
-        let mut optional = Random::new(!seed);
-        let with_sidecars = optional.percent(40);
-        let guarded = optional.percent(40);
-        let horizon = interval * random.between(6, 12) / 2;
-        let count = random.pick(&[2, 2, 2, 2, 3, 3, 3, 4, 5]);
-        let mut servers = Vec::with_capacity(count);
-        for name in 0..count {
-            let sidecar = with_sidecars && optional.percent(85);
-            let config = Config { strategy, grace: duration(grace), sidecar };
-            // A few have the name of another.
-            let is_double = with_sidecars && name > 0 && optional.percent(6);
-            servers.push(Server {
-                up: true,
-                incarnation: 0,
-                config,
-                committer: Committer::new(range, config, random.fork()),
-                name: if is_double { name - 1 } else { name },
-                decides: sidecar,
-                kind: Kind::Look,
-                poll_at: u64::MAX,
-                flight: None,
-                open: Vec::new(),
-                watch: None,
-                is_watch_due: false,
-                repairs: random.percent(42),
-                passes: Passes::new(NonZeroU8::new(3).expect("not zero"), duration(interval)),
-                pass: Pass::None,
-                repeats: false,
-                wall: 0,
-                rights: Vec::new(),
-                sightings: [Sightings::default(); 64],
-                last_pass: None,
-                creates: false,
-                told: 0,
-            });
-        }
-        let trouble = random.pick(&[0, 5, 15, 30]);
-        let mut world = Self {
-            random,
-            now: 0,
-            events: Vec::with_capacity(256),
-            queue: BinaryHeap::with_capacity(64),
-            store: Store::new(),
-            backup: None,
-            servers,
-            claims: Vec::with_capacity(32),
-            range,
-            text: range.to_string(),
-            guarded,
-            doomed: None,
-            unanswered: Vec::new(),
-            interval,
-            grace,
-            horizon,
-            requests: 0,
-            is_answer_old: false,
-            trouble,
-            damage: Damage::None,
-            reference: ReferenceRepair::new(),
-            finalist: None,
-            calm: false,
-            traced,
-            report: Report::default(),
-        };
-        for server in 1..count {
-            if world.servers[server].name != server {
-                (world.servers[server].decides, world.servers[server - 1].decides) = (false, false);
-            }
-        }
-        if with_sidecars && optional.percent(10) {
-            world.doomed = Some(optional.below(count as u64) as usize);
-        }
-        world.prepare();
-        world
-    }
-
     fn at(&mut self, at: u64, event: Event) {
         let id = self.events.len() as u32;
         self.events.push(Some(event));
@@ -351,6 +197,12 @@ impl World {
 
     fn after(&mut self, delay: u64, event: Event) {
         self.at(self.now.saturating_add(delay), event);
+    }
+
+    /// What a server's clock shows.
+    fn local(&self, server: usize) -> u64 {
+        let server = &self.servers[server];
+        server.frozen.unwrap_or(self.now - server.lag)
     }
 
     fn fail(&mut self, invariant: Invariant, message: String) {
@@ -371,6 +223,18 @@ impl World {
             if matches!(event, Event::Poll(server) if self.servers[server].poll_at != at) {
                 continue;
             }
+            if let Some(server) = self.server_of(&event)
+                && server != STOCK
+                && self.servers[server].frozen.is_some()
+            {
+                // It happens once the machine goes on.
+                let until = self.servers[server].paused_until;
+                if matches!(event, Event::Poll(_)) {
+                    self.servers[server].poll_at = until;
+                }
+                self.at(until, event);
+                continue;
+            }
             self.report.steps += 1;
             if self.report.steps > LONGEST {
                 self.fail(Invariant::I6, "the schedule does not come to an end".into());
@@ -379,10 +243,24 @@ impl World {
             self.step(event);
         }
         if self.report.violation.is_none() {
-            let late = self.servers.iter().flat_map(|server| &server.open).find(|open| open.deadline < self.now);
-            if let Some(message) = late.map(|open| format!("{open:?} has not ended by {}", self.now)) {
-                self.fail(Invariant::I6, message);
-            }
+            self.check_all_ended();
+        }
+    }
+
+    /// The server in whose process something happens.
+    fn server_of(&self, event: &Event) -> Option<usize> {
+        match event {
+            Event::Poll(server)
+            | Event::Submit(server)
+            | Event::Pass(server)
+            | Event::Reply { server, .. }
+            | Event::GiveUp { server, .. }
+            | Event::Cancel { server, .. }
+            | Event::Release { server, .. }
+            | Event::List { server, .. }
+            | Event::Watch { server, .. } => Some(*server),
+            Event::Write(request) => Some(self.requests[*request].server),
+            _ => None,
         }
     }
 
@@ -393,9 +271,9 @@ impl World {
                 self.drive(server);
             }
             Event::Apply(sent) => self.apply(*sent),
-            Event::Reply { server, incarnation, id, epoch, reply } => {
+            Event::Reply { server, incarnation, id, epoch, reached, reply } => {
                 self.is_answer_old = epoch != self.store.epoch;
-                self.reply(server, incarnation, id, &reply);
+                self.reply(server, incarnation, id, reached, &reply);
                 self.is_answer_old = false;
             }
             Event::GiveUp { server, incarnation, id } => {
@@ -406,33 +284,27 @@ impl World {
                 }
             }
             Event::Submit(server) if self.servers[server].up => self.submit_any(server),
-            Event::Cancel { server, incarnation, ticket } => {
-                if self.servers[server].up && self.servers[server].incarnation == incarnation {
-                    note!(self, "server {server}: {ticket:?} is cancelled");
-                    let mut open = self.servers[server].open.iter_mut();
-                    if let Some(open) = open.find(|open| open.ticket == ticket) {
-                        open.is_cancelled = true;
-                    }
-                    self.servers[server].committer.cancel(ticket);
-                    self.drive(server);
+            Event::Cancel { server, incarnation, ticket } if self.is_alive(server, incarnation) => {
+                note!(self, "server {server}: {ticket:?} is cancelled");
+                let mut open = self.servers[server].open.iter_mut();
+                if let Some(open) = open.find(|open| open.ticket == ticket) {
+                    open.is_cancelled = true;
                 }
+                self.servers[server].committer.cancel(ticket);
+                self.drive(server);
             }
-            Event::CreateService(claim) => self.create_service(claim),
-            Event::DeleteService(claim) => self.delete_service(claim),
-            Event::Release { claim, anchor } => self.release(claim, anchor),
+            Event::Client(uid, wish) => self.client(uid, wish),
+            Event::Write(request) => self.write(request),
+            Event::Release { server, incarnation, release } if self.is_alive(server, incarnation) => {
+                self.release(server, release);
+            }
             Event::Pass(server) => self.pass(server),
-            Event::List { server, incarnation } => {
-                if self.servers[server].up && self.servers[server].incarnation == incarnation {
-                    self.list(server);
-                }
-            }
+            Event::List { server, incarnation } if self.is_alive(server, incarnation) => self.list(server),
             Event::Crash(server) => self.crash(server),
             Event::Start(server) => self.start(server),
-            Event::Disconnect(server) => {
-                if self.servers[server].up {
-                    self.disconnect(server);
-                }
-            }
+            Event::Disconnect(server) if self.servers[server].up => self.disconnect(server),
+            Event::Pause(server, time) => self.pause(server, time),
+            Event::Resume(server, time) => self.resume(server, time),
             Event::Watch { server, stream } => self.watch(server, stream),
             Event::Compact => {
                 note!(self, "compacted");
@@ -443,43 +315,50 @@ impl World {
             Event::Backup => self.backup = Some(Box::new(self.store.clone())),
             Event::Restore => self.restore(),
             Event::DeleteSidecar(name) => self.delete_sidecar(name),
-            Event::ReferenceRepair { .. }
-            | Event::ReferenceWrite { .. }
-            | Event::ReferencePick { .. }
-            | Event::ReferenceTake { .. } => self.reference(event),
+            Event::Stock(step) => self.stock(step),
             Event::Calm => self.become_calm(),
             Event::Finale(passes) => self.finale(passes),
             Event::Check => self.check_leaks(),
-            Event::Submit(_) => {}
+            Event::Submit(_)
+            | Event::Cancel { .. }
+            | Event::Release { .. }
+            | Event::List { .. }
+            | Event::Disconnect(_) => {}
         }
     }
 
+    /// The port of an offset.
+    fn value(&self, offset: u32) -> u16 {
+        LOW + self.store.layout.offset(offset) as u16
+    }
+
     fn encode(&self, mask: Mask) -> Vec<u8> {
-        encode(&self.text, mask)
+        self.encode_as(&self.text, mask)
+    }
+
+    fn encode_as(&self, range: &str, mask: Mask) -> Vec<u8> {
+        let mut stored = RangeAllocation::new(Form::Protobuf);
+        stored.range = range.to_owned();
+        stored.data = self.store.layout.data_of(mask);
+        stored.encode()
     }
 
     /// What stood under the key.
     fn content(&self, version: &Version) -> Content {
-        let Some(key) = &version.key else { return Content::Missing };
-        if version.writer != Writer::Stranger {
-            return Content::Range;
-        }
-        match RangeAllocation::decode(&key.value) {
-            Err(_) => Content::Unreadable,
-            Ok(stored) if stored.range.is_empty() => Content::Uninitialised,
-            Ok(stored) if stored.range != self.text => Content::OtherRange,
-            Ok(_) => Content::Range,
-        }
+        content(&self.text, version)
     }
 }
 
-fn encode(range: &str, mask: Mask) -> Vec<u8> {
-    let mut stored = RangeAllocation::new(Form::Protobuf);
-    stored.range = range.to_owned();
-    stored.data = data_of(mask);
-    stored.encode()
-}
-
-fn mask(offsets: impl Iterator<Item = u32>) -> Mask {
-    offsets.fold(0, |mask, offset| mask | 1 << offset)
+/// What stood under the key of the range `text`.
+fn content(text: &str, version: &Version) -> Content {
+    let Some(key) = &version.key else { return Content::Missing };
+    if version.writer != Writer::Stranger {
+        return Content::Range;
+    }
+    match RangeAllocation::decode(&key.value) {
+        Err(_) => Content::Unreadable,
+        Ok(stored) if stored.range.is_empty() => Content::Uninitialised,
+        Ok(stored) if stored.range != text => Content::OtherRange,
+        Ok(_) => Content::Range,
+    }
 }

@@ -1,15 +1,17 @@
-//! Servers, and what lies between them and the store: requests, answers, watches, connections.
+//! Servers, and what lies between them and the store: requests and answers.
 
+use std::cmp::Ordering;
 use std::fmt::Write;
-use std::num::NonZeroU8;
 
-use rangekeeper::commit::{Answer, Change, Committer, KeyValue, Passes, Request, Step};
+use rangekeeper::commit::{Answer, Guard, KeyValue, Request, Step};
 
 use crate::faults::ShellFault;
-use crate::server::{Kind, Pass, Sightings, Submitted};
-use crate::store::{Reply, Writer};
+use crate::knowledge::Knowledge;
+use crate::server::{Kind, Notice, Owed, Pass, Submitted};
+use crate::store::{Mask, Reply, Writer, bits};
 
-use super::{Event, MS, Sent, State, World, duration, microseconds};
+use super::event::{Event, Sent};
+use super::{MS, World, content, duration, microseconds};
 
 impl World {
     pub(super) fn latency(&mut self) -> u64 {
@@ -18,15 +20,16 @@ impl World {
 
     /// Lets a server's committer work until it waits for something.
     pub(super) fn drive(&mut self, server: usize) {
+        let now = self.local(server);
         loop {
             for finished in self.servers[server].committer.take_finished() {
                 self.finished(server, finished.ticket, finished.outcome);
             }
             self.keep_watch(server);
-            match self.servers[server].committer.poll(duration(self.now)) {
+            match self.servers[server].committer.poll(duration(now)) {
                 Step::Send(request) => self.send(server, request),
                 Step::WaitUntil(until) => {
-                    let until = microseconds(until).max(self.now + 1);
+                    let until = microseconds(until).max(now + 1) + self.servers[server].lag;
                     if self.servers[server].poll_at != until {
                         self.servers[server].poll_at = until;
                         self.at(until, Event::Poll(server));
@@ -46,17 +49,17 @@ impl World {
         }
     }
 
-    pub(super) fn send(&mut self, server: usize, mut request: Request) {
+    fn send(&mut self, server: usize, mut request: Request) {
         if let Request::Swap { services_unchanged_since: Some(revision), .. } = &mut request
             && ShellFault::ServicesGuardedLate.is_on()
         {
             *revision = self.servers[server].told.max(*revision);
         }
-        self.requests += 1;
-        let id = self.requests;
-        let incarnation = self.servers[server].incarnation;
-        self.servers[server].flight = Some(id);
-        self.servers[server].kind = match &request {
+        self.sent += 1;
+        let id = self.sent;
+        let one = &mut self.servers[server];
+        one.flight = Some(id);
+        one.kind = match &request {
             Request::Read | Request::Confirm { .. } => Kind::Look,
             Request::Swap { .. } => Kind::Swap,
             Request::Fence { sidecar } if sidecar.mod_revision == 0 => Kind::Creation,
@@ -70,10 +73,11 @@ impl World {
                 self,
                 "server {server} swaps r{} for {:b} ({id}), if no Service since {services_unchanged_since:?}, sidecar {:?}",
                 guard.mod_revision,
-                crate::store::mask_of(value),
+                self.store.layout.mask_of_value(value),
                 sidecar.map(|put| put.mod_revision),
             ),
         }
+        let sent = self.sent(server, id, request);
         let (there, back) = (self.latency(), self.latency());
         let patience = self.random.pick(&[30 * MS, 30 * MS, self.interval / 4, 2 * self.grace]);
         let trouble = !self.calm && self.random.percent(self.trouble);
@@ -87,13 +91,9 @@ impl World {
             5 => (Some(there + self.random.below(60 * MS)), Some(back)),
             _ => (Some(there), Some(back)),
         };
-        let epoch = self.store.epoch;
+        let incarnation = sent.incarnation;
         if let Some(delay) = apply {
-            let told = self.servers[server].told;
-            let repairs = self.servers[server].open.iter().any(|open| matches!(open.what, Submitted::Repair));
-            let mut setting = self.servers[server].open.iter().filter(|open| open.what.sets());
-            let sole = setting.next().map(|open| open.ticket).filter(|_| setting.next().is_none());
-            let sent = Sent { server, incarnation, id, epoch, request, sole, repairs, is_double: false, told, then };
+            let sent = Sent { then, ..sent };
             // Something on the way sends it twice, and passes on the second answer only. Without a sidecar that cannot be
             // told from a conflict.
             if trouble && self.servers[server].config.sidecar && self.random.percent(15) {
@@ -111,17 +111,51 @@ impl World {
         }
     }
 
-    pub(super) fn is_under_way(&self, server: usize, incarnation: u32, id: u32) -> bool {
-        let server = &self.servers[server];
-        server.up && server.incarnation == incarnation && server.flight == Some(id)
+    /// A request with what the oracle has to know of its server later.
+    fn sent(&mut self, server: usize, id: u32, request: Request) -> Sent {
+        let at = (self.now, self.local(server));
+        let one = &mut self.servers[server];
+        let mut setting = one.open.iter().filter(|open| open.what.sets());
+        let sole = setting.next().map(|open| open.ticket).filter(|_| setting.next().is_none());
+        let (known_since, is_whole) = match &request {
+            Request::Swap { guard, .. } => {
+                one.last_swap = id;
+                let holds_range = |version: &_| content(&self.text, version) == super::Content::Range;
+                one.knowledge.since(&self.store, guard.mod_revision, self.limits, holds_range)
+            }
+            _ => (0, false),
+        };
+        Sent {
+            server,
+            incarnation: one.incarnation,
+            id,
+            epoch: self.store.epoch,
+            request,
+            sole,
+            repairs: one.open.iter().any(|open| matches!(open.what, Submitted::Repair)),
+            is_double: false,
+            told: one.told,
+            reached: one.reached,
+            at,
+            known_since,
+            is_whole: is_whole && !one.has_gaps,
+            duplicates: one.duplicates,
+            is_aware: one.notice == Notice::Noticed,
+            then: None,
+        }
     }
 
-    pub(super) fn apply(&mut self, sent: Sent) {
-        let Sent { server, incarnation, id, epoch, request, sole, repairs, is_double, told, then } = sent;
-        if epoch != self.store.epoch {
+    pub(super) fn is_under_way(&self, server: usize, incarnation: u32, id: u32) -> bool {
+        self.is_alive(server, incarnation) && self.servers[server].flight == Some(id)
+    }
+
+    pub(super) fn apply(&mut self, mut sent: Sent) {
+        let Sent { server, incarnation, id, epoch, is_double, .. } = sent;
+        if epoch != self.store.epoch && !self.is_connection_kept {
             // It went to a store that is gone.
             return self.after(30 * MS, Event::GiveUp { server, incarnation, id });
         }
+        let request = std::mem::replace(&mut sent.request, Request::Read);
         let is_swap = matches!(request, Request::Swap { .. });
         let is_fence = matches!(request, Request::Fence { .. });
         let refusals = if is_fence { 25 } else { 2 };
@@ -138,46 +172,55 @@ impl World {
                 note!(self, "swap {id} of server {server} is written: {:b}", self.store.mask());
                 if let Some(version) = self.store.log.last_mut() {
                     // A server that starts anew begins anew with its tickets.
-                    version.sole = sole.filter(|_| self.servers[server].incarnation == incarnation);
+                    version.sole = sent.sole.filter(|_| self.servers[server].incarnation == incarnation);
                     version.request = id;
+                    version.sent = sent.at;
                 }
-                self.check_creation(server, repairs, told);
-                self.wrote(Writer::Server(server));
+                if self.is_bound(&sent) {
+                    self.check_creation(server, sent.repairs, sent.told);
+                }
+                self.wrote(Writer::Server(server), Some(&sent));
             }
-            if let Some(delay) = then.filter(|_| !is_refused) {
-                self.after(delay, Event::Reply { server, incarnation, id, epoch, reply });
+            if let Some(delay) = sent.then.filter(|_| !is_refused) {
+                let (epoch, reached) = (self.store.epoch, sent.reached);
+                self.after(delay, Event::Reply { server, incarnation, id, epoch, reached, reply });
             }
         }
         if is_refused {
             note!(self, "request {id} is refused");
+            let local = self.local(server);
             let one = &mut self.servers[server];
             one.flight = None;
+            // Its own releases may have been among what was refused.
+            one.owed.clear();
+            one.refused = local;
             if one.kind == Kind::Swap {
                 self.lose(server, id);
             } else {
                 // Maybe that which was to tell.
                 one.decides = false;
             }
-            self.servers[server].committer.refused(duration(self.now), "no space");
+            self.servers[server].committer.refused(duration(local), "no space");
             self.drive(server);
         }
     }
 
-    pub(super) fn reply(&mut self, server: usize, incarnation: u32, id: u32, reply: &Reply) {
+    pub(super) fn reply(&mut self, server: usize, incarnation: u32, id: u32, reached: u64, reply: &Reply) {
         if !self.is_under_way(server, incarnation, id) {
             return;
         }
         note!(self, "server {server} is answered ({id}), {}", if reply.held { "held" } else { "current" });
+        let now = duration(self.local(server));
+        self.learn(server, reached, reply);
         let one = &mut self.servers[server];
         one.flight = None;
-        one.told = reply.header.revision;
         if let (Kind::Fence(value), Some(sidecar)) = (one.kind, &reply.sidecar) {
             self.report.fenced += u32::from(*sidecar.value == value);
         }
         let key = reply.key.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });
         let sidecar = reply.sidecar.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });
         let answer = if reply.held { Answer::Held } else { Answer::Current { key, sidecar } };
-        one.committer.answered(duration(self.now), reply.header, answer);
+        one.committer.answered(now, reply.header, answer);
         if ShellFault::RetriesCount.is_on()
             && !reply.held
             && let Pass::Repairing { ticket, .. } = one.pass
@@ -188,92 +231,104 @@ impl World {
             self.after(0, Event::Pass(server));
         }
         self.drive(server);
+        self.servers[server].written = None;
     }
 
-    /// Starts, moves on or ends the watch of a server's key.
-    pub(super) fn keep_watch(&mut self, server: usize) {
-        let from = self.servers[server].committer.watch_from();
-        match (from, self.servers[server].watch) {
-            (None, _) => self.servers[server].watch = None,
-            (Some(_), Some(_)) => {}
-            (Some(from), None) => {
-                self.requests += 1;
-                let stream = self.requests;
-                self.servers[server].watch = Some((stream, from));
-                self.servers[server].is_watch_due = true;
-                let delay = self.watch_delay();
-                self.after(delay, Event::Watch { server, stream });
-            }
-        }
-    }
-
-    pub(super) fn watch_delay(&mut self) -> u64 {
-        let slow = !self.calm && self.random.percent(20);
-        if slow { self.random.below(300 * MS) } else { self.latency() }
-    }
-
-    /// A watch tells what it has.
-    pub(super) fn watch(&mut self, server: usize, stream: u32) {
-        let Some((_, from)) = self.servers[server].watch.filter(|(number, _)| *number == stream) else { return };
-        self.servers[server].is_watch_due = false;
-        if from <= self.store.compacted {
-            note!(self, "the watch of server {server} from r{from} is compacted");
-            self.servers[server].watch = None;
-            self.servers[server].committer.watch_failed();
-            return self.drive(server);
-        }
-        let first = self.store.log.partition_point(|version| version.revision < from);
-        let mut next = from;
-        for at in first..self.store.log.len() {
-            let version = &self.store.log[at];
-            next = version.revision + 1;
-            if !self.calm && self.trouble > 0 && self.random.percent(3) {
-                note!(self, "the watch of server {server} skips r{}", next - 1);
-                continue;
-            }
-            note!(self, "the watch of server {server} tells r{}", next - 1);
-            let version = &self.store.log[at];
-            let change = match &version.key {
-                Some(key) => Change::Put(KeyValue { state: key.state, value: &key.value }),
-                None => Change::Delete { revision: version.revision },
-            };
-            self.servers[server].committer.watched(change);
-        }
-        self.servers[server].watch = Some((stream, next));
-        if next > from {
-            self.drive(server);
-        }
-    }
-
-    /// Wakes the watches after a change of the key.
-    pub(super) fn wake_watches(&mut self) {
-        for server in 0..self.servers.len() {
+    /// What an answer tells a server, as far as the oracle keeps account of that.
+    fn learn(&mut self, server: usize, reached: u64, reply: &Reply) {
+        let local = self.local(server);
+        let is_first = self.servers[server].notice == Notice::Due;
+        if !self.is_answer_old && self.servers[server].notice == Notice::Due {
+            let is_noticed = self.is_restore_noticed(server, reached, reply);
             let one = &mut self.servers[server];
-            if let Some((stream, _)) = one.watch
-                && !std::mem::replace(&mut one.is_watch_due, true)
-            {
-                let delay = self.watch_delay();
-                self.after(delay, Event::Watch { server, stream });
+            one.notice = if is_noticed { Notice::Noticed } else { Notice::Missed };
+            one.knowledge = Knowledge::default();
+            one.foreign = one.told.max(reached).max(reply.header.revision);
+            one.wary_until = local + self.grace / 32;
+            if !is_noticed {
+                note!(self, "server {server} cannot notice that the store was restored");
+                self.report.missed += 1;
             }
+        }
+        let one = &mut self.servers[server];
+        one.told = reply.header.revision;
+        one.reached = one.reached.max(reply.header.revision);
+        one.identity = (reply.header.cluster_id, reply.header.raft_term);
+        one.has_answer = true;
+        if self.is_answer_old {
+            return;
+        }
+        let Some(at) = reply.at else { return };
+        let is_new = one.knowledge.tell(at);
+        let version = &self.store.log[at];
+        if one.has_skipped {
+            // The watch cannot close the gap, and history begins again sooner or later.
+            one.knowledge.forget_before(version.revision);
+        }
+        one.key = version.key.as_ref().map(|key| (key.state, version.mask));
+        one.answered = one.key;
+        if version.key.is_none() {
+            one.knowledge.forget_before(reply.header.revision);
+        }
+        let last = one.last_swap;
+        let is_last =
+            |version: &crate::store::Version| version.request == last && version.writer == Writer::Server(server);
+        one.written = self.store.log[..=at].iter().rposition(is_last);
+        if !reply.held || one.kind != Kind::Swap || is_first {
+            return;
+        }
+        let before = at.checked_sub(1).map_or(0, |before| self.store.log[before].mask);
+        if is_new {
+            bits(before & !version.mask).for_each(|offset| one.freed[offset as usize] = Some(local));
+        }
+        // Nobody wants what the only operation that can have set anything took, if that has ended already.
+        if let Some(sole) = version.sole
+            && one.allocations.contains(&sole)
+            && !one.open.iter().any(|open| open.ticket == sole)
+            && !self.is_disturbed
+        {
+            let taken = bits(version.mask & !before);
+            one.owed.extend(taken.map(|offset| Owed { offset, revision: version.revision, since: local, missed: 0 }));
         }
     }
 
-    pub(super) fn disconnect(&mut self, server: usize) {
-        note!(self, "the connection of server {server} is made anew");
-        // An answer may be on its way already.
-        if self.random.percent(60) && self.servers[server].flight.is_some() {
-            self.give_up(server);
+    /// Whether the first answer after a restore tells a server of it.
+    fn is_restore_noticed(&self, server: usize, reached: u64, reply: &Reply) -> bool {
+        let one = &self.servers[server];
+        if !one.has_answer {
+            // It knows nothing of any store. Only a new connection warns it of revisions that callers name.
+            return !self.is_connection_kept;
         }
-        self.servers[server].committer.reconnected();
-        self.drive(server);
+        let (cluster, term) = one.identity;
+        let header = reply.header;
+        let is_told =
+            header.cluster_id != cluster || header.raft_term < term || header.revision < one.told.max(reached);
+        let contradicts = |known: Option<(Guard, Mask)>| {
+            let (Some((known, mask)), Some(key)) = (known, &reply.key) else { return false };
+            let (state, revisions) = (key.state, key.state.mod_revision.wrapping_sub(known.mod_revision));
+            match state.mod_revision.cmp(&known.mod_revision) {
+                // A watch may have told of what came after the answer.
+                _ if known.mod_revision > header.revision => false,
+                Ordering::Less => true,
+                Ordering::Equal => state != known || self.store.layout.mask_of_value(&key.value) != mask,
+                Ordering::Greater => {
+                    let changes = state.version.saturating_sub(known.version);
+                    state.create_revision == known.create_revision && !(1..=revisions).contains(&changes)
+                }
+            }
+        };
+        let is_older = reply.key.as_ref().is_some_and(|key| key.state.mod_revision < one.watched);
+        let is_overtaken = is_older && one.watched <= header.revision;
+        is_told || is_overtaken || (contradicts(one.key) && contradicts(one.answered))
     }
 
     /// The request under way has no answer.
     pub(super) fn give_up(&mut self, server: usize) {
+        let now = duration(self.local(server));
         let one = &mut self.servers[server];
         let Some(id) = one.flight.take() else { return };
         let is_swap = one.kind == Kind::Swap;
-        one.committer.unknown(duration(self.now));
+        one.committer.unknown(now);
         if is_swap {
             self.lose(server, id);
         }
@@ -289,42 +344,5 @@ impl World {
                 self.after(delay, Event::DeleteSidecar(name));
             }
         }
-    }
-
-    pub(super) fn crash(&mut self, server: usize) {
-        if !self.servers[server].up {
-            return;
-        }
-        note!(self, "server {server} crashes");
-        let one = &mut self.servers[server];
-        one.up = false;
-        one.incarnation += 1;
-        (one.flight, one.watch, one.pass, one.poll_at) = (None, None, Pass::None, u64::MAX);
-        one.open.clear();
-        for claim in &mut self.claims {
-            // Some were about to write the Service, which happens all the same.
-            if claim.server == server && claim.state == State::Pending && self.random.percent(50) {
-                claim.state = State::Ended;
-            }
-        }
-        let delay = self.random.below(self.interval);
-        self.after(delay, Event::Start(server));
-    }
-
-    pub(super) fn start(&mut self, server: usize) {
-        if self.servers[server].up {
-            return;
-        }
-        note!(self, "server {server} starts");
-        let rng = self.random.fork();
-        let one = &mut self.servers[server];
-        let committer = Committer::new(self.range, one.config, rng);
-        one.up = true;
-        // A swap of the server that crashed may come yet.
-        one.decides = false;
-        one.committer = committer;
-        one.passes = Passes::new(NonZeroU8::new(3).expect("not zero"), duration(self.interval));
-        one.sightings = [Sightings::default(); 64];
-        one.last_pass = None;
     }
 }

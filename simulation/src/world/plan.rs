@@ -2,21 +2,22 @@
 
 use std::fmt::Write;
 
-use rangekeeper::range::Range;
-
 use crate::store::Writer;
 
-use super::{Event, MS, World};
+use super::event::{Event, Stock};
+use super::stock::Habits;
+use super::{MS, World};
 
 impl World {
     /// Plans what will happen.
     pub(super) fn prepare(&mut self) {
         note!(self, "{} servers, ports {}, a pass every {} ms", self.servers.len(), self.text, self.interval / MS);
-        if self.random.percent(85) {
+        note!(self, "a leak is cleaned in pass {}; {:?}", self.passes, self.limits);
+        let is_large = self.store.layout.is_window();
+        if is_large || self.random.percent(85) {
             // Some values are leaked from the beginning, and often few are left.
             let fill = self.random.pick(&[0, 0, 1, 2, 4]);
-            let mask =
-                (0..self.range.size()).filter(|_| self.random.below(5) < fill).fold(0, |mask, one| mask | 1 << one);
+            let mask = (0..self.size).filter(|_| self.random.below(5) < fill).fold(0, |mask, one| mask | 1 << one);
             self.store.put(self.encode(mask), Writer::Stranger);
             note!(self, "the key holds {mask:b}");
         } else if self.random.percent(30) {
@@ -48,6 +49,8 @@ impl World {
         }
         let at = self.random.below(self.horizon);
         match self.random.below(100) {
+            // All values outside of the window would be lost.
+            0..15 if is_large => {}
             0..12 => {
                 self.at(at, Event::Delete);
                 if self.random.percent(30) {
@@ -56,7 +59,7 @@ impl World {
                 }
             }
             12..15 => self.at(at, Event::Spoil),
-            15..24 => {
+            15..26 => {
                 self.at(at, Event::Restore);
                 let back = at - self.random.below(at.min(self.interval) + 1);
                 self.at(back, Event::Backup);
@@ -67,17 +70,36 @@ impl World {
                     self.at(before, Event::Crash(server));
                 }
             }
-            24..34 => {
-                self.at(at / 2, Event::ReferenceRepair { tries: 0 });
-                for _ in 0..self.random.below(4) {
-                    let at = self.random.below(self.horizon);
-                    self.at(at, Event::ReferencePick { tries: 0 });
-                }
-            }
+            26..40 => self.plan_stock(at),
             _ => {}
+        }
+        if self.random.percent(6) {
+            let server = self.random.below(self.servers.len() as u64) as usize;
+            let time = self.random.pick(&[100 * MS, self.interval / 2, self.grace, self.grace * 3 / 2]);
+            self.at(at / 2, Event::Pause(server, time));
         }
         if self.random.percent(20) {
             self.at(self.horizon, Event::Calm);
+        }
+    }
+
+    /// A stock kube-apiserver serves clients, too. How it does harm is drawn for each schedule.
+    fn plan_stock(&mut self, at: u64) {
+        self.habits = Habits {
+            releases_early: self.random.percent(50),
+            releases_twice: self.random.percent(40),
+            loses_writes: self.random.percent(40),
+        };
+        if self.random.percent(40) {
+            self.at(at / 2, Event::Stock(Stock::Repair { tries: 0 }));
+        }
+        for _ in 0..self.random.below(4) {
+            let at = self.random.below(self.horizon);
+            self.at(at, Event::Stock(Stock::Pick { tries: 0 }));
+        }
+        for _ in 0..self.random.below(5) {
+            let at = self.random.below(self.horizon);
+            self.at(at, Event::Stock(Stock::Serve));
         }
     }
 }

@@ -10,13 +10,15 @@ use rangekeeper::service::{Service, ServicePort};
 
 use crate::faults::{ShellFault, with_more};
 use crate::server::{Pass, Right, Submitted};
-use crate::store::bits;
+use crate::store::Mask;
 
-use super::{Event, LOW, World, duration, mask, mask_of};
+use super::event::Event;
+use super::{LOW, World, duration};
 
 impl World {
     pub(super) fn pass(&mut self, server: usize) {
         let (now, interval) = (self.now, self.interval);
+        let local = self.local(server);
         if self.finalist.is_none() && now < self.horizon && !self.servers[server].repeats {
             let next = match self.random.below(20) {
                 // The wall clock jumps, and the timer with it.
@@ -33,16 +35,17 @@ impl World {
         if !self.servers[server].up || !matches!(self.servers[server].pass, Pass::None) {
             return;
         }
-        let listed = ShellFault::ListedBeforeRead.is_on().then(|| mask(self.store.list()));
+        let listed = ShellFault::ListedBeforeRead.is_on().then(|| self.store.services.values());
         let one = &mut self.servers[server];
         one.passes.begin(&mut one.committer);
-        let deadline = now + interval / 2;
+        let deadline = local + interval / 2;
         let ticket = self.submit(server, Operation::Read, Submitted::Read { is_pass: true }, deadline);
         self.servers[server].pass = Pass::Reading { ticket, listed };
         self.drive(server);
     }
 
     pub(super) fn seen(&mut self, server: usize, ticket: Ticket, outcome: Outcome<PortRange>) {
+        let local = self.local(server);
         let one = &mut self.servers[server];
         let listed = match one.pass {
             Pass::Reading { ticket: own, listed } if own == ticket => listed,
@@ -53,12 +56,17 @@ impl World {
             return;
         };
         let range = AnyRange::Ports(self.range);
-        let now = duration(self.now + if crate::faults::is_on(25) { one.wall } else { 0 });
+        let now = duration(local + if crate::faults::is_on(25) { one.wall } else { 0 });
         let more = if one.repeats { 1 << 25 | 1 << 33 } else { 0 };
         with_more(more, || one.passes.seen(range, &one.committer, view.revision, now));
         one.pass = Pass::Listing { used: view.used, read: view.revision, listed, time: self.now };
         let incarnation = one.incarnation;
-        let delay = if listed.is_some() { 0 } else { self.latency() };
+        let delay = match self.random.below(20) {
+            _ if listed.is_some() => 0,
+            // There are many Services.
+            0 | 1 if !self.calm => self.random.below(self.interval / 3),
+            _ => self.latency(),
+        };
         self.after(delay, Event::List { server, incarnation });
     }
 
@@ -67,25 +75,30 @@ impl World {
         else {
             return;
         };
-        let truth = mask(self.store.list());
-        let services = if ShellFault::StaleList.is_on() {
-            let revision = self.store.revision();
-            mask(self.store.list_at(revision - self.random.below(6).min(revision)))
-        } else {
-            listed.unwrap_or(truth)
-        };
+        let truth = self.store.services.values();
+        let lag = if ShellFault::StaleList.is_on() { self.random.below(6) } else { 0 };
+        let at = self.store.revision().saturating_sub(lag);
+        let (services, duplicates) = self.observed(at);
+        let services = listed.unwrap_or(services);
         let revision = self.store.revision();
         let guard = if self.guarded { Listed::Guarding(revision) } else { Listed::At(revision) };
+        let local = self.local(server);
         let one = &mut self.servers[server];
-        let leaked = mask_of(&used) & !truth;
-        for (offset, anchor) in one.sight(&self.store, leaked, read, time, self.interval, self.grace) {
-            one.rights.push(Right { offset, anchor, epoch: self.store.epoch });
+        let leaked = self.store.layout.mask_of(&used) & !truth;
+        let epoch = self.store.epoch;
+        for (offset, anchor) in one.sight(&self.store, leaked, read, time, (self.passes, self.interval, self.grace)) {
+            one.rights.push(Right { offset, anchor, oldest: anchor, epoch, submitted: local });
         }
         let mut pass = RepairPass::new();
         pass.add_node_ports(self.range, Stored { range: &self.text, data: used.snapshot() }).expect("our own snapshot");
-        for offset in bits(services) {
-            let port = ServicePort { protocol: "TCP", node_port: i32::from(LOW) + offset as i32 };
-            pass.observe(&Service { ports: &[port], ..Service::default() });
+        let port = |(offset, protocol)| ServicePort { protocol, node_port: i32::from(LOW) + offset as i32 };
+        for offset in self.store.layout.others() {
+            pass.observe(&Service { ports: &[port((offset, "TCP"))], ..Service::default() });
+        }
+        for (service, values) in self.store.services.list_at(at) {
+            let ports = service.ports(values & services);
+            let ports: Vec<_> = ports.map(|(bit, protocol)| port((self.store.layout.offset(bit), protocol))).collect();
+            pass.observe(&Service { ports: &ports, ..Service::default() });
         }
         let diff = if ShellFault::NoGrace.is_on() {
             let outcome = pass.finish(Leaks::CleanAtOnce);
@@ -103,11 +116,18 @@ impl World {
             with_more(more, || one.passes.diff(&outcome.ranges[0], &mut one.committer, guard))
         };
         one.repeats = false;
-        note!(self, "server {server} has passed: sets {:b}, clears {:b}", mask_of(&diff.set), mask_of(&diff.clear));
-        let clears = mask_of(&diff.clear);
-        let deadline = self.deadline();
+        one.duplicates = duplicates;
+        let (sets, clears) = (self.store.layout.mask_of(&diff.set), self.store.layout.mask_of(&diff.clear));
+        note!(self, "server {server} has passed: sets {sets:b}, clears {clears:b}, duplicates {duplicates:b}");
+        let deadline = self.deadline(server);
         let ticket = self.submit(server, Operation::Repair(Box::new(diff)), Submitted::Repair, deadline);
-        self.servers[server].pass = Pass::Repairing { ticket, clears };
+        self.servers[server].pass = Pass::Repairing { ticket, clears, listed: services, read, epoch };
         self.drive(server);
+    }
+
+    /// The values of all Services at a revision, and those that more than one has.
+    fn observed(&self, revision: u64) -> (Mask, Mask) {
+        let services = self.store.services.list_at(revision);
+        services.fold((0, 0), |(all, twice), (_, values)| (all | values, twice | (all & values)))
     }
 }

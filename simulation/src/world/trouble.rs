@@ -1,12 +1,12 @@
-//! What happens to the store, the writer that behaves like the reference, and the end of all that.
+//! What happens to the store: the key is deleted or spoilt, a backup is restored, a sidecar goes.
 
 use std::fmt::Write;
 
-use rangekeeper::range::Range;
-
+use crate::server::Notice;
 use crate::store::{Version, Writer};
 
-use super::{Claim, Content, Damage, Event, LOW, MS, SPOILT, State, World, encode, mask};
+use super::event::Event;
+use super::{Content, LOW, SPOILT, State, World};
 
 impl World {
     pub(super) fn delete(&mut self) {
@@ -14,60 +14,94 @@ impl World {
             return;
         }
         note!(self, "the key is deleted");
-        self.damage = Damage::Deleted;
+        self.is_disturbed = true;
         self.store.delete();
-        self.wrote(Writer::Stranger);
+        self.wrote(Writer::Stranger, None);
         if self.random.percent(60) {
             // Somebody makes it anew, from what Services use.
-            let in_use = mask(self.store.list());
+            let in_use = self.store.services.values();
             self.store.put(self.encode(in_use), Writer::Stranger);
             note!(self, "the key is made anew: {in_use:b}");
             for _ in 0..self.random.below(3) {
-                let offset = self.random.below(u64::from(self.range.size()));
+                let offset = self.random.below(u64::from(self.size));
                 let value = self.encode(self.store.mask() | 1 << offset);
                 self.store.put(value, Writer::Stranger);
             }
-            self.wrote(Writer::Stranger);
+            self.wrote(Writer::Stranger, None);
         }
     }
 
     /// Somebody writes what is no RangeAllocation, or none of this range, and in most cases puts it right later.
     pub(super) fn spoil(&mut self) {
-        self.damage = Damage::Deleted;
+        self.is_disturbed = true;
         let before = self.store.mask();
         let is_right = |version: &Version| matches!(self.content(version), Content::Range | Content::Missing);
         let spoilt = !self.store.log.last().is_none_or(is_right);
         let value = if spoilt {
-            self.encode(mask(self.store.list()))
+            self.encode(self.store.services.values())
         } else {
             match self.random.below(4) {
                 0 => [SPOILT, &[before as u8]].concat(),
-                1 => encode("", 0),
-                2 => encode("", before),
+                1 => self.encode_as("", 0),
+                2 => self.encode_as("", before),
                 _ => {
-                    let half = self.range.size() / 2;
-                    encode(&format!("{LOW}-{}", u32::from(LOW) + half - 1), before & ((1 << half) - 1))
+                    let half = self.size / 2;
+                    let range = format!("{LOW}-{}", u32::from(LOW) + half - 1);
+                    self.encode_as(&range, before & ((1 << half) - 1))
                 }
             }
         };
         note!(self, "somebody writes {:?}", value.escape_ascii().to_string());
         self.store.put(value, Writer::Stranger);
-        self.wrote(Writer::Stranger);
+        self.wrote(Writer::Stranger, None);
         if !spoilt && !self.calm && self.random.percent(70) {
             let delay = self.random.below(self.interval);
             self.after(delay, Event::Spoil);
         }
     }
 
+    /// The store becomes what it was when the backup was made. What tells servers of it differs: another cluster, a lower raft
+    /// term, a revision that goes back, or what stands under the key; and connections may outlive it.
     pub(super) fn restore(&mut self) {
         let Some(backup) = self.backup.take() else { return };
-        self.damage = Damage::Restored;
-        let other_cluster = self.random.percent(50);
-        self.store.restore(&backup, other_cluster);
-        note!(self, "the store is restored from a backup: {:b}", self.store.mask());
+        (self.is_disturbed, self.is_restored, self.damaged) = (true, true, u64::MAX);
+        let header = self.store.header;
+        let cluster = header.cluster_id + u64::from(self.random.percent(30));
+        let term = match self.random.below(3) {
+            0 => 2,
+            1 => header.raft_term,
+            _ => header.raft_term + 1,
+        };
+        let skipped = if self.random.percent(15) { self.random.below(60) } else { 0 };
+        self.is_connection_kept = self.random.percent(40);
+        self.store.restore(&backup, cluster, term, skipped);
+        note!(
+            self,
+            "the store is restored from a backup of r{}: cluster {cluster}, term {term}, connections kept: {}, {:b}",
+            backup.revision(),
+            self.is_connection_kept,
+            self.store.mask()
+        );
+        for claim in &mut self.claims {
+            let service = self.store.services.get(claim.uid).filter(|service| service.is_live());
+            let has = service.is_some_and(|service| service.state().values >> claim.offset & 1 == 1);
+            if has {
+                claim.state = State::Live;
+            } else if claim.state == State::Live {
+                claim.state = State::Ended;
+            }
+        }
         for server in 0..self.servers.len() {
-            if self.servers[server].up {
-                self.disconnect(server);
+            let one = &mut self.servers[server];
+            one.knowledge = Default::default();
+            one.knowledge.forget_before(backup.revision() + skipped);
+            (one.duplicates, one.freed) = (0, [None; 64]);
+            one.owed.clear();
+            if one.up {
+                one.notice = Notice::Due;
+                if !self.is_connection_kept {
+                    self.disconnect(server);
+                }
             }
         }
     }
@@ -82,94 +116,5 @@ impl World {
         for server in &mut self.servers {
             server.decides &= server.name != name;
         }
-    }
-
-    /// A step of the writer that behaves like the reference.
-    pub(super) fn reference(&mut self, event: Event) {
-        self.damage = Damage::Reference;
-        if self.store.key().is_none() || self.now > self.horizon {
-            return;
-        }
-        let (version, mask_now) = (self.store.state().mod_revision, self.store.mask());
-        match event {
-            Event::ReferenceRepair { tries } => {
-                let revision = self.store.revision();
-                let list = mask(self.store.list_at(revision - self.random.below(4).min(revision)));
-                let rebuilt = self.reference.rebuild(mask_now, list);
-                let delay = self.latency();
-                self.after(delay, Event::ReferenceWrite { version, mask: rebuilt, tries });
-                if tries == 0 {
-                    let delay = self.interval;
-                    self.after(delay, Event::ReferenceRepair { tries: 0 });
-                }
-            }
-            Event::ReferenceWrite { version: read, mask, tries } => {
-                if read == version {
-                    note!(self, "the reference writes {mask:b}");
-                    self.store.put(self.encode(mask), Writer::Reference);
-                    self.wrote(Writer::Reference);
-                } else if tries < 4 {
-                    let delay = (10 * MS) << (2 * tries);
-                    self.after(delay, Event::ReferenceRepair { tries: tries + 1 });
-                }
-            }
-            Event::ReferencePick { tries } => {
-                let free: Vec<u32> = (0..self.range.size()).filter(|offset| mask_now >> offset & 1 == 0).collect();
-                if !free.is_empty() {
-                    let offset = self.random.pick(&free);
-                    let delay = self.latency();
-                    self.after(delay, Event::ReferenceTake { version, mask: mask_now | 1 << offset, offset, tries });
-                }
-            }
-            Event::ReferenceTake { version: read, mask, offset, tries } => {
-                if read == version {
-                    note!(self, "the reference takes offset {offset}: {mask:b}");
-                    self.store.put(self.encode(mask), Writer::Reference);
-                    self.wrote(Writer::Reference);
-                    let claim = self.claims.len();
-                    let (revision, use_until) = (self.store.revision(), self.now + self.grace);
-                    self.claims.push(Claim {
-                        offset,
-                        revision,
-                        use_until,
-                        server: usize::MAX,
-                        state: State::Pending,
-                        is_slow: false,
-                    });
-                    let delay = self.random.below(self.grace);
-                    self.after(delay, Event::CreateService(claim));
-                } else if tries < 4 {
-                    let delay = self.latency();
-                    self.after(delay, Event::ReferencePick { tries: tries + 1 });
-                }
-            }
-            _ => {}
-        }
-    }
-
-    pub(super) fn become_calm(&mut self) {
-        note!(self, "no more faults");
-        self.calm = true;
-        for server in 0..self.servers.len() {
-            self.start(server);
-            // What a watch left out, it is told of now.
-            if self.servers[server].watch.take().is_some() {
-                self.servers[server].committer.watch_failed();
-                self.drive(server);
-            }
-        }
-        let server = self.random.below(self.servers.len() as u64) as usize;
-        self.finalist = Some(server);
-        // All that is on its way arrives, and every Service is written or given up.
-        self.after(2 * self.grace, Event::Finale(0));
-    }
-
-    pub(super) fn finale(&mut self, passes: u8) {
-        let Some(server) = self.finalist else { return };
-        if passes == 4 {
-            return self.after(self.interval, Event::Check);
-        }
-        self.pass(server);
-        self.after(self.interval * 105 / 100, Event::Finale(passes + 1));
     }
 }

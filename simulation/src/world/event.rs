@@ -1,0 +1,146 @@
+//! What can happen in a schedule.
+
+use rangekeeper::commit::{Request, Ticket};
+
+use crate::server::Release;
+use crate::store::{Mask, Reply};
+
+/// A request on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) server: usize,
+    pub(super) incarnation: u32,
+    pub(super) id: u32,
+    pub(super) epoch: u32,
+    pub(super) request: Request,
+    /// The only operation that may set something, if there is only one.
+    pub(super) sole: Option<Ticket>,
+    /// Whether it may be that of a repair pass.
+    pub(super) repairs: bool,
+    /// Whether it comes twice. None of the two is refused then, which would say that it will not be carried out.
+    pub(super) is_double: bool,
+    /// The revision of the last answer that the server had.
+    pub(super) told: u64,
+    /// The newest revision that an answer or a watch had told it.
+    pub(super) reached: u64,
+    /// When it was sent, and what the server's clock showed then.
+    pub(super) at: (u64, u64),
+    /// The server could know all changes after this revision.
+    pub(super) known_since: u64,
+    /// And has not been told of anything older, with a gap in between.
+    pub(super) is_whole: bool,
+    /// What the server's last pass had seen with more than one Service.
+    pub(super) duplicates: Mask,
+    /// Whether the server knew then of which store it was.
+    pub(super) is_aware: bool,
+    /// How long the answer takes, if there will be one.
+    pub(super) then: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(super) enum Event {
+    Poll(usize),
+    Apply(Box<Sent>),
+    Reply {
+        server: usize,
+        incarnation: u32,
+        id: u32,
+        epoch: u32,
+        /// The newest revision that the server had been told of when it sent the request.
+        reached: u64,
+        reply: Reply,
+    },
+    GiveUp {
+        server: usize,
+        incarnation: u32,
+        id: u32,
+    },
+    Submit(usize),
+    Cancel {
+        server: usize,
+        incarnation: u32,
+        ticket: Ticket,
+    },
+    /// A client's request about the Service of this uid.
+    Client(u32, Wish),
+    /// The request of this number writes its Service.
+    Write(usize),
+    Release {
+        server: usize,
+        incarnation: u32,
+        release: Release,
+    },
+    Pass(usize),
+    List {
+        server: usize,
+        incarnation: u32,
+    },
+    Crash(usize),
+    Start(usize),
+    Disconnect(usize),
+    /// A server's machine stands still for so long.
+    Pause(usize, u64),
+    /// It goes on after so long.
+    Resume(usize, u64),
+    Watch {
+        server: usize,
+        stream: u32,
+    },
+    Compact,
+    Delete,
+    Spoil,
+    Backup,
+    Restore,
+    /// Somebody deletes the sidecar of this number.
+    DeleteSidecar(usize),
+    Stock(Stock),
+    Calm,
+    Finale(u8),
+    Check,
+}
+
+/// What a client wants of a Service.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wish {
+    /// Other values.
+    Update,
+    /// Another status.
+    Touch,
+    Delete,
+    /// Two clients remove the last finalizer at the same time.
+    RemoveFinalizers,
+}
+
+/// A step of the stock kube-apiserver. Each reads the key, and writes it a while later if it has not changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stock {
+    Repair {
+        tries: u8,
+    },
+    WriteRepaired {
+        version: u64,
+        mask: Mask,
+        tries: u8,
+    },
+    Pick {
+        tries: u8,
+    },
+    Take {
+        version: u64,
+        offset: u32,
+        tries: u8,
+    },
+    Free {
+        offset: u32,
+        tries: u8,
+    },
+    WriteFreed {
+        version: u64,
+        offset: u32,
+        tries: u8,
+    },
+    /// It handles a client's request about some Service.
+    Serve,
+    /// It writes the Service of this request.
+    Write(usize),
+}

@@ -1,0 +1,207 @@
+//! The servers and the range of a schedule.
+
+use std::collections::BinaryHeap;
+use std::num::NonZeroU8;
+
+use rangekeeper::allocator::Strategy;
+use rangekeeper::commit::limits::Limits;
+use rangekeeper::commit::{Committer, Config, Passes};
+use rangekeeper::ports::PortRange;
+
+use crate::knowledge::Knowledge;
+use crate::random::Random;
+use crate::reference::ReferenceRepair;
+use crate::server::{Kind, Notice, Pass, Server, Sightings};
+use crate::store::{Layout, Store};
+
+use super::stock::Habits;
+use super::{LOW, MS, Report, World, duration};
+
+impl World {
+    pub(super) fn new(seed: u64, traced: bool) -> Self {
+        let mut random = Random::new(seed);
+        let (range, layout, size) = choose_range(&mut random);
+        let interval = if random.percent(70) { 1000 * MS } else { 7000 * MS };
+        let grace = 2 * interval;
+        let strategy = random.pick(&[
+            Strategy::RandomScan,
+            Strategy::Contiguous,
+            Strategy::Contiguous,
+            Strategy::RandomScanSparingStaticBand,
+        ]);
+        let with_sidecars = random.percent(40);
+        let guarded = random.percent(40);
+        let limits = choose_limits(&mut random);
+        let passes = random.pick(&[3, 3, 3, 3, 3, 2, 1]);
+        let horizon = interval * random.between(6, 12) / 2;
+        let count = random.pick(&[2, 2, 2, 2, 3, 3, 3, 4, 5]);
+        let mut servers = Vec::with_capacity(count);
+        for name in 0..count {
+            let sidecar = with_sidecars && random.percent(85);
+            let config = Config { strategy, grace: duration(grace), sidecar };
+            // A few have the name of another.
+            let is_double = with_sidecars && name > 0 && random.percent(6);
+            let mut committer = Committer::new(range, config, random.fork());
+            committer.limit(limits);
+            servers.push(Server {
+                up: true,
+                incarnation: 0,
+                config,
+                committer,
+                name: if is_double { name - 1 } else { name },
+                decides: sidecar,
+                kind: Kind::Look,
+                poll_at: u64::MAX,
+                flight: None,
+                open: Vec::new(),
+                allocations: Vec::new(),
+                watch: None,
+                is_watch_due: false,
+                has_skipped: false,
+                has_gaps: false,
+                repairs: random.percent(42),
+                passes: Passes::new(NonZeroU8::new(passes).expect("not zero"), duration(interval)),
+                pass: Pass::None,
+                repeats: false,
+                wall: 0,
+                rights: Vec::new(),
+                sightings: [Sightings::default(); 64],
+                last_pass: None,
+                creates: false,
+                told: 0,
+                has_answer: false,
+                identity: (0, 0),
+                reached: 0,
+                key: None,
+                answered: None,
+                watched: 0,
+                knowledge: Knowledge::default(),
+                notice: Notice::Noticed,
+                foreign: 0,
+                wary_until: 0,
+                duplicates: 0,
+                freed: [None; 64],
+                owed: Vec::new(),
+                refused: 0,
+                last_swap: 0,
+                written: None,
+                lag: 0,
+                frozen: None,
+                paused_until: 0,
+            });
+        }
+        for server in 1..count {
+            if servers[server].name != server {
+                (servers[server].decides, servers[server - 1].decides) = (false, false);
+            }
+        }
+        let trouble = random.pick(&[0, 5, 15, 30]);
+        let doomed = (with_sidecars && random.percent(10)).then(|| random.below(count as u64) as usize);
+        let mut store = Store::new();
+        store.layout = layout;
+        let mut world = Self {
+            random,
+            now: 0,
+            events: Vec::with_capacity(256),
+            queue: BinaryHeap::with_capacity(64),
+            store,
+            backup: None,
+            servers,
+            claims: Vec::with_capacity(32),
+            requests: Vec::with_capacity(32),
+            uids: 0,
+            range,
+            text: range.to_string(),
+            size,
+            limits,
+            passes,
+            guarded,
+            doomed,
+            unanswered: Vec::new(),
+            interval,
+            grace,
+            horizon,
+            sent: 0,
+            is_answer_old: false,
+            trouble,
+            damaged: 0,
+            is_restored: false,
+            is_connection_kept: false,
+            is_disturbed: false,
+            reference: ReferenceRepair::new(),
+            habits: Habits::default(),
+            finalist: None,
+            calm: false,
+            traced,
+            report: Report::default(),
+        };
+        world.prepare();
+        world
+    }
+}
+
+/// A range of 8 to 40 ports; now and then one of more than 4,096, whose bitmaps have two levels of summaries, with a window
+/// of up to 40 ports that are not in use from the beginning.
+fn choose_range(random: &mut Random) -> (PortRange, Layout, u32) {
+    let size = if random.percent(70) { random.between(8, 17) } else { random.between(17, 41) };
+    if !random.percent(1) {
+        let range = PortRange::new(LOW, LOW + size as u16 - 1).expect("not empty");
+        return (range, Layout::default(), size as u32);
+    }
+    let total = if random.percent(80) { random.between(4097, 4300) } else { random.between(8100, 8500) };
+    let mut offsets: Vec<u32> = (0..size)
+        .map(|_| match random.below(4) {
+            // In the first words, the last ones, at the ends of a summary's word, or anywhere.
+            0 => random.below(130),
+            1 => total - 1 - random.below(130),
+            2 => (random.between(1, 3) * 4096 + random.below(4) - 2).min(total - 1),
+            _ => random.below(total),
+        })
+        .map(|offset| offset as u32)
+        .collect();
+    offsets.sort_unstable();
+    offsets.dedup();
+    let range = PortRange::new(LOW, LOW + total as u16 - 1).expect("not empty");
+    let size = offsets.len() as u32;
+    (range, Layout::window(total as u32, &offsets), size)
+}
+
+/// Short schedules reach no bound of what is remembered, unless the bounds are close.
+fn choose_limits(random: &mut Random) -> Limits {
+    let all = Limits::default();
+    if random.percent(60) {
+        return all;
+    }
+    let few = |random: &mut Random, all: usize| if random.percent(50) { all } else { random.between(1, 9) as usize };
+    Limits {
+        changes: few(random, all.changes),
+        revisions: few(random, all.revisions),
+        leaks: few(random, all.leaks),
+        replayed: few(random, all.replayed as usize) as u64,
+        quarantine: few(random, all.quarantine as usize) as u32,
+        operations: few(random, all.operations),
+    }
+}
+
+impl World {
+    /// A server's process starts, and knows nothing.
+    pub(super) fn forget_all(&mut self, server: usize) {
+        let rng = self.random.fork();
+        let one = &mut self.servers[server];
+        one.committer = Committer::new(self.range, one.config, rng);
+        one.committer.limit(self.limits);
+        one.passes = Passes::new(NonZeroU8::new(self.passes).expect("not zero"), duration(self.interval));
+        one.sightings = [Sightings::default(); 64];
+        one.last_pass = None;
+        (one.told, one.has_answer, one.identity, one.reached) = (0, false, (0, 0), 0);
+        (one.key, one.answered, one.watched) = (None, None, 0);
+        one.knowledge = Knowledge::default();
+        one.notice = Notice::Noticed;
+        one.duplicates = 0;
+        one.freed = [None; 64];
+        one.owed.clear();
+        one.has_gaps = false;
+        one.allocations.clear();
+        one.written = None;
+    }
+}

@@ -1,0 +1,104 @@
+//! Watches of the key, which lag, fail and leave changes out.
+
+use std::fmt::Write;
+
+use rangekeeper::commit::{Change, KeyValue};
+
+use super::event::Event;
+use super::{MS, World};
+
+impl World {
+    /// Starts, moves on or ends the watch of a server's key.
+    pub(super) fn keep_watch(&mut self, server: usize) {
+        let from = self.servers[server].committer.watch_from();
+        match (from, self.servers[server].watch) {
+            (None, _) => self.servers[server].watch = None,
+            (Some(_), Some(_)) => {}
+            (Some(from), None) => {
+                self.sent += 1;
+                let stream = self.sent;
+                let one = &mut self.servers[server];
+                one.watch = Some((stream, from));
+                (one.is_watch_due, one.has_skipped) = (true, false);
+                let delay = self.watch_delay();
+                self.after(delay, Event::Watch { server, stream });
+            }
+        }
+    }
+
+    fn watch_delay(&mut self) -> u64 {
+        let slow = !self.calm && self.random.percent(20);
+        if slow { self.random.below(300 * MS) } else { self.latency() }
+    }
+
+    /// A watch tells what it has.
+    pub(super) fn watch(&mut self, server: usize, stream: u32) {
+        let Some((_, from)) = self.servers[server].watch.filter(|(number, _)| *number == stream) else { return };
+        self.servers[server].is_watch_due = false;
+        if from <= self.store.compacted {
+            note!(self, "the watch of server {server} from r{from} is compacted");
+            self.servers[server].watch = None;
+            self.watch_fails(server);
+            return self.drive(server);
+        }
+        let first = self.store.log.partition_point(|version| version.revision < from);
+        let mut next = from;
+        let mut skips = false;
+        for at in first..self.store.log.len() {
+            let version = &self.store.log[at];
+            next = version.revision + 1;
+            // Often several in a row.
+            skips = !self.calm && self.trouble > 0 && self.random.percent(if skips { 50 } else { 3 });
+            if skips {
+                note!(self, "the watch of server {server} skips r{}", next - 1);
+                let one = &mut self.servers[server];
+                (one.has_skipped, one.has_gaps) = (true, true);
+                one.knowledge.forget_before(next - 1);
+                continue;
+            }
+            note!(self, "the watch of server {server} tells r{}", next - 1);
+            let version = &self.store.log[at];
+            let change = match &version.key {
+                Some(key) => Change::Put(KeyValue { state: key.state, value: &key.value }),
+                None => Change::Delete { revision: version.revision },
+            };
+            let one = &mut self.servers[server];
+            one.committer.watched(change);
+            one.has_skipped |= version.key.is_none();
+            if one.has_skipped {
+                // It cannot go on from what it knew, before an answer tells it the state of the key.
+                let known = one.committer.known().revision;
+                one.knowledge.forget_before(known.max(version.revision));
+            } else {
+                one.knowledge.tell(at);
+                one.reached = one.reached.max(version.revision);
+                one.watched = one.watched.max(version.revision);
+                one.key = version.key.as_ref().map(|key| (key.state, version.mask));
+            }
+        }
+        self.servers[server].watch = Some((stream, next));
+        if next > from {
+            self.drive(server);
+        }
+    }
+
+    /// A server is told that its watch cannot go on.
+    pub(super) fn watch_fails(&mut self, server: usize) {
+        let one = &mut self.servers[server];
+        one.knowledge.forget_before(one.committer.known().revision);
+        one.committer.watch_failed();
+    }
+
+    /// Wakes the watches after a change of the key.
+    pub(super) fn wake_watches(&mut self) {
+        for server in 0..self.servers.len() {
+            let one = &mut self.servers[server];
+            if let Some((stream, _)) = one.watch
+                && !std::mem::replace(&mut one.is_watch_due, true)
+            {
+                let delay = self.watch_delay();
+                self.after(delay, Event::Watch { server, stream });
+            }
+        }
+    }
+}
