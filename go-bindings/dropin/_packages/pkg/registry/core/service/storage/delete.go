@@ -26,7 +26,7 @@ func (r *REST) followDeletions(status *genericregistry.Store) {
 			anchor := revisionOf(service)
 			oldest := d.takeBefore(service, anchor)
 			q := r.newRequest()
-			q.afterDelete(obj, options)
+			q.afterDelete(withAllocatedPorts(service), options)
 			q.commit(context.Background(), ownerOf(service, anchor, oldest))
 		}
 	}

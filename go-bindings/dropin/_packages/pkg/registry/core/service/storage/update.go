@@ -26,7 +26,9 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 		return write.begun(q.beginCreate(ctx, obj, options))
 	}
 	store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object, options *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
-		return write.begun(q.beginUpdate(ctx, obj, old, options))
+		// The released code fills in the fields of an old object that have defaults; the original needs them, too.
+		q.defaultOnRead(old)
+		return write.begun(q.beginUpdate(ctx, obj, withAllocatedPorts(old.(*api.Service)), options))
 	}
 	out, created, err := store.Update(ctx, name, objInfo, createValidation, updateValidation, forceAllowCreate, options)
 	switch {
