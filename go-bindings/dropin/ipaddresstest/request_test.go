@@ -22,8 +22,8 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// cluster has a ServiceCIDR 10.6.0.0/24, and numbers the revisions of IPAddress objects, which the client's tracker does not.
-func cluster(t *testing.T) (*fake.Clientset, *ipallocator.MetaAllocator) {
+// newCluster has a ServiceCIDR 10.6.0.0/24, and numbers the revisions of IPAddress objects, which the client's tracker does not.
+func newCluster(t *testing.T) (*fake.Clientset, *ipallocator.MetaAllocator) {
 	t.Helper()
 	client := fake.NewClientset(serviceCIDR("kubernetes", "10.6.0.0/24", metav1.ConditionTrue))
 	var mutex sync.Mutex
@@ -88,7 +88,7 @@ func TestReleaseForService(t *testing.T) {
 		"recreated, same name": {meanwhile: replace("a"), owner: "a", anchor: 101},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client, allocator := cluster(t)
+			client, allocator := newCluster(t)
 			creating, _ := allocator.ForRequest()
 			if err := creating.(*ipallocator.MetaAllocator).AllocateService(service("a"), ip); err != nil {
 				t.Fatal(err)
@@ -154,7 +154,7 @@ func replace(name string) func(*testing.T, *fake.Clientset, *networkingv1.IPAddr
 // TestUndoForService has a request remove the object that it created, unless somebody has written it since.
 func TestUndoForService(t *testing.T) {
 	for _, written := range []bool{false, true} {
-		client, allocator := cluster(t)
+		client, allocator := newCluster(t)
 		own, request := allocator.ForRequest()
 		ip, err := own.(*ipallocator.MetaAllocator).AllocateNextService(&api.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 		if err != nil {
