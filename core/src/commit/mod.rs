@@ -135,6 +135,8 @@ pub struct Committer<R: Range, G> {
     newest_anchor: u64,
     /// Until when an anchor later than the last answer needs a read first: the store, or the connection to it, is new.
     wary_until: Duration,
+    /// Whether such an anchor came before that.
+    is_wary: bool,
     /// How many requests have failed in a row, and when the next one may be sent.
     failures: u32,
     retry_at: Duration,
@@ -263,6 +265,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             unwatched: false,
             newest_anchor: 0,
             wary_until: Duration::ZERO,
+            is_wary: false,
             failures: 0,
             retry_at: Duration::ZERO,
             swap_takes: Duration::ZERO,
@@ -349,6 +352,11 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.expire(now);
         self.handed_out.advance(now);
         self.quarantine.advance(now);
+        // A later anchor says that the store has gone on since the last answer, which needs no read: if the swap holds, the
+        // key has not changed since then. Or else that it was another store's.
+        let newer = self.last.is_some_and(|(header, _)| header.revision < self.newest_anchor);
+        let wary = now < self.wary_until && !Fault::NewStoreNotWary.is_on();
+        self.is_wary = newer && (self.is_wary || wary);
         if now >= self.watched_until {
             self.watched_until = Duration::ZERO;
         }
@@ -367,16 +375,14 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if waits {
             self.watched_until = now + WATCH_KEPT;
         }
-        if waits && now >= patient_until + WATCH_LOST {
+        // If the watch has run ahead, a read is what is missing.
+        let lags = |base: &Base<R>| base.state.mod_revision > self.history.head().mod_revision;
+        if waits && now >= patient_until + WATCH_LOST && self.base.as_ref().is_some_and(lags) {
             self.watch_failed();
         }
         let stale = self.last.is_none_or(|(_, at)| now.saturating_sub(at) > STALE);
         let current = |base: &&Base<R>| base.state.mod_revision >= self.history.head().mod_revision;
-        // A later anchor says that the store has gone on since the last answer, which needs no read: if the swap holds, the
-        // key has not changed since then. Or else that it was another store's.
-        let newer = self.last.is_some_and(|(header, _)| header.revision < self.newest_anchor);
-        let wary = now < self.wary_until && !Fault::NewStoreNotWary.is_on();
-        let behind = newer && wary && !Fault::AnchorOfAnotherStore.is_on();
+        let behind = self.is_wary && !Fault::AnchorOfAnotherStore.is_on();
         let Some(base) = self.base.as_ref().filter(current).filter(|_| !stale && !behind && !self.must_read) else {
             return self.send_read(now);
         };

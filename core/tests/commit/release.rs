@@ -6,7 +6,9 @@ use rangekeeper::allocator::Request as Wanted;
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{Deferral, Diff, Failure, Listed, Operation, Outcome, Repaired, Request};
 
-use crate::store::{NEVER, NOW, Ports, Store, allocated, committer, is_set, outcome, release, send, this};
+use crate::store::{
+    NEVER, NOW, Ports, Store, allocated, committer, is_set, outcome, release, send, service_written, this,
+};
 
 #[test]
 fn a_value_is_freed_once_and_only_by_its_owner() {
@@ -22,12 +24,6 @@ fn a_value_is_freed_once_and_only_by_its_owner() {
     assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Failed(Failure::Allocate(_))));
     store.delete();
     assert!(matches!(store.one(&mut others, this(30_003)), Outcome::Failed(Failure::NotInitialised)));
-}
-
-/// A Service is written or deleted: the store's revision grows, the key stays.
-fn service_written(store: &mut Store) -> u64 {
-    store.revision += 1;
-    store.revision
 }
 
 /// The drop-in's usual case: the Service is deleted after the last answer. If the swap holds, the key has not changed since.

@@ -326,3 +326,27 @@ fn a_view_says_whether_the_range_was_initialised() {
     store.one(&mut committer("30000-30019", 3), Operation::Create);
     assert!(initialised(&mut store), "another range is stored");
 }
+
+/// With a single pass there are no counters. A leak that is held starts again when its value was free meanwhile, or nobody
+/// knows.
+#[test]
+fn a_leak_that_is_held_starts_again_with_a_single_pass_too() {
+    let one = NonZeroU8::new(1).expect("not zero");
+    let (mut store, mut others, mut ours) =
+        (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+    store.one(&mut others, Operation::Create);
+    let revision = allocated(store.one(&mut others, this(30_003)));
+    let mut passes = Passes::new(one, INTERVAL);
+    assert!(pass(&mut store, &mut ours, &mut passes, NOW).is_empty(), "it is young");
+    // Somebody else gets the value, and then more happens than is remembered.
+    store.one(&mut others, release(30_003, revision));
+    allocated(store.one(&mut others, this(30_003)));
+    let from = ours.watch_from().expect("a leak is held");
+    for _ in 0..1600 {
+        let revision = allocated(store.one(&mut others, this(30_004)));
+        store.one(&mut others, release(30_004, revision));
+    }
+    store.watch(from, &mut ours);
+    assert!(pass(&mut store, &mut ours, &mut passes, NOW + 3 * INTERVAL).is_empty(), "it is another leak");
+    assert_eq!(pass(&mut store, &mut ours, &mut passes, NOW + 6 * INTERVAL), [3]);
+}

@@ -1,9 +1,11 @@
 //! Restores of the store from a backup.
 
+use std::time::Duration;
+
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{Deferral, Diff, Failure, Listed, Operation, Outcome, Repaired, Request};
 
-use crate::store::{NEVER, NOW, Store, allocated, committer, is_set, release, send, this};
+use crate::store::{NEVER, NOW, Store, allocated, committer, is_set, outcome, release, send, service_written, this};
 
 #[test]
 fn after_a_restore_old_anchors_tell_nothing_and_new_views_do() {
@@ -166,4 +168,78 @@ fn an_anchor_that_comes_while_a_request_is_under_way_is_compared_with_a_later_an
     let ended = store.run(&mut ours, NOW);
     assert!(ended.contains(&(ticket, Outcome::Deferred(Deferral::HistoryMissing))), "{ended:?}");
     assert!(is_set(&store, 3));
+}
+
+/// After a restore the owner's older revision counts as far back as the restored store is known, not only from the newest
+/// revision of the store before on.
+#[test]
+fn after_a_restore_a_value_that_was_free_meanwhile_is_not_released() {
+    let (mut store, mut ours, mut others) =
+        (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+    store.one(&mut others, Operation::Create);
+    allocated(store.one(&mut others, this(30_003)));
+    let oldest = service_written(&mut store);
+    // This server knows the store before up to a later revision, and notices that it is another one.
+    let before = store.revision;
+    store.revision += 100;
+    store.one(&mut ours, Operation::Read);
+    (store.revision, store.cluster_id) = (before, 8);
+    ours.reconnected();
+    store.one(&mut ours, Operation::Read);
+    // The value is released and allocated again, and this server is told of both. The store reaches the old revision.
+    ours.keep_history(true);
+    let from = ours.watch_from().expect("wanted");
+    let mut new = committer("30000-30009", 3);
+    let Outcome::Read(view) = store.one(&mut new, Operation::Read) else { panic!("a view") };
+    assert_eq!(store.one(&mut new, release(30_003, view.revision)), Outcome::Released { freed: true });
+    allocated(store.one(&mut new, this(30_003)));
+    store.watch(from, &mut ours);
+    store.revision += 100;
+    let anchor = service_written(&mut store);
+    let release = Operation::Release { value: 30_003, anchor, oldest };
+    assert_eq!(store.one(&mut ours, release), Outcome::Released { freed: false });
+}
+
+/// The release comes shortly after the first answer of a restored store, and waits for a request that takes long.
+#[test]
+fn an_anchor_that_came_right_after_a_restore_is_compared_with_the_store_also_later() {
+    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+    store.one(&mut ours, Operation::Create);
+    allocated(store.one(&mut ours, this(30_003)));
+    let undone = store.revision + 5;
+    store.cluster_id = 8;
+    ours.reconnected();
+    store.one(&mut ours, Operation::Read);
+    ours.submit(Operation::Read, NEVER);
+    let confirm = send(&mut ours, NOW);
+    let ticket = ours.submit(release(30_003, undone), NEVER);
+    ours.poll(NOW);
+    let later = NOW + Duration::from_secs(60);
+    store.perform(confirm, later, &mut ours);
+    assert_eq!(ours.take_finished().len(), 1);
+    assert_eq!(send(&mut ours, later), Request::Read);
+    store.perform(Request::Read, later, &mut ours);
+    assert_eq!(outcome(&mut ours, ticket), Outcome::Deferred(Deferral::HistoryMissing));
+}
+
+/// A restored store has a lower revision than a watch had told of before it failed.
+#[test]
+fn a_restore_is_noticed_by_what_a_watch_had_told() {
+    let (mut store, mut ours, mut others) =
+        (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+    store.one(&mut ours, Operation::Create);
+    let revision = allocated(store.one(&mut ours, this(30_003)));
+    let mut restored = Store { revision: store.revision, key: store.key.clone(), ..Store::default() };
+    ours.keep_history(true);
+    let from = ours.watch_from().expect("wanted");
+    ours.submit(Operation::Read, NEVER);
+    send(&mut ours, NOW);
+    allocated(store.one(&mut others, this(30_007)));
+    store.watch(from, &mut ours);
+    ours.watch_failed();
+    ours.unknown(NOW);
+    ours.reconnected();
+    let ticket = ours.submit(release(30_003, revision), NEVER);
+    let finished = restored.run(&mut ours, NOW);
+    assert!(finished.contains(&(ticket, Outcome::Deferred(Deferral::HistoryMissing))), "{finished:?}");
 }

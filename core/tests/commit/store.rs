@@ -187,3 +187,9 @@ pub(crate) fn is_set(store: &Store, offset: usize) -> bool {
     let data = RangeAllocation::decode(value).expect("ours").data;
     data.iter().rev().nth(offset / 8).is_some_and(|byte| byte >> (offset % 8) & 1 == 1)
 }
+
+/// A Service is written or deleted: the store's revision grows, the key stays.
+pub(crate) fn service_written(store: &mut Store) -> u64 {
+    store.revision += 1;
+    store.revision
+}

@@ -110,3 +110,30 @@ fn a_gap_in_the_watch_ends_the_wait_for_it() {
     store.perform(confirm, NOW, &mut ours);
     assert_eq!(outcome(&mut ours, waiting), Outcome::Deferred(Deferral::HistoryMissing));
 }
+
+/// A watch tells all while a request has no answer for long: what is missing then is a read, not the history.
+#[test]
+fn a_request_that_takes_long_does_not_cost_the_history() {
+    let (mut store, mut ours, mut others) =
+        (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+    store.one(&mut ours, Operation::Create);
+    let revision = allocated(store.one(&mut ours, this(30_003)));
+    ours.keep_history(true);
+    let from = ours.watch_from().expect("wanted");
+    for value in [30_004, 30_005] {
+        allocated(store.one(&mut others, this(value)));
+    }
+    ours.submit(this(30_006), NEVER);
+    let swap = send(&mut ours, NOW);
+    store.perform(swap, NOW, &mut ours);
+    let ticket = ours.submit(release(30_003, revision), NEVER);
+    let waits = NOW + Duration::from_millis(1);
+    assert!(matches!(ours.poll(waits), Step::WaitUntil(_)), "for the watch");
+    assert_eq!(send(&mut ours, NOW + Duration::from_millis(5050)), Request::Read);
+    allocated(store.one(&mut others, this(30_007)));
+    store.watch(from, &mut ours);
+    let later = NOW + Duration::from_secs(30);
+    ours.unknown(later);
+    let finished = store.run(&mut ours, later);
+    assert!(finished.contains(&(ticket, Outcome::Released { freed: true })), "{finished:?}");
+}

@@ -7,7 +7,7 @@ use rangekeeper::commit::{Operation, Outcome, Ticket};
 use rangekeeper::ports::PortRange;
 
 use crate::faults::ShellFault;
-use crate::server::{Notice, Open, Pass, Submitted};
+use crate::server::{Open, Pass, Submitted};
 use crate::store::{Writer, bits};
 use crate::violation::Invariant;
 
@@ -90,7 +90,7 @@ impl World {
         if outcome == Outcome::Unknown {
             self.check_unknown(server, &open);
         }
-        if !self.is_answer_old && self.servers[server].notice == Notice::Noticed {
+        if !self.is_answer_old && !self.is_misled(server) {
             self.check_answer(server, &open, &outcome);
         }
         match (&open.what, outcome) {
@@ -150,7 +150,7 @@ impl World {
     ) -> bool {
         self.report.allocations += 1;
         let bit = 1 << offset;
-        if self.is_answer_old || self.servers[server].notice != Notice::Noticed {
+        if self.is_answer_old || self.is_misled(server) {
             // True in the history of another store, or nothing is promised.
             return false;
         }
@@ -183,6 +183,10 @@ impl World {
             self.report.damage += 1;
         }
         let acknowledged = self.local(server);
+        if use_until > sent_local + self.grace {
+            let message = format!("offset {offset} may be used until {use_until}, after the grace of its swap");
+            return fail(self, Invariant::I6, message);
+        }
         if acknowledged - sent_local > self.grace / 2 {
             let message = format!("offset {offset} is acknowledged when more than half of the grace is over");
             return fail(self, Invariant::I6, message);

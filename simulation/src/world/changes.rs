@@ -81,7 +81,17 @@ impl World {
     /// Whether a server knew of which store it wrote: not until its first answer after a restore, nor with a request that it had
     /// sent to the store before.
     pub(super) fn is_bound(&self, sent: &Sent) -> bool {
-        self.servers[sent.server].notice == Notice::Noticed && sent.is_aware && sent.epoch == self.store.epoch
+        !self.is_misled(sent.server) && sent.is_aware && sent.epoch == self.store.epoch
+    }
+
+    /// Whether a server takes the store for the one before: the restore could not be noticed, or its connection has outlived
+    /// that and no answer has come since.
+    pub(super) fn is_misled(&self, server: usize) -> bool {
+        match self.servers[server].notice {
+            Notice::Noticed => false,
+            Notice::Due => self.is_connection_kept,
+            Notice::Missed => true,
+        }
     }
 
     /// Whether a server that clears an offset has the right to.
@@ -210,7 +220,7 @@ impl World {
 
     /// Whether a pass set only what a listed Service has, and what was free in all revisions since its read.
     pub(super) fn check_repaired_sets(&mut self, server: usize, set: &[u16], listed: Mask, read: u64) {
-        let Some(at) = self.servers[server].written.filter(|_| self.servers[server].notice == Notice::Noticed) else {
+        let Some(at) = self.servers[server].written.filter(|_| !self.is_misled(server)) else {
             return;
         };
         let log = &self.store.log;

@@ -46,10 +46,11 @@ impl World {
         one.decides = false;
     }
 
-    pub(super) fn disconnect(&mut self, server: usize) {
+    /// A server's connection is made anew; in so many of a hundred cases it gives the request under way up.
+    pub(super) fn disconnect(&mut self, server: usize, gives_up: u64) {
         note!(self, "the connection of server {server} is made anew");
         // An answer may be on its way already.
-        if self.random.percent(60) && self.servers[server].flight.is_some() {
+        if self.random.percent(gives_up) && self.servers[server].flight.is_some() {
             self.give_up(server);
         }
         let one = &mut self.servers[server];

@@ -302,7 +302,7 @@ impl World {
             Event::List { server, incarnation } if self.is_alive(server, incarnation) => self.list(server),
             Event::Crash(server) => self.crash(server),
             Event::Start(server) => self.start(server),
-            Event::Disconnect(server) if self.servers[server].up => self.disconnect(server),
+            Event::Disconnect(server) if self.servers[server].up => self.disconnect(server, 60),
             Event::Pause(server, time) => self.pause(server, time),
             Event::Resume(server, time) => self.resume(server, time),
             Event::Watch { server, stream } => self.watch(server, stream),

@@ -3,12 +3,13 @@
 use std::cmp::Ordering;
 use std::fmt::Write;
 
+use rangekeeper::commit::limits::Limits;
 use rangekeeper::commit::{Answer, Guard, KeyValue, Request, Step};
 
 use crate::faults::ShellFault;
 use crate::knowledge::Knowledge;
 use crate::server::{Kind, Notice, Owed, Pass, Submitted};
-use crate::store::{Mask, Reply, Writer, bits};
+use crate::store::{Mask, Reply, Version, Writer, bits};
 
 use super::event::{Event, Sent};
 use super::{MS, World, content, duration, microseconds};
@@ -113,14 +114,14 @@ impl World {
 
     /// A request with what the oracle has to know of its server later.
     fn sent(&mut self, server: usize, id: u32, request: Request) -> Sent {
-        let at = (self.now, self.local(server));
+        let (at, is_aware) = ((self.now, self.local(server)), !self.is_misled(server));
         let one = &mut self.servers[server];
         let mut setting = one.open.iter().filter(|open| open.what.sets());
         let sole = setting.next().map(|open| open.ticket).filter(|_| setting.next().is_none());
         let (known_since, is_whole) = match &request {
             Request::Swap { guard, .. } => {
                 one.last_swap = id;
-                let holds_range = |version: &_| content(&self.text, version) == super::Content::Range;
+                let holds_range = |version: &Version| content(&self.text, version) == super::Content::Range;
                 one.knowledge.since(&self.store, guard.mod_revision, self.limits, holds_range)
             }
             _ => (0, false),
@@ -140,7 +141,7 @@ impl World {
             known_since,
             is_whole: is_whole && !one.has_gaps,
             duplicates: one.duplicates,
-            is_aware: one.notice == Notice::Noticed,
+            is_aware,
             then: None,
         }
     }
@@ -261,6 +262,12 @@ impl World {
         let Some(at) = reply.at else { return };
         let is_new = one.knowledge.tell(at);
         let version = &self.store.log[at];
+        let is_short = self.limits.replayed != Limits::default().replayed;
+        let holds_range = |version: &Version| content(&self.text, version) == super::Content::Range;
+        if is_short && !one.knowledge.since(&self.store, version.revision, self.limits, holds_range).1 {
+            // The watch has too much to replay: history begins again.
+            one.knowledge.forget_before(version.revision);
+        }
         if one.has_skipped {
             // The watch cannot close the gap, and history begins again sooner or later.
             one.knowledge.forget_before(version.revision);
@@ -271,8 +278,7 @@ impl World {
             one.knowledge.forget_before(reply.header.revision);
         }
         let last = one.last_swap;
-        let is_last =
-            |version: &crate::store::Version| version.request == last && version.writer == Writer::Server(server);
+        let is_last = |version: &Version| version.request == last && version.writer == Writer::Server(server);
         one.written = self.store.log[..=at].iter().rposition(is_last);
         if !reply.held || one.kind != Kind::Swap || is_first {
             return;

@@ -14,16 +14,18 @@ impl World {
         note!(self, "{} servers, ports {}, a pass every {} ms", self.servers.len(), self.text, self.interval / MS);
         note!(self, "a leak is cleaned in pass {}; {:?}", self.passes, self.limits);
         let is_large = self.store.layout.is_window();
-        if is_large || self.random.percent(85) {
+        if is_large || self.random.percent(80) {
             // Some values are leaked from the beginning, and often few are left.
             let fill = self.random.pick(&[0, 0, 1, 2, 4]);
             let mask = (0..self.size).filter(|_| self.random.below(5) < fill).fold(0, |mask, one| mask | 1 << one);
             self.store.put(self.encode(mask), Writer::Stranger);
             note!(self, "the key holds {mask:b}");
-        } else if self.random.percent(30) {
+        } else {
             // Somebody makes it, and it goes again.
-            let at = self.random.below(self.horizon);
-            self.at(at, Event::Delete);
+            for _ in 0..self.random.pick(&[0, 1, 2, 2]) {
+                let at = self.random.below(self.horizon / 2);
+                self.at(at, Event::Delete);
+            }
         }
         let mut at = 0;
         for _ in 0..self.random.between(4, 15) {
@@ -59,7 +61,7 @@ impl World {
                 }
             }
             12..15 => self.at(at, Event::Spoil),
-            15..26 => {
+            15..32 => {
                 self.at(at, Event::Restore);
                 let back = at - self.random.below(at.min(self.interval) + 1);
                 self.at(back, Event::Backup);
@@ -70,7 +72,7 @@ impl World {
                     self.at(before, Event::Crash(server));
                 }
             }
-            26..40 => self.plan_stock(at),
+            32..44 => self.plan_stock(at),
             _ => {}
         }
         if self.random.percent(6) {

@@ -22,7 +22,7 @@ impl World {
             let in_use = self.store.services.values();
             self.store.put(self.encode(in_use), Writer::Stranger);
             note!(self, "the key is made anew: {in_use:b}");
-            for _ in 0..self.random.below(3) {
+            for _ in 0..self.random.below(4) {
                 let offset = self.random.below(u64::from(self.size));
                 let value = self.encode(self.store.mask() | 1 << offset);
                 self.store.put(value, Writer::Stranger);
@@ -73,7 +73,7 @@ impl World {
             _ => header.raft_term + 1,
         };
         let skipped = if self.random.percent(15) { self.random.below(60) } else { 0 };
-        self.is_connection_kept = self.random.percent(40);
+        self.is_connection_kept = self.random.percent(30);
         self.store.restore(&backup, cluster, term, skipped);
         note!(
             self,
@@ -100,7 +100,7 @@ impl World {
             if one.up {
                 one.notice = Notice::Due;
                 if !self.is_connection_kept {
-                    self.disconnect(server);
+                    self.disconnect(server, 25);
                 }
             }
         }

@@ -47,8 +47,13 @@ impl World {
         for at in first..self.store.log.len() {
             let version = &self.store.log[at];
             next = version.revision + 1;
-            // Often several in a row.
-            skips = !self.calm && self.trouble > 0 && self.random.percent(if skips { 50 } else { 3 });
+            // Often several in a row, and from a deletion on.
+            let share = match (skips, &version.key) {
+                (true, _) => 60,
+                (false, None) => 12,
+                (false, Some(_)) => 3,
+            };
+            skips = !self.calm && self.trouble > 0 && self.random.percent(share);
             if skips {
                 note!(self, "the watch of server {server} skips r{}", next - 1);
                 let one = &mut self.servers[server];
@@ -69,6 +74,8 @@ impl World {
                 // It cannot go on from what it knew, before an answer tells it the state of the key.
                 let known = one.committer.known().revision;
                 one.knowledge.forget_before(known.max(version.revision));
+                // It may take this for what comes after the change that was left out.
+                one.answered = None;
             } else {
                 one.knowledge.tell(at);
                 one.reached = one.reached.max(version.revision);
