@@ -74,7 +74,7 @@ static rk_step poll_for(const rk_committer *c, uint32_t kind) {
 static void sidecar(const rk_range *range) {
   rk_committer *c;
   CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 360000000000u, 2, true, &c));
-  rk_operation create = {RK_OPERATION_CREATE, 0, UINT64_MAX, 0};
+  rk_operation create = {RK_OPERATION_CREATE, 0, UINT64_MAX, 0, 0};
   uint64_t ticket;
   CHECK_OK(rk_committer_submit(c, &create, 1, NULL, 0, &ticket));
   poll_for(c, RK_STEP_READ);
@@ -121,7 +121,7 @@ int main(void) {
 
   /* Two operations of three values in all: one swap. */
   rk_value wanted[] = {{0, 0, RK_VALUE_KIND_NEXT}, {0, 0x0a000004, RK_VALUE_KIND_IPV4}, {0, 0, RK_VALUE_KIND_NEXT}};
-  rk_operation two[] = {{RK_OPERATION_ALLOCATE, 2, UINT64_MAX, 0}, {RK_OPERATION_ALLOCATE, 1, UINT64_MAX, 0}};
+  rk_operation two[] = {{RK_OPERATION_ALLOCATE, 2, UINT64_MAX, 0, 0}, {RK_OPERATION_ALLOCATE, 1, UINT64_MAX, 0, 0}};
   uint64_t tickets[2];
   CHECK_OK(rk_committer_submit(committer, two, 2, wanted, 3, tickets));
   run();

@@ -647,7 +647,7 @@ static void committers(const rk_range *range) {
   CHECK(c == NULL);
   CHECK_OK(rk_committer_new(range, 0, 1000, 1, false, &c));
 
-  rk_operation operation = {RK_OPERATION_RELEASE, 1, UINT64_MAX, 0};
+  rk_operation operation = {RK_OPERATION_RELEASE, 1, UINT64_MAX, 0, 0};
   uint64_t ticket = 77;
   CHECK_NULL(rk_committer_submit(NULL, &operation, 1, &good, 1, &ticket));
   CHECK_NULL(rk_committer_submit(c, NULL, 1, &good, 1, &ticket));
@@ -660,7 +660,7 @@ static void committers(const rk_range *range) {
     CHECK_INVALID(rk_committer_submit(c, &operation, 1, &bad, 1, &ticket));
   }
   for (uint32_t kind = 0; kind < 7; kind++) {
-    rk_operation wrong = {kind, kind == RK_OPERATION_RELEASE ? 0 : 1, UINT64_MAX, 0};
+    rk_operation wrong = {kind, kind == RK_OPERATION_RELEASE ? 0 : 1, UINT64_MAX, 0, 0};
     if (kind != RK_OPERATION_ALLOCATE) CHECK_INVALID(rk_committer_submit(c, &wrong, 1, &good, wrong.values, &ticket));
   }
   CHECK_OK(rk_committer_submit(c, NULL, 0, NULL, 0, NULL));
@@ -738,7 +738,7 @@ static void committers(const rk_range *range) {
   CHECK_NULL(rk_committer_finished(c, finished, 1, values, 1, NULL, 1, &len));
   CHECK_NULL(rk_committer_finished(c, finished, 1, values, 1, data, 1, NULL));
   rk_value outside = {0, 0x0b000001, RK_VALUE_KIND_IPV4};
-  rk_operation allocate = {RK_OPERATION_ALLOCATE, 1, UINT64_MAX, 0};
+  rk_operation allocate = {RK_OPERATION_ALLOCATE, 1, UINT64_MAX, 0, 0};
   CHECK_OK(rk_committer_submit(c, &allocate, 1, &outside, 1, &ticket));
   CHECK_SMALL(rk_committer_finished(c, NULL, 0, NULL, 0, NULL, 0, &len));
   CHECK_SMALL(rk_committer_finished(c, finished, 1, NULL, 0, NULL, 0, &len));
