@@ -195,6 +195,8 @@ pub(crate) struct Server {
     pub(crate) duplicates: Mask,
     /// When it freed each offset, by its clock.
     pub(crate) freed: [Option<u64>; 64],
+    /// The newest revision that a watch has told it, even if it left changes out before.
+    pub(crate) heard: u64,
     pub(crate) owed: Vec<Owed>,
     /// What was handed out before is not set again any more: the store refused it.
     pub(crate) refused: u64,

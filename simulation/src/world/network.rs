@@ -284,7 +284,8 @@ impl World {
             return;
         }
         let before = at.checked_sub(1).map_or(0, |before| self.store.log[before].mask);
-        if is_new {
+        // A committer may count from the moment at which the watch told it, which is earlier.
+        if is_new && version.revision > one.heard {
             bits(before & !version.mask).for_each(|offset| one.freed[offset as usize] = Some(local));
         }
         // Nobody wants what the only operation that can have set anything took, if that has ended already.

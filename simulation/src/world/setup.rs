@@ -81,6 +81,7 @@ impl World {
                 wary_until: 0,
                 duplicates: 0,
                 freed: [None; 64],
+                heard: 0,
                 owed: Vec::new(),
                 refused: 0,
                 last_swap: 0,
@@ -199,6 +200,7 @@ impl World {
         one.notice = Notice::Noticed;
         one.duplicates = 0;
         one.freed = [None; 64];
+        one.heard = 0;
         one.owed.clear();
         one.has_gaps = false;
         one.allocations.clear();

@@ -69,6 +69,7 @@ impl World {
             };
             let one = &mut self.servers[server];
             one.committer.watched(change);
+            one.heard = version.revision;
             one.has_skipped |= version.key.is_none();
             if one.has_skipped {
                 // It cannot go on from what it knew, before an answer tells it the state of the key.
