@@ -78,7 +78,7 @@ simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fi
 
 simulate-short: ## Breaks the protocol's rules one by one, each to be noticed in 60 s, and plays 300,000 schedules with all of them.
 	$(CARGO) run --release --locked -p rangekeeper-simulation --features faults -- --faults --check docs/simulation.md
-	$(CARGO) run --release --locked -p rangekeeper-simulation -- --from 1 --schedules 300000 --minutes 10 --at-least 300000
+	$(CARGO) run --release --locked -p rangekeeper-simulation -- --schedules 300000 --minutes 10 --at-least 300000
 
 bench: ## Measures the crates with criterion.
 	$(CARGO) bench --locked -p rangekeeper-bench

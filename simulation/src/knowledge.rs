@@ -17,12 +17,17 @@ pub(crate) struct Knowledge {
 }
 
 impl Knowledge {
-    /// The server was told of the state at this place in the log. Returns whether that was new to it.
-    pub(crate) fn tell(&mut self, at: usize) -> bool {
+    /// The server was told of the state at this place in the log.
+    pub(crate) fn tell(&mut self, at: usize) {
         if self.told.len() <= at {
             self.told.resize(at + 1, false);
         }
-        !std::mem::replace(&mut self.told[at], true)
+        self.told[at] = true;
+    }
+
+    /// Whether it was.
+    pub(crate) fn is_told(&self, at: usize) -> bool {
+        self.told.get(at).is_some_and(|told| *told)
     }
 
     /// Nothing before this revision is known any more.
@@ -49,7 +54,7 @@ impl Knowledge {
             revisions += 1;
             changes += (version.mask ^ store.log[at - 1].mask).count_ones() as usize;
             let is_remembered = revisions <= limits.revisions && changes <= limits.changes;
-            let is_told = self.told.get(at - 1).is_some_and(|told| *told);
+            let is_told = self.is_told(at - 1);
             if is_first || !is_told || !is_remembered || version.revision <= self.floor || !holds_range(version) {
                 break;
             }

@@ -161,6 +161,8 @@ pub(crate) struct Server {
     pub(crate) has_skipped: bool,
     /// Whether any watch has: then history may be missing that the oracle takes for known.
     pub(crate) has_gaps: bool,
+    /// Whether changes are missing that a watch does not replay.
+    pub(crate) is_cut: bool,
     pub(crate) repairs: bool,
     pub(crate) passes: Passes,
     pub(crate) pass: Pass,
@@ -174,6 +176,7 @@ pub(crate) struct Server {
     pub(crate) creates: bool,
     /// The revision of the last answer, and whether there was one.
     pub(crate) told: u64,
+    pub(crate) told_key: u64,
     pub(crate) has_answer: bool,
     /// The raft term and cluster of the last answer.
     pub(crate) identity: (u64, u64),

@@ -39,7 +39,8 @@ impl World {
         if !is_known || (self.servers[server].creates && content != Content::OtherRange) {
             return;
         }
-        let used = self.store.services.values_at(deleted.revision) & self.store.services.values();
+        let kept = self.store.services.live().map(|one| one.values_at(deleted.revision) & one.state().values);
+        let used = kept.fold(0, |used, kept| used | kept);
         if used & !self.store.mask() != 0 {
             let message = format!("server {server} makes the range anew without what Services use: {used:b}");
             self.fail(Invariant::I5, message);

@@ -9,7 +9,6 @@ use rangekeeper::commit::Operation;
 use crate::faults::ShellFault;
 use crate::server::{Release, Rule, Submitted};
 use crate::store::{Mask, bits};
-use crate::violation::Invariant;
 
 use super::event::{Event, Wish};
 use super::{MS, STOCK, State, World};
@@ -56,18 +55,6 @@ pub(super) struct Based {
     pub(super) shared: Mask,
     /// The store that this was read from.
     pub(super) epoch: u32,
-}
-
-/// How the write of a Service ends for the server that tries it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Answered,
-    /// The server says no before anything is written: a webhook, a quota.
-    Rejected,
-    /// There is no answer, and it may be written or not.
-    Unknown {
-        is_written: bool,
-    },
 }
 
 impl World {
@@ -228,7 +215,7 @@ impl World {
     }
 
     /// The Service of a request is certainly not written: its values are released, at the revision of the allocation.
-    fn roll_back(&mut self, request: usize, delay: u64) {
+    pub(super) fn roll_back(&mut self, request: usize, delay: u64) {
         self.abandon(request);
         let Request { server, uid, .. } = self.requests[request];
         for claim in self.requests[request].claims.clone() {
@@ -248,186 +235,6 @@ impl World {
                 rule,
             };
             self.release_later(server, release, delay);
-        }
-    }
-
-    /// A request writes its Service.
-    pub(super) fn write(&mut self, index: usize) {
-        let Request { server, incarnation, is_slow, is_over, .. } = self.requests[index];
-        if is_over {
-            return;
-        }
-        let is_alive = self.is_alive(server, incarnation);
-        let claims = self.requests[index].claims.clone();
-        let is_lost = |world: &Self, claim: usize| {
-            let claim = &world.claims[claim];
-            world.store.set_since[claim.offset as usize] != claim.revision
-        };
-        if is_slow && claims.iter().any(|claim| is_lost(self, *claim)) {
-            // Others may have it by now: what the grace is for.
-            self.report.lost += 1;
-            return self.abandon(index);
-        }
-        let local = self.local(server);
-        if !is_slow && is_alive && claims.iter().any(|claim| local >= self.claims[*claim].use_until) {
-            return self.roll_back(index, 0);
-        }
-        for claim in claims {
-            // The server's clock stood still: its grace was over before it knew.
-            if !is_slow && self.now >= self.claims[claim].safe_until {
-                self.report.overslept += 1;
-                if is_lost(self, claim) {
-                    self.damaged |= 1 << self.claims[claim].offset;
-                }
-            }
-        }
-        let fate = match self.random.below(100) {
-            _ if self.calm => Fate::Answered,
-            _ if !is_alive => Fate::Unknown { is_written: true },
-            0..4 => Fate::Rejected,
-            4..7 => Fate::Unknown { is_written: true },
-            7..10 => Fate::Unknown { is_written: false },
-            _ => Fate::Answered,
-        };
-        self.requests[index].is_over = true;
-        match self.requests[index].what {
-            What::Create { name, shares } => self.write_created(index, name, shares, fate),
-            What::Update { based, drops } => self.write_updated(index, based, drops, fate),
-            What::Delete { based, finalizes } => self.write_deleted(index, based, finalizes, fate),
-        }
-    }
-
-    fn offsets(&self, request: usize) -> Mask {
-        self.requests[request].claims.iter().fold(0, |mask, claim| mask | 1 << self.claims[*claim].offset)
-    }
-
-    fn write_created(&mut self, index: usize, name: u32, shares: bool, fate: Fate) {
-        let Request { server, uid, .. } = self.requests[index];
-        if fate == Fate::Rejected {
-            return self.roll_back(index, 0);
-        }
-        let values = self.offsets(index);
-        let shared = if shares { values & values.wrapping_neg() } else { 0 };
-        let is_written = fate != Fate::Unknown { is_written: false };
-        let revision = is_written.then(|| self.store.create_service(uid, name, values, shared)).flatten();
-        match revision {
-            Some(revision) => {
-                note!(self, "Service {uid} is written with {values:b} at r{revision}");
-                self.now_has(index, uid);
-                self.plan_service(uid);
-            }
-            None if fate == Fate::Answered => {
-                note!(self, "there is a Service of the name of {uid} already");
-                return self.roll_back(index, 0);
-            }
-            None => self.abandon(index),
-        }
-        if fate != Fate::Answered {
-            note!(self, "server {server} does not know whether Service {uid} was written");
-            if self.random.percent(50) && self.servers[server].is_at_work() {
-                // The client tries again.
-                self.create(server, Some(name));
-            }
-        }
-    }
-
-    fn write_updated(&mut self, index: usize, based: Based, drops: Mask, fate: Fate) {
-        let Request { server, uid, .. } = self.requests[index];
-        if fate == Fate::Rejected {
-            if ShellFault::FailedUpdateReleases.is_on() {
-                self.release_all(server, uid, drops, based.shared, (based.revision, based.revision), based.epoch);
-            }
-            return self.roll_back(index, 0);
-        }
-        let takes = self.offsets(index);
-        let values = based.values & !drops | takes;
-        let is_written = fate != Fate::Unknown { is_written: false };
-        let revision = is_written.then(|| self.store.update_service(uid, based.revision, values)).flatten();
-        match revision {
-            Some(revision) => {
-                note!(self, "Service {uid} is written with {values:b} instead of {:b} at r{revision}", based.values);
-                self.no_longer_has(uid, drops);
-                self.now_has(index, uid);
-                if fate == Fate::Answered && !ShellFault::ReleasedBeforeWrite.is_on() {
-                    self.release_all(server, uid, drops, based.shared, (revision, based.revision), self.store.epoch);
-                }
-            }
-            None if fate == Fate::Answered => {
-                note!(self, "Service {uid} has changed: the update of server {server} fails");
-                self.roll_back(index, 0);
-                if ShellFault::LosingUpdateReleases.is_on() {
-                    self.release_all(server, uid, drops, based.shared, (based.revision, based.revision), based.epoch);
-                }
-                if self.random.percent(50) {
-                    let delay = self.latency();
-                    self.after(delay, Event::Client(uid, Wish::Update));
-                }
-                return;
-            }
-            None => self.abandon(index),
-        }
-        if fate != Fate::Answered {
-            note!(self, "server {server} does not know whether Service {uid} was written");
-            if ShellFault::UnknownWriteReleases.is_on() {
-                self.release_all(server, uid, drops, based.shared, (based.revision, based.revision), based.epoch);
-            }
-        }
-    }
-
-    fn write_deleted(&mut self, index: usize, based: Based, finalizes: bool, fate: Fate) {
-        let Request { server, uid, .. } = self.requests[index];
-        if fate == Fate::Rejected {
-            return;
-        }
-        let is_written = fate != Fate::Unknown { is_written: false };
-        let deleted = is_written.then(|| self.store.delete_service(uid)).flatten();
-        if let Some((last, revision)) = deleted {
-            note!(self, "Service {uid} with {:b} is deleted at r{revision}", last.values);
-            self.no_longer_has(uid, last.values);
-            if fate == Fate::Answered {
-                let shared = self.store.services.get(uid).map_or(0, |service| service.shared);
-                self.release_all(server, uid, last.values, shared, (revision, last.revision), self.store.epoch);
-            }
-        } else if fate == Fate::Answered && finalizes {
-            note!(self, "server {server} finds Service {uid} deleted already");
-            let rule = if ShellFault::NotFoundReleasesAsOfNow.is_on() { Rule::Read } else { Rule::Service };
-            let revisions = (based.revision, based.revision);
-            self.release_by(rule, server, uid, based.values, based.shared, revisions, based.epoch);
-        }
-        if fate != Fate::Answered {
-            note!(self, "server {server} does not know whether Service {uid} was deleted");
-            if ShellFault::UnknownWriteReleases.is_on() {
-                let revisions = (based.revision, based.revision);
-                self.release_all(server, uid, based.values, based.shared, revisions, based.epoch);
-            } else if self.random.percent(50) {
-                let delay = self.latency();
-                self.after(delay, Event::Client(uid, Wish::Delete));
-            }
-        }
-    }
-
-    /// A Service was written with what was allocated for a request.
-    pub(super) fn now_has(&mut self, request: usize, uid: u32) {
-        for claim in self.requests[request].claims.clone() {
-            let offset = self.claims[claim].offset;
-            self.claims[claim].state = State::Live;
-            let has = |values: Mask| values >> offset & 1 == 1;
-            let others = self.store.services.live().any(|other| other.uid != uid && has(other.state().values));
-            if others {
-                if self.damaged >> offset & 1 == 0 {
-                    return self.fail(Invariant::I3, format!("two Services have offset {offset}"));
-                }
-                self.report.damage += 1;
-            }
-        }
-    }
-
-    /// A Service was written without these values, or deleted.
-    pub(super) fn no_longer_has(&mut self, uid: u32, values: Mask) {
-        for claim in &mut self.claims {
-            if claim.uid == uid && claim.state == State::Live && values >> claim.offset & 1 == 1 {
-                claim.state = State::Ended;
-            }
         }
     }
 

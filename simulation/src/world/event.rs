@@ -21,6 +21,8 @@ pub(super) struct Sent {
     pub(super) is_double: bool,
     /// The revision of the last answer that the server had.
     pub(super) told: u64,
+    /// That of the last one that told what the key was, if it was missing.
+    pub(super) told_key: u64,
     /// The newest revision that an answer or a watch had told it.
     pub(super) reached: u64,
     /// When it was sent, and what the server's clock showed then.
@@ -87,6 +89,8 @@ pub(super) enum Event {
         stream: u32,
     },
     Compact,
+    /// Somebody makes the range if it is missing.
+    Make,
     Delete,
     Spoil,
     Backup,

@@ -10,6 +10,7 @@ macro_rules! note {
     };
 }
 
+mod account;
 mod answers;
 mod callers;
 mod changes;
@@ -25,6 +26,7 @@ mod setup;
 mod stock;
 mod trouble;
 mod watches;
+mod writes;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -310,6 +312,7 @@ impl World {
                 note!(self, "compacted");
                 self.store.compacted = self.store.revision();
             }
+            Event::Make => self.make(),
             Event::Delete => self.delete(),
             Event::Spoil => self.spoil(),
             Event::Backup => self.backup = Some(Box::new(self.store.clone())),

@@ -1,15 +1,12 @@
 //! Servers, and what lies between them and the store: requests and answers.
 
-use std::cmp::Ordering;
 use std::fmt::Write;
 
-use rangekeeper::commit::limits::Limits;
-use rangekeeper::commit::{Answer, Guard, KeyValue, Request, Step};
+use rangekeeper::commit::{Answer, KeyValue, Request, Step};
 
 use crate::faults::ShellFault;
-use crate::knowledge::Knowledge;
-use crate::server::{Kind, Notice, Owed, Pass, Submitted};
-use crate::store::{Mask, Reply, Version, Writer, bits};
+use crate::server::{Kind, Pass, Submitted};
+use crate::store::{Reply, Version, Writer};
 
 use super::event::{Event, Sent};
 use super::{MS, World, content, duration, microseconds};
@@ -136,6 +133,7 @@ impl World {
             repairs: one.open.iter().any(|open| matches!(open.what, Submitted::Repair)),
             is_double: false,
             told: one.told,
+            told_key: one.told_key,
             reached: one.reached,
             at,
             known_since,
@@ -178,7 +176,7 @@ impl World {
                     version.sent = sent.at;
                 }
                 if self.is_bound(&sent) {
-                    self.check_creation(server, sent.repairs, sent.told);
+                    self.check_creation(server, sent.repairs, sent.told_key);
                 }
                 self.wrote(Writer::Server(server), Some(&sent));
             }
@@ -233,100 +231,6 @@ impl World {
         }
         self.drive(server);
         self.servers[server].written = None;
-    }
-
-    /// What an answer tells a server, as far as the oracle keeps account of that.
-    fn learn(&mut self, server: usize, reached: u64, reply: &Reply) {
-        let local = self.local(server);
-        let is_first = self.servers[server].notice == Notice::Due;
-        if !self.is_answer_old && self.servers[server].notice == Notice::Due {
-            let is_noticed = self.is_restore_noticed(server, reached, reply);
-            let one = &mut self.servers[server];
-            one.notice = if is_noticed { Notice::Noticed } else { Notice::Missed };
-            one.knowledge = Knowledge::default();
-            one.foreign = one.told.max(reached).max(reply.header.revision);
-            one.wary_until = local + self.grace / 32;
-            if !is_noticed {
-                note!(self, "server {server} cannot notice that the store was restored");
-                self.report.missed += 1;
-            }
-        }
-        let one = &mut self.servers[server];
-        one.told = reply.header.revision;
-        one.reached = one.reached.max(reply.header.revision);
-        one.identity = (reply.header.cluster_id, reply.header.raft_term);
-        one.has_answer = true;
-        if self.is_answer_old {
-            return;
-        }
-        let Some(at) = reply.at else { return };
-        let is_new = one.knowledge.tell(at);
-        let version = &self.store.log[at];
-        let is_short = self.limits.replayed != Limits::default().replayed;
-        let holds_range = |version: &Version| content(&self.text, version) == super::Content::Range;
-        if is_short && !one.knowledge.since(&self.store, version.revision, self.limits, holds_range).1 {
-            // The watch has too much to replay: history begins again.
-            one.knowledge.forget_before(version.revision);
-        }
-        if one.has_skipped {
-            // The watch cannot close the gap, and history begins again sooner or later.
-            one.knowledge.forget_before(version.revision);
-        }
-        one.key = version.key.as_ref().map(|key| (key.state, version.mask));
-        one.answered = one.key;
-        if version.key.is_none() {
-            one.knowledge.forget_before(reply.header.revision);
-        }
-        let last = one.last_swap;
-        let is_last = |version: &Version| version.request == last && version.writer == Writer::Server(server);
-        one.written = self.store.log[..=at].iter().rposition(is_last);
-        if !reply.held || one.kind != Kind::Swap || is_first {
-            return;
-        }
-        let before = at.checked_sub(1).map_or(0, |before| self.store.log[before].mask);
-        // A committer may count from the moment at which the watch told it, which is earlier.
-        if is_new && version.revision > one.heard {
-            bits(before & !version.mask).for_each(|offset| one.freed[offset as usize] = Some(local));
-        }
-        // Nobody wants what the only operation that can have set anything took, if that has ended already.
-        if let Some(sole) = version.sole
-            && one.allocations.contains(&sole)
-            && !one.open.iter().any(|open| open.ticket == sole)
-            && !self.is_disturbed
-        {
-            let taken = bits(version.mask & !before);
-            one.owed.extend(taken.map(|offset| Owed { offset, revision: version.revision, since: local, missed: 0 }));
-        }
-    }
-
-    /// Whether the first answer after a restore tells a server of it.
-    fn is_restore_noticed(&self, server: usize, reached: u64, reply: &Reply) -> bool {
-        let one = &self.servers[server];
-        if !one.has_answer {
-            // It knows nothing of any store. Only a new connection warns it of revisions that callers name.
-            return !self.is_connection_kept;
-        }
-        let (cluster, term) = one.identity;
-        let header = reply.header;
-        let is_told =
-            header.cluster_id != cluster || header.raft_term < term || header.revision < one.told.max(reached);
-        let contradicts = |known: Option<(Guard, Mask)>| {
-            let (Some((known, mask)), Some(key)) = (known, &reply.key) else { return false };
-            let (state, revisions) = (key.state, key.state.mod_revision.wrapping_sub(known.mod_revision));
-            match state.mod_revision.cmp(&known.mod_revision) {
-                // A watch may have told of what came after the answer.
-                _ if known.mod_revision > header.revision => false,
-                Ordering::Less => true,
-                Ordering::Equal => state != known || self.store.layout.mask_of_value(&key.value) != mask,
-                Ordering::Greater => {
-                    let changes = state.version.saturating_sub(known.version);
-                    state.create_revision == known.create_revision && !(1..=revisions).contains(&changes)
-                }
-            }
-        };
-        let is_older = reply.key.as_ref().is_some_and(|key| key.state.mod_revision < one.watched);
-        let is_overtaken = is_older && one.watched <= header.revision;
-        is_told || is_overtaken || (contradicts(one.key) && contradicts(one.answered))
     }
 
     /// The request under way has no answer.

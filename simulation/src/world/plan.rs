@@ -23,7 +23,19 @@ impl World {
         } else {
             // Somebody makes it, and it goes again.
             for _ in 0..self.random.pick(&[0, 1, 2, 2]) {
-                let at = self.random.below(self.horizon / 2);
+                let at = self.random.below(self.horizon);
+                self.at(at, Event::Delete);
+            }
+            if self.random.percent(50) {
+                // So soon that a pass may not notice.
+                let at = self.random.below(self.horizon);
+                self.at(at, Event::Make);
+                for _ in 0..2 {
+                    let at = at + self.random.below(20 * MS);
+                    let server = self.random.below(self.servers.len() as u64) as usize;
+                    self.at(at, Event::Submit(server));
+                }
+                let at = at + self.random.below(self.interval / 4);
                 self.at(at, Event::Delete);
             }
         }

@@ -59,6 +59,7 @@ impl World {
                 is_watch_due: false,
                 has_skipped: false,
                 has_gaps: false,
+                is_cut: false,
                 repairs: random.percent(42),
                 passes: Passes::new(NonZeroU8::new(passes).expect("not zero"), duration(interval)),
                 pass: Pass::None,
@@ -69,6 +70,7 @@ impl World {
                 last_pass: None,
                 creates: false,
                 told: 0,
+                told_key: 0,
                 has_answer: false,
                 identity: (0, 0),
                 reached: 0,
@@ -178,7 +180,7 @@ fn choose_limits(random: &mut Random) -> Limits {
         changes: few(random, all.changes),
         revisions: few(random, all.revisions),
         leaks: few(random, all.leaks),
-        replayed: few(random, all.replayed as usize) as u64,
+        replayed: if random.percent(60) { all.replayed } else { few(random, all.replayed as usize) as u64 },
         quarantine: few(random, all.quarantine as usize) as u32,
         operations: few(random, all.operations),
     }
@@ -194,6 +196,7 @@ impl World {
         one.passes = Passes::new(NonZeroU8::new(self.passes).expect("not zero"), duration(self.interval));
         one.sightings = [Sightings::default(); 64];
         one.last_pass = None;
+        one.told_key = 0;
         (one.told, one.has_answer, one.identity, one.reached) = (0, false, (0, 0), 0);
         (one.key, one.answered, one.watched) = (None, None, 0);
         one.knowledge = Knowledge::default();
@@ -202,7 +205,7 @@ impl World {
         one.freed = [None; 64];
         one.heard = 0;
         one.owed.clear();
-        one.has_gaps = false;
+        (one.has_gaps, one.is_cut) = (false, false);
         one.allocations.clear();
         one.written = None;
     }

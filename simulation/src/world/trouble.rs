@@ -9,6 +9,14 @@ use super::event::Event;
 use super::{Content, LOW, SPOILT, State, World};
 
 impl World {
+    pub(super) fn make(&mut self) {
+        if self.store.key().is_none() {
+            self.store.put(self.encode(0), Writer::Stranger);
+            note!(self, "somebody makes the key");
+            self.wrote(Writer::Stranger, None);
+        }
+    }
+
     pub(super) fn delete(&mut self) {
         if self.store.key().is_none() {
             return;

@@ -70,7 +70,9 @@ impl World {
             let one = &mut self.servers[server];
             one.committer.watched(change);
             one.heard = version.revision;
-            one.has_skipped |= version.key.is_none();
+            // A watch that has outlived a restore begins too late.
+            let is_late = at.checked_sub(1).is_some_and(|before| !one.knowledge.is_told(before));
+            one.has_skipped |= version.key.is_none() || is_late;
             if one.has_skipped {
                 // It cannot go on from what it knew, before an answer tells it the state of the key.
                 let known = one.committer.known().revision;
