@@ -519,3 +519,40 @@ func TestObjectOfAnOldCacheIsNotRemoved(t *testing.T) {
 		})
 	}
 }
+
+// A deletion removes the object of an address, and the cache of Services learns of the deletion later.
+func TestNoObjectForAServiceOfAnOldCache(t *testing.T) {
+	for name, stored := range map[string]func(c *cluster){
+		"deleted":      func(*cluster) {},
+		"recreated":    func(c *cluster) { c.putInAPI(c.service("a", otherIPv4)) },
+		"without it":   func(c *cluster) { c.putInAPI(c.service("a")) },
+		"not readable": func(c *cluster) { c.unreadable.Store(true); c.putInAPI(c.service("a", ipv4)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			runRepair(t, func(c *cluster) {
+				stored(c)
+				c.putInCache(c.service("a", ipv4))
+				c.pass(2 * interval)
+				if object := c.stored(ipv4); object != nil {
+					c.Errorf("there is an object: %+v", object)
+				}
+			})
+		})
+	}
+}
+
+// A deletion that comes between the read of the Service and the creation of its object finds no object to remove.
+func TestObjectIsRemovedIfItsServiceIsDeletedMeanwhile(t *testing.T) {
+	runRepair(t, func(c *cluster) {
+		created := false
+		c.api.PrependReactor("create", "ipaddresses", func(k8stesting.Action) (bool, runtime.Object, error) {
+			created = true
+			return false, nil, c.api.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("services"), metav1.NamespaceDefault, "a")
+		})
+		c.put(c.service("a", ipv4))
+		c.pass(time.Second)
+		if object := c.stored(ipv4); !created || object != nil {
+			c.Errorf("created: %v; the object is %+v", created, object)
+		}
+	})
+}

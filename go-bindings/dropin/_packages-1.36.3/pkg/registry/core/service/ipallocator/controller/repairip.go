@@ -287,23 +287,27 @@ func (r *RepairIPAddress) repairService(service *v1.Service) error {
 
 func (r *RepairIPAddress) repairClusterIP(service *v1.Service, ip net.IP) error {
 	address, err := r.ipAddressLister.Get(ip.String())
-	switch {
-	case apierrors.IsNotFound(err):
-		r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "Cluster IP [%v]: %s is not allocated; repairing", familyOf(ip), ip)
-		return r.create(ip, service)
-	case err != nil:
+	isMissing := apierrors.IsNotFound(err)
+	if err != nil && !isMissing {
 		return err
 	}
 	this := cache.MetaObjectToName(service)
-	owner, hasOwner := parentOf(address)
-	isWrongReference := !hasOwner || owner != this
-	if !isWrongReference && isOwn(address) && address.Labels[networkingv1.LabelIPAddressFamily] == string(familyOf(ip)) {
-		return nil
+	isWrongReference := false
+	if !isMissing {
+		owner, hasOwner := parentOf(address)
+		isWrongReference = !hasOwner || owner != this
+		if !isWrongReference && isOwn(address) && address.Labels[networkingv1.LabelIPAddressFamily] == string(familyOf(ip)) {
+			return nil
+		}
 	}
-	// Something is wrong, or a cache is behind.
+	// Something is wrong, or a cache is behind: it may still have a Service whose deletion has removed the object.
 	service, err = r.read(this)
-	if err != nil || service == nil || !uses(service, address.Name) {
+	if err != nil || service == nil || !uses(service, ip.String()) {
 		return err
+	}
+	if isMissing {
+		r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "Cluster IP [%v]: %s is not allocated; repairing", familyOf(ip), ip)
+		return r.create(ip, service)
 	}
 	if isWrongReference {
 		other, err := r.ownerOf(address)
@@ -428,13 +432,21 @@ func (r *RepairIPAddress) warn(about runtime.Object, reason, action, note string
 	utilruntime.HandleError(fmt.Errorf(note, args...))
 }
 
-// create makes the object of an address. If there is one by now, the cache is behind, and tells of it when it is not.
+// create makes the object of an address of a Service. If there is one by now, the cache is behind, and tells of it when it is not.
+// A request that took the address from the Service meanwhile could not remove the object: then create does.
 func (r *RepairIPAddress) create(ip net.IP, service *v1.Service) error {
-	_, err := r.client.NetworkingV1().IPAddresses().Create(context.Background(), newIPAddress(ip.String(), service), metav1.CreateOptions{})
+	created, err := r.client.NetworkingV1().IPAddresses().Create(context.Background(), newIPAddress(ip.String(), service), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	service, err = r.read(cache.MetaObjectToName(service))
+	if err != nil || service != nil && uses(service, created.Name) {
+		return err
+	}
+	return r.remove(created)
 }
 
 // remove deletes an object. It fails if the object was written since the cache got it, or recreated.
