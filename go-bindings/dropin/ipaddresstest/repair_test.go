@@ -30,7 +30,7 @@ const (
 	interval = 3 * time.Minute
 	// requestTimeout is the default of a server's --request-timeout.
 	requestTimeout = 60 * time.Second
-	// cacheGrace is the grace of an object that no request can need.
+	// cacheGrace is how long a cache may be behind.
 	cacheGrace = 5 * time.Second
 	// retries is enough time for what has failed to be tried again.
 	retries = 5 * time.Second
@@ -319,8 +319,10 @@ func TestLeakIsRemovedAfterItsGrace(t *testing.T) {
 			leaked(c, ahead, requestTimeout)
 		},
 		"no second family": func(c *cluster, ahead time.Duration) { c.put(c.service("a", ipv4)); leaked(c, ahead, requestTimeout) },
-		// Nothing can give a Service another address of a family that it has.
-		"other address": func(c *cluster, ahead time.Duration) { c.put(c.service("a", otherIPv6)); leaked(c, ahead, cacheGrace) },
+		"other address": func(c *cluster, ahead time.Duration) {
+			c.put(c.service("a", otherIPv6))
+			leaked(c, ahead, requestTimeout)
+		},
 		"Service is going": func(c *cluster, ahead time.Duration) {
 			c.put(going(c.service("a", otherIPv6)))
 			leaked(c, ahead, requestTimeout)
@@ -330,13 +332,16 @@ func TestLeakIsRemovedAfterItsGrace(t *testing.T) {
 	}
 }
 
-// A Service that was written after the object, and has another address of its family, needs no grace.
-func TestLeakOlderThanItsServiceIsRemovedAtOnce(t *testing.T) {
+// Another request creates a Service of that name, with another address, and it is deleted: then the first one creates its.
+func TestServiceOfTheSameNameKeepsTheAddressOfACreationUnderWay(t *testing.T) {
 	onEachSkew(t, func(c *cluster, ahead time.Duration) {
-		object := c.address(ipv6, "a", ahead)
-		c.put(c.service("a", otherIPv6))
+		object := c.address(ipv4, "a", ahead)
 		c.put(object)
-		c.removes(object, 0)
+		c.put(c.service("a", otherIPv4))
+		c.keeps(object, cacheGrace+time.Second)
+		c.removeService("a")
+		c.put(c.service("a", ipv4))
+		c.keeps(object, 3*interval)
 	})
 }
 
@@ -420,17 +425,6 @@ func TestServiceIsReadBeforeAnObjectIsRemoved(t *testing.T) {
 			})
 		})
 	}
-}
-
-// An old Service in the cache does not shorten the grace of the object of a new one, which is being created.
-func TestGraceIsThatOfTheServiceThatIsRead(t *testing.T) {
-	runRepair(t, func(c *cluster) {
-		c.putInCache(c.service("a", otherIPv4))
-		object := c.address(ipv4, "a", 0)
-		c.put(object)
-		c.keeps(object, requestTimeout-time.Second)
-		c.removes(object, 2*time.Second)
-	})
 }
 
 func TestObjectStaysIfItsServiceCannotBeRead(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -39,7 +38,7 @@ import (
 )
 
 const (
-	// cacheGrace is how long a cache may be behind, and how long a request that has failed may take to remove its objects.
+	// cacheGrace is how long a cache may be behind.
 	cacheGrace = 5 * time.Second
 	// firstPassPause is between two attempts at the first pass.
 	firstPassPause = time.Second
@@ -56,7 +55,7 @@ const (
 // at everything once in an interval.
 //
 // A request creates an object before it writes the Service. So the controller removes an object only if it has seen the object
-// unused for a grace, by its own monotonic clock, and the API server has no Service that uses it.
+// unused for as long as a request can take, by its own monotonic clock, and the API server has no Service that uses it.
 type RepairIPAddress struct {
 	client      kubernetes.Interface
 	clock       clock.Clock
@@ -384,46 +383,20 @@ func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
 }
 
 // mayBeInUse reports whether an object has to stay: its Service, nil if there is none, uses it, or its grace is not over. In
-// the second case the object is queued for the end of its grace.
+// the second case the object is queued for the end of its grace. A Service that has another address does not end the grace:
+// it can be deleted, and the request that created the object then creates another Service of that name.
 func (r *RepairIPAddress) mayBeInUse(address *networkingv1.IPAddress, service *v1.Service) bool {
 	if service != nil && uses(service, address.Name) {
 		r.sightings.forget(address.Name)
 		return true
 	}
 	now := r.clock.Now()
-	seenFor, grace := now.Sub(r.sightings.first(address, now)), r.graceOf(address, service)
-	if seenFor >= grace {
+	seenFor := now.Sub(r.sightings.first(address, now))
+	if seenFor >= r.requestGrace {
 		return false
 	}
-	r.addresses.AddAfter(address.Name, grace-seenFor)
+	r.addresses.AddAfter(address.Name, r.requestGrace-seenFor)
 	return true
-}
-
-// graceOf returns how long an object stays that its Service, nil if there is none, does not use.
-func (r *RepairIPAddress) graceOf(address *networkingv1.IPAddress, service *v1.Service) time.Duration {
-	switch {
-	case service == nil, service.DeletionTimestamp != nil:
-		return r.requestGrace // a creation may be under way
-	case !hasFamily(service, netutils.IsIPv6String(address.Name)):
-		return r.requestGrace // an update that adds an address of this family may be under way
-	case isNewer(service, address):
-		return 0
-	}
-	// No update replaces an address, and a creation that finds a Service of that name removes its objects itself.
-	return cacheGrace
-}
-
-// hasFamily reports whether a Service has an address of a family.
-func hasFamily(service *v1.Service, ipv6 bool) bool {
-	addresses, _ := clusterIPsOf(service)
-	return slices.ContainsFunc(addresses, func(address string) bool { return netutils.IsIPv6String(address) == ipv6 })
-}
-
-// isNewer reports whether a Service was written after an object was, if both are in the same etcd. Else the answer is arbitrary,
-// and graceOf asks only where either will do.
-func isNewer(service *v1.Service, address *networkingv1.IPAddress) bool {
-	order, err := resourceversion.CompareResourceVersion(service.ResourceVersion, address.ResourceVersion)
-	return err == nil && order > 0
 }
 
 // warn tells what is wrong in an Event and in the log.

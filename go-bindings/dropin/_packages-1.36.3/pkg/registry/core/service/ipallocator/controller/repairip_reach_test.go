@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -20,32 +19,36 @@ import (
 // newRepairIPAddress makes the controller for the release's tests. They put objects into the caches only, say by creation
 // timestamps what came when, and count all requests. So for them
 //
-//   - the controller has first seen an object at its creation timestamp,
-//   - the resource versions are in the order of the creation timestamps,
+//   - the controller has first seen an object at its creation timestamp;
+//   - that of a Service with other addresses, whose grace the release ends earlier, it has seen for that much longer;
 //   - the API server has the Services that the cache has, and reads of them are not counted.
 func newRepairIPAddress(interval time.Duration, client kubernetes.Interface, services coreinformers.ServiceInformer,
 	serviceCIDRs networkinginformers.ServiceCIDRInformer, addresses networkinginformers.IPAddressInformer, clock clock.Clock) *RepairIPAddress {
 	r := newRepair(interval, cachedServices{client, services.Lister()}, services, serviceCIDRs, addresses, clock)
 	// An index function is called when a test puts an object into a cache.
-	whenStored := func(informer cache.SharedIndexInformer, stored func(object any)) {
-		index := func(object any) ([]string, error) { stored(object); return nil, nil }
-		if err := informer.AddIndexers(cache.Indexers{"stored": index}); err != nil {
-			panic(err)
-		}
-	}
-	whenStored(services.Informer(), func(object any) { setResourceVersion(object.(*v1.Service)) })
-	whenStored(addresses.Informer(), func(object any) {
+	stored := func(object any) ([]string, error) {
 		address := object.(*networkingv1.IPAddress)
-		setResourceVersion(address)
-		r.sightings.first(address, address.CreationTimestamp.Time)
-	})
+		created := address.CreationTimestamp.Time
+		r.sightings.first(address, created.Add(releasedGraceOf(address, r.serviceLister)-r.requestGrace))
+		return nil, nil
+	}
+	if err := addresses.Informer().AddIndexers(cache.Indexers{"stored": stored}); err != nil {
+		panic(err)
+	}
 	return r
 }
 
-func setResourceVersion(object metav1.Object) {
-	if created := object.GetCreationTimestamp(); object.GetResourceVersion() == "" && !created.IsZero() {
-		object.SetResourceVersion(strconv.FormatInt(created.Unix(), 10))
+// releasedGraceOf returns how long after its creation the release removes an object that its Service does not use.
+func releasedGraceOf(address *networkingv1.IPAddress, services corelisters.ServiceLister) time.Duration {
+	owner, _ := parentOf(address)
+	service, err := services.Services(owner.Namespace).Get(owner.Name)
+	switch {
+	case err != nil, service.Spec.Type == v1.ServiceTypeExternalName:
+		return time.Minute
+	case address.CreationTimestamp.After(service.CreationTimestamp.Time):
+		return 5 * time.Second
 	}
+	return 0
 }
 
 // cachedServices is a client that reads Services from a cache.
