@@ -7,12 +7,12 @@ CARGO ?= cargo
 GO ?= go
 PREFIX ?= /usr/local
 SECONDS ?= 60
+GOFILES := go-bindings controlplane dropin conformance bench/upstream examples apiserver
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
-CONTROLPLANE := go-bindings/controlplane
-# The releases of Kubernetes that Rangekeeper is put into.
-RELEASES ?= 1.36.3 1.32.2
-# The packages of Kubernetes that have files of go-bindings/dropin/_packages.
-DROPIN_PACKAGES = $(sort $(patsubst go-bindings/dropin/_packages/%/,k8s.io/kubernetes/%,$(dir $(shell find go-bindings/dropin/_packages -name '*.go'))))
+# The releases of Kubernetes that Rangekeeper is put into, the newest one first.
+RELEASES ?= $(shell cat controlplane/kubernetes/releases.txt)
+# The packages of Kubernetes that have files of dropin/overlay/all.
+DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
 .PHONY: help library build run up test test-rust test-c test-go examples apiservers dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-model goldens header install fmt lint doc setup clean
 
@@ -28,13 +28,13 @@ library: ## Builds librangekeeper.a and .so into target/release.
 build: library ## Builds the library and bin/rangekeeper.
 	@# Go does not notice that the static library has changed, and would leave the old program standing.
 	rm -f bin/rangekeeper
-	cd $(CONTROLPLANE) && $(GO) build -ldflags "-X github.com/rangekeeper/rangekeeper/go-bindings/controlplane/internal/cli.commit=$(COMMIT)" -o ../../bin/rangekeeper ./cmd/rangekeeper
+	cd controlplane && $(GO) build -ldflags "-X github.com/rangekeeper/rangekeeper/controlplane/internal/cli.commit=$(COMMIT)" -o ../bin/rangekeeper ./cmd/rangekeeper
 
 run: build ## Repairs a damaged cluster's snapshot, restores it into an etcd and audits that.
 	@scripts/run.sh
 
 up: build ## Builds the kube-apiserver with Rangekeeper inside and runs it on loopback; ARGS='--servers 3' passes flags.
-	@scripts/dropin.sh 1.36.3
+	@scripts/dropin.sh $(firstword $(RELEASES))
 	bin/rangekeeper up $(ARGS)
 
 test: setup test-rust test-c test-go ## Runs all tests of all languages.
@@ -49,8 +49,10 @@ test-go: library apiservers dropin ## Runs the Go tests, the binding's also unde
 	cd go-bindings && $(GO) test -count=1 ./...
 	cd go-bindings && GODEBUG=cgocheck=1 $(GO) test -count=1 -race ./...
 	cd go-bindings && GOGC=1 $(GO) test -count=1 ./...
-	cd $(CONTROLPLANE) && RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -timeout 20m ./...
-	cd go-bindings/dropin && $(GO) test -count=1 -trimpath ./...
+	cd controlplane && $(GO) build -o ../target/restored-etcd ./cmd/restored-etcd
+	cd go-bindings/etcdstore && ../../target/restored-etcd ../../testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test -count=1 ./...
+	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -timeout 20m ./...
+	cd dropin && $(GO) test -count=1 -trimpath ./...
 
 apiservers: ## Builds the kube-apiservers that tests run, bin/kube-apiserver-VERSION; minutes the first time.
 	@scripts/apiservers.sh
@@ -58,14 +60,14 @@ apiservers: ## Builds the kube-apiservers that tests run, bin/kube-apiserver-VER
 dropin: library ## Builds kube-apiservers with Rangekeeper inside, bin/kube-apiserver-rangekeeper-VERSION; minutes the first time.
 	@for release in $(RELEASES); do scripts/dropin.sh $$release; done
 
-conformance: library ## Runs the reference's own tests of the packages whose place Rangekeeper takes, for RELEASES="1.36.3 1.32.2".
-	@for release in $(RELEASES); do scripts/dropin.sh $$release --sources; (cd go-bindings/dropin && $(GO) run ./cmd/conformance -release $$release); done
+conformance: library ## Runs the reference's own tests of the packages whose place Rangekeeper takes, for all RELEASES, or those given.
+	@for release in $(RELEASES); do scripts/dropin.sh $$release --sources; (cd conformance && $(GO) run ./cmd/released -release $$release); done
 
 e2e: apiservers dropin ## Runs clusters of servers with Rangekeeper inside for as long as their repair takes: 45 minutes.
-	cd $(CONTROLPLANE) && RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -v -timeout 90m ./e2e
+	cd controlplane && RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -v -timeout 90m ./e2e
 
 e2e-stock: apiservers ## Counts the values that stock kube-apiservers hand out twice, for docs/differences.md; 15 minutes.
-	cd $(CONTROLPLANE) && RANGEKEEPER_E2E_STOCK=1 RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -v -timeout 60m -run '^TestStockContention$$' ./e2e
+	cd controlplane && RANGEKEEPER_E2E_STOCK=1 RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -v -timeout 60m -run '^TestStockContention$$' ./e2e
 
 examples: build ## Runs the example programs and checks that README.md shows them.
 	examples/run.sh
@@ -97,10 +99,10 @@ compare-apiserver: apiservers dropin ## Measures the creation of Services by unc
 	cd bench/upstream && $(GO) build -o ../../target/compare-apiserver ./cmd/compare-apiserver && ../../target/compare-apiserver
 
 compare-model: library ## Plays random operation sequences on the reference's allocators and on these.
-	cd bench/upstream && $(GO) test -count=1 -v -run . ./...
+	cd conformance && $(GO) test -count=1 -v -run . ./...
 
 goldens: ## Writes testdata/reference anew with the reference's own packages.
-	cd bench/upstream && $(GO) run ./cmd/goldens -dir ../../testdata/reference
+	cd conformance && $(GO) run ./cmd/goldens
 
 header: ## Writes include/rangekeeper.h anew (needs cbindgen 0.29.4).
 	ffi/header.sh
@@ -113,7 +115,7 @@ fmt: ## Formats the sources.
 	cd fuzz && $(CARGO) fmt
 	cd examples/etcd-rs && $(CARGO) fmt
 	cd examples/bootstrap-rs && $(CARGO) fmt
-	gofmt -w go-bindings bench/upstream examples apiserver
+	gofmt -w $(GOFILES)
 
 lint: library ## Checks format, clippy, go vet and the header.
 	$(CARGO) fmt --all --check
@@ -121,14 +123,16 @@ lint: library ## Checks format, clippy, go vet and the header.
 	cd examples/etcd-rs && $(CARGO) fmt --check
 	cd examples/bootstrap-rs && $(CARGO) fmt --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	@test -z "$$(gofmt -l go-bindings bench/upstream examples apiserver)" || { gofmt -l go-bindings bench/upstream examples apiserver; exit 1; }
+	@test -z "$$(gofmt -l $(GOFILES))" || { gofmt -l $(GOFILES); exit 1; }
 	cd go-bindings && $(GO) vet ./...
-	cd $(CONTROLPLANE) && $(GO) vet ./...
+	cd controlplane && $(GO) vet ./...
 	cd examples/go && $(GO) vet ./...
+	cd go-bindings/etcdstore && $(GO) vet ./...
 	cd bench/upstream && $(GO) vet ./...
+	cd conformance && $(GO) vet ./...
 	cd apiserver && $(GO) vet ./...
-	@scripts/dropin.sh 1.36.3 --sources
-	cd go-bindings/dropin && $(GO) vet -trimpath ./... $(DROPIN_PACKAGES)
+	@scripts/dropin.sh $(firstword $(RELEASES)) --sources
+	cd dropin && $(GO) vet -trimpath ./... $(DROPIN_PACKAGES)
 	ffi/header.sh --check
 
 doc: ## Builds the crates' documentation, warnings denied.

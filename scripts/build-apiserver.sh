@@ -2,10 +2,12 @@
 # Builds a kube-apiserver of the module in a folder, as what the release VERSION tells of itself. The first build takes
 # minutes, so it says that it is under way; then Go has it cached.
 #
-#   scripts/build-apiserver.sh VERSION FOLDER MODULE-FILE PACKAGE PROGRAM     PROGRAM: from the project's root
+#   scripts/build-apiserver.sh VERSION FOLDER PACKAGE PROGRAM     PROGRAM: from the project's root
 set -euo pipefail
 cd "$(dirname "$0")/.."
-version=$1 folder=$2 module=$3 package=$4 program=$5
+version=$1 folder=$2 package=$3 program=$4
+module=v$version.mod
+[[ -e $folder/$module ]] || module=go.mod # the newest release
 start=$SECONDS
 
 flags="-X k8s.io/component-base/version.gitVersion=v$version"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds bin/kube-apiserver-rangekeeper-VERSION: the kube-apiserver of a release with the packages of
-# go-bindings/dropin/_packages in the place of its own. Go refuses an overlay over its module cache, so this is a real
+# dropin/overlay in the place of its own. Go refuses an overlay over its module cache, so this is a real
 # copy of the module; it lies in target/dropin and is never committed.
 #
 #   scripts/dropin.sh VERSION [--sources]     --sources: the copy only, no program
@@ -10,9 +10,10 @@ version=$1
 go=${GO:-go}
 copy=$PWD/target/dropin/v$version
 
-module=go.mod
-[[ $version == 1.36.3 ]] || module=v$version.mod
-[[ -e apiserver/$module ]] || { echo "Kubernetes $version: Rangekeeper is put into 1.36.3 and 1.32.2" >&2; exit 2; }
+releases=$(<controlplane/kubernetes/releases.txt)
+grep -qxF "$version" <<<"$releases" || { echo "Kubernetes $version: Rangekeeper is put into" $releases >&2; exit 2; }
+module=v$version.mod
+[[ -e apiserver/$module ]] || module=go.mod # the newest release
 
 # The release, as it was published.
 released=$(cd apiserver && "$go" mod download -modfile="$module" -json k8s.io/kubernetes | sed -n 's/^\t"Dir": "\(.*\)",\{0,1\}$/\1/p')
@@ -36,7 +37,7 @@ while read -r file; do
 	fi
 done <"$copy/.replaced"
 : >"$copy/.replaced"
-for from in go-bindings/dropin/_packages "go-bindings/dropin/_packages-$version"; do
+for from in dropin/overlay/all "dropin/overlay/$version"; do
 	[[ -d $from ]] || continue
 	(cd "$from" && find . -type f) >>"$copy/.replaced"
 	cp -r "$from/." "$copy"
@@ -52,4 +53,4 @@ sed -i "s/$released/genericStore.followDeletions(\&statusStore)/" "$storage"
 program=bin/kube-apiserver-rangekeeper-$version
 # Go does not notice that the static library has changed, and would leave the old program standing.
 rm -f "$program"
-scripts/build-apiserver.sh "$version" go-bindings/dropin "$module" ./cmd/kube-apiserver "$program"
+scripts/build-apiserver.sh "$version" dropin ./cmd/kube-apiserver "$program"

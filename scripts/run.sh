@@ -19,7 +19,7 @@ findings_expected() {
 
 mkdir -p target
 rm -f "$repaired"
-(cd go-bindings/controlplane && "${GO:-go}" build -o ../../target/restored-etcd ./cmd/restored-etcd)
+(cd controlplane && "${GO:-go}" build -o ../target/restored-etcd ./cmd/restored-etcd)
 
 say "1. The repair of $damaged into $repaired"
 findings_expected $rangekeeper repair --etcd-snapshot "$damaged" --output "$repaired"

@@ -8,7 +8,7 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
 ../../scripts/apiservers.sh
 $cargo build --quiet --locked
-cd ../../go-bindings/controlplane
+cd ../../controlplane
 export RANGEKEEPER_BOOTSTRAP_RS=$target/debug/bootstrap-rs RANGEKEEPER_REQUIRE_APISERVER=1
 if ! output=$($go test -count=1 -run '^TestRust' ./bootstrap 2>&1); then
 	echo "FAILED  bootstrap-rs"

@@ -1,7 +1,7 @@
 // Runs etcd-rs against a real etcd and beside a Go store on the same key, and checks what it prints and stores. What is
 // stored is decoded by Kubernetes' own types.
 //
-// run.sh builds it inside the module go-bindings/controlplane, so that it needs no go.mod of its own:
+// run.sh builds it inside the module controlplane, so that it needs no go.mod of its own:
 //
 //	check ETCD-RS COMMAND [ARGUMENT...]
 //
@@ -31,9 +31,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
-	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
-	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 const (

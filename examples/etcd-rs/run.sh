@@ -10,7 +10,7 @@ $cargo build --quiet --locked
 test=("$cargo" test --quiet --locked --manifest-path "$PWD/Cargo.toml")
 "${test[@]}" --no-run
 check=$PWD/check.go
-cd ../../go-bindings/controlplane
+cd ../../controlplane
 $go vet "$check"
 # Go does not notice that the static library has changed, and would leave the old program standing.
 rm -f "$target/check"

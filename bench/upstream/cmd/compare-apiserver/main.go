@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/resultsfile"
+	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
 )
 
 // turns is how often each side runs a work; the medians of them count.
@@ -23,9 +24,9 @@ const turns = 5
 
 // work is what clients do in a turn.
 type work struct {
-	name, release string
-	serviceType   corev1.ServiceType
-	clients       int
+	name        string
+	serviceType corev1.ServiceType
+	clients     int
 	// services is how many Services are created in a turn, or deleted.
 	services int
 	// deletes says that Services are deleted that the works before have created.
@@ -40,21 +41,21 @@ type cluster struct {
 }
 
 var clusters = []cluster{
-	{"1.32.2", "10.0.0.0/12", []work{
-		{"1.32.2/12/64", "1.32.2", corev1.ServiceTypeClusterIP, 64, 1000, false},
-		{"1.32.2/12/1", "1.32.2", corev1.ServiceTypeClusterIP, 1, 300, false},
-		{"1.32.2/12/delete/64", "1.32.2", corev1.ServiceTypeClusterIP, 64, 1000, true},
-		{"1.32.2/12/delete/1", "1.32.2", corev1.ServiceTypeClusterIP, 1, 300, true},
+	{kubernetes.Release("1.32"), "10.0.0.0/12", []work{
+		{"12/64", corev1.ServiceTypeClusterIP, 64, 1000, false},
+		{"12/1", corev1.ServiceTypeClusterIP, 1, 300, false},
+		{"12/delete/64", corev1.ServiceTypeClusterIP, 64, 1000, true},
+		{"12/delete/1", corev1.ServiceTypeClusterIP, 1, 300, true},
 	}},
-	{"1.36.3", "10.0.0.0/12", []work{
-		{"1.36.3/clusterip/64", "1.36.3", corev1.ServiceTypeClusterIP, 64, 1000, false},
-		{"1.36.3/clusterip/1", "1.36.3", corev1.ServiceTypeClusterIP, 1, 300, false},
-		{"1.36.3/clusterip/delete/64", "1.36.3", corev1.ServiceTypeClusterIP, 64, 1000, true},
-		{"1.36.3/clusterip/delete/1", "1.36.3", corev1.ServiceTypeClusterIP, 1, 300, true},
-		{"1.36.3/nodeport/64", "1.36.3", corev1.ServiceTypeNodePort, 64, 1000, false},
-		{"1.36.3/nodeport/1", "1.36.3", corev1.ServiceTypeNodePort, 1, 300, false},
-		{"1.36.3/nodeport/delete/64", "1.36.3", corev1.ServiceTypeNodePort, 64, 1000, true},
-		{"1.36.3/nodeport/delete/1", "1.36.3", corev1.ServiceTypeNodePort, 1, 300, true},
+	{kubernetes.Release("1.36"), "10.0.0.0/12", []work{
+		{"clusterip/64", corev1.ServiceTypeClusterIP, 64, 1000, false},
+		{"clusterip/1", corev1.ServiceTypeClusterIP, 1, 300, false},
+		{"clusterip/delete/64", corev1.ServiceTypeClusterIP, 64, 1000, true},
+		{"clusterip/delete/1", corev1.ServiceTypeClusterIP, 1, 300, true},
+		{"nodeport/64", corev1.ServiceTypeNodePort, 64, 1000, false},
+		{"nodeport/1", corev1.ServiceTypeNodePort, 1, 300, false},
+		{"nodeport/delete/64", corev1.ServiceTypeNodePort, 64, 1000, true},
+		{"nodeport/delete/1", corev1.ServiceTypeNodePort, 1, 300, true},
 	}},
 }
 
@@ -139,7 +140,7 @@ func (c cluster) compare(ctx context.Context, bin, before, dir string) ([]result
 	for w, work := range c.works {
 		reference, rangekeeper := median(measured[w][0]), median(measured[w][1])
 		results = append(results, result{
-			Name: work.name, Reference: reference, Rangekeeper: rangekeeper,
+			Name: c.release + "/" + work.name, Reference: reference, Rangekeeper: rangekeeper,
 			Ratio:      rangekeeper.Ops / reference.Ops,
 			P99Ratio:   rangekeeper.P99 / reference.P99,
 			BytesRatio: rangekeeper.Bytes / reference.Bytes,

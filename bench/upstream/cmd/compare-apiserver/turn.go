@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/latency"
-	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/localcluster"
+	"github.com/rangekeeper/rangekeeper/controlplane/localcluster"
 )
 
 // side is one of the two programs.

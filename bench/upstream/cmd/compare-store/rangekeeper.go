@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
-	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/etcdstore"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 func ourAddresses(cidr string) opener { return ours(serviceIPs, cidr, rangekeeper.ParseCIDR) }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/latency"
-	"github.com/rangekeeper/rangekeeper/go-bindings/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 )
 
 // measurement is what one side's turn at a work came to.

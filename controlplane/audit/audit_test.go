@@ -1,0 +1,243 @@
+package audit_test
+
+import (
+	"encoding/json"
+	"maps"
+	"math/big"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+)
+
+var clusters = []string{etcdtest.DualStack, etcdtest.SingleStack}
+
+// verdict is what the reference said of a fixture.
+type verdict struct {
+	Events      []event `json:"events"`
+	LeakFlagged struct {
+		ClusterIP, NodePort []string
+	} `json:"leak_flagged"`
+	LeakedIPAddresses []string `json:"leaked_ip_addresses"`
+}
+
+type event struct{ Reason, Namespace, Name, Value string }
+
+func readVerdict(t *testing.T, cluster string) verdict {
+	t.Helper()
+	b, err := os.ReadFile(etcdtest.Fixture(cluster, "upstream-verdict.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v verdict
+	if err := json.Unmarshal(b, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func newAudit(t *testing.T, cluster, file string, o audit.Options) (*audit.Audit, *clusterstate.State) {
+	t.Helper()
+	state, err := clusterstate.ReadSnapshotFile(t.Context(), etcdtest.Fixture(cluster, file), clusterstate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := audit.New(state, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, state
+}
+
+// claimants gives the Services that use each address and port.
+func claimants(state *clusterstate.State) map[string][]string {
+	claims := map[string][]string{}
+	for i := range state.Services {
+		s := &state.Services[i]
+		values := map[string]bool{}
+		for _, ip := range s.Spec.ClusterIPs {
+			values[ip] = true
+		}
+		for _, p := range s.Spec.Ports {
+			values[strconv.Itoa(int(p.NodePort))] = true
+		}
+		values[strconv.Itoa(int(s.Spec.HealthCheckNodePort))] = true
+		delete(values, "0")
+		delete(values, "None")
+		for v := range values {
+			claims[v] = append(claims[v], s.Namespace+"/"+s.Name)
+		}
+	}
+	return claims
+}
+
+// TestDriftGivesTheVerdictOfTheReference compares with the reference's Events. Of
+// several with one reason about one object its recorder keeps a single Event,
+// which names one of the values.
+func TestDriftGivesTheVerdictOfTheReference(t *testing.T) {
+	for _, cluster := range clusters {
+		t.Run(cluster, func(t *testing.T) {
+			want := readVerdict(t, cluster)
+			a, state := newAudit(t, cluster, "drift.db.gz", audit.Options{})
+			r := a.Report()
+			claims := claimants(state)
+			// Which of two duplicates is named depends on the order of the list, so
+			// those stand for all that use the value.
+			subject := func(e event) string {
+				who := e.Namespace + "/" + e.Name
+				if e.Namespace == "" {
+					return e.Reason + " " + who
+				}
+				names := claims[e.Value]
+				if !slices.Contains(names, who) {
+					t.Errorf("%+v: used by %v", e, names)
+				}
+				if strings.HasSuffix(e.Reason, "AlreadyAllocated") {
+					if len(names) < 2 {
+						t.Errorf("%+v: used by %v", e, names)
+					}
+					who = strings.Join(names, ",")
+				}
+				return e.Reason + " " + who
+			}
+			got := map[string][]string{}
+			for _, f := range r.Findings {
+				if f.Message == "" {
+					t.Errorf("%+v has no message", f)
+				}
+				key := subject(event{f.Reason, f.Namespace, f.Name, f.Value})
+				got[key] = append(got[key], f.Value)
+			}
+			events := map[string]bool{}
+			for _, e := range want.Events {
+				key := subject(e)
+				events[key] = true
+				if !slices.Contains(got[key], e.Value) {
+					t.Errorf("%+v is missing, found %v", e, got[key])
+				}
+			}
+			for key, values := range got {
+				if !events[key] {
+					t.Errorf("%s %v is not in the verdict", key, values)
+				}
+			}
+
+			wantLeaks := slices.Sorted(slices.Values(slices.Concat(want.LeakFlagged.ClusterIP, want.LeakFlagged.NodePort, want.LeakedIPAddresses)))
+			var leaks []string
+			for _, l := range r.Leaks {
+				leaks = append(leaks, l.Value)
+			}
+			slices.Sort(leaks)
+			if !slices.Equal(leaks, wantLeaks) {
+				t.Errorf("leaks\ngot  %v\nwant %v", leaks, wantLeaks)
+			}
+			if want := (audit.Summary{Findings: len(r.Findings), Leaks: len(leaks), Services: uint64(len(state.Services))}); r.Summary != want {
+				t.Errorf("got %+v, want %+v", r.Summary, want)
+			}
+		})
+	}
+}
+
+// TestNotAllocatedIsAllThatIsUsedAndNotStored compares with big integers.
+func TestNotAllocatedIsAllThatIsUsedAndNotStored(t *testing.T) {
+	for _, cluster := range clusters {
+		a, state := newAudit(t, cluster, "drift.db.gz", audit.Options{})
+		claims := claimants(state)
+		want := map[string]bool{}
+		for name, first := range map[string]string{"serviceips": "10.96.0.1", "secondaryserviceips": "fd00:10:96::1", "servicenodeports": "30000"} {
+			stored, ok := state.Ranges[name]
+			if !ok {
+				continue
+			}
+			bits := storedBits(t, stored.Value)
+			low := number(first)
+			for value := range claims {
+				if strings.Contains(value, ".") != strings.Contains(first, ".") || strings.Contains(value, ":") != strings.Contains(first, ":") {
+					continue
+				}
+				offset := new(big.Int).Sub(number(value), low)
+				if offset.Sign() >= 0 && offset.Cmp(big.NewInt(1<<20-2)) < 0 && bits.Bit(int(offset.Int64())) == 0 {
+					want[value] = true
+				}
+			}
+		}
+		got := map[string]bool{}
+		for _, f := range a.Report().Findings {
+			if strings.HasSuffix(f.Reason, "NotAllocated") {
+				got[f.Value] = true
+			}
+		}
+		if !maps.Equal(got, want) || len(want) == 0 {
+			t.Errorf("%s\ngot  %v\nwant %v", cluster, got, want)
+		}
+	}
+}
+
+func storedBits(t *testing.T, value []byte) *big.Int {
+	t.Helper()
+	var envelope runtime.Unknown
+	var object corev1.RangeAllocation
+	if err := envelope.Unmarshal(value[4:]); err != nil {
+		t.Fatal(err)
+	}
+	if err := object.Unmarshal(envelope.Raw); err != nil {
+		t.Fatal(err)
+	}
+	return new(big.Int).SetBytes(object.Data)
+}
+
+func number(value string) *big.Int {
+	if addr, err := netip.ParseAddr(value); err == nil {
+		return new(big.Int).SetBytes(addr.AsSlice())
+	}
+	n, _ := new(big.Int).SetString(value, 10)
+	return n
+}
+
+func TestCleanGivesNothing(t *testing.T) {
+	for _, cluster := range clusters {
+		a, _ := newAudit(t, cluster, "clean.db.gz", audit.Options{})
+		if r := a.Report(); !r.Clean() {
+			t.Errorf("%s: %v, %v", cluster, r.Findings, r.Leaks)
+		}
+	}
+}
+
+func TestRanges(t *testing.T) {
+	for cluster, want := range map[string][]audit.Range{
+		etcdtest.DualStack: {
+			{Name: "secondaryserviceips", Range: "fd00:10:96::/108", Size: 65535, Mode: audit.ModeBitmap},
+			{Name: "serviceips", Range: "10.96.0.0/12", Size: 1<<20 - 2, Mode: audit.ModeBitmap},
+			{Name: "servicenodeports", Range: "30000-32767", Size: 2768, Mode: audit.ModeBitmap},
+		},
+		etcdtest.SingleStack: {
+			{Name: "kubernetes", Range: "10.0.0.0/16", Size: 1<<16 - 2, Mode: audit.ModeIPAddress},
+			{Name: "servicenodeports", Range: "30000-32767", Size: 2768, Mode: audit.ModeBitmap},
+		},
+	} {
+		a, state := newAudit(t, cluster, "clean.db.gz", audit.Options{})
+		got := slices.Clone(a.Report().Ranges)
+		for i, r := range got {
+			if r.Used == 0 || r.Used+r.Free != r.Size {
+				t.Errorf("%+v", r)
+			}
+			if r.Mode == audit.ModeIPAddress && r.Used != uint64(len(state.IPAddresses)) {
+				t.Errorf("%+v: %d IPAddress objects", r, len(state.IPAddresses))
+			}
+			got[i].Used, got[i].Free = 0, 0
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s\ngot  %+v\nwant %+v", cluster, got, want)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package audit_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+)
+
+// TestPlanAfter joins the plans of two passes.
+func TestPlanAfter(t *testing.T) {
+	finding := func(value string) audit.Finding { return audit.Finding{Range: "serviceips", Value: value} }
+	first := &audit.Plan{
+		Ranges: []audit.RangePlan{
+			{Name: "serviceips", Set: []string{"10.0.0.9"}, Clear: []string{"10.0.0.20"}},
+			{Name: "gone", Set: []string{"1"}, Clear: []string{}},
+		},
+		Findings: []audit.Finding{finding("10.0.0.9"), finding("10.0.0.30")},
+	}
+	second := &audit.Plan{
+		Ranges:   []audit.RangePlan{{Name: "serviceips", Set: []string{"10.0.0.10", "10.0.0.1"}, Clear: []string{"10.0.0.3"}}},
+		Findings: []audit.Finding{finding("10.0.0.10"), finding("10.0.0.30")},
+		Leaks:    []audit.Leak{{Range: "serviceips", Value: "10.0.0.3"}},
+	}
+	want := &audit.Plan{
+		Ranges: []audit.RangePlan{
+			{Name: "gone", Set: []string{"1"}, Clear: []string{}},
+			{Name: "serviceips", Set: []string{"10.0.0.1", "10.0.0.10", "10.0.0.9"}, Clear: []string{"10.0.0.20", "10.0.0.3"}},
+		},
+		Findings: []audit.Finding{finding("10.0.0.10"), finding("10.0.0.30"), finding("10.0.0.9")},
+		Leaks:    second.Leaks,
+	}
+	if second.After(first); !reflect.DeepEqual(second, want) {
+		t.Errorf("got %+v\nwant %+v", second, want)
+	}
+}
+
+// TestOneFamilyMissing takes a range of a dual-stack cluster away. Without the
+// secondary one it is a single-stack cluster whose Services have a family too much.
+func TestOneFamilyMissing(t *testing.T) {
+	state, err := clusterstate.ReadSnapshotFile(t.Context(), etcdtest.Fixture(etcdtest.DualStack, "clean.db.gz"), clusterstate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	primary := state.Ranges["serviceips"]
+	delete(state.Ranges, "serviceips")
+	if _, err := audit.New(state, audit.Options{}); err == nil || !strings.Contains(err.Error(), "no serviceips beside it") || !strings.Contains(err.Error(), "/registry/ranges/secondaryserviceips") {
+		t.Errorf("got %v", err)
+	}
+	state.Ranges["serviceips"] = primary
+	delete(state.Ranges, "secondaryserviceips")
+	a, err := audit.New(state, audit.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ipv6 := 0
+	for i := range state.Services {
+		for _, ip := range state.Services[i].Spec.ClusterIPs {
+			if strings.Contains(ip, ":") {
+				ipv6++
+			}
+		}
+	}
+	findings := a.Report().Findings
+	for _, f := range findings {
+		if f.Reason != "ClusterIPNotValid" || !strings.Contains(f.Value, ":") || !strings.Contains(f.Message, "no range") {
+			t.Errorf("%+v", f)
+		}
+	}
+	if len(findings) != ipv6 || ipv6 == 0 {
+		t.Errorf("%d findings, %d IPv6 addresses", len(findings), ipv6)
+	}
+}
+
+// TestRangeMissing takes ranges away that Services have values of: that is no
+// cluster in order.
+func TestRangeMissing(t *testing.T) {
+	for _, c := range []struct {
+		cluster string
+		ranges  []string
+		options audit.Options
+		want    string
+	}{
+		{etcdtest.DualStack, []string{"serviceips", "secondaryserviceips"}, audit.Options{}, "key /registry/ranges/serviceips: is missing, but "},
+		{etcdtest.DualStack, []string{"servicenodeports"}, audit.Options{}, "key /registry/ranges/servicenodeports: is missing, but "},
+		{etcdtest.SingleStack, []string{"servicenodeports"}, audit.Options{}, "key /registry/ranges/servicenodeports: is missing, but "},
+		{etcdtest.SingleStack, []string{"serviceips"}, audit.Options{Bitmap: true}, "key /registry/ranges/serviceips: is missing, but "},
+	} {
+		state, err := clusterstate.ReadSnapshotFile(t.Context(), etcdtest.Fixture(c.cluster, "clean.db.gz"), clusterstate.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range c.ranges {
+			delete(state.Ranges, name)
+		}
+		if _, err := audit.New(state, c.options); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s without %v: %v", c.cluster, c.ranges, err)
+		}
+		// Without Services nothing is amiss.
+		state.Services = nil
+		if _, err := audit.New(state, c.options); err != nil {
+			t.Errorf("%s without %v and Services: %v", c.cluster, c.ranges, err)
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package bootstrap_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/bootstrap"
+	"github.com/rangekeeper/rangekeeper/controlplane/controller"
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+const clusterIPRange, nodePortRange = "10.96.0.0/16", "30000-32767"
+
+// patience is for what takes a moment.
+const patience = 30 * time.Second
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// host is a controller beside an API server.
+type host struct {
+	syncBuffer
+	t          *testing.T
+	controller *controller.Controller
+	cancel     context.CancelFunc
+	ended      chan error
+}
+
+// periods are short, so that a test sees several rounds.
+var periods = bootstrap.Periods{Endpoints: time.Second, LeaseTTL: 3 * time.Second, Namespaces: time.Second, Repairs: time.Minute}
+
+func startHost(t *testing.T, etcd *embedded.Etcd, config *rest.Config, c bootstrap.Config) *host {
+	t.Helper()
+	if c.Periods == (bootstrap.Periods{}) {
+		c.Periods = periods
+	}
+	h := &host{t: t, ended: make(chan error, 1)}
+	h.controller = must(controller.New(controller.Config{
+		API: config, Etcd: etcd.Client(), Bootstrap: c, Metrics: prometheus.NewRegistry(),
+		ClusterIPRanges: []rangekeeper.Range[netip.Addr]{must(rangekeeper.ParseCIDR(clusterIPRange))},
+		NodePortRange:   must(rangekeeper.ParsePortRange(nodePortRange)),
+		Log:             slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), h), nil)).With("host", c.AdvertiseAddress),
+	}))
+	ctx, cancel := context.WithCancel(context.Background())
+	h.cancel = cancel
+	go func() { h.ended <- h.controller.Run(ctx) }()
+	t.Cleanup(func() { h.stop() })
+	return h
+}
+
+// syncBuffer is a log that is read while it is written.
+type syncBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// said counts the lines that hold all of these words.
+func (b *syncBuffer) said(words ...string) (n int) {
+next:
+	for line := range strings.Lines(b.String()) {
+		for _, word := range words {
+			if !strings.Contains(line, word) {
+				continue next
+			}
+		}
+		n++
+	}
+	return n
+}
+
+// stop stops it in order.
+func (h *host) stop() error {
+	h.cancel()
+	select {
+	case err := <-h.ended:
+		h.ended <- err
+		return err
+	case <-time.After(patience):
+		h.t.Error("it does not end")
+		return errors.New("it does not end")
+	}
+}
+
+// eventually waits until the check gives nothing to complain about.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if err = check(); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+// endpoints compares both objects with the addresses.
+func endpoints(t *testing.T, client kubernetes.Interface, want ...string) func() error {
+	return func() error {
+		var got, inSlice []string
+		e, err := client.CoreV1().Endpoints("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, subset := range e.Subsets {
+			for _, address := range subset.Addresses {
+				got = append(got, address.IP)
+			}
+		}
+		s, err := client.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, endpoint := range s.Endpoints {
+			inSlice = append(inSlice, endpoint.Addresses...)
+		}
+		if !slices.Equal(got, want) || !slices.Equal(inSlice, want) {
+			return fmt.Errorf("endpoints %v, slice %v, want %v", got, inSlice, want)
+		}
+		return nil
+	}
+}
+
+func eachVersion(t *testing.T, test func(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, client *kubernetes.Clientset)) {
+	for _, v := range apiservertest.Versions {
+		t.Run(string(v), func(t *testing.T) {
+			etcd := etcdtest.Start(t, "")
+			s := apiservertest.Start(t, apiservertest.Config{
+				Version: v, Etcd: etcd.Endpoints(), ServiceClusterIPRange: clusterIPRange, ServiceNodePortRange: nodePortRange,
+			})
+			config := rest.CopyConfig(s.RESTConfig(apiservertest.Admin))
+			config.WarningHandler = rest.NoWarnings{}
+			test(t, etcd, s, must(kubernetes.NewForConfig(config)))
+		})
+	}
+}
+
+// TestCluster starts on an empty etcd: namespaces, Service and endpoints appear, come
+// back when they are gone, and follow three servers that come and go.
+func TestCluster(t *testing.T) {
+	eachVersion(t, func(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, client *kubernetes.Clientset) {
+		ctx := t.Context()
+		first := startHost(t, etcd, s.RESTConfig(apiservertest.Admin), bootstrap.Config{AdvertiseAddress: "192.0.2.11"})
+		eventually(t, endpoints(t, client, "192.0.2.11"))
+		service := must(client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{}))
+		if service.Spec.ClusterIP != "10.96.0.1" || service.Spec.Type != corev1.ServiceTypeClusterIP || len(service.Spec.Selector) > 0 {
+			t.Errorf("%+v", service.Spec)
+		}
+		eventually(t, func() error {
+			if !first.controller.Started() {
+				return errors.New("not started")
+			}
+			return nil
+		})
+		for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
+			must(client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}))
+		}
+		// What is removed in etcd comes back.
+		for _, key := range []string{"/registry/namespaces/kube-node-lease", "/registry/services/endpoints/default/kubernetes", "/registry/endpointslices/default/kubernetes"} {
+			if deleted := must(etcd.Client().Delete(ctx, key)).Deleted; deleted != 1 {
+				t.Fatal(key, deleted)
+			}
+			eventually(t, func() error {
+				if n := must(etcd.Client().Get(ctx, key)).Count; n != 1 {
+					return fmt.Errorf("%s is not back", key)
+				}
+				return nil
+			})
+		}
+		second := startHost(t, etcd, s.RESTConfig(apiservertest.Admin), bootstrap.Config{AdvertiseAddress: "192.0.2.12"})
+		third := startHost(t, etcd, s.RESTConfig(apiservertest.Admin), bootstrap.Config{AdvertiseAddress: "192.0.2.13"})
+		eventually(t, endpoints(t, client, "192.0.2.11", "192.0.2.12", "192.0.2.13"))
+		if err := second.stop(); err != nil {
+			t.Error(err)
+		}
+		// In order: it is gone when the stop ends.
+		if err := endpoints(t, client, "192.0.2.11", "192.0.2.13")(); err != nil {
+			t.Error(err)
+		}
+		if n := must(etcd.Client().Get(ctx, "/registry/masterleases/", clientv3.WithPrefix())).Count; n != 2 {
+			t.Errorf("%d leases", n)
+		}
+		// Damage by hand.
+		e := must(client.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{}))
+		e.Subsets[0].Addresses = append(e.Subsets[0].Addresses, corev1.EndpointAddress{IP: "192.0.2.99"})
+		must(client.CoreV1().Endpoints("default").Update(ctx, e, metav1.UpdateOptions{}))
+		eventually(t, endpoints(t, client, "192.0.2.11", "192.0.2.13"))
+		if err := errors.Join(first.stop(), third.stop()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestMasterCount keeps two addresses; nobody looks who lives.
+func TestMasterCount(t *testing.T) {
+	eachVersion(t, func(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, client *kubernetes.Clientset) {
+		mode := bootstrap.MasterCount(2)
+		first := startHost(t, etcd, s.RESTConfig(apiservertest.Admin), bootstrap.Config{AdvertiseAddress: "192.0.2.11", Mode: mode})
+		eventually(t, endpoints(t, client, "192.0.2.11"))
+		startHost(t, etcd, s.RESTConfig(apiservertest.Admin), bootstrap.Config{AdvertiseAddress: "192.0.2.12", Mode: mode})
+		eventually(t, endpoints(t, client, "192.0.2.11", "192.0.2.12"))
+		if err := first.stop(); err != nil {
+			t.Error(err)
+		}
+		if err := endpoints(t, client, "192.0.2.12")(); err != nil {
+			t.Error(err)
+		}
+		if n := must(etcd.Client().Get(t.Context(), "/registry/masterleases/", clientv3.WithPrefix())).Count; n != 0 {
+			t.Errorf("%d leases", n)
+		}
+	})
+}
+
+// TestServerRestarted has the API server gone for a while: each trouble is told once,
+// and once that it is over.
+func TestServerRestarted(t *testing.T) {
+	eachVersion(t, func(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, client *kubernetes.Clientset) {
+		h := startHost(t, etcd, s.RESTConfig(apiservertest.Admin), bootstrap.Config{AdvertiseAddress: "192.0.2.11"})
+		eventually(t, endpoints(t, client, "192.0.2.11"))
+		s.Kill()
+		time.Sleep(8 * time.Second) // many rounds
+		s.Restart()
+		must(etcd.Client().Delete(t.Context(), "/registry/services/endpoints/default/kubernetes"))
+		eventually(t, func() error {
+			if n := h.said("works again", "kubernetesService"); n != 1 {
+				return fmt.Errorf("%d times", n)
+			}
+			return endpoints(t, client, "192.0.2.11")()
+		})
+		for _, work := range []string{"kubernetesService", "namespaces"} {
+			if n := h.said("fails, and is tried again", "work="+work); n < 1 || n > 2 { // not answered, and not ready
+				t.Errorf("%s: told %d times", work, n)
+			}
+		}
+	})
+}

@@ -1,0 +1,262 @@
+package bootstrap_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/bootstrap"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+)
+
+// frontend stands before an API server, and answers for it if it is told to.
+type frontend struct {
+	server *httptest.Server
+	// code is what it answers to everything; 0 for what the API server answers.
+	code     atomic.Int32
+	answered atomic.Int64
+}
+
+func startFrontend(t *testing.T, api *rest.Config) (*frontend, *rest.Config) {
+	t.Helper()
+	anonymous := rest.CopyConfig(api)
+	anonymous.BearerToken = "" // the client's own is passed on
+	proxy := httputil.NewSingleHostReverseProxy(must(url.Parse(api.Host)))
+	proxy.Transport = must(rest.TransportFor(anonymous))
+	f := new(frontend)
+	f.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		code := int(f.code.Load())
+		if code == 0 {
+			proxy.ServeHTTP(w, r)
+			return
+		}
+		f.answered.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Retry-After", "1") // as API servers say it
+		w.WriteHeader(code)
+		json.NewEncoder(w).Encode(metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+			Status:   metav1.StatusFailure, Code: int32(code), Message: "too much to do", Reason: metav1.StatusReasonUnknown,
+		})
+	}))
+	t.Cleanup(f.server.Close)
+	t.Cleanup(f.server.CloseClientConnections) // of watches
+	return f, &rest.Config{Host: f.server.URL, BearerToken: api.BearerToken, QPS: -1}
+}
+
+// answer makes it answer everything with this code, and ends what is under way.
+func (f *frontend) answer(code int) {
+	f.code.Store(int32(code))
+	f.server.CloseClientConnections()
+}
+
+// toldOnce checks that of each work each reason was told at most once, and its end.
+func toldOnce(t *testing.T, log *syncBuffer) {
+	t.Helper()
+	seen := map[string]int{}
+	for line := range strings.Lines(log.String()) {
+		_, about, ok := strings.Cut(line, "work=")
+		if !ok {
+			continue
+		}
+		fields := strings.Fields(about)
+		what := fields[0]
+		if strings.Contains(line, "works again") {
+			what += " works again"
+		} else {
+			what += " " + fields[1]
+		}
+		if seen[what]++; seen[what] == 2 {
+			t.Errorf("told more than once: %s", line)
+		}
+	}
+}
+
+// TestServerRefuses has two of three controllers talk to a server that answers 429 or 500
+// to everything for a while: it lives, so it stays listed, and all works again by itself.
+func TestServerRefuses(t *testing.T) {
+	t.Parallel()
+	eachVersion(t, func(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, client *kubernetes.Clientset) {
+		t.Parallel()
+		api := s.RESTConfig(apiservertest.Admin)
+		periods := bootstrap.Periods{Endpoints: time.Second, LeaseTTL: 3 * time.Second, Namespaces: time.Second, Repairs: 3 * time.Second}
+		addresses := []string{"192.0.2.11", "192.0.2.12", "192.0.2.13"}
+		startHost(t, etcd, api, bootstrap.Config{AdvertiseAddress: addresses[0], Periods: periods})
+		eventually(t, kubernetesObjects(t, client, addresses[0]))
+		var fronts []*frontend
+		var hosts []*host
+		for _, address := range addresses[1:] {
+			front, config := startFrontend(t, api)
+			fronts = append(fronts, front)
+			hosts = append(hosts, startHost(t, etcd, config, bootstrap.Config{AdvertiseAddress: address, Periods: periods}))
+		}
+		eventually(t, kubernetesObjects(t, client, addresses...))
+		for _, h := range hosts {
+			eventually(t, func() error {
+				if !h.controller.Started() {
+					return errors.New("not started")
+				}
+				return nil
+			})
+		}
+		began := must(etcd.Client().Get(t.Context(), endpointsKey)).Header.Revision
+		for i, code := range []int{http.StatusTooManyRequests, http.StatusInternalServerError} {
+			fronts[i].answer(code)
+		}
+		time.Sleep(3*periods.LeaseTTL + 2*periods.Endpoints) // much longer than a lease lives
+		for _, front := range fronts {
+			if n := front.answered.Load(); n < 10 {
+				t.Errorf("only %d requests were refused", n)
+			}
+			front.answer(0)
+		}
+		must(etcd.Client().Delete(t.Context(), endpointsKey))
+		eventually(t, kubernetesObjects(t, client, addresses...))
+		for _, h := range hosts {
+			for _, work := range []string{"kubernetesService", "namespaces", "repairNodePorts"} {
+				eventually(t, func() error {
+					if h.said("works again", "work="+work) == 0 {
+						return fmt.Errorf("%s does not work again", work)
+					}
+					return nil
+				})
+			}
+			if n := h.said("fails, and is tried again", "work=kubernetesService", "reason=unavailable"); n != 1 {
+				t.Errorf("told %d times", n)
+			}
+			toldOnce(t, &h.syncBuffer)
+		}
+		for _, version := range versions(t, etcd.Client(), began) {
+			if version != nil && len(version) != len(addresses) {
+				t.Errorf("%v was written", version)
+			}
+		}
+	})
+}
+
+// TestEtcdStopped stops etcd for 30 s beneath an API server and two processes: killed,
+// so that nobody listens, or paused, so that nobody answers. They recover by themselves
+// and tell of it once; the same when the API server is killed.
+func TestEtcdStopped(t *testing.T) {
+	t.Parallel()
+	const away = 30 * time.Second
+	for _, c := range []struct {
+		name        string
+		version     apiservertest.Version
+		stop, start func(*etcdtest.Cluster)
+		// extended says that leases begin anew.
+		extended bool
+	}{
+		{"killed", apiservertest.V1_32, func(c *etcdtest.Cluster) { c.Kill(0) }, func(c *etcdtest.Cluster) { c.Restart(0) }, true},
+		{"paused", apiservertest.V1_36, func(c *etcdtest.Cluster) { c.Pause(0) }, func(c *etcdtest.Cluster) { c.Resume(0) }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			etcd := etcdtest.StartCluster(t, 1)
+			direct := must(clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: etcd.Endpoints()}))
+			defer direct.Close()
+			s := apiservertest.Start(t, apiservertest.Config{
+				Version: c.version, Etcd: etcd.Endpoints(), ServiceClusterIPRange: clusterIPRange, ServiceNodePortRange: nodePortRange,
+			})
+			config := rest.CopyConfig(s.RESTConfig(apiservertest.Admin))
+			config.WarningHandler = rest.NoWarnings{}
+			client := must(kubernetes.NewForConfig(config))
+			start := processes(t, etcd.Endpoints(), s)
+			addresses := []string{"192.0.2.11", "192.0.2.12"}
+			var all []*process
+			for i, address := range addresses {
+				all = append(all, start(address))
+				eventually(t, kubernetesObjects(t, client, addresses[:i+1]...))
+			}
+			for _, p := range all {
+				eventually(t, func() error {
+					if p.said("the first repairs have succeeded") == 0 {
+						return errors.New("not started")
+					}
+					return nil
+				})
+			}
+			began := must(direct.Get(t.Context(), endpointsKey)).Header.Revision
+			var before []int
+			for _, p := range all {
+				before = append(before, p.said())
+			}
+			c.stop(etcd)
+			time.Sleep(away)
+			c.start(etcd)
+			// A lease that was just refreshed outlives a round by so much; so long a connection may be away.
+			answers := func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := direct.Get(ctx, endpointsKey)
+				return err
+			}
+			restarted := time.Now()
+			eventually(t, answers)
+			if took := time.Since(restarted); took > leaseTTL-endpointsPeriod {
+				t.Errorf("connected again only after %v", took)
+			}
+			for _, p := range all {
+				eventually(t, func() error {
+					if p.said("works again", "work=kubernetesService") == 0 {
+						return errors.New("it does not recover")
+					}
+					return nil
+				})
+			}
+			recovered := time.Since(restarted)
+			eventually(t, kubernetesObjects(t, client, addresses...))
+			eventually(t, func() error {
+				if n := must(direct.Get(t.Context(), leaseDirectory, clientv3.WithPrefix())).Count; n != 2 {
+					return fmt.Errorf("%d leases", n)
+				}
+				return nil
+			})
+			for i, p := range all {
+				toldOnce(t, &p.syncBuffer)
+				// Two works, unanswered and refused by the API server, each with its end; and nothing else.
+				if n := p.said() - before[i]; n < 2 || n > 6 {
+					t.Errorf("%d lines about an outage", n)
+				}
+			}
+			// An API server may find etcd again only when leases have run out: it answers nobody until then.
+			if c.extended && recovered < leaseTTL {
+				neverDropped(t, direct, began, addresses...)
+			} else {
+				t.Logf("recovered after %v", recovered)
+			}
+
+			// Then the API server goes, for longer than leases live.
+			for i, p := range all {
+				before[i] = p.said()
+			}
+			s.Kill()
+			time.Sleep(leaseTTL + time.Second)
+			must(direct.Delete(t.Context(), endpointsKey))
+			s.Restart()
+			eventually(t, kubernetesObjects(t, client, addresses...))
+			for i, p := range all {
+				if n := p.said() - before[i]; n > 6 {
+					t.Errorf("%d lines about another outage", n)
+				}
+			}
+		})
+	}
+}

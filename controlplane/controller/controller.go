@@ -1,0 +1,264 @@
+// Package controller puts the bootstrap controller of one server together: the repairs of its ranges through etcd, and
+// all that package bootstrap does.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/bootstrap"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+)
+
+// Config says what is run for which server.
+type Config struct {
+	// API is how the API server is reached, Etcd where its data are.
+	API  *rest.Config
+	Etcd *clientv3.Client
+	// ClusterIPRanges are one range of addresses or two, one of each IP family; the first is the primary one.
+	ClusterIPRanges []rangekeeper.Range[netip.Addr]
+	// NodePortRange is the range of node ports.
+	NodePortRange rangekeeper.Range[uint16]
+	// Bootstrap is the rest; its ServiceClusterIPRange is taken from ClusterIPRanges.
+	Bootstrap bootstrap.Config
+	// Metrics is where all metrics are registered.
+	Metrics prometheus.Registerer
+	// Log is told what fails, once, and when it works again.
+	Log *slog.Logger
+	// DryRun logs what would be written, and writes nothing.
+	DryRun bool
+}
+
+// Controller is the bootstrap controller of one server.
+type Controller struct {
+	config    Config
+	client    *kubernetes.Clientset
+	bootstrap *bootstrap.Controller
+	events    events.EventBroadcaster
+	closers   []func(context.Context) error
+	health    []func() error
+	repairers map[string]*repair.Repairer
+	// objects says that ClusterIPs were IPAddress objects at the last look; nil before the first.
+	objects atomic.Pointer[bool]
+}
+
+// ClusterIPRangeNames are what the ranges of a Config are stored as, in its order.
+var ClusterIPRangeNames = []string{audit.ServiceIPs, audit.SecondaryServiceIPs}
+
+func (c *Config) check() error {
+	ranges := c.ClusterIPRanges
+	isIPv6 := func(i int) bool { return strings.Contains(ranges[i].String(), ":") }
+	_, hasPort := c.NodePortRange.OffsetOf(c.Bootstrap.KubernetesServiceNodePort)
+	switch {
+	case len(ranges) == 0:
+		return errors.New("there is no range of ClusterIPs")
+	case len(ranges) > len(ClusterIPRangeNames):
+		return fmt.Errorf("%d ranges of ClusterIPs, at most two are possible", len(ranges))
+	case len(ranges) == 2 && isIPv6(0) == isIPv6(1):
+		return fmt.Errorf("%s and %s are ranges of ClusterIPs of one IP family", ranges[0], ranges[1])
+	case c.Bootstrap.KubernetesServiceNodePort != 0 && !hasPort:
+		return fmt.Errorf("the node port %d of the Service kubernetes is not in the range %s", c.Bootstrap.KubernetesServiceNodePort, c.NodePortRange)
+	}
+	return nil
+}
+
+// closeTimeout is how long it may take to leave the ranges in order.
+const closeTimeout = 2 * time.Second
+
+// New makes a controller, which does nothing before Run. Errors name what of the Config cannot be used.
+func New(config Config) (*Controller, error) {
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	config.API = rest.CopyConfig(config.API)
+	config.API.QPS = -1                           // the API server limits requests itself
+	config.API.WarningHandler = rest.NoWarnings{} // of the API server about Endpoints, which have to be kept nevertheless
+	client, err := kubernetes.NewForConfig(config.API)
+	if err != nil {
+		return nil, fmt.Errorf("API server: %w", err)
+	}
+	c := &Controller{
+		config: config, client: client, repairers: map[string]*repair.Repairer{},
+		events: events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()}),
+	}
+	if err := c.addRepairs(); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	config.Bootstrap.ServiceClusterIPRange = config.ClusterIPRanges[0].String()
+	c.bootstrap, err = bootstrap.New(config.Bootstrap, bootstrap.Server{
+		API: config.API, Etcd: config.Etcd, Log: config.Log, DryRun: config.DryRun,
+		RepairClusterIPs: c.repairClusterIPs, RepairNodePorts: c.repairNodePorts,
+	})
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// addRepairs opens the ranges and makes the two repairers.
+func (c *Controller) addRepairs() error {
+	metrics := repair.NewMetrics()
+	if err := c.config.Metrics.Register(metrics); err != nil {
+		return err
+	}
+	var addresses []repair.Range
+	for i, values := range c.config.ClusterIPRanges {
+		store, err := open(c, ClusterIPRangeNames[i], values)
+		if err != nil {
+			return err
+		}
+		addresses = append(addresses, repair.Addresses(store))
+	}
+	ports, err := open(c, audit.ServiceNodePorts, c.config.NodePortRange)
+	if err != nil {
+		return err
+	}
+	for _, of := range []struct {
+		controller repair.Controller
+		ranges     []repair.Range
+	}{{repair.ClusterIPs, addresses}, {repair.NodePorts, []repair.Range{repair.Ports(ports)}}} {
+		repairer, err := repair.New(repair.Config{
+			Controller: of.controller, Ranges: of.ranges, Services: c.client.CoreV1().Services(""), SameEtcd: true,
+			Recorder: c.events.NewRecorder(scheme.Scheme, of.controller.Name), Metrics: metrics,
+			Interval: c.config.Bootstrap.Periods.Repairs, DryRun: c.config.DryRun,
+		})
+		if err != nil {
+			return err
+		}
+		c.repairers[of.controller.Name] = repairer
+		c.closers = append(c.closers, func(context.Context) error { return repairer.Close() })
+	}
+	return nil
+}
+
+func open[V rangekeeper.Value](c *Controller, name string, values rangekeeper.Range[V]) (*etcdstore.Store[V], error) {
+	prefix := c.config.Bootstrap.EtcdPrefix
+	store, err := etcdstore.Open(etcdstore.Config[V]{
+		Client: c.config.Etcd, Key: clusterstate.RangeKey(prefix, name), Range: values,
+		Strategy: rangekeeper.RandomScanSparingStaticBand, Grace: 2 * c.config.Bootstrap.Periods.Repairs,
+		Replaced: func(err error) { c.config.Log.Error("a committer has failed and is replaced", "error", err) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.closers = append(c.closers, store.Close)
+	c.health = append(c.health, store.Health)
+	return store, c.config.Metrics.Register(store)
+}
+
+// Started says whether the first repairs have succeeded: the server may serve.
+func (c *Controller) Started() bool { return c.bootstrap.Started() }
+
+// Health returns an error if something has failed lately that works again, as a committer that was replaced.
+func (c *Controller) Health() error {
+	var errs []error
+	for _, check := range c.health {
+		errs = append(errs, check())
+	}
+	return errors.Join(errs...)
+}
+
+// Run works until the context is done, and then stops in order; see [bootstrap.Controller.Run].
+func (c *Controller) Run(ctx context.Context) error {
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	if err := c.events.StartRecordingToSinkWithContext(working); err != nil {
+		return err
+	}
+	defer c.events.Shutdown()
+	return errors.Join(c.bootstrap.Run(ctx), c.close())
+}
+
+func (c *Controller) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	var err error
+	for _, closer := range c.closers {
+		err = errors.Join(err, closer(ctx))
+	}
+	return err
+}
+
+func (c *Controller) repairNodePorts(ctx context.Context) error {
+	return c.repair(ctx, repair.NodePorts)
+}
+
+// repairClusterIPs leaves ClusterIPs alone that are IPAddress objects: the API server mends those, and nobody reads a
+// bitmap of them. It looks each time, as the server may be another release by then.
+func (c *Controller) repairClusterIPs(ctx context.Context) error {
+	objects, err := c.servesIPAddresses(ctx)
+	if err != nil {
+		return err
+	}
+	if before := c.objects.Swap(&objects); objects && (before == nil || !*before) {
+		c.config.Log.Info("ClusterIPs are IPAddress objects, which the API server mends itself")
+	}
+	if objects {
+		return nil
+	}
+	return c.repair(ctx, repair.ClusterIPs)
+}
+
+func (c *Controller) servesIPAddresses(ctx context.Context) (bool, error) {
+	for _, version := range []string{"v1", "v1beta1"} {
+		path := "/apis/networking.k8s.io/" + version
+		list := new(metav1.APIResourceList)
+		err := c.client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Into(list)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("discover %s: %w", path, err)
+		}
+		for _, resource := range list.APIResources {
+			if resource.Name == "ipaddresses" {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+func (c *Controller) repair(ctx context.Context, of repair.Controller) error {
+	result, err := c.repairers[of.Name].Pass(ctx)
+	if err != nil {
+		return err
+	}
+	made, set, cleared, changed, leaked := 0, 0, 0, 0, 0
+	for _, r := range result.Ranges {
+		if r.Made {
+			made++
+		}
+		set, cleared, changed, leaked = set+r.Set, cleared+r.Cleared, changed+r.Changed, leaked+r.Leaked
+	}
+	level := slog.LevelDebug
+	if made+set+cleared+changed+len(result.Findings) > 0 {
+		level = slog.LevelInfo
+	}
+	message := "repair pass"
+	if c.config.DryRun {
+		message = "dry run of a repair pass"
+	}
+	c.config.Log.Log(ctx, level, message, "controller", of.Name, "services", result.Services,
+		"findings", len(result.Findings), "made", made, "set", set, "cleared", cleared, "changed", changed, "leaked", leaked)
+	return nil
+}

@@ -1,0 +1,125 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/bootstrap"
+	"github.com/rangekeeper/rangekeeper/controlplane/controller"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// apply creates what a file holds, and gives how many objects that were.
+func apply(t *testing.T, client kubernetes.Interface, path string) (n int) {
+	t.Helper()
+	for document := range strings.SplitSeq(string(must(os.ReadFile(path))), "\n---\n") {
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		ctx, create := t.Context(), metav1.CreateOptions{}
+		switch o := object.(type) {
+		case *corev1.ServiceAccount:
+			_, err = client.CoreV1().ServiceAccounts(o.Namespace).Create(ctx, o, create)
+		case *rbacv1.ClusterRole:
+			_, err = client.RbacV1().ClusterRoles().Create(ctx, o, create)
+		case *rbacv1.ClusterRoleBinding:
+			_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, o, create)
+		case *rbacv1.Role:
+			_, err = client.RbacV1().Roles(o.Namespace).Create(ctx, o, create)
+		case *rbacv1.RoleBinding:
+			_, err = client.RbacV1().RoleBindings(o.Namespace).Create(ctx, o, create)
+		default:
+			t.Fatalf("%s: %T", path, o)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		n++
+	}
+	return n
+}
+
+// TestLeastPrivilege runs the controller with the rights of deploy/base: on a damaged
+// cluster it comes up, mends, tells of it in Events, and stops, and nothing is refused.
+func TestLeastPrivilege(t *testing.T) {
+	const account = "system:serviceaccount:kube-system:rangekeeper-controller"
+	etcd := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
+	server := apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.V1_32, Etcd: etcd.Endpoints(), ServiceClusterIPRange: "10.96.0.0/12,fd00:10:96::/108",
+		Users: []apiservertest.User{{Name: account, Groups: []string{"system:serviceaccounts"}}},
+	})
+	admin := must(kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin)))
+	if n := apply(t, admin, "../../deploy/base/rbac.yaml"); n != 4 {
+		t.Errorf("%d objects", n)
+	}
+	// Without all of its objects it has to make them.
+	for _, key := range []string{"/registry/namespaces/kube-node-lease", "/registry/services/endpoints/default/kubernetes", "/registry/endpointslices/default/kubernetes"} {
+		must(etcd.Client().Delete(t.Context(), key))
+	}
+	var log strings.Builder
+	c := must(controller.New(controller.Config{
+		API: server.RESTConfig(account), Etcd: etcd.Client(),
+		ClusterIPRanges: []rangekeeper.Range[netip.Addr]{must(rangekeeper.ParseCIDR("10.96.0.0/12")), must(rangekeeper.ParseCIDR("fd00:10:96::/108"))},
+		NodePortRange:   must(rangekeeper.ParsePortRange("30000-32767")),
+		Bootstrap: bootstrap.Config{
+			AdvertiseAddress: "192.0.2.10",
+			Periods:          bootstrap.Periods{Endpoints: time.Second, LeaseTTL: 3 * time.Second, Namespaces: time.Second, Repairs: time.Minute},
+		},
+		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	there := func() error {
+		e, err := admin.CoreV1().Endpoints("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(e.String(), "192.0.2.10") || !c.Started() {
+			return errors.New("not yet")
+		}
+		if _, err := admin.CoreV1().Namespaces().Get(t.Context(), "kube-node-lease", metav1.GetOptions{}); err != nil {
+			return err
+		}
+		events, err := admin.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
+		if err == nil && len(events.Items) == 0 {
+			err = errors.New("no Events")
+		}
+		return err
+	}
+	err := there()
+	for end := time.Now().Add(30 * time.Second); err != nil && time.Now().Before(end); err = there() {
+		time.Sleep(50 * time.Millisecond)
+	}
+	time.Sleep(2 * time.Second) // a few more rounds
+	cancel()
+	if err := errors.Join(err, <-ended); err != nil {
+		t.Error(err)
+	}
+	if said := log.String(); strings.Contains(said, "forbidden") || strings.Contains(said, "refused") {
+		t.Error(said)
+	}
+}

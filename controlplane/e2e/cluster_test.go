@@ -1,0 +1,90 @@
+package e2e
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+)
+
+// longVariable has tests wait for what the servers' own repair does in its time, and go on for longer: 45 minutes in all.
+// `make e2e` sets it.
+const longVariable = "RANGEKEEPER_E2E_LONG"
+
+var isLong = os.Getenv(longVariable) != ""
+
+// repairTimeout is for three passes, 3 minutes apart, that see a leak after its grace of 6 minutes.
+const repairTimeout = 16 * time.Minute
+
+// TestCluster runs three servers on one etcd under load, kills one and starts it again.
+func TestCluster(t *testing.T) {
+	for _, version := range apiservertest.Versions {
+		t.Run(string(version), func(t *testing.T) {
+			if isLong {
+				t.Parallel() // they wait most of the time
+			}
+			testCluster(t, version)
+		})
+	}
+}
+
+func testCluster(t *testing.T, version apiservertest.Version) {
+	const services = 1000
+	etcd, servers := startServers(t, version, 3)
+	w := newWorkload(services, servers...)
+	start, took := time.Now(), time.Duration(0)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.run(t)
+		took = time.Since(start)
+	}()
+	<-w.half
+	servers[1].Kill()
+	servers[1].Restart()
+	<-done
+
+	changes := checkHistory(t, etcd)
+	if created := w.created.Load(); created < services {
+		t.Errorf("%d creates", created)
+	}
+	t.Logf("%d creates, %d updates, %d deletes in %v, %d tried again; %d changes of Services in etcd", w.created.Load(), w.updated.Load(), w.deleted.Load(), took.Round(time.Second), w.retried.Load(), changes)
+
+	// What is under way when a server is killed may leak: a request of each client, of up to two addresses and two ports.
+	report := auditEtcd(t, etcd)
+	if len(report.Leaks) > 4*clients {
+		t.Errorf("%d leaks", len(report.Leaks))
+	}
+	if !isLong {
+		checkReport(t, report)
+		return
+	}
+	isRepaired := func() bool { return len(report.Leaks)+len(report.Findings) == 0 }
+	for end := time.Now().Add(repairTimeout); !isRepaired() && time.Now().Before(end); time.Sleep(10 * time.Second) {
+		report = auditEtcd(t, etcd)
+	}
+	if !isRepaired() {
+		t.Errorf("after %v %d leaks and %d findings are not repaired: %v %v", repairTimeout, len(report.Leaks), len(report.Findings), report.Leaks, report.Findings)
+	}
+	t.Logf("repaired %v after the last request", time.Since(start.Add(took)).Round(time.Second))
+}
+
+func auditEtcd(t *testing.T, etcd *clientv3.Client) *audit.Report {
+	t.Helper()
+	state := must(clusterstate.ReadEtcd(t.Context(), etcd, clusterstate.Options{}))
+	return must(audit.New(state, audit.Options{Now: time.Now()})).Report()
+}
+
+// checkReport fails the test by everything but leaks: duplicates, and values that a Service has and that are not recorded.
+func checkReport(t *testing.T, report *audit.Report) {
+	t.Helper()
+	for _, finding := range report.Findings {
+		t.Errorf("%+v", finding)
+	}
+	t.Logf("%d leaks, %+v", len(report.Leaks), report.Ranges)
+}

@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+)
+
+// TestExternalNameWithNodePort has ExternalName Services name the node port of another Service, which kube-apiserver accepts. They
+// neither take it nor release it.
+func TestExternalNameWithNodePort(t *testing.T) { onEachVersion(t, testExternalNameWithNodePort) }
+
+func testExternalNameWithNodePort(t *testing.T, version apiservertest.Version) {
+	const port = 30010
+	etcd, servers := startServers(t, version, 1)
+	services := newWorkload(0, servers...).servers[0].CoreV1().Services(metav1.NamespaceDefault)
+	create := func(name string, serviceType corev1.ServiceType) (*corev1.Service, error) {
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: serviceType, Ports: ports("TCP")}}
+		s.Spec.Ports[0].NodePort = port
+		if serviceType == corev1.ServiceTypeExternalName {
+			s.Spec.ExternalName = "example.com"
+		}
+		return services.Create(t.Context(), s, metav1.CreateOptions{})
+	}
+	toNodePort := func(s *corev1.Service) error {
+		s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeNodePort, ""
+		_, err := services.Update(t.Context(), s, metav1.UpdateOptions{})
+		return err
+	}
+	mustRemove := func(name string) {
+		t.Helper()
+		if err := services.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(create("owner", corev1.ServiceTypeNodePort))
+
+	must(create("deleted", corev1.ServiceTypeExternalName))
+	mustRemove("deleted")
+	if _, err := create("thief", corev1.ServiceTypeNodePort); !apierrors.IsInvalid(err) {
+		t.Errorf("after the deletion of an ExternalName Service the port of another one can be allocated: %v", err)
+	}
+
+	changed := must(create("changed", corev1.ServiceTypeExternalName))
+	if err := toNodePort(changed); !apierrors.IsInvalid(err) {
+		t.Errorf("an ExternalName Service becomes a NodePort Service with the port of another one: %v", err)
+	}
+	mustRemove("changed")
+
+	// Once the port is free, such a Service can have it, and releases it.
+	mustRemove("owner")
+	if err := toNodePort(must(create("next", corev1.ServiceTypeExternalName))); err != nil {
+		t.Error(err)
+	}
+	if _, err := create("thief", corev1.ServiceTypeNodePort); !apierrors.IsInvalid(err) {
+		t.Errorf("the port of a Service that was an ExternalName Service can be allocated: %v", err)
+	}
+	mustRemove("next")
+	checkAudit(t, etcd)
+	if _, err := create("last", corev1.ServiceTypeNodePort); err != nil {
+		t.Error(err)
+	}
+}

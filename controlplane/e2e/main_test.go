@@ -1,0 +1,55 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+)
+
+func TestMain(m *testing.M) { etcdtest.Main(m, nil) }
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// onEachVersion runs a test on servers of each release.
+func onEachVersion(t *testing.T, test func(t *testing.T, version apiservertest.Version)) {
+	for _, version := range apiservertest.Versions {
+		t.Run(string(version), func(t *testing.T) { test(t, version) })
+	}
+}
+
+// startServers starts an etcd, whose history is kept, and servers with Rangekeeper inside on it.
+func startServers(t *testing.T, version apiservertest.Version, count int) (*clientv3.Client, []*apiservertest.Server) {
+	t.Helper()
+	return startCluster(t, version, true, count)
+}
+
+// startCluster starts an etcd, whose history is kept, and servers on it: with Rangekeeper inside, or stock ones.
+func startCluster(t *testing.T, version apiservertest.Version, rangekeeper bool, count int) (*clientv3.Client, []*apiservertest.Server) {
+	t.Helper()
+	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
+	t.Cleanup(etcd.Close)
+	var servers []*apiservertest.Server
+	for i := range count {
+		servers = append(servers, apiservertest.Start(t, serverConfig(etcd, version, rangekeeper, i)))
+	}
+	return etcd.Client(), servers
+}
+
+// serverConfig is for server i of a cluster. All run with all their loops, and leave etcd's history alone.
+func serverConfig(etcd *embedded.Etcd, version apiservertest.Version, rangekeeper bool, i int) apiservertest.Config {
+	return apiservertest.Config{
+		Version: version, Rangekeeper: rangekeeper, OwnLoops: !rangekeeper, Etcd: etcd.Endpoints(),
+		ServiceClusterIPRange: "10.96.0.0/16,fd00:10:96::/112", ServiceNodePortRange: "30000-34999",
+		AdvertiseAddress: fmt.Sprintf("192.0.2.%d", i+1), Flags: []string{"--etcd-compaction-interval=0"},
+	}
+}

@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+)
+
+// TestUpdateInVain has two clients change each Service at once: the one that comes second gives nothing back that the
+// Service still has, and keeps nothing that it has not got. Unchanged servers free the port of nearly each of them.
+func TestUpdateInVain(t *testing.T) { onEachVersion(t, testUpdateInVain) }
+
+func testUpdateInVain(t *testing.T, version apiservertest.Version) {
+	const services, floor = 150, 5
+	etcd, servers := startServers(t, version, 2)
+	w := newWorkload(services, servers...)
+	first, second := w.servers[0].CoreV1().Services(metav1.NamespaceDefault), w.servers[1].CoreV1().Services(metav1.NamespaceDefault)
+	kinds := []struct {
+		from   corev1.ServiceSpec
+		change func(*corev1.ServiceSpec)
+	}{
+		{corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports("TCP")}, toType(corev1.ServiceTypeClusterIP)},
+		{corev1.ServiceSpec{Ports: ports("TCP")}, toType(corev1.ServiceTypeNodePort)},
+		{corev1.ServiceSpec{IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack), Ports: ports("TCP")}, single},
+	}
+	inVain := make([]int, len(kinds))
+	for i := range services {
+		kind := kinds[i%len(kinds)]
+		created, err := first.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s-%d", i)}, Spec: kind.from}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		labelled, changed := created.DeepCopy(), created.DeepCopy()
+		labelled.Labels = map[string]string{"changed": "too"}
+		kind.change(&changed.Spec)
+		var group sync.WaitGroup
+		group.Go(func() {
+			if _, err := second.Update(t.Context(), labelled, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) {
+				t.Error(err)
+			}
+		})
+		group.Go(func() {
+			_, err := first.Update(t.Context(), changed, metav1.UpdateOptions{})
+			switch {
+			case apierrors.IsConflict(err):
+				inVain[i%len(kinds)]++
+			case err != nil:
+				t.Error(err)
+			}
+		})
+		group.Wait()
+	}
+	t.Logf("of %d updates each in vain: %v", services/len(kinds), inVain)
+	for i, n := range inVain {
+		if n < floor {
+			t.Errorf("kind %d: %d updates in vain, want at least %d", i, n, floor)
+		}
+	}
+	checkAudit(t, etcd)
+}

@@ -1,0 +1,65 @@
+package etcdstoretest
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// Whoever gives up gets nothing, and nothing stays allocated for them.
+func TestWhatNobodyWaitsForIsReleased(t *testing.T) {
+	etcd := startEtcd(t)
+	s := open(t, etcd, "10.0.0.0/20")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	must(s.Init(ctx))
+
+	var mu sync.Mutex
+	owned, givenUp := make(map[netip.Addr]bool), 0
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 100 {
+				ctx, cancel := context.WithCancel(ctx)
+				timer := time.AfterFunc(rand.N(5*time.Millisecond), cancel)
+				allocation, err := s.AllocateNext(ctx)
+				timer.Stop()
+				cancel()
+				mu.Lock()
+				if err == nil {
+					owned[allocation.Value] = true
+				} else {
+					givenUp++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	if givenUp < 100 || len(owned) < 10 {
+		t.Fatalf("%d were given up and %d allocated: this tests too little", givenUp, len(owned))
+	}
+
+	stored := must(rangekeeper.NewAllocator(s.Range(), rangekeeper.Contiguous, 0))
+	defer stored.Close()
+	for used := -1; used != len(owned); { // what is released may be on its way
+		view, err := s.Read(ctx)
+		if err != nil {
+			t.Fatalf("%d values stay in use, of which %d are anybody's, after %d were given up", used, len(owned), givenUp)
+		}
+		if err := stored.Restore(s.Range().String(), view.Snapshot); err != nil {
+			t.Fatal(err)
+		}
+		used = int(must(stored.Used()))
+	}
+	for value := range stored.All() {
+		if !owned[value] {
+			t.Errorf("%v is in use, and nobody has it", value)
+		}
+	}
+}

@@ -1,0 +1,341 @@
+package etcdstoretest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// state is what the key holds in one revision, decoded without the library that is
+// tested. The zero state is that of a key that was never written.
+type state struct {
+	revision, version int64
+	used              *big.Int
+}
+
+// change is one offset that a revision set or cleared.
+type change struct {
+	revision int64
+	offset   uint32
+	set      bool
+}
+
+func (c change) String() string {
+	if c.set {
+		return fmt.Sprintf("offset %d was set in revision %d", c.offset, c.revision)
+	}
+	return fmt.Sprintf("offset %d was cleared in revision %d", c.offset, c.revision)
+}
+
+// readHistory gives every change of the stored object after a state, in order, and the
+// state that it has now. Nothing may be missing between them, and every revision must
+// hold an object for the range r.
+func readHistory(ctx context.Context, client *clientv3.Client, key string, r rangekeeper.Range[uint16], after state) ([]change, state, error) {
+	current, err := client.Get(ctx, key)
+	if err != nil {
+		return nil, after, err
+	}
+	if len(current.Kvs) == 0 {
+		return nil, after, fmt.Errorf("%s: the key is gone", key)
+	}
+	end := current.Kvs[0].ModRevision
+	first := max(after.revision+1, current.Kvs[0].CreateRevision)
+	var changes []change
+	watch, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := client.Watch(watch, key, clientv3.WithRev(first))
+	for after.revision < end {
+		answer, ok := <-events
+		if !ok {
+			return nil, after, fmt.Errorf("%s: the watch has ended: %w", key, context.Cause(ctx))
+		}
+		if err := answer.Err(); err != nil {
+			return nil, after, fmt.Errorf("%s: %w", key, err)
+		}
+		for _, event := range answer.Events {
+			kv := event.Kv
+			if event.Type != clientv3.EventTypePut || kv.Version != after.version+1 {
+				return nil, after, fmt.Errorf("%s: revision %d is a %s of version %d after version %d", key, kv.ModRevision, event.Type, kv.Version, after.version)
+			}
+			used, err := decode(kv.Value, r)
+			if err != nil {
+				return nil, after, fmt.Errorf("%s in revision %d: %w", key, kv.ModRevision, err)
+			}
+			for offset := range r.Size() {
+				if is := used.Bit(int(offset)) == 1; is != (after.used != nil && after.used.Bit(int(offset)) == 1) {
+					changes = append(changes, change{kv.ModRevision, offset, is})
+				}
+			}
+			after = state{kv.ModRevision, kv.Version, used}
+		}
+	}
+	return changes, after, nil
+}
+
+// decode reads a stored RangeAllocation as kube-apiserver does, with the API's own
+// types.
+func decode(value []byte, r rangekeeper.Range[uint16]) (*big.Int, error) {
+	raw, ok := bytes.CutPrefix(value, []byte("k8s\x00"))
+	if !ok {
+		return nil, fmt.Errorf("no protobuf object: %.20q", value)
+	}
+	var envelope runtime.Unknown
+	if err := envelope.Unmarshal(raw); err != nil {
+		return nil, err
+	}
+	var object corev1.RangeAllocation
+	if err := object.Unmarshal(envelope.Raw); err != nil {
+		return nil, err
+	}
+	if envelope.Kind != "RangeAllocation" || object.Range != r.String() {
+		return nil, fmt.Errorf("a %s for the range %q", envelope.Kind, object.Range)
+	}
+	used := new(big.Int).SetBytes(object.Data)
+	if used.BitLen() > int(r.Size()) {
+		return nil, fmt.Errorf("offset %d is set, the range has %d", used.BitLen()-1, r.Size())
+	}
+	return used, nil
+}
+
+// kind is what a caller asked for.
+type kind int
+
+const (
+	allocateNext kind = iota
+	allocate
+	release
+	allocateBatch // all or nothing
+	clean         // a repair pass has freed an offset
+	kinds         = 5
+)
+
+// anyOffset is what a batch asks for where it names none.
+const anyOffset = ^uint32(0)
+
+// outcome is what it was told.
+type outcome int
+
+const (
+	unknown  outcome = iota // may have happened, may happen yet; also: was not told before it was killed
+	done                    // allocated, released
+	refused                 // full, already allocated, was free
+	deferred                // a release that did nothing
+	expired                 // its deadline came before it was sent: it did nothing
+	outcomes = 5
+)
+
+// operation is one call of a store.
+type operation struct {
+	kind    kind
+	outcome outcome
+	// offset is what was asked for, or what allocate next gave.
+	offset uint32
+	// wanted is what a batch asks for, and given what it was given; if it was refused, place is
+	// that of what could not be had, because there was none left or because it was taken.
+	wanted, given []uint32
+	place         int
+	full          bool
+	// anchor is that of a release, or the revision that a repair pass has read.
+	anchor int64
+	// revision is the one in which it took effect, 0 if it did not. An allocation is told it, for a release it is
+	// found in the history.
+	revision int64
+	// call and end are times on one clock.
+	call, end time.Duration
+	// ghost is set for what explain has added.
+	ghost bool
+	// useUntil is the end of an allocation's grace, givenUp says when its owner let go of an offset.
+	useUntil time.Time
+	givenUp  map[uint32]time.Duration
+}
+
+// offsets are those that an allocation was given.
+func (o *operation) offsets() []uint32 {
+	if o.kind == allocateBatch {
+		return o.given
+	}
+	return []uint32{o.offset}
+}
+
+// most is how many offsets it may have changed, all in one revision.
+func (o *operation) most() int {
+	switch {
+	case o.kind == allocateBatch:
+		return len(o.wanted)
+	case o.kind == clean && o.outcome == unknown:
+		return math.MaxInt
+	default:
+		return 1
+	}
+}
+
+func (o *operation) String() string {
+	s := [kinds]string{
+		"allocate next", fmt.Sprintf("allocate %d", o.offset), fmt.Sprintf("release %d from revision %d on", o.offset, o.anchor),
+		fmt.Sprintf("allocate %d together (%d given)", o.wanted, o.given), fmt.Sprintf("clean %d, seen in revision %d", o.offset, o.anchor),
+	}[o.kind]
+	switch o.outcome {
+	case unknown:
+		s += ": unknown"
+	case done:
+		s += fmt.Sprintf(": done, offset %d, revision %d", o.offset, o.revision)
+	case refused:
+		s += ": refused"
+	case deferred:
+		s += ": deferred"
+	case expired:
+		s += ": expired"
+	}
+	if o.ghost {
+		s += " (from the history)"
+	}
+	return s + fmt.Sprintf(" [%v, %v]", o.call, o.end)
+}
+
+// wants says whether a batch may be given an offset.
+func (o *operation) wants(offset uint32) bool {
+	return slices.Contains(o.wanted, offset) || slices.Contains(o.wanted, anyOffset)
+}
+
+// holders says of each offset in which revision it was set, if it is.
+type holders map[uint32]int64
+
+// explain pairs each change of the stored object with the operation that made it:
+// each acknowledged operation has made exactly one, each unknown one at most one. It
+// updates held, notes the revisions of releases, and gives an operation of its own for
+// each change that no acknowledged one explains: it took effect at some time after the
+// call of the first that may have made it.
+//
+// An answer of etcd may have been lost only where lossy says so. Then an allocate next
+// may have leaked an offset before it took another one, and a release that found its
+// offset free may have freed it itself.
+func explain(changes []change, operations []*operation, held holders, lossy bool) (ghosts []*operation, leaks int, err error) {
+	type place struct {
+		revision int64
+		offset   uint32
+	}
+	var faults []error
+	acknowledged := map[place]*operation{}
+	for _, o := range operations {
+		if o.kind == release || o.kind == clean || o.outcome != done {
+			continue
+		}
+		for _, offset := range o.offsets() {
+			at := place{o.revision, offset}
+			if other := acknowledged[at]; other != nil {
+				faults = append(faults, fmt.Errorf("handed out twice: %v; %v", other, o))
+			}
+			acknowledged[at] = o
+		}
+	}
+	// made is how many changes an operation has made, madeIn the revision of them.
+	made, madeIn := map[*operation]int{}, map[*operation]int64{}
+	// take gives an operation that fits and may have made one more change in this revision.
+	take := func(revision int64, fits func(o *operation) bool) *operation {
+		for _, o := range operations {
+			if made[o] < o.most() && (made[o] == 0 || madeIn[o] == revision) && fits(o) {
+				made[o]++
+				madeIn[o] = revision
+				return o
+			}
+		}
+		return nil
+	}
+	// earliest says when the first one was called that fits: which of several it was nobody knows.
+	earliest := func(fits func(o *operation) bool) time.Duration {
+		call := forever
+		for _, o := range operations {
+			if fits(o) {
+				call = min(call, o.call)
+			}
+		}
+		return call
+	}
+	mayLeak := lossy && slices.ContainsFunc(operations, func(o *operation) bool { return o.kind == allocateNext || o.kind == allocateBatch })
+	ghostAt := map[place]*operation{}
+	for _, c := range changes {
+		ghost := &operation{offset: c.offset, outcome: done, revision: c.revision, end: forever, ghost: true}
+		if c.set {
+			held[c.offset] = c.revision
+			if o := acknowledged[place{c.revision, c.offset}]; o != nil {
+				made[o]++
+				continue
+			}
+			named := func(o *operation) bool { return o.outcome == unknown && o.kind == allocate && o.offset == c.offset }
+			fits := func(o *operation) bool {
+				return named(o) || o.outcome == unknown && (o.kind == allocateNext || o.kind == allocateBatch && o.wants(c.offset))
+			}
+			ghost.kind, ghost.call = allocate, earliest(fits)
+			if take(c.revision, named) == nil && take(c.revision, fits) == nil {
+				if !mayLeak {
+					faults = append(faults, fmt.Errorf("%v and nobody has asked for it", c))
+					continue
+				}
+				leaks++
+			}
+			if lossy {
+				ghost.call = 0
+			}
+			ghostAt[place{c.revision, c.offset}] = ghost
+			ghosts = append(ghosts, ghost)
+			continue
+		}
+		set := held[c.offset]
+		delete(held, c.offset)
+		meant := func(o *operation) bool {
+			one := o.offset == c.offset && (o.kind == release || o.kind == clean)
+			return (one || o.kind == clean && o.outcome == unknown) && set <= o.anchor && o.anchor < c.revision
+		}
+		// A pass frees what nobody has.
+		cleaned := func(o *operation) {
+			owner := acknowledged[place{set, c.offset}]
+			if o.kind != clean || owner == nil {
+				return
+			}
+			if at, ok := owner.givenUp[c.offset]; !ok || o.outcome == done && at > o.end {
+				faults = append(faults, fmt.Errorf("%v by %v, and belonged to %v", c, o, owner))
+			}
+		}
+		if o := take(c.revision, func(o *operation) bool { return meant(o) && o.outcome == done }); o != nil {
+			o.revision = c.revision
+			cleaned(o)
+			continue
+		}
+		fits := func(o *operation) bool { return meant(o) && (o.outcome == unknown || lossy && o.outcome == refused) }
+		ghost.kind, ghost.anchor, ghost.call = release, c.revision-1, earliest(fits)
+		if o := take(c.revision, fits); o != nil {
+			cleaned(o)
+		} else {
+			origin := ghostAt[place{set, c.offset}]
+			if origin == nil {
+				faults = append(faults, fmt.Errorf("%v and nobody has released it", c))
+				continue
+			}
+			ghost.call = origin.call // the store gives back what its caller does not wait for any more
+		}
+		ghosts = append(ghosts, ghost)
+	}
+	for _, o := range operations {
+		if o.outcome == done && made[o] < len(o.offsets()) {
+			faults = append(faults, fmt.Errorf("acknowledged but not in the store: %v", o))
+		}
+		if set, isHeld := held[o.offset]; isHeld && o.kind == release && (o.outcome == done || o.outcome == refused) && set <= o.anchor {
+			faults = append(faults, fmt.Errorf("not free, set in revision %d: %v", set, o))
+		}
+	}
+	return ghosts, leaks, errors.Join(faults...)
+}
+
+// forever is the end of an operation that may take effect at any time.
+const forever = time.Duration(1<<63 - 1)

@@ -1,0 +1,371 @@
+package etcdstoretest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+)
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+const key = "/registry/ranges/serviceips"
+
+func startEtcd(t *testing.T) *embedded.Etcd {
+	etcd, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(etcd.Close)
+	return etcd
+}
+
+func open(t *testing.T, etcd *embedded.Etcd, cidr string) *etcdstore.Store[netip.Addr] {
+	s, err := etcdstore.Open(etcdstore.Config[netip.Addr]{Client: etcd.Client(), Key: key, Range: must(rangekeeper.ParseCIDR(cidr)), Strategy: rangekeeper.RandomScanSparingStaticBand})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// TestOpenRefuses opens stores that no etcd could serve: they would try for ever.
+func TestOpenRefuses(t *testing.T) {
+	good := etcdstore.Config[netip.Addr]{Client: startEtcd(t).Client(), Key: key, Range: must(rangekeeper.ParseCIDR("10.0.0.0/24"))}
+	for name, spoil := range map[string]func(*etcdstore.Config[netip.Addr]){
+		"no client":                    func(c *etcdstore.Config[netip.Addr]) { c.Client = nil },
+		"no key":                       func(c *etcdstore.Config[netip.Addr]) { c.Key = "" },
+		"the key as its own sidecar":   func(c *etcdstore.Config[netip.Addr]) { c.Sidecar = c.Key },
+		"a grace that is over already": func(c *etcdstore.Config[netip.Addr]) { c.Grace = -time.Second },
+	} {
+		config := good
+		spoil(&config)
+		s, err := etcdstore.Open(config)
+		if !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if s != nil {
+			s.Close(t.Context())
+		}
+	}
+}
+
+func TestAllocateThroughEtcd(t *testing.T) {
+	etcd := startEtcd(t)
+	first, second := open(t, etcd, "10.0.0.0/24"), open(t, etcd, "10.0.0.0/24")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := first.AllocateNext(ctx); !errors.Is(err, rangekeeper.ErrNotInitialised) {
+		t.Fatal(err)
+	}
+	if !must(first.Init(ctx)) || must(second.Init(ctx)) {
+		t.Fatal("created not once")
+	}
+	var mu sync.Mutex
+	owned := make(map[netip.Addr]etcdstore.Allocation[netip.Addr])
+	var group sync.WaitGroup
+	for _, s := range []*etcdstore.Store[netip.Addr]{first, second} {
+		for range 127 {
+			group.Go(func() {
+				a, err := s.AllocateNext(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if _, twice := owned[a.Value]; twice {
+					t.Errorf("%v was handed out twice", a.Value)
+				}
+				owned[a.Value] = a
+			})
+		}
+	}
+	group.Wait()
+	if len(owned) != 254 {
+		t.Fatal(len(owned))
+	}
+	if _, err := second.AllocateNext(ctx); !errors.Is(err, rangekeeper.ErrFull) {
+		t.Error(err)
+	}
+	addr := netip.MustParseAddr("10.0.0.77")
+	if _, err := first.Allocate(ctx, addr); !errors.Is(err, rangekeeper.ErrAlreadyAllocated) {
+		t.Error(err)
+	}
+	// Released by the server that did not allocate it, at a time when both have gone on.
+	if !must(second.Release(ctx, addr, rangekeeper.OwnedSince(owned[addr].Revision))) {
+		t.Error("not released")
+	}
+	if must(first.Release(ctx, addr, rangekeeper.OwnedSince(owned[addr].Revision))) {
+		t.Error("released twice")
+	}
+	if a := must(first.Allocate(ctx, addr)); a.Value != addr || time.Until(a.UseUntil) < 5*time.Minute {
+		t.Error(a)
+	}
+	if swaps := first.Stats().Swaps + second.Stats().Swaps; swaps > 60 {
+		t.Errorf("%d swaps: operations did not share them", swaps)
+	}
+	// The last to write knows what is stored.
+	if known, view := must(first.Known()), must(first.Read(ctx)); !known.Initialised || known.Used != 254 || known.Revision > view.Revision {
+		t.Errorf("%+v at %d", known, view.Revision)
+	}
+	t.Logf("%+v, %+v", first.Stats(), second.Stats())
+}
+
+// Passes over what is stored, while other callers go on.
+func TestRepairThroughEtcd(t *testing.T) {
+	const interval = 100 * time.Millisecond
+	etcd := startEtcd(t)
+	theirs := open(t, etcd, "10.0.0.0/22")
+	ours := must(etcdstore.Open(etcdstore.Config[netip.Addr]{Client: etcd.Client(), Key: key, Range: theirs.Range(), Grace: 2 * interval}))
+	defer ours.Close(context.Background())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(ours.Init(ctx))
+	var owned []etcdstore.Allocation[netip.Addr]
+	for i := range byte(20) {
+		owned = append(owned, must(theirs.Allocate(ctx, netip.AddrFrom4([4]byte{10, 0, 1, i}))))
+	}
+	lost, busy := netip.MustParseAddr("10.0.3.1"), netip.MustParseAddr("10.0.3.2")
+	var group sync.WaitGroup
+	stop := make(chan struct{})
+	// It takes one address again and again: any address could be the lost one.
+	group.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				a := must(theirs.Allocate(ctx, busy))
+				must(theirs.Release(ctx, a.Value, rangekeeper.OwnedSince(a.Revision)))
+			}
+		}
+	})
+	passes := must(rangekeeper.NewPasses(3, interval))
+	pass := func() (etcdstore.Repaired[netip.Addr], *rangekeeper.RepairOutcome) {
+		t.Helper()
+		view := must(ours.ReadForPass(ctx, passes))
+		pass := must(rangekeeper.NewRepairPass())
+		must(pass.AddCIDR(ours.Range(), rangekeeper.Stored{Range: ours.Range().String(), Data: view.Snapshot}))
+		var services rangekeeper.Services
+		services.Add(lost.String(), []string{lost.String()})
+		for _, a := range owned[10:] {
+			services.Add(a.Value.String(), []string{a.Value.String()})
+		}
+		if err := pass.Observe(&services); err != nil {
+			t.Fatal(err)
+		}
+		outcome := must(pass.Finish(passes))
+		return must(ours.Repair(ctx, passes, outcome, 0, rangekeeper.Listed{})), outcome
+	}
+	// The first two of the leaks change hands, once before the second pass and once before the third.
+	var free []netip.Addr
+	for _, a := range owned[:10] {
+		free = append(free, a.Value)
+	}
+	for i, want := range []etcdstore.Repaired[netip.Addr]{{Set: []netip.Addr{lost}}, {}, {Cleared: free[2:]}, {Cleared: free[:1]}, {Cleared: free[1:2]}} {
+		repaired, outcome := pass()
+		if !slices.Equal(repaired.Set, want.Set) || !slices.Equal(repaired.Cleared, want.Cleared) || repaired.Changed > 0 {
+			t.Errorf("pass %d: %+v", i, repaired)
+		}
+		if _, err := ours.Repair(ctx, passes, outcome, 1, rangekeeper.Listed{}); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+			t.Error(err)
+		}
+		if i < 2 {
+			must(theirs.Release(ctx, owned[i].Value, rangekeeper.OwnedSince(owned[i].Revision)))
+			must(theirs.Allocate(ctx, owned[i].Value))
+		}
+		time.Sleep(interval)
+	}
+	// One more at once: it is no pass for the counters.
+	if repaired, _ := pass(); len(repaired.Set)+len(repaired.Cleared)+repaired.Changed > 0 {
+		t.Errorf("%+v", repaired)
+	}
+	close(stop)
+	group.Wait()
+	after := must(rangekeeper.NewAllocator(ours.Range(), rangekeeper.Contiguous, 1))
+	if err := after.Restore(ours.Range().String(), must(ours.Read(ctx)).Snapshot); err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range owned {
+		if has := must(after.Has(a.Value)); has != (i >= 10) {
+			t.Errorf("%v: %v", a.Value, has)
+		}
+	}
+	if !must(after.Has(lost)) {
+		t.Error("the lost address is not set")
+	}
+	passes.Close()
+	if _, err := ours.ReadForPass(ctx, passes); !errors.Is(err, rangekeeper.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// A Service that is written after the list may have what looks leaked: the creator was slower than the grace.
+func TestRepairGuardedByServices(t *testing.T) {
+	const interval, services = 20 * time.Millisecond, "/registry/services/specs/"
+	etcd := startEtcd(t)
+	theirs := open(t, etcd, "10.0.0.0/24")
+	ours := must(etcdstore.Open(etcdstore.Config[netip.Addr]{Client: etcd.Client(), Key: key, Range: theirs.Range(), Services: services, Grace: interval}))
+	defer ours.Close(context.Background())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(ours.Init(ctx))
+	leak := must(theirs.AllocateNext(ctx))
+	write := func(name string) int64 {
+		return must(etcd.Client().Put(ctx, name, "a Service")).Header.Revision
+	}
+	write(services + "default/before")
+	passes := must(rangekeeper.NewPasses(2, interval))
+	for i, want := range []etcdstore.Repaired[netip.Addr]{{}, {Changed: 1}, {Cleared: []netip.Addr{leak.Value}}} {
+		view := must(ours.ReadForPass(ctx, passes))
+		pass := must(rangekeeper.NewRepairPass())
+		must(pass.AddCIDR(ours.Range(), rangekeeper.Stored{Range: ours.Range().String(), Data: view.Snapshot}))
+		outcome := must(pass.Finish(passes))
+		listed := rangekeeper.Listed{Revision: must(etcd.Client().Get(ctx, services, clientv3.WithPrefix())).Header.Revision, Guards: true}
+		if _, err := ours.Repair(ctx, passes, outcome, 0, rangekeeper.Listed{Revision: view.Revision - 1}); !errors.Is(err, rangekeeper.ErrStaleList) {
+			t.Error(err)
+		}
+		if i == 1 {
+			write(services + "default/late")
+		} else {
+			write("/registry/services/endpoints/default/other")
+		}
+		if repaired := must(ours.Repair(ctx, passes, outcome, 0, listed)); !slices.Equal(repaired.Cleared, want.Cleared) || len(repaired.Set) > 0 || repaired.Changed != want.Changed {
+			t.Errorf("pass %d: %+v", i, repaired)
+		}
+		if _, err := theirs.Repair(ctx, passes, outcome, 0, listed); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+			t.Error(err)
+		}
+		time.Sleep(interval)
+	}
+}
+
+// With a sidecar every operation ends with what became of it, though every third request or its answer is lost.
+func TestSidecar(t *testing.T) {
+	const sidecar, sendingLost, answerLost = "/rangekeeper/writers/test", 1, 2
+	etcd := startEtcd(t)
+	var requests, lost atomic.Int64
+	client := must(clientv3.New(clientv3.Config{
+		Endpoints: etcd.Endpoints(),
+		DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			fate := rand.IntN(6)
+			requests.Add(1)
+			if fate == sendingLost {
+				lost.Add(1)
+				return status.Error(codes.Unavailable, "nothing was sent")
+			}
+			err := invoke(ctx, method, req, reply, conn, opts...)
+			if fate == answerLost {
+				lost.Add(1)
+				return status.Error(codes.Unavailable, "the answer was lost")
+			}
+			return err
+		})},
+	}))
+	defer client.Close()
+	other := open(t, etcd, "10.0.0.0/22")
+	s := must(etcdstore.Open(etcdstore.Config[netip.Addr]{Client: client, Key: key, Range: other.Range(), Sidecar: sidecar}))
+	defer s.Close(context.Background())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(s.Init(ctx))
+	var mu sync.Mutex
+	owned := make(map[netip.Addr]bool)
+	var group sync.WaitGroup
+	for _, store := range []*etcdstore.Store[netip.Addr]{s, s, s, other} {
+		group.Go(func() {
+			for i := range 150 {
+				a, err := store.AllocateNext(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				gone := i%3 == 0
+				if gone {
+					if freed, err := store.Release(ctx, a.Value, rangekeeper.OwnedSince(a.Revision)); err != nil || !freed {
+						t.Error(freed, err)
+					}
+					continue
+				}
+				mu.Lock()
+				if owned[a.Value] {
+					t.Errorf("%v was handed out twice", a.Value)
+				}
+				owned[a.Value] = true
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	used := must(rangekeeper.NewAllocator(other.Range(), rangekeeper.Contiguous, 1))
+	if err := used.Restore(other.Range().String(), must(other.Read(ctx)).Snapshot); err != nil {
+		t.Fatal(err)
+	}
+	// Nothing has leaked, and nothing is missing.
+	if got := slices.Collect(used.All()); len(got) != len(owned) || len(owned) != 400 {
+		t.Errorf("%d in use, %d owned", len(got), len(owned))
+	}
+	stats := s.Stats()
+	if lost.Load() < 50 || stats.Fences == 0 {
+		t.Errorf("only %d of %d requests or answers were lost: %+v", lost.Load(), requests.Load(), stats)
+	}
+	t.Logf("%d of %d requests or answers lost, %+v", lost.Load(), requests.Load(), stats)
+	if kvs := must(etcd.Client().Get(ctx, sidecar)).Kvs; len(kvs) != 1 || len(kvs[0].Value) != 32 {
+		t.Error(kvs)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	etcd := startEtcd(t)
+	s := open(t, etcd, "10.0.0.0/24")
+	must(s.Init(t.Context()))
+	must(s.AllocateNext(t.Context()))
+	other := must(etcdstore.Open(etcdstore.Config[netip.Addr]{Client: etcd.Client(), Key: "/registry/ranges/other", Range: s.Range()}))
+	defer other.Close(context.Background())
+	registry := prometheus.NewPedanticRegistry()
+	for _, s := range []*etcdstore.Store[netip.Addr]{s, other} {
+		if err := registry.Register(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := map[string]float64{}
+	for _, family := range must(registry.Gather()) {
+		for _, metric := range family.Metric {
+			name := family.GetName()
+			for _, label := range metric.Label {
+				name += " " + label.GetValue()
+			}
+			found[name] = metric.Counter.GetValue()
+		}
+	}
+	stats := s.Stats()
+	operations, swaps := found["rangekeeper_store_operations_total "+key], found["rangekeeper_store_requests_total "+key+" swap"]
+	if len(found) != 2*9 || operations != 2 || swaps != float64(stats.Swaps) || stats.Swaps != 2 {
+		t.Error(found, stats)
+	}
+}

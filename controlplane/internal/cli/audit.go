@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/occupancy"
+)
+
+func newAudit() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "audit",
+		Short: "Show what is wrong with the ranges and Services of a cluster",
+		Example: `  rangekeeper audit --etcd-snapshot backup.db.gz
+  rangekeeper audit --endpoints https://10.0.0.1:2379 --cacert ca.crt --cert client.crt --key client.key -o json`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML, formatSVG)
+	withSource(c, func(c *cobra.Command, _ []string, s *source) error {
+		if err := format.check(); err != nil {
+			return err
+		}
+		a, err := s.audit(c.Context())
+		if err != nil {
+			return err
+		}
+		if err := writeAudit(c.OutOrStdout(), a, format.value); err != nil {
+			return err
+		}
+		if !a.Report().Clean() {
+			return errFound
+		}
+		return nil
+	})
+	return c
+}
+
+func writeAudit(w io.Writer, a *audit.Audit, format string) error {
+	switch format {
+	case formatJSON, formatYAML:
+		return writeDocument(w, a.Report(), format)
+	case formatTable:
+		return writeReport(w, a.Report(), false)
+	}
+	maps, err := a.Maps()
+	if err != nil {
+		return err
+	}
+	if format == formatSVG {
+		return occupancy.SVG(w, maps)
+	}
+	if err := occupancy.Text(w, maps); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return writeReport(w, a.Report(), true)
+}
+
+// The output formats.
+const (
+	formatTable = "table"
+	formatWide  = "wide"
+	formatJSON  = "json"
+	formatYAML  = "yaml"
+	formatSVG   = "svg"
+)
+
+// outputFormat is the flag -o.
+type outputFormat struct {
+	value   string
+	allowed []string
+}
+
+// addFormat adds the flag with the formats that a command knows, the default
+// first.
+func addFormat(c *cobra.Command, allowed ...string) *outputFormat {
+	f := &outputFormat{allowed: allowed}
+	c.Flags().StringVarP(&f.value, "format", "o", allowed[0], "output format: "+strings.Join(allowed, ", "))
+	c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
+	return f
+}
+
+func (f *outputFormat) check() error {
+	if !slices.Contains(f.allowed, f.value) {
+		return fmt.Errorf("unknown output format %q: expected %s", f.value, strings.Join(f.allowed, ", "))
+	}
+	return nil
+}

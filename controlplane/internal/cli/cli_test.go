@@ -1,0 +1,500 @@
+package cli
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
+)
+
+const (
+	nodePortsKey  = "/registry/ranges/servicenodeports"
+	serviceIPsKey = "/registry/ranges/serviceips"
+	secondaryKey  = "/registry/ranges/secondaryserviceips"
+)
+
+// stored encodes a RangeAllocation as a kube-apiserver stores it.
+func stored(t *testing.T, rangeText string, data []byte) []byte {
+	t.Helper()
+	object := corev1.RangeAllocation{Range: rangeText, Data: data}
+	raw, err := object.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inEnvelope(t, "RangeAllocation", raw)
+}
+
+// inEnvelope gives an encoded object as kube-apiserver stores it.
+func inEnvelope(t *testing.T, kind string, raw []byte) []byte {
+	t.Helper()
+	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}, Raw: raw}
+	b, err := envelope.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]byte("k8s\x00"), b...)
+}
+
+// changed gives a fixture's snapshot with other values.
+func changed(t *testing.T, cluster, file string, values map[string][]byte) string {
+	t.Helper()
+	src, dst := etcdtest.Fixture(cluster, file), filepath.Join(t.TempDir(), "changed.db")
+	if _, err := snapshotfile.WriteRepaired(t.Context(), src, dst, values, snapshotfile.WriteOptions{Revision: readFile(t, src).Revision}); err != nil {
+		t.Fatal(err)
+	}
+	return dst
+}
+
+// TestLastOffset fills the last bit of a range.
+func TestLastOffset(t *testing.T) {
+	// A /28 has 14 addresses, at offsets 0 to 13.
+	file := changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{serviceIPsKey: stored(t, "10.96.0.0/28", []byte{0x20, 0})})
+	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+	if want := (audit.Leak{Range: "serviceips", Value: "10.96.0.14"}); len(r.Leaks) != 1 || r.Leaks[0] != want {
+		t.Errorf("leaks %v", r.Leaks)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	file := etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")
+	there := etcdtest.Write(t, []byte("precious"))
+	from := []string{"--etcd-snapshot", file}
+	etcd := []string{"--endpoints", "http://127.0.0.1:1"}
+	with := func(source []string, args ...string) []string { return append(args, source...) }
+	for _, args := range [][]string{
+		with(from, "audit", "--cacert", "ca.pem"),
+		with(from, "repair", "--user", "root"),
+		{"nonsense"},
+		{"audit"},
+		with(from, "audit", "extra"),
+		with(from, "audit", "--nonsense"),
+		with(from, "audit", "-o", "xml"),
+		with(from, "audit", "--mode", "ipaddress"),
+		append(with(from, "audit"), etcd...),
+		with(etcd, "audit", "--skip-hash-check"),
+		with(etcd, "audit", "--cert", "only.crt"),
+		with(from, "repair", "-o", "svg"),
+		with(from, "repair", "--apply"),
+		with(from, "repair", "--output", file),
+		with(from, "repair", "--output", there),
+		with(etcd, "repair", "--output", "new.db"),
+		with(etcd, "repair", "--clean-leaks"),
+		with(etcd, "repair", "--apply", "--passes", "2"),
+		with(etcd, "repair", "--apply", "--interval", "2s"),
+		with(etcd, "repair", "--apply", "--clean-leaks", "--passes", "0"),
+		with(etcd, "repair", "--apply", "--clean-leaks", "--passes", "256"),
+		with(etcd, "repair", "--apply", "--clean-leaks", "--interval", "-1s"),
+		with(from, "show"),
+		with(from, "show", "nonsense"),
+		with(from, "explain"),
+		with(from, "explain", "70000"),
+		with(from, "explain", "-1"),
+		with(from, "explain", "10.0.0"),
+	} {
+		code, stdout, stderr := run(t, args...)
+		if code != exitInput || stdout != "" || !strings.HasPrefix(stderr, "rangekeeper: ") {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+	if b, _ := os.ReadFile(there); string(b) != "precious" {
+		t.Error("an existing file was replaced")
+	}
+	for _, args := range [][]string{{}, {"--help"}, {"audit", "--help"}, {"--version"}, {"completion", "bash"}, {"completion", "zsh"}, {"completion", "fish"}} {
+		code, stdout, stderr := run(t, args...)
+		if code != exitOK || stdout == "" || stderr != "" {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+	if _, stdout, _ := run(t, "--version"); !strings.Contains(stdout, version) || !strings.Contains(stdout, "commit") {
+		t.Errorf("version: %q", stdout)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	for _, args := range [][]string{{"audit"}, {"repair", "--apply"}} {
+		t.Run(args[0], func(t *testing.T) {
+			t.Parallel() // it waits for a timeout
+			code, stdout, stderr := run(t, append(args, "--endpoints", "http://"+closed.Addr().String())...)
+			if code != exitUnreachable || stdout != "" || !strings.Contains(stderr, closed.Addr().String()) {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+			}
+		})
+	}
+}
+
+// TestOverTheNetwork compares the audit of a running etcd with that of the
+// snapshot that it was restored from.
+func TestOverTheNetwork(t *testing.T) {
+	for cluster := range bitmaps {
+		file := etcdtest.Fixture(cluster, "drift.db.gz")
+		e := etcdtest.Start(t, file)
+		want := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+		got := runJSON[audit.Report](t, exitFound, "audit", "--endpoints", strings.Join(e.Endpoints(), ","))
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s\ngot  %+v\nwant %+v", cluster, got, want)
+		}
+	}
+}
+
+func TestFormats(t *testing.T) {
+	for cluster := range bitmaps {
+		file := etcdtest.Fixture(cluster, "drift.db.gz")
+		r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+		if r.APIVersion != "rangekeeper/v1" || r.Kind != "Audit" {
+			t.Errorf("%s %s", r.APIVersion, r.Kind)
+		}
+		_, stdout, _ := run(t, "audit", "--etcd-snapshot", file, "-o", "yaml")
+		var fromYAML audit.Report
+		if err := yaml.UnmarshalStrict([]byte(stdout), &fromYAML); err != nil || !reflect.DeepEqual(fromYAML, r) {
+			t.Errorf("%v, %+v", err, fromYAML)
+		}
+		_, table, _ := run(t, "audit", "--etcd-snapshot", file)
+		code, wide, _ := run(t, "audit", "--etcd-snapshot", file, "-o", "wide")
+		if code != exitFound {
+			t.Errorf("exit code %d", code)
+		}
+		for _, f := range r.Findings {
+			if !strings.Contains(table, f.Value) || !strings.Contains(wide, f.Value) || !strings.Contains(wide, f.Message) {
+				t.Errorf("%+v is not shown", f)
+			}
+		}
+		for _, l := range r.Leaks {
+			if !strings.Contains(table, l.Value) {
+				t.Errorf("%+v is not shown", l)
+			}
+		}
+		code, svg, _ := run(t, "audit", "--etcd-snapshot", file, "-o", "svg")
+		if code != exitFound {
+			t.Errorf("exit code %d", code)
+		}
+		for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+			if _, err := d.Token(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, row := range r.Ranges {
+			if !strings.Contains(svg, row.Name) || !strings.Contains(wide, row.Range) {
+				t.Errorf("%+v is not drawn", row)
+			}
+		}
+	}
+}
+
+// TestStaleBitmap puts a bitmap of ClusterIPs beside the objects that replaced it.
+func TestStaleBitmap(t *testing.T) {
+	file := changed(t, etcdtest.SingleStack, "clean.db.gz", map[string][]byte{
+		serviceIPsKey: []byte(`{"kind":"RangeAllocation","apiVersion":"v1","metadata":{"labels":{"a":"b"}},"range":"10.0.0.0/16","data":"AQ=="}`),
+	})
+	r := runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", file)
+	want := audit.Range{Name: "serviceips", Range: "10.0.0.0/16", Size: 65534, Used: 1, Free: 65533, Mode: audit.ModeStale}
+	if len(r.Ranges) != 3 || r.Ranges[1] != want {
+		t.Errorf("%+v", r.Ranges)
+	}
+	_, stdout, _ := run(t, "show", "serviceips", "--etcd-snapshot", file)
+	if !strings.Contains(stdout, "10.0.0.2") || !strings.Contains(stdout, "65533") {
+		t.Errorf("%s", stdout)
+	}
+
+	// By the bitmap only the first address, that of the Service kubernetes, is
+	// known. Repaired, the object stays JSON and keeps its labels.
+	state := readFile(t, file)
+	r = runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file, "--mode", "bitmap")
+	if len(r.Findings) != len(state.IPAddresses)-1 || len(r.Leaks) != 0 || len(r.Ranges) != 2 {
+		t.Errorf("%+v, ranges %+v, %d objects", r.Summary, r.Ranges, len(state.IPAddresses))
+	}
+	for _, f := range r.Findings {
+		if f.Reason != "ClusterIPNotAllocated" || f.Range != "serviceips" {
+			t.Errorf("%+v", f)
+		}
+	}
+	repaired := filepath.Join(t.TempDir(), "repaired.db")
+	plan := runJSON[audit.Plan](t, exitOK, "repair", "--etcd-snapshot", file, "--mode", "bitmap", "--output", repaired)
+	if len(plan.Ranges) != 2 || len(plan.Ranges[0].Set) != len(r.Findings) {
+		t.Errorf("%+v", plan.Ranges)
+	}
+	var object corev1.RangeAllocation
+	value := readFile(t, repaired).Ranges["serviceips"].Value
+	if err := yaml.Unmarshal(value, &object); err != nil || value[0] != '{' {
+		t.Fatalf("%v: %s", err, value)
+	}
+	if want := (metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}); !reflect.DeepEqual(object.ObjectMeta, want) {
+		t.Errorf("metadata %+v", object.ObjectMeta)
+	}
+	runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", repaired, "--mode", "bitmap")
+}
+
+func TestUninitialized(t *testing.T) {
+	// A cluster without Services in which no kube-apiserver has started yet.
+	empty := map[string][]byte{nodePortsKey: stored(t, "", nil)}
+	for _, s := range readFile(t, etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")).Services {
+		s.Spec = corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}
+		raw, err := s.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		empty["/registry/services/specs/"+s.Namespace+"/"+s.Name] = inEnvelope(t, "Service", raw)
+	}
+	file := changed(t, etcdtest.SingleStack, "clean.db.gz", empty)
+	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+	if want := (audit.Range{Name: "servicenodeports", Mode: audit.ModeUninitialized}); len(r.Ranges) != 2 || r.Ranges[1] != want {
+		t.Errorf("%+v", r.Ranges)
+	}
+}
+
+// TestShow puts the runs together again.
+func TestShow(t *testing.T) {
+	file := etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")
+	code, stdout, stderr := run(t, "show", "servicenodeports", "--etcd-snapshot", file)
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, %s", code, stderr)
+	}
+	var envelope runtime.Unknown
+	var object corev1.RangeAllocation
+	if err := envelope.Unmarshal(readFile(t, file).Ranges["servicenodeports"].Value[4:]); err != nil {
+		t.Fatal(err)
+	}
+	if err := object.Unmarshal(envelope.Raw); err != nil {
+		t.Fatal(err)
+	}
+	bits, seen, used := new(big.Int).SetBytes(object.Data), 0, uint(0)
+	for line := range strings.Lines(stdout) {
+		switch strings.TrimSpace(line) {
+		case "Free runs":
+			used = 0
+		case "Used runs":
+			used = 1
+		}
+		columns := strings.Fields(line)
+		if len(columns) != 3 || columns[0] == "FIRST" {
+			continue
+		}
+		var n [3]int
+		for i, column := range columns {
+			n[i], _ = strconv.Atoi(column)
+		}
+		if n[1]-n[0]+1 != n[2] {
+			t.Errorf("%s", line)
+		}
+		for port := n[0]; port <= n[1]; port++ {
+			if seen++; bits.Bit(port-30000) != used {
+				t.Errorf("port %d in %s", port, line)
+			}
+		}
+	}
+	if seen != 2768 {
+		t.Errorf("%d ports in the runs", seen)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	file := etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")
+	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+	explain := func(value string, wants ...string) {
+		t.Helper()
+		code, stdout, stderr := run(t, "explain", value, "--etcd-snapshot", file)
+		if code != exitOK || stderr != "" {
+			t.Errorf("%s: exit code %d, %s", value, code, stderr)
+		}
+		stdout = strings.Join(strings.Fields(stdout), " ")
+		for _, want := range wants {
+			if !strings.Contains(stdout, want) {
+				t.Errorf("%s: %s, want %s", value, stdout, want)
+			}
+		}
+	}
+	for _, l := range r.Leaks {
+		explain(l.Value, "Range: "+l.Range, "Allocated: yes", "Repair: clears it", "Services: none")
+	}
+	for _, f := range r.Findings {
+		switch f.Reason {
+		case "ClusterIPNotAllocated", "PortNotAllocated":
+			explain(f.Value, "Range: "+f.Range, "Allocated: no", "Repair: records it", f.Namespace+"/"+f.Name)
+		case "ClusterIPAlreadyAllocated", "PortAlreadyAllocated":
+			explain(f.Value, "Range: "+f.Range, "recreated by their owners", f.Namespace+"/"+f.Name, f.Reason)
+		default:
+			explain(f.Value, "Range: none", f.Namespace+"/"+f.Name, f.Reason)
+		}
+	}
+	// The Service kubernetes has the first address, written in other ways too.
+	for _, value := range []string{"10.96.0.1", "010.096.000.001", "::ffff:10.96.0.1"} {
+		explain(value, "Value: 10.96.0.1", "10.96.0.0/12", "Band: static", "Allocated: yes", "changes nothing", "default/kubernetes")
+	}
+	explain("10.111.255.254", "Band: dynamic")
+	explain("10.111.255.255", "Range: none")
+	explain("30085", "Band: static") // (32767-30000+1) / 32 = 86 ports
+	explain("30086", "Band: dynamic")
+	explain("0", "Range: none", "Services: none")
+
+	// An IPAddress object without a Service goes at the server's start.
+	file = etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz")
+	r = runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+	wrong := 0
+	for _, l := range r.Leaks {
+		if l.Range == "kubernetes" {
+			explain(l.Value, "Allocated: yes", "kube-apiserver removes", "Services: none")
+		}
+	}
+	// So does one whose Service has another address.
+	for _, f := range r.Findings {
+		if f.Reason == "IPAddressWrongReference" {
+			wrong++
+			explain(f.Value, "Allocated: yes", "kube-apiserver removes", "Services: none", f.Reason)
+		}
+	}
+	if wrong == 0 {
+		t.Error("no wrong reference in the fixture")
+	}
+
+	// One that refers to another Service than that which uses it is made anew.
+	state := readFile(t, file)
+	var object networkingv1.IPAddress
+	for _, o := range state.IPAddresses {
+		if o.Name == "10.0.0.1" {
+			object = o
+		}
+	}
+	object.TypeMeta = metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "IPAddress"}
+	object.Spec.ParentRef.Name = "gone"
+	b, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = changed(t, etcdtest.SingleStack, "clean.db.gz", map[string][]byte{"/registry/ipaddresses/10.0.0.1": b})
+	explain("10.0.0.1", "Allocated: yes", "makes its IPAddress object anew", "Services: default/kubernetes", "ClusterIPNotAllocated")
+	if r = runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file); len(r.Leaks) > 0 || len(r.Findings) != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestMapOfSmallRange draws a map in which one cell is one address.
+func TestMapOfSmallRange(t *testing.T) {
+	file := etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz")
+	state := readFile(t, file)
+	cidr := state.ServiceCIDRs[0]
+	cidr.TypeMeta = metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "ServiceCIDR"}
+	cidr.Spec.CIDRs = []string{"10.0.0.0/25", "10.0.111.128/25", "10.0.5.0/26"}
+	b, err := json.Marshal(cidr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = changed(t, etcdtest.SingleStack, "drift.db.gz", map[string][]byte{"/registry/servicecidrs/kubernetes": b})
+	for _, format := range []string{"wide", "svg"} {
+		if code, stdout, stderr := run(t, "audit", "--etcd-snapshot", file, "-o", format); code != exitFound || stdout == "" || stderr != "" {
+			t.Errorf("exit code %d, stderr %q", code, stderr)
+		}
+	}
+}
+
+// TestPlanTable looks for every finding and leak of the audit in the tables of the
+// repair, with what becomes of it.
+func TestPlanTable(t *testing.T) {
+	for cluster := range bitmaps {
+		file := etcdtest.Fixture(cluster, "drift.db.gz")
+		r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+		_, stdout, _ := run(t, "repair", "--etcd-snapshot", file)
+		lines := map[string]bool{}
+		for line := range strings.Lines(stdout) {
+			lines[strings.Join(strings.Fields(line), " ")] = true
+		}
+		objects := map[string]bool{}
+		for _, row := range r.Ranges {
+			objects[row.Name] = row.Mode == audit.ModeIPAddress
+		}
+		const byServer = "by kube-apiserver at its start"
+		check := func(parts ...string) {
+			t.Helper()
+			if line := strings.Join(strings.Fields(strings.Join(parts, " ")), " "); !lines[line] {
+				t.Errorf("%s: %q is not shown", cluster, line)
+			}
+		}
+		for _, f := range r.Findings {
+			switch f.Reason {
+			case "ClusterIPNotAllocated", "PortNotAllocated":
+				check(f.Range, f.Value, f.Reason, f.Namespace, f.Name, "set")
+			case "IPAddressWrongReference":
+				check(f.Range, f.Value, f.Reason, f.Name, byServer)
+			default:
+				check(f.Reason, f.Range, f.Value, f.Namespace, f.Name, f.Message)
+			}
+		}
+		for _, l := range r.Leaks {
+			if objects[l.Range] {
+				check(l.Range, l.Value, "leak", byServer)
+			} else {
+				check(l.Range, l.Value, "leak clear")
+			}
+		}
+	}
+}
+
+// TestSorted compares the lists of all documents, as text, with what sorting makes of them.
+func TestSorted(t *testing.T) {
+	for cluster := range bitmaps {
+		file := etcdtest.Fixture(cluster, "drift.db.gz")
+		sorted := func(list [][]string) {
+			t.Helper()
+			if len(list) < 2 || !slices.IsSortedFunc(list, slices.Compare[[]string]) {
+				t.Errorf("%s: %q", cluster, list)
+			}
+		}
+		r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+		var findings, leaks [][]string
+		for _, f := range r.Findings {
+			findings = append(findings, []string{f.Range, f.Value, f.Namespace, f.Name})
+		}
+		for _, l := range r.Leaks {
+			leaks = append(leaks, []string{l.Range, l.Value})
+		}
+		sorted(findings)
+		sorted(leaks)
+		for _, row := range runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", file).Ranges {
+			if !slices.IsSorted(row.Set) || !slices.IsSorted(row.Clear) {
+				t.Errorf("%s: %q", cluster, row)
+			}
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	var b strings.Builder
+	p := &progress{w: &b}
+	report := p.start("reading")
+	report(1, 4)
+	if p.end(); b.Len() > 0 {
+		t.Errorf("said at once: %q", b.String())
+	}
+	p.last = time.Now().Add(-2 * quiet)
+	report(1, 0)
+	report(1, 4)
+	report(2, 4)
+	p.end()
+	if want := "rangekeeper: reading: 25%\nrangekeeper: reading: done\n"; b.String() != want {
+		t.Errorf("got %q", b.String())
+	}
+}

@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/bootstrap"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/controller"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+const (
+	reconcileLease       = "lease"
+	reconcileMasterCount = "master-count"
+	reconcileNone        = "none"
+)
+
+var reconcilerTypes = []string{reconcileLease, reconcileMasterCount, reconcileNone}
+
+// addReconcilerType adds the flag, which kube-apiserver has under the same name.
+func addReconcilerType(c *cobra.Command, value *string) {
+	const name = "endpoint-reconciler-type"
+	c.Flags().StringVar(value, name, reconcileLease, "how the endpoints are kept: lease, master-count or none")
+	c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(reconcilerTypes, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func unknownReconcilerType(value string) error {
+	return fmt.Errorf("--endpoint-reconciler-type is lease, master-count or none, not %s", value)
+}
+
+// controllerFlags have the names of kube-apiserver's, where it has them.
+type controllerFlags struct {
+	connection         connection
+	prefix             string
+	kubeconfig         string
+	advertiseAddress   string
+	securePort         uint16
+	clusterIPRange     string
+	nodePortRange      string
+	kubernetesNodePort uint16
+	reconcilerType     string
+	apiserverCount     uint32
+	healthAddress      string
+	logFormat          string
+	dryRun             bool
+}
+
+func newController() *cobra.Command {
+	o := new(controllerFlags)
+	c := &cobra.Command{
+		Use:   "controller",
+		Short: "Do the work of kube-apiserver's bootstrap controller in a process of its own",
+		Long: `Keeps the system namespaces, the Service kubernetes and its endpoints, and repairs
+the ranges of ClusterIPs and node ports every three minutes, beside an API server that
+leaves that to others (--endpoint-reconciler-type=none). Flags have the names that
+kube-apiserver has for the same. There is no leader: one runs beside each API server.
+A range that is stored is made over into another one only if that was given.
+
+/healthz, /livez, /readyz and /metrics are served at --healthz-bind-address; it is
+ready once the first repairs have succeeded. SIGTERM and SIGINT stop it in order: its
+address is taken out of the endpoints.
+
+Exit codes: 0 stopped by a signal, 1 the first repairs failed, 2 wrong usage or input
+that cannot be used, 3 etcd cannot be reached.`,
+		Example: `  rangekeeper controller --kubeconfig admin.conf --endpoints https://127.0.0.1:2379 \
+    --cacert ca.crt --cert client.crt --key client.key --service-cluster-ip-range 10.96.0.0/12
+  rangekeeper controller --kubeconfig admin.conf --endpoints http://127.0.0.1:2379 --dry-run`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.run(c.Context(), c)
+		},
+	}
+	o.connection.addFlags(c, "etcd of the cluster: URLs")
+	f := c.Flags()
+	f.StringVar(&o.prefix, "prefix", clusterstate.DefaultPrefix, "what kube-apiserver has as --etcd-prefix")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "how the API server is reached; without it as a Pod of the cluster")
+	f.StringVar(&o.advertiseAddress, "advertise-address", "", "address of the API server in the endpoints (default: that of the interface with the default route)")
+	f.Uint16Var(&o.securePort, "secure-port", 6443, "port of the API server")
+	f.StringVar(&o.clusterIPRange, "service-cluster-ip-range", "10.0.0.0/24", "range of ClusterIPs, or two of different IP families, separated by a comma")
+	f.StringVar(&o.nodePortRange, "service-node-port-range", "30000-32767", "range of node ports")
+	f.Uint16Var(&o.kubernetesNodePort, "kubernetes-service-node-port", 0, "node port of the Service kubernetes; 0 for none")
+	addReconcilerType(c, &o.reconcilerType)
+	f.Uint32Var(&o.apiserverCount, "apiserver-count", 1, "with master-count: number of API servers")
+	f.StringVar(&o.healthAddress, "healthz-bind-address", "127.0.0.1:10288", "where health and metrics are served; empty for nowhere")
+	f.StringVar(&o.logFormat, "logging-format", formatText, "text or json")
+	f.BoolVar(&o.dryRun, "dry-run", false, "log what would be written, and write nothing")
+	c.MarkFlagRequired("endpoints")
+	c.MarkFlagFilename("kubeconfig")
+	completeNothing(c, "prefix", "advertise-address", "secure-port", "service-cluster-ip-range", "service-node-port-range",
+		"kubernetes-service-node-port", "apiserver-count", "healthz-bind-address")
+	c.RegisterFlagCompletionFunc("logging-format", cobra.FixedCompletions([]string{formatText, formatJSON}, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// config gives what the flags say, but for the clients.
+func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
+	config := controller.Config{DryRun: o.dryRun, Bootstrap: bootstrap.Config{
+		AdvertiseAddress: o.advertiseAddress, SecurePort: o.securePort,
+		KubernetesServiceNodePort: o.kubernetesNodePort, EtcdPrefix: o.prefix,
+	}}
+	var err error
+	for text := range strings.SplitSeq(o.clusterIPRange, ",") {
+		var values rangekeeper.Range[netip.Addr]
+		if values, err = rangekeeper.ParseCIDR(text); err != nil {
+			return config, fmt.Errorf("--service-cluster-ip-range: %w", err)
+		}
+		config.ClusterIPRanges = append(config.ClusterIPRanges, values)
+	}
+	if config.NodePortRange, err = rangekeeper.ParsePortRange(o.nodePortRange); err != nil {
+		return config, fmt.Errorf("--service-node-port-range: %w", err)
+	}
+	switch o.reconcilerType {
+	case reconcileLease:
+		config.Bootstrap.Mode = bootstrap.Lease
+	case reconcileMasterCount:
+		config.Bootstrap.Mode = bootstrap.MasterCount(o.apiserverCount)
+	case reconcileNone:
+		config.Bootstrap.Mode = bootstrap.None
+	default:
+		return config, unknownReconcilerType(o.reconcilerType)
+	}
+	if o.advertiseAddress == "" {
+		address, err := utilnet.ChooseHostInterface()
+		if err != nil {
+			return config, fmt.Errorf("--advertise-address is needed: %w", err)
+		}
+		config.Bootstrap.AdvertiseAddress = address.String()
+	}
+	var handler slog.Handler
+	switch o.logFormat {
+	case formatText:
+		handler = slog.NewTextHandler(c.ErrOrStderr(), nil)
+	case formatJSON:
+		handler = slog.NewJSONHandler(c.ErrOrStderr(), nil)
+	default:
+		return config, fmt.Errorf("--logging-format is text or json, not %s", o.logFormat)
+	}
+	config.Log = slog.New(handler)
+	klog.SetSlogLogger(config.Log) // what the client libraries say
+	return config, nil
+}
+
+func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
+	config, err := o.config(c)
+	if err != nil {
+		return err
+	}
+	if config.API, err = apiConfig(o.kubeconfig); err != nil {
+		return err
+	}
+	if config.Etcd, err = o.connection.connect(ctx); err != nil {
+		return err
+	}
+	defer config.Etcd.Close()
+	if err := o.checkStored(ctx, c, config); err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	config.Metrics = registry
+	controller, err := controller.New(config)
+	if err != nil {
+		return err
+	}
+	if o.healthAddress != "" {
+		listener, err := net.Listen("tcp", o.healthAddress)
+		if err != nil {
+			return fmt.Errorf("--healthz-bind-address: %w", err)
+		}
+		server := &http.Server{Handler: health(controller, registry), ReadHeaderTimeout: 5 * time.Second}
+		go server.Serve(listener)
+		defer server.Close()
+		config.Log.Info("serving /healthz, /livez, /readyz and /metrics", "address", listener.Addr().String())
+	}
+	err = controller.Run(ctx)
+	if errors.Is(err, bootstrap.ErrFatal) {
+		return errFound // it was logged
+	}
+	return err
+}
+
+// checkStored refuses ranges that nobody asked for: the first repair makes a stored range over into the configured one,
+// and then Services have values outside of it. Where it was asked for, it is told of.
+func (o *controllerFlags) checkStored(ctx context.Context, c *cobra.Command, config controller.Config) error {
+	check := func(flag, name string, configured fmt.Stringer) error {
+		key := clusterstate.RangeKey(o.prefix, name)
+		stored, err := storedSpec(ctx, config.Etcd, key)
+		switch {
+		case errors.Is(err, rangekeeper.ErrNotInitialised), err == nil && stored == configured.String():
+			return nil
+		case err != nil:
+			return err
+		case !c.Flags().Changed(flag):
+			return fmt.Errorf("--%s is needed: %s is stored for %s, and without the flag it would be made over into %s", flag, key, stored, configured)
+		}
+		config.Log.Warn("the stored range is another one, and is made over", "key", key, "stored", stored, "configured", configured.String())
+		return nil
+	}
+	for i, values := range config.ClusterIPRanges {
+		if err := check("service-cluster-ip-range", controller.ClusterIPRangeNames[i], values); err != nil {
+			return err
+		}
+	}
+	return check("service-node-port-range", audit.ServiceNodePorts, config.NodePortRange)
+}
+
+func apiConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("--kubeconfig is needed: %w", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+	}
+	return config, nil
+}
+
+// health serves how a controller is.
+func health(c *controller.Controller, metrics prometheus.Gatherer) http.Handler {
+	mux := http.NewServeMux()
+	alive := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		if err := c.Health(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		alive(w, r)
+	})
+	mux.HandleFunc("GET /livez", alive)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if !c.Started() {
+			http.Error(w, "the first repairs have not succeeded", http.StatusServiceUnavailable)
+			return
+		}
+		alive(w, r)
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	return mux
+}

@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+)
+
+// controllerRun is a controller under way.
+type controllerRun struct {
+	cancel context.CancelFunc
+	ended  chan int
+	mu     sync.Mutex
+	log    []string
+}
+
+func startController(t *testing.T, args ...string) *controllerRun {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &controllerRun{cancel: cancel, ended: make(chan int, 1)}
+	r, w := io.Pipe()
+	go func() {
+		for s := bufio.NewScanner(r); s.Scan(); {
+			c.mu.Lock()
+			c.log = append(c.log, s.Text())
+			c.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(strings.Join(c.said(), "\n"))
+		}
+	})
+	go func() { c.ended <- Run(ctx, append([]string{"controller"}, args...), io.Discard, w) }()
+	return c
+}
+
+func (c *controllerRun) said(words ...string) (lines []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+next:
+	for _, line := range c.log {
+		for _, word := range words {
+			if !strings.Contains(line, word) {
+				continue next
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// stop stops it as a signal does.
+func (c *controllerRun) stop(t *testing.T) {
+	t.Helper()
+	c.cancel()
+	select {
+	case code := <-c.ended:
+		if code != exitOK {
+			t.Errorf("exit code %d", code)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it does not end")
+	}
+}
+
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if err = check(); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+// TestController runs beside a server on a damaged cluster.
+func TestController(t *testing.T) {
+	etcd := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
+	s := apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.V1_32, Etcd: etcd.Endpoints(), ServiceClusterIPRange: "10.96.0.0/12,fd00:10:96::/108",
+	})
+	args := []string{
+		"--kubeconfig", s.Kubeconfig(apiservertest.Admin), "--endpoints", strings.Join(etcd.Endpoints(), ","),
+		"--service-cluster-ip-range", "10.96.0.0/12,fd00:10:96::/108", "--advertise-address", "192.0.2.10",
+		"--secure-port", "7443", "--healthz-bind-address", "127.0.0.1:0",
+	}
+	keys := func() map[string]int64 {
+		got, err := etcd.Client().Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]int64{}
+		for _, kv := range got.Kvs {
+			if strings.HasPrefix(string(kv.Key), "/registry/ranges/") || strings.HasPrefix(string(kv.Key), "/registry/masterleases/") || strings.HasSuffix(string(kv.Key), "/default/kubernetes") {
+				all[string(kv.Key)] = kv.ModRevision
+			}
+		}
+		return all
+	}
+	before := keys()
+	dry := startController(t, append(args, "--dry-run")...)
+	eventually(t, func() error {
+		if len(dry.said("dry run of a repair pass", "ipallocator")) == 0 || len(dry.said("would", "put lease /registry/masterleases/192.0.2.10")) == 0 {
+			return errors.New("no dry run")
+		}
+		return nil
+	})
+	dry.stop(t)
+	if after := keys(); fmt.Sprint(before) != fmt.Sprint(after) {
+		t.Errorf("a dry run wrote: %v, %v", before, after)
+	}
+
+	c := startController(t, args...)
+	address := ""
+	eventually(t, func() error {
+		serving := c.said("serving /healthz")
+		if len(serving) == 0 {
+			return errors.New("nothing is served")
+		}
+		_, address, _ = strings.Cut(serving[0], "address=")
+		return nil
+	})
+	get := func(path string) (int, string) {
+		answer, err := http.Get("http://" + address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(body)
+	}
+	eventually(t, func() error {
+		if code, _ := get("/readyz"); code != http.StatusOK {
+			return fmt.Errorf("/readyz: %d", code)
+		}
+		return nil
+	})
+	for _, path := range []string{"/healthz", "/livez"} {
+		if code, _ := get(path); code != http.StatusOK {
+			t.Error(path, code)
+		}
+	}
+	// As after the reference's first pass, metrics and all.
+	checkStored(t, etcdtest.DualStack, "repaired1", readEtcd(t, etcd.Client()))
+	_, metrics := get("/metrics")
+	for _, name := range []string{"apiserver_clusterip_repair_ip_errors_total{type=\"repair\"}", "apiserver_nodeport_repair_port_errors_total{type=\"duplicate\"}", "rangekeeper_repair_pass_duration_seconds", "rangekeeper_store_operations_total"} {
+		if !strings.Contains(metrics, name) {
+			t.Errorf("/metrics lacks %s", name)
+		}
+	}
+	config := rest.CopyConfig(s.RESTConfig(apiservertest.Admin))
+	config.WarningHandler = rest.NoWarnings{}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		e, err := client.CoreV1().Endpoints("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		if err == nil && !strings.Contains(e.String(), "192.0.2.10") {
+			err = fmt.Errorf("%v", e.Subsets)
+		}
+		return err
+	})
+	events := func() error {
+		list, err := client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		counts := map[string]int{}
+		for _, e := range list.Items {
+			counts[e.ReportingController]++
+		}
+		if counts["ipallocator-repair-controller"] == 0 || counts["portallocator-repair-controller"] == 0 {
+			return fmt.Errorf("events: %v", counts)
+		}
+		return nil
+	}
+	eventually(t, events)
+	c.stop(t)
+	if n := len(keys()); n != len(before) { // the own lease is gone
+		t.Errorf("%d keys, %d before", n, len(before))
+	}
+}
+
+func TestControllerUsage(t *testing.T) {
+	etcd := etcdtest.Start(t, "")
+	endpoints := []string{"--endpoints", strings.Join(etcd.Endpoints(), ",")}
+	for name, values := range map[string]string{"serviceips": "10.96.0.0/12", "servicenodeports": "31000-31999"} {
+		if code, _, stderr := run(t, append([]string{"init", name, values, "--prefix", "/other"}, endpoints...)...); code != exitOK {
+			t.Fatal(stderr)
+		}
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	err := os.WriteFile(kubeconfig, []byte(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]}`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := append(endpoints, "--kubeconfig", kubeconfig, "--advertise-address", "192.0.2.10", "--healthz-bind-address", "")
+	for _, c := range []struct {
+		code  int
+		words []string
+		args  []string
+	}{
+		{exitInput, []string{"endpoints"}, nil},
+		{exitInput, []string{"--kubeconfig"}, endpoints},
+		{exitInput, []string{"--kubeconfig", "/nonexistent"}, append(endpoints, "--kubeconfig", "/nonexistent")},
+		{exitInput, []string{"--service-cluster-ip-range", "10.0.0.0/40"}, append(endpoints, "--service-cluster-ip-range", "10.0.0.0/40")},
+		{exitInput, []string{"--service-node-port-range", "70000"}, append(endpoints, "--service-node-port-range", "1-70000")},
+		{exitInput, []string{"10.0.0.0/24", "10.1.0.0/24", "one IP family"}, slices.Concat(known, []string{"--service-cluster-ip-range", "10.0.0.0/24,10.1.0.0/24"})},
+		{exitInput, []string{"443", "30000-32767"}, slices.Concat(known, []string{"--kubernetes-service-node-port", "443"})},
+		{exitInput, []string{"--service-cluster-ip-range is needed", "serviceips", "10.96.0.0/12"}, slices.Concat(known, []string{"--prefix", "/other"})},
+		{exitInput, []string{"--service-node-port-range is needed", "servicenodeports", "31000-31999"}, slices.Concat(known, []string{"--prefix", "/other", "--service-cluster-ip-range", "10.96.0.0/12"})},
+		{exitInput, []string{"--endpoint-reconciler-type", "nonsense"}, append(endpoints, "--endpoint-reconciler-type", "nonsense")},
+		{exitInput, []string{"--logging-format", "nonsense"}, append(endpoints, "--logging-format", "nonsense")},
+	} {
+		runFails(t, c.code, c.words, append([]string{"controller"}, c.args...)...)
+	}
+}

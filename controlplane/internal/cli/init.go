@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+)
+
+func newInit() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "init RANGE SPEC",
+		Short: "Make a range to allocate from",
+		Long: `Makes the stored object of a range, with nothing allocated. SPEC is a CIDR, or for
+servicenodeports a range of ports. If the object is there with the same SPEC, nothing
+is changed; one with another SPEC is an error.
+
+` + rangesHelp + `
+
+Exit codes: 0 the range is there, 2 wrong usage, or it is there with another SPEC,
+3 etcd cannot be reached.`,
+		Example: `  rangekeeper init serviceips 10.96.0.0/12
+  rangekeeper init servicenodeports 30000-32767 --endpoints http://127.0.0.1:2379`,
+		Args: cobra.ExactArgs(2),
+	}
+	withStore(c, func(c *cobra.Command, args []string, s *store) error {
+		name := args[0]
+		k, err := newKept(name, args[1])
+		if err != nil {
+			return err
+		}
+		if err := s.open(c.Context(), true); err != nil {
+			return err
+		}
+		if err := s.checkNew(c.Context(), name, k.spec()); err != nil {
+			return err
+		}
+		if err := k.open(s.client, s.prefix, etcdstore.DefaultGrace); err != nil {
+			return err
+		}
+		defer k.close()
+		created, err := k.create(c.Context())
+		if err != nil {
+			return err
+		}
+		what := "unchanged"
+		if created {
+			what = "created"
+		}
+		_, err = fmt.Fprintln(c.OutOrStdout(), name, k.spec(), what)
+		return err
+	})
+	return c
+}
+
+// checkNew refuses to make a range that would do harm. Nothing is made, and so
+// nothing refused, if it is there.
+func (s *store) checkNew(ctx context.Context, name, spec string) error {
+	if _, err := storedSpec(ctx, s.client, s.key(name)); !errors.Is(err, rangekeeper.ErrNotInitialised) {
+		return err
+	}
+	if err := s.checkFamily(ctx, name, spec); err != nil {
+		return err
+	}
+	return s.checkServices(ctx, name)
+}
+
+// checkFamily refuses to make a range of ClusterIPs of the same IP family as the
+// other one, if that is there: no kube-apiserver would start on the two.
+func (s *store) checkFamily(ctx context.Context, name, spec string) error {
+	other, ok := map[string]string{
+		audit.ServiceIPs: audit.SecondaryServiceIPs, audit.SecondaryServiceIPs: audit.ServiceIPs,
+	}[name]
+	if !ok {
+		return nil
+	}
+	otherSpec, err := storedSpec(ctx, s.client, s.key(other))
+	if errors.Is(err, rangekeeper.ErrNotInitialised) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	pass, err := rangekeeper.NewRepairPass()
+	if err != nil {
+		return err
+	}
+	defer pass.Close()
+	for _, spec := range []string{otherSpec, spec} {
+		values, err := rangekeeper.ParseCIDR(spec)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.key(other), err)
+		}
+		if _, err = pass.AddCIDR(values, rangekeeper.Stored{}); errors.Is(err, rangekeeper.ErrSameKind) {
+			return fmt.Errorf("%s %s: %s is %s, of the same IP family", name, spec, other, otherSpec)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkServices refuses to make an empty range where Services are: what they use
+// would be handed out again.
+func (s *store) checkServices(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	keys := clusterstate.ServiceKeys(s.prefix)
+	got, err := s.client.Get(ctx, keys, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return unreachable(fmt.Errorf("read %s: %w", keys, err))
+	}
+	if got.Count > 0 {
+		return fmt.Errorf("%s: the range is missing, and %d Services are below %s: a kube-apiserver makes it with what they use when it starts",
+			s.key(name), got.Count, keys)
+	}
+	return nil
+}
+
+func (k *keptRange[V]) create(ctx context.Context) (created bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	created, err = k.store.Init(ctx)
+	return created, unreachable(err)
+}

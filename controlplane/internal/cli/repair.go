@@ -1,0 +1,290 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+)
+
+const (
+	// defaultPasses and defaultInterval are those of kube-apiserver's own repair.
+	defaultPasses   = 3
+	defaultInterval = 3 * time.Minute
+)
+
+// repair is one run of the command.
+type repair struct {
+	source     *source
+	output     string
+	apply      bool
+	cleanLeaks bool
+	passes     uint8
+	interval   time.Duration
+	log        io.Writer
+}
+
+func newRepair() *cobra.Command {
+	r := new(repair)
+	c := &cobra.Command{
+		Use:   "repair",
+		Short: "Show what a repair changes, or carry it out",
+		Long: `Shows what a repair changes in the stored ranges and what only the owner of a
+Service can mend. Nothing is written without --output or --apply.
+
+In an etcd snapshot all leaks are cleaned, since nobody allocates from it. In a
+running etcd a value may look leaked while its Service is being created: leaks stay
+unless --clean-leaks is given, which cleans those that stay leaked over all passes,
+if no Service is written while the last one is under way.
+IPAddress objects are not written: kube-apiserver mends them at its start.
+
+Exit codes: 0 nothing is left to mend, 1 something is left that only an owner can
+mend, 2 wrong usage or input that cannot be used, 3 etcd cannot be reached.`,
+		Example: `  rangekeeper repair --etcd-snapshot backup.db.gz --output repaired.db
+  rangekeeper repair --endpoints http://127.0.0.1:2379 --apply --clean-leaks`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	format := addFormat(c, formatTable, formatJSON, formatYAML)
+	f := c.Flags()
+	f.StringVar(&r.output, "output", "", "with --etcd-snapshot: write the repaired snapshot to this new file")
+	f.BoolVar(&r.apply, "apply", false, "with --endpoints: write the repaired ranges to etcd")
+	f.BoolVar(&r.cleanLeaks, "clean-leaks", false, "with --apply: clean what stays leaked over all passes")
+	f.Uint8Var(&r.passes, "passes", defaultPasses, "with --clean-leaks: number of passes, at least 1")
+	f.DurationVar(&r.interval, "interval", defaultInterval, "with --clean-leaks: time between two passes")
+	c.MarkFlagFilename("output")
+	completeNothing(c, "passes", "interval")
+	withSource(c, func(c *cobra.Command, _ []string, s *source) error {
+		r.source, r.log = s, c.ErrOrStderr()
+		if err := errors.Join(format.check(), r.check(c)); err != nil {
+			return err
+		}
+		plan, left, runErr := r.run(c.Context())
+		if plan == nil {
+			return runErr
+		}
+		// What was written before it failed is to be known, too.
+		var err error
+		if format.value == formatTable {
+			err = writePlan(c.OutOrStdout(), plan, left)
+		} else {
+			err = writeDocument(c.OutOrStdout(), plan, format.value)
+		}
+		if err = errors.Join(runErr, err); err == nil && len(left) > 0 {
+			return errFound
+		}
+		return err
+	})
+	return c
+}
+
+// check refuses flags that do not go together.
+func (r *repair) check(c *cobra.Command) error {
+	switch {
+	case r.output != "" && r.source.online():
+		return errors.New("--output is for --etcd-snapshot")
+	case r.apply && !r.source.online():
+		return errors.New("--apply is for --endpoints; a repaired snapshot is written with --output")
+	case r.cleanLeaks && !r.apply:
+		return errors.New("--clean-leaks is for --apply")
+	case !r.cleanLeaks && (c.Flags().Changed("passes") || c.Flags().Changed("interval")):
+		return errors.New("--passes and --interval are for --clean-leaks")
+	case r.passes == 0:
+		return errors.New("--passes is at least 1")
+	case r.interval < 0:
+		return errors.New("--interval is not negative")
+	}
+	return nil
+}
+
+// run gives what was or would be changed, and the findings that then are left to
+// the owners of Services; with an error what earlier passes have changed, if any.
+func (r *repair) run(ctx context.Context) (*audit.Plan, []audit.Finding, error) {
+	if r.source.online() {
+		return r.online(ctx)
+	}
+	state, err := r.source.read(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	a, err := audit.New(state, r.source.auditOptions())
+	if err != nil {
+		return nil, nil, r.source.explain(err)
+	}
+	plan := a.Plan()
+	if r.output != "" {
+		if err := r.writeSnapshot(ctx, state, a); err != nil {
+			return nil, nil, err
+		}
+		plan.Applied = true
+	}
+	return plan, plan.Unmendable(), nil
+}
+
+func (r *repair) writeSnapshot(ctx context.Context, state *clusterstate.State, a *audit.Audit) error {
+	values, err := a.NewValues()
+	if err != nil {
+		return r.source.explain(err)
+	}
+	defer r.source.progress.end()
+	_, err = snapshotfile.WriteRepaired(ctx, r.source.snapshot, r.output, values, snapshotfile.WriteOptions{
+		Options: snapshotfile.Options{
+			SkipHashCheck: r.source.skipHashCheck,
+			Progress:      r.source.progress.start("writing " + r.output),
+		},
+		Revision: state.Revision,
+	})
+	return err
+}
+
+func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, error) {
+	passes, due := 1, uint8(2) // no leak is due in a single pass
+	if r.cleanLeaks {
+		passes, due = int(r.passes), r.passes
+	}
+	known, err := rangekeeper.NewPasses(due, r.interval)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer known.Close()
+	ranges, err := r.openRanges(ctx)
+	defer func() {
+		for _, k := range ranges {
+			k.close() // nothing of it is under way
+		}
+	}()
+	if err != nil {
+		return nil, nil, err
+	}
+	var before *audit.Plan
+	var leftBefore []audit.Finding
+	for n := 1; ; n++ {
+		plan, left, err := r.pass(ctx, known, ranges)
+		if err != nil {
+			return before, leftBefore, err
+		}
+		if before != nil {
+			plan.After(before)
+		}
+		if n == passes {
+			if stay := plan.LeaksLeft(); r.apply && stay > 0 {
+				reason := "--clean-leaks cleans those that stay leaked over several passes"
+				if r.cleanLeaks {
+					reason = "not known to have stayed leaked over all passes; run it again"
+				}
+				fmt.Fprintf(r.log, "rangekeeper: %s left: %s\n", count(stay, "leak"), reason)
+			}
+			return plan, left, nil
+		}
+		before, leftBefore = plan, left
+		fmt.Fprintf(r.log, "rangekeeper: pass %d of %d: %s; the next one in %s\n", n, passes, count(len(plan.Leaks), "leak"), r.interval)
+		select {
+		case <-time.After(r.interval):
+		case <-ctx.Done():
+			return before, leftBefore, fmt.Errorf("interrupted after pass %d of %d, before leaks are cleaned: %w", n, passes, ctx.Err())
+		}
+	}
+}
+
+// openRanges opens what is to be written: with --apply the ranges that are stored,
+// by name. With an error it gives those that are open already.
+func (r *repair) openRanges(ctx context.Context) (map[string]kept, error) {
+	if !r.apply {
+		return nil, nil
+	}
+	client, err := r.source.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	grace := etcdstore.DefaultGrace
+	if r.cleanLeaks { // a leak is as old as that in the last pass
+		grace = max(time.Duration(r.passes-1)*r.interval, 1)
+	}
+	ranges := map[string]kept{}
+	for _, name := range bitmapNames {
+		k, err := openKept(ctx, client, r.source.prefix, name, grace)
+		if errors.Is(err, rangekeeper.ErrNotInitialised) {
+			continue
+		}
+		if err != nil {
+			return ranges, err
+		}
+		ranges[name] = k
+	}
+	return ranges, nil
+}
+
+// pass reads the state, audits it and, with --apply, writes what changes. It gives
+// the findings that are left to the owners, too.
+func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges map[string]kept) (*audit.Plan, []audit.Finding, error) {
+	for _, k := range ranges {
+		if err := k.readForPass(ctx, known); err != nil {
+			return nil, nil, err
+		}
+	}
+	state, err := r.source.read(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := r.source.auditOptions()
+	o.Passes = known
+	a, err := audit.New(state, o)
+	if err != nil {
+		return nil, nil, r.source.explain(err)
+	}
+	plan := a.Plan()
+	if r.cleanLeaks && len(state.Services) == 0 && len(plan.Leaks) > 0 {
+		return nil, nil, fmt.Errorf("%s: there are no Services below %s, and so nothing tells leaks from what is in use; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)?",
+			&r.source.connection, clusterstate.ServiceKeys(r.source.prefix))
+	}
+	left := plan.Unmendable()
+	for name, k := range ranges {
+		outcome, index, ok := a.Outcome(name)
+		if !ok { // ClusterIPs in objects make their bitmap stale
+			continue
+		}
+		set, cleared, changed, err := k.repair(ctx, known, outcome, index, rangekeeper.Listed{Revision: state.Revision, Guards: true})
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w (it may have been repaired or not; run it again)", err)
+		}
+		plan.Repaired(name, set, cleared)
+		if changed > 0 {
+			fmt.Fprintf(r.log, "rangekeeper: %s of %s left alone, as they or Services changed meanwhile: run it again\n", count(changed, "value"), name)
+		}
+	}
+	plan.Applied = r.apply
+	return plan, left, nil
+}
+
+// readForPass begins a pass.
+func (k *keptRange[V]) readForPass(ctx context.Context, passes *rangekeeper.Passes) error {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	_, err := k.store.ReadForPass(ctx, passes)
+	return unreachable(err)
+}
+
+// repair ends a pass, and gives what was set, cleared, and how much left alone.
+func (k *keptRange[V]) repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed rangekeeper.Listed) (set, cleared []string, changed int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	repaired, err := k.store.Repair(ctx, passes, outcome, index, listed)
+	return texts(repaired.Set), texts(repaired.Cleared), repaired.Changed, unreachable(err)
+}
+
+func texts[V rangekeeper.Value](values []V) []string {
+	all := make([]string, len(values))
+	for i, value := range values {
+		all[i] = fmt.Sprint(value)
+	}
+	return all
+}

@@ -1,0 +1,330 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"math/big"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// bitmaps are the ranges of the fixtures that are bitmaps.
+var bitmaps = map[string][]string{
+	etcdtest.DualStack:   {"serviceips", "secondaryserviceips", "servicenodeports"},
+	etcdtest.SingleStack: {"servicenodeports"},
+}
+
+// run runs a command and gives its exit code and output.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = Run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// runJSON runs a command with -o json that must end with the code.
+func runJSON[T any](t *testing.T, want int, args ...string) (document T) {
+	t.Helper()
+	code, stdout, stderr := run(t, append(args, "-o", "json")...)
+	if code != want {
+		t.Fatalf("%v: exit code %d, want %d: %s", args, code, want, stderr)
+	}
+	decoder := json.NewDecoder(strings.NewReader(stdout))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&document); err != nil {
+		t.Fatal(err)
+	}
+	return document
+}
+
+// checkStored compares the stored ranges with a file of the fixture.
+func checkStored(t *testing.T, cluster, prefix string, state *clusterstate.State) {
+	t.Helper()
+	for _, name := range bitmaps[cluster] {
+		want := etcdtest.Gunzip(t, etcdtest.Fixture(cluster, prefix+"-"+name+".bin.gz"))
+		if !bytes.Equal(state.Ranges[name].Value, want) {
+			t.Errorf("%s: %s differs from %s", cluster, name, prefix)
+		}
+	}
+}
+
+func readFile(t *testing.T, path string) *clusterstate.State {
+	t.Helper()
+	state, err := clusterstate.ReadSnapshotFile(t.Context(), path, clusterstate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+func readEtcd(t *testing.T, client *clientv3.Client) *clusterstate.State {
+	t.Helper()
+	state, err := clusterstate.ReadEtcd(t.Context(), client, clusterstate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// TestRepairedSnapshot compares with what the reference stored after its third
+// pass; what is left afterwards needs an owner or kube-apiserver.
+func TestRepairedSnapshot(t *testing.T) {
+	for cluster := range bitmaps {
+		t.Run(cluster, func(t *testing.T) {
+			damaged, repaired := etcdtest.Fixture(cluster, "drift.db.gz"), filepath.Join(t.TempDir(), "repaired.db")
+			shown := runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", damaged)
+			written := runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", damaged, "--output", repaired)
+			if shown.Applied || !written.Applied {
+				t.Errorf("applied: %v, %v", shown.Applied, written.Applied)
+			}
+			checkStored(t, cluster, "repaired3", readFile(t, repaired))
+			before := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", damaged)
+			after := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", repaired)
+			changes := 0
+			for _, r := range written.Ranges {
+				changes += len(r.Set) + len(r.Clear)
+			}
+			if changes == 0 || len(before.Findings)+len(before.Leaks)-len(after.Findings)-len(after.Leaks) != changes {
+				t.Errorf("%d changes, before %+v, after %+v", changes, before.Summary, after.Summary)
+			}
+			again := runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", repaired)
+			for _, r := range again.Ranges {
+				if len(r.Set)+len(r.Clear) > 0 {
+					t.Errorf("changes again: %+v", r)
+				}
+			}
+			// A clean one stays as it is.
+			copied := filepath.Join(t.TempDir(), "clean.db")
+			runJSON[audit.Plan](t, exitOK, "repair", "--etcd-snapshot", etcdtest.Fixture(cluster, "clean.db.gz"), "--output", copied)
+			checkStored(t, cluster, "clean", readFile(t, copied))
+		})
+	}
+}
+
+func TestApply(t *testing.T) {
+	for cluster := range bitmaps {
+		t.Run(cluster, func(t *testing.T) {
+			e := etcdtest.Start(t, etcdtest.Fixture(cluster, "drift.db.gz"))
+			source := []string{"repair", "--endpoints", strings.Join(e.Endpoints(), ",")}
+			runJSON[audit.Plan](t, exitFound, source...)
+			checkStored(t, cluster, "drift", readEtcd(t, e.Client()))
+
+			// Without --clean-leaks as after the reference's first pass.
+			plan := runJSON[audit.Plan](t, exitFound, append(source, "--apply")...)
+			checkStored(t, cluster, "repaired1", readEtcd(t, e.Client()))
+			leaks, cleared := len(plan.Leaks), 0
+			plan = runJSON[audit.Plan](t, exitFound, append(source, "--apply", "--clean-leaks", "--interval", "1ms")...)
+			checkStored(t, cluster, "repaired3", readEtcd(t, e.Client()))
+			for _, r := range plan.Ranges {
+				cleared += len(r.Clear)
+			}
+			if !plan.Applied || leaks == 0 || len(plan.Leaks) != leaks || cleared == 0 {
+				t.Errorf("%d leaks, then %d, %d cleared", leaks, len(plan.Leaks), cleared)
+			}
+		})
+	}
+}
+
+// TestApplyConflict has another server write just before each of the first swaps:
+// it takes a port and gives it back. Each pass comes to its end all the same, no
+// retry counts as a pass, and what the other one did stays.
+func TestApplyConflict(t *testing.T) {
+	const key, conflicts = "/registry/ranges/servicenodeports", 30
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz"))
+	var swaps atomic.Int32
+	plan := repairWith(t, e, t.Output(), func(ctx context.Context, swap *pb.TxnRequest) error {
+		if swaps.Add(1) > conflicts {
+			return nil
+		}
+		return toggle(ctx, e.Client(), key, 32_000)
+	})
+	// One pass sets, the last one clears.
+	if got := swaps.Load(); got != conflicts+2 {
+		t.Errorf("%d swaps", got)
+	}
+	if len(plan.Ranges[0].Set) == 0 || len(plan.Ranges[0].Clear) == 0 {
+		t.Errorf("%+v", plan.Ranges)
+	}
+	checkStored(t, etcdtest.SingleStack, "repaired3", readEtcd(t, e.Client()))
+}
+
+// TestInterruptedRepair interrupts a repair between two passes: what the first one has written is told.
+func TestInterruptedRepair(t *testing.T) {
+	etcd := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out, log bytes.Buffer
+	interrupt := writerFunc(func(b []byte) (int, error) {
+		if bytes.Contains(b, []byte("pass 1 of 3")) {
+			cancel()
+		}
+		return log.Write(b)
+	})
+	args := []string{"repair", "--endpoints", etcd.Endpoints()[0], "--apply", "--clean-leaks", "-o", "json"}
+	if code := Run(ctx, args, &out, interrupt); code != exitInterrupted || !strings.Contains(log.String(), "interrupted after pass 1 of 3") {
+		t.Errorf("exit code %d: %s", code, log.String())
+	}
+	var plan audit.Plan
+	if err := json.Unmarshal(out.Bytes(), &plan); err != nil {
+		t.Fatalf("%v: %s", err, out.String())
+	}
+	set, cleared := 0, 0
+	for _, r := range plan.Ranges {
+		set += len(r.Set)
+		cleared += len(r.Clear)
+	}
+	if !plan.Applied || set == 0 || cleared != 0 || len(plan.Leaks) == 0 {
+		t.Errorf("applied %v, %d set, %d cleared, %d leaks", plan.Applied, set, cleared, len(plan.Leaks))
+	}
+	checkStored(t, etcdtest.DualStack, "repaired1", readEtcd(t, etcd.Client()))
+}
+
+// TestServicesElsewhere has a cluster whose Services are not in this etcd: all that they use looks leaked.
+func TestServicesElsewhere(t *testing.T) {
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
+	if _, err := e.Client().Delete(t.Context(), "/registry/services/specs/", clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := run(t, "repair", "--endpoints", e.Endpoints()[0], "--apply", "--clean-leaks", "--interval", "1ms")
+	if code != exitInput || !strings.Contains(stderr, "no Services below /registry/services/specs/") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	checkStored(t, etcdtest.DualStack, "drift", readEtcd(t, e.Client()))
+}
+
+// TestServiceAfterList has a Service written when the leaks are about to be cleaned.
+func TestServiceAfterList(t *testing.T) {
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz"))
+	var log bytes.Buffer
+	written := false
+	plan := repairWith(t, e, &log, func(ctx context.Context, swap *pb.TxnRequest) error {
+		if len(swap.Compare) == 3 { // the key alone
+			return nil
+		}
+		written = true
+		service := `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"late"},"spec":{"clusterIP":"None"}}`
+		_, err := e.Client().Put(ctx, "/registry/services/specs/default/late", service)
+		return err
+	})
+	if !written || len(plan.Ranges[0].Clear) > 0 || plan.LeaksLeft() == 0 {
+		t.Errorf("%v, %+v", written, plan)
+	}
+	if said := log.String(); !strings.Contains(said, "left alone") || !strings.Contains(said, "run it again") {
+		t.Error(said)
+	}
+	checkStored(t, etcdtest.SingleStack, "repaired1", readEtcd(t, e.Client()))
+}
+
+// repairWith cleans leaks in three passes, and calls before ahead of each swap.
+func repairWith(t *testing.T, e *embedded.Etcd, log io.Writer, before func(context.Context, *pb.TxnRequest) error) *audit.Plan {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: e.Endpoints(),
+		DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if txn, ok := req.(*pb.TxnRequest); ok && len(txn.Success) > 0 {
+				if err := before(ctx, txn); err != nil {
+					return err
+				}
+			}
+			return invoke(ctx, method, req, reply, conn, opts...)
+		})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &source{client: client, mode: modeAuto, progress: &progress{w: t.Output()}}
+	defer s.close()
+	r := &repair{source: s, apply: true, cleanLeaks: true, passes: 3, log: log}
+	plan, _, err := r.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// toggle takes a port, or gives it back if it is taken.
+func toggle(ctx context.Context, client *clientv3.Client, key string, port int) error {
+	got, err := client.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	object, err := rangekeeper.DecodeRangeAllocation(got.Kvs[0].Value)
+	if err != nil {
+		return err
+	}
+	spec, _ := object.Range()
+	data, err := object.Data(nil)
+	if err != nil {
+		return err
+	}
+	low, _ := strconv.Atoi(strings.Split(spec, "-")[0])
+	bits := new(big.Int).SetBytes(data)
+	bits.SetBit(bits, port-low, bits.Bit(port-low)^1)
+	if err := object.Set(spec, bits.Bytes()); err != nil {
+		return err
+	}
+	value, err := object.Encode(nil)
+	if err != nil {
+		return err
+	}
+	_, err = client.Put(ctx, key, string(value))
+	return err
+}
+
+// TestLeakInUseAgain gives a leaked port to a Service just before the pass that
+// would clean it.
+func TestLeakInUseAgain(t *testing.T) {
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz"))
+	endpoints := strings.Join(e.Endpoints(), ",")
+	var leak string
+	for _, l := range runJSON[audit.Report](t, exitFound, "audit", "--endpoints", endpoints).Leaks {
+		if l.Range == "servicenodeports" {
+			leak = l.Value
+		}
+	}
+	passes := 0
+	var stdout bytes.Buffer
+	code := Run(t.Context(), []string{"repair", "--endpoints", endpoints, "--apply", "--clean-leaks", "--interval", "1ms", "-o", "json"}, &stdout,
+		writerFunc(func(b []byte) (int, error) {
+			if passes++; passes == 2 {
+				service := `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"late"},"spec":{"clusterIP":"None","ports":[{"port":80,"nodePort":` + leak + `}]}}`
+				if _, err := e.Client().Put(t.Context(), "/registry/services/specs/default/late", service); err != nil {
+					t.Error(err)
+				}
+			}
+			return len(b), nil
+		}))
+	var plan audit.Plan
+	if err := json.Unmarshal(stdout.Bytes(), &plan); err != nil || code != exitFound || passes != 2 || leak == "" {
+		t.Fatalf("%v, exit code %d, %d lines on stderr, leak %q", err, code, passes, leak)
+	}
+	if clear := plan.Ranges[0].Clear; len(clear) == 0 || slices.Contains(clear, leak) {
+		t.Errorf("%s was leaked and is in use, cleared %v", leak, clear)
+	}
+	report := runJSON[audit.Report](t, exitFound, "audit", "--endpoints", endpoints)
+	for _, f := range report.Findings {
+		if f.Value == leak {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

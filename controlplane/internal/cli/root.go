@@ -1,0 +1,144 @@
+// Package cli is the command line of rangekeeper.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/localcluster"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+)
+
+const version = "0.1.0"
+
+// commit is set by the linker: -X .../internal/cli.commit=...
+var commit string
+
+// The exit codes.
+const (
+	exitOK = iota
+	// exitFound: the audit found something, the repair left something that only an
+	// owner can mend, what was asked for is not free, the stress test failed, or a server
+	// did.
+	exitFound
+	// exitInput: wrong usage or input that cannot be used.
+	exitInput
+	// exitUnreachable: no etcd answered, or another process has the data directory.
+	exitUnreachable
+	// exitInterrupted: what was under way was given up, by the shell's convention for
+	// SIGINT.
+	exitInterrupted = 130
+)
+
+// errFound ends a command whose output is complete with exitFound.
+var errFound = errors.New("something was found")
+
+// Main runs the command that the process was started with, and ends the process.
+// SIGINT and SIGTERM end the command in order; a second one ends the process at once.
+func Main() {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		signal.Stop(signals) // before the command is told, so that no second one gets lost
+		cancel()
+	}()
+	os.Exit(Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// Run runs one command and gives the exit code. Data go to stdout, all else to
+// stderr.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot(stdout, stderr)
+	root.SetArgs(args)
+	switch err := root.ExecuteContext(ctx); {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errFound):
+		return exitFound
+	default:
+		fmt.Fprintf(stderr, "rangekeeper: %v\n", err)
+		return exitCode(err)
+	}
+}
+
+func exitCode(err error) int {
+	is := func(target error) bool { return errors.Is(err, target) }
+	switch {
+	case is(context.Canceled):
+		return exitInterrupted
+	case slices.ContainsFunc([]error{clusterstate.ErrUnreachable, embedded.ErrInUse}, is):
+		return exitUnreachable
+	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, etcdstore.ErrDeferred, localcluster.ErrServer}, is):
+		return exitFound
+	default:
+		return exitInput
+	}
+}
+
+func newRoot(stdout, stderr io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rangekeeper",
+		Short: "Allocates ClusterIPs and node ports, and finds and mends leaked, lost and duplicate ones",
+		Long: `rangekeeper compares what a Kubernetes cluster has recorded as allocated with what
+its Services use, on an etcd snapshot or on a running etcd. It also allocates from
+the stored ranges, as kube-apiserver does, and runs whole control planes that do it.
+
+Exit codes: 0 done, or nothing found, 1 something found (repair: something is left
+that only the owner of a Service can mend; allocate: what was asked for is not free;
+up: a server failed), 2 wrong usage or input that cannot be used, 3 etcd cannot be
+reached, 130 interrupted.`,
+		Version:       version + " (commit " + commitOrUnknown() + ")",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.AddCommand(newAudit(), newRepair(), newShow(), newExplain(),
+		newInit(), newAllocate(), newRelease(), newWatch(), newStress(), newController(), newUp())
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		// Without this an unknown shell would be no error.
+		completion.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
+	return root
+}
+
+func commitOrUnknown() string {
+	if commit != "" {
+		return commit
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "unknown"
+}
+
+// withSource gives a command its source: run is called with it, and it is closed.
+func withSource(c *cobra.Command, run func(c *cobra.Command, args []string, s *source) error) *source {
+	s := new(source)
+	s.addFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		s.progress = &progress{w: c.ErrOrStderr()}
+		defer s.close()
+		return run(c, args, s)
+	}
+	return s
+}

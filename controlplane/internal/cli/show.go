@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+)
+
+func newShow() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "show RANGE",
+		Short:   "Show how a range is used, with its free and used runs",
+		Long:    "Shows how a range is used, with its free and used runs. RANGE is serviceips,\nsecondaryserviceips, servicenodeports or the name of a ServiceCIDR object.",
+		Example: "  rangekeeper show serviceips --etcd-snapshot backup.db.gz",
+		Args:    cobra.ExactArgs(1),
+	}
+	s := withSource(c, func(c *cobra.Command, args []string, s *source) error {
+		a, err := s.audit(c.Context())
+		if err != nil {
+			return err
+		}
+		all, err := a.Runs(args[0])
+		if err != nil {
+			return s.explain(err)
+		}
+		return writeRuns(c.OutOrStdout(), all)
+	})
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return rangeNames(c.Context(), s), cobra.ShellCompDirectiveNoFileComp
+	}
+	return c
+}
+
+// completionTimeout is how long someone who pressed the tab key may have to wait.
+const completionTimeout = 3 * time.Second
+
+// rangeNames gives those of the source, if one was given and can be read.
+func rangeNames(ctx context.Context, s *source) []string {
+	names := bitmapNames
+	if s.snapshot == "" && !s.connection.given() {
+		return names
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	s.progress = &progress{w: io.Discard}
+	defer s.close()
+	a, err := s.audit(ctx)
+	if err != nil {
+		return names
+	}
+	names = nil
+	for _, r := range a.Report().Ranges {
+		names = append(names, r.Name)
+	}
+	return slices.Compact(names) // a ServiceCIDR object can have two
+}
+
+func writeRuns(w io.Writer, all []audit.Runs) error {
+	var t table
+	for _, r := range all {
+		t.addRanges([]audit.Range{r.Range})
+		fmt.Fprintf(&t.b, "\nStatic band: the lowest %s\n", count(int(r.StaticBand), "value"))
+		if r.Partial {
+			fmt.Fprintln(&t.b, "Only the lowest 65,535 addresses are in the runs below.")
+		}
+		t.addRuns("Free runs", r.Free)
+		t.addRuns("Used runs", r.Used)
+	}
+	_, err := w.Write(t.b.Bytes())
+	return err
+}
+
+func (t *table) addRuns(title string, runs []audit.Run) {
+	var rows [][]string
+	for _, run := range runs {
+		rows = append(rows, []string{run.First, run.Last, fmt.Sprint(run.Len)})
+	}
+	t.add(title, []string{"FIRST", "LAST", "COUNT"}, rows)
+}

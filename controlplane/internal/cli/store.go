@@ -1,0 +1,316 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+)
+
+// bitmapNames are the ranges that a cluster can have as bitmaps.
+var bitmapNames = []string{audit.ServiceIPs, audit.SecondaryServiceIPs, audit.ServiceNodePorts}
+
+const (
+	// operationTimeout is for one operation on a range; etcd answers in
+	// milliseconds.
+	operationTimeout = 10 * time.Second
+	// closeTimeout is how long it may take to leave things in order.
+	closeTimeout = 2 * time.Second
+)
+
+// store is where a command allocates: a running etcd or one in this process.
+type store struct {
+	connection connection
+	prefix     string
+	dataDir    string
+	log        io.Writer
+
+	client *clientv3.Client
+	etcd   *embedded.Etcd // nil for a running one
+}
+
+const rangesHelp = `RANGE is serviceips, secondaryserviceips or servicenodeports. It is kept in the etcd
+at --endpoints, or else in one that runs in this process and keeps its data in
+--data-dir.`
+
+// withStore gives a command that is about one RANGE its store: run is called with
+// it, and it is closed.
+func withStore(c *cobra.Command, run func(c *cobra.Command, args []string, s *store) error) {
+	s := new(store)
+	s.connection.addFlags(c, "use a running etcd at these URLs")
+	f := c.Flags()
+	f.StringVar(&s.dataDir, "data-dir", "", "without --endpoints: directory of the data of the etcd in this process (default: rangekeeper below $XDG_DATA_HOME or ~/.local/share)")
+	f.StringVar(&s.prefix, "prefix", clusterstate.DefaultPrefix, "what kube-apiserver has as --etcd-prefix")
+	c.MarkFlagsMutuallyExclusive("endpoints", "data-dir")
+	c.MarkFlagDirname("data-dir")
+	completeNothing(c, "prefix")
+	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return bitmapNames, cobra.ShellCompDirectiveNoFileComp
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if !slices.Contains(bitmapNames, args[0]) {
+			return fmt.Errorf("unknown range %q: expected %s", args[0], strings.Join(bitmapNames, ", "))
+		}
+		if err := s.connection.check(); err != nil {
+			return err
+		}
+		s.log = c.ErrOrStderr()
+		defer s.close()
+		return run(c, args, s)
+	}
+}
+
+// open connects to the running etcd or starts the one in this process, for which
+// mayCreate says whether its data may be made.
+func (s *store) open(ctx context.Context, mayCreate bool) (err error) {
+	if s.connection.given() {
+		s.client, err = s.connection.connect(ctx)
+		return err
+	}
+	if s.dataDir == "" {
+		if s.dataDir, err = defaultDataDir(); err != nil {
+			return err
+		}
+	}
+	there, err := embedded.HasData(s.dataDir)
+	switch {
+	case err != nil:
+		return err
+	case !there && !mayCreate:
+		return fmt.Errorf("no ranges are kept in %s yet: run rangekeeper init first, or name an etcd with --endpoints", s.dataDir)
+	}
+	if s.etcd, err = embedded.Start(ctx, embedded.Config{Dir: s.dataDir}); err != nil {
+		return err
+	}
+	if !there {
+		fmt.Fprintf(s.log, "rangekeeper: made the data directory %s\n", s.dataDir)
+	}
+	s.client = s.etcd.Client()
+	return nil
+}
+
+func (s *store) close() {
+	switch {
+	case s.etcd != nil:
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		s.etcd.Compact(ctx) // the next command does it if this one cannot
+		s.etcd.Close()
+	case s.client != nil:
+		s.client.Close() // all that was asked for is answered
+	}
+}
+
+func (s *store) key(name string) string { return clusterstate.RangeKey(s.prefix, name) }
+
+// defaultDataDir is where the XDG base directory specification wants data.
+func defaultDataDir() (string, error) {
+	data, err := xdgDir("XDG_DATA_HOME", ".local", "share")
+	if err != nil {
+		return "", fmt.Errorf("--data-dir or --endpoints is needed: %w", err)
+	}
+	return filepath.Join(data, "rangekeeper"), nil
+}
+
+// xdgDir is a base directory of that specification: what a variable says, or else a
+// directory below the user's.
+func xdgDir(variable string, belowHome ...string) (string, error) {
+	if dir := os.Getenv(variable); filepath.IsAbs(dir) { // to be ignored otherwise, by the specification
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(append([]string{home}, belowHome...)...), nil
+}
+
+// kept is a range that is or will be stored, whichever values it has.
+type kept interface {
+	// open begins to keep it; before, nothing else but spec may be called.
+	open(client *clientv3.Client, prefix string, grace time.Duration) error
+	close() error
+	// spec is the range as text.
+	spec() string
+	create(ctx context.Context) (created bool, err error)
+	// allocate takes the value, or if that is empty so many values, and gives them.
+	allocate(ctx context.Context, value string, count uint32) ([]string, error)
+	// release gives values back, and gives those that were free already.
+	release(ctx context.Context, values []string) (free []string, err error)
+	// readForPass begins a repair pass, before Services are listed.
+	readForPass(ctx context.Context, passes *rangekeeper.Passes) error
+	// repair ends it, and gives what was set, cleared, and how much was left alone.
+	repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed rangekeeper.Listed) (set, cleared []string, changed int, err error)
+	// watch tells of all changes until the context is done, the first time of none.
+	watch(ctx context.Context, tell func(changes []change, revision int64) error) error
+}
+
+// keptRange is a range with values of type V.
+type keptRange[V rangekeeper.Value] struct {
+	name   string
+	kind   valueKind[V]
+	values rangekeeper.Range[V]
+	client *clientv3.Client
+	key    string
+	store  *etcdstore.Store[V]
+}
+
+// valueKind says how values and their ranges are read.
+type valueKind[V rangekeeper.Value] struct {
+	parseRange func(string) (rangekeeper.Range[V], error)
+	parseValue func(string) (V, error)
+}
+
+var (
+	addresses = valueKind[netip.Addr]{rangekeeper.ParseCIDR, rangekeeper.ParseAddr}
+	ports     = valueKind[uint16]{rangekeeper.ParsePortRange, parsePort}
+)
+
+func parsePort(text string) (uint16, error) {
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a port", text)
+	}
+	return uint16(port), nil
+}
+
+// newKept gives the range of a name that has this spec.
+func newKept(name, spec string) (kept, error) {
+	if name == audit.ServiceNodePorts {
+		return newKeptRange(name, spec, ports)
+	}
+	return newKeptRange(name, spec, addresses)
+}
+
+func newKeptRange[V rangekeeper.Value](name, spec string, kind valueKind[V]) (kept, error) {
+	values, err := kind.parseRange(spec)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return &keptRange[V]{name: name, kind: kind, values: values}, nil
+}
+
+// openStored opens the store, which must have been made before, and gives the range
+// of a name as it is stored; it must be closed.
+func (s *store) openStored(ctx context.Context, name string) (kept, error) {
+	if err := s.open(ctx, false); err != nil {
+		return nil, err
+	}
+	return s.stored(ctx, name)
+}
+
+// stored gives the range of a name as it is stored; it must be closed.
+func (s *store) stored(ctx context.Context, name string) (kept, error) {
+	k, err := openKept(ctx, s.client, s.prefix, name, etcdstore.DefaultGrace)
+	if errors.Is(err, rangekeeper.ErrNotInitialised) {
+		err = fmt.Errorf("%w: run rangekeeper init %s SPEC first", err, name)
+	}
+	return k, err
+}
+
+// storedSpec gives the range that is stored under a key, as text.
+func storedSpec(ctx context.Context, client *clientv3.Client, key string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	got, err := client.Get(ctx, key)
+	if err != nil {
+		return "", unreachable(fmt.Errorf("read %s: %w", key, err))
+	}
+	spec := ""
+	if len(got.Kvs) > 0 {
+		if spec, _, err = decode(got.Kvs[0].Value); err != nil {
+			return "", fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	if spec == "" {
+		return "", fmt.Errorf("%s: %w", key, rangekeeper.ErrNotInitialised)
+	}
+	return spec, nil
+}
+
+// openKept gives the range of a name as it is stored; it must be closed.
+func openKept(ctx context.Context, client *clientv3.Client, prefix, name string, grace time.Duration) (kept, error) {
+	key := clusterstate.RangeKey(prefix, name)
+	spec, err := storedSpec(ctx, client, key)
+	if err != nil {
+		return nil, err
+	}
+	k, err := newKept(name, spec)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return k, k.open(client, prefix, grace)
+}
+
+func (k *keptRange[V]) open(client *clientv3.Client, prefix string, grace time.Duration) (err error) {
+	k.client, k.key = client, clusterstate.RangeKey(prefix, k.name)
+	k.store, err = etcdstore.Open(etcdstore.Config[V]{
+		Client: client, Key: k.key, Range: k.values, Strategy: rangekeeper.RandomScanSparingStaticBand,
+		Services: clusterstate.ServiceKeys(prefix), Grace: grace,
+	})
+	return err
+}
+
+func (k *keptRange[V]) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return k.store.Close(ctx)
+}
+
+func (k *keptRange[V]) spec() string { return k.values.String() }
+
+// decode gives the range and the bitmap of a stored object.
+func decode(value []byte) (spec string, data []byte, err error) {
+	object, err := rangekeeper.DecodeRangeAllocation(value)
+	if err != nil {
+		return "", nil, err
+	}
+	defer object.Close()
+	if spec, err = object.Range(); err != nil {
+		return "", nil, err
+	}
+	data, err = object.Data(nil)
+	return spec, data, err
+}
+
+// unreachable marks an error if it says that etcd did not answer.
+func unreachable(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err // it was not waited for
+	}
+	code := status.Code(err)
+	if e := (rpctypes.EtcdError{}); errors.As(err, &e) {
+		code = e.Code()
+	}
+	for _, silence := range []error{context.DeadlineExceeded, rangekeeper.ErrDeadlineExceeded, etcdstore.ErrUnknown} {
+		if errors.Is(err, silence) {
+			code = codes.Unavailable
+		}
+	}
+	if code == codes.Unavailable || code == codes.DeadlineExceeded {
+		return fmt.Errorf("%w: %w", clusterstate.ErrUnreachable, err)
+	}
+	return err
+}

@@ -1,0 +1,447 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+)
+
+// cluster is an etcd without anything in it, and the flag that names it.
+func cluster(t *testing.T) (*embedded.Etcd, []string) {
+	t.Helper()
+	e := etcdtest.Start(t, "")
+	return e, []string{"--endpoints", strings.Join(e.Endpoints(), ",")}
+}
+
+// runOK runs a command that must end well and say nothing on stderr, and gives the
+// lines of its output.
+func runOK(t *testing.T, args ...string) []string {
+	t.Helper()
+	code, stdout, stderr := run(t, args...)
+	if code != exitOK || stderr != "" {
+		t.Fatalf("%v: exit code %d, %s", args, code, stderr)
+	}
+	return slices.Collect(lines(stdout))
+}
+
+func lines(text string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for line := range strings.Lines(text) {
+			if !yield(strings.TrimSuffix(line, "\n")) {
+				return
+			}
+		}
+	}
+}
+
+// runFails runs a command that must end with the code, and say why in one line.
+func runFails(t *testing.T, want int, words []string, args ...string) {
+	t.Helper()
+	code, stdout, stderr := run(t, args...)
+	if code != want || stdout != "" || !strings.HasPrefix(stderr, "rangekeeper: ") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("%v: exit code %d, want %d, stdout %q, stderr %q", args, code, want, stdout, stderr)
+	}
+	for _, word := range words {
+		if !strings.Contains(stderr, word) {
+			t.Errorf("%v: stderr %q, want %q", args, stderr, word)
+		}
+	}
+}
+
+// allocated gives what an audit finds allocated in an etcd without Services.
+func allocated(t *testing.T, name string, flags ...string) []string {
+	t.Helper()
+	_, stdout, stderr := run(t, append([]string{"audit", "-o", "json"}, flags...)...)
+	var report audit.Report
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || stderr != "" {
+		t.Fatalf("%v, %s", err, stderr)
+	}
+	var values []string
+	for _, leak := range report.Leaks {
+		if leak.Range == name {
+			values = append(values, leak.Value)
+		}
+	}
+	return values
+}
+
+func TestInit(t *testing.T) {
+	e, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	for _, c := range []struct{ name, spec, canonical string }{
+		{"serviceips", "10.96.0.0/28", "10.96.0.0/28"},
+		{"secondaryserviceips", "fd00::/112", "fd00::/112"},
+		{"servicenodeports", "30000+99", "30000-30099"},
+	} {
+		for _, what := range []string{"created", "unchanged"} {
+			got := runOK(t, with("init", c.name, c.spec)...)
+			if want := c.name + " " + c.canonical + " " + what; len(got) != 1 || got[0] != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		if values := allocated(t, c.name, etcd...); values != nil {
+			t.Errorf("%s: allocated %q", c.name, values)
+		}
+	}
+	// Another way to write the same range.
+	runOK(t, with("init", "serviceips", "010.096.000.005/28")...)
+	stored := func() (all []string) {
+		got, err := e.Client().Get(t.Context(), "", clientv3.WithPrefix())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kv := range got.Kvs {
+			all = append(all, fmt.Sprintf("%s %q", kv.Key, kv.Value))
+		}
+		return all
+	}
+	before := stored()
+	runFails(t, exitInput, []string{"10.96.0.0/28", "10.96.0.0/27"}, with("init", "serviceips", "10.96.0.0/27")...)
+	runFails(t, exitInput, []string{"30000-30099", "30000-32767"}, with("init", "servicenodeports", "30000-32767")...)
+	runFails(t, exitInput, []string{"serviceips", "30000-32767", "CIDR"}, with("init", "serviceips", "30000-32767")...)
+	runFails(t, exitInput, []string{"servicenodeports", "10.96.0.0/28", "port range"}, with("init", "servicenodeports", "10.96.0.0/28")...)
+	runFails(t, exitInput, []string{"10.96.0.0/33"}, with("init", "serviceips", "10.96.0.0/33")...)
+	runFails(t, exitInput, []string{"nonsense", "serviceips", "servicenodeports"}, with("init", "nonsense", "10.96.0.0/28")...)
+	runFails(t, exitInput, []string{"10.96.0.0/28", "fd00::/112"}, with("init", "serviceips", "fd00::/112")...)
+	if after := stored(); len(after) != 3 || !slices.Equal(before, after) {
+		t.Errorf("got %q\nwant %q", after, before)
+	}
+	// Elsewhere.
+	runOK(t, with("init", "serviceips", "10.0.0.0/24", "--prefix", "other")...)
+	runFails(t, exitInput, []string{"secondaryserviceips 10.1.0.0/24", "serviceips is 10.0.0.0/24", "same IP family"}, with("init", "secondaryserviceips", "10.1.0.0/24", "--prefix", "other")...)
+	runOK(t, with("init", "secondaryserviceips", "fd00::/112", "--prefix", "other")...)
+	// Where Services are, an empty range would give what they have to others.
+	if _, err := e.Client().Put(t.Context(), "/used/services/specs/default/web", "a Service"); err != nil {
+		t.Fatal(err)
+	}
+	runFails(t, exitInput, []string{"/used/ranges/serviceips", "1 Services"}, with("init", "serviceips", "10.96.0.0/28", "--prefix", "/used")...)
+	if _, err := e.Client().Delete(t.Context(), "/used/services/specs/default/web"); err != nil {
+		t.Fatal(err)
+	}
+	if got := runOK(t, with("allocate", "serviceips", "10.0.0.77", "--prefix", "/other")...); !slices.Equal(got, []string{"10.0.0.77"}) {
+		t.Errorf("%q", got)
+	}
+	if after := stored(); len(after) != 5 || !strings.HasPrefix(after[1], "/other/ranges/serviceips ") {
+		t.Errorf("%q", after)
+	}
+}
+
+func TestAllocateAndRelease(t *testing.T) {
+	_, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	for _, c := range []struct {
+		name, spec, outside, nonsense string
+		all                           []string
+	}{
+		{"serviceips", "10.96.0.0/28", "10.96.0.15", "30000", addressesFrom("10.96.0.1", 14)},
+		{"secondaryserviceips", "fd00::/124", "fd00::10", "fd00", addressesFrom("fd00::1", 15)},
+		{"servicenodeports", "30000-30009", "30010", "10.0.0.1", portsFrom(30000, 10)},
+	} {
+		n := len(c.all)
+		runFails(t, exitInput, []string{c.name, "rangekeeper init"}, with("allocate", c.name)...)
+		runFails(t, exitInput, []string{c.name, "rangekeeper init"}, with("release", c.name, c.all[0])...)
+		runOK(t, with("init", c.name, c.spec)...)
+
+		got := runOK(t, with("allocate", c.name, c.all[1])...)
+		runFails(t, exitFound, []string{c.all[1], "already allocated"}, with("allocate", c.name, c.all[1])...)
+		runFails(t, exitInput, []string{c.outside, c.spec}, with("allocate", c.name, c.outside)...)
+		runFails(t, exitInput, []string{c.nonsense}, with("allocate", c.name, c.nonsense)...)
+		got = append(got, runOK(t, with("allocate", c.name)...)...)
+		got = append(got, runOK(t, with("allocate", c.name, "-n", fmt.Sprint(n-4))...)...)
+		if left := n - len(got); left != 2 {
+			t.Fatalf("%s: %d left", c.name, left)
+		}
+		// All or nothing.
+		for _, count := range []string{"3", fmt.Sprint(n + 1), "4294967295"} {
+			runFails(t, exitFound, []string{c.spec, "full", count}, with("allocate", c.name, "--count", count)...)
+		}
+		if values := allocated(t, c.name, etcd...); len(values) != n-2 {
+			t.Errorf("%s: %q", c.name, values)
+		}
+		got = append(got, runOK(t, with("allocate", c.name, "-n", "2")...)...)
+		runFails(t, exitFound, []string{c.spec, "full"}, with("allocate", c.name)...)
+		slices.Sort(got)
+		want := slices.Sorted(slices.Values(c.all))
+		if !slices.Equal(got, want) || !slices.Equal(slices.Sorted(slices.Values(allocated(t, c.name, etcd...))), want) {
+			t.Errorf("%s: got %q, want %q", c.name, got, want)
+		}
+
+		// One value that is not in the range, and nothing is freed.
+		runFails(t, exitInput, []string{c.outside, c.spec}, with("release", c.name, c.all[0], c.outside)...)
+		runFails(t, exitInput, []string{c.nonsense}, with("release", c.name, c.nonsense, c.all[0])...)
+		if values := allocated(t, c.name, etcd...); len(values) != n {
+			t.Errorf("%s: %q", c.name, values)
+		}
+		if out := runOK(t, with("release", c.name, c.all[0], c.all[2])...); out != nil {
+			t.Errorf("%q", out)
+		}
+		code, stdout, stderr := run(t, with("release", c.name, c.all[2], c.all[3], c.all[0])...)
+		if want := "rangekeeper: " + c.all[2] + " was free already\nrangekeeper: " + c.all[0] + " was free already\n"; code != exitOK || stdout != "" || stderr != want {
+			t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+		}
+		if values := allocated(t, c.name, etcd...); len(values) != n-3 || slices.Contains(values, c.all[3]) {
+			t.Errorf("%s: %q", c.name, values)
+		}
+		again := runOK(t, with("allocate", c.name, "-n", "3")...)
+		if slices.Sort(again); !slices.Equal(again, slices.Sorted(slices.Values([]string{c.all[0], c.all[2], c.all[3]}))) {
+			t.Errorf("%s: %q", c.name, again)
+		}
+	}
+}
+
+func addressesFrom(first string, n int) (all []string) {
+	for addr := netip.MustParseAddr(first); len(all) < n; addr = addr.Next() {
+		all = append(all, addr.String())
+	}
+	return all
+}
+
+func portsFrom(first, n int) (all []string) {
+	for port := first; len(all) < n; port++ {
+		all = append(all, fmt.Sprint(port))
+	}
+	return all
+}
+
+// TestAllocateMany takes and gives back thousands of values with one command each.
+func TestAllocateMany(t *testing.T) {
+	_, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	runOK(t, with("init", "serviceips", "10.96.0.0/12")...)
+	got := runOK(t, with("allocate", "serviceips", "-n", "100000")...)
+	unique := slices.Compact(slices.Sorted(slices.Values(got)))
+	if len(unique) != 100000 {
+		t.Errorf("%d values, %d of them different", len(got), len(unique))
+	}
+	runOK(t, with(append([]string{"release", "serviceips"}, got[:5000]...)...)...)
+	left := slices.Sorted(slices.Values(allocated(t, "serviceips", etcd...)))
+	if !slices.Equal(left, slices.Sorted(slices.Values(got[5000:]))) {
+		t.Errorf("%d values left", len(left))
+	}
+}
+
+// TestForeignValues finds something else under the key, which must stay.
+func TestForeignValues(t *testing.T) {
+	e, etcd := cluster(t)
+	for name, value := range map[string]string{
+		"garbage":      "garbage",
+		"encrypted":    "k8s:enc:aescbc:v1:key1:xxxx",
+		"ports":        string(stored(t, "30000-32767", nil)),
+		"past the end": string(stored(t, "10.96.0.0/28", []byte{0x40, 0})),
+	} {
+		if _, err := e.Client().Put(t.Context(), serviceIPsKey, value); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{
+			{"init", "serviceips", "10.96.0.0/28"}, {"allocate", "serviceips"}, {"allocate", "serviceips", "10.96.0.1"},
+			{"release", "serviceips", "10.96.0.1"}, {"watch", "serviceips"},
+		} {
+			t.Run(name+" "+args[0], func(t *testing.T) {
+				runFails(t, exitInput, []string{serviceIPsKey}, append(args, etcd...)...)
+			})
+		}
+		if got, err := e.Client().Get(t.Context(), serviceIPsKey); err != nil || string(got.Kvs[0].Value) != value {
+			t.Errorf("%s: %v, %v", name, err, got)
+		}
+	}
+	// An object that no server has initialised yet.
+	if _, err := e.Client().Put(t.Context(), serviceIPsKey, string(stored(t, "", nil))); err != nil {
+		t.Fatal(err)
+	}
+	runFails(t, exitInput, []string{"rangekeeper init"}, append([]string{"allocate", "serviceips"}, etcd...)...)
+	if got := runOK(t, append([]string{"init", "serviceips", "10.96.0.0/28"}, etcd...)...); !slices.Equal(got, []string{"serviceips 10.96.0.0/28 created"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestDataDir keeps ranges in an etcd in the process.
+func TestDataDir(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_DATA_HOME", "relative/is/ignored")
+	byHome, byXDG, byFlag := filepath.Join(home, ".local/share/rangekeeper"), filepath.Join(home, "xdg/rangekeeper"), filepath.Join(home, "flag")
+	for _, c := range []struct {
+		dir   string
+		xdg   string
+		flags []string
+	}{
+		{dir: byHome},
+		{dir: byXDG, xdg: filepath.Join(home, "xdg")},
+		{dir: byFlag, flags: []string{"--data-dir", byFlag}},
+	} {
+		if c.xdg != "" {
+			t.Setenv("XDG_DATA_HOME", c.xdg)
+		}
+		with := func(args ...string) []string { return append(args, c.flags...) }
+		for _, args := range [][]string{{"allocate", "serviceips"}, {"release", "serviceips", "10.96.0.1"}, {"watch", "serviceips"}, {"init", "serviceips", "nonsense"}} {
+			runFails(t, exitInput, nil, with(args...)...)
+			if _, err := os.Stat(c.dir); err == nil {
+				t.Errorf("%v: left %s behind", args, c.dir)
+			}
+		}
+		code, stdout, stderr := run(t, with("init", "serviceips", "10.96.0.0/28")...)
+		if code != exitOK || stdout != "serviceips 10.96.0.0/28 created\n" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, c.dir+"\n") {
+			t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+		}
+		runOK(t, with("init", "servicenodeports", "30000-32767")...)
+		// Each command finds what the one before has left.
+		var got []string
+		for range 14 {
+			got = append(got, runOK(t, with("allocate", "serviceips")...)...)
+		}
+		if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(addressesFrom("10.96.0.1", 14)))) {
+			t.Errorf("%q", got)
+		}
+		runFails(t, exitFound, []string{"full"}, with("allocate", "serviceips")...)
+		runOK(t, with("release", "serviceips", got[3])...)
+		if again := runOK(t, with("allocate", "serviceips")...); !slices.Equal(again, got[3:4]) {
+			t.Errorf("%q", again)
+		}
+	}
+
+	// Another process has it, in which it is reached over the network.
+	other, err := embedded.Start(t.Context(), embedded.Config{Dir: byFlag})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	runFails(t, exitUnreachable, []string{byFlag, "in use"}, "allocate", "serviceips", "--data-dir", byFlag)
+	runFails(t, exitFound, []string{"full"}, "allocate", "serviceips", "--endpoints", other.Endpoints()[0])
+	// Else each command would add a value to the database.
+	if _, err := other.Client().Get(t.Context(), serviceIPsKey, clientv3.WithRev(2)); !errors.Is(err, rpctypes.ErrCompacted) {
+		t.Errorf("the history is kept: %v", err)
+	}
+
+	damaged := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(damaged, "member", "snap"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(damaged, "member", "snap", "db"), bytes.Repeat([]byte("x"), 1<<16), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runFails(t, exitInput, []string{damaged}, "allocate", "serviceips", "--data-dir", damaged)
+	file := etcdtest.Write(t, []byte("x"))
+	runFails(t, exitInput, []string{file}, "init", "serviceips", "10.96.0.0/28", "--data-dir", file)
+
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_DATA_HOME", "")
+	runFails(t, exitInput, []string{"--data-dir"}, "allocate", "serviceips")
+}
+
+func TestStoreUsage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "none")
+	for _, args := range [][]string{
+		{"init"},
+		{"init", "serviceips"},
+		{"init", "serviceips", "10.96.0.0/28", "extra"},
+		{"allocate"},
+		{"allocate", "serviceips", "10.96.0.1", "extra"},
+		{"allocate", "serviceips", ""},
+		{"allocate", "serviceips", "-n", "0"},
+		{"allocate", "serviceips", "-n", "-1"},
+		{"allocate", "serviceips", "-n", "4294967296"},
+		{"allocate", "serviceips", "10.96.0.1", "-n", "1"},
+		{"allocate", "kubernetes"},
+		{"allocate", "serviceips", "--cacert", "ca.crt"},
+		{"allocate", "serviceips", "--endpoints", "http://127.0.0.1:1"},
+		{"allocate", "serviceips", "--etcd-snapshot", "backup.db"},
+		{"release"},
+		{"release", "serviceips"},
+		{"release", "nonsense", "10.96.0.1"},
+		{"watch"},
+		{"watch", "serviceips", "extra"},
+		{"watch", "serviceips", "-o", "yaml"},
+	} {
+		code, stdout, stderr := run(t, append(args, "--data-dir", dir)...)
+		if code != exitInput || stdout != "" || !strings.HasPrefix(stderr, "rangekeeper: ") {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Errorf("left %s behind", dir)
+	}
+	for _, command := range []string{"init", "allocate", "release", "watch", "stress"} {
+		if help := strings.Join(runOK(t, command, "--help"), "\n"); !strings.Contains(help, "Exit codes") || !strings.Contains(help, "Examples:\n  rangekeeper "+command) {
+			t.Errorf("%s: %s", command, help)
+		}
+	}
+}
+
+func TestStoreUnreachable(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	for _, args := range [][]string{{"allocate", "serviceips"}, {"stress"}} {
+		t.Run(args[0], func(t *testing.T) {
+			t.Parallel() // it waits for a timeout
+			runFails(t, exitUnreachable, []string{closed.Addr().String()}, append(args, "--endpoints", "http://"+closed.Addr().String())...)
+		})
+	}
+}
+
+// TestStoreTLS allocates from an etcd that wants client certificates.
+func TestStoreTLS(t *testing.T) {
+	a := etcdtest.NewAuthority(t)
+	cert, key := a.Leaf(t, "client")
+	flags := []string{"--endpoints", "https://" + etcdtest.StartTLS(t, a), "--cacert", a.File, "--cert", cert, "--key", key}
+	with := func(args ...string) []string { return append(args, flags...) }
+	runOK(t, with("init", "serviceips", "10.96.0.0/28")...)
+	got := runOK(t, with("allocate", "serviceips")...)
+	runOK(t, with(append([]string{"release", "serviceips"}, got...)...)...)
+	if report := runJSON[stressReport](t, exitOK, with("stress", "--duration", "100ms", "--range", "10.96.0.0/24", "--servers", "2")...); report.Operations == 0 {
+		t.Errorf("%+v", report)
+	}
+}
+
+// TestStoreAuth allocates from an etcd that asks for users.
+func TestStoreAuth(t *testing.T) {
+	e, etcd := cluster(t)
+	c, ctx := e.Client(), t.Context()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(c.UserAdd(ctx, "root", "secret"))
+	must(c.UserGrantRole(ctx, "root", "root"))
+	for user, permission := range map[string]clientv3.PermissionType{"reader": clientv3.PermissionType(clientv3.PermRead), "writer": clientv3.PermissionType(clientv3.PermReadWrite)} {
+		must(c.UserAdd(ctx, user, "secret"))
+		must(c.RoleAdd(ctx, user))
+		must(c.RoleGrantPermission(ctx, user, "/registry/", clientv3.GetPrefixRangeEnd("/registry/"), permission))
+		must(c.UserGrantRole(ctx, user, user))
+	}
+	must(c.RoleGrantPermission(ctx, "writer", stressPrefix, clientv3.GetPrefixRangeEnd(stressPrefix), clientv3.PermissionType(clientv3.PermReadWrite)))
+	must(c.AuthEnable(ctx))
+	with := func(user string, args ...string) []string {
+		return append(append(args, etcd...), "--user", user+":secret")
+	}
+
+	runOK(t, with("writer", "init", "serviceips", "10.96.0.0/28")...)
+	runOK(t, with("writer", "allocate", "serviceips", "10.96.0.1")...)
+	runJSON[stressReport](t, exitOK, with("writer", "stress", "--duration", "100ms")...)
+	for _, args := range [][]string{{"init", "secondaryserviceips", "fd00::/112"}, {"allocate", "serviceips"}, {"release", "serviceips", "10.96.0.1"}, {"stress"}} {
+		runFails(t, exitInput, []string{"permission denied"}, with("reader", args...)...)
+	}
+	runFails(t, exitInput, []string{"asks for a user"}, append([]string{"allocate", "serviceips"}, etcd...)...)
+	if got := allocated(t, "serviceips", append(etcd, "--user", "root:secret")...); !slices.Equal(got, []string{"10.96.0.1"}) {
+		t.Errorf("%q", got)
+	}
+}

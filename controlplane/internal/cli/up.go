@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
+	"github.com/rangekeeper/rangekeeper/controlplane/localcluster"
+)
+
+// upVersions are the releases of Kubernetes that there is a server of, the default first.
+var upVersions = kubernetes.Releases()
+
+// upServer is what a server's program is called, with the release after it.
+const upServer = "kube-apiserver-rangekeeper-"
+
+type upFlags struct {
+	cluster           localcluster.Config
+	kubernetesVersion string
+}
+
+func newUp() *cobra.Command {
+	o := new(upFlags)
+	c := &cobra.Command{
+		Use:                   "up [flags] [-- KUBE-APISERVER-FLAG...]",
+		DisableFlagsInUseLine: true, // it would put the flags at the end
+
+		Short: "Run a control plane on loopback: etcd and the real kube-apiserver with Rangekeeper inside",
+		Long: `Runs an etcd in this process and one to three kube-apiservers on it that allocate
+with Rangekeeper, until it is interrupted; then it stops them in order. A second
+interrupt ends all at once. There are no nodes and no controllers besides: Services
+get their ClusterIPs and node ports, and no Pod runs.
+
+The cluster is kept in --data-dir, with its certificates, a kubeconfig and the logs of
+the servers; the next run goes on with it. A range that is not given is the one of the
+last run. The servers listen on 127.0.0.1, 127.0.0.2 and 127.0.0.3, all at the same
+port. In the endpoints of the Service kubernetes they have addresses of a block for
+documentation, as loopback is not allowed there. The etcd asks nobody for a password:
+whoever can run programs on this machine can read and write it.
+
+Flags after -- go to every kube-apiserver and win over those that it gets anyway.
+
+Exit codes: 0 interrupted, 1 a server ended by itself or did not get ready, 2 wrong
+usage or input that cannot be used, 3 another process has the data directory, 130
+interrupted before the servers were ready.`,
+		Example: `  rangekeeper up
+  rangekeeper up --servers 3 --service-cluster-ip-range 10.96.0.0/16,fd00:10:96::/112
+  rangekeeper up --kubernetes-version ` + upVersions[len(upVersions)-1] + ` --data-dir ./cluster -- --v=4`,
+		Args: func(c *cobra.Command, args []string) error {
+			before := args // those that are no flags of kube-apiserver
+			if at := c.ArgsLenAtDash(); at >= 0 {
+				before = args[:at]
+			}
+			return cobra.NoArgs(c, before)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, args []string) error {
+			o.cluster.Flags = args
+			return o.run(c.Context(), c)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.kubernetesVersion, "kubernetes-version", upVersions[0], "release of the servers: "+strings.Join(upVersions, " or "))
+	f.StringVar(&o.cluster.Program, "kube-apiserver", "", "program of the servers (default: "+upServer+"VERSION beside this one)")
+	f.StringVar(&o.cluster.Dir, "data-dir", "", "directory of the cluster (default: rangekeeper below $XDG_STATE_HOME or ~/.local/state)")
+	f.IntVar(&o.cluster.Servers, "servers", 1, fmt.Sprintf("number of kube-apiservers, 1 to %d", localcluster.MaxServers))
+	f.StringVar(&o.cluster.ServiceClusterIPRange, "service-cluster-ip-range", "", "range of ClusterIPs, or two of different IP families, separated by a comma (default: that of the last run, or "+localcluster.DefaultServiceClusterIPRange+")")
+	f.StringVar(&o.cluster.ServiceNodePortRange, "service-node-port-range", "", "range of node ports (default: that of the last run, or "+localcluster.DefaultServiceNodePortRange+")")
+	addReconcilerType(c, &o.cluster.EndpointReconcilerType)
+	f.Uint16Var(&o.cluster.SecurePort, "secure-port", 6443, "port of the servers")
+	f.Uint16Var(&o.cluster.EtcdPort, "etcd-port", 2379, "port of etcd on 127.0.0.1; 0 for a free one")
+	c.MarkFlagsMutuallyExclusive("kubernetes-version", "kube-apiserver")
+	c.MarkFlagDirname("data-dir")
+	c.MarkFlagFilename("kube-apiserver")
+	completeNothing(c, "servers", "service-cluster-ip-range", "service-node-port-range", "secure-port", "etcd-port")
+	c.RegisterFlagCompletionFunc("kubernetes-version", cobra.FixedCompletions(upVersions, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (o *upFlags) check() (err error) {
+	config := &o.cluster
+	switch {
+	case !slices.Contains(upVersions, o.kubernetesVersion):
+		return fmt.Errorf("--kubernetes-version is %s, not %s", strings.Join(upVersions, " or "), o.kubernetesVersion)
+	case config.Servers < 1 || config.Servers > localcluster.MaxServers:
+		return fmt.Errorf("--servers is 1 to %d, not %d", localcluster.MaxServers, config.Servers)
+	case config.SecurePort == 0:
+		return errors.New("--secure-port is 1 to 65535, not 0")
+	case !slices.Contains(reconcilerTypes, config.EndpointReconcilerType):
+		return unknownReconcilerType(config.EndpointReconcilerType)
+	}
+	if config.Dir == "" {
+		state, err := xdgDir("XDG_STATE_HOME", ".local", "state")
+		if err != nil {
+			return fmt.Errorf("--data-dir is needed: %w", err)
+		}
+		config.Dir = filepath.Join(state, "rangekeeper")
+	}
+	hint := ""
+	if config.Program == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("--kube-apiserver is needed: %w", err)
+		}
+		config.Program = filepath.Join(filepath.Dir(self), upServer+o.kubernetesVersion)
+		hint = fmt.Sprintf(": `scripts/dropin.sh %s` builds it, or name another one with --kube-apiserver", o.kubernetesVersion)
+	}
+	if _, err := os.Stat(config.Program); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w%s", err, hint)
+	}
+	return nil // what else is wrong with it is found at its start
+}
+
+func (o *upFlags) run(ctx context.Context, c *cobra.Command) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	stderr := c.ErrOrStderr()
+	o.cluster.Progress = func(line string) { fmt.Fprintf(stderr, "rangekeeper: %s\n", line) }
+	cluster, err := localcluster.Start(ctx, o.cluster)
+	if taken := (*localcluster.PortTakenError)(nil); errors.As(err, &taken) {
+		flag := "--secure-port"
+		if taken.For == localcluster.Etcd {
+			flag = "--etcd-port"
+		}
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	if err != nil {
+		return err
+	}
+	err = o.printNext(c.OutOrStdout(), cluster)
+	if err == nil {
+		select {
+		case <-ctx.Done():
+		case err = <-cluster.Failed():
+			o.cluster.Progress("a server has ended by itself, so all are stopped")
+		}
+	}
+	return errors.Join(err, cluster.Stop())
+}
+
+// printNext says what can be typed when a cluster runs.
+func (o *upFlags) printNext(w io.Writer, cluster *localcluster.Cluster) error {
+	kubectl := "  kubectl --kubeconfig " + shellWord(cluster.Kubeconfig())
+	lines := []string{
+		"", "The control plane is ready. What to type next:", "",
+		kubectl + " create service clusterip demo --tcp=80",
+		kubectl + " get services",
+	}
+	for _, name := range cluster.Contexts()[1:] { // without it, it is the first one
+		lines = append(lines, kubectl+" --context "+name+" get services")
+	}
+	lines = append(lines,
+		"  "+shellWord(os.Args[0])+" audit --endpoints "+strings.Join(cluster.EtcdEndpoints(), ","),
+		"", "Ctrl-C stops it, and the next run goes on with it.", "")
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return err
+}
+
+// shellWord quotes a text for a shell where it has to be.
+func shellWord(text string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+", r)
+	}
+	if !strings.ContainsFunc(text, func(r rune) bool { return !plain(r) }) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

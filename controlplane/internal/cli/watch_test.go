@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+)
+
+// watcher is a watch under way.
+type watcher struct {
+	t      *testing.T
+	said   []string // on stderr before it watched
+	lines  chan string
+	errs   chan string
+	cancel context.CancelFunc
+	ended  chan int
+}
+
+// startWatch runs the command and waits until it watches.
+func startWatch(t *testing.T, args ...string) *watcher {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &watcher{t: t, lines: make(chan string, 100), errs: make(chan string, 100), cancel: cancel, ended: make(chan int, 1)}
+	var told sync.WaitGroup
+	pipe := func(to chan string) *io.PipeWriter {
+		r, pipe := io.Pipe()
+		told.Go(func() {
+			for s := bufio.NewScanner(r); s.Scan(); {
+				to <- s.Text()
+			}
+			close(to)
+		})
+		return pipe
+	}
+	stdout, stderr := pipe(w.lines), pipe(w.errs)
+	go func() {
+		code := Run(ctx, append([]string{"watch"}, args...), stdout, stderr)
+		stdout.Close()
+		stderr.Close()
+		told.Wait()
+		w.ended <- code
+	}()
+	for line := ""; !strings.Contains(line, "watching"); w.said = append(w.said, line) {
+		line = w.next(w.errs)
+	}
+	return w
+}
+
+// next waits for a line.
+func (w *watcher) next(from chan string) string {
+	w.t.Helper()
+	select {
+	case line, ok := <-from:
+		if ok {
+			return line
+		}
+		w.t.Fatalf("the watch has ended with code %d", <-w.ended)
+	case <-time.After(time.Minute):
+		w.t.Fatal("nothing comes")
+	}
+	return ""
+}
+
+// check waits for lines, in any order, and cuts the revision off, which all share.
+func (w *watcher) check(want ...string) {
+	w.t.Helper()
+	var got []string
+	revision := ""
+	for range want {
+		line, at, ok := strings.Cut(w.next(w.lines), " revision ")
+		if !ok || revision != "" && at != revision {
+			w.t.Errorf("%q at revision %q, the others at %q", line, at, revision)
+		}
+		revision = at
+		got = append(got, line)
+	}
+	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		w.t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// interrupt ends it; nothing more may have come.
+func (w *watcher) interrupt() {
+	w.t.Helper()
+	w.cancel()
+	if code := <-w.ended; code != exitOK || len(w.lines) > 0 || len(w.errs) > 0 {
+		w.t.Errorf("exit code %d, %d lines, %d lines on stderr", code, len(w.lines), len(w.errs))
+	}
+}
+
+func TestWatch(t *testing.T) {
+	e, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	c, ctx := e.Client(), t.Context()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	runOK(t, with("init", "serviceips", "10.96.0.0/24")...)
+	runOK(t, with("init", "servicenodeports", "30000-30009")...)
+	runOK(t, with("allocate", "serviceips", "10.96.0.200")...)
+	w := startWatch(t, with("serviceips")...)
+	ports := startWatch(t, with("servicenodeports", "-o", "json")...)
+
+	runOK(t, with("allocate", "serviceips", "10.96.0.1")...)
+	w.check("allocated 10.96.0.1")
+	var want []string
+	for _, value := range runOK(t, with("allocate", "serviceips", "-n", "20")...) {
+		want = append(want, "allocated "+value)
+	}
+	w.check(want...)
+	runOK(t, with("release", "serviceips", "10.96.0.200")...) // the bitmap gets shorter
+	w.check("released 10.96.0.200")
+	runOK(t, with("release", "serviceips", "10.96.0.1")...)
+	w.check("released 10.96.0.1")
+
+	// As a kube-apiserver writes it: both at once.
+	must(c.Put(ctx, serviceIPsKey, string(stored(t, "10.96.0.0/24", []byte{1}))))
+	want = append(strings.Split(strings.ReplaceAll(strings.Join(want, "\n"), "allocated", "released"), "\n"), "allocated 10.96.0.1")
+	w.check(want...)
+	must(c.Put(ctx, serviceIPsKey, string(stored(t, "10.96.0.0/24", nil))))
+	w.check("released 10.96.0.1")
+	must(c.Put(ctx, serviceIPsKey, string(stored(t, "10.96.0.0/24", []byte{2}))))
+	w.check("allocated 10.96.0.2")
+	must(c.Put(ctx, serviceIPsKey, string(stored(t, "10.97.0.0/24", []byte{2}))))
+	w.check("created 10.97.0.0/24", "allocated 10.97.0.2")
+	must(c.Delete(ctx, serviceIPsKey))
+	w.check("deleted 10.97.0.0/24")
+	must(c.Put(ctx, serviceIPsKey, string(stored(t, "", nil)))) // not initialised
+	runOK(t, with("init", "serviceips", "10.96.0.0/24")...)
+	w.check("created 10.96.0.0/24")
+	w.interrupt()
+
+	var got change
+	runOK(t, with("allocate", "servicenodeports", "30009")...)
+	if err := json.Unmarshal([]byte(ports.next(ports.lines)), &got); err != nil || got.Type != "allocated" || got.Value != "30009" || got.Revision < 2 {
+		t.Errorf("%v, %+v", err, got)
+	}
+	// What cannot be read ends it.
+	must(c.Put(ctx, nodePortsKey, "garbage"))
+	if line := ports.next(ports.errs); !strings.Contains(line, nodePortsKey) || !strings.Contains(line, fmt.Sprint("revision ", got.Revision+1)) {
+		t.Errorf("%s", line)
+	}
+	if code := <-ports.ended; code != exitInput {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestWatchDataDir is reached by other commands while it runs.
+func TestWatchDataDir(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	if code, _, stderr := run(t, "init", "serviceips", "10.96.0.0/24", "--data-dir", dir); code != exitOK {
+		t.Fatal(stderr)
+	}
+	w := startWatch(t, "serviceips", "--data-dir", dir)
+	_, endpoint, _ := strings.Cut(w.said[0], "--endpoints ")
+	runFails(t, exitUnreachable, []string{dir, "in use"}, "allocate", "serviceips", "--data-dir", dir)
+	w.check("allocated " + runOK(t, "allocate", "serviceips", "--endpoints", endpoint)[0])
+	w.interrupt()
+	if got := runOK(t, "allocate", "serviceips", "-n", "253", "--data-dir", dir); len(got) != 253 {
+		t.Errorf("%d values", len(got))
+	}
+}
+
+// TestWatchCompacted misses changes that are compacted before they are told.
+func TestWatchCompacted(t *testing.T) {
+	e, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	runOK(t, with("init", "serviceips", "10.96.0.0/24")...)
+	runOK(t, with("allocate", "serviceips", "10.96.0.1")...)
+	k, err := newKept("serviceips", "10.96.0.0/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.open(e.Client(), "", etcdstore.DefaultGrace); err != nil {
+		t.Fatal(err)
+	}
+	defer k.close()
+	kept, known := k.(*keptRange[netip.Addr]), watched[netip.Addr]{kind: addresses}
+	var told []string
+	tell := func(changes []change, _ int64) error {
+		for _, c := range changes {
+			told = append(told, c.Type+" "+c.Value)
+		}
+		return nil
+	}
+	at, err := kept.catchUp(t.Context(), &known, true, tell)
+	if err != nil || told != nil {
+		t.Fatal(err, told)
+	}
+	runOK(t, with("allocate", "serviceips", "10.96.0.2")...)
+	runOK(t, with("allocate", "serviceips", "10.96.0.3")...)
+	runOK(t, with("release", "serviceips", "10.96.0.1", "10.96.0.2")...)
+	if err := e.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := kept.follow(t.Context(), &known, at, tell); !errors.Is(err, rpctypes.ErrCompacted) || told != nil {
+		t.Fatal(err, told)
+	}
+	if _, err := kept.catchUp(t.Context(), &known, false, tell); err != nil || !slices.Equal(told, []string{"released 10.96.0.1", "allocated 10.96.0.3"}) {
+		t.Error(err, told)
+	}
+}

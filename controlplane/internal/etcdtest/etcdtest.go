@@ -1,0 +1,106 @@
+// Package etcdtest is what the tests of several packages need: the fixtures, a real
+// etcd in the process or as a cluster of processes, and processes that can be killed.
+package etcdtest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
+)
+
+// The fixture clusters, see testdata/.
+const (
+	DualStack   = "kube-1.32-dual-stack"
+	SingleStack = "kube-1.36-single-stack"
+)
+
+// Fixture is the path of a fixture's file.
+func Fixture(cluster, name string) string {
+	_, self, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(self), "..", "..", "..", "testdata", cluster, name)
+}
+
+// Gunzip is the uncompressed content of a file.
+func Gunzip(t testing.TB, path string) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Gzip compresses b.
+func Gzip(t testing.TB, b []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// Write puts b into a new file.
+func Write(t testing.TB, b []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file.db")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Start runs an etcd until the test ends, restored from a snapshot file unless
+// that is empty.
+func Start(t testing.TB, snapshot string) *embedded.Etcd {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "etcd")
+	if snapshot != "" {
+		if err := embedded.Restore(t.Context(), snapshot, dir, snapshotfile.Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := embedded.Start(t.Context(), embedded.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+// Save writes a snapshot of a running etcd, as `etcdctl snapshot save` does.
+func Save(t testing.TB, client *clientv3.Client) string {
+	t.Helper()
+	r, err := client.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Write(t, b)
+}

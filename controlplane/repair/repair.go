@@ -1,0 +1,236 @@
+// Package repair finds and mends drift between the stored ranges of a running cluster and its Services, pass after pass.
+//
+// All decisions are made by the core library; this package lists Services, brings them to it, and tells of its findings
+// in Events and metrics.
+package repair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+const (
+	// DefaultInterval and DefaultPasses are those of kube-apiserver.
+	DefaultInterval = 3 * time.Minute
+	DefaultPasses   = 3
+)
+
+// Config says what a Repairer repairs.
+type Config struct {
+	// Controller is who reports Events and metrics: [ClusterIPs] or [NodePorts].
+	Controller Controller
+	// Ranges are repaired together; the first one of addresses is the primary range.
+	Ranges []Range
+	// Services are those of all namespaces.
+	Services corev1client.ServiceInterface
+	// SameEtcd says that Services are in the etcd of the ranges, so that revisions can be compared. Then a list that is
+	// older than a range that was read before ends a pass with rangekeeper.ErrStaleList.
+	SameEtcd bool
+	// Recorder is told of findings.
+	Recorder events.EventRecorder
+	// Metrics count what is found and done; nil for nobody.
+	Metrics *Metrics
+	// DryRun finds out what would be mended, and mends and reports nothing.
+	DryRun bool
+	// Interval is the time between passes; 0 for DefaultInterval. A leak is cleaned in the pass that sees it for the
+	// Passes-th time in a row; 0 for DefaultPasses.
+	Interval time.Duration
+	Passes   uint8
+}
+
+// Repairer makes repair passes.
+type Repairer struct {
+	config Config
+	mu     sync.Mutex // for a pass
+	passes *rangekeeper.Passes
+}
+
+// New makes a Repairer, which has seen nothing yet.
+func New(config Config) (*Repairer, error) {
+	if config.Interval == 0 {
+		config.Interval = DefaultInterval
+	}
+	if config.Passes == 0 {
+		config.Passes = DefaultPasses
+	}
+	passes, err := rangekeeper.NewPasses(config.Passes, config.Interval)
+	if err != nil {
+		return nil, err
+	}
+	return &Repairer{config: config, passes: passes}, nil
+}
+
+// Close frees what the Repairer remembers.
+func (r *Repairer) Close() error { return r.passes.Close() }
+
+// Result says what a pass has found and done.
+type Result struct {
+	// Services is how many were listed, ResourceVersion that of the list.
+	Services        int
+	ResourceVersion string
+	// Findings are what is wrong with Services; what was to be mended, but had come right by itself, is not among them.
+	Findings []rangekeeper.Finding
+	// Ranges are in the order of the Config.
+	Ranges []RangeResult
+}
+
+// RangeResult says what became of one range in a pass.
+type RangeResult struct {
+	// Made says that nothing was stored before.
+	Made bool
+	// Leaked is how many values no Service uses, those included that were cleaned.
+	Leaked int
+	// Set and Cleared are how many values were recorded and freed, Changed how many were left alone as they, or
+	// Services, had changed since they were read.
+	Set, Cleared, Changed int
+}
+
+// Pass makes one pass: it reads the ranges, lists Services after that, and mends what is wrong. After an error nothing
+// was mended, or not in all ranges, and the Result tells what was; the next pass tries again. Passes go one after another: one that was given up may
+// still be under way when the next is called for.
+func (r *Repairer) Pass(ctx context.Context) (Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	started := time.Now()
+	result, err := r.pass(ctx)
+	if !r.config.DryRun && r.config.Metrics != nil {
+		r.config.Metrics.passed(r.config.Controller, time.Since(started), result, err)
+	}
+	return result, err
+}
+
+func (r *Repairer) pass(ctx context.Context) (Result, error) {
+	pass, err := rangekeeper.NewRepairPass()
+	if err != nil {
+		return Result{}, err
+	}
+	defer pass.Close()
+	made := make([]bool, len(r.config.Ranges))
+	for i, one := range r.config.Ranges {
+		if made[i], err = one.Read(ctx, r.passes, pass); err != nil {
+			return Result{}, err
+		}
+	}
+	services, resourceVersion, err := r.list(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	listed, err := r.listed(resourceVersion)
+	if err != nil {
+		return Result{}, err
+	}
+	err = pass.ObserveAll(len(services), func(batch *rangekeeper.Services, from, to int) {
+		for _, service := range services[from:to] {
+			servicebatch.Add(batch, service)
+		}
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	outcome, err := pass.Finish(r.passes)
+	if err != nil {
+		return Result{}, err
+	}
+	defer outcome.Close()
+	result := Result{Services: len(services), ResourceVersion: resourceVersion}
+	set := map[string]bool{}
+	var failures []error
+	for i, one := range r.config.Ranges {
+		counts, err := outcome.Counts(i)
+		if err != nil {
+			return Result{}, err
+		}
+		repaired := RangeResult{Set: counts.Set, Cleared: counts.Clear}
+		if !r.config.DryRun {
+			done, err := one.Repair(ctx, r.passes, outcome, i, listed)
+			if err != nil {
+				// What is found and done in the other ranges is told all the same.
+				failures = append(failures, err)
+			}
+			for _, value := range done.Set {
+				set[value] = true
+			}
+			repaired.Set, repaired.Cleared, repaired.Changed = len(done.Set), done.Cleared, done.Changed
+		}
+		repaired.Made, repaired.Leaked = made[i], counts.Leaked
+		result.Ranges = append(result.Ranges, repaired)
+	}
+	findings, err := outcome.Findings()
+	if err != nil {
+		return Result{}, errors.Join(append(failures, err)...)
+	}
+	for _, finding := range findings {
+		// A Service that came between the read and the list has a value that is not recorded in what was read.
+		if finding.Mendable && !r.config.DryRun && !set[finding.Value] {
+			continue
+		}
+		result.Findings = append(result.Findings, finding)
+		if !r.config.DryRun {
+			r.report(services[finding.Subject.Ordinal], finding)
+		}
+	}
+	return result, errors.Join(failures...)
+}
+
+// list gives all Services, at one revision that is not older than the call: a list without a resource version is
+// linearizable, and its further pages are of the first one's revision.
+func (r *Repairer) list(ctx context.Context) ([]*corev1.Service, string, error) {
+	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return r.config.Services.List(ctx, options)
+	}
+	list, _, err := pager.New(page).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, "", fmt.Errorf("list Services: %w", err)
+	}
+	about, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, "", fmt.Errorf("list Services: %w", err)
+	}
+	var services []*corev1.Service
+	err = meta.EachListItem(list, func(object runtime.Object) error {
+		service, ok := object.(*corev1.Service)
+		if !ok {
+			return fmt.Errorf("list Services: got a %T", object)
+		}
+		services = append(services, service)
+		return nil
+	})
+	return services, about.GetResourceVersion(), err
+}
+
+// listed says when a list was made, if that can be compared with revisions of ranges. Clears do not depend on it: in a
+// busy cluster leaks would stay.
+func (r *Repairer) listed(resourceVersion string) (rangekeeper.Listed, error) {
+	if !r.config.SameEtcd {
+		return rangekeeper.Listed{}, nil
+	}
+	revision, err := strconv.ParseInt(resourceVersion, 10, 64)
+	if err != nil || revision <= 0 {
+		return rangekeeper.Listed{}, fmt.Errorf("list Services: resource version %q is no revision of etcd", resourceVersion)
+	}
+	return rangekeeper.Listed{Revision: revision}, nil
+}
+
+// report tells of a finding in an Event.
+func (r *Repairer) report(service *corev1.Service, finding rangekeeper.Finding) {
+	action := r.config.Controller.action
+	if finding.Reason == rangekeeper.ReasonClusterIPNotValid {
+		action = "ClusterIPValidation"
+	}
+	r.config.Recorder.Eventf(service, nil, corev1.EventTypeWarning, finding.Reason.String(), action, "%s", finding.Message)
+}

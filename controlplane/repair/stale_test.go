@@ -1,0 +1,90 @@
+package repair_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// oldServices lists Services as they were at a revision, as a cache that lags behind does.
+type oldServices struct {
+	corev1client.ServiceInterface
+	revision string // none for now
+}
+
+func (o *oldServices) List(ctx context.Context, options metav1.ListOptions) (*corev1.ServiceList, error) {
+	if o.revision != "" {
+		options.ResourceVersion, options.ResourceVersionMatch = o.revision, metav1.ResourceVersionMatchExact
+		options.Limit = 0
+	}
+	return o.ServiceInterface.List(ctx, options)
+}
+
+// TestStaleList lets the list of Services be older than the range that was read before:
+// the address of a Service that it lacks would be counted as leaked, and freed in the end.
+func TestStaleList(t *testing.T) {
+	etcd, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	server := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.V1_32, Etcd: etcd.Endpoints()})
+	client := must(kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin)))
+	server.Initialise()
+	stored := openRange(t, etcd, "serviceips", must(rangekeeper.ParseCIDR(apiservertest.DefaultServiceClusterIPRange)))
+	services := &oldServices{ServiceInterface: client.CoreV1().Services("")}
+	metrics := repair.NewMetrics()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(metrics)
+	repairer := must(repair.New(repair.Config{
+		Controller: repair.ClusterIPs, Ranges: []repair.Range{repair.Addresses(stored)}, Services: services, SameEtcd: true,
+		Recorder: events.NewFakeRecorder(10), Metrics: metrics, Passes: 1,
+	}))
+	defer repairer.Close()
+
+	before := must(client.CoreV1().Services("").List(t.Context(), metav1.ListOptions{}))
+	namespaced := client.CoreV1().Services(metav1.NamespaceDefault)
+	created := must(namespaced.Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "new"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{}))
+	recorded := func() bool {
+		all := map[string]bool{}
+		holds(t, stored, all)
+		return all[created.Spec.ClusterIP]
+	}
+	services.revision = before.ResourceVersion
+	result, err := repairer.Pass(t.Context())
+	if !errors.Is(err, rangekeeper.ErrStaleList) {
+		t.Errorf("%+v, %v", result, err)
+	}
+	if !recorded() {
+		t.Errorf("%s is not recorded any more", created.Spec.ClusterIP)
+	}
+	failed := 0.0
+	for _, family := range must(registry.Gather()) {
+		if family.GetName() == "apiserver_clusterip_repair_reconcile_errors_total" {
+			failed = family.Metric[0].Counter.GetValue()
+		}
+	}
+	if failed != 1 {
+		t.Errorf("%v failures in the metrics", failed)
+	}
+
+	services.revision = ""
+	result, err = repairer.Pass(t.Context())
+	if err != nil || result.Services != 1 || result.Ranges[0].Cleared != 0 || !recorded() {
+		t.Errorf("with a list of now: %+v, %v", result, err)
+	}
+}

@@ -1,0 +1,552 @@
+package ipaddresstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
+	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator/controller"
+
+	"github.com/rangekeeper/rangekeeper/dropin/requesttimeout"
+)
+
+const (
+	// interval is that of a server's passes over everything.
+	interval = 3 * time.Minute
+	// requestTimeout is the default of a server's --request-timeout.
+	requestTimeout = 60 * time.Second
+	// cacheGrace is how long a cache may be behind.
+	cacheGrace = 5 * time.Second
+	// retries is enough time for what has failed to be tried again.
+	retries = 5 * time.Second
+
+	ipv4, otherIPv4 = "10.0.0.7", "10.0.0.8"
+	ipv6, otherIPv6 = "fd00::7", "fd00::8"
+)
+
+// cluster is an API server and the caches that a repair of IPAddress objects reads. They are two, so that a test decides what has
+// not come to a cache yet.
+type cluster struct {
+	*testing.T
+	api, cache *fake.Clientset
+	begun      time.Time
+	written    int
+	// unreadable lets each read of a Service fail.
+	unreadable atomic.Bool
+}
+
+func init() {
+	// Another handler limits the rate of errors by the time of the last one, which is in the future for a test with fake time.
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
+}
+
+// runRepair runs a repair on a cluster with fake time, which passes when everything waits. It has made its first pass when test
+// is called.
+func runRepair(t *testing.T, test func(c *cluster)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{T: t, begun: time.Now(), api: fake.NewClientset(), cache: fake.NewClientset()}
+		c.api.PrependReactor("get", "services", func(k8stesting.Action) (bool, runtime.Object, error) {
+			return c.unreadable.Load(), nil, apierrors.NewInternalError(errors.New("etcd does not answer"))
+		})
+		c.api.PrependReactor("delete", "ipaddresses", c.deleteAddress)
+		cidr := serviceCIDR("kubernetes", "10.0.0.0/24", metav1.ConditionTrue)
+		if err := c.cache.Tracker().Add(cidr); err != nil {
+			t.Fatal(err)
+		}
+		factory := informers.NewSharedInformerFactory(c.cache, 10*time.Minute) // as in the server; 0 would mean no passes
+		repair := controller.NewRepairIPAddress(interval, c.api, factory.Core().V1().Services(),
+			factory.Networking().V1().ServiceCIDRs(), factory.Networking().V1().IPAddresses())
+		ctx, cancel := context.WithCancel(t.Context())
+		stop, ready := make(chan struct{}), make(chan struct{})
+		defer func() {
+			close(stop)
+			cancel()
+			factory.Shutdown()
+		}()
+		factory.Start(ctx.Done())
+		go repair.RunUntil(func() { close(ready) }, stop)
+		<-ready
+		test(c)
+	})
+}
+
+// deleteAddress obeys preconditions, which the fake clientset does not, and removes the object from the cache as well.
+func (c *cluster) deleteAddress(action k8stesting.Action) (bool, runtime.Object, error) {
+	deletion := action.(k8stesting.DeleteActionImpl)
+	object, err := c.api.Tracker().Get(deletion.GetResource(), "", deletion.GetName())
+	if err != nil {
+		return true, nil, err
+	}
+	stored := object.(*networkingv1.IPAddress)
+	if only := deletion.DeleteOptions.Preconditions; only != nil &&
+		(only.UID != nil && *only.UID != stored.UID || only.ResourceVersion != nil && *only.ResourceVersion != stored.ResourceVersion) {
+		return true, nil, apierrors.NewConflict(networkingv1.Resource("ipaddresses"), stored.Name, errors.New("another object"))
+	}
+	for _, client := range []*fake.Clientset{c.api, c.cache} {
+		if err := client.Tracker().Delete(deletion.GetResource(), "", stored.Name); err != nil && !apierrors.IsNotFound(err) {
+			return true, nil, err
+		}
+	}
+	return true, nil, nil
+}
+
+// revision is the next one of etcd.
+func (c *cluster) revision() string {
+	c.written++
+	return fmt.Sprint(c.written)
+}
+
+// address makes an IPAddress object of the allocator for a Service. The repair's clock is ahead of that of its timestamp.
+func (c *cluster) address(name, service string, ahead time.Duration) *networkingv1.IPAddress {
+	revision := c.revision()
+	return &networkingv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID("uid-" + revision), ResourceVersion: revision,
+			CreationTimestamp: metav1.NewTime(time.Now().Add(-ahead).Truncate(time.Second)),
+			Labels: map[string]string{
+				networkingv1.LabelIPAddressFamily: string(familyOf(name)), networkingv1.LabelManagedBy: ipallocator.ControllerName,
+			},
+		},
+		Spec: networkingv1.IPAddressSpec{
+			ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: metav1.NamespaceDefault, Name: service},
+		},
+	}
+}
+
+func familyOf(address string) corev1.IPFamily {
+	if address == ipv6 || address == otherIPv6 {
+		return corev1.IPv6Protocol
+	}
+	return corev1.IPv4Protocol
+}
+
+func (c *cluster) service(name string, addresses ...string) *corev1.Service {
+	revision := c.revision()
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault, Name: name, UID: types.UID("uid-" + revision), ResourceVersion: revision,
+			CreationTimestamp: metav1.NewTime(time.Now().Truncate(time.Second)),
+		},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIPs: addresses},
+	}
+	if len(addresses) > 0 {
+		service.Spec.ClusterIP = addresses[0]
+	} else {
+		service.Spec.Type = corev1.ServiceTypeExternalName
+	}
+	return service
+}
+
+// going makes a Service one that is being deleted and has a finalizer.
+func going(service *corev1.Service) *corev1.Service {
+	service.DeletionTimestamp = &service.CreationTimestamp
+	service.Finalizers = []string{"service.kubernetes.io/load-balancer-cleanup"}
+	return service
+}
+
+// put stores an object in the API server and in the cache.
+func (c *cluster) put(object runtime.Object) {
+	c.Helper()
+	c.putInto(c.api, object)
+	c.putInto(c.cache, object)
+	synctest.Wait()
+}
+
+// putInAPI stores an object that has not come to the cache yet.
+func (c *cluster) putInAPI(object runtime.Object) {
+	c.Helper()
+	c.putInto(c.api, object)
+}
+
+// putInCache stores an object that is not in the API server any more.
+func (c *cluster) putInCache(object runtime.Object) {
+	c.Helper()
+	c.putInto(c.cache, object)
+	synctest.Wait()
+}
+
+func (c *cluster) putInto(client *fake.Clientset, object runtime.Object) {
+	c.Helper()
+	var err error
+	switch object := object.DeepCopyObject().(type) {
+	case *corev1.Service:
+		services := client.CoreV1().Services(object.Namespace)
+		if _, err = services.Create(c.Context(), object, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
+			_, err = services.Update(c.Context(), object, metav1.UpdateOptions{})
+		}
+	case *networkingv1.IPAddress:
+		addresses := client.NetworkingV1().IPAddresses()
+		if _, err = addresses.Create(c.Context(), object, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
+			_, err = addresses.Update(c.Context(), object, metav1.UpdateOptions{})
+		}
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+// removeService removes a Service from the API server and from the cache.
+func (c *cluster) removeService(name string) {
+	c.Helper()
+	for _, client := range []*fake.Clientset{c.api, c.cache} {
+		err := client.CoreV1().Services(metav1.NamespaceDefault).Delete(c.Context(), name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			c.Fatal(err)
+		}
+	}
+	synctest.Wait()
+}
+
+// removeAddress removes an IPAddress object as others would.
+func (c *cluster) removeAddress(name string) {
+	c.Helper()
+	if err := c.api.NetworkingV1().IPAddresses().Delete(c.Context(), name, metav1.DeleteOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// stored returns the object of an address in the API server, nil if there is none.
+func (c *cluster) stored(name string) *networkingv1.IPAddress {
+	c.Helper()
+	object, err := c.api.Tracker().Get(networkingv1.SchemeGroupVersion.WithResource("ipaddresses"), "", name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
+	return object.(*networkingv1.IPAddress)
+}
+
+// keeps fails the test unless an object is still there when some time has passed.
+func (c *cluster) keeps(object *networkingv1.IPAddress, during time.Duration) {
+	c.Helper()
+	c.pass(during)
+	if stored := c.stored(object.Name); stored == nil {
+		c.Fatalf("%s was removed within %v", object.Name, during)
+	} else if stored.UID != object.UID {
+		c.Fatalf("within %v %s was replaced by %+v", during, object.Name, stored)
+	}
+}
+
+// removes fails the test unless an object is gone when some time has passed.
+func (c *cluster) removes(object *networkingv1.IPAddress, within time.Duration) {
+	c.Helper()
+	c.pass(within)
+	if c.stored(object.Name) != nil {
+		c.Fatalf("%s is there after %v", object.Name, within)
+	}
+}
+
+// pass lets fake time pass, and what is under way then end.
+func (c *cluster) pass(duration time.Duration) {
+	time.Sleep(duration)
+	synctest.Wait()
+}
+
+// onEachSkew runs a test with different clocks: the repairing server's is this much ahead of that of the server that makes
+// the objects.
+func onEachSkew(t *testing.T, test func(c *cluster, ahead time.Duration)) {
+	for _, ahead := range []time.Duration{0, 6 * time.Second, 61 * time.Second, 24 * time.Hour, -24 * time.Hour} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			runRepair(t, func(c *cluster) { test(c, ahead) })
+		})
+	}
+}
+
+func TestCreationUnderWayKeepsItsAddress(t *testing.T) {
+	onEachSkew(t, func(c *cluster, ahead time.Duration) {
+		object := c.address(ipv4, "a", ahead)
+		c.put(object)
+		c.keeps(object, requestTimeout-time.Second)
+		c.put(c.service("a", ipv4))
+		c.keeps(object, 3*interval)
+	})
+}
+
+// An update that adds an address is under way until it has written the Service, not only for as long as a cache can be behind: its
+// validation by webhooks comes after the allocation.
+func TestUpdateUnderWayKeepsItsAddress(t *testing.T) {
+	for name, before := range map[string][]string{"second family": {ipv4}, "ExternalName": nil} {
+		t.Run(name, func(t *testing.T) {
+			onEachSkew(t, func(c *cluster, ahead time.Duration) {
+				if len(before) > 0 {
+					c.put(c.address(ipv4, "a", ahead))
+				}
+				c.put(c.service("a", before...))
+				c.pass(time.Minute)
+				object := c.address(ipv6, "a", ahead)
+				c.put(object)
+				// Its status is written meanwhile, by others.
+				c.put(c.service("a", before...))
+				c.keeps(object, requestTimeout-time.Second)
+				c.put(c.service("a", append(before, ipv6)...))
+				c.keeps(object, 3*interval)
+			})
+		})
+	}
+}
+
+func TestLeakIsRemovedAfterItsGrace(t *testing.T) {
+	leaked := func(c *cluster, ahead, grace time.Duration) {
+		c.Helper()
+		object := c.address(ipv6, "a", ahead)
+		c.put(object)
+		c.keeps(object, grace-time.Second)
+		c.removes(object, 2*time.Second)
+	}
+	for name, test := range map[string]func(c *cluster, ahead time.Duration){
+		"no Service":   func(c *cluster, ahead time.Duration) { leaked(c, ahead, requestTimeout) },
+		"ExternalName": func(c *cluster, ahead time.Duration) { c.put(c.service("a")); leaked(c, ahead, requestTimeout) },
+		"headless Service": func(c *cluster, ahead time.Duration) {
+			c.put(c.service("a", corev1.ClusterIPNone))
+			leaked(c, ahead, requestTimeout)
+		},
+		"no second family": func(c *cluster, ahead time.Duration) { c.put(c.service("a", ipv4)); leaked(c, ahead, requestTimeout) },
+		"other address": func(c *cluster, ahead time.Duration) {
+			c.put(c.service("a", otherIPv6))
+			leaked(c, ahead, requestTimeout)
+		},
+		"Service is going": func(c *cluster, ahead time.Duration) {
+			c.put(going(c.service("a", otherIPv6)))
+			leaked(c, ahead, requestTimeout)
+		},
+	} {
+		t.Run(name, func(t *testing.T) { onEachSkew(t, test) })
+	}
+}
+
+// Another request creates a Service of that name, with another address, and it is deleted: then the first one creates its.
+func TestServiceOfTheSameNameKeepsTheAddressOfACreationUnderWay(t *testing.T) {
+	onEachSkew(t, func(c *cluster, ahead time.Duration) {
+		object := c.address(ipv4, "a", ahead)
+		c.put(object)
+		c.put(c.service("a", otherIPv4))
+		c.keeps(object, cacheGrace+time.Second)
+		c.removeService("a")
+		c.put(c.service("a", ipv4))
+		c.keeps(object, 3*interval)
+	})
+}
+
+func TestGraceIsTheRequestTimeout(t *testing.T) {
+	defer requesttimeout.Set(requesttimeout.Get())
+	for _, timeout := range []time.Duration{20 * time.Second, 10 * time.Minute} {
+		requesttimeout.Set(timeout)
+		runRepair(t, func(c *cluster) {
+			object := c.address(ipv4, "a", 0)
+			c.put(object)
+			c.keeps(object, timeout-time.Second)
+			c.removes(object, 2*time.Second)
+		})
+	}
+}
+
+// The grace is that of an object in one version, in which no Service used it all the time.
+func TestGraceBeginsAgain(t *testing.T) {
+	for name, change := range map[string]func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress{
+		"recreated": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
+			another := c.address(object.Name, "a", 0)
+			c.put(another) // one event, as after a watch that was broken
+			return another
+		},
+		"deleted and created": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
+			c.removeAddress(object.Name)
+			another := object.DeepCopy()
+			c.put(another)
+			return another
+		},
+		"written": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
+			written := object.DeepCopy()
+			written.ResourceVersion = c.revision()
+			c.put(written)
+			return written
+		},
+		"in use meanwhile": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
+			c.put(c.service("a", object.Name))
+			c.keeps(object, time.Until(c.begun.Add(interval)))
+			c.removeService("a")
+			c.keeps(object, interval) // until the next pass sees it
+			return object
+		},
+		"of others meanwhile": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
+			theirs := object.DeepCopy()
+			theirs.Labels = nil
+			c.put(theirs)
+			c.put(object)
+			return object
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runRepair(t, func(c *cluster) {
+				object := c.address(ipv4, "a", 0)
+				c.put(object)
+				c.keeps(object, requestTimeout-time.Second)
+				object = change(c, object)
+				c.keeps(object, requestTimeout-time.Second)
+				c.removes(object, 2*time.Second)
+			})
+		})
+	}
+}
+
+// The cache of Services can be behind for longer than any grace.
+func TestServiceIsReadBeforeAnObjectIsRemoved(t *testing.T) {
+	for name, cached := range map[string]func(c *cluster) *corev1.Service{
+		"not in the cache": nil,
+		"without address":  func(c *cluster) *corev1.Service { return c.service("a") },
+		"other address":    func(c *cluster) *corev1.Service { return c.service("a", otherIPv4) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEachSkew(t, func(c *cluster, ahead time.Duration) {
+				if cached != nil {
+					c.putInCache(cached(c))
+				}
+				c.putInAPI(c.service("a", ipv4))
+				object := c.address(ipv4, "a", ahead)
+				c.put(object)
+				c.keeps(object, 3*interval)
+			})
+		})
+	}
+}
+
+func TestObjectStaysIfItsServiceCannotBeRead(t *testing.T) {
+	runRepair(t, func(c *cluster) {
+		c.unreadable.Store(true)
+		leaked, wrong := c.address(ipv4, "a", 0), c.address(otherIPv4, "nobody", 0)
+		c.put(leaked)
+		c.put(wrong)
+		c.put(c.service("b", otherIPv4))
+		c.keeps(leaked, requestTimeout+time.Second)
+		c.keeps(wrong, 0)
+		c.unreadable.Store(false)
+		c.removes(leaked, retries)
+		c.pass(retries)
+		if stored := c.stored(otherIPv4); stored == nil || stored.Spec.ParentRef.Name != "b" {
+			c.Errorf("the object of b is %+v", stored)
+		}
+	})
+}
+
+// The caches of Services and of IPAddress objects are not equally old.
+func TestObjectIsNotGivenToAServiceOfAnOldCache(t *testing.T) {
+	for name, owner := range map[string]func(c *cluster){
+		"created":       func(c *cluster) { c.putInAPI(c.service("new", ipv4)) },
+		"one of two":    func(c *cluster) { c.putInAPI(c.service("old", ipv4)); c.putInAPI(c.service("new", ipv4)) },
+		"being created": func(*cluster) {},
+		"being updated": func(c *cluster) { c.putInAPI(c.service("new", otherIPv4)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			runRepair(t, func(c *cluster) {
+				old := c.service("old", ipv4)
+				object := c.address(ipv4, "new", 0)
+				owner(c)
+				c.put(object)
+				c.putInCache(old)
+				c.keeps(object, cacheGrace-time.Second)
+			})
+		})
+	}
+}
+
+// An object of the allocator keeps its grace if another Service has the address, too.
+func TestObjectOfAnotherServiceKeepsItsGrace(t *testing.T) {
+	runRepair(t, func(c *cluster) {
+		c.put(c.service("b", ipv4))
+		object := c.address(ipv6, "b", 0)
+		c.put(object)
+		c.put(c.service("a", ipv6))
+		c.keeps(object, requestTimeout-time.Second)
+		c.pass(2 * cacheGrace)
+		if stored := c.stored(ipv6); stored == nil || stored.Spec.ParentRef.Name != "a" {
+			c.Errorf("the object of a is %+v", stored)
+		}
+	})
+}
+
+// If a Service has the address, the object that refers to no other Service becomes its.
+func TestWrongReferenceIsRepaired(t *testing.T) {
+	runRepair(t, func(c *cluster) {
+		c.put(c.address(ipv4, "nobody", 0))
+		c.put(c.service("a", ipv4))
+		if stored := c.stored(ipv4); stored == nil || stored.Spec.ParentRef.Name != "a" {
+			c.Errorf("the object of a is %+v", stored)
+		}
+	})
+}
+
+// An object that was written since the cache got it is not removed.
+func TestObjectOfAnOldCacheIsNotRemoved(t *testing.T) {
+	for name, change := range map[string]func(c *cluster, object *networkingv1.IPAddress){
+		"recreated": func(c *cluster, object *networkingv1.IPAddress) { object.UID = "another" },
+		"written":   func(c *cluster, object *networkingv1.IPAddress) { object.ResourceVersion = c.revision() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			runRepair(t, func(c *cluster) {
+				object := c.address(ipv4, "a", 0)
+				c.put(object)
+				stored := object.DeepCopy()
+				change(c, stored)
+				c.putInAPI(stored)
+				c.keeps(stored, requestTimeout+time.Second)
+				c.putInto(c.cache, stored)
+				c.keeps(stored, requestTimeout-time.Second)
+				c.removes(stored, retries)
+			})
+		})
+	}
+}
+
+// A deletion removes the object of an address, and the cache of Services learns of the deletion later.
+func TestNoObjectForAServiceOfAnOldCache(t *testing.T) {
+	for name, stored := range map[string]func(c *cluster){
+		"deleted":      func(*cluster) {},
+		"recreated":    func(c *cluster) { c.putInAPI(c.service("a", otherIPv4)) },
+		"without it":   func(c *cluster) { c.putInAPI(c.service("a")) },
+		"not readable": func(c *cluster) { c.unreadable.Store(true); c.putInAPI(c.service("a", ipv4)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			runRepair(t, func(c *cluster) {
+				stored(c)
+				c.putInCache(c.service("a", ipv4))
+				c.pass(2 * interval)
+				if object := c.stored(ipv4); object != nil {
+					c.Errorf("there is an object: %+v", object)
+				}
+			})
+		})
+	}
+}
+
+// A deletion that comes between the read of the Service and the creation of its object finds no object to remove.
+func TestObjectIsRemovedIfItsServiceIsDeletedMeanwhile(t *testing.T) {
+	runRepair(t, func(c *cluster) {
+		created := false
+		c.api.PrependReactor("create", "ipaddresses", func(k8stesting.Action) (bool, runtime.Object, error) {
+			created = true
+			return false, nil, c.api.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("services"), metav1.NamespaceDefault, "a")
+		})
+		c.put(c.service("a", ipv4))
+		c.pass(time.Second)
+		if object := c.stored(ipv4); !created || object != nil {
+			c.Errorf("created: %v; the object is %+v", created, object)
+		}
+	})
+}

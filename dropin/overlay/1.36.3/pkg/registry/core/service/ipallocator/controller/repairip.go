@@ -1,0 +1,476 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	networkinginformers "k8s.io/client-go/informers/networking/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	networkinglisters "k8s.io/client-go/listers/networking/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/api/servicecidr"
+	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
+	"k8s.io/kubernetes/pkg/controlplane/controller/defaultservicecidr"
+	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
+	"k8s.io/utils/clock"
+	netutils "k8s.io/utils/net"
+
+	"github.com/rangekeeper/rangekeeper/dropin/requesttimeout"
+)
+
+const (
+	// cacheGrace is how long a cache may be behind.
+	cacheGrace = 5 * time.Second
+	// firstPassPause is between two attempts at the first pass.
+	firstPassPause = time.Second
+	// repairWorkers is how many Services, and how many objects, are looked at side by side.
+	repairWorkers = 5
+	// repairTries is how often one of them is looked at again after errors, before it waits for the next interval.
+	repairTries = 15
+	// byClusterIP is the index of Services by their addresses.
+	byClusterIP = "rangekeeper.clusterIP"
+)
+
+// RepairIPAddress keeps the IPAddress objects as the Services want them: each ClusterIP has one that refers to its Service, and
+// each one that the allocator made has a Service that uses it. Events tell what is wrong. It looks at what has changed, and
+// at everything once in an interval.
+//
+// A request creates an object before it writes the Service. So the controller removes an object only if it has seen the object
+// unused for as long as a request can take, by its own monotonic clock, and the API server has no Service that uses it.
+type RepairIPAddress struct {
+	client      kubernetes.Interface
+	clock       clock.Clock
+	broadcaster events.EventBroadcaster
+	recorder    events.EventRecorder
+
+	serviceIndexer    cache.Indexer
+	serviceLister     corelisters.ServiceLister
+	serviceCIDRLister networkinglisters.ServiceCIDRLister
+	ipAddressLister   networkinglisters.IPAddressLister
+
+	servicesSynced, serviceCIDRSynced, ipAddressSynced cache.InformerSynced
+
+	services, addresses workqueue.TypedRateLimitingInterface[string]
+
+	// requestGrace is how long a request can take to write the Service of an object: this server's --request-timeout. The other
+	// servers need the same.
+	requestGrace time.Duration
+	sightings    sightings
+}
+
+// NewRepairIPAddress makes a controller that looks at everything once in an interval.
+func NewRepairIPAddress(interval time.Duration, client kubernetes.Interface, services coreinformers.ServiceInformer,
+	serviceCIDRs networkinginformers.ServiceCIDRInformer, addresses networkinginformers.IPAddressInformer) *RepairIPAddress {
+	return newRepair(interval, client, services, serviceCIDRs, addresses, clock.RealClock{})
+}
+
+func newRepair(interval time.Duration, client kubernetes.Interface, services coreinformers.ServiceInformer,
+	serviceCIDRs networkinginformers.ServiceCIDRInformer, addresses networkinginformers.IPAddressInformer, clock clock.Clock) *RepairIPAddress {
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	r := &RepairIPAddress{
+		client: client, clock: clock, broadcaster: broadcaster,
+		recorder:          broadcaster.NewRecorder(legacyscheme.Scheme, "ipallocator-repair-controller"),
+		serviceIndexer:    services.Informer().GetIndexer(),
+		serviceLister:     services.Lister(),
+		serviceCIDRLister: serviceCIDRs.Lister(),
+		ipAddressLister:   addresses.Lister(),
+		servicesSynced:    services.Informer().HasSynced,
+		serviceCIDRSynced: serviceCIDRs.Informer().HasSynced,
+		ipAddressSynced:   addresses.Informer().HasSynced,
+		services:          newQueue("services"),
+		addresses:         newQueue("ipaddresses"),
+		requestGrace:      requesttimeout.Get(),
+	}
+	if err := services.Informer().AddIndexers(cache.Indexers{byClusterIP: clusterIPsOf}); err != nil {
+		utilruntime.HandleError(err) // the informer has stopped
+	}
+	follow(services.Informer(), interval, r.services, nil) // its addresses are looked at on their own
+	follow(addresses.Informer(), interval, r.addresses, r.addressRemoved)
+	return r
+}
+
+// newQueue makes a queue whose metrics have the name of the release's.
+func newQueue(name string) workqueue.TypedRateLimitingInterface[string] {
+	limiter := workqueue.DefaultTypedControllerRateLimiter[string]()
+	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: name})
+}
+
+// follow queues what is there or changes, and everything once in an interval; removed is told of what is not there any more.
+func follow(informer cache.SharedIndexInformer, interval time.Duration, queue workqueue.TypedInterface[string], removed func(object any)) {
+	add := func(object any) {
+		if key, err := cache.MetaNamespaceKeyFunc(object); err == nil {
+			queue.Add(key)
+		}
+	}
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, object any) { add(object) }, DeleteFunc: removed}
+	if _, err := informer.AddEventHandlerWithResyncPeriod(handler, interval); err != nil {
+		utilruntime.HandleError(err) // the informer has stopped
+	}
+}
+
+// clusterIPsOf gives what a Service is found by in the index byClusterIP.
+func clusterIPsOf(object any) ([]string, error) {
+	var found []string
+	for _, text := range object.(*v1.Service).Spec.ClusterIPs {
+		if ip := netutils.ParseIPSloppy(text); ip != nil {
+			found = append(found, ip.String())
+		}
+	}
+	return found, nil
+}
+
+// addressRemoved is told of an object that is gone: others could get an address that a Service still has.
+func (r *RepairIPAddress) addressRemoved(object any) {
+	if address, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+		r.sightings.forget(address)
+		r.queueUsers(address)
+	}
+}
+
+// queueUsers queues who has an address without an object of the allocator. Mostly a Service gave it back, and only the cache does
+// not know it yet.
+func (r *RepairIPAddress) queueUsers(address string) {
+	services, err := r.serviceIndexer.IndexKeys(byClusterIP, address)
+	if err != nil {
+		return // without an index the next interval finds it
+	}
+	for _, service := range services {
+		r.services.AddAfter(service, cacheGrace)
+	}
+}
+
+// RunUntil works until stopCh is closed. onFirstSuccess is called when everything has been looked at once; where that fails it
+// is tried again.
+func (r *RepairIPAddress) RunUntil(onFirstSuccess func(), stopCh chan struct{}) {
+	defer r.addresses.ShutDown()
+	defer r.services.ShutDown()
+	r.broadcaster.StartRecordingToSink(stopCh)
+	defer r.broadcaster.Shutdown()
+	if !cache.WaitForNamedCacheSync("ipallocator-repair-controller", stopCh, r.servicesSynced, r.serviceCIDRSynced, r.ipAddressSynced) {
+		return
+	}
+	// The first server of a cluster makes the first ServiceCIDR while this runs.
+	hasCIDR := func(context.Context) (bool, error) {
+		_, err := r.serviceCIDRLister.Get(defaultservicecidr.DefaultServiceCIDRName)
+		return err == nil, nil
+	}
+	pass := func(context.Context) (bool, error) {
+		err := r.runOnce()
+		if err != nil {
+			utilruntime.HandleError(err)
+		}
+		return err == nil, nil
+	}
+	ctx := wait.ContextForChannel(stopCh)
+	if wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, hasCIDR) != nil ||
+		wait.PollUntilContextCancel(ctx, firstPassPause, true, pass) != nil {
+		return
+	}
+	onFirstSuccess()
+	for range repairWorkers {
+		go work(r.services, r.syncService)
+		go work(r.addresses, r.syncIPAddress)
+	}
+	<-stopCh
+}
+
+// work looks at what is in the queue until that is shut down.
+func work(queue workqueue.TypedRateLimitingInterface[string], sync func(key string) error) {
+	for {
+		key, ended := queue.Get()
+		if ended {
+			return
+		}
+		err := sync(key)
+		if err != nil && queue.NumRequeues(key) < repairTries {
+			klog.V(2).InfoS("To be repaired again", "key", key, "err", err)
+			queue.AddRateLimited(key)
+		} else {
+			queue.Forget(key)
+			if err != nil {
+				utilruntime.HandleError(fmt.Errorf("%s is not repaired before the next interval: %w", key, err))
+			}
+		}
+		queue.Done(key)
+	}
+}
+
+// runOnce looks at everything. What others are in the way of, or admission that has not begun, is tried again.
+func (r *RepairIPAddress) runOnce() error {
+	passes := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsForbidden(err) }
+	return retry.OnError(retry.DefaultBackoff, passes, func() error {
+		services, err := r.serviceLister.List(labels.Everything())
+		if err != nil {
+			return err
+		}
+		for _, service := range services {
+			// It may be gone by now, and its addresses somebody else's.
+			if err := r.syncService(service.Namespace + "/" + service.Name); err != nil {
+				return err
+			}
+		}
+		own := labels.SelectorFromSet(labels.Set{networkingv1.LabelManagedBy: ipallocator.ControllerName})
+		addresses, err := r.ipAddressLister.List(own)
+		if err != nil {
+			return err
+		}
+		for _, address := range addresses {
+			if err := r.syncIPAddress(address.Name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (r *RepairIPAddress) syncService(key string) error {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return err
+	}
+	service, err := r.serviceLister.Services(namespace).Get(name)
+	if err != nil {
+		return nil // it is gone; its objects are looked at on their own
+	}
+	return r.repairService(service)
+}
+
+func (r *RepairIPAddress) syncIPAddress(key string) error {
+	address, err := r.ipAddressLister.Get(key)
+	if err != nil {
+		r.sightings.forget(key)
+		return nil // it is gone
+	}
+	return r.repairAddress(address)
+}
+
+// repairService sees to it that each of the Service's ClusterIPs has an object that refers to it.
+func (r *RepairIPAddress) repairService(service *v1.Service) error {
+	if !helper.IsServiceIPSet(service) {
+		return nil
+	}
+	var errs []error
+	for _, text := range service.Spec.ClusterIPs {
+		ip := netutils.ParseIPSloppy(text)
+		switch {
+		case ip == nil:
+			r.warn(service, "ClusterIPNotValid", "ClusterIPValidation", "Cluster IP %s is not a valid IP; please recreate Service", text)
+		case r.isIPOutOfRange(ip):
+			r.warn(service, "ClusterIPOutOfRange", "ClusterIPAllocation",
+				"Cluster IP [%v]: %s is not within any configured Service CIDR; please recreate service", familyOf(ip), ip)
+		default:
+			errs = append(errs, r.repairClusterIP(service, ip))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *RepairIPAddress) repairClusterIP(service *v1.Service, ip net.IP) error {
+	address, err := r.ipAddressLister.Get(ip.String())
+	isMissing := apierrors.IsNotFound(err)
+	if err != nil && !isMissing {
+		return err
+	}
+	this := cache.MetaObjectToName(service)
+	isWrongReference := false
+	if !isMissing {
+		owner, hasOwner := parentOf(address)
+		isWrongReference = !hasOwner || owner != this
+		if !isWrongReference && isOwn(address) && address.Labels[networkingv1.LabelIPAddressFamily] == string(familyOf(ip)) {
+			return nil
+		}
+	}
+	// Something is wrong, or a cache is behind: it may still have a Service whose deletion has removed the object.
+	service, err = r.read(this)
+	if err != nil || service == nil || !uses(service, ip.String()) {
+		return err
+	}
+	if isMissing {
+		r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "Cluster IP [%v]: %s is not allocated; repairing", familyOf(ip), ip)
+		return r.create(ip, service)
+	}
+	if isWrongReference {
+		other, err := r.ownerOf(address)
+		if err != nil {
+			return err
+		}
+		// Of two Services with one address that has it to which the object refers; else the object would change hands for ever.
+		if other != nil && uses(other, address.Name) {
+			r.warn(service, "ClusterIPAlreadyAllocated", "ClusterIPAllocation",
+				"Cluster IP [%v]:%s was assigned to multiple services; please recreate service", familyOf(ip), ip)
+			return nil
+		}
+		if other != nil && isOwn(address) {
+			return nil // the object is looked at on its own, and this Service when it is gone
+		}
+		r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "the ClusterIP [%v]: %s for Service %s/%s has a wrong reference; repairing",
+			familyOf(ip), ip, service.Namespace, service.Name)
+	}
+	if err := r.remove(address); err != nil {
+		return err
+	}
+	return r.create(ip, service)
+}
+
+// ownerOf reads the Service to which an object refers; nil if there is none.
+func (r *RepairIPAddress) ownerOf(address *networkingv1.IPAddress) (*v1.Service, error) {
+	owner, hasOwner := parentOf(address)
+	if !hasOwner {
+		return nil, nil
+	}
+	return r.read(owner)
+}
+
+// read asks the API server for a Service, as the cache may be behind; nil if there is none.
+func (r *RepairIPAddress) read(name cache.ObjectName) (*v1.Service, error) {
+	service, err := r.client.CoreV1().Services(name.Namespace).Get(context.Background(), name.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return service, err
+}
+
+// repairAddress removes an object that the allocator made and that is of no use any more. One that others made is a matter of the
+// Service that has the address.
+func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
+	if !isOwn(address) {
+		r.sightings.forget(address.Name)
+		r.queueUsers(address.Name)
+		return nil
+	}
+	owner, hasOwner := parentOf(address)
+	if !hasOwner {
+		r.warn(address, "IPAddressNotAllocated", "IPAddressAllocation",
+			"IPAddress %s appears to have been modified, not referencing a Service %v: cleaning up", address.Name, address.Spec.ParentRef)
+		return r.remove(address)
+	}
+	service, err := r.serviceLister.Services(owner.Namespace).Get(owner.Name)
+	if apierrors.IsNotFound(err) {
+		service, err = nil, nil
+	}
+	if err != nil || r.mayBeInUse(address, service) {
+		return err
+	}
+	service, err = r.read(owner)
+	if err != nil || r.mayBeInUse(address, service) {
+		return err
+	}
+	reason, note := "IPAddressWrongReference", "IPAddress: %s for Service %s has a wrong reference; cleaning up"
+	if service == nil {
+		reason, note = "IPAddressNotAllocated", "IPAddress: %s for Service %s appears to have leaked: cleaning up"
+	}
+	r.warn(address, reason, "IPAddressAllocation", note, address.Name, owner)
+	return r.remove(address)
+}
+
+// mayBeInUse reports whether an object has to stay: its Service, nil if there is none, uses it, or its grace is not over. In
+// the second case the object is queued for the end of its grace. A Service that has another address does not end the grace:
+// it can be deleted, and the request that created the object then creates another Service of that name.
+func (r *RepairIPAddress) mayBeInUse(address *networkingv1.IPAddress, service *v1.Service) bool {
+	if service != nil && uses(service, address.Name) {
+		r.sightings.forget(address.Name)
+		return true
+	}
+	now := r.clock.Now()
+	seenFor := now.Sub(r.sightings.first(address, now))
+	if seenFor >= r.requestGrace {
+		return false
+	}
+	r.addresses.AddAfter(address.Name, r.requestGrace-seenFor)
+	return true
+}
+
+// warn tells what is wrong in an Event and in the log.
+func (r *RepairIPAddress) warn(about runtime.Object, reason, action, note string, args ...any) {
+	r.recorder.Eventf(about, nil, v1.EventTypeWarning, reason, action, note, args...)
+	utilruntime.HandleError(fmt.Errorf(note, args...))
+}
+
+// create makes the object of an address of a Service. If there is one by now, the cache is behind, and tells of it when it is not.
+// A request that took the address from the Service meanwhile could not remove the object: then create does.
+func (r *RepairIPAddress) create(ip net.IP, service *v1.Service) error {
+	created, err := r.client.NetworkingV1().IPAddresses().Create(context.Background(), newIPAddress(ip.String(), service), metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	service, err = r.read(cache.MetaObjectToName(service))
+	if err != nil || service != nil && uses(service, created.Name) {
+		return err
+	}
+	return r.remove(created)
+}
+
+// remove deletes an object. It fails if the object was written since the cache got it, or recreated.
+func (r *RepairIPAddress) remove(address *networkingv1.IPAddress) error {
+	only := metav1.Preconditions{UID: &address.UID, ResourceVersion: &address.ResourceVersion}
+	err := r.client.NetworkingV1().IPAddresses().Delete(context.Background(), address.Name, metav1.DeleteOptions{Preconditions: &only})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	r.sightings.forget(address.Name)
+	return nil
+}
+
+func (r *RepairIPAddress) isIPOutOfRange(ip net.IP) bool {
+	return len(servicecidr.ContainsIP(r.serviceCIDRLister, ip)) == 0
+}
+
+// parentOf gives the Service that an object refers to; false if it refers to none.
+func parentOf(address *networkingv1.IPAddress) (cache.ObjectName, bool) {
+	parent := address.Spec.ParentRef
+	if parent == nil || parent.Group != "" || parent.Resource != "services" {
+		return cache.ObjectName{}, false
+	}
+	return cache.ObjectName{Namespace: parent.Namespace, Name: parent.Name}, true
+}
+
+// uses says whether a Service has an address.
+func uses(service *v1.Service, address string) bool {
+	addresses, _ := clusterIPsOf(service)
+	return slices.Contains(addresses, address)
+}
+
+func isOwn(address *networkingv1.IPAddress) bool {
+	return address.Labels[networkingv1.LabelManagedBy] == ipallocator.ControllerName
+}
+
+func familyOf(ip net.IP) v1.IPFamily {
+	if netutils.IsIPv6(ip) {
+		return v1.IPv6Protocol
+	}
+	return v1.IPv4Protocol
+}
+
+func newIPAddress(name string, service *v1.Service) *networkingv1.IPAddress {
+	return &networkingv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			networkingv1.LabelIPAddressFamily: string(familyOf(netutils.ParseIPSloppy(name))),
+			networkingv1.LabelManagedBy:       ipallocator.ControllerName,
+		}},
+		Spec: networkingv1.IPAddressSpec{
+			ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: service.Namespace, Name: service.Name},
+		},
+	}
+}

@@ -1,0 +1,234 @@
+package reconcilers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+
+	"github.com/rangekeeper/rangekeeper/dropin/plan"
+)
+
+// Leases are keys in etcd with a time to live, one for each server, by which the servers know which of them live.
+type Leases interface {
+	// ListLeases gives the addresses of the servers that live.
+	ListLeases() ([]string, error)
+	// UpdateLease makes the lease of the server with this address, or refreshes it.
+	UpdateLease(ip string) error
+	// RemoveLease removes it, whoever has written it. storage.IsNotFound tells from the error that there was none.
+	RemoveLease(ip string) error
+	// Destroy frees what this holds. It may be called again.
+	Destroy()
+
+	// list gives all leases as they are stored.
+	list() ([]plan.StoredLease, error)
+	// remove removes the lease of a server that starts or stops, and tells whether its address has to be removed from the
+	// endpoints, too. That can be so although there was no lease, as storage.IsNotFound tells then.
+	remove(ip string, stage plan.Stage) (bool, error)
+}
+
+type storageLeases struct {
+	storage   storage.Interface
+	destroyFn func()
+	// baseKey is the folder that the leases are in.
+	baseKey string
+	// leaseTime is for how long they hold; counted in whole seconds.
+	leaseTime time.Duration
+
+	lock sync.Mutex
+	// generations are those of the last puts that took place or may have, by address.
+	generations map[string]int64
+}
+
+var _ Leases = &storageLeases{}
+
+// A lease of the own address that another server has written since it was put here.
+var errLeftToOther = errors.New("the lease is another server's")
+
+// NewLeases makes leases in the storage that config tells, in the folder baseKey.
+func NewLeases(config *storagebackend.ConfigForResource, baseKey string, leaseTime time.Duration) (Leases, error) {
+	tolerant := withKeys(*config)
+	store, destroy, err := factory.Create(tolerant, nil, nil, baseKey)
+	if err != nil {
+		return nil, fmt.Errorf("the storage of leases: %w", err)
+	}
+	return &storageLeases{storage: store, destroyFn: sync.OnceFunc(destroy), baseKey: baseKey, leaseTime: leaseTime}, nil
+}
+
+// Destroy implements Leases.
+func (s *storageLeases) Destroy() { s.destroyFn() }
+
+// ListLeases implements Leases.
+func (s *storageLeases) ListLeases() ([]string, error) {
+	leases, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	addresses := make([]string, 0, len(leases))
+	for _, lease := range leases {
+		if address := addressOf(&lease); address != "" {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses, nil
+}
+
+func (s *storageLeases) list() ([]plan.StoredLease, error) {
+	leases, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]plan.StoredLease, 0, len(leases))
+	for _, lease := range leases {
+		revision, err := strconv.ParseUint(lease.ResourceVersion, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("the revision of a lease: %w", err)
+		}
+		// A storage that was not made by NewLeases does not tell keys: then they are right.
+		key := lease.Name
+		if key == "" {
+			key = addressOf(&lease)
+		}
+		read, err := stored(key, &lease, revision)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, *read)
+	}
+	return all, nil
+}
+
+func (s *storageLeases) read() ([]corev1.Endpoints, error) {
+	var leases corev1.EndpointsList
+	options := storage.ListOptions{Predicate: storage.Everything, Recursive: true}
+	err := s.storage.GetList(context.Background(), s.baseKey, options, &leases)
+	return leases.Items, err
+}
+
+// UpdateLease implements Leases.
+func (s *storageLeases) UpdateLease(ip string) error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	question := s.question(ip, plan.StageRun)
+	// Whether the last put took place is not known for sure after an error.
+	generation := question.Generation
+	defer func() { s.remember(ip, generation) }()
+	put := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		var err error
+		question.Read = nil
+		if meta.ResourceVersion != 0 {
+			if question.Read, err = stored(ip, input, meta.ResourceVersion); err != nil {
+				return nil, nil, err
+			}
+		}
+		answer, err := plan.Lease(question)
+		if err != nil {
+			return nil, nil, err
+		}
+		generation = answer.Generation
+		order := answer.Request.PutLease
+		value := &corev1.Endpoints{}
+		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(order.Value, nil, value); err != nil {
+			return nil, nil, err
+		}
+		return value, &order.TTLSeconds, nil
+	}
+	return s.storage.GuaranteedUpdate(context.Background(), s.key(ip), &corev1.Endpoints{}, true, nil, put, nil)
+}
+
+// RemoveLease implements Leases.
+func (s *storageLeases) RemoveLease(ip string) error {
+	_, err := s.remove(ip, plan.StageStart)
+	return err
+}
+
+func (s *storageLeases) remove(ip string, stage plan.Stage) (bool, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	question := s.question(ip, stage)
+	var answer plan.LeaseAnswer
+	// Called with what is deleted then, if it is still the same.
+	check := func(_ context.Context, input runtime.Object) error {
+		revision, err := strconv.ParseUint(input.(*corev1.Endpoints).ResourceVersion, 10, 64)
+		if err != nil {
+			return err
+		}
+		if question.Read, err = stored(ip, input, revision); err != nil {
+			return err
+		}
+		if answer, err = plan.Lease(question); err != nil {
+			return err
+		}
+		if answer.Request.DeleteLease == nil {
+			return errLeftToOther
+		}
+		return nil
+	}
+	err := s.storage.Delete(context.Background(), s.key(ip), &corev1.Endpoints{}, nil, check, nil, storage.DeleteOptions{})
+	switch {
+	case err == nil:
+		delete(s.generations, ip)
+		return answer.Endpoints, nil
+	case errors.Is(err, errLeftToOther):
+		klog.Warningf("Another API server has written the lease of %s: lease and endpoint are left to it", ip)
+		return answer.Endpoints, nil
+	case storage.IsNotFound(err):
+		question.Read = nil
+		answer, planErr := plan.Lease(question)
+		if planErr != nil {
+			return false, planErr
+		}
+		return answer.Endpoints, err
+	default:
+		return false, err
+	}
+}
+
+func (s *storageLeases) key(ip string) string { return path.Join(s.baseKey, ip) }
+
+func (s *storageLeases) question(ip string, stage plan.Stage) plan.LeaseQuestion {
+	ttl := s.leaseTime.Truncate(time.Second).Milliseconds()
+	return plan.LeaseQuestion{AdvertiseAddress: ip, Stage: stage, LeaseTTLMillis: ttl, Generation: s.generations[ip]}
+}
+
+func (s *storageLeases) remember(ip string, generation int64) {
+	if s.generations == nil {
+		s.generations = map[string]int64{}
+	}
+	s.generations[ip] = generation
+}
+
+// stored is a lease as questions have it: by the key of this address, and with the value in JSON.
+func stored(address string, lease runtime.Object, revision uint64) (*plan.StoredLease, error) {
+	value, err := json.Marshal(lease)
+	// The storage does not tell etcd's lease; every key has one that UpdateLease has put.
+	return &plan.StoredLease{Key: plan.LeaseKey(address), Value: value, ModRevision: revision, LeaseID: 1}, err
+}
+
+// addressOf is the address that a lease tells; empty if it has none.
+func addressOf(lease *corev1.Endpoints) string {
+	for _, subset := range lease.Subsets[:min(1, len(lease.Subsets))] {
+		for _, address := range subset.Addresses[:min(1, len(subset.Addresses))] {
+			return address.IP
+		}
+	}
+	return ""
+}
+
+// NewLeaseEndpointReconciler makes a reconciler that keeps the addresses of servers that hold a lease. It refreshes its own
+// in each call of ReconcileEndpoints, so that has to be called more often than a lease holds.
+func NewLeaseEndpointReconciler(epAdapter EndpointsAdapter, masterLeases Leases) EndpointReconciler {
+	return &endpointReconciler{mode: plan.ModeLease, endpoints: epAdapter, leases: masterLeases}
+}

@@ -1,0 +1,161 @@
+package reconcilers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/rangekeeper/rangekeeper/dropin/plan"
+)
+
+// How often a round begins anew when other servers write the same objects in between.
+const tries = 5
+
+// The own lease was gone right after it was put: it ran out while an answer was late, or somebody took it.
+var errOwnLeaseMissing = errors.New("the own lease is not there right after it was written")
+
+// endpointReconciler keeps the endpoints as Rangekeeper's plans say.
+type endpointReconciler struct {
+	mode      plan.Mode
+	endpoints EndpointsAdapter
+	// leases is nil but in mode lease.
+	leases  Leases
+	stopped atomic.Bool
+	// round keeps a removal from running beside a round that would undo it.
+	round sync.Mutex
+	// faults of the leases, as they were reported last.
+	faults []json.RawMessage
+}
+
+// ReconcileEndpoints implements EndpointReconciler.
+func (r *endpointReconciler) ReconcileEndpoints(serviceName string, ip net.IP, endpointPorts []corev1.EndpointPort, reconcilePorts bool) error {
+	r.round.Lock()
+	defer r.round.Unlock()
+	if r.stopped.Load() {
+		return nil
+	}
+	question := plan.EndpointsQuestion{
+		Name: serviceName, AdvertiseAddress: ip.String(), Mode: r.mode, Stage: plan.StageRun, Ports: endpointPorts, Reconcile: reconcilePorts,
+	}
+	err := r.refreshAndChange(question)
+	if errors.Is(err, errOwnLeaseMissing) {
+		err = r.refreshAndChange(question)
+	}
+	return err
+}
+
+func (r *endpointReconciler) refreshAndChange(question plan.EndpointsQuestion) error {
+	if r.leases != nil {
+		if err := r.leases.UpdateLease(question.AdvertiseAddress); err != nil {
+			return fmt.Errorf("the lease of this server cannot be refreshed: %w", err)
+		}
+	}
+	return r.change(question)
+}
+
+// RemoveEndpoints implements EndpointReconciler.
+func (r *endpointReconciler) RemoveEndpoints(serviceName string, ip net.IP, endpointPorts []corev1.EndpointPort) error {
+	r.round.Lock()
+	defer r.round.Unlock()
+	question := plan.EndpointsQuestion{
+		Name: serviceName, AdvertiseAddress: ip.String(), Mode: r.mode, Stage: plan.StageStart, Ports: endpointPorts,
+	}
+	if r.stopped.Load() {
+		question.Stage = plan.StageStop
+	}
+	var missing error
+	if r.leases != nil {
+		var follows bool
+		if follows, missing = r.leases.remove(question.AdvertiseAddress, question.Stage); !follows {
+			return missing
+		}
+	}
+	if err := r.change(question); err != nil {
+		return err
+	}
+	return missing
+}
+
+// StopReconciling implements EndpointReconciler.
+func (r *endpointReconciler) StopReconciling() { r.stopped.Store(true) }
+
+// Destroy implements EndpointReconciler.
+func (r *endpointReconciler) Destroy() {
+	if r.leases != nil {
+		r.leases.Destroy()
+	}
+}
+
+// change reads everything and changes it, until nobody else writes in between.
+func (r *endpointReconciler) change(question plan.EndpointsQuestion) error {
+	var err error
+	for range tries {
+		if err = r.tryChange(question); !plan.IsStale(err) {
+			break
+		}
+	}
+	return err
+}
+
+// tryChange reads in the order that matters: the slice must not be set back to Endpoints that are older, and an address that
+// another server has put there has to be known from its lease.
+func (r *endpointReconciler) tryChange(question plan.EndpointsQuestion) error {
+	const namespace = metav1.NamespaceDefault
+	var err error
+	if question.Slice, err = r.endpoints.slice(namespace, question.Name); err != nil {
+		return err
+	}
+	question.Endpoints, err = r.endpoints.Get(namespace, question.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		question.Endpoints = nil
+	} else if err != nil {
+		return err
+	}
+	if r.leases != nil {
+		if question.Leases, err = r.leases.list(); err != nil {
+			return err
+		}
+	}
+	answer, err := plan.Endpoints(question)
+	if err != nil {
+		return err
+	}
+	r.report(answer.Survey.Faults)
+	switch answer.Refused {
+	case plan.OnlyOwnAddress:
+		klog.Infof("Service %q has no endpoints but what this server left behind, which stays until it is ready", question.Name)
+		return nil
+	case plan.OwnLeaseMissing:
+		return errOwnLeaseMissing
+	case "":
+	default:
+		return fmt.Errorf("the endpoints of Service %q are left as they are: %s", question.Name, answer.Refused)
+	}
+	if !answer.Endpoints.IsLeave() || !answer.Slice.IsLeave() {
+		klog.Infof("Endpoints of Service %q: %s, EndpointSlice: %s", question.Name, answer.Endpoints, answer.Slice)
+	}
+	ctx := context.Background()
+	if err := answer.Endpoints.Make(ctx, r.endpoints.endpoints.Endpoints(namespace), question.Endpoints); err != nil {
+		return err
+	}
+	return answer.Slice.Make(ctx, r.endpoints.slices.EndpointSlices(namespace), question.Slice)
+}
+
+// report tells of faults when they change, and not in each round.
+func (r *endpointReconciler) report(faults []json.RawMessage) {
+	if !slices.EqualFunc(faults, r.faults, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
+		klog.Warningf("Faults of API servers' leases: %s", faults)
+	}
+	r.faults = faults
+}

@@ -1,0 +1,73 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"time"
+
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// backend carries out operations on the stored object. One that is missing or was never initialised gives
+// rangekeeper.ErrNotInitialised.
+type backend interface {
+	// allocate returns rangekeeper.ErrAlreadyAllocated for an offset in use.
+	allocate(ctx context.Context, offset int) (allocation, error)
+	// allocateNext returns rangekeeper.ErrFull if there is none.
+	allocateNext(ctx context.Context) (allocation, error)
+	release(ctx context.Context, all []owned) error
+	// read returns the stored bitmap, and the revision that it is the state of.
+	read(ctx context.Context) (bitmap []byte, revision int64, err error)
+	// used is how many offsets are in use, as far as that is known without asking etcd.
+	used() int
+	// repairRange returns the range that repair passes are made over.
+	repairRange() repair.Range
+	close()
+}
+
+// allocation is an offset that was allocated.
+type allocation struct {
+	offset   int
+	revision int64
+	// useUntil is when its Service must be written.
+	useUntil time.Time
+}
+
+// owned is an offset that is released on behalf of its owner.
+type owned struct {
+	offset int
+	owner  rangekeeper.Ownership
+}
+
+// newBackend opens a Rangekeeper store of addresses or ports.
+var newBackend = func(e *Etcd, config *storagebackend.ConfigForResource) (backend, error) {
+	rangeSpec, _ := e.known.Snapshot()
+	key := path.Join("/", config.Prefix, e.key)
+	if cidr, err := rangekeeper.ParseCIDR(rangeSpec); err == nil && int(cidr.Size()) == e.size {
+		return openCommitted(cidr, repair.Addresses, strategyOf(e.known), key, config)
+	}
+	if ports, err := rangekeeper.ParsePortRange(rangeSpec); err == nil && int(ports.Size()) == e.size {
+		return openCommitted(ports, repair.Ports, strategyOf(e.known), key, config)
+	}
+	return nil, fmt.Errorf("%s: %q is no range of %d addresses or ports", key, rangeSpec, e.size)
+}
+
+// strategyOf is how alloc picks offsets.
+func strategyOf(alloc allocator.Snapshottable) rangekeeper.Strategy {
+	if bitmap, ok := alloc.(interface{ Strategy() rangekeeper.Strategy }); ok {
+		return bitmap.Strategy()
+	}
+	return rangekeeper.RandomScanSparingStaticBand
+}
+
+// offsets is how many alloc has, in use or not.
+func offsets(alloc allocator.Snapshottable) int {
+	used := 0
+	alloc.ForEach(func(int) { used++ })
+	return used + alloc.Free()
+}

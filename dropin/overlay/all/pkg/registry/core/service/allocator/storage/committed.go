@@ -1,0 +1,88 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/klog/v2"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+)
+
+// committed carries operations out through a Rangekeeper store: many of them in one compare-and-swap.
+type committed[V rangekeeper.Value] struct {
+	store  *etcdstore.Store[V]
+	passes repair.Range
+	done   func()
+}
+
+func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], passes func(*etcdstore.Store[V]) repair.Range, strategy rangekeeper.Strategy, key string, config *storagebackend.ConfigForResource) (backend, error) {
+	client, err := connect(config.Transport)
+	if err != nil {
+		return nil, err
+	}
+	store, err := etcdstore.Open(etcdstore.Config[V]{
+		Client: client, Key: key, Range: values, Strategy: strategy,
+		Replaced: func(err error) { klog.ErrorS(err, "A committer has failed and is replaced", "key", key) },
+	})
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	observe(key, store)
+	return &committed[V]{store, passes(store), func() { client.Close() }}, nil
+}
+
+func (c *committed[V]) allocate(ctx context.Context, offset int) (allocation, error) {
+	value, ok := c.store.Range().ValueAt(uint32(offset))
+	if !ok {
+		return allocation{}, fmt.Errorf("%s has no offset %d", c.store.Range(), offset)
+	}
+	return c.allocation(c.store.Allocate(ctx, value))
+}
+
+func (c *committed[V]) allocateNext(ctx context.Context) (allocation, error) {
+	return c.allocation(c.store.AllocateNext(ctx))
+}
+
+func (c *committed[V]) allocation(a etcdstore.Allocation[V], err error) (allocation, error) {
+	if err != nil {
+		return allocation{}, err
+	}
+	offset, _ := c.store.Range().OffsetOf(a.Value)
+	return allocation{int(offset), a.Revision, a.UseUntil}, nil
+}
+
+func (c *committed[V]) release(ctx context.Context, all []owned) error {
+	values := make([]etcdstore.Owned[V], 0, len(all))
+	for _, one := range all {
+		if value, ok := c.store.Range().ValueAt(uint32(one.offset)); ok {
+			values = append(values, etcdstore.Owned[V]{Value: value, Owner: one.owner})
+		}
+	}
+	_, err := c.store.ReleaseAll(ctx, values...)
+	return err
+}
+
+func (c *committed[V]) read(ctx context.Context) ([]byte, int64, error) {
+	view, err := c.store.Read(ctx)
+	return view.Snapshot, view.Revision, err
+}
+
+func (c *committed[V]) used() int {
+	known, _ := c.store.Known() // none after close
+	return known.Used
+}
+
+func (c *committed[V]) repairRange() repair.Range { return c.passes }
+
+func (c *committed[V]) close() {
+	ctx, cancel := operation()
+	defer cancel()
+	forget(c.store.Key(), c.store)
+	c.store.Close(ctx) // what has not ended by then is reported as unknown
+	c.done()
+}

@@ -1,0 +1,230 @@
+// Package storage hands out the offsets of a range that is stored in etcd.
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	storeerr "k8s.io/apiserver/pkg/storage/errors"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	_ "k8s.io/kubernetes/pkg/apis/core/install" // RangeAllocations can be encoded
+	"k8s.io/kubernetes/pkg/registry/core/rangeallocation"
+	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/dropin/repairloop"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// operationTimeout is for an allocation or release, whose callers do not say how long they can wait. The request that
+// needs it has a minute.
+const operationTimeout = 30 * time.Second
+
+// Etcd hands out the offsets of a stored RangeAllocation. The operations of many requests share one compare-and-swap.
+type Etcd struct {
+	resource schema.GroupResource
+	key      string
+	storage  storage.Interface
+	backend  backend
+	destroy  func()
+	// size is how many offsets there are.
+	size int
+
+	// lock is for known.
+	lock sync.Mutex
+	// known is in memory what was in use when that was asked for last, with what was done here since.
+	known allocator.Snapshottable
+}
+
+var (
+	_ allocator.Interface           = (*Etcd)(nil)
+	_ rangeallocation.RangeRegistry = (*Etcd)(nil)
+	_ repairloop.Repairable         = (*Etcd)(nil)
+)
+
+// NewEtcd makes an Etcd of the object under baseKey. alloc says which range is expected there.
+func NewEtcd(alloc allocator.Snapshottable, baseKey string, config *storagebackend.ConfigForResource) (*Etcd, error) {
+	objects, destroy, err := generic.NewRawStorage(config, nil, nil, baseKey)
+	if err != nil {
+		return nil, err
+	}
+	e := &Etcd{resource: config.GroupResource, key: baseKey, storage: objects, known: alloc, size: offsets(alloc)}
+	if e.backend, err = newBackend(e, config); err != nil {
+		destroy()
+		return nil, err
+	}
+	e.destroy = sync.OnceFunc(func() {
+		e.backend.close()
+		destroy()
+	})
+	return e, nil
+}
+
+// Allocate allocates an offset, and returns whether it was free.
+func (e *Etcd) Allocate(offset int) (bool, error) {
+	_, ok, err := e.allocate(offset)
+	return ok, err
+}
+
+func (e *Etcd) allocate(offset int) (a allocation, ok bool, err error) {
+	ctx, cancel := operation()
+	defer cancel()
+	a, err = e.backend.allocate(ctx, offset)
+	if errors.Is(err, rangekeeper.ErrAlreadyAllocated) {
+		return a, false, nil
+	}
+	return e.allocated(a, err)
+}
+
+// AllocateNext allocates a free offset, and returns whether there was one.
+func (e *Etcd) AllocateNext() (int, bool, error) {
+	a, ok, err := e.allocateNext()
+	return a.offset, ok, err
+}
+
+func (e *Etcd) allocateNext() (a allocation, ok bool, err error) {
+	ctx, cancel := operation()
+	defer cancel()
+	a, err = e.backend.allocateNext(ctx)
+	if errors.Is(err, rangekeeper.ErrFull) {
+		return a, false, nil
+	}
+	return e.allocated(a, err)
+}
+
+func (e *Etcd) allocated(a allocation, err error) (allocation, bool, error) {
+	if err != nil {
+		return a, false, e.interpret(err)
+	}
+	e.note(func() { e.known.Allocate(a.offset) })
+	return a, true, nil
+}
+
+// Release frees an offset that is in use now, whoever uses it: the caller names no owner. To free what is free, or is no
+// offset, changes nothing.
+func (e *Etcd) Release(offset int) error {
+	ctx, cancel := operation()
+	defer cancel()
+	_, now, err := e.backend.read(ctx)
+	if err != nil {
+		return e.interpret(err)
+	}
+	return e.release([]owned{{offset, rangekeeper.OwnedSince(now)}})
+}
+
+// release releases offsets on behalf of their owners. Those that are left to a repair are no reason for the caller to keep
+// others, so that the error is for the log.
+func (e *Etcd) release(all []owned) error {
+	if len(all) == 0 {
+		return nil
+	}
+	ctx, cancel := operation()
+	defer cancel()
+	if err := e.backend.release(ctx, all); err != nil {
+		return e.interpret(err)
+	}
+	e.note(func() {
+		for _, one := range all {
+			e.known.Release(one.offset)
+		}
+	})
+	return nil
+}
+
+// note changes what is known in memory.
+func (e *Etcd) note(change func()) {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	change()
+}
+
+func operation() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), operationTimeout)
+}
+
+func (e *Etcd) interpret(err error) error {
+	if errors.Is(err, rangekeeper.ErrNotInitialised) {
+		return fmt.Errorf("cannot allocate resources of type %s at this time", e.resource)
+	}
+	return storeerr.InterpretUpdateError(err, e.resource, "")
+}
+
+// now gives what is stored now, in memory. Where etcd does not answer, it is what was stored when it did.
+func (e *Etcd) now() allocator.Snapshottable {
+	ctx, cancel := operation()
+	defer cancel()
+	data, _, err := e.backend.read(ctx)
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	if err == nil {
+		rangeSpec, _ := e.known.Snapshot()
+		err = e.known.Restore(rangeSpec, data)
+	}
+	if err != nil {
+		utilruntime.HandleError(fmt.Errorf("what is in use in %s is not known anew: %w", e.key, err))
+	}
+	return e.known
+}
+
+// ForEach calls fn with each offset in use, ascending.
+func (e *Etcd) ForEach(fn func(int)) { e.now().ForEach(fn) }
+
+// Has says whether an offset is in use.
+func (e *Etcd) Has(offset int) bool { return e.now().Has(offset) }
+
+// Free is how many offsets are not in use, as far as that is known without asking etcd: metrics want it after every
+// operation.
+func (e *Etcd) Free() int { return e.size - e.backend.used() }
+
+// DryRun gives a copy in memory: what is tried on it ends as it would here, and changes nothing here.
+func (e *Etcd) DryRun() (allocator.Interface, error) {
+	source, ok := e.now().(interface {
+		DryRun() (allocator.Interface, error)
+	})
+	if !ok {
+		return nil, errors.New("what is known in memory has no dry run")
+	}
+	return source.DryRun()
+}
+
+// RepairRange returns the range that repair passes are made over. It is in the etcd of Services, whose configuration the API
+// server takes for it (k8s.io/kubernetes/pkg/registry/core/rest/storage_core.go), overrides included.
+func (e *Etcd) RepairRange(string) (passes repair.Range, sameEtcd bool) {
+	return e.backend.repairRange(), true
+}
+
+// Get gives the stored object; one that is missing has no ResourceVersion.
+func (e *Etcd) Get() (*api.RangeAllocation, error) {
+	object := &api.RangeAllocation{}
+	err := e.storage.Get(context.Background(), e.key, storage.GetOptions{IgnoreNotFound: true}, object)
+	if err != nil {
+		return nil, storeerr.InterpretGetError(err, e.resource, "")
+	}
+	return object, nil
+}
+
+// CreateOrUpdate stores an object in the place of the one with the same ResourceVersion; without one, if there is none
+// yet. Otherwise the error is a conflict.
+func (e *Etcd) CreateOrUpdate(snapshot *api.RangeAllocation) error {
+	update := storage.SimpleUpdate(func(stored runtime.Object) (runtime.Object, error) {
+		if is := stored.(*api.RangeAllocation).ResourceVersion; is != "" && is != snapshot.ResourceVersion {
+			return nil, apierrors.NewConflict(e.resource, "", fmt.Errorf("what is stored has the revision %s, not %q", is, snapshot.ResourceVersion))
+		}
+		return snapshot, nil
+	})
+	err := e.storage.GuaranteedUpdate(context.Background(), e.key, &api.RangeAllocation{}, true, nil, update, nil)
+	return storeerr.InterpretUpdateError(err, e.resource, "")
+}
+
+// Destroy ends the connections to etcd.
+func (e *Etcd) Destroy() { e.destroy() }

@@ -1,0 +1,145 @@
+// Package repairloop runs the repair controllers of a kube-apiserver inside of it: those of ClusterIPs and of node ports.
+// What a pass finds out and writes is decided in [repair.Repairer]; this package makes one pass after another, over what
+// the API server keeps its ranges in, and counts with the API server's own counters.
+package repairloop
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/component-base/metrics"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// Config says what a Loop repairs, and whom it tells.
+type Config struct {
+	// Controller is whose place the Loop takes.
+	Controller repair.Controller
+	// Ranges are repaired together; the first one of addresses is the primary range.
+	Ranges []Range
+	// Services are listed in all namespaces.
+	Services corev1client.ServicesGetter
+	// Events take what is found.
+	Events eventsv1client.EventsV1Interface
+	// Interval is the time between passes, and the longest that one may take; 0 for repair.DefaultInterval.
+	Interval time.Duration
+	// Passes is how many passes in a row see a leak before it is cleaned.
+	Passes uint8
+	// Found counts findings by their type, and as leaks what was freed; Failed counts passes.
+	Found  *metrics.CounterVec
+	Failed *metrics.Counter
+}
+
+// Loop makes repair passes.
+type Loop struct {
+	config      repair.Config
+	found       *metrics.CounterVec
+	failed      *metrics.Counter
+	broadcaster events.EventBroadcaster
+
+	mu       sync.Mutex
+	repairer *repair.Repairer // nil when nothing is known of passes before
+}
+
+// New makes a Loop that has seen nothing yet.
+func New(config Config) *Loop {
+	if config.Interval == 0 {
+		config.Interval = repair.DefaultInterval
+	}
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: config.Events})
+	l := &Loop{
+		config: repair.Config{
+			Controller: config.Controller,
+			Services:   config.Services.Services(metav1.NamespaceAll),
+			SameEtcd:   true,
+			Recorder:   broadcaster.NewRecorder(scheme.Scheme, config.Controller.Name),
+			Interval:   config.Interval,
+			Passes:     config.Passes,
+		},
+		found: config.Found, failed: config.Failed, broadcaster: broadcaster,
+	}
+	for _, r := range config.Ranges {
+		l.config.Ranges = append(l.config.Ranges, r.passes)
+		l.config.SameEtcd = l.config.SameEtcd && r.sameEtcd
+	}
+	return l
+}
+
+// retryInterval is the time between passes until one has not failed: a server that starts is not ready before that, and
+// gives up after a minute.
+const retryInterval = time.Second
+
+// RunUntil makes a pass at once and then one after each interval, until the channel is closed. onFirstSuccess is called
+// after the first pass that did not fail; before that, passes come faster.
+func (l *Loop) RunUntil(onFirstSuccess func(), stop <-chan struct{}) {
+	ctx := wait.ContextForChannel(stop)
+	l.broadcaster.StartRecordingToSink(stop)
+	defer l.broadcaster.Shutdown()
+	pause := min(retryInterval, l.config.Interval)
+	var first sync.Once
+	for ctx.Err() == nil {
+		if err := l.Once(ctx); err != nil {
+			utilruntime.HandleError(err)
+		} else {
+			first.Do(onFirstSuccess)
+			pause = l.config.Interval
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Once makes one pass. One that has failed only because something changed meanwhile is made again at once, a few times.
+func (l *Loop) Once(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, l.config.Interval)
+	defer cancel()
+	return retry.OnError(retry.DefaultBackoff, overtaken, func() error { return l.pass(ctx) })
+}
+
+// overtaken says of the error of a pass that the next one may well succeed.
+func overtaken(err error) bool {
+	return apierrors.IsConflict(err) || errors.Is(err, rangekeeper.ErrStaleList)
+}
+
+func (l *Loop) pass(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			l.failed.Inc()
+		}
+	}()
+	if l.repairer == nil {
+		if l.repairer, err = repair.New(l.config); err != nil {
+			return err
+		}
+	}
+	result, err := l.repairer.Pass(ctx)
+	for _, finding := range result.Findings {
+		l.found.WithLabelValues(repair.FindingType(finding.Reason)).Inc()
+	}
+	for _, r := range result.Ranges {
+		l.found.WithLabelValues("leak").Add(float64(r.Cleared))
+	}
+	if apierrors.IsConflict(err) || errors.Is(err, rangekeeper.ErrPoisoned) {
+		// The pass has counted leaks, but what it read was not what is stored; or the counters are lost.
+		l.repairer.Close()
+		l.repairer = nil
+	}
+	return err
+}

@@ -1,0 +1,45 @@
+package repairloop
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/kubernetes/pkg/registry/core/rangeallocation"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// Repairable is a registry over whose range passes can be made. They go through the committer of the registry, so that they
+// share writes with allocations and clear nothing that was allocated meanwhile.
+type Repairable interface {
+	// RepairRange returns the range, as [repair.Addresses] or [repair.Ports] of the registry's store, and whether it is in
+	// the etcd of Services, so that revisions compare. rangeSpec is the range that the controller was configured with.
+	RepairRange(rangeSpec string) (passes repair.Range, sameEtcd bool)
+}
+
+// Range is a stored range that a Loop makes passes over.
+type Range struct {
+	passes   repair.Range
+	sameEtcd bool
+}
+
+// RangeOf returns the range of a registry. rangeSpec is a CIDR, or ports as in "30000-32767".
+func RangeOf(registry rangeallocation.RangeRegistry, rangeSpec string) Range {
+	if registry, ok := registry.(Repairable); ok {
+		passes, sameEtcd := registry.RepairRange(rangeSpec)
+		return Range{passes, sameEtcd}
+	}
+	return Range{passes: refusing{fmt.Errorf("range %s: a %T cannot be repaired", rangeSpec, registry)}}
+}
+
+// refusing is a range whose passes fail.
+type refusing struct{ err error }
+
+func (r refusing) Read(context.Context, *rangekeeper.Passes, *rangekeeper.RepairPass) (bool, error) {
+	return false, r.err
+}
+
+func (r refusing) Repair(context.Context, *rangekeeper.Passes, *rangekeeper.RepairOutcome, int, rangekeeper.Listed) (repair.Repaired, error) {
+	return repair.Repaired{}, r.err
+}

@@ -1,0 +1,201 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// TestReadAfterReconnection cuts one of two connections again and again. The client itself
+// is connected all the time; what comes over a new connection may nevertheless be another
+// etcd's: a read comes before the next swap.
+func TestReadAfterReconnection(t *testing.T) {
+	etcd := endpoint(t)
+	cut, whole := startProxy(t, etcd), startProxy(t, etcd)
+	var (
+		mu   sync.Mutex
+		seen []transaction
+	)
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{cut.endpoint(), whole.endpoint()}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+				from := new(peer.Peer)
+				err := invoke(ctx, method, request, reply, cc, append(options, grpc.Peer(from))...)
+				if r, is := request.(*etcdserverpb.TxnRequest); is && err == nil {
+					mu.Lock()
+					seen = append(seen, transaction{from.LocalAddr, len(r.Success) > 0})
+					mu.Unlock()
+				}
+				return err
+			})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	store := must(Open(Config[netip.Addr]{Client: client, Key: keyOf(t), Range: must(rangekeeper.ParseCIDR("10.0.0.0/24"))}))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := store.Init(ctx); err != nil {
+		t.Fatal(err)
+	}
+	used := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		known := map[net.Addr]bool{}
+		for _, one := range seen {
+			known[one.over] = true
+		}
+		return len(known)
+	}
+	const cuts = 10
+	for before := 0; before < cuts; {
+		got, err := store.AllocateNext(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := store.Release(ctx, got.Value, rangekeeper.OwnedSince(got.Revision)); err != nil || !ok {
+			t.Fatalf("release: %v, %v", ok, err)
+		}
+		if now := used(); now > before {
+			before = now
+			cut.cut()
+		}
+	}
+	if err := store.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	known := map[net.Addr]bool{}
+	for i, one := range seen {
+		if isNew := !known[one.over] && i > 0; isNew && i+1 < len(seen) && seen[i+1].isSwap {
+			t.Errorf("transaction %d came over a new connection, and the next is a swap without a read before", i)
+		}
+		known[one.over] = true
+	}
+	t.Logf("%d transactions over %d connections", len(seen), len(known))
+}
+
+// TestWatchEndsWithItsConnection cuts the connection of a watch: it may not go on over the
+// next one.
+func TestWatchEndsWithItsConnection(t *testing.T) {
+	etcd, key := connect(t, endpoint(t)), keyOf(t)
+	between := startProxy(t, endpoint(t))
+	client := connect(t, between.endpoint())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := newConnections()
+	written := must(c.kv(client).Txn(ctx).Then(clientv3.OpPut(key, "a")).Commit())
+	events := c.watcher(client).Watch(ctx, key, clientv3.WithRev(written.Header.Revision))
+	if w := <-events; len(w.Events) != 1 {
+		t.Fatal(w, w.Err())
+	}
+	if len(c.anew) > 0 {
+		t.Fatal("there is one connection only")
+	}
+	between.cut()
+	must(etcd.Put(ctx, key, "b"))
+	for w := range events {
+		if len(w.Events) > 0 || !errors.Is(w.Err(), errReconnected) {
+			t.Error(w, w.Err())
+		}
+	}
+	if len(c.anew) == 0 {
+		t.Error("nobody was told")
+	}
+}
+
+// TestLossIsTold cuts the only connection: that is told before anything is sent over the
+// next one.
+func TestLossIsTold(t *testing.T) {
+	between := startProxy(t, endpoint(t))
+	client := connect(t, between.endpoint())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := newConnections()
+	go c.await(ctx, client.ActiveConnection())
+	for len(c.anew) == 0 { // it may be cut before await has seen that there is one
+		client.Get(ctx, keyOf(t)) // an error says that the last one was cut
+		between.cut()
+		time.Sleep(time.Millisecond)
+		if ctx.Err() != nil {
+			t.Fatal("nobody was told")
+		}
+	}
+}
+
+// transaction is one that etcd has answered.
+type transaction struct {
+	over   net.Addr
+	isSwap bool
+}
+
+// proxy hands connections on to etcd.
+type proxy struct {
+	listener net.Listener
+	target   string
+
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+func startProxy(t *testing.T, endpoint string) *proxy {
+	t.Helper()
+	target, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{listener: listener, target: target.Host}
+	t.Cleanup(func() { listener.Close(); p.cut() })
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return // the test is over
+			}
+			to, err := net.Dial("tcp", p.target)
+			if err != nil {
+				from.Close()
+				continue
+			}
+			p.mu.Lock()
+			p.open = append(p.open, from, to)
+			p.mu.Unlock()
+			go func() { io.Copy(to, from); to.Close() }() // an error ends it as well
+			go func() { io.Copy(from, to); from.Close() }()
+		}
+	}()
+	return p
+}
+
+func (p *proxy) endpoint() string { return fmt.Sprintf("http://%s", p.listener.Addr()) }
+
+// cut ends all connections.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.open {
+		one.Close()
+	}
+	p.open = nil
+}
