@@ -7,6 +7,8 @@ CARGO ?= cargo
 GO ?= go
 PREFIX ?= /usr/local
 SECONDS ?= 60
+# The packages of controlplane whose tests run kube-apiservers.
+CLUSTER_PACKAGES = $(sort $(dir $(shell cd controlplane && grep -rl apiservertest --include=*_test.go .)))
 GOFILES := go-bindings controlplane dropin conformance bench/upstream examples apiserver
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 # The releases of Kubernetes that Rangekeeper is put into, the newest one first.
@@ -14,7 +16,7 @@ RELEASES ?= $(shell cat controlplane/kubernetes/releases.txt)
 # The packages of Kubernetes that have files of dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library build run up test test-rust test-c test-go examples apiservers dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-model goldens header install fmt lint doc setup clean
+.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-model goldens header install fmt lint doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -37,7 +39,14 @@ up: build ## Builds the kube-apiserver with Rangekeeper inside and runs it on lo
 	@scripts/dropin.sh $(firstword $(RELEASES))
 	bin/rangekeeper up $(ARGS)
 
-test: setup test-rust test-c test-go ## Runs all tests of all languages.
+check: library ## What to run before each commit, 2 minutes: format, clippy, and the tests of the core, the C surface and the binding.
+	$(CARGO) fmt --all --check
+	@test -z "$$(gofmt -l $(GOFILES))" || { gofmt -l $(GOFILES); exit 1; }
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) test --locked -p rangekeeper -p rangekeeper-ffi
+	cd go-bindings && $(GO) vet ./... && $(GO) test -count=1 ./...
+
+test: setup test-rust test-c test-go ## Runs all tests that need no kube-apiserver.
 
 test-rust: ## Runs the Rust tests.
 	$(CARGO) test --locked --workspace
@@ -45,13 +54,16 @@ test-rust: ## Runs the Rust tests.
 test-c: library ## Runs the C programs plain, under sanitizers and under valgrind.
 	ffi/tests/run.sh
 
-test-go: library apiservers dropin ## Runs the Go tests, the binding's also under the race detector and with a stressed collector.
+test-go: library ## Runs the Go tests, the binding's also under the race detector and with a stressed collector.
 	cd go-bindings && $(GO) test -count=1 ./...
 	cd go-bindings && GODEBUG=cgocheck=1 $(GO) test -count=1 -race ./...
 	cd go-bindings && GOGC=1 $(GO) test -count=1 ./...
 	cd controlplane && $(GO) build -o ../target/restored-etcd ./cmd/restored-etcd
 	cd go-bindings/etcdstore && ../../target/restored-etcd ../../testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test -count=1 ./...
-	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -timeout 20m ./...
+	cd controlplane && $(GO) test -count=1 -short ./...
+
+test-cluster: apiservers dropin ## Runs the tests that need kube-apiservers, which it builds, and those of what is inside them.
+	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -timeout 20m $(CLUSTER_PACKAGES)
 	cd dropin && $(GO) test -count=1 -trimpath ./...
 
 apiservers: ## Builds the kube-apiservers that tests run, bin/kube-apiserver-VERSION; minutes the first time.
@@ -117,14 +129,10 @@ fmt: ## Formats the sources.
 	cd examples/bootstrap-rs && $(CARGO) fmt
 	gofmt -w $(GOFILES)
 
-lint: library ## Checks format, clippy, go vet and the header.
-	$(CARGO) fmt --all --check
+lint: library ## Checks what `make check` leaves out: the format of the fuzz targets and examples, go vet of all modules, the header.
 	cd fuzz && $(CARGO) fmt --check
 	cd examples/etcd-rs && $(CARGO) fmt --check
 	cd examples/bootstrap-rs && $(CARGO) fmt --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	@test -z "$$(gofmt -l $(GOFILES))" || { gofmt -l $(GOFILES); exit 1; }
-	cd go-bindings && $(GO) vet ./...
 	cd controlplane && $(GO) vet ./...
 	cd examples/go && $(GO) vet ./...
 	cd go-bindings/etcdstore && $(GO) vet ./...

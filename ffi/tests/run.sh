@@ -34,6 +34,8 @@ for packed in "$root"/testdata/*/*.bin.gz; do
 	stored+=("$file")
 done
 
+step "shared library: exports the symbol list and nothing else" sh -c \
+	"nm -D --defined-only $libdir/librangekeeper.so | awk '{ print \$3 }' | LC_ALL=C sort | diff - $root/ffi/symbols.txt"
 for source in "$here"/*.c; do
 	name=$(basename "$source" .c)
 	arguments=()

@@ -123,9 +123,13 @@ func (c Config) withDefaults() Config {
 }
 
 // Program is the path of the program that [Start] runs. A test whose program was not
-// built is skipped, or fails where RANGEKEEPER_REQUIRE_APISERVER is set.
+// built is skipped, or fails where RANGEKEEPER_REQUIRE_APISERVER is set. With -short
+// no test runs a kube-apiserver.
 func Program(t testing.TB, c Config) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: kube-apiservers are not run")
+	}
 	name, target := "kube-apiserver-", "apiservers"
 	if c.Rangekeeper {
 		name, target = "kube-apiserver-rangekeeper-", "dropin"
