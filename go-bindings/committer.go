@@ -48,17 +48,13 @@ type CommitterConfig struct {
 	Grace time.Duration
 	// Seed starts the generator for choices and back-off.
 	Seed uint64
-	// Sidecar says that there is a second key by which a swap without an answer is decided, so that operations do not
-	// end as OutcomeUnknown: outside /registry, and written by this writer alone. No two committers may have the same
-	// one at once, nor ever the same Seed then.
-	Sidecar bool
 }
 
 // NewCommitter makes a committer that knows nothing of the store yet.
 func NewCommitter[V Value](r Range[V], config CommitterConfig) (*Committer[V], error) {
 	var handle *C.rk_committer
 	code := C.rk_committer_new(r.pointer(), C.uint32_t(config.Strategy), C.uint64_t(config.Grace), C.uint64_t(config.Seed),
-		C.bool(config.Sidecar), &handle)
+		&handle)
 	runtime.KeepAlive(r.inner)
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
@@ -240,17 +236,7 @@ const (
 	StepSwap StepKind = C.RK_STEP_SWAP
 	// StepConfirm is a transaction: if the key is as in Step.Guard, nothing, else read the key.
 	StepConfirm StepKind = C.RK_STEP_CONFIRM
-	// StepFence is a transaction: if the sidecar is as in Step.Sidecar, put that; after that, and else, read the key and
-	// the sidecar. The answer is not held in both cases.
-	StepFence StepKind = C.RK_STEP_FENCE
 )
-
-// SidecarPut is a write of the sidecar.
-type SidecarPut struct {
-	// ModRevision is what it must be; 0 if it must not be there.
-	ModRevision int64
-	Value       [C.RK_SIDECAR_LEN]byte
-}
 
 // Step is what to do next.
 type Step struct {
@@ -262,9 +248,6 @@ type Step struct {
 	// ServicesUnchangedSince is a further condition of StepSwap, if not 0: no key of a Service has a later mod revision
 	// (in etcd a compare with a range end). Only after a SubmitRepair whose Listed guards.
 	ServicesUnchangedSince int64
-	// Sidecar is of StepFence, and with a sidecar of StepSwap a further condition and a further put of the transaction.
-	// If it does not hold, and in StepRead and StepConfirm, the sidecar is read along with the key.
-	Sidecar SidecarPut
 	// WatchFrom is the revision from which on the key is to be watched; 0 for not at all. A watch that runs goes on
 	// until this is 0.
 	WatchFrom int64
@@ -302,7 +285,6 @@ func (c *Committer[V]) Poll(now time.Duration) (Step, error) {
 	return Step{
 		Kind: StepKind(step.kind), Until: time.Duration(min(step.wait_until, math.MaxInt64)), Guard: guard,
 		ServicesUnchangedSince: int64(step.services_unchanged_since),
-		Sidecar:                SidecarPut{int64(step.sidecar.mod_revision), *(*[C.RK_SIDECAR_LEN]byte)(unsafe.Pointer(&step.sidecar.value))},
 		WatchFrom:              int64(step.watch_from), Finished: int(step.finished),
 	}, resultError(code)
 }
@@ -320,14 +302,11 @@ type Answer struct {
 	// ClusterID, Revision and RaftTerm are those of the answer's header.
 	ClusterID, RaftTerm uint64
 	Revision            int64
-	// Held says that the guard held; it is false for a read and a fence.
+	// Held says that the guard held; it is false for a read.
 	Held bool
-	// Key and Value are the key if the guard did not hold, or for a read or a fence; all 0 if there is none.
+	// Key and Value are the key if the guard did not hold, or for a read; all 0 if there is none.
 	Key   KeyState
 	Value []byte
-	// Sidecar and SidecarValue are the same of the sidecar.
-	Sidecar      KeyState
-	SidecarValue []byte
 }
 
 // Answered tells how the store answered the request.
@@ -336,10 +315,9 @@ func (c *Committer[V]) Answered(now time.Duration, answer Answer) error {
 	defer pinner.Unpin()
 	a := C.rk_answer{
 		cluster_id: C.uint64_t(answer.ClusterID), revision: C.uint64_t(answer.Revision), raft_term: C.uint64_t(answer.RaftTerm),
-		held: C.bool(answer.Held), key: answer.Key.toC(), sidecar: answer.Sidecar.toC(),
+		held: C.bool(answer.Held), key: answer.Key.toC(),
 	}
 	a.value, a.value_len = pinned(&pinner, answer.Value)
-	a.sidecar_value, a.sidecar_value_len = pinned(&pinner, answer.SidecarValue)
 	code := C.rk_committer_answered(c.pointer(), C.uint64_t(now), &a)
 	runtime.KeepAlive(c)
 	return resultError(code)

@@ -94,17 +94,6 @@
 #define RK_STEP_CONFIRM 4
 
 /**
- * A transaction: if the sidecar is as expected, put what is in sidecar; after that, and else, read the key and the
- * sidecar. The answer is not held in both cases.
- */
-#define RK_STEP_FENCE 5
-
-/**
- * How many bytes there are in a sidecar.
- */
-#define RK_SIDECAR_LEN 32
-
-/**
  * The values are the caller's.
  */
 #define RK_OUTCOME_ALLOCATED 1
@@ -667,20 +656,6 @@ typedef struct rk_key_state {
 } rk_key_state;
 
 /**
- * A write of the sidecar.
- */
-typedef struct rk_sidecar_put {
-  /**
-   * What its mod revision must be; 0 if it must not be there.
-   */
-  uint64_t mod_revision;
-  /**
-   * What is put.
-   */
-  uint8_t value[RK_SIDECAR_LEN];
-} rk_sidecar_put;
-
-/**
  * What the shell is to do next.
  */
 typedef struct rk_step {
@@ -701,11 +676,6 @@ typedef struct rk_step {
    * this (in etcd a compare with a range_end). Only after an rk_committer_submit_repair that is guarded.
    */
   uint64_t services_unchanged_since;
-  /**
-   * RK_STEP_FENCE, and with a sidecar RK_STEP_SWAP: a further condition and a further put of the transaction. If it does
-   * not hold, and in RK_STEP_READ and RK_STEP_CONFIRM, the sidecar is read along with the key.
-   */
-  struct rk_sidecar_put sidecar;
   /**
    * RK_STEP_SWAP: how many bytes rk_committer_value gives.
    */
@@ -756,11 +726,11 @@ typedef struct rk_answer {
    */
   uint64_t raft_term;
   /**
-   * Whether the guard held; false for a read and a fence.
+   * Whether the guard held; false for a read.
    */
   bool held;
   /**
-   * If the guard did not hold, or for a read or a fence: the key; all 0 if there is none.
+   * If the guard did not hold, or for a read: the key; all 0 if there is none.
    */
   struct rk_key_state key;
   /**
@@ -771,18 +741,6 @@ typedef struct rk_answer {
    * How many bytes.
    */
   size_t value_len;
-  /**
-   * As key, of the sidecar; all 0 without one.
-   */
-  struct rk_key_state sidecar;
-  /**
-   * What stands in the sidecar.
-   */
-  const uint8_t *sidecar_value;
-  /**
-   * How many bytes.
-   */
-  size_t sidecar_value_len;
 } rk_answer;
 
 /**
@@ -1425,10 +1383,6 @@ rk_result rk_bootstrap_plan(const char *question,
  * values are allocated: two intervals of repair, 6 minutes in Kubernetes; a creator that takes longer may lose them.
  * seed starts the generator for choices and back-off. Memory: up to 1 MiB for a /12 beside the object.
  *
- * With sidecar, there is a second key by which a swap without an answer is decided, so that operations do not end as
- * RK_OUTCOME_UNKNOWN: outside /registry, written by this writer alone (no two committers may have the same one at once)
- * and with the same transactions. seed must then be another one each time.
- *
  * The caller owns *committer and frees it with rk_committer_free; range is not needed any more.
  * RK_RESULT_INVALID_ARGUMENT for an unknown strategy, RK_RESULT_NULL_POINTER. Any thread.
  */
@@ -1436,7 +1390,6 @@ rk_result rk_committer_new(const struct rk_range *range,
                            uint32_t strategy_number,
                            uint64_t grace,
                            uint64_t seed,
-                           bool sidecar,
                            struct rk_committer **committer);
 
 /**

@@ -10,7 +10,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper_core::allocator::{AllocateError, BatchError};
 use rangekeeper_core::commit::{
     Answer, Change, Committer, Config, Deferral, Failure, Finished, Guard, Header, KeyValue, Known, Listed, Operation,
-    Outcome, Request, SidecarPut, Step, Ticket,
+    Outcome, Request, Step, Ticket,
 };
 
 use crate::allocator::{requests, strategy};
@@ -41,12 +41,6 @@ pub const RK_STEP_READ: u32 = 2;
 pub const RK_STEP_SWAP: u32 = 3;
 /// A transaction: if the key is as in guard, nothing, else read the key.
 pub const RK_STEP_CONFIRM: u32 = 4;
-/// A transaction: if the sidecar is as expected, put what is in sidecar; after that, and else, read the key and the
-/// sidecar. The answer is not held in both cases.
-pub const RK_STEP_FENCE: u32 = 5;
-
-/// How many bytes there are in a sidecar.
-pub const RK_SIDECAR_LEN: usize = 32;
 
 /// The values are the caller's.
 pub const RK_OUTCOME_ALLOCATED: u32 = 1;
@@ -120,16 +114,6 @@ pub struct rk_operation {
     pub oldest: u64,
 }
 
-/// A write of the sidecar.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct rk_sidecar_put {
-    /// What its mod revision must be; 0 if it must not be there.
-    pub mod_revision: u64,
-    /// What is put.
-    pub value: [u8; RK_SIDECAR_LEN],
-}
-
 /// What the shell is to do next.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -143,9 +127,6 @@ pub struct rk_step {
     /// RK_STEP_SWAP: a further condition of the transaction, if not 0: no key of a Service has a later mod revision than
     /// this (in etcd a compare with a range_end). Only after an rk_committer_submit_repair that is guarded.
     pub services_unchanged_since: u64,
-    /// RK_STEP_FENCE, and with a sidecar RK_STEP_SWAP: a further condition and a further put of the transaction. If it does
-    /// not hold, and in RK_STEP_READ and RK_STEP_CONFIRM, the sidecar is read along with the key.
-    pub sidecar: rk_sidecar_put,
     /// RK_STEP_SWAP: how many bytes rk_committer_value gives.
     pub value_len: usize,
     /// From which revision on the key is to be watched; 0 for not at all. A watch that runs goes on until this is 0.
@@ -177,20 +158,14 @@ pub struct rk_answer {
     pub revision: u64,
     /// Of the answer's header.
     pub raft_term: u64,
-    /// Whether the guard held; false for a read and a fence.
+    /// Whether the guard held; false for a read.
     pub held: bool,
-    /// If the guard did not hold, or for a read or a fence: the key; all 0 if there is none.
+    /// If the guard did not hold, or for a read: the key; all 0 if there is none.
     pub key: rk_key_state,
     /// What stands under the key.
     pub value: *const u8,
     /// How many bytes.
     pub value_len: usize,
-    /// As key, of the sidecar; all 0 without one.
-    pub sidecar: rk_key_state,
-    /// What stands in the sidecar.
-    pub sidecar_value: *const u8,
-    /// How many bytes.
-    pub sidecar_value_len: usize,
 }
 
 /// One change of the key, as a watch tells it.
@@ -243,13 +218,6 @@ impl From<Guard> for rk_key_state {
     fn from(state: Guard) -> Self {
         let Guard { mod_revision, version, create_revision } = state;
         Self { mod_revision, version, create_revision }
-    }
-}
-
-impl From<SidecarPut> for rk_sidecar_put {
-    fn from(put: SidecarPut) -> Self {
-        let SidecarPut { mod_revision, value } = put;
-        Self { mod_revision, value }
     }
 }
 
@@ -346,10 +314,6 @@ fn flatten(finished: &Finished<ValueRange>) -> (rk_finished, Cow<'_, [Value]>, V
 /// values are allocated: two intervals of repair, 6 minutes in Kubernetes; a creator that takes longer may lose them.
 /// seed starts the generator for choices and back-off. Memory: up to 1 MiB for a /12 beside the object.
 ///
-/// With sidecar, there is a second key by which a swap without an answer is decided, so that operations do not end as
-/// RK_OUTCOME_UNKNOWN: outside /registry, written by this writer alone (no two committers may have the same one at once)
-/// and with the same transactions. seed must then be another one each time.
-///
 /// The caller owns *committer and frees it with rk_committer_free; range is not needed any more.
 /// RK_RESULT_INVALID_ARGUMENT for an unknown strategy, RK_RESULT_NULL_POINTER. Any thread.
 #[unsafe(no_mangle)]
@@ -358,13 +322,12 @@ pub unsafe extern "C" fn rk_committer_new(
     strategy_number: u32,
     grace: u64,
     seed: u64,
-    sidecar: bool,
     committer: *mut *mut rk_committer,
 ) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (range, out) = unsafe { (borrow(range)?, Out::new(committer)?) };
-        let config = Config { strategy: strategy(strategy_number)?, grace: Duration::from_nanos(grace), sidecar };
+        let config = Config { strategy: strategy(strategy_number)?, grace: Duration::from_nanos(grace) };
         let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
         let committer = Committer::new(ValueRange(range.0), config, generator);
         let state = State { committer, value: Vec::new(), finished: VecDeque::new() };
@@ -520,7 +483,6 @@ pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: 
                 wait_until: 0,
                 guard: rk_key_state::default(),
                 services_unchanged_since: 0,
-                sidecar: rk_sidecar_put::default(),
                 value_len: 0,
                 watch_from: 0,
                 finished: 0,
@@ -529,16 +491,12 @@ pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: 
                 Step::Idle => {}
                 Step::WaitUntil(until) => (step.kind, step.wait_until) = (RK_STEP_WAIT, nanoseconds(until)),
                 Step::Send(Request::Read) => step.kind = RK_STEP_READ,
-                Step::Send(Request::Swap { guard, value, services_unchanged_since, sidecar }) => {
+                Step::Send(Request::Swap { guard, value, services_unchanged_since }) => {
                     (step.kind, step.guard, step.value_len) = (RK_STEP_SWAP, guard.into(), value.len());
                     step.services_unchanged_since = services_unchanged_since.unwrap_or(0);
-                    step.sidecar = sidecar.map(Into::into).unwrap_or_default();
                     state.committer.reuse(std::mem::replace(&mut state.value, value));
                 }
                 Step::Send(Request::Confirm { guard }) => (step.kind, step.guard) = (RK_STEP_CONFIRM, guard.into()),
-                Step::Send(Request::Fence { sidecar }) => {
-                    (step.kind, step.sidecar) = (RK_STEP_FENCE, sidecar.into());
-                }
             }
             state.finished.extend(state.committer.take_finished());
             step.watch_from = state.committer.watch_from().unwrap_or(0);
@@ -594,18 +552,14 @@ pub unsafe extern "C" fn rk_committer_answered(
 ) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let (committer, answer, value, sidecar_value) = unsafe {
+        let (committer, answer, value) = unsafe {
             let answer = borrow(answer)?;
-            let values =
-                (slice(answer.value, answer.value_len)?, slice(answer.sidecar_value, answer.sidecar_value_len)?);
-            (borrow(committer)?, answer, values.0, values.1)
+            (borrow(committer)?, answer, slice(answer.value, answer.value_len)?)
         };
-        let rk_answer { cluster_id, revision, raft_term, .. } = *answer;
-        let found =
-            |state: rk_key_state, value| (state.version != 0).then_some(KeyValue { state: state.into(), value });
-        let (key, sidecar) = (found(answer.key, value), found(answer.sidecar, sidecar_value));
+        let rk_answer { cluster_id, revision, raft_term, held, key, .. } = *answer;
         committer.0.with(|state| {
-            let answer = if answer.held { Answer::Held } else { Answer::Current { key, sidecar } };
+            let key = (key.version != 0).then_some(KeyValue { state: key.into(), value });
+            let answer = if held { Answer::Held } else { Answer::Current(key) };
             let header = Header { cluster_id, revision, raft_term };
             state.committer.answered(Duration::from_nanos(now), header, answer);
             Ok(())

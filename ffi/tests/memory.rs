@@ -208,7 +208,7 @@ fn a_service_in_order_does_not_allocate() {
 fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
     const GRACE: Duration = Duration::from_secs(360);
     let before = BYTES.get();
-    let config = Config { strategy: Strategy::RandomScanSparingStaticBand, grace: GRACE, sidecar: false };
+    let config = Config { strategy: Strategy::RandomScanSparingStaticBand, grace: GRACE };
     let mut committer =
         Committer::new(range::<CidrRange>("10.96.0.0/12"), config, Xoshiro256PlusPlus::seed_from_u64(3));
     committer.keep_history(true);
@@ -246,7 +246,7 @@ fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
                 _ => false,
             };
             let key = stored.as_ref().map(|value| KeyValue { state, value });
-            let answer = if held { Answer::Held } else { Answer::Current { key, sidecar: None } };
+            let answer = if held { Answer::Held } else { Answer::Current(key) };
             committer.answered(now, Header { cluster_id: 1, revision, raft_term: 1 }, answer);
         }
         // Others write twice: a gap, which only the watch could fill.

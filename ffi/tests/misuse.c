@@ -641,11 +641,11 @@ static void ip_audit(void) {
 
 static void committers(const rk_range *range) {
   rk_committer *c = NULL;
-  CHECK_NULL(rk_committer_new(NULL, 0, 1, 1, false, &c));
-  CHECK_NULL(rk_committer_new(range, 0, 1, 1, false, NULL));
-  CHECK_INVALID(rk_committer_new(range, 3, 1, 1, false, &c));
+  CHECK_NULL(rk_committer_new(NULL, 0, 1, 1, &c));
+  CHECK_NULL(rk_committer_new(range, 0, 1, 1, NULL));
+  CHECK_INVALID(rk_committer_new(range, 3, 1, 1, &c));
   CHECK(c == NULL);
-  CHECK_OK(rk_committer_new(range, 0, 1000, 1, false, &c));
+  CHECK_OK(rk_committer_new(range, 0, 1000, 1, &c));
 
   rk_operation operation = {RK_OPERATION_RELEASE, 1, UINT64_MAX, 0, 0};
   uint64_t ticket = 77;
@@ -696,7 +696,7 @@ static void committers(const rk_range *range) {
   rk_range_free(other);
 
   rk_step step;
-  rk_answer answer = {1, 1, 1, false, {0, 0, 0}, NULL, 0, {0, 0, 0}, NULL, 0};
+  rk_answer answer = {1, 1, 1, false, {0, 0, 0}, NULL, 0};
   rk_change change = {{1, 1, 1}, NULL, 1};
   CHECK_NULL(rk_committer_poll(NULL, 0, &step));
   CHECK_NULL(rk_committer_poll(c, 0, NULL));
@@ -708,7 +708,7 @@ static void committers(const rk_range *range) {
   CHECK_OK(rk_committer_value(c, NULL, 0, &len));
   CHECK_NULL(rk_committer_answered(NULL, 0, &answer));
   CHECK_NULL(rk_committer_answered(c, 0, NULL));
-  rk_answer unpaired = {1, 1, 1, false, {0, 0, 0}, NULL, 0, {1, 1, 1}, NULL, 1};
+  rk_answer unpaired = {1, 1, 1, false, {1, 1, 1}, NULL, 1};
   CHECK_NULL(rk_committer_answered(c, 0, &unpaired));
   /* Nobody has asked. */
   CHECK_OK(rk_committer_answered(c, 0, &answer));

@@ -8,8 +8,8 @@ import (
 
 // Stats counts what a Store has done since it was opened.
 type Stats struct {
-	// Operations have ended; Swaps, Confirms, Reads and Fences are the requests to etcd that it took.
-	Operations, Swaps, Confirms, Reads, Fences int64
+	// Operations have ended; Swaps, Confirms and Reads are the requests to etcd that it took.
+	Operations, Swaps, Confirms, Reads int64
 	// Conflicts are swaps and confirms that found another state, Unknown requests without an answer, Refused those that
 	// etcd would not carry out.
 	Conflicts, Unknown, Refused int64
@@ -18,7 +18,7 @@ type Stats struct {
 }
 
 type counters struct {
-	operations, swaps, confirms, reads, fences, conflicts, unknown, refused, replaced atomic.Int64
+	operations, swaps, confirms, reads, conflicts, unknown, refused, replaced atomic.Int64
 }
 
 // Stats tells what the store has done since it was opened.
@@ -26,8 +26,7 @@ func (s *Store[V]) Stats() Stats {
 	c := &s.counters
 	return Stats{
 		Operations: c.operations.Load(), Swaps: c.swaps.Load(), Confirms: c.confirms.Load(), Reads: c.reads.Load(),
-		Fences: c.fences.Load(), Conflicts: c.conflicts.Load(), Unknown: c.unknown.Load(), Refused: c.refused.Load(),
-		Replaced: c.replaced.Load(),
+		Conflicts: c.conflicts.Load(), Unknown: c.unknown.Load(), Refused: c.refused.Load(), Replaced: c.replaced.Load(),
 	}
 }
 
@@ -63,7 +62,6 @@ func (s *Store[V]) Collect(metrics chan<- prometheus.Metric) {
 	counter(of.requests, stats.Swaps, "swap")
 	counter(of.requests, stats.Confirms, "confirm")
 	counter(of.requests, stats.Reads, "read")
-	counter(of.requests, stats.Fences, "fence")
 	counter(of.conflicts, stats.Conflicts)
 	counter(of.failures, stats.Unknown, "unknown")
 	counter(of.failures, stats.Refused, "refused")

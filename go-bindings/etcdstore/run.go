@@ -68,7 +68,7 @@ func (s *Store[V]) run(ctx context.Context) {
 		}
 		var timeout <-chan time.Time
 		switch step.Kind {
-		case rangekeeper.StepRead, rangekeeper.StepSwap, rangekeeper.StepConfirm, rangekeeper.StepFence:
+		case rangekeeper.StepRead, rangekeeper.StepSwap, rangekeeper.StepConfirm:
 			d.perform(ctx, step)
 			d.deliver()
 			continue
@@ -226,18 +226,14 @@ func (d *driver[V]) perform(ctx context.Context, step rangekeeper.Step) {
 	}
 	answer := rangekeeper.Answer{
 		ClusterID: response.Header.ClusterId, Revision: response.Header.Revision, RaftTerm: response.Header.RaftTerm,
-		Held: response.Succeeded && step.Kind != rangekeeper.StepFence,
+		Held: response.Succeeded,
 	}
-	if !response.Succeeded && (step.Kind == rangekeeper.StepSwap || step.Kind == rangekeeper.StepConfirm) {
+	if !response.Succeeded && step.Kind != rangekeeper.StepRead {
 		d.counters.conflicts.Add(1)
 	}
 	for _, one := range response.Responses {
 		for _, kv := range one.GetResponseRange().GetKvs() {
-			if string(kv.Key) == d.config.Key {
-				answer.Key, answer.Value = keyState(kv), kv.Value
-			} else {
-				answer.Sidecar, answer.SidecarValue = keyState(kv), kv.Value
-			}
+			answer.Key, answer.Value = keyState(kv), kv.Value
 		}
 	}
 	d.committer().Answered(now, answer)
@@ -245,13 +241,9 @@ func (d *driver[V]) perform(ctx context.Context, step rangekeeper.Step) {
 
 // transaction is what a step asks for.
 func (d *driver[V]) transaction(ctx context.Context, step rangekeeper.Step) (clientv3.Txn, error) {
-	key, sidecar := d.config.Key, d.config.Sidecar
-	reads := []clientv3.Op{clientv3.OpGet(key)}
-	if sidecar != "" {
-		reads = append(reads, clientv3.OpGet(sidecar))
-	}
+	key := d.config.Key
 	var conditions []clientv3.Cmp
-	var done []clientv3.Op
+	var puts []clientv3.Op
 	switch step.Kind {
 	case rangekeeper.StepRead:
 		d.counters.reads.Add(1)
@@ -272,18 +264,9 @@ func (d *driver[V]) transaction(ctx context.Context, step rangekeeper.Step) (cli
 			conditions = append(conditions, services)
 		}
 		// OpPut copies the text; another copy for each swap would keep the collector busy.
-		done = append(done, clientv3.OpPut(key, unsafe.String(unsafe.SliceData(d.value), len(d.value))))
-	case rangekeeper.StepFence:
-		d.counters.fences.Add(1)
+		puts = append(puts, clientv3.OpPut(key, unsafe.String(unsafe.SliceData(d.value), len(d.value))))
 	}
-	if sidecar != "" && (step.Kind == rangekeeper.StepSwap || step.Kind == rangekeeper.StepFence) {
-		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(sidecar), "=", step.Sidecar.ModRevision))
-		done = append(done, clientv3.OpPut(sidecar, string(step.Sidecar.Value[:])))
-	}
-	if step.Kind == rangekeeper.StepFence {
-		done = append(done, reads...)
-	}
-	return d.kv.Txn(ctx).If(conditions...).Then(done...).Else(reads...), nil
+	return d.kv.Txn(ctx).If(conditions...).Then(puts...).Else(clientv3.OpGet(key)), nil
 }
 
 func guard(key string, state rangekeeper.KeyState) []clientv3.Cmp {

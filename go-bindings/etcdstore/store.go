@@ -40,10 +40,6 @@ type Config[V rangekeeper.Value] struct {
 	// Services is what the keys of Services begin with if they are in the same etcd, such as /registry/services/specs/:
 	// what a Repair needs whose list guards.
 	Services string
-	// Sidecar, if not empty, is a second key that each swap writes: outside /registry, and this Store's alone. By it a
-	// swap without an answer is decided once etcd answers again, so that operations need not end as ErrUnknown. It is
-	// for keys that no kube-apiserver writes, which would not see it. Cost: some 100 bytes of etcd's database per swap.
-	Sidecar string
 	// Grace is the time in which the Service of an allocation must be written; 0 for DefaultGrace.
 	Grace time.Duration
 	// Replaced, if not nil, is called with the reason when the committer has failed and a new one takes its place: a fault of
@@ -85,15 +81,13 @@ type call[V rangekeeper.Value] struct {
 	done      chan rangekeeper.Finished[V]
 }
 
-// check refuses what no etcd could serve, which would be tried for ever, and a sidecar that would take the object's place.
+// check refuses what no etcd could serve, which would be tried for ever.
 func (c *Config[V]) check() error {
 	switch {
 	case c.Client == nil:
 		return errors.New("there is no client")
 	case c.Key == "":
 		return errors.New("the key is empty")
-	case c.Sidecar == c.Key:
-		return errors.New("the sidecar is the key itself")
 	case c.Grace < 0:
 		return fmt.Errorf("the grace of %s is negative", c.Grace)
 	}

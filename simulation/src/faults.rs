@@ -14,10 +14,6 @@ pub enum ShellFault {
     ListedBeforeRead = 23,
     /// Services come from a cache that lags behind.
     StaleList = 24,
-    /// Swaps do not depend on the sidecar.
-    SidecarNotGuarded = 48,
-    /// Swaps do not write the sidecar.
-    SidecarNotWritten = 49,
     /// Clears depend on Services since the last answer instead of since their list.
     ServicesGuardedLate = 58,
     /// A release names the newest revision that the committer has seen; if that frees nothing, a release as of a read follows.

@@ -118,9 +118,6 @@ struct Totals {
     allocations: AtomicU64,
     cleared: AtomicU64,
     damaged: AtomicU64,
-    unanswered: AtomicU64,
-    fenced: AtomicU64,
-    proven: AtomicU64,
     slow: AtomicU64,
     lost: AtomicU64,
 }
@@ -149,9 +146,6 @@ fn campaign(options: &Options) -> ExitCode {
                     (&totals.allocations, report.allocations),
                     (&totals.cleared, report.cleared),
                     (&totals.damaged, u32::from(report.damage > 0)),
-                    (&totals.unanswered, report.unanswered),
-                    (&totals.fenced, report.fenced),
-                    (&totals.proven, report.proven),
                     (&totals.slow, report.slow),
                     (&totals.lost, report.lost),
                 ] {
@@ -177,12 +171,6 @@ fn campaign(options: &Options) -> ExitCode {
         count(&totals.allocations),
         count(&totals.cleared),
         count(&totals.damaged),
-    );
-    println!(
-        "with sidecars {} swaps had no answer; {} of them were ended by a fence, {} allocations of others proven",
-        count(&totals.unanswered),
-        count(&totals.fenced),
-        count(&totals.proven),
     );
     println!(
         "with guarded clears {} creators were slower than the grace; {} of them lost the value before the Service",

@@ -1,23 +1,11 @@
 //! A server: a committer, the repair passes of its process, and what a caller of it knows.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rangekeeper::commit::{Committer, Config, Guard, Passes, SIDECAR_LEN, Ticket};
+use rangekeeper::commit::{Committer, Guard, Passes, Ticket};
 use rangekeeper::ports::PortRange;
 
 use crate::knowledge::Knowledge;
 use crate::store::{Mask, Store};
-
-/// What a request is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A read or a confirm.
-    Look,
-    Swap,
-    /// A fence that makes the sidecar.
-    Creation,
-    /// Another one, and what it puts.
-    Fence([u8; SIDECAR_LEN]),
-}
 
 /// A value that a caller wants to be released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +65,6 @@ pub(crate) struct Open {
     pub(crate) what: Submitted,
     /// By the server's clock.
     pub(crate) deadline: u64,
-    /// When it was submitted, by the server's clock.
-    pub(crate) submitted: u64,
-    pub(crate) is_cancelled: bool,
     /// The store at that time: its revision and epoch.
     pub(crate) revision: u64,
     pub(crate) epoch: u32,
@@ -139,17 +124,12 @@ pub(crate) enum Notice {
 pub(crate) struct Server {
     pub(crate) up: bool,
     pub(crate) incarnation: u32,
-    pub(crate) config: Config,
     pub(crate) committer: Committer<PortRange, Xoshiro256PlusPlus>,
-    /// Which sidecar it writes.
-    pub(crate) name: usize,
-    /// Whether nothing has happened yet that makes a sidecar tell less.
-    pub(crate) decides: bool,
     pub(crate) poll_at: u64,
     /// The number of the request under way.
     pub(crate) flight: Option<u32>,
-    /// What that is.
-    pub(crate) kind: Kind,
+    /// Whether that is a swap.
+    pub(crate) is_swap: bool,
     pub(crate) open: Vec<Open>,
     /// The tickets of all allocations.
     pub(crate) allocations: Vec<Ticket>,
@@ -203,8 +183,7 @@ pub(crate) struct Server {
     pub(crate) owed: Vec<Owed>,
     /// What was handed out before is not set again any more: the store refused it.
     pub(crate) refused: u64,
-    /// The number of the last swap, and its place in the log once an answer has proven it.
-    pub(crate) last_swap: u32,
+    /// The place in the log of the swap that it is being told was written.
     pub(crate) written: Option<usize>,
     /// How far its clock is behind, as it stood still for so long.
     pub(crate) lag: u64,

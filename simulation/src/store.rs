@@ -3,9 +3,8 @@
 
 use std::rc::Rc;
 
-use rangekeeper::commit::{Guard, Header, Request, SidecarPut, Ticket};
+use rangekeeper::commit::{Guard, Header, Request, Ticket};
 
-use crate::faults::ShellFault;
 use crate::services::{Services, State};
 
 pub use crate::layout::{Layout, Mask, bits};
@@ -45,9 +44,7 @@ pub struct Version {
     pub acknowledged: Mask,
     /// The ticket of the only operation that can have set anything, if there was only one.
     pub sole: Option<Ticket>,
-    /// The number of the request that it was, if it was one of our servers'.
-    pub request: u32,
-    /// When that was sent, and what the server's clock showed then.
+    /// When the request that it was was sent, if it was one of our servers', and what the server's clock showed then.
     pub sent: (u64, u64),
 }
 
@@ -62,8 +59,6 @@ pub struct Reply {
     pub at: Option<usize>,
     /// The key, if it did not.
     pub key: Option<Key>,
-    /// The writer's sidecar, if it did not.
-    pub sidecar: Option<Key>,
 }
 
 /// The store.
@@ -79,8 +74,6 @@ pub struct Store {
     pub compacted: u64,
     /// All changes of the key.
     pub log: Vec<Version>,
-    /// The sidecars, by the numbers of those who write them.
-    pub sidecars: [Option<Key>; 8],
     /// The Services.
     pub services: Services,
     /// Which offsets the masks stand for.
@@ -98,7 +91,6 @@ impl Store {
             forked_at: 0,
             compacted: 0,
             log: Vec::with_capacity(64),
-            sidecars: [const { None }; 8],
             services: Services::default(),
             layout: Layout::default(),
             set_since: [0; 64],
@@ -157,7 +149,6 @@ impl Store {
             writer,
             acknowledged: 0,
             sole: None,
-            request: 0,
             sent: (0, 0),
         });
     }
@@ -173,7 +164,6 @@ impl Store {
             writer: Writer::Stranger,
             acknowledged: 0,
             sole: None,
-            request: 0,
             sent: (0, 0),
         });
     }
@@ -189,46 +179,22 @@ impl Store {
         self.log.push(version);
     }
 
-    /// Performs a request of one of our servers, whose sidecar has this number.
-    pub fn perform(&mut self, request: Request, writer: Writer, name: usize) -> Reply {
+    /// Performs a request of one of our servers.
+    pub fn perform(&mut self, request: Request, writer: Writer) -> Reply {
         let held = match request {
             Request::Read => false,
             Request::Confirm { guard } => guard == self.state(),
-            Request::Swap { guard, value, services_unchanged_since, sidecar } => {
+            Request::Swap { guard, value, services_unchanged_since } => {
                 let unchanged = services_unchanged_since.is_none_or(|revision| self.services.written <= revision);
-                let held = guard == self.state()
-                    && unchanged
-                    && sidecar.is_none_or(|put| ShellFault::SidecarNotGuarded.is_on() || self.expects(&put, name));
+                let held = guard == self.state() && unchanged;
                 if held {
                     self.put(value, writer);
-                    let put = sidecar.filter(|_| !ShellFault::SidecarNotWritten.is_on());
-                    put.inspect(|put| self.put_sidecar(put, name));
                 }
                 held
             }
-            Request::Fence { sidecar } => {
-                if self.expects(&sidecar, name) {
-                    self.header.revision += 1;
-                    self.put_sidecar(&sidecar, name);
-                }
-                false
-            }
         };
-        let (key, sidecar) = if held { (None, None) } else { (self.key().cloned(), self.sidecars[name].clone()) };
-        Reply { header: self.header, held, at: self.log.len().checked_sub(1), key, sidecar }
-    }
-
-    fn expects(&self, put: &SidecarPut, name: usize) -> bool {
-        self.sidecars[name].as_ref().map_or(0, |key| key.state.mod_revision) == put.mod_revision
-    }
-
-    /// Writes a sidecar, at the present revision.
-    fn put_sidecar(&mut self, put: &SidecarPut, name: usize) {
-        let mod_revision = self.header.revision;
-        let before = self.sidecars[name].as_ref().map(|key| key.state);
-        let create_revision = before.map_or(mod_revision, |before| before.create_revision);
-        let state = Guard { mod_revision, version: before.map_or(1, |before| before.version + 1), create_revision };
-        self.sidecars[name] = Some(Key { state, value: put.value.into() });
+        let key = if held { None } else { self.key().cloned() };
+        Reply { header: self.header, held, at: self.log.len().checked_sub(1), key }
     }
 
     /// Writes a new Service; `None` if there is one of this name.

@@ -22,8 +22,6 @@ pub enum Invariant {
     I7,
     /// What cannot be read is not overwritten, and the range of others only by a repair pass.
     I8,
-    /// With a sidecar that nobody else writes, every operation that is not given up ends as done or not done.
-    I9,
     /// A release frees only what was in use without a break since its Service was stored with it, as far back as the server
     /// could know.
     I10,

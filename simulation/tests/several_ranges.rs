@@ -84,7 +84,7 @@ impl<R: Kind> Key<R> {
         R::Err: std::fmt::Debug,
     {
         let range: R = range.parse().expect("a range");
-        let config = Config { strategy: Strategy::RandomScan, grace: 2 * INTERVAL, sidecar: false };
+        let config = Config { strategy: Strategy::RandomScan, grace: 2 * INTERVAL };
         let mut committer = || Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(random.below(u64::MAX)));
         let (repairer, other) = (committer(), committer());
         Self { range, store: Store::new(), repairer, other, alone: passes(), in_use: 0, view: None }

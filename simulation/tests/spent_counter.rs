@@ -60,7 +60,7 @@ fn repair(store: &mut Store, committer: &mut Ports, passes: &mut Passes, now: Du
 #[test]
 fn here_the_port_stays_with_the_first_caller() {
     let range: PortRange = "30000-30009".parse().expect("a range");
-    let config = Config { strategy: Strategy::RandomScan, grace: 2 * INTERVAL, sidecar: false };
+    let config = Config { strategy: Strategy::RandomScan, grace: 2 * INTERVAL };
     let committer = |seed| Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(seed));
     let (mut repairer, mut other) = (committer(1), committer(2));
     let mut passes = Passes::new(NonZeroU8::new(3).expect("not zero"), INTERVAL);

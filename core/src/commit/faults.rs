@@ -51,21 +51,11 @@ pub enum Fault {
     MissingTakenForStillMissing = 42,
     FirstAnswerTrusted = 43,
     PassAcrossStores = 44,
-    ProvenTakenForDead = 45,
-    NonceIgnored = 46,
-    NumberIgnored = 47,
-    SwapWithoutSidecar = 50,
-    LostFenceTakenForWritten = 51,
-    ProvenGraceFromAnswer = 52,
-    ProvenAtLaterRevision = 53,
-    ReadTakenForFence = 54,
-    ForeignTakenForDead = 55,
     ServicesNotGuarded = 56,
     ClearsKeptUnguarded = 57,
     ClearsKept = 59,
     LossForgotten = 60,
     OtherRangeTakenForOwn = 61,
-    OwnMarkTakenForConflict = 62,
     OldestIgnored = 63,
     NewStoreNotWary = 69,
     HandedOutNotSetAgain = 73,
@@ -108,7 +98,6 @@ mod switched {
     use crate::allocator::Request as Wanted;
     use crate::commit::base::{Base, Content, Standing};
     use crate::commit::round::{Entry, Planned, Round};
-    use crate::commit::sidecar::{Sidecar, Stage};
     use crate::commit::{Committer, Failure, Flight, Operation, Outcome, Pending, Request};
     use crate::range::Range;
 
@@ -205,7 +194,6 @@ mod switched {
         asked: u64,
         now: Duration,
         flight: &mut Option<Flight<R>>,
-        sidecar: &mut Option<Sidecar>,
     ) -> Option<Request> {
         let mut round = last.take_if(|_| !Fault::EqualBytesTakenForOurs.is_on())?;
         let Content::Readable(readable) = &base.content else { return None };
@@ -221,8 +209,7 @@ mod switched {
         let (guard, services_unchanged_since) = (base.state, round.services_unchanged_since);
         let value = round.value(&mut Vec::new()).filter(|_| !round.entries.is_empty())?;
         let reached = base.state.mod_revision;
-        *flight = Some(Flight { sent: now, asked, reached, is_swap: true, round: Some(round), stage: Stage::Sent });
-        let sidecar = sidecar.as_mut().map(Sidecar::next_swap);
-        Some(Request::Swap { guard, value, services_unchanged_since, sidecar })
+        *flight = Some(Flight { sent: now, asked, reached, is_swap: true, round: Some(round) });
+        Some(Request::Swap { guard, value, services_unchanged_since })
     }
 }

@@ -33,7 +33,6 @@ mod quarantine;
 mod recent;
 mod request;
 mod round;
-mod sidecar;
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -53,11 +52,10 @@ use limits::Limits;
 use quarantine::Quarantine;
 use recent::Recent;
 use round::{Context, Entry, Planned, Round};
-use sidecar::{Inquiry, Sidecar, Stage, Verdict};
 
 pub use operation::{Deferral, Diff, Failure, Finished, Known, Listed, Operation, Outcome, Repaired, Ticket, View};
 pub use passes::Passes;
-pub use request::{Answer, Change, Guard, Header, KeyValue, Request, SIDECAR_LEN, SidecarPut, Step};
+pub use request::{Answer, Change, Guard, Header, KeyValue, Request, Step};
 
 /// How long a swap waits for more operations to come, at most.
 const GATHER: Duration = Duration::from_millis(1);
@@ -88,9 +86,6 @@ pub struct Config {
     /// In which time a Service has to be written once its values are allocated: two intervals of repair, 6 minutes in
     /// Kubernetes. A creator that takes longer may lose them.
     pub grace: Duration,
-    /// Whether there is a sidecar, by which a swap without an answer is decided: a key that this writer alone writes, in
-    /// the same etcd as the range and outside `/registry`.
-    pub sidecar: bool,
 }
 
 /// One stored object and the operations on it.
@@ -118,7 +113,6 @@ pub struct Committer<R: Range, G> {
     keeps_history: bool,
     queue: VecDeque<Pending<R>>,
     flight: Option<Flight<R>>,
-    sidecar: Option<Sidecar>,
     finished: Vec<Finished<R>>,
     /// Memory for the next round and its value.
     spare: Option<Allocator<R>>,
@@ -190,7 +184,7 @@ struct Pending<R: Range> {
     rebased: bool,
 }
 
-/// The request that is under way, or a swap whose outcome is being asked for.
+/// The request that is under way.
 #[derive(Clone, Debug)]
 struct Flight<R: Range> {
     sent: Duration,
@@ -201,7 +195,6 @@ struct Flight<R: Range> {
     round: Option<Round<R>>,
     /// Whether the round is written; else it is confirmed.
     is_swap: bool,
-    stage: Stage,
 }
 
 impl<R: Range> Pending<R> {
@@ -232,10 +225,8 @@ impl<R: Range> Pending<R> {
 }
 
 impl<R: Range, G: Rng> Committer<R, G> {
-    /// A committer that knows nothing of the store yet. With a sidecar, no two may ever get the same seed: the first
-    /// number of `rng` tells whose a swap was.
-    pub fn new(range: R, config: Config, mut rng: G) -> Self {
-        let sidecar = config.sidecar.then(|| Sidecar::new(&mut rng));
+    /// A committer that knows nothing of the store yet.
+    pub fn new(range: R, config: Config, rng: G) -> Self {
         Self {
             range,
             config,
@@ -254,7 +245,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
             keeps_history: false,
             queue: VecDeque::new(),
             flight: None,
-            sidecar,
             finished: Vec::new(),
             spare: None,
             buffer: Vec::new(),
@@ -360,9 +350,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if now >= self.watched_until {
             self.watched_until = Duration::ZERO;
         }
-        if let Some(step) = self.inquire(now) {
-            return step;
-        }
         if self.flight.is_some() || self.queue.is_empty() {
             return self.wait(Duration::MAX);
         }
@@ -386,26 +373,15 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let Some(base) = self.base.as_ref().filter(current).filter(|_| !stale && !behind && !self.must_read) else {
             return self.send_read(now);
         };
-        if let Some(own) = self.sidecar.as_ref().filter(|own| own.is_missing()) {
-            let sidecar = own.fence();
-            self.take_off(now, None, false, Stage::Asked(Inquiry::Fence));
-            return Step::Send(Request::Fence { sidecar });
-        }
         // Where others write, a swap on what was known a while ago would be in vain.
         let known_for = self.last.map_or(Duration::ZERO, |(_, at)| now.saturating_sub(at));
         if now < self.contended_until && known_for > self.swap_takes / 2 {
             return self.send_read(now);
         }
         #[cfg(feature = "faults")]
-        if let Some(request) = faults::repeat(
-            &mut self.repeat,
-            base,
-            &mut self.queue,
-            self.submitted,
-            now,
-            &mut self.flight,
-            &mut self.sidecar,
-        ) {
+        if let Some(request) =
+            faults::repeat(&mut self.repeat, base, &mut self.queue, self.submitted, now, &mut self.flight)
+        {
             return Step::Send(request);
         }
         if self.queue.len() < self.expected && now < self.gather_until {
@@ -432,34 +408,26 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let (guard, services_unchanged_since) = (round.state, round.services_unchanged_since);
         let services_unchanged_since = services_unchanged_since.filter(|_| !Fault::ServicesNotGuarded.is_on());
         let value = round.value(&mut self.buffer);
-        self.take_off(now, Some(round), value.is_some(), Stage::Sent);
+        self.take_off(now, Some(round), value.is_some());
         Step::Send(match value {
-            Some(value) => {
-                let sidecar = self.sidecar.as_mut().map(Sidecar::next_swap);
-                Request::Swap { guard, value, services_unchanged_since, sidecar }
-            }
+            Some(value) => Request::Swap { guard, value, services_unchanged_since },
             None => Request::Confirm { guard },
         })
     }
 
     fn send_read(&mut self, now: Duration) -> Step {
         self.must_read = false;
-        self.take_off(now, None, false, Stage::Sent);
+        self.take_off(now, None, false);
         Step::Send(Request::Read)
     }
 
-    fn take_off(&mut self, now: Duration, round: Option<Round<R>>, is_swap: bool, stage: Stage) {
-        self.flight = Some(Flight { sent: now, asked: self.submitted, reached: self.reached(), round, is_swap, stage });
+    fn take_off(&mut self, now: Duration, round: Option<Round<R>>, is_swap: bool) {
+        self.flight = Some(Flight { sent: now, asked: self.submitted, reached: self.reached(), round, is_swap });
     }
 
     /// Which revision the store has reached, as far as answers and a watch have told.
     fn reached(&self) -> u64 {
         self.last.map_or(0, |(header, _)| header.revision).max(self.watched)
-    }
-
-    /// The request that is under way, and is not any more.
-    fn land(&mut self) -> Option<Flight<R>> {
-        self.flight.take_if(|flight| !matches!(flight.stage, Stage::Undecided(_)))
     }
 
     /// Takes the value of an earlier swap back, whose memory the next one uses again.
@@ -469,7 +437,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     /// The store has answered the request.
     pub fn answered(&mut self, now: Duration, header: Header, answer: Answer<'_>) {
-        let Some(flight) = self.land() else { return };
+        let Some(flight) = self.flight.take() else { return };
         let same_store = self.identify(now, header, flight.reached, answer);
         // Else the connection was made anew after the request was sent, and the answer may be the old store's.
         self.unwatched &= self.must_read;
@@ -477,49 +445,31 @@ impl<R: Range, G: Rng> Committer<R, G> {
             (self.must_read, self.unwatched) = (false, false);
         }
         let asked = flight.asked;
-        let verdict = self.verdict(&flight, header, answer, same_store);
-        let services_changed = self.services_changed(&flight, answer);
-        self.learn_sidecar(&flight, header, answer);
-        #[cfg(feature = "faults")]
-        if Fault::SnapshotRewritten.is_on() && verdict == Verdict::Never {
-            self.repeat = flight.round.clone();
-        }
-        if flight.round.is_some() && verdict != Verdict::Unknown {
-            (self.failures, self.retry_at) = (0, now);
-        }
-        match (flight.round, verdict) {
-            (Some(round), Verdict::Held(revision)) => {
+        match (flight.round, answer) {
+            (Some(round), Answer::Held) if same_store => {
+                (self.failures, self.retry_at) = (0, now);
                 if !flight.is_swap {
                     return self.confirmed(header, round);
                 }
-                if flight.stage == Stage::Sent {
-                    self.take_turns(flight.sent, now);
-                }
-                let proven = flight.stage != Stage::Sent;
-                let sent = if proven && Fault::ProvenGraceFromAnswer.is_on() { now } else { flight.sent };
-                self.committed(sent, now, revision, round);
+                self.take_turns(flight.sent, now);
+                self.committed(flight.sent, now, header.revision, round);
             }
-            (Some(mut round), Verdict::Never) => {
-                if services_changed && !Fault::ClearsKept.is_on() {
-                    // One of them may have what was to be cleared.
-                    drop_clears(&mut round);
-                } else if flight.stage == Stage::Sent {
-                    self.give_way(now);
-                }
-                self.put_back(round, false);
-            }
-            (Some(round), Verdict::Unknown) => {
-                self.must_read |= answer == Answer::Held;
+            (Some(round), Answer::Held) => {
+                self.must_read = true;
                 self.put_back(round, flight.is_swap);
             }
             // Nobody asked for that.
-            (None, _) => self.must_read |= answer == Answer::Held,
-        }
-        if let Answer::Current { key, .. } = answer {
-            self.adopt(now, header, key);
-            #[cfg(feature = "faults")]
-            self.claim_equal_bytes(now);
-            self.settle_doubts();
+            (None, Answer::Held) => self.must_read = true,
+            (round, Answer::Current(key)) => {
+                if let Some(round) = round {
+                    (self.failures, self.retry_at) = (0, now);
+                    self.conflicted(now, round, key);
+                }
+                self.adopt(now, header, key);
+                #[cfg(feature = "faults")]
+                self.claim_equal_bytes(now);
+                self.settle_doubts();
+            }
         }
         self.drop_foreign_anchors(header, asked);
         if !same_store && !Fault::PassAcrossStores.is_on() {
@@ -529,10 +479,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     /// It is not known whether the request took place, or will.
     pub fn unknown(&mut self, now: Duration) {
-        let Some(flight) = self.land() else { return };
+        let Some(flight) = self.flight.take() else { return };
         self.failures += 1;
         self.back_off(now);
-        let Some(flight) = self.hold(flight, Inquiry::Fence) else { return };
         self.must_read = true;
         #[cfg(feature = "faults")]
         if Fault::EqualBytesTakenForOurs.is_on() || Fault::RepeatedWithOldRights.is_on() {
@@ -545,19 +494,15 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     /// The store refuses the request and says why: no space, no permission. It will not take place later.
     pub fn refused(&mut self, now: Duration, message: &str) {
-        let Some(mut flight) = self.land() else { return };
+        let Some(mut flight) = self.flight.take() else { return };
         self.failures += 1;
         self.back_off(now);
-        if flight.is_swap && flight.stage == Stage::Sent && !Fault::RefusalTakenForFailure.is_on() {
+        self.must_read = true;
+        if let Some(mut round) = flight.round.take_if(|_| flight.is_swap && !Fault::RefusalTakenForFailure.is_on()) {
             // etcd carries a swap out and then says that there is no space any more. A read tells.
-            for Entry { pending, .. } in flight.round.iter_mut().flat_map(|round| &mut round.entries) {
+            for Entry { pending, .. } in &mut round.entries {
                 pending.refusal = Some(pending.given_up(false, Failure::Refused { message: message.to_owned() }));
             }
-            let Some(undecided) = self.hold(flight, Inquiry::Read) else { return };
-            flight = undecided;
-        }
-        self.must_read = true;
-        if let Some(round) = flight.round.take_if(|_| flight.is_swap && !Fault::RefusalTakenForFailure.is_on()) {
             return self.put_back(round, true);
         }
         let refused: Vec<Pending<R>> = match flight.round {
@@ -821,7 +766,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
     /// Whether the key is what it cannot be any more, or never was, in the store that is known. After a restore this can
     /// tell what the header does not: etcd lets an operator raise the revision.
     fn contradicts(&self, header: Header, answer: Answer<'_>) -> bool {
-        let (Some(base), Answer::Current { key: Some(key), .. }) = (&self.base, answer) else { return false };
+        let (Some(base), Answer::Current(Some(key))) = (&self.base, answer) else { return false };
         if key.state.mod_revision < self.watched && self.watched <= header.revision {
             // A watch has told of a later change of it.
             return true;
@@ -1006,6 +951,23 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if now < self.contended_until {
             self.retry_at = now + self.swap_takes.min(LONGEST_BACK_OFF);
         }
+    }
+
+    /// The guard of a round did not hold: the key, or the Services that its clears depend on, had changed.
+    fn conflicted(&mut self, now: Duration, mut round: Round<R>, key: Option<KeyValue<'_>>) {
+        #[cfg(feature = "faults")]
+        if Fault::SnapshotRewritten.is_on() {
+            self.repeat = Some(round.clone());
+        }
+        let state = key.map_or(Guard::default(), |key| key.state);
+        let services_changed = round.services_unchanged_since.is_some() && round.state == state;
+        if services_changed && !Fault::ClearsKept.is_on() {
+            // One of them may have what was to be cleared.
+            drop_clears(&mut round);
+        } else {
+            self.give_way(now);
+        }
+        self.put_back(round, false);
     }
 
     /// After a conflict, waits a while: whoever was in vain before goes first.

@@ -19,7 +19,7 @@ pub struct Guard {
 /// [`refused`](super::Committer::refused).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// A linearizable read of the key, and of the sidecar if there is to be one: of both at one revision.
+    /// A linearizable read of the key.
     Read,
     /// A transaction: if the guard holds, put the value, else read the key.
     Swap {
@@ -30,33 +30,12 @@ pub enum Request {
         /// A further condition, if the swap clears leaks: no key of a Service has a later mod revision than this. (In
         /// etcd a compare with a `range_end`; it holds if there are no keys, and does not tell of deletions.)
         services_unchanged_since: Option<u64>,
-        /// With [`Config::sidecar`](super::Config::sidecar): a further condition and a further put, of the sidecar. If
-        /// the swap does not hold the sidecar is read, too.
-        sidecar: Option<SidecarPut>,
     },
-    /// A transaction: if the guard holds, nothing, else read the key (and the sidecar).
+    /// A transaction: if the guard holds, nothing, else read the key.
     Confirm {
         /// What the key must be.
         guard: Guard,
     },
-    /// A transaction: if the sidecar is as expected, put this into it; after that, and else, read the key and the
-    /// sidecar. The answer is [`Answer::Current`] in both cases.
-    Fence {
-        /// What is put.
-        sidecar: SidecarPut,
-    },
-}
-
-/// How many bytes there are in a sidecar.
-pub const SIDECAR_LEN: usize = 32;
-
-/// A write of the writer's sidecar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SidecarPut {
-    /// What its mod revision must be; 0 if it must not be there.
-    pub mod_revision: u64,
-    /// What is put.
-    pub value: [u8; SIDECAR_LEN],
 }
 
 /// What stands at the head of every answer of etcd.
@@ -84,13 +63,8 @@ pub struct KeyValue<'a> {
 pub enum Answer<'a> {
     /// The guard held: a swap was written, at the header's revision; a confirm confirmed.
     Held,
-    /// The answer to a read or a fence, or what stood against the guard.
-    Current {
-        /// The range's key, if it is there.
-        key: Option<KeyValue<'a>>,
-        /// The sidecar, if it is there; `None` without [`Config::sidecar`](super::Config::sidecar).
-        sidecar: Option<KeyValue<'a>>,
-    },
+    /// The answer to a read, or what stood against the guard: the key, if it is there.
+    Current(Option<KeyValue<'a>>),
 }
 
 /// One change of the key, as a watch tells it.

@@ -6,7 +6,6 @@ mod protection;
 mod release;
 mod repair;
 mod restore;
-mod sidecar;
 mod store;
 mod unknown;
 mod watch;

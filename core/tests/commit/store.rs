@@ -6,7 +6,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper::allocator::{Request as Wanted, Strategy};
 use rangekeeper::commit::{
-    Answer, Change, Committer, Config, Guard, Header, KeyValue, Operation, Outcome, Request, SidecarPut, Step, Ticket,
+    Answer, Change, Committer, Config, Guard, Header, KeyValue, Operation, Outcome, Request, Step, Ticket,
 };
 use rangekeeper::envelope::RangeAllocation;
 use rangekeeper::ports::PortRange;
@@ -23,7 +23,6 @@ pub(crate) struct Store {
     pub(crate) cluster_id: u64,
     pub(crate) revision: u64,
     pub(crate) key: Option<Key>,
-    pub(crate) sidecar: Option<Key>,
     pub(crate) writes: usize,
     /// The revision of the last Service.
     pub(crate) services_written: u64,
@@ -68,43 +67,20 @@ impl Store {
         let held = match request {
             Request::Read => false,
             Request::Confirm { guard } => guard == state,
-            Request::Swap { guard, value, services_unchanged_since, sidecar } => {
+            Request::Swap { guard, value, services_unchanged_since } => {
                 let unchanged = services_unchanged_since.is_none_or(|revision| self.services_written <= revision);
-                let held = guard == state && unchanged && sidecar.is_none_or(|put| self.expects(&put));
+                let held = guard == state && unchanged;
                 if held {
                     self.put(value);
-                    sidecar.inspect(|put| self.put_sidecar(put));
                 }
                 held
-            }
-            Request::Fence { sidecar } => {
-                if self.expects(&sidecar) {
-                    self.revision += 1;
-                    self.put_sidecar(&sidecar);
-                }
-                false
             }
         };
         (self.header(), if held { Answer::Held } else { self.current() })
     }
 
     pub(crate) fn current(&self) -> Answer<'_> {
-        fn stored((state, value): &Key) -> KeyValue<'_> {
-            KeyValue { state: *state, value }
-        }
-        Answer::Current { key: self.key.as_ref().map(stored), sidecar: self.sidecar.as_ref().map(stored) }
-    }
-
-    pub(crate) fn expects(&self, put: &SidecarPut) -> bool {
-        self.sidecar.as_ref().map_or(0, |(state, _)| state.mod_revision) == put.mod_revision
-    }
-
-    /// Writes the sidecar, at the present revision.
-    pub(crate) fn put_sidecar(&mut self, put: &SidecarPut) {
-        let before = self.sidecar.as_ref().map_or(Guard::default(), |(state, _)| *state);
-        let create_revision = if before.version == 0 { self.revision } else { before.create_revision };
-        let state = Guard { mod_revision: self.revision, version: before.version + 1, create_revision };
-        self.sidecar = Some((state, put.value.to_vec()));
+        Answer::Current(self.key.as_ref().map(|(state, value)| KeyValue { state: *state, value }))
     }
 
     /// Performs a request and tells the committer.
@@ -141,7 +117,7 @@ impl Store {
 }
 
 pub(crate) fn committer(range: &str, seed: u64) -> Ports {
-    let config = Config { strategy: Strategy::RandomScan, grace: Duration::from_secs(360), sidecar: false };
+    let config = Config { strategy: Strategy::RandomScan, grace: Duration::from_secs(360) };
     Committer::new(range.parse().expect("a range"), config, Xoshiro256PlusPlus::seed_from_u64(seed))
 }
 

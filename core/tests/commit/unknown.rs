@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rangekeeper::commit::{Operation, Outcome, Request, Step};
+use rangekeeper::commit::{Failure, Operation, Outcome, Request, Step};
 use rangekeeper::envelope::RangeAllocation;
 
 use crate::store::{NEVER, NOW, Ports, Store, allocated, committer, next, outcome, release, send, this};
@@ -63,6 +63,56 @@ fn a_named_value_that_an_unknown_swap_took_is_not_reported_as_taken_by_others() 
         }
         let finished = store.run(&mut ours, NOW);
         assert_eq!(finished, [(ticket, Outcome::Unknown)]);
+    }
+}
+
+/// Another store says nothing of a swap that went to the one before, though its key looks the same.
+#[test]
+fn a_swap_without_an_answer_stays_unknown_in_another_store() {
+    for written in [true, false] {
+        let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+        store.one(&mut ours, Operation::Create);
+        let ticket = ours.submit(this(30_003), NEVER);
+        let swap = send(&mut ours, NOW);
+        ours.unknown(NOW);
+        if written {
+            store.answer(swap);
+        }
+        store.cluster_id = 8;
+        let finished = store.run(&mut ours, NOW);
+        if written {
+            assert_eq!(finished, [(ticket, Outcome::Unknown)]);
+        } else {
+            assert!(matches!(&finished[..], [(own, Outcome::Allocated { .. })] if *own == ticket), "{finished:?}");
+        }
+    }
+}
+
+/// etcd may have carried out a swap that it refuses.
+#[test]
+fn what_became_of_a_refused_swap_is_read() {
+    for written in [true, false] {
+        let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
+        store.one(&mut ours, Operation::Create);
+        let ticket = ours.submit(next(), NEVER);
+        let swap = send(&mut ours, NOW);
+        if written {
+            store.answer(swap);
+        }
+        ours.refused(NOW, "no space");
+        assert_eq!(send(&mut ours, NOW), Request::Read);
+        ours.unknown(NOW);
+        let read = send(&mut ours, NOW);
+        assert_eq!(read, Request::Read);
+        store.perform(read, NOW, &mut ours);
+        if written {
+            // What it took is leaked.
+            let finished = store.run(&mut ours, NOW);
+            assert!(matches!(&finished[..], [(own, Outcome::Allocated { .. })] if *own == ticket), "{finished:?}");
+        } else {
+            let refused = Outcome::Failed(Failure::Refused { message: "no space".into() });
+            assert_eq!(outcome(&mut ours, ticket), refused);
+        }
     }
 }
 

@@ -173,9 +173,7 @@ where
                         self.trouble = None;
                         Answer::Held
                     }
-                    Found::Other(current) | Found::Read(current) => {
-                        Answer::Current { key: current.as_ref().map(key_value), sidecar: None }
-                    }
+                    Found::Other(current) | Found::Read(current) => Answer::Current(current.as_ref().map(key_value)),
                 };
                 self.committer.answered(now, header, answer);
             }

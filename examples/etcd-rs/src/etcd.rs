@@ -153,12 +153,11 @@ impl EtcdKey {
                 let Some(header) = response.header().map(header) else { return Ok(None) };
                 return Ok(Some(Reply { header, found: Found::Read(response.kvs().first().map(stored)) }));
             }
-            // There are no repairs here, and so no lists of Services to depend on, and there is no sidecar.
-            Request::Swap { guard, value, services_unchanged_since: _, sidecar: _ } => {
+            // There are no repairs here, and so no lists of Services to depend on.
+            Request::Swap { guard, value, services_unchanged_since: _ } => {
                 (guard, vec![TxnOp::put(key.as_str(), value, None)])
             }
             Request::Confirm { guard } => (guard, Vec::new()),
-            Request::Fence { .. } => return Ok(None),
         };
         let expected = [
             Compare::mod_revision(key.as_str(), CompareOp::Equal, guard.mod_revision.cast_signed()),

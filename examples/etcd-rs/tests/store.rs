@@ -10,7 +10,7 @@ use rangekeeper::cidr::CidrRange;
 use rangekeeper::commit::{Config, Failure};
 use tokio::net::TcpListener;
 
-const CONFIG: Config = Config { strategy: Strategy::Contiguous, grace: Duration::from_secs(360), sidecar: false };
+const CONFIG: Config = Config { strategy: Strategy::Contiguous, grace: Duration::from_secs(360) };
 
 type AnyError = Box<dyn std::error::Error>;
 

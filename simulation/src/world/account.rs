@@ -7,8 +7,8 @@ use rangekeeper::commit::Guard;
 use rangekeeper::commit::limits::Limits;
 
 use crate::knowledge::Knowledge;
-use crate::server::{Kind, Notice, Owed};
-use crate::store::{Mask, Reply, Version, Writer, bits};
+use crate::server::{Notice, Owed};
+use crate::store::{Mask, Reply, bits};
 
 use super::World;
 
@@ -58,12 +58,10 @@ impl World {
         if version.key.is_none() {
             one.knowledge.forget_before(reply.header.revision);
         }
-        let last = one.last_swap;
-        let is_last = |version: &Version| version.request == last && version.writer == Writer::Server(server);
-        one.written = self.store.log[..=at].iter().rposition(is_last);
-        if !reply.held || one.kind != Kind::Swap || is_first {
+        if !reply.held || !one.is_swap {
             return;
         }
+        one.written = Some(at);
         let before = at.checked_sub(1).map_or(0, |before| self.store.log[before].mask);
         // A watch may have told of it before.
         let freed = Some(version.sent.1);

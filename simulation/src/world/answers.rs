@@ -97,14 +97,4 @@ impl World {
             }
         }
     }
-
-    /// Whether a sidecar would have told what became of an operation.
-    pub(super) fn check_unknown(&mut self, server: usize, open: &Open) {
-        let now = self.local(server);
-        let is_given_up = open.is_cancelled || open.deadline <= now;
-        let is_late = now - open.submitted > self.grace / 2;
-        if self.servers[server].decides && !self.is_restored && !is_given_up && !is_late {
-            self.fail(Invariant::I9, format!("server {server} does not know what became of {open:?}"));
-        }
-    }
 }

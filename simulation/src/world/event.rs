@@ -6,7 +6,7 @@ use crate::server::Release;
 use crate::store::{Mask, Reply};
 
 /// A request on its way.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Sent {
     pub(super) server: usize,
     pub(super) incarnation: u32,
@@ -17,8 +17,6 @@ pub(super) struct Sent {
     pub(super) sole: Option<Ticket>,
     /// Whether it may be that of a repair pass.
     pub(super) repairs: bool,
-    /// Whether it comes twice. None of the two is refused then, which would say that it will not be carried out.
-    pub(super) is_double: bool,
     /// The revision of the last answer that the server had.
     pub(super) told: u64,
     /// That of the last one that told what the key was, if it was missing.
@@ -95,8 +93,6 @@ pub(super) enum Event {
     Spoil,
     Backup,
     Restore,
-    /// Somebody deletes the sidecar of this number.
-    DeleteSidecar(usize),
     Stock(Stock),
     Calm,
     Finale(u8),

@@ -40,10 +40,7 @@ impl World {
         }
         note!(self, "server {server} starts");
         self.forget_all(server);
-        let one = &mut self.servers[server];
-        one.up = true;
-        // A swap of the server that crashed may come yet.
-        one.decides = false;
+        self.servers[server].up = true;
     }
 
     /// A server's connection is made anew; in so many of a hundred cases it gives the request under way up.

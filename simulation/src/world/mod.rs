@@ -33,6 +33,7 @@ use std::collections::BinaryHeap;
 use std::fmt::Write;
 use std::time::Duration;
 
+use rangekeeper::commit::Config;
 use rangekeeper::commit::limits::Limits;
 use rangekeeper::envelope::{Form, RangeAllocation};
 use rangekeeper::ports::PortRange;
@@ -68,12 +69,6 @@ pub struct Report {
     pub cleared: u32,
     /// Owners who lost a value, and Services that shared one, by the doing of others.
     pub damage: u32,
-    /// Swaps without an answer of servers that have a sidecar.
-    pub unanswered: u32,
-    /// Those of them that were found never to be written.
-    pub fenced: u32,
-    /// Allocations that were acknowledged though their swap had no answer.
-    pub proven: u32,
     /// Creators that were slower than the grace.
     pub slow: u32,
     /// Those of them whose value was not theirs any more when they wrote the Service.
@@ -137,6 +132,7 @@ pub(crate) struct World {
     requests: Vec<Request>,
     uids: u32,
     range: PortRange,
+    config: Config,
     text: String,
     /// How many offsets the schedule is about.
     size: u32,
@@ -145,10 +141,6 @@ pub(crate) struct World {
     passes: u8,
     /// Whether clears depend on Services.
     guarded: bool,
-    /// The sidecar that somebody will delete, as soon as it matters.
-    doomed: Option<usize>,
-    /// The swaps that had no answer, by their numbers.
-    unanswered: Vec<u32>,
     /// Between two passes, in microseconds.
     interval: u64,
     grace: u64,
@@ -288,10 +280,6 @@ impl World {
             Event::Submit(server) if self.servers[server].up => self.submit_any(server),
             Event::Cancel { server, incarnation, ticket } if self.is_alive(server, incarnation) => {
                 note!(self, "server {server}: {ticket:?} is cancelled");
-                let mut open = self.servers[server].open.iter_mut();
-                if let Some(open) = open.find(|open| open.ticket == ticket) {
-                    open.is_cancelled = true;
-                }
                 self.servers[server].committer.cancel(ticket);
                 self.drive(server);
             }
@@ -317,7 +305,6 @@ impl World {
             Event::Spoil => self.spoil(),
             Event::Backup => self.backup = Some(Box::new(self.store.clone())),
             Event::Restore => self.restore(),
-            Event::DeleteSidecar(name) => self.delete_sidecar(name),
             Event::Stock(step) => self.stock(step),
             Event::Calm => self.become_calm(),
             Event::Finale(passes) => self.finale(passes),

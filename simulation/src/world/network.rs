@@ -5,7 +5,7 @@ use std::fmt::Write;
 use rangekeeper::commit::{Answer, KeyValue, Request, Step};
 
 use crate::faults::ShellFault;
-use crate::server::{Kind, Pass, Submitted};
+use crate::server::{Pass, Submitted};
 use crate::store::{Reply, Version, Writer};
 
 use super::event::{Event, Sent};
@@ -57,22 +57,15 @@ impl World {
         let id = self.sent;
         let one = &mut self.servers[server];
         one.flight = Some(id);
-        one.kind = match &request {
-            Request::Read | Request::Confirm { .. } => Kind::Look,
-            Request::Swap { .. } => Kind::Swap,
-            Request::Fence { sidecar } if sidecar.mod_revision == 0 => Kind::Creation,
-            Request::Fence { sidecar } => Kind::Fence(sidecar.value),
-        };
+        one.is_swap = matches!(request, Request::Swap { .. });
         match &request {
             Request::Read => note!(self, "server {server} reads ({id})"),
-            Request::Fence { sidecar } => note!(self, "server {server} fences r{} ({id})", sidecar.mod_revision),
             Request::Confirm { guard } => note!(self, "server {server} confirms r{} ({id})", guard.mod_revision),
-            Request::Swap { guard, value, services_unchanged_since, sidecar } => note!(
+            Request::Swap { guard, value, services_unchanged_since } => note!(
                 self,
-                "server {server} swaps r{} for {:b} ({id}), if no Service since {services_unchanged_since:?}, sidecar {:?}",
+                "server {server} swaps r{} for {:b} ({id}), if no Service since {services_unchanged_since:?}",
                 guard.mod_revision,
                 self.store.layout.mask_of_value(value),
-                sidecar.map(|put| put.mod_revision),
             ),
         }
         let sent = self.sent(server, id, request);
@@ -91,18 +84,7 @@ impl World {
         };
         let incarnation = sent.incarnation;
         if let Some(delay) = apply {
-            let sent = Sent { then, ..sent };
-            // Something on the way sends it twice, and passes on the second answer only. Without a sidecar that cannot be
-            // told from a conflict.
-            if trouble && self.servers[server].config.sidecar && self.random.percent(15) {
-                let second = Sent { is_double: true, ..sent };
-                let first = Sent { then: None, ..second.clone() };
-                self.after(delay, Event::Apply(Box::new(first)));
-                let more = self.random.below(2 * MS);
-                self.after(delay + more, Event::Apply(Box::new(second)));
-            } else {
-                self.after(delay, Event::Apply(Box::new(sent)));
-            }
+            self.after(delay, Event::Apply(Box::new(Sent { then, ..sent })));
         }
         if trouble || apply.is_none() || then.is_none() {
             self.after(patience, Event::GiveUp { server, incarnation, id });
@@ -117,7 +99,6 @@ impl World {
         let sole = setting.next().map(|open| open.ticket).filter(|_| setting.next().is_none());
         let (known_since, is_whole) = match &request {
             Request::Swap { guard, .. } => {
-                one.last_swap = id;
                 let holds_range = |version: &Version| content(&self.text, version) == super::Content::Range;
                 one.knowledge.since(&self.store, guard.mod_revision, self.limits, holds_range)
             }
@@ -131,7 +112,6 @@ impl World {
             request,
             sole,
             repairs: one.open.iter().any(|open| matches!(open.what, Submitted::Repair)),
-            is_double: false,
             told: one.told,
             told_key: one.told_key,
             reached: one.reached,
@@ -149,30 +129,24 @@ impl World {
     }
 
     pub(super) fn apply(&mut self, mut sent: Sent) {
-        let Sent { server, incarnation, id, epoch, is_double, .. } = sent;
+        let Sent { server, incarnation, id, epoch, .. } = sent;
         if epoch != self.store.epoch && !self.is_connection_kept {
             // It went to a store that is gone.
             return self.after(30 * MS, Event::GiveUp { server, incarnation, id });
         }
         let request = std::mem::replace(&mut sent.request, Request::Read);
         let is_swap = matches!(request, Request::Swap { .. });
-        let is_fence = matches!(request, Request::Fence { .. });
-        let refusals = if is_fence { 25 } else { 2 };
-        let is_refused = self.trouble > 0
-            && !self.calm
-            && !is_double
-            && self.random.percent(refusals)
-            && self.is_under_way(server, incarnation, id);
+        let is_refused =
+            self.trouble > 0 && !self.calm && self.random.percent(2) && self.is_under_way(server, incarnation, id);
         // etcd carries out a write that exceeds its quota, and then says that there is no space.
-        let is_performed = !is_refused || ((is_swap || is_fence) && self.random.percent(50));
+        let is_performed = !is_refused || (is_swap && self.random.percent(50));
         if is_performed {
-            let reply = self.store.perform(request, Writer::Server(server), self.servers[server].name);
+            let reply = self.store.perform(request, Writer::Server(server));
             if is_swap && reply.held {
                 note!(self, "swap {id} of server {server} is written: {:b}", self.store.mask());
                 if let Some(version) = self.store.log.last_mut() {
                     // A server that starts anew begins anew with its tickets.
                     version.sole = sent.sole.filter(|_| self.servers[server].incarnation == incarnation);
-                    version.request = id;
                     version.sent = sent.at;
                 }
                 if self.is_bound(&sent) {
@@ -193,13 +167,7 @@ impl World {
             // Its own releases may have been among what was refused.
             one.owed.clear();
             one.refused = local;
-            if one.kind == Kind::Swap {
-                self.lose(server, id);
-            } else {
-                // Maybe that which was to tell.
-                one.decides = false;
-            }
-            self.servers[server].committer.refused(duration(local), "no space");
+            one.committer.refused(duration(local), "no space");
             self.drive(server);
         }
     }
@@ -213,12 +181,8 @@ impl World {
         self.learn(server, reached, reply);
         let one = &mut self.servers[server];
         one.flight = None;
-        if let (Kind::Fence(value), Some(sidecar)) = (one.kind, &reply.sidecar) {
-            self.report.fenced += u32::from(*sidecar.value == value);
-        }
         let key = reply.key.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });
-        let sidecar = reply.sidecar.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });
-        let answer = if reply.held { Answer::Held } else { Answer::Current { key, sidecar } };
+        let answer = if reply.held { Answer::Held } else { Answer::Current(key) };
         one.committer.answered(now, reply.header, answer);
         if ShellFault::RetriesCount.is_on()
             && !reply.held
@@ -237,23 +201,8 @@ impl World {
     pub(super) fn give_up(&mut self, server: usize) {
         let now = duration(self.local(server));
         let one = &mut self.servers[server];
-        let Some(id) = one.flight.take() else { return };
-        let is_swap = one.kind == Kind::Swap;
-        one.committer.unknown(now);
-        if is_swap {
-            self.lose(server, id);
-        }
-    }
-
-    /// Nobody has told what became of a swap.
-    fn lose(&mut self, server: usize, swap: u32) {
-        if self.servers[server].config.sidecar {
-            self.unanswered.push(swap);
-            self.report.unanswered += 1;
-            if let Some(name) = self.doomed.take_if(|name| self.servers[server].name == *name) {
-                let delay = self.latency();
-                self.after(delay, Event::DeleteSidecar(name));
-            }
+        if one.flight.take().is_some() {
+            one.committer.unknown(now);
         }
     }
 }

@@ -11,7 +11,7 @@ use rangekeeper::ports::PortRange;
 use crate::knowledge::Knowledge;
 use crate::random::Random;
 use crate::reference::ReferenceRepair;
-use crate::server::{Kind, Notice, Pass, Server, Sightings};
+use crate::server::{Notice, Pass, Server, Sightings};
 use crate::store::{Layout, Store};
 
 use super::stock::Habits;
@@ -29,30 +29,23 @@ impl World {
             Strategy::Contiguous,
             Strategy::RandomScanSparingStaticBand,
         ]);
-        let with_sidecars = random.percent(40);
         let guarded = random.percent(40);
         let limits = choose_limits(&mut random);
         let passes = random.pick(&[3, 3, 3, 3, 3, 2, 1]);
         let horizon = interval * random.between(6, 12) / 2;
         let count = random.pick(&[2, 2, 2, 2, 3, 3, 3, 4, 5]);
         let mut servers = Vec::with_capacity(count);
-        for name in 0..count {
-            let sidecar = with_sidecars && random.percent(85);
-            let config = Config { strategy, grace: duration(grace), sidecar };
-            // A few have the name of another.
-            let is_double = with_sidecars && name > 0 && random.percent(6);
+        let config = Config { strategy, grace: duration(grace) };
+        for _ in 0..count {
             let mut committer = Committer::new(range, config, random.fork());
             committer.limit(limits);
             servers.push(Server {
                 up: true,
                 incarnation: 0,
-                config,
                 committer,
-                name: if is_double { name - 1 } else { name },
-                decides: sidecar,
-                kind: Kind::Look,
                 poll_at: u64::MAX,
                 flight: None,
+                is_swap: false,
                 open: Vec::new(),
                 allocations: Vec::new(),
                 watch: None,
@@ -86,20 +79,13 @@ impl World {
                 heard: 0,
                 owed: Vec::new(),
                 refused: 0,
-                last_swap: 0,
                 written: None,
                 lag: 0,
                 frozen: None,
                 paused_until: 0,
             });
         }
-        for server in 1..count {
-            if servers[server].name != server {
-                (servers[server].decides, servers[server - 1].decides) = (false, false);
-            }
-        }
         let trouble = random.pick(&[0, 5, 15, 30]);
-        let doomed = (with_sidecars && random.percent(10)).then(|| random.below(count as u64) as usize);
         let mut store = Store::new();
         store.layout = layout;
         let mut world = Self {
@@ -114,13 +100,12 @@ impl World {
             requests: Vec::with_capacity(32),
             uids: 0,
             range,
+            config,
             text: range.to_string(),
             size,
             limits,
             passes,
             guarded,
-            doomed,
-            unanswered: Vec::new(),
             interval,
             grace,
             horizon,
@@ -191,7 +176,7 @@ impl World {
     pub(super) fn forget_all(&mut self, server: usize) {
         let rng = self.random.fork();
         let one = &mut self.servers[server];
-        one.committer = Committer::new(self.range, one.config, rng);
+        one.committer = Committer::new(self.range, self.config, rng);
         one.committer.limit(self.limits);
         one.passes = Passes::new(NonZeroU8::new(self.passes).expect("not zero"), duration(self.interval));
         one.sightings = [Sightings::default(); 64];

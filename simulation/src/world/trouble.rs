@@ -1,4 +1,4 @@
-//! What happens to the store: the key is deleted or spoilt, a backup is restored, a sidecar goes.
+//! What happens to the store: the key is deleted or spoilt, a backup is restored.
 
 use std::fmt::Write;
 
@@ -111,18 +111,6 @@ impl World {
                     self.disconnect(server, 25);
                 }
             }
-        }
-    }
-
-    /// Somebody deletes a sidecar.
-    pub(super) fn delete_sidecar(&mut self, name: usize) {
-        if self.store.sidecars[name].take().is_none() {
-            return;
-        }
-        self.store.header.revision += 1;
-        note!(self, "the sidecar {name} is deleted");
-        for server in &mut self.servers {
-            server.decides &= server.name != name;
         }
     }
 }

@@ -30,9 +30,9 @@ pub(crate) fn run<R: Range>(
         }
         match committer.poll(now) {
             Step::Send(request) => {
-                let reply = store.perform(request, Writer::Server(0), 0);
+                let reply = store.perform(request, Writer::Server(0));
                 let key = reply.key.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });
-                let answer = if reply.held { Answer::Held } else { Answer::Current { key, sidecar: None } };
+                let answer = if reply.held { Answer::Held } else { Answer::Current(key) };
                 committer.answered(now, reply.header, answer);
             }
             Step::WaitUntil(until) => now = until,

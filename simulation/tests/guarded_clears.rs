@@ -1,0 +1,22 @@
+//! Guarded clears spare creators that are slower than the grace. That they never do wrong, the invariants say; here it is
+//! counted that they do something.
+
+use rangekeeper_simulation::play;
+
+const SCHEDULES: u64 = 20_000;
+
+#[test]
+fn slow_creators_keep_their_values() {
+    let (mut slow, mut lost) = (0, 0);
+    for seed in 1..=SCHEDULES {
+        let report = play(seed, false);
+        if let Some(violation) = report.violation {
+            panic!("seed {seed}: {violation}");
+        }
+        slow += report.slow;
+        lost += report.lost;
+    }
+    println!("{slow} creators were slower than the grace, {lost} of them lost the value before the Service");
+    assert!(slow > 1000, "too few to tell anything");
+    assert!(lost < slow, "all who come before the clear keep the value");
+}
