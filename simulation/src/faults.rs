@@ -15,23 +15,23 @@ pub enum ShellFault {
     /// Services come from a cache that lags behind.
     StaleList = 24,
     /// Clears depend on Services since the last answer instead of since their list.
-    ServicesGuardedLate = 58,
+    ServicesGuardedLate = 47,
     /// A release names the newest revision that the committer has seen; if that frees nothing, a release as of a read follows.
-    ReleasedAsOfNow = 64,
+    ReleasedAsOfNow = 52,
     /// A rollback names the revision of a read instead of the allocation's.
-    RolledBackAsOfNow = 65,
+    RolledBackAsOfNow = 53,
     /// The second of two ports that share a value releases it as of a read.
-    SharedReleasedTwice = 66,
+    SharedReleasedTwice = 54,
     /// An update that lost a conflict releases the values that it would have dropped.
-    LosingUpdateReleases = 67,
+    LosingUpdateReleases = 55,
     /// A write of a Service with an unknown outcome releases values as if it had been written.
-    UnknownWriteReleases = 68,
+    UnknownWriteReleases = 56,
     /// An update releases the values that it drops before it writes the Service.
-    ReleasedBeforeWrite = 70,
+    ReleasedBeforeWrite = 58,
     /// A deletion that finds the Service deleted already releases its values as of a read.
-    NotFoundReleasesAsOfNow = 71,
+    NotFoundReleasesAsOfNow = 59,
     /// An update releases the values that it drops as of the state before it, and does so after a failed write, too.
-    FailedUpdateReleases = 72,
+    FailedUpdateReleases = 60,
 }
 
 #[cfg(feature = "faults")]

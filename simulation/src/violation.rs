@@ -24,17 +24,17 @@ pub enum Invariant {
     I8,
     /// A release frees only what was in use without a break since its Service was stored with it, as far back as the server
     /// could know.
-    I10,
+    I9,
     /// A repair pass sets only what a listed Service has, and what was free in every revision since its read.
-    I11,
+    I10,
     /// Allocate next takes what its server freed less than a grace ago only if there is nothing else.
-    I12,
+    I11,
     /// What a server handed out less than a grace ago is set again in a range that was made anew.
-    I13,
+    I12,
     /// What the last pass of a server saw with two Services is not released by it.
-    I14,
+    I13,
     /// A server releases what it took for a caller who had given up.
-    I15,
+    I14,
 }
 
 /// A schedule in which something did not hold.

@@ -181,7 +181,7 @@ impl World {
         }
         if !is_named && !self.is_pick_right(server, offset, at) {
             let message = format!("server {server} picks offset {offset}, which was freed a moment ago");
-            return fail(self, Invariant::I12, message);
+            return fail(self, Invariant::I11, message);
         }
         let claim = self.claims.len();
         let one = &self.requests[request];

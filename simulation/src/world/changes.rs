@@ -123,11 +123,11 @@ impl World {
         if could_know && !rights.iter().any(|right| is_anchored(right) && right.oldest >= since) {
             let message =
                 format!("server {server} clears offset {offset}, which it could know was free before r{since}");
-            return self.fail(Invariant::I10, message);
+            return self.fail(Invariant::I9, message);
         }
         if sent.duplicates >> offset & 1 == 1 {
             let message = format!("server {server} clears offset {offset}, which two Services had in its last pass");
-            self.fail(Invariant::I14, message);
+            self.fail(Invariant::I13, message);
         }
     }
 
@@ -164,7 +164,7 @@ impl World {
         };
         if let Some(claim) = self.claims.iter().find(is_forgotten) {
             let message = format!("server {} does not set {claim:?} again in the range of r{anew}", sent.server);
-            self.fail(Invariant::I13, message);
+            self.fail(Invariant::I12, message);
         }
     }
 
@@ -193,7 +193,7 @@ impl World {
                 "server {} keeps offset {offset}, which it took at r{revision} for a caller who had given up",
                 sent.server
             );
-            self.fail(Invariant::I15, message);
+            self.fail(Invariant::I14, message);
         }
     }
 
@@ -234,7 +234,7 @@ impl World {
             if !is_listed || !was_free {
                 let why = if is_listed { "was in use after its read" } else { "no Service had" };
                 let message = format!("a pass of server {server} sets offset {offset}, which {why}");
-                return self.fail(Invariant::I11, message);
+                return self.fail(Invariant::I10, message);
             }
         }
     }
