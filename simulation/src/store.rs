@@ -46,6 +46,8 @@ pub struct Version {
     pub sole: Option<Ticket>,
     /// When the request that it was was sent, if it was one of our servers', and what the server's clock showed then.
     pub sent: (u64, u64),
+    /// Whether the writer took the store for the one before a restore: then it set and cleared what it never decided.
+    pub is_misled: bool,
 }
 
 /// How a request was answered.
@@ -150,6 +152,7 @@ impl Store {
             acknowledged: 0,
             sole: None,
             sent: (0, 0),
+            is_misled: false,
         });
     }
 
@@ -165,6 +168,7 @@ impl Store {
             acknowledged: 0,
             sole: None,
             sent: (0, 0),
+            is_misled: false,
         });
     }
 

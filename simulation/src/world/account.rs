@@ -24,6 +24,8 @@ impl World {
             one.knowledge = Knowledge::default();
             one.foreign = one.told.max(reached).max(reply.header.revision);
             one.wary_until = local + self.grace / 32;
+            // A pass that ended before that may have read the store before.
+            one.duplicates = 0;
             if !is_noticed {
                 note!(self, "server {server} cannot notice that the store was restored");
                 self.report.missed += 1;

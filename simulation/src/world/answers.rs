@@ -86,7 +86,7 @@ impl World {
             let from = first.map_or(0, |first| first + 1);
             let done = (from..log.len()).find(|at| {
                 let cleared = before(*at) & !log[*at].mask;
-                log[*at].writer == Writer::Server(server) && cleared >> offset & 1 == 1
+                log[*at].writer == Writer::Server(server) && !log[*at].is_misled && cleared >> offset & 1 == 1
             });
             if let Some(at) = done
                 && !self.servers[server].rights.iter().any(|right| right.offset == *offset)

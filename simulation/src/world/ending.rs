@@ -24,8 +24,9 @@ impl World {
         }
         let server = self.random.below(self.servers.len() as u64) as usize;
         self.finalist = Some(server);
-        // All that is on its way arrives, and every Service is written or given up.
-        self.after(2 * self.grace, Event::Finale(0));
+        // All that is on its way arrives or is given up, which takes two graces, and every Service is written or given up. A
+        // machine may stand still for one and a half graces more.
+        self.after(4 * self.grace, Event::Finale(0));
     }
 
     pub(super) fn finale(&mut self, passes: u8) {

@@ -144,12 +144,14 @@ impl World {
             let reply = self.store.perform(request, Writer::Server(server));
             if is_swap && reply.held {
                 note!(self, "swap {id} of server {server} is written: {:b}", self.store.mask());
+                let is_bound = self.is_bound(&sent);
                 if let Some(version) = self.store.log.last_mut() {
                     // A server that starts anew begins anew with its tickets.
                     version.sole = sent.sole.filter(|_| self.servers[server].incarnation == incarnation);
                     version.sent = sent.at;
+                    version.is_misled = !is_bound;
                 }
-                if self.is_bound(&sent) {
+                if is_bound {
                     self.check_creation(server, sent.repairs, sent.told_key);
                 }
                 self.wrote(Writer::Server(server), Some(&sent));
