@@ -7,8 +7,6 @@ import (
 	"iter"
 	"runtime"
 	"unsafe"
-
-	"github.com/rangekeeper/rangekeeper/go-bindings/internal/leaf"
 )
 
 // Strategy is how the next free value is chosen.
@@ -37,7 +35,6 @@ const (
 // After Close, and of a zero value, every method gives ErrClosed.
 type Allocator[V Value] struct {
 	handle *C.rk_allocator
-	stack  *leaf.Stack
 	r      Range[V]
 }
 
@@ -61,7 +58,7 @@ func (a *Allocator[V]) SetStaticBand(offsets uint32) error {
 }
 
 func ownAllocator[V Value](handle *C.rk_allocator, r Range[V]) *Allocator[V] {
-	a := &Allocator[V]{handle, leaf.Pick(), r}
+	a := &Allocator[V]{handle, r}
 	runtime.AddCleanup(a, func(handle *C.rk_allocator) { C.rk_allocator_free(handle) }, handle)
 	return a
 }
@@ -90,34 +87,9 @@ func (a *Allocator[V]) Close() error {
 	return nil
 }
 
-// The functions that are called without cgo's crossing where possible: they take some nanoseconds and little stack, and
-// do not wait.
-var (
-	leafAllocate     = unsafe.Pointer(C.rk_allocator_try_allocate)
-	leafAllocateNext = unsafe.Pointer(C.rk_allocator_try_allocate_next)
-	leafRelease      = unsafe.Pointer(C.rk_allocator_try_release)
-	leafHas          = unsafe.Pointer(C.rk_allocator_try_has)
-)
-
-func (a *Allocator[V]) leafCall(function unsafe.Pointer, value V) leaf.Result {
-	if a == nil {
-		return leaf.Busy
-	}
-	high, low, kind := parts(value)
-	result := a.stack.CallWith(function, uintptr(unsafe.Pointer(a.handle)), high, low, kind)
-	if result.Code() == C.RK_RESULT_BUSY {
-		return leaf.Busy
-	}
-	return result
-}
-
 // Allocate takes value. Errors: ErrAlreadyAllocated, *NotInRangeError.
 func (a *Allocator[V]) Allocate(value V) error {
-	result := a.leafCall(leafAllocate, value)
-	code := C.rk_result(result.Code())
-	if result == leaf.Busy {
-		code = C.rk_allocator_allocate(a.pointer(), toC(value))
-	}
+	code := C.rk_allocator_allocate(a.pointer(), toC(value))
 	runtime.KeepAlive(a)
 	if code != C.RK_RESULT_OK {
 		return valueError(code, value, a.Range())
@@ -126,50 +98,31 @@ func (a *Allocator[V]) Allocate(value V) error {
 }
 
 // AllocateNext takes a free value, chosen by the strategy. Error: ErrFull.
-func (a *Allocator[V]) AllocateNext() (value V, err error) {
-	if a == nil {
-		return value, ErrClosed
-	}
-	high, low, kind, result := a.stack.CallFor(leafAllocateNext, uintptr(unsafe.Pointer(a.handle)))
-	code := C.rk_result(result.Code())
-	if result == leaf.Busy || code == C.RK_RESULT_BUSY {
-		var c C.rk_value
-		code = C.rk_allocator_allocate_next(a.handle, &c)
-		high, low, kind = uint64(c.high), uint64(c.low), uint32(c.kind)
-	}
+func (a *Allocator[V]) AllocateNext() (V, error) {
+	var value C.rk_value
+	code := C.rk_allocator_allocate_next(a.pointer(), &value)
 	runtime.KeepAlive(a)
 	if code != C.RK_RESULT_OK {
-		return value, resultError(code)
+		var none V
+		return none, resultError(code)
 	}
-	return fromParts[V](high, low, kind), nil
+	return fromC[V](&value), nil
 }
 
 // Release gives value back and says whether it was in use. A value that is free or not in range is no error.
 func (a *Allocator[V]) Release(value V) (wasUsed bool, err error) {
-	result := a.leafCall(leafRelease, value)
-	code, used := C.rk_result(result.Code()), C.bool(result.Flag())
-	if result == leaf.Busy {
-		code = C.rk_allocator_release(a.pointer(), toC(value), &used)
-	}
+	var used C.bool
+	code := C.rk_allocator_release(a.pointer(), toC(value), &used)
 	runtime.KeepAlive(a)
-	if code != C.RK_RESULT_OK {
-		return false, resultError(code)
-	}
-	return bool(used), nil
+	return bool(used), resultError(code)
 }
 
 // Has says whether value is in use; false for what is not in range.
 func (a *Allocator[V]) Has(value V) (bool, error) {
-	result := a.leafCall(leafHas, value)
-	code, has := C.rk_result(result.Code()), C.bool(result.Flag())
-	if result == leaf.Busy {
-		code = C.rk_allocator_has(a.pointer(), toC(value), &has)
-	}
+	var has C.bool
+	code := C.rk_allocator_has(a.pointer(), toC(value), &has)
 	runtime.KeepAlive(a)
-	if code != C.RK_RESULT_OK {
-		return false, resultError(code)
-	}
-	return bool(has), nil
+	return bool(has), resultError(code)
 }
 
 // Used says how many values are in use.

@@ -338,10 +338,6 @@ enum rk_result
    */
   RK_RESULT_CLOSED = 7,
   /**
-   * Another thread works on the handle, and the call is one that does not wait.
-   */
-  RK_RESULT_BUSY = 8,
-  /**
    * Every value of the range is in use.
    */
   RK_RESULT_FULL = 16,
@@ -1270,35 +1266,6 @@ rk_result rk_allocator_restore(const struct rk_allocator *allocator,
                                const uint8_t *data,
                                size_t data_len,
                                struct rk_error *error);
-
-/**
- * As rk_allocator_allocate, without waiting: RK_RESULT_BUSY if another thread works on the allocator. Nothing is changed
- * then. Any thread.
- */
-rk_result rk_allocator_try_allocate(const struct rk_allocator *allocator,
-                                    struct rk_value value);
-
-/**
- * As rk_allocator_allocate_next, without waiting: RK_RESULT_BUSY if another thread works on the allocator. Nothing is
- * changed then. Any thread.
- */
-rk_result rk_allocator_try_allocate_next(const struct rk_allocator *allocator,
-                                         struct rk_value *value);
-
-/**
- * As rk_allocator_release, without waiting: RK_RESULT_BUSY if another thread works on the allocator. Nothing is changed
- * then. Any thread.
- */
-rk_result rk_allocator_try_release(const struct rk_allocator *allocator,
-                                   struct rk_value value,
-                                   bool *was_used);
-
-/**
- * As rk_allocator_has, without waiting: RK_RESULT_BUSY if another thread works on the allocator. Any thread.
- */
-rk_result rk_allocator_try_has(const struct rk_allocator *allocator,
-                               struct rk_value value,
-                               bool *is_used);
 
 /**
  * Makes a controller that has not begun. config is JSON

@@ -31,11 +31,6 @@ pub(crate) struct AllocatorState {
 }
 
 impl rk_allocator {
-    #[inline]
-    pub(crate) fn handle(&self) -> &Handle<AllocatorState> {
-        &self.0
-    }
-
     pub(crate) fn share(&self) -> Arc<Handle<AllocatorState>> {
         Arc::clone(&self.0)
     }

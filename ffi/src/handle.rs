@@ -24,19 +24,8 @@ impl<T> Handle<T> {
     /// Works on the value. A panic in `work` poisons the handle and goes on to the guard.
     #[inline]
     pub(crate) fn with<R, E: From<rk_result>>(&self, work: impl FnOnce(&mut T) -> Result<R, E>) -> Result<R, E> {
-        Self::work_on(&mut self.0.lock(), work)
-    }
-
-    /// As [`with`](Self::with), but without waiting: [`rk_result::Busy`] if somebody else works on the value.
-    #[inline]
-    pub(crate) fn try_with<R, E: From<rk_result>>(&self, work: impl FnOnce(&mut T) -> Result<R, E>) -> Result<R, E> {
-        let mut state = self.0.try_lock().ok_or(rk_result::Busy)?;
-        Self::work_on(&mut state, work)
-    }
-
-    #[inline]
-    fn work_on<R, E: From<rk_result>>(state: &mut State<T>, work: impl FnOnce(&mut T) -> Result<R, E>) -> Result<R, E> {
-        let poison = PoisonOnDrop(state);
+        let mut state = self.0.lock();
+        let poison = PoisonOnDrop(&mut state);
         let result = match &mut *poison.0 {
             State::Open(value) => {
                 #[cfg(test)]
@@ -109,7 +98,6 @@ mod tests {
 
     use super::{Handle, hook};
     use crate::allocator::*;
-    use crate::allocator_try::*;
     use crate::error::rk_error;
     use crate::range::*;
     use crate::repair::*;
@@ -156,29 +144,6 @@ mod tests {
         handle.close();
         assert_eq!(Rc::strong_count(&value), 1);
         assert_eq!(handle.with(|_| Ok::<_, rk_result>(())), Err(rk_result::Closed));
-    }
-
-    #[test]
-    fn who_must_not_wait_is_told_that_others_are_at_work() {
-        let allocator = allocator();
-        let (mut value, mut flag) = (rk_value::default(), true);
-        // SAFETY: all pointers are to live variables, and the handle is freed once.
-        unsafe {
-            let state = (*allocator).share();
-            let results = state.with(|_| {
-                Ok::<_, rk_result>([
-                    rk_allocator_try_allocate(allocator, VALUE),
-                    rk_allocator_try_allocate_next(allocator, &mut value),
-                    rk_allocator_try_release(allocator, VALUE, &mut flag),
-                    rk_allocator_try_has(allocator, VALUE, &mut flag),
-                ])
-            });
-            assert_eq!(results, Ok([rk_result::Busy; 4]));
-            assert_eq!((value, flag), (rk_value::default(), true), "nothing is written");
-            assert_eq!(rk_allocator_try_allocate(allocator, VALUE), rk_result::Ok);
-            assert_eq!(rk_allocator_try_release(allocator, VALUE, &mut flag), rk_result::Ok);
-            rk_allocator_free(allocator);
-        }
     }
 
     #[test]

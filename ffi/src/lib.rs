@@ -9,7 +9,6 @@
 #![allow(unreachable_pub, reason = "entry points are reached from C only")]
 
 mod allocator;
-mod allocator_try;
 mod bootstrap;
 mod committer;
 mod error;

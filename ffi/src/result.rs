@@ -25,8 +25,6 @@ pub enum rk_result {
     Poisoned = 6,
     /// The handle was closed, or the pass, audit or transaction has ended.
     Closed = 7,
-    /// Another thread works on the handle, and the call is one that does not wait.
-    Busy = 8,
     /// Every value of the range is in use.
     Full = 16,
     /// The value is in use.
@@ -65,7 +63,7 @@ pub enum rk_result {
 
 impl rk_result {
     /// Every code.
-    pub(crate) const ALL: [Self; 26] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::Ok,
         Self::NullPointer,
         Self::BufferTooSmall,
@@ -74,7 +72,6 @@ impl rk_result {
         Self::Panic,
         Self::Poisoned,
         Self::Closed,
-        Self::Busy,
         Self::Full,
         Self::AlreadyAllocated,
         Self::NotInRange,
@@ -104,7 +101,6 @@ impl rk_result {
             Self::Panic => c"PANIC",
             Self::Poisoned => c"POISONED",
             Self::Closed => c"CLOSED",
-            Self::Busy => c"BUSY",
             Self::Full => c"FULL",
             Self::AlreadyAllocated => c"ALREADY_ALLOCATED",
             Self::NotInRange => c"NOT_IN_RANGE",

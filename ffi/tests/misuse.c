@@ -158,20 +158,10 @@ static void allocators(const rk_range *range) {
   CHECK_NULL(rk_allocator_release(NULL, good, NULL));
   CHECK_NULL(rk_allocator_has(NULL, good, &flag));
   CHECK_NULL(rk_allocator_has(a, good, NULL));
-  CHECK_NULL(rk_allocator_try_allocate(NULL, good));
-  CHECK_NULL(rk_allocator_try_allocate_next(NULL, &value));
-  CHECK_NULL(rk_allocator_try_allocate_next(a, NULL));
-  CHECK_INVALID(rk_allocator_try_allocate_next(a, odd(&value)));
-  CHECK_NULL(rk_allocator_try_release(NULL, good, NULL));
-  CHECK_NULL(rk_allocator_try_has(NULL, good, &flag));
-  CHECK_NULL(rk_allocator_try_has(a, good, NULL));
   for (int i = 0; i < MALFORMED; i++) {
     CHECK_INVALID(rk_allocator_allocate(a, malformed(i)));
     CHECK_INVALID(rk_allocator_release(a, malformed(i), NULL));
     CHECK_INVALID(rk_allocator_has(a, malformed(i), &flag));
-    CHECK_INVALID(rk_allocator_try_allocate(a, malformed(i)));
-    CHECK_INVALID(rk_allocator_try_release(a, malformed(i), &flag));
-    CHECK_INVALID(rk_allocator_try_has(a, malformed(i), &flag));
   }
   CHECK_RESULT(rk_allocator_allocate(a, port(80)), RK_RESULT_NOT_IN_RANGE);
   CHECK_NULL(rk_allocator_used(NULL, &number));
@@ -265,10 +255,6 @@ static void allocators(const rk_range *range) {
   CHECK_CLOSED(rk_allocator_allocate_next(a, &value));
   CHECK_CLOSED(rk_allocator_release(a, good, &flag));
   CHECK_CLOSED(rk_allocator_has(a, good, &flag));
-  CHECK_CLOSED(rk_allocator_try_allocate(a, good));
-  CHECK_CLOSED(rk_allocator_try_allocate_next(a, &value));
-  CHECK_CLOSED(rk_allocator_try_release(a, good, &flag));
-  CHECK_CLOSED(rk_allocator_try_has(a, good, &flag));
   CHECK_CLOSED(rk_allocator_set_static_band(a, 1));
   CHECK_CLOSED(rk_allocator_used(a, &number));
   CHECK_CLOSED(rk_allocator_free_count(a, &number));

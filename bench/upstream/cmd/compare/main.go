@@ -1,5 +1,6 @@
 // Command compare runs each work on Rangekeeper and on the reference, k8s.io/kubernetes at the version in
-// go.mod, in turn and in one process, prints the medians and their ratio, and writes them as JSON.
+// go.mod, in turn and in one process, prints the medians and their ratio, and writes them as JSON. It fails if a ratio is
+// below the floor of its work.
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -41,6 +43,7 @@ func main() {
 	flag.Parse()
 
 	var results []result
+	var low []string
 	for _, work := range works {
 		reference, rangekeeper := work.prepare()
 		var times [2][]float64
@@ -54,7 +57,11 @@ func main() {
 				times[i] = append(times[i], measure(side, counts[i]))
 			}
 		}
-		results = append(results, newResult(work.name, times[0], times[1]))
+		r := newResult(work.name, times[0], times[1])
+		results = append(results, r)
+		if r.Ratio < work.floor {
+			low = append(low, fmt.Sprintf("%s: the ratio is %.2f, below %v", r.Name, r.Ratio, work.floor))
+		}
 	}
 	if *rust != "" {
 		fromRust, err := compareRust(*rust)
@@ -62,6 +69,9 @@ func main() {
 		results = append(results, fromRust...)
 	}
 	must(report(results, *out))
+	if low != nil {
+		log.Fatal(strings.Join(low, "\n"))
+	}
 }
 
 // operationsFor finds out how many operations make a run that is long enough.
