@@ -34,8 +34,8 @@ const (
 //
 // After Close, and of a zero value, every method gives ErrClosed.
 type Allocator[V Value] struct {
-	handle *C.rk_allocator
-	r      Range[V]
+	inner *owned[*C.rk_allocator]
+	r     Range[V]
 }
 
 // NewAllocator makes an allocator with nothing in use. The seed alone decides the random choices.
@@ -58,16 +58,14 @@ func (a *Allocator[V]) SetStaticBand(offsets uint32) error {
 }
 
 func ownAllocator[V Value](handle *C.rk_allocator, r Range[V]) *Allocator[V] {
-	a := &Allocator[V]{handle, r}
-	runtime.AddCleanup(a, func(handle *C.rk_allocator) { C.rk_allocator_free(handle) }, handle)
-	return a
+	return &Allocator[V]{own(handle, func(c *C.rk_allocator) { C.rk_allocator_free(c) }), r}
 }
 
 func (a *Allocator[V]) pointer() *C.rk_allocator {
 	if a == nil {
 		return nil
 	}
-	return a.handle
+	return a.inner.pointer()
 }
 
 // Range gives the range, also after Close.
@@ -80,10 +78,8 @@ func (a *Allocator[V]) Range() Range[V] {
 
 // Close drops the state. It may be called again and beside other calls. Transactions that are under way end with it.
 func (a *Allocator[V]) Close() error {
-	if a.pointer() != nil {
-		C.rk_allocator_close(a.handle)
-		runtime.KeepAlive(a)
-	}
+	C.rk_allocator_close(a.pointer())
+	runtime.KeepAlive(a)
 	return nil
 }
 

@@ -16,8 +16,7 @@ import (
 //
 // It may be used from several goroutines at once.
 type Bootstrap struct {
-	handle *C.rk_bootstrap
-	_      separate
+	inner *owned[*C.rk_bootstrap]
 }
 
 // JSONError says that a text is no JSON, or not of the form that is documented for it.
@@ -42,9 +41,7 @@ func NewBootstrap(config []byte) (*Bootstrap, error) {
 	if code != C.RK_RESULT_OK {
 		return nil, jsonError(code, &details)
 	}
-	b := &Bootstrap{handle: handle}
-	runtime.AddCleanup(b, func(handle *C.rk_bootstrap) { C.rk_bootstrap_free(handle) }, handle)
-	return b, nil
+	return &Bootstrap{own(handle, func(c *C.rk_bootstrap) { C.rk_bootstrap_free(c) })}, nil
 }
 
 func cChars(b []byte) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(b))) }
@@ -64,15 +61,13 @@ func (b *Bootstrap) pointer() *C.rk_bootstrap {
 	if b == nil {
 		return nil
 	}
-	return b.handle
+	return b.inner.pointer()
 }
 
 // Close drops the state. It may be called again and beside other calls.
 func (b *Bootstrap) Close() error {
-	if b.pointer() != nil {
-		C.rk_bootstrap_close(b.handle)
-		runtime.KeepAlive(b)
-	}
+	C.rk_bootstrap_close(b.pointer())
+	runtime.KeepAlive(b)
 	return nil
 }
 

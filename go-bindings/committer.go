@@ -35,8 +35,8 @@ var (
 // Times are durations from a moment that the driver chooses, by a clock that never goes back. All methods may be called
 // from several goroutines at once. Memory: up to 1 MiB for a /12 beside the object, outside the Go heap.
 type Committer[V Value] struct {
-	handle *C.rk_committer
-	r      Range[V]
+	inner *owned[*C.rk_committer]
+	r     Range[V]
 }
 
 // CommitterConfig says how a Committer works.
@@ -59,24 +59,20 @@ func NewCommitter[V Value](r Range[V], config CommitterConfig) (*Committer[V], e
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	c := &Committer[V]{handle: handle, r: r}
-	runtime.AddCleanup(c, func(handle *C.rk_committer) { C.rk_committer_free(handle) }, handle)
-	return c, nil
+	return &Committer[V]{own(handle, func(c *C.rk_committer) { C.rk_committer_free(c) }), r}, nil
 }
 
 func (c *Committer[V]) pointer() *C.rk_committer {
 	if c == nil {
 		return nil
 	}
-	return c.handle
+	return c.inner.pointer()
 }
 
 // Close drops the state; what has not ended never will. It may be called again and beside other calls.
 func (c *Committer[V]) Close() error {
-	if c.pointer() != nil {
-		C.rk_committer_close(c.handle)
-		runtime.KeepAlive(c)
-	}
+	C.rk_committer_close(c.pointer())
+	runtime.KeepAlive(c)
 	return nil
 }
 

@@ -16,8 +16,9 @@
 //
 // Objects live in memory of the library in C, which Go's garbage collector does not count. Close drops an object's state
 // at once; it may be called again, and beside other calls, after which those give [ErrClosed]. An object that is not
-// closed is freed when nothing refers to it any more. Everything may be used from several goroutines at once, except for
-// batches ([Services] and its like). Errors are compared by errors.Is and taken apart by errors.As.
+// closed is freed when nothing refers to it any more. A copy by value stands for the same object. Everything may be used
+// from several goroutines at once, except for batches ([Services] and its like). Errors are compared by errors.Is and
+// taken apart by errors.As.
 //
 // # Linking
 //

@@ -3,19 +3,41 @@ package rangekeeper
 // #include <rangekeeper.h>
 import "C"
 
-import "unsafe"
+import (
+	"runtime"
+	"unsafe"
+)
 
-// A handle is a Go struct around a pointer to an object of the C library.
+// A handle is a Go struct with an object of the C library in it.
 //
-//   - Close drops the object's state at once; the few bytes that then remain are freed by a cleanup, once the Go object
-//     is unreachable. So a call that runs beside Close finds a closed object, never freed memory, and the hot path
+//   - Close drops the object's state at once; the few bytes that then remain are freed by a cleanup, once nothing in Go
+//     refers to the object. So a call that runs beside Close finds a closed object, never freed memory, and the hot path
 //     needs no lock in Go: the library locks inside.
 //   - Each call is followed by runtime.KeepAlive, or else the cleanup might run during the call.
 //   - A nil pointer (of a zero value or a nil receiver) crosses as NULL, and the library's answer becomes ErrClosed.
 
-// separate keeps a struct that has no pointer but one to C out of the blocks that Go's allocator shares among very small
-// objects: a cleanup would wait for all of those.
-type separate [2]uintptr
+// owned is an object of the C library that is freed once the garbage collector finds nothing that refers to the owned.
+// Handles hold a pointer to it, so that a handle may be copied. P is a pointer to the object.
+type owned[P any] struct {
+	c P
+	// An owned without a field that Go scans would share its memory with other small objects, and its cleanup would wait
+	// for all of those.
+	_ [2]uintptr
+}
+
+func own[P any](c P, free func(P)) *owned[P] {
+	o := &owned[P]{c: c}
+	runtime.AddCleanup(o, free, c)
+	return o
+}
+
+// pointer gives the object; NULL if there is none.
+func (o *owned[P]) pointer() (c P) {
+	if o != nil {
+		c = o.c
+	}
+	return c
+}
 
 // cText gives the address of s for one call.
 func cText(s string) *C.char {

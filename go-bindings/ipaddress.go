@@ -14,8 +14,8 @@ import (
 //
 // Memory: some 200 bytes per Service and per object, outside the Go heap.
 type IPAddressAudit struct {
-	handle *C.rk_ip_audit
-	cidrs  rangeCount
+	inner *owned[*C.rk_ip_audit]
+	cidrs *rangeCount
 }
 
 // NewIPAddressAudit makes an audit without objects.
@@ -27,36 +27,32 @@ func NewIPAddressAudit(now time.Time) (*IPAddressAudit, error) {
 	if code := C.rk_ip_audit_new(C.bool(!now.IsZero()), C.int64_t(now.Unix()), &handle); code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	a := &IPAddressAudit{handle: handle}
-	runtime.AddCleanup(a, func(handle *C.rk_ip_audit) { C.rk_ip_audit_free(handle) }, handle)
-	return a, nil
+	return &IPAddressAudit{own(handle, func(c *C.rk_ip_audit) { C.rk_ip_audit_free(c) }), new(rangeCount)}, nil
 }
 
 func (a *IPAddressAudit) pointer() *C.rk_ip_audit {
 	if a == nil {
 		return nil
 	}
-	return a.handle
+	return a.inner.pointer()
 }
 
 // Close drops an audit that is not to be finished. It may be called again and beside other calls.
 func (a *IPAddressAudit) Close() error {
-	if a.pointer() != nil {
-		C.rk_ip_audit_close(a.handle)
-		runtime.KeepAlive(a)
-	}
+	C.rk_ip_audit_close(a.pointer())
+	runtime.KeepAlive(a)
 	return nil
 }
 
 // AddCIDR adds one CIDR of a ServiceCIDR object; they may overlap. It gives the index by which the CIDR is named from
 // then on: they count up from 0. The error is a *ParseError.
 func (a *IPAddressAudit) AddCIDR(cidr string) (index int, err error) {
-	if a == nil {
+	if a.pointer() == nil {
 		return 0, ErrClosed
 	}
 	return a.cidrs.add(func() error {
 		var details C.rk_error
-		code := C.rk_ip_audit_add_cidr(a.handle, cText(cidr), C.size_t(len(cidr)), &details)
+		code := C.rk_ip_audit_add_cidr(a.pointer(), cText(cidr), C.size_t(len(cidr)), &details)
 		runtime.KeepAlive(a)
 		if code != C.RK_RESULT_OK {
 			return snapshotError(code, &details, "", cidr)
@@ -98,16 +94,13 @@ func (a *IPAddressAudit) Finish() (*IPAddressOutcome, error) {
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	o := &IPAddressOutcome{handle: handle, ranges: a.cidrs.count()}
-	runtime.AddCleanup(o, func(handle *C.rk_ip_outcome) { C.rk_ip_outcome_free(handle) }, handle)
-	return o, nil
+	return &IPAddressOutcome{own(handle, func(c *C.rk_ip_outcome) { C.rk_ip_outcome_free(c) }), a.cidrs.count()}, nil
 }
 
 // IPAddressOutcome is what an audit found out. It never changes and may be used from several goroutines at once.
 type IPAddressOutcome struct {
-	handle *C.rk_ip_outcome
+	inner  *owned[*C.rk_ip_outcome]
 	ranges int
-	_      separate
 }
 
 // AddressLeak is an IPAddress object of the allocator whose Service does not exist.
@@ -132,15 +125,13 @@ func (o *IPAddressOutcome) pointer() *C.rk_ip_outcome {
 	if o == nil {
 		return nil
 	}
-	return o.handle
+	return o.inner.pointer()
 }
 
 // Close drops the outcome. It may be called again and beside other calls.
 func (o *IPAddressOutcome) Close() error {
-	if o.pointer() != nil {
-		C.rk_ip_outcome_close(o.handle)
-		runtime.KeepAlive(o)
-	}
+	C.rk_ip_outcome_close(o.pointer())
+	runtime.KeepAlive(o)
 	return nil
 }
 

@@ -14,8 +14,8 @@ import (
 // A counter lives only while its value stays leaked without a break. All methods may be called from several goroutines
 // at once.
 type LeakCounters[V Value] struct {
-	handle *C.rk_leak_counters
-	r      Range[V]
+	inner *owned[*C.rk_leak_counters]
+	r     Range[V]
 }
 
 // NewLeakCounters makes counters at 0; a leak is due in the pass that sees it for the passes-th time in a row (3 in
@@ -27,24 +27,20 @@ func NewLeakCounters[V Value](r Range[V], passes uint8) (*LeakCounters[V], error
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	c := &LeakCounters[V]{handle, r}
-	runtime.AddCleanup(c, func(handle *C.rk_leak_counters) { C.rk_leak_counters_free(handle) }, handle)
-	return c, nil
+	return &LeakCounters[V]{own(handle, func(c *C.rk_leak_counters) { C.rk_leak_counters_free(c) }), r}, nil
 }
 
 func (c *LeakCounters[V]) pointer() *C.rk_leak_counters {
 	if c == nil {
 		return nil
 	}
-	return c.handle
+	return c.inner.pointer()
 }
 
 // Close drops the counters. It may be called again and beside other calls.
 func (c *LeakCounters[V]) Close() error {
-	if c.pointer() != nil {
-		C.rk_leak_counters_close(c.handle)
-		runtime.KeepAlive(c)
-	}
+	C.rk_leak_counters_close(c.pointer())
+	runtime.KeepAlive(c)
 	return nil
 }
 

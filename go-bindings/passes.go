@@ -18,8 +18,7 @@ import (
 //
 // They may be used from several goroutines at once.
 type Passes struct {
-	handle *C.rk_passes
-	_      separate
+	inner *owned[*C.rk_passes]
 }
 
 // NewPasses makes counters at 0; a leak is cleaned in the pass that sees it for the passes-th time in a row (3 in
@@ -30,23 +29,19 @@ func NewPasses(passes uint8, interval time.Duration) (*Passes, error) {
 	if code := C.rk_passes_new(C.uint8_t(passes), C.uint64_t(max(interval, 0)), &handle); code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	p := &Passes{handle: handle}
-	runtime.AddCleanup(p, func(handle *C.rk_passes) { C.rk_passes_free(handle) }, handle)
-	return p, nil
+	return &Passes{own(handle, func(c *C.rk_passes) { C.rk_passes_free(c) })}, nil
 }
 
 func (p *Passes) pointer() *C.rk_passes {
 	if p == nil {
 		return nil
 	}
-	return p.handle
+	return p.inner.pointer()
 }
 
 // Close drops the counters. It may be called again and beside other calls.
 func (p *Passes) Close() error {
-	if p.pointer() != nil {
-		C.rk_passes_close(p.handle)
-		runtime.KeepAlive(p)
-	}
+	C.rk_passes_close(p.pointer())
+	runtime.KeepAlive(p)
 	return nil
 }

@@ -18,8 +18,7 @@ const (
 // RangeAllocation is the stored object: a range, its bitmap, and all around them (metadata, unknown fields), which
 // survives a rewrite. It may be used from several goroutines at once.
 type RangeAllocation struct {
-	handle *C.rk_range_allocation
-	_      separate
+	inner *owned[*C.rk_range_allocation]
 }
 
 // NewRangeAllocation makes an object with an empty range, which stands for "not initialised yet".
@@ -50,24 +49,20 @@ func DecodeRangeAllocation(stored []byte) (*RangeAllocation, error) {
 }
 
 func ownRangeAllocation(handle *C.rk_range_allocation) *RangeAllocation {
-	o := &RangeAllocation{handle: handle}
-	runtime.AddCleanup(o, func(handle *C.rk_range_allocation) { C.rk_range_allocation_free(handle) }, handle)
-	return o
+	return &RangeAllocation{own(handle, func(c *C.rk_range_allocation) { C.rk_range_allocation_free(c) })}
 }
 
 func (o *RangeAllocation) pointer() *C.rk_range_allocation {
 	if o == nil {
 		return nil
 	}
-	return o.handle
+	return o.inner.pointer()
 }
 
 // Close drops the object. It may be called again and beside other calls.
 func (o *RangeAllocation) Close() error {
-	if o.pointer() != nil {
-		C.rk_range_allocation_close(o.handle)
-		runtime.KeepAlive(o)
-	}
+	C.rk_range_allocation_close(o.pointer())
+	runtime.KeepAlive(o)
 	return nil
 }
 

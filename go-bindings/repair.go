@@ -17,8 +17,8 @@ import (
 //
 // It may be used from several goroutines at once, though the order of Services then is that of the calls.
 type RepairPass struct {
-	handle *C.rk_repair_pass
-	ranges rangeCount
+	inner  *owned[*C.rk_repair_pass]
+	ranges *rangeCount
 }
 
 // Stored is a stored range object: what stands in its range and data.
@@ -35,24 +35,20 @@ func NewRepairPass() (*RepairPass, error) {
 	if code := C.rk_repair_pass_new(&handle); code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	p := &RepairPass{handle: handle}
-	runtime.AddCleanup(p, func(handle *C.rk_repair_pass) { C.rk_repair_pass_free(handle) }, handle)
-	return p, nil
+	return &RepairPass{own(handle, func(c *C.rk_repair_pass) { C.rk_repair_pass_free(c) }), new(rangeCount)}, nil
 }
 
 func (p *RepairPass) pointer() *C.rk_repair_pass {
 	if p == nil {
 		return nil
 	}
-	return p.handle
+	return p.inner.pointer()
 }
 
 // Close drops a pass that is not to be finished. It may be called again and beside other calls.
 func (p *RepairPass) Close() error {
-	if p.pointer() != nil {
-		C.rk_repair_pass_close(p.handle)
-		runtime.KeepAlive(p)
-	}
+	C.rk_repair_pass_close(p.pointer())
+	runtime.KeepAlive(p)
 	return nil
 }
 
@@ -72,12 +68,12 @@ func (p *RepairPass) AddPorts(r Range[uint16], stored Stored) (index int, err er
 }
 
 func addRange[V Value](p *RepairPass, r Range[V], stored Stored) (int, error) {
-	if p == nil {
+	if p.pointer() == nil {
 		return 0, ErrClosed
 	}
 	return p.ranges.add(func() error {
 		var details C.rk_error
-		code := C.rk_repair_pass_add_range(p.handle, r.pointer(),
+		code := C.rk_repair_pass_add_range(p.pointer(), r.pointer(),
 			cText(stored.Range), C.size_t(len(stored.Range)), cBytes(stored.Data), C.size_t(len(stored.Data)), &details)
 		runtime.KeepAlive(p)
 		runtime.KeepAlive(r.inner)
@@ -164,7 +160,7 @@ func (p *RepairPass) ObserveAll(n int, fill func(batch *Services, from, to int))
 func (p *RepairPass) Finish(passes *Passes) (*RepairOutcome, error) {
 	var kept *C.rk_passes
 	if passes != nil {
-		if kept = passes.handle; kept == nil {
+		if kept = passes.pointer(); kept == nil {
 			return nil, ErrClosed
 		}
 	}
@@ -175,16 +171,13 @@ func (p *RepairPass) Finish(passes *Passes) (*RepairOutcome, error) {
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	o := &RepairOutcome{handle: handle, ranges: p.ranges.count()}
-	runtime.AddCleanup(o, func(handle *C.rk_repair_outcome) { C.rk_repair_outcome_free(handle) }, handle)
-	return o, nil
+	return &RepairOutcome{own(handle, func(c *C.rk_repair_outcome) { C.rk_repair_outcome_free(c) }), p.ranges.count()}, nil
 }
 
 // RepairOutcome is what a pass found out. It never changes and may be used from several goroutines at once.
 type RepairOutcome struct {
-	handle *C.rk_repair_outcome
+	inner  *owned[*C.rk_repair_outcome]
 	ranges int
-	_      separate
 }
 
 // Which names a set of values of an outcome.
@@ -218,15 +211,13 @@ func (o *RepairOutcome) pointer() *C.rk_repair_outcome {
 	if o == nil {
 		return nil
 	}
-	return o.handle
+	return o.inner.pointer()
 }
 
 // Close drops the outcome. It may be called again and beside other calls.
 func (o *RepairOutcome) Close() error {
-	if o.pointer() != nil {
-		C.rk_repair_outcome_close(o.handle)
-		runtime.KeepAlive(o)
-	}
+	C.rk_repair_outcome_close(o.pointer())
+	runtime.KeepAlive(o)
 	return nil
 }
 

@@ -13,8 +13,8 @@ import (
 //
 // Several may be under way on one allocator. After Commit, Rollback and Close every method but Close gives ErrClosed.
 type Transaction[V Value] struct {
-	handle *C.rk_transaction
-	r      Range[V]
+	inner *owned[*C.rk_transaction]
+	r     Range[V]
 }
 
 // Begin starts a transaction. One that becomes unreachable without Commit is rolled back by the garbage collector, at
@@ -26,16 +26,14 @@ func (a *Allocator[V]) Begin() (*Transaction[V], error) {
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	t := &Transaction[V]{handle, a.r}
-	runtime.AddCleanup(t, func(handle *C.rk_transaction) { C.rk_transaction_free(handle) }, handle)
-	return t, nil
+	return &Transaction[V]{own(handle, func(c *C.rk_transaction) { C.rk_transaction_free(c) }), a.r}, nil
 }
 
 func (t *Transaction[V]) pointer() *C.rk_transaction {
 	if t == nil {
 		return nil
 	}
-	return t.handle
+	return t.inner.pointer()
 }
 
 func (t *Transaction[V]) valueRange() Range[V] {
@@ -102,9 +100,7 @@ func (t *Transaction[V]) Rollback() error {
 
 // Close rolls back what was not committed. It may be called again.
 func (t *Transaction[V]) Close() error {
-	if t.pointer() != nil {
-		C.rk_transaction_rollback(t.handle) // no-op in a transaction that has ended
-		runtime.KeepAlive(t)
-	}
+	C.rk_transaction_rollback(t.pointer()) // no-op in a transaction that has ended
+	runtime.KeepAlive(t)
 	return nil
 }

@@ -1,0 +1,131 @@
+package rangekeeper
+
+import (
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// A copy of a handle's struct keeps what the handle refers to, also where the original is unreachable.
+func TestCopiedHandles(t *testing.T) {
+	cidr := must(ParseCIDR("10.0.0.0/24"))
+	t.Run("Allocator", func(t *testing.T) {
+		testCopies(t, func() *Allocator[netip.Addr] { return must(NewAllocator(cidr, Contiguous, 0)) },
+			func(a *Allocator[netip.Addr]) error { _, err := a.Used(); return err })
+	})
+	t.Run("Transaction", func(t *testing.T) {
+		allocator := must(NewAllocator(cidr, Contiguous, 0))
+		testCopies(t, func() *Transaction[netip.Addr] { return must(allocator.Begin()) },
+			func(x *Transaction[netip.Addr]) error { _, err := x.AllocateNext(); return err })
+	})
+	t.Run("RangeAllocation", func(t *testing.T) {
+		testCopies(t, func() *RangeAllocation { return must(NewRangeAllocation(Protobuf)) },
+			func(o *RangeAllocation) error { _, err := o.Range(); return err })
+	})
+	t.Run("LeakCounters", func(t *testing.T) {
+		testCopies(t, func() *LeakCounters[netip.Addr] { return must(NewLeakCounters(cidr, 3)) },
+			func(c *LeakCounters[netip.Addr]) error { return c.Reset() })
+	})
+	t.Run("Passes", func(t *testing.T) {
+		testCopies(t, func() *Passes { return must(NewPasses(3, time.Minute)) },
+			func(p *Passes) error { _, err := must(NewRepairPass()).Finish(p); return err })
+	})
+	t.Run("RepairPass", func(t *testing.T) {
+		testCopies(t, func() *RepairPass { return must(NewRepairPass()) },
+			func(p *RepairPass) error { return p.Observe(new(Services)) })
+	})
+	t.Run("RepairOutcome", func(t *testing.T) {
+		testCopies(t, func() *RepairOutcome { return must(must(NewRepairPass()).Finish(nil)) },
+			func(o *RepairOutcome) error { _, err := o.Services(); return err })
+	})
+	t.Run("IPAddressAudit", func(t *testing.T) {
+		testCopies(t, func() *IPAddressAudit { return must(NewIPAddressAudit(time.Time{})) },
+			func(a *IPAddressAudit) error { return a.ObserveIPAddresses(new(IPAddresses)) })
+	})
+	t.Run("IPAddressOutcome", func(t *testing.T) {
+		testCopies(t, func() *IPAddressOutcome { return must(must(NewIPAddressAudit(time.Time{})).Finish()) },
+			func(o *IPAddressOutcome) error { _, err := o.Services(); return err })
+	})
+	t.Run("Committer", func(t *testing.T) {
+		testCopies(t, func() *Committer[netip.Addr] { return must(NewCommitter(cidr, CommitterConfig{})) },
+			func(c *Committer[netip.Addr]) error { _, err := c.Known(); return err })
+	})
+	t.Run("Bootstrap", func(t *testing.T) {
+		config := []byte(`{"advertiseAddress":"192.0.2.10"}`)
+		testCopies(t, func() *Bootstrap { return must(NewBootstrap(config)) },
+			func(b *Bootstrap) error { _, err := b.Poll(0, nil); return err })
+	})
+	t.Run("Range", func(t *testing.T) {
+		held := [1]Range[netip.Addr]{must(ParseCIDR("10.1.0.0/24"))}
+		collectAmid(func() { must(ParseCIDR("10.2.0.0/24")) })
+		if first, ok := held[0].ValueAt(0); !ok || first != netip.MustParseAddr("10.1.0.1") {
+			t.Error(first, ok)
+		}
+	})
+	t.Run("ServiceCIDR", func(t *testing.T) {
+		held := [1]ServiceCIDR{must(ParseServiceCIDR("10.1.0.0/24"))}
+		collectAmid(func() { must(ParseServiceCIDR("10.2.0.0/24")) })
+		if first, ok := held[0].ValueAt(0); !ok || first != netip.MustParseAddr("10.1.0.1") {
+			t.Error(first, ok)
+		}
+	})
+}
+
+// Freed memory is given to the handles that come next: an embedded copy must not see what they have.
+func TestCopiedAllocatorKeepsItsValues(t *testing.T) {
+	type serviceIPs struct {
+		Allocator[netip.Addr]
+		name string
+	}
+	embed := func() *serviceIPs {
+		a := must(NewAllocator(must(ParseCIDR("10.0.0.0/24")), Contiguous, 0))
+		must(a.AllocateNext())
+		return &serviceIPs{*a, "serviceips"}
+	}
+	own := embed()
+	r := must(ParseCIDR("10.9.0.0/24"))
+	collectAmid(func() { must(NewAllocator(r, Contiguous, 0)) })
+	if next, err := own.AllocateNext(); err != nil || next != netip.MustParseAddr("10.0.0.2") {
+		t.Error(own.name, next, err)
+	}
+}
+
+type handle[T any] interface {
+	*T
+	Close() error
+}
+
+// testCopies uses copies by value of handles of one type after the originals are gone and many others were closed, which
+// are likely to have got the memory of what was freed.
+func testCopies[T any, P handle[T]](t *testing.T, create func() P, use func(P) error) {
+	copies := func() (inSlice []T, inStruct struct{ value T }) {
+		first, second := create(), create()
+		return []T{*first}, struct{ value T }{*second}
+	}
+	inSlice, inStruct := copies()
+	var closed []P
+	collectAmid(func() {
+		other := create()
+		other.Close()
+		closed = append(closed, other)
+	})
+	if err := use(&inSlice[0]); err != nil {
+		t.Error("in a slice:", err)
+	}
+	if err := use(&inStruct.value); err != nil {
+		t.Error("in a struct:", err)
+	}
+	runtime.KeepAlive(closed)
+}
+
+// collectAmid runs the garbage collector and, in between, work, which makes new handles.
+func collectAmid(work func()) {
+	for range 5 {
+		runtime.GC()
+		time.Sleep(2 * time.Millisecond) // cleanups run in a goroutine of their own
+		for range 100 {
+			work()
+		}
+	}
+}
