@@ -174,6 +174,33 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// TestDryRun tries allocations on a copy of what another server has stored: they end as real ones would, and store nothing.
+func TestDryRun(t *testing.T) {
+	config, server := registrytest.NewEtcdStorage(t, "")
+	defer server.Terminate(t)
+	both := servers(t, config.ForResource(api.Resource("serviceipallocations")), 2)
+	allocateBoth(t, both[0])
+	before := stored(t, &config.Config)
+	dry := both[1].DryRun()
+	if err := dry.Allocate(first); err != ipallocator.ErrAllocated {
+		t.Error(err)
+	}
+	for range both[1].Free() {
+		if ip, err := dry.AllocateNext(); err != nil || ip.Equal(first) || ip.Equal(second) {
+			t.Fatal(ip, err)
+		}
+	}
+	if _, err := dry.AllocateNext(); err != ipallocator.ErrFull {
+		t.Error(err)
+	}
+	if err := errors.Join(dry.Release(first), dry.Allocate(first)); err != nil {
+		t.Error(err)
+	}
+	if after := stored(t, &config.Config); after.ModRevision != before.ModRevision {
+		t.Error("a dry run was stored")
+	}
+}
+
 // TestUndo has requests give back what they allocated, and nothing that is somebody else's by then.
 func TestUndo(t *testing.T) {
 	config, server := registrytest.NewEtcdStorage(t, "")

@@ -47,8 +47,12 @@ func New(cidr *net.IPNet, allocatorFactory allocator.AllocatorWithOffsetFactory)
 
 // NewInMemory makes a Range that is kept in memory only.
 func NewInMemory(cidr *net.IPNet) (*Range, error) {
-	return New(cidr, func(max int, rangeSpec string, offset int) (allocator.Interface, error) {
-		return allocator.NewAllocationMapWithOffset(max, rangeSpec, offset), nil
+	return New(cidr, func(_ int, rangeSpec string, _ int) (allocator.Interface, error) {
+		values, err := rangekeeper.ParseCIDR(rangeSpec)
+		if err != nil {
+			return nil, err
+		}
+		return allocator.NewMemory(values)
 	})
 }
 

@@ -59,8 +59,12 @@ func New(pr net.PortRange, allocatorFactory allocator.AllocatorWithOffsetFactory
 
 // NewInMemory makes a PortAllocator that is kept in memory only.
 func NewInMemory(pr net.PortRange) (*PortAllocator, error) {
-	return New(pr, func(max int, rangeSpec string, offset int) (allocator.Interface, error) {
-		return allocator.NewAllocationMapWithOffset(max, rangeSpec, offset), nil
+	return New(pr, func(_ int, rangeSpec string, _ int) (allocator.Interface, error) {
+		values, err := rangekeeper.ParsePortRange(rangeSpec)
+		if err != nil {
+			return nil, err
+		}
+		return allocator.NewMemory(values)
 	})
 }
 

@@ -23,6 +23,8 @@ type backend interface {
 	release(ctx context.Context, all []owned) error
 	// read returns the stored bitmap, and the revision that it is the state of.
 	read(ctx context.Context) (bitmap []byte, revision int64, err error)
+	// memory returns a copy in memory, with a bitmap that was read.
+	memory(bitmap []byte) (allocator.Interface, error)
 	// used is how many offsets are in use, as far as that is known without asking etcd.
 	used() int
 	// repairRange returns the range that repair passes are made over.
@@ -46,28 +48,13 @@ type owned struct {
 
 // newBackend opens a Rangekeeper store of addresses or ports.
 var newBackend = func(e *Etcd, config *storagebackend.ConfigForResource) (backend, error) {
-	rangeSpec, _ := e.known.Snapshot()
+	rangeSpec, _ := e.given.Snapshot()
 	key := path.Join("/", config.Prefix, e.key)
 	if cidr, err := rangekeeper.ParseCIDR(rangeSpec); err == nil && int(cidr.Size()) == e.size {
-		return openCommitted(cidr, repair.Addresses, strategyOf(e.known), key, config)
+		return openCommitted(cidr, repair.Addresses, key, config)
 	}
 	if ports, err := rangekeeper.ParsePortRange(rangeSpec); err == nil && int(ports.Size()) == e.size {
-		return openCommitted(ports, repair.Ports, strategyOf(e.known), key, config)
+		return openCommitted(ports, repair.Ports, key, config)
 	}
 	return nil, fmt.Errorf("%s: %q is no range of %d addresses or ports", key, rangeSpec, e.size)
-}
-
-// strategyOf is how alloc picks offsets.
-func strategyOf(alloc allocator.Snapshottable) rangekeeper.Strategy {
-	if bitmap, ok := alloc.(interface{ Strategy() rangekeeper.Strategy }); ok {
-		return bitmap.Strategy()
-	}
-	return rangekeeper.RandomScanSparingStaticBand
-}
-
-// offsets is how many alloc has, in use or not.
-func offsets(alloc allocator.Snapshottable) int {
-	used := 0
-	alloc.ForEach(func(int) { used++ })
-	return used + alloc.Free()
 }

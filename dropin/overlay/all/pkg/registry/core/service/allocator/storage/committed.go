@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -19,13 +20,13 @@ type committed[V rangekeeper.Value] struct {
 	done   func()
 }
 
-func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], passes func(*etcdstore.Store[V]) repair.Range, strategy rangekeeper.Strategy, key string, config *storagebackend.ConfigForResource) (backend, error) {
+func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], passes func(*etcdstore.Store[V]) repair.Range, key string, config *storagebackend.ConfigForResource) (backend, error) {
 	client, err := connect(config.Transport)
 	if err != nil {
 		return nil, err
 	}
 	store, err := etcdstore.Open(etcdstore.Config[V]{
-		Client: client, Key: key, Range: values, Strategy: strategy,
+		Client: client, Key: key, Range: values, Strategy: rangekeeper.RandomScanSparingStaticBand,
 		Replaced: func(err error) { klog.ErrorS(err, "A committer has failed and is replaced", "key", key) },
 	})
 	if err != nil {
@@ -70,6 +71,14 @@ func (c *committed[V]) release(ctx context.Context, all []owned) error {
 func (c *committed[V]) read(ctx context.Context) ([]byte, int64, error) {
 	view, err := c.store.Read(ctx)
 	return view.Snapshot, view.Revision, err
+}
+
+func (c *committed[V]) memory(bitmap []byte) (allocator.Interface, error) {
+	copied, err := allocator.NewMemory(c.store.Range())
+	if err == nil {
+		err = copied.Restore(c.store.Range().String(), bitmap)
+	}
+	return copied, err
 }
 
 func (c *committed[V]) used() int {

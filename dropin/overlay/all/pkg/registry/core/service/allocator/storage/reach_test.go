@@ -2,11 +2,13 @@ package storage
 
 import (
 	"context"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	api "k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -16,20 +18,23 @@ import (
 func init() {
 	committed := newBackend
 	newBackend = func(e *Etcd, config *storagebackend.ConfigForResource) (backend, error) {
-		if rangeSpec, _ := e.known.Snapshot(); rangeSpec == "rangeSpecValue" {
-			return &swapped{e}, nil
+		if rangeSpec, _ := e.given.Snapshot(); rangeSpec == "rangeSpecValue" {
+			return &swapped{of: e}, nil
 		}
 		return committed(e, config)
 	}
 }
 
-// swapped carries operations out one by one, each a compare-and-swap by the API server's own storage. The lock of the Etcd is
-// held meanwhile: what is stored is worked out in its memory.
-type swapped struct{ of *Etcd }
+// swapped carries operations out one by one, each a compare-and-swap by the API server's own storage. What is stored is worked
+// out in the bitmap that NewEtcd got.
+type swapped struct {
+	of   *Etcd
+	lock sync.Mutex
+}
 
 func (s *swapped) allocate(ctx context.Context, offset int) (allocation, error) {
 	return allocation{offset: offset}, s.swap(ctx, func() error {
-		ok, err := s.of.known.Allocate(offset)
+		ok, err := s.of.given.Allocate(offset)
 		if err == nil && !ok {
 			err = rangekeeper.ErrAlreadyAllocated
 		}
@@ -39,7 +44,7 @@ func (s *swapped) allocate(ctx context.Context, offset int) (allocation, error) 
 
 func (s *swapped) allocateNext(ctx context.Context) (next allocation, err error) {
 	err = s.swap(ctx, func() error {
-		offset, ok, err := s.of.known.AllocateNext()
+		offset, ok, err := s.of.given.AllocateNext()
 		if err == nil && !ok {
 			err = rangekeeper.ErrFull
 		}
@@ -50,13 +55,13 @@ func (s *swapped) allocateNext(ctx context.Context) (next allocation, err error)
 }
 
 func (s *swapped) release(ctx context.Context, all []owned) error {
-	return s.swap(ctx, func() error { return s.of.known.Release(all[0].offset) })
+	return s.swap(ctx, func() error { return s.of.given.Release(all[0].offset) })
 }
 
 // swap stores what is stored, changed.
 func (s *swapped) swap(ctx context.Context, change func() error) error {
-	s.of.lock.Lock()
-	defer s.of.lock.Unlock()
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	update := storage.SimpleUpdate(func(stored runtime.Object) (runtime.Object, error) {
 		object := stored.(*api.RangeAllocation)
 		err := s.take(object)
@@ -66,7 +71,7 @@ func (s *swapped) swap(ctx context.Context, change func() error) error {
 		if err != nil {
 			return nil, err
 		}
-		object.Range, object.Data = s.of.known.Snapshot()
+		object.Range, object.Data = s.of.given.Snapshot()
 		return object, nil
 	})
 	return s.of.storage.GuaranteedUpdate(ctx, s.of.key, &api.RangeAllocation{}, true, nil, update, nil)
@@ -77,7 +82,7 @@ func (s *swapped) take(object *api.RangeAllocation) error {
 	if object.ResourceVersion == "" {
 		return rangekeeper.ErrNotInitialised
 	}
-	return s.of.known.Restore(object.Range, object.Data)
+	return s.of.given.Restore(object.Range, object.Data)
 }
 
 func (s *swapped) read(ctx context.Context) ([]byte, int64, error) {
@@ -86,7 +91,9 @@ func (s *swapped) read(ctx context.Context) ([]byte, int64, error) {
 	return object.Data, 0, err
 }
 
-func (s *swapped) used() int { return s.of.size - s.of.known.Free() }
+func (s *swapped) memory([]byte) (allocator.Interface, error) { return s.of.given, nil }
+
+func (s *swapped) used() int { return s.of.size - s.of.given.Free() }
 
 func (s *swapped) repairRange() repair.Range { return nil }
 

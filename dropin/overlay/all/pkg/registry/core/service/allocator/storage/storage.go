@@ -39,11 +39,8 @@ type Etcd struct {
 	destroy  func()
 	// size is how many offsets there are.
 	size int
-
-	// lock is for known.
-	lock sync.Mutex
-	// known is in memory what was in use when that was asked for last, with what was done here since.
-	known allocator.Snapshottable
+	// given is the bitmap that NewEtcd got. Nothing here reads it, but the released tests look there for allocations.
+	given allocator.Snapshottable
 }
 
 var (
@@ -52,13 +49,13 @@ var (
 	_ repairloop.Repairable         = (*Etcd)(nil)
 )
 
-// NewEtcd makes an Etcd of the object under baseKey. alloc says which range is expected there.
+// NewEtcd makes an Etcd of the object under baseKey. alloc is empty and says which range is expected there.
 func NewEtcd(alloc allocator.Snapshottable, baseKey string, config *storagebackend.ConfigForResource) (*Etcd, error) {
 	objects, destroy, err := generic.NewRawStorage(config, nil, nil, baseKey)
 	if err != nil {
 		return nil, err
 	}
-	e := &Etcd{resource: config.GroupResource, key: baseKey, storage: objects, known: alloc, size: offsets(alloc)}
+	e := &Etcd{resource: config.GroupResource, key: baseKey, storage: objects, size: alloc.Free(), given: alloc}
 	if e.backend, err = newBackend(e, config); err != nil {
 		destroy()
 		return nil, err
@@ -106,7 +103,7 @@ func (e *Etcd) allocated(a allocation, err error) (allocation, bool, error) {
 	if err != nil {
 		return a, false, e.interpret(err)
 	}
-	e.note(func() { e.known.Allocate(a.offset) })
+	e.given.Allocate(a.offset)
 	return a, true, nil
 }
 
@@ -130,22 +127,7 @@ func (e *Etcd) release(all []owned) error {
 	}
 	ctx, cancel := operation()
 	defer cancel()
-	if err := e.backend.release(ctx, all); err != nil {
-		return e.interpret(err)
-	}
-	e.note(func() {
-		for _, one := range all {
-			e.known.Release(one.offset)
-		}
-	})
-	return nil
-}
-
-// note changes what is known in memory.
-func (e *Etcd) note(change func()) {
-	e.lock.Lock()
-	defer e.lock.Unlock()
-	change()
+	return e.interpret(e.backend.release(ctx, all))
 }
 
 func operation() (context.Context, context.CancelFunc) {
@@ -159,43 +141,43 @@ func (e *Etcd) interpret(err error) error {
 	return storeerr.InterpretUpdateError(err, e.resource, "")
 }
 
-// now gives what is stored now, in memory. Where etcd does not answer, it is what was stored when it did.
-func (e *Etcd) now() allocator.Snapshottable {
+// now returns a copy in memory of what is stored now.
+func (e *Etcd) now() (allocator.Interface, error) {
 	ctx, cancel := operation()
 	defer cancel()
-	data, _, err := e.backend.read(ctx)
-	e.lock.Lock()
-	defer e.lock.Unlock()
-	if err == nil {
-		rangeSpec, _ := e.known.Snapshot()
-		err = e.known.Restore(rangeSpec, data)
-	}
+	bitmap, _, err := e.backend.read(ctx)
 	if err != nil {
-		utilruntime.HandleError(fmt.Errorf("what is in use in %s is not known anew: %w", e.key, err))
+		return nil, e.interpret(err)
 	}
-	return e.known
+	return e.backend.memory(bitmap)
 }
 
-// ForEach calls fn with each offset in use, ascending.
-func (e *Etcd) ForEach(fn func(int)) { e.now().ForEach(fn) }
+// ForEach calls fn with each offset in use, ascending; with none if etcd does not answer.
+func (e *Etcd) ForEach(fn func(int)) {
+	now, err := e.now()
+	if err != nil {
+		utilruntime.HandleError(fmt.Errorf("list the offsets in use in %s: %w", e.key, err))
+		return
+	}
+	now.ForEach(fn)
+}
 
-// Has says whether an offset is in use.
-func (e *Etcd) Has(offset int) bool { return e.now().Has(offset) }
+// Has returns whether an offset is in use; if etcd does not answer, it may be.
+func (e *Etcd) Has(offset int) bool {
+	now, err := e.now()
+	if err != nil {
+		utilruntime.HandleError(fmt.Errorf("look up offset %d in %s: %w", offset, e.key, err))
+		return true
+	}
+	return now.Has(offset)
+}
 
 // Free is how many offsets are not in use, as far as that is known without asking etcd: metrics want it after every
 // operation.
 func (e *Etcd) Free() int { return e.size - e.backend.used() }
 
-// DryRun gives a copy in memory: what is tried on it ends as it would here, and changes nothing here.
-func (e *Etcd) DryRun() (allocator.Interface, error) {
-	source, ok := e.now().(interface {
-		DryRun() (allocator.Interface, error)
-	})
-	if !ok {
-		return nil, errors.New("what is known in memory has no dry run")
-	}
-	return source.DryRun()
-}
+// DryRun returns a copy in memory: what is tried on it ends as it would here, and changes nothing here.
+func (e *Etcd) DryRun() (allocator.Interface, error) { return e.now() }
 
 // RepairRange returns the range that repair passes are made over. It is in the etcd of Services, whose configuration the API
 // server takes for it (k8s.io/kubernetes/pkg/registry/core/rest/storage_core.go), overrides included.
