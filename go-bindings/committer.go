@@ -180,20 +180,20 @@ func (c *Committer[V]) SeenByPass(passes *Passes, revision int64, now time.Durat
 	return resultError(code)
 }
 
-// SubmitRepair takes on the operation that applies what a repair pass found out about its range with this index; the
-// pass was finished with these Passes. It is to be submitted even if the pass found nothing: the committer learns from it
+// SubmitRepair takes on the operation that applies what an audit found out about its bitmap with this index; it
+// was finished with these Passes. It is to be submitted even if the pass found nothing: the committer learns from it
 // which values more than one Service claims.
 //
 // A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays and
 // is due again in the next pass; so does one that Services were in the way of. ErrInvalidArgument means that the outcome
 // has no such range, or another one than the committer.
-func (c *Committer[V]) SubmitRepair(deadline time.Duration, passes *Passes, outcome *RepairOutcome, index int, listed Listed) (Ticket, error) {
+func (c *Committer[V]) SubmitRepair(deadline time.Duration, passes *Passes, report *Report, index int, listed Listed) (Ticket, error) {
 	var ticket C.uint64_t
-	code := C.rk_committer_submit_repair(c.pointer(), passes.pointer(), outcome.pointer(), C.size_t(index),
+	code := C.rk_committer_submit_repair(c.pointer(), passes.pointer(), report.pointer(), C.size_t(index),
 		C.uint64_t(listed.Revision), C.bool(listed.Guards), deadlineToC(deadline), &ticket)
 	runtime.KeepAlive(c)
 	runtime.KeepAlive(passes)
-	runtime.KeepAlive(outcome)
+	runtime.KeepAlive(report)
 	return Ticket(ticket), indexError(code, index)
 }
 

@@ -178,7 +178,7 @@ func TestCommitter(t *testing.T) {
 		if err := first.SeenByPass(passes, view.Revision, k.now); err != nil {
 			t.Fatal(err)
 		}
-		pass := must(NewRepairPass())
+		pass := must(NewAudit())
 		must(pass.AddPorts(must(ParsePortRange("30000-30199")), Stored{Range: "30000-30199", Data: view.Snapshot}))
 		ticket := must(first.SubmitRepair(NoDeadline, passes, must(pass.Finish(passes)), 0, Listed{}))
 		repaired := run(t, k, first)

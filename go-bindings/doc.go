@@ -9,8 +9,7 @@
 //   - [Allocator.Snapshot] and [RangeAllocation.Set] put it back, and [RangeAllocation.Encode] gives the value to be
 //     stored, with all that was in it besides.
 //
-// A [RepairPass] compares what is stored with what Services use; an [IPAddressAudit] does so where ClusterIPs are
-// IPAddress objects.
+// An [Audit] compares what is recorded as allocated with what Services use.
 //
 // # Objects
 //

@@ -70,12 +70,12 @@ func ExampleAllocator_Begin() {
 	// false <nil>
 }
 
-func ExampleRepairPass() {
+func ExampleAudit() {
 	cidr, err := rangekeeper.ParseCIDR("10.0.0.0/24")
 	if err != nil {
 		log.Fatal(err)
 	}
-	pass, err := rangekeeper.NewRepairPass()
+	pass, err := rangekeeper.NewAudit()
 	if err != nil {
 		log.Fatal(err)
 	}

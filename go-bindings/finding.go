@@ -4,12 +4,11 @@ package rangekeeper
 import "C"
 
 import (
-	"strconv"
 	"sync"
 	"unsafe"
 )
 
-// rangeCount gives the ranges of a pass their indexes, which the library does by the order in which they are added.
+// rangeCount gives the ranges of an audit their indexes, which the library does by the order in which they are added.
 type rangeCount struct {
 	mutex sync.Mutex
 	n     int
@@ -82,7 +81,7 @@ type Subject struct {
 type Finding struct {
 	Reason  Reason
 	Subject Subject
-	// Range is the range that it concerns: the index that AddCIDR or AddPorts gave.
+	// Range is the range that it concerns, by its index; -1 if the audit has no range of addresses.
 	Range int
 	// Mendable says whether a repair of the ranges, or the API server at its start, mends it without the owner's help.
 	Mendable bool
@@ -92,7 +91,7 @@ type Finding struct {
 	Message string
 }
 
-// OffsetState is all that is known about one value after a pass.
+// OffsetState is all that is known about one value after an audit.
 type OffsetState struct {
 	// StaticBand says whether the value lies in the static band.
 	StaticBand bool
@@ -152,44 +151,47 @@ func readCells(cells int, read func(count C.uint32_t, page *C.rk_cell, capacity 
 	return all, code
 }
 
-// findingsReader is how the findings of an outcome cross the border.
-type findingsReader struct {
-	page     func(from C.size_t, page *C.rk_finding, capacity C.size_t, n *C.size_t) C.rk_result
-	text     func(index C.size_t, buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result
-	messages func(from C.size_t, buffer *C.char, capacity C.size_t, ends *C.size_t, n C.size_t, written *C.size_t) C.rk_result
-}
-
 // How many findings cross at once.
 const findingsPerPage = 128
 
-func (r findingsReader) read() ([]Finding, error) {
+// rangeIndex gives the index of a range that a finding or a leak names, -1 if it names none.
+func rangeIndex(c C.uint32_t) int {
+	if c == C.RK_NO_RANGE {
+		return -1
+	}
+	return int(c)
+}
+
+func readFindings(report *C.rk_report) ([]Finding, error) {
 	page := make([]C.rk_finding, findingsPerPage)
 	var all []Finding
 	for {
 		var n C.size_t
-		if code := r.page(C.size_t(len(all)), &page[0], findingsPerPage, &n); code != C.RK_RESULT_OK {
+		if code := C.rk_report_findings(report, C.size_t(len(all)), &page[0], findingsPerPage, &n); code != C.RK_RESULT_OK {
 			return nil, resultError(code)
 		}
-		for i := range page[:n] {
-			finding, err := r.fromC(C.size_t(len(all)), &page[i])
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, finding)
+		for _, c := range page[:n] {
+			all = append(all, Finding{
+				Reason:   Reason(c.reason),
+				Subject:  Subject{SubjectKind(c.subject_kind), uint64(c.subject)},
+				Range:    rangeIndex(c._range),
+				Mendable: bool(c.mendable),
+			})
 		}
 		if n < findingsPerPage {
-			return all, r.readMessages(all)
+			return all, readFindingTexts(report, all)
 		}
 	}
 }
 
-// readMessages fills the messages in.
-func (r findingsReader) readMessages(findings []Finding) error {
+// readFindingTexts fills values and messages in.
+func readFindingTexts(report *C.rk_report, findings []Finding) error {
 	buffer := make([]byte, 1<<14)
-	var ends [findingsPerPage]C.size_t
+	var ends [2 * findingsPerPage]C.size_t
 	for done := 0; done < len(findings); {
 		var n C.size_t
-		code := r.messages(C.size_t(done), (*C.char)(unsafe.Pointer(&buffer[0])), C.size_t(len(buffer)), &ends[0], findingsPerPage, &n)
+		code := C.rk_report_finding_texts(report, C.size_t(done), (*C.char)(unsafe.Pointer(&buffer[0])), C.size_t(len(buffer)),
+			&ends[0], findingsPerPage, &n)
 		if code == C.RK_RESULT_BUFFER_TOO_SMALL {
 			buffer = make([]byte, 2*len(buffer))
 			continue
@@ -198,30 +200,11 @@ func (r findingsReader) readMessages(findings []Finding) error {
 			return resultError(code)
 		}
 		var begin C.size_t
-		for _, end := range ends[:n] {
-			findings[done].Message = string(buffer[begin:end])
-			begin, done = end, done+1
+		for i := range int(n) {
+			value, message := ends[2*i], ends[2*i+1]
+			findings[done].Value, findings[done].Message = string(buffer[begin:value]), string(buffer[value:message])
+			begin, done = message, done+1
 		}
 	}
 	return nil
-}
-
-func (r findingsReader) fromC(index C.size_t, c *C.rk_finding) (finding Finding, err error) {
-	finding = Finding{
-		Reason:   Reason(c.reason),
-		Subject:  Subject{SubjectKind(c.subject_kind), uint64(c.subject)},
-		Range:    int(c._range),
-		Mendable: bool(c.mendable),
-	}
-	switch c.value_kind {
-	case C.RK_VALUE_KIND_PORT:
-		finding.Value = strconv.FormatInt(int64(c.port), 10)
-	case C.RK_VALUE_KIND_TEXT:
-		finding.Value, err = readText(func(buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
-			return r.text(index, buffer, capacity, length)
-		})
-	default:
-		finding.Value = AnyValue{c.value}.String()
-	}
-	return finding, err
 }

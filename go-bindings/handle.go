@@ -76,9 +76,9 @@ func readText(read func(buffer *C.char, capacity C.size_t, length *C.size_t) C.r
 
 // readPages fills a page of the given size again and again until one is not full, and hands each to use, which may
 // stop by returning false.
-func readPages[T any](size int, read func(from C.uint32_t, page *T, capacity C.size_t, n *C.size_t, next *C.uint32_t) C.rk_result, use func(page []T) bool) {
+func readPages[T any, O C.uint32_t | C.uint64_t](size int, read func(from O, page *T, capacity C.size_t, n *C.size_t, next *O) C.rk_result, use func(page []T) bool) {
 	page := make([]T, size)
-	var from, next C.uint32_t
+	var from, next O
 	var n C.size_t
 	for {
 		code := read(from, &page[0], C.size_t(size), &n, &next)

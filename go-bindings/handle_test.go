@@ -29,23 +29,15 @@ func TestCopiedHandles(t *testing.T) {
 	})
 	t.Run("Passes", func(t *testing.T) {
 		testCopies(t, func() *Passes { return must(NewPasses(3, time.Minute)) },
-			func(p *Passes) error { _, err := must(NewRepairPass()).Finish(p); return err })
+			func(p *Passes) error { _, err := must(NewAudit()).Finish(p); return err })
 	})
-	t.Run("RepairPass", func(t *testing.T) {
-		testCopies(t, func() *RepairPass { return must(NewRepairPass()) },
-			func(p *RepairPass) error { return p.Observe(new(Services)) })
+	t.Run("Audit", func(t *testing.T) {
+		testCopies(t, func() *Audit { return must(NewAudit()) },
+			func(a *Audit) error { return a.Observe(new(Services)) })
 	})
-	t.Run("RepairOutcome", func(t *testing.T) {
-		testCopies(t, func() *RepairOutcome { return must(must(NewRepairPass()).Finish(nil)) },
-			func(o *RepairOutcome) error { _, err := o.Services(); return err })
-	})
-	t.Run("IPAddressAudit", func(t *testing.T) {
-		testCopies(t, func() *IPAddressAudit { return must(NewIPAddressAudit(time.Time{})) },
-			func(a *IPAddressAudit) error { return a.ObserveIPAddresses(new(IPAddresses)) })
-	})
-	t.Run("IPAddressOutcome", func(t *testing.T) {
-		testCopies(t, func() *IPAddressOutcome { return must(must(NewIPAddressAudit(time.Time{})).Finish()) },
-			func(o *IPAddressOutcome) error { _, err := o.Services(); return err })
+	t.Run("Report", func(t *testing.T) {
+		testCopies(t, func() *Report { return must(must(NewAudit()).Finish(nil)) },
+			func(r *Report) error { _, err := r.Findings(); return err })
 	})
 	t.Run("Committer", func(t *testing.T) {
 		testCopies(t, func() *Committer[netip.Addr] { return must(NewCommitter(cidr, CommitterConfig{})) },

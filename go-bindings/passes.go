@@ -12,8 +12,8 @@ import (
 // may advance.
 //
 // A pass over the objects of committers goes like this: [Committer.BeginPass] for each; a ReadOperation to each, and when
-// that has ended [Committer.SeenByPass]; after that, Services are listed linearizably and observed by a [RepairPass] that
-// has what was read; [RepairPass.Finish] with the Passes; and for each range [Committer.SubmitRepair]. Without committers
+// that has ended [Committer.SeenByPass]; after that, Services are listed linearizably and observed by an [Audit] that
+// has what was read; [Audit.Finish] with the Passes; and for each range [Committer.SubmitRepair]. Without committers
 // every pass counts, and only the Finish is needed.
 //
 // They may be used from several goroutines at once.

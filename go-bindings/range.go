@@ -134,3 +134,32 @@ func ParseAddr(s string) (netip.Addr, error) {
 	}
 	return fromC[netip.Addr](&value), nil
 }
+
+// ChangedValue is a value that was allocated or released.
+type ChangedValue[V Value] struct {
+	Value     V
+	Allocated bool
+}
+
+// Changes returns what differs between two snapshots of the range (see Allocator.Snapshot), ascending. The error is a
+// *BitsPastRangeError.
+func (r Range[V]) Changes(before, after []byte) ([]ChangedValue[V], error) {
+	var all []ChangedValue[V]
+	values, allocated := make([]C.rk_value, valuesPerPage), make([]C.bool, valuesPerPage)
+	for from := C.uint32_t(0); ; {
+		var n C.size_t
+		var details C.rk_error
+		code := C.rk_range_changes(r.pointer(), cBytes(before), C.size_t(len(before)), cBytes(after), C.size_t(len(after)), from,
+			&values[0], &allocated[0], C.size_t(len(values)), &n, &from, &details)
+		runtime.KeepAlive(r.inner)
+		if code != C.RK_RESULT_OK {
+			return nil, snapshotError(code, &details, r.String(), r.String())
+		}
+		for i := range values[:n] {
+			all = append(all, ChangedValue[V]{fromC[V](&values[i]), bool(allocated[i])})
+		}
+		if int(n) < len(values) {
+			return all, nil
+		}
+	}
+}

@@ -53,15 +53,15 @@ func (b *batch) pin(pinner *runtime.Pinner) (words *C.uint32_t, text *C.uint8_t)
 	return words, text
 }
 
-// Services is a batch of Services for RepairPass.Observe or IPAddressAudit.ObserveServices, to be filled, observed,
-// reset and filled again. The zero value is empty. Some thousand Services per batch are a good size.
+// Services is a batch of Services for Audit.Observe, to be filled, observed, reset and filled again. The zero value is empty. Some thousand Services per batch are a good size.
 //
 // Adding costs a few nanoseconds per address or port, and no memory once the batch has had its size. A batch is for one
 // goroutine at a time.
 type Services struct {
 	batch
-	head int // where the Service added last begins in words
-	err  error
+	head  int // where the Service added last begins in words
+	names serviceNames
+	err   error
 }
 
 // Len says how many Services the batch has.
@@ -70,6 +70,7 @@ func (s *Services) Len() int { return s.count }
 // Reset empties the batch and keeps its memory.
 func (s *Services) Reset() {
 	s.reset()
+	s.names.reset()
 	s.err = nil
 }
 
@@ -167,22 +168,16 @@ func (s *Services) toC(pinner *runtime.Pinner) C.rk_services {
 	}
 }
 
-// ServiceNames is a batch of the namespaces and names of the Services in a batch, in the same order. The zero value is
-// empty.
-type ServiceNames struct {
+// Name names the Service that was added last. All Services of a batch have names, or none has: only an audit of IPAddress
+// objects needs them.
+func (s *Services) Name(namespace, name string) { s.names.add(nil, namespace, name) }
+
+// serviceNames are the names of the Services in a batch, in the same order.
+type serviceNames struct {
 	batch
 }
 
-// Add adds a Service.
-func (n *ServiceNames) Add(namespace, name string) { n.add(nil, namespace, name) }
-
-// Len says how many Services the batch has.
-func (n *ServiceNames) Len() int { return n.count }
-
-// Reset empties the batch and keeps its memory.
-func (n *ServiceNames) Reset() { n.reset() }
-
-func (n *ServiceNames) toC(pinner *runtime.Pinner) C.rk_service_names {
+func (n *serviceNames) toC(pinner *runtime.Pinner) C.rk_service_names {
 	words, text := n.pin(pinner)
 	return C.rk_service_names{
 		words: words, words_len: C.size_t(len(n.words)),
@@ -203,7 +198,7 @@ type IPAddress struct {
 	ParentGroup, ParentResource, ParentNamespace, ParentName string
 }
 
-// IPAddresses is a batch of IPAddress objects for IPAddressAudit.ObserveIPAddresses. The zero value is empty.
+// IPAddresses is a batch of IPAddress objects for Audit.ObserveIPAddresses. The zero value is empty.
 type IPAddresses struct {
 	batch
 }

@@ -49,6 +49,36 @@
 #define RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND 2
 
 /**
+ * There is no object.
+ */
+#define RK_PRESENCE_MISSING 0
+
+/**
+ * There is an object without a range: no kube-apiserver has set it up yet.
+ */
+#define RK_PRESENCE_UNINITIALISED 1
+
+/**
+ * There is an object with a range.
+ */
+#define RK_PRESENCE_INITIALISED 2
+
+/**
+ * The primary range of ClusterIPs: serviceips.
+ */
+#define RK_BITMAP_SERVICE_IPS 0
+
+/**
+ * The range of the other IP family: secondaryserviceips.
+ */
+#define RK_BITMAP_SECONDARY_SERVICE_IPS 1
+
+/**
+ * The range of node ports: servicenodeports.
+ */
+#define RK_BITMAP_SERVICE_NODE_PORTS 2
+
+/**
  * Serve all requests, or none.
  */
 #define RK_OPERATION_ALLOCATE 1
@@ -159,6 +189,81 @@
 #define RK_BAND_DYNAMIC 1
 
 /**
+ * An IPAddress object refers to something other than a Service, or to nothing.
+ */
+#define RK_OWNER_NO_SERVICE 0
+
+/**
+ * An IPAddress object refers to a Service that does not exist.
+ */
+#define RK_OWNER_MISSING 1
+
+/**
+ * An IPAddress object refers to a Service that does not use the address.
+ */
+#define RK_OWNER_OTHER 2
+
+/**
+ * An IPAddress object refers to a Service that uses the address.
+ */
+#define RK_OWNER_USES 3
+
+/**
+ * An IPAddress object stays.
+ */
+#define RK_IP_ADDRESS_KEEP 0
+
+/**
+ * Nothing uses it, but a request may still be about to: it is to be judged again later.
+ */
+#define RK_IP_ADDRESS_WAIT 1
+
+/**
+ * It is to be removed, since it does not refer to a Service.
+ */
+#define RK_IP_ADDRESS_NO_SERVICE 2
+
+/**
+ * It is to be removed, since its Service does not use the address.
+ */
+#define RK_IP_ADDRESS_WRONG_REFERENCE 3
+
+/**
+ * It is to be removed, since its Service does not exist.
+ */
+#define RK_IP_ADDRESS_LEAKED 4
+
+/**
+ * The IPAddress object of a ClusterIP is right.
+ */
+#define RK_CLUSTER_IP_KEEP 0
+
+/**
+ * Its object will be removed on its own; the Service gets another one then.
+ */
+#define RK_CLUSTER_IP_WAIT 1
+
+/**
+ * It has no object, and is to get one.
+ */
+#define RK_CLUSTER_IP_CREATE 2
+
+/**
+ * Its object has another shape than those of the allocator, and is to be replaced; no Event tells of it.
+ */
+#define RK_CLUSTER_IP_RESHAPE 3
+
+/**
+ * Its object does not refer to its Service, and is to be replaced.
+ */
+#define RK_CLUSTER_IP_REPLACE 4
+
+/**
+ * Another Service has it: an owner has to recreate one of the two.
+ */
+#define RK_CLUSTER_IP_TAKEN 5
+
+/**
  * Addresses of a CIDR.
  */
 #define RK_RANGE_KIND_CIDR 1
@@ -204,7 +309,7 @@
 #define RK_VALUES_DUPLICATES 4
 
 /**
- * Values that were recorded as allocated before the pass.
+ * Values that were recorded as allocated before the audit.
  */
 #define RK_VALUES_STORED 5
 
@@ -217,6 +322,32 @@
  * Values that are allocated after the repair.
  */
 #define RK_VALUES_NEXT 7
+
+/**
+ * As a range of a finding or leak: the audit has no range of addresses to name.
+ */
+#define RK_NO_RANGE 4294967295
+
+/**
+ * As an object of a leak: a bitmap records the value.
+ */
+#define RK_NO_OBJECT 18446744073709551615ull
+
+/**
+ * A range that is stored as a bitmap.
+ */
+#define RK_RECORD_BITMAP 0
+
+/**
+ * A bitmap of ClusterIPs that nothing uses any more, as ClusterIPs are IPAddress objects: it was counted only, and all
+ * of it is taken for in use.
+ */
+#define RK_RECORD_STALE 1
+
+/**
+ * A CIDR of a ServiceCIDR object, whose values are IPAddress objects.
+ */
+#define RK_RECORD_IP_ADDRESSES 2
 
 /**
  * As the length of an entry: the same text as the entry before, and nothing of it in text.
@@ -478,6 +609,11 @@ typedef uint32_t rk_reason;
 typedef struct rk_allocator rk_allocator;
 
 /**
+ * An audit under way: one pass over all Services. May be used from several threads at once.
+ */
+typedef struct rk_audit rk_audit;
+
+/**
  * The bootstrap controller of one server: a state machine that does no I/O. May be used from several threads at once.
  */
 typedef struct rk_bootstrap rk_bootstrap;
@@ -487,16 +623,6 @@ typedef struct rk_bootstrap rk_bootstrap;
  * once.
  */
 typedef struct rk_committer rk_committer;
-
-/**
- * An audit of ServiceCIDR and IPAddress objects, under way. May be used from several threads at once.
- */
-typedef struct rk_ip_audit rk_ip_audit;
-
-/**
- * What an audit found out. Never changes. May be used from several threads at once.
- */
-typedef struct rk_ip_outcome rk_ip_outcome;
 
 /**
  * A counter for each value of a range: in how many passes in a row it was leaked. May be used from several threads at
@@ -522,14 +648,9 @@ typedef struct rk_range rk_range;
 typedef struct rk_range_allocation rk_range_allocation;
 
 /**
- * What a pass found out. Never changes. May be used from several threads at once.
+ * The result of an audit. Never changes. May be used from several threads at once.
  */
-typedef struct rk_repair_outcome rk_repair_outcome;
-
-/**
- * A pass over all Services, under way. May be used from several threads at once.
- */
-typedef struct rk_repair_pass rk_repair_pass;
+typedef struct rk_report rk_report;
 
 /**
  * A CIDR of a ServiceCIDR object: which addresses there are, and in which order they are tried. Never changes.
@@ -601,6 +722,97 @@ typedef struct rk_run {
    */
   uint64_t len;
 } rk_run;
+
+/**
+ * A batch of IPAddress objects, borrowed for the call. Per object eight words: low and high half of
+ * metadata.creationTimestamp in seconds since 1970 (int64_t), then the byte lengths of metadata.name, of the label
+ * ipaddress.kubernetes.io/managed-by, and of spec.parentRef's group, resource, namespace and name; the texts stand in
+ * text as in rk_services.
+ */
+typedef struct rk_ip_addresses {
+  /**
+   * The words.
+   */
+  const uint32_t *words;
+  /**
+   * How many words.
+   */
+  size_t words_len;
+  /**
+   * The texts.
+   */
+  const uint8_t *text;
+  /**
+   * Bytes in text.
+   */
+  size_t text_len;
+  /**
+   * How many objects.
+   */
+  size_t count;
+} rk_ip_addresses;
+
+/**
+ * The names of the Services of a batch, in the same order, borrowed for the call. Per Service two words: the byte
+ * lengths of its namespace and of its name; the texts stand in text as in rk_services.
+ */
+typedef struct rk_service_names {
+  /**
+   * The words.
+   */
+  const uint32_t *words;
+  /**
+   * How many words.
+   */
+  size_t words_len;
+  /**
+   * The texts.
+   */
+  const uint8_t *text;
+  /**
+   * Bytes in text.
+   */
+  size_t text_len;
+  /**
+   * How many Services.
+   */
+  size_t count;
+} rk_service_names;
+
+/**
+ * A batch of Services, borrowed for the call. Per Service there are these words, in the machine's byte order:
+ *
+ * 1. the number of entries (1 to 65535), plus 65536 times the number of ports
+ * 2. spec.healthCheckNodePort as int32_t; 0 for none
+ * 3. per entry one word: the byte length of its text, or RK_SAME_TEXT. Entry 0 is spec.clusterIP, the others are
+ *    spec.clusterIPs
+ * 4. per port two words: nodePort as int32_t, and RK_PROTOCOL_* or RK_PROTOCOL_TEXT + byte length. Ports without a
+ *    node port may be left out
+ *
+ * All texts stand in text, one behind the other, in the order of the words. It must be UTF-8.
+ */
+typedef struct rk_services {
+  /**
+   * The words.
+   */
+  const uint32_t *words;
+  /**
+   * How many words.
+   */
+  size_t words_len;
+  /**
+   * The texts.
+   */
+  const uint8_t *text;
+  /**
+   * Bytes in text.
+   */
+  size_t text_len;
+  /**
+   * How many Services.
+   */
+  size_t count;
+} rk_services;
 
 /**
  * An operation to be submitted.
@@ -812,95 +1024,26 @@ typedef struct rk_finished {
 } rk_finished;
 
 /**
- * A batch of IPAddress objects, borrowed for the call. Per object eight words: low and high half of
- * metadata.creationTimestamp in seconds since 1970 (int64_t), then the byte lengths of metadata.name, of the label
- * ipaddress.kubernetes.io/managed-by, and of spec.parentRef's group, resource, namespace and name; the texts stand in
- * text as in rk_services.
+ * The IPAddress object of an address that a Service uses.
  */
-typedef struct rk_ip_addresses {
+typedef struct rk_address_object {
   /**
-   * The words.
+   * Whether the allocator made it, by its label.
    */
-  const uint32_t *words;
+  bool managed;
   /**
-   * How many words.
+   * Whether its labels are those that the allocator gives.
    */
-  size_t words_len;
+  bool labelled;
   /**
-   * The texts.
+   * Whether it refers to the Service that is looked at.
    */
-  const uint8_t *text;
+  bool refers_here;
   /**
-   * Bytes in text.
+   * If not, one of RK_OWNER_*: the Service that it refers to.
    */
-  size_t text_len;
-  /**
-   * How many objects.
-   */
-  size_t count;
-} rk_ip_addresses;
-
-/**
- * The names of the Services of a batch, in the same order, borrowed for the call. Per Service two words: the byte
- * lengths of its namespace and of its name; the texts stand in text as in rk_services.
- */
-typedef struct rk_service_names {
-  /**
-   * The words.
-   */
-  const uint32_t *words;
-  /**
-   * How many words.
-   */
-  size_t words_len;
-  /**
-   * The texts.
-   */
-  const uint8_t *text;
-  /**
-   * Bytes in text.
-   */
-  size_t text_len;
-  /**
-   * How many Services.
-   */
-  size_t count;
-} rk_service_names;
-
-/**
- * A batch of Services, borrowed for the call. Per Service there are these words, in the machine's byte order:
- *
- * 1. the number of entries (1 to 65535), plus 65536 times the number of ports
- * 2. spec.healthCheckNodePort as int32_t; 0 for none
- * 3. per entry one word: the byte length of its text, or RK_SAME_TEXT. Entry 0 is spec.clusterIP, the others are
- *    spec.clusterIPs
- * 4. per port two words: nodePort as int32_t, and RK_PROTOCOL_* or RK_PROTOCOL_TEXT + byte length. Ports without a
- *    node port may be left out
- *
- * All texts stand in text, one behind the other, in the order of the words. It must be UTF-8.
- */
-typedef struct rk_services {
-  /**
-   * The words.
-   */
-  const uint32_t *words;
-  /**
-   * How many words.
-   */
-  size_t words_len;
-  /**
-   * The texts.
-   */
-  const uint8_t *text;
-  /**
-   * Bytes in text.
-   */
-  size_t text_len;
-  /**
-   * How many Services.
-   */
-  size_t count;
-} rk_services;
+  uint32_t owner;
+} rk_address_object;
 
 /**
  * Something that is wrong with a Service or an IPAddress object.
@@ -919,7 +1062,8 @@ typedef struct rk_finding {
    */
   uint64_t subject;
   /**
-   * The range it concerns: its place in the order in which they were added.
+   * The range it concerns: its place in the order in which they were added; RK_NO_RANGE if there is no range of
+   * addresses.
    */
   uint32_t range;
   /**
@@ -941,44 +1085,74 @@ typedef struct rk_finding {
 } rk_finding;
 
 /**
- * An IPAddress object of the allocator whose Service does not exist.
+ * A value that is recorded as allocated though no Service uses it.
  */
 typedef struct rk_leak {
   /**
-   * The address.
+   * The value.
    */
   struct rk_value value;
   /**
-   * The first CIDR that holds it: its place in the order in which they were added.
+   * The first range that has it: its place in the order in which they were added. For an address that none has it is
+   * the first one of its family; RK_NO_RANGE if there is no range of addresses.
    */
   uint32_t range;
   /**
-   * Which IPAddress object, by its place among those that were observed: 0 is the first.
+   * The IPAddress object that records it, by its place among those that were observed: 0 is the first. RK_NO_OBJECT
+   * if a bitmap does.
    */
   uint64_t object;
 } rk_leak;
 
 /**
- * Numbers about one CIDR.
+ * Numbers about one range.
  */
-typedef struct rk_cidr_counts {
+typedef struct rk_range_report {
   /**
-   * How many addresses can be allocated; at most UINT64_MAX.
+   * One of RK_RECORD_*: how allocations from it are recorded.
+   */
+  uint32_t record;
+  /**
+   * How many of the lowest values form the static band.
+   */
+  uint32_t static_band;
+  /**
+   * How many values it has; at most UINT64_MAX.
    */
   uint64_t size;
   /**
-   * How many of them have an IPAddress object.
+   * Values that were recorded as allocated before the audit, without those in dropped.
    */
-  uint64_t used;
+  uint64_t stored;
   /**
-   * How many have none.
+   * Values that Services use.
    */
-  uint64_t free;
+  uint64_t in_use;
   /**
-   * How many of the lowest ones form the static band.
+   * Values recorded as allocated that no Service uses.
    */
-  uint32_t static_band;
-} rk_cidr_counts;
+  uint64_t leaked;
+  /**
+   * Values that are allocated after the repair.
+   */
+  uint64_t next;
+  /**
+   * Values that the repair allocates.
+   */
+  uint64_t set;
+  /**
+   * Values that the repair frees.
+   */
+  uint64_t clear;
+  /**
+   * Values that more than one Service claims.
+   */
+  uint64_t duplicates;
+  /**
+   * Values recorded as allocated that the configured range does not have: not 0 only after a change of the range.
+   */
+  uint64_t dropped;
+} rk_range_report;
 
 /**
  * Everything about one value of a range.
@@ -1035,44 +1209,6 @@ typedef struct rk_cell {
    */
   uint64_t duplicate;
 } rk_cell;
-
-/**
- * Numbers about one range.
- */
-typedef struct rk_range_counts {
-  /**
-   * Values that were recorded as allocated before the pass, without those in dropped.
-   */
-  uint32_t stored;
-  /**
-   * Values that Services use.
-   */
-  uint32_t in_use;
-  /**
-   * Values recorded as allocated that no Service uses.
-   */
-  uint32_t leaked;
-  /**
-   * Values that are allocated after the repair.
-   */
-  uint32_t next;
-  /**
-   * Values that the repair allocates.
-   */
-  uint32_t set;
-  /**
-   * Values that the repair frees.
-   */
-  uint32_t clear;
-  /**
-   * Values that more than one Service claims.
-   */
-  uint32_t duplicates;
-  /**
-   * Values recorded as allocated that the configured range does not have: not 0 only after a change of the range.
-   */
-  uint32_t dropped;
-} rk_range_counts;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1268,6 +1404,110 @@ rk_result rk_allocator_restore(const struct rk_allocator *allocator,
                                struct rk_error *error);
 
 /**
+ * Begins an audit without ranges. Read what is recorded first, and list the Services after that.
+ *
+ * Without ip_addresses, ClusterIPs are in bitmaps. With it, each one is an IPAddress object, and bitmaps of addresses
+ * are stale: they are counted, and not compared with the Services. Then, with has_now, now is the time in seconds since
+ * 1970, and an object that is at most 60 s old may still wait for its Service; without, now has no meaning and nothing
+ * may wait: for data that nobody works on any more.
+ *
+ * The caller owns *audit and frees it with rk_audit_free. RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_audit_new(bool ip_addresses,
+                       bool has_now,
+                       int64_t now,
+                       struct rk_audit **audit);
+
+/**
+ * Frees an audit. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ */
+void rk_audit_free(struct rk_audit *audit);
+
+/**
+ * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
+ * is fine.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_audit_close(const struct rk_audit *audit);
+
+/**
+ * Adds a configured range of addresses or ports that is stored as a bitmap, with what is stored for it: the text of its
+ * range and its bitmap. An empty text means that nothing was stored yet. Ranges and CIDRs count from 0 in the order in
+ * which they are added; the first range of addresses is the primary one. Services are observed after all were added.
+ *
+ * The stored range may differ from the configured one: values that both have are taken over.
+ * RK_RESULT_SAME_KIND if there is one for its IP family, or for ports, already; of what is stored:
+ * RK_RESULT_INVALID_RANGE, RK_RESULT_MISMATCHED_RANGE if it is of another kind, RK_RESULT_BITS_PAST_RANGE with the
+ * highest offset in error->value and the place in stored_data in error->offset, RK_RESULT_INVALID_UTF8;
+ * RK_RESULT_INVALID_ARGUMENT for a range of UIDs, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+ * thread.
+ */
+rk_result rk_audit_add_bitmap(const struct rk_audit *audit,
+                              const struct rk_range *configured,
+                              const char *stored_range,
+                              size_t stored_range_len,
+                              const uint8_t *stored_data,
+                              size_t stored_data_len,
+                              struct rk_error *error);
+
+/**
+ * Adds one CIDR of a ServiceCIDR object; they may overlap. It counts as one of the ranges.
+ *
+ * RK_RESULT_INVALID_RANGE with a message in error, RK_RESULT_INVALID_UTF8, RK_RESULT_INVALID_ARGUMENT if the audit is
+ * of ClusterIPs in bitmaps, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_audit_add_service_cidr(const struct rk_audit *audit,
+                                    const char *cidr,
+                                    size_t cidr_len,
+                                    struct rk_error *error);
+
+/**
+ * Records a batch of IPAddress objects.
+ *
+ * RK_RESULT_INVALID_BATCH, RK_RESULT_INVALID_UTF8 (nothing of the batch counts then), RK_RESULT_INVALID_ARGUMENT, also
+ * if the audit is of ClusterIPs in bitmaps, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_audit_observe_ip_addresses(const struct rk_audit *audit,
+                                        const struct rk_ip_addresses *batch);
+
+/**
+ * Records a batch of Services. Their names are needed only where ClusterIPs are IPAddress objects; otherwise names may
+ * be NULL. Cost: some 30 ns per address or port in bitmaps.
+ *
+ * RK_RESULT_INVALID_BATCH (also if there are not as many names as Services), RK_RESULT_INVALID_UTF8 (nothing of the
+ * batch counts then), RK_RESULT_INVALID_ARGUMENT, also if the names are needed and NULL, RK_RESULT_NULL_POINTER,
+ * RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_audit_observe_services(const struct rk_audit *audit,
+                                    const struct rk_service_names *names,
+                                    const struct rk_services *batch);
+
+/**
+ * Tells whether this is an audit of a whole cluster, of whose bitmaps the state is given (RK_PRESENCE_*): to be asked once
+ * all Services were observed. Else the audit would say nothing about some of them, or something wrong.
+ *
+ * RK_RESULT_NOT_INITIALISED with a message in error, and in error->value which bitmap (RK_BITMAP_*) it is about;
+ * RK_RESULT_INVALID_ARGUMENT, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_audit_check_cluster(const struct rk_audit *audit,
+                                 uint32_t service_ips,
+                                 uint32_t secondary_service_ips,
+                                 uint32_t service_node_ports,
+                                 struct rk_error *error);
+
+/**
+ * Ends the audit. With passes, leaks in bitmaps stay until they were seen in enough of them in a row; without (NULL),
+ * they are cleaned at once: right only where nobody allocates meanwhile.
+ *
+ * The caller owns *report and frees it with rk_report_free; the audit is closed, and must still be freed.
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED (audit or passes), RK_RESULT_POISONED (audit or passes). Any thread.
+ */
+rk_result rk_audit_finish(const struct rk_audit *audit,
+                          const struct rk_passes *passes,
+                          struct rk_report **report);
+
+/**
  * Makes a controller that has not begun. config is JSON
  * (docs/bootstrap-json.md).
  *
@@ -1386,8 +1626,8 @@ rk_result rk_committer_submit(const struct rk_committer *committer,
                               uint64_t *tickets);
 
 /**
- * Takes on the operation that applies what a repair pass found out about the range at place range of outcome, which was
- * finished with these passes. It is to be submitted even if the pass found nothing: the committer learns from it which
+ * Takes on the operation that applies what an audit found out about the bitmap at place range of report, which was finished
+ * with these passes. It is to be submitted even if the pass found nothing: the committer learns from it which
  * values more than one Service claims. deadline as in rk_operation.
  *
  * listed is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from before
@@ -1396,12 +1636,12 @@ rk_result rk_committer_submit(const struct rk_committer *committer,
  * rest, leaks stay then.
  *
  * A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays
- * and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT if outcome
- * has no such range or another one than the committer, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT if report
+ * has no such bitmap or another one than the committer, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_committer_submit_repair(const struct rk_committer *committer,
                                      const struct rk_passes *passes,
-                                     const struct rk_repair_outcome *outcome,
+                                     const struct rk_report *report,
                                      size_t range,
                                      uint64_t listed,
                                      bool is_guarded,
@@ -1518,176 +1758,28 @@ rk_result rk_committer_finished(const struct rk_committer *committer,
 const char *rk_reason_name(uint32_t reason);
 
 /**
- * Begins an audit without objects.
+ * Judges an IPAddress object: *verdict is one of RK_IP_ADDRESS_*. managed says whether the allocator made it, by its
+ * label, owner is one of RK_OWNER_*. unused_for is for how long at least nothing has used it, grace the longest time that
+ * a request can take, both in nanoseconds. With RK_IP_ADDRESS_WAIT, *wait tells after how many nanoseconds it is to be
+ * judged again; else it is 0.
  *
- * With has_now, now is the time in seconds since 1970, and an IPAddress object that is at most 60 s old may still
- * wait for its Service. Without, now has no meaning and nothing may wait: for data that nobody works on any more.
- * The caller owns *audit and frees it with rk_ip_audit_free. RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_INVALID_ARGUMENT, RK_RESULT_NULL_POINTER. Any thread.
  */
-rk_result rk_ip_audit_new(bool has_now,
-                          int64_t now,
-                          struct rk_ip_audit **audit);
+rk_result rk_judge_ip_address(bool managed,
+                              uint32_t owner,
+                              uint64_t unused_for,
+                              uint64_t grace,
+                              uint32_t *verdict,
+                              uint64_t *wait);
 
 /**
- * Frees an audit. NULL is fine. To free it twice, or while another thread uses it, is undefined.
- */
-void rk_ip_audit_free(struct rk_ip_audit *audit);
-
-/**
- * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
- * is fine.
+ * Judges an address that a Service uses and a ServiceCIDR hands out, by its IPAddress object, NULL if there is none:
+ * *verdict is one of RK_CLUSTER_IP_*.
  *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_INVALID_ARGUMENT, RK_RESULT_NULL_POINTER. Any thread.
  */
-rk_result rk_ip_audit_close(const struct rk_ip_audit *audit);
-
-/**
- * Adds one CIDR of a ServiceCIDR object. CIDRs count from 0 in the order in which they are added.
- *
- * RK_RESULT_INVALID_RANGE with a message in error, RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
- * RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_ip_audit_add_cidr(const struct rk_ip_audit *audit,
-                               const char *cidr,
-                               size_t cidr_len,
-                               struct rk_error *error);
-
-/**
- * Takes note of a batch of IPAddress objects.
- *
- * RK_RESULT_INVALID_BATCH, RK_RESULT_INVALID_UTF8 (nothing of the batch counts then), RK_RESULT_NULL_POINTER,
- * RK_RESULT_INVALID_ARGUMENT, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_ip_audit_observe_ip_addresses(const struct rk_ip_audit *audit,
-                                           const struct rk_ip_addresses *batch);
-
-/**
- * Takes note of a batch of Services, with their names.
- *
- * RK_RESULT_INVALID_BATCH (also if there are not as many names as Services), RK_RESULT_INVALID_UTF8 (nothing of the
- * batch counts then), RK_RESULT_NULL_POINTER, RK_RESULT_INVALID_ARGUMENT, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
- * thread.
- */
-rk_result rk_ip_audit_observe_services(const struct rk_ip_audit *audit,
-                                       const struct rk_service_names *names,
-                                       const struct rk_services *batch);
-
-/**
- * Ends the audit.
- *
- * The caller owns *outcome and frees it with rk_ip_outcome_free; the audit is closed, and must still be freed.
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_ip_audit_finish(const struct rk_ip_audit *audit,
-                             struct rk_ip_outcome **outcome);
-
-/**
- * Frees an outcome. NULL is fine. To free it twice, or while another thread uses it, is undefined.
- */
-void rk_ip_outcome_free(struct rk_ip_outcome *outcome);
-
-/**
- * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
- * is fine.
- *
- * RK_RESULT_NULL_POINTER. Any thread.
- */
-rk_result rk_ip_outcome_close(const struct rk_ip_outcome *outcome);
-
-/**
- * Writes findings, those about Services in their order and then those about IPAddress objects in theirs, from place
- * from on: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_ip_outcome_findings(const struct rk_ip_outcome *outcome,
-                                 size_t from,
-                                 struct rk_finding *findings,
-                                 size_t capacity,
-                                 size_t *n);
-
-/**
- * Writes the value that a finding is about as text, whatever it is; without a NUL, buffer by the rule for buffers.
- *
- * RK_RESULT_INVALID_ARGUMENT if there is no finding at place index, RK_RESULT_BUFFER_TOO_SMALL,
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_ip_outcome_finding_text(const struct rk_ip_outcome *outcome,
-                                     size_t index,
-                                     char *buffer,
-                                     size_t capacity,
-                                     size_t *len);
-
-/**
- * Writes what findings say to people, from the one at place `from` on, back to back and without a NUL: at most n of
- * them, and as many as fit whole. The text of the i-th ends at byte ends[i] of buffer, where the next one begins;
- * *written tells how many there are, 0 past the end of the findings.
- *
- * RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
- * thread.
- */
-rk_result rk_ip_outcome_finding_messages(const struct rk_ip_outcome *outcome,
-                                         size_t from,
-                                         char *buffer,
-                                         size_t capacity,
-                                         size_t *ends,
-                                         size_t n,
-                                         size_t *written);
-
-/**
- * Tells how many Services were observed.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_ip_outcome_services(const struct rk_ip_outcome *outcome, uint64_t *services);
-
-/**
- * Writes the leaks, in the order of the IPAddress objects, from place from on: as many as there are, at most
- * capacity. *n tells how many; fewer than capacity means the end.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_ip_outcome_leaks(const struct rk_ip_outcome *outcome,
-                              size_t from,
-                              struct rk_leak *leaks,
-                              size_t capacity,
-                              size_t *n);
-
-/**
- * Tells numbers about the CIDR at place cidr.
- *
- * RK_RESULT_INVALID_ARGUMENT if there is none, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
- * thread.
- */
-rk_result rk_ip_outcome_cidr(const struct rk_ip_outcome *outcome,
-                             size_t cidr,
-                             struct rk_cidr_counts *counts);
-
-/**
- * Tells everything about one address of the CIDR at place cidr; next tells the state after the API server's own
- * repair.
- *
- * RK_RESULT_NOT_IN_RANGE if the CIDR does not hand it out, RK_RESULT_INVALID_ARGUMENT for an unknown CIDR or if it is
- * no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_ip_outcome_state(const struct rk_ip_outcome *outcome,
-                              size_t cidr,
-                              struct rk_value value,
-                              struct rk_offset_state *state);
-
-/**
- * Cuts the CIDR at place cidr into at most count cells of equal length (the last may be shorter) and writes what is
- * in each. *n tells how many there are; a CIDR of size 0 has none.
- *
- * RK_RESULT_BUFFER_TOO_SMALL with the number needed in *n, RK_RESULT_INVALID_ARGUMENT for an unknown CIDR,
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_ip_outcome_occupancy(const struct rk_ip_outcome *outcome,
-                                  size_t cidr,
-                                  uint32_t count,
-                                  struct rk_cell *cells,
-                                  size_t capacity,
-                                  size_t *n);
+rk_result rk_judge_cluster_ip(const struct rk_address_object *object,
+                              uint32_t *verdict);
 
 /**
  * Makes counters at 0. A leak is due to be cleaned in the pass that sees it for the passes-th time in a row;
@@ -1750,10 +1842,10 @@ rk_result rk_leak_counters_reset(const struct rk_leak_counters *counters);
  * for 3.
  *
  * A pass over the objects of committers goes like this: rk_passes_begin for each; an RK_OPERATION_READ to each, and when
- * that has ended rk_passes_seen; after that, Services are listed linearizably and observed by an rk_repair_pass that has
- * what was read; rk_repair_pass_finish with these passes; and for each range rk_committer_submit_repair. Counters advance
+ * that has ended rk_passes_seen; after that, Services are listed linearizably and observed by an rk_audit that has
+ * what was read; rk_audit_finish with these passes; and for each range rk_committer_submit_repair. Counters advance
  * only if passes are at least 0.9 of interval (in nanoseconds) apart and the value was in use all the time between.
- * Without committers every pass counts, and nothing but rk_repair_pass_finish is needed; interval is of no use then.
+ * Without committers every pass counts, and nothing but rk_audit_finish is needed; interval is of no use then.
  *
  * The caller owns *out and frees it with rk_passes_free. RK_RESULT_INVALID_ARGUMENT if passes is 0,
  * RK_RESULT_NULL_POINTER. Any thread.
@@ -1864,6 +1956,28 @@ rk_result rk_range_offset_of(const struct rk_range *range,
 rk_result rk_range_value_at(const struct rk_range *range, uint32_t offset, struct rk_value *value);
 
 /**
+ * Tells what differs between two snapshots of a range (see rk_allocator_snapshot): writes the values that are in one of
+ * them only, ascending, from offset from_offset on, and for each whether it was allocated, that is, whether it is in the
+ * second one: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end. Else call
+ * again with *next_offset.
+ *
+ * RK_RESULT_BITS_PAST_RANGE with the highest offset in error->value, RK_RESULT_NULL_POINTER,
+ * RK_RESULT_INVALID_ARGUMENT. Any thread.
+ */
+rk_result rk_range_changes(const struct rk_range *range,
+                           const uint8_t *before,
+                           size_t before_len,
+                           const uint8_t *after,
+                           size_t after_len,
+                           uint32_t from_offset,
+                           struct rk_value *values,
+                           bool *allocated,
+                           size_t capacity,
+                           size_t *n,
+                           uint32_t *next_offset,
+                           struct rk_error *error);
+
+/**
  * Makes a fresh object with empty range and data, as kube-apiserver makes one. form is one of RK_FORM_*.
  *
  * The caller owns *object and frees it with rk_range_allocation_free. RK_RESULT_INVALID_ARGUMENT for an unknown form,
@@ -1947,16 +2061,9 @@ rk_result rk_range_allocation_encode(const struct rk_range_allocation *object,
                                      size_t *len);
 
 /**
- * Begins a pass without ranges. Read what is stored first, and list the Services after that.
- *
- * The caller owns *pass and frees it with rk_repair_pass_free. RK_RESULT_NULL_POINTER. Any thread.
+ * Frees a report. NULL is fine. To free it twice, or while another thread uses it, is undefined.
  */
-rk_result rk_repair_pass_new(struct rk_repair_pass **pass);
-
-/**
- * Frees a pass. NULL is fine. To free it twice, or while another thread uses it, is undefined.
- */
-void rk_repair_pass_free(struct rk_repair_pass *pass);
+void rk_report_free(struct rk_report *report);
 
 /**
  * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
@@ -1964,107 +2071,56 @@ void rk_repair_pass_free(struct rk_repair_pass *pass);
  *
  * RK_RESULT_NULL_POINTER. Any thread.
  */
-rk_result rk_repair_pass_close(const struct rk_repair_pass *pass);
-
-/**
- * Adds a configured range of addresses or ports, with what is stored for it: the text of its range and its bitmap. An
- * empty text means that nothing was stored yet. Ranges count from 0 in the order in which they are added; the first
- * one of addresses is the primary range. Services are observed after all ranges were added.
- *
- * The stored range may differ from the configured one: values that both have are taken over.
- * RK_RESULT_SAME_KIND if there is one for its IP family, or for ports, already; of what is stored:
- * RK_RESULT_INVALID_RANGE, RK_RESULT_MISMATCHED_RANGE if it is of another kind, RK_RESULT_BITS_PAST_RANGE with the
- * highest offset in error->value and the place in stored_data in error->offset, RK_RESULT_INVALID_UTF8;
- * RK_RESULT_INVALID_ARGUMENT for a range of UIDs, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
- * thread.
- */
-rk_result rk_repair_pass_add_range(const struct rk_repair_pass *pass,
-                                   const struct rk_range *configured,
-                                   const char *stored_range,
-                                   size_t stored_range_len,
-                                   const uint8_t *stored_data,
-                                   size_t stored_data_len,
-                                   struct rk_error *error);
-
-/**
- * Takes note of a batch of Services. Cost: some 30 ns per address or port.
- *
- * RK_RESULT_INVALID_BATCH, RK_RESULT_INVALID_UTF8 (nothing of the batch counts then), RK_RESULT_NULL_POINTER,
- * RK_RESULT_INVALID_ARGUMENT, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_repair_pass_observe(const struct rk_repair_pass *pass,
-                                 const struct rk_services *batch);
-
-/**
- * Ends the pass. With passes, leaks stay until they were seen in enough of them in a row; without (NULL), they are
- * cleaned at once: right only where nobody allocates meanwhile.
- *
- * The caller owns *outcome and frees it with rk_repair_outcome_free; the pass is closed, and must still be freed.
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED (pass or passes), RK_RESULT_POISONED (pass or passes). Any thread.
- */
-rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
-                                const struct rk_passes *passes,
-                                struct rk_repair_outcome **outcome);
-
-/**
- * Frees an outcome. NULL is fine. To free it twice, or while another thread uses it, is undefined.
- */
-void rk_repair_outcome_free(struct rk_repair_outcome *outcome);
-
-/**
- * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
- * is fine.
- *
- * RK_RESULT_NULL_POINTER. Any thread.
- */
-rk_result rk_repair_outcome_close(const struct rk_repair_outcome *outcome);
-
-/**
- * Writes findings, in the order of the Services, from place from on: as many as there are, at most capacity. *n tells
- * how many; fewer than capacity means the end.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_repair_outcome_findings(const struct rk_repair_outcome *outcome,
-                                     size_t from,
-                                     struct rk_finding *findings,
-                                     size_t capacity,
-                                     size_t *n);
-
-/**
- * Writes the value that a finding is about as text, whatever it is; without a NUL, buffer by the rule for buffers.
- *
- * RK_RESULT_INVALID_ARGUMENT if there is no finding at place index, RK_RESULT_BUFFER_TOO_SMALL,
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_repair_outcome_finding_text(const struct rk_repair_outcome *outcome,
-                                         size_t index,
-                                         char *buffer,
-                                         size_t capacity,
-                                         size_t *len);
-
-/**
- * Writes what findings say to people, from the one at place `from` on, back to back and without a NUL: at most n of
- * them, and as many as fit whole. The text of the i-th ends at byte ends[i] of buffer, where the next one begins;
- * *written tells how many there are, 0 past the end of the findings.
- *
- * RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
- * thread.
- */
-rk_result rk_repair_outcome_finding_messages(const struct rk_repair_outcome *outcome,
-                                             size_t from,
-                                             char *buffer,
-                                             size_t capacity,
-                                             size_t *ends,
-                                             size_t n,
-                                             size_t *written);
+rk_result rk_report_close(const struct rk_report *report);
 
 /**
  * Tells how many Services were observed.
  *
  * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
-rk_result rk_repair_outcome_services(const struct rk_repair_outcome *outcome, uint64_t *services);
+rk_result rk_report_services(const struct rk_report *report, uint64_t *services);
+
+/**
+ * Writes findings, those about Services in their order and then those about IPAddress objects in theirs, from place
+ * from on: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_report_findings(const struct rk_report *report,
+                             size_t from,
+                             struct rk_finding *findings,
+                             size_t capacity,
+                             size_t *n);
+
+/**
+ * Writes the texts of findings, from the one at place `from` on, back to back and without a NUL: for each the value that
+ * it is about, whatever that is, and what it says to people. At most n findings, and as many as fit whole. The value of
+ * the i-th ends at byte ends[2 * i] of buffer, where its message begins, which ends at byte ends[2 * i + 1]; so ends has
+ * room for 2 * n. *written tells how many findings there are, 0 past their end.
+ *
+ * RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+ * thread.
+ */
+rk_result rk_report_finding_texts(const struct rk_report *report,
+                                  size_t from,
+                                  char *buffer,
+                                  size_t capacity,
+                                  size_t *ends,
+                                  size_t n,
+                                  size_t *written);
+
+/**
+ * Writes the leaks from place from on, those of bitmaps by range and value, due to be cleaned or not, then the IPAddress
+ * objects of the allocator whose Service does not exist, in their order, as far as no other Service uses the address: as
+ * many as there are, at most capacity. *n tells how many; fewer than capacity means the end.
+ *
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ */
+rk_result rk_report_leaks(const struct rk_report *report,
+                          size_t from,
+                          struct rk_leak *leaks,
+                          size_t capacity,
+                          size_t *n);
 
 /**
  * Tells numbers about the range at place range.
@@ -2072,68 +2128,69 @@ rk_result rk_repair_outcome_services(const struct rk_repair_outcome *outcome, ui
  * RK_RESULT_INVALID_ARGUMENT if there is none, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
  * thread.
  */
-rk_result rk_repair_outcome_counts(const struct rk_repair_outcome *outcome,
-                                   size_t range,
-                                   struct rk_range_counts *counts);
+rk_result rk_report_range(const struct rk_report *report,
+                          size_t range,
+                          struct rk_range_report *numbers);
 
 /**
- * Writes the values of the range at place range that belong to which (one of RK_VALUES_*), ascending, from offset
+ * Writes the values of the range at place range that belong to a set (one of RK_VALUES_*), ascending, from offset
  * from_offset on: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end. Else
  * call again with *next_offset.
  *
- * RK_RESULT_INVALID_ARGUMENT for an unknown range or which, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
+ * RK_RESULT_INVALID_ARGUMENT for an unknown range or set, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
  * RK_RESULT_POISONED. Any thread.
  */
-rk_result rk_repair_outcome_values(const struct rk_repair_outcome *outcome,
-                                   size_t range,
-                                   uint32_t which,
-                                   uint32_t from_offset,
-                                   struct rk_value *values,
-                                   size_t capacity,
-                                   size_t *n,
-                                   uint32_t *next_offset);
+rk_result rk_report_values(const struct rk_report *report,
+                           size_t range,
+                           uint32_t set,
+                           uint64_t from_offset,
+                           struct rk_value *values,
+                           size_t capacity,
+                           size_t *n,
+                           uint64_t *next_offset);
 
 /**
- * Writes the maximal runs of values of the range at place range that belong to which (one of RK_VALUES_*), or do not
+ * Writes the maximal runs of values of the range at place range that belong to a set (one of RK_VALUES_*), or do not
  * (members is false), ascending, from offset from_offset on, where a run that is under way is cut: as many as there
  * are, at most capacity. *n tells how many; fewer than capacity means the end. Else call again with *next_offset.
  *
- * RK_RESULT_INVALID_ARGUMENT for an unknown range or which, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
+ * RK_RESULT_INVALID_ARGUMENT for an unknown range or set, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
  * RK_RESULT_POISONED. Any thread.
  */
-rk_result rk_repair_outcome_runs(const struct rk_repair_outcome *outcome,
-                                 size_t range,
-                                 uint32_t which,
-                                 bool members,
-                                 uint32_t from_offset,
-                                 struct rk_run *runs,
-                                 size_t capacity,
-                                 size_t *n,
-                                 uint32_t *next_offset);
+rk_result rk_report_runs(const struct rk_report *report,
+                         size_t range,
+                         uint32_t set,
+                         bool members,
+                         uint64_t from_offset,
+                         struct rk_run *runs,
+                         size_t capacity,
+                         size_t *n,
+                         uint64_t *next_offset);
 
 /**
- * Writes what is to be stored for the range at place range, in the form of rk_allocator_snapshot; buffer by the rule
+ * Writes what is to be stored for the bitmap at place range, in the form of rk_allocator_snapshot; buffer by the rule
  * for buffers.
  *
- * RK_RESULT_INVALID_ARGUMENT for an unknown range, RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER,
- * RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_INVALID_ARGUMENT if there is no bitmap that was compared with the Services, RK_RESULT_BUFFER_TOO_SMALL,
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
-rk_result rk_repair_outcome_snapshot(const struct rk_repair_outcome *outcome,
-                                     size_t range,
-                                     uint8_t *buffer,
-                                     size_t capacity,
-                                     size_t *len);
+rk_result rk_report_snapshot(const struct rk_report *report,
+                             size_t range,
+                             uint8_t *buffer,
+                             size_t capacity,
+                             size_t *len);
 
 /**
- * Tells everything about one value of the range at place range.
+ * Tells everything about one value of the range at place range. Where IPAddress objects record it, next tells the state
+ * after the API server's own repair.
  *
  * RK_RESULT_NOT_IN_RANGE if the range does not hand it out, RK_RESULT_INVALID_ARGUMENT for an unknown range or if it
  * is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
-rk_result rk_repair_outcome_state(const struct rk_repair_outcome *outcome,
-                                  size_t range,
-                                  struct rk_value value,
-                                  struct rk_offset_state *state);
+rk_result rk_report_state(const struct rk_report *report,
+                          size_t range,
+                          struct rk_value value,
+                          struct rk_offset_state *state);
 
 /**
  * Cuts the range at place range into at most count cells of equal length (the last may be shorter) and writes what is
@@ -2142,12 +2199,12 @@ rk_result rk_repair_outcome_state(const struct rk_repair_outcome *outcome,
  * RK_RESULT_BUFFER_TOO_SMALL with the number needed in *n, RK_RESULT_INVALID_ARGUMENT for an unknown range,
  * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
-rk_result rk_repair_outcome_occupancy(const struct rk_repair_outcome *outcome,
-                                      size_t range,
-                                      uint32_t count,
-                                      struct rk_cell *cells,
-                                      size_t capacity,
-                                      size_t *n);
+rk_result rk_report_occupancy(const struct rk_report *report,
+                              size_t range,
+                              uint32_t count,
+                              struct rk_cell *cells,
+                              size_t capacity,
+                              size_t *n);
 
 /**
  * Reads a CIDR of a ServiceCIDR object, such as "10.96.0.0/12" or "fd00::/64"; host bits are cleared.

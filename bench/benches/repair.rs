@@ -2,8 +2,8 @@
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use rangekeeper::allocator::{Allocator, Strategy};
+use rangekeeper::audit::{Audit, Leaks, Stored};
 use rangekeeper::cidr::CidrRange;
-use rangekeeper::repair::{Leaks, RepairPass, Stored};
 use rangekeeper::service::Service;
 use rangekeeper_bench::{cluster_ips, slash_12};
 
@@ -16,7 +16,7 @@ fn stored(range: CidrRange, addresses: &[String]) -> Allocator<CidrRange> {
 }
 
 fn pass(range: CidrRange, stored: &Allocator<CidrRange>, addresses: &[String]) -> usize {
-    let mut pass = RepairPass::new();
+    let mut pass = Audit::new();
     pass.add_cluster_ips(range, Stored { range: "", data: stored.snapshot() }).expect("the snapshot fits");
     for address in addresses {
         pass.observe(&Service { cluster_ip: address, ..Service::default() });

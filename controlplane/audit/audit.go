@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
@@ -52,25 +51,19 @@ type Options struct {
 type Audit struct {
 	report *Report
 	state  *clusterstate.State
-	// bitmaps are in the order of the pass's ranges, cidrs in that of the IP
-	// audit's.
-	bitmaps []bitmap
-	pass    *rangekeeper.RepairOutcome
-	cidrs   []cidr
-	ip      *rangekeeper.IPAddressOutcome // nil if ClusterIPs are in bitmaps
+	core   *rangekeeper.Report
+	// ranges are in the order of the core's.
+	ranges []auditedRange
 }
 
-// bitmap is a stored RangeAllocation that is audited.
-type bitmap struct {
-	name       string
-	stored     clusterstate.StoredRange
-	text       string
-	size       uint32
+// auditedRange is a stored bitmap or one CIDR of a ServiceCIDR object.
+type auditedRange struct {
+	name, text string
+	record     rangekeeper.Record
 	staticBand uint32
+	// stored is what stands in etcd for a bitmap.
+	stored clusterstate.StoredRange
 }
-
-// cidr is one CIDR of a ServiceCIDR object.
-type cidr struct{ name, text string }
 
 // New audits a state. The error names the key of what cannot be used: a range
 // that is invalid or of the wrong kind, a bitmap with bits past its range, an
@@ -88,47 +81,44 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 			Ranges: []Range{}, Findings: []Finding{}, Leaks: []Leak{},
 		},
 	}
-	pass, err := rangekeeper.NewRepairPass()
+	byObjects := len(state.ServiceCIDRs) > 0 && !o.Bitmap
+	core, err := rangekeeper.NewAudit()
+	if byObjects {
+		core, err = rangekeeper.NewIPAddressAudit(o.Now)
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer pass.Close()
-	byObjects := len(state.ServiceCIDRs) > 0 && !o.Bitmap
+	defer core.Close()
 	for _, name := range []string{ServiceIPs, SecondaryServiceIPs, ServiceNodePorts} {
-		stored, ok := state.Ranges[name]
-		if !ok {
-			continue
+		if stored, ok := state.Ranges[name]; ok {
+			if err := a.addBitmap(core, name, stored); err != nil {
+				return nil, fmt.Errorf("key %s: %w", stored.Key, err)
+			}
 		}
-		target := pass
-		if byObjects && name != ServiceNodePorts {
-			target = nil
-		}
-		if err := a.addBitmap(target, name, stored); err != nil {
-			return nil, fmt.Errorf("key %s: %w", stored.Key, err)
-		}
-	}
-	var objects *rangekeeper.IPAddressAudit
-	if byObjects {
-		if objects, err = a.newObjectAudit(o.Now); err != nil {
-			return nil, err
-		}
-		defer objects.Close()
-	} else if err := a.checkFamilies(); err != nil {
-		return nil, err
-	}
-	if err := a.checkAudited(); err != nil {
-		return nil, err
-	}
-	if err := observe(state.Services, pass, objects); err != nil {
-		return nil, err
-	}
-	if a.pass, err = pass.Finish(o.Passes); err != nil {
-		return nil, err
 	}
 	if byObjects {
-		if a.ip, err = objects.Finish(); err != nil {
+		if err := a.addObjects(core); err != nil {
 			return nil, err
 		}
+	}
+	err = core.ObserveAll(len(state.Services), func(batch *rangekeeper.Services, from, to int) {
+		for i := range state.Services[from:to] {
+			s := &state.Services[from+i]
+			servicebatch.Add(batch, s)
+			if byObjects {
+				batch.Name(s.Namespace, s.Name)
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := a.check(core); err != nil {
+		return nil, err
+	}
+	if a.core, err = core.Finish(o.Passes); err != nil {
+		return nil, err
 	}
 	return a, a.fillReport()
 }
@@ -136,14 +126,13 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 // Report gives the document. It must not be changed.
 func (a *Audit) Report() *Report { return a.report }
 
-// addBitmap adds a stored range to the pass; nil if it is stale.
-func (a *Audit) addBitmap(pass *rangekeeper.RepairPass, name string, stored clusterstate.StoredRange) error {
+// addBitmap adds a stored range to the audit.
+func (a *Audit) addBitmap(core *rangekeeper.Audit, name string, stored clusterstate.StoredRange) error {
 	object, err := rangekeeper.DecodeRangeAllocation(stored.Value)
 	if err != nil {
 		return err
 	}
 	defer object.Close()
-	b := bitmap{name: name, stored: stored}
 	text, err := object.Range()
 	if err != nil {
 		return err
@@ -158,126 +147,30 @@ func (a *Audit) addBitmap(pass *rangekeeper.RepairPass, name string, stored clus
 	}
 	of := rangekeeper.Stored{Range: text, Data: data}
 	if name == ServiceNodePorts {
-		r, err := rangekeeper.ParsePortRange(text)
-		if err != nil {
-			return err
-		}
-		b.describe(r.String(), r.Size(), r.StaticBand())
-		if _, err = pass.AddPorts(r, of); err != nil {
-			return err
+		var r rangekeeper.Range[uint16]
+		if r, err = rangekeeper.ParsePortRange(text); err == nil {
+			text = r.String()
+			_, err = core.AddPorts(r, of)
 		}
 	} else {
-		r, err := rangekeeper.ParseCIDR(text)
-		if err != nil {
-			return err
-		}
-		b.describe(r.String(), r.Size(), r.StaticBand())
-		if pass == nil {
-			return a.addStale(name, r, of)
-		}
-		if _, err = pass.AddCIDR(r, of); err != nil {
-			return err
+		var r rangekeeper.Range[netip.Addr]
+		if r, err = rangekeeper.ParseCIDR(text); err == nil {
+			text = r.String()
+			_, err = core.AddCIDR(r, of)
 		}
 	}
-	a.bitmaps = append(a.bitmaps, b)
-	return nil
-}
-
-// checkFamilies refuses a cluster of which one range of ClusterIPs is known to
-// exist but not which addresses it has: those of its family would look as if no
-// range handed them out.
-func (a *Audit) checkFamilies() error {
-	primary, secondary := a.bitmapIndex(ServiceIPs) >= 0, a.bitmapIndex(SecondaryServiceIPs) >= 0
-	if primary == secondary {
-		return nil
-	}
-	const advice = "a kube-apiserver of this cluster sets it up when it starts"
-	if primary {
-		if stored, ok := a.state.Ranges[SecondaryServiceIPs]; ok {
-			return fmt.Errorf("key %s: the range is not initialised, though %s is; %s", stored.Key, ServiceIPs, advice)
-		}
-		return nil // one family only
-	}
-	if stored, ok := a.state.Ranges[ServiceIPs]; ok {
-		return fmt.Errorf("key %s: the range is not initialised, though %s is; %s", stored.Key, SecondaryServiceIPs, advice)
-	}
-	return fmt.Errorf("key %s: there is no %s beside it; %s", a.state.Ranges[SecondaryServiceIPs].Key, ServiceIPs, advice)
-}
-
-// checkAudited refuses a cluster whose Services have values of a kind that no
-// range is there for: nothing would be found, as if all were well.
-func (a *Audit) checkAudited() error {
-	var addresses, ports int
-	for i := range a.state.Services {
-		spec := &a.state.Services[i].Spec
-		if spec.ClusterIP != "" && spec.ClusterIP != corev1.ClusterIPNone {
-			addresses++
-		}
-		if spec.HealthCheckNodePort != 0 ||
-			slices.ContainsFunc(spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 }) {
-			ports++
-		}
-	}
-	for _, kind := range []struct {
-		name, values string
-		services     int
-		audited      bool
-	}{
-		{ServiceIPs, "ClusterIPs", addresses, len(a.cidrs) > 0 || a.bitmapIndex(ServiceIPs) >= 0},
-		{ServiceNodePorts, "node ports", ports, a.bitmapIndex(ServiceNodePorts) >= 0},
-	} {
-		if kind.services == 0 || kind.audited {
-			continue
-		}
-		missing := "is missing"
-		if _, ok := a.state.Ranges[kind.name]; ok {
-			missing = "is not initialised"
-		}
-		return fmt.Errorf("key %s%s: %s, but %d Services have %s; a kube-apiserver of this cluster sets it up when it starts",
-			a.state.RangesPrefix, kind.name, missing, kind.services, kind.values)
-	}
-	return nil
-}
-
-func (b *bitmap) describe(text string, size, staticBand uint32) {
-	b.text, b.size, b.staticBand = text, size, staticBand
-}
-
-// addStale counts what a bitmap holds that is not used any more.
-func (a *Audit) addStale(name string, r rangekeeper.Range[netip.Addr], stored rangekeeper.Stored) error {
-	allocator, err := rangekeeper.NewAllocator(r, rangekeeper.Contiguous, 0)
-	if err != nil {
-		return err
-	}
-	defer allocator.Close()
-	if err := allocator.Restore(stored.Range, stored.Data); err != nil {
-		return err
-	}
-	used, err := allocator.Used()
-	if err != nil {
-		return err
-	}
-	free, err := allocator.Free()
-	a.report.Ranges = append(a.report.Ranges, Range{
-		Name: name, Range: r.String(), Mode: ModeStale,
-		Size: uint64(r.Size()), Used: uint64(used), Free: uint64(free),
-	})
+	a.ranges = append(a.ranges, auditedRange{name: name, text: text, stored: stored})
 	return err
 }
 
-// newObjectAudit makes the audit of ClusterIPs by IPAddress objects, all of which
-// it has seen.
-func (a *Audit) newObjectAudit(now time.Time) (*rangekeeper.IPAddressAudit, error) {
-	objects, err := rangekeeper.NewIPAddressAudit(now)
-	if err != nil {
-		return nil, err
-	}
+// addObjects adds all ServiceCIDR and IPAddress objects to the audit.
+func (a *Audit) addObjects(core *rangekeeper.Audit) error {
 	for _, s := range a.state.ServiceCIDRs {
 		for _, text := range s.Spec.CIDRs {
-			if _, err := objects.AddCIDR(text); err != nil {
-				return nil, fmt.Errorf("ServiceCIDR %s: %w", s.Name, err)
+			if _, err := core.AddServiceCIDR(text); err != nil {
+				return fmt.Errorf("ServiceCIDR %s: %w", s.Name, err)
 			}
-			a.cidrs = append(a.cidrs, cidr{s.Name, text})
+			a.ranges = append(a.ranges, auditedRange{name: s.Name, text: text, record: rangekeeper.RecordIPAddresses})
 		}
 	}
 	var batch rangekeeper.IPAddresses
@@ -286,11 +179,33 @@ func (a *Audit) newObjectAudit(now time.Time) (*rangekeeper.IPAddressAudit, erro
 		for i := range some {
 			batch.Add(addressOf(&some[i]))
 		}
-		if err := objects.ObserveIPAddresses(&batch); err != nil {
-			return nil, err
+		if err := core.ObserveIPAddresses(&batch); err != nil {
+			return err
 		}
 	}
-	return objects, nil
+	return nil
+}
+
+// check refuses a cluster without a range that it needs. The error names its key.
+func (a *Audit) check(core *rangekeeper.Audit) error {
+	err := core.CheckCluster(rangekeeper.Bitmaps{
+		ServiceIPs: a.presence(ServiceIPs), SecondaryServiceIPs: a.presence(SecondaryServiceIPs),
+		ServiceNodePorts: a.presence(ServiceNodePorts),
+	})
+	if missing := (*rangekeeper.MissingRangeError)(nil); errors.As(err, &missing) {
+		return fmt.Errorf("key %s%s: %w", a.state.RangesPrefix, missing.Name, err)
+	}
+	return err
+}
+
+func (a *Audit) presence(name string) rangekeeper.Presence {
+	if _, ok := a.state.Ranges[name]; !ok {
+		return rangekeeper.Missing
+	}
+	if slices.ContainsFunc(a.ranges, func(r auditedRange) bool { return r.name == name }) {
+		return rangekeeper.Initialised
+	}
+	return rangekeeper.Uninitialised
 }
 
 func addressOf(o *networkingv1.IPAddress) *rangekeeper.IPAddress {
@@ -306,103 +221,71 @@ func addressOf(o *networkingv1.IPAddress) *rangekeeper.IPAddress {
 	return address
 }
 
-// observe brings all Services to the pass and, if there is one, the audit by
-// objects.
-func observe(services []corev1.Service, pass *rangekeeper.RepairPass, objects *rangekeeper.IPAddressAudit) error {
-	var batch rangekeeper.Services
-	var names rangekeeper.ServiceNames
-	for some := range slices.Chunk(services, batchSize) {
-		batch.Reset()
-		names.Reset()
-		for i := range some {
-			s := &some[i]
-			servicebatch.Add(&batch, s)
-			names.Add(s.Namespace, s.Name)
-		}
-		if err := pass.Observe(&batch); err != nil {
-			return err
-		}
-		if objects == nil {
-			continue
-		}
-		if err := objects.ObserveServices(&names, &batch); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (a *Audit) fillReport() error {
 	r := a.report
-	for i, b := range a.bitmaps {
-		counts, err := a.pass.Counts(i)
+	for i := range a.ranges {
+		audited := &a.ranges[i]
+		counts, err := a.core.Range(i)
 		if err != nil {
 			return err
 		}
+		audited.record, audited.staticBand = counts.Record, counts.StaticBand
 		r.Ranges = append(r.Ranges, Range{
-			Name: b.name, Range: b.text, Mode: ModeBitmap,
-			Size: uint64(b.size), Used: uint64(counts.Stored), Free: uint64(b.size) - uint64(counts.Stored),
+			Name: audited.name, Range: audited.text, Mode: modes[counts.Record],
+			Size: counts.Size, Used: counts.Stored, Free: counts.Size - counts.Stored,
 		})
-		for value := range a.pass.Values(i, rangekeeper.ValuesLeaked) {
-			r.Leaks = append(r.Leaks, Leak{b.name, value.String()})
-		}
 	}
-	findings, err := a.pass.Findings()
+	findings, err := a.core.Findings()
 	if err != nil {
 		return err
 	}
 	for _, f := range findings {
-		r.Findings = append(r.Findings, a.finding(f, a.bitmaps[f.Range].name))
+		r.Findings = append(r.Findings, a.finding(f))
 	}
-	r.Summary.Services, err = a.pass.Services()
-	if err == nil && a.ip != nil {
-		err = a.reportObjects()
-	}
-	r.finish()
-	return err
-}
-
-func (a *Audit) reportObjects() error {
-	r := a.report
-	for i, c := range a.cidrs {
-		counts, err := a.ip.CIDR(i)
-		if err != nil {
-			return err
-		}
-		r.Ranges = append(r.Ranges, Range{
-			Name: c.name, Range: c.text, Mode: ModeIPAddress,
-			Size: counts.Size, Used: counts.Used, Free: counts.Free,
-		})
-	}
-	findings, err := a.ip.Findings()
-	if err != nil {
-		return err
-	}
-	for _, f := range findings {
-		r.Findings = append(r.Findings, a.finding(f, a.cidrName(f.Range)))
-	}
-	leaks, err := a.ip.Leaks()
+	leaks, err := a.core.Leaks()
 	if err != nil {
 		return err
 	}
 	for _, leak := range leaks {
-		r.Leaks = append(r.Leaks, Leak{a.cidrName(leak.Range), leak.Addr.String()})
+		r.Leaks = append(r.Leaks, Leak{a.rangeName(leak.Range), leak.Value.String()})
 	}
-	return nil
+	r.Summary.Services, err = a.core.Services()
+	r.finish()
+	return err
 }
 
-// cidrName gives the name of the ServiceCIDR object of a CIDR. ServiceCIDR
-// objects without any CIDR leave nothing to name.
-func (a *Audit) cidrName(index int) string {
-	if index >= len(a.cidrs) {
+// modes says how the document calls the core's records.
+var modes = map[rangekeeper.Record]RangeMode{
+	rangekeeper.RecordBitmap: ModeBitmap, rangekeeper.RecordStale: ModeStale, rangekeeper.RecordIPAddresses: ModeIPAddress,
+}
+
+// rangeName gives the name of a range of the core; -1 is none.
+func (a *Audit) rangeName(index int) string {
+	if index < 0 {
 		return ""
 	}
-	return a.cidrs[index].name
+	return a.ranges[index].name
 }
 
-func (a *Audit) finding(f rangekeeper.Finding, rangeName string) Finding {
+// index gives the index in the core of a row of the report, -1 for one that is not
+// initialised.
+func (a *Audit) index(row Range) int {
+	return slices.IndexFunc(a.ranges, func(r auditedRange) bool {
+		return r.name == row.Name && r.text == row.Range && modes[r.record] == row.Mode
+	})
+}
+
+// bitmap gives the index in the core of the bitmap of that name, -1 if it is
+// not audited.
+func (a *Audit) bitmap(name string) int {
+	return slices.IndexFunc(a.ranges, func(r auditedRange) bool {
+		return r.name == name && r.record == rangekeeper.RecordBitmap
+	})
+}
+
+func (a *Audit) finding(f rangekeeper.Finding) Finding {
 	finding := Finding{
-		Reason: f.Reason.String(), Range: rangeName, Value: f.Value,
+		Reason: f.Reason.String(), Range: a.rangeName(f.Range), Value: f.Value,
 		Message: f.Message, Mendable: f.Mendable,
 	}
 	if f.Subject.Kind == rangekeeper.SubjectIPAddress {

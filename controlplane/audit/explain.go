@@ -50,28 +50,18 @@ func ParseValue(text string) (rangekeeper.AnyValue, error) {
 // Explain tells all about one address or port.
 func (a *Audit) Explain(value rangekeeper.AnyValue) (*Explanation, error) {
 	e := &Explanation{Value: value.String()}
-	for i, b := range a.bitmaps {
-		state, in, err := a.pass.State(i, value)
+	for i, r := range a.ranges {
+		if r.record == rangekeeper.RecordStale {
+			continue
+		}
+		state, in, err := a.core.State(i, value)
 		if err != nil {
 			return nil, err
 		}
 		if in {
-			e.Places = append(e.Places, Place{b.name, b.text, ModeBitmap, state})
-		} else if around(b.text, value) {
-			e.Around = append(e.Around, b.name+" "+b.text)
-		}
-	}
-	if addr, ok := value.Addr(); ok {
-		for i, c := range a.cidrs {
-			state, in, err := a.ip.State(i, addr)
-			if err != nil {
-				return nil, err
-			}
-			if in {
-				e.Places = append(e.Places, Place{c.name, c.text, ModeIPAddress, state})
-			} else if around(c.text, value) {
-				e.Around = append(e.Around, c.name+" "+c.text)
-			}
+			e.Places = append(e.Places, Place{r.name, r.text, modes[r.record], state})
+		} else if around(r.text, value) {
+			e.Around = append(e.Around, r.name+" "+r.text)
 		}
 	}
 	for i := range a.state.Services {

@@ -95,19 +95,21 @@ func (a *Audit) Plan() *Plan {
 		APIVersion: APIVersion, Kind: KindRepairPlan,
 		Ranges: []RangePlan{}, Findings: a.report.Findings, Leaks: a.report.Leaks,
 	}
-	for i, b := range a.bitmaps {
-		p.Ranges = append(p.Ranges, RangePlan{
-			Name: b.name, Range: b.text,
-			Set: a.values(i, rangekeeper.ValuesSet), Clear: a.values(i, rangekeeper.ValuesClear),
-		})
+	for i, r := range a.ranges {
+		if r.record == rangekeeper.RecordBitmap {
+			p.Ranges = append(p.Ranges, RangePlan{
+				Name: r.name, Range: r.text,
+				Set: a.values(i, rangekeeper.ValuesSet), Clear: a.values(i, rangekeeper.ValuesClear),
+			})
+		}
 	}
 	p.sortRanges()
 	return p
 }
 
-func (a *Audit) values(index int, which rangekeeper.Which) []string {
+func (a *Audit) values(index int, set rangekeeper.Set) []string {
 	all := []string{}
-	for value := range a.pass.Values(index, which) {
+	for value := range a.core.Values(index, set) {
 		all = append(all, value.String())
 	}
 	slices.Sort(all)
@@ -117,41 +119,40 @@ func (a *Audit) values(index int, which rangekeeper.Which) []string {
 // NewValues gives what is to be stored for the bitmaps that change, by key.
 func (a *Audit) NewValues() (map[string][]byte, error) {
 	all := map[string][]byte{}
-	for i, b := range a.bitmaps {
-		counts, err := a.pass.Counts(i)
+	for i, r := range a.ranges {
+		counts, err := a.core.Range(i)
 		if err != nil {
 			return nil, err
 		}
-		if counts.Set+counts.Clear == 0 {
+		if r.record != rangekeeper.RecordBitmap || counts.Set+counts.Clear == 0 {
 			continue
 		}
-		if all[b.stored.Key], err = a.encode(i); err != nil {
-			return nil, fmt.Errorf("key %s: %w", b.stored.Key, err)
+		if all[r.stored.Key], err = a.encode(i); err != nil {
+			return nil, fmt.Errorf("key %s: %w", r.stored.Key, err)
 		}
 	}
 	return all, nil
 }
 
-// Outcome gives what the pass over the bitmaps found out, and the index in it of the
-// bitmap of this name; false if that is not audited. The outcome stays the audit's.
-func (a *Audit) Outcome(name string) (outcome *rangekeeper.RepairOutcome, index int, ok bool) {
-	index = a.bitmapIndex(name)
-	return a.pass, index, index >= 0
+// Outcome gives what the core found out, and the index in it of the bitmap of this
+// name; false if that is not audited. The outcome stays the audit's.
+func (a *Audit) Outcome(name string) (outcome *rangekeeper.Report, index int, ok bool) {
+	index = a.bitmap(name)
+	return a.core, index, index >= 0
 }
 
 // encode puts the repaired bitmap into a copy of the stored object.
 func (a *Audit) encode(index int) ([]byte, error) {
-	b := &a.bitmaps[index]
-	data, err := a.pass.Snapshot(index, nil)
+	data, err := a.core.Snapshot(index, nil)
 	if err != nil {
 		return nil, err
 	}
-	object, err := rangekeeper.DecodeRangeAllocation(b.stored.Value)
+	object, err := rangekeeper.DecodeRangeAllocation(a.ranges[index].stored.Value)
 	if err != nil {
 		return nil, err
 	}
 	defer object.Close()
-	if err := object.Set(b.text, data); err != nil {
+	if err := object.Set(a.ranges[index].text, data); err != nil {
 		return nil, err
 	}
 	return object.Encode(nil)

@@ -453,7 +453,7 @@ func (r *round) pass(ctx context.Context, store *etcdstore.Store[uint16], passes
 		}
 	}
 	r.mu.Unlock()
-	pass, err := rangekeeper.NewRepairPass()
+	pass, err := rangekeeper.NewAudit()
 	if err != nil {
 		return 0, err
 	}

@@ -160,10 +160,10 @@ func TestRepairThroughEtcd(t *testing.T) {
 		}
 	})
 	passes := must(rangekeeper.NewPasses(3, interval))
-	pass := func() (etcdstore.Repaired[netip.Addr], *rangekeeper.RepairOutcome) {
+	pass := func() (etcdstore.Repaired[netip.Addr], *rangekeeper.Report) {
 		t.Helper()
 		view := must(ours.ReadForPass(ctx, passes))
-		pass := must(rangekeeper.NewRepairPass())
+		pass := must(rangekeeper.NewAudit())
 		must(pass.AddCIDR(ours.Range(), rangekeeper.Stored{Range: ours.Range().String(), Data: view.Snapshot}))
 		var services rangekeeper.Services
 		services.Add(lost.String(), []string{lost.String()})
@@ -237,7 +237,7 @@ func TestRepairGuardedByServices(t *testing.T) {
 	passes := must(rangekeeper.NewPasses(2, interval))
 	for i, want := range []etcdstore.Repaired[netip.Addr]{{}, {Changed: 1}, {Cleared: []netip.Addr{leak.Value}}} {
 		view := must(ours.ReadForPass(ctx, passes))
-		pass := must(rangekeeper.NewRepairPass())
+		pass := must(rangekeeper.NewAudit())
 		must(pass.AddCIDR(ours.Range(), rangekeeper.Stored{Range: ours.Range().String(), Data: view.Snapshot}))
 		outcome := must(pass.Finish(passes))
 		listed := rangekeeper.Listed{Revision: must(etcd.Client().Get(ctx, services, clientv3.WithPrefix())).Header.Revision, Guards: true}

@@ -98,7 +98,7 @@ func (s *settings) parse() error {
 
 // parseClusterIPRanges gives one range, or two of different IP families.
 func parseClusterIPRanges(text string) (ranges []rangekeeper.Range[netip.Addr], err error) {
-	pass, err := rangekeeper.NewRepairPass() // it knows which ranges can be together
+	pass, err := rangekeeper.NewAudit() // it knows which ranges can be together
 	if err != nil {
 		return nil, err
 	}

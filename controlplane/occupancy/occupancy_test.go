@@ -447,7 +447,7 @@ func TestCellsOfTheCore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pass, err := rangekeeper.NewRepairPass()
+	pass, err := rangekeeper.NewAudit()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -489,10 +489,10 @@ func TestCellsOfTheCore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer audit.Close()
-	if index, err = audit.AddCIDR("fd00::/64"); err != nil {
+	if index, err = audit.AddServiceCIDR("fd00::/64"); err != nil {
 		t.Fatal(err)
 	}
-	wide, err := audit.Finish()
+	wide, err := audit.Finish(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -500,7 +500,7 @@ func TestCellsOfTheCore(t *testing.T) {
 	if cells, err = wide.Occupancy(index, CellCount); err != nil {
 		t.Fatal(err)
 	}
-	about, err := wide.CIDR(index)
+	about, err := wide.Range(index)
 	if err != nil {
 		t.Fatal(err)
 	}

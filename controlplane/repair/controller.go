@@ -28,9 +28,9 @@ var (
 type Range interface {
 	// Read adds the range to a pass that begins, with what is stored, and says whether nothing was stored yet. Services
 	// are listed after that.
-	Read(ctx context.Context, passes *rangekeeper.Passes, pass *rangekeeper.RepairPass) (missing bool, err error)
+	Read(ctx context.Context, passes *rangekeeper.Passes, pass *rangekeeper.Audit) (missing bool, err error)
 	// Repair writes what the pass found out about its range with this index.
-	Repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed rangekeeper.Listed) (Repaired, error)
+	Repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.Report, index int, listed rangekeeper.Listed) (Repaired, error)
 }
 
 // Repaired says what became of a diff.
@@ -43,20 +43,20 @@ type Repaired struct {
 
 // Addresses is a range of ClusterIPs.
 func Addresses(store *etcdstore.Store[netip.Addr]) Range {
-	return storedRange[netip.Addr]{store, (*rangekeeper.RepairPass).AddCIDR}
+	return storedRange[netip.Addr]{store, (*rangekeeper.Audit).AddCIDR}
 }
 
 // Ports is the range of node ports.
 func Ports(store *etcdstore.Store[uint16]) Range {
-	return storedRange[uint16]{store, (*rangekeeper.RepairPass).AddPorts}
+	return storedRange[uint16]{store, (*rangekeeper.Audit).AddPorts}
 }
 
 type storedRange[V rangekeeper.Value] struct {
 	store *etcdstore.Store[V]
-	add   func(*rangekeeper.RepairPass, rangekeeper.Range[V], rangekeeper.Stored) (int, error)
+	add   func(*rangekeeper.Audit, rangekeeper.Range[V], rangekeeper.Stored) (int, error)
 }
 
-func (s storedRange[V]) Read(ctx context.Context, passes *rangekeeper.Passes, pass *rangekeeper.RepairPass) (bool, error) {
+func (s storedRange[V]) Read(ctx context.Context, passes *rangekeeper.Passes, pass *rangekeeper.Audit) (bool, error) {
 	view, err := s.store.ReadForPass(ctx, passes)
 	if err != nil {
 		return false, err
@@ -66,7 +66,7 @@ func (s storedRange[V]) Read(ctx context.Context, passes *rangekeeper.Passes, pa
 	return !view.Initialised, err
 }
 
-func (s storedRange[V]) Repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed rangekeeper.Listed) (Repaired, error) {
+func (s storedRange[V]) Repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.Report, index int, listed rangekeeper.Listed) (Repaired, error) {
 	repaired, err := s.store.Repair(ctx, passes, outcome, index, listed)
 	set := make([]string, len(repaired.Set))
 	for i, value := range repaired.Set {

@@ -115,7 +115,7 @@ func (r *Repairer) Pass(ctx context.Context) (Result, error) {
 }
 
 func (r *Repairer) pass(ctx context.Context) (Result, error) {
-	pass, err := rangekeeper.NewRepairPass()
+	pass, err := rangekeeper.NewAudit()
 	if err != nil {
 		return Result{}, err
 	}
@@ -151,11 +151,11 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	set := map[string]bool{}
 	var failures []error
 	for i, one := range r.config.Ranges {
-		counts, err := outcome.Counts(i)
+		counts, err := outcome.Range(i)
 		if err != nil {
 			return Result{}, err
 		}
-		repaired := RangeResult{Set: counts.Set, Cleared: counts.Clear}
+		repaired := RangeResult{Set: int(counts.Set), Cleared: int(counts.Clear)}
 		if !r.config.DryRun {
 			done, err := one.Repair(ctx, r.passes, outcome, i, listed)
 			if err != nil {
@@ -167,7 +167,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 			}
 			repaired.Set, repaired.Cleared, repaired.Changed = len(done.Set), done.Cleared, done.Changed
 		}
-		repaired.Made, repaired.Leaked = made[i], counts.Leaked
+		repaired.Made, repaired.Leaked = made[i], int(counts.Leaked)
 		result.Ranges = append(result.Ranges, repaired)
 	}
 	findings, err := outcome.Findings()

@@ -107,8 +107,9 @@ impl Display for FoundValue {
 pub struct Finding {
     /// Why.
     pub reason: Reason,
-    /// The range it concerns: its place in the order in which the ranges were added.
-    pub range: usize,
+    /// The range it concerns: its place in the order in which the ranges were added. `None` if the audit has no range of
+    /// addresses to name.
+    pub range: Option<usize>,
     /// What it is about.
     pub subject: Subject,
     /// The value it is about.

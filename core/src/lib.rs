@@ -11,9 +11,10 @@
 //! - An [`allocator`] knows which offsets are in use, in a [`bitmap`] whose memory is the stored [`snapshot`];
 //!   a [`transaction`] makes several changes come to pass together.
 //! - An [`envelope`] is the stored object around that snapshot, in etcd's protobuf form or as JSON.
-//! - A [`repair`] pass compares what is stored with what Services use, with [`leak`] counters between passes.
-//! - Where ClusterIPs are IPAddress objects, a [`service_cidr`] says which address is tried next; [`ipaddress`] audits
-//!   such clusters.
+//! - An [`audit`] compares what is recorded as allocated with what Services use, with [`leak`] counters from one audit to
+//!   the next.
+//! - Where ClusterIPs are IPAddress objects, a [`service_cidr`] says which address is tried next, and [`ipaddress`] which
+//!   objects are right.
 //!
 //! ```
 //! use rand_core::SeedableRng;
@@ -34,6 +35,7 @@
 pub mod address;
 pub mod allocator;
 pub mod any;
+pub mod audit;
 pub mod bitmap;
 pub mod cidr;
 pub mod commit;
@@ -44,7 +46,6 @@ pub mod leak;
 pub mod occupancy;
 pub mod ports;
 pub mod range;
-pub mod repair;
 pub mod service;
 pub mod service_cidr;
 pub mod snapshot;

@@ -1,8 +1,12 @@
 //! What an audit reads of a Service, and which addresses and ports follow from it.
 
-/// The parts of a Service's spec that concern ranges, borrowed from the caller.
+/// The parts of a Service that concern ranges, borrowed from the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Service<'a> {
+    /// `metadata.namespace`; it counts only where ClusterIPs are IPAddress objects.
+    pub namespace: &'a str,
+    /// `metadata.name`, likewise.
+    pub name: &'a str,
     /// `spec.clusterIP`: an address, empty, or `None`.
     pub cluster_ip: &'a str,
     /// `spec.clusterIPs`; if empty, `cluster_ip` is the only one.

@@ -41,6 +41,29 @@ pub(crate) fn restore_for<R: Range>(range: R, stored: R, data: &[u8]) -> Result<
     Ok((moved, dropped))
 }
 
+/// What differs between two snapshots of one range: the values that were allocated and those that were released, as
+/// offsets.
+///
+/// ```
+/// use rangekeeper::ports::PortRange;
+/// use rangekeeper::snapshot::changes;
+///
+/// let range: PortRange = "30000-30007".parse()?;
+/// let (allocated, released) = changes(range, &[0b011], &[0b110])?;
+/// assert_eq!(allocated.iter().collect::<Vec<_>>(), [2]);
+/// assert_eq!(released.iter().collect::<Vec<_>>(), [0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// If one of them does not fit the range.
+pub fn changes<R: Range>(range: R, before: &[u8], after: &[u8]) -> Result<(Bitmap, Bitmap), BitsPastRange> {
+    let (mut old, mut new) = (Bitmap::new(range.size()), Bitmap::new(range.size()));
+    old.restore(before)?;
+    new.restore(after)?;
+    Ok((new.difference(&old), old.difference(&new)))
+}
+
 impl Bitmap {
     /// The stored form of the set, as a view of its memory. Cost: a scan for the first byte that is not zero.
     pub fn snapshot(&self) -> &[u8] {

@@ -9,13 +9,13 @@ use std::num::NonZeroU8;
 use common::{below, seeded};
 use rangekeeper::allocator::{AllocateError, Allocator, Full, Strategy};
 use rangekeeper::any::AnyRange;
+use rangekeeper::audit::{AddRangeError, Audit, Leaks, RepairCounters, Report, Stored};
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::cidr::CidrRange;
 use rangekeeper::finding::{FoundValue, Reason};
 use rangekeeper::leak::DEFAULT_PASSES;
 use rangekeeper::ports::PortRange;
 use rangekeeper::range::Range;
-use rangekeeper::repair::{AddRangeError, Leaks, Outcome, RepairCounters, RepairPass, Stored};
 use rangekeeper::service::{Service, ServicePort};
 use rangekeeper::snapshot::BitsPastRange;
 
@@ -41,8 +41,8 @@ fn snapshot(len: u32, offsets: &[u32]) -> Vec<u8> {
 }
 
 /// A pass over one range of addresses and Services with one address each.
-fn pass(range: CidrRange, stored: Stored<'_>, in_use: &[&str], leaks: Leaks<'_>) -> Outcome {
-    let mut pass = RepairPass::new();
+fn pass(range: CidrRange, stored: Stored<'_>, in_use: &[&str], leaks: Leaks<'_>) -> Report {
+    let mut pass = Audit::new();
     pass.add_cluster_ips(range, stored).expect("the snapshot fits");
     for cluster_ip in in_use {
         pass.observe(&Service { cluster_ip, ..Service::default() });
@@ -70,8 +70,8 @@ impl Series {
         let text = self.range.to_string();
         let stored = Stored { range: &text, data: self.stored.snapshot() };
         let outcome = pass(self.range, stored, in_use, Leaks::Keep(&mut self.counters));
-        self.stored = outcome.ranges[0].next().clone();
-        outcome.ranges[0].clear().iter().collect()
+        self.stored = outcome.bitmap(0).expect("a bitmap").next().clone();
+        outcome.bitmap(0).expect("a bitmap").clear().iter().collect()
     }
 }
 
@@ -82,7 +82,7 @@ impl Series {
 fn a_pass_refuses_bits_past_the_range() {
     let range = cidr("10.0.0.0/28");
     let stored = Stored { range: "10.0.0.0/28", data: &[0b100_0000, 0] };
-    let error = RepairPass::new().add_cluster_ips(range, stored).expect_err("the range has 14 offsets");
+    let error = Audit::new().add_cluster_ips(range, stored).expect_err("the range has 14 offsets");
     let source = BitsPastRange { offset: 14, size: 14, byte: 0 };
     assert_eq!(error, AddRangeError::BitsPastRange { range: AnyRange::Cidr(range), source });
     assert!(error.to_string().contains("10.0.0.0/28") && error.to_string().contains("14"), "{error}");
@@ -341,12 +341,18 @@ fn a_changed_range_keeps_what_both_have_and_starts_the_grace_again() {
     let data = snapshot(old.size(), &[0, 39, 99, 199]);
     let stored = Stored { range: "10.0.0.0/24", data: &data };
     for _ in 0..2 {
-        assert!(pass(old, stored, &["10.0.0.1"], Leaks::Keep(&mut counters)).ranges[0].clear().is_empty());
+        assert!(
+            pass(old, stored, &["10.0.0.1"], Leaks::Keep(&mut counters))
+                .bitmap(0)
+                .expect("a bitmap")
+                .clear()
+                .is_empty()
+        );
     }
     // 10.0.0.33 to .62, so 40 is offset 7.
     let new = cidr("10.0.0.32/27");
     let outcome = pass(new, stored, &["10.0.0.1"], Leaks::Keep(&mut counters));
-    let range = &outcome.ranges[0];
+    let range = outcome.bitmap(0).expect("a bitmap");
     assert_eq!((range.stored().iter().collect::<Vec<_>>(), range.dropped()), (vec![7], 3));
     assert_eq!((range.next().iter().collect::<Vec<_>>(), range.clear().count()), (vec![7], 0));
     assert_eq!(outcome.findings.len(), 1);
@@ -358,8 +364,16 @@ fn a_changed_range_keeps_what_both_have_and_starts_the_grace_again() {
     assert_eq!(counters.of(AnyRange::Cidr(old)).count(39), 0);
     let data = range.next().snapshot().to_vec();
     let stored = Stored { range: "10.0.0.32/27", data: &data };
-    assert!(pass(new, stored, &[], Leaks::Keep(&mut counters)).ranges[0].clear().is_empty());
-    assert_eq!(pass(new, stored, &[], Leaks::Keep(&mut counters)).ranges[0].clear().iter().collect::<Vec<_>>(), [7]);
+    assert!(pass(new, stored, &[], Leaks::Keep(&mut counters)).bitmap(0).expect("a bitmap").clear().is_empty());
+    assert_eq!(
+        pass(new, stored, &[], Leaks::Keep(&mut counters))
+            .bitmap(0)
+            .expect("a bitmap")
+            .clear()
+            .iter()
+            .collect::<Vec<_>>(),
+        [7]
+    );
 }
 
 // The pass.
@@ -378,8 +392,8 @@ fn a_diff_applies_to_a_snapshot_that_others_changed_meanwhile() {
     // Meanwhile: 10.0.0.9 was allocated, 10.0.0.52 released.
     let mut newer = Bitmap::new(range.size());
     newer.restore(&snapshot(range.size(), &[0, 8, 50])).expect("in range");
-    newer.union_with(&outcome.ranges[0].set());
-    newer.difference_with(&outcome.ranges[0].clear());
+    newer.union_with(&outcome.bitmap(0).expect("a bitmap").set());
+    newer.difference_with(&outcome.bitmap(0).expect("a bitmap").clear());
     assert_eq!(newer.iter().collect::<Vec<_>>(), [0, 2, 8]);
 }
 
@@ -392,14 +406,14 @@ fn a_port_that_another_service_still_uses_is_recorded_again() {
     let mut data = snapshot(range.size(), &[7]);
     let mut reasons = Vec::new();
     for services in [2, 1] {
-        let mut pass = RepairPass::new();
+        let mut pass = Audit::new();
         pass.add_node_ports(range, Stored { range: "30000-30100", data: &data }).expect("fits");
         for _ in 0..services {
             pass.observe(&service);
         }
         let outcome = pass.finish(Leaks::CleanAtOnce);
         reasons.push(outcome.findings.iter().map(|finding| finding.reason).collect::<Vec<_>>());
-        assert!(outcome.ranges[0].next().contains(7));
+        assert!(outcome.bitmap(0).expect("a bitmap").next().contains(7));
         // One of the two is deleted, and its release frees the port.
         data = snapshot(range.size(), &[]);
     }
@@ -414,7 +428,7 @@ fn a_range_without_addresses_is_reported_for_each_service() {
         let inside = if text == "0.0.0.0/0" { Reason::ServiceCIDRFull } else { Reason::ClusterIPOutOfRange };
         let reasons: Vec<_> = outcome.findings.iter().map(|finding| finding.reason).collect();
         assert_eq!(reasons, [Reason::ServiceCIDRFull, inside, Reason::ServiceCIDRFull], "{text}");
-        assert_eq!((outcome.ranges[0].next().len(), outcome.services), (0, 3));
+        assert_eq!((outcome.bitmap(0).expect("a bitmap").next().len(), outcome.services), (0, 3));
     }
 }
 

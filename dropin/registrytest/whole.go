@@ -18,11 +18,11 @@ import (
 func Whole(registry rangeallocation.RangeRegistry, rangeSpec string) repair.Range {
 	if _, err := rangekeeper.ParsePortRange(rangeSpec); err == nil {
 		return &whole[uint16]{
-			registry: registry, text: rangeSpec, parse: rangekeeper.ParsePortRange, add: (*rangekeeper.RepairPass).AddPorts,
+			registry: registry, text: rangeSpec, parse: rangekeeper.ParsePortRange, add: (*rangekeeper.Audit).AddPorts,
 		}
 	}
 	return &whole[netip.Addr]{
-		registry: registry, text: rangeSpec, parse: rangekeeper.ParseCIDR, add: (*rangekeeper.RepairPass).AddCIDR,
+		registry: registry, text: rangeSpec, parse: rangekeeper.ParseCIDR, add: (*rangekeeper.Audit).AddCIDR,
 	}
 }
 
@@ -31,14 +31,14 @@ type whole[V rangekeeper.Value] struct {
 	registry rangeallocation.RangeRegistry
 	text     string
 	parse    func(string) (rangekeeper.Range[V], error)
-	add      func(*rangekeeper.RepairPass, rangekeeper.Range[V], rangekeeper.Stored) (int, error)
+	add      func(*rangekeeper.Audit, rangekeeper.Range[V], rangekeeper.Stored) (int, error)
 
 	// What the pass under way has read.
 	values rangekeeper.Range[V]
 	stored *api.RangeAllocation
 }
 
-func (w *whole[V]) Read(_ context.Context, _ *rangekeeper.Passes, pass *rangekeeper.RepairPass) (missing bool, err error) {
+func (w *whole[V]) Read(_ context.Context, _ *rangekeeper.Passes, pass *rangekeeper.Audit) (missing bool, err error) {
 	if w.values, err = w.parse(w.text); err != nil {
 		return false, err
 	}
@@ -49,8 +49,8 @@ func (w *whole[V]) Read(_ context.Context, _ *rangekeeper.Passes, pass *rangekee
 	return w.stored.Range == "", err
 }
 
-func (w *whole[V]) Repair(_ context.Context, _ *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, _ rangekeeper.Listed) (repair.Repaired, error) {
-	counts, err := outcome.Counts(index)
+func (w *whole[V]) Repair(_ context.Context, _ *rangekeeper.Passes, outcome *rangekeeper.Report, index int, _ rangekeeper.Listed) (repair.Repaired, error) {
+	counts, err := outcome.Range(index)
 	if err != nil {
 		return repair.Repaired{}, err
 	}
@@ -66,5 +66,5 @@ func (w *whole[V]) Repair(_ context.Context, _ *rangekeeper.Passes, outcome *ran
 	for value := range outcome.Values(index, rangekeeper.ValuesSet) {
 		set = append(set, value.String())
 	}
-	return repair.Repaired{Set: set, Cleared: counts.Clear}, nil
+	return repair.Repaired{Set: set, Cleared: int(counts.Clear)}, nil
 }

@@ -182,7 +182,7 @@ type stale struct {
 
 func (s *stale) RepairRange(string) (repair.Range, bool) { return s, true }
 
-func (s *stale) Repair(_ context.Context, _ *rangekeeper.Passes, _ *rangekeeper.RepairOutcome, _ int, listed rangekeeper.Listed) (repair.Repaired, error) {
+func (s *stale) Repair(_ context.Context, _ *rangekeeper.Passes, _ *rangekeeper.Report, _ int, listed rangekeeper.Listed) (repair.Repaired, error) {
 	s.revision = listed.Revision
 	if s.times--; s.times >= 0 {
 		return repair.Repaired{}, fmt.Errorf("repair: %w", rangekeeper.ErrStaleList)

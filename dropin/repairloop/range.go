@@ -36,10 +36,10 @@ func RangeOf(registry rangeallocation.RangeRegistry, rangeSpec string) Range {
 // refusing is a range whose passes fail.
 type refusing struct{ err error }
 
-func (r refusing) Read(context.Context, *rangekeeper.Passes, *rangekeeper.RepairPass) (bool, error) {
+func (r refusing) Read(context.Context, *rangekeeper.Passes, *rangekeeper.Audit) (bool, error) {
 	return false, r.err
 }
 
-func (r refusing) Repair(context.Context, *rangekeeper.Passes, *rangekeeper.RepairOutcome, int, rangekeeper.Listed) (repair.Repaired, error) {
+func (r refusing) Repair(context.Context, *rangekeeper.Passes, *rangekeeper.Report, int, rangekeeper.Listed) (repair.Repaired, error) {
 	return repair.Repaired{}, r.err
 }

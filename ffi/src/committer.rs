@@ -18,7 +18,7 @@ use crate::guard::{Array, Buffer, Out, borrow, guard, guard_or, reclaim, slice, 
 use crate::handle::Handle;
 use crate::passes::rk_passes;
 use crate::range::{ValueRange, rk_range};
-use crate::repair::rk_repair_outcome;
+use crate::report::rk_report;
 use crate::result::rk_result;
 use crate::value::{Value, rk_value};
 
@@ -405,8 +405,8 @@ pub unsafe extern "C" fn rk_committer_submit(
     })
 }
 
-/// Takes on the operation that applies what a repair pass found out about the range at place range of outcome, which was
-/// finished with these passes. It is to be submitted even if the pass found nothing: the committer learns from it which
+/// Takes on the operation that applies what an audit found out about the bitmap at place range of report, which was finished
+/// with these passes. It is to be submitted even if the pass found nothing: the committer learns from it which
 /// values more than one Service claims. deadline as in rk_operation.
 ///
 /// listed is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from before
@@ -415,13 +415,13 @@ pub unsafe extern "C" fn rk_committer_submit(
 /// rest, leaks stay then.
 ///
 /// A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays
-/// and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT if outcome
-/// has no such range or another one than the committer, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT if report
+/// has no such bitmap or another one than the committer, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit_repair(
     committer: *const rk_committer,
     passes: *const rk_passes,
-    outcome: *const rk_repair_outcome,
+    report: *const rk_report,
     range: usize,
     listed: u64,
     is_guarded: bool,
@@ -430,12 +430,12 @@ pub unsafe extern "C" fn rk_committer_submit_repair(
 ) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let (committer, passes, outcome, ticket) =
-            unsafe { (borrow(committer)?, borrow(passes)?, borrow(outcome)?, Out::new(ticket)?) };
+        let (committer, passes, report, ticket) =
+            unsafe { (borrow(committer)?, borrow(passes)?, borrow(report)?, Out::new(ticket)?) };
         passes.0.with(|passes| {
-            outcome.with_range(range, |outcome| {
+            report.with_bitmap(range, |bitmap| {
                 committer.with(|committer| {
-                    if outcome.range() != committer.range().0 {
+                    if bitmap.range() != committer.range().0 {
                         return Err(rk_result::InvalidArgument);
                     }
                     let listed = match listed {
@@ -443,7 +443,7 @@ pub unsafe extern "C" fn rk_committer_submit_repair(
                         _ if is_guarded => Listed::Guarding(listed),
                         _ => Listed::At(listed),
                     };
-                    let diff = passes.diff(outcome, committer, listed);
+                    let diff = passes.diff(bitmap, committer, listed);
                     ticket.write(committer.submit(Operation::Repair(Box::new(diff)), deadline(deadline_at)).0);
                     Ok(())
                 })

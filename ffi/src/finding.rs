@@ -1,13 +1,14 @@
-//! What repair passes and audits tell, in the form that C gets.
+//! The findings of audits, in the form that C gets.
 
 use std::ffi::{CStr, c_char};
 
+use rangekeeper_core::audit::OffsetState;
 use rangekeeper_core::finding::{Finding, FoundValue, Reason, Subject};
 use rangekeeper_core::occupancy::Cell;
 use rangekeeper_core::range::Band;
-use rangekeeper_core::repair::OffsetState;
 
 use crate::guard::{Array, guard_or};
+use crate::report::RK_NO_RANGE;
 use crate::result::rk_result;
 use crate::value::{RK_VALUE_KIND_PORT, RK_VALUE_KIND_TEXT, rk_value};
 
@@ -89,7 +90,8 @@ pub struct rk_finding {
     pub subject_kind: u32,
     /// Which Service or IPAddress object, by its place among those that were observed: 0 is the first.
     pub subject: u64,
-    /// The range it concerns: its place in the order in which they were added.
+    /// The range it concerns: its place in the order in which they were added; RK_NO_RANGE if there is no range of
+    /// addresses.
     pub range: u32,
     /// Whether a repair, or the API server at its start, mends it without the owner's help.
     pub mendable: bool,
@@ -153,7 +155,7 @@ impl From<&Finding> for rk_finding {
             reason: finding.reason.into(),
             subject_kind,
             subject,
-            range: finding.range as u32,
+            range: finding.range.map_or(RK_NO_RANGE, |range| range as u32),
             mendable: finding.reason.is_mendable(),
             value_kind,
             port,
@@ -200,8 +202,9 @@ pub extern "C" fn rk_reason_name(reason: u32) -> *const c_char {
     })
 }
 
-/// Writes what findings say, as the functions for messages of outcomes promise. Returns how many were written.
-pub(crate) fn messages(
+/// Writes the texts of findings, as [`rk_report_finding_texts`](crate::report::rk_report_finding_texts) promises, with two
+/// ends for each. Returns how many were written.
+pub(crate) fn texts(
     findings: &[Finding],
     from: usize,
     buffer: Array<c_char>,
@@ -210,20 +213,22 @@ pub(crate) fn messages(
     let findings = findings.get(from..).unwrap_or(&[]);
     let mut text = String::new();
     let mut at = Vec::new();
-    for finding in findings.iter().take(ends.capacity()) {
+    for finding in findings.iter().take(ends.capacity() / 2) {
         let before = text.len();
+        text.push_str(&finding.value.to_string());
+        let value_end = text.len();
         text.push_str(&finding.to_string());
         if text.len() > buffer.capacity() {
             text.truncate(before);
             break;
         }
-        at.push(text.len());
+        at.extend([value_end, text.len()]);
     }
     if at.is_empty() && ends.capacity() > 0 && !findings.is_empty() {
         return Err(rk_result::BufferTooSmall);
     }
     buffer.fill(text.into_bytes().into_iter().map(|byte| byte as c_char));
-    Ok(ends.fill(at))
+    Ok(ends.fill(at) / 2)
 }
 
 #[cfg(test)]

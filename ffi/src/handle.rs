@@ -98,9 +98,9 @@ mod tests {
 
     use super::{Handle, hook};
     use crate::allocator::*;
+    use crate::audit::*;
     use crate::error::rk_error;
     use crate::range::*;
-    use crate::repair::*;
     use crate::result::rk_result;
     use crate::transaction::*;
     use crate::value::{RK_VALUE_KIND_IPV4, rk_value};
@@ -178,16 +178,16 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_while_a_pass_is_finished_gives_no_outcome() {
-        let (mut pass, mut outcome) = (ptr::null_mut(), ptr::null_mut());
+    fn a_panic_while_an_audit_is_finished_gives_no_report() {
+        let (mut audit, mut report) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: all pointers are to live variables, and each handle is freed once.
         unsafe {
-            assert_eq!(rk_repair_pass_new(&mut pass), rk_result::Ok);
+            assert_eq!(rk_audit_new(false, false, 0, &mut audit), rk_result::Ok);
             hook::panic_next();
-            assert_eq!(rk_repair_pass_finish(pass, ptr::null(), &mut outcome), rk_result::Panic);
-            assert!(outcome.is_null());
-            assert_eq!(rk_repair_pass_finish(pass, ptr::null(), &mut outcome), rk_result::Poisoned);
-            rk_repair_pass_free(pass);
+            assert_eq!(rk_audit_finish(audit, ptr::null(), &mut report), rk_result::Panic);
+            assert!(report.is_null());
+            assert_eq!(rk_audit_finish(audit, ptr::null(), &mut report), rk_result::Poisoned);
+            rk_audit_free(audit);
         }
     }
 }

@@ -9,18 +9,19 @@
 #![allow(unreachable_pub, reason = "entry points are reached from C only")]
 
 mod allocator;
+mod audit;
 mod bootstrap;
 mod committer;
 mod error;
 mod finding;
 mod guard;
 mod handle;
-mod ip_audit;
+mod ip_address;
 mod leak;
 mod passes;
 mod range;
 mod range_allocation;
-mod repair;
+mod report;
 mod result;
 mod service_cidr;
 mod services;

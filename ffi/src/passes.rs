@@ -18,10 +18,10 @@ pub struct rk_passes(pub(crate) Handle<Passes>);
 /// for 3.
 ///
 /// A pass over the objects of committers goes like this: rk_passes_begin for each; an RK_OPERATION_READ to each, and when
-/// that has ended rk_passes_seen; after that, Services are listed linearizably and observed by an rk_repair_pass that has
-/// what was read; rk_repair_pass_finish with these passes; and for each range rk_committer_submit_repair. Counters advance
+/// that has ended rk_passes_seen; after that, Services are listed linearizably and observed by an rk_audit that has
+/// what was read; rk_audit_finish with these passes; and for each range rk_committer_submit_repair. Counters advance
 /// only if passes are at least 0.9 of interval (in nanoseconds) apart and the value was in use all the time between.
-/// Without committers every pass counts, and nothing but rk_repair_pass_finish is needed; interval is of no use then.
+/// Without committers every pass counts, and nothing but rk_audit_finish is needed; interval is of no use then.
 ///
 /// The caller owns *out and frees it with rk_passes_free. RK_RESULT_INVALID_ARGUMENT if passes is 0,
 /// RK_RESULT_NULL_POINTER. Any thread.

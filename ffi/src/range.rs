@@ -8,10 +8,11 @@ use std::str::FromStr;
 use rangekeeper_core::any::{AnyRange, AnyValue, ParseRangeError};
 use rangekeeper_core::bitmap::{Bitmap, Run};
 use rangekeeper_core::range::Range;
+use rangekeeper_core::snapshot::changes;
 use rangekeeper_core::uids::UidBlock;
 
 use crate::error::{Failure, rk_error};
-use crate::guard::{Array, Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, text};
+use crate::guard::{Array, Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, slice, text};
 use crate::result::rk_result;
 use crate::value::{RK_VALUE_KIND_IPV4, RK_VALUE_KIND_IPV6, RK_VALUE_KIND_PORT, RK_VALUE_KIND_UIDS, Value, rk_value};
 
@@ -261,4 +262,45 @@ pub unsafe extern "C" fn rk_range_value_at(range: *const rk_range, offset: u32, 
         value.write(range.0.value_at(offset).ok_or(rk_result::NotInRange)?.into());
         Ok(())
     })
+}
+
+/// Tells what differs between two snapshots of a range (see rk_allocator_snapshot): writes the values that are in one of
+/// them only, ascending, from offset from_offset on, and for each whether it was allocated, that is, whether it is in the
+/// second one: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end. Else call
+/// again with *next_offset.
+///
+/// RK_RESULT_BITS_PAST_RANGE with the highest offset in error->value, RK_RESULT_NULL_POINTER,
+/// RK_RESULT_INVALID_ARGUMENT. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_range_changes(
+    range: *const rk_range,
+    before: *const u8,
+    before_len: usize,
+    after: *const u8,
+    after_len: usize,
+    from_offset: u32,
+    values: *mut rk_value,
+    allocated: *mut bool,
+    capacity: usize,
+    n: *mut usize,
+    next_offset: *mut u32,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let (range, before, after) = (borrow(range)?.0, slice(before, before_len)?, slice(after, after_len)?);
+            let (values, flags) = (Array::new(values, capacity)?, Array::new(allocated, capacity)?);
+            let (n, next) = (Out::new(n)?, Out::new(next_offset)?);
+            let (allocated, mut changed) = changes(range, before, after).map_err(|error| {
+                Failure::new(rk_result::BitsPastRange, error).about(error.offset).at_offset(error.byte)
+            })?;
+            changed.union_with(&allocated);
+            flags.fill(changed.iter_from(from_offset).map(|offset| allocated.contains(offset)));
+            let (written, after) = values_page(range, &changed, from_offset, values);
+            n.write(written);
+            next.write(after);
+            Ok(())
+        })
+    }
 }

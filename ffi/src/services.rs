@@ -178,7 +178,7 @@ impl<'a> Rest<'a> {
             ports.push(ServicePort { protocol, node_port: node_port.cast_signed() });
         }
         let health_check_node_port = service.health_check_node_port;
-        Ok(Service { cluster_ip, cluster_ips, ports, health_check_node_port })
+        Ok(Service { cluster_ip, cluster_ips, ports, health_check_node_port, ..Service::default() })
     }
 }
 
@@ -246,7 +246,7 @@ impl<'a> Services<'a> {
             each(&if let Some(PlainService { health_check_node_port, len }) = rest.plain_service() {
                 let cluster_ip = rest.text(len)?;
                 own = [cluster_ip];
-                Service { cluster_ip, cluster_ips: &own, ports: &[], health_check_node_port }
+                Service { cluster_ip, cluster_ips: &own, health_check_node_port, ..Service::default() }
             } else {
                 rest.borrow_service(&mut cluster_ips, &mut ports)?
             });

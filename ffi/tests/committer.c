@@ -132,20 +132,20 @@ int main(void) {
     expect(1);
     CHECK(finished[0].outcome == RK_OUTCOME_READ && finished[0].yes && finished[0].bytes == 1 && bytes[0] == 7);
     CHECK_OK(rk_passes_seen(passes, committer, finished[0].revision, now));
-    rk_repair_pass *pass;
-    rk_repair_outcome *outcome;
-    CHECK_OK(rk_repair_pass_new(&pass));
-    CHECK_OK(rk_repair_pass_add_range(pass, range, TEXT("10.0.0.0/29"), bytes, finished[0].bytes, NULL));
-    CHECK_OK(rk_repair_pass_finish(pass, passes, &outcome));
+    rk_audit *audit;
+    rk_report *report;
+    CHECK_OK(rk_audit_new(false, false, 0, &audit));
+    CHECK_OK(rk_audit_add_bitmap(audit, range, TEXT("10.0.0.0/29"), bytes, finished[0].bytes, NULL));
+    CHECK_OK(rk_audit_finish(audit, passes, &report));
     uint64_t ticket;
-    CHECK_OK(rk_committer_submit_repair(committer, passes, outcome, 0, 0, false, UINT64_MAX, &ticket));
+    CHECK_OK(rk_committer_submit_repair(committer, passes, report, 0, 0, false, UINT64_MAX, &ticket));
     run();
     expect(1);
     CHECK(finished[0].ticket == ticket && finished[0].outcome == RK_OUTCOME_REPAIRED);
     CHECK(finished[0].set == 0 && finished[0].values == cleared && finished[0].number == 0);
     for (uint32_t i = 0; i < cleared; i++) CHECK(values[i].low == 0x0a000001 + i);
-    rk_repair_outcome_free(outcome);
-    rk_repair_pass_free(pass);
+    rk_report_free(report);
+    rk_audit_free(audit);
   }
   rk_passes_free(passes);
 

@@ -12,13 +12,13 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rangekeeper_core::allocator::{AllocateError, Allocator, Request, Strategy};
 use rangekeeper_core::any::{AnyRange, AnyValue};
+use rangekeeper_core::audit::{Audit, Leaks, Stored};
 use rangekeeper_core::cidr::CidrRange;
 use rangekeeper_core::commit::{
     Answer, Change, Committer, Config, Guard, Header, KeyValue, Operation, Outcome, Request as Wish, Step,
 };
 use rangekeeper_core::ports::PortRange;
 use rangekeeper_core::range::Range;
-use rangekeeper_core::repair::{Leaks, RepairPass, Stored};
 use rangekeeper_core::service::{Service, ServicePort};
 use rangekeeper_core::uids::UidBlock;
 
@@ -169,7 +169,7 @@ fn a_service_in_order_does_not_allocate() {
     let mut observed = 0;
     for (ipv4, ipv6, ports) in [("10.96.0.0/24", "fd00::/120", "30000-30207"), ("10.96.0.0/12", "fd00::/64", "1-65535")]
     {
-        let mut pass = RepairPass::new();
+        let mut pass = Audit::new();
         let data = all_set(SERVICES);
         pass.add_cluster_ips(range(ipv4), Stored { range: ipv4, data: &data }).expect("fits");
         pass.add_cluster_ips(range(ipv6), Stored { range: ipv6, data: &data }).expect("fits");
@@ -196,7 +196,7 @@ fn a_service_in_order_does_not_allocate() {
         assert!(allocations > 0, "findings are kept somewhere");
         let outcome = pass.finish(Leaks::CleanAtOnce);
         assert_eq!(outcome.findings.len(), SERVICES);
-        assert!(outcome.ranges.iter().all(|range| range.in_use().count() as usize == SERVICES));
+        assert!(outcome.bitmaps().all(|(_, range)| range.in_use().count() as usize == SERVICES));
     }
     println!("{observed} Services");
     assert!(observed >= 2 * SERVICES);

@@ -5,9 +5,11 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use rangekeeper::ipaddress::{ALLOCATOR, IpAddressAudit, IpAddressObject, IpAddressOutcome};
+use rangekeeper::audit::{Audit, Leaks, Report, Values};
+use rangekeeper::ipaddress::{ALLOCATOR, IpAddressObject};
+use rangekeeper::service::Service;
 use rangekeeper::service_cidr::ServiceCidr;
-use rangekeeper_fuzz::abi::{Audit, Batch, Damage, INVALID_BATCH, OK, OwnedIpAddress, as_c};
+use rangekeeper_fuzz::abi::{self, Batch, Damage, INVALID_BATCH, OK, OwnedIpAddress, as_c, leak_as_c};
 use rangekeeper_fuzz::service::OwnedService;
 
 const CIDRS: [&str; 5] = ["10.0.0.0/27", "fd00::/123", "10.0.0.0/24", "fd00::/64", "192.168.0.0/31"];
@@ -40,9 +42,11 @@ fn name(service: u8) -> (String, String) {
 
 fuzz_target!(|input: Input| {
     let cidrs: Vec<&str> = (0..CIDRS.len()).filter(|at| input.cidrs >> at & 1 == 1).map(|at| CIDRS[at]).collect();
-    let through_c = Audit::new(input.now, &cidrs);
-    let mut direct = IpAddressAudit::new(input.now);
-    cidrs.iter().for_each(|cidr| direct.add_cidr(ServiceCidr::parse(cidr).expect("a CIDR")));
+    let through_c = abi::Audit::of_ip_addresses(input.now, &cidrs);
+    let mut direct = Audit::of_ip_addresses(input.now);
+    cidrs.iter().for_each(|cidr| {
+        direct.add_service_cidr(ServiceCidr::parse(cidr).expect("a CIDR")).expect("an audit of IPAddress objects")
+    });
 
     for observed in &input.batches {
         match observed {
@@ -53,15 +57,15 @@ fuzz_target!(|input: Input| {
         }
     }
 
-    let outcome = direct.finish();
+    let report = direct.finish(Leaks::CleanAtOnce);
     let (services, findings, leaks) = through_c.finish(usize::from(input.page) + 1);
-    assert_eq!(services, outcome.services);
-    assert_eq!(findings, outcome.findings.iter().map(as_c).collect::<Vec<_>>());
-    assert_eq!(leaks, outcome.leaks.iter().map(|leak| (leak.range as u32, leak.object)).collect::<Vec<_>>());
-    laws(&outcome);
+    assert_eq!(services, report.services);
+    assert_eq!(findings, report.findings.iter().map(as_c).collect::<Vec<_>>());
+    assert_eq!(leaks, report.leaks().map(|leak| leak_as_c(&leak)).collect::<Vec<_>>());
+    laws(&report);
 });
 
-fn observe_ip_addresses(through_c: &Audit, direct: &mut IpAddressAudit, objects: &[Object], damage: &[Damage]) {
+fn observe_ip_addresses(through_c: &abi::Audit, direct: &mut Audit, objects: &[Object], damage: &[Damage]) {
     let objects: Vec<OwnedIpAddress> = objects
         .iter()
         .map(|object| {
@@ -81,15 +85,17 @@ fn observe_ip_addresses(through_c: &Audit, direct: &mut IpAddressAudit, objects:
             assert_eq!(through_c.observe_ip_addresses(&batch), OK, "{batch:?}");
             for object in &objects {
                 let [managed_by, parent_group, parent_resource, parent_namespace, parent_name] = &object.rest;
-                direct.observe_ip_address(&IpAddressObject {
-                    name: &object.name.0,
-                    managed_by,
-                    created: object.created,
-                    parent_group,
-                    parent_resource,
-                    parent_namespace,
-                    parent_name,
-                });
+                direct
+                    .observe_ip_address(&IpAddressObject {
+                        name: &object.name.0,
+                        managed_by,
+                        created: object.created,
+                        parent_group,
+                        parent_resource,
+                        parent_namespace,
+                        parent_name,
+                    })
+                    .expect("an audit of IPAddress objects");
             }
         }
         Err(result) => assert_eq!(through_c.observe_ip_addresses(&batch), result, "{batch:?}"),
@@ -97,8 +103,8 @@ fn observe_ip_addresses(through_c: &Audit, direct: &mut IpAddressAudit, objects:
 }
 
 fn observe_services(
-    through_c: &Audit,
-    direct: &mut IpAddressAudit,
+    through_c: &abi::Audit,
+    direct: &mut Audit,
     services: &[(u8, OwnedService)],
     names_damage: &[Damage],
     damage: &[Damage],
@@ -113,7 +119,7 @@ fn observe_services(
         (Ok(names), Ok(services)) if names.len() == services.len() => {
             assert_eq!(result, OK);
             for ((namespace, name), service) in names.iter().zip(&services) {
-                service.with(|service| direct.observe_service(namespace, name, service));
+                service.with(|service| direct.observe(&Service { namespace, name, ..*service }));
             }
         }
         (Err(error), _) | (Ok(_), Err(error)) => assert_eq!(result, error),
@@ -121,12 +127,17 @@ fn observe_services(
     }
 }
 
-fn laws(outcome: &IpAddressOutcome) {
-    for cidr in &outcome.cidrs {
-        assert!(cidr.used() <= cidr.cidr().size());
-        assert_eq!(cidr.free(), cidr.cidr().size() - cidr.used());
+fn laws(report: &Report) {
+    for range in &report.ranges {
+        let (counts, size) = (range.counts(), range.size());
+        assert!(counts.stored <= size);
+        assert_eq!(counts.stored + counts.set, counts.next + counts.clear);
+        for members in [true, false] {
+            let runs = range.offsets(Values::Stored).runs(members, size, 0).map(|run| run.len()).sum::<u64>();
+            assert_eq!(runs, if members { counts.stored } else { size - counts.stored });
+        }
         for count in [0, 1, 7] {
-            let cells = cidr.occupancy(count);
+            let cells = range.occupancy(count);
             assert!(cells.len() as u64 <= u64::from(count.max(1)));
             let mut next = 0_u64;
             for cell in &cells {
@@ -134,16 +145,17 @@ fn laws(outcome: &IpAddressOutcome) {
                 next += cell.len;
                 assert!(cell.lost <= cell.in_use && cell.duplicate <= cell.in_use && cell.in_use <= cell.len);
             }
-            assert_eq!(next, cidr.cidr().size());
+            assert_eq!(next, size);
         }
     }
-    for finding in &outcome.findings {
+    for finding in &report.findings {
         assert!(!finding.to_string().is_empty());
-        assert!(finding.range < outcome.cidrs.len().max(1));
+        assert_eq!(finding.range.is_none(), report.ranges.is_empty());
+        assert!(finding.range.is_none_or(|range| range < report.ranges.len()));
     }
-    for leak in &outcome.leaks {
-        assert!(leak.range < outcome.cidrs.len().max(1));
-        let state = outcome.cidrs.get(leak.range).and_then(|cidr| cidr.state_of(leak.address));
+    for leak in report.leaks() {
+        assert_eq!(leak.range.is_none(), report.ranges.is_empty());
+        let state = leak.range.and_then(|range| report.ranges[range].state_of(leak.value));
         assert!(state.is_none_or(|state| state.stored && !state.next || state.in_use), "{leak:?}: {state:?}");
     }
 }

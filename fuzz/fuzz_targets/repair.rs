@@ -10,9 +10,9 @@ use std::num::NonZeroU8;
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use rangekeeper::any::{AnyRange, AnyValue};
+use rangekeeper::audit::{AddRangeError, Audit, Leaks, RepairCounters, Report, Stored};
 use rangekeeper::finding::{FoundValue, Reason, Subject};
 use rangekeeper::range::Range;
-use rangekeeper::repair::{AddRangeError, Leaks, Outcome, RepairCounters, RepairPass, Stored};
 use rangekeeper_fuzz::service::OwnedService;
 use rangekeeper_fuzz::{address, bits};
 
@@ -62,7 +62,7 @@ fuzz_target!(|input: Input| {
     let mut counts: BTreeMap<String, BTreeMap<AnyValue, u8>> = BTreeMap::new();
     let mut left: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     for round in input.rounds.iter().take(8) {
-        let mut pass = RepairPass::new();
+        let mut pass = Audit::new();
         let mut parts = Vec::new();
         let [ipv4, ipv6] = [(IPV4, round.ipv4), (IPV6, round.ipv6)].map(|(all, at)| all[usize::from(at) % all.len()]);
         let ports = PORTS[usize::from(round.ports) % PORTS.len()];
@@ -104,7 +104,7 @@ fuzz_target!(|input: Input| {
                 }
             }
             compare(&outcome, index, part, &leaked, &next);
-            left.insert(part.range.to_string(), outcome.ranges[index].next().snapshot().to_vec());
+            left.insert(part.range.to_string(), outcome.bitmap(index).expect("a bitmap").next().snapshot().to_vec());
         }
         for text in [&IPV4[1..], &IPV6[1..], &PORTS[1..]].concat() {
             let range: AnyRange = text.parse().expect("a configured range");
@@ -120,7 +120,7 @@ fuzz_target!(|input: Input| {
 });
 
 /// Adds a range, and tells what the pass must make of it; `None` if it must refuse.
-fn add(pass: &mut RepairPass, configured: &str, stored_text: &str, data: &[u8]) -> Option<Part> {
+fn add(pass: &mut Audit, configured: &str, stored_text: &str, data: &[u8]) -> Option<Part> {
     let range: AnyRange = configured.parse().expect("a configured range");
     let stored = Stored { range: stored_text, data };
     let mut add = || match range {
@@ -153,7 +153,7 @@ fn add(pass: &mut RepairPass, configured: &str, stored_text: &str, data: &[u8]) 
 }
 
 /// Observes the Services, and tells what the pass must find.
-fn observe(pass: &mut RepairPass, parts: &mut [Part], services: &[OwnedService]) -> Vec<Found> {
+fn observe(pass: &mut Audit, parts: &mut [Part], services: &[OwnedService]) -> Vec<Found> {
     let first_cidr = parts.iter().position(|part| matches!(part.range, AnyRange::Cidr(_)));
     let mut found = Vec::new();
     for (subject, service) in services.iter().enumerate() {
@@ -218,18 +218,18 @@ fn holds(network: impl ToString, address: IpAddr) -> bool {
     (0..2).any(|distance| cidr.address(cidr.network + distance) == address && (distance == 0 || cidr.prefix == 31))
 }
 
-fn found(outcome: &Outcome) -> Vec<Found> {
+fn found(outcome: &Report) -> Vec<Found> {
     let found = outcome.findings.iter().map(|finding| {
         assert!(!finding.to_string().is_empty());
         let Subject::Service(subject) = finding.subject else { panic!("{finding:?} is not about a Service") };
         let valid = finding.valid.map(|valid| valid.to_string());
-        (finding.reason, finding.range, subject, finding.value.clone(), valid)
+        (finding.reason, finding.range.expect("a range"), subject, finding.value.clone(), valid)
     });
     found.collect()
 }
 
-fn compare(outcome: &Outcome, index: usize, part: &Part, leaked: &BTreeSet<AnyValue>, next: &BTreeSet<AnyValue>) {
-    let real = &outcome.ranges[index];
+fn compare(outcome: &Report, index: usize, part: &Part, leaked: &BTreeSet<AnyValue>, next: &BTreeSet<AnyValue>) {
+    let real = outcome.bitmap(index).expect("a bitmap");
     assert_eq!((real.range(), real.dropped()), (part.range, part.dropped));
     let values = |offsets: Vec<u32>| -> BTreeSet<AnyValue> {
         offsets.into_iter().map(|offset| part.values[offset as usize]).collect()
@@ -265,9 +265,9 @@ fn compare(outcome: &Outcome, index: usize, part: &Part, leaked: &BTreeSet<AnyVa
 }
 
 /// A second repair of what the first one stored: leaks go, and nothing is left but what only owners can mend.
-fn again(outcome: &Outcome, services: &[OwnedService]) {
-    let mut pass = RepairPass::new();
-    for range in &outcome.ranges {
+fn again(outcome: &Report, services: &[OwnedService]) {
+    let mut pass = Audit::new();
+    for (_, range) in outcome.bitmaps() {
         let (text, data) = (range.range().to_string(), range.next().snapshot());
         let stored = Stored { range: &text, data };
         match range.range() {
@@ -281,7 +281,7 @@ fn again(outcome: &Outcome, services: &[OwnedService]) {
     let mut expected = found(outcome);
     expected.retain(|(reason, ..)| !matches!(reason, Reason::ClusterIPNotAllocated | Reason::PortNotAllocated));
     assert_eq!(found(&second), expected);
-    for (range, before) in second.ranges.iter().zip(&outcome.ranges) {
+    for ((_, range), (_, before)) in second.bitmaps().zip(outcome.bitmaps()) {
         assert!(range.set().is_empty(), "{} is set once more", range.range());
         assert_eq!(range.next(), before.in_use());
         assert_eq!(range.dropped(), 0);

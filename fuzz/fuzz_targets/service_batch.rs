@@ -5,8 +5,8 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use rangekeeper::repair::{Leaks, RepairPass, Stored};
-use rangekeeper_fuzz::abi::{Batch, Damage, INVALID_ARGUMENT, NULL_POINTER, OK, Pass, as_c};
+use rangekeeper::audit::{Audit, Leaks, Stored};
+use rangekeeper_fuzz::abi::{self, Batch, Damage, INVALID_ARGUMENT, NULL_POINTER, OK, as_c};
 use rangekeeper_fuzz::service::OwnedService;
 
 #[derive(Arbitrary, Debug)]
@@ -16,8 +16,8 @@ struct Input {
 }
 
 fuzz_target!(|input: Input| {
-    let through_c = Pass::new(&["10.0.0.0/27", "fd00::/123", "30000-30031"]);
-    let mut direct = RepairPass::new();
+    let through_c = abi::Audit::of_bitmaps(&["10.0.0.0/27", "fd00::/123", "30000-30031"]);
+    let mut direct = Audit::new();
     direct.add_cluster_ips("10.0.0.0/27".parse().expect("a CIDR"), Stored::default()).expect("nothing is stored");
     direct.add_cluster_ips("fd00::/123".parse().expect("a CIDR"), Stored::default()).expect("nothing is stored");
     direct.add_node_ports("30000-30031".parse().expect("ports"), Stored::default()).expect("nothing is stored");
@@ -39,7 +39,7 @@ fuzz_target!(|input: Input| {
     }
 
     let outcome = direct.finish(Leaks::CleanAtOnce);
-    let (services, findings) = through_c.finish(usize::from(input.page) + 1);
+    let (services, findings, _) = through_c.finish(usize::from(input.page) + 1);
     assert_eq!(services, outcome.services);
     assert_eq!(findings, outcome.findings.iter().map(as_c).collect::<Vec<_>>());
 });

@@ -4,6 +4,7 @@
 use std::ffi::c_char;
 use std::ptr;
 
+use rangekeeper::audit::Leak;
 use rangekeeper::finding::{Finding, Reason, Subject};
 
 use crate::service::{Address, NodePort, OwnedService, Protocol};
@@ -98,10 +99,10 @@ unsafe extern "C" {
     ) -> u32;
     fn rk_range_parse(spec: *const c_char, len: usize, range: *mut *mut Opaque, error: *mut Opaque) -> u32;
     fn rk_range_free(range: *mut Opaque);
-    fn rk_repair_pass_new(pass: *mut *mut Opaque) -> u32;
-    fn rk_repair_pass_free(pass: *mut Opaque);
-    fn rk_repair_pass_add_range(
-        pass: *const Opaque,
+    fn rk_audit_new(ip_addresses: bool, has_now: bool, now: i64, audit: *mut *mut Opaque) -> u32;
+    fn rk_audit_free(audit: *mut Opaque);
+    fn rk_audit_add_bitmap(
+        audit: *const Opaque,
         configured: *const Opaque,
         stored_range: *const c_char,
         stored_range_len: usize,
@@ -109,57 +110,36 @@ unsafe extern "C" {
         stored_data_len: usize,
         error: *mut Opaque,
     ) -> u32;
-    fn rk_repair_pass_observe(pass: *const Opaque, batch: *const RawBatch) -> u32;
-    fn rk_repair_pass_finish(pass: *const Opaque, counters: *const Opaque, outcome: *mut *mut Opaque) -> u32;
-    fn rk_repair_outcome_free(outcome: *mut Opaque);
-    fn rk_repair_outcome_services(outcome: *const Opaque, services: *mut u64) -> u32;
-    fn rk_repair_outcome_findings(
-        outcome: *const Opaque,
+    fn rk_audit_add_service_cidr(audit: *const Opaque, cidr: *const c_char, len: usize, error: *mut Opaque) -> u32;
+    fn rk_audit_observe_ip_addresses(audit: *const Opaque, batch: *const RawBatch) -> u32;
+    fn rk_audit_observe_services(audit: *const Opaque, names: *const RawBatch, batch: *const RawBatch) -> u32;
+    fn rk_audit_finish(audit: *const Opaque, passes: *const Opaque, report: *mut *mut Opaque) -> u32;
+    fn rk_report_free(report: *mut Opaque);
+    fn rk_report_services(report: *const Opaque, services: *mut u64) -> u32;
+    fn rk_report_findings(
+        report: *const Opaque,
         from: usize,
         findings: *mut RawFinding,
         capacity: usize,
         n: *mut usize,
     ) -> u32;
-    fn rk_repair_outcome_finding_text(
-        outcome: *const Opaque,
-        index: usize,
+    fn rk_report_finding_texts(
+        report: *const Opaque,
+        from: usize,
         buffer: *mut c_char,
         capacity: usize,
-        len: *mut usize,
+        ends: *mut usize,
+        n: usize,
+        written: *mut usize,
     ) -> u32;
-    fn rk_ip_audit_new(has_now: bool, now: i64, audit: *mut *mut Opaque) -> u32;
-    fn rk_ip_audit_free(audit: *mut Opaque);
-    fn rk_ip_audit_add_cidr(audit: *const Opaque, cidr: *const c_char, len: usize, error: *mut Opaque) -> u32;
-    fn rk_ip_audit_observe_ip_addresses(audit: *const Opaque, batch: *const RawBatch) -> u32;
-    fn rk_ip_audit_observe_services(audit: *const Opaque, names: *const RawBatch, batch: *const RawBatch) -> u32;
-    fn rk_ip_audit_finish(audit: *const Opaque, outcome: *mut *mut Opaque) -> u32;
-    fn rk_ip_outcome_free(outcome: *mut Opaque);
-    fn rk_ip_outcome_services(outcome: *const Opaque, services: *mut u64) -> u32;
-    fn rk_ip_outcome_findings(
-        outcome: *const Opaque,
-        from: usize,
-        findings: *mut RawFinding,
-        capacity: usize,
-        n: *mut usize,
-    ) -> u32;
-    fn rk_ip_outcome_finding_text(
-        outcome: *const Opaque,
-        index: usize,
-        buffer: *mut c_char,
-        capacity: usize,
-        len: *mut usize,
-    ) -> u32;
-    fn rk_ip_outcome_leaks(
-        outcome: *const Opaque,
-        from: usize,
-        leaks: *mut RawLeak,
-        capacity: usize,
-        n: *mut usize,
-    ) -> u32;
+    fn rk_report_leaks(report: *const Opaque, from: usize, leaks: *mut RawLeak, capacity: usize, n: *mut usize) -> u32;
 }
 
-/// A finding as C sees it: reason, subject's kind and number, range, mendable, and the value as text.
-pub type FoundByC = (&'static str, u32, u64, u32, bool, String);
+/// A finding as C sees it: reason, subject's kind and number, range, mendable, the value as text, and the message.
+pub type FoundByC = (&'static str, u32, u64, u32, bool, String, String);
+
+/// What C has for no range.
+const NO_RANGE: u32 = u32::MAX;
 
 /// A core's finding as C must see it.
 pub fn as_c(finding: &Finding) -> FoundByC {
@@ -168,7 +148,8 @@ pub fn as_c(finding: &Finding) -> FoundByC {
         Subject::IPAddress(ordinal) => (1, ordinal),
     };
     let reason = finding.reason;
-    (reason.as_str(), kind, subject, finding.range as u32, reason.is_mendable(), finding.value.to_string())
+    let range = finding.range.map_or(NO_RANGE, |range| range as u32);
+    (reason.as_str(), kind, subject, range, reason.is_mendable(), finding.value.to_string(), finding.to_string())
 }
 
 /// The reasons by their numbers in C, from 1 on.
@@ -425,34 +406,58 @@ pub fn bootstrap_plan(question: &[u8]) -> (u32, u64, Vec<u8>) {
     }
 }
 
-/// `rk_repair_pass`.
-pub struct Pass(*mut Opaque);
+/// `rk_audit`.
+pub struct Audit(*mut Opaque);
 
-impl Pass {
-    /// A pass with these ranges, for which nothing is stored.
-    pub fn new(ranges: &[&str]) -> Self {
-        let mut pass = ptr::null_mut();
+impl Audit {
+    /// An audit of these bitmaps, for which nothing is stored.
+    pub fn of_bitmaps(ranges: &[&str]) -> Self {
+        let mut audit = ptr::null_mut();
         // SAFETY: the out-parameter lives until the call returns.
-        assert_eq!(unsafe { rk_repair_pass_new(&mut pass) }, OK);
+        assert_eq!(unsafe { rk_audit_new(false, false, 0, &mut audit) }, OK);
         for text in ranges {
             let mut range = ptr::null_mut();
             // SAFETY: the text and the out-parameter live until the call returns; error may be NULL.
             let result = unsafe { rk_range_parse(text.as_ptr().cast(), text.len(), &mut range, ptr::null_mut()) };
             assert_eq!(result, OK);
             // SAFETY: both handles were just made; empty texts may be NULL; error may be NULL.
-            let result =
-                unsafe { rk_repair_pass_add_range(pass, range, ptr::null(), 0, ptr::null(), 0, ptr::null_mut()) };
+            let result = unsafe { rk_audit_add_bitmap(audit, range, ptr::null(), 0, ptr::null(), 0, ptr::null_mut()) };
             assert_eq!(result, OK);
-            // SAFETY: made above, and the pass keeps no reference to it.
+            // SAFETY: made above, and the audit keeps no reference to it.
             unsafe { rk_range_free(range) };
         }
-        Self(pass)
+        Self(audit)
     }
 
-    /// Hands over a batch of Services.
-    pub fn observe(&self, batch: &Batch) -> u32 {
+    /// An audit of IPAddress objects and these CIDRs.
+    pub fn of_ip_addresses(now: Option<i64>, cidrs: &[&str]) -> Self {
+        let mut audit = ptr::null_mut();
+        // SAFETY: the out-parameter lives until the call returns.
+        assert_eq!(unsafe { rk_audit_new(true, now.is_some(), now.unwrap_or_default(), &mut audit) }, OK);
+        for text in cidrs {
+            // SAFETY: the handle was just made, the text lives until the call returns; error may be NULL.
+            let result = unsafe { rk_audit_add_service_cidr(audit, text.as_ptr().cast(), text.len(), ptr::null_mut()) };
+            assert_eq!(result, OK);
+        }
+        Self(audit)
+    }
+
+    /// Hands over a batch of IPAddress objects.
+    pub fn observe_ip_addresses(&self, batch: &Batch) -> u32 {
         // SAFETY: the handle is freed by drop only; the batch and its arrays live until the call returns.
-        unsafe { rk_repair_pass_observe(self.0, &batch.raw()) }
+        unsafe { rk_audit_observe_ip_addresses(self.0, &batch.raw()) }
+    }
+
+    /// Hands over a batch of Services without names.
+    pub fn observe(&self, batch: &Batch) -> u32 {
+        // SAFETY: as above; names may be NULL.
+        unsafe { rk_audit_observe_services(self.0, ptr::null(), &batch.raw()) }
+    }
+
+    /// Hands over a batch of Services with their names.
+    pub fn observe_services(&self, names: &Batch, batch: &Batch) -> u32 {
+        // SAFETY: as above.
+        unsafe { rk_audit_observe_services(self.0, &names.raw(), &batch.raw()) }
     }
 
     /// Hands over a batch whose words lie where no word can lie, or nowhere.
@@ -463,94 +468,36 @@ impl Pass {
         // SAFETY: the border promises to refuse NULL and what is not aligned without reading from it.
         unsafe {
             [
-                rk_repair_pass_observe(self.0, ptr::null()),
-                rk_repair_pass_observe(self.0, &nowhere),
-                rk_repair_pass_observe(self.0, &unaligned),
+                rk_audit_observe_services(self.0, ptr::null(), ptr::null()),
+                rk_audit_observe_services(self.0, ptr::null(), &nowhere),
+                rk_audit_observe_services(self.0, ptr::null(), &unaligned),
             ]
         }
     }
 
-    /// Ends the pass: the number of Services, and all findings, `page` of them at a time.
-    pub fn finish(self, page: usize) -> (u64, Vec<FoundByC>) {
-        let (mut outcome, mut services) = (ptr::null_mut(), 0);
-        // SAFETY: the handle is freed by drop only; the out-parameter lives until the call returns; NULL is for none.
-        assert_eq!(unsafe { rk_repair_pass_finish(self.0, ptr::null(), &mut outcome) }, OK);
-        // SAFETY: the outcome was just made; the out-parameter lives until the call returns.
-        assert_eq!(unsafe { rk_repair_outcome_services(outcome, &mut services) }, OK);
-        let found = findings(
-            page,
-            // SAFETY: the outcome is freed below; the array has room for as many as its length.
-            |from, page, n| unsafe { rk_repair_outcome_findings(outcome, from, page.as_mut_ptr(), page.len(), n) },
-            // SAFETY: as above.
-            |index, text, len| unsafe {
-                rk_repair_outcome_finding_text(outcome, index, text.as_mut_ptr().cast(), text.len(), len)
-            },
-        );
-        // SAFETY: made above and used no more.
-        unsafe { rk_repair_outcome_free(outcome) };
-        (services, found)
-    }
-}
-
-impl Drop for Pass {
-    fn drop(&mut self) {
-        // SAFETY: made by new, and nobody else has it.
-        unsafe { rk_repair_pass_free(self.0) }
-    }
-}
-
-/// `rk_ip_audit`.
-pub struct Audit(*mut Opaque);
-
-impl Audit {
-    /// An audit of these CIDRs.
-    pub fn new(now: Option<i64>, cidrs: &[&str]) -> Self {
-        let mut audit = ptr::null_mut();
-        // SAFETY: the out-parameter lives until the call returns.
-        assert_eq!(unsafe { rk_ip_audit_new(now.is_some(), now.unwrap_or_default(), &mut audit) }, OK);
-        for text in cidrs {
-            // SAFETY: the handle was just made, the text lives until the call returns; error may be NULL.
-            let result = unsafe { rk_ip_audit_add_cidr(audit, text.as_ptr().cast(), text.len(), ptr::null_mut()) };
-            assert_eq!(result, OK);
-        }
-        Self(audit)
-    }
-
-    /// Hands over a batch of IPAddress objects.
-    pub fn observe_ip_addresses(&self, batch: &Batch) -> u32 {
-        // SAFETY: the handle is freed by drop only; the batch and its arrays live until the call returns.
-        unsafe { rk_ip_audit_observe_ip_addresses(self.0, &batch.raw()) }
-    }
-
-    /// Hands over a batch of Services with their names.
-    pub fn observe_services(&self, names: &Batch, batch: &Batch) -> u32 {
-        // SAFETY: as above.
-        unsafe { rk_ip_audit_observe_services(self.0, &names.raw(), &batch.raw()) }
-    }
-
     /// Ends the audit: the number of Services, all findings, and range and object of each leak, `page` at a time.
     pub fn finish(self, page: usize) -> (u64, Vec<FoundByC>, Vec<(u32, u64)>) {
-        let (mut outcome, mut services) = (ptr::null_mut(), 0);
-        // SAFETY: the handle is freed by drop only; the out-parameter lives until the call returns.
-        assert_eq!(unsafe { rk_ip_audit_finish(self.0, &mut outcome) }, OK);
-        // SAFETY: the outcome was just made; the out-parameter lives until the call returns.
-        assert_eq!(unsafe { rk_ip_outcome_services(outcome, &mut services) }, OK);
+        let (mut report, mut services) = (ptr::null_mut(), 0);
+        // SAFETY: the handle is freed by drop only; the out-parameter lives until the call returns; NULL is for none.
+        assert_eq!(unsafe { rk_audit_finish(self.0, ptr::null(), &mut report) }, OK);
+        // SAFETY: the report was just made; the out-parameter lives until the call returns.
+        assert_eq!(unsafe { rk_report_services(report, &mut services) }, OK);
         let found = findings(
             page,
-            // SAFETY: the outcome is freed below; the array has room for as many as its length.
-            |from, page, n| unsafe { rk_ip_outcome_findings(outcome, from, page.as_mut_ptr(), page.len(), n) },
-            // SAFETY: as above.
-            |index, text, len| unsafe {
-                rk_ip_outcome_finding_text(outcome, index, text.as_mut_ptr().cast(), text.len(), len)
+            // SAFETY: the report is freed below; the array has room for as many as its length.
+            |from, page, n| unsafe { rk_report_findings(report, from, page.as_mut_ptr(), page.len(), n) },
+            // SAFETY: as above; ends has room for both ends of one finding.
+            |from, text, ends, n| unsafe {
+                let buffer = text.as_mut_ptr().cast();
+                rk_report_finding_texts(report, from, buffer, text.len(), ends.as_mut_ptr(), 1, n)
             },
         );
-        // SAFETY: the outcome is freed below; the array has room for as many as its length.
-        let leaks = pages(page, |from, page, n| unsafe {
-            rk_ip_outcome_leaks(outcome, from, page.as_mut_ptr(), page.len(), n)
-        });
+        // SAFETY: the report is freed below; the array has room for as many as its length.
+        let leaks =
+            pages(page, |from, page, n| unsafe { rk_report_leaks(report, from, page.as_mut_ptr(), page.len(), n) });
         let leaks = leaks.iter().map(|leak: &RawLeak| (leak.range, leak.object)).collect();
         // SAFETY: made above and used no more.
-        unsafe { rk_ip_outcome_free(outcome) };
+        unsafe { rk_report_free(report) };
         (services, found, leaks)
     }
 }
@@ -558,8 +505,13 @@ impl Audit {
 impl Drop for Audit {
     fn drop(&mut self) {
         // SAFETY: made by new, and nobody else has it.
-        unsafe { rk_ip_audit_free(self.0) }
+        unsafe { rk_audit_free(self.0) }
     }
+}
+
+/// A core's leak as C must see it: range and object.
+pub fn leak_as_c(leak: &Leak) -> (u32, u64) {
+    (leak.range.map_or(NO_RANGE, |range| range as u32), leak.object.unwrap_or(u64::MAX))
 }
 
 fn pages<T: Copy + Default>(size: usize, read: impl Fn(usize, &mut [T], &mut usize) -> u32) -> Vec<T> {
@@ -577,20 +529,22 @@ fn pages<T: Copy + Default>(size: usize, read: impl Fn(usize, &mut [T], &mut usi
 fn findings(
     size: usize,
     read: impl Fn(usize, &mut [RawFinding], &mut usize) -> u32,
-    text: impl Fn(usize, &mut [u8], &mut usize) -> u32,
+    texts: impl Fn(usize, &mut [u8], &mut [usize; 2], &mut usize) -> u32,
 ) -> Vec<FoundByC> {
     let all = pages(size, read);
     let found = all.iter().enumerate().map(|(index, finding)| {
-        let mut len = usize::MAX;
-        let _ = text(index, &mut [], &mut len);
-        let mut buffer = vec![0; len];
-        assert_eq!(text(index, &mut buffer, &mut len), OK);
-        let value = String::from_utf8(buffer).expect("a text is UTF-8");
+        let (mut buffer, mut ends, mut n) = (vec![0; 1], [0; 2], usize::MAX);
+        while texts(index, &mut buffer, &mut ends, &mut n) == BUFFER_TOO_SMALL {
+            buffer.resize(2 * buffer.len(), 0);
+        }
+        assert_eq!(n, 1);
+        let text = |from: usize, to: usize| String::from_utf8(buffer[from..to].to_vec()).expect("a text is UTF-8");
+        let (value, message) = (text(0, ends[0]), text(ends[0], ends[1]));
         if finding.value_kind == 1 {
             assert_eq!(finding.port.to_string(), value);
         }
         let reason = REASONS[finding.reason as usize - 1].as_str();
-        (reason, finding.subject_kind, finding.subject, finding.range, finding.mendable, value)
+        (reason, finding.subject_kind, finding.subject, finding.range, finding.mendable, value, message)
     });
     found.collect()
 }

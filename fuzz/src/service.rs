@@ -78,6 +78,7 @@ impl OwnedService {
             cluster_ips: &cluster_ips,
             ports: &ports,
             health_check_node_port: self.health_check_node_port.0,
+            ..Service::default()
         })
     }
 

@@ -264,7 +264,7 @@ type Repaired[V rangekeeper.Value] struct {
 
 type repair struct {
 	passes   *rangekeeper.Passes
-	outcome  *rangekeeper.RepairOutcome
+	outcome  *rangekeeper.Report
 	index    int
 	listed   rangekeeper.Listed
 	deadline time.Duration
@@ -291,7 +291,7 @@ func (s *Store[V]) ReadForPass(ctx context.Context, passes *rangekeeper.Passes) 
 // nothing: the store learns from it which values more than one Service claims.
 //
 // A list of Services from before ReadForPass gives rangekeeper.ErrStaleList. One that guards needs Config.Services.
-func (s *Store[V]) Repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed rangekeeper.Listed) (Repaired[V], error) {
+func (s *Store[V]) Repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.Report, index int, listed rangekeeper.Listed) (Repaired[V], error) {
 	if listed.Guards && s.config.Services == "" {
 		return Repaired[V]{}, fmt.Errorf("%s: %w: a list of Services guards, and it is not configured where their keys are", s.config.Key, rangekeeper.ErrInvalidArgument)
 	}

@@ -10,11 +10,11 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::any::AnyRange;
+use rangekeeper::audit::{Audit, BitmapReport, Leaks, Stored};
 use rangekeeper::cidr::CidrRange;
 use rangekeeper::commit::{Committer, Config, Diff, Listed, Operation, Outcome, Passes, View};
 use rangekeeper::ports::PortRange;
 use rangekeeper::range::Range;
-use rangekeeper::repair::{Leaks, RangeOutcome, RepairPass, Stored};
 use rangekeeper::service::{Service, ServicePort};
 use rangekeeper_simulation::random::Random;
 use rangekeeper_simulation::store::{Mask, Store, bits};
@@ -28,9 +28,9 @@ const PASSES: u32 = 12;
 /// A range with what stands in the store.
 trait Kind: Range {
     fn any(self) -> AnyRange;
-    fn add(self, pass: &mut RepairPass, stored: Stored<'_>);
+    fn add(self, pass: &mut Audit, stored: Stored<'_>);
     /// Shows the pass a Service with this value.
-    fn observe(pass: &mut RepairPass, value: Self::Value);
+    fn observe(pass: &mut Audit, value: Self::Value);
 }
 
 impl Kind for CidrRange {
@@ -38,11 +38,11 @@ impl Kind for CidrRange {
         AnyRange::Cidr(self)
     }
 
-    fn add(self, pass: &mut RepairPass, stored: Stored<'_>) {
+    fn add(self, pass: &mut Audit, stored: Stored<'_>) {
         pass.add_cluster_ips(self, stored).expect("a snapshot of this range");
     }
 
-    fn observe(pass: &mut RepairPass, value: Self::Value) {
+    fn observe(pass: &mut Audit, value: Self::Value) {
         pass.observe(&Service { cluster_ip: &value.to_string(), ..Service::default() });
     }
 }
@@ -52,11 +52,11 @@ impl Kind for PortRange {
         AnyRange::Ports(self)
     }
 
-    fn add(self, pass: &mut RepairPass, stored: Stored<'_>) {
+    fn add(self, pass: &mut Audit, stored: Stored<'_>) {
         pass.add_node_ports(self, stored).expect("a snapshot of this range");
     }
 
-    fn observe(pass: &mut RepairPass, value: Self::Value) {
+    fn observe(pass: &mut Audit, value: Self::Value) {
         let port = ServicePort { protocol: "TCP", node_port: i32::from(value) };
         pass.observe(&Service { ports: &[port], ..Service::default() });
     }
@@ -138,7 +138,7 @@ impl<R: Kind> Key<R> {
         self.view = Some(view);
     }
 
-    fn add(&self, pass: &mut RepairPass) {
+    fn add(&self, pass: &mut Audit) {
         let view = self.view.as_ref().expect("all have been seen");
         self.range.add(pass, Stored { range: &self.range.to_string(), data: view.used.snapshot() });
         for offset in bits(self.in_use) {
@@ -147,11 +147,11 @@ impl<R: Kind> Key<R> {
     }
 
     /// The end of a pass: what it clears.
-    fn repair(&mut self, together: &mut Passes, found: &RangeOutcome, seed: u64, now: Duration) -> usize {
-        let mut pass = RepairPass::new();
+    fn repair(&mut self, together: &mut Passes, found: &BitmapReport, seed: u64, now: Duration) -> usize {
+        let mut pass = Audit::new();
         self.add(&mut pass);
-        let outcome = pass.finish(Leaks::Keep(self.alone.counters()));
-        let alone: Diff = self.alone.diff(&outcome.ranges[0], &mut self.repairer, Listed::Elsewhere);
+        let report = pass.finish(Leaks::Keep(self.alone.counters()));
+        let alone: Diff = self.alone.diff(report.bitmap(0).expect("a bitmap"), &mut self.repairer, Listed::Elsewhere);
         let diff = together.diff(found, &mut self.repairer, Listed::Elsewhere);
         assert_eq!(diff, alone, "seed {seed}, {}", self.range);
         let repair = Operation::Repair(Box::new(diff));
@@ -187,14 +187,14 @@ fn a_pass_over_several_ranges_is_one_over_each() {
             if ipv4.view.is_none() || ipv6.view.is_none() || ports.view.is_none() {
                 continue;
             }
-            let mut pass = RepairPass::new();
+            let mut pass = Audit::new();
             ipv4.add(&mut pass);
             ipv6.add(&mut pass);
             ports.add(&mut pass);
-            let outcome = pass.finish(Leaks::Keep(together.counters()));
-            cleared += ipv4.repair(&mut together, &outcome.ranges[0], seed, now);
-            cleared += ipv6.repair(&mut together, &outcome.ranges[1], seed, now);
-            cleared += ports.repair(&mut together, &outcome.ranges[2], seed, now);
+            let report = pass.finish(Leaks::Keep(together.counters()));
+            cleared += ipv4.repair(&mut together, report.bitmap(0).expect("a bitmap"), seed, now);
+            cleared += ipv6.repair(&mut together, report.bitmap(1).expect("a bitmap"), seed, now);
+            cleared += ports.repair(&mut together, report.bitmap(2).expect("a bitmap"), seed, now);
             whole += 1;
         }
     }

@@ -14,9 +14,9 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::any::AnyRange;
+use rangekeeper::audit::{Audit, Leaks, Stored};
 use rangekeeper::commit::{Committer, Config, Listed, Operation, Outcome, Passes};
 use rangekeeper::ports::PortRange;
-use rangekeeper::repair::{Leaks, RepairPass, Stored};
 use rangekeeper_simulation::reference::ReferenceRepair;
 use rangekeeper_simulation::store::Store;
 
@@ -49,11 +49,11 @@ fn repair(store: &mut Store, committer: &mut Ports, passes: &mut Passes, now: Du
     let Outcome::Read(view) = run(store, committer, now, Operation::Read) else { panic!("a view") };
     let range = committer.range();
     passes.seen(AnyRange::Ports(range), committer, view.revision, now);
-    let mut pass = RepairPass::new();
+    let mut pass = Audit::new();
     let text = range.to_string();
     pass.add_node_ports(range, Stored { range: &text, data: view.used.snapshot() }).expect("a snapshot of this range");
-    let outcome = pass.finish(Leaks::Keep(passes.counters()));
-    let diff = passes.diff(&outcome.ranges[0], committer, Listed::Elsewhere);
+    let report = pass.finish(Leaks::Keep(passes.counters()));
+    let diff = passes.diff(report.bitmap(0).expect("a bitmap"), committer, Listed::Elsewhere);
     run(store, committer, now, Operation::Repair(Box::new(diff)));
 }
 

@@ -88,7 +88,7 @@ func (s *store) checkFamily(ctx context.Context, name, spec string) error {
 	if err != nil {
 		return err
 	}
-	pass, err := rangekeeper.NewRepairPass()
+	pass, err := rangekeeper.NewAudit()
 	if err != nil {
 		return err
 	}

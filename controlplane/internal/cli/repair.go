@@ -274,7 +274,7 @@ func (k *keptRange[V]) readForPass(ctx context.Context, passes *rangekeeper.Pass
 }
 
 // repair ends a pass, and gives what was set, cleared, and how much left alone.
-func (k *keptRange[V]) repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed rangekeeper.Listed) (set, cleared []string, changed int, err error) {
+func (k *keptRange[V]) repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.Report, index int, listed rangekeeper.Listed) (set, cleared []string, changed int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
 	repaired, err := k.store.Repair(ctx, passes, outcome, index, listed)

@@ -69,9 +69,6 @@ func writeRuns(w io.Writer, all []audit.Runs) error {
 	for _, r := range all {
 		t.addRanges([]audit.Range{r.Range})
 		fmt.Fprintf(&t.b, "\nStatic band: the lowest %s\n", count(int(r.StaticBand), "value"))
-		if r.Partial {
-			fmt.Fprintln(&t.b, "Only the lowest 65,535 addresses are in the runs below.")
-		}
 		t.addRuns("Free runs", r.Free)
 		t.addRuns("Used runs", r.Used)
 	}

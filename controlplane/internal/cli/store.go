@@ -162,7 +162,7 @@ type kept interface {
 	// readForPass begins a repair pass, before Services are listed.
 	readForPass(ctx context.Context, passes *rangekeeper.Passes) error
 	// repair ends it, and gives what was set, cleared, and how much was left alone.
-	repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.RepairOutcome, index int, listed rangekeeper.Listed) (set, cleared []string, changed int, err error)
+	repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.Report, index int, listed rangekeeper.Listed) (set, cleared []string, changed int, err error)
 	// watch tells of all changes until the context is done, the first time of none.
 	watch(ctx context.Context, tell func(changes []change, revision int64) error) error
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use rand_core::Rng;
 
 use crate::any::AnyRange;
+use crate::audit::{BitmapReport, RepairCounters};
 use crate::range::Range;
-use crate::repair::{RangeOutcome, RepairCounters};
 
 use super::faults::Fault;
 use super::{Committer, Diff, Listed};
@@ -25,8 +25,8 @@ use super::{Committer, Diff, Listed};
 /// 1. [`begin`](Self::begin) for each committer asks it to keep its history.
 /// 2. An [`Operation::Read`](super::Operation::Read) to each gives a [`View`](super::View), and that goes to
 ///    [`seen`](Self::seen) at once.
-/// 3. After that, Services are listed linearizably and observed by a [`RepairPass`](crate::repair::RepairPass) that has
-///    the views' bitmaps and, as [`Leaks::Keep`](crate::repair::Leaks::Keep), the [`counters`](Self::counters).
+/// 3. After that, Services are listed linearizably and observed by a [`Audit`](crate::audit::Audit) that has
+///    the views' bitmaps and, as [`Leaks::Keep`](crate::audit::Leaks::Keep), the [`counters`](Self::counters).
 /// 4. [`diff`](Self::diff) gives for each range what goes into an [`Operation::Repair`](super::Operation::Repair), also
 ///    if it changes nothing: the committer learns from it which values more than one Service claims.
 ///
@@ -113,7 +113,7 @@ impl Passes {
     /// pass.
     pub fn diff<R: Range, G: Rng>(
         &mut self,
-        outcome: &RangeOutcome,
+        outcome: &BitmapReport,
         committer: &mut Committer<R, G>,
         listed: Listed,
     ) -> Diff {

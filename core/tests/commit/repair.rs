@@ -4,10 +4,10 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use rangekeeper::any::AnyRange;
+use rangekeeper::audit::{Audit, Leaks, Stored};
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{Diff, Failure, Listed, Operation, Outcome, Passes, Repaired, Request, Step, View};
 use rangekeeper::envelope::{Form, RangeAllocation};
-use rangekeeper::repair::{Leaks, RepairPass, Stored};
 
 use crate::store::{NEVER, NOW, Ports, Store, allocated, committer, is_set, release, send, this};
 
@@ -23,11 +23,11 @@ fn seen(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration)
 
 /// What a pass with this view finds out that sees no Services.
 fn concluded(ours: &mut Ports, passes: &mut Passes, view: &View, listed: Listed) -> Diff {
-    let mut pass = RepairPass::new();
+    let mut pass = Audit::new();
     let text = ours.range().to_string();
     pass.add_node_ports(ours.range(), Stored { range: &text, data: view.used.snapshot() }).expect("a snapshot");
-    let outcome = pass.finish(Leaks::Keep(passes.counters()));
-    passes.diff(&outcome.ranges[0], ours, listed)
+    let report = pass.finish(Leaks::Keep(passes.counters()));
+    passes.diff(report.bitmap(0).expect("a bitmap"), ours, listed)
 }
 
 /// What a pass at this time finds out that sees no Services; its clears are guarded with the revision of their list, or

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use rangekeeper::any::AnyRange;
+use rangekeeper::audit::{Audit, Leaks, Stored};
 use rangekeeper::commit::{Diff, Listed, Operation, Outcome, Ticket};
 use rangekeeper::ports::PortRange;
-use rangekeeper::repair::{Leaks, RepairPass, Stored};
 use rangekeeper::service::{Service, ServicePort};
 
 use crate::faults::{ShellFault, with_more};
@@ -89,7 +89,7 @@ impl World {
         for (offset, anchor) in one.sight(&self.store, leaked, read, time, (self.passes, self.interval, self.grace)) {
             one.rights.push(Right { offset, anchor, oldest: anchor, epoch, submitted: local });
         }
-        let mut pass = RepairPass::new();
+        let mut pass = Audit::new();
         pass.add_node_ports(self.range, Stored { range: &self.text, data: used.snapshot() }).expect("our own snapshot");
         let port = |(offset, protocol)| ServicePort { protocol, node_port: i32::from(LOW) + offset as i32 };
         for offset in self.store.layout.others() {
@@ -101,8 +101,8 @@ impl World {
             pass.observe(&Service { ports: &ports, ..Service::default() });
         }
         let diff = if ShellFault::NoGrace.is_on() {
-            let outcome = pass.finish(Leaks::CleanAtOnce);
-            let range = &outcome.ranges[0];
+            let report = pass.finish(Leaks::CleanAtOnce);
+            let range = report.bitmap(0).expect("a bitmap");
             Diff {
                 read,
                 set: range.set(),
@@ -111,9 +111,9 @@ impl World {
                 listed: guard,
             }
         } else {
-            let outcome = pass.finish(Leaks::Keep(one.passes.counters()));
+            let report = pass.finish(Leaks::Keep(one.passes.counters()));
             let more = if one.repeats { 1 << 33 } else { 0 };
-            with_more(more, || one.passes.diff(&outcome.ranges[0], &mut one.committer, guard))
+            with_more(more, || one.passes.diff(report.bitmap(0).expect("a bitmap"), &mut one.committer, guard))
         };
         one.repeats = false;
         one.duplicates = duplicates;

@@ -108,7 +108,7 @@ func ourRepair(c cluster) side {
 	var snapshot []byte
 	return func(n int) {
 		for range n {
-			pass, err := rangekeeper.NewRepairPass()
+			pass, err := rangekeeper.NewAudit()
 			must(err)
 			_, err = pass.AddCIDR(configured, rangekeeper.Stored{Range: cidr12, Data: c.snapshot})
 			must(err)

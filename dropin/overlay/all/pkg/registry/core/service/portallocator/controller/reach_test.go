@@ -19,7 +19,7 @@ func (c *Repair) runOnce() error { return c.loop.Once(context.Background()) }
 // core library; a pass tells it if nothing is recorded, as each claim then is a finding.
 func collectServiceNodePorts(service *corev1.Service) (claimed []int) {
 	all := must(rangekeeper.ParsePortRange("1-65535"))
-	pass := must(rangekeeper.NewRepairPass())
+	pass := must(rangekeeper.NewAudit())
 	must(pass.AddPorts(all, rangekeeper.Stored{}))
 	var batch rangekeeper.Services
 	servicebatch.Add(&batch, service)

@@ -12,11 +12,9 @@ use std::num::NonZeroU8;
 use common::{below, seeded};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::any::{AnyRange, AnyValue, ParseRangeError};
+use rangekeeper::audit::{AddRangeError, Audit, BitmapReport, Leaks, OffsetState, RepairCounters, Report, Stored};
 use rangekeeper::finding::{FoundValue, Reason, Subject};
-use rangekeeper::range::Band;
-use rangekeeper::repair::{
-    AddRangeError, Leaks, OffsetState, Outcome, RangeOutcome, RepairCounters, RepairPass, Stored,
-};
+use rangekeeper::range::{Band, Range};
 use rangekeeper::service::{Service, ServicePort};
 
 const CLUSTERS: u32 = 20_000;
@@ -430,8 +428,8 @@ fn stored_in_configured_range(entry: &Entry) -> Expected {
 
 // The real pass, and the comparison.
 
-fn real_pass(cluster: &Cluster, leaks: Leaks<'_>, rng: &mut Xoshiro256PlusPlus) -> Outcome {
-    let mut pass = RepairPass::new();
+fn real_pass(cluster: &Cluster, leaks: Leaks<'_>, rng: &mut Xoshiro256PlusPlus) -> Report {
+    let mut pass = Audit::new();
     for entry in &cluster.entries {
         let text = entry.stored_range.map(|range| range.text()).unwrap_or_default();
         // Leading zero bytes say nothing.
@@ -454,18 +452,19 @@ fn real_pass(cluster: &Cluster, leaks: Leaks<'_>, rng: &mut Xoshiro256PlusPlus) 
             cluster_ips: &cluster_ips,
             ports: &ports,
             health_check_node_port: service.health,
+            ..Service::default()
         });
     }
     pass.finish(leaks)
 }
 
-fn found(outcome: &Outcome) -> Vec<Found> {
+fn found(outcome: &Report) -> Vec<Found> {
     let found = outcome.findings.iter().map(|finding| {
         let Subject::Service(service) = finding.subject else { panic!("{finding:?} is about no Service") };
         let (value, valid) = (finding.value.clone(), finding.valid.map(|valid| valid.to_string()));
         let message = finding.to_string();
         assert!(message.contains(value.to_string().escape_debug().to_string().as_str()), "{message}");
-        Found { reason: finding.reason, range: finding.range, value, valid, service }
+        Found { reason: finding.reason, range: finding.range.expect("a range"), value, valid, service }
     });
     found.collect()
 }
@@ -476,12 +475,16 @@ fn bits(bitmap: &rangekeeper::bitmap::Bitmap) -> BTreeSet<u32> {
     bits
 }
 
+fn len(set: &BTreeSet<u32>) -> u64 {
+    set.len() as u64
+}
+
 /// Compares one pass with the naive one.
-fn compare(cluster: &Cluster, outcome: &Outcome, expected: &(Vec<Found>, Vec<Expected>), rng: &mut Xoshiro256PlusPlus) {
+fn compare(cluster: &Cluster, outcome: &Report, expected: &(Vec<Found>, Vec<Expected>), rng: &mut Xoshiro256PlusPlus) {
     assert_eq!(found(outcome), expected.0, "{cluster:?}");
     assert_eq!(outcome.services, cluster.services.len() as u64);
     assert_eq!(outcome.ranges.len(), cluster.entries.len());
-    for ((range, entry), expected) in outcome.ranges.iter().zip(&cluster.entries).zip(&expected.1) {
+    for (((index, range), entry), expected) in outcome.bitmaps().zip(&cluster.entries).zip(&expected.1) {
         assert_eq!(range.range().to_string(), entry.range.text());
         let duplicates: BTreeSet<u32> = range.duplicates().iter().copied().collect();
         assert!(range.duplicates().is_sorted_by(|low, high| low < high));
@@ -501,11 +504,21 @@ fn compare(cluster: &Cluster, outcome: &Outcome, expected: &(Vec<Found>, Vec<Exp
         assert!(set.is_disjoint(&clear));
         assert_eq!(range.next().snapshot(), bytes_of(&expected.next));
         compare_details(range, entry, expected, rng);
+        let counts = outcome.ranges[index].counts();
+        assert_eq!(
+            (counts.stored, counts.in_use, counts.leaked),
+            (len(&expected.stored), len(&expected.in_use), len(&expected.leaked))
+        );
+        assert_eq!((counts.next, counts.set, counts.clear), (len(&expected.next), len(&set), len(&clear)));
+        assert_eq!((counts.duplicates, counts.dropped), (len(&expected.duplicates), expected.dropped));
+        let leaks = outcome.leaks().filter(|leak| leak.range == Some(index));
+        let leaked: Vec<_> = expected.leaked.iter().map(|offset| range.range().value_at(*offset)).collect();
+        assert_eq!(leaks.map(|leak| Some(leak.value)).collect::<Vec<_>>(), leaked);
     }
 }
 
 /// Single values, and the counts of an occupancy map.
-fn compare_details(range: &RangeOutcome, entry: &Entry, expected: &Expected, rng: &mut Xoshiro256PlusPlus) {
+fn compare_details(range: &BitmapReport, entry: &Entry, expected: &Expected, rng: &mut Xoshiro256PlusPlus) {
     for _ in 0..4 {
         let number = some_number(&entry.range, rng);
         let value = match entry.range.kind {
@@ -579,7 +592,7 @@ fn one_pass_on_random_clusters_agrees_with_the_naive_one() {
         let owners: Vec<Found> = expected.0.iter().filter(|found| !found.reason.is_mendable()).cloned().collect();
         assert_eq!(found(&again), owners);
         left += owners.len();
-        for (range, before) in again.ranges.iter().zip(&outcome.ranges) {
+        for ((_, range), (_, before)) in again.bitmaps().zip(outcome.bitmaps()) {
             assert!(range.set().is_empty() && range.clear().is_empty() && range.leaked().is_empty());
             assert_eq!((range.dropped(), range.next()), (0, before.next()));
         }
@@ -589,7 +602,7 @@ fn one_pass_on_random_clusters_agrees_with_the_naive_one() {
         shuffle(&mut shuffled.services, &mut rng);
         let other = real_pass(&shuffled, Leaks::CleanAtOnce, &mut rng);
         assert_eq!(without_services(&found(&other)), without_services(&expected.0));
-        for (range, other) in outcome.ranges.iter().zip(&other.ranges) {
+        for ((_, range), (_, other)) in outcome.bitmaps().zip(other.bitmaps()) {
             assert_eq!((range.next(), range.set(), range.clear()), (other.next(), other.set(), other.clear()));
             assert_eq!((range.duplicates(), range.leaked()), (other.duplicates(), other.leaked()));
         }
@@ -617,7 +630,7 @@ fn a_series_of_passes_keeps_the_grace_as_the_naive_ones_do() {
             let expected = naive_pass(&cluster, Some((passes, &mut counts)));
             let outcome = real_pass(&cluster, Leaks::Keep(&mut counters), &mut rng);
             compare(&cluster, &outcome, &expected, &mut rng);
-            for range in &outcome.ranges {
+            for (_, range) in outcome.bitmaps() {
                 let text = range.range().to_string();
                 for offset in &range.leaked() {
                     let count = counts.get(&(text.clone(), offset)).copied().unwrap_or(0);
@@ -629,7 +642,7 @@ fn a_series_of_passes_keeps_the_grace_as_the_naive_ones_do() {
             passes_run += 1;
             // A pass that sees what this one leaves has the rest of the leaks to clean, and nothing else to do.
             let again = real_pass(&written(&cluster, &expected.1), Leaks::CleanAtOnce, &mut rng);
-            for (range, expected) in again.ranges.iter().zip(&expected.1) {
+            for ((_, range), expected) in again.bitmaps().zip(&expected.1) {
                 assert!(range.set().is_empty());
                 assert_eq!(bits(&range.clear()), &expected.next - &expected.in_use);
             }
@@ -695,7 +708,7 @@ fn a_range_that_a_pass_leaves_out_starts_to_count_anew() {
         let mut counters = RepairCounters::new(NonZeroU8::new(3).expect("not zero"));
         let mut clear = |cluster: &Cluster| -> Vec<u32> {
             let outcome = real_pass(cluster, Leaks::Keep(&mut counters), &mut rng);
-            outcome.ranges.iter().map(|range| range.clear().count()).collect()
+            outcome.bitmaps().map(|(_, range)| range.clear().count()).collect()
         };
         let all = cluster.clone();
         assert!(clear(&all).iter().chain(&clear(&all)).all(|count| *count == 0));
@@ -725,7 +738,7 @@ fn what_is_stored_must_fit_its_range() {
             let offset = stored.size as u32 + below(200, &mut rng);
             let data = bytes_of(&BTreeSet::from([offset]));
             let text = stored.text();
-            let mut pass = RepairPass::new();
+            let mut pass = Audit::new();
             let mut add = |stored: Stored<'_>| match kind {
                 Kind::Ports => pass.add_node_ports(ports(&configured), stored),
                 _ => pass.add_cluster_ips(cidr(&configured), stored),
@@ -763,7 +776,7 @@ fn what_is_stored_must_fit_its_range() {
             assert_eq!(twice, Err(AddRangeError::SameKind { added: any(&again), present: any(&configured) }));
             let outcome = pass.finish(Leaks::CleanAtOnce);
             assert_eq!(outcome.ranges.len(), 1);
-            assert!(outcome.ranges[0].next().is_empty() && outcome.findings.is_empty());
+            assert!(outcome.bitmap(0).expect("a bitmap").next().is_empty() && outcome.findings.is_empty());
             cases += 1;
         }
     }

@@ -1,4 +1,4 @@
-//! What a pass knows of one range, and what becomes of the values that Services claim in it.
+//! The audit of one stored bitmap: the claims of Services on its values, and the leaks that are left at the end.
 
 use crate::any::AnyRange;
 use crate::bitmap::Bitmap;
@@ -8,12 +8,12 @@ use crate::ports::PortRange;
 use crate::range::Range;
 use crate::snapshot::restore_for;
 
-use super::{AddRangeError, Leaks, RangeOutcome, Stored};
+use super::{AddRangeError, BitmapReport, Leaks, Stored};
 
 /// How many claims wait for each other.
 const WAITING: usize = 64;
 
-/// A kind of range that a pass repairs.
+/// A kind of range that is stored as a bitmap.
 pub(super) trait Repaired: Range {
     /// Why a claim is wrong whose value is not stored as allocated, and one whose value another Service has.
     const NOT_ALLOCATED: Reason;
@@ -80,9 +80,9 @@ pub(super) struct Claim {
 /// Findings with the claims that they are about, by which they are put in order at the end.
 pub(super) type Findings = Vec<(u64, Finding)>;
 
-/// What the pass knows of one range.
+/// What the audit knows of one stored bitmap.
 #[derive(Debug)]
-pub(super) struct Part<R> {
+pub(super) struct RangePass<R> {
     pub(super) index: usize,
     pub(super) range: R,
     stored: Bitmap,
@@ -95,7 +95,7 @@ pub(super) struct Part<R> {
     waiting: Vec<Claim>,
 }
 
-impl<R: Repaired> Part<R> {
+impl<R: Repaired> RangePass<R> {
     pub(super) fn new(index: usize, range: R, stored: Stored<'_>) -> Result<Self, AddRangeError> {
         let stored_range = match stored.range {
             "" => range,
@@ -133,12 +133,18 @@ impl<R: Repaired> Part<R> {
             if let Some(value) = self.range.value_at(claim.offset) {
                 let (subject, value) = (Subject::Service(claim.service), R::found(value));
                 let valid = Some(self.range.valid());
-                findings.push((claim.order, Finding { reason, range: self.index, subject, value, valid }));
+                findings.push((claim.order, Finding { reason, range: Some(self.index), subject, value, valid }));
             }
         }
     }
 
-    pub(super) fn finish(mut self, leaks: &mut Leaks<'_>, findings: &mut Findings) -> (usize, RangeOutcome) {
+    /// The result for a bitmap that nothing uses: what is stored counts as in use.
+    pub(super) fn finish_unused(self) -> (usize, BitmapReport) {
+        let in_use = self.stored.clone();
+        (self.index, BitmapReport::new(self.range.any(), self.stored, self.dropped, in_use, Vec::new(), None))
+    }
+
+    pub(super) fn finish(mut self, leaks: &mut Leaks<'_>, findings: &mut Findings) -> (usize, BitmapReport) {
         self.settle(findings);
         let range = self.range.any();
         let next = match leaks {
@@ -156,6 +162,6 @@ impl<R: Repaired> Part<R> {
                 Some(next)
             }
         };
-        (self.index, RangeOutcome::new(range, self.stored, self.dropped, self.in_use, self.duplicates, next))
+        (self.index, BitmapReport::new(range, self.stored, self.dropped, self.in_use, self.duplicates, next))
     }
 }

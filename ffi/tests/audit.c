@@ -1,17 +1,17 @@
-/* A repair pass over Services with one of each kind of drift. */
+/* An audit of bitmaps over Services with one of each kind of drift. */
 #include "batch.h"
 
-static rk_repair_outcome *run(const rk_passes *passes) {
+static rk_report *run(const rk_passes *passes) {
   rk_range *addresses = range_of("10.0.0.0/24");
   rk_range *ports = range_of("30000-32767");
-  rk_repair_pass *pass = NULL;
+  rk_audit *audit = NULL;
   rk_error error;
-  CHECK_OK(rk_repair_pass_new(&pass));
+  CHECK_OK(rk_audit_new(false, false, 0, &audit));
   /* Stored: .1 in use, .3 leaked; nothing for ports yet. */
   const uint8_t stored[1] = {5};
-  CHECK_OK(rk_repair_pass_add_range(pass, addresses, TEXT("10.0.0.0/24"), stored, 1, &error));
-  CHECK_OK(rk_repair_pass_add_range(pass, ports, NULL, 0, NULL, 0, &error));
-  CHECK_RESULT(rk_repair_pass_add_range(pass, ports, NULL, 0, NULL, 0, &error), RK_RESULT_SAME_KIND);
+  CHECK_OK(rk_audit_add_bitmap(audit, addresses, TEXT("10.0.0.0/24"), stored, 1, &error));
+  CHECK_OK(rk_audit_add_bitmap(audit, ports, NULL, 0, NULL, 0, &error));
+  CHECK_RESULT(rk_audit_add_bitmap(audit, ports, NULL, 0, NULL, 0, &error), RK_RESULT_SAME_KIND);
   rk_range_free(addresses);
   rk_range_free(ports);
 
@@ -23,20 +23,20 @@ static rk_repair_outcome *run(const rk_passes *passes) {
   add_service(&second, "bad", 0, 0);
   add_service(&second, "None", 0, 0);
   rk_services services = services_of(&first);
-  CHECK_OK(rk_repair_pass_observe(pass, &services));
+  CHECK_OK(rk_audit_observe_services(audit, NULL, &services));
   services = services_of(&second);
-  CHECK_OK(rk_repair_pass_observe(pass, &services));
-  rk_repair_outcome *outcome = NULL;
-  CHECK_OK(rk_repair_pass_finish(pass, passes, &outcome));
-  CHECK_RESULT(rk_repair_pass_observe(pass, &services), RK_RESULT_CLOSED);
-  rk_repair_pass_free(pass);
-  return outcome;
+  CHECK_OK(rk_audit_observe_services(audit, NULL, &services));
+  rk_report *report = NULL;
+  CHECK_OK(rk_audit_finish(audit, passes, &report));
+  CHECK_RESULT(rk_audit_observe_services(audit, NULL, &services), RK_RESULT_CLOSED);
+  rk_audit_free(audit);
+  return report;
 }
 
 int main(void) {
-  rk_repair_outcome *outcome = run(NULL);
+  rk_report *report = run(NULL);
   uint64_t services = 0;
-  CHECK_OK(rk_repair_outcome_services(outcome, &services));
+  CHECK_OK(rk_report_services(report, &services));
   CHECK(services == 6);
 
   static const struct {
@@ -55,80 +55,82 @@ int main(void) {
   };
   rk_finding findings[10];
   size_t n = 0, len = 0;
-  char text[256];
-  CHECK_OK(rk_repair_outcome_findings(outcome, 0, findings, 10, &n));
+  CHECK_OK(rk_report_findings(report, 0, findings, 10, &n));
   CHECK(n == sizeof expected / sizeof *expected);
   for (size_t i = 0; i < n; i++) {
     CHECK(findings[i].reason == expected[i].reason && findings[i].subject == expected[i].subject);
     CHECK(findings[i].mendable == expected[i].mendable && findings[i].subject_kind == RK_SUBJECT_KIND_SERVICE);
-    CHECK_OK(rk_repair_outcome_finding_text(outcome, i, text, sizeof text, &len));
-    CHECK(len == strlen(expected[i].text) && memcmp(text, expected[i].text, len) == 0);
   }
   /* Two at a time, and the last one alone. */
-  char messages[400];
-  size_t ends[2], written = 0;
+  char texts[400];
+  size_t ends[4], written = 0;
   for (size_t i = 0; i < n; i += 2) {
-    CHECK_OK(rk_repair_outcome_finding_messages(outcome, i, messages, sizeof messages, ends, 2, &written));
+    CHECK_OK(rk_report_finding_texts(report, i, texts, sizeof texts, ends, 2, &written));
     CHECK(written == (n - i < 2 ? n - i : 2));
-    for (size_t k = 0, begin = 0; k < written; begin = ends[k++]) {
-      const char *about = expected[i + k].text;
-      size_t length = ends[k] - begin, at = 0;
-      while (at + strlen(about) <= length && memcmp(messages + begin + at, about, strlen(about)) != 0) at++;
-      CHECK(length > 20 && at + strlen(about) <= length);
+    for (size_t k = 0, begin = 0; k < written; begin = ends[2 * k + 1], k++) {
+      const char *value = expected[i + k].text;
+      CHECK(ends[2 * k] - begin == strlen(value) && memcmp(texts + begin, value, strlen(value)) == 0);
+      size_t length = ends[2 * k + 1] - ends[2 * k], at = 0;
+      while (at + strlen(value) <= length && memcmp(texts + ends[2 * k] + at, value, strlen(value)) != 0) at++;
+      CHECK(length > 20 && at + strlen(value) <= length);
     }
   }
-  CHECK_OK(rk_repair_outcome_finding_messages(outcome, n, messages, sizeof messages, ends, 2, &written));
+  CHECK_OK(rk_report_finding_texts(report, n, texts, sizeof texts, ends, 2, &written));
   CHECK(written == 0);
   /* Where one fits but not two, one comes. */
-  CHECK_OK(rk_repair_outcome_finding_messages(outcome, 0, messages, sizeof messages, ends, 1, &written));
-  size_t first = ends[0];
-  CHECK_OK(rk_repair_outcome_finding_messages(outcome, 0, messages, first, ends, 2, &written));
-  CHECK(written == 1 && ends[0] == first);
-  CHECK_RESULT(rk_repair_outcome_finding_messages(outcome, 0, messages, first - 1, ends, 2, &written), RK_RESULT_BUFFER_TOO_SMALL);
+  CHECK_OK(rk_report_finding_texts(report, 0, texts, sizeof texts, ends, 1, &written));
+  size_t first = ends[1];
+  CHECK_OK(rk_report_finding_texts(report, 0, texts, first, ends, 2, &written));
+  CHECK(written == 1 && ends[1] == first);
+  CHECK_RESULT(rk_report_finding_texts(report, 0, texts, first - 1, ends, 2, &written), RK_RESULT_BUFFER_TOO_SMALL);
   CHECK(findings[0].value_kind == RK_VALUE_KIND_PORT && findings[0].port == 30005 && findings[0].range == 1);
   CHECK(findings[2].value_kind == RK_VALUE_KIND_IPV4 && same(findings[2].value, ipv4(0x0a000002)));
   CHECK(findings[6].value_kind == RK_VALUE_KIND_TEXT);
   CHECK(strcmp(rk_reason_name(findings[3].reason), "ClusterIPAlreadyAllocated") == 0);
-  CHECK_OK(rk_repair_outcome_findings(outcome, 6, findings, 10, &n));
+  CHECK_OK(rk_report_findings(report, 6, findings, 10, &n));
   CHECK(n == 1);
 
-  rk_range_counts counts;
-  CHECK_OK(rk_repair_outcome_counts(outcome, 0, &counts));
+  rk_range_report counts;
+  CHECK_OK(rk_report_range(report, 0, &counts));
   CHECK(counts.stored == 2 && counts.in_use == 2 && counts.leaked == 1 && counts.next == 2);
   CHECK(counts.set == 1 && counts.clear == 1 && counts.duplicates == 1 && counts.dropped == 0);
+  CHECK(counts.record == RK_RECORD_BITMAP && counts.size == 254 && counts.static_band == 16);
+  rk_leak leaks[3];
+  CHECK_OK(rk_report_leaks(report, 0, leaks, 3, &n));
+  CHECK(n == 1 && same(leaks[0].value, ipv4(0x0a000003)) && leaks[0].range == 0 && leaks[0].object == RK_NO_OBJECT);
   static const uint32_t sole[] = {0, 0x0a000002, 0x0a000003, 0x0a000003, 0x0a000002};
   rk_value values[4];
-  uint32_t next = 0;
+  uint64_t next = 0;
   for (uint32_t which = RK_VALUES_SET; which <= RK_VALUES_DUPLICATES; which++) {
-    CHECK_OK(rk_repair_outcome_values(outcome, 0, which, 0, values, 4, &n, &next));
+    CHECK_OK(rk_report_values(report, 0, which, 0, values, 4, &n, &next));
     CHECK(n == 1 && same(values[0], ipv4(sole[which])));
   }
   rk_run runs[4];
-  CHECK_OK(rk_repair_outcome_runs(outcome, 0, RK_VALUES_NEXT, true, 0, runs, 4, &n, &next));
+  CHECK_OK(rk_report_runs(report, 0, RK_VALUES_NEXT, true, 0, runs, 4, &n, &next));
   CHECK(n == 1 && runs[0].len == 2);
-  CHECK_OK(rk_repair_outcome_runs(outcome, 0, RK_VALUES_NEXT, false, 0, runs, 4, &n, &next));
+  CHECK_OK(rk_report_runs(report, 0, RK_VALUES_NEXT, false, 0, runs, 4, &n, &next));
   CHECK(n == 1 && runs[0].len == 252);
   uint8_t data[512];
-  CHECK_OK(rk_repair_outcome_snapshot(outcome, 0, data, sizeof data, &len));
+  CHECK_OK(rk_report_snapshot(report, 0, data, sizeof data, &len));
   CHECK(len == 1 && data[0] == 3);
   rk_offset_state state;
-  CHECK_OK(rk_repair_outcome_state(outcome, 0, ipv4(0x0a000003), &state));
+  CHECK_OK(rk_report_state(report, 0, ipv4(0x0a000003), &state));
   CHECK(state.band == RK_BAND_STATIC && state.stored && !state.in_use && !state.duplicate && !state.next);
-  CHECK_RESULT(rk_repair_outcome_state(outcome, 0, ipv4(0x0b000003), &state), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_report_state(report, 0, ipv4(0x0b000003), &state), RK_RESULT_NOT_IN_RANGE);
   rk_cell cells[2];
-  CHECK_OK(rk_repair_outcome_occupancy(outcome, 0, 2, cells, 2, &n));
+  CHECK_OK(rk_report_occupancy(report, 0, 2, cells, 2, &n));
   CHECK(n == 2 && cells[0].len == 127 && cells[0].in_use == 2 && cells[0].leaked == 1 && cells[0].lost == 1);
   CHECK(cells[0].duplicate == 1 && cells[1].first == 127 && cells[1].in_use == 0);
-  rk_repair_outcome_free(outcome);
+  rk_report_free(report);
 
   /* If two passes have to see it the leak stays once. */
   rk_passes *passes = NULL;
   CHECK_OK(rk_passes_new(2, 0, &passes));
   for (uint32_t clear = 0; clear < 2; clear++) {
-    outcome = run(passes);
-    CHECK_OK(rk_repair_outcome_counts(outcome, 0, &counts));
+    report = run(passes);
+    CHECK_OK(rk_report_range(report, 0, &counts));
     CHECK(counts.clear == clear && counts.leaked == 1);
-    rk_repair_outcome_free(outcome);
+    rk_report_free(report);
   }
   rk_passes_free(passes);
   return 0;

@@ -32,11 +32,11 @@ func collect(values func(func(AnyValue) bool)) (texts []string) {
 	return texts
 }
 
-func TestRepairPass(t *testing.T) {
+func TestAudit(t *testing.T) {
 	addr := netip.MustParseAddr
 	v4, v6 := must(ParseCIDR("10.0.0.0/24")), must(ParseCIDR("fd00::/112"))
 	ports := must(ParsePortRange("30000-32767"))
-	pass := must(NewRepairPass())
+	pass := must(NewAudit())
 	defer pass.Close()
 	if i := must(pass.AddCIDR(v4, storedOf(v4, addr("10.0.0.1"), addr("10.0.0.9"), addr("10.0.0.10")))); i != 0 {
 		t.Error(i)
@@ -98,11 +98,11 @@ func TestRepairPass(t *testing.T) {
 	if outcome.Ranges() != 3 || must(outcome.Services()) != 6 {
 		t.Error(outcome.Ranges())
 	}
-	counts := must(outcome.Counts(0))
-	if counts != (RangeCounts{Stored: 3, InUse: 1, Leaked: 2, Next: 1, Clear: 2, Duplicates: 1}) {
+	counts := must(outcome.Range(0))
+	if counts != (RangeReport{StaticBand: 16, Size: 254, Stored: 3, InUse: 1, Leaked: 2, Next: 1, Clear: 2, Duplicates: 1}) {
 		t.Errorf("%+v", counts)
 	}
-	for which, values := range map[Which][]string{
+	for which, values := range map[Set][]string{
 		ValuesSet: nil, ValuesClear: {"10.0.0.9", "10.0.0.10"}, ValuesLeaked: {"10.0.0.9", "10.0.0.10"},
 		ValuesDuplicates: {"10.0.0.1"}, ValuesStored: {"10.0.0.1", "10.0.0.9", "10.0.0.10"},
 		ValuesInUse: {"10.0.0.1"}, ValuesNext: {"10.0.0.1"},
@@ -148,7 +148,7 @@ func TestRepairPass(t *testing.T) {
 			t.Error("after Finish:", err)
 		}
 	}
-	for _, err := range []error{second(outcome.Counts(3)), second(outcome.Counts(-1)), second(outcome.Snapshot(3, nil)), second(outcome.Occupancy(3, 5))} {
+	for _, err := range []error{second(outcome.Range(3)), second(outcome.Range(-1)), second(outcome.Snapshot(3, nil)), second(outcome.Occupancy(3, 5))} {
 		if !errors.Is(err, ErrInvalidArgument) {
 			t.Error(err)
 		}
@@ -159,7 +159,7 @@ func second[T any](_ T, err error) error { return err }
 
 func TestStoredErrors(t *testing.T) {
 	r := must(ParseCIDR("10.0.0.0/24"))
-	pass := must(NewRepairPass())
+	pass := must(NewAudit())
 	defer pass.Close()
 	var parse *ParseError
 	if _, err := pass.AddCIDR(r, Stored{Range: "10.0.0.0/99"}); !errors.As(err, &parse) || parse.Text != "10.0.0.0/99" {
@@ -182,21 +182,21 @@ func TestPasses(t *testing.T) {
 	r := must(ParsePortRange("30000-32767"))
 	passes := must(NewPasses(3, 0))
 	stored := storedOf(r, 30005)
-	for i, want := range []int{1, 1, 0} {
-		pass := must(NewRepairPass())
+	for i, want := range []uint64{1, 1, 0} {
+		pass := must(NewAudit())
 		must(pass.AddPorts(r, stored))
 		outcome := must(pass.Finish(passes))
-		if next := must(outcome.Counts(0)).Next; next != want {
+		if next := must(outcome.Range(0)).Next; next != want {
 			t.Errorf("pass %d: %d values stay", i, next)
 		}
 		outcome.Close()
 	}
 	passes.Close()
 	passes.Close()
-	if _, err := must(NewRepairPass()).Finish(passes); !errors.Is(err, ErrClosed) {
+	if _, err := must(NewAudit()).Finish(passes); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
-	if _, err := must(NewRepairPass()).Finish(new(Passes)); !errors.Is(err, ErrClosed) {
+	if _, err := must(NewAudit()).Finish(new(Passes)); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
 	if _, err := NewPasses(0, time.Second); !errors.Is(err, ErrInvalidArgument) {
@@ -205,7 +205,7 @@ func TestPasses(t *testing.T) {
 }
 
 func TestBadBatches(t *testing.T) {
-	pass := must(NewRepairPass())
+	pass := must(NewAudit())
 	defer pass.Close()
 	must(pass.AddCIDR(must(ParseCIDR("10.0.0.0/24")), Stored{}))
 	var services Services
@@ -237,9 +237,9 @@ func TestBadBatches(t *testing.T) {
 }
 
 func TestRepairAfterClose(t *testing.T) {
-	closed := must(NewRepairPass())
+	closed := must(NewAudit())
 	closed.Close()
-	for _, pass := range []*RepairPass{closed, {}, nil} {
+	for _, pass := range []*Audit{closed, {}, nil} {
 		for _, err := range []error{pass.Observe(new(Services)), second(pass.AddPorts(must(ParsePortRange("1-2")), Stored{})), second(pass.Finish(nil))} {
 			if !errors.Is(err, ErrClosed) {
 				t.Error(err)
@@ -247,11 +247,11 @@ func TestRepairAfterClose(t *testing.T) {
 		}
 		pass.Close()
 	}
-	gone := must(must(NewRepairPass()).Finish(nil))
+	gone := must(must(NewAudit()).Finish(nil))
 	gone.Close()
-	for _, o := range []*RepairOutcome{gone, {}, nil} {
+	for _, o := range []*Report{gone, {}, nil} {
 		_, _, state := o.State(0, AnyValue{})
-		for _, err := range []error{second(o.Findings()), second(o.Services()), second(o.Counts(0)), second(o.Snapshot(0, nil)), second(o.Occupancy(0, 1)), state} {
+		for _, err := range []error{second(o.Findings()), second(o.Services()), second(o.Range(0)), second(o.Snapshot(0, nil)), second(o.Occupancy(0, 1)), state} {
 			if !errors.Is(err, ErrClosed) {
 				t.Error(err)
 			}
@@ -267,13 +267,13 @@ func TestRepairAfterClose(t *testing.T) {
 func TestRepairCrossings(t *testing.T) {
 	ips := serviceIPs(65000)
 	r := must(ParseCIDR("10.96.0.0/12"))
-	var outcome *RepairOutcome
+	var outcome *Report
 	var snapshot []byte
 	fewest := int64(math.MaxInt64)
 	// The cleanups of what earlier tests left cross, too, whenever the collector comes to them.
 	for range 10 {
 		before := runtime.NumCgoCall()
-		pass := must(NewRepairPass())
+		pass := must(NewAudit())
 		must(pass.AddCIDR(r, Stored{}))
 		var services Services
 		for _, own := range ips {
@@ -326,8 +326,8 @@ func TestObserveAll(t *testing.T) {
 				batch.Add(own[0], own)
 			}
 		}
-		run := func(observe func(pass *RepairPass) error) ([]byte, []Finding) {
-			pass := must(NewRepairPass())
+		run := func(observe func(pass *Audit) error) ([]byte, []Finding) {
+			pass := must(NewAudit())
 			must(pass.AddCIDR(r, Stored{}))
 			if err := observe(pass); err != nil {
 				t.Fatal(err)
@@ -336,8 +336,8 @@ func TestObserveAll(t *testing.T) {
 			defer outcome.Close()
 			return must(outcome.Snapshot(0, nil)), must(outcome.Findings())
 		}
-		got, found := run(func(pass *RepairPass) error { return pass.ObserveAll(n, one) })
-		want, expected := run(func(pass *RepairPass) error {
+		got, found := run(func(pass *Audit) error { return pass.ObserveAll(n, one) })
+		want, expected := run(func(pass *Audit) error {
 			var batch Services
 			one(&batch, 0, n)
 			return pass.Observe(&batch)
@@ -346,7 +346,7 @@ func TestObserveAll(t *testing.T) {
 			t.Errorf("%d Services: %d findings, %d expected", n, len(found), len(expected))
 		}
 
-		pass := must(NewRepairPass())
+		pass := must(NewAudit())
 		filled := 0
 		err := pass.ObserveAll(n+1, func(batch *Services, from, to int) {
 			one(batch, from, to)
@@ -363,7 +363,7 @@ func TestObserveAll(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	pass := must(NewRepairPass())
+	pass := must(NewAudit())
 	defer func() {
 		if recover() != "filling" {
 			t.Error("a panic was lost")

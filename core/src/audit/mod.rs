@@ -1,30 +1,36 @@
-//! The repair pass: the stored bitmaps and all Services in, findings and a diff per range out.
+//! The audit: what a cluster has recorded as allocated and all of its Services in; findings, leaks and the repaired
+//! bitmaps out.
 //!
-//! What is found follows the reference (kubernetes `pkg/registry/core/service/ipallocator/controller/repair.go` and
-//! `portallocator/controller/repair.go`); the result is a diff and not a blob, so that it can be applied beside other
-//! writers. The caller must read the stored bitmaps first and list the Services after that.
+//! Ranges are stored as bitmaps; since Kubernetes 1.33 each ClusterIP is an IPAddress object instead. What is found
+//! follows the reference (kubernetes `pkg/registry/core/service/ipallocator/controller/repair.go`, `repairip.go` and
+//! `portallocator/controller/repair.go`). The result is a diff per bitmap and not a blob, so that it can be applied
+//! beside other writers; IPAddress objects are repaired by the API server. The caller must read what is recorded first
+//! and list the Services after that.
 //!
 //! ```
-//! use rangekeeper::repair::{Leaks, RepairPass, Stored};
+//! use rangekeeper::audit::{Audit, Leaks, Stored};
 //! use rangekeeper::service::Service;
 //!
-//! let mut pass = RepairPass::new();
+//! let mut audit = Audit::new();
 //! // Offsets 0 and 2 are stored: 10.0.0.1 and 10.0.0.3.
-//! pass.add_cluster_ips("10.0.0.0/24".parse()?, Stored { range: "10.0.0.0/24", data: &[0b101] })?;
-//! pass.observe(&Service { cluster_ip: "10.0.0.1", ..Service::default() });
-//! pass.observe(&Service { cluster_ip: "10.0.0.2", ..Service::default() });
-//! let outcome = pass.finish(Leaks::CleanAtOnce);
+//! audit.add_cluster_ips("10.0.0.0/24".parse()?, Stored { range: "10.0.0.0/24", data: &[0b101] })?;
+//! audit.observe(&Service { cluster_ip: "10.0.0.1", ..Service::default() });
+//! audit.observe(&Service { cluster_ip: "10.0.0.2", ..Service::default() });
+//! let report = audit.finish(Leaks::CleanAtOnce);
 //!
-//! assert_eq!(outcome.findings[0].reason.as_str(), "ClusterIPNotAllocated");
-//! let range = &outcome.ranges[0];
+//! assert_eq!(report.findings[0].reason.as_str(), "ClusterIPNotAllocated");
+//! let range = report.bitmap(0).expect("a bitmap");
 //! assert_eq!(range.set().iter().collect::<Vec<_>>(), [1]);
 //! assert_eq!(range.clear().iter().collect::<Vec<_>>(), [2]);
 //! assert_eq!(range.next().snapshot(), [0b011]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod outcome;
-mod part;
+mod cluster;
+mod objects;
+mod offsets;
+mod range_pass;
+mod report;
 
 use std::net::IpAddr;
 
@@ -32,15 +38,21 @@ use crate::address::{parse_address, parse_ipv4};
 use crate::any::{AnyRange, ParseRangeError};
 use crate::cidr::CidrRange;
 use crate::finding::{Finding, FoundValue, Reason, Subject, ValidRange};
+use crate::ipaddress::IpAddressObject;
 use crate::leak::LeakCounters;
 use crate::ports::PortRange;
 use crate::range::Range;
 use crate::service::Service;
+use crate::service_cidr::ServiceCidr;
 use crate::snapshot::BitsPastRange;
 
-use part::{Claim, Findings, Part};
+use objects::Objects;
+use range_pass::{Claim, Findings, RangePass};
 
-pub use outcome::{OffsetState, Outcome, RangeOutcome};
+pub use cluster::{Bitmaps, NotAuditable, Presence, StoredBitmap};
+pub use objects::ServiceCidrReport;
+pub use offsets::{OffsetRun, Offsets, Values};
+pub use report::{BitmapReport, Counts, Leak, OffsetState, RangeReport, Report};
 
 /// A stored range object: what stands in its `range` and `data`.
 ///
@@ -53,7 +65,7 @@ pub struct Stored<'a> {
     pub data: &'a [u8],
 }
 
-/// Why a range could not join the pass.
+/// Why a range could not be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddRangeError {
     /// There is one for the same kind of value already (IPv4, IPv6, ports).
@@ -84,6 +96,11 @@ pub enum AddRangeError {
         source: BitsPastRange,
     },
 }
+
+/// ClusterIPs are in bitmaps here: a ServiceCIDR or IPAddress object has no place in the audit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the audit is of ClusterIPs in bitmaps, not of IPAddress objects")]
+pub struct NoIpAddresses;
 
 /// What happens to offsets that are stored though no Service uses them.
 #[derive(Debug)]
@@ -117,29 +134,49 @@ impl RepairCounters {
     }
 
     /// Forgets the counters of ranges that are not among `ranges`: a pass without a range breaks its counters.
-    fn retain(&mut self, ranges: &[RangeOutcome]) {
-        self.ranges.retain(|(known, _)| ranges.iter().any(|outcome| outcome.range() == *known));
+    fn retain(&mut self, ranges: &[RangeReport]) {
+        let present = |known| ranges.iter().any(|range| matches!(range, RangeReport::Bitmap(b) if b.range() == known));
+        self.ranges.retain(|(known, _)| present(*known));
     }
 }
 
 /// One pass over all Services, under way.
+///
+/// Memory: a few bits per value of the bitmaps; where ClusterIPs are IPAddress objects some 200 bytes per Service and
+/// per object.
 #[derive(Debug, Default)]
-pub struct RepairPass {
-    ipv4: Option<Part<CidrRange>>,
-    ipv6: Option<Part<CidrRange>>,
-    ports: Option<Part<PortRange>>,
+pub struct Audit {
+    ipv4: Option<RangePass<CidrRange>>,
+    ipv6: Option<RangePass<CidrRange>>,
+    ports: Option<RangePass<PortRange>>,
+    /// `None` where ClusterIPs are in bitmaps.
+    objects: Option<Objects>,
+    /// Bitmaps of ClusterIPs where those are IPAddress objects.
+    stale: Vec<(usize, BitmapReport)>,
     ranges: usize,
     /// The range that findings name for an address whose family has none: the first one for ClusterIPs.
-    first_cidr: usize,
+    first_cidr: Option<usize>,
     services: u64,
     claims: u64,
+    /// Services with addresses, and with node ports, while there is no range of such values.
+    without_addresses: u64,
+    without_ports: u64,
     findings: Findings,
 }
 
-impl RepairPass {
-    /// A pass without ranges.
+impl Audit {
+    /// An audit without ranges, of a cluster whose ClusterIPs are in bitmaps.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An audit without ranges, of a cluster whose ClusterIPs are IPAddress objects (KEP-1880). A bitmap of ClusterIPs
+    /// is stale there: it is counted, and not compared with the Services.
+    ///
+    /// With `now`, in seconds since 1970, an IPAddress object that is at most 60 s old may still wait for its Service.
+    /// Without, nothing may: for data that nobody works on any more.
+    pub fn of_ip_addresses(now: Option<i64>) -> Self {
+        Self { objects: Some(Objects::new(now)), ..Self::default() }
     }
 
     /// Adds the configured range of one IP family, with what is stored for it. The first one is the primary range.
@@ -150,15 +187,18 @@ impl RepairPass {
     /// # Errors
     /// If the family has a range already, or what is stored is no snapshot of a range of addresses.
     pub fn add_cluster_ips(&mut self, range: CidrRange, stored: Stored<'_>) -> Result<(), AddRangeError> {
+        if self.objects.is_some() {
+            self.stale.push(RangePass::new(self.ranges, range, stored)?.finish_unused());
+            self.ranges += 1;
+            return Ok(());
+        }
         let added = AnyRange::Cidr(range);
         let slot = if range.is_ipv4() { &mut self.ipv4 } else { &mut self.ipv6 };
-        if let Some(part) = slot {
-            return Err(AddRangeError::SameKind { added, present: AnyRange::Cidr(part.range) });
+        if let Some(present) = slot {
+            return Err(AddRangeError::SameKind { added, present: AnyRange::Cidr(present.range) });
         }
-        *slot = Some(Part::new(self.ranges, range, stored)?);
-        if self.ipv4.is_none() || self.ipv6.is_none() {
-            self.first_cidr = self.ranges;
-        }
+        *slot = Some(RangePass::new(self.ranges, range, stored)?);
+        self.first_cidr.get_or_insert(self.ranges);
         self.ranges += 1;
         Ok(())
     }
@@ -169,28 +209,67 @@ impl RepairPass {
     /// If there is one already, or what is stored is no snapshot of a range of ports.
     pub fn add_node_ports(&mut self, range: PortRange, stored: Stored<'_>) -> Result<(), AddRangeError> {
         let added = AnyRange::Ports(range);
-        if let Some(part) = &self.ports {
-            return Err(AddRangeError::SameKind { added, present: AnyRange::Ports(part.range) });
+        if let Some(present) = &self.ports {
+            return Err(AddRangeError::SameKind { added, present: AnyRange::Ports(present.range) });
         }
-        self.ports = Some(Part::new(self.ranges, range, stored)?);
+        self.ports = Some(RangePass::new(self.ranges, range, stored)?);
         self.ranges += 1;
         Ok(())
     }
 
-    /// Takes note of one Service. Cost: some 30 ns per address or port, independent of the ranges' sizes.
+    /// Adds one CIDR of a ServiceCIDR object; they may overlap.
     ///
-    /// Addresses count only if a range for ClusterIPs was added, ports only if one for node ports was.
+    /// # Errors
+    /// If the audit is of a cluster whose ClusterIPs are in bitmaps.
+    pub fn add_service_cidr(&mut self, cidr: ServiceCidr) -> Result<(), NoIpAddresses> {
+        self.objects.as_mut().ok_or(NoIpAddresses)?.add_cidr(self.ranges, cidr);
+        self.ranges += 1;
+        Ok(())
+    }
+
+    /// Records an IPAddress object.
+    ///
+    /// # Errors
+    /// If the audit is of a cluster whose ClusterIPs are in bitmaps.
+    pub fn observe_ip_address(&mut self, object: &IpAddressObject<'_>) -> Result<(), NoIpAddresses> {
+        self.objects.as_mut().ok_or(NoIpAddresses)?.observe_ip_address(object);
+        Ok(())
+    }
+
+    /// Whether ClusterIPs are IPAddress objects, so that the names of Services count.
+    pub fn needs_names(&self) -> bool {
+        self.objects.is_some()
+    }
+
+    /// Records one Service. Cost: some 30 ns per address or port, independent of the ranges' sizes; where ClusterIPs are
+    /// IPAddress objects some 300 ns more per Service.
+    ///
+    /// Addresses count only if a range for ClusterIPs was added, ports only if one for node ports was. All ranges are
+    /// to be added before the first Service is observed.
     #[inline]
     pub fn observe(&mut self, service: &Service<'_>) {
         if self.ipv4.is_some() || self.ipv6.is_some() {
             for text in service.cluster_ip_texts() {
                 self.observe_cluster_ip(text);
             }
+        } else {
+            self.observe_without_bitmap(service);
         }
         if self.ports.is_some() {
             self.observe_node_ports(service);
+        } else if !service.ports.is_empty() || service.health_check_node_port != 0 {
+            self.without_ports += u64::from(service.node_ports().next().is_some());
         }
         self.services += 1;
+    }
+
+    #[inline(never)]
+    fn observe_without_bitmap(&mut self, service: &Service<'_>) {
+        if let Some(objects) = &mut self.objects {
+            self.claims += objects.observe_service(service, self.claims);
+        }
+        let has_cidrs = self.objects.as_ref().is_some_and(Objects::has_cidrs);
+        self.without_addresses += u64::from(!has_cidrs && !service.cluster_ip_texts().is_empty());
     }
 
     #[inline]
@@ -224,7 +303,7 @@ impl RepairPass {
             let no_values = part.range.size() == 0 && part.range.contains(address);
             let reason = if no_values { Reason::ServiceCIDRFull } else { Reason::ClusterIPOutOfRange };
             let (index, valid) = (part.index, ValidRange::Cidr(part.range));
-            return self.find(reason, index, FoundValue::Address(address), Some(valid));
+            return self.find(reason, Some(index), FoundValue::Address(address), Some(valid));
         };
         part.claim(Claim { order: self.claims, service: self.services, offset }, &mut self.findings);
         self.claims += 1;
@@ -242,25 +321,34 @@ impl RepairPass {
         let Some(part) = &mut self.ports else { return };
         let Some(offset) = u16::try_from(port).ok().and_then(|port| part.range.offset_of(port)) else {
             let (index, valid) = (part.index, ValidRange::Ports(part.range));
-            return self.find(Reason::PortOutOfRange, index, FoundValue::Port(port), Some(valid));
+            return self.find(Reason::PortOutOfRange, Some(index), FoundValue::Port(port), Some(valid));
         };
         part.claim(Claim { order: self.claims, service: self.services, offset }, &mut self.findings);
         self.claims += 1;
     }
 
     #[cold]
-    fn find(&mut self, reason: Reason, range: usize, value: FoundValue, valid: Option<ValidRange>) {
+    fn find(&mut self, reason: Reason, range: Option<usize>, value: FoundValue, valid: Option<ValidRange>) {
         let subject = Subject::Service(self.services);
         self.findings.push((self.claims, Finding { reason, range, subject, value, valid }));
         self.claims += 1;
     }
 
-    /// Ends the pass. Cost: O(size / 64) per range.
-    pub fn finish(self, mut leaks: Leaks<'_>) -> Outcome {
+    /// Ends the audit. Cost: O(size / 64) per bitmap; the number of IPAddress objects and Services times that of CIDRs.
+    pub fn finish(self, mut leaks: Leaks<'_>) -> Report {
         let mut findings = self.findings;
+        let mut ranges: Vec<(usize, RangeReport)> = Vec::new();
+        let of_bitmap = |(index, report)| (index, RangeReport::Bitmap(report));
         let cidrs = [self.ipv4, self.ipv6].into_iter().flatten();
-        let mut ranges: Vec<_> = cidrs.map(|part| part.finish(&mut leaks, &mut findings)).collect();
-        ranges.extend(self.ports.map(|part| part.finish(&mut leaks, &mut findings)));
+        ranges.extend(cidrs.map(|range| of_bitmap(range.finish(&mut leaks, &mut findings))));
+        ranges.extend(self.ports.map(|range| of_bitmap(range.finish(&mut leaks, &mut findings))));
+        ranges.extend(self.stale.into_iter().map(|(index, report)| (index, RangeReport::Stale(report))));
+        let mut object_leaks = Vec::new();
+        if let Some(objects) = self.objects {
+            let (cidrs, leaks) = objects.finish(&mut findings, self.claims);
+            ranges.extend(cidrs.map(|(index, report)| (index, RangeReport::ServiceCidr(report))));
+            object_leaks = leaks;
+        }
         ranges.sort_unstable_by_key(|(index, _)| *index);
         let ranges: Vec<_> = ranges.into_iter().map(|(_, range)| range).collect();
         if let Leaks::Keep(counters) = leaks {
@@ -268,6 +356,6 @@ impl RepairPass {
         }
         findings.sort_unstable_by_key(|(order, _)| *order);
         let findings = findings.into_iter().map(|(_, finding)| finding).collect();
-        Outcome { ranges, findings, services: self.services }
+        Report { ranges, findings, services: self.services, object_leaks }
     }
 }

@@ -1,0 +1,219 @@
+//! Whether the ranges of a whole cluster are there, so that an audit of them says something.
+
+use std::fmt::{self, Display};
+
+use super::Audit;
+
+/// A range that kube-apiserver stores as a bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StoredBitmap {
+    /// The primary range of ClusterIPs.
+    ServiceIps,
+    /// The range of the other IP family in a dual-stack cluster.
+    SecondaryServiceIps,
+    /// The range of node ports.
+    ServiceNodePorts,
+}
+
+impl StoredBitmap {
+    /// The last segment of its key.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ServiceIps => "serviceips",
+            Self::SecondaryServiceIps => "secondaryserviceips",
+            Self::ServiceNodePorts => "servicenodeports",
+        }
+    }
+}
+
+impl Display for StoredBitmap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What is stored for a bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Presence {
+    /// There is no object.
+    Missing,
+    /// There is an object without a range: no kube-apiserver has set it up yet.
+    Uninitialised,
+    /// There is an object with a range.
+    Initialised,
+}
+
+/// What is stored for the bitmaps of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bitmaps {
+    /// [`StoredBitmap::ServiceIps`].
+    pub service_ips: Presence,
+    /// [`StoredBitmap::SecondaryServiceIps`].
+    pub secondary_service_ips: Presence,
+    /// [`StoredBitmap::ServiceNodePorts`].
+    pub service_node_ports: Presence,
+}
+
+/// Why a cluster cannot be audited. `Display` gives a message for people about [`bitmap`](Self::bitmap).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAuditable {
+    /// One range of ClusterIPs is not initialised, though the other is: the addresses of its family would look as if no
+    /// range handed them out.
+    #[error("the range is not initialised, though {other} is; {ADVICE}")]
+    Uninitialised {
+        /// The range that is not initialised.
+        bitmap: StoredBitmap,
+        /// The one that is.
+        other: StoredBitmap,
+    },
+    /// The secondary range of ClusterIPs is there, and the primary one is missing.
+    #[error("there is no {} beside it; {ADVICE}", StoredBitmap::ServiceIps)]
+    NoPrimary,
+    /// Services have values of a kind for which there is no range: nothing would be found, as if all were well.
+    #[error("{}, but {services} Services have {}; {ADVICE}", state(.is_there), values(.bitmap))]
+    NoRange {
+        /// The range that there should be.
+        bitmap: StoredBitmap,
+        /// Whether there is an object, which is not initialised.
+        is_there: bool,
+        /// How many Services have such values.
+        services: u64,
+    },
+}
+
+const ADVICE: &str = "a kube-apiserver of this cluster sets it up when it starts";
+
+fn state(is_there: &bool) -> &'static str {
+    if *is_there { "is not initialised" } else { "is missing" }
+}
+
+fn values(bitmap: &StoredBitmap) -> &'static str {
+    match bitmap {
+        StoredBitmap::ServiceIps | StoredBitmap::SecondaryServiceIps => "ClusterIPs",
+        StoredBitmap::ServiceNodePorts => "node ports",
+    }
+}
+
+impl NotAuditable {
+    /// The bitmap that the message is about.
+    pub fn bitmap(&self) -> StoredBitmap {
+        match self {
+            Self::Uninitialised { bitmap, .. } | Self::NoRange { bitmap, .. } => *bitmap,
+            Self::NoPrimary => StoredBitmap::SecondaryServiceIps,
+        }
+    }
+}
+
+impl Audit {
+    /// Whether this is an audit of a whole cluster for which these bitmaps are stored: to be asked once all Services were
+    /// observed. An audit of a part of the ranges needs no such check.
+    ///
+    /// # Errors
+    /// If a range is missing without which the audit would say nothing, or something wrong.
+    pub fn check_cluster(&self, bitmaps: Bitmaps) -> Result<(), NotAuditable> {
+        let Bitmaps { service_ips, secondary_service_ips, service_node_ports } = bitmaps;
+        if self.objects.is_none() {
+            use StoredBitmap::{SecondaryServiceIps, ServiceIps};
+            match (service_ips, secondary_service_ips) {
+                (Presence::Initialised, Presence::Uninitialised) => {
+                    return Err(NotAuditable::Uninitialised { bitmap: SecondaryServiceIps, other: ServiceIps });
+                }
+                (Presence::Uninitialised, Presence::Initialised) => {
+                    return Err(NotAuditable::Uninitialised { bitmap: ServiceIps, other: SecondaryServiceIps });
+                }
+                (Presence::Missing, Presence::Initialised) => return Err(NotAuditable::NoPrimary),
+                _ => {}
+            }
+        }
+        let missing = |bitmap, presence, services| {
+            if services == 0 {
+                return Ok(());
+            }
+            Err(NotAuditable::NoRange { bitmap, is_there: presence != Presence::Missing, services })
+        };
+        missing(StoredBitmap::ServiceIps, service_ips, self.without_addresses)?;
+        missing(StoredBitmap::ServiceNodePorts, service_node_ports, self.without_ports)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::Stored;
+    use crate::service::{Service, ServicePort};
+
+    use Presence::{Initialised, Missing, Uninitialised};
+
+    fn bitmaps(service_ips: Presence, secondary_service_ips: Presence, service_node_ports: Presence) -> Bitmaps {
+        Bitmaps { service_ips, secondary_service_ips, service_node_ports }
+    }
+
+    fn refused(audit: &Audit, bitmaps: Bitmaps) -> String {
+        audit.check_cluster(bitmaps).map_or_else(|error| format!("{}: {error}", error.bitmap()), |()| "fine".into())
+    }
+
+    #[test]
+    fn both_ranges_of_cluster_ips_are_set_up_or_the_primary_alone() {
+        let (of_bitmaps, of_objects) = (Audit::new(), Audit::of_ip_addresses(None));
+        for (primary, secondary, expected) in [
+            (Missing, Missing, "fine"),
+            (Missing, Uninitialised, "fine"),
+            (Uninitialised, Missing, "fine"),
+            (Uninitialised, Uninitialised, "fine"),
+            (Initialised, Missing, "fine"),
+            (Initialised, Initialised, "fine"),
+            (Initialised, Uninitialised, "secondaryserviceips: the range is not initialised, though serviceips is"),
+            (Uninitialised, Initialised, "serviceips: the range is not initialised, though secondaryserviceips is"),
+            (Missing, Initialised, "secondaryserviceips: there is no serviceips beside it"),
+        ] {
+            let stored = bitmaps(primary, secondary, Missing);
+            let found = refused(&of_bitmaps, stored);
+            assert_eq!(found.split_once("; ").map_or(&found[..], |(text, _)| text), expected, "{stored:?}");
+            assert_eq!(refused(&of_objects, stored), "fine", "bitmaps of addresses are stale");
+        }
+    }
+
+    #[test]
+    fn services_need_a_range_of_their_values() {
+        let port = |node_port| [ServicePort { protocol: "TCP", node_port }];
+        let services = [
+            Service { cluster_ip: "10.0.0.1", ports: &port(30_000), ..Service::default() },
+            Service { cluster_ip: "None", ports: &port(0), ..Service::default() },
+            Service { cluster_ip: "", health_check_node_port: 30_001, ..Service::default() },
+            Service { cluster_ip: "bad", ..Service::default() },
+        ];
+        let observe = |mut audit: Audit| {
+            services.iter().for_each(|service| audit.observe(service));
+            audit
+        };
+        let advice = "a kube-apiserver of this cluster sets it up when it starts";
+        let none = observe(Audit::new());
+        assert_eq!(
+            refused(&none, bitmaps(Missing, Missing, Missing)),
+            format!("serviceips: is missing, but 2 Services have ClusterIPs; {advice}")
+        );
+        assert_eq!(
+            refused(&none, bitmaps(Uninitialised, Missing, Missing)),
+            format!("serviceips: is not initialised, but 2 Services have ClusterIPs; {advice}")
+        );
+        let mut addresses = Audit::new();
+        addresses
+            .add_cluster_ips("10.0.0.0/24".parse().expect("a CIDR"), Stored::default())
+            .expect("nothing is stored");
+        assert_eq!(
+            refused(&observe(addresses), bitmaps(Initialised, Missing, Missing)),
+            format!("servicenodeports: is missing, but 2 Services have node ports; {advice}")
+        );
+        let mut objects = Audit::of_ip_addresses(None);
+        objects.add_node_ports("30000-30001".parse().expect("ports"), Stored::default()).expect("nothing is stored");
+        assert_eq!(
+            refused(&observe(objects), bitmaps(Missing, Missing, Initialised)),
+            format!("serviceips: is missing, but 2 Services have ClusterIPs; {advice}")
+        );
+        let mut objects = Audit::of_ip_addresses(None);
+        objects.add_node_ports("30000-30001".parse().expect("ports"), Stored::default()).expect("nothing is stored");
+        let cidr = crate::service_cidr::ServiceCidr::parse("10.0.0.0/24").expect("a CIDR");
+        objects.add_service_cidr(cidr).expect("an audit of IPAddress objects");
+        assert_eq!(refused(&observe(objects), bitmaps(Missing, Missing, Initialised)), "fine");
+    }
+}

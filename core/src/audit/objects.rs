@@ -1,0 +1,522 @@
+//! ClusterIPs where each allocated address is an IPAddress object (KEP-1880, default since Kubernetes 1.33).
+//!
+//! ServiceCIDR objects say which addresses there are, IPAddress objects which of them are allocated and to which
+//! Service. The API server repairs these objects itself, so the result has no diff to be written.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::address::parse_address;
+use crate::any::AnyValue;
+use crate::finding::{Finding, FoundValue, Reason, Subject};
+use crate::ipaddress::{
+    ALLOCATOR, AddressObject, ClusterIpVerdict, IpAddressObject, ObjectVerdict, Owner, judge_cluster_ip, judge_object,
+};
+use crate::occupancy::{Cell, cells};
+use crate::range::Band;
+use crate::service::Service;
+use crate::service_cidr::ServiceCidr;
+
+use super::offsets::Values;
+use super::range_pass::Findings;
+use super::{Leak, OffsetState};
+
+/// The API server's default time limit for a request (`--request-timeout`), which an audit cannot read.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// What an audit knows of IPAddress objects and of the Services' addresses.
+#[derive(Debug)]
+pub(super) struct Objects {
+    now: Option<i64>,
+    /// With their places among the ranges of the audit.
+    cidrs: Vec<(usize, ServiceCidr)>,
+    objects: Vec<Object>,
+    by_address: HashMap<IpAddr, usize>,
+    claims: Vec<Claims>,
+    by_name: HashMap<(String, String), usize>,
+}
+
+#[derive(Debug)]
+struct Object {
+    address: Option<IpAddr>,
+    name: String,
+    managed: bool,
+    created: i64,
+    /// Namespace and name of the Service that it refers to; `None` if it refers to something else.
+    service: Option<(String, String)>,
+}
+
+/// The addresses that one Service claims.
+#[derive(Debug)]
+struct Claims {
+    /// The place of the first one among the claims of the audit.
+    order: u64,
+    key: (String, String),
+    addresses: Vec<Result<IpAddr, String>>,
+}
+
+/// The result for one CIDR of a ServiceCIDR object.
+#[derive(Clone, Debug)]
+pub struct ServiceCidrReport {
+    cidr: ServiceCidr,
+    /// Offsets, ascending; so are those below.
+    stored: Vec<u64>,
+    in_use: Vec<u64>,
+    /// Allocated after the API server's own repair: what is in use, and the objects that it leaves alone.
+    next: Vec<u64>,
+    /// The objects that it removes without making new ones.
+    leaked: Vec<u64>,
+    lost: Vec<u64>,
+    duplicates: Vec<u64>,
+}
+
+/// The offsets of those of `addresses` that `cidr` hands out, ascending.
+fn offsets<'a>(cidr: &ServiceCidr, addresses: impl IntoIterator<Item = &'a IpAddr>) -> Vec<u64> {
+    let mut offsets: Vec<u64> = addresses.into_iter().filter_map(|address| cidr.offset_of(*address)).collect();
+    offsets.sort_unstable();
+    offsets
+}
+
+impl Objects {
+    /// With `now`, in seconds since 1970, an unused object may still wait for its Service.
+    pub(super) fn new(now: Option<i64>) -> Self {
+        Self {
+            now,
+            cidrs: Vec::new(),
+            objects: Vec::new(),
+            by_address: HashMap::new(),
+            claims: Vec::new(),
+            by_name: HashMap::new(),
+        }
+    }
+
+    pub(super) fn add_cidr(&mut self, index: usize, cidr: ServiceCidr) {
+        self.cidrs.push((index, cidr));
+    }
+
+    pub(super) fn has_cidrs(&self) -> bool {
+        !self.cidrs.is_empty()
+    }
+
+    pub(super) fn observe_ip_address(&mut self, object: &IpAddressObject<'_>) {
+        let address = parse_address(object.name);
+        if let Some(address) = address {
+            self.by_address.insert(address, self.objects.len());
+        }
+        self.objects.push(Object {
+            address,
+            name: object.name.into(),
+            managed: object.managed_by == ALLOCATOR,
+            created: object.created,
+            service: object.service().map(|(namespace, name)| (namespace.into(), name.into())),
+        });
+    }
+
+    /// Records the addresses of a Service, the first of which has this place among the claims. Returns how many it has.
+    pub(super) fn observe_service(&mut self, service: &Service<'_>, order: u64) -> u64 {
+        let key = (service.namespace.to_owned(), service.name.to_owned());
+        let texts = service.cluster_ip_texts().iter();
+        let addresses: Vec<_> = texts.map(|text| parse_address(text).ok_or_else(|| (*text).into())).collect();
+        let count = addresses.len() as u64;
+        self.by_name.insert(key.clone(), self.claims.len());
+        self.claims.push(Claims { order, key, addresses });
+        count
+    }
+
+    /// Ends the audit of the addresses. Cost: linear in the number of objects times the number of CIDRs.
+    ///
+    /// Findings about Services go into `findings`, those about objects after them, from `order` on.
+    pub(super) fn finish(
+        self,
+        findings: &mut Findings,
+        mut order: u64,
+    ) -> (impl Iterator<Item = (usize, ServiceCidrReport)>, Vec<Leak>) {
+        let mut lost = HashSet::new();
+        let mut duplicates = HashSet::new();
+        for (ordinal, claims) in self.claims.iter().enumerate() {
+            for (place, claim) in claims.addresses.iter().enumerate() {
+                let (reason, value) = match claim {
+                    Err(text) => (Some(Reason::ClusterIPNotValid), FoundValue::Text(text.clone())),
+                    Ok(address) => {
+                        let reason = self.judge_claim(&claims.key, *address, &mut lost, &mut duplicates);
+                        (reason, FoundValue::Address(*address))
+                    }
+                };
+                let Some(reason) = reason else { continue };
+                let range = match claim {
+                    Ok(address) => self.range_of(*address),
+                    Err(_) => self.first_range(),
+                };
+                let subject = Subject::Service(ordinal as u64);
+                findings.push((claims.order + place as u64, Finding { reason, range, subject, value, valid: None }));
+            }
+        }
+        let in_use: HashSet<IpAddr> = self
+            .claims
+            .iter()
+            .flat_map(|claims| &claims.addresses)
+            .filter_map(|claim| claim.as_ref().ok().copied())
+            .collect();
+        let mut leaks = Vec::new();
+        let mut leaked = HashSet::new();
+        for (ordinal, object) in self.objects.iter().enumerate() {
+            let subject = Subject::IPAddress(ordinal as u64);
+            let mut find = |reason, range, value| {
+                findings.push((order, Finding { reason, range, subject, value, valid: None }));
+                order += 1;
+            };
+            let Some(address) = object.address else {
+                let value = FoundValue::Text(object.name.clone());
+                find(Reason::IPAddressNotAllocated, self.first_range(), value);
+                continue;
+            };
+            let used = in_use.contains(&address);
+            match self.judge_object(object, address) {
+                ObjectVerdict::Keep | ObjectVerdict::Wait(_) => continue,
+                ObjectVerdict::NoService => {
+                    find(Reason::IPAddressNotAllocated, self.range_of(address), FoundValue::Address(address));
+                }
+                ObjectVerdict::WrongReference => {
+                    find(Reason::IPAddressWrongReference, self.range_of(address), FoundValue::Address(address));
+                }
+                // The Service that uses the address has a finding of its own.
+                ObjectVerdict::Leaked if used => {}
+                ObjectVerdict::Leaked => {
+                    let (range, value) = (self.range_of(address), AnyValue::Address(address));
+                    leaks.push(Leak { range, value, object: Some(ordinal as u64) });
+                }
+            }
+            // The API server removes the object; for a Service that uses the address it makes a new one.
+            if !used {
+                leaked.insert(address);
+            }
+        }
+        let next: HashSet<IpAddr> =
+            self.by_address.keys().filter(|address| !leaked.contains(address)).chain(&in_use).copied().collect();
+        let reports = self.cidrs.into_iter().map(move |(index, cidr)| {
+            let report = ServiceCidrReport {
+                cidr,
+                stored: offsets(&cidr, self.by_address.keys()),
+                in_use: offsets(&cidr, &in_use),
+                next: offsets(&cidr, &next),
+                leaked: offsets(&cidr, &leaked),
+                lost: offsets(&cidr, &lost),
+                duplicates: offsets(&cidr, &duplicates),
+            };
+            (index, report)
+        });
+        (reports, leaks)
+    }
+
+    fn judge_claim(
+        &self,
+        key: &(String, String),
+        address: IpAddr,
+        lost: &mut HashSet<IpAddr>,
+        duplicates: &mut HashSet<IpAddr>,
+    ) -> Option<Reason> {
+        if !self.cidrs.iter().any(|(_, cidr)| cidr.offset_of(address).is_some()) {
+            return Some(Reason::ClusterIPOutOfRange);
+        }
+        let object = self.by_address.get(&address).map(|at| {
+            let object = &self.objects[*at];
+            let (owner, refers_here) = (self.owner_of(object, address), object.service.as_ref() == Some(key));
+            AddressObject { managed: object.managed, labelled: true, refers_here, owner }
+        });
+        let verdict = judge_cluster_ip(object);
+        let records = matches!(verdict, ClusterIpVerdict::Create | ClusterIpVerdict::Replace);
+        // The repair makes an object for the first of the Services that claim the address; then the others have none.
+        let verdict = if records && !lost.insert(address) { ClusterIpVerdict::Taken } else { verdict };
+        if verdict == ClusterIpVerdict::Taken {
+            duplicates.insert(address);
+        }
+        verdict.reason()
+    }
+
+    fn judge_object(&self, object: &Object, address: IpAddr) -> ObjectVerdict {
+        // Both times are cut to seconds: the object may be a second younger than their difference.
+        let age = |now: i64| Duration::from_secs(now.saturating_sub(object.created).saturating_sub(1).max(0) as u64);
+        let unused_for = self.now.map_or(GRACE, age);
+        judge_object(object.managed, self.owner_of(object, address), unused_for, GRACE)
+    }
+
+    fn owner_of(&self, object: &Object, address: IpAddr) -> Owner {
+        let Some(key) = &object.service else { return Owner::NoService };
+        match self.by_name.get(key) {
+            None => Owner::Missing,
+            Some(service) if self.claims[*service].addresses.contains(&Ok(address)) => Owner::Uses,
+            Some(_) => Owner::Other,
+        }
+    }
+
+    /// The first CIDR that hands out `address`; for one that none does the first of its family, or the first of all.
+    fn range_of(&self, address: IpAddr) -> Option<usize> {
+        let place = |holds: &dyn Fn(&ServiceCidr) -> bool| {
+            self.cidrs.iter().find(|(_, cidr)| holds(cidr)).map(|(index, _)| *index)
+        };
+        place(&|cidr| cidr.offset_of(address).is_some())
+            .or_else(|| place(&|cidr| cidr.network().is_ipv4() == address.is_ipv4()))
+            .or_else(|| self.first_range())
+    }
+
+    fn first_range(&self) -> Option<usize> {
+        self.cidrs.first().map(|(index, _)| *index)
+    }
+}
+
+impl ServiceCidrReport {
+    /// The CIDR.
+    pub fn cidr(&self) -> ServiceCidr {
+        self.cidr
+    }
+
+    pub(super) fn offsets(&self, values: Values) -> Cow<'_, [u64]> {
+        let without = |all: &[u64], others: &[u64]| {
+            Cow::Owned(all.iter().filter(|at| others.binary_search(at).is_err()).copied().collect())
+        };
+        match values {
+            Values::Set => without(&self.next, &self.stored),
+            Values::Clear => without(&self.stored, &self.next),
+            Values::Leaked => Cow::Borrowed(&self.leaked),
+            Values::Duplicates => Cow::Borrowed(&self.duplicates),
+            Values::Stored => Cow::Borrowed(&self.stored),
+            Values::InUse => Cow::Borrowed(&self.in_use),
+            Values::Next => Cow::Borrowed(&self.next),
+        }
+    }
+
+    /// Everything about one address; `None` if the CIDR does not hand it out. `next` tells the state after the API
+    /// server's own repair.
+    pub fn state_of(&self, address: IpAddr) -> Option<OffsetState> {
+        let offset = self.cidr.offset_of(address)?;
+        let has = |offsets: &[u64]| offsets.binary_search(&offset).is_ok();
+        Some(OffsetState {
+            band: if offset < u64::from(self.cidr.static_band()) { Band::Static } else { Band::Dynamic },
+            stored: has(&self.stored),
+            in_use: has(&self.in_use),
+            duplicate: has(&self.duplicates),
+            next: has(&self.next),
+        })
+    }
+
+    /// The CIDR cut into at most `count` cells of equal length (the last may be shorter), with counts for a picture.
+    ///
+    /// An object that the API server removes counts as leaked, if no Service uses its address. An address that stays
+    /// allocated though no Service uses it, as its object is another controller's or still waits for its Service,
+    /// counts as in use.
+    pub fn occupancy(&self, count: u32) -> Vec<Cell> {
+        cells(self.cidr.size(), count, |from, to| {
+            let within = |offsets: &[u64]| {
+                (offsets.partition_point(|at| *at < to) - offsets.partition_point(|at| *at < from)) as u64
+            };
+            Cell {
+                first: from,
+                len: to - from,
+                in_use: within(&self.next),
+                leaked: within(&self.leaked),
+                lost: within(&self.lost),
+                duplicate: within(&self.duplicates),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::{Audit, Leaks, NoIpAddresses, RangeReport, Report, Stored};
+    use crate::service::ServicePort;
+
+    /// An IPAddress object of the allocator for the Service `ns/parent`.
+    fn object<'a>(name: &'a str, parent: &'a str) -> IpAddressObject<'a> {
+        IpAddressObject {
+            name,
+            managed_by: ALLOCATOR,
+            parent_resource: "services",
+            parent_namespace: "ns",
+            parent_name: parent,
+            ..IpAddressObject::default()
+        }
+    }
+
+    fn audit(now: Option<i64>, cidr: &str, objects: &[IpAddressObject<'_>], services: &[(&str, &str)]) -> Report {
+        let mut audit = Audit::of_ip_addresses(now);
+        audit.add_service_cidr(ServiceCidr::parse(cidr).expect("a CIDR")).expect("an audit of IPAddress objects");
+        for object in objects {
+            audit.observe_ip_address(object).expect("an audit of IPAddress objects");
+        }
+        for (name, cluster_ip) in services {
+            audit.observe(&Service { namespace: "ns", name, cluster_ip, ..Service::default() });
+        }
+        audit.finish(Leaks::CleanAtOnce)
+    }
+
+    fn cidr(report: &Report) -> &ServiceCidrReport {
+        let [RangeReport::ServiceCidr(cidr)] = &report.ranges[..] else { panic!("one ServiceCIDR") };
+        cidr
+    }
+
+    fn found(report: &Report) -> Vec<(Reason, String)> {
+        report.findings.iter().map(|finding| (finding.reason, finding.value.to_string())).collect()
+    }
+
+    /// Stored, in use, next.
+    fn state(report: &Report, address: &str) -> (bool, bool, bool) {
+        let state = cidr(report).state_of(address.parse().expect("an address")).expect("in the CIDR");
+        (state.stored, state.in_use, state.next)
+    }
+
+    /// In use, leaked, lost for each address of a CIDR.
+    fn cells(report: &Report) -> Vec<(u64, u64, u64)> {
+        cidr(report).occupancy(u32::MAX).iter().map(|cell| (cell.in_use, cell.leaked, cell.lost)).collect()
+    }
+
+    const FREE: (u64, u64, u64) = (0, 0, 0);
+    const USED: (u64, u64, u64) = (1, 0, 0);
+    const LEAKED: (u64, u64, u64) = (0, 1, 0);
+    const LOST: (u64, u64, u64) = (1, 0, 1);
+
+    #[test]
+    fn an_object_that_the_server_removes_is_gone_after_its_repair() {
+        let pod = IpAddressObject { parent_resource: "pods", ..object("10.0.0.3", "moved") };
+        let report = audit(
+            None,
+            "10.0.0.0/29",
+            &[object("10.0.0.1", "moved"), object("10.0.0.2", "gone"), pod, object("10.0.0.5", "moved")],
+            &[("moved", "10.0.0.5")],
+        );
+        assert_eq!(
+            found(&report),
+            [(Reason::IPAddressWrongReference, "10.0.0.1".into()), (Reason::IPAddressNotAllocated, "10.0.0.3".into())]
+        );
+        assert_eq!(report.leaks().map(|leak| leak.object).collect::<Vec<_>>(), [Some(1)]);
+        for removed in ["10.0.0.1", "10.0.0.2", "10.0.0.3"] {
+            assert_eq!(state(&report, removed), (true, false, false), "{removed}");
+        }
+        assert_eq!(state(&report, "10.0.0.5"), (true, true, true));
+        assert_eq!(cells(&report), [LEAKED, LEAKED, LEAKED, FREE, USED, FREE]);
+        assert_eq!((report.ranges[0].counts().stored, report.ranges[0].counts().size), (4, 6));
+    }
+
+    #[test]
+    fn an_address_that_a_service_uses_stays_whatever_its_object_refers_to() {
+        let report = audit(
+            None,
+            "10.0.0.0/29",
+            &[object("10.0.0.1", "other"), object("10.0.0.2", "gone")],
+            &[("one", "10.0.0.1"), ("two", "10.0.0.2"), ("other", "10.0.0.3")],
+        );
+        assert_eq!(
+            found(&report),
+            [
+                (Reason::ClusterIPNotAllocated, "10.0.0.2".into()),
+                (Reason::ClusterIPNotAllocated, "10.0.0.3".into()),
+                (Reason::IPAddressWrongReference, "10.0.0.1".into()),
+            ]
+        );
+        assert_eq!(report.leaks().next(), None, "a Service uses it");
+        assert_eq!(state(&report, "10.0.0.1"), (true, true, true));
+        assert_eq!(state(&report, "10.0.0.2"), (true, true, true));
+        assert_eq!(state(&report, "10.0.0.3"), (false, true, true));
+        assert_eq!(cells(&report), [USED, LOST, LOST, FREE, FREE, FREE]);
+    }
+
+    #[test]
+    fn an_object_that_the_server_leaves_alone_keeps_its_address() {
+        let foreign = IpAddressObject { managed_by: "someone-else", ..object("10.0.0.1", "gone") };
+        let young = IpAddressObject { created: 1000, ..object("10.0.0.2", "coming") };
+        for (now, stays) in [(Some(1060), true), (Some(1061), false), (None, false)] {
+            let report = audit(now, "10.0.0.0/30", &[foreign, young], &[]);
+            assert_eq!(found(&report), []);
+            assert_eq!(report.leaks().count(), usize::from(!stays));
+            assert_eq!(state(&report, "10.0.0.1"), (true, false, true));
+            assert_eq!(state(&report, "10.0.0.2"), (true, false, stays));
+            assert_eq!(cells(&report), [USED, if stays { USED } else { LEAKED }]);
+        }
+    }
+
+    #[test]
+    fn one_audit_has_bitmaps_of_ports_stale_ones_of_addresses_and_service_cidrs() {
+        let mut audit = Audit::of_ip_addresses(None);
+        let stored = |range, data| Stored { range, data };
+        let cidr = "10.0.0.0/29".parse().expect("a CIDR");
+        audit.add_cluster_ips(cidr, stored("10.0.0.0/29", &[0b101])).expect("a snapshot");
+        audit
+            .add_node_ports("30000-30007".parse().expect("ports"), stored("30000-30007", &[0b11]))
+            .expect("a snapshot");
+        for cidr in ["10.0.0.0/29", "10.0.0.0/28"] {
+            audit.add_service_cidr(ServiceCidr::parse(cidr).expect("a CIDR")).expect("an audit of IPAddress objects");
+        }
+        for object in [object("10.0.0.1", "one"), object("10.0.0.9", "gone"), object("10.0.0.1x", "one")] {
+            audit.observe_ip_address(&object).expect("an audit of IPAddress objects");
+        }
+        let port = |node_port| ServicePort { protocol: "TCP", node_port };
+        let one = Service { namespace: "ns", name: "one", cluster_ip: "10.0.0.1", ..Service::default() };
+        audit.observe(&Service { ports: &[port(30_000), port(99)], ..one });
+        audit.observe(&Service { name: "two", ports: &[port(30_002)], ..one });
+        audit.observe(&Service { name: "three", cluster_ip: "bad", ..one });
+        let report = audit.finish(Leaks::CleanAtOnce);
+
+        let found: Vec<_> = report
+            .findings
+            .iter()
+            .map(|found| (found.reason, found.range, found.subject, found.value.to_string()))
+            .collect();
+        let expected = [
+            (Reason::PortOutOfRange, 1, Subject::Service(0), "99"),
+            (Reason::ClusterIPAlreadyAllocated, 2, Subject::Service(1), "10.0.0.1"),
+            (Reason::PortNotAllocated, 1, Subject::Service(1), "30002"),
+            (Reason::ClusterIPNotValid, 2, Subject::Service(2), "bad"),
+            (Reason::IPAddressNotAllocated, 2, Subject::IPAddress(2), "10.0.0.1x"),
+        ];
+        assert_eq!(
+            found,
+            expected.map(|(reason, range, subject, value)| (reason, Some(range), subject, value.to_owned()))
+        );
+        let leaks: Vec<_> = report.leaks().map(|leak| (leak.range, leak.value.to_string(), leak.object)).collect();
+        assert_eq!(leaks, [(Some(1), "30001".into(), None), (Some(3), "10.0.0.9".into(), Some(1))]);
+        let counts: Vec<_> = report.ranges.iter().map(RangeReport::counts).collect();
+        let of = |at: usize| (counts[at].size, counts[at].stored, counts[at].in_use, counts[at].set, counts[at].clear);
+        assert!(matches!(report.ranges[0], RangeReport::Stale(_)) && report.bitmap(0).is_none());
+        assert_eq!(of(0), (6, 2, 2, 0, 0), "a stale bitmap is as it is");
+        assert_eq!(of(1), (8, 2, 2, 1, 1));
+        assert_eq!(of(2), (6, 1, 1, 0, 0));
+        assert_eq!(of(3), (14, 2, 1, 0, 1));
+        let runs: Vec<_> = report.ranges[3].offsets(Values::Stored).runs(false, 14, 0).collect();
+        assert_eq!(runs.iter().map(|run| (run.first, run.last)).collect::<Vec<_>>(), [(1, 7), (9, 13)]);
+        assert_eq!(report.ranges[3].value_at(8).map(|value| value.to_string()), Some("10.0.0.9".into()));
+    }
+
+    #[test]
+    fn an_address_that_the_object_of_another_controller_records_is_not_allocated() {
+        // Nobody else would replace the object: its own Service, which has another address, does not need it.
+        let foreign = IpAddressObject { managed_by: "someone-else", ..object("10.0.0.1", "other") };
+        let report = audit(
+            None,
+            "10.0.0.0/29",
+            &[foreign, object("10.0.0.2", "other")],
+            &[("one", "10.0.0.1"), ("other", "10.0.0.2")],
+        );
+        assert_eq!(found(&report), [(Reason::ClusterIPNotAllocated, "10.0.0.1".into())]);
+    }
+
+    #[test]
+    fn an_audit_of_bitmaps_takes_no_objects() {
+        let mut audit = Audit::new();
+        assert_eq!(audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/29").expect("a CIDR")), Err(NoIpAddresses));
+        assert_eq!(audit.observe_ip_address(&object("10.0.0.1", "one")), Err(NoIpAddresses));
+        let report = audit.finish(Leaks::CleanAtOnce);
+        assert!(report.ranges.is_empty() && report.findings.is_empty() && report.leaks().next().is_none());
+    }
+
+    #[test]
+    fn without_a_range_findings_name_none() {
+        let mut audit = Audit::of_ip_addresses(None);
+        audit.observe(&Service { namespace: "ns", name: "one", cluster_ip: "10.0.0.1", ..Service::default() });
+        let report = audit.finish(Leaks::CleanAtOnce);
+        let found: Vec<_> = report.findings.iter().map(|found| (found.reason, found.range)).collect();
+        assert_eq!(found, [(Reason::ClusterIPOutOfRange, None)]);
+    }
+}

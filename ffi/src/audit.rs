@@ -1,0 +1,296 @@
+//! An audit under way.
+
+use std::ffi::c_char;
+
+use rangekeeper_core::any::AnyRange;
+use rangekeeper_core::audit::{
+    AddRangeError, Audit, Bitmaps, Leaks, NoIpAddresses, NotAuditable, Presence, Stored, StoredBitmap,
+};
+use rangekeeper_core::service::Service;
+use rangekeeper_core::service_cidr::ServiceCidr;
+
+use crate::error::{Failure, rk_error};
+use crate::guard::{Out, borrow, borrow_optional, guard, guard_error, guard_or, reclaim, slice, text};
+use crate::handle::Handle;
+use crate::passes::rk_passes;
+use crate::range::rk_range;
+use crate::report::rk_report;
+use crate::result::rk_result;
+use crate::services::{Services, ip_addresses, rk_ip_addresses, rk_service_names, rk_services, service_names};
+
+/// There is no object.
+pub const RK_PRESENCE_MISSING: u32 = 0;
+/// There is an object without a range: no kube-apiserver has set it up yet.
+pub const RK_PRESENCE_UNINITIALISED: u32 = 1;
+/// There is an object with a range.
+pub const RK_PRESENCE_INITIALISED: u32 = 2;
+
+/// The primary range of ClusterIPs: serviceips.
+pub const RK_BITMAP_SERVICE_IPS: u32 = 0;
+/// The range of the other IP family: secondaryserviceips.
+pub const RK_BITMAP_SECONDARY_SERVICE_IPS: u32 = 1;
+/// The range of node ports: servicenodeports.
+pub const RK_BITMAP_SERVICE_NODE_PORTS: u32 = 2;
+
+/// An audit under way: one pass over all Services. May be used from several threads at once.
+pub struct rk_audit(Handle<Audit>);
+
+impl From<AddRangeError> for Failure {
+    fn from(error: AddRangeError) -> Self {
+        match &error {
+            AddRangeError::SameKind { .. } => Self::new(rk_result::SameKind, error),
+            AddRangeError::StoredRange(_) => Self::new(rk_result::InvalidRange, error),
+            AddRangeError::StoredKind { .. } => Self::new(rk_result::MismatchedRange, error),
+            AddRangeError::BitsPastRange { source, .. } => {
+                let (offset, byte) = (source.offset, source.byte);
+                Self::new(rk_result::BitsPastRange, error).about(offset).at_offset(byte)
+            }
+        }
+    }
+}
+
+impl From<NotAuditable> for Failure {
+    fn from(error: NotAuditable) -> Self {
+        Self::new(rk_result::NotInitialised, error).about(match error.bitmap() {
+            StoredBitmap::ServiceIps => RK_BITMAP_SERVICE_IPS.into(),
+            StoredBitmap::SecondaryServiceIps => RK_BITMAP_SECONDARY_SERVICE_IPS.into(),
+            StoredBitmap::ServiceNodePorts => RK_BITMAP_SERVICE_NODE_PORTS.into(),
+        })
+    }
+}
+
+fn presence(presence: u32) -> Result<Presence, rk_result> {
+    Ok(match presence {
+        RK_PRESENCE_MISSING => Presence::Missing,
+        RK_PRESENCE_UNINITIALISED => Presence::Uninitialised,
+        RK_PRESENCE_INITIALISED => Presence::Initialised,
+        _ => return Err(rk_result::InvalidArgument),
+    })
+}
+
+impl From<NoIpAddresses> for Failure {
+    fn from(error: NoIpAddresses) -> Self {
+        Self::new(rk_result::InvalidArgument, error)
+    }
+}
+
+impl From<NoIpAddresses> for rk_result {
+    fn from(_: NoIpAddresses) -> Self {
+        Self::InvalidArgument
+    }
+}
+
+/// Begins an audit without ranges. Read what is recorded first, and list the Services after that.
+///
+/// Without ip_addresses, ClusterIPs are in bitmaps. With it, each one is an IPAddress object, and bitmaps of addresses
+/// are stale: they are counted, and not compared with the Services. Then, with has_now, now is the time in seconds since
+/// 1970, and an object that is at most 60 s old may still wait for its Service; without, now has no meaning and nothing
+/// may wait: for data that nobody works on any more.
+///
+/// The caller owns *audit and frees it with rk_audit_free. RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_audit_new(
+    ip_addresses: bool,
+    has_now: bool,
+    now: i64,
+    audit: *mut *mut rk_audit,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let out = unsafe { Out::new(audit)? };
+        let audit = if ip_addresses { Audit::of_ip_addresses(has_now.then_some(now)) } else { Audit::new() };
+        out.give(rk_audit(Handle::new(audit)));
+        Ok(())
+    })
+}
+
+/// Frees an audit. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_audit_free(audit: *mut rk_audit) {
+    // SAFETY: the caller's promise; see guard.
+    guard_or((), || drop(unsafe { reclaim(audit) }))
+}
+
+/// Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
+/// is fine.
+///
+/// RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_audit_close(audit: *const rk_audit) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let audit = unsafe { borrow(audit)? };
+        audit.0.close();
+        Ok(())
+    })
+}
+
+/// Adds a configured range of addresses or ports that is stored as a bitmap, with what is stored for it: the text of its
+/// range and its bitmap. An empty text means that nothing was stored yet. Ranges and CIDRs count from 0 in the order in
+/// which they are added; the first range of addresses is the primary one. Services are observed after all were added.
+///
+/// The stored range may differ from the configured one: values that both have are taken over.
+/// RK_RESULT_SAME_KIND if there is one for its IP family, or for ports, already; of what is stored:
+/// RK_RESULT_INVALID_RANGE, RK_RESULT_MISMATCHED_RANGE if it is of another kind, RK_RESULT_BITS_PAST_RANGE with the
+/// highest offset in error->value and the place in stored_data in error->offset, RK_RESULT_INVALID_UTF8;
+/// RK_RESULT_INVALID_ARGUMENT for a range of UIDs, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+/// thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_audit_add_bitmap(
+    audit: *const rk_audit,
+    configured: *const rk_range,
+    stored_range: *const c_char,
+    stored_range_len: usize,
+    stored_data: *const u8,
+    stored_data_len: usize,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let (audit, configured) = (borrow(audit)?, borrow(configured)?);
+            let stored =
+                Stored { range: text(stored_range, stored_range_len)?, data: slice(stored_data, stored_data_len)? };
+            audit.0.with(|audit| match configured.0 {
+                AnyRange::Cidr(range) => Ok(audit.add_cluster_ips(range, stored)?),
+                AnyRange::Ports(range) => Ok(audit.add_node_ports(range, stored)?),
+                AnyRange::Uids(range) => Err(Failure::new(
+                    rk_result::InvalidArgument,
+                    format_args!("{range} is a range of UIDs, which no Service uses"),
+                )),
+            })
+        })
+    }
+}
+
+/// Adds one CIDR of a ServiceCIDR object; they may overlap. It counts as one of the ranges.
+///
+/// RK_RESULT_INVALID_RANGE with a message in error, RK_RESULT_INVALID_UTF8, RK_RESULT_INVALID_ARGUMENT if the audit is
+/// of ClusterIPs in bitmaps, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_audit_add_service_cidr(
+    audit: *const rk_audit,
+    cidr: *const c_char,
+    cidr_len: usize,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let (audit, cidr) = (borrow(audit)?, text(cidr, cidr_len)?);
+            let cidr = ServiceCidr::parse(cidr).map_err(|error| Failure::new(rk_result::InvalidRange, error))?;
+            audit.0.with(|audit| Ok(audit.add_service_cidr(cidr)?))
+        })
+    }
+}
+
+/// Records a batch of IPAddress objects.
+///
+/// RK_RESULT_INVALID_BATCH, RK_RESULT_INVALID_UTF8 (nothing of the batch counts then), RK_RESULT_INVALID_ARGUMENT, also
+/// if the audit is of ClusterIPs in bitmaps, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_audit_observe_ip_addresses(
+    audit: *const rk_audit,
+    batch: *const rk_ip_addresses,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (audit, objects) = unsafe { (borrow(audit)?, ip_addresses(batch)?) };
+        audit.0.with(|audit| {
+            for object in &objects {
+                audit.observe_ip_address(object)?;
+            }
+            Ok(())
+        })
+    })
+}
+
+/// Records a batch of Services. Their names are needed only where ClusterIPs are IPAddress objects; otherwise names may
+/// be NULL. Cost: some 30 ns per address or port in bitmaps.
+///
+/// RK_RESULT_INVALID_BATCH (also if there are not as many names as Services), RK_RESULT_INVALID_UTF8 (nothing of the
+/// batch counts then), RK_RESULT_INVALID_ARGUMENT, also if the names are needed and NULL, RK_RESULT_NULL_POINTER,
+/// RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_audit_observe_services(
+    audit: *const rk_audit,
+    names: *const rk_service_names,
+    batch: *const rk_services,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (audit, names, services) = unsafe { (borrow(audit)?, borrow_optional(names)?, Services::new(batch)?) };
+        let Some(names) = names else {
+            return audit.0.with(|audit| {
+                if audit.needs_names() {
+                    return Err(rk_result::InvalidArgument);
+                }
+                services.for_each(|service| audit.observe(service))
+            });
+        };
+        // SAFETY: the caller's promise; see guard.
+        let names = unsafe { service_names(names)? };
+        if names.len() != services.count {
+            return Err(rk_result::InvalidBatch);
+        }
+        audit.0.with(|audit| {
+            let mut names = names.into_iter();
+            services.for_each(|service| {
+                let (namespace, name) = names.next().unwrap_or_default();
+                audit.observe(&Service { namespace, name, ..*service });
+            })
+        })
+    })
+}
+
+/// Tells whether this is an audit of a whole cluster, of whose bitmaps the state is given (RK_PRESENCE_*): to be asked once
+/// all Services were observed. Else the audit would say nothing about some of them, or something wrong.
+///
+/// RK_RESULT_NOT_INITIALISED with a message in error, and in error->value which bitmap (RK_BITMAP_*) it is about;
+/// RK_RESULT_INVALID_ARGUMENT, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_audit_check_cluster(
+    audit: *const rk_audit,
+    service_ips: u32,
+    secondary_service_ips: u32,
+    service_node_ports: u32,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let audit = borrow(audit)?;
+            let bitmaps = Bitmaps {
+                service_ips: presence(service_ips)?,
+                secondary_service_ips: presence(secondary_service_ips)?,
+                service_node_ports: presence(service_node_ports)?,
+            };
+            audit.0.with(|audit| Ok(audit.check_cluster(bitmaps)?))
+        })
+    }
+}
+
+/// Ends the audit. With passes, leaks in bitmaps stay until they were seen in enough of them in a row; without (NULL),
+/// they are cleaned at once: right only where nobody allocates meanwhile.
+///
+/// The caller owns *report and frees it with rk_report_free; the audit is closed, and must still be freed.
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED (audit or passes), RK_RESULT_POISONED (audit or passes). Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_audit_finish(
+    audit: *const rk_audit,
+    passes: *const rk_passes,
+    report: *mut *mut rk_report,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (audit, passes, out) = unsafe { (borrow(audit)?, borrow_optional(passes)?, Out::new(report)?) };
+        let report = match passes {
+            None => audit.0.finish(|audit| Ok(audit.finish(Leaks::CleanAtOnce)))?,
+            Some(passes) => {
+                passes.0.with(|passes| audit.0.finish(|audit| Ok(audit.finish(Leaks::Keep(passes.counters())))))?
+            }
+        };
+        out.give(rk_report::new(report));
+        Ok(())
+    })
+}

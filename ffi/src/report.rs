@@ -1,0 +1,426 @@
+//! The result of an audit.
+
+use std::cell::OnceCell;
+use std::ffi::c_char;
+
+use rangekeeper_core::audit::{BitmapReport, Leak, Offsets, RangeReport, Report, Values};
+
+use crate::finding::{at, findings_page, rk_cell, rk_finding, rk_offset_state, texts};
+use crate::guard::{Array, Buffer, Out, borrow, guard, guard_or, reclaim};
+use crate::handle::Handle;
+use crate::range::rk_run;
+use crate::result::rk_result;
+use crate::value::rk_value;
+
+/// Values that the repair allocates.
+pub const RK_VALUES_SET: u32 = 1;
+/// Values that the repair frees.
+pub const RK_VALUES_CLEAR: u32 = 2;
+/// Values recorded as allocated that no Service uses, freed by the repair or not yet.
+pub const RK_VALUES_LEAKED: u32 = 3;
+/// Values that more than one Service claims.
+pub const RK_VALUES_DUPLICATES: u32 = 4;
+/// Values that were recorded as allocated before the audit.
+pub const RK_VALUES_STORED: u32 = 5;
+/// Values that Services use.
+pub const RK_VALUES_IN_USE: u32 = 6;
+/// Values that are allocated after the repair.
+pub const RK_VALUES_NEXT: u32 = 7;
+
+/// As a range of a finding or leak: the audit has no range of addresses to name.
+pub const RK_NO_RANGE: u32 = 0xffff_ffff;
+/// As an object of a leak: a bitmap records the value.
+pub const RK_NO_OBJECT: u64 = 0xffff_ffff_ffff_ffff;
+
+/// A range that is stored as a bitmap.
+pub const RK_RECORD_BITMAP: u32 = 0;
+/// A bitmap of ClusterIPs that nothing uses any more, as ClusterIPs are IPAddress objects: it was counted only, and all
+/// of it is taken for in use.
+pub const RK_RECORD_STALE: u32 = 1;
+/// A CIDR of a ServiceCIDR object, whose values are IPAddress objects.
+pub const RK_RECORD_IP_ADDRESSES: u32 = 2;
+
+/// The result of an audit. Never changes. May be used from several threads at once.
+pub struct rk_report(Handle<Found>);
+
+struct Found {
+    report: Report,
+    /// Made only if they are asked for.
+    leaks: OnceCell<Vec<Leak>>,
+    sets: Vec<[OnceCell<Offsets<'static>>; 7]>,
+}
+
+/// A value that is recorded as allocated though no Service uses it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_leak {
+    /// The value.
+    pub value: rk_value,
+    /// The first range that has it: its place in the order in which they were added. For an address that none has it is
+    /// the first one of its family; RK_NO_RANGE if there is no range of addresses.
+    pub range: u32,
+    /// The IPAddress object that records it, by its place among those that were observed: 0 is the first. RK_NO_OBJECT
+    /// if a bitmap does.
+    pub object: u64,
+}
+
+/// Numbers about one range.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_range_report {
+    /// One of RK_RECORD_*: how allocations from it are recorded.
+    pub record: u32,
+    /// How many of the lowest values form the static band.
+    pub static_band: u32,
+    /// How many values it has; at most UINT64_MAX.
+    pub size: u64,
+    /// Values that were recorded as allocated before the audit, without those in dropped.
+    pub stored: u64,
+    /// Values that Services use.
+    pub in_use: u64,
+    /// Values recorded as allocated that no Service uses.
+    pub leaked: u64,
+    /// Values that are allocated after the repair.
+    pub next: u64,
+    /// Values that the repair allocates.
+    pub set: u64,
+    /// Values that the repair frees.
+    pub clear: u64,
+    /// Values that more than one Service claims.
+    pub duplicates: u64,
+    /// Values recorded as allocated that the configured range does not have: not 0 only after a change of the range.
+    pub dropped: u64,
+}
+
+impl rk_report {
+    pub(crate) fn new(report: Report) -> Self {
+        let sets = report.ranges.iter().map(|_| Default::default()).collect();
+        Self(Handle::new(Found { report, leaks: OnceCell::new(), sets }))
+    }
+
+    /// Works on the result for the bitmap at this place.
+    pub(crate) fn with_bitmap<R>(
+        &self,
+        range: usize,
+        work: impl FnOnce(&BitmapReport) -> Result<R, rk_result>,
+    ) -> Result<R, rk_result> {
+        self.0.with(|found| work(found.report.bitmap(range).ok_or(rk_result::InvalidArgument)?))
+    }
+}
+
+impl Found {
+    fn range(&self, index: usize) -> Result<&RangeReport, rk_result> {
+        at(&self.report.ranges, index)
+    }
+
+    fn offsets(&self, index: usize, values: u32) -> Result<&Offsets<'static>, rk_result> {
+        let (place, values) = match values {
+            RK_VALUES_SET => (0, Values::Set),
+            RK_VALUES_CLEAR => (1, Values::Clear),
+            RK_VALUES_LEAKED => (2, Values::Leaked),
+            RK_VALUES_DUPLICATES => (3, Values::Duplicates),
+            RK_VALUES_STORED => (4, Values::Stored),
+            RK_VALUES_IN_USE => (5, Values::InUse),
+            RK_VALUES_NEXT => (6, Values::Next),
+            _ => return Err(rk_result::InvalidArgument),
+        };
+        let (range, sets) = (self.range(index)?, at(&self.sets, index)?);
+        Ok(at(sets, place)?.get_or_init(|| range.offsets(values).into_owned()))
+    }
+}
+
+fn rk_leak_of(leak: &Leak) -> rk_leak {
+    rk_leak {
+        value: leak.value.into(),
+        range: leak.range.map_or(RK_NO_RANGE, |range| range as u32),
+        object: leak.object.unwrap_or(RK_NO_OBJECT),
+    }
+}
+
+/// Frees a report. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_free(report: *mut rk_report) {
+    // SAFETY: the caller's promise; see guard.
+    guard_or((), || drop(unsafe { reclaim(report) }))
+}
+
+/// Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
+/// is fine.
+///
+/// RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_close(report: *const rk_report) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let report = unsafe { borrow(report)? };
+        report.0.close();
+        Ok(())
+    })
+}
+
+/// Tells how many Services were observed.
+///
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_services(report: *const rk_report, services: *mut u64) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (report, out) = unsafe { (borrow(report)?, Out::new(services)?) };
+        report.0.with(|found| {
+            out.write(found.report.services);
+            Ok(())
+        })
+    })
+}
+
+/// Writes findings, those about Services in their order and then those about IPAddress objects in theirs, from place
+/// from on: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end.
+///
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_findings(
+    report: *const rk_report,
+    from: usize,
+    findings: *mut rk_finding,
+    capacity: usize,
+    n: *mut usize,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (report, findings, n) = unsafe { (borrow(report)?, Array::new(findings, capacity)?, Out::new(n)?) };
+        report.0.with(|found| {
+            n.write(findings_page(&found.report.findings, from, findings));
+            Ok(())
+        })
+    })
+}
+
+/// Writes the texts of findings, from the one at place `from` on, back to back and without a NUL: for each the value that
+/// it is about, whatever that is, and what it says to people. At most n findings, and as many as fit whole. The value of
+/// the i-th ends at byte ends[2 * i] of buffer, where its message begins, which ends at byte ends[2 * i + 1]; so ends has
+/// room for 2 * n. *written tells how many findings there are, 0 past their end.
+///
+/// RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+/// thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_finding_texts(
+    report: *const rk_report,
+    from: usize,
+    buffer: *mut c_char,
+    capacity: usize,
+    ends: *mut usize,
+    n: usize,
+    written: *mut usize,
+) -> rk_result {
+    guard(|| {
+        let ends_len = n.checked_mul(2).ok_or(rk_result::InvalidArgument)?;
+        // SAFETY: the caller's promise; see guard.
+        let (report, buffer, ends, out) = unsafe {
+            (borrow(report)?, Array::new(buffer, capacity)?, Array::new(ends, ends_len)?, Out::new(written)?)
+        };
+        report.0.with(|found| {
+            out.write(texts(&found.report.findings, from, buffer, ends)?);
+            Ok(())
+        })
+    })
+}
+
+/// Writes the leaks from place from on, those of bitmaps by range and value, due to be cleaned or not, then the IPAddress
+/// objects of the allocator whose Service does not exist, in their order, as far as no other Service uses the address: as
+/// many as there are, at most capacity. *n tells how many; fewer than capacity means the end.
+///
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_leaks(
+    report: *const rk_report,
+    from: usize,
+    leaks: *mut rk_leak,
+    capacity: usize,
+    n: *mut usize,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (report, leaks, n) = unsafe { (borrow(report)?, Array::new(leaks, capacity)?, Out::new(n)?) };
+        report.0.with(|found| {
+            let all = found.leaks.get_or_init(|| found.report.leaks().collect());
+            n.write(leaks.fill(all.iter().skip(from).map(rk_leak_of)));
+            Ok(())
+        })
+    })
+}
+
+/// Tells numbers about the range at place range.
+///
+/// RK_RESULT_INVALID_ARGUMENT if there is none, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+/// thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_range(
+    report: *const rk_report,
+    range: usize,
+    numbers: *mut rk_range_report,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (report, out) = unsafe { (borrow(report)?, Out::new(numbers)?) };
+        report.0.with(|found| {
+            let range = found.range(range)?;
+            let record = match range {
+                RangeReport::Bitmap(_) => RK_RECORD_BITMAP,
+                RangeReport::Stale(_) => RK_RECORD_STALE,
+                RangeReport::ServiceCidr(_) => RK_RECORD_IP_ADDRESSES,
+            };
+            let counts = range.counts();
+            out.write(rk_range_report {
+                record,
+                static_band: counts.static_band,
+                size: counts.size,
+                stored: counts.stored,
+                in_use: counts.in_use,
+                leaked: counts.leaked,
+                next: counts.next,
+                set: counts.set,
+                clear: counts.clear,
+                duplicates: counts.duplicates,
+                dropped: counts.dropped.into(),
+            });
+            Ok(())
+        })
+    })
+}
+
+/// Writes the values of the range at place range that belong to a set (one of RK_VALUES_*), ascending, from offset
+/// from_offset on: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end. Else
+/// call again with *next_offset.
+///
+/// RK_RESULT_INVALID_ARGUMENT for an unknown range or set, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
+/// RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_values(
+    report: *const rk_report,
+    range: usize,
+    set: u32,
+    from_offset: u64,
+    values: *mut rk_value,
+    capacity: usize,
+    n: *mut usize,
+    next_offset: *mut u64,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (report, values, n, next) =
+            unsafe { (borrow(report)?, Array::new(values, capacity)?, Out::new(n)?, Out::new(next_offset)?) };
+        report.0.with(|found| {
+            let (offsets, range) = (found.offsets(range, set)?, found.range(range)?);
+            let mut after = from_offset;
+            n.write(values.fill(offsets.iter_from(from_offset).filter_map(|offset| {
+                after = offset + 1;
+                range.value_at(offset).map(rk_value::from)
+            })));
+            next.write(after);
+            Ok(())
+        })
+    })
+}
+
+/// Writes the maximal runs of values of the range at place range that belong to a set (one of RK_VALUES_*), or do not
+/// (members is false), ascending, from offset from_offset on, where a run that is under way is cut: as many as there
+/// are, at most capacity. *n tells how many; fewer than capacity means the end. Else call again with *next_offset.
+///
+/// RK_RESULT_INVALID_ARGUMENT for an unknown range or set, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
+/// RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_runs(
+    report: *const rk_report,
+    range: usize,
+    set: u32,
+    members: bool,
+    from_offset: u64,
+    runs: *mut rk_run,
+    capacity: usize,
+    n: *mut usize,
+    next_offset: *mut u64,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (report, runs, n, next) =
+            unsafe { (borrow(report)?, Array::new(runs, capacity)?, Out::new(n)?, Out::new(next_offset)?) };
+        report.0.with(|found| {
+            let (offsets, range) = (found.offsets(range, set)?, found.range(range)?);
+            let mut after = from_offset;
+            n.write(runs.fill(offsets.runs(members, range.size(), from_offset).filter_map(|run| {
+                after = run.last + 1;
+                let (first, last) = (range.value_at(run.first)?, range.value_at(run.last)?);
+                Some(rk_run { first: first.into(), last: last.into(), len: run.len() })
+            })));
+            next.write(after);
+            Ok(())
+        })
+    })
+}
+
+/// Writes what is to be stored for the bitmap at place range, in the form of rk_allocator_snapshot; buffer by the rule
+/// for buffers.
+///
+/// RK_RESULT_INVALID_ARGUMENT if there is no bitmap that was compared with the Services, RK_RESULT_BUFFER_TOO_SMALL,
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_snapshot(
+    report: *const rk_report,
+    range: usize,
+    buffer: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (report, buffer) = unsafe { (borrow(report)?, Buffer::new(buffer, capacity, len)?) };
+        report.with_bitmap(range, |bitmap| buffer.write(bitmap.next().snapshot()))
+    })
+}
+
+/// Tells everything about one value of the range at place range. Where IPAddress objects record it, next tells the state
+/// after the API server's own repair.
+///
+/// RK_RESULT_NOT_IN_RANGE if the range does not hand it out, RK_RESULT_INVALID_ARGUMENT for an unknown range or if it
+/// is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_state(
+    report: *const rk_report,
+    range: usize,
+    value: rk_value,
+    state: *mut rk_offset_state,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (report, out) = unsafe { (borrow(report)?, Out::new(state)?) };
+        report.0.with(|found| {
+            let state = found.range(range)?.state_of(value.try_into()?).ok_or(rk_result::NotInRange)?;
+            out.write(state.into());
+            Ok(())
+        })
+    })
+}
+
+/// Cuts the range at place range into at most count cells of equal length (the last may be shorter) and writes what is
+/// in each. *n tells how many there are; a range of size 0 has none.
+///
+/// RK_RESULT_BUFFER_TOO_SMALL with the number needed in *n, RK_RESULT_INVALID_ARGUMENT for an unknown range,
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_occupancy(
+    report: *const rk_report,
+    range: usize,
+    count: u32,
+    cells: *mut rk_cell,
+    capacity: usize,
+    n: *mut usize,
+) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (report, out) = unsafe { (borrow(report)?, Buffer::new(cells, capacity, n)?) };
+        report.0.with(|found| {
+            let cells: Vec<rk_cell> = found.range(range)?.occupancy(count).iter().map(rk_cell::from).collect();
+            out.write(&cells)
+        })
+    })
+}

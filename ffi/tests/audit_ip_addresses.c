@@ -1,0 +1,89 @@
+/* An audit of IPAddress objects: one that fits, one leaked, one Service without. */
+#include "batch.h"
+
+static void add_ip_address(batch *b, uint32_t created, const char *name, const char *service) {
+  add_word(b, created);
+  add_word(b, 0);
+  add_text(b, name);
+  add_text(b, "ipallocator.k8s.io");
+  add_text(b, "");
+  add_text(b, "services");
+  add_text(b, "default");
+  add_text(b, service);
+  b->count++;
+}
+
+static rk_report *run(bool has_now, int64_t now) {
+  rk_audit *audit = NULL;
+  rk_error error;
+  CHECK_OK(rk_audit_new(true, has_now, now, &audit));
+  CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), &error));
+  CHECK_RESULT(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0"), &error), RK_RESULT_INVALID_RANGE);
+
+  batch objects = {0}, services = {0}, names = {0};
+  add_ip_address(&objects, 1000, "10.0.0.1", "a");
+  add_ip_address(&objects, 1000, "10.0.0.9", "gone");
+  add_service(&services, "10.0.0.1", 0, 0);
+  add_service(&services, "10.0.0.2", 0, 0);
+  for (int i = 0; i < 2; i++) {
+    add_text(&names, "default");
+    add_text(&names, i == 0 ? "a" : "b");
+    names.count++;
+  }
+  rk_ip_addresses ip_addresses = {objects.words, objects.words_len, (const uint8_t *)objects.text, objects.text_len, objects.count};
+  rk_service_names service_names = {names.words, names.words_len, (const uint8_t *)names.text, names.text_len, names.count};
+  rk_services batch = services_of(&services);
+  CHECK_OK(rk_audit_observe_ip_addresses(audit, &ip_addresses));
+  CHECK_OK(rk_audit_observe_services(audit, &service_names, &batch));
+  rk_report *report = NULL;
+  CHECK_OK(rk_audit_finish(audit, NULL, &report));
+  CHECK_RESULT(rk_audit_finish(audit, NULL, &report), RK_RESULT_CLOSED);
+  rk_audit_free(audit);
+  return report;
+}
+
+int main(void) {
+  rk_report *report = run(false, 0);
+  size_t n = 0;
+  rk_leak leaks[2];
+  CHECK_OK(rk_report_leaks(report, 0, leaks, 2, &n));
+  CHECK(n == 1 && same(leaks[0].value, ipv4(0x0a000009)) && leaks[0].object == 1 && leaks[0].range == 0);
+  rk_finding findings[2];
+  CHECK_OK(rk_report_findings(report, 0, findings, 2, &n));
+  CHECK(n == 1 && findings[0].reason == RK_REASON_CLUSTER_IP_NOT_ALLOCATED && findings[0].subject == 1);
+  char text[256];
+  size_t ends[2], written = 0;
+  CHECK_OK(rk_report_finding_texts(report, 0, text, sizeof text, ends, 1, &written));
+  CHECK(written == 1 && ends[0] == 8 && memcmp(text, "10.0.0.2", 8) == 0 && ends[1] > 28);
+  uint64_t services = 0;
+  CHECK_OK(rk_report_services(report, &services));
+  CHECK(services == 2);
+  rk_range_report counts;
+  CHECK_OK(rk_report_range(report, 0, &counts));
+  CHECK(counts.record == RK_RECORD_IP_ADDRESSES && counts.size == 254 && counts.stored == 2 && counts.static_band == 16);
+  CHECK(counts.in_use == 2 && counts.next == 2 && counts.set == 1 && counts.clear == 1 && counts.leaked == 1);
+  rk_run runs[4];
+  uint64_t next = 0;
+  CHECK_OK(rk_report_runs(report, 0, RK_VALUES_STORED, false, 0, runs, 4, &n, &next));
+  CHECK(n == 2 && runs[0].len == 7 && same(runs[0].first, ipv4(0x0a000002)) && runs[1].len == 245);
+  uint8_t data[1];
+  CHECK_RESULT(rk_report_snapshot(report, 0, data, sizeof data, &n), RK_RESULT_INVALID_ARGUMENT);
+  rk_offset_state state;
+  CHECK_OK(rk_report_state(report, 0, ipv4(0x0a000009), &state));
+  CHECK(state.stored && !state.in_use && !state.next);
+  rk_cell cells[1];
+  CHECK_OK(rk_report_occupancy(report, 0, 1, cells, 1, &n));
+  CHECK(n == 1 && cells[0].len == 254 && cells[0].in_use == 2 && cells[0].leaked == 1 && cells[0].lost == 1);
+  rk_report_free(report);
+
+  /* A young object may still wait for its Service. */
+  report = run(true, 1060);
+  CHECK_OK(rk_report_leaks(report, 0, leaks, 2, &n));
+  CHECK(n == 0);
+  rk_report_free(report);
+  report = run(true, 1061);
+  CHECK_OK(rk_report_leaks(report, 0, leaks, 2, &n));
+  CHECK(n == 1);
+  rk_report_free(report);
+  return 0;
+}

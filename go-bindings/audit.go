@@ -1,0 +1,263 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Audit is one pass over all Services, which compares them with what is recorded as allocated: in bitmaps, or since
+// Kubernetes 1.33 in IPAddress objects (KEP-1880). Read what is recorded first and list the Services after that.
+//
+// It may be used from several goroutines at once, though the order of Services then is that of the calls. Where ClusterIPs
+// are IPAddress objects, it takes some 200 bytes per Service and per object, outside the Go heap.
+type Audit struct {
+	inner  *owned[*C.rk_audit]
+	ranges *rangeCount
+}
+
+// Stored is a stored range object: what stands in its range and data.
+type Stored struct {
+	// Range is the range as text. Empty means that the object was not initialised yet: the configured range is taken.
+	Range string
+	// Data is the bitmap; see Allocator.Snapshot.
+	Data []byte
+}
+
+// NewAudit makes an audit without ranges, of a cluster whose ClusterIPs are in bitmaps.
+func NewAudit() (*Audit, error) { return newAudit(false, time.Time{}) }
+
+// NewIPAddressAudit makes an audit without ranges, of a cluster whose ClusterIPs are IPAddress objects. A bitmap of
+// ClusterIPs is stale there: it is counted, and not compared with the Services.
+//
+// With now, an IPAddress object that is at most 60 s old may still wait for its Service. With the zero time nothing may:
+// for data that nobody works on any more.
+func NewIPAddressAudit(now time.Time) (*Audit, error) { return newAudit(true, now) }
+
+func newAudit(ipAddresses bool, now time.Time) (*Audit, error) {
+	var handle *C.rk_audit
+	code := C.rk_audit_new(C.bool(ipAddresses), C.bool(!now.IsZero()), C.int64_t(now.Unix()), &handle)
+	if code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	return &Audit{own(handle, func(c *C.rk_audit) { C.rk_audit_free(c) }), new(rangeCount)}, nil
+}
+
+func (a *Audit) pointer() *C.rk_audit {
+	if a == nil {
+		return nil
+	}
+	return a.inner.pointer()
+}
+
+// Close drops an audit that is not to be finished. It may be called again and beside other calls.
+func (a *Audit) Close() error {
+	C.rk_audit_close(a.pointer())
+	runtime.KeepAlive(a)
+	return nil
+}
+
+// AddCIDR adds the configured range of one IP family, with the bitmap that is stored for it; the first one is the primary
+// range. It returns the index by which the range is named from then on: ranges of all sorts count up from 0.
+//
+// The stored range may differ from the configured one, after a change of the cluster's configuration: values that both
+// have are taken over. Errors: ErrSameKind, *ParseError (of the stored range), *MismatchedRangeError (the stored range
+// is one of ports), *BitsPastRangeError.
+func (a *Audit) AddCIDR(r Range[netip.Addr], stored Stored) (index int, err error) {
+	return addBitmap(a, r, stored)
+}
+
+// AddPorts adds the configured range of node ports, with what is stored for it. Index and errors as of AddCIDR.
+func (a *Audit) AddPorts(r Range[uint16], stored Stored) (index int, err error) {
+	return addBitmap(a, r, stored)
+}
+
+func addBitmap[V Value](a *Audit, r Range[V], stored Stored) (int, error) {
+	if a.pointer() == nil {
+		return 0, ErrClosed
+	}
+	return a.ranges.add(func() error {
+		var details C.rk_error
+		code := C.rk_audit_add_bitmap(a.pointer(), r.pointer(),
+			cText(stored.Range), C.size_t(len(stored.Range)), cBytes(stored.Data), C.size_t(len(stored.Data)), &details)
+		runtime.KeepAlive(a)
+		runtime.KeepAlive(r.inner)
+		if code != C.RK_RESULT_OK {
+			return snapshotError(code, &details, r.String(), stored.Range)
+		}
+		return nil
+	})
+}
+
+// AddServiceCIDR adds one CIDR of a ServiceCIDR object; they may overlap. Index as of AddCIDR. The error is a *ParseError,
+// or ErrInvalidArgument in an audit of bitmaps.
+func (a *Audit) AddServiceCIDR(cidr string) (index int, err error) {
+	if a.pointer() == nil {
+		return 0, ErrClosed
+	}
+	return a.ranges.add(func() error {
+		var details C.rk_error
+		code := C.rk_audit_add_service_cidr(a.pointer(), cText(cidr), C.size_t(len(cidr)), &details)
+		runtime.KeepAlive(a)
+		if code != C.RK_RESULT_OK {
+			return snapshotError(code, &details, "", cidr)
+		}
+		return nil
+	})
+}
+
+// ObserveIPAddresses records the objects of a batch, in one crossing. The error may be ErrInvalidBatch; nothing of the
+// batch counts then. In an audit of bitmaps it is ErrInvalidArgument.
+func (a *Audit) ObserveIPAddresses(objects *IPAddresses) error {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	c := objects.toC(&pinner)
+	code := C.rk_audit_observe_ip_addresses(a.pointer(), &c)
+	runtime.KeepAlive(a)
+	return resultError(code)
+}
+
+// Observe records the Services of a batch, in one crossing. Cost: some 30 ns per address or port, whatever the size of
+// the ranges. Addresses count only if a CIDR was added, ports only if a range of ports was. Where ClusterIPs are IPAddress
+// objects the Services need names. The error may be ErrInvalidBatch; nothing of the batch counts then.
+func (a *Audit) Observe(services *Services) error {
+	if services.err != nil {
+		return services.err
+	}
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	c := services.toC(&pinner)
+	var names *C.rk_service_names
+	if services.names.count > 0 {
+		named := services.names.toC(&pinner)
+		names = &named
+	}
+	code := C.rk_audit_observe_services(a.pointer(), names, &c)
+	runtime.KeepAlive(a)
+	return resultError(code)
+}
+
+// How many Services ObserveAll has in a batch: some 100 KiB.
+const servicesPerBatch = 4096
+
+// batches are what ObserveAll fills, kept for the next pass.
+var batches = sync.Pool{New: func() any { return new(Services) }}
+
+// ObserveAll records n Services: fill is called to add those from one index up to another to a batch, until all
+// are added. While the core works on one batch, fill works on the next ones, so that two processors are busy; fill is
+// called by this goroutine alone. After an error, which is as of Observe, the rest is not observed.
+func (a *Audit) ObserveAll(n int, fill func(batch *Services, from, to int)) error {
+	// With fewer batches both sides would often wait for each other, which takes the system as long as a batch.
+	const several = 4
+	free, full := make(chan *Services, several), make(chan *Services, several)
+	for range several {
+		free <- batches.Get().(*Services)
+	}
+	var err error
+	observed := make(chan struct{})
+	go func() {
+		defer close(observed)
+		for n := 0; ; n++ {
+			batch, more := <-full
+			if !more {
+				return
+			}
+			if err == nil {
+				if err = a.Observe(batch); err != nil {
+					err = fmt.Errorf("Services %d to %d: %w", n*servicesPerBatch, n*servicesPerBatch+batch.Len()-1, err)
+				}
+			}
+			batch.Reset()
+			free <- batch
+		}
+	}()
+	func() {
+		// Also when fill panics, so that nothing is observed after this call.
+		defer func() {
+			close(full)
+			<-observed
+		}()
+		for from := 0; from < n; from += servicesPerBatch {
+			to := min(from+servicesPerBatch, n)
+			batch := <-free
+			fill(batch, from, to)
+			if batch.Len() != to-from && batch.err == nil {
+				batch.err = fmt.Errorf("%w: %d Services instead of %d", ErrInvalidBatch, batch.Len(), to-from)
+			}
+			full <- batch
+		}
+	}()
+	for range several {
+		batches.Put(<-free)
+	}
+	return err
+}
+
+// Presence says what is stored for a bitmap.
+type Presence uint32
+
+const (
+	// Missing: there is no object.
+	Missing Presence = C.RK_PRESENCE_MISSING
+	// Uninitialised: there is an object without a range; no kube-apiserver has set it up yet.
+	Uninitialised Presence = C.RK_PRESENCE_UNINITIALISED
+	// Initialised: there is an object with a range.
+	Initialised Presence = C.RK_PRESENCE_INITIALISED
+)
+
+// Bitmaps say what is stored for the bitmaps of a cluster, which are named after the last segments of their keys.
+type Bitmaps struct {
+	ServiceIPs, SecondaryServiceIPs, ServiceNodePorts Presence
+}
+
+// MissingRangeError says that a range is missing without which an audit of a cluster would say nothing of some Services,
+// or something wrong.
+type MissingRangeError struct {
+	// Name is the last segment of the key that the message is about.
+	Name string
+	// Message says what is missing.
+	Message string
+}
+
+func (e *MissingRangeError) Error() string { return e.Message }
+
+// CheckCluster says whether this is an audit of a whole cluster, for which these bitmaps are stored; it is asked once all
+// Services were observed. The error is a *MissingRangeError.
+func (a *Audit) CheckCluster(bitmaps Bitmaps) error {
+	var details C.rk_error
+	code := C.rk_audit_check_cluster(a.pointer(), C.uint32_t(bitmaps.ServiceIPs), C.uint32_t(bitmaps.SecondaryServiceIPs),
+		C.uint32_t(bitmaps.ServiceNodePorts), &details)
+	runtime.KeepAlive(a)
+	if code == C.RK_RESULT_NOT_INITIALISED {
+		names := [...]string{
+			C.RK_BITMAP_SERVICE_IPS: "serviceips", C.RK_BITMAP_SECONDARY_SERVICE_IPS: "secondaryserviceips",
+			C.RK_BITMAP_SERVICE_NODE_PORTS: "servicenodeports",
+		}
+		return &MissingRangeError{Name: names[details.value], Message: errorMessage(&details)}
+	}
+	return resultError(code)
+}
+
+// Finish ends the audit. Without passes all leaks in bitmaps are cleaned at once, which is right only where nobody
+// allocates meanwhile; with passes only those that are due.
+func (a *Audit) Finish(passes *Passes) (*Report, error) {
+	var kept *C.rk_passes
+	if passes != nil {
+		if kept = passes.pointer(); kept == nil {
+			return nil, ErrClosed
+		}
+	}
+	var handle *C.rk_report
+	code := C.rk_audit_finish(a.pointer(), kept, &handle)
+	runtime.KeepAlive(a)
+	runtime.KeepAlive(passes)
+	if code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	return &Report{own(handle, func(c *C.rk_report) { C.rk_report_free(c) }), a.ranges.count()}, nil
+}

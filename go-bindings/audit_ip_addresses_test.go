@@ -1,0 +1,175 @@
+package rangekeeper
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestIPAddressAudit(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	audit := must(NewIPAddressAudit(now))
+	defer audit.Close()
+	for i, cidr := range []string{"10.0.0.0/24", "fd00::/64"} {
+		if at := must(audit.AddServiceCIDR(cidr)); at != i {
+			t.Error(at)
+		}
+	}
+	var parse *ParseError
+	if _, err := audit.AddServiceCIDR("nonsense"); !errors.As(err, &parse) {
+		t.Error(err)
+	}
+	object := func(name, parent string, age time.Duration) *IPAddress {
+		return &IPAddress{Name: name, ManagedBy: "ipallocator.k8s.io", Created: now.Add(-age),
+			ParentResource: "services", ParentNamespace: "ns", ParentName: parent}
+	}
+	var objects IPAddresses
+	objects.Add(object("10.0.0.1", "one", time.Hour))
+	objects.Add(object("10.0.0.2", "gone", time.Hour))
+	objects.Add(object("10.0.0.3", "coming", 10*time.Second))
+	objects.Add(object("10.0.0.4", "two", time.Hour))
+	var services Services
+	for name, ip := range map[string]string{"one": "10.0.0.1"} {
+		services.Add(ip, []string{ip})
+		services.Name("ns", name)
+	}
+	services.Add("fd00::2", []string{"fd00::2"})
+	services.Name("ns", "two")
+	if err := errors.Join(audit.ObserveIPAddresses(&objects), audit.Observe(&services)); err != nil {
+		t.Fatal(err)
+	}
+	if objects.Len() != 4 || services.Len() != 2 {
+		t.Error(objects.Len(), services.Len())
+	}
+	services.Add("10.0.0.9", nil)
+	if err := audit.Observe(&services); !errors.Is(err, ErrInvalidBatch) {
+		t.Error("not all Services have names:", err)
+	}
+	services.Reset()
+	services.Add("10.0.0.9", nil)
+	if err := audit.Observe(&services); !errors.Is(err, ErrInvalidArgument) {
+		t.Error("no Service has a name:", err)
+	}
+	report := must(audit.Finish(nil))
+	defer report.Close()
+	leaks := must(report.Leaks())
+	if len(leaks) != 1 || leaks[0] != (Leak{AnyOf(netip.MustParseAddr("10.0.0.2")), 0, 1}) {
+		t.Error(leaks)
+	}
+	findings := must(report.Findings())
+	if len(findings) != 2 ||
+		findings[0].Reason != ReasonClusterIPNotAllocated || findings[0].Value != "fd00::2" || findings[0].Range != 1 ||
+		findings[1].Reason != ReasonIPAddressWrongReference || findings[1].Subject != (Subject{SubjectIPAddress, 3}) {
+		t.Errorf("%+v", findings)
+	}
+	if report.Ranges() != 2 || must(report.Services()) != 2 {
+		t.Error(report.Ranges())
+	}
+	if counts := must(report.Range(0)); counts != (RangeReport{
+		Record: RecordIPAddresses, StaticBand: 16, Size: 254, Stored: 4, InUse: 1, Leaked: 2, Next: 2, Clear: 2}) {
+		t.Errorf("%+v", counts)
+	}
+	if counts := must(report.Range(1)); counts.Size != 1<<64-1 {
+		t.Errorf("%+v", counts)
+	}
+	state, in, err := report.State(0, AnyOf(netip.MustParseAddr("10.0.0.1")))
+	if err != nil || !in || state != (OffsetState{StaticBand: true, Stored: true, InUse: true, Next: true}) {
+		t.Error(state, in, err)
+	}
+	if _, in, err := report.State(0, AnyOf(netip.Addr{})); in || err != nil {
+		t.Error(in, err)
+	}
+	// 10.0.0.3 waits for its Service; 10.0.0.2 and the wrong reference go.
+	if cells := must(report.Occupancy(0, 1)); len(cells) != 1 || cells[0] != (Cell{0, 254, 2, 2, 0, 0}) {
+		t.Errorf("%+v", cells)
+	}
+	var runs []string
+	for run := range report.Runs(0, ValuesStored, false) {
+		runs = append(runs, fmt.Sprint(run.First, " ", run.Last, " ", run.Len))
+	}
+	if !slices.Equal(runs, []string{"10.0.0.5 10.0.0.254 250"}) {
+		t.Error(runs)
+	}
+	for run := range report.Runs(1, ValuesStored, false) {
+		if run.Len != 1<<64-1 || run.Last.String() != "fd00::ffff:ffff:ffff:ffff" {
+			t.Error(run)
+		}
+	}
+	if _, err := report.Range(2); !errors.Is(err, ErrInvalidArgument) {
+		t.Error(err)
+	}
+}
+
+func TestIPAddressAuditWithoutGrace(t *testing.T) {
+	audit := must(NewIPAddressAudit(time.Time{}))
+	must(audit.AddServiceCIDR("10.0.0.0/24"))
+	var objects IPAddresses
+	objects.Add(&IPAddress{Name: "10.0.0.3", ManagedBy: "ipallocator.k8s.io", Created: time.Now(), ParentResource: "services", ParentName: "x"})
+	if err := audit.ObserveIPAddresses(&objects); err != nil {
+		t.Fatal(err)
+	}
+	if leaks := must(must(audit.Finish(nil)).Leaks()); len(leaks) != 1 {
+		t.Error(leaks)
+	}
+}
+
+func TestIPAddressAuditAfterClose(t *testing.T) {
+	closed := must(NewIPAddressAudit(time.Time{}))
+	closed.Close()
+	for _, a := range []*Audit{closed, {}, nil} {
+		for _, err := range []error{second(a.AddServiceCIDR("10.0.0.0/24")), a.ObserveIPAddresses(new(IPAddresses)), a.Observe(new(Services)), second(a.Finish(nil))} {
+			if !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		}
+		a.Close()
+	}
+	gone := must(must(NewIPAddressAudit(time.Time{})).Finish(nil))
+	gone.Close()
+	for _, o := range []*Report{gone, {}, nil} {
+		_, _, state := o.State(0, AnyValue{})
+		for _, err := range []error{second(o.Findings()), second(o.Services()), second(o.Leaks()), second(o.Range(0)), second(o.Occupancy(0, 1)), state} {
+			if !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		}
+		o.Close()
+	}
+}
+
+// Whole clusters have bitmaps beside their IPAddress objects: of ports, and stale ones of addresses.
+func TestIPAddressAuditWithBitmaps(t *testing.T) {
+	audit := must(NewIPAddressAudit(time.Time{}))
+	defer audit.Close()
+	cidr, ports := must(ParseCIDR("10.0.0.0/24")), must(ParsePortRange("30000-30100"))
+	must(audit.AddCIDR(cidr, storedOf(cidr, netip.MustParseAddr("10.0.0.7"))))
+	must(audit.AddPorts(ports, storedOf(ports, 30001)))
+	var services Services
+	services.Add("10.0.0.1", nil)
+	services.Name("ns", "one")
+	services.AddPort("TCP", 30002)
+	if err := audit.Observe(&services); err != nil {
+		t.Fatal(err)
+	}
+	report := must(audit.Finish(nil))
+	findings := must(report.Findings())
+	if len(findings) != 2 || findings[0].Reason != ReasonClusterIPOutOfRange || findings[0].Range != -1 ||
+		findings[1].Reason != ReasonPortNotAllocated || findings[1].Range != 1 {
+		t.Errorf("%+v", findings)
+	}
+	if stale := must(report.Range(0)); stale.Record != RecordStale || stale.Stored != 1 || stale.Clear+stale.Set+stale.Leaked != 0 {
+		t.Errorf("%+v", stale)
+	}
+	if leaks := must(report.Leaks()); len(leaks) != 1 || leaks[0] != (Leak{AnyOf(uint16(30001)), 1, -1}) {
+		t.Error(leaks)
+	}
+	if _, err := report.Snapshot(0, nil); !errors.Is(err, ErrInvalidArgument) {
+		t.Error("a stale bitmap is repaired:", err)
+	}
+	if _, err := must(NewAudit()).AddServiceCIDR("10.0.0.0/24"); !errors.Is(err, ErrInvalidArgument) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,67 @@
+package rangekeeper
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestJudgeIPAddress(t *testing.T) {
+	const grace = time.Minute
+	for _, c := range []struct {
+		managed   bool
+		owner     Owner
+		unusedFor time.Duration
+		verdict   IPAddressVerdict
+		wait      time.Duration
+	}{
+		{true, OwnerUses, grace, IPAddressKeep, 0},
+		{false, OwnerMissing, grace, IPAddressKeep, 0},
+		{true, OwnerNoService, 0, IPAddressNoService, 0},
+		{true, OwnerMissing, 20 * time.Second, IPAddressWait, 40 * time.Second},
+		{true, OwnerOther, -time.Second, IPAddressWait, grace},
+		{true, OwnerMissing, grace, IPAddressLeaked, 0},
+		{true, OwnerOther, grace, IPAddressWrongReference, 0},
+	} {
+		if verdict, wait := JudgeIPAddress(c.managed, c.owner, c.unusedFor, grace); verdict != c.verdict || wait != c.wait {
+			t.Errorf("%+v: %v, %v", c, verdict, wait)
+		}
+	}
+}
+
+func TestJudgeClusterIP(t *testing.T) {
+	for verdict, object := range map[ClusterIPVerdict]*AddressObject{
+		ClusterIPKeep:    {Managed: true, Labelled: true, RefersHere: true},
+		ClusterIPWait:    {Managed: true, Labelled: true, Owner: OwnerOther},
+		ClusterIPCreate:  nil,
+		ClusterIPReshape: {Managed: true, RefersHere: true},
+		ClusterIPReplace: {Managed: true, Labelled: true, Owner: OwnerMissing},
+		ClusterIPTaken:   {Managed: true, Labelled: true, Owner: OwnerUses},
+	} {
+		if got := JudgeClusterIP(object); got != verdict {
+			t.Errorf("%+v: %v, want %v", object, got, verdict)
+		}
+	}
+}
+
+func TestChanges(t *testing.T) {
+	ports := must(ParsePortRange("30000-32767"))
+	before, after := storedOf(ports, 30000, 30001).Data, storedOf(ports, 30001, 30002, 32767).Data
+	want := []ChangedValue[uint16]{{30000, false}, {30002, true}, {32767, true}}
+	if got := must(ports.Changes(before, after)); !slices.Equal(got, want) {
+		t.Error(got)
+	}
+	if got := must(ports.Changes(after, after)); len(got) != 0 {
+		t.Error(got)
+	}
+	var all []uint16
+	for port := range 2768 {
+		all = append(all, uint16(30000+port))
+	}
+	if got := must(ports.Changes(nil, storedOf(ports, all...).Data)); len(got) != len(all) || got[2767] != (ChangedValue[uint16]{32767, true}) {
+		t.Error(len(got))
+	}
+	if _, err := must(ParsePortRange("1-8")).Changes(nil, []byte{1, 0}); err == nil {
+		t.Error("a snapshot with bits past the range is accepted")
+	}
+}

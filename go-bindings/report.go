@@ -1,0 +1,223 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import (
+	"errors"
+	"iter"
+	"runtime"
+)
+
+// Report is the result of an audit. It never changes and may be used from several goroutines at once.
+type Report struct {
+	inner  *owned[*C.rk_report]
+	ranges int
+}
+
+// Set names a set of values of a range in a Report.
+type Set uint32
+
+const (
+	// ValuesSet are to be set in what is stored.
+	ValuesSet Set = C.RK_VALUES_SET
+	// ValuesClear are to be cleared in what is stored.
+	ValuesClear Set = C.RK_VALUES_CLEAR
+	// ValuesLeaked are stored though no Service uses them, due to be cleaned or not.
+	ValuesLeaked Set = C.RK_VALUES_LEAKED
+	// ValuesDuplicates are claimed by more than one Service.
+	ValuesDuplicates Set = C.RK_VALUES_DUPLICATES
+	// ValuesStored are what was stored before the audit.
+	ValuesStored Set = C.RK_VALUES_STORED
+	// ValuesInUse are what Services use.
+	ValuesInUse Set = C.RK_VALUES_IN_USE
+	// ValuesNext are what is to be stored: those in use, and the leaks that stay.
+	ValuesNext Set = C.RK_VALUES_NEXT
+)
+
+// Record says how allocations from a range are recorded.
+type Record uint32
+
+const (
+	// RecordBitmap: in one bitmap.
+	RecordBitmap Record = C.RK_RECORD_BITMAP
+	// RecordStale: in a bitmap of ClusterIPs that nothing uses any more, as ClusterIPs are IPAddress objects. It was
+	// counted only; all of it is taken for in use.
+	RecordStale Record = C.RK_RECORD_STALE
+	// RecordIPAddresses: in an IPAddress object each.
+	RecordIPAddresses Record = C.RK_RECORD_IP_ADDRESSES
+)
+
+// RangeReport counts the values of a range; see Set.
+type RangeReport struct {
+	Record Record
+	// StaticBand is how many of the lowest values form the static band.
+	StaticBand uint32
+	// Size is how many values there are, at most 2^64 - 1.
+	Size                                                uint64
+	Stored, InUse, Leaked, Next, Set, Clear, Duplicates uint64
+	// Dropped values are stored, but the configured range does not have them: after a change of the range.
+	Dropped uint64
+}
+
+// Leak is a value that is recorded as allocated though no Service uses it.
+type Leak struct {
+	Value AnyValue
+	// Range is the index of the first range that has the value; of an address that none has the first one of its family,
+	// and -1 if there is no range of addresses.
+	Range int
+	// Object is the place of the IPAddress object that records it among those that were observed: 0 is the first. -1 if
+	// a bitmap does.
+	Object int
+}
+
+func (r *Report) pointer() *C.rk_report {
+	if r == nil {
+		return nil
+	}
+	return r.inner.pointer()
+}
+
+// Close drops the report. It may be called again and beside other calls.
+func (r *Report) Close() error {
+	C.rk_report_close(r.pointer())
+	runtime.KeepAlive(r)
+	return nil
+}
+
+// Findings returns what is wrong with Services, in their order, and then with IPAddress objects, in theirs. Cost: a few
+// crossings per 100 findings.
+func (r *Report) Findings() ([]Finding, error) {
+	defer runtime.KeepAlive(r)
+	return readFindings(r.pointer())
+}
+
+// Leaks returns those of bitmaps by range and value, due to be cleaned or not, then the IPAddress objects of the allocator
+// whose Service does not exist, in their order, as far as no other Service uses the address.
+func (r *Report) Leaks() ([]Leak, error) {
+	defer runtime.KeepAlive(r)
+	const pageSize = 256
+	page := make([]C.rk_leak, pageSize)
+	var all []Leak
+	for {
+		var n C.size_t
+		code := C.rk_report_leaks(r.pointer(), C.size_t(len(all)), &page[0], pageSize, &n)
+		if code != C.RK_RESULT_OK {
+			return nil, resultError(code)
+		}
+		for _, leak := range page[:n] {
+			one := Leak{Value: AnyValue{leak.value}, Range: rangeIndex(leak._range), Object: -1}
+			if leak.object != C.RK_NO_OBJECT {
+				one.Object = int(leak.object)
+			}
+			all = append(all, one)
+		}
+		if n < pageSize {
+			return all, nil
+		}
+	}
+}
+
+// Services says how many Services were observed.
+func (r *Report) Services() (uint64, error) {
+	var count C.uint64_t
+	code := C.rk_report_services(r.pointer(), &count)
+	runtime.KeepAlive(r)
+	return uint64(count), resultError(code)
+}
+
+// Ranges says how many ranges the audit has.
+func (r *Report) Ranges() int {
+	if r == nil {
+		return 0
+	}
+	return r.ranges
+}
+
+// Range counts the values of the range with this index.
+func (r *Report) Range(index int) (RangeReport, error) {
+	var c C.rk_range_report
+	code := C.rk_report_range(r.pointer(), C.size_t(index), &c)
+	runtime.KeepAlive(r)
+	return RangeReport{
+		Record:     Record(c.record),
+		StaticBand: uint32(c.static_band),
+		Size:       uint64(c.size),
+		Stored:     uint64(c.stored),
+		InUse:      uint64(c.in_use),
+		Leaked:     uint64(c.leaked),
+		Next:       uint64(c.next),
+		Set:        uint64(c.set),
+		Clear:      uint64(c.clear),
+		Duplicates: uint64(c.duplicates),
+		Dropped:    uint64(c.dropped),
+	}, indexError(code, index)
+}
+
+// Values gives the values of one set of the range with this index, ascending. The sequence is empty if there is no
+// such range or set, and after Close; it ends early if the report is closed meanwhile.
+func (r *Report) Values(index int, set Set) iter.Seq[AnyValue] {
+	return func(yield func(AnyValue) bool) {
+		read := func(from C.uint64_t, page *C.rk_value, capacity C.size_t, n *C.size_t, next *C.uint64_t) C.rk_result {
+			return C.rk_report_values(r.pointer(), C.size_t(index), C.uint32_t(set), from, page, capacity, n, next)
+		}
+		readPages(valuesPerPage, read, func(page []C.rk_value) bool {
+			for _, value := range page {
+				if !yield(AnyValue{value}) {
+					return false
+				}
+			}
+			return true
+		})
+		runtime.KeepAlive(r)
+	}
+}
+
+// Runs gives the runs of values that are (members) or are not in one set of the range with this index, ascending. The
+// sequence is empty if there is no such range or set, and after Close; it ends early if the report is closed meanwhile.
+func (r *Report) Runs(index int, set Set, members bool) iter.Seq[Run[AnyValue]] {
+	return func(yield func(Run[AnyValue]) bool) {
+		read := func(from C.uint64_t, page *C.rk_run, capacity C.size_t, n *C.size_t, next *C.uint64_t) C.rk_result {
+			return C.rk_report_runs(r.pointer(), C.size_t(index), C.uint32_t(set), C.bool(members), from, page, capacity, n, next)
+		}
+		readPages(runsPerPage, read, func(page []C.rk_run) bool {
+			for _, run := range page {
+				if !yield(Run[AnyValue]{AnyValue{run.first}, AnyValue{run.last}, uint64(run.len)}) {
+					return false
+				}
+			}
+			return true
+		})
+		runtime.KeepAlive(r)
+	}
+}
+
+// Snapshot gives what is to be stored for the bitmap with this index, as Allocator.Snapshot does. It replaces the content
+// of dst and reuses its capacity.
+func (r *Report) Snapshot(index int, dst []byte) ([]byte, error) {
+	defer runtime.KeepAlive(r)
+	dst, err := readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
+		return C.rk_report_snapshot(r.pointer(), C.size_t(index), buffer, capacity, length)
+	})
+	if errors.Is(err, ErrInvalidArgument) {
+		return nil, indexError(C.RK_RESULT_INVALID_ARGUMENT, index)
+	}
+	return dst, err
+}
+
+// State says all about one value of the range with this index; false if the range does not hand it out.
+func (r *Report) State(index int, value AnyValue) (OffsetState, bool, error) {
+	var state C.rk_offset_state
+	code := C.rk_report_state(r.pointer(), C.size_t(index), value.c, &state)
+	runtime.KeepAlive(r)
+	return stateResult(code, &state, index)
+}
+
+// Occupancy cuts the range with this index into at most so many cells of equal length; the last may be shorter.
+func (r *Report) Occupancy(index, cells int) ([]Cell, error) {
+	all, code := readCells(cells, func(count C.uint32_t, page *C.rk_cell, capacity C.size_t, n *C.size_t) C.rk_result {
+		return C.rk_report_occupancy(r.pointer(), C.size_t(index), count, page, capacity, n)
+	})
+	runtime.KeepAlive(r)
+	return all, indexError(code, index)
+}
