@@ -35,6 +35,7 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/rangekeeper/rangekeeper/dropin/requesttimeout"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 const (
@@ -291,11 +292,15 @@ func (r *RepairIPAddress) repairClusterIP(service *v1.Service, ip net.IP) error 
 		return err
 	}
 	this := cache.MetaObjectToName(service)
-	isWrongReference := false
+	var object *rangekeeper.AddressObject
 	if !isMissing {
 		owner, hasOwner := parentOf(address)
-		isWrongReference = !hasOwner || owner != this
-		if !isWrongReference && isOwn(address) && address.Labels[networkingv1.LabelIPAddressFamily] == string(familyOf(ip)) {
+		object = &rangekeeper.AddressObject{
+			Managed:    isOwn(address),
+			Labelled:   address.Labels[networkingv1.LabelIPAddressFamily] == string(familyOf(ip)),
+			RefersHere: hasOwner && owner == this,
+		}
+		if rangekeeper.JudgeClusterIP(object) == rangekeeper.ClusterIPKeep {
 			return nil
 		}
 	}
@@ -304,24 +309,22 @@ func (r *RepairIPAddress) repairClusterIP(service *v1.Service, ip net.IP) error 
 	if err != nil || service == nil || !uses(service, ip.String()) {
 		return err
 	}
-	if isMissing {
-		r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "Cluster IP [%v]: %s is not allocated; repairing", familyOf(ip), ip)
-		return r.create(ip, service)
-	}
-	if isWrongReference {
-		other, err := r.ownerOf(address)
-		if err != nil {
+	if object != nil && !object.RefersHere {
+		if object.Owner, err = r.ownerOf(address); err != nil {
 			return err
 		}
-		// Of two Services with one address that has it to which the object refers; else the object would change hands for ever.
-		if other != nil && uses(other, address.Name) {
-			r.warn(service, "ClusterIPAlreadyAllocated", "ClusterIPAllocation",
-				"Cluster IP [%v]:%s was assigned to multiple services; please recreate service", familyOf(ip), ip)
-			return nil
-		}
-		if other != nil && isOwn(address) {
-			return nil // the object is looked at on its own, and this Service when it is gone
-		}
+	}
+	switch rangekeeper.JudgeClusterIP(object) {
+	case rangekeeper.ClusterIPKeep, rangekeeper.ClusterIPWait:
+		return nil // the object is looked at on its own, and this Service when it is gone
+	case rangekeeper.ClusterIPTaken:
+		r.warn(service, "ClusterIPAlreadyAllocated", "ClusterIPAllocation",
+			"Cluster IP [%v]:%s was assigned to multiple services; please recreate service", familyOf(ip), ip)
+		return nil
+	case rangekeeper.ClusterIPCreate:
+		r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "Cluster IP [%v]: %s is not allocated; repairing", familyOf(ip), ip)
+		return r.create(ip, service)
+	case rangekeeper.ClusterIPReplace:
 		r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "the ClusterIP [%v]: %s for Service %s/%s has a wrong reference; repairing",
 			familyOf(ip), ip, service.Namespace, service.Name)
 	}
@@ -331,13 +334,26 @@ func (r *RepairIPAddress) repairClusterIP(service *v1.Service, ip net.IP) error 
 	return r.create(ip, service)
 }
 
-// ownerOf reads the Service to which an object refers; nil if there is none.
-func (r *RepairIPAddress) ownerOf(address *networkingv1.IPAddress) (*v1.Service, error) {
+// ownerOf asks the API server for the Service to which an object refers.
+func (r *RepairIPAddress) ownerOf(address *networkingv1.IPAddress) (rangekeeper.Owner, error) {
 	owner, hasOwner := parentOf(address)
 	if !hasOwner {
-		return nil, nil
+		return rangekeeper.OwnerNoService, nil
 	}
-	return r.read(owner)
+	service, err := r.read(owner)
+	return ownerOf(address, service), err
+}
+
+// ownerOf describes the Service to which an object refers; nil if there is none.
+func ownerOf(address *networkingv1.IPAddress, service *v1.Service) rangekeeper.Owner {
+	switch {
+	case service == nil:
+		return rangekeeper.OwnerMissing
+	case uses(service, address.Name):
+		return rangekeeper.OwnerUses
+	default:
+		return rangekeeper.OwnerOther
+	}
 }
 
 // read asks the API server for a Service, as the cache may be behind; nil if there is none.
@@ -358,45 +374,59 @@ func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
 		return nil
 	}
 	owner, hasOwner := parentOf(address)
+	var verdict rangekeeper.IPAddressVerdict
 	if !hasOwner {
+		verdict = r.judge(address, rangekeeper.OwnerNoService)
+	} else {
+		service, err := r.serviceLister.Services(owner.Namespace).Get(owner.Name)
+		if apierrors.IsNotFound(err) {
+			service, err = nil, nil
+		}
+		if err != nil {
+			return err
+		}
+		verdict = r.judge(address, ownerOf(address, service))
+		if verdict != rangekeeper.IPAddressKeep && verdict != rangekeeper.IPAddressWait {
+			// The cache may be behind.
+			known, err := r.ownerOf(address)
+			if err != nil {
+				return err
+			}
+			verdict = r.judge(address, known)
+		}
+	}
+	var reason, note string
+	switch verdict {
+	case rangekeeper.IPAddressNoService:
 		r.warn(address, "IPAddressNotAllocated", "IPAddressAllocation",
 			"IPAddress %s appears to have been modified, not referencing a Service %v: cleaning up", address.Name, address.Spec.ParentRef)
 		return r.remove(address)
-	}
-	service, err := r.serviceLister.Services(owner.Namespace).Get(owner.Name)
-	if apierrors.IsNotFound(err) {
-		service, err = nil, nil
-	}
-	if err != nil || r.mayBeInUse(address, service) {
-		return err
-	}
-	service, err = r.read(owner)
-	if err != nil || r.mayBeInUse(address, service) {
-		return err
-	}
-	reason, note := "IPAddressWrongReference", "IPAddress: %s for Service %s has a wrong reference; cleaning up"
-	if service == nil {
+	case rangekeeper.IPAddressWrongReference:
+		reason, note = "IPAddressWrongReference", "IPAddress: %s for Service %s has a wrong reference; cleaning up"
+	case rangekeeper.IPAddressLeaked:
 		reason, note = "IPAddressNotAllocated", "IPAddress: %s for Service %s appears to have leaked: cleaning up"
+	default:
+		return nil
 	}
 	r.warn(address, reason, "IPAddressAllocation", note, address.Name, owner)
 	return r.remove(address)
 }
 
-// mayBeInUse reports whether an object has to stay: its Service, nil if there is none, uses it, or its grace is not over. In
-// the second case the object is queued for the end of its grace. A Service that has another address does not end the grace:
-// it can be deleted, and the request that created the object then creates another Service of that name.
-func (r *RepairIPAddress) mayBeInUse(address *networkingv1.IPAddress, service *v1.Service) bool {
-	if service != nil && uses(service, address.Name) {
+// judge asks the core about an object. One that waits for its Service is queued for the end of its grace.
+func (r *RepairIPAddress) judge(address *networkingv1.IPAddress, owner rangekeeper.Owner) rangekeeper.IPAddressVerdict {
+	var unusedFor time.Duration
+	switch owner {
+	case rangekeeper.OwnerUses:
 		r.sightings.forget(address.Name)
-		return true
+	case rangekeeper.OwnerMissing, rangekeeper.OwnerOther:
+		now := r.clock.Now()
+		unusedFor = now.Sub(r.sightings.first(address, now))
 	}
-	now := r.clock.Now()
-	seenFor := now.Sub(r.sightings.first(address, now))
-	if seenFor >= r.requestGrace {
-		return false
+	verdict, wait := rangekeeper.JudgeIPAddress(isOwn(address), owner, unusedFor, r.requestGrace)
+	if verdict == rangekeeper.IPAddressWait {
+		r.addresses.AddAfter(address.Name, wait)
 	}
-	r.addresses.AddAfter(address.Name, r.requestGrace-seenFor)
-	return true
+	return verdict
 }
 
 // warn tells what is wrong in an Event and in the log.
