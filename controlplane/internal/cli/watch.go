@@ -2,13 +2,10 @@ package cli
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -104,9 +101,10 @@ be reached.`,
 // watched is what a range is known to hold.
 type watched[V rangekeeper.Value] struct {
 	kind valueKind[V]
-	// allocator is nil if there is no object.
-	allocator *rangekeeper.Allocator[V]
-	data      []byte
+	// spec is empty if there is no object.
+	spec   string
+	values rangekeeper.Range[V]
+	data   []byte
 }
 
 func (k *keptRange[V]) watch(ctx context.Context, tell func([]change, int64) error) error {
@@ -186,72 +184,31 @@ func (w *watched[V]) next(kv *mvccpb.KeyValue, revision int64) ([]change, error)
 		changes = append(changes, change{what, fmt.Sprint(value), revision})
 	}
 	if spec == "" { // an object that is not initialised is as good as none
-		if w.allocator != nil {
-			add(changeDeleted, w.allocator.Range())
-			w.close()
+		if w.spec != "" {
+			add(changeDeleted, w.spec)
 		}
+		w.spec, w.data = "", nil
 		return changes, nil
 	}
 	values, err := w.kind.parseRange(spec)
 	if err != nil {
 		return nil, err
 	}
-	if w.allocator == nil || w.allocator.Range().String() != values.String() {
-		w.close()
-		if w.allocator, err = rangekeeper.NewAllocator(values, rangekeeper.Contiguous, 0); err != nil {
-			return nil, err
-		}
+	if w.spec != values.String() {
+		w.spec, w.values, w.data = values.String(), values, nil
 		add(changeCreated, values)
 	}
-	changed := differences(w.data, data)
-	if err := w.allocator.Restore(spec, data); err != nil {
+	differences, err := w.values.Changes(w.data, data)
+	if err != nil {
 		return nil, err
 	}
 	w.data = data
-	if changed == nil {
-		return changes, nil
-	}
-	scratch, err := w.allocator.DryRun()
-	if err != nil {
-		return nil, err
-	}
-	defer scratch.Close()
-	if err := scratch.Restore(spec, changed); err != nil {
-		return nil, err
-	}
-	all := slices.Collect(scratch.All())
-	has, err := w.allocator.HasBatch(nil, all)
-	if err != nil {
-		return nil, err
-	}
-	for i, value := range all {
-		if has[i] {
-			add(changeAllocated, value)
-		} else {
-			add(changeReleased, value)
+	for _, d := range differences {
+		what := changeReleased
+		if d.Allocated {
+			what = changeAllocated
 		}
+		add(what, d.Value)
 	}
 	return changes, nil
-}
-
-func (w *watched[V]) close() {
-	if w.allocator != nil {
-		w.allocator.Close() // nothing of it is needed any more
-	}
-	w.allocator, w.data = nil, nil
-}
-
-// differences gives the offsets that are in one of two bitmaps, which are integers
-// without leading zeros; nil for none.
-func differences(a, b []byte) []byte {
-	if len(a) < len(b) {
-		a, b = b, a
-	}
-	changed := bytes.Clone(a)
-	tail := changed[len(a)-len(b):]
-	subtle.XORBytes(tail, tail, b)
-	if changed = bytes.TrimLeft(changed, "\x00"); len(changed) == 0 {
-		return nil
-	}
-	return changed
 }
