@@ -61,6 +61,7 @@ type auditedRange struct {
 	name, text string
 	record     rangekeeper.Record
 	staticBand uint32
+	leaked     int
 	// stored is what stands in etcd for a bitmap.
 	stored clusterstate.StoredRange
 }
@@ -229,7 +230,7 @@ func (a *Audit) fillReport() error {
 		if err != nil {
 			return err
 		}
-		audited.record, audited.staticBand = counts.Record, counts.StaticBand
+		audited.record, audited.staticBand, audited.leaked = counts.Record, counts.StaticBand, int(counts.Leaked)
 		r.Ranges = append(r.Ranges, Range{
 			Name: audited.name, Range: audited.text, Mode: modes[counts.Record],
 			Size: counts.Size, Used: counts.Stored, Free: counts.Size - counts.Stored,

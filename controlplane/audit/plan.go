@@ -19,6 +19,9 @@ type Plan struct {
 	Leaks    []Leak      `json:"leaks"`
 	// Applied says whether it was carried out.
 	Applied bool `json:"applied"`
+
+	// left is how many leaks in bitmaps the last pass did not clear.
+	left int
 }
 
 // RangePlan is what changes in one bitmap, values ascending.
@@ -40,24 +43,16 @@ func (p *Plan) Unmendable() []Finding {
 	return all
 }
 
-// LeaksLeft says how many leaks the plan does not clear, as they may still come
-// into use.
-func (p *Plan) LeaksLeft() int {
-	left := 0
-	for _, l := range p.Leaks {
-		i := slices.IndexFunc(p.Ranges, func(r RangePlan) bool { return r.Name == l.Range })
-		if i >= 0 && !slices.Contains(p.Ranges[i].Clear, l.Value) {
-			left++
-		}
-	}
-	return left
-}
+// LeaksLeft says how many leaks of the last pass it did not clear, as they may
+// still come into use.
+func (p *Plan) LeaksLeft() int { return p.left }
 
 // Repaired notes what has become of a bitmap: only that is set and cleared.
 func (p *Plan) Repaired(name string, set, clear []string) {
 	i := slices.IndexFunc(p.Ranges, func(r RangePlan) bool { return r.Name == name })
 	slices.Sort(set)
 	slices.Sort(clear)
+	p.left += len(p.Ranges[i].Clear) - len(clear)
 	p.Ranges[i].Set, p.Ranges[i].Clear = set, clear
 }
 
@@ -97,10 +92,9 @@ func (a *Audit) Plan() *Plan {
 	}
 	for i, r := range a.ranges {
 		if r.record == rangekeeper.RecordBitmap {
-			p.Ranges = append(p.Ranges, RangePlan{
-				Name: r.name, Range: r.text,
-				Set: a.values(i, rangekeeper.ValuesSet), Clear: a.values(i, rangekeeper.ValuesClear),
-			})
+			set, clear := a.values(i, rangekeeper.ValuesSet), a.values(i, rangekeeper.ValuesClear)
+			p.Ranges = append(p.Ranges, RangePlan{Name: r.name, Range: r.text, Set: set, Clear: clear})
+			p.left += r.leaked - len(clear)
 		}
 	}
 	p.sortRanges()

@@ -8,6 +8,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // TestPlanAfter joins the plans of two passes.
@@ -35,6 +36,48 @@ func TestPlanAfter(t *testing.T) {
 	}
 	if second.After(first); !reflect.DeepEqual(second, want) {
 		t.Errorf("got %+v\nwant %+v", second, want)
+	}
+}
+
+// TestLeaksLeft has leaks that stay until a second pass has seen them.
+func TestLeaksLeft(t *testing.T) {
+	state, err := clusterstate.ReadSnapshotFile(t.Context(), etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"), clusterstate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	passes, err := rangekeeper.NewPasses(2, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer passes.Close()
+	plan := func() *audit.Plan {
+		a, err := audit.New(state, audit.Options{Passes: passes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Plan()
+	}
+	first, second := plan(), plan()
+	leaks := len(first.Leaks)
+	if leaks == 0 || first.LeaksLeft() != leaks || second.LeaksLeft() != 0 {
+		t.Errorf("%d leaks, %d left, then %d", leaks, first.LeaksLeft(), second.LeaksLeft())
+	}
+	// What the second pass has freed leaks again in the third.
+	for _, r := range second.Ranges {
+		second.Repaired(r.Name, r.Set, r.Clear)
+	}
+	third := plan()
+	third.After(second)
+	if third.LeaksLeft() != leaks {
+		t.Errorf("%d of %d left", third.LeaksLeft(), leaks)
+	}
+	// Nothing of it was freed.
+	fourth := plan()
+	for _, r := range fourth.Ranges {
+		fourth.Repaired(r.Name, nil, nil)
+	}
+	if fourth.LeaksLeft() != leaks {
+		t.Errorf("%d of %d left", fourth.LeaksLeft(), leaks)
 	}
 }
 

@@ -11,15 +11,10 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	controller "github.com/rangekeeper/rangekeeper/controlplane/repair"
 	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
-)
-
-const (
-	// defaultPasses and defaultInterval are those of kube-apiserver's own repair.
-	defaultPasses   = 3
-	defaultInterval = 3 * time.Minute
 )
 
 // repair is one run of the command.
@@ -59,8 +54,8 @@ mend, 2 wrong usage or input that cannot be used, 3 etcd cannot be reached.`,
 	f.StringVar(&r.output, "output", "", "with --etcd-snapshot: write the repaired snapshot to this new file")
 	f.BoolVar(&r.apply, "apply", false, "with --endpoints: write the repaired ranges to etcd")
 	f.BoolVar(&r.cleanLeaks, "clean-leaks", false, "with --apply: clean what stays leaked over all passes")
-	f.Uint8Var(&r.passes, "passes", defaultPasses, "with --clean-leaks: number of passes, at least 1")
-	f.DurationVar(&r.interval, "interval", defaultInterval, "with --clean-leaks: time between two passes")
+	f.Uint8Var(&r.passes, "passes", controller.DefaultPasses, "with --clean-leaks: number of passes, at least 1")
+	f.DurationVar(&r.interval, "interval", controller.DefaultInterval, "with --clean-leaks: time between two passes")
 	c.MarkFlagFilename("output")
 	completeNothing(c, "passes", "interval")
 	withSource(c, func(c *cobra.Command, _ []string, s *source) error {
