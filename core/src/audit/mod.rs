@@ -246,7 +246,8 @@ impl Audit {
     ///
     /// Addresses count only if a range for ClusterIPs was added, ports only if one for node ports was. All ranges are
     /// to be added before the first Service is observed.
-    #[inline]
+    // Callers loop over it, with and without names: it is to become part of each loop.
+    #[inline(always)]
     pub fn observe(&mut self, service: &Service<'_>) {
         if self.ipv4.is_some() || self.ipv6.is_some() {
             for text in service.cluster_ip_texts() {
@@ -272,7 +273,7 @@ impl Audit {
         self.without_addresses += u64::from(!has_cidrs && !service.cluster_ip_texts().is_empty());
     }
 
-    #[inline]
+    #[inline(always)]
     fn observe_cluster_ip(&mut self, text: &str) {
         // Nearly every text is such an address. It stays a number all the way, where an IpAddr would be put together
         // and taken apart in memory.
