@@ -37,12 +37,6 @@ func ParsePortRange(ports string) (Range[uint16], error) {
 	return parseRange[uint16](ports, C.RK_RANGE_KIND_PORTS, "a port range")
 }
 
-// ParseUIDRange reads a range of UIDs that is handed out in blocks: start-end/size, as OpenShift stores it. A rest that
-// fills no block is not used. The error is a *ParseError.
-func ParseUIDRange(uids string) (Range[UIDBlock], error) {
-	return parseRange[UIDBlock](uids, C.RK_RANGE_KIND_UIDS, "a range of UID blocks")
-}
-
 func parseRange[V Value](spec string, kind C.uint32_t, what string) (Range[V], error) {
 	handle, found, err := newRange(spec)
 	if err != nil {

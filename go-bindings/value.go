@@ -12,20 +12,9 @@ import (
 	"unsafe"
 )
 
-// Value is what a range hands out: an address, a port or a block of UIDs.
+// Value is what a range hands out: an address or a port.
 type Value interface {
-	netip.Addr | uint16 | UIDBlock
-}
-
-// UIDBlock is a block of UIDs, as OpenShift gives one to each namespace.
-type UIDBlock struct {
-	// Start is the first UID, Size their number.
-	Start, Size uint32
-}
-
-// String gives the block as start/size.
-func (b UIDBlock) String() string {
-	return strconv.FormatUint(uint64(b.Start), 10) + "/" + strconv.FormatUint(uint64(b.Size), 10)
+	netip.Addr | uint16
 }
 
 // AnyValue is a value whose kind is known only at run time. The zero value is none.
@@ -53,14 +42,6 @@ func (v AnyValue) Port() (uint16, bool) {
 	return uint16(v.c.low), true
 }
 
-// UIDs gives the block of UIDs, if it is one.
-func (v AnyValue) UIDs() (UIDBlock, bool) {
-	if v.c.kind != C.RK_VALUE_KIND_UIDS {
-		return UIDBlock{}, false
-	}
-	return fromC[UIDBlock](&v.c), true
-}
-
 // String gives the value as text, "none" for the zero value.
 func (v AnyValue) String() string {
 	if addr, ok := v.Addr(); ok {
@@ -68,9 +49,6 @@ func (v AnyValue) String() string {
 	}
 	if port, ok := v.Port(); ok {
 		return strconv.Itoa(int(port))
-	}
-	if block, ok := v.UIDs(); ok {
-		return block.String()
 	}
 	return "none"
 }
@@ -83,79 +61,57 @@ type Run[V any] struct {
 	Len uint64
 }
 
-// The kinds of V are told apart by size, which is known at compile time for each V and so costs nothing; a type switch
+// isPort tells the kinds of V apart by size, which is known at compile time for each V and so costs nothing; a type switch
 // on any(value) takes as long as the rest of a crossing's Go side.
-const (
-	addrSize = unsafe.Sizeof(netip.Addr{})
-	portSize = unsafe.Sizeof(uint16(0))
-)
-
-// parts gives the fields of C's form of a value, one by one: as a struct they would be copied through memory in steps of
-// different width, which takes longer than a call.
-func parts[V Value](value V) (high, low uint64, kind uint32) {
-	switch unsafe.Sizeof(value) {
-	case addrSize:
-		return addrParts(*(*netip.Addr)(unsafe.Pointer(&value)))
-	case portSize:
-		return 0, uint64(*(*uint16)(unsafe.Pointer(&value))), C.RK_VALUE_KIND_PORT
-	default:
-		block := *(*UIDBlock)(unsafe.Pointer(&value))
-		return uint64(block.Size), uint64(block.Start), C.RK_VALUE_KIND_UIDS
-	}
-}
-
-func addrParts(addr netip.Addr) (high, low uint64, kind uint32) {
-	if addr.Is4() {
-		a := addr.As4()
-		return 0, uint64(binary.BigEndian.Uint32(a[:])), C.RK_VALUE_KIND_IPV4
-	}
-	if !addr.IsValid() || addr.Zone() != "" {
-		// No address of any range. A block without UIDs is a well-formed value that a range of addresses does not have.
-		return 0, 0, C.RK_VALUE_KIND_UIDS
-	}
-	a := addr.As16()
-	return binary.BigEndian.Uint64(a[:8]), binary.BigEndian.Uint64(a[8:]), C.RK_VALUE_KIND_IPV6
-}
-
-// fromParts is the inverse of parts for a value of V's kind.
-func fromParts[V Value](high, low uint64, kind uint32) V {
+func isPort[V Value]() bool {
 	var value V
-	switch unsafe.Sizeof(value) {
-	case addrSize:
-		*(*netip.Addr)(unsafe.Pointer(&value)) = addrFromParts(high, low, kind)
-	case portSize:
-		*(*uint16)(unsafe.Pointer(&value)) = uint16(low)
-	default:
-		*(*UIDBlock)(unsafe.Pointer(&value)) = UIDBlock{Start: uint32(low), Size: uint32(high)}
-	}
-	return value
-}
-
-func addrFromParts(high, low uint64, kind uint32) netip.Addr {
-	if kind == C.RK_VALUE_KIND_IPV4 {
-		var a [4]byte
-		binary.BigEndian.PutUint32(a[:], uint32(low))
-		return netip.AddrFrom4(a)
-	}
-	return addrFrom16(high, low)
-}
-
-func addrFrom16(high, low uint64) netip.Addr {
-	var a [16]byte
-	binary.BigEndian.PutUint64(a[:8], high)
-	binary.BigEndian.PutUint64(a[8:], low)
-	return netip.AddrFrom16(a)
+	return unsafe.Sizeof(value) == unsafe.Sizeof(uint16(0))
 }
 
 // toC gives the form in which a value crosses the border.
 func toC[V Value](value V) C.rk_value {
-	high, low, kind := parts(value)
-	return C.rk_value{high: C.uint64_t(high), low: C.uint64_t(low), kind: C.uint32_t(kind)}
+	if isPort[V]() {
+		return C.rk_value{low: C.uint64_t(*(*uint16)(unsafe.Pointer(&value))), kind: C.RK_VALUE_KIND_PORT}
+	}
+	high, low, kind := addrParts(*(*netip.Addr)(unsafe.Pointer(&value)))
+	return C.rk_value{high: high, low: low, kind: kind}
+}
+
+// addrParts gives the fields one by one: as a struct they would be copied through memory in steps of different width, which
+// takes 10 ns.
+func addrParts(addr netip.Addr) (high, low C.uint64_t, kind C.uint32_t) {
+	if addr.Is4() {
+		a := addr.As4()
+		return 0, C.uint64_t(binary.BigEndian.Uint32(a[:])), C.RK_VALUE_KIND_IPV4
+	}
+	if !addr.IsValid() || addr.Zone() != "" {
+		return 0, 0, C.RK_VALUE_KIND_PORT // no address of any range, but well-formed
+	}
+	a := addr.As16()
+	return C.uint64_t(binary.BigEndian.Uint64(a[:8])), C.uint64_t(binary.BigEndian.Uint64(a[8:])), C.RK_VALUE_KIND_IPV6
 }
 
 // fromC is the inverse of toC for a value of V's kind.
 func fromC[V Value](c *C.rk_value) V {
-	return fromParts[V](uint64(c.high), uint64(c.low), uint32(c.kind))
+	var value V
+	if isPort[V]() {
+		*(*uint16)(unsafe.Pointer(&value)) = uint16(c.low)
+	} else {
+		*(*netip.Addr)(unsafe.Pointer(&value)) = addrFromC(c)
+	}
+	return value
+}
+
+func addrFromC(c *C.rk_value) netip.Addr {
+	if c.kind == C.RK_VALUE_KIND_IPV4 {
+		var a [4]byte
+		binary.BigEndian.PutUint32(a[:], uint32(c.low))
+		return netip.AddrFrom4(a)
+	}
+	var a [16]byte
+	binary.BigEndian.PutUint64(a[:8], uint64(c.high))
+	binary.BigEndian.PutUint64(a[8:], uint64(c.low))
+	return netip.AddrFrom16(a)
 }
 
 // allToC gives values in the form in which they cross the border.
@@ -179,19 +135,17 @@ func allFromC[V Value](all []C.rk_value) []V {
 // yieldMembers hands over the values of a range whose bits are set in a snapshot, ascending, until yield returns false.
 // The values of a range follow one another, from the one at offset 0 on.
 func yieldMembers[V Value](first V, snapshot []byte, yield func(V) bool) {
-	high, low, kind := parts(first)
-	if kind == C.RK_VALUE_KIND_IPV4 {
-		yieldIPv4Members(uint32(low), snapshot, *(*func(netip.Addr) bool)(unsafe.Pointer(&yield)))
+	value := toC(first)
+	if value.kind == C.RK_VALUE_KIND_IPV4 {
+		yieldIPv4Members(uint32(value.low), snapshot, *(*func(netip.Addr) bool)(unsafe.Pointer(&yield)))
 		return
 	}
-	step := uint64(1)
-	if kind == C.RK_VALUE_KIND_UIDS {
-		step = high
-	}
+	low := value.low
 	for offset, word := range snapshotWords(snapshot) {
 		for ; word != 0; word &= word - 1 {
 			// No carry: of IPv6 ranges only 65,536 addresses are handed out, which all lie in one /112.
-			if !yield(fromParts[V](high, low+step*uint64(offset+bits.TrailingZeros64(word)), kind)) {
+			value.low = low + C.uint64_t(offset+bits.TrailingZeros64(word))
+			if !yield(fromC[V](&value)) {
 				return
 			}
 		}

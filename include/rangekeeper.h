@@ -274,11 +274,6 @@
 #define RK_RANGE_KIND_PORTS 2
 
 /**
- * Blocks of UIDs.
- */
-#define RK_RANGE_KIND_UIDS 3
-
-/**
  * Kubernetes' protobuf, as every current kube-apiserver stores it.
  */
 #define RK_FORM_PROTOBUF 1
@@ -383,11 +378,6 @@
  * A port: low is its number, high is 0.
  */
 #define RK_VALUE_KIND_PORT 1
-
-/**
- * A block of UIDs: low is the first one, high is how many there are.
- */
-#define RK_VALUE_KIND_UIDS 2
 
 /**
  * An IPv4 address: low is its 32-bit number (10.0.0.1 is 0x0a000001), high is 0.
@@ -664,8 +654,8 @@ typedef struct rk_service_cidr rk_service_cidr;
 typedef struct rk_transaction rk_transaction;
 
 /**
- * An address, port or block of UIDs. kind is one of RK_VALUE_KIND_* and says what high and low mean; a value that
- * does not follow it (a port above 65535, a high that should be 0) gives RK_RESULT_INVALID_ARGUMENT.
+ * An address or a port. kind is one of RK_VALUE_KIND_* and says what high and low mean; a value that does not follow it
+ * (a port above 65535, a high that should be 0) gives RK_RESULT_INVALID_ARGUMENT.
  */
 typedef struct rk_value {
   /**
@@ -1440,7 +1430,7 @@ rk_result rk_audit_close(const struct rk_audit *audit);
  * RK_RESULT_SAME_KIND if there is one for its IP family, or for ports, already; of what is stored:
  * RK_RESULT_INVALID_RANGE, RK_RESULT_MISMATCHED_RANGE if it is of another kind, RK_RESULT_BITS_PAST_RANGE with the
  * highest offset in error->value and the place in stored_data in error->offset, RK_RESULT_INVALID_UTF8;
- * RK_RESULT_INVALID_ARGUMENT for a range of UIDs, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+ * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
  * thread.
  */
 rk_result rk_audit_add_bitmap(const struct rk_audit *audit,
@@ -1888,8 +1878,8 @@ rk_result rk_passes_seen(const struct rk_passes *passes,
                          uint64_t now);
 
 /**
- * Reads a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6, host bits are cleared), ports ("30000-32767", "30000+2767", or
- * one port), or blocks of UIDs ("1000000000-1999999999/10000").
+ * Reads a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6, host bits are cleared) or ports ("30000-32767", "30000+2767",
+ * or one port).
  *
  * The caller owns *range and frees it with rk_range_free. RK_RESULT_INVALID_RANGE with a message in error,
  * RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
@@ -2354,8 +2344,8 @@ rk_result rk_address_parse(const char *address,
                            struct rk_value *value);
 
 /**
- * Writes a value as text: an address in its canonical form, a port as its number, a block of UIDs as START/SIZE. At
- * most 45 bytes, without a NUL; buffer by the rule for buffers.
+ * Writes a value as text: an address in its canonical form, a port as its number. At most 45 bytes, without a NUL;
+ * buffer by the rule for buffers.
  *
  * RK_RESULT_INVALID_ARGUMENT if it is no value (RK_VALUE_KIND_NEXT included), RK_RESULT_BUFFER_TOO_SMALL,
  * RK_RESULT_NULL_POINTER. Any thread.

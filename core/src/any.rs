@@ -7,7 +7,6 @@ use std::str::FromStr;
 use crate::cidr::{CidrRange, ParseCidrError};
 use crate::ports::{ParsePortRangeError, PortRange};
 use crate::range::Range;
-use crate::uids::{ParseUidRangeError, UidBlock, UidRange};
 
 /// A range whose kind is known only at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,8 +15,6 @@ pub enum AnyRange {
     Cidr(CidrRange),
     /// Ports.
     Ports(PortRange),
-    /// Blocks of UIDs.
-    Uids(UidRange),
 }
 
 /// A value whose kind is known only at run time.
@@ -27,8 +24,6 @@ pub enum AnyValue {
     Address(IpAddr),
     /// A port.
     Port(u16),
-    /// A block of UIDs.
-    Uids(UidBlock),
 }
 
 impl Display for AnyValue {
@@ -36,7 +31,6 @@ impl Display for AnyValue {
         match self {
             Self::Address(address) => Display::fmt(address, f),
             Self::Port(port) => Display::fmt(port, f),
-            Self::Uids(block) => Display::fmt(block, f),
         }
     }
 }
@@ -46,7 +40,6 @@ impl Display for AnyRange {
         match self {
             Self::Cidr(range) => Display::fmt(range, f),
             Self::Ports(range) => Display::fmt(range, f),
-            Self::Uids(range) => Display::fmt(range, f),
         }
     }
 }
@@ -60,23 +53,14 @@ pub enum ParseRangeError {
     /// It looks like a port range, but is none.
     #[error(transparent)]
     Ports(#[from] ParsePortRangeError),
-    /// It looks like a range of UID blocks, but is none.
-    #[error(transparent)]
-    Uids(#[from] ParseUidRangeError),
 }
 
-/// Tells the kinds apart by their form: a CIDR has a `.` or `:`, UID blocks have a `/` and neither, ports are the rest.
+/// Tells the kinds apart by their form: a CIDR has a `.` or `:`.
 impl FromStr for AnyRange {
     type Err = ParseRangeError;
 
     fn from_str(text: &str) -> Result<Self, ParseRangeError> {
-        if text.contains(['.', ':']) {
-            Ok(Self::Cidr(text.parse()?))
-        } else if text.contains('/') {
-            Ok(Self::Uids(text.parse()?))
-        } else {
-            Ok(Self::Ports(text.parse()?))
-        }
+        if text.contains(['.', ':']) { Ok(Self::Cidr(text.parse()?)) } else { Ok(Self::Ports(text.parse()?)) }
     }
 }
 
@@ -88,7 +72,6 @@ impl Range for AnyRange {
         match self {
             Self::Cidr(range) => range.size(),
             Self::Ports(range) => range.size(),
-            Self::Uids(range) => range.size(),
         }
     }
 
@@ -97,7 +80,6 @@ impl Range for AnyRange {
         match self {
             Self::Cidr(range) => range.static_band(),
             Self::Ports(range) => range.static_band(),
-            Self::Uids(range) => range.static_band(),
         }
     }
 
@@ -106,7 +88,6 @@ impl Range for AnyRange {
         match (self, value) {
             (Self::Cidr(range), AnyValue::Address(address)) => range.offset_of(address),
             (Self::Ports(range), AnyValue::Port(port)) => range.offset_of(port),
-            (Self::Uids(range), AnyValue::Uids(block)) => range.offset_of(block),
             _ => None,
         }
     }
@@ -116,7 +97,6 @@ impl Range for AnyRange {
         match self {
             Self::Cidr(range) => range.value_at(offset).map(AnyValue::Address),
             Self::Ports(range) => range.value_at(offset).map(AnyValue::Port),
-            Self::Uids(range) => range.value_at(offset).map(AnyValue::Uids),
         }
     }
 

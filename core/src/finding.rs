@@ -4,8 +4,7 @@ use std::fmt::{self, Display};
 use std::net::IpAddr;
 
 use crate::address::family_name;
-use crate::cidr::CidrRange;
-use crate::ports::PortRange;
+use crate::any::AnyRange;
 
 /// Why something was found. The names are the reasons of the reference's Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -115,25 +114,7 @@ pub struct Finding {
     /// The value it is about.
     pub value: FoundValue,
     /// The range that would have been valid, where one range can be named.
-    pub valid: Option<ValidRange>,
-}
-
-/// The range that a finding names as valid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValidRange {
-    /// Addresses.
-    Cidr(CidrRange),
-    /// Ports.
-    Ports(PortRange),
-}
-
-impl Display for ValidRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cidr(range) => Display::fmt(range, f),
-            Self::Ports(range) => Display::fmt(range, f),
-        }
-    }
+    pub valid: Option<AnyRange>,
 }
 
 impl Display for Finding {

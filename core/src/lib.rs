@@ -6,8 +6,8 @@
 //! The crate decides and does no I/O: no clock, socket, file or global randomness. Bytes, seeds and times come in as
 //! arguments, decisions go out as values.
 //!
-//! - A [`range`] maps values (addresses, ports, UID blocks) to offsets; [`cidr`], [`ports`] and [`uids`] are
-//!   the kinds, and [`any`] stands for one of them.
+//! - A [`range`] maps values (addresses or ports) to offsets; [`cidr`] and [`ports`] are the kinds, and [`any`] stands for
+//!   one of them.
 //! - An [`allocator`] knows which offsets are in use, in a [`bitmap`] whose memory is the stored [`snapshot`];
 //!   a [`transaction`] makes several changes come to pass together.
 //! - An [`envelope`] is the stored object around that snapshot, in etcd's protobuf form or as JSON.
@@ -50,4 +50,3 @@ pub mod service;
 pub mod service_cidr;
 pub mod snapshot;
 pub mod transaction;
-pub mod uids;

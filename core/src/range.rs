@@ -1,4 +1,4 @@
-//! What a range is to the allocator: a bijection between values (addresses, ports, UID blocks) and offsets.
+//! What a range is to the allocator: a bijection between values (addresses or ports) and offsets.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;

@@ -133,7 +133,7 @@ pub unsafe extern "C" fn rk_audit_close(audit: *const rk_audit) -> rk_result {
 /// RK_RESULT_SAME_KIND if there is one for its IP family, or for ports, already; of what is stored:
 /// RK_RESULT_INVALID_RANGE, RK_RESULT_MISMATCHED_RANGE if it is of another kind, RK_RESULT_BITS_PAST_RANGE with the
 /// highest offset in error->value and the place in stored_data in error->offset, RK_RESULT_INVALID_UTF8;
-/// RK_RESULT_INVALID_ARGUMENT for a range of UIDs, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
+/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
 /// thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_add_bitmap(
@@ -154,10 +154,6 @@ pub unsafe extern "C" fn rk_audit_add_bitmap(
             audit.0.with(|audit| match configured.0 {
                 AnyRange::Cidr(range) => Ok(audit.add_cluster_ips(range, stored)?),
                 AnyRange::Ports(range) => Ok(audit.add_node_ports(range, stored)?),
-                AnyRange::Uids(range) => Err(Failure::new(
-                    rk_result::InvalidArgument,
-                    format_args!("{range} is a range of UIDs, which no Service uses"),
-                )),
             })
         })
     }

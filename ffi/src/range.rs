@@ -9,19 +9,16 @@ use rangekeeper_core::any::{AnyRange, AnyValue, ParseRangeError};
 use rangekeeper_core::bitmap::{Bitmap, Run};
 use rangekeeper_core::range::Range;
 use rangekeeper_core::snapshot::changes;
-use rangekeeper_core::uids::UidBlock;
 
 use crate::error::{Failure, rk_error};
 use crate::guard::{Array, Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, slice, text};
 use crate::result::rk_result;
-use crate::value::{RK_VALUE_KIND_IPV4, RK_VALUE_KIND_IPV6, RK_VALUE_KIND_PORT, RK_VALUE_KIND_UIDS, Value, rk_value};
+use crate::value::{RK_VALUE_KIND_IPV4, RK_VALUE_KIND_IPV6, RK_VALUE_KIND_PORT, Value, rk_value};
 
 /// Addresses of a CIDR.
 pub const RK_RANGE_KIND_CIDR: u32 = 1;
 /// Ports.
 pub const RK_RANGE_KIND_PORTS: u32 = 2;
-/// Blocks of UIDs.
-pub const RK_RANGE_KIND_UIDS: u32 = 3;
 
 /// A range: which values there are, and the offset of each. Never changes.
 pub struct rk_range(pub(crate) AnyRange);
@@ -67,9 +64,6 @@ impl Range for ValueRange {
                 range.offset_of(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into())
             }
             (AnyRange::Ports(range), RK_VALUE_KIND_PORT) => range.offset_of(low as u16),
-            (AnyRange::Uids(range), RK_VALUE_KIND_UIDS) => {
-                range.offset_of(UidBlock { start: low as u32, size: high as u32 })
-            }
             _ => None,
         }
     }
@@ -79,7 +73,6 @@ impl Range for ValueRange {
         match &self.0 {
             AnyRange::Cidr(range) => range.value_at(offset).map(|address| AnyValue::Address(address).into()),
             AnyRange::Ports(range) => range.value_at(offset).map(|port| AnyValue::Port(port).into()),
-            AnyRange::Uids(range) => range.value_at(offset).map(|block| AnyValue::Uids(block).into()),
         }
     }
 
@@ -111,7 +104,6 @@ pub(crate) fn values_page(range: AnyRange, bitmap: &Bitmap, from: u32, values: A
     match range {
         AnyRange::Cidr(range) => typed_page(range, AnyValue::Address, bitmap, from, values),
         AnyRange::Ports(range) => typed_page(range, AnyValue::Port, bitmap, from, values),
-        AnyRange::Uids(range) => typed_page(range, AnyValue::Uids, bitmap, from, values),
     }
 }
 
@@ -146,8 +138,8 @@ pub(crate) fn runs_page(
     (written, next)
 }
 
-/// Reads a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6, host bits are cleared), ports ("30000-32767", "30000+2767", or
-/// one port), or blocks of UIDs ("1000000000-1999999999/10000").
+/// Reads a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6, host bits are cleared) or ports ("30000-32767", "30000+2767",
+/// or one port).
 ///
 /// The caller owns *range and frees it with rk_range_free. RK_RESULT_INVALID_RANGE with a message in error,
 /// RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
@@ -205,7 +197,6 @@ pub unsafe extern "C" fn rk_range_kind(range: *const rk_range, kind: *mut u32) -
         kind.write(match range.0 {
             AnyRange::Cidr(_) => RK_RANGE_KIND_CIDR,
             AnyRange::Ports(_) => RK_RANGE_KIND_PORTS,
-            AnyRange::Uids(_) => RK_RANGE_KIND_UIDS,
         });
         Ok(())
     })

@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rangekeeper_core::address::parse_address;
 use rangekeeper_core::any::AnyValue;
-use rangekeeper_core::uids::UidBlock;
 
 use crate::guard::{Buffer, Out, guard, text};
 use crate::result::rk_result;
@@ -15,8 +14,6 @@ use crate::result::rk_result;
 pub const RK_VALUE_KIND_NEXT: u32 = 0;
 /// A port: low is its number, high is 0.
 pub const RK_VALUE_KIND_PORT: u32 = 1;
-/// A block of UIDs: low is the first one, high is how many there are.
-pub const RK_VALUE_KIND_UIDS: u32 = 2;
 /// An IPv4 address: low is its 32-bit number (10.0.0.1 is 0x0a000001), high is 0.
 pub const RK_VALUE_KIND_IPV4: u32 = 4;
 /// An IPv6 address: high and low are the halves of its 128-bit number. An IPv4-mapped address is the IPv4 address.
@@ -24,8 +21,8 @@ pub const RK_VALUE_KIND_IPV6: u32 = 6;
 /// A text that should be an address and is none: only in findings.
 pub const RK_VALUE_KIND_TEXT: u32 = 7;
 
-/// An address, port or block of UIDs. kind is one of RK_VALUE_KIND_* and says what high and low mean; a value that
-/// does not follow it (a port above 65535, a high that should be 0) gives RK_RESULT_INVALID_ARGUMENT.
+/// An address or a port. kind is one of RK_VALUE_KIND_* and says what high and low mean; a value that does not follow it
+/// (a port above 65535, a high that should be 0) gives RK_RESULT_INVALID_ARGUMENT.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct rk_value {
@@ -51,10 +48,6 @@ impl TryFrom<rk_value> for AnyValue {
                 Some(Self::Address(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into()))
             }
             RK_VALUE_KIND_PORT if high == 0 => u16::try_from(low).ok().map(Self::Port),
-            RK_VALUE_KIND_UIDS => match (u32::try_from(low), u32::try_from(high)) {
-                (Ok(start), Ok(size)) => Some(Self::Uids(UidBlock { start, size })),
-                _ => None,
-            },
             _ => None,
         };
         valid.ok_or(rk_result::InvalidArgument)
@@ -111,9 +104,6 @@ impl From<AnyValue> for rk_value {
         match value {
             AnyValue::Address(address) => address.into(),
             AnyValue::Port(port) => Self { high: 0, low: port.into(), kind: RK_VALUE_KIND_PORT },
-            AnyValue::Uids(block) => {
-                Self { high: block.size.into(), low: block.start.into(), kind: RK_VALUE_KIND_UIDS }
-            }
         }
     }
 }
@@ -149,8 +139,8 @@ pub unsafe extern "C" fn rk_address_parse(
     })
 }
 
-/// Writes a value as text: an address in its canonical form, a port as its number, a block of UIDs as START/SIZE. At
-/// most 45 bytes, without a NUL; buffer by the rule for buffers.
+/// Writes a value as text: an address in its canonical form, a port as its number. At most 45 bytes, without a NUL;
+/// buffer by the rule for buffers.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if it is no value (RK_VALUE_KIND_NEXT included), RK_RESULT_BUFFER_TOO_SMALL,
 /// RK_RESULT_NULL_POINTER. Any thread.

@@ -20,7 +20,6 @@ use rangekeeper_core::commit::{
 use rangekeeper_core::ports::PortRange;
 use rangekeeper_core::range::Range;
 use rangekeeper_core::service::{Service, ServicePort};
-use rangekeeper_core::uids::UidBlock;
 
 /// The system's allocator, with a count for each thread: tests run side by side.
 struct Counting;
@@ -148,7 +147,6 @@ fn the_hot_path_does_not_allocate() {
             ("10.96.0.0/27", AnyValue::Address(address("fd00::1"))),
             ("fd00::/108", AnyValue::Address(address("fd00::1:0"))),
             ("30000-32767", AnyValue::Port(29_999)),
-            ("1000000000-1000999999/1000", AnyValue::Uids(UidBlock { start: 5, size: 1000 })),
         ] {
             calls += fill_and_empty(range::<AnyRange>(text), foreign, strategy);
         }

@@ -1,5 +1,5 @@
-//! The text of CIDRs, port ranges and ranges of UID blocks against plain readings of the same rules, and the arithmetic
-//! of what they give against wide numbers.
+//! The text of CIDRs and port ranges against plain readings of the same rules, and the arithmetic of what they give
+//! against wide numbers.
 
 #![no_main]
 
@@ -13,19 +13,15 @@ use rangekeeper::cidr::CidrRange;
 use rangekeeper::ports::PortRange;
 use rangekeeper::range::{Band, Range};
 use rangekeeper::service_cidr::ServiceCidr;
-use rangekeeper::uids::{UidBlock, UidRange};
-use rangekeeper_fuzz::range::{Cidr, ports, uids};
+use rangekeeper_fuzz::range::{Cidr, ports};
 
 fuzz_target!(|text: &str| {
     cidr(text);
     port_range(text);
-    uid_range(text);
 
     let any = text.parse::<AnyRange>().ok();
     let expected = if text.contains(['.', ':']) {
         text.parse().ok().map(AnyRange::Cidr)
-    } else if text.contains('/') {
-        text.parse().ok().map(AnyRange::Uids)
     } else {
         text.parse().ok().map(AnyRange::Ports)
     };
@@ -100,27 +96,6 @@ fn port_range(text: &str) {
         let inside = (range.low()..=range.high()).contains(&port);
         let offset = inside.then(|| u32::from(port) - u32::from(range.low()));
         assert_eq!(range.offset_of(port), offset, "{text:?} and {port}");
-    }
-    laws(range);
-}
-
-fn uid_range(text: &str) {
-    let found = text.parse::<UidRange>();
-    let naive = uids(text);
-    assert_eq!(found.is_ok(), naive.is_some(), "{text:?}: {found:?}");
-    let (Ok(range), Some((start, end, block))) = (found, naive) else { return };
-    let blocks = (u64::from(end) - u64::from(start) + 1) / u64::from(block);
-    assert_eq!(u64::from(range.size()), blocks, "{text:?}");
-    assert_eq!(range.static_band(), 0);
-    assert_eq!(range.to_string(), format!("{start}-{end}/{block}"));
-    for uid in [0, start.wrapping_sub(1), start, start.wrapping_add(1), start.wrapping_add(block), end, u32::MAX] {
-        for size in [block, block - 1, block.wrapping_add(1)] {
-            let distance = i64::from(uid) - i64::from(start);
-            let place = distance / i64::from(block);
-            let fits = size == block && distance >= 0 && distance % i64::from(block) == 0 && place < blocks as i64;
-            let offset = range.offset_of(UidBlock { start: uid, size });
-            assert_eq!(offset.map(i64::from), fits.then_some(place), "{text:?} and {uid}/{size}");
-        }
     }
     laws(range);
 }

@@ -126,7 +126,6 @@ fn add(pass: &mut Audit, configured: &str, stored_text: &str, data: &[u8]) -> Op
     let mut add = || match range {
         AnyRange::Cidr(range) => pass.add_cluster_ips(range, stored),
         AnyRange::Ports(range) => pass.add_node_ports(range, stored),
-        AnyRange::Uids(_) => panic!("no target has UIDs"),
     };
     let result = add();
     let stored_range = if stored_text.is_empty() { Ok(range) } else { stored_text.parse::<AnyRange>() };
@@ -273,7 +272,6 @@ fn again(outcome: &Report, services: &[OwnedService]) {
         match range.range() {
             AnyRange::Cidr(range) => pass.add_cluster_ips(range, stored).expect("what was stored"),
             AnyRange::Ports(range) => pass.add_node_ports(range, stored).expect("what was stored"),
-            AnyRange::Uids(_) => panic!("no target has UIDs"),
         }
     }
     services.iter().for_each(|service| service.with(|service| pass.observe(service)));

@@ -98,14 +98,3 @@ pub fn ports(text: &str) -> Option<(u16, u16)> {
     let (low, high) = (u16::try_from(low).ok()?, u16::try_from(high).ok()?);
     (low <= high).then_some((low, high))
 }
-
-/// First UID, last UID and block size of `start-end/size`.
-pub fn uids(text: &str) -> Option<(u32, u32, u32)> {
-    let (uids, block) = text.split_once('/')?;
-    let (start, end) = uids.split_once('-')?;
-    let number = |text| u32::try_from(address::number(text, 10)?).ok();
-    let (start, end, block) = (number(start)?, number(end)?, number(block)?);
-    let count = (u64::from(end) + 1).checked_sub(start.into()).filter(|count| *count > 0)?;
-    let blocks = count.checked_div(block.into())?;
-    (1..=u64::from(u32::MAX)).contains(&blocks).then_some((start, end, block))
-}

@@ -37,7 +37,7 @@ use std::net::IpAddr;
 use crate::address::{parse_address, parse_ipv4};
 use crate::any::{AnyRange, ParseRangeError};
 use crate::cidr::CidrRange;
-use crate::finding::{Finding, FoundValue, Reason, Subject, ValidRange};
+use crate::finding::{Finding, FoundValue, Reason, Subject};
 use crate::ipaddress::IpAddressObject;
 use crate::leak::LeakCounters;
 use crate::ports::PortRange;
@@ -303,7 +303,7 @@ impl Audit {
         let Some(offset) = part.range.offset_of(address) else {
             let no_values = part.range.size() == 0 && part.range.contains(address);
             let reason = if no_values { Reason::ServiceCIDRFull } else { Reason::ClusterIPOutOfRange };
-            let (index, valid) = (part.index, ValidRange::Cidr(part.range));
+            let (index, valid) = (part.index, AnyRange::Cidr(part.range));
             return self.find(reason, Some(index), FoundValue::Address(address), Some(valid));
         };
         part.claim(Claim { order: self.claims, service: self.services, offset }, &mut self.findings);
@@ -321,7 +321,7 @@ impl Audit {
     fn observe_node_port(&mut self, port: i32) {
         let Some(part) = &mut self.ports else { return };
         let Some(offset) = u16::try_from(port).ok().and_then(|port| part.range.offset_of(port)) else {
-            let (index, valid) = (part.index, ValidRange::Ports(part.range));
+            let (index, valid) = (part.index, AnyRange::Ports(part.range));
             return self.find(Reason::PortOutOfRange, Some(index), FoundValue::Port(port), Some(valid));
         };
         part.claim(Claim { order: self.claims, service: self.services, offset }, &mut self.findings);
@@ -329,7 +329,7 @@ impl Audit {
     }
 
     #[cold]
-    fn find(&mut self, reason: Reason, range: Option<usize>, value: FoundValue, valid: Option<ValidRange>) {
+    fn find(&mut self, reason: Reason, range: Option<usize>, value: FoundValue, valid: Option<AnyRange>) {
         let subject = Subject::Service(self.services);
         self.findings.push((self.claims, Finding { reason, range, subject, value, valid }));
         self.claims += 1;

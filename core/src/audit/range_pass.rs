@@ -3,7 +3,7 @@
 use crate::any::AnyRange;
 use crate::bitmap::Bitmap;
 use crate::cidr::CidrRange;
-use crate::finding::{Finding, FoundValue, Reason, Subject, ValidRange};
+use crate::finding::{Finding, FoundValue, Reason, Subject};
 use crate::ports::PortRange;
 use crate::range::Range;
 use crate::snapshot::restore_for;
@@ -21,7 +21,6 @@ pub(super) trait Repaired: Range {
 
     fn of(range: AnyRange) -> Option<Self>;
     fn any(self) -> AnyRange;
-    fn valid(self) -> ValidRange;
     fn found(value: Self::Value) -> FoundValue;
 }
 
@@ -35,10 +34,6 @@ impl Repaired for CidrRange {
 
     fn any(self) -> AnyRange {
         AnyRange::Cidr(self)
-    }
-
-    fn valid(self) -> ValidRange {
-        ValidRange::Cidr(self)
     }
 
     fn found(address: Self::Value) -> FoundValue {
@@ -56,10 +51,6 @@ impl Repaired for PortRange {
 
     fn any(self) -> AnyRange {
         AnyRange::Ports(self)
-    }
-
-    fn valid(self) -> ValidRange {
-        ValidRange::Ports(self)
     }
 
     fn found(port: Self::Value) -> FoundValue {
@@ -132,7 +123,7 @@ impl<R: Repaired> RangePass<R> {
             };
             if let Some(value) = self.range.value_at(claim.offset) {
                 let (subject, value) = (Subject::Service(claim.service), R::found(value));
-                let valid = Some(self.range.valid());
+                let valid = Some(self.range.any());
                 findings.push((claim.order, Finding { reason, range: Some(self.index), subject, value, valid }));
             }
         }

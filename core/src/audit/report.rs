@@ -167,7 +167,7 @@ impl RangeReport {
         match (self, value) {
             (Self::Bitmap(bitmap) | Self::Stale(bitmap), value) => bitmap.state_of(value),
             (Self::ServiceCidr(cidr), AnyValue::Address(address)) => cidr.state_of(address),
-            (Self::ServiceCidr(_), AnyValue::Port(_) | AnyValue::Uids(_)) => None,
+            (Self::ServiceCidr(_), AnyValue::Port(_)) => None,
         }
     }
 
