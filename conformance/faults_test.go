@@ -14,7 +14,7 @@ import (
 )
 
 // Each test here shows a fault of the reference and what Rangekeeper does instead. They are the only
-// differences that TestSameAsReference allows for; when a new version of the reference mends one, its
+// differences that TestSameAsReference allows for; when a new version of the reference repairs one, its
 // test fails, and the allowance goes with it.
 
 // A snapshot with bits past the range is taken as it is: a range with free addresses then reports itself as full.

@@ -333,7 +333,7 @@ func (c *Committer[V]) Refused(now time.Duration, reason string) error {
 	return resultError(code)
 }
 
-// Reconnected tells that the connection to the store was made anew.
+// Reconnected tells that the connection to the store was recreated.
 func (c *Committer[V]) Reconnected() error {
 	code := C.rk_committer_reconnected(c.pointer())
 	runtime.KeepAlive(c)

@@ -1,5 +1,5 @@
 // Package rangekeeper hands out Service ClusterIPs and NodePorts from ranges, stores them exactly as kube-apiserver does,
-// and finds and mends drift between what is allocated and what Services use.
+// and finds and repairs drift between what is allocated and what Services use.
 //
 // The usual loop of a control plane, for one stored object of /registry/ranges:
 //

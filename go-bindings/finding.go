@@ -83,7 +83,7 @@ type Finding struct {
 	Subject Subject
 	// Range is the range that it concerns, by its index; -1 if the audit has no range of addresses.
 	Range int
-	// Mendable says whether a repair of the ranges, or the API server at its start, mends it without the owner's help.
+	// Mendable says whether a repair of the ranges, or the API server at its start, repairs it without the owner's help.
 	Mendable bool
 	// Value is the address, port or text that is wrong.
 	Value string

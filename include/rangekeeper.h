@@ -1057,7 +1057,7 @@ typedef struct rk_finding {
    */
   uint32_t range;
   /**
-   * Whether a repair, or the API server at its start, mends it without the owner's help.
+   * Whether a repair, or the API server at its start, repairs it without the owner's help.
    */
   bool mendable;
   /**
@@ -1703,7 +1703,7 @@ rk_result rk_committer_refused(const struct rk_committer *committer,
                                size_t reason_len);
 
 /**
- * The connection to the store was made anew.
+ * The connection to the store was recreated.
  *
  * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */

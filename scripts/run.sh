@@ -1,6 +1,6 @@
 #!/bin/bash
 # The main job on real input: a damaged cluster's etcd snapshot is repaired, restored into an etcd and audited there. What
-# is left is what only the owners of Services can mend.
+# is left is what only the owners of Services can repair.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rangekeeper=bin/rangekeeper
@@ -28,7 +28,7 @@ say "2. The occupancy map of the damaged cluster"
 findings_expected $rangekeeper audit --etcd-snapshot "$damaged" -o svg >"$picture"
 echo "$picture"
 
-say "3. $repaired restored into an etcd and audited over the network: what is left only an owner can mend"
+say "3. $repaired restored into an etcd and audited over the network: what is left only an owner can repair"
 # shellcheck disable=SC2016 # the inner shell knows the endpoint
 findings_expected target/restored-etcd "$repaired" \
 	sh -c 'echo "rangekeeper audit --endpoints $ETCDCTL_ENDPOINTS"; echo; exec "$0" audit --endpoints "$ETCDCTL_ENDPOINTS"' "$rangekeeper"

@@ -68,13 +68,13 @@ pub fn plan(existing: Option<&Endpoints>, wanted: &Wanted) -> Change<Endpoints> 
     };
     let found = existing.subsets.as_deref().unwrap_or_default();
     let details = details(found);
-    let mended = match found {
-        [found] if has_valid_ports(found) => mend(wanted, found, &details),
+    let repaired = match found {
+        [found] if has_valid_ports(found) => repair(wanted, found, &details),
         // Nothing of the form can be trusted.
         _ => subset(wanted, &EndpointSubset::default(), &details),
     };
-    let is_empty = count(&mended.addresses) + count(&mended.not_ready_addresses) == 0;
-    let subsets = if is_empty { Vec::new() } else { vec![mended] };
+    let is_empty = count(&repaired.addresses) + count(&repaired.not_ready_addresses) == 0;
+    let subsets = if is_empty { Vec::new() } else { vec![repaired] };
     let labels = existing.metadata.labels.as_ref();
     let skips_mirror = labels.and_then(|labels| labels.get(SKIP_MIRROR_LABEL)).is_some_and(|value| value == "true");
     if skips_mirror && subsets == found {
@@ -94,25 +94,25 @@ pub(crate) fn listed(endpoints: Option<&Endpoints>) -> BTreeSet<String> {
 }
 
 /// A subset that has the right form, changed as little as possible.
-fn mend(wanted: &Wanted, found: &EndpointSubset, details: &BTreeMap<String, &EndpointAddress>) -> EndpointSubset {
-    let mut mended = subset(wanted, found, details);
+fn repair(wanted: &Wanted, found: &EndpointSubset, details: &BTreeMap<String, &EndpointAddress>) -> EndpointSubset {
+    let mut repaired = subset(wanted, found, details);
     let mut addresses: Vec<&str> = found.addresses.iter().flatten().map(|address| address.ip.as_str()).collect();
     addresses.sort_unstable();
     if addresses == wanted.sorted() {
-        mended.addresses.clone_from(&found.addresses);
+        repaired.addresses.clone_from(&found.addresses);
     }
     // An empty list and none are the same.
-    if count(&mended.not_ready_addresses) == count(&found.not_ready_addresses) {
-        mended.not_ready_addresses.clone_from(&found.not_ready_addresses);
+    if count(&repaired.not_ready_addresses) == count(&found.not_ready_addresses) {
+        repaired.not_ready_addresses.clone_from(&found.not_ready_addresses);
     }
     let same_ports = found.ports.iter().flatten().map(port_key).eq(wanted.ports.iter().map(port_key));
     if !wanted.reconcile_ports || same_ports {
-        mended.ports.clone_from(&found.ports);
+        repaired.ports.clone_from(&found.ports);
     }
-    mended
+    repaired
 }
 
-/// The subset as it is made anew, with those of `found` that are not ready and do not contradict.
+/// The subset as it is recreated, with those of `found` that are not ready and do not contradict.
 fn subset(wanted: &Wanted, found: &EndpointSubset, details: &BTreeMap<String, &EndpointAddress>) -> EndpointSubset {
     let address = |ip: &str| match details.get(ip) {
         Some(known) => EndpointAddress { ip: ip.into(), ..(*known).clone() },
@@ -159,7 +159,7 @@ fn port_key(port: &EndpointPort) -> (i32, &str, &str, Option<&str>) {
 }
 
 /// Whether the API server would take the ports in a write of the Endpoints and of the slice (kubernetes
-/// `pkg/apis/core/validation` and `pkg/apis/discovery/validation`): what was damaged in etcd could not be mended
+/// `pkg/apis/core/validation` and `pkg/apis/discovery/validation`): what was damaged in etcd could not be repaired
 /// otherwise.
 fn has_valid_ports(subset: &EndpointSubset) -> bool {
     let ports = subset.ports.as_deref().unwrap_or_default();

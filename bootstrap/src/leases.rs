@@ -174,7 +174,7 @@ pub enum Fault {
         error: DecodeError,
     },
     /// The value tells of an address that cannot be an endpoint's.
-    #[error("lease {key} tells the address {address:?}, which the API server does not take")]
+    #[error("lease {key} holds the address {address:?}, which the API server refuses")]
     Unusable {
         /// The lease's key.
         key: String,
@@ -182,7 +182,7 @@ pub enum Fault {
         address: String,
     },
     /// Key and value tell different addresses. The value's counts; the key's stays where it is listed.
-    #[error("lease {key} tells another address than its key: {address}")]
+    #[error("lease {key} holds another address than its key: {address}")]
     Mismatch {
         /// The lease's key.
         key: String,

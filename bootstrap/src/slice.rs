@@ -16,24 +16,24 @@ const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 pub fn plan(endpoints: &Endpoints, existing: Option<&EndpointSlice>) -> Change<EndpointSlice> {
     let wanted = slice_of(endpoints);
     let Some(existing) = existing else { return Change::Create(wanted) };
-    let mut mended = EndpointSlice {
+    let mut repaired = EndpointSlice {
         address_type: wanted.address_type,
         endpoints: wanted.endpoints,
         ports: wanted.ports,
         metadata: existing.metadata.clone(),
     };
     let label = wanted.metadata.labels.unwrap_or_default();
-    mended.metadata.labels.get_or_insert_default().extend(label);
-    if mended.address_type != existing.address_type {
-        let ObjectMeta { labels, annotations, .. } = mended.metadata;
+    repaired.metadata.labels.get_or_insert_default().extend(label);
+    if repaired.address_type != existing.address_type {
+        let ObjectMeta { labels, annotations, .. } = repaired.metadata;
         let ObjectMeta { name, namespace, .. } = wanted.metadata;
-        mended.metadata = ObjectMeta { name, namespace, labels, annotations, ..ObjectMeta::default() };
-        return Change::Replace(mended);
+        repaired.metadata = ObjectMeta { name, namespace, labels, annotations, ..ObjectMeta::default() };
+        return Change::Replace(repaired);
     }
-    let same = mended.endpoints.as_deref().unwrap_or_default() == existing.endpoints.as_deref().unwrap_or_default()
-        && mended.ports.as_deref().unwrap_or_default() == existing.ports.as_deref().unwrap_or_default()
-        && mended.metadata.labels == existing.metadata.labels;
-    if same { Change::Leave } else { Change::Update(mended) }
+    let same = repaired.endpoints.as_deref().unwrap_or_default() == existing.endpoints.as_deref().unwrap_or_default()
+        && repaired.ports.as_deref().unwrap_or_default() == existing.ports.as_deref().unwrap_or_default()
+        && repaired.metadata.labels == existing.metadata.labels;
+    if same { Change::Leave } else { Change::Update(repaired) }
 }
 
 /// Whether a slice has this address (in canonical text) as one that is ready.

@@ -219,7 +219,7 @@ fn a_damaged_lease_drops_nobody_is_mended_and_reported_once() {
         cluster.run_until(24_000);
         cluster.reports.clear();
         cluster.store.put_lease(24_000, &lease_key("10.0.0.2"), value.clone(), Some(15_000));
-        // It is seen before its server mends it.
+        // It is seen before its server repairs it.
         let mut missing = 0;
         for at in 0..2000 {
             cluster.run_until(24_000 + at * 10);
@@ -437,7 +437,7 @@ fn a_slice_is_not_made_from_endpoints_that_are_older() {
             let (endpoints, slice) =
                 (ObjectKey::kubernetes(Kind::Endpoints), ObjectKey::kubernetes(Kind::EndpointSlice));
             let old = cluster.store.objects[&endpoints].clone();
-            // Something to be mended, so that everything is read once more.
+            // Something to be repaired, so that everything is read once more.
             let mut damaged = cluster.store.slice().cloned().unwrap();
             damaged.metadata.labels = None;
             cluster.store.put(cluster.now, damaged.into());
@@ -472,7 +472,7 @@ fn a_slice_is_not_made_from_endpoints_that_are_older() {
 fn damage_is_mended_in_the_next_round() {
     let mut cluster = cluster(&["10.0.0.1", "10.0.0.2"]);
     let mut random = common::Random::new(21);
-    let mut mended = 0;
+    let mut repaired = 0;
     for round in 1..200 {
         cluster.run_until(round * 20_000);
         let endpoints = common::any_endpoints(&mut random);
@@ -485,10 +485,10 @@ fn damage_is_mended_in_the_next_round() {
         let mut listed = ready(cluster.store.endpoints());
         listed.sort();
         assert_eq!(listed, ["10.0.0.1", "10.0.0.2"]);
-        mended += 1;
+        repaired += 1;
     }
-    println!("{mended} times mended");
-    assert!(mended > 190);
+    println!("{repaired} times repaired");
+    assert!(repaired > 190);
 }
 
 #[test]

@@ -475,15 +475,15 @@ fn names_and_port_are_those_asked_for() {
     let answer = ask("endpoints", &question);
     assert_eq!([&answer["endpoints"], &answer["slice"]], ["leave", "leave"]);
 
-    // The label is mended, and a slice of the other family replaced by one of the same name in the same namespace.
+    // The label is repaired, and a slice of the other family replaced by one of the same name in the same namespace.
     let mut elsewhere = endpoints.clone();
     elsewhere["metadata"]["namespace"] = json!("tenant");
     let mut damaged = slice.clone();
     damaged["metadata"] =
         json!({"name": "inner", "namespace": "tenant", "labels": {"kubernetes.io/service-name": "x"}});
-    let mended = &ask("slice", &json!({"endpoints": elsewhere, "slice": damaged}))["update"];
-    assert_eq!(mended["metadata"]["labels"]["kubernetes.io/service-name"], "inner");
+    let repaired = &ask("slice", &json!({"endpoints": elsewhere, "slice": damaged}))["update"];
+    assert_eq!(repaired["metadata"]["labels"]["kubernetes.io/service-name"], "inner");
     damaged["addressType"] = json!("IPv6");
     let replaced = &ask("slice", &json!({"endpoints": elsewhere, "slice": damaged}))["replace"];
-    assert_eq!(replaced["metadata"], mended["metadata"]);
+    assert_eq!(replaced["metadata"], repaired["metadata"]);
 }

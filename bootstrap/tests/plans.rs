@@ -51,37 +51,38 @@ fn endpoints_and_slice_converge_from_any_state() {
         };
         let wanted = Wanted { gone: wanted.gone.filter(|gone| !wanted.addresses.contains(gone)), ..wanted };
         let change = endpoints::plan(existing.as_ref(), &wanted);
-        let mended = after(&change, existing.as_ref());
-        assert_eq!(endpoints::plan(mended.as_ref(), &wanted), Change::Leave, "{existing:?}\n{wanted:?}");
+        let repaired = after(&change, existing.as_ref());
+        assert_eq!(endpoints::plan(repaired.as_ref(), &wanted), Change::Leave, "{existing:?}\n{wanted:?}");
 
-        let mut addresses = ready(mended.as_ref());
+        let mut addresses = ready(repaired.as_ref());
         if change != Change::Leave && existing.is_none() {
             assert!(addresses.is_sorted());
         }
         addresses.sort();
         assert_eq!(addresses, wanted.addresses, "{existing:?}");
-        let Some(mended) = mended else { continue };
-        assert!(mended.subsets.iter().flatten().count() <= 1);
-        check_endpoints(&mended).unwrap_or_else(|error| panic!("{error}: {existing:?} became {mended:?}"));
-        assert_eq!(mended.metadata.labels.as_ref().unwrap()[SKIP_MIRROR], "true");
-        let not_ready = mended.subsets.iter().flatten().flat_map(|subset| subset.not_ready_addresses.iter().flatten());
+        let Some(repaired) = repaired else { continue };
+        assert!(repaired.subsets.iter().flatten().count() <= 1);
+        check_endpoints(&repaired).unwrap_or_else(|error| panic!("{error}: {existing:?} became {repaired:?}"));
+        assert_eq!(repaired.metadata.labels.as_ref().unwrap()[SKIP_MIRROR], "true");
+        let not_ready =
+            repaired.subsets.iter().flatten().flat_map(|subset| subset.not_ready_addresses.iter().flatten());
         for address in not_ready {
             assert!(!wanted.addresses.contains(&address.ip) && wanted.gone.as_ref() != Some(&address.ip));
         }
         if wanted.reconcile_ports {
-            let ports = mended.subsets.iter().flatten().map(|subset| subset.ports.clone().unwrap());
+            let ports = repaired.subsets.iter().flatten().map(|subset| subset.ports.clone().unwrap());
             assert!(ports.into_iter().all(|ports| ports.len() == 1 && ports[0].port == 6443));
         }
         if let Some(existing) = &existing {
-            foreign_is_kept(&existing.metadata, &mended.metadata, SKIP_MIRROR);
-            assert_eq!(existing.metadata.resource_version, mended.metadata.resource_version);
+            foreign_is_kept(&existing.metadata, &repaired.metadata, SKIP_MIRROR);
+            assert_eq!(existing.metadata.resource_version, repaired.metadata.resource_version);
         }
 
-        let change_of_slice = slice::plan(&mended, existing_slice.as_ref());
+        let change_of_slice = slice::plan(&repaired, existing_slice.as_ref());
         let mended_slice = after(&change_of_slice, existing_slice.as_ref()).unwrap();
-        assert_eq!(slice::plan(&mended, Some(&mended_slice)), Change::Leave, "{existing_slice:?}");
-        check_slice(&mended_slice).unwrap_or_else(|error| panic!("{error}: {mended:?} became {mended_slice:?}"));
-        slice_says_what_the_endpoints_say(&mended, &mended_slice);
+        assert_eq!(slice::plan(&repaired, Some(&mended_slice)), Change::Leave, "{existing_slice:?}");
+        check_slice(&mended_slice).unwrap_or_else(|error| panic!("{error}: {repaired:?} became {mended_slice:?}"));
+        slice_says_what_the_endpoints_say(&repaired, &mended_slice);
         if let Some(existing) = &existing_slice {
             foreign_is_kept(&existing.metadata, &mended_slice.metadata, SERVICE_NAME);
             let replaces = matches!(change_of_slice, Change::Replace(_));
@@ -144,9 +145,9 @@ fn addresses_in_another_order_are_right() {
     };
     assert_eq!(endpoints::plan(Some(&existing), &wanted), Change::Leave, "ports are left, too");
     wanted.reconcile_ports = true;
-    let Change::Update(mended) = endpoints::plan(Some(&existing), &wanted) else { panic!("the ports are wrong") };
-    assert_eq!(mended.subsets.as_ref().unwrap()[0].ports, Some(vec![https(6443)]));
-    assert_eq!(ready(Some(&mended)), ["10.0.0.2", "10.0.0.1"]);
+    let Change::Update(repaired) = endpoints::plan(Some(&existing), &wanted) else { panic!("the ports are wrong") };
+    assert_eq!(repaired.subsets.as_ref().unwrap()[0].ports, Some(vec![https(6443)]));
+    assert_eq!(ready(Some(&repaired)), ["10.0.0.2", "10.0.0.1"]);
 }
 
 #[test]
@@ -258,9 +259,9 @@ fn services_in_any_state() {
         let existing = if random.percent(10) { wanted.service() } else { existing };
         assert_eq!(service::plan(Some(&existing), &wanted, false), Change::Leave);
         let change = service::plan(Some(&existing), &wanted, true);
-        let Some(mut mended) = after(&change, Some(&existing)) else { panic!("it exists") };
+        let Some(mut repaired) = after(&change, Some(&existing)) else { panic!("it exists") };
         // An API server gives a port a NodePort if the type asks for it and the client does not.
-        let spec = mended.spec.as_mut().unwrap();
+        let spec = repaired.spec.as_mut().unwrap();
         if spec.type_.as_deref() == Some("NodePort") {
             for (index, port) in spec.ports.iter_mut().flatten().enumerate() {
                 if port.node_port.unwrap_or(0) == 0 {
@@ -268,8 +269,8 @@ fn services_in_any_state() {
                 }
             }
         }
-        assert_eq!(service::plan(Some(&mended), &wanted, true), Change::Leave, "{existing:?} became {mended:?}");
-        let ports = mended.spec.as_ref().unwrap().ports.as_ref().unwrap();
+        assert_eq!(service::plan(Some(&repaired), &wanted, true), Change::Leave, "{existing:?} became {repaired:?}");
+        let ports = repaired.spec.as_ref().unwrap().ports.as_ref().unwrap();
         assert_eq!(ports.len(), 1 + wanted.extra_ports.len());
         assert_eq!((ports[0].port, ports[0].target_port.clone().unwrap()), (443, 6443.into_int()));
         assert_eq!(ports[0].node_port.unwrap_or(0) != 0 && wanted.node_port != 0, wanted.node_port != 0);

@@ -76,22 +76,22 @@ var (
 	unusable = &difference{
 		name:      "an address that cannot be an endpoint",
 		fields:    anyOf(addresses, inSlice, generation),
-		reference: "lists or keeps it (loopback, link-local, unspecified), so that the API server refuses each write and nothing is mended",
+		reference: "lists or keeps it (loopback, link-local, unspecified), so that the API server refuses each write and nothing is repaired",
 		ours:      "leaves it out",
 		reason:    "one wrong address must not keep the right ones out",
 	}
 	refusedPorts = &difference{
 		name:      "ports that the API server refuses",
 		fields:    anyOf(addresses, ports, inSlice, slicePort, generation),
-		reference: "keeps them unless it reconciles ports, so that each write is refused and nothing is mended",
+		reference: "keeps them unless it reconciles ports, so that each write is refused and nothing is repaired",
 		ours:      "makes the subset anew",
-		reason:    "what was damaged in etcd must mend by itself",
+		reason:    "what was damaged in etcd must repair by itself",
 	}
 	unreadableLease = &difference{
 		name:      "a lease that cannot be read",
 		fields:    anyOf(addresses, inSlice, generation, `Lease \S+\.(apiVersion|kind|metadata\.generation|ttl|value|subsets\[0\]\.addresses\[0\]\.ip)`),
 		reference: "fails in each turn of each server until somebody deletes the key, and does not write its own anew",
-		ours:      "goes on with the others; the address of the key stays if it is listed; the own one is written anew",
+		ours:      "goes on with the others; the address of the key stays if it is listed; the own one is rewritten",
 		reason:    "one wrong value must not end the work of all servers, nor drop a server that may live",
 	}
 	doubtfulLease = &difference{

@@ -12,7 +12,7 @@ import (
 type Plan struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Ranges are the bitmaps; IPAddress objects are mended by kube-apiserver at
+	// Ranges are the bitmaps; IPAddress objects are repaired by kube-apiserver at
 	// its start.
 	Ranges   []RangePlan `json:"ranges"`
 	Findings []Finding   `json:"findings"`
@@ -32,7 +32,7 @@ type RangePlan struct {
 	Clear []string `json:"clear"`
 }
 
-// Unmendable gives the findings that only the owner of a Service can mend.
+// Unmendable gives the findings that only the owner of a Service can repair.
 func (p *Plan) Unmendable() []Finding {
 	var all []Finding
 	for _, f := range p.Findings {

@@ -69,7 +69,7 @@ type Finding struct {
 	Name      string `json:"name"`
 	// Message is for people.
 	Message string `json:"message"`
-	// Mendable says whether a repair, or kube-apiserver at its start, mends it
+	// Mendable says whether a repair, or kube-apiserver at its start, repairs it
 	// without the owner's help.
 	Mendable bool `json:"-"`
 }

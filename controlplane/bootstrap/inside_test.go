@@ -72,7 +72,7 @@ func TestInside(t *testing.T) {
 		})
 		eventually(t, endpoints(t, client, a, b)) // the Endpoints went with it
 
-		// The family of a slice cannot be changed, so it is made anew.
+		// The family of a slice cannot be changed, so it is recreated.
 		const ipv6 = `{"kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "addressType": "IPv6",
 			"metadata": {"name": "kubernetes", "namespace": "default", "uid": "6f1c1d0e-5d3e-4f6c-9d55-0a4c5a0f7a11"},
 			"endpoints": [{"addresses": ["2001:db8::11"]}]}`
@@ -97,7 +97,7 @@ func TestInside(t *testing.T) {
 			eventually(t, func() error {
 				kvs := must(etcd.Client().Get(ctx, leaseDirectory+b)).Kvs
 				if len(kvs) != 1 || kvs[0].ModRevision <= damaged || !bytes.Contains(kvs[0].Value, []byte(b)) {
-					return fmt.Errorf("the own lease is not written anew: %v", kvs)
+					return fmt.Errorf("the own lease is not rewritten: %v", kvs)
 				}
 				return nil
 			})

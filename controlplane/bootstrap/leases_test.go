@@ -126,7 +126,7 @@ func TestWrongLeases(t *testing.T) {
 			eventually(t, func() error {
 				kvs := must(etcd.Client().Get(ctx, leaseDirectory+b)).Kvs
 				if len(kvs) != 1 || kvs[0].ModRevision <= revision || kvs[0].Lease == 0 || !bytes.Contains(kvs[0].Value, []byte(b)) {
-					return fmt.Errorf("the own lease is not written anew: %v", kvs)
+					return fmt.Errorf("the own lease is not rewritten: %v", kvs)
 				}
 				return nil
 			})

@@ -159,7 +159,7 @@ func TestRust(t *testing.T) {
 			_, err := client.CoreV1().Services("default").Create(ctx, web, metav1.CreateOptions{})
 			return err
 		})
-		// What is removed in etcd comes back, and damage by hand is mended.
+		// What is removed in etcd comes back, and damage by hand is repaired.
 		removed := []string{"/registry/services/endpoints/default/kubernetes", "/registry/endpointslices/default/kubernetes"}
 		for _, key := range removed {
 			if deleted := must(etcd.Client().Delete(ctx, key)).Deleted; deleted != 1 {

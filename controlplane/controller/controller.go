@@ -202,7 +202,7 @@ func (c *Controller) repairNodePorts(ctx context.Context) error {
 	return c.repair(ctx, repair.NodePorts)
 }
 
-// repairClusterIPs leaves ClusterIPs alone that are IPAddress objects: the API server mends those, and nobody reads a
+// repairClusterIPs leaves ClusterIPs alone that are IPAddress objects: the API server repairs those, and nobody reads a
 // bitmap of them. It looks each time, as the server may be another release by then.
 func (c *Controller) repairClusterIPs(ctx context.Context) error {
 	objects, err := c.servesIPAddresses(ctx)
@@ -210,7 +210,7 @@ func (c *Controller) repairClusterIPs(ctx context.Context) error {
 		return err
 	}
 	if before := c.objects.Swap(&objects); objects && (before == nil || !*before) {
-		c.config.Log.Info("ClusterIPs are IPAddress objects, which the API server mends itself")
+		c.config.Log.Info("ClusterIPs are IPAddress objects, which the API server repairs itself")
 	}
 	if objects {
 		return nil

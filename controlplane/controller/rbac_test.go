@@ -63,7 +63,7 @@ func apply(t *testing.T, client kubernetes.Interface, path string) (n int) {
 }
 
 // TestLeastPrivilege runs the controller with the rights of deploy/base: on a damaged
-// cluster it comes up, mends, tells of it in Events, and stops, and nothing is refused.
+// cluster it comes up, repairs, tells of it in Events, and stops, and nothing is refused.
 func TestLeastPrivilege(t *testing.T) {
 	const account = "system:serviceaccount:kube-system:rangekeeper-controller"
 	etcd := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))

@@ -12,7 +12,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// An IPAddress object that is removed by hand, or put in the place of another without the allocator's labels, is made anew for the
+// An IPAddress object that is removed by hand, or put in the place of another without the allocator's labels, is recreated for the
 // Service that has the address, and not only by the next pass over everything: others could get the address.
 func TestIPAddressRemoved(t *testing.T) {
 	// repairWithin is less than the interval of that pass, 3 minutes.

@@ -12,7 +12,7 @@ import (
 )
 
 // updatePause keeps the unchanged 1.36.3 from removing the IPAddress objects of addresses that a Service gets by an update, or
-// when it is made anew, in the second in which it was made: then others get them, too.
+// when it is recreated, in the second in which it was made: then others get them, too.
 const updatePause = 1100 * time.Millisecond
 
 // TestTakeover lets the unchanged server and ours take a cluster over from each other, and at last both write at once.

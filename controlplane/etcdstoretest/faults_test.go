@@ -266,7 +266,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestMissing takes the object away: nothing is allocated until it is made anew, and what
+// TestMissing takes the object away: nothing is allocated until it is recreated, and what
 // was handed out a short while before stays taken.
 func TestMissing(t *testing.T) {
 	client := etcdtest.Start(t, "").Client()
@@ -281,7 +281,7 @@ func TestMissing(t *testing.T) {
 		byAnother bool // whether another server makes it anew
 	}{
 		{name: "deleted", fault: remove},
-		{name: "deleted, and made anew by another server", fault: remove, byAnother: true},
+		{name: "deleted, and recreated by another server", fault: remove, byAnother: true},
 		{
 			name:  "emptied",
 			fault: func() { put(t, client, object(t, "RangeAllocation", &corev1.RangeAllocation{})) },

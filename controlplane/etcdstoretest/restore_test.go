@@ -229,7 +229,7 @@ func TestRestoredWhileAllocating(t *testing.T) {
 }
 
 // TestReleaseAfterDeletion releases what was allocated before the key was deleted, and was
-// given to somebody else after it was made anew.
+// given to somebody else after it was recreated.
 func TestReleaseAfterDeletion(t *testing.T) {
 	for _, watched := range []bool{false, true} {
 		t.Run(fmt.Sprintf("watched: %v", watched), func(t *testing.T) {

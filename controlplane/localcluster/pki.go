@@ -155,7 +155,7 @@ func (p *keyPair) issue(authority *keyPair, now time.Time, template *x509.Certif
 	if p.certPEM, err = cert.EncodeCertificates(p.cert); err != nil {
 		return err
 	}
-	// Without a certificate both are made anew, so that a key never stays with that of another.
+	// Without a certificate both are recreated, so that a key never stays with that of another.
 	if err := os.Remove(p.certFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

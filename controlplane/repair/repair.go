@@ -1,4 +1,4 @@
-// Package repair finds and mends drift between the stored ranges of a running cluster and its Services, pass after pass.
+// Package repair finds and repairs drift between the stored ranges of a running cluster and its Services, pass after pass.
 //
 // All decisions are made by the core library; this package lists Services, brings them to it, and tells of its findings
 // in Events and metrics.
@@ -45,7 +45,7 @@ type Config struct {
 	Recorder events.EventRecorder
 	// Metrics count what is found and done; nil for nobody.
 	Metrics *Metrics
-	// DryRun finds out what would be mended, and mends and reports nothing.
+	// DryRun finds out what would be repaired, and repairs and reports nothing.
 	DryRun bool
 	// Interval is the time between passes; 0 for DefaultInterval. A leak is cleaned in the pass that sees it for the
 	// Passes-th time in a row; 0 for DefaultPasses.
@@ -83,7 +83,7 @@ type Result struct {
 	// Services is how many were listed, ResourceVersion that of the list.
 	Services        int
 	ResourceVersion string
-	// Findings are what is wrong with Services; what was to be mended, but had come right by itself, is not among them.
+	// Findings are what is wrong with Services; what was to be repaired, but had come right by itself, is not among them.
 	Findings []rangekeeper.Finding
 	// Ranges are in the order of the Config.
 	Ranges []RangeResult
@@ -100,8 +100,8 @@ type RangeResult struct {
 	Set, Cleared, Changed int
 }
 
-// Pass makes one pass: it reads the ranges, lists Services after that, and mends what is wrong. After an error nothing
-// was mended, or not in all ranges, and the Result tells what was; the next pass tries again. Passes go one after another: one that was given up may
+// Pass makes one pass: it reads the ranges, lists Services after that, and repairs what is wrong. After an error nothing
+// was repaired, or not in all ranges, and the Result tells what was; the next pass tries again. Passes go one after another: one that was given up may
 // still be under way when the next is called for.
 func (r *Repairer) Pass(ctx context.Context) (Result, error) {
 	r.mu.Lock()

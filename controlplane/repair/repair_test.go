@@ -258,7 +258,7 @@ func TestDamagedCluster(t *testing.T) {
 	}
 	t.Logf("%d Events of %d", len(got)+gotDuplicates, len(want.Events))
 
-	// What was recorded and cleaned counts once, what cannot be mended in each pass. A
+	// What was recorded and cleaned counts once, what cannot be repaired in each pass. A
 	// Service that claims two wrong values counts twice, and has one Event.
 	counted := map[string]int{}
 	for _, family := range must(registry.Gather()) {
@@ -280,11 +280,11 @@ func TestDamagedCluster(t *testing.T) {
 		{"apiserver_clusterip_repair_ip_errors_total", repair.ClusterIPs, []string{"serviceips", "secondaryserviceips"}, len(want.Leaks.ClusterIP)},
 		{"apiserver_nodeport_repair_port_errors_total", repair.NodePorts, []string{"servicenodeports"}, len(want.Leaks.NodePort)},
 	} {
-		mended := 0
+		repaired := 0
 		for _, name := range of.ranges {
-			mended += newBits(t, "drift-"+name+".bin.gz", "repaired1-"+name+".bin.gz")
+			repaired += newBits(t, "drift-"+name+".bin.gz", "repaired1-"+name+".bin.gz")
 		}
-		for kind, expected := range map[string]int{"repair": mended, "leak": of.leaks} {
+		for kind, expected := range map[string]int{"repair": repaired, "leak": of.leaks} {
 			if got := counted[of.family+" "+kind]; got != expected || got == 0 {
 				t.Errorf("%s %s: %d, want %d", of.family, kind, got, expected)
 			}

@@ -48,7 +48,7 @@ impl Reason {
         }
     }
 
-    /// Whether a repair of the ranges, or the API server at its start, mends this without the owner's help.
+    /// Whether a repair of the ranges, or the API server at its start, repairs this without the owner's help.
     pub fn is_mendable(&self) -> bool {
         match self {
             Self::ClusterIPNotAllocated
@@ -156,7 +156,7 @@ impl Display for Finding {
                 " has an IPAddress object of the allocator that does not refer to a Service; the API server removes it",
             ),
             Reason::IPAddressWrongReference => {
-                f.write_str(" has an IPAddress object whose Service does not use it; the API server mends it")
+                f.write_str(" has an IPAddress object whose Service does not use it; the API server repairs it")
             }
         }
     }

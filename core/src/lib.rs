@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 //! The allocator at the heart of a Kubernetes control plane: it hands out Service ClusterIPs and NodePorts from
-//! ranges, stores them exactly as kube-apiserver does, and finds and mends drift between what is allocated and what
+//! ranges, stores them exactly as kube-apiserver does, and finds and repairs drift between what is allocated and what
 //! Services use.
 //!
 //! The crate decides and does no I/O: no clock, socket, file or global randomness. Bytes, seeds and times come in as

@@ -587,7 +587,7 @@ fn one_pass_on_random_clusters_agrees_with_the_naive_one() {
         leaks += expected.1.iter().map(|range| range.leaked.len()).sum::<usize>();
         dropped += expected.1.iter().map(|range| range.dropped).sum::<u32>();
 
-        // A second pass finds only what an owner must mend, and changes nothing.
+        // A second pass finds only what an owner must repair, and changes nothing.
         let again = real_pass(&written(&cluster, &expected.1), Leaks::CleanAtOnce, &mut rng);
         let owners: Vec<Found> = expected.0.iter().filter(|found| !found.reason.is_mendable()).cloned().collect();
         assert_eq!(found(&again), owners);
@@ -611,10 +611,10 @@ fn one_pass_on_random_clusters_agrees_with_the_naive_one() {
     println!("{reasons:?}");
     assert!(services >= 250_000 && leaks >= 100_000 && dropped >= 5_000 && left >= 50_000, "the mix has shifted");
     let often = |reason| reasons.get(&reason).is_some_and(|count| *count >= 500);
-    let mends = [Reason::ClusterIPNotAllocated, Reason::PortNotAllocated, Reason::ServiceCIDRFull];
+    let repairs = [Reason::ClusterIPNotAllocated, Reason::PortNotAllocated, Reason::ServiceCIDRFull];
     let twice = [Reason::ClusterIPAlreadyAllocated, Reason::PortAlreadyAllocated];
     let outside = [Reason::ClusterIPNotValid, Reason::ClusterIPOutOfRange, Reason::PortOutOfRange];
-    assert!(mends.into_iter().chain(twice).chain(outside).all(often), "the mix of reasons has shifted");
+    assert!(repairs.into_iter().chain(twice).chain(outside).all(often), "the mix of reasons has shifted");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Weak points of the reference (kubernetes v1.36.3, and its issue tracker), each with a test that shows it mended here.
+//! Weak points of the reference (kubernetes v1.36.3, and its issue tracker), each with a test that shows it repaired here.
 
 mod common;
 

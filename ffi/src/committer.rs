@@ -602,7 +602,7 @@ pub unsafe extern "C" fn rk_committer_refused(
     })
 }
 
-/// The connection to the store was made anew.
+/// The connection to the store was recreated.
 ///
 /// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]

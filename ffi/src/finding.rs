@@ -93,7 +93,7 @@ pub struct rk_finding {
     /// The range it concerns: its place in the order in which they were added; RK_NO_RANGE if there is no range of
     /// addresses.
     pub range: u32,
-    /// Whether a repair, or the API server at its start, mends it without the owner's help.
+    /// Whether a repair, or the API server at its start, repairs it without the owner's help.
     pub mendable: bool,
     /// One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: what value it is about.
     pub value_kind: u32,

@@ -263,7 +263,7 @@ fn compare(outcome: &Report, index: usize, part: &Part, leaked: &BTreeSet<AnyVal
     }
 }
 
-/// A second repair of what the first one stored: leaks go, and nothing is left but what only owners can mend.
+/// A second repair of what the first one stored: leaks go, and nothing is left but what only owners can repair.
 fn again(outcome: &Report, services: &[OwnedService]) {
     let mut pass = Audit::new();
     for (_, range) in outcome.bitmaps() {

@@ -15,13 +15,13 @@ import (
 )
 
 // errReconnected ends a watch: any error but etcd's own does.
-var errReconnected = errors.New("the connection was made anew")
+var errReconnected = errors.New("reconnected to etcd")
 
 // connections notices when an answer or a watch comes over another connection than before: there may be another etcd at
 // its end.
 type connections struct {
-	// anew has an entry if one was made, or lost, since the entry was taken out last.
-	anew chan struct{}
+	// reconnected has an entry if a connection was made or lost since the entry was last taken out.
+	reconnected chan struct{}
 
 	mu sync.Mutex
 	// known is the local address of the last connection to each remote one. gRPC keeps one value per connection, so that
@@ -30,7 +30,7 @@ type connections struct {
 }
 
 func newConnections() *connections {
-	return &connections{anew: make(chan struct{}, 1), known: make(map[string]net.Addr)}
+	return &connections{reconnected: make(chan struct{}, 1), known: make(map[string]net.Addr)}
 }
 
 // use notes over which connection something has come, and says whether it is a new one. The first of all is none: there
@@ -54,7 +54,7 @@ func (c *connections) use(from *peer.Peer) bool {
 
 func (c *connections) signal() {
 	select {
-	case c.anew <- struct{}{}:
+	case c.reconnected <- struct{}{}:
 	default:
 	}
 }

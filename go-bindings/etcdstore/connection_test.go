@@ -106,7 +106,7 @@ func TestWatchEndsWithItsConnection(t *testing.T) {
 	if w := <-events; len(w.Events) != 1 {
 		t.Fatal(w, w.Err())
 	}
-	if len(c.anew) > 0 {
+	if len(c.reconnected) > 0 {
 		t.Fatal("there is one connection only")
 	}
 	between.cut()
@@ -116,7 +116,7 @@ func TestWatchEndsWithItsConnection(t *testing.T) {
 			t.Error(w, w.Err())
 		}
 	}
-	if len(c.anew) == 0 {
+	if len(c.reconnected) == 0 {
 		t.Error("nobody was told")
 	}
 }
@@ -130,7 +130,7 @@ func TestLossIsTold(t *testing.T) {
 	defer cancel()
 	c := newConnections()
 	go c.await(ctx, client.ActiveConnection())
-	for len(c.anew) == 0 { // it may be cut before await has seen that there is one
+	for len(c.reconnected) == 0 { // it may be cut before await has seen that there is one
 		client.Get(ctx, keyOf(t)) // an error says that the last one was cut
 		between.cut()
 		time.Sleep(time.Millisecond)

@@ -16,7 +16,7 @@ import (
 // requestTimeout is how long a request to etcd may take before its outcome counts as unknown.
 const requestTimeout = 5 * time.Second
 
-// After an error a watch is begun anew, but not at once: the cluster may have no leader for a while.
+// After an error a watch is started again, but not at once: the cluster may have no leader for a while.
 const watchPause = 100 * time.Millisecond
 
 // watched is what a watch tells: changes, or that it has ended.
@@ -80,7 +80,7 @@ func (s *Store[V]) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-timeout:
 		case <-s.wake:
-		case <-d.connections.anew:
+		case <-d.connections.reconnected:
 			d.committer().Reconnected()
 		case w := <-d.told:
 			d.tell(w)
@@ -209,7 +209,7 @@ func (d *driver[V]) perform(ctx context.Context, step rangekeeper.Step) {
 	response, err := txn.Commit()
 	now := d.now()
 	select {
-	case <-d.connections.anew: // before the answer is told: it may be another etcd's
+	case <-d.connections.reconnected: // before the answer is told: it may be another etcd's
 		d.committer().Reconnected()
 	default:
 	}
@@ -348,7 +348,7 @@ func (s *Store[V]) follow(ctx context.Context, watcher clientv3.Watcher, from in
 func (d *driver[V]) drain() {
 	for {
 		select {
-		case <-d.connections.anew:
+		case <-d.connections.reconnected:
 			d.committer().Reconnected()
 		case w := <-d.told:
 			d.tell(w)

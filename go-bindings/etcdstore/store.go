@@ -43,7 +43,7 @@ type Config[V rangekeeper.Value] struct {
 	// Grace is the time in which the Service of an allocation must be written; 0 for DefaultGrace.
 	Grace time.Duration
 	// Replaced, if not nil, is called with the reason when the committer has failed and a new one takes its place: a fault of
-	// Rangekeeper, to be logged. The operations under way end as ErrUnknown, and the new committer reads the object anew.
+	// Rangekeeper, to be logged. The operations under way end as ErrUnknown, and the new committer reads the object again.
 	Replaced func(error)
 }
 

@@ -1,4 +1,4 @@
-// Command rangekeeper finds and mends leaked, lost and duplicate ClusterIPs and
+// Command rangekeeper finds and repairs leaked, lost and duplicate ClusterIPs and
 // node ports.
 package main
 

@@ -371,7 +371,7 @@ func TestExplain(t *testing.T) {
 		t.Error("no wrong reference in the fixture")
 	}
 
-	// One that refers to another Service than that which uses it is made anew.
+	// One that refers to another Service than that which uses it is recreated.
 	state := readFile(t, file)
 	var object networkingv1.IPAddress
 	for _, o := range state.IPAddresses {
@@ -386,7 +386,7 @@ func TestExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	file = changed(t, etcdtest.SingleStack, "clean.db.gz", map[string][]byte{"/registry/ipaddresses/10.0.0.1": b})
-	explain("10.0.0.1", "Allocated: yes", "makes its IPAddress object anew", "Services: default/kubernetes", "ClusterIPNotAllocated")
+	explain("10.0.0.1", "Allocated: yes", "recreates its IPAddress object", "Services: default/kubernetes", "ClusterIPNotAllocated")
 	if r = runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file); len(r.Leaks) > 0 || len(r.Findings) != 1 {
 		t.Errorf("%+v", r)
 	}

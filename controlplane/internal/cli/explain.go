@@ -91,7 +91,7 @@ func repairOf(p audit.Place, findings []audit.Finding) string {
 	var text string
 	switch s := p.State; {
 	case s.Stored && s.Next && objects && mendable:
-		text = "kube-apiserver makes its IPAddress object anew"
+		text = "kube-apiserver recreates its IPAddress object"
 	case s.Stored == s.Next:
 		text = "changes nothing"
 	case s.Next && objects:

@@ -21,11 +21,11 @@ func writePlan(w io.Writer, p *audit.Plan, left []audit.Finding) error {
 	}
 	t.add("", []string{"RANGE", "VALUES", "SET", "CLEAR"}, ranges)
 	var rows [][]string
-	for _, m := range mendsOf(p) {
+	for _, m := range planRows(p) {
 		rows = append(rows, []string{m.in, m.value, m.found, m.namespace, m.name, m.repair})
 	}
 	t.add("Found, and what the repair does", []string{"RANGE", "VALUE", "FOUND", "NAMESPACE", "NAME", "REPAIR"}, rows)
-	t.addFindings("Only the owner can mend", left, true)
+	t.addFindings("Only the owner can repair", left, true)
 	state := "not applied"
 	if p.Applied {
 		state = "applied"
@@ -36,47 +36,47 @@ func writePlan(w io.Writer, p *audit.Plan, left []audit.Finding) error {
 	return err
 }
 
-// mend says what was found about a value and what becomes of it without an owner's
+// repair says what was found about a value and what becomes of it without an owner's
 // help.
-type mend struct{ in, value, found, namespace, name, repair string }
+type planRow struct{ in, value, found, namespace, name, repair string }
 
-// mendsOf gives all of a plan, sorted by range and value.
-func mendsOf(p *audit.Plan) []mend {
-	var mends []mend
+// planRows gives all of a plan, sorted by range and value.
+func planRows(p *audit.Plan) []planRow {
+	var rows []planRow
 	type place audit.Leak // a value of a range
 	changes := map[place]int{}
 	bitmaps := map[string]bool{}
 	for _, r := range p.Ranges {
 		bitmaps[r.Name] = true
 		for _, value := range r.Set {
-			changes[place{r.Name, value}] = len(mends)
-			mends = append(mends, mend{in: r.Name, value: value, repair: "set"})
+			changes[place{r.Name, value}] = len(rows)
+			rows = append(rows, planRow{in: r.Name, value: value, repair: "set"})
 		}
 		for _, value := range r.Clear {
-			changes[place{r.Name, value}] = len(mends)
-			mends = append(mends, mend{in: r.Name, value: value, found: leak, repair: "clear"})
+			changes[place{r.Name, value}] = len(rows)
+			rows = append(rows, planRow{in: r.Name, value: value, found: leak, repair: "clear"})
 		}
 	}
 	// What is not in the bitmaps are IPAddress objects.
 	const byServer = "by kube-apiserver at its start"
 	for _, f := range p.Findings {
 		if i, ok := changes[place{f.Range, f.Value}]; ok && f.Mendable {
-			mends[i].found, mends[i].namespace, mends[i].name = f.Reason, f.Namespace, f.Name
+			rows[i].found, rows[i].namespace, rows[i].name = f.Reason, f.Namespace, f.Name
 		} else if f.Mendable && !bitmaps[f.Range] {
-			mends = append(mends, mend{f.Range, printable(f.Value), f.Reason, f.Namespace, f.Name, byServer})
+			rows = append(rows, planRow{f.Range, printable(f.Value), f.Reason, f.Namespace, f.Name, byServer})
 		}
 	}
 	for _, l := range p.Leaks {
 		if !bitmaps[l.Range] {
-			mends = append(mends, mend{in: l.Range, value: l.Value, found: leak, repair: byServer})
+			rows = append(rows, planRow{in: l.Range, value: l.Value, found: leak, repair: byServer})
 		} else if _, ok := changes[place(l)]; !ok {
-			mends = append(mends, mend{in: l.Range, value: l.Value, found: leak, repair: "stays for now"})
+			rows = append(rows, planRow{in: l.Range, value: l.Value, found: leak, repair: "stays for now"})
 		}
 	}
-	slices.SortStableFunc(mends, func(a, b mend) int {
+	slices.SortStableFunc(rows, func(a, b planRow) int {
 		return cmp.Or(cmp.Compare(a.in, b.in), cmp.Compare(a.value, b.value))
 	})
-	return mends
+	return rows
 }
 
 // leak stands in a table where a finding has its reason.

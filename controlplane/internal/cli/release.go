@@ -13,17 +13,17 @@ import (
 func newRelease() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release RANGE VALUE...",
-		Short: "Give values back",
-		Long: `Frees values that are in use now, whoever uses them: the command knows no owner. Values
-that are free already are named on stderr, which is no error; so are values that others
-free, and perhaps allocate again, while the command runs. No value is freed if one of
-them is not in the range.
+		Short: "Release values",
+		Long: `Releases values as of now: the command knows no owner, and releases a value that a
+Service uses, too. A value that is free already is named on stderr, which is no error.
+So is a value that another client releases, and perhaps allocates again, while the
+command runs. If one of the values is not in the range, none is released.
 
 ` + rangesHelp + `
 
-What a Service uses must not be released: the next Service would get it, too.
+Do not release a value that a Service uses: another Service would get it, too.
 
-Exit codes: 0 all are free, 1 a value could not be freed safely, 2 wrong usage or
+Exit codes: 0 all are free, 1 a value could not be released safely, 2 wrong usage or
 input that cannot be used, 3 etcd cannot be reached.`,
 		Example: `  rangekeeper release serviceips 10.96.0.10 10.96.0.11
   rangekeeper release servicenodeports 30080 --endpoints http://127.0.0.1:2379`,

@@ -34,16 +34,16 @@ func newRepair() *cobra.Command {
 		Use:   "repair",
 		Short: "Show what a repair changes, or carry it out",
 		Long: `Shows what a repair changes in the stored ranges and what only the owner of a
-Service can mend. Nothing is written without --output or --apply.
+Service can repair. Nothing is written without --output or --apply.
 
 In an etcd snapshot all leaks are cleaned, since nobody allocates from it. In a
 running etcd a value may look leaked while its Service is being created: leaks stay
 unless --clean-leaks is given, which cleans those that stay leaked over all passes,
 if no Service is written while the last one is under way.
-IPAddress objects are not written: kube-apiserver mends them at its start.
+IPAddress objects are not written: kube-apiserver repairs them at its start.
 
-Exit codes: 0 nothing is left to mend, 1 something is left that only an owner can
-mend, 2 wrong usage or input that cannot be used, 3 etcd cannot be reached.`,
+Exit codes: 0 nothing is left to repair, 1 something is left that only an owner can
+repair, 2 wrong usage or input that cannot be used, 3 etcd cannot be reached.`,
 		Example: `  rangekeeper repair --etcd-snapshot backup.db.gz --output repaired.db
   rangekeeper repair --endpoints http://127.0.0.1:2379 --apply --clean-leaks`,
 		Args:              cobra.NoArgs,
@@ -238,7 +238,7 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges map
 	}
 	plan := a.Plan()
 	if r.cleanLeaks && len(state.Services) == 0 && len(plan.Leaks) > 0 {
-		return nil, nil, fmt.Errorf("%s: there are no Services below %s, and so nothing tells leaks from what is in use; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)?",
+		return nil, nil, fmt.Errorf("%s: there are no Services below %s, so leaks and values in use cannot be distinguished; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)?",
 			&r.source.connection, clusterstate.ServiceKeys(r.source.prefix))
 	}
 	left := plan.Unmendable()

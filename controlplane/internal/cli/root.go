@@ -30,7 +30,7 @@ var commit string
 const (
 	exitOK = iota
 	// exitFound: the audit found something, the repair left something that only an
-	// owner can mend, what was asked for is not free, the stress test failed, or a server
+	// owner can repair, what was asked for is not free, the stress test failed, or a server
 	// did.
 	exitFound
 	// exitInput: wrong usage or input that cannot be used.
@@ -92,13 +92,13 @@ func exitCode(err error) int {
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rangekeeper",
-		Short: "Allocates ClusterIPs and node ports, and finds and mends leaked, lost and duplicate ones",
+		Short: "Allocates ClusterIPs and node ports, and finds and repairs leaked, lost and duplicate ones",
 		Long: `rangekeeper compares what a Kubernetes cluster has recorded as allocated with what
 its Services use, on an etcd snapshot or on a running etcd. It also allocates from
 the stored ranges, as kube-apiserver does, and runs whole control planes that do it.
 
 Exit codes: 0 done, or nothing found, 1 something found (repair: something is left
-that only the owner of a Service can mend; allocate: what was asked for is not free;
+that only the owner of a Service can repair; allocate: what was asked for is not free;
 up: a server failed), 2 wrong usage or input that cannot be used, 3 etcd cannot be
 reached, 130 interrupted.`,
 		Version:       version + " (commit " + commitOrUnknown() + ")",

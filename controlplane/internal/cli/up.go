@@ -44,8 +44,8 @@ The cluster is kept in --data-dir, with its certificates, a kubeconfig and the l
 the servers; the next run goes on with it. A range that is not given is the one of the
 last run. The servers listen on 127.0.0.1, 127.0.0.2 and 127.0.0.3, all at the same
 port. In the endpoints of the Service kubernetes they have addresses of a block for
-documentation, as loopback is not allowed there. The etcd asks nobody for a password:
-whoever can run programs on this machine can read and write it.
+documentation, as loopback is not allowed there. The etcd asks for no password:
+every user of this machine can read and write it.
 
 Flags after -- go to every kube-apiserver and win over those that it gets anyway.
 

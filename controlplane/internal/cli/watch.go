@@ -40,10 +40,10 @@ func newWatch() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch RANGE",
 		Short: "Print allocations and releases as they happen",
-		Long: `Prints what is allocated and released, whoever does it, one change on each line,
-until it is interrupted: "allocated" or "released", the value, and etcd's revision.
-If the object of the range is deleted that is one line, "deleted"; if it is made
-anew, or for another range, that is "created", and what is allocated in it follows.
+		Long: `Prints each allocation and release, by any client, on a line of its own until it is
+interrupted: "allocated" or "released", the value, and etcd's revision. If the object
+of the range is deleted, it prints "deleted"; if it is recreated, or created for
+another range, it prints "created" and then what is allocated in it.
 
 ` + rangesHelp + ` Other commands reach that one meanwhile at a URL that is printed on
 stderr.

@@ -99,7 +99,7 @@ impl Summary {
         None
     }
 
-    /// The lowest level, to be written anew; [`raise`](Self::raise) must follow.
+    /// The lowest level, to be rewritten; [`raise`](Self::raise) must follow.
     pub(super) fn lowest(&mut self) -> &mut [u64] {
         let end = self.starts[1.min(self.levels)] as usize;
         &mut self.words[..end]

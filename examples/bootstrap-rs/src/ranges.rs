@@ -1,7 +1,7 @@
 //! What the order to repair means here: the ranges that a cluster lacks at its first start are made, as an API server
 //! allocates nothing before.
 //!
-//! Nothing is mended in ranges that are there. A pass that does so lists Services after it has read the range, tells
+//! Nothing is repaired in ranges that are there. A pass that does so lists Services after it has read the range, tells
 //! leaks from what is being allocated, and reports Events: that is the Go package `repair`, and would be more than all
 //! of this example. A control plane that has one calls it in the place of [`Ranges::repair`].
 

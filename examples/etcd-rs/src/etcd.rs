@@ -96,7 +96,7 @@ pub(crate) enum Change {
 }
 
 impl EtcdKey {
-    /// Connects to the etcd at `endpoint`, `http://HOST:PORT`. A connection that breaks is made anew when it is needed.
+    /// Connects to the etcd at `endpoint`, `http://HOST:PORT`. A connection that breaks is recreated when it is needed.
     pub async fn connect(endpoint: &str, key: &str) -> Result<Self, ConnectError> {
         let invalid = || ConnectError::Endpoint(endpoint.to_owned());
         let uri: Uri = endpoint.parse().map_err(|_| invalid())?;

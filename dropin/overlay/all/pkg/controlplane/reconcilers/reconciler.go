@@ -19,7 +19,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/dropin/plan"
 )
 
-// How often a round begins anew when other servers write the same objects in between.
+// How often a round starts again when other servers write the same objects in between.
 const tries = 5
 
 // The own lease was gone right after it was put: it ran out while an answer was late, or somebody took it.

@@ -32,7 +32,7 @@ const (
 	serviceName = "kubernetes"
 	// What its port is called, and the endpoints'.
 	portName = "https"
-	// How often the Service is planned anew when others write it in between.
+	// How often the Service is planned again when others write it in between.
 	tries = 5
 	// How often the server is asked whether it is ready.
 	readyInterval = 100 * time.Millisecond

@@ -117,8 +117,8 @@ func TestMend(t *testing.T) {
 			eventually(t, right)
 		}
 		const mark, text = "example.com/foreign", "kept"
-		// mended waits for a write after this revision that has made all right.
-		mended := func(what, key string, revision int64) {
+		// repaired waits for a write after this revision that has made all right.
+		repaired := func(what, key string, revision int64) {
 			t.Helper()
 			var err error
 			for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -171,7 +171,7 @@ func TestMend(t *testing.T) {
 				object.(metav1.Object).SetResourceVersion("")
 				revision = must(etcd.Client().Put(ctx, key, string(must(json.Marshal(object))))).Header.Revision
 			}
-			mended(what, key, revision)
+			repaired(what, key, revision)
 			if d.endpoints != nil {
 				e, err := client.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{})
 				marked(what, e, err)
@@ -187,7 +187,7 @@ func TestMend(t *testing.T) {
 			}
 			revision := must(etcd.Client().Txn(ctx).Then(deletes...).Commit()).Header.Revision
 			for _, key := range keys {
-				mended(fmt.Sprint(keys, " deleted"), key, revision)
+				repaired(fmt.Sprint(keys, " deleted"), key, revision)
 			}
 		}
 		t.Logf("%d ways of damage", len(all)+3)
@@ -196,7 +196,7 @@ func TestMend(t *testing.T) {
 		}
 		for _, h := range hosts {
 			if n := h.said("level=WARN"); n > 0 {
-				t.Errorf("%d complaints, though all could be mended", n)
+				t.Errorf("%d complaints, though all could be repaired", n)
 			}
 		}
 	})
