@@ -447,7 +447,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let asked = flight.asked;
         match (flight.round, answer) {
             (Some(round), Answer::Held) if same_store => {
-                (self.failures, self.retry_at) = (0, now);
+                self.failures = 0;
                 if !flight.is_swap {
                     return self.confirmed(header, round);
                 }
@@ -462,7 +462,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             (None, Answer::Held) => self.must_read = true,
             (round, Answer::Current(key)) => {
                 if let Some(round) = round {
-                    (self.failures, self.retry_at) = (0, now);
+                    self.failures = 0;
                     self.conflicted(now, round, key);
                 }
                 self.adopt(now, header, key);
@@ -885,8 +885,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             }
             self.handed_out.remove(*offset);
         }
-        let seen = self.base.as_ref().is_some_and(|base| base.state.mod_revision >= revision);
-        if let Some(mut next) = round.next.take().filter(|_| !seen) {
+        if let Some(mut next) = round.next.take() {
             if self.history.head() == state {
                 self.history.join();
             } else if round.state == Guard::default() {
@@ -997,14 +996,12 @@ impl<R: Range, G: Rng> Committer<R, G> {
     }
 
     fn end_view(&mut self, owner: Owner, revision: u64) {
-        let Some(base) = &self.base else { return };
-        let initialised = match &base.content {
-            Content::Readable(readable) => readable.standing != Standing::Uninitialised,
-            Content::Unreadable { .. } => false,
-        };
-        self.viewed = self.viewed.max(base.state.mod_revision);
+        // What cannot be read has no view: its operations failed when the round was planned.
+        let Some(Base { state, content: Content::Readable(readable) }) = &self.base else { return };
+        self.viewed = self.viewed.max(state.mod_revision);
         self.history.viewed(revision);
-        let view = View { revision, used: base.used().clone(), initialised };
+        let initialised = readable.standing != Standing::Uninitialised;
+        let view = View { revision, used: readable.used.bitmap().clone(), initialised };
         self.end(owner, Outcome::Read(view));
     }
 
