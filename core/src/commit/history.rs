@@ -1,385 +1,370 @@
-//! What is known about the changes of each offset.
-//!
-//! A clear is right only if its offset was set without a break from its anchor on. So the committer remembers when each
-//! offset changed last, and from which revision on it has seen every change.
+//! What a committer knows of its key: the newest state, the changes that led to it, and whether that is still so.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::mem;
+use std::cmp::Ordering;
+use std::time::Duration;
 
+use crate::allocator::{Allocator, Strategy};
 use crate::bitmap::Bitmap;
+use crate::range::Range;
 
+use super::base::{Base, Content, Readable, Standing};
+use super::changes::{Changes, differences};
+use super::connection::Connection;
 use super::faults::Fault;
 use super::limits::Limits;
-use super::request::Guard;
+use super::operation::{Known, View};
+use super::protection::Protection;
+use super::request::{Answer, Change, Guard, Header, KeyValue};
 
-/// How many views are told apart from those of another store.
-const VIEWS: usize = 64;
-
-#[derive(Clone, Debug, Default)]
-pub(super) struct History {
-    limits: Limits,
-    /// The state of the key up to which all is known. What it holds is the base's content, or `apart`.
-    head: Guard,
-    /// What the head holds, where that is not the base: it lags behind, or a watch has run ahead.
-    apart: Option<Bitmap>,
-    /// All changes of later revisions are known.
-    since: u64,
-    /// Which store this is the history of, counted from 0.
-    store: u32,
-    /// Earlier revisions may be those of another store.
-    foreign: u64,
-    /// The revisions of the last views of this store, and of those of other stores that a pass may still be about.
-    views: VecDeque<u64>,
-    foreign_views: Vec<u64>,
-    /// The changes later than `since`: for each revision how many offsets changed, in order.
-    revisions: VecDeque<(u64, u32)>,
-    /// The offsets of all these revisions, one after the other.
-    offsets: VecDeque<u32>,
-    leaks: Option<Leaks>,
-}
-
-/// What a pass counts as leaked: on a busy key more changes between two passes than are remembered.
+/// What is known of the key.
 #[derive(Clone, Debug)]
-struct Leaks {
-    /// The revision of the pass's view.
-    since: u64,
-    /// Those that have not changed since, ascending.
-    unchanged: Vec<u32>,
+pub(super) struct History<R: Range> {
+    range: R,
+    strategy: Strategy,
+    /// How many states of the key a watch may have to replay for an operation that comes later.
+    replayed: u64,
+    /// The newest state that an answer or a watch has reported.
+    base: Option<Base<R>>,
+    /// What has changed up to it, or up to another state that a watch has reported.
+    changes: Changes,
+    /// What is known of the store.
+    pub(super) connection: Connection,
+    /// The newest state of the key that was returned as a view.
+    viewed: u64,
+    /// Whether history is needed though no operation waits for it.
+    is_kept: bool,
 }
 
-impl History {
-    /// Nothing is known yet.
-    pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, ..Self::default() }
-    }
+/// What an answer with the current key means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Adopted {
+    /// The key is as it was known.
+    Unchanged,
+    /// The key was not known before.
+    First,
+    /// Another server has written the key.
+    Foreign,
+}
 
-    /// Fault 12.
-    #[cfg(feature = "faults")]
-    pub(super) fn take_as_empty(&mut self, base: Guard) {
-        (self.head, self.apart) = (base, None);
-    }
-
-    /// Begins anew at the base, whose key is in this state.
-    pub(super) fn restart(&mut self, base: Guard) {
-        (self.head, self.apart, self.since) = (base, None, base.mod_revision);
-        self.revisions.clear();
-        self.offsets.clear();
-        self.leaks = None;
-    }
-
-    /// Nothing is known of revisions before this one.
-    pub(super) fn forget_before(&mut self, revision: u64) {
-        self.since = self.since.max(revision);
-        self.leaks = self.leaks.take().filter(|leaks| leaks.since >= revision);
-    }
-
-    /// Follows these offsets, ascending, from a view of this revision on.
-    pub(super) fn follow(&mut self, since: u64, offsets: impl Iterator<Item = u32>) {
-        let changed = self.changed_since(since).map(|changed| changed.collect::<BTreeSet<u32>>());
-        let changed = changed.or(Fault::FollowedWithoutHistory.is_on().then(BTreeSet::new));
-        self.leaks = changed.map(|changed| {
-            let unchanged = offsets.filter(|offset| !changed.contains(offset));
-            let mut unchanged: Vec<u32> = unchanged.take(self.limits.leaks).collect();
-            unchanged.shrink_to_fit();
-            Leaks { since, unchanged }
-        });
-    }
-
-    /// Whether an offset that is followed since a view of this revision has not changed; `None` if none is.
-    pub(super) fn followed_since(&self, revision: u64) -> Option<impl Fn(u32) -> bool + '_> {
-        let leaks = self.leaks.as_ref().filter(|leaks| leaks.since == revision)?;
-        Some(|offset| leaks.unchanged.binary_search(&offset).is_ok())
-    }
-
-    /// The store is another one, or an older state of the same: revisions up to this one tell nothing, unless they are
-    /// known to be of this store.
-    pub(super) fn distrust(&mut self, revision: u64) {
-        self.foreign = self.foreign.max(revision + u64::from(!Fault::LastForeignRevisionTrusted.is_on()));
-        self.store += 1;
-        self.foreign_views.extend(self.views.drain(..));
-        self.restart(Guard::default());
-    }
-
-    /// Which store this is the history of.
-    pub(super) fn store(&self) -> u32 {
-        self.store
-    }
-
-    /// A view of this revision is handed out.
-    pub(super) fn viewed(&mut self, revision: u64) {
-        if self.views.back() != Some(&revision) {
-            self.views.push_back(revision);
-        }
-        if self.views.len() > VIEWS {
-            self.views.pop_front();
+impl<R: Range> History<R> {
+    /// Nothing is known of the key yet.
+    pub(super) fn new(range: R, strategy: Strategy, limits: Limits) -> Self {
+        Self {
+            range,
+            strategy,
+            replayed: limits.replayed,
+            base: None,
+            changes: Changes::new(limits),
+            connection: Connection::default(),
+            viewed: 0,
+            is_kept: false,
         }
     }
 
-    /// Whether a view of this revision was handed out lately, and was one of this store.
-    pub(super) fn is_own_view(&self, revision: u64) -> bool {
-        self.views.contains(&revision) && !self.foreign_views.contains(&revision)
+    pub(super) fn range(&self) -> R {
+        self.range
     }
 
-    /// Whether a pass whose view had this revision has seen this store. There is one pass at a time: that which was
-    /// under way when the store became another one comes before all others.
-    pub(super) fn accepts_pass(&mut self, view: u64) -> bool {
-        let foreign = mem::take(&mut self.foreign_views).contains(&view);
-        !foreign && (view >= self.foreign || self.views.contains(&view))
+    /// The newest state that is known.
+    pub(super) fn base(&self) -> Option<&Base<R>> {
+        self.base.as_ref()
     }
 
-    /// The state of the key up to which all is known.
-    pub(super) fn head(&self) -> Guard {
-        self.head
+    /// The newest state of the key that is known.
+    pub(super) fn state(&self) -> Option<Guard> {
+        self.base.as_ref().map(|base| base.state)
     }
 
-    /// What the head holds if that is not the base.
-    pub(super) fn apart(&self) -> Option<&Bitmap> {
-        self.apart.as_ref()
+    pub(super) fn changes(&self) -> &Changes {
+        &self.changes
     }
 
-    /// Whether all is known up to the base, and no further.
+    /// What is known without asking the store. Cost: O(1); after a change by others O(size / 64).
+    pub(super) fn known(&self) -> Known {
+        self.base.as_ref().map_or_else(Known::default, |base| {
+            let initialised = base.is_initialised();
+            let used = if initialised { base.used().count() } else { 0 };
+            Known { revision: base.state.mod_revision, used, initialised }
+        })
+    }
+
+    /// Whether all changes up to the base are known, and no later ones.
     pub(super) fn is_complete(&self) -> bool {
-        self.apart.is_none()
+        self.changes.is_complete()
     }
 
-    /// The head, which holds `content`, is not the base any more.
-    pub(super) fn part(&mut self, content: Bitmap) {
-        self.apart = Some(content);
+    /// Whether history is needed though no operation waits for it.
+    pub(super) fn is_kept(&self) -> bool {
+        self.is_kept
     }
 
-    /// The head is the base.
-    pub(super) fn join(&mut self) {
-        self.apart = None;
+    pub(super) fn keep(&mut self, keep: bool) {
+        self.is_kept = keep;
     }
 
-    /// The key has gone from the head's state to the next one, which differs from it in these offsets.
-    pub(super) fn advance(&mut self, to: Guard, offsets: impl IntoIterator<Item = u32>) {
-        self.head = to;
-        let before = self.offsets.len();
-        self.offsets.extend(offsets);
-        if let Some(leaks) = &mut self.leaks {
-            for offset in self.offsets.range(before..) {
-                if let Ok(at) = leaks.unchanged.binary_search(offset) {
-                    leaks.unchanged.remove(at);
+    /// The state that a batch can be evaluated on; `None` if a read comes first.
+    pub(super) fn current(&self, now: Duration) -> Option<&Base<R>> {
+        let is_current = |base: &&Base<R>| base.state.mod_revision >= self.changes.head().mod_revision;
+        self.base.as_ref().filter(is_current).filter(|_| !self.connection.needs_read(now))
+    }
+
+    /// Whether a watch has to catch up with the base. If it has run ahead, a read is missing instead.
+    pub(super) fn watch_lags(&self) -> bool {
+        self.base.as_ref().is_some_and(|base| base.state.mod_revision > self.changes.head().mod_revision)
+    }
+
+    /// From which revision on to watch the key. `is_needed` says that something waits for it, or did lately.
+    pub(super) fn watch_from(&self, is_needed: bool) -> Option<u64> {
+        let known = self.base.is_some() && self.changes.head() != Guard::default();
+        // The key was still as it is known when the last answer came. What lies before may be compacted.
+        let answered = self.connection.answered_revision().filter(|_| self.is_complete()).unwrap_or(0);
+        let watches = known && (self.is_kept || is_needed) && self.connection.may_watch();
+        watches.then(|| self.changes.head().mod_revision.max(answered) + 1)
+    }
+
+    /// The watch reports a change. Returns whether that is the new base; no request may be evaluated on the old one then.
+    pub(super) fn watched(&mut self, change: Change<'_>, is_asking: bool, protection: &mut Protection) -> bool {
+        let Some(base) = self.base.as_ref().filter(|_| self.connection.may_watch()) else { return false };
+        // Also if it cannot be used for the history.
+        self.connection.watched(match change {
+            Change::Put(key) => key.state.mod_revision,
+            Change::Delete { revision } => revision,
+        });
+        let (head, base_revision) = (self.changes.head(), base.state.mod_revision);
+        let key = match change {
+            Change::Put(key) if key.state.mod_revision > head.mod_revision => key,
+            Change::Delete { .. } if Fault::DeleteIgnored.is_on() => return false,
+            Change::Delete { revision } if revision > head.mod_revision => {
+                // Everything was clear then. The next answer reports what came next.
+                self.connection.require_read();
+                self.changes.restart(base.state);
+                self.changes.forget_before(revision);
+                return false;
+            }
+            Change::Put(_) | Change::Delete { .. } => return false,
+        };
+        if !is_next(head, key.state) {
+            self.watch_failed();
+            return false;
+        }
+        let seen = Base::decode(Some(key), self.range, self.strategy);
+        let changes = differences(self.changes.apart().unwrap_or(base.used()), seen.used());
+        protection.changed(seen.used(), &changes);
+        self.changes.advance(key.state, changes);
+        self.note_loss(&seen, protection);
+        if key.state.mod_revision == base_revision {
+            self.changes.join();
+        } else if key.state.mod_revision > base_revision && !is_asking {
+            self.changes.join();
+            self.base = Some(seen);
+            return true;
+        } else {
+            self.changes.part(seen.used().clone());
+        }
+        false
+    }
+
+    /// The watch cannot report all changes: the store has compacted them.
+    pub(super) fn watch_failed(&mut self) {
+        if let Some(base) = &self.base {
+            self.connection.watch_failed();
+            self.changes.skip_to(base.state);
+        }
+    }
+
+    /// An answer has come, to a request that was sent when the store had reached a revision. Returns whether it is
+    /// still the same store, as it was; else all that was known is forgotten.
+    pub(super) fn answered(&mut self, now: Duration, header: Header, reached: u64, answer: Answer<'_>) -> bool {
+        let continues = self.connection.continues(header, reached) && !self.contradicts(header, answer);
+        let is_same = continues || Fault::CacheSurvivesRestore.is_on();
+        if !is_same {
+            (self.base, self.viewed) = (None, 0);
+        }
+        if let Some(foreign) = self.connection.answered(now, header, reached, is_same) {
+            self.changes.distrust(foreign);
+        }
+        is_same
+    }
+
+    /// Whether the key is what it cannot be any more, or never was, in the store that is known. After a restore this can
+    /// say what the header does not: etcd lets an operator raise the revision.
+    fn contradicts(&self, header: Header, answer: Answer<'_>) -> bool {
+        let (Some(base), Answer::Current(Some(key))) = (&self.base, answer) else { return false };
+        if self.connection.has_watched_past(key.state.mod_revision, header.revision) {
+            return true;
+        }
+        let contradicts = |known: Guard, used: &Bitmap| match key.state.mod_revision.cmp(&known.mod_revision) {
+            // A watch may have reported it already.
+            _ if known.mod_revision > header.revision => false,
+            Ordering::Less => true,
+            Ordering::Equal => key.state != known || Base::decode(Some(key), self.range, self.strategy).used() != used,
+            // A key that was recreated is not taken for the known one anyhow.
+            Ordering::Greater if key.state.create_revision != known.create_revision => false,
+            Ordering::Greater => {
+                let changes = key.state.version.saturating_sub(known.version);
+                !(1..=key.state.mod_revision - known.mod_revision).contains(&changes)
+            }
+        };
+        contradicts(base.state, base.used())
+            || self.changes.apart().is_some_and(|used| contradicts(self.changes.head(), used))
+    }
+
+    /// An answer has reported what the key is.
+    pub(super) fn adopt(&mut self, header: Header, key: Option<KeyValue<'_>>, protection: &mut Protection) -> Adopted {
+        let state = key.map_or(Guard::default(), |key| key.state);
+        if self.state() == Some(state) {
+            if state == Guard::default() && !Fault::MissingTakenForStillMissing.is_on() {
+                // Missing again, maybe: it may have been there meanwhile.
+                self.changes.forget_before(header.revision);
+            }
+            return Adopted::Unchanged;
+        }
+        let before = self.base.take();
+        let adopted = if before.is_some() { Adopted::Foreign } else { Adopted::First };
+        let base = Base::decode(key, self.range, self.strategy);
+        match before.filter(|before| state.create_revision != 0 && is_same_key(before.state, state)) {
+            Some(_) if self.changes.head() == state => self.changes.join(),
+            Some(before) => {
+                // What was cleared and set again in between is in use: only a watch reports that.
+                let changes = differences(before.used(), base.used());
+                protection.changed(base.used(), &changes);
+                let complete = self.is_complete();
+                if complete && is_next_version(before.state, state) {
+                    self.changes.advance(state, changes);
+                } else if !self.is_kept && state.version > self.changes.head().version + self.replayed {
+                    self.changes.restart(state);
+                } else if complete {
+                    // A watch can report what came between, if a release needs it.
+                    self.changes.part(before.used().clone());
                 }
             }
-        }
-        self.revisions.push_back((to.mod_revision, (self.offsets.len() - before) as u32));
-        while self.offsets.len() > self.limits.changes || self.revisions.len() > self.limits.revisions {
-            let Some((revision, count)) = self.revisions.pop_front() else { break };
-            self.offsets.drain(..count as usize);
-            if !Fault::ForgottenTakenForKnown.is_on() {
-                self.since = self.since.max(revision);
+            None => {
+                // Deleted, recreated, or never seen.
+                self.changes.restart(state);
+                if state.create_revision == 0 {
+                    self.changes.forget_before(header.revision);
+                }
+                protection.recreated();
             }
         }
+        self.note_loss(&base, protection);
+        self.base = Some(base);
+        adopted
     }
 
-    /// Whether all changes after this revision of this store are known, up to the head.
-    pub(super) fn knows(&self, revision: u64) -> bool {
-        revision >= self.since
-    }
-
-    /// Whether `offset` is the same in every state from this revision of this store on, up to the head; `None` if that
-    /// is not known.
-    pub(super) fn is_unchanged_since(&self, offset: u32, revision: u64) -> Option<bool> {
-        if !self.knows(revision) {
-            return Fault::ClearWithoutHistory.is_on().then_some(true);
+    /// Records if the key has no range of ours any more. Who recreates it has to know what Services used, and a pass that
+    /// looked before does not.
+    fn note_loss(&mut self, seen: &Base<R>, protection: &mut Protection) {
+        if seen.is_initialised() {
+            return;
         }
-        let (older, newer) = self.offsets.as_slices();
-        let start = self.offsets.len() - self.changes_after(revision);
-        let (older, newer) = (&older[start.min(older.len())..], &newer[start.saturating_sub(older.len())..]);
-        Some(!contains(older, offset) && !contains(newer, offset))
-    }
-
-    /// The same for the revisions that an owner names: since `anchor`, and since `oldest` as far back as is known. They
-    /// may be another store's.
-    pub(super) fn is_unchanged_for_owner(&self, offset: u32, anchor: u64, oldest: u64) -> Option<bool> {
-        if anchor < self.foreign {
-            return Fault::ClearWithoutHistory.is_on().then_some(true);
+        protection.recreated();
+        if !Fault::LossForgotten.is_on() {
+            self.changes.forget_before(seen.state.mod_revision);
         }
-        let oldest = if Fault::OldestIgnored.is_on() { anchor } else { oldest.max(self.since) };
-        self.is_unchanged_since(offset, anchor.min(oldest))
     }
 
-    /// The offsets that changed after this revision of this store, up to the head; `None` if that is not known.
-    pub(super) fn changed_since(&self, revision: u64) -> Option<impl Iterator<Item = u32> + '_> {
-        self.knows(revision).then(|| self.later(revision))
-    }
-
-    /// The offsets that changed after `revision`. Cost: linear in their number.
-    fn later(&self, revision: u64) -> impl Iterator<Item = u32> + '_ {
-        self.offsets.range(self.offsets.len() - self.changes_after(revision)..).copied()
-    }
-
-    /// How many changes came after `revision`. Cost: linear in the number of revisions after it.
-    fn changes_after(&self, revision: u64) -> usize {
-        if self.revisions.front().is_none_or(|(oldest, _)| *oldest > revision) {
-            return self.offsets.len();
+    /// A compare-and-swap on the base was written, at this revision: it changed these offsets, and `next` is stored.
+    /// Returns what was in use before, for its memory.
+    pub(super) fn committed(
+        &mut self,
+        revision: u64,
+        before: Guard,
+        mut next: Readable<R>,
+        changes: impl Iterator<Item = u32>,
+    ) -> Option<Allocator<R>> {
+        let create_revision = if before.create_revision == 0 { revision } else { before.create_revision };
+        let state = Guard { mod_revision: revision, version: before.version + 1, create_revision };
+        if self.changes.head() == state {
+            self.changes.join();
+        } else if before == Guard::default() {
+            self.changes.restart(state);
+        } else if self.is_complete() {
+            self.changes.advance(state, changes);
         }
-        let newest = self.revisions.iter().rev().take_while(|(at, _)| *at > revision).map(|(_, count)| *count as usize);
-        let (all, first) = newest.fold((0, 0), |(all, _), count| (all + count, count));
-        if Fault::FirstChangeOverlooked.is_on() { all - first } else { all }
+        next.envelope.range = self.range.to_string();
+        match self.base.replace(Base { state, content: Content::Readable(next) })?.content {
+            Content::Readable(before) => Some(before.used),
+            Content::Unreadable { .. } => None,
+        }
+    }
+
+    /// Returns what is stored as a view of this revision.
+    pub(super) fn view(&mut self, revision: u64) -> Option<View> {
+        // What cannot be read has no view: its operations failed when the batch was planned.
+        let Some(Base { state, content: Content::Readable(readable) }) = &self.base else { return None };
+        self.viewed = self.viewed.max(state.mod_revision);
+        self.changes.viewed(revision);
+        let initialised = readable.standing != Standing::Uninitialised;
+        Some(View { revision, used: readable.used.bitmap().clone(), initialised })
+    }
+
+    /// Whether a repair pass whose view had this revision has seen this store.
+    pub(super) fn accepts_pass(&mut self, view: u64) -> bool {
+        self.changes.accepts_pass(view) || Fault::PassAcrossStores.is_on()
+    }
+
+    /// Which store this is the history of, counted from 0.
+    pub(super) fn store(&self) -> u32 {
+        self.changes.store()
+    }
+
+    /// Whether a view of this revision was returned lately, and was one of this store.
+    pub(super) fn is_own_view(&self, revision: u64) -> bool {
+        self.changes.is_own_view(revision)
+    }
+
+    /// Follows these leaked offsets, ascending, from a view of this revision on.
+    pub(super) fn follow(&mut self, since: u64, offsets: impl Iterator<Item = u32>) {
+        self.changes.follow(since, offsets);
+    }
+
+    /// The offsets that changed after this revision of the present store, at least up to the last [`View`]; `None` if
+    /// that is not known.
+    pub(super) fn changed_since(&self, revision: u64) -> Option<Bitmap> {
+        let mut changed = Bitmap::new(self.range.size());
+        if self.changes.head().mod_revision < self.viewed {
+            return None;
+        }
+        for offset in self.changes.changed_since(revision)? {
+            changed.insert(offset);
+        }
+        Some(changed)
+    }
+
+    /// Those of these offsets, which the last pass counted as leaked, that changed after its view of this revision, or
+    /// may have; `None` if that is not known of any.
+    pub(super) fn changed_of(&self, leaks: impl Iterator<Item = u32>, revision: u64) -> Option<Bitmap> {
+        let is_unchanged = self.changes.followed_since(revision)?;
+        if self.changes.head().mod_revision < self.viewed {
+            return None;
+        }
+        let mut changed = Bitmap::new(self.range.size());
+        for offset in leaks.filter(|offset| !is_unchanged(*offset)) {
+            changed.insert(offset);
+        }
+        Some(changed)
     }
 }
 
-/// Whether `offset` is among these. The owner of an old value has the whole history searched: so many are compared at a
-/// time that the compiler uses vector instructions.
-fn contains(offsets: &[u32], offset: u32) -> bool {
-    offsets.chunks(64).any(|chunk| chunk.iter().fold(false, |found, one| found | (*one == offset)))
+/// Whether a watch that has reported the key up to `head` reports `state` next.
+fn is_next(head: Guard, state: Guard) -> bool {
+    let mut next = Guard { mod_revision: state.mod_revision, version: head.version + 1, ..head };
+    if Fault::WatchOfAnotherKey.is_on() {
+        next.create_revision = state.create_revision;
+    }
+    state == next
+        || (Fault::WatchWithGap.is_on() && state.create_revision == head.create_revision)
+        || (Fault::DeleteIgnored.is_on() && state.version == 1)
 }
 
-/// The offsets in which two bitmaps of one length differ.
-pub(super) fn differences(before: &Bitmap, after: &Bitmap) -> Vec<u32> {
-    let (gone, new) = (before.difference(after), after.difference(before));
-    gone.iter().chain(new.iter()).collect()
+fn is_same_key(before: Guard, state: Guard) -> bool {
+    before.create_revision == state.create_revision || Fault::CreateRevisionIgnored.is_on()
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use rand_core::{Rng, SeedableRng};
-    use rand_xoshiro::Xoshiro256PlusPlus;
-
-    use super::*;
-
-    const HISTORIES: u64 = 24;
-    /// How many changes each history has: twice as many as are remembered.
-    const CHANGES: usize = 2 * (24 << 10);
-
-    /// Every state of the key in the present store: its revision, and the offsets that changed.
-    #[derive(Default)]
-    struct Log {
-        states: Vec<(u64, Vec<u32>)>,
-        /// The revision at which it begins.
-        begin: u64,
-        foreign: u64,
-    }
-
-    impl Log {
-        /// The revision after which all changes are remembered: the longest end of the log that is within the limits.
-        fn since(&self) -> u64 {
-            let (mut changes, mut revisions, mut since) = (0, 0, self.begin);
-            for (revision, offsets) in self.states.iter().rev() {
-                (changes, revisions) = (changes + offsets.len(), revisions + 1);
-                if changes > Limits::default().changes || revisions > Limits::default().revisions {
-                    since = since.max(*revision);
-                    break;
-                }
-            }
-            since
-        }
-
-        /// Whether the value was in use since both revisions, the older one as far back as `since`.
-        fn is_unchanged(&self, offset: u32, anchor: u64, oldest: u64, since: u64) -> Option<bool> {
-            if anchor < since || anchor < self.foreign {
-                return None;
-            }
-            let broken = |(at, offsets): &(u64, Vec<u32>)| {
-                *at > since && (*at > anchor || *at > oldest) && offsets.contains(&offset)
-            };
-            Some(!self.states.iter().any(broken))
-        }
-
-        /// The offsets that changed after a revision.
-        fn after(&self, revision: u64) -> Vec<u32> {
-            self.states.iter().filter(|(at, _)| *at > revision).flat_map(|(_, offsets)| offsets).copied().collect()
-        }
-    }
-
-    struct Random(Xoshiro256PlusPlus);
-
-    impl Random {
-        fn below(&mut self, limit: u64) -> u64 {
-            self.0.next_u64() % limit
-        }
-
-        /// A revision that tells faults apart: next to a change of `offset` or of any other, next to where memory begins, or
-        /// any other.
-        fn revision(&mut self, log: &Log, offset: u32, since: u64, head: u64) -> u64 {
-            let near = match self.below(4) {
-                0 => since,
-                1 => log.states.iter().rev().find(|(_, one)| one.contains(&offset)).map_or(head, |(at, _)| *at),
-                2 if !log.states.is_empty() => log.states[self.below(log.states.len() as u64) as usize].0,
-                _ => self.below(head + 3),
-            };
-            (near + self.below(3)).saturating_sub(1)
-        }
-    }
-
-    #[test]
-    fn lookups_agree_with_a_full_log() {
-        let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(1));
-        let (mut cases, mut wrapped, mut forgotten, mut foreign) = (0, 0, 0, 0);
-        let (mut unchanged, mut changed, mut unknown) = (0, 0, 0);
-        for number in 0..HISTORIES {
-            // Some forget by the number of revisions, others by the number of changes.
-            let most = [4, 30, 300, 4000][number as usize % 4];
-            let (mut history, mut log, mut head) = (History::default(), Log::default(), 1 + random.below(1000));
-            let restart = |history: &mut History, log: &mut Log, head: u64| {
-                history.restart(Guard { mod_revision: head, version: 1, create_revision: head });
-                (log.states, log.begin) = (Vec::new(), head);
-            };
-            restart(&mut history, &mut log, head);
-            let mut done = 0;
-            while done < CHANGES {
-                match random.below(8_000) {
-                    0 => {
-                        history.distrust(head);
-                        log.foreign = log.foreign.max(head + 1);
-                        // The other store is behind, or ahead.
-                        head = head.saturating_sub(200).max(1) + random.below(300);
-                        restart(&mut history, &mut log, head);
-                        foreign += 1;
-                    }
-                    1 => restart(&mut history, &mut log, head),
-                    2 => {
-                        history.forget_before(head);
-                        log.begin = head;
-                    }
-                    _ => {}
-                }
-                head += 1 + random.below(3);
-                let many = random.below(8) == 0;
-                let count = random.below(if many { most } else { 4 });
-                let offsets: BTreeSet<u32> = (0..count).map(|_| random.below(4000) as u32).collect();
-                done += offsets.len().max(1);
-                log.states.push((head, offsets.iter().copied().collect()));
-                history.advance(Guard { mod_revision: head, ..history.head() }, offsets);
-                if random.below(20) != 0 {
-                    continue;
-                }
-                let since = log.since();
-                wrapped += u32::from(!history.offsets.as_slices().1.is_empty());
-                forgotten += u32::from(since > log.begin);
-                for _ in 0..4 {
-                    let offset = match history.offsets.len() as u64 {
-                        remembered if remembered > 0 && random.below(2) == 0 => {
-                            history.offsets[random.below(remembered) as usize]
-                        }
-                        _ => random.below(4010) as u32,
-                    };
-                    let anchor = random.revision(&log, offset, since, head);
-                    let oldest = random.revision(&log, offset, since, head);
-                    let expected = log.is_unchanged(offset, anchor, oldest, since);
-                    let context = format!("history {number} at {head}: {offset} since {anchor} and {oldest}");
-                    assert_eq!(history.is_unchanged_for_owner(offset, anchor, oldest), expected, "{context}");
-                    let changed_since: Option<Vec<u32>> = history.changed_since(anchor).map(Iterator::collect);
-                    assert!(changed_since == (anchor >= since).then(|| log.after(anchor)), "{context}");
-                    cases += 1;
-                    *match expected {
-                        Some(true) => &mut unchanged,
-                        Some(false) => &mut changed,
-                        None => &mut unknown,
-                    } += 1;
-                }
-            }
-        }
-        println!("{cases} cases: {unchanged} unchanged, {changed} changed, {unknown} unknown");
-        println!(
-            "{forgotten} times changes were forgotten, {wrapped} times the memory wrapped, {foreign} other stores"
-        );
-        assert!(unchanged > 5000 && changed > 5000 && unknown > 5000, "the mix has shifted");
-        assert!(forgotten > 2000 && wrapped > 1000 && foreign > 5, "the test bites too little");
-    }
+/// Whether `state` comes right after the other state of the same key.
+fn is_next_version(before: Guard, state: Guard) -> bool {
+    state.version == before.version + 1
+        || (Fault::TwoVersionsTakenForOne.is_on() && state.version == before.version + 2)
+        || Fault::FirstAndLastCompared.is_on()
 }

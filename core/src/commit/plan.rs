@@ -1,4 +1,4 @@
-//! What one swap does: the operations that go into it, and what comes of each if it is written.
+//! How the operations of a batch are evaluated on one state of the key.
 
 use std::ops;
 
@@ -7,152 +7,44 @@ use rand_core::Rng;
 use crate::allocator::{AllocateError, Allocator, BatchError, Full, Request};
 use crate::range::Range;
 
-use super::base::{Base, Content, Readable, Standing};
-use super::faults::Fault;
-use super::history::History;
+use super::base::{Readable, Standing};
+use super::changes::Changes;
+use super::faults::{self, Fault};
 use super::operation::{Deferral, Failure, Operation, Outcome, Repaired};
+use super::pending::{Owner, Pending};
+use super::protection::Protection;
 use super::quarantine::Quarantine;
-use super::recent::Recent;
-use super::request::Guard;
-use super::{Owner, Pending};
 
-/// Operations evaluated on one state of the key.
-#[derive(Clone, Debug)]
-pub(super) struct Round<R: Range> {
-    /// The state that they were evaluated on.
-    pub(super) state: Guard,
-    pub(super) entries: Vec<Entry<R>>,
-    /// What is in use afterwards; `None` if it stays as it is, or cannot be read.
-    pub(super) next: Option<Readable<R>>,
-    pub(super) set: Vec<u32>,
-    pub(super) cleared: Vec<u32>,
-    /// The round is right only if no Service has been written after this revision.
-    pub(super) services_unchanged_since: Option<u64>,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Entry<R: Range> {
-    pub(super) pending: Pending<R>,
-    pub(super) planned: Planned<R>,
-}
-
-/// What an operation ends with if the store confirms the round.
+/// What an operation ends with if the store confirms the batch.
 #[derive(Clone, Debug)]
 pub(super) enum Planned<R: Range> {
     /// It takes these offsets.
     Take(Vec<u32>),
-    /// It tells what is stored.
+    /// It returns what is stored.
     View,
     End(Outcome<R>),
 }
 
-/// What a round is evaluated with besides the base.
+/// What a batch is evaluated with besides the base.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {
-    pub(super) history: &'a History,
-    /// Offsets that this committer handed out.
-    pub(super) handed_out: &'a Recent<3>,
-    /// Offsets that were cleared.
-    pub(super) quarantine: &'a Quarantine,
-    /// Offsets that the last pass saw with more than one Service, ascending.
-    pub(super) duplicates: &'a [u32],
+    pub(super) changes: &'a Changes,
+    pub(super) protection: &'a Protection,
 }
 
-impl<R: Range> Round<R> {
-    /// Evaluates operations: the sets of repairs first, then allocations, then clears. So nothing is set that the same
-    /// round clears, and whoever gets a value can tell a revision in which it was free.
-    pub(super) fn plan(
-        base: &Base<R>,
-        operations: Vec<Pending<R>>,
-        context: &Context<'_>,
-        spare: &mut Option<Allocator<R>>,
-        rng: &mut impl Rng,
-    ) -> Self {
-        let mut round = Self {
-            state: base.state,
-            entries: Vec::new(),
-            next: None,
-            set: Vec::new(),
-            cleared: Vec::new(),
-            services_unchanged_since: None,
-        };
-        let readable = match &base.content {
-            Content::Readable(readable) => readable,
-            Content::Unreadable { message, .. } => {
-                let failed = || Planned::End(Outcome::Failed(Failure::Unreadable { message: message.clone() }));
-                round.entries = operations.into_iter().map(|pending| Entry { pending, planned: failed() }).collect();
-                return round;
-            }
-        };
-        let mut plan = Plan {
-            readable,
-            context,
-            next: copy(&readable.used, spare.take()),
-            band: 0..0,
-            level: 0,
-            spare: None,
-            set: Vec::new(),
-            cleared: Vec::new(),
-            services_unchanged_since: None,
-            initialises: false,
-        };
-        let repaired: Vec<Repaired<R>> = operations.iter().map(|pending| plan.set(pending)).collect();
-        let mut planned: Vec<Option<Planned<R>>> = if Fault::ClearsBeforeAllocations.is_on() {
-            let clears = operations.iter().zip(&repaired);
-            clears.map(|(pending, repaired)| plan.clear_first(pending, repaired.clone())).collect()
-        } else {
-            operations.iter().map(|pending| plan.allocate(pending, rng)).collect()
-        };
-        for ((pending, repaired), planned) in operations.iter().zip(repaired).zip(&mut planned) {
-            if Fault::ClearsBeforeAllocations.is_on() && planned.is_none() {
-                *planned = plan.allocate(pending, rng);
-            }
-            planned.get_or_insert_with(|| plan.clear(pending, repaired));
-        }
-        if Fault::AllocateWhatTheSwapClears.is_on() {
-            for (pending, planned) in operations.iter().zip(&mut planned) {
-                if let Some(Planned::End(Outcome::Failed(Failure::Allocate(_)))) = planned {
-                    *planned = plan.allocate(pending, rng);
-                }
-            }
-        }
-        let entries = operations.into_iter().zip(planned);
-        round.entries = entries.filter_map(|(pending, planned)| Some(Entry { pending, planned: planned? })).collect();
-        if plan.initialises || !plan.set.is_empty() || !plan.cleared.is_empty() {
-            let envelope = readable.envelope.clone();
-            round.next = Some(Readable { envelope, used: plan.next, standing: Standing::Initialised });
-        } else {
-            *spare = Some(plan.next);
-        }
-        (round.set, round.cleared) = (plan.set, plan.cleared);
-        round.services_unchanged_since = plan.services_unchanged_since;
-        round
-    }
-
-    /// The value that the round writes, if it changes anything, in the memory of an earlier one.
-    pub(super) fn value(&self, buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
-        let next = self.next.as_ref()?;
-        let mut value = std::mem::take(buffer);
-        next.envelope.encode_with(&next.used.range().to_string(), next.used.snapshot(), &mut value);
-        Some(value)
-    }
+/// What a batch changes.
+pub(super) struct Planning<R: Range> {
+    /// What is stored afterwards; the unused copy of what is in use if nothing changes.
+    pub(super) next: Result<Readable<R>, Allocator<R>>,
+    pub(super) set: Vec<u32>,
+    pub(super) cleared: Vec<u32>,
+    pub(super) services_unchanged_since: Option<u64>,
 }
 
-/// A copy, in the memory of a spare one if there is one: 128 KiB for each swap of a /12 would go back to the system and
-/// come again page by page.
-fn copy<R: Range>(used: &Allocator<R>, spare: Option<Allocator<R>>) -> Allocator<R> {
-    match spare {
-        Some(mut copy) => {
-            copy.bitmap_mut().clone_from(used.bitmap());
-            copy
-        }
-        None => used.clone(),
-    }
-}
-
-/// A round in the making.
-struct Plan<'a, R: Range> {
+/// A batch that is being evaluated.
+pub(super) struct Plan<'a, R: Range> {
     readable: &'a Readable<R>,
-    context: &'a Context<'a>,
+    context: Context<'a>,
     next: Allocator<R>,
     /// The band that values are picked from.
     band: ops::Range<u32>,
@@ -167,23 +59,79 @@ struct Plan<'a, R: Range> {
     initialises: bool,
 }
 
-impl<R: Range> Plan<'_, R> {
+impl<'a, R: Range> Plan<'a, R> {
+    /// Begins with the base: the object, and a copy of what is in use in it.
+    pub(super) fn new(readable: &'a Readable<R>, context: Context<'a>, used: Allocator<R>) -> Self {
+        Self {
+            readable,
+            context,
+            next: used,
+            band: 0..0,
+            level: 0,
+            spare: None,
+            set: Vec::new(),
+            cleared: Vec::new(),
+            services_unchanged_since: None,
+            initialises: false,
+        }
+    }
+
+    /// Evaluates operations.
+    pub(super) fn evaluate(&mut self, operations: &[Pending<R>], rng: &mut impl Rng) -> Vec<Option<Planned<R>>> {
+        let repaired: Vec<Repaired<R>> = operations.iter().map(|pending| self.set(pending)).collect();
+        let mut planned: Vec<Option<Planned<R>>> = if Fault::ClearsBeforeAllocations.is_on() {
+            let clears = operations.iter().zip(&repaired);
+            clears
+                .map(|(pending, repaired)| (!pending.is_allocation()).then(|| self.clear(pending, repaired.clone())))
+                .collect()
+        } else {
+            operations.iter().map(|pending| self.allocate(pending, rng)).collect()
+        };
+        for ((pending, repaired), planned) in operations.iter().zip(repaired).zip(&mut planned) {
+            if Fault::ClearsBeforeAllocations.is_on() && planned.is_none() {
+                *planned = self.allocate(pending, rng);
+            }
+            planned.get_or_insert_with(|| self.clear(pending, repaired));
+        }
+        if Fault::AllocateWhatTheSwapClears.is_on() {
+            for (pending, planned) in operations.iter().zip(&mut planned) {
+                if let Some(Planned::End(Outcome::Failed(Failure::Allocate(_)))) = planned {
+                    *planned = self.allocate(pending, rng);
+                }
+            }
+        }
+        planned
+    }
+
+    /// What the operations change.
+    pub(super) fn finish(self) -> Planning<R> {
+        let changes = self.initialises || !self.set.is_empty() || !self.cleared.is_empty();
+        let next = if changes {
+            let envelope = self.readable.envelope.clone();
+            Ok(Readable { envelope, used: self.next, standing: Standing::Initialised })
+        } else {
+            Err(self.next)
+        };
+        let Self { set, cleared, services_unchanged_since, .. } = self;
+        Planning { next, set, cleared, services_unchanged_since }
+    }
+
     /// Sets what a repair sets.
     fn set(&mut self, pending: &Pending<R>) -> Repaired<R> {
         let mut repaired = Repaired { set: Vec::new(), cleared: Vec::new(), changed: pending.dropped };
         let Operation::Repair(diff) = &pending.operation else { return repaired };
         let initialised = self.readable.standing == Standing::Initialised;
-        // A range that was deleted meanwhile is not made anew without what the pass saw in use: values would be handed
+        // A range that was deleted meanwhile is not recreated without what the pass saw in use: values would be handed
         // out that Services have.
-        let made = (pending.owner != Owner::Own && self.context.history.knows(diff.read))
+        let made = (pending.owner != Owner::Own && self.context.changes.knows(diff.read))
             || Fault::DeletedRangeMadeAnewEmpty.is_on();
         self.initialises |= made && !initialised;
         for offset in &diff.set {
             // What this committer handed out is set whatever happened since.
             let right = match pending.owner {
-                Owner::Own => initialised && self.context.handed_out.contains(offset),
+                Owner::Own => initialised && self.context.protection.is_handed_out(offset),
                 _ => {
-                    let unchanged = self.context.history.is_unchanged_since(offset, diff.read);
+                    let unchanged = self.context.changes.is_unchanged_since(offset, diff.read);
                     unchanged.unwrap_or(Fault::RepairSetsWithoutHistory.is_on())
                 }
             };
@@ -211,22 +159,17 @@ impl<R: Range> Plan<'_, R> {
                 self.set.extend(&taken);
                 Planned::Take(taken)
             }
-            #[cfg(feature = "faults")]
-            Err(_) if Fault::BatchHalfApplied.is_on() && pending.rebased && !taken.is_empty() => {
+            Err(_) if Fault::BatchHalfApplied.is_on() && pending.is_retry && !taken.is_empty() => {
                 self.set.extend(&taken);
-                let named = requests.iter().filter_map(|request| match *request {
-                    Request::This(value) => self.next.range().offset_of(value),
-                    Request::Next => None,
-                });
-                Planned::Take(named.collect())
+                Planned::Take(faults::named(self.next.range(), requests).collect())
             }
             Err(error) => {
-                #[cfg(feature = "faults")]
                 if Fault::RollbackClearsOthers.is_on() {
-                    self.clear_all_named(requests);
+                    let named = faults::named(self.next.range(), requests);
+                    self.cleared.extend(named.filter(|offset| self.next.bitmap_mut().remove(*offset)));
                 }
                 if !taken.is_empty() {
-                    // What is spared is found anew when it is needed.
+                    // What is spared is computed again when it is needed.
                     (self.level, self.spare) = (0, None);
                 }
                 for offset in taken {
@@ -266,8 +209,7 @@ impl<R: Range> Plan<'_, R> {
         Ok(())
     }
 
-    /// Takes a free offset of the band that the strategy takes one of, one that was cleared a while ago only if there is
-    /// no other, and one that was cleared just now only if there are none of those either.
+    /// Picks a free offset in the strategy's band. Recently released offsets come last, the newest of them last of all.
     fn pick(&mut self, rng: &mut impl Rng) -> Option<u32> {
         let band = self.next.band_to_choose_from()?;
         if band != self.band {
@@ -280,7 +222,7 @@ impl<R: Range> Plan<'_, R> {
 
     /// A free offset that the quarantine does not spare.
     fn choose_spared(&mut self, rng: &mut impl Rng) -> Option<u32> {
-        let quarantine = self.context.quarantine;
+        let quarantine = self.context.protection.quarantine();
         while self.level < Quarantine::LEVELS && !quarantine.is_empty() && !Fault::QuarantineIgnored.is_on() {
             let spare = self.spare.get_or_insert_with(|| {
                 let mut spare = self.next.clone();
@@ -313,12 +255,12 @@ impl<R: Range> Plan<'_, R> {
             {
                 (Some(failure), _) => Outcome::Failed(failure),
                 (None, None) => Outcome::Released { freed: false },
-                (None, Some(offset)) => self.release(offset, *anchor, *oldest, pending.was_in_doubt),
+                (None, Some(offset)) => self.release(offset, *anchor, *oldest, pending.was_unknown),
             },
             Operation::Repair(diff) => {
                 for offset in &diff.clear {
-                    let unchanged = self.context.history.is_unchanged_since(offset, diff.read) == Some(true);
-                    let own = self.context.handed_out.contains(offset) && !Fault::OwnNotProtected.is_on();
+                    let unchanged = self.context.changes.is_unchanged_since(offset, diff.read) == Some(true);
+                    let own = self.context.protection.is_handed_out(offset) && !Fault::OwnNotProtected.is_on();
                     if unchanged && !own && self.free(offset) {
                         repaired.cleared.extend(self.next.range().value_at(offset));
                     } else {
@@ -334,44 +276,28 @@ impl<R: Range> Plan<'_, R> {
         })
     }
 
-    fn release(&mut self, offset: u32, anchor: u64, oldest: u64, was_in_doubt: bool) -> Outcome<R> {
+    fn release(&mut self, offset: u32, anchor: u64, oldest: u64, was_unknown: bool) -> Outcome<R> {
         if !self.readable.used.bitmap().contains(offset) {
             return Outcome::Released { freed: false };
         }
-        if self.context.duplicates.binary_search(&offset).is_ok() && !Fault::DuplicatesReleased.is_on() {
+        if self.context.protection.is_duplicate(offset) && !Fault::DuplicatesReleased.is_on() {
             return Outcome::Deferred(Deferral::Duplicate);
         }
-        let blind = Fault::ReleaseWithoutAnchor.is_on() || (was_in_doubt && Fault::ReleaseRepeatedBlindly.is_on());
-        let unchanged = self.context.history.is_unchanged_for_owner(offset, anchor, oldest);
+        let blind = Fault::ReleaseWithoutAnchor.is_on() || (was_unknown && Fault::ReleaseRepeatedBlindly.is_on());
+        let unchanged = self.context.changes.is_unchanged_for_owner(offset, anchor, oldest);
         match unchanged.or(blind.then_some(true)).map(|known| known || blind) {
             Some(unchanged) => Outcome::Released { freed: unchanged && self.free(offset) },
             None => Outcome::Deferred(Deferral::HistoryMissing),
         }
     }
 
-    /// Clears an offset that was set before the round. Whether that changed anything.
+    /// Clears an offset that was set before the batch. Returns whether that changed anything.
     fn free(&mut self, offset: u32) -> bool {
         let freed = self.readable.used.bitmap().contains(offset) && self.next.bitmap_mut().remove(offset);
         if freed {
             self.cleared.push(offset);
         }
         freed
-    }
-
-    /// Fault 2.
-    fn clear_first(&mut self, pending: &Pending<R>, repaired: Repaired<R>) -> Option<Planned<R>> {
-        let is_allocation = matches!(pending.operation, Operation::Allocate(_));
-        (!is_allocation).then(|| self.clear(pending, repaired))
-    }
-
-    /// Fault 27.
-    #[cfg(feature = "faults")]
-    fn clear_all_named(&mut self, requests: &[Request<R::Value>]) {
-        for request in requests {
-            let Request::This(value) = *request else { continue };
-            let offset = self.next.range().offset_of(value);
-            self.cleared.extend(offset.filter(|offset| self.next.bitmap_mut().remove(*offset)));
-        }
     }
 
     /// Why nothing may be taken from the object as it stands.

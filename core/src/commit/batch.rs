@@ -1,0 +1,147 @@
+//! What one compare-and-swap does: the operations that go into it, and what becomes of each once it is written.
+
+use rand_core::Rng;
+
+use crate::allocator::Allocator;
+use crate::range::Range;
+
+use super::base::{Base, Content, Readable};
+use super::faults::Fault;
+use super::operation::{Failure, Listed, Operation, Outcome};
+use super::pending::Pending;
+use super::plan::{Context, Plan, Planned, Planning};
+use super::request::{Guard, Request};
+
+/// Operations evaluated on one state of the key.
+#[derive(Clone, Debug)]
+pub(super) struct Batch<R: Range> {
+    /// The state that they were evaluated on.
+    pub(super) state: Guard,
+    pub(super) entries: Vec<Entry<R>>,
+    /// What is in use afterwards; `None` if it stays as it is, or cannot be read.
+    pub(super) next: Option<Readable<R>>,
+    pub(super) set: Vec<u32>,
+    pub(super) cleared: Vec<u32>,
+    /// The batch is right only if no Service has been written after this revision.
+    pub(super) services_unchanged_since: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Entry<R: Range> {
+    pub(super) pending: Pending<R>,
+    pub(super) planned: Planned<R>,
+}
+
+impl<R: Range> Batch<R> {
+    /// Evaluates operations on the base: the sets of repairs first, then allocations, then clears. So nothing is set that
+    /// the same batch clears, and the revision before a batch shows each of its allocated values as free.
+    pub(super) fn plan(
+        base: &Base<R>,
+        operations: Vec<Pending<R>>,
+        context: Context<'_>,
+        memory: &mut Memory<R>,
+        rng: &mut impl Rng,
+    ) -> Self {
+        let readable = match &base.content {
+            Content::Readable(readable) => readable,
+            Content::Unreadable { message, .. } => {
+                let failed = || Planned::End(Outcome::Failed(Failure::Unreadable { message: message.clone() }));
+                let entries = operations.into_iter().map(|pending| Entry { pending, planned: failed() }).collect();
+                return Self {
+                    state: base.state,
+                    entries,
+                    next: None,
+                    set: Vec::new(),
+                    cleared: Vec::new(),
+                    services_unchanged_since: None,
+                };
+            }
+        };
+        let mut plan = Plan::new(readable, context, memory.copy(&readable.used));
+        let planned = plan.evaluate(&operations, rng);
+        let entries = operations.into_iter().zip(planned);
+        let entries = entries.filter_map(|(pending, planned)| Some(Entry { pending, planned: planned? })).collect();
+        let Planning { next, set, cleared, services_unchanged_since } = plan.finish();
+        let next = match next {
+            Ok(next) => Some(next),
+            Err(unchanged) => {
+                memory.keep(unchanged);
+                None
+            }
+        };
+        Self { state: base.state, entries, next, set, cleared, services_unchanged_since }
+    }
+
+    /// The value that the batch writes, if it changes anything.
+    pub(super) fn value(&self, memory: &mut Memory<R>) -> Option<Vec<u8>> {
+        let next = self.next.as_ref()?;
+        let mut value = std::mem::take(&mut memory.value);
+        next.envelope.encode_with(&next.used.range().to_string(), next.used.snapshot(), &mut value);
+        Some(value)
+    }
+
+    /// The request that writes the batch, or confirms the state that it was evaluated on.
+    pub(super) fn request(&self, memory: &mut Memory<R>) -> Request {
+        let services_unchanged_since = self.services_unchanged_since.filter(|_| !Fault::ServicesNotGuarded.is_on());
+        match self.value(memory) {
+            Some(value) => Request::Swap { guard: self.state, value, services_unchanged_since },
+            None => Request::Confirm { guard: self.state },
+        }
+    }
+
+    /// Whether the clears are lost, as a Service has been written: the guard did not hold, though the key is in the state
+    /// that was expected.
+    pub(super) fn lost_to_services(&self, key: Guard) -> bool {
+        self.services_unchanged_since.is_some() && self.state == key && !Fault::ClearsKept.is_on()
+    }
+
+    /// Drops the clears that are right only if no Service has been written.
+    pub(super) fn drop_clears(&mut self) {
+        for Pending { operation, dropped, .. } in self.entries.iter_mut().map(|entry| &mut entry.pending) {
+            if let Operation::Repair(diff) = operation
+                && diff.listed.guard().is_some()
+            {
+                if Fault::ClearsKeptUnguarded.is_on() {
+                    diff.listed = Listed::Elsewhere;
+                    continue;
+                }
+                *dropped += diff.clear.count();
+                diff.clear.clear();
+            }
+        }
+    }
+}
+
+/// The memory of earlier batches for the next one: otherwise each compare-and-swap of a /12 would return 128 KiB to the
+/// system and get it back page by page.
+#[derive(Clone, Debug)]
+pub(super) struct Memory<R: Range> {
+    used: Option<Allocator<R>>,
+    value: Vec<u8>,
+}
+
+impl<R: Range> Memory<R> {
+    pub(super) fn new() -> Self {
+        Self { used: None, value: Vec::new() }
+    }
+
+    /// Keeps the memory of what was in use.
+    pub(super) fn keep(&mut self, used: Allocator<R>) {
+        self.used = Some(used);
+    }
+
+    /// Keeps the memory of a value.
+    pub(super) fn keep_value(&mut self, value: Vec<u8>) {
+        self.value = value;
+    }
+
+    fn copy(&mut self, used: &Allocator<R>) -> Allocator<R> {
+        match self.used.take() {
+            Some(mut copy) => {
+                copy.bitmap_mut().clone_from(used.bitmap());
+                copy
+            }
+            None => used.clone(),
+        }
+    }
+}

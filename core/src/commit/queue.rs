@@ -1,0 +1,266 @@
+//! The operations that wait for a request.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::time::Duration;
+
+use crate::range::Range;
+
+use super::faults::Fault;
+use super::limits::Limits;
+use super::operation::{Deferral, Operation, Outcome, Ticket};
+use super::pending::{Owner, Pending};
+use super::request::Guard;
+
+/// The read of a pass whose state is not known in the present store.
+pub(super) const UNKNOWN_REVISION: u64 = 0;
+
+/// The operations that wait, the oldest first.
+#[derive(Clone, Debug)]
+pub(super) struct Queue<R: Range> {
+    waiting: VecDeque<Pending<R>>,
+    /// How many operations go into a batch.
+    batch: usize,
+    /// How many operations callers have submitted.
+    submitted: u64,
+    /// No release that waits has a later as-of revision.
+    newest_as_of: u64,
+}
+
+/// Operations that have ended, and for whom.
+pub(super) type Ended<R> = Vec<(Owner, Outcome<R>)>;
+
+impl<R: Range> Queue<R> {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { waiting: VecDeque::new(), batch: limits.operations, submitted: 0, newest_as_of: 0 }
+    }
+
+    /// The ticket of the next operation that a caller submits.
+    pub(super) fn next_ticket(&mut self) -> Ticket {
+        self.submitted += 1;
+        Ticket(self.submitted - 1)
+    }
+
+    /// How many operations callers have submitted: their tickets are lower.
+    pub(super) fn submitted(&self) -> u64 {
+        self.submitted
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// For whom operations wait.
+    pub(super) fn owners(&self) -> impl Iterator<Item = Owner> + '_ {
+        self.waiting.iter().map(|pending| pending.owner)
+    }
+
+    /// Adds an operation that a caller has submitted or the committer needs.
+    pub(super) fn push(&mut self, pending: Pending<R>) {
+        if let (Operation::Release { anchor, .. }, Owner::Caller(_)) = (&pending.operation, pending.owner) {
+            self.newest_as_of = self.newest_as_of.max(*anchor);
+        }
+        self.waiting.push_back(pending);
+    }
+
+    /// Puts an operation back whose request has not ended it. It comes first again.
+    pub(super) fn push_front(&mut self, pending: Pending<R>) {
+        self.waiting.push_front(pending);
+    }
+
+    /// Takes out the operation of `owner`.
+    pub(super) fn remove(&mut self, owner: Owner) -> Option<Pending<R>> {
+        let at = self.owners().position(|one| one == owner)?;
+        self.waiting.remove(at)
+    }
+
+    #[cfg(feature = "faults")]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Pending<R>> {
+        self.waiting.iter()
+    }
+
+    /// Takes out all operations.
+    pub(super) fn take_all(&mut self) -> VecDeque<Pending<R>> {
+        mem::take(&mut self.waiting)
+    }
+
+    /// Takes out the operations that are over their deadline.
+    pub(super) fn take_overdue(&mut self, now: Duration) -> Vec<Pending<R>> {
+        let (waiting, overdue) = self.take_all().into_iter().partition(|pending| now < pending.deadline);
+        self.waiting = waiting;
+        Vec::from(overdue)
+    }
+
+    pub(super) fn earliest_deadline(&self) -> Duration {
+        self.waiting.iter().map(|pending| pending.deadline).min().unwrap_or(Duration::MAX)
+    }
+
+    /// Takes out the operations of the next batch.
+    pub(super) fn take_ready(&mut self, is_ready: impl Fn(&Pending<R>) -> bool) -> Vec<Pending<R>> {
+        if self.waiting.iter().all(&is_ready) {
+            return self.waiting.drain(..self.waiting.len().min(self.batch)).collect();
+        }
+        let mut ready = Vec::new();
+        for pending in self.take_all() {
+            if ready.len() < self.batch && is_ready(&pending) {
+                ready.push(pending);
+            } else {
+                self.waiting.push_back(pending);
+            }
+        }
+        ready
+    }
+
+    /// Whether an operation needs history.
+    pub(super) fn needs_history(&self, keeps_history: bool) -> bool {
+        self.waiting.iter().any(|pending| pending.needs_history(keeps_history))
+    }
+
+    /// Whether a release may have a later as-of revision than the last answer: then the store has gone on since, or the
+    /// revision is another store's.
+    pub(super) fn is_ahead_of(&self, revision: u64) -> bool {
+        revision < self.newest_as_of
+    }
+
+    /// The key is in this state. If it has changed, a compare-and-swap without an answer cannot be written any more; it
+    /// may have been. Its operations are evaluated again. Offsets that it may have picked are leaked. A named value that
+    /// is free now can be taken; one that is in use ends the operation as unknown (see [`Pending::given_up`]), as it may
+    /// be the caller's own.
+    pub(super) fn settle(&mut self, state: Option<Guard>) -> Ended<R> {
+        let mut ended = Vec::new();
+        for mut pending in self.take_all() {
+            if pending.unknown_on.is_some_and(|unknown_on| Some(unknown_on) != state) {
+                (pending.unknown_on, pending.refusal) = (None, None);
+            } else if let Some(outcome) = pending.refusal.take() {
+                ended.push((pending.owner, outcome));
+                continue;
+            }
+            self.waiting.push_back(pending);
+        }
+        ended
+    }
+
+    /// Ends releases whose as-of revision is later than this one, which the store had reached after the request: it is
+    /// another store's. Releases that were submitted after the request, with tickets from `asked` on, wait.
+    pub(super) fn end_foreign_releases(&mut self, reached: u64, asked: u64) -> Ended<R> {
+        let mut ended = Vec::new();
+        if !self.is_ahead_of(reached) {
+            return ended;
+        }
+        self.newest_as_of = 0;
+        if Fault::AnchorOfAnotherStore.is_on() {
+            return ended;
+        }
+        let first_later = asked.saturating_sub(u64::from(Fault::ForeignAnchorKept.is_on()));
+        let is_later = |owner| matches!(owner, Owner::Caller(ticket) if ticket.0 >= first_later);
+        for pending in self.take_all() {
+            match pending.operation {
+                Operation::Release { anchor, .. } if anchor > reached && !is_later(pending.owner) => {
+                    let deferred = Outcome::Deferred(Deferral::HistoryMissing);
+                    ended.push((pending.owner, if pending.was_unknown { Outcome::Unknown } else { deferred }));
+                }
+                Operation::Release { anchor, .. } if anchor > reached => self.push(pending),
+                _ => self.waiting.push_back(pending),
+            }
+        }
+        ended
+    }
+
+    /// The repair passes whose diffs wait were about another store.
+    pub(super) fn disown_passes(&mut self) {
+        for pending in &mut self.waiting {
+            if let Operation::Repair(diff) = &mut pending.operation {
+                diff.read = UNKNOWN_REVISION;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ports::PortRange;
+
+    use super::super::operation::Failure;
+    use super::*;
+
+    const NEVER: Duration = Duration::MAX;
+
+    fn release(anchor: u64) -> Operation<PortRange> {
+        Operation::Release { value: 30_000, anchor, oldest: anchor }
+    }
+
+    fn submit(queue: &mut Queue<PortRange>, operation: Operation<PortRange>, deadline: Duration) -> Owner {
+        let owner = Owner::Caller(queue.next_ticket());
+        queue.push(Pending::new(owner, operation, deadline));
+        owner
+    }
+
+    fn guard(mod_revision: u64) -> Guard {
+        Guard { mod_revision, version: 1, create_revision: 1 }
+    }
+
+    #[test]
+    fn ready_operations_leave_in_order_and_others_stay() {
+        let mut queue = Queue::new(Limits { operations: 2, ..Limits::default() });
+        let owners: Vec<Owner> = [release(1), Operation::Read, Operation::Create, Operation::Read, release(2)]
+            .map(|one| submit(&mut queue, one, NEVER))
+            .into();
+        assert!(queue.needs_history(false));
+        let ready = queue.take_ready(|pending| !pending.needs_history(false));
+        assert_eq!(ready.iter().map(|one| one.owner).collect::<Vec<_>>(), owners[1..3]);
+        let ready = queue.take_ready(|pending| !pending.needs_history(false));
+        assert_eq!(ready.iter().map(|one| one.owner).collect::<Vec<_>>(), owners[3..4]);
+        let ready = queue.take_ready(|_| true);
+        assert_eq!(ready.iter().map(|one| one.owner).collect::<Vec<_>>(), [owners[0], owners[4]]);
+        assert!(queue.is_empty() && queue.submitted() == 5);
+    }
+
+    #[test]
+    fn overdue_operations_leave() {
+        let mut queue = Queue::new(Limits::default());
+        let first = submit(&mut queue, Operation::Read, Duration::from_secs(2));
+        let second = submit(&mut queue, Operation::Read, Duration::from_secs(1));
+        assert_eq!(queue.earliest_deadline(), Duration::from_secs(1));
+        let overdue = queue.take_overdue(Duration::from_secs(1));
+        assert_eq!(overdue.iter().map(|one| one.owner).collect::<Vec<_>>(), [second]);
+        assert_eq!(queue.earliest_deadline(), Duration::from_secs(2));
+        assert!(queue.remove(first).is_some() && queue.remove(first).is_none());
+        assert_eq!(queue.earliest_deadline(), NEVER);
+    }
+
+    #[test]
+    fn a_refused_operation_ends_only_if_the_key_is_unchanged() {
+        for (state, ends) in [(Some(guard(5)), true), (Some(guard(6)), false), (None, false)] {
+            let mut queue = Queue::new(Limits::default());
+            let owner = submit(&mut queue, Operation::Create, NEVER);
+            let mut pending = queue.remove(owner).expect("it waits");
+            pending.refusal = Some(pending.given_up(false, Failure::Cancelled));
+            pending.retry(Some(guard(5)));
+            queue.push_front(pending);
+            let ended = queue.settle(state);
+            assert_eq!(ended == [(owner, Outcome::Failed(Failure::Cancelled))], ends, "{state:?}");
+            assert_eq!(queue.is_empty(), ends);
+        }
+    }
+
+    #[test]
+    fn releases_that_the_store_cannot_know_end_if_they_came_before_the_request() {
+        let mut queue = Queue::new(Limits::default());
+        let known = submit(&mut queue, release(7), NEVER);
+        let foreign = submit(&mut queue, release(8), NEVER);
+        let asked = queue.submitted();
+        let later = submit(&mut queue, release(8), NEVER);
+        assert!(queue.is_ahead_of(7) && !queue.is_ahead_of(8));
+        assert_eq!(queue.end_foreign_releases(8, asked), []);
+        let ended = queue.end_foreign_releases(7, asked);
+        assert_eq!(ended, [(foreign, Outcome::Deferred(Deferral::HistoryMissing))]);
+        assert_eq!(queue.owners().collect::<Vec<_>>(), [known, later]);
+        assert!(queue.is_ahead_of(7), "the later one");
+        assert_eq!(queue.end_foreign_releases(7, queue.submitted()).len(), 1);
+        assert!(!queue.is_ahead_of(7));
+    }
+}
