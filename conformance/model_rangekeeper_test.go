@@ -24,7 +24,7 @@ func newRangekeeperIPs(t *testing.T, spec string, seed uint64) subject[netip.Add
 	return newOurs(t, r, seed, same, same)
 }
 
-func newRangekeeperPorts(t *testing.T, spec string, seed uint64) subject[int] {
+func newRangekeeperPorts(t *testing.T, spec string, seed uint64) ours[int, uint16] {
 	r, err := rangekeeper.ParsePortRange(spec)
 	noError(t, err)
 	return newOurs(t, r, seed, func(port int) uint16 { return uint16(port) }, func(port uint16) int { return int(port) })
@@ -117,50 +117,7 @@ func (s ours[V, W]) dryRunRelease(value V) {
 	noError(s.t, err)
 }
 
-// begin starts a transaction; a dry run is one on a copy of the allocator.
-func (s ours[V, W]) begin(dryRun bool) transaction[V] {
-	on := s
-	if dryRun {
-		on.a = s.dryRun()
-	}
-	begun, err := on.a.Begin()
-	noError(s.t, err)
-	return ourTransaction[V, W]{on, begun, dryRun}
-}
-
 func (s ours[V, W]) close() { noError(s.t, s.a.Close()) }
-
-type ourTransaction[V comparable, W rangekeeper.Value] struct {
-	of          ours[V, W]
-	transaction *rangekeeper.Transaction[W]
-	dryRun      bool
-}
-
-func (t ourTransaction[V, W]) allocate(value V) outcome {
-	return ourOutcome(t.of.t, t.transaction.Allocate(t.of.toOurs(value)))
-}
-
-func (t ourTransaction[V, W]) allocateNext() (V, outcome) {
-	value, err := t.transaction.AllocateNext()
-	return t.of.fromOurs(value), ourOutcome(t.of.t, err)
-}
-
-func (t ourTransaction[V, W]) releaseDeferred(value V) {
-	noError(t.of.t, t.transaction.Release(t.of.toOurs(value)))
-}
-
-func (t ourTransaction[V, W]) commit() { t.end(t.transaction.Commit()) }
-
-func (t ourTransaction[V, W]) rollback() { t.end(t.transaction.Rollback()) }
-
-func (t ourTransaction[V, W]) finish() { t.end(t.transaction.Close()) }
-
-func (t ourTransaction[V, W]) end(err error) {
-	noError(t.of.t, err)
-	if t.dryRun {
-		t.of.close()
-	}
-}
 
 func ourOutcome(t *testing.T, err error) outcome {
 	var outside *rangekeeper.NotInRangeError

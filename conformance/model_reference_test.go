@@ -151,8 +151,6 @@ func (s *referenceIPs) dryRunRelease(ip netip.Addr) {
 	noError(s.t, s.r.DryRun().Release(toIP(ip)))
 }
 
-func (s *referenceIPs) begin(bool) transaction[netip.Addr] { return nil }
-
 func (s *referenceIPs) close() {}
 
 func toIP(address netip.Addr) net.IP { return net.IP(address.AsSlice()) }
@@ -253,8 +251,7 @@ func (s *referencePorts) restore(spec string, data []byte) outcome {
 	return portOutcome(s.t, s.r.Restore(*ports, data))
 }
 
-// The reference has dry runs on ports in transactions only; the plain ones are those of an
-// operation of a single step.
+// The reference has dry runs on ports in operations only; these are operations of a single step.
 
 func (s *referencePorts) dryRunAllocate(port int) outcome {
 	return portOutcome(s.t, portallocator.StartOperation(s.r, true).Allocate(port))
@@ -271,41 +268,7 @@ func (s *referencePorts) dryRunRelease(port int) {
 	operation.Commit()
 }
 
-func (s *referencePorts) begin(dryRun bool) transaction[int] {
-	return referenceOperation{s.t, portallocator.StartOperation(s.r, dryRun)}
-}
-
 func (s *referencePorts) close() {}
-
-type referenceOperation struct {
-	t         *testing.T
-	operation *portallocator.PortAllocationOperation
-}
-
-func (o referenceOperation) allocate(port int) outcome {
-	return portOutcome(o.t, o.operation.Allocate(port))
-}
-
-func (o referenceOperation) allocateNext() (int, outcome) {
-	port, err := o.operation.AllocateNext()
-	return port, portOutcome(o.t, err)
-}
-
-func (o referenceOperation) releaseDeferred(port int) { o.operation.ReleaseDeferred(port) }
-
-func (o referenceOperation) commit() {
-	for _, err := range o.operation.Commit() {
-		noError(o.t, err)
-	}
-}
-
-func (o referenceOperation) rollback() {
-	for _, err := range o.operation.Rollback() {
-		noError(o.t, err)
-	}
-}
-
-func (o referenceOperation) finish() { o.operation.Finish() }
 
 func portOutcome(t *testing.T, err error) outcome {
 	var outside *portallocator.ErrNotInRange

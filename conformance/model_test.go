@@ -66,19 +66,7 @@ type subject[V comparable] interface {
 	dryRunAllocate(V) outcome
 	dryRunAllocateNext() outcome
 	dryRunRelease(V)
-	// begin starts a transaction; nil where the reference has none.
-	begin(dryRun bool) transaction[V]
 	close()
-}
-
-type transaction[V comparable] interface {
-	allocate(V) outcome
-	allocateNext() (V, outcome)
-	releaseDeferred(V)
-	commit()
-	rollback()
-	// finish ends it as a caller's deferred call does, without a commit before.
-	finish()
 }
 
 // layout is a range as the reference lays it out, with ways to name values in and around it.
@@ -152,7 +140,7 @@ func (g *game[V]) step() {
 		g.same("allocate", g.reference.allocate(value), g.rangekeeper.allocate(value))
 	case p < 40:
 		g.did("allocate next")
-		g.allocateNext(g.reference, g.rangekeeper)
+		g.allocateNext()
 	case p < 55:
 		value := g.value()
 		g.did("release %v", value)
@@ -174,44 +162,36 @@ func (g *game[V]) step() {
 		g.compareSnapshots()
 	case p < 86:
 		g.restore()
-	case p < 92:
-		g.dryRun()
 	default:
-		g.transaction()
+		g.dryRun()
 	}
-}
-
-// next is what allocator and transaction have in common.
-type next[V comparable] interface {
-	allocate(V) outcome
-	allocateNext() (V, outcome)
 }
 
 // allocateNext lets one side pick and the other allocate that very value: the picks are random, so they
 // cannot be equal, but each must be one that the other side could have picked.
-func (g *game[V]) allocateNext(reference, rangekeeper next[V]) {
+func (g *game[V]) allocateNext() {
 	if g.rand.IntN(2) == 0 {
-		picked, outcome := reference.allocateNext()
+		picked, outcome := g.reference.allocateNext()
 		if outcome != done {
-			_, ours := rangekeeper.allocateNext()
+			_, ours := g.rangekeeper.allocateNext()
 			g.same("allocate next", outcome, ours)
 			return
 		}
 		g.did("  the reference picked %v", picked)
 		g.same("has, before the value is taken", false, g.rangekeeper.has(picked))
-		g.same("allocate of the reference's pick", done, rangekeeper.allocate(picked))
+		g.same("allocate of the reference's pick", done, g.rangekeeper.allocate(picked))
 		return
 	}
 	wasFull := g.reference.free() == 0
 	dynamicBandFull := g.dynamicBandFull()
-	picked, outcome := rangekeeper.allocateNext()
+	picked, outcome := g.rangekeeper.allocateNext()
 	if wasFull {
 		g.same("allocate next", full, outcome)
 		return
 	}
 	g.same("allocate next", done, outcome)
 	g.did("  Rangekeeper picked %v", picked)
-	g.same("allocate of Rangekeeper's pick", reference.allocate(picked), done)
+	g.same("allocate of Rangekeeper's pick", g.reference.allocate(picked), done)
 	for offset := range g.layout.band {
 		if !dynamicBandFull && picked == g.layout.at(offset) {
 			g.fail("allocate next took %v from the static band while the dynamic band had room", picked)
@@ -320,58 +300,6 @@ func (g *game[V]) tried(value V) outcome {
 		g.reference.release(value)
 	}
 	return outcome
-}
-
-func (g *game[V]) transaction() {
-	dryRun := g.rand.IntN(4) == 0
-	reference := g.reference.begin(dryRun)
-	if reference == nil {
-		return
-	}
-	rangekeeper := g.rangekeeper.begin(dryRun)
-	before := g.reference.used()
-	g.did("begin a transaction, dry run %v", dryRun)
-	for range g.rand.IntN(8) {
-		value := g.value()
-		switch g.rand.IntN(3) {
-		case 0:
-			g.did("  allocate %v", value)
-			want := g.tried(value)
-			if !dryRun || want == done {
-				want = reference.allocate(value)
-			}
-			g.same("allocate in a transaction", want, rangekeeper.allocate(value))
-		case 1:
-			g.did("  allocate next")
-			if !dryRun {
-				g.allocateNext(reference, rangekeeper)
-			}
-		case 2:
-			g.did("  release %v", value)
-			reference.releaseDeferred(value)
-			rangekeeper.releaseDeferred(value)
-		}
-		g.same("has in a transaction", g.reference.has(value), g.rangekeeper.has(value))
-		g.same("used in a transaction", g.reference.used(), g.rangekeeper.used())
-	}
-	switch g.rand.IntN(3) {
-	case 0:
-		g.did("  commit")
-		reference.commit()
-		rangekeeper.commit()
-	case 1:
-		g.did("  roll back")
-		reference.rollback()
-		rangekeeper.rollback()
-	case 2:
-		g.did("  finish")
-		reference.finish()
-		rangekeeper.finish()
-	}
-	if dryRun {
-		g.same("used after a dry run", before, g.rangekeeper.used())
-	}
-	g.compareState()
 }
 
 func (g *game[V]) compareState() {

@@ -76,7 +76,7 @@ func (a *Allocator[V]) Range() Range[V] {
 	return a.r
 }
 
-// Close drops the state. It may be called again and beside other calls. Transactions that are under way end with it.
+// Close drops the state. It may be called again and beside other calls.
 func (a *Allocator[V]) Close() error {
 	C.rk_allocator_close(a.pointer())
 	runtime.KeepAlive(a)

@@ -4,8 +4,8 @@
 // The usual loop of a control plane, for one stored object of /registry/ranges:
 //
 //   - [DecodeRangeAllocation] reads the stored value, [ParseCIDR] or [ParsePortRange] its range.
-//   - [NewAllocator] and [Allocator.Restore] take over what is in use; [Allocator.Allocate], [Allocator.AllocateNext],
-//     [Allocator.Release] and [Allocator.Begin] change it.
+//   - [NewAllocator] and [Allocator.Restore] take over what is in use; [Allocator.Allocate], [Allocator.AllocateNext] and
+//     [Allocator.Release] change it.
 //   - [Allocator.Snapshot] and [RangeAllocation.Set] put it back, and [RangeAllocation.Encode] gives the value to be
 //     stored, with all that was in it besides.
 //

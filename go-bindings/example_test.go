@@ -41,35 +41,6 @@ func Example() {
 	// 3f <nil>
 }
 
-func ExampleAllocator_Begin() {
-	ports, err := rangekeeper.ParsePortRange("30000-32767")
-	if err != nil {
-		log.Fatal(err)
-	}
-	allocator, err := rangekeeper.NewAllocator(ports, rangekeeper.RandomScanSparingStaticBand, 1)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer allocator.Close()
-
-	transaction, err := allocator.Begin()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer transaction.Close() // rolls back unless committed
-	if err := transaction.Allocate(30080); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(transaction.Allocate(80))
-	if err := transaction.Rollback(); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(allocator.Has(30080))
-	// Output:
-	// 80 is not in the range 30000-32767 of allocatable values
-	// false <nil>
-}
-
 func ExampleAudit() {
 	cidr, err := rangekeeper.ParseCIDR("10.0.0.0/24")
 	if err != nil {

@@ -14,11 +14,6 @@ func TestCopiedHandles(t *testing.T) {
 		testCopies(t, func() *Allocator[netip.Addr] { return must(NewAllocator(cidr, Contiguous, 0)) },
 			func(a *Allocator[netip.Addr]) error { _, err := a.Used(); return err })
 	})
-	t.Run("Transaction", func(t *testing.T) {
-		allocator := must(NewAllocator(cidr, Contiguous, 0))
-		testCopies(t, func() *Transaction[netip.Addr] { return must(allocator.Begin()) },
-			func(x *Transaction[netip.Addr]) error { _, err := x.AllocateNext(); return err })
-	})
 	t.Run("RangeAllocation", func(t *testing.T) {
 		testCopies(t, func() *RangeAllocation { return must(NewRangeAllocation(Protobuf)) },
 			func(o *RangeAllocation) error { _, err := o.Range(); return err })

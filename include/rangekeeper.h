@@ -455,7 +455,7 @@ enum rk_result
    */
   RK_RESULT_POISONED = 6,
   /**
-   * The handle was closed, or the pass, audit or transaction has ended.
+   * The handle was closed, or the pass or audit has ended.
    */
   RK_RESULT_CLOSED = 7,
   /**
@@ -646,12 +646,6 @@ typedef struct rk_report rk_report;
  * A CIDR of a ServiceCIDR object: which addresses there are, and in which order they are tried. Never changes.
  */
 typedef struct rk_service_cidr rk_service_cidr;
-
-/**
- * Several allocations and releases that come to pass together or not at all. May be used from several threads at
- * once, beside other transactions of the same allocator.
- */
-typedef struct rk_transaction rk_transaction;
 
 /**
  * An address or a port. kind is one of RK_VALUE_KIND_* and says what high and low mean; a value that does not follow it
@@ -1227,14 +1221,14 @@ rk_result rk_allocator_set_static_band(const struct rk_allocator *allocator,
                                        uint32_t static_band);
 
 /**
- * Frees an allocator. NULL is fine; transactions and dry runs of it stay valid. To free it twice, or while another
- * thread uses it, is undefined: rk_allocator_close may come first.
+ * Frees an allocator. NULL is fine; dry runs of it stay valid. To free it twice, or while another thread uses it, is
+ * undefined: rk_allocator_close may come first.
  */
 void rk_allocator_free(struct rk_allocator *allocator);
 
 /**
- * Drops the state now: from then on every call with this allocator, or with a transaction of it, gives
- * RK_RESULT_CLOSED. The handle must still be freed. To close twice is fine.
+ * Drops the state now: from then on every call with this allocator gives RK_RESULT_CLOSED. The handle must still be
+ * freed. To close twice is fine.
  *
  * RK_RESULT_NULL_POINTER. Any thread.
  */
@@ -2263,75 +2257,6 @@ rk_result rk_service_cidr_candidates(const struct rk_service_cidr *cidr,
                                      struct rk_value *values,
                                      size_t capacity,
                                      size_t *len);
-
-/**
- * Begins a transaction. It shares the allocator's state, and stays valid when the allocator's handle is freed.
- *
- * The caller owns *transaction and frees it with rk_transaction_free. RK_RESULT_NULL_POINTER. Any thread.
- */
-rk_result rk_transaction_new(const struct rk_allocator *allocator,
-                             struct rk_transaction **transaction);
-
-/**
- * Frees a transaction, and rolls it back if it was neither committed nor rolled back. NULL is fine. To free it twice,
- * or while another thread uses it, is undefined.
- */
-void rk_transaction_free(struct rk_transaction *transaction);
-
-/**
- * Takes a value at once.
- *
- * As rk_allocator_allocate; RK_RESULT_CLOSED also if the transaction has ended. After a failure the transaction may
- * go on. Any thread.
- */
-rk_result rk_transaction_allocate(const struct rk_transaction *transaction,
-                                  struct rk_value value);
-
-/**
- * Takes a free value at once, chosen by the allocator's strategy.
- *
- * As rk_allocator_allocate_next; RK_RESULT_CLOSED also if the transaction has ended. After a failure the transaction
- * may go on. Any thread.
- */
-rk_result rk_transaction_allocate_next(const struct rk_transaction *transaction,
-                                       struct rk_value *value);
-
-/**
- * Serves all of n requests at once, or none; what the transaction did before stays as it is.
- *
- * As rk_allocator_allocate_batch; RK_RESULT_CLOSED also if the transaction has ended. After a failure the transaction
- * may go on. Any thread.
- */
-rk_result rk_transaction_allocate_batch(const struct rk_transaction *transaction,
-                                        const struct rk_value *requests,
-                                        size_t n,
-                                        struct rk_value *values,
-                                        struct rk_error *error);
-
-/**
- * Releases a value when the transaction is committed. A value that is free or not in range is no error.
- *
- * RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED if the transaction has ended
- * or the allocator is closed, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_transaction_release(const struct rk_transaction *transaction,
-                                 struct rk_value value);
-
-/**
- * Keeps the allocations, carries out the releases, and ends the transaction.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED if the transaction had ended or the allocator is closed,
- * RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_transaction_commit(const struct rk_transaction *transaction);
-
-/**
- * Gives back what the transaction allocated, forgets its releases, and ends it.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED if the transaction had ended or the allocator is closed,
- * RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_transaction_rollback(const struct rk_transaction *transaction);
 
 /**
  * Reads an address as Kubernetes does, sloppily: superfluous leading zeros are decimal, an IPv4-mapped IPv6 address

@@ -271,10 +271,6 @@ impl<R: Range> Allocator<R> {
         Ok(self.used.restore(data)?)
     }
 
-    pub(crate) fn release_offset(&mut self, offset: u32) {
-        self.used.remove(offset);
-    }
-
     pub(crate) fn bitmap_mut(&mut self) -> &mut Bitmap {
         &mut self.used
     }

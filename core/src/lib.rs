@@ -8,8 +8,7 @@
 //!
 //! - A [`range`] maps values (addresses or ports) to offsets; [`cidr`] and [`ports`] are the kinds, and [`any`] stands for
 //!   one of them.
-//! - An [`allocator`] knows which offsets are in use, in a [`bitmap`] whose memory is the stored [`snapshot`];
-//!   a [`transaction`] makes several changes come to pass together.
+//! - An [`allocator`] knows which offsets are in use, in a [`bitmap`] whose memory is the stored [`snapshot`].
 //! - An [`envelope`] is the stored object around that snapshot, in etcd's protobuf form or as JSON.
 //! - An [`audit`] compares what is recorded as allocated with what Services use, with [`leak`] counters from one audit to
 //!   the next.
@@ -49,4 +48,3 @@ pub mod range;
 pub mod service;
 pub mod service_cidr;
 pub mod snapshot;
-pub mod transaction;

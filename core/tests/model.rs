@@ -8,7 +8,6 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::allocator::{AllocateError, Allocator, BatchError, Full, Request, RestoreError, Strategy};
 use rangekeeper::any::{AnyRange, AnyValue};
 use rangekeeper::range::Range;
-use rangekeeper::transaction::Transaction;
 
 const SEQUENCES: u32 = 1_000_000;
 
@@ -170,8 +169,7 @@ fn random_sequences_agree_with_the_model() {
                 }
                 11 => batch(&mut real, &mut naive, &mut rng, true),
                 12 => batch(&mut real, &mut naive, &mut rng, false),
-                13 => transaction(&mut real, &mut naive, &mut rng),
-                14 => {
+                13..=14 => {
                     let before = real.clone();
                     let mut dry = real.dry_run();
                     let mut pretended = naive.clone();
@@ -240,45 +238,6 @@ fn batch(real: &mut Allocator<AnyRange>, naive: &mut Naive, rng: &mut Xoshiro256
             *naive = attempt;
         }
     }
-}
-
-/// Allocations and deferred releases, committed or rolled back.
-fn transaction(real: &mut Allocator<AnyRange>, naive: &mut Naive, rng: &mut Xoshiro256PlusPlus) {
-    let mut transaction = Transaction::new();
-    let (mut allocated, mut deferred) = (Vec::new(), Vec::new());
-    for _ in 0..rng.next_u64() % 5 {
-        match rng.next_u64() % 3 {
-            0 => {
-                let value = some_value(naive.range, rng);
-                let result = transaction.allocate(real, value);
-                assert_eq!(result, naive.allocate(value));
-                allocated.extend(result.ok().map(|()| value));
-            }
-            1 => {
-                let mut seed = rng.clone();
-                let result = transaction.allocate_next(real, rng);
-                assert_eq!(result, naive.allocate_next(&mut seed));
-                allocated.extend(result.ok());
-            }
-            _ => {
-                let value = some_value(naive.range, rng);
-                transaction.release(real, value);
-                deferred.push(value);
-            }
-        }
-        assert_eq!(real.iter().collect::<Vec<_>>(), naive.values(), "releases wait for the commit");
-    }
-    let released = if rng.next_u64().is_multiple_of(2) {
-        transaction.commit(real);
-        deferred
-    } else {
-        transaction.rollback(real);
-        allocated
-    };
-    for value in released {
-        naive.release(value);
-    }
-    assert_eq!(real.iter().collect::<Vec<_>>(), naive.values());
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Allocators: one range, its bitmap, a strategy and a generator behind one lock.
 
 use std::ffi::c_char;
-use std::sync::Arc;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -22,18 +21,11 @@ pub const RK_STRATEGY_RANDOM_SCAN: u32 = 1;
 pub const RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND: u32 = 2;
 
 /// Which values of a range are in use. May be used from several threads at once.
-pub struct rk_allocator(Arc<Handle<AllocatorState>>);
+pub struct rk_allocator(Handle<AllocatorState>);
 
-/// What an allocator handle shares with its transactions.
-pub(crate) struct AllocatorState {
-    pub(crate) allocator: Allocator<ValueRange>,
-    pub(crate) generator: Xoshiro256PlusPlus,
-}
-
-impl rk_allocator {
-    pub(crate) fn share(&self) -> Arc<Handle<AllocatorState>> {
-        Arc::clone(&self.0)
-    }
+struct AllocatorState {
+    allocator: Allocator<ValueRange>,
+    generator: Xoshiro256PlusPlus,
 }
 
 impl From<AllocateError<ValueRange>> for rk_result {
@@ -122,7 +114,7 @@ pub unsafe extern "C" fn rk_allocator_new(
         let (range, out) = unsafe { (borrow(range)?, Out::new(allocator)?) };
         let allocator = Allocator::new(ValueRange(range.0), self::strategy(strategy)?);
         let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
-        out.give(rk_allocator(Arc::new(Handle::new(AllocatorState { allocator, generator }))));
+        out.give(rk_allocator(Handle::new(AllocatorState { allocator, generator })));
         Ok(())
     })
 }
@@ -143,16 +135,16 @@ pub unsafe extern "C" fn rk_allocator_set_static_band(allocator: *const rk_alloc
     })
 }
 
-/// Frees an allocator. NULL is fine; transactions and dry runs of it stay valid. To free it twice, or while another
-/// thread uses it, is undefined: rk_allocator_close may come first.
+/// Frees an allocator. NULL is fine; dry runs of it stay valid. To free it twice, or while another thread uses it, is
+/// undefined: rk_allocator_close may come first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_free(allocator: *mut rk_allocator) {
     // SAFETY: the caller's promise; see guard.
     guard_or((), || drop(unsafe { reclaim(allocator) }))
 }
 
-/// Drops the state now: from then on every call with this allocator, or with a transaction of it, gives
-/// RK_RESULT_CLOSED. The handle must still be freed. To close twice is fine.
+/// Drops the state now: from then on every call with this allocator gives RK_RESULT_CLOSED. The handle must still be
+/// freed. To close twice is fine.
 ///
 /// RK_RESULT_NULL_POINTER. Any thread.
 #[unsafe(no_mangle)]
@@ -184,7 +176,7 @@ pub unsafe extern "C" fn rk_allocator_dry_run(
                 generator: state.generator.clone(),
             })
         })?;
-        out.give(rk_allocator(Arc::new(Handle::new(copy))));
+        out.give(rk_allocator(Handle::new(copy)));
         Ok(())
     })
 }

@@ -102,7 +102,6 @@ mod tests {
     use crate::error::rk_error;
     use crate::range::*;
     use crate::result::rk_result;
-    use crate::transaction::*;
     use crate::value::{RK_VALUE_KIND_IPV4, rk_value};
 
     const VALUE: rk_value = rk_value { high: 0, low: 0x0a00_0001, kind: RK_VALUE_KIND_IPV4 };
@@ -158,21 +157,6 @@ mod tests {
             let result = rk_allocator_allocate_batch(allocator, &VALUE, 1, &mut value, &mut error);
             assert_eq!(result, rk_result::Panic);
             assert_eq!((error.offset, error.message_len), (u64::MAX, "PANIC".len()));
-            rk_allocator_free(allocator);
-        }
-    }
-
-    #[test]
-    fn a_panic_in_a_transaction_poisons_it() {
-        let allocator = allocator();
-        let mut transaction = ptr::null_mut();
-        // SAFETY: all pointers are to live variables, and each handle is freed once.
-        unsafe {
-            assert_eq!(rk_transaction_new(allocator, &mut transaction), rk_result::Ok);
-            hook::panic_next();
-            assert_eq!(rk_transaction_commit(transaction), rk_result::Panic);
-            assert_eq!(rk_transaction_commit(transaction), rk_result::Poisoned);
-            rk_transaction_free(transaction);
             rk_allocator_free(allocator);
         }
     }

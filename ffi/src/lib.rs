@@ -25,6 +25,5 @@ mod report;
 mod result;
 mod service_cidr;
 mod services;
-mod transaction;
 mod value;
 mod version;

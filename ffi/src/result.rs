@@ -23,7 +23,7 @@ pub enum rk_result {
     /// An earlier call with this handle ended in RK_RESULT_PANIC: its state cannot be trusted. It can only be closed
     /// and freed.
     Poisoned = 6,
-    /// The handle was closed, or the pass, audit or transaction has ended.
+    /// The handle was closed, or the pass or audit has ended.
     Closed = 7,
     /// Every value of the range is in use.
     Full = 16,

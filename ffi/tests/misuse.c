@@ -218,34 +218,6 @@ static void allocators(const rk_range *range) {
   CHECK_OK(rk_allocator_used(a, &number));
   CHECK(number == 1);
 
-  rk_transaction *t = NULL, *closed = NULL;
-  CHECK_NULL(rk_transaction_new(NULL, &t));
-  CHECK_NULL(rk_transaction_new(a, NULL));
-  CHECK_OK(rk_transaction_new(a, &t));
-  CHECK_OK(rk_transaction_new(a, &closed));
-  CHECK_NULL(rk_transaction_allocate(NULL, good));
-  CHECK_NULL(rk_transaction_allocate_next(NULL, &value));
-  CHECK_NULL(rk_transaction_allocate_next(t, NULL));
-  CHECK_NULL(rk_transaction_allocate_batch(NULL, values, 1, got, &error));
-  CHECK_NULL(rk_transaction_allocate_batch(t, NULL, 1, got, &error));
-  CHECK_NULL(rk_transaction_allocate_batch(t, values, 1, NULL, &error));
-  CHECK_NULL(rk_transaction_release(NULL, good));
-  for (int i = 0; i < MALFORMED; i++) {
-    CHECK_INVALID(rk_transaction_allocate(t, malformed(i)));
-    CHECK_INVALID(rk_transaction_release(t, malformed(i)));
-  }
-  CHECK_NULL(rk_transaction_commit(NULL));
-  CHECK_NULL(rk_transaction_rollback(NULL));
-  CHECK_OK(rk_transaction_rollback(t));
-  values[0] = good;
-  CHECK_CLOSED(rk_transaction_allocate(t, good));
-  CHECK_CLOSED(rk_transaction_allocate_next(t, &value));
-  CHECK_CLOSED(rk_transaction_allocate_batch(t, values, 1, got, &error));
-  CHECK_CLOSED(rk_transaction_release(t, good));
-  CHECK_CLOSED(rk_transaction_commit(t));
-  rk_transaction_free(t);
-  rk_transaction_free(NULL);
-
   CHECK_OK(rk_allocator_close(a));
   CHECK_OK(rk_allocator_close(a));
   CHECK_CLOSED(rk_allocator_dry_run(a, &none));
@@ -264,8 +236,6 @@ static void allocators(const rk_range *range) {
   CHECK_CLOSED(rk_allocator_runs(a, true, 0, runs, 1, &len, &number));
   CHECK_CLOSED(rk_allocator_snapshot(a, data, sizeof data, &len));
   CHECK_CLOSED(rk_allocator_restore(a, TEXT("10.0.0.0/24"), data, 0, &error));
-  CHECK_CLOSED(rk_transaction_commit(closed));
-  rk_transaction_free(closed);
   rk_allocator_free(a);
 }
 

@@ -8,17 +8,7 @@ static rk_allocator *allocator;
 
 static void *allocate(void *out) {
   rk_value *values = out;
-  rk_transaction *transaction = NULL;
-  CHECK_OK(rk_transaction_new(allocator, &transaction));
-  for (int i = 0; i < EACH; i++) {
-    if (i % 2 == 0) {
-      CHECK_OK(rk_allocator_allocate_next(allocator, &values[i]));
-    } else {
-      CHECK_OK(rk_transaction_allocate_next(transaction, &values[i]));
-    }
-  }
-  CHECK_OK(rk_transaction_commit(transaction));
-  rk_transaction_free(transaction);
+  for (int i = 0; i < EACH; i++) CHECK_OK(rk_allocator_allocate_next(allocator, &values[i]));
   return NULL;
 }
 

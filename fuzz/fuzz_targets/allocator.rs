@@ -1,4 +1,4 @@
-//! Sequences of operations on an allocator, with several transactions under way, against a list of flags.
+//! Sequences of operations on an allocator against a list of flags.
 
 #![no_main]
 
@@ -10,7 +10,6 @@ use rand_core::TryRng;
 use rangekeeper::allocator::{AllocateError, Allocator, BatchError, Full, Request, Strategy};
 use rangekeeper::any::{AnyRange, AnyValue};
 use rangekeeper::range::Range;
-use rangekeeper::transaction::Transaction;
 use rangekeeper_fuzz::bits;
 
 /// Ranges with and without a static band, at the ends of their families, and of no size.
@@ -42,22 +41,9 @@ enum Step {
     AllocateNextTimes(u8, u64),
     Release(u8),
     Batch(Vec<Option<u8>>, u64),
-    Begin,
-    InTransaction(u8, Part),
-    Commit(u8),
-    Rollback(u8),
     DryRun(u8),
     Restore(Vec<u8>),
     Reload,
-}
-
-/// One operation in a transaction.
-#[derive(Arbitrary, Debug)]
-enum Part {
-    Allocate(u8),
-    AllocateNext(u64),
-    Batch(Vec<Option<u8>>, u64),
-    Release(u8),
 }
 
 /// Randomness that the input chooses: always the same number.
@@ -87,14 +73,6 @@ struct Model {
     strategy: Strategy,
     values: Vec<AnyValue>,
     used: Vec<bool>,
-}
-
-/// A transaction beside the offsets that a rollback and a commit free.
-#[derive(Default)]
-struct Open {
-    real: Transaction,
-    allocated: Vec<usize>,
-    released: Vec<usize>,
 }
 
 impl Model {
@@ -190,9 +168,8 @@ fuzz_target!(|input: Input| {
     let values: Vec<AnyValue> = (0..range.size()).map(|at| range.value_at(at).expect("in range")).collect();
     let mut real = Allocator::new(range, strategy);
     let mut model = Model { range, strategy, used: vec![false; values.len()], values };
-    let mut open: Vec<Open> = Vec::new();
     for step in input.steps.iter().take(100) {
-        apply(step, &mut real, &mut model, &mut open);
+        apply(step, &mut real, &mut model);
         let used = model.used.iter().filter(|used| **used).count();
         assert_eq!((real.used() as usize, real.free() as usize), (used, model.used.len() - used), "{step:?}");
     }
@@ -206,7 +183,7 @@ fuzz_target!(|input: Input| {
     }
 });
 
-fn apply(step: &Step, real: &mut Allocator<AnyRange>, model: &mut Model, open: &mut Vec<Open>) {
+fn apply(step: &Step, real: &mut Allocator<AnyRange>, model: &mut Model) {
     match step {
         Step::Allocate(pick) => {
             let value = model.value(*pick);
@@ -226,31 +203,6 @@ fn apply(step: &Step, real: &mut Allocator<AnyRange>, model: &mut Model, open: &
             let served = real.allocate_batch(&requests, &mut Fixed(*random));
             let expected = model.batch(&requests, *random);
             assert_eq!(served, expected.map(|offsets| offsets.iter().map(|at| model.values[*at]).collect()));
-        }
-        Step::Begin => {
-            if open.len() < 4 {
-                open.push(Open::default());
-            }
-        }
-        Step::InTransaction(which, part) => {
-            if !open.is_empty() {
-                let at = usize::from(*which) % open.len();
-                apply_in(&mut open[at], part, real, model);
-            }
-        }
-        Step::Commit(which) => {
-            if !open.is_empty() {
-                let ended = open.swap_remove(usize::from(*which) % open.len());
-                ended.real.commit(real);
-                ended.released.iter().for_each(|offset| model.used[*offset] = false);
-            }
-        }
-        Step::Rollback(which) => {
-            if !open.is_empty() {
-                let ended = open.swap_remove(usize::from(*which) % open.len());
-                ended.real.rollback(real);
-                ended.allocated.iter().for_each(|offset| model.used[*offset] = false);
-            }
         }
         Step::DryRun(pick) => {
             let before = real.clone();
@@ -282,33 +234,4 @@ fn apply(step: &Step, real: &mut Allocator<AnyRange>, model: &mut Model, open: &
 fn next(real: &mut Allocator<AnyRange>, model: &mut Model, random: u64) {
     let expected = model.allocate_next(random).map(|offset| model.values[offset]);
     assert_eq!(real.allocate_next(&mut Fixed(random)), expected);
-}
-
-fn apply_in(open: &mut Open, part: &Part, real: &mut Allocator<AnyRange>, model: &mut Model) {
-    match part {
-        Part::Allocate(pick) => {
-            let value = model.value(*pick);
-            let expected = model.allocate(value);
-            open.allocated.extend(expected);
-            assert_eq!(open.real.allocate(real, value), expected.map(drop));
-        }
-        Part::AllocateNext(random) => {
-            let expected = model.allocate_next(*random);
-            open.allocated.extend(expected);
-            let value = open.real.allocate_next(real, &mut Fixed(*random));
-            assert_eq!(value, expected.map(|offset| model.values[offset]));
-        }
-        Part::Batch(picks, random) => {
-            let requests = model.requests(picks);
-            let expected = model.batch(&requests, *random);
-            open.allocated.extend(expected.iter().flatten());
-            let served = open.real.allocate_batch(real, &requests, &mut Fixed(*random));
-            assert_eq!(served, expected.map(|offsets| offsets.iter().map(|at| model.values[*at]).collect()));
-        }
-        Part::Release(pick) => {
-            let value = model.value(*pick);
-            open.released.extend(model.offset_of(value));
-            open.real.release(real, value);
-        }
-    }
 }
