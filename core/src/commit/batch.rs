@@ -65,7 +65,7 @@ impl<R: Range> Batch<R> {
         let next = match next {
             Ok(next) => Some(next),
             Err(unchanged) => {
-                memory.keep(unchanged);
+                memory.keep(Some(unchanged));
                 None
             }
         };
@@ -126,8 +126,8 @@ impl<R: Range> Memory<R> {
     }
 
     /// Keeps the memory of what was in use.
-    pub(super) fn keep(&mut self, used: Allocator<R>) {
-        self.used = Some(used);
+    pub(super) fn keep(&mut self, used: Option<Allocator<R>>) {
+        self.used = used.or(self.used.take());
     }
 
     /// Keeps the memory of a value.

@@ -82,8 +82,9 @@ impl Connection {
     /// Decides whether a release needs a read first, as its as-of revision is later than the last answer. That says that
     /// the store has gone on since, which needs no read: if the compare-and-swap holds, the key has not changed. Or it
     /// says that the revision was another store's; `may_be_new` is set while that is likely.
-    pub(super) fn compare(&mut self, release_is_ahead: bool, may_be_new: bool) {
-        self.is_wary = release_is_ahead && (self.is_wary || may_be_new);
+    pub(super) fn compare(&mut self, newest_as_of: u64, may_be_new: bool) {
+        let is_ahead = self.answered_revision().is_some_and(|revision| revision < newest_as_of);
+        self.is_wary = is_ahead && (self.is_wary || may_be_new);
     }
 
     /// Whether a read has to come before the next compare-and-swap.
@@ -170,12 +171,12 @@ mod tests {
         connection = answered(20);
         assert!(!connection.is_new() && !connection.needs_read(NOW + STALE));
         assert!(connection.needs_read(NOW + STALE + Duration::from_nanos(1)));
-        connection.compare(true, false);
+        connection.compare(21, false);
         assert!(!connection.needs_read(NOW));
-        connection.compare(true, true);
-        connection.compare(true, false);
+        connection.compare(21, true);
+        connection.compare(21, false);
         assert!(connection.needs_read(NOW), "until the store has reached the release");
-        connection.compare(false, true);
+        connection.compare(20, true);
         assert!(!connection.needs_read(NOW));
     }
 

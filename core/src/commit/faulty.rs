@@ -12,7 +12,6 @@ use super::base::{Content, Standing};
 use super::batch::{Batch, Entry, Memory};
 use super::committer::Committer;
 use super::faults::{self, Fault};
-use super::flight::Flight;
 use super::operation::{Failure, Operation, Outcome};
 use super::plan::Planned;
 use super::queue::Queue;
@@ -30,10 +29,10 @@ impl<R: Range, G: Rng> Committer<R, G> {
         for entry in mem::take(&mut batch.entries) {
             match entry.planned {
                 Planned::End(outcome @ Outcome::Failed(Failure::Allocate(_))) if Fault::RefusedFromCache.is_on() => {
-                    self.end(entry.pending.owner, outcome);
+                    self.queue.end(entry.pending.owner, outcome);
                 }
                 Planned::End(outcome @ Outcome::Released { freed: false }) if Fault::FreeFromCache.is_on() => {
-                    self.end(entry.pending.owner, outcome);
+                    self.queue.end(entry.pending.owner, outcome);
                 }
                 planned => batch.entries.push(Entry { planned, ..entry }),
             }
@@ -53,14 +52,15 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
         for (owner, values) in ours {
             self.queue.remove(owner);
-            self.end(owner, Outcome::Allocated { values, revision: state.mod_revision, use_until: Duration::MAX });
+            self.queue
+                .end(owner, Outcome::Allocated { values, revision: state.mod_revision, use_until: Duration::MAX });
         }
     }
 
     /// Faults 16 and 17: keeps a compare-and-swap whose outcome is not known.
-    pub(super) fn keep_unknown(&mut self, flight: &Flight<R>) {
+    pub(super) fn keep_unknown(&mut self, batch: &Batch<R>, is_swap: bool) {
         if Fault::EqualBytesTakenForOurs.is_on() || Fault::RepeatedWithOldRights.is_on() {
-            self.repeat = flight.batch.clone().filter(|_| flight.is_swap);
+            self.repeat = is_swap.then(|| batch.clone());
         }
     }
 
@@ -86,7 +86,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 Planned::Take(offsets) => {
                     let values = offsets.iter().filter_map(|offset| range.value_at(*offset)).collect();
                     let use_until = now + self.config.grace / 2;
-                    self.end(pending.owner, Outcome::Allocated { values, revision, use_until });
+                    self.queue.end(pending.owner, Outcome::Allocated { values, revision, use_until });
                 }
                 _ => self.queue.push(pending),
             }

@@ -7,7 +7,7 @@ use crate::range::Range;
 use super::batch::Batch;
 use super::operation::{Failure, Outcome};
 use super::pending::{Owner, Pending};
-use super::queue::Ended;
+use super::queue::Queue;
 
 #[derive(Clone, Debug)]
 pub(super) struct Flight<R: Range> {
@@ -40,21 +40,17 @@ impl<R: Range> Flight<R> {
         Some(pending.given_up(is_swap, Failure::Cancelled))
     }
 
-    /// Ends the operations that are over their deadline.
-    pub(super) fn expire(&mut self, now: Duration) -> Ended<R> {
-        let mut ended = Vec::new();
-        let is_swap = self.is_swap;
-        for pending in self.pending().filter(|pending| now >= pending.deadline) {
-            if matches!(pending.owner, Owner::Caller(_)) {
-                ended.push((pending.owner, pending.given_up(is_swap, Failure::DeadlineExceeded)));
+    /// Ends the operations that are over their deadline. Returns the earliest deadline that is yet to come.
+    pub(super) fn expire(&mut self, now: Duration, queue: &mut Queue<R>) -> Duration {
+        let (is_swap, mut earliest) = (self.is_swap, Duration::MAX);
+        for pending in self.pending() {
+            if now < pending.deadline {
+                earliest = earliest.min(pending.deadline);
+            } else {
+                queue.end(pending.owner, pending.given_up(is_swap, Failure::DeadlineExceeded));
                 pending.owner = Owner::Nobody;
             }
         }
-        ended
-    }
-
-    /// The earliest deadline that is not over yet.
-    pub(super) fn next_deadline(&mut self, now: Duration) -> Duration {
-        self.pending().map(|pending| pending.deadline).filter(|deadline| now < *deadline).min().unwrap_or(Duration::MAX)
+        earliest
     }
 }

@@ -12,7 +12,7 @@ use super::changes::{Changes, differences};
 use super::connection::Connection;
 use super::faults::Fault;
 use super::limits::Limits;
-use super::operation::{Known, View};
+use super::operation::{Known, UNKNOWN_REVISION, View};
 use super::protection::Protection;
 use super::request::{Answer, Change, Guard, Header, KeyValue};
 
@@ -143,7 +143,7 @@ impl<R: Range> History<R> {
             }
             Change::Put(_) | Change::Delete { .. } => return false,
         };
-        if !is_next(head, key.state) {
+        if !key.state.follows_watched(head) {
             self.watch_failed();
             return false;
         }
@@ -222,14 +222,14 @@ impl<R: Range> History<R> {
         let before = self.base.take();
         let adopted = if before.is_some() { Adopted::Foreign } else { Adopted::First };
         let base = Base::decode(key, self.range, self.strategy);
-        match before.filter(|before| state.create_revision != 0 && is_same_key(before.state, state)) {
+        match before.filter(|before| state.create_revision != 0 && state.is_same_key(before.state)) {
             Some(_) if self.changes.head() == state => self.changes.join(),
             Some(before) => {
                 // What was cleared and set again in between is in use: only a watch reports that.
                 let changes = differences(before.used(), base.used());
                 protection.changed(base.used(), &changes);
                 let complete = self.is_complete();
-                if complete && is_next_version(before.state, state) {
+                if complete && state.is_next_version(before.state) {
                     self.changes.advance(state, changes);
                 } else if !self.is_kept && state.version > self.changes.head().version + self.replayed {
                     self.changes.restart(state);
@@ -299,9 +299,10 @@ impl<R: Range> History<R> {
         Some(View { revision, used: readable.used.bitmap().clone(), initialised })
     }
 
-    /// Whether a repair pass whose view had this revision has seen this store.
-    pub(super) fn accepts_pass(&mut self, view: u64) -> bool {
-        self.changes.accepts_pass(view) || Fault::PassAcrossStores.is_on()
+    /// The read of a repair pass whose view had this revision, if it has seen this store.
+    pub(super) fn accept_pass(&mut self, read: u64) -> u64 {
+        let is_own = self.changes.accepts_pass(read) || Fault::PassAcrossStores.is_on();
+        if is_own { read } else { UNKNOWN_REVISION }
     }
 
     /// Which store this is the history of, counted from 0.
@@ -322,49 +323,22 @@ impl<R: Range> History<R> {
     /// The offsets that changed after this revision of the present store, at least up to the last [`View`]; `None` if
     /// that is not known.
     pub(super) fn changed_since(&self, revision: u64) -> Option<Bitmap> {
-        let mut changed = Bitmap::new(self.range.size());
-        if self.changes.head().mod_revision < self.viewed {
-            return None;
-        }
-        for offset in self.changes.changed_since(revision)? {
-            changed.insert(offset);
-        }
-        Some(changed)
+        self.up_to_view(self.changes.changed_since(revision)?)
     }
 
     /// Those of these offsets, which the last pass counted as leaked, that changed after its view of this revision, or
     /// may have; `None` if that is not known of any.
     pub(super) fn changed_of(&self, leaks: impl Iterator<Item = u32>, revision: u64) -> Option<Bitmap> {
         let is_unchanged = self.changes.followed_since(revision)?;
-        if self.changes.head().mod_revision < self.viewed {
-            return None;
-        }
+        self.up_to_view(leaks.filter(|offset| !is_unchanged(*offset)))
+    }
+
+    /// These changed offsets, if all changes up to the last view are known.
+    fn up_to_view(&self, offsets: impl Iterator<Item = u32>) -> Option<Bitmap> {
         let mut changed = Bitmap::new(self.range.size());
-        for offset in leaks.filter(|offset| !is_unchanged(*offset)) {
-            changed.insert(offset);
-        }
-        Some(changed)
+        (self.changes.head().mod_revision >= self.viewed).then(|| {
+            offsets.for_each(|offset| _ = changed.insert(offset));
+            changed
+        })
     }
-}
-
-/// Whether a watch that has reported the key up to `head` reports `state` next.
-fn is_next(head: Guard, state: Guard) -> bool {
-    let mut next = Guard { mod_revision: state.mod_revision, version: head.version + 1, ..head };
-    if Fault::WatchOfAnotherKey.is_on() {
-        next.create_revision = state.create_revision;
-    }
-    state == next
-        || (Fault::WatchWithGap.is_on() && state.create_revision == head.create_revision)
-        || (Fault::DeleteIgnored.is_on() && state.version == 1)
-}
-
-fn is_same_key(before: Guard, state: Guard) -> bool {
-    before.create_revision == state.create_revision || Fault::CreateRevisionIgnored.is_on()
-}
-
-/// Whether `state` comes right after the other state of the same key.
-fn is_next_version(before: Guard, state: Guard) -> bool {
-    state.version == before.version + 1
-        || (Fault::TwoVersionsTakenForOne.is_on() && state.version == before.version + 2)
-        || Fault::FirstAndLastCompared.is_on()
 }

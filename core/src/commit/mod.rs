@@ -19,6 +19,7 @@ mod base;
 mod batch;
 mod changes;
 mod committer;
+mod config;
 mod connection;
 #[cfg(feature = "faults")]
 pub mod faults;
@@ -44,9 +45,11 @@ mod quarantine;
 mod queue;
 mod recent;
 mod request;
+mod settlement;
 mod timers;
 
-pub use committer::{Committer, Config};
+pub use committer::Committer;
+pub use config::Config;
 pub use operation::{Deferral, Diff, Failure, Finished, Known, Listed, Operation, Outcome, Repaired, Ticket, View};
 pub use passes::Passes;
 pub use request::{Answer, Change, Guard, Header, KeyValue, Request, Step};

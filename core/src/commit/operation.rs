@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use crate::allocator::{BatchError, Request};
+use crate::allocator::{AllocateError, BatchError, Request};
 use crate::bitmap::Bitmap;
 use crate::range::Range;
+
+/// The read of a pass that may be about another store.
+pub(super) const UNKNOWN_REVISION: u64 = 0;
 
 /// The number of a submitted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,6 +40,30 @@ pub enum Operation<R: Range> {
     Create,
     /// Apply what a repair pass found out. There is one pass at a time.
     Repair(Box<Diff>),
+}
+
+impl<R: Range> Operation<R> {
+    /// Fails if no state of the store lets it be carried out.
+    pub(super) fn check(&self, range: R) -> Result<(), Failure<R>> {
+        match self {
+            Self::Allocate(wanted) => {
+                for (index, wanted) in wanted.iter().enumerate() {
+                    if let Request::This(value) = *wanted
+                        && range.offset_of(value).is_none()
+                    {
+                        let source = AllocateError::NotInRange { value, range };
+                        return Err(BatchError::Allocate { index, source }.into());
+                    }
+                }
+                Ok(())
+            }
+            Self::Repair(diff) => match diff.listed.revision() {
+                Some(listed) if listed < diff.read => Err(Failure::StaleList { listed, read: diff.read }),
+                _ => Ok(()),
+            },
+            Self::Release { .. } | Self::Read | Self::Create => Ok(()),
+        }
+    }
 }
 
 /// What a repair pass changes.

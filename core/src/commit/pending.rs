@@ -71,6 +71,11 @@ impl<R: Range> Pending<R> {
         if (sent && !changes_nothing) || self.was_unknown { Outcome::Unknown } else { Outcome::Failed(failure) }
     }
 
+    /// Its outcome if the store refuses it, and says why.
+    pub(super) fn refused(&self, message: &str) -> Outcome<R> {
+        self.given_up(false, Failure::Refused { message: message.to_owned() })
+    }
+
     /// Its outcome if the store confirms the state on which it was evaluated to `outcome`.
     pub(super) fn ended(&self, outcome: Outcome<R>) -> Outcome<R> {
         match outcome {

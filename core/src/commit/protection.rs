@@ -45,12 +45,14 @@ impl Protection {
         self.handed_out.insert(offset);
     }
 
-    /// This committer has cleared an offset. `is_known` says that a watch has reported it before.
-    pub(super) fn clear(&mut self, offset: u32, is_known: bool) {
-        if !is_known {
-            self.quarantine.insert(offset);
+    /// This committer has cleared offsets. `is_known` says that a watch has reported it before.
+    pub(super) fn cleared(&mut self, offsets: &[u32], is_known: bool) {
+        for offset in offsets {
+            if !is_known {
+                self.quarantine.insert(*offset);
+            }
+            self.handed_out.remove(*offset);
         }
-        self.handed_out.remove(offset);
     }
 
     /// These offsets have changed, and `used` is what is in use after that.
@@ -146,8 +148,8 @@ mod tests {
         let mut protection = protection();
         protection.hand_out(5);
         protection.hand_out(6);
-        protection.clear(5, false);
-        protection.clear(6, true);
+        protection.cleared(&[5], false);
+        protection.cleared(&[6], true);
         protection.changed(&bitmap(&[7]), &[7, 8]);
         assert!(!protection.is_handed_out(5) && !protection.is_handed_out(6));
         assert_eq!(quarantined(&protection), [5, 8]);

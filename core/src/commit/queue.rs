@@ -1,4 +1,4 @@
-//! The operations that wait for a request.
+//! The operations from their submission on: those that wait for a request, and those that have ended.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -8,17 +8,17 @@ use crate::range::Range;
 
 use super::faults::Fault;
 use super::limits::Limits;
-use super::operation::{Deferral, Operation, Outcome, Ticket};
+use super::operation::{Deferral, Failure, Finished, Operation, Outcome, Ticket, UNKNOWN_REVISION};
 use super::pending::{Owner, Pending};
 use super::request::Guard;
 
-/// The read of a pass whose state is not known in the present store.
-pub(super) const UNKNOWN_REVISION: u64 = 0;
-
-/// The operations that wait, the oldest first.
+/// The operations that no request carries out at the moment.
 #[derive(Clone, Debug)]
 pub(super) struct Queue<R: Range> {
+    /// Those that wait, the oldest first.
     waiting: VecDeque<Pending<R>>,
+    /// Those that have ended and whose callers do not know yet.
+    finished: Vec<Finished<R>>,
     /// How many operations go into a batch.
     batch: usize,
     /// How many operations callers have submitted.
@@ -27,12 +27,9 @@ pub(super) struct Queue<R: Range> {
     newest_as_of: u64,
 }
 
-/// Operations that have ended, and for whom.
-pub(super) type Ended<R> = Vec<(Owner, Outcome<R>)>;
-
 impl<R: Range> Queue<R> {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { waiting: VecDeque::new(), batch: limits.operations, submitted: 0, newest_as_of: 0 }
+        Self { waiting: VecDeque::new(), finished: Vec::new(), batch: limits.operations, submitted: 0, newest_as_of: 0 }
     }
 
     /// The ticket of the next operation that a caller submits.
@@ -67,6 +64,18 @@ impl<R: Range> Queue<R> {
         self.waiting.push_back(pending);
     }
 
+    /// Ends an operation.
+    pub(super) fn end(&mut self, owner: Owner, outcome: Outcome<R>) {
+        if let Owner::Caller(ticket) = owner {
+            self.finished.push(Finished { ticket, outcome });
+        }
+    }
+
+    /// Takes the operations that have ended.
+    pub(super) fn take_finished(&mut self) -> Vec<Finished<R>> {
+        mem::take(&mut self.finished)
+    }
+
     /// Puts an operation back whose request has not ended it. It comes first again.
     pub(super) fn push_front(&mut self, pending: Pending<R>) {
         self.waiting.push_front(pending);
@@ -83,16 +92,24 @@ impl<R: Range> Queue<R> {
         self.waiting.iter()
     }
 
-    /// Takes out all operations.
-    pub(super) fn take_all(&mut self) -> VecDeque<Pending<R>> {
-        mem::take(&mut self.waiting)
+    /// The store refuses the operations, and says why.
+    pub(super) fn refuse_all(&mut self, message: &str) {
+        for pending in mem::take(&mut self.waiting) {
+            let outcome = pending.refused(message);
+            self.end(pending.owner, outcome);
+        }
     }
 
-    /// Takes out the operations that are over their deadline.
-    pub(super) fn take_overdue(&mut self, now: Duration) -> Vec<Pending<R>> {
-        let (waiting, overdue) = self.take_all().into_iter().partition(|pending| now < pending.deadline);
-        self.waiting = waiting;
-        Vec::from(overdue)
+    /// Ends the operations that are over their deadline.
+    pub(super) fn expire(&mut self, now: Duration) {
+        for pending in mem::take(&mut self.waiting) {
+            if now < pending.deadline {
+                self.waiting.push_back(pending);
+            } else {
+                let outcome = pending.given_up(false, Failure::DeadlineExceeded);
+                self.end(pending.owner, outcome);
+            }
+        }
     }
 
     pub(super) fn earliest_deadline(&self) -> Duration {
@@ -105,7 +122,7 @@ impl<R: Range> Queue<R> {
             return self.waiting.drain(..self.waiting.len().min(self.batch)).collect();
         }
         let mut ready = Vec::new();
-        for pending in self.take_all() {
+        for pending in mem::take(&mut self.waiting) {
             if ready.len() < self.batch && is_ready(&pending) {
                 ready.push(pending);
             } else {
@@ -120,54 +137,49 @@ impl<R: Range> Queue<R> {
         self.waiting.iter().any(|pending| pending.needs_history(keeps_history))
     }
 
-    /// Whether a release may have a later as-of revision than the last answer: then the store has gone on since, or the
-    /// revision is another store's.
-    pub(super) fn is_ahead_of(&self, revision: u64) -> bool {
-        revision < self.newest_as_of
+    /// No release that waits has a later as-of revision.
+    pub(super) fn newest_as_of(&self) -> u64 {
+        self.newest_as_of
     }
 
     /// The key is in this state. If it has changed, a compare-and-swap without an answer cannot be written any more; it
     /// may have been. Its operations are evaluated again. Offsets that it may have picked are leaked. A named value that
     /// is free now can be taken; one that is in use ends the operation as unknown (see [`Pending::given_up`]), as it may
     /// be the caller's own.
-    pub(super) fn settle(&mut self, state: Option<Guard>) -> Ended<R> {
-        let mut ended = Vec::new();
-        for mut pending in self.take_all() {
+    pub(super) fn settle(&mut self, state: Option<Guard>) {
+        for mut pending in mem::take(&mut self.waiting) {
             if pending.unknown_on.is_some_and(|unknown_on| Some(unknown_on) != state) {
                 (pending.unknown_on, pending.refusal) = (None, None);
             } else if let Some(outcome) = pending.refusal.take() {
-                ended.push((pending.owner, outcome));
+                self.end(pending.owner, outcome);
                 continue;
             }
             self.waiting.push_back(pending);
         }
-        ended
     }
 
     /// Ends releases whose as-of revision is later than this one, which the store had reached after the request: it is
     /// another store's. Releases that were submitted after the request, with tickets from `asked` on, wait.
-    pub(super) fn end_foreign_releases(&mut self, reached: u64, asked: u64) -> Ended<R> {
-        let mut ended = Vec::new();
-        if !self.is_ahead_of(reached) {
-            return ended;
+    pub(super) fn end_foreign_releases(&mut self, reached: u64, asked: u64) {
+        if self.newest_as_of <= reached {
+            return;
         }
         self.newest_as_of = 0;
         if Fault::AnchorOfAnotherStore.is_on() {
-            return ended;
+            return;
         }
         let first_later = asked.saturating_sub(u64::from(Fault::ForeignAnchorKept.is_on()));
         let is_later = |owner| matches!(owner, Owner::Caller(ticket) if ticket.0 >= first_later);
-        for pending in self.take_all() {
+        for pending in mem::take(&mut self.waiting) {
             match pending.operation {
                 Operation::Release { anchor, .. } if anchor > reached && !is_later(pending.owner) => {
                     let deferred = Outcome::Deferred(Deferral::HistoryMissing);
-                    ended.push((pending.owner, if pending.was_unknown { Outcome::Unknown } else { deferred }));
+                    self.end(pending.owner, if pending.was_unknown { Outcome::Unknown } else { deferred });
                 }
                 Operation::Release { anchor, .. } if anchor > reached => self.push(pending),
                 _ => self.waiting.push_back(pending),
             }
         }
-        ended
     }
 
     /// The repair passes whose diffs wait were about another store.
@@ -184,7 +196,6 @@ impl<R: Range> Queue<R> {
 mod tests {
     use crate::ports::PortRange;
 
-    use super::super::operation::Failure;
     use super::*;
 
     const NEVER: Duration = Duration::MAX;
@@ -197,6 +208,10 @@ mod tests {
         let owner = Owner::Caller(queue.next_ticket());
         queue.push(Pending::new(owner, operation, deadline));
         owner
+    }
+
+    fn ended(queue: &mut Queue<PortRange>) -> Vec<(Owner, Outcome<PortRange>)> {
+        queue.take_finished().into_iter().map(|one| (Owner::Caller(one.ticket), one.outcome)).collect()
     }
 
     fn guard(mod_revision: u64) -> Guard {
@@ -220,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn overdue_operations_leave() {
+    fn overdue_operations_end() {
         let mut queue = Queue::new(Limits::default());
         let first = submit(&mut queue, Operation::Read, Duration::from_secs(2));
         let second = submit(&mut queue, Operation::Read, Duration::from_secs(1));
         assert_eq!(queue.earliest_deadline(), Duration::from_secs(1));
-        let overdue = queue.take_overdue(Duration::from_secs(1));
-        assert_eq!(overdue.iter().map(|one| one.owner).collect::<Vec<_>>(), [second]);
+        queue.expire(Duration::from_secs(1));
+        assert_eq!(ended(&mut queue), [(second, Outcome::Failed(Failure::DeadlineExceeded))]);
         assert_eq!(queue.earliest_deadline(), Duration::from_secs(2));
         assert!(queue.remove(first).is_some() && queue.remove(first).is_none());
         assert_eq!(queue.earliest_deadline(), NEVER);
@@ -241,8 +256,8 @@ mod tests {
             pending.refusal = Some(pending.given_up(false, Failure::Cancelled));
             pending.retry(Some(guard(5)));
             queue.push_front(pending);
-            let ended = queue.settle(state);
-            assert_eq!(ended == [(owner, Outcome::Failed(Failure::Cancelled))], ends, "{state:?}");
+            queue.settle(state);
+            assert_eq!(ended(&mut queue) == [(owner, Outcome::Failed(Failure::Cancelled))], ends, "{state:?}");
             assert_eq!(queue.is_empty(), ends);
         }
     }
@@ -254,13 +269,15 @@ mod tests {
         let foreign = submit(&mut queue, release(8), NEVER);
         let asked = queue.submitted();
         let later = submit(&mut queue, release(8), NEVER);
-        assert!(queue.is_ahead_of(7) && !queue.is_ahead_of(8));
-        assert_eq!(queue.end_foreign_releases(8, asked), []);
-        let ended = queue.end_foreign_releases(7, asked);
-        assert_eq!(ended, [(foreign, Outcome::Deferred(Deferral::HistoryMissing))]);
+        assert_eq!(queue.newest_as_of(), 8);
+        queue.end_foreign_releases(8, asked);
+        assert!(ended(&mut queue).is_empty());
+        queue.end_foreign_releases(7, asked);
+        assert_eq!(ended(&mut queue), [(foreign, Outcome::Deferred(Deferral::HistoryMissing))]);
         assert_eq!(queue.owners().collect::<Vec<_>>(), [known, later]);
-        assert!(queue.is_ahead_of(7), "the later one");
-        assert_eq!(queue.end_foreign_releases(7, queue.submitted()).len(), 1);
-        assert!(!queue.is_ahead_of(7));
+        assert_eq!(queue.newest_as_of(), 8, "the later one");
+        queue.end_foreign_releases(7, queue.submitted());
+        assert_eq!(ended(&mut queue).len(), 1);
+        assert_eq!(queue.newest_as_of(), 0);
     }
 }

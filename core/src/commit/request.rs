@@ -1,4 +1,6 @@
-//! What a committer asks of the store, and what it is told.
+//! What a committer asks of the store, and what the store answers.
+
+use super::faults::Fault;
 
 /// The state of the key that a transaction expects; all 0 if there is no key.
 ///
@@ -12,6 +14,31 @@ pub struct Guard {
     pub version: u64,
     /// The revision at which the key was created.
     pub create_revision: u64,
+}
+
+impl Guard {
+    /// Whether a watch that has reported the key in state `head` reports this one next.
+    pub(super) fn follows_watched(self, head: Self) -> bool {
+        let mut next = Self { mod_revision: self.mod_revision, version: head.version + 1, ..head };
+        if Fault::WatchOfAnotherKey.is_on() {
+            next.create_revision = self.create_revision;
+        }
+        self == next
+            || (Fault::WatchWithGap.is_on() && self.create_revision == head.create_revision)
+            || (Fault::DeleteIgnored.is_on() && self.version == 1)
+    }
+
+    /// Whether the key has not been deleted since it was in state `before`.
+    pub(super) fn is_same_key(self, before: Self) -> bool {
+        before.create_revision == self.create_revision || Fault::CreateRevisionIgnored.is_on()
+    }
+
+    /// Whether this is the next state of the same key.
+    pub(super) fn is_next_version(self, before: Self) -> bool {
+        self.version == before.version + 1
+            || (Fault::TwoVersionsTakenForOne.is_on() && self.version == before.version + 2)
+            || Fault::FirstAndLastCompared.is_on()
+    }
 }
 
 /// What the shell is to do. There is one request at a time; it is answered by

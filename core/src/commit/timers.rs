@@ -2,6 +2,17 @@
 
 use std::time::Duration;
 
+/// How long a watch may take to report what happened between two answers.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// After so long in addition, operations that wait for the watch go on without it.
+const WATCH_LOST: Duration = Duration::from_secs(5);
+/// How long a watch is kept after something waited for it: etcd lets a new one wait for up to 100 ms.
+const WATCH_KEPT: Duration = Duration::from_secs(10);
+
+/// For which part of the grace after an identified store as-of revisions are compared with its revision before they are
+/// used: a release may be about a Service that was deleted in the store that was there before. 11 seconds in Kubernetes.
+const WARY_SHARE: u32 = 32;
+
 /// What a point in time is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -67,6 +78,32 @@ impl Timers {
         self.0[timer as usize].is_some_and(|at| now >= at)
     }
 
+    /// No operation has an earlier deadline than this.
+    pub(super) fn set_next_deadline(&mut self, deadline: Duration) {
+        self.stop(Timer::Deadline);
+        self.set_earlier(Timer::Deadline, deadline);
+    }
+
+    /// The store, or the connection to it, is new.
+    pub(super) fn be_wary(&mut self, now: Duration, grace: Duration) {
+        self.set(Timer::Wary, now + grace / WARY_SHARE);
+    }
+
+    /// Operations wait for a watch, or none does. Returns whether they have waited for too long.
+    pub(super) fn wait_for_watch(&mut self, waits: bool, now: Duration) -> bool {
+        if !waits {
+            self.stop(Timer::Patience);
+            self.stop(Timer::WatchLost);
+            return false;
+        }
+        if !self.is_set(Timer::Patience) {
+            self.set(Timer::Patience, now + PATIENCE);
+            self.set(Timer::WatchLost, now + PATIENCE + WATCH_LOST);
+        }
+        self.set(Timer::Watch, now + WATCH_KEPT);
+        self.is_over(Timer::WatchLost, now)
+    }
+
     /// When the committer has something to do next, while this timer holds it up.
     pub(super) fn next(&self, held_up_by: Option<Timer>) -> Option<Duration> {
         let wakes = [Some(Timer::Deadline), Some(Timer::Watch), held_up_by];
@@ -104,6 +141,18 @@ mod tests {
             timers.set_earlier(Timer::Deadline, at(deadline));
             assert_eq!(timers.next(None), Some(at(earliest)));
         }
+    }
+
+    #[test]
+    fn who_waits_for_a_watch_waits_from_the_first_time_on() {
+        let mut timers = Timers::default();
+        assert!(!timers.wait_for_watch(false, at(0)) && timers.next(None).is_none());
+        assert!(!timers.wait_for_watch(true, at(0)) && !timers.wait_for_watch(true, at(50)));
+        assert!(timers.is_running(Timer::Patience, at(99)) && timers.is_over(Timer::Patience, at(100)));
+        assert_eq!(timers.next(None), Some(at(10_050)), "the watch is kept from the last time on");
+        assert!(!timers.wait_for_watch(true, at(5_099)) && timers.wait_for_watch(true, at(5_100)));
+        assert!(!timers.wait_for_watch(false, at(5_100)) && !timers.wait_for_watch(true, at(5_100)));
+        assert!(timers.is_running(Timer::Patience, at(5_199)), "it begins again");
     }
 
     #[test]

@@ -8,7 +8,6 @@ use crate::range::Range;
 
 use super::batch::Batch;
 use super::committer::Committer;
-use super::flight::Flight;
 use super::request::Step;
 
 impl<R: Range, G: Rng> Committer<R, G> {
@@ -18,7 +17,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     pub(super) fn take_for_ours(&mut self) {}
 
-    pub(super) fn keep_unknown(&mut self, _flight: &Flight<R>) {}
+    pub(super) fn keep_unknown(&mut self, _batch: &Batch<R>, _is_swap: bool) {}
 
     pub(super) fn keep_conflicted(&mut self, _batch: &Batch<R>) {}
 

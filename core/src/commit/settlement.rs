@@ -1,0 +1,152 @@
+//! What becomes of operations once the store has answered their batch.
+
+use std::time::Duration;
+
+use crate::bitmap::Bitmap;
+use crate::range::Range;
+
+use super::batch::{Batch, Entry};
+use super::faults::Fault;
+use super::history::History;
+use super::operation::{Diff, Listed, Operation, Outcome};
+use super::pending::{Owner, Pending};
+use super::plan::Planned;
+use super::protection::Protection;
+use super::queue::Queue;
+use super::request::Guard;
+
+/// The answer to a compare-and-swap that was written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    pub(super) revision: u64,
+    /// Until when a Service with the allocated values must be written.
+    use_until: Duration,
+    /// Whether the answer came too late for the callers of allocations.
+    is_late: bool,
+}
+
+impl Written {
+    /// The answer came `now`, to a request of this time.
+    pub(super) fn new(revision: u64, sent: Duration, now: Duration, grace: Duration) -> Self {
+        // Half of the grace is left for the caller, or else it would begin with too little.
+        let patience = grace / if Fault::LateAfterWholeGrace.is_on() { 1 } else { 2 };
+        let is_late = now.saturating_sub(sent) > patience && !Fault::LateAnswerAcknowledged.is_on();
+        let from_answer = Fault::LateAnswerAcknowledged.is_on() || Fault::GraceFromAnswer.is_on();
+        Self { revision, use_until: if from_answer { now } else { sent } + grace, is_late }
+    }
+
+    /// Ends the operations of the batch that was written.
+    pub(super) fn end<R: Range>(
+        self,
+        batch: Batch<R>,
+        queue: &mut Queue<R>,
+        history: &mut History<R>,
+        protection: &mut Protection,
+    ) {
+        for Entry { mut pending, planned } in batch.entries {
+            pending.refusal = None;
+            match planned {
+                Planned::Take(offsets) => self.allocated(history.range(), pending, &offsets, queue, protection),
+                planned => end(&pending, planned, self.revision, queue, history),
+            }
+        }
+    }
+
+    /// Ends an allocation. What nobody waits for any more is released again.
+    fn allocated<R: Range>(
+        self,
+        range: R,
+        mut pending: Pending<R>,
+        offsets: &[u32],
+        queue: &mut Queue<R>,
+        protection: &mut Protection,
+    ) {
+        let Self { revision, use_until, is_late } = self;
+        let values: Vec<R::Value> = offsets.iter().filter_map(|offset| range.value_at(*offset)).collect();
+        let is_wanted = pending.owner != Owner::Nobody;
+        if is_late || (!is_wanted && !Fault::CancelledNotReleased.is_on()) {
+            for value in &values {
+                let release = Operation::Release { value: *value, anchor: revision, oldest: revision };
+                queue.push(Pending::new(Owner::Own, release, Duration::MAX));
+            }
+        }
+        if is_wanted && is_late {
+            pending.was_unknown = true;
+            queue.push_front(pending);
+        } else if is_wanted {
+            offsets.iter().for_each(|offset| protection.hand_out(*offset));
+            queue.end(pending.owner, Outcome::Allocated { values, revision, use_until });
+        }
+    }
+}
+
+/// Ends the operations of a batch that changes nothing, and whose state the store has confirmed at this revision.
+pub(super) fn confirm<R: Range>(batch: Batch<R>, revision: u64, queue: &mut Queue<R>, history: &mut History<R>) {
+    for Entry { pending, planned } in batch.entries {
+        end(&pending, planned, revision, queue, history);
+    }
+}
+
+/// Puts the operations of a batch back that has not ended them. If its outcome `is_unknown` it may have carried them out.
+pub(super) fn put_back<R: Range>(batch: Batch<R>, is_unknown: bool, queue: &mut Queue<R>) {
+    for Entry { mut pending, .. } in batch.entries.into_iter().rev() {
+        if pending.owner != Owner::Nobody {
+            pending.retry(is_unknown.then_some(batch.state));
+            queue.push_front(pending);
+        }
+    }
+}
+
+/// Puts the operations of a batch back whose guard did not hold: the key, or the Services that its clears depend on, had
+/// changed. Returns whether it was the key, which is in this state.
+pub(super) fn conflict<R: Range>(mut batch: Batch<R>, key: Guard, queue: &mut Queue<R>) -> bool {
+    let lost_to_services = batch.lost_to_services(key);
+    if lost_to_services {
+        // One of them may have what was to be cleared.
+        batch.drop_clears();
+    }
+    put_back(batch, false, queue);
+    !lost_to_services
+}
+
+/// Ends the operations of a batch that the store refuses, and says why. A compare-and-swap needs a read first: etcd carries
+/// one out that exceeds its quota, and then says that there is no space.
+pub(super) fn refuse<R: Range>(mut batch: Batch<R>, is_swap: bool, message: &str, queue: &mut Queue<R>) {
+    if is_swap && !Fault::RefusalTakenForFailure.is_on() {
+        for Entry { pending, .. } in &mut batch.entries {
+            pending.refusal = Some(pending.refused(message));
+        }
+        return put_back(batch, true, queue);
+    }
+    for Entry { pending, .. } in batch.entries {
+        queue.end(pending.owner, pending.refused(message));
+    }
+}
+
+/// Sets again what was handed out recently, once the range was recreated.
+pub(super) fn restore_lost<R: Range>(history: &History<R>, protection: &mut Protection, queue: &mut Queue<R>) {
+    let Some(base) = history.base().filter(|base| base.is_initialised()) else { return };
+    let Some(set) = protection.take_lost(base.used()) else { return };
+    let (read, clear) = (base.state.mod_revision, Bitmap::new(set.len()));
+    let diff = Diff { read, set, clear, duplicates: Vec::new(), listed: Listed::Elsewhere };
+    queue.push(Pending::new(Owner::Own, Operation::Repair(Box::new(diff)), Duration::MAX));
+}
+
+/// Ends an operation as it was evaluated.
+fn end<R: Range>(
+    pending: &Pending<R>,
+    planned: Planned<R>,
+    revision: u64,
+    queue: &mut Queue<R>,
+    history: &mut History<R>,
+) {
+    let outcome = match planned {
+        Planned::View => history.view(revision).map(Outcome::Read),
+        Planned::End(outcome) => Some(pending.ended(outcome)),
+        // An allocation of nothing.
+        Planned::Take(_) => Some(Outcome::Allocated { values: Vec::new(), revision, use_until: Duration::MAX }),
+    };
+    if let Some(outcome) = outcome {
+        queue.end(pending.owner, outcome);
+    }
+}
