@@ -10,6 +10,8 @@
 //!   one of them.
 //! - An [`allocator`] knows which offsets are in use, in a [`bitmap`] whose memory is the stored [`snapshot`].
 //! - An [`envelope`] is the stored object around that snapshot, in etcd's protobuf form or as JSON.
+//! - [`commit`] makes the operations of many callers into writes of one key of etcd that several servers share. Its
+//!   documentation shows the whole loop.
 //! - An [`audit`] compares what is recorded as allocated with what Services use, with [`leak`] counters from one audit to
 //!   the next.
 //! - Where ClusterIPs are IPAddress objects, a [`service_cidr`] says which address is tried next, and [`ipaddress`] which

@@ -1,19 +1,103 @@
 //! The commit protocol: how allocations, releases and repairs of several servers become writes of one key of etcd,
 //! without a value ever being handed out twice.
 //!
-//! A [`Committer`] keeps one stored object. Callers [`submit`](Committer::submit) operations; the shell asks by
-//! [`poll`](Committer::poll) what to send, performs it, reports how it ended, and hands out what
-//! [`take_finished`](Committer::take_finished) gives. Many operations share one compare-and-swap, there is no read
+//! A [`Committer`] keeps one stored object. Callers [`submit`](Committer::submit) operations. The shell asks by
+//! [`poll`](Committer::poll) what to send, performs it, reports the answer, and hands out what
+//! [`take_finished`](Committer::take_finished) returns. Many operations share one compare-and-swap, there is no read
 //! before a write, and a conflict brings the current value with it.
 //!
-//! - An operation ends only by an answer to a request that was sent after its submission: nothing is told from memory.
-//! - A value is set freely on whatever is stored now, and cleared only if it was set without a break from the
-//!   operation's anchor on. For that the committer remembers what changed when, and asks for a watch
+//! - An operation ends only by an answer to a request that was sent after its submission, never from memory.
+//! - A value is set freely on the current state, and cleared only if it was set without a break since the operation's
+//!   as-of revision. For that the committer remembers what changed when, and asks for a watch
 //!   ([`watch_from`](Committer::watch_from)) where it has not seen every state.
-//! - What may have happened is neither taken as done nor done again: rather a value leaks, and a repair pass frees it.
+//! - If a request's outcome is unknown, the committer neither assumes success nor retries. At worst a value leaks until a
+//!   repair pass frees it.
 //!
 //! Times are durations from a moment that the shell chooses, by a clock that never goes back. Randomness comes from
 //! the caller's generator. Nothing else comes in but the store's answers, so that everything can be played again.
+//!
+//! # The loop of a shell
+//!
+//! A shell that is the only one to write its key, with a store in memory:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use rand_core::SeedableRng;
+//! use rand_xoshiro::Xoshiro256PlusPlus;
+//! use rangekeeper::allocator::{Request as Wanted, Strategy};
+//! use rangekeeper::commit::{Answer, Committer, Config, Guard, Header, KeyValue, Operation, Outcome, Request, Step};
+//! use rangekeeper::ports::PortRange;
+//!
+//! /// A store with one key.
+//! #[derive(Default)]
+//! struct Store {
+//!     revision: u64,
+//!     state: Guard,
+//!     value: Vec<u8>,
+//! }
+//!
+//! impl Store {
+//!     /// A transaction: if the guard holds, puts the value, else reads the key.
+//!     fn perform(&mut self, request: Request) -> (Header, Answer<'_>) {
+//!         let held = match request {
+//!             Request::Read => false,
+//!             Request::Confirm { guard } => guard == self.state,
+//!             Request::Swap { guard, value, .. } => guard == self.state && self.put(value),
+//!         };
+//!         let current = KeyValue { state: self.state, value: &self.value };
+//!         let answer =
+//!             if held { Answer::Held } else { Answer::Current((self.state.version > 0).then_some(current)) };
+//!         (Header { cluster_id: 1, revision: self.revision, raft_term: 1 }, answer)
+//!     }
+//!
+//!     fn put(&mut self, value: Vec<u8>) -> bool {
+//!         (self.revision, self.value) = (self.revision + 1, value);
+//!         let Guard { version, create_revision, .. } = self.state;
+//!         let create_revision = if version == 0 { self.revision } else { create_revision };
+//!         self.state = Guard { mod_revision: self.revision, version: version + 1, create_revision };
+//!         true
+//!     }
+//! }
+//!
+//! let range: PortRange = "30000-32767".parse()?;
+//! let config = Config { strategy: Strategy::RandomScan, grace: Duration::from_secs(360) };
+//! let mut committer = Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(42));
+//! let (mut store, mut now) = (Store::default(), Duration::ZERO);
+//! let mut run = |operation| {
+//!     let ticket = committer.submit(operation, now + Duration::from_secs(10));
+//!     loop {
+//!         // Callers first: what they submit next joins the next batch.
+//!         for finished in committer.take_finished() {
+//!             if finished.ticket == ticket {
+//!                 return finished.outcome;
+//!             }
+//!         }
+//!         // If others write the key, too, a watch from `committer.watch_from()` on reports their changes here.
+//!         match committer.poll(now) {
+//!             Step::Send(request) => {
+//!                 // Without an answer it is `committer.unknown(now)`.
+//!                 let (header, answer) = store.perform(request);
+//!                 committer.answered(now, header, answer);
+//!             }
+//!             Step::WaitUntil(at) => now = at,
+//!             Step::Idle => unreachable!("the operation has not ended"),
+//!         }
+//!     }
+//! };
+//!
+//! assert_eq!(run(Operation::Create), Outcome::Created { created: true });
+//! let allocated = run(Operation::Allocate(vec![Wanted::This(30_080), Wanted::Next]));
+//! let Outcome::Allocated { values, revision, .. } = allocated else { panic!("{allocated:?}") };
+//! assert_eq!((values.len(), values[0]), (2, 30_080));
+//!
+//! // The Service could not be created: its values are released as of their allocation.
+//! for value in values {
+//!     let release = Operation::Release { value, anchor: revision, oldest: revision };
+//!     assert_eq!(run(release), Outcome::Released { freed: true });
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod base;
 mod batch;
