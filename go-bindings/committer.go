@@ -162,41 +162,6 @@ type Listed struct {
 	Guards bool
 }
 
-// BeginPass has the committer keep the history of its key; it comes before the read of a repair pass is submitted.
-func (c *Committer[V]) BeginPass(passes *Passes) error {
-	code := C.rk_passes_begin(passes.pointer(), c.pointer())
-	runtime.KeepAlive(passes)
-	runtime.KeepAlive(c)
-	return resultError(code)
-}
-
-// SeenByPass tells that the read of a repair pass has ended by OutcomeRead of this revision. Services are listed after
-// now. The leak counters of the committer's range go on only where the value was in use ever since the pass before; where
-// that is not known, or that pass was too short a while ago, all of them start again.
-func (c *Committer[V]) SeenByPass(passes *Passes, revision int64, now time.Duration) error {
-	code := C.rk_passes_seen(passes.pointer(), c.pointer(), C.uint64_t(revision), C.uint64_t(now))
-	runtime.KeepAlive(passes)
-	runtime.KeepAlive(c)
-	return resultError(code)
-}
-
-// SubmitRepair takes on the operation that applies what an audit found out about its bitmap with this index; it
-// was finished with these Passes. It is to be submitted even if the pass found nothing: the committer learns from it
-// which values more than one Service claims.
-//
-// A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays and
-// is due again in the next pass; so does one that Services were in the way of. ErrInvalidArgument means that the outcome
-// has no such range, or another one than the committer.
-func (c *Committer[V]) SubmitRepair(deadline time.Duration, passes *Passes, report *Report, index int, listed Listed) (Ticket, error) {
-	var ticket C.uint64_t
-	code := C.rk_committer_submit_repair(c.pointer(), passes.pointer(), report.pointer(), C.size_t(index),
-		C.uint64_t(listed.Revision), C.bool(listed.Guards), deadlineToC(deadline), &ticket)
-	runtime.KeepAlive(c)
-	runtime.KeepAlive(passes)
-	runtime.KeepAlive(report)
-	return Ticket(ticket), indexError(code, index)
-}
-
 // Cancel ends an operation that nobody wants any more; one that has ended is left alone. What it allocates if it takes
 // place nevertheless is released again.
 func (c *Committer[V]) Cancel(ticket Ticket) error {

@@ -171,16 +171,22 @@ func TestCommitter(t *testing.T) {
 	passes := must(NewPasses(2, time.Minute))
 	anchor = k.revision
 	for i, cleared := range []int{0, 199, 1} {
-		if err := first.BeginPass(passes); err != nil {
+		pass := must(passes.Start())
+		if err := first.BeginPass(pass); err != nil {
 			t.Fatal(err)
 		}
 		view := one(t, k, first, ReadOperation[uint16](NoDeadline))
-		if err := first.SeenByPass(passes, view.Revision, k.now); err != nil {
+		if err := first.PassRead(pass, view.Revision, view.Snapshot, k.now); err != nil {
 			t.Fatal(err)
 		}
-		pass := must(NewAudit())
-		must(pass.AddPorts(must(ParsePortRange("30000-30199")), Stored{Range: "30000-30199", Data: view.Snapshot}))
-		ticket := must(first.SubmitRepair(NoDeadline, passes, must(pass.Finish(passes)), 0, Listed{}))
+		audit := must(NewAudit())
+		if err := pass.Audit(audit); err != nil {
+			t.Fatal(err)
+		}
+		if counts := must(must(pass.Finish(audit)).Range(0)); counts.Size != 200 || counts.Leaked != counts.Stored {
+			t.Errorf("%+v", counts)
+		}
+		ticket := must(first.SubmitRepair(NoDeadline, pass, Listed{}))
 		repaired := run(t, k, first)
 		if len(repaired) != 1 || repaired[0].Ticket != ticket || repaired[0].Outcome != OutcomeRepaired || len(repaired[0].Cleared) != cleared || i == 2 && repaired[0].Cleared[0] != 30008 || repaired[0].Changed != 0 {
 			t.Errorf("pass %d: %+v", i, repaired)
@@ -191,14 +197,6 @@ func TestCommitter(t *testing.T) {
 			one(t, k, second, AllocateOperation(NoDeadline, This(uint16(30008))))
 		}
 	}
-	passes.Close()
-	if err := first.BeginPass(passes); !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
-	if err := first.SeenByPass(nil, 1, 1); err == nil {
-		t.Error("no passes")
-	}
-
 	// What cannot be read is not overwritten.
 	k.put([]byte("k8s:enc:aescbc:v1:key1:..."))
 	if f := one(t, k, first, AllocateOperation(NoDeadline, Next[uint16]())); !errors.Is(f.Err, ErrUnreadable) {

@@ -11,10 +11,8 @@ import (
 // Passes are what a server's repair passes know from one to the next: the leak counters of all ranges, and when they
 // may advance.
 //
-// A pass over the objects of committers goes like this: [Committer.BeginPass] for each; a ReadOperation to each, and when
-// that has ended [Committer.SeenByPass]; after that, Services are listed linearizably and observed by an [Audit] that
-// has what was read; [Audit.Finish] with the Passes; and for each range [Committer.SubmitRepair]. Without committers
-// every pass counts, and only the Finish is needed.
+// [Passes.Start] starts a [Pass] over the objects of committers. Without committers every pass counts, and
+// [Audit.Finish] is all that is needed.
 //
 // They may be used from several goroutines at once.
 type Passes struct {

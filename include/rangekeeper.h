@@ -621,6 +621,19 @@ typedef struct rk_committer rk_committer;
 typedef struct rk_leak_counters rk_leak_counters;
 
 /**
+ * A repair pass over the objects of committers. Its steps, in this order; another order is refused:
+ *
+ * 1. rk_passes_start.
+ * 2. For each committer rk_pass_begin, then an RK_OPERATION_READ to it, and when that has ended rk_pass_read.
+ * 3. rk_pass_audit adds what was read to an rk_audit. After that, Services are listed linearizably and observed by it.
+ * 4. rk_pass_finish ends the audit.
+ * 5. For each committer rk_committer_submit_repair.
+ *
+ * A pass that fails on its way is freed, and the next one started. May be used from several threads at once.
+ */
+typedef struct rk_pass rk_pass;
+
+/**
  * The leak counters of all ranges of a server's repair, kept from one pass to the next, and when they may advance. May
  * be used from several threads at once.
  */
@@ -1485,7 +1498,8 @@ rk_result rk_audit_check_cluster(const struct rk_audit *audit,
  * they are cleaned at once: right only where nobody allocates meanwhile.
  *
  * The caller owns *report and frees it with rk_report_free; the audit is closed, and must still be freed.
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED (audit or passes), RK_RESULT_POISONED (audit or passes). Any thread.
+ * RK_RESULT_INVALID_ARGUMENT if it is the audit of an rk_pass, which rk_pass_finish ends; RK_RESULT_NULL_POINTER,
+ * RK_RESULT_CLOSED (audit or passes), RK_RESULT_POISONED (audit or passes). Any thread.
  */
 rk_result rk_audit_finish(const struct rk_audit *audit,
                           const struct rk_passes *passes,
@@ -1610,9 +1624,9 @@ rk_result rk_committer_submit(const struct rk_committer *committer,
                               uint64_t *tickets);
 
 /**
- * Takes on the operation that applies what an audit found out about the bitmap at place range of report, which was finished
- * with these passes. It is to be submitted even if the pass found nothing: the committer learns from it which
- * values more than one Service claims. deadline as in rk_operation.
+ * Takes on the operation that applies what a pass found out about the committer's range, after rk_pass_finish. It is to be
+ * submitted even if the pass found nothing: the committer learns from it which values more than one Service claims.
+ * It may be submitted again if it has failed. deadline as in rk_operation.
  *
  * listed is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from before
  * the pass's read ends the operation with RK_RESULT_STALE_LIST. With is_guarded, nothing is cleared once a Service was
@@ -1620,17 +1634,17 @@ rk_result rk_committer_submit(const struct rk_committer *committer,
  * rest, leaks stay then.
  *
  * A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays
- * and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT if report
- * has no such bitmap or another one than the committer, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT with a
+ * message in error if the pass has not finished its audit, does not have the committer's range, or a later one has
+ * started; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass, its passes, or committer). Any thread.
  */
 rk_result rk_committer_submit_repair(const struct rk_committer *committer,
-                                     const struct rk_passes *passes,
-                                     const struct rk_report *report,
-                                     size_t range,
+                                     const struct rk_pass *pass,
                                      uint64_t listed,
                                      bool is_guarded,
                                      uint64_t deadline_at,
-                                     uint64_t *ticket);
+                                     uint64_t *ticket,
+                                     struct rk_error *error);
 
 /**
  * Ends an operation that nobody wants any more; one that has ended is left alone. What it allocates if it takes place
@@ -1822,14 +1836,86 @@ rk_result rk_leak_counters_count(const struct rk_leak_counters *counters,
 rk_result rk_leak_counters_reset(const struct rk_leak_counters *counters);
 
 /**
+ * Starts a pass; one of the same passes that is under way is given up, and its steps are refused.
+ *
+ * The caller owns *pass and frees it with rk_pass_free. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED.
+ * Any thread.
+ */
+rk_result rk_passes_start(const struct rk_passes *passes,
+                          struct rk_pass **pass);
+
+/**
+ * Frees a pass. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ */
+void rk_pass_free(struct rk_pass *pass);
+
+/**
+ * Drops the state now: from then on every call with this pass gives RK_RESULT_CLOSED. The handle must still be freed. To
+ * close twice is fine.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_pass_close(const struct rk_pass *pass);
+
+/**
+ * Before the read of a pass is submitted: the committer is to keep the history of its key from now on.
+ *
+ * RK_RESULT_INVALID_ARGUMENT with a message in error if the committer's range was begun already, or all ranges were
+ * read; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass or committer). Any thread.
+ */
+rk_result rk_pass_begin(const struct rk_pass *pass,
+                        const struct rk_committer *committer,
+                        struct rk_error *error);
+
+/**
+ * The read of a pass has ended by an RK_OUTCOME_READ of this revision with these bytes; Services are listed after now, in
+ * nanoseconds by the caller's clock. The counters of the committer's range go on only where the value was in use
+ * ever since the pass before; where that is not known, or that pass was too short a while ago, all of them start again.
+ *
+ * RK_RESULT_INVALID_ARGUMENT with a message in error if the committer's range was not begun, or was read already, or a
+ * later pass has started; RK_RESULT_BITS_PAST_RANGE with the highest offset in error->value and the place in data in
+ * error->offset if the bytes are not those of this range; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED
+ * (pass, its passes, or committer). Any thread.
+ */
+rk_result rk_pass_read(const struct rk_pass *pass,
+                       const struct rk_committer *committer,
+                       uint64_t revision,
+                       const uint8_t *data,
+                       size_t data_len,
+                       uint64_t now,
+                       struct rk_error *error);
+
+/**
+ * Adds what was read to an audit, in the order of rk_pass_begin. More may be added to it, and Services that are listed
+ * from now on. An error ends the pass.
+ *
+ * RK_RESULT_INVALID_ARGUMENT with a message in error if a range was begun and not read, or the audit has ranges or
+ * Services already; RK_RESULT_SAME_KIND, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass or audit).
+ * Any thread.
+ */
+rk_result rk_pass_audit(const struct rk_pass *pass,
+                        const struct rk_audit *audit,
+                        struct rk_error *error);
+
+/**
+ * Ends the audit of the pass. Leaks stay until they were seen in enough passes in a row. An error ends the pass.
+ *
+ * The caller owns *report and frees it with rk_report_free; the audit is closed, and must still be freed.
+ * RK_RESULT_INVALID_ARGUMENT with a message in error if the pass has no audit yet or another one, or a later pass has
+ * started; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass, its passes, or audit). Any thread.
+ */
+rk_result rk_pass_finish(const struct rk_pass *pass,
+                         const struct rk_audit *audit,
+                         struct rk_report **report,
+                         struct rk_error *error);
+
+/**
  * Makes counters at 0. A leak is cleaned in the pass that sees it for the passes-th time in a row; kube-apiserver waits
  * for 3.
  *
- * A pass over the objects of committers goes like this: rk_passes_begin for each; an RK_OPERATION_READ to each, and when
- * that has ended rk_passes_seen; after that, Services are listed linearizably and observed by an rk_audit that has
- * what was read; rk_audit_finish with these passes; and for each range rk_committer_submit_repair. Counters advance
- * only if passes are at least 0.9 of interval (in nanoseconds) apart and the value was in use all the time between.
- * Without committers every pass counts, and nothing but rk_audit_finish is needed; interval is of no use then.
+ * A pass over the objects of committers is an rk_pass. Counters advance only if passes are at least 0.9 of interval (in
+ * nanoseconds) apart and the value was in use all the time between. Without committers every pass counts, and
+ * nothing but rk_audit_finish is needed; interval is of no use then.
  *
  * The caller owns *out and frees it with rk_passes_free. RK_RESULT_INVALID_ARGUMENT if passes is 0,
  * RK_RESULT_NULL_POINTER. Any thread.
@@ -1850,26 +1936,6 @@ void rk_passes_free(struct rk_passes *passes);
  * RK_RESULT_NULL_POINTER. Any thread.
  */
 rk_result rk_passes_close(const struct rk_passes *passes);
-
-/**
- * Before the read of a pass is submitted: the committer is to keep the history of its key from now on.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (passes or committer). Any thread.
- */
-rk_result rk_passes_begin(const struct rk_passes *passes,
-                          const struct rk_committer *committer);
-
-/**
- * The read of a pass has ended by an RK_OUTCOME_READ of this revision; Services are listed after now, in nanoseconds by
- * the caller's clock. The counters of the committer's range go on only where the value was in use ever since the pass
- * before; where that is not known, or that pass was too short a while ago, all of them start again.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (passes or committer). Any thread.
- */
-rk_result rk_passes_seen(const struct rk_passes *passes,
-                         const struct rk_committer *committer,
-                         uint64_t revision,
-                         uint64_t now);
 
 /**
  * Reads a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6, host bits are cleared) or ports ("30000-32767", "30000+2767",

@@ -41,11 +41,17 @@ type Options struct {
 	// that is younger than a minute may still wait for its Service. Zero for data
 	// that nobody works on any more.
 	Now time.Time
-	// Passes keep the leaks of bitmaps until they are due, from one audit to the
-	// next. Without them all are to be cleaned at once, which is right only where
-	// nobody allocates meanwhile.
-	Passes *rangekeeper.Passes
+	// Pass is the repair pass that the audit belongs to; leaks of bitmaps stay until
+	// they are due. Without it all are to be cleaned at once, which is right only
+	// where nobody allocates meanwhile.
+	Pass *rangekeeper.Pass
+	// Read are the bitmaps that the pass has read through their committers, in this
+	// order. What the state has of them is not audited.
+	Read []ReadRange
 }
+
+// ReadRange is a bitmap that a pass has read: its name, and its range as text.
+type ReadRange struct{ Name, Range string }
 
 // Audit is a finished audit. It is for one goroutine at a time.
 type Audit struct {
@@ -91,8 +97,17 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 		return nil, err
 	}
 	defer core.Close()
+	if o.Pass != nil {
+		if err := o.Pass.Audit(core); err != nil {
+			return nil, err
+		}
+	}
+	for _, read := range o.Read {
+		a.ranges = append(a.ranges, auditedRange{name: read.Name, text: read.Range, stored: state.Ranges[read.Name]})
+	}
 	for _, name := range []string{ServiceIPs, SecondaryServiceIPs, ServiceNodePorts} {
-		if stored, ok := state.Ranges[name]; ok {
+		isRead := slices.ContainsFunc(o.Read, func(r ReadRange) bool { return r.Name == name })
+		if stored, ok := state.Ranges[name]; ok && !isRead {
 			if err := a.addBitmap(core, name, stored); err != nil {
 				return nil, fmt.Errorf("key %s: %w", stored.Key, err)
 			}
@@ -118,7 +133,12 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	if err := a.check(core); err != nil {
 		return nil, err
 	}
-	if a.core, err = core.Finish(o.Passes); err != nil {
+	if o.Pass != nil {
+		a.core, err = o.Pass.Finish(core)
+	} else {
+		a.core, err = core.Finish(nil)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return a, a.fillReport()

@@ -47,9 +47,13 @@ func (p *Plan) Unmendable() []Finding {
 // still come into use.
 func (p *Plan) LeaksLeft() int { return p.left }
 
-// Repaired notes what has become of a bitmap: only that is set and cleared.
+// Repaired records the outcome of the repair of a bitmap: only that is set and
+// cleared. The plan has no bitmap that is stale.
 func (p *Plan) Repaired(name string, set, clear []string) {
 	i := slices.IndexFunc(p.Ranges, func(r RangePlan) bool { return r.Name == name })
+	if i < 0 {
+		return
+	}
 	slices.Sort(set)
 	slices.Sort(clear)
 	p.left += len(p.Ranges[i].Clear) - len(clear)
@@ -128,12 +132,8 @@ func (a *Audit) NewValues() (map[string][]byte, error) {
 	return all, nil
 }
 
-// Outcome gives what the core found out, and the index in it of the bitmap of this
-// name; false if that is not audited. The outcome stays the audit's.
-func (a *Audit) Outcome(name string) (outcome *rangekeeper.Report, index int, ok bool) {
-	index = a.bitmap(name)
-	return a.core, index, index >= 0
-}
+// Core gives the core's report, which stays the audit's.
+func (a *Audit) Core() *rangekeeper.Report { return a.core }
 
 // encode puts the repaired bitmap into a copy of the stored object.
 func (a *Audit) encode(index int) ([]byte, error) {

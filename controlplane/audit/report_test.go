@@ -51,7 +51,11 @@ func TestLeaksLeft(t *testing.T) {
 	}
 	defer passes.Close()
 	plan := func() *audit.Plan {
-		a, err := audit.New(state, audit.Options{Passes: passes})
+		pass, err := passes.Start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := audit.New(state, audit.Options{Pass: pass})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -66,17 +65,29 @@ var ClusterIPRangeNames = []string{audit.ServiceIPs, audit.SecondaryServiceIPs}
 
 func (c *Config) check() error {
 	ranges := c.ClusterIPRanges
-	isIPv6 := func(i int) bool { return strings.Contains(ranges[i].String(), ":") }
 	_, hasPort := c.NodePortRange.OffsetOf(c.Bootstrap.KubernetesServiceNodePort)
 	switch {
 	case len(ranges) == 0:
 		return errors.New("there is no range of ClusterIPs")
 	case len(ranges) > len(ClusterIPRangeNames):
 		return fmt.Errorf("%d ranges of ClusterIPs, at most two are possible", len(ranges))
-	case len(ranges) == 2 && isIPv6(0) == isIPv6(1):
-		return fmt.Errorf("%s and %s are ranges of ClusterIPs of one IP family", ranges[0], ranges[1])
 	case c.Bootstrap.KubernetesServiceNodePort != 0 && !hasPort:
 		return fmt.Errorf("the node port %d of the Service kubernetes is not in the range %s", c.Bootstrap.KubernetesServiceNodePort, c.NodePortRange)
+	}
+	// A pass takes one range of each IP family.
+	pass, err := rangekeeper.NewAudit()
+	if err != nil {
+		return err
+	}
+	defer pass.Close()
+	for _, values := range ranges {
+		_, err := pass.AddCIDR(values, rangekeeper.Stored{})
+		if errors.Is(err, rangekeeper.ErrSameKind) {
+			return fmt.Errorf("%s and %s are ranges of ClusterIPs of one IP family", ranges[0], ranges[1])
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -126,7 +137,7 @@ func (c *Controller) addRepairs() error {
 		if err != nil {
 			return err
 		}
-		addresses = append(addresses, repair.Addresses(store))
+		addresses = append(addresses, repair.Stored(store))
 	}
 	ports, err := open(c, audit.ServiceNodePorts, c.config.NodePortRange)
 	if err != nil {
@@ -135,7 +146,7 @@ func (c *Controller) addRepairs() error {
 	for _, of := range []struct {
 		controller repair.Controller
 		ranges     []repair.Range
-	}{{repair.ClusterIPs, addresses}, {repair.NodePorts, []repair.Range{repair.Ports(ports)}}} {
+	}{{repair.ClusterIPs, addresses}, {repair.NodePorts, []repair.Range{repair.Stored(ports)}}} {
 		repairer, err := repair.New(repair.Config{
 			Controller: of.controller, Ranges: of.ranges, Services: c.client.CoreV1().Services(""), SameEtcd: true,
 			Recorder: c.events.NewRecorder(scheme.Scheme, of.controller.Name), Metrics: metrics,

@@ -437,7 +437,12 @@ func (r *round) repair(ctx context.Context, store *etcdstore.Store[uint16], over
 func (r *round) pass(ctx context.Context, store *etcdstore.Store[uint16], passes *rangekeeper.Passes) (leaks int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	view, err := store.ReadForPass(ctx, passes)
+	pass, err := passes.Start()
+	if err != nil {
+		return 0, err
+	}
+	defer pass.Close()
+	view, err := store.ReadForPass(ctx, pass)
 	if err != nil {
 		return 0, err
 	}
@@ -453,24 +458,24 @@ func (r *round) pass(ctx context.Context, store *etcdstore.Store[uint16], passes
 		}
 	}
 	r.mu.Unlock()
-	pass, err := rangekeeper.NewAudit()
+	audit, err := rangekeeper.NewAudit()
 	if err != nil {
 		return 0, err
 	}
-	defer pass.Close()
-	if _, err := pass.AddPorts(r.values, rangekeeper.Stored{Range: r.values.String(), Data: view.Snapshot}); err != nil {
+	defer audit.Close()
+	if err := pass.Audit(audit); err != nil {
 		return 0, err
 	}
-	if err := pass.Observe(&services); err != nil {
+	if err := audit.Observe(&services); err != nil {
 		return 0, err
 	}
-	outcome, err := pass.Finish(passes)
+	outcome, err := pass.Finish(audit)
 	if err != nil {
 		return 0, err
 	}
 	defer outcome.Close()
 	call := time.Since(r.start)
-	repaired, err := store.Repair(ctx, passes, outcome, 0, rangekeeper.Listed{})
+	repaired, err := store.Repair(ctx, pass, rangekeeper.Listed{})
 	end := time.Since(r.start)
 	if len(repaired.Set) > 0 {
 		return 0, fmt.Errorf("%d had a Service, and were free", repaired.Set)

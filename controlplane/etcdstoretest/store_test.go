@@ -160,21 +160,19 @@ func TestRepairThroughEtcd(t *testing.T) {
 		}
 	})
 	passes := must(rangekeeper.NewPasses(3, interval))
-	pass := func() (etcdstore.Repaired[netip.Addr], *rangekeeper.Report) {
+	pass := func() etcdstore.Repaired[netip.Addr] {
 		t.Helper()
-		view := must(ours.ReadForPass(ctx, passes))
-		pass := must(rangekeeper.NewAudit())
-		must(pass.AddCIDR(ours.Range(), rangekeeper.Stored{Range: ours.Range().String(), Data: view.Snapshot}))
+		pass, audit := readForPass(t, ours, passes)
 		var services rangekeeper.Services
 		services.Add(lost.String(), []string{lost.String()})
 		for _, a := range owned[10:] {
 			services.Add(a.Value.String(), []string{a.Value.String()})
 		}
-		if err := pass.Observe(&services); err != nil {
+		if err := audit.Observe(&services); err != nil {
 			t.Fatal(err)
 		}
-		outcome := must(pass.Finish(passes))
-		return must(ours.Repair(ctx, passes, outcome, 0, rangekeeper.Listed{})), outcome
+		must(pass.Finish(audit))
+		return must(ours.Repair(ctx, pass, rangekeeper.Listed{}))
 	}
 	// The first two of the leaks change hands, once before the second pass and once before the third.
 	var free []netip.Addr
@@ -182,12 +180,9 @@ func TestRepairThroughEtcd(t *testing.T) {
 		free = append(free, a.Value)
 	}
 	for i, want := range []etcdstore.Repaired[netip.Addr]{{Set: []netip.Addr{lost}}, {}, {Cleared: free[2:]}, {Cleared: free[:1]}, {Cleared: free[1:2]}} {
-		repaired, outcome := pass()
+		repaired := pass()
 		if !slices.Equal(repaired.Set, want.Set) || !slices.Equal(repaired.Cleared, want.Cleared) || repaired.Changed > 0 {
 			t.Errorf("pass %d: %+v", i, repaired)
-		}
-		if _, err := ours.Repair(ctx, passes, outcome, 1, rangekeeper.Listed{}); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
-			t.Error(err)
 		}
 		if i < 2 {
 			must(theirs.Release(ctx, owned[i].Value, rangekeeper.OwnedSince(owned[i].Revision)))
@@ -196,7 +191,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 		time.Sleep(interval)
 	}
 	// One more at once: it is no pass for the counters.
-	if repaired, _ := pass(); len(repaired.Set)+len(repaired.Cleared)+repaired.Changed > 0 {
+	if repaired := pass(); len(repaired.Set)+len(repaired.Cleared)+repaired.Changed > 0 {
 		t.Errorf("%+v", repaired)
 	}
 	close(stop)
@@ -213,10 +208,22 @@ func TestRepairThroughEtcd(t *testing.T) {
 	if !must(after.Has(lost)) {
 		t.Error("the lost address is not set")
 	}
+	late := must(passes.Start())
 	passes.Close()
-	if _, err := ours.ReadForPass(ctx, passes); !errors.Is(err, rangekeeper.ErrClosed) {
+	if _, err := ours.ReadForPass(ctx, late); !errors.Is(err, rangekeeper.ErrClosed) {
 		t.Error(err)
 	}
+}
+
+// readForPass starts a pass and brings what is stored to its audit.
+func readForPass(t *testing.T, store *etcdstore.Store[netip.Addr], passes *rangekeeper.Passes) (*rangekeeper.Pass, *rangekeeper.Audit) {
+	t.Helper()
+	pass, audit := must(passes.Start()), must(rangekeeper.NewAudit())
+	must(store.ReadForPass(t.Context(), pass))
+	if err := pass.Audit(audit); err != nil {
+		t.Fatal(err)
+	}
+	return pass, audit
 }
 
 // A Service that is written after the list may have what looks leaked: the creator was slower than the grace.
@@ -236,12 +243,11 @@ func TestRepairGuardedByServices(t *testing.T) {
 	write(services + "default/before")
 	passes := must(rangekeeper.NewPasses(2, interval))
 	for i, want := range []etcdstore.Repaired[netip.Addr]{{}, {Changed: 1}, {Cleared: []netip.Addr{leak.Value}}} {
-		view := must(ours.ReadForPass(ctx, passes))
-		pass := must(rangekeeper.NewAudit())
-		must(pass.AddCIDR(ours.Range(), rangekeeper.Stored{Range: ours.Range().String(), Data: view.Snapshot}))
-		outcome := must(pass.Finish(passes))
+		before := must(ours.Read(ctx)).Revision - 1
+		pass, audit := readForPass(t, ours, passes)
+		must(pass.Finish(audit))
 		listed := rangekeeper.Listed{Revision: must(etcd.Client().Get(ctx, services, clientv3.WithPrefix())).Header.Revision, Guards: true}
-		if _, err := ours.Repair(ctx, passes, outcome, 0, rangekeeper.Listed{Revision: view.Revision - 1}); !errors.Is(err, rangekeeper.ErrStaleList) {
+		if _, err := ours.Repair(ctx, pass, rangekeeper.Listed{Revision: before}); !errors.Is(err, rangekeeper.ErrStaleList) {
 			t.Error(err)
 		}
 		if i == 1 {
@@ -249,10 +255,10 @@ func TestRepairGuardedByServices(t *testing.T) {
 		} else {
 			write("/registry/services/endpoints/default/other")
 		}
-		if repaired := must(ours.Repair(ctx, passes, outcome, 0, listed)); !slices.Equal(repaired.Cleared, want.Cleared) || len(repaired.Set) > 0 || repaired.Changed != want.Changed {
+		if repaired := must(ours.Repair(ctx, pass, listed)); !slices.Equal(repaired.Cleared, want.Cleared) || len(repaired.Set) > 0 || repaired.Changed != want.Changed {
 			t.Errorf("pass %d: %+v", i, repaired)
 		}
-		if _, err := theirs.Repair(ctx, passes, outcome, 0, listed); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
+		if _, err := theirs.Repair(ctx, pass, listed); !errors.Is(err, rangekeeper.ErrInvalidArgument) {
 			t.Error(err)
 		}
 		time.Sleep(interval)

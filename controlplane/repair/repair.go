@@ -115,64 +115,53 @@ func (r *Repairer) Pass(ctx context.Context) (Result, error) {
 }
 
 func (r *Repairer) pass(ctx context.Context) (Result, error) {
-	pass, err := rangekeeper.NewAudit()
-	if err != nil {
-		return Result{}, err
-	}
-	defer pass.Close()
-	made := make([]bool, len(r.config.Ranges))
-	for i, one := range r.config.Ranges {
-		if made[i], err = one.Read(ctx, r.passes, pass); err != nil {
-			return Result{}, err
+	ranges := r.config.Ranges
+	if r.config.DryRun {
+		ranges = make([]Range, len(ranges))
+		for i, one := range r.config.Ranges {
+			ranges[i] = readOnly{one}
 		}
 	}
-	services, resourceVersion, err := r.list(ctx)
-	if err != nil {
-		return Result{}, err
-	}
-	listed, err := r.listed(resourceVersion)
-	if err != nil {
-		return Result{}, err
-	}
-	err = pass.ObserveAll(len(services), func(batch *rangekeeper.Services, from, to int) {
-		for _, service := range services[from:to] {
-			servicebatch.Add(batch, service)
+	var services []*corev1.Service
+	var report *rangekeeper.Report
+	var result Result
+	outcomes, failure := Drive(ctx, r.passes, ranges, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.Listed, error) {
+		var listed rangekeeper.Listed
+		var err error
+		if services, result.ResourceVersion, err = r.list(ctx); err != nil {
+			return nil, listed, err
 		}
+		if listed, err = r.listed(result.ResourceVersion); err != nil {
+			return nil, listed, err
+		}
+		report, err = r.audit(pass, services)
+		return report, listed, err
 	})
-	if err != nil {
-		return Result{}, err
+	if report == nil {
+		return Result{}, failure
 	}
-	outcome, err := pass.Finish(r.passes)
-	if err != nil {
-		return Result{}, err
-	}
-	defer outcome.Close()
-	result := Result{Services: len(services), ResourceVersion: resourceVersion}
+	defer report.Close()
+	result.Services = len(services)
 	set := map[string]bool{}
-	var failures []error
-	for i, one := range r.config.Ranges {
-		counts, err := outcome.Range(i)
+	for i, done := range outcomes {
+		counts, err := report.Range(i)
 		if err != nil {
-			return Result{}, err
+			return Result{}, errors.Join(failure, err)
 		}
-		repaired := RangeResult{Set: int(counts.Set), Cleared: int(counts.Clear)}
-		if !r.config.DryRun {
-			done, err := one.Repair(ctx, r.passes, outcome, i, listed)
-			if err != nil {
-				// What is found and done in the other ranges is told all the same.
-				failures = append(failures, err)
-			}
-			for _, value := range done.Set {
-				set[value] = true
-			}
-			repaired.Set, repaired.Cleared, repaired.Changed = len(done.Set), done.Cleared, done.Changed
+		repaired := RangeResult{
+			Made: done.Missing, Leaked: int(counts.Leaked), Set: len(done.Set), Cleared: len(done.Cleared), Changed: done.Changed,
 		}
-		repaired.Made, repaired.Leaked = made[i], int(counts.Leaked)
+		if r.config.DryRun {
+			repaired.Set, repaired.Cleared = int(counts.Set), int(counts.Clear)
+		}
+		for _, value := range done.Set {
+			set[value] = true
+		}
 		result.Ranges = append(result.Ranges, repaired)
 	}
-	findings, err := outcome.Findings()
+	findings, err := report.Findings()
 	if err != nil {
-		return Result{}, errors.Join(append(failures, err)...)
+		return Result{}, errors.Join(failure, err)
 	}
 	for _, finding := range findings {
 		// A Service that came between the read and the list has a value that is not recorded in what was read.
@@ -184,7 +173,40 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 			r.report(services[finding.Subject.Ordinal], finding)
 		}
 	}
-	return result, errors.Join(failures...)
+	return result, failure
+}
+
+// readOnly is a range that is not repaired.
+type readOnly struct{ Range }
+
+func (readOnly) Repair(context.Context, Found) (Repaired, error) { return Repaired{}, nil }
+
+// audit compares what the pass has read with Services that were listed after that.
+func (r *Repairer) audit(pass *rangekeeper.Pass, services []*corev1.Service) (*rangekeeper.Report, error) {
+	audit, err := rangekeeper.NewAudit()
+	if err != nil {
+		return nil, err
+	}
+	defer audit.Close()
+	if err := pass.Audit(audit); err != nil {
+		return nil, err
+	}
+	for _, one := range r.config.Ranges {
+		if one, ok := one.(Uncommitted); ok {
+			if err := one.Add(audit); err != nil {
+				return nil, err
+			}
+		}
+	}
+	err = audit.ObserveAll(len(services), func(batch *rangekeeper.Services, from, to int) {
+		for _, service := range services[from:to] {
+			servicebatch.Add(batch, service)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pass.Finish(audit)
 }
 
 // list gives all Services, at one revision that is not older than the call: a list without a resource version is

@@ -126,8 +126,8 @@ func TestDamagedCluster(t *testing.T) {
 		}))
 	}
 	repairers := []*repair.Repairer{
-		repairer(repair.ClusterIPs, repair.Addresses(stored.primary), repair.Addresses(stored.secondary)),
-		repairer(repair.NodePorts, repair.Ports(stored.ports)),
+		repairer(repair.ClusterIPs, repair.Stored(stored.primary), repair.Stored(stored.secondary)),
+		repairer(repair.NodePorts, repair.Stored(stored.ports)),
 	}
 	leaks := slices.Concat(want.Leaks.ClusterIP, want.Leaks.NodePort)
 	if len(leaks) < 10 {

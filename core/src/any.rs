@@ -17,6 +17,18 @@ pub enum AnyRange {
     Ports(PortRange),
 }
 
+impl From<CidrRange> for AnyRange {
+    fn from(range: CidrRange) -> Self {
+        Self::Cidr(range)
+    }
+}
+
+impl From<PortRange> for AnyRange {
+    fn from(range: PortRange) -> Self {
+        Self::Ports(range)
+    }
+}
+
 /// A value whose kind is known only at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AnyValue {

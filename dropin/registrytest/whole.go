@@ -15,7 +15,7 @@ import (
 )
 
 // Whole returns the range of a registry. rangeSpec is a CIDR, or ports as in "30000-32767".
-func Whole(registry rangeallocation.RangeRegistry, rangeSpec string) repair.Range {
+func Whole(registry rangeallocation.RangeRegistry, rangeSpec string) repair.Uncommitted {
 	if _, err := rangekeeper.ParsePortRange(rangeSpec); err == nil {
 		return &whole[uint16]{
 			registry: registry, text: rangeSpec, parse: rangekeeper.ParsePortRange, add: (*rangekeeper.Audit).AddPorts,
@@ -36,25 +36,27 @@ type whole[V rangekeeper.Value] struct {
 	// What the pass under way has read.
 	values rangekeeper.Range[V]
 	stored *api.RangeAllocation
+	// index is that of the range in the report.
+	index int
 }
 
-func (w *whole[V]) Read(_ context.Context, _ *rangekeeper.Passes, pass *rangekeeper.Audit) (missing bool, err error) {
+func (w *whole[V]) Read(context.Context, *rangekeeper.Pass) (missing bool, err error) {
 	if w.values, err = w.parse(w.text); err != nil {
 		return false, err
 	}
 	if w.stored, err = w.registry.Get(); err != nil {
 		return false, fmt.Errorf("read range %s: %w", w.text, err)
 	}
-	_, err = w.add(pass, w.values, rangekeeper.Stored{Range: w.stored.Range, Data: w.stored.Data})
-	return w.stored.Range == "", err
+	return w.stored.Range == "", nil
 }
 
-func (w *whole[V]) Repair(_ context.Context, _ *rangekeeper.Passes, outcome *rangekeeper.Report, index int, _ rangekeeper.Listed) (repair.Repaired, error) {
-	counts, err := outcome.Range(index)
-	if err != nil {
-		return repair.Repaired{}, err
-	}
-	next, err := outcome.Snapshot(index, nil)
+func (w *whole[V]) Add(audit *rangekeeper.Audit) (err error) {
+	w.index, err = w.add(audit, w.values, rangekeeper.Stored{Range: w.stored.Range, Data: w.stored.Data})
+	return err
+}
+
+func (w *whole[V]) Repair(_ context.Context, found repair.Found) (repair.Repaired, error) {
+	next, err := found.Report.Snapshot(w.index, nil)
 	if err != nil {
 		return repair.Repaired{}, err
 	}
@@ -62,9 +64,11 @@ func (w *whole[V]) Repair(_ context.Context, _ *rangekeeper.Passes, outcome *ran
 	if err := w.registry.CreateOrUpdate(w.stored); err != nil {
 		return repair.Repaired{}, fmt.Errorf("write range %s: %w", w.text, err)
 	}
-	set := make([]string, 0, counts.Set)
-	for value := range outcome.Values(index, rangekeeper.ValuesSet) {
-		set = append(set, value.String())
+	texts := func(set rangekeeper.Set) (all []string) {
+		for value := range found.Report.Values(w.index, set) {
+			all = append(all, value.String())
+		}
+		return all
 	}
-	return repair.Repaired{Set: set, Cleared: int(counts.Clear)}, nil
+	return repair.Repaired{Set: texts(rangekeeper.ValuesSet), Cleared: texts(rangekeeper.ValuesClear)}, nil
 }

@@ -108,12 +108,12 @@ func open[V rangekeeper.Value](t *testing.T, etcd *clientv3.Client, name string,
 
 func addresses(t *testing.T, etcd *clientv3.Client, name, cidr string) Range {
 	store := open(t, etcd, name, must(rangekeeper.ParseCIDR(cidr)))
-	return RangeOf(committed{passes: repair.Addresses(store)}, cidr)
+	return RangeOf(committed{passes: repair.Stored(store)}, cidr)
 }
 
 func ports(t *testing.T, etcd *clientv3.Client, name, all string) Range {
 	store := open(t, etcd, name, must(rangekeeper.ParsePortRange(all)))
-	return RangeOf(committed{passes: repair.Ports(store)}, all)
+	return RangeOf(committed{passes: repair.Stored(store)}, all)
 }
 
 // counters are as those of the API server.

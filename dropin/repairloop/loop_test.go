@@ -175,15 +175,15 @@ func TestConflictIsNoPass(t *testing.T) {
 
 // stale is a range for which the list of Services is too old at first.
 type stale struct {
-	repair.Range
+	repair.Uncommitted
 	times    int
 	revision int64
 }
 
 func (s *stale) RepairRange(string) (repair.Range, bool) { return s, true }
 
-func (s *stale) Repair(_ context.Context, _ *rangekeeper.Passes, _ *rangekeeper.Report, _ int, listed rangekeeper.Listed) (repair.Repaired, error) {
-	s.revision = listed.Revision
+func (s *stale) Repair(_ context.Context, found repair.Found) (repair.Repaired, error) {
+	s.revision = found.Listed.Revision
 	if s.times--; s.times >= 0 {
 		return repair.Repaired{}, fmt.Errorf("repair: %w", rangekeeper.ErrStaleList)
 	}
@@ -198,7 +198,7 @@ func TestStaleList(t *testing.T) {
 		return true, &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: "77"}}, nil
 	})
 	found, failed := counters()
-	passes := &stale{Range: registrytest.Whole(&registry{}, "100-200"), times: 2}
+	passes := &stale{Uncommitted: registrytest.Whole(&registry{}, "100-200"), times: 2}
 	committed := struct {
 		rangeallocation.RangeRegistry
 		Repairable

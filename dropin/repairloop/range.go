@@ -13,7 +13,7 @@ import (
 // Repairable is a registry over whose range passes can be made. They go through the committer of the registry, so that they
 // share writes with allocations and clear nothing that was allocated meanwhile.
 type Repairable interface {
-	// RepairRange returns the range, as [repair.Addresses] or [repair.Ports] of the registry's store, and whether it is in
+	// RepairRange returns the range, as [repair.Stored] of the registry's store, and whether it is in
 	// the etcd of Services, so that revisions compare. rangeSpec is the range that the controller was configured with.
 	RepairRange(rangeSpec string) (passes repair.Range, sameEtcd bool)
 }
@@ -36,10 +36,8 @@ func RangeOf(registry rangeallocation.RangeRegistry, rangeSpec string) Range {
 // refusing is a range whose passes fail.
 type refusing struct{ err error }
 
-func (r refusing) Read(context.Context, *rangekeeper.Passes, *rangekeeper.Audit) (bool, error) {
-	return false, r.err
-}
+func (r refusing) Read(context.Context, *rangekeeper.Pass) (bool, error) { return false, r.err }
 
-func (r refusing) Repair(context.Context, *rangekeeper.Passes, *rangekeeper.Report, int, rangekeeper.Listed) (repair.Repaired, error) {
+func (r refusing) Repair(context.Context, repair.Found) (repair.Repaired, error) {
 	return repair.Repaired{}, r.err
 }

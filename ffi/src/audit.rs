@@ -2,7 +2,6 @@
 
 use std::ffi::c_char;
 
-use rangekeeper_core::any::AnyRange;
 use rangekeeper_core::audit::{
     AddRangeError, Audit, Bitmaps, Leaks, NoIpAddresses, NotAuditable, Presence, Stored, StoredBitmap,
 };
@@ -34,6 +33,16 @@ pub const RK_BITMAP_SERVICE_NODE_PORTS: u32 = 2;
 
 /// An audit under way: one pass over all Services. May be used from several threads at once.
 pub struct rk_audit(Handle<Audit>);
+
+impl rk_audit {
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Audit) -> Result<R, Failure>) -> Result<R, Failure> {
+        self.0.with(work)
+    }
+
+    pub(crate) fn finish<R>(&self, work: impl FnOnce(Audit) -> Result<R, Failure>) -> Result<R, Failure> {
+        self.0.finish(work)
+    }
+}
 
 impl From<AddRangeError> for Failure {
     fn from(error: AddRangeError) -> Self {
@@ -151,10 +160,7 @@ pub unsafe extern "C" fn rk_audit_add_bitmap(
             let (audit, configured) = (borrow(audit)?, borrow(configured)?);
             let stored =
                 Stored { range: text(stored_range, stored_range_len)?, data: slice(stored_data, stored_data_len)? };
-            audit.0.with(|audit| match configured.0 {
-                AnyRange::Cidr(range) => Ok(audit.add_cluster_ips(range, stored)?),
-                AnyRange::Ports(range) => Ok(audit.add_node_ports(range, stored)?),
-            })
+            audit.0.with(|audit| Ok(audit.add_bitmap(configured.0, stored)?))
         })
     }
 }
@@ -270,7 +276,8 @@ pub unsafe extern "C" fn rk_audit_check_cluster(
 /// they are cleaned at once: right only where nobody allocates meanwhile.
 ///
 /// The caller owns *report and frees it with rk_report_free; the audit is closed, and must still be freed.
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED (audit or passes), RK_RESULT_POISONED (audit or passes). Any thread.
+/// RK_RESULT_INVALID_ARGUMENT if it is the audit of an rk_pass, which rk_pass_finish ends; RK_RESULT_NULL_POINTER,
+/// RK_RESULT_CLOSED (audit or passes), RK_RESULT_POISONED (audit or passes). Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_finish(
     audit: *const rk_audit,
@@ -280,11 +287,11 @@ pub unsafe extern "C" fn rk_audit_finish(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (audit, passes, out) = unsafe { (borrow(audit)?, borrow_optional(passes)?, Out::new(report)?) };
+        audit.0.with(|audit| if audit.is_of_pass() { Err(rk_result::InvalidArgument) } else { Ok(()) })?;
+        let finish = |leaks: Leaks<'_>| audit.0.finish(|audit| Ok::<_, rk_result>(audit.finish(leaks)));
         let report = match passes {
-            None => audit.0.finish(|audit| Ok(audit.finish(Leaks::CleanAtOnce)))?,
-            Some(passes) => {
-                passes.0.with(|passes| audit.0.finish(|audit| Ok(audit.finish(Leaks::Keep(passes.counters())))))?
-            }
+            None => finish(Leaks::CleanAtOnce)?,
+            Some(passes) => passes.0.with(|passes| finish(Leaks::Keep(passes.counters())))?,
         };
         out.give(rk_report::new(report));
         Ok(())

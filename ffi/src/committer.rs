@@ -14,11 +14,11 @@ use rangekeeper_core::commit::{
 };
 
 use crate::allocator::{requests, strategy};
-use crate::guard::{Array, Buffer, Out, borrow, guard, guard_or, reclaim, slice, text};
+use crate::error::{self, rk_error};
+use crate::guard::{Array, Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, slice, text};
 use crate::handle::Handle;
-use crate::passes::rk_passes;
+use crate::pass::rk_pass;
 use crate::range::{ValueRange, rk_range};
-use crate::report::rk_report;
 use crate::result::rk_result;
 use crate::value::{Value, rk_value};
 
@@ -59,6 +59,9 @@ pub const RK_OUTCOME_FAILED: u32 = 7;
 /// It may have happened or may yet happen. What it allocated must not be used.
 pub const RK_OUTCOME_UNKNOWN: u32 = 8;
 
+/// A committer of any range.
+pub(crate) type RangeCommitter = Committer<ValueRange, Xoshiro256PlusPlus>;
+
 /// One stored object and the operations on it: a state machine that does no I/O. May be used from several threads at
 /// once.
 pub struct rk_committer(Handle<State>);
@@ -67,14 +70,14 @@ impl rk_committer {
     /// Works on the committer itself.
     pub(crate) fn with<R>(
         &self,
-        work: impl FnOnce(&mut Committer<ValueRange, Xoshiro256PlusPlus>) -> Result<R, rk_result>,
-    ) -> Result<R, rk_result> {
+        work: impl FnOnce(&mut RangeCommitter) -> Result<R, error::Failure>,
+    ) -> Result<R, error::Failure> {
         self.0.with(|state| work(&mut state.committer))
     }
 }
 
 struct State {
-    committer: Committer<ValueRange, Xoshiro256PlusPlus>,
+    committer: RangeCommitter,
     /// The value of the swap that is under way.
     value: Vec<u8>,
     /// What has ended and was not fetched yet.
@@ -405,9 +408,9 @@ pub unsafe extern "C" fn rk_committer_submit(
     })
 }
 
-/// Takes on the operation that applies what an audit found out about the bitmap at place range of report, which was finished
-/// with these passes. It is to be submitted even if the pass found nothing: the committer learns from it which
-/// values more than one Service claims. deadline as in rk_operation.
+/// Takes on the operation that applies what a pass found out about the committer's range, after rk_pass_finish. It is to be
+/// submitted even if the pass found nothing: the committer learns from it which values more than one Service claims.
+/// It may be submitted again if it has failed. deadline as in rk_operation.
 ///
 /// listed is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from before
 /// the pass's read ends the operation with RK_RESULT_STALE_LIST. With is_guarded, nothing is cleared once a Service was
@@ -415,41 +418,33 @@ pub unsafe extern "C" fn rk_committer_submit(
 /// rest, leaks stay then.
 ///
 /// A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays
-/// and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT if report
-/// has no such bitmap or another one than the committer, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT with a
+/// message in error if the pass has not finished its audit, does not have the committer's range, or a later one has
+/// started; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass, its passes, or committer). Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit_repair(
     committer: *const rk_committer,
-    passes: *const rk_passes,
-    report: *const rk_report,
-    range: usize,
+    pass: *const rk_pass,
     listed: u64,
     is_guarded: bool,
     deadline_at: u64,
     ticket: *mut u64,
+    error: *mut rk_error,
 ) -> rk_result {
-    guard(|| {
-        // SAFETY: the caller's promise; see guard.
-        let (committer, passes, report, ticket) =
-            unsafe { (borrow(committer)?, borrow(passes)?, borrow(report)?, Out::new(ticket)?) };
-        passes.0.with(|passes| {
-            report.with_bitmap(range, |bitmap| {
-                committer.with(|committer| {
-                    if bitmap.range() != committer.range().0 {
-                        return Err(rk_result::InvalidArgument);
-                    }
-                    let listed = match listed {
-                        0 => Listed::Elsewhere,
-                        _ if is_guarded => Listed::Guarding(listed),
-                        _ => Listed::At(listed),
-                    };
-                    let diff = passes.diff(bitmap, committer, listed);
-                    ticket.write(committer.submit(Operation::Repair(Box::new(diff)), deadline(deadline_at)).0);
-                    Ok(())
-                })
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let (committer, pass, ticket) = (borrow(committer)?, borrow(pass)?, Out::new(ticket)?);
+            let listed = match listed {
+                0 => Listed::Elsewhere,
+                _ if is_guarded => Listed::Guarding(listed),
+                _ => Listed::At(listed),
+            };
+            pass.repair(committer, listed, |committer, diff| {
+                ticket.write(committer.submit(Operation::Repair(Box::new(diff)), deadline(deadline_at)).0);
             })
         })
-    })
+    }
 }
 
 /// Ends an operation that nobody wants any more; one that has ended is left alone. What it allocates if it takes place

@@ -40,7 +40,7 @@ impl<T> Handle<T> {
     }
 
     /// Works on the value for the last time: the handle is closed afterwards, or poisoned by a panic in `work`.
-    pub(crate) fn finish<R>(&self, work: impl FnOnce(T) -> Result<R, rk_result>) -> Result<R, rk_result> {
+    pub(crate) fn finish<R, E: From<rk_result>>(&self, work: impl FnOnce(T) -> Result<R, E>) -> Result<R, E> {
         let mut state = self.0.lock();
         match mem::replace(&mut *state, State::Poisoned) {
             State::Open(value) => {
@@ -52,9 +52,9 @@ impl<T> Handle<T> {
             }
             State::Closed => {
                 *state = State::Closed;
-                Err(rk_result::Closed)
+                Err(rk_result::Closed.into())
             }
-            State::Poisoned => Err(rk_result::Poisoned),
+            State::Poisoned => Err(rk_result::Poisoned.into()),
         }
     }
 

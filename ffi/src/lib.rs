@@ -18,6 +18,7 @@ mod guard;
 mod handle;
 mod ip_address;
 mod leak;
+mod pass;
 mod passes;
 mod range;
 mod range_allocation;

@@ -27,6 +27,12 @@ pub struct rk_range(pub(crate) AnyRange);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ValueRange(pub(crate) AnyRange);
 
+impl From<ValueRange> for AnyRange {
+    fn from(range: ValueRange) -> Self {
+        range.0
+    }
+}
+
 impl Display for ValueRange {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         Display::fmt(&self.0, f)

@@ -126,19 +126,21 @@ int main(void) {
   rk_passes *passes;
   CHECK_OK(rk_passes_new(2, 360000000000u, &passes));
   for (uint32_t cleared = 0; cleared <= 3; cleared += 3, now += 360000000000u) {
-    CHECK_OK(rk_passes_begin(passes, committer));
+    rk_pass *pass;
+    rk_audit *audit;
+    rk_report *report;
+    CHECK_OK(rk_passes_start(passes, &pass));
+    CHECK_OK(rk_pass_begin(pass, committer, NULL));
     submit(RK_OPERATION_READ, NULL, 0, 0);
     run();
     expect(1);
     CHECK(finished[0].outcome == RK_OUTCOME_READ && finished[0].yes && finished[0].bytes == 1 && bytes[0] == 7);
-    CHECK_OK(rk_passes_seen(passes, committer, finished[0].revision, now));
-    rk_audit *audit;
-    rk_report *report;
+    CHECK_OK(rk_pass_read(pass, committer, finished[0].revision, bytes, finished[0].bytes, now, NULL));
     CHECK_OK(rk_audit_new(false, false, 0, &audit));
-    CHECK_OK(rk_audit_add_bitmap(audit, range, TEXT("10.0.0.0/29"), bytes, finished[0].bytes, NULL));
-    CHECK_OK(rk_audit_finish(audit, passes, &report));
+    CHECK_OK(rk_pass_audit(pass, audit, NULL));
+    CHECK_OK(rk_pass_finish(pass, audit, &report, NULL));
     uint64_t ticket;
-    CHECK_OK(rk_committer_submit_repair(committer, passes, report, 0, 0, false, UINT64_MAX, &ticket));
+    CHECK_OK(rk_committer_submit_repair(committer, pass, 0, false, UINT64_MAX, &ticket, NULL));
     run();
     expect(1);
     CHECK(finished[0].ticket == ticket && finished[0].outcome == RK_OUTCOME_REPAIRED);
@@ -146,6 +148,7 @@ int main(void) {
     for (uint32_t i = 0; i < cleared; i++) CHECK(values[i].low == 0x0a000001 + i);
     rk_report_free(report);
     rk_audit_free(audit);
+    rk_pass_free(pass);
   }
   rk_passes_free(passes);
 

@@ -600,6 +600,95 @@ static void audit_of_ip_addresses(void) {
   rk_audit_free(a);
 }
 
+/* Each step of a pass in a stage that has no such step. */
+static void not_reading(const rk_pass *pass, const rk_committer *c, const rk_audit *audit, rk_error *error) {
+  CHECK_INVALID(rk_pass_begin(pass, c, error));
+  CHECK_INVALID(rk_pass_read(pass, c, 1, NULL, 0, 1, error));
+  CHECK_INVALID(rk_pass_audit(pass, audit, error));
+  CHECK(error->message_len > 0);
+}
+
+static void steps_of_a_pass(const rk_committer *c) {
+  rk_passes *passes = NULL;
+  rk_pass *pass = NULL, *later = NULL;
+  rk_audit *audit = NULL, *other = NULL;
+  rk_report *report = NULL;
+  rk_committer *of_others = NULL;
+  rk_error error;
+  uint64_t ticket = 77;
+  CHECK_OK(rk_passes_new(3, UINT64_MAX, &passes));
+  CHECK_OK(rk_audit_new(false, false, 0, &audit));
+  CHECK_OK(rk_audit_new(false, false, 0, &other));
+  rk_range *range = range_of("10.0.0.0/25");
+  CHECK_OK(rk_committer_new(range, 0, 1000, 1, &of_others));
+  CHECK_NULL(rk_passes_start(NULL, &pass));
+  CHECK_NULL(rk_passes_start(passes, NULL));
+  CHECK_OK(rk_passes_start(passes, &pass));
+
+  CHECK_NULL(rk_pass_begin(NULL, c, &error));
+  CHECK_NULL(rk_pass_begin(pass, NULL, &error));
+  CHECK_INVALID(rk_pass_read(pass, c, 1, NULL, 0, 1, &error)); /* not begun */
+  CHECK_OK(rk_pass_begin(pass, c, NULL));
+  CHECK_INVALID(rk_pass_begin(pass, c, NULL)); /* twice */
+  CHECK_NULL(rk_pass_read(NULL, c, 1, NULL, 0, 1, &error));
+  CHECK_NULL(rk_pass_read(pass, NULL, 1, NULL, 0, 1, &error));
+  CHECK_NULL(rk_pass_read(pass, c, 1, NULL, 1, 1, &error));
+  uint8_t long_data[1 << 10];
+  memset(long_data, 0xff, sizeof long_data);
+  CHECK_RESULT(rk_pass_read(pass, c, 1, long_data, sizeof long_data, 1, &error), RK_RESULT_BITS_PAST_RANGE);
+  CHECK_OK(rk_pass_read(pass, c, UINT64_MAX, NULL, 0, UINT64_MAX, NULL)); /* nothing like that was read */
+  CHECK_INVALID(rk_pass_read(pass, c, 1, NULL, 0, 1, &error)); /* twice */
+  CHECK_NULL(rk_pass_audit(NULL, audit, &error));
+  CHECK_NULL(rk_pass_audit(pass, NULL, &error));
+  CHECK_NULL(rk_pass_finish(NULL, audit, &report, &error));
+  CHECK_NULL(rk_pass_finish(pass, NULL, &report, &error));
+  CHECK_NULL(rk_pass_finish(pass, audit, NULL, &error));
+  CHECK_INVALID(rk_pass_finish(pass, audit, &report, &error)); /* it has no audit yet */
+  CHECK_INVALID(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, &error));
+  CHECK_OK(rk_pass_audit(pass, audit, &error));
+  not_reading(pass, c, other, &error);
+  CHECK_INVALID(rk_audit_finish(audit, NULL, &report)); /* that is the pass's to do */
+  CHECK_INVALID(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, NULL));
+  CHECK_OK(rk_pass_finish(pass, audit, &report, &error));
+  not_reading(pass, c, other, &error);
+  CHECK_INVALID(rk_pass_finish(pass, other, &report, &error));
+  CHECK_NULL(rk_committer_submit_repair(NULL, pass, 0, false, UINT64_MAX, &ticket, &error));
+  CHECK_NULL(rk_committer_submit_repair(c, NULL, 0, false, UINT64_MAX, &ticket, &error));
+  CHECK_NULL(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, NULL, &error));
+  CHECK_INVALID(rk_committer_submit_repair(of_others, pass, 0, false, UINT64_MAX, &ticket, &error));
+  CHECK(ticket == 77);
+
+  /* A later pass takes the place of an earlier one, and what has failed is over. */
+  CHECK_OK(rk_passes_start(passes, &later));
+  CHECK_INVALID(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, &error));
+  CHECK_OK(rk_pass_begin(later, c, &error));
+  CHECK_INVALID(rk_pass_audit(later, other, &error)); /* not read */
+  not_reading(later, c, other, &error);
+  CHECK_INVALID(rk_pass_finish(later, other, &report, &error));
+
+  CHECK_NULL(rk_pass_close(NULL));
+  CHECK_OK(rk_pass_close(later));
+  CHECK_OK(rk_pass_close(later));
+  CHECK_CLOSED(rk_pass_begin(later, c, &error));
+  CHECK_CLOSED(rk_pass_audit(later, other, &error));
+  CHECK_CLOSED(rk_pass_read(later, c, 1, NULL, 0, 1, &error));
+  CHECK_CLOSED(rk_pass_finish(later, other, &report, &error));
+  CHECK_CLOSED(rk_committer_submit_repair(c, later, 0, false, UINT64_MAX, &ticket, &error));
+  CHECK_OK(rk_passes_close(passes));
+  CHECK_CLOSED(rk_passes_start(passes, &later));
+  CHECK_CLOSED(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, &error));
+  rk_passes_free(passes); /* a pass may outlive it */
+  CHECK_CLOSED(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, &error));
+  rk_pass_free(pass);
+  rk_pass_free(later);
+  rk_pass_free(NULL);
+  rk_report_free(report);
+  rk_audit_free(audit);
+  rk_audit_free(other);
+  rk_committer_free(of_others);
+  rk_range_free(range);
+}
+
 static void committers(const rk_range *range) {
   rk_committer *c = NULL;
   CHECK_NULL(rk_committer_new(NULL, 0, 1, 1, &c));
@@ -627,34 +716,7 @@ static void committers(const rk_range *range) {
   CHECK_OK(rk_committer_submit(c, NULL, 0, NULL, 0, NULL));
   CHECK(ticket == 77);
 
-  rk_audit *pass = NULL;
-  rk_report *outcome = NULL;
-  CHECK_OK(rk_audit_new(false, false, 0, &pass));
-  rk_range *other = range_of("10.0.0.0/25");
-  CHECK_OK(rk_audit_add_bitmap(pass, other, NULL, 0, NULL, 0, NULL));
-  CHECK_OK(rk_audit_finish(pass, NULL, &outcome));
-  rk_passes *passes = NULL;
-  CHECK_OK(rk_passes_new(3, UINT64_MAX, &passes));
-  CHECK_NULL(rk_passes_begin(NULL, c));
-  CHECK_NULL(rk_passes_begin(passes, NULL));
-  CHECK_OK(rk_passes_begin(passes, c));
-  CHECK_NULL(rk_passes_seen(NULL, c, 1, 1));
-  CHECK_NULL(rk_passes_seen(passes, NULL, 1, 1));
-  CHECK_OK(rk_passes_seen(passes, c, UINT64_MAX, UINT64_MAX)); /* nothing like that was read */
-  CHECK_NULL(rk_committer_submit_repair(NULL, passes, outcome, 0, 0, false, UINT64_MAX, &ticket));
-  CHECK_NULL(rk_committer_submit_repair(c, NULL, outcome, 0, 0, false, UINT64_MAX, &ticket));
-  CHECK_NULL(rk_committer_submit_repair(c, passes, NULL, 0, 0, false, UINT64_MAX, &ticket));
-  CHECK_NULL(rk_committer_submit_repair(c, passes, outcome, 0, 0, false, UINT64_MAX, NULL));
-  CHECK_INVALID(rk_committer_submit_repair(c, passes, outcome, 1, 0, false, UINT64_MAX, &ticket));
-  CHECK_INVALID(rk_committer_submit_repair(c, passes, outcome, 0, 0, false, UINT64_MAX, &ticket)); /* another range */
-  CHECK_OK(rk_passes_close(passes));
-  CHECK_CLOSED(rk_passes_begin(passes, c));
-  CHECK_CLOSED(rk_passes_seen(passes, c, 1, 1));
-  CHECK_CLOSED(rk_committer_submit_repair(c, passes, outcome, 0, 0, false, UINT64_MAX, &ticket));
-  rk_passes_free(passes);
-  rk_report_free(outcome);
-  rk_audit_free(pass);
-  rk_range_free(other);
+  steps_of_a_pass(c);
 
   rk_step step;
   rk_answer answer = {1, 1, 1, false, {0, 0, 0}, NULL, 0};

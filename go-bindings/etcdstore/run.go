@@ -115,7 +115,7 @@ func (d *driver[V]) hand(calls []*call[V]) {
 	operations := make([]rangekeeper.Operation[V], 0, len(calls))
 	for _, c := range calls {
 		if r := c.repair; r != nil {
-			ticket, err := d.committer().SubmitRepair(r.deadline, r.passes, r.outcome, r.index, r.listed)
+			ticket, err := d.committer().SubmitRepair(r.deadline, r.pass, r.listed)
 			d.handed(c, ticket, err)
 			continue
 		}

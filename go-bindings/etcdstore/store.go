@@ -263,39 +263,37 @@ type Repaired[V rangekeeper.Value] struct {
 }
 
 type repair struct {
-	passes   *rangekeeper.Passes
-	outcome  *rangekeeper.Report
-	index    int
+	pass     *rangekeeper.Pass
 	listed   rangekeeper.Listed
 	deadline time.Duration
 }
 
-// ReadForPass is the Read that a repair pass begins with; Services are to be listed, linearizably, after it has
+// ReadForPass reads the range for a pass that has started; Services are to be listed, linearizably, after it has
 // returned.
-func (s *Store[V]) ReadForPass(ctx context.Context, passes *rangekeeper.Passes) (View, error) {
-	view, err := View{}, s.committer.Load().BeginPass(passes)
+func (s *Store[V]) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (View, error) {
+	view, err := View{}, s.committer.Load().BeginPass(pass)
 	if err == nil {
 		if view, err = s.Read(ctx); err != nil {
 			return View{}, err
 		}
-		err = s.committer.Load().SeenByPass(passes, view.Revision, s.now())
+		err = s.committer.Load().PassRead(pass, view.Revision, view.Snapshot, s.now())
 	}
 	if err != nil {
-		return View{}, fmt.Errorf("begin a pass over %s: %w", s.config.Key, err)
+		return View{}, fmt.Errorf("read %s for a repair pass: %w", s.config.Key, err)
 	}
 	return view, nil
 }
 
-// Repair applies what a repair pass found out about its range with this index: as much of it as is still right when it
-// is written. The pass began with ReadForPass and was finished with the same passes. Repair is called even if it found
-// nothing: the store learns from it which values more than one Service claims.
+// Repair applies what a finished pass, which has read the range by ReadForPass, found out about it: as much of that as is
+// still right when it is written. Repair is called even if the pass found nothing: the store learns from it which values
+// more than one Service claims.
 //
 // A list of Services from before ReadForPass gives rangekeeper.ErrStaleList. One that guards needs Config.Services.
-func (s *Store[V]) Repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.Report, index int, listed rangekeeper.Listed) (Repaired[V], error) {
+func (s *Store[V]) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.Listed) (Repaired[V], error) {
 	if listed.Guards && s.config.Services == "" {
 		return Repaired[V]{}, fmt.Errorf("%s: %w: a list of Services guards, and it is not configured where their keys are", s.config.Key, rangekeeper.ErrInvalidArgument)
 	}
-	c := &call[V]{repair: &repair{passes: passes, outcome: outcome, index: index, listed: listed, deadline: s.deadline(ctx)}}
+	c := &call[V]{repair: &repair{pass: pass, listed: listed, deadline: s.deadline(ctx)}}
 	f, err := s.wait(ctx, c)
 	return Repaired[V]{Set: f.Set, Cleared: f.Cleared, Changed: f.Changed}, err
 }

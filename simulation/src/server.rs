@@ -1,7 +1,7 @@
 //! A server: a committer, the repair passes of its process, and what a caller of it knows.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rangekeeper::commit::{Committer, Guard, Passes, Ticket};
+use rangekeeper::commit::{self, Committer, Guard, Passes, Ticket, View};
 use rangekeeper::ports::PortRange;
 
 use crate::knowledge::Knowledge;
@@ -96,8 +96,8 @@ pub(crate) struct Owed {
 #[derive(Clone, Debug)]
 pub(crate) enum Pass {
     None,
-    Reading { ticket: Ticket, listed: Option<Mask> },
-    Listing { used: rangekeeper::bitmap::Bitmap, read: u64, listed: Option<Mask>, time: u64 },
+    Reading { ticket: Ticket, listed: Option<Mask>, pass: commit::Pass },
+    Listing { view: View, listed: Option<Mask>, time: u64, pass: commit::Pass },
     Repairing { ticket: Ticket, clears: Mask, listed: Mask, read: u64, epoch: u32 },
 }
 

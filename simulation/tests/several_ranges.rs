@@ -10,9 +10,9 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::any::AnyRange;
-use rangekeeper::audit::{Audit, BitmapReport, Leaks, Stored};
+use rangekeeper::audit::Audit;
 use rangekeeper::cidr::CidrRange;
-use rangekeeper::commit::{Committer, Config, Diff, Listed, Operation, Outcome, Passes, View};
+use rangekeeper::commit::{Committer, Config, Found, Listed, Operation, Outcome, Pass, Passes};
 use rangekeeper::ports::PortRange;
 use rangekeeper::range::Range;
 use rangekeeper::service::{Service, ServicePort};
@@ -25,37 +25,19 @@ const INTERVAL: Duration = Duration::from_secs(180);
 const SCHEDULES: u64 = 2000;
 const PASSES: u32 = 12;
 
-/// A range with what stands in the store.
-trait Kind: Range {
-    fn any(self) -> AnyRange;
-    fn add(self, pass: &mut Audit, stored: Stored<'_>);
+/// A range that Services use.
+trait Kind: Range + Into<AnyRange> {
     /// Shows the pass a Service with this value.
     fn observe(pass: &mut Audit, value: Self::Value);
 }
 
 impl Kind for CidrRange {
-    fn any(self) -> AnyRange {
-        AnyRange::Cidr(self)
-    }
-
-    fn add(self, pass: &mut Audit, stored: Stored<'_>) {
-        pass.add_cluster_ips(self, stored).expect("a snapshot of this range");
-    }
-
     fn observe(pass: &mut Audit, value: Self::Value) {
         pass.observe(&Service { cluster_ip: &value.to_string(), ..Service::default() });
     }
 }
 
 impl Kind for PortRange {
-    fn any(self) -> AnyRange {
-        AnyRange::Ports(self)
-    }
-
-    fn add(self, pass: &mut Audit, stored: Stored<'_>) {
-        pass.add_node_ports(self, stored).expect("a snapshot of this range");
-    }
-
     fn observe(pass: &mut Audit, value: Self::Value) {
         let port = ServicePort { protocol: "TCP", node_port: i32::from(value) };
         pass.observe(&Service { ports: &[port], ..Service::default() });
@@ -71,7 +53,8 @@ struct Key<R: Kind> {
     alone: Passes,
     /// What Services use.
     in_use: Mask,
-    view: Option<View>,
+    /// The pass under way over this range alone, once it has read it.
+    reading: Option<Pass>,
 }
 
 fn passes() -> Passes {
@@ -87,7 +70,7 @@ impl<R: Kind> Key<R> {
         let config = Config { strategy: Strategy::RandomScan, grace: 2 * INTERVAL };
         let mut committer = || Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(random.below(u64::MAX)));
         let (repairer, other) = (committer(), committer());
-        Self { range, store: Store::new(), repairer, other, alone: passes(), in_use: 0, view: None }
+        Self { range, store: Store::new(), repairer, other, alone: passes(), in_use: 0, reading: None }
     }
 
     /// Something happens to the range, or nothing.
@@ -125,34 +108,34 @@ impl<R: Kind> Key<R> {
     }
 
     /// The beginning of a pass, which may fail.
-    fn look(&mut self, together: &mut Passes, random: &mut Random, now: Duration) {
-        together.begin(&mut self.repairer);
-        self.alone.begin(&mut self.repairer);
-        self.view = None;
+    fn look(&mut self, passes: &mut Passes, together: &mut Pass, random: &mut Random, now: Duration) {
+        let mut alone = self.alone.start();
+        together.begin(&mut self.repairer).expect("not begun yet");
+        alone.begin(&mut self.repairer).expect("not begun yet");
+        self.reading = None;
         if random.percent(4) {
             return;
         }
         let Outcome::Read(view) = run(&mut self.store, &mut self.repairer, now, Operation::Read) else { return };
-        together.seen(self.range.any(), &self.repairer, view.revision, now);
-        self.alone.seen(self.range.any(), &self.repairer, view.revision, now);
-        self.view = Some(view);
+        together.read(passes, &self.repairer, &view, now).expect("begun");
+        alone.read(&mut self.alone, &self.repairer, &view, now).expect("begun");
+        self.reading = Some(alone);
     }
 
-    fn add(&self, pass: &mut Audit) {
-        let view = self.view.as_ref().expect("all have been seen");
-        self.range.add(pass, Stored { range: &self.range.to_string(), data: view.used.snapshot() });
+    fn observe(&self, pass: &mut Audit) {
         for offset in bits(self.in_use) {
             R::observe(pass, self.range.value_at(offset).expect("of this range"));
         }
     }
 
     /// The end of a pass: what it clears.
-    fn repair(&mut self, together: &mut Passes, found: &BitmapReport, seed: u64, now: Duration) -> usize {
-        let mut pass = Audit::new();
-        self.add(&mut pass);
-        let report = pass.finish(Leaks::Keep(self.alone.counters()));
-        let alone: Diff = self.alone.diff(report.bitmap(0).expect("a bitmap"), &mut self.repairer, Listed::Elsewhere);
-        let diff = together.diff(found, &mut self.repairer, Listed::Elsewhere);
+    fn repair(&mut self, passes: &mut Passes, together: &Found, seed: u64, now: Duration) -> usize {
+        let mut audit = Audit::new();
+        let listing = self.reading.take().expect("all have been read").audit(&mut audit).expect("it was read");
+        self.observe(&mut audit);
+        let (found, _) = listing.finish(&mut self.alone, audit).expect("its own audit");
+        let alone = found.diff(&mut self.alone, &mut self.repairer, Listed::Elsewhere).expect("its own range");
+        let diff = together.diff(passes, &mut self.repairer, Listed::Elsewhere).expect("one of its ranges");
         assert_eq!(diff, alone, "seed {seed}, {}", self.range);
         let repair = Operation::Repair(Box::new(diff));
         match run(&mut self.store, &mut self.repairer, now, repair) {
@@ -181,20 +164,22 @@ fn a_pass_over_several_ranges_is_one_over_each() {
             // Most are spaced.
             let shortest = if random.percent(90) { 90 } else { 60 };
             now += INTERVAL * random.between(shortest, 120) as u32 / 100;
-            ipv4.look(&mut together, random, now);
-            ipv6.look(&mut together, random, now);
-            ports.look(&mut together, random, now);
-            if ipv4.view.is_none() || ipv6.view.is_none() || ports.view.is_none() {
-                continue;
-            }
-            let mut pass = Audit::new();
-            ipv4.add(&mut pass);
-            ipv6.add(&mut pass);
-            ports.add(&mut pass);
-            let report = pass.finish(Leaks::Keep(together.counters()));
-            cleared += ipv4.repair(&mut together, report.bitmap(0).expect("a bitmap"), seed, now);
-            cleared += ipv6.repair(&mut together, report.bitmap(1).expect("a bitmap"), seed, now);
-            cleared += ports.repair(&mut together, report.bitmap(2).expect("a bitmap"), seed, now);
+            let mut pass = together.start();
+            ipv4.look(&mut together, &mut pass, random, now);
+            ipv6.look(&mut together, &mut pass, random, now);
+            ports.look(&mut together, &mut pass, random, now);
+            let mut audit = Audit::new();
+            let is_read = ipv4.reading.is_some() && ipv6.reading.is_some() && ports.reading.is_some();
+            let listing = pass.audit(&mut audit);
+            assert_eq!(listing.is_ok(), is_read, "seed {seed}");
+            let Ok(listing) = listing else { continue };
+            ipv4.observe(&mut audit);
+            ipv6.observe(&mut audit);
+            ports.observe(&mut audit);
+            let (found, _) = listing.finish(&mut together, audit).expect("its own audit");
+            cleared += ipv4.repair(&mut together, &found, seed, now);
+            cleared += ipv6.repair(&mut together, &found, seed, now);
+            cleared += ports.repair(&mut together, &found, seed, now);
             whole += 1;
         }
     }

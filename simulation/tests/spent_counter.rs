@@ -13,8 +13,7 @@ use std::time::Duration;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::allocator::{Request, Strategy};
-use rangekeeper::any::AnyRange;
-use rangekeeper::audit::{Audit, Leaks, Stored};
+use rangekeeper::audit::Audit;
 use rangekeeper::commit::{Committer, Config, Listed, Operation, Outcome, Passes};
 use rangekeeper::ports::PortRange;
 use rangekeeper_simulation::reference::ReferenceRepair;
@@ -45,15 +44,14 @@ type Ports = Committer<PortRange, Xoshiro256PlusPlus>;
 
 /// A repair pass that finds no Services.
 fn repair(store: &mut Store, committer: &mut Ports, passes: &mut Passes, now: Duration) {
-    passes.begin(committer);
+    let mut pass = passes.start();
+    pass.begin(committer).expect("the only range");
     let Outcome::Read(view) = run(store, committer, now, Operation::Read) else { panic!("a view") };
-    let range = committer.range();
-    passes.seen(AnyRange::Ports(range), committer, view.revision, now);
-    let mut pass = Audit::new();
-    let text = range.to_string();
-    pass.add_node_ports(range, Stored { range: &text, data: view.used.snapshot() }).expect("a snapshot of this range");
-    let report = pass.finish(Leaks::Keep(passes.counters()));
-    let diff = passes.diff(report.bitmap(0).expect("a bitmap"), committer, Listed::Elsewhere);
+    pass.read(passes, committer, &view, now).expect("begun");
+    let mut audit = Audit::new();
+    let listing = pass.audit(&mut audit).expect("all is read");
+    let (found, _) = listing.finish(passes, audit).expect("its own audit");
+    let diff = found.diff(passes, committer, Listed::Elsewhere).expect("its own range");
     run(store, committer, now, Operation::Repair(Box::new(diff)));
 }
 

@@ -190,9 +190,15 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, erro
 	}
 }
 
-// openRanges opens what is to be written: with --apply the ranges that are stored,
-// by name. With an error it gives those that are open already.
-func (r *repair) openRanges(ctx context.Context) (map[string]kept, error) {
+// repairRange is a stored range that is repaired.
+type repairRange struct {
+	name string
+	kept
+}
+
+// openRanges opens what is to be written: with --apply the ranges that are stored.
+// With an error it gives those that are open already.
+func (r *repair) openRanges(ctx context.Context) ([]repairRange, error) {
 	if !r.apply {
 		return nil, nil
 	}
@@ -204,7 +210,7 @@ func (r *repair) openRanges(ctx context.Context) (map[string]kept, error) {
 	if r.cleanLeaks { // a leak is as old as that in the last pass
 		grace = max(time.Duration(r.passes-1)*r.interval, 1)
 	}
-	ranges := map[string]kept{}
+	var ranges []repairRange
 	for _, name := range bitmapNames {
 		k, err := openKept(ctx, client, r.source.prefix, name, grace)
 		if errors.Is(err, rangekeeper.ErrNotInitialised) {
@@ -213,73 +219,72 @@ func (r *repair) openRanges(ctx context.Context) (map[string]kept, error) {
 		if err != nil {
 			return ranges, err
 		}
-		ranges[name] = k
+		ranges = append(ranges, repairRange{name, k})
 	}
 	return ranges, nil
 }
 
 // pass reads the state, audits it and, with --apply, writes what changes. It gives
 // the findings that are left to the owners, too.
-func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges map[string]kept) (*audit.Plan, []audit.Finding, error) {
-	for _, k := range ranges {
-		if err := k.readForPass(ctx, known); err != nil {
-			return nil, nil, err
-		}
+func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []repairRange) (*audit.Plan, []audit.Finding, error) {
+	o := r.source.auditOptions()
+	driven := make([]controller.Range, len(ranges))
+	for i, k := range ranges {
+		driven[i] = timedRange{k.repairRange()}
+		o.Read = append(o.Read, audit.ReadRange{Name: k.name, Range: k.spec()})
 	}
-	state, err := r.source.read(ctx)
+	var plan *audit.Plan
+	outcomes, err := controller.Drive(ctx, known, driven, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.Listed, error) {
+		state, err := r.source.read(ctx)
+		if err != nil {
+			return nil, rangekeeper.Listed{}, err
+		}
+		o.Pass = pass
+		a, err := audit.New(state, o)
+		if err != nil {
+			return nil, rangekeeper.Listed{}, r.source.explain(err)
+		}
+		found := a.Plan()
+		if r.cleanLeaks && len(state.Services) == 0 && len(found.Leaks) > 0 {
+			return nil, rangekeeper.Listed{}, fmt.Errorf("%s: there are no Services below %s, so leaks and values in use cannot be distinguished; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)?",
+				&r.source.connection, clusterstate.ServiceKeys(r.source.prefix))
+		}
+		plan = found
+		return a.Core(), rangekeeper.Listed{Revision: state.Revision, Guards: true}, nil
+	})
+	if err != nil && plan != nil {
+		err = fmt.Errorf("%w (it may have been repaired or not; run it again)", err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	o := r.source.auditOptions()
-	o.Passes = known
-	a, err := audit.New(state, o)
-	if err != nil {
-		return nil, nil, r.source.explain(err)
-	}
-	plan := a.Plan()
-	if r.cleanLeaks && len(state.Services) == 0 && len(plan.Leaks) > 0 {
-		return nil, nil, fmt.Errorf("%s: there are no Services below %s, so leaks and values in use cannot be distinguished; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)?",
-			&r.source.connection, clusterstate.ServiceKeys(r.source.prefix))
-	}
 	left := plan.Unmendable()
-	for name, k := range ranges {
-		outcome, index, ok := a.Outcome(name)
-		if !ok { // ClusterIPs in objects make their bitmap stale
-			continue
-		}
-		set, cleared, changed, err := k.repair(ctx, known, outcome, index, rangekeeper.Listed{Revision: state.Revision, Guards: true})
-		if err != nil {
-			return nil, nil, fmt.Errorf("%w (it may have been repaired or not; run it again)", err)
-		}
-		plan.Repaired(name, set, cleared)
-		if changed > 0 {
-			fmt.Fprintf(r.log, "rangekeeper: %s of %s left alone, as they or Services changed meanwhile: run it again\n", count(changed, "value"), name)
+	for i, k := range ranges {
+		done := outcomes[i]
+		plan.Repaired(k.name, done.Set, done.Cleared)
+		if done.Changed > 0 {
+			fmt.Fprintf(r.log, "rangekeeper: %s of %s left alone, as they or Services changed meanwhile: run it again\n", count(done.Changed, "value"), k.name)
 		}
 	}
 	plan.Applied = r.apply
 	return plan, left, nil
 }
 
-// readForPass begins a pass.
-func (k *keptRange[V]) readForPass(ctx context.Context, passes *rangekeeper.Passes) error {
+// timedRange is a range whose operations have the time of an operation each.
+type timedRange struct{ controller.Range }
+
+func (t timedRange) Read(ctx context.Context, pass *rangekeeper.Pass) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	_, err := k.store.ReadForPass(ctx, passes)
-	return unreachable(err)
+	missing, err := t.Range.Read(ctx, pass)
+	return missing, unreachable(err)
 }
 
-// repair ends a pass, and gives what was set, cleared, and how much left alone.
-func (k *keptRange[V]) repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.Report, index int, listed rangekeeper.Listed) (set, cleared []string, changed int, err error) {
+func (t timedRange) Repair(ctx context.Context, found controller.Found) (controller.Repaired, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	repaired, err := k.store.Repair(ctx, passes, outcome, index, listed)
-	return texts(repaired.Set), texts(repaired.Cleared), repaired.Changed, unreachable(err)
+	repaired, err := t.Range.Repair(ctx, found)
+	return repaired, unreachable(err)
 }
 
-func texts[V rangekeeper.Value](values []V) []string {
-	all := make([]string, len(values))
-	for i, value := range values {
-		all[i] = fmt.Sprint(value)
-	}
-	return all
-}
+func (k *keptRange[V]) repairRange() controller.Range { return controller.Stored(k.store) }

@@ -22,6 +22,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	controller "github.com/rangekeeper/rangekeeper/controlplane/repair"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
@@ -159,10 +160,8 @@ type kept interface {
 	allocate(ctx context.Context, value string, count uint32) ([]string, error)
 	// release gives values back, and gives those that were free already.
 	release(ctx context.Context, values []string) (free []string, err error)
-	// readForPass begins a repair pass, before Services are listed.
-	readForPass(ctx context.Context, passes *rangekeeper.Passes) error
-	// repair ends it, and gives what was set, cleared, and how much was left alone.
-	repair(ctx context.Context, passes *rangekeeper.Passes, outcome *rangekeeper.Report, index int, listed rangekeeper.Listed) (set, cleared []string, changed int, err error)
+	// repairRange is the range for repair passes.
+	repairRange() controller.Range
 	// watch tells of all changes until the context is done, the first time of none.
 	watch(ctx context.Context, tell func(changes []change, revision int64) error) error
 }

@@ -162,6 +162,8 @@ pub struct Audit {
     without_addresses: u64,
     without_ports: u64,
     findings: Findings,
+    /// The number of the pass whose bitmaps it has.
+    pass: Option<u64>,
 }
 
 impl Audit {
@@ -177,6 +179,37 @@ impl Audit {
     /// Without, nothing may: for data that nobody works on any more.
     pub fn of_ip_addresses(now: Option<i64>) -> Self {
         Self { objects: Some(Objects::new(now)), ..Self::default() }
+    }
+
+    /// Whether it is that of a [`Pass`](crate::commit::Pass), which ends it by
+    /// [`Listing::finish`](crate::commit::Listing::finish).
+    pub fn is_of_pass(&self) -> bool {
+        self.pass.is_some()
+    }
+
+    pub(crate) fn pass(&self) -> Option<u64> {
+        self.pass
+    }
+
+    pub(crate) fn of_pass(&mut self, number: u64) {
+        self.pass = Some(number);
+    }
+
+    /// Whether nothing was added or observed, and no pass has it.
+    pub(crate) fn is_new(&self) -> bool {
+        self.ranges == 0 && self.services == 0 && self.pass.is_none()
+    }
+
+    /// Adds a configured range with what is stored for it: [`add_cluster_ips`](Self::add_cluster_ips) or
+    /// [`add_node_ports`](Self::add_node_ports).
+    ///
+    /// # Errors
+    /// Theirs.
+    pub fn add_bitmap(&mut self, range: AnyRange, stored: Stored<'_>) -> Result<(), AddRangeError> {
+        match range {
+            AnyRange::Cidr(range) => self.add_cluster_ips(range, stored),
+            AnyRange::Ports(range) => self.add_node_ports(range, stored),
+        }
     }
 
     /// Adds the configured range of one IP family, with what is stored for it. The first one is the primary range.

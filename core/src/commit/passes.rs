@@ -13,30 +13,40 @@ use rand_core::Rng;
 
 use crate::any::AnyRange;
 use crate::audit::{BitmapReport, RepairCounters};
+use crate::bitmap::Bitmap;
 use crate::range::Range;
 
 use super::faults::Fault;
 use super::{Committer, Diff, Listed};
 
-/// The leak counters of one server's repair, and when they may advance.
+/// The leak counters of one server's repair, and when they may advance. [`start`](Self::start) starts a
+/// [`Pass`](super::Pass).
 ///
-/// A pass over the ranges of some committers goes like this:
-///
-/// 1. [`begin`](Self::begin) for each committer asks it to keep its history.
-/// 2. An [`Operation::Read`](super::Operation::Read) to each gives a [`View`](super::View), and that goes to
-///    [`seen`](Self::seen) at once.
-/// 3. After that, Services are listed linearizably and observed by a [`Audit`](crate::audit::Audit) that has
-///    the views' bitmaps and, as [`Leaks::Keep`](crate::audit::Leaks::Keep), the [`counters`](Self::counters).
-/// 4. [`diff`](Self::diff) gives for each range what goes into an [`Operation::Repair`](super::Operation::Repair), also
-///    if it changes nothing: the committer learns from it which values more than one Service claims.
-///
-/// A pass that fails on its way is left as it is. Memory: the counters, and a few words per range.
+/// Memory: the counters, and a few words per range.
 #[derive(Clone, Debug)]
 pub struct Passes {
     passes: NonZeroU8,
     spacing: Duration,
     counters: RepairCounters,
     ranges: Vec<(AnyRange, Seen)>,
+    /// How many passes have started.
+    started: u64,
+}
+
+/// What a pass has found out about one range.
+#[derive(Clone, Debug)]
+pub(super) struct Changes {
+    pub(super) range: AnyRange,
+    set: Bitmap,
+    clear: Bitmap,
+    duplicates: Vec<u32>,
+}
+
+impl Changes {
+    pub(super) fn of(report: &BitmapReport) -> Self {
+        let (set, clear) = (report.set(), report.clear());
+        Self { range: report.range(), set, clear, duplicates: report.duplicates().to_vec() }
+    }
 }
 
 /// The passes over one range.
@@ -54,19 +64,34 @@ impl Passes {
     /// Nothing is counted yet. A leak is cleaned in the pass that sees it for the `passes`th time, if passes come every
     /// `interval`, give or take a tenth.
     pub fn new(passes: NonZeroU8, interval: Duration) -> Self {
-        Self { passes, spacing: interval / 10 * 9, counters: RepairCounters::new(passes), ranges: Vec::new() }
+        Self {
+            passes,
+            spacing: interval / 10 * 9,
+            counters: RepairCounters::new(passes),
+            ranges: Vec::new(),
+            started: 0,
+        }
     }
 
-    /// Before a pass's read of the committer's key.
-    pub fn begin<R: Range, G: Rng>(&mut self, committer: &mut Committer<R, G>) {
-        committer.keep_history(true);
+    /// The number of a pass that starts.
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.started += 1;
+        self.started
     }
 
-    /// The read has ended by a view of revision `read`; Services are listed after `now`.
-    ///
-    /// The counters of this range go on only where the offset was in use ever since the pass before; where that is not
-    /// known, or that pass was too short a while ago, all of them start again.
-    pub fn seen<R: Range, G: Rng>(&mut self, range: AnyRange, committer: &Committer<R, G>, read: u64, now: Duration) {
+    /// Whether no pass has started since.
+    pub(super) fn is_last(&self, number: u64) -> bool {
+        self.started == number
+    }
+
+    /// See [`Pass::read`](super::Pass::read).
+    pub(super) fn seen<R: Range, G: Rng>(
+        &mut self,
+        range: AnyRange,
+        committer: &Committer<R, G>,
+        read: u64,
+        now: Duration,
+    ) {
         let counters = self.counters.of(range);
         let seen = seen(&mut self.ranges, range);
         let spaced = seen.times.front().is_some_and(|last| now.saturating_sub(*last) >= self.spacing);
@@ -101,31 +126,28 @@ impl Passes {
         seen.times.truncate(usize::from(self.passes.get()) + more);
     }
 
-    /// The counters, for the pass over the Services.
+    /// The counters, for an audit of ranges that have no committers: every pass counts for them.
     pub fn counters(&mut self) -> &mut RepairCounters {
         &mut self.counters
     }
 
-    /// What the committer is to do about what the pass found out. A leak that is due, but younger than the grace or
-    /// handed out by this committer within it, stays and is due again in the next pass.
-    ///
-    /// Where clears are guarded with the list of Services, what was due and could not be cleared is due again in the next
-    /// pass.
-    pub fn diff<R: Range, G: Rng>(
+    /// See [`Found::diff`](super::Found::diff).
+    pub(super) fn diff<R: Range, G: Rng>(
         &mut self,
-        outcome: &BitmapReport,
+        changes: &Changes,
         committer: &mut Committer<R, G>,
         listed: Listed,
     ) -> Diff {
-        let seen = seen(&mut self.ranges, outcome.range());
-        let counters = self.counters.of(outcome.range());
+        let Changes { range, set, clear: due, duplicates } = changes.clone();
+        let seen = seen(&mut self.ranges, range);
+        let counters = self.counters.of(range);
         let grace = committer.config.grace;
         let now = seen.times.front().copied().unwrap_or_default();
         // Whatever is due was seen leaked in that pass, or before.
         let first_seen = seen.times.back().copied().unwrap_or_default();
-        let mut clear = outcome.clear();
+        let mut clear = due.clone();
         let before = std::mem::take(&mut seen.held);
-        for offset in &outcome.clear() {
+        for offset in &due {
             let first = before.get(&offset).copied().unwrap_or(first_seen);
             let young = now.saturating_sub(first) < grace && !Fault::LeakCleanedYoung.is_on();
             let stays = young || committer.is_handed_out(offset);
@@ -150,7 +172,7 @@ impl Passes {
             held.sort_unstable();
             committer.history.follow(read, held.into_iter());
         }
-        Diff { read, set: outcome.set(), clear, duplicates: outcome.duplicates().to_vec(), listed }
+        Diff { read, set, clear, duplicates, listed }
     }
 }
 

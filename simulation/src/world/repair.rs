@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use rangekeeper::any::AnyRange;
-use rangekeeper::audit::{Audit, Leaks, Stored};
+use rangekeeper::audit::{Audit, Leaks};
 use rangekeeper::commit::{Diff, Listed, Operation, Outcome, Ticket};
 use rangekeeper::ports::PortRange;
 use rangekeeper::service::{Service, ServicePort};
@@ -37,29 +36,26 @@ impl World {
         }
         let listed = ShellFault::ListedBeforeRead.is_on().then(|| self.store.services.values());
         let one = &mut self.servers[server];
-        one.passes.begin(&mut one.committer);
+        let mut pass = one.passes.start();
+        pass.begin(&mut one.committer).expect("the only range");
         let deadline = local + interval / 2;
         let ticket = self.submit(server, Operation::Read, Submitted::Read { is_pass: true }, deadline);
-        self.servers[server].pass = Pass::Reading { ticket, listed };
+        self.servers[server].pass = Pass::Reading { ticket, listed, pass };
         self.drive(server);
     }
 
     pub(super) fn seen(&mut self, server: usize, ticket: Ticket, outcome: Outcome<PortRange>) {
         let local = self.local(server);
         let one = &mut self.servers[server];
-        let listed = match one.pass {
-            Pass::Reading { ticket: own, listed } if own == ticket => listed,
-            _ => return,
-        };
-        let Outcome::Read(view) = outcome else {
-            one.pass = Pass::None;
+        if !matches!(one.pass, Pass::Reading { ticket: own, .. } if own == ticket) {
             return;
-        };
-        let range = AnyRange::Ports(self.range);
+        }
+        let Pass::Reading { listed, mut pass, .. } = std::mem::replace(&mut one.pass, Pass::None) else { return };
+        let Outcome::Read(view) = outcome else { return };
         let now = duration(local + if crate::faults::is_on(25) { one.wall } else { 0 });
         let more = if one.repeats { 1 << 25 | 1 << 33 } else { 0 };
-        with_more(more, || one.passes.seen(range, &one.committer, view.revision, now));
-        one.pass = Pass::Listing { used: view.used, read: view.revision, listed, time: self.now };
+        with_more(more, || pass.read(&mut one.passes, &one.committer, &view, now)).expect("begun");
+        one.pass = Pass::Listing { view, listed, time: self.now, pass };
         let incarnation = one.incarnation;
         let delay = match self.random.below(20) {
             _ if listed.is_some() => 0,
@@ -71,10 +67,11 @@ impl World {
     }
 
     pub(super) fn list(&mut self, server: usize) {
-        let Pass::Listing { used, read, listed, time } = std::mem::replace(&mut self.servers[server].pass, Pass::None)
+        let Pass::Listing { view, listed, time, pass } = std::mem::replace(&mut self.servers[server].pass, Pass::None)
         else {
             return;
         };
+        let read = view.revision;
         let truth = self.store.services.values();
         let lag = if ShellFault::StaleList.is_on() { self.random.below(6) } else { 0 };
         let at = self.store.revision().saturating_sub(lag);
@@ -84,36 +81,31 @@ impl World {
         let guard = if self.guarded { Listed::Guarding(revision) } else { Listed::At(revision) };
         let local = self.local(server);
         let one = &mut self.servers[server];
-        let leaked = self.store.layout.mask_of(&used) & !truth;
+        let leaked = self.store.layout.mask_of(&view.used) & !truth;
         let epoch = self.store.epoch;
         for (offset, anchor) in one.sight(&self.store, leaked, read, time, (self.passes, self.interval, self.grace)) {
             one.rights.push(Right { offset, anchor, oldest: anchor, epoch, submitted: local });
         }
-        let mut pass = Audit::new();
-        pass.add_node_ports(self.range, Stored { range: &self.text, data: used.snapshot() }).expect("our own snapshot");
+        let mut audit = Audit::new();
+        let listing = pass.audit(&mut audit).expect("its range was read");
         let port = |(offset, protocol)| ServicePort { protocol, node_port: i32::from(LOW) + offset as i32 };
         for offset in self.store.layout.others() {
-            pass.observe(&Service { ports: &[port((offset, "TCP"))], ..Service::default() });
+            audit.observe(&Service { ports: &[port((offset, "TCP"))], ..Service::default() });
         }
         for (service, values) in self.store.services.list_at(at) {
             let ports = service.ports(values & services);
             let ports: Vec<_> = ports.map(|(bit, protocol)| port((self.store.layout.offset(bit), protocol))).collect();
-            pass.observe(&Service { ports: &ports, ..Service::default() });
+            audit.observe(&Service { ports: &ports, ..Service::default() });
         }
         let diff = if ShellFault::NoGrace.is_on() {
-            let report = pass.finish(Leaks::CleanAtOnce);
+            let report = audit.finish(Leaks::CleanAtOnce);
             let range = report.bitmap(0).expect("a bitmap");
-            Diff {
-                read,
-                set: range.set(),
-                clear: range.clear(),
-                duplicates: range.duplicates().to_vec(),
-                listed: guard,
-            }
+            let duplicates = range.duplicates().to_vec();
+            Diff { read, set: range.set(), clear: range.clear(), duplicates, listed: guard }
         } else {
-            let report = pass.finish(Leaks::Keep(one.passes.counters()));
+            let (found, _) = listing.finish(&mut one.passes, audit).expect("its own audit");
             let more = if one.repeats { 1 << 33 } else { 0 };
-            with_more(more, || one.passes.diff(report.bitmap(0).expect("a bitmap"), &mut one.committer, guard))
+            with_more(more, || found.diff(&mut one.passes, &mut one.committer, guard)).expect("its own range")
         };
         one.repeats = false;
         one.duplicates = duplicates;

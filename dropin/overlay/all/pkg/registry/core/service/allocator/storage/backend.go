@@ -51,10 +51,10 @@ var newBackend = func(e *Etcd, config *storagebackend.ConfigForResource) (backen
 	rangeSpec, _ := e.given.Snapshot()
 	key := path.Join("/", config.Prefix, e.key)
 	if cidr, err := rangekeeper.ParseCIDR(rangeSpec); err == nil && int(cidr.Size()) == e.size {
-		return openCommitted(cidr, repair.Addresses, key, config)
+		return openCommitted(cidr, key, config)
 	}
 	if ports, err := rangekeeper.ParsePortRange(rangeSpec); err == nil && int(ports.Size()) == e.size {
-		return openCommitted(ports, repair.Ports, key, config)
+		return openCommitted(ports, key, config)
 	}
 	return nil, fmt.Errorf("%s: %q is no range of %d addresses or ports", key, rangeSpec, e.size)
 }

@@ -15,12 +15,11 @@ import (
 
 // committed carries operations out through a Rangekeeper store: many of them in one compare-and-swap.
 type committed[V rangekeeper.Value] struct {
-	store  *etcdstore.Store[V]
-	passes repair.Range
-	done   func()
+	store *etcdstore.Store[V]
+	done  func()
 }
 
-func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], passes func(*etcdstore.Store[V]) repair.Range, key string, config *storagebackend.ConfigForResource) (backend, error) {
+func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], key string, config *storagebackend.ConfigForResource) (backend, error) {
 	client, err := connect(config.Transport)
 	if err != nil {
 		return nil, err
@@ -34,7 +33,7 @@ func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], passes func
 		return nil, err
 	}
 	observe(key, store)
-	return &committed[V]{store, passes(store), func() { client.Close() }}, nil
+	return &committed[V]{store, func() { client.Close() }}, nil
 }
 
 func (c *committed[V]) allocate(ctx context.Context, offset int) (allocation, error) {
@@ -86,7 +85,7 @@ func (c *committed[V]) used() int {
 	return known.Used
 }
 
-func (c *committed[V]) repairRange() repair.Range { return c.passes }
+func (c *committed[V]) repairRange() repair.Range { return repair.Stored(c.store) }
 
 func (c *committed[V]) close() {
 	ctx, cancel := operation()

@@ -1,0 +1,245 @@
+//! One repair pass over the ranges of some committers.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rangekeeper_core::bitmap::Bitmap;
+use rangekeeper_core::commit::{Diff, Found, Listed, Listing, Pass, PassError, Passes, View};
+use rangekeeper_core::range::Range;
+
+use crate::audit::rk_audit;
+use crate::committer::{RangeCommitter, rk_committer};
+use crate::error::{Failure, rk_error};
+use crate::guard::{Out, borrow, guard, guard_error, guard_or, reclaim, slice};
+use crate::handle::Handle;
+use crate::passes::rk_passes;
+use crate::report::rk_report;
+use crate::result::rk_result;
+
+/// A repair pass over the objects of committers. Its steps, in this order; another order is refused:
+///
+/// 1. rk_passes_start.
+/// 2. For each committer rk_pass_begin, then an RK_OPERATION_READ to it, and when that has ended rk_pass_read.
+/// 3. rk_pass_audit adds what was read to an rk_audit. After that, Services are listed linearizably and observed by it.
+/// 4. rk_pass_finish ends the audit.
+/// 5. For each committer rk_committer_submit_repair.
+///
+/// A pass that fails on its way is freed, and the next one started. May be used from several threads at once.
+pub struct rk_pass {
+    passes: Arc<Handle<Passes>>,
+    stage: Handle<Stage>,
+}
+
+enum Stage {
+    Reading(Pass),
+    Listing(Listing),
+    Found(Found),
+    /// A step has failed.
+    Over,
+}
+
+impl Stage {
+    /// Why a step is refused that belongs to another stage.
+    fn refusal(&self) -> Failure {
+        let message = match self {
+            Self::Reading(_) => "the pass still reads its ranges: it has no audit yet",
+            Self::Listing(_) => "the pass has read its ranges and waits for the end of its audit",
+            Self::Found(_) => "the audit of the pass has ended: only repairs are left",
+            Self::Over => "the pass is over: an earlier step has failed",
+        };
+        Failure::new(rk_result::InvalidArgument, message)
+    }
+
+    fn reading(&mut self) -> Result<&mut Pass, Failure> {
+        if let Self::Reading(pass) = self { Ok(pass) } else { Err(self.refusal()) }
+    }
+}
+
+impl From<PassError> for Failure {
+    fn from(error: PassError) -> Self {
+        match error {
+            PassError::Range(error) => error.into(),
+            error => Self::new(rk_result::InvalidArgument, error),
+        }
+    }
+}
+
+impl rk_pass {
+    /// Works on what the committer is to do about its range.
+    pub(crate) fn repair(
+        &self,
+        committer: &rk_committer,
+        listed: Listed,
+        work: impl FnOnce(&mut RangeCommitter, Diff),
+    ) -> Result<(), Failure> {
+        self.passes.with(|passes| {
+            self.stage.with(|stage| {
+                let Stage::Found(found) = stage else { return Err(stage.refusal()) };
+                committer.with(|committer| {
+                    let diff = found.diff(passes, committer, listed)?;
+                    work(committer, diff);
+                    Ok(())
+                })
+            })
+        })
+    }
+}
+
+/// Starts a pass; one of the same passes that is under way is given up, and its steps are refused.
+///
+/// The caller owns *pass and frees it with rk_pass_free. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED.
+/// Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_passes_start(passes: *const rk_passes, pass: *mut *mut rk_pass) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let (passes, out) = unsafe { (borrow(passes)?, Out::new(pass)?) };
+        let pass = passes.0.with(|passes| Ok::<_, rk_result>(passes.start()))?;
+        out.give(rk_pass { passes: passes.0.clone(), stage: Handle::new(Stage::Reading(pass)) });
+        Ok(())
+    })
+}
+
+/// Frees a pass. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_pass_free(pass: *mut rk_pass) {
+    // SAFETY: the caller's promise; see guard.
+    guard_or((), || drop(unsafe { reclaim(pass) }))
+}
+
+/// Drops the state now: from then on every call with this pass gives RK_RESULT_CLOSED. The handle must still be freed. To
+/// close twice is fine.
+///
+/// RK_RESULT_NULL_POINTER. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_pass_close(pass: *const rk_pass) -> rk_result {
+    guard(|| {
+        // SAFETY: the caller's promise; see guard.
+        let pass = unsafe { borrow(pass)? };
+        pass.stage.close();
+        Ok(())
+    })
+}
+
+/// Before the read of a pass is submitted: the committer is to keep the history of its key from now on.
+///
+/// RK_RESULT_INVALID_ARGUMENT with a message in error if the committer's range was begun already, or all ranges were
+/// read; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass or committer). Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_pass_begin(
+    pass: *const rk_pass,
+    committer: *const rk_committer,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let (pass, committer) = (borrow(pass)?, borrow(committer)?);
+            pass.stage.with(|stage| {
+                let pass = stage.reading()?;
+                committer.with(|committer| Ok(pass.begin(committer)?))
+            })
+        })
+    }
+}
+
+/// The read of a pass has ended by an RK_OUTCOME_READ of this revision with these bytes; Services are listed after now, in
+/// nanoseconds by the caller's clock. The counters of the committer's range go on only where the value was in use
+/// ever since the pass before; where that is not known, or that pass was too short a while ago, all of them start again.
+///
+/// RK_RESULT_INVALID_ARGUMENT with a message in error if the committer's range was not begun, or was read already, or a
+/// later pass has started; RK_RESULT_BITS_PAST_RANGE with the highest offset in error->value and the place in data in
+/// error->offset if the bytes are not those of this range; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED
+/// (pass, its passes, or committer). Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_pass_read(
+    pass: *const rk_pass,
+    committer: *const rk_committer,
+    revision: u64,
+    data: *const u8,
+    data_len: usize,
+    now: u64,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let (pass, committer, data) = (borrow(pass)?, borrow(committer)?, slice(data, data_len)?);
+            pass.passes.with(|passes| {
+                pass.stage.with(|stage| {
+                    let pass = stage.reading()?;
+                    committer.with(|committer| {
+                        let mut used = Bitmap::new(committer.range().size());
+                        used.restore(data).map_err(|past| {
+                            let error = Failure::new(rk_result::BitsPastRange, past);
+                            error.about(past.offset).at_offset(past.byte)
+                        })?;
+                        let view = View { revision, used, initialised: true };
+                        Ok(pass.read(passes, committer, &view, Duration::from_nanos(now))?)
+                    })
+                })
+            })
+        })
+    }
+}
+
+/// Adds what was read to an audit, in the order of rk_pass_begin. More may be added to it, and Services that are listed
+/// from now on. An error ends the pass.
+///
+/// RK_RESULT_INVALID_ARGUMENT with a message in error if a range was begun and not read, or the audit has ranges or
+/// Services already; RK_RESULT_SAME_KIND, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass or audit).
+/// Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_pass_audit(
+    pass: *const rk_pass,
+    audit: *const rk_audit,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let (pass, audit) = (borrow(pass)?, borrow(audit)?);
+            pass.stage.with(|stage| {
+                stage.reading()?;
+                let Stage::Reading(pass) = mem::replace(stage, Stage::Over) else { return Err(stage.refusal()) };
+                audit.with(|audit| {
+                    *stage = Stage::Listing(pass.audit(audit)?);
+                    Ok(())
+                })
+            })
+        })
+    }
+}
+
+/// Ends the audit of the pass. Leaks stay until they were seen in enough passes in a row. An error ends the pass.
+///
+/// The caller owns *report and frees it with rk_report_free; the audit is closed, and must still be freed.
+/// RK_RESULT_INVALID_ARGUMENT with a message in error if the pass has no audit yet or another one, or a later pass has
+/// started; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass, its passes, or audit). Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_pass_finish(
+    pass: *const rk_pass,
+    audit: *const rk_audit,
+    report: *mut *mut rk_report,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, || {
+            let (pass, audit, out) = (borrow(pass)?, borrow(audit)?, Out::new(report)?);
+            pass.passes.with(|passes| {
+                pass.stage.with(|stage| {
+                    if !matches!(stage, Stage::Listing(_)) {
+                        return Err(stage.refusal());
+                    }
+                    let Stage::Listing(listing) = mem::replace(stage, Stage::Over) else { return Err(stage.refusal()) };
+                    let (found, report) = audit.finish(|audit| Ok::<_, Failure>(listing.finish(passes, audit)?))?;
+                    *stage = Stage::Found(found);
+                    out.give(rk_report::new(report));
+                    Ok(())
+                })
+            })
+        })
+    }
+}

@@ -1,0 +1,133 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// Pass is one repair pass over the objects of committers. Its steps, in this order; another order is refused with
+// ErrInvalidArgument and a message:
+//
+//  1. For each committer [Committer.BeginPass], then a ReadOperation to it, and when that has ended [Committer.PassRead].
+//  2. [Pass.Audit] adds what was read to an [Audit]. After that, Services are listed linearizably and observed by it.
+//  3. [Pass.Finish] ends the audit.
+//  4. For each committer [Committer.SubmitRepair].
+//
+// A pass that fails on its way is closed, and the next one started. It may be used from several goroutines at once.
+type Pass struct {
+	inner *owned[*C.rk_pass]
+	// begun is how many ranges were begun.
+	begun *atomic.Int64
+}
+
+// Start starts a pass. One of the same Passes that is under way is given up: its steps are refused.
+func (p *Passes) Start() (*Pass, error) {
+	var handle *C.rk_pass
+	code := C.rk_passes_start(p.pointer(), &handle)
+	runtime.KeepAlive(p)
+	if code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	return &Pass{own(handle, func(c *C.rk_pass) { C.rk_pass_free(c) }), new(atomic.Int64)}, nil
+}
+
+func (p *Pass) pointer() *C.rk_pass {
+	if p == nil {
+		return nil
+	}
+	return p.inner.pointer()
+}
+
+// Close drops the pass. It may be called again and beside other calls.
+func (p *Pass) Close() error {
+	C.rk_pass_close(p.pointer())
+	runtime.KeepAlive(p)
+	return nil
+}
+
+// Audit adds what was read to an audit without ranges and Services, in the order of BeginPass. More ranges may be added to
+// the audit, and Services that are listed from now on. An error ends the pass; it may be ErrSameKind.
+func (p *Pass) Audit(audit *Audit) error {
+	if p.pointer() == nil || audit.pointer() == nil {
+		return ErrClosed
+	}
+	audit.ranges.mutex.Lock()
+	defer audit.ranges.mutex.Unlock()
+	var details C.rk_error
+	code := C.rk_pass_audit(p.pointer(), audit.pointer(), &details)
+	runtime.KeepAlive(p)
+	runtime.KeepAlive(audit)
+	if code == C.RK_RESULT_OK {
+		audit.ranges.n += int(p.begun.Load())
+	}
+	return passError(code, &details)
+}
+
+// Finish ends the audit of the pass. Leaks stay until they were seen in enough passes in a row. An error ends the pass.
+func (p *Pass) Finish(audit *Audit) (*Report, error) {
+	var handle *C.rk_report
+	var details C.rk_error
+	code := C.rk_pass_finish(p.pointer(), audit.pointer(), &handle, &details)
+	runtime.KeepAlive(p)
+	runtime.KeepAlive(audit)
+	if code != C.RK_RESULT_OK {
+		return nil, passError(code, &details)
+	}
+	return &Report{own(handle, func(c *C.rk_report) { C.rk_report_free(c) }), audit.ranges.count()}, nil
+}
+
+// BeginPass has the committer keep the history of its key; it comes before the read of a pass is submitted.
+func (c *Committer[V]) BeginPass(pass *Pass) error {
+	var details C.rk_error
+	code := C.rk_pass_begin(pass.pointer(), c.pointer(), &details)
+	runtime.KeepAlive(pass)
+	runtime.KeepAlive(c)
+	if code == C.RK_RESULT_OK {
+		pass.begun.Add(1)
+	}
+	return passError(code, &details)
+}
+
+// PassRead says that the read of a pass has ended by OutcomeRead of this revision with this snapshot. Services are listed
+// after now. The leak counters of the committer's range go on only where the value was in use ever since the pass before;
+// where that is not known, or that pass was too short a while ago, all of them start again.
+func (c *Committer[V]) PassRead(pass *Pass, revision int64, snapshot []byte, now time.Duration) error {
+	var details C.rk_error
+	code := C.rk_pass_read(pass.pointer(), c.pointer(), C.uint64_t(revision), cBytes(snapshot), C.size_t(len(snapshot)),
+		C.uint64_t(now), &details)
+	runtime.KeepAlive(pass)
+	runtime.KeepAlive(c)
+	return passError(code, &details)
+}
+
+// SubmitRepair takes on the operation that applies what a finished pass found out about the committer's range. It is to
+// be submitted even if the pass found nothing: the committer learns from it which values more than one Service claims. It
+// may be submitted again if it has failed.
+//
+// A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays and
+// is due again in the next pass; so does one that Services were in the way of.
+func (c *Committer[V]) SubmitRepair(deadline time.Duration, pass *Pass, listed Listed) (Ticket, error) {
+	var ticket C.uint64_t
+	var details C.rk_error
+	code := C.rk_committer_submit_repair(c.pointer(), pass.pointer(), C.uint64_t(listed.Revision), C.bool(listed.Guards),
+		deadlineToC(deadline), &ticket, &details)
+	runtime.KeepAlive(c)
+	runtime.KeepAlive(pass)
+	return Ticket(ticket), passError(code, &details)
+}
+
+func passError(code C.rk_result, details *C.rk_error) error {
+	switch err := resultError(code); code {
+	case C.RK_RESULT_INVALID_ARGUMENT, C.RK_RESULT_SAME_KIND:
+		return fmt.Errorf("%w: %s", err, errorMessage(details))
+	case C.RK_RESULT_BITS_PAST_RANGE:
+		return fmt.Errorf("%w: %s", ErrInvalidArgument, errorMessage(details))
+	default:
+		return err
+	}
+}

@@ -1,0 +1,67 @@
+package rangekeeper
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestOrderOfPass takes the steps of a pass in other orders.
+func TestOrderOfPass(t *testing.T) {
+	passes := must(NewPasses(2, time.Minute))
+	ours, others := newCommitter(t, "30000-30199", 1), newCommitter(t, "30200-30299", 2)
+	refused := func(err error, message string) {
+		t.Helper()
+		if !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), message) {
+			t.Errorf("%v, want %q", err, message)
+		}
+	}
+	pass, audit := must(passes.Start()), must(NewAudit())
+	refused(ours.PassRead(pass, 1, nil, 1), "30000-30199 was read before the pass began with it")
+	if err := ours.BeginPass(pass); err != nil {
+		t.Fatal(err)
+	}
+	refused(ours.BeginPass(pass), "begun twice")
+	refused(second(pass.Finish(audit)), "no audit yet")
+	refused(second(ours.SubmitRepair(NoDeadline, pass, Listed{})), "no audit yet")
+	refused(ours.PassRead(pass, 1, bytes.Repeat([]byte{0xff}, 26), 1), "")
+	if err := ours.PassRead(pass, 1, nil, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := pass.Audit(audit); err != nil {
+		t.Fatal(err)
+	}
+	refused(ours.BeginPass(pass), "waits for the end of its audit")
+	refused(second(audit.Finish(passes)), "")
+	if i := must(audit.AddCIDR(must(ParseCIDR("10.0.0.0/24")), Stored{})); i != 1 {
+		t.Errorf("the range behind that of the pass has index %d", i)
+	}
+	report := must(pass.Finish(audit))
+	if counts := must(report.Range(1)); counts.Size != 254 {
+		t.Errorf("%+v", counts)
+	}
+	refused(second(others.SubmitRepair(NoDeadline, pass, Listed{})), "30200-30299")
+	must(ours.SubmitRepair(NoDeadline, pass, Listed{}))
+
+	later := must(passes.Start())
+	refused(second(ours.SubmitRepair(NoDeadline, pass, Listed{})), "a later one has started")
+	if err := ours.BeginPass(later); err != nil {
+		t.Fatal(err)
+	}
+	refused(later.Audit(must(NewAudit())), "30000-30199 was begun and not read")
+	refused(ours.BeginPass(later), "an earlier step has failed")
+
+	later.Close()
+	passes.Close()
+	for _, err := range []error{
+		second(passes.Start()), ours.BeginPass(later), ours.PassRead(later, 1, nil, 1), later.Audit(must(NewAudit())),
+		second(later.Finish(must(NewAudit()))), second(ours.SubmitRepair(NoDeadline, later, Listed{})), ours.BeginPass(nil),
+		new(Pass).Audit(audit), later.Audit(new(Audit)),
+	} {
+		if !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	}
+}
