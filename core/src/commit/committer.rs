@@ -233,12 +233,11 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.history.connection.require_read();
         match (flight.batch, refusal) {
             (Some(batch), Some(message)) => settlement::refuse(batch, flight.is_swap, message, &mut self.queue),
-            (Some(batch), None) => {
-                self.keep_unknown(&batch, flight.is_swap);
-                settlement::put_back(batch, flight.is_swap, &mut self.queue);
-            }
             (None, Some(message)) => self.queue.refuse_all(message),
-            (None, None) => {}
+            (batch, None) => {
+                self.keep_unknown(batch.as_ref().filter(|_| flight.is_swap));
+                batch.into_iter().for_each(|batch| settlement::put_back(batch, flight.is_swap, &mut self.queue));
+            }
         }
     }
 

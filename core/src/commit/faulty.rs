@@ -58,9 +58,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
     }
 
     /// Faults 16 and 17: keeps a compare-and-swap whose outcome is not known.
-    pub(super) fn keep_unknown(&mut self, batch: &Batch<R>, is_swap: bool) {
+    pub(super) fn keep_unknown(&mut self, swap: Option<&Batch<R>>) {
         if Fault::EqualBytesTakenForOurs.is_on() || Fault::RepeatedWithOldRights.is_on() {
-            self.repeat = is_swap.then(|| batch.clone());
+            self.repeat = swap.cloned();
         }
     }
 

@@ -17,7 +17,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     pub(super) fn take_for_ours(&mut self) {}
 
-    pub(super) fn keep_unknown(&mut self, _batch: &Batch<R>, _is_swap: bool) {}
+    pub(super) fn keep_unknown(&mut self, _swap: Option<&Batch<R>>) {}
 
     pub(super) fn keep_conflicted(&mut self, _batch: &Batch<R>) {}
 
