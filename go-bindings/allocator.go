@@ -49,14 +49,6 @@ func NewAllocator[V Value](r Range[V], strategy Strategy, seed uint64) (*Allocat
 	return ownAllocator(handle, r), nil
 }
 
-// SetStaticBand makes RandomScanSparingStaticBand spare this many offsets, from 0 on, instead of those of
-// [Range.StaticBand]; more than the range has count as all.
-func (a *Allocator[V]) SetStaticBand(offsets uint32) error {
-	code := C.rk_allocator_set_static_band(a.pointer(), C.uint32_t(offsets))
-	runtime.KeepAlive(a)
-	return resultError(code)
-}
-
 func ownAllocator[V Value](handle *C.rk_allocator, r Range[V]) *Allocator[V] {
 	return &Allocator[V]{own(handle, func(c *C.rk_allocator) { C.rk_allocator_free(c) }), r}
 }
@@ -182,15 +174,6 @@ func (a *Allocator[V]) AllocateBatch(requests []Request[V]) ([]V, error) {
 		return nil, batchError(code, requests, &details, a.Range())
 	}
 	return allFromC[V](got), nil
-}
-
-// ReleaseBatch gives values back, in one crossing, and says how many of them were in use.
-func (a *Allocator[V]) ReleaseBatch(values []V) (released int, err error) {
-	all := allToC(values)
-	var n C.size_t
-	code := C.rk_allocator_release_batch(a.pointer(), unsafe.SliceData(all), C.size_t(len(all)), &n)
-	runtime.KeepAlive(a)
-	return int(n), resultError(code)
 }
 
 // HasBatch says for each of values whether it is in use, in one crossing. It replaces the content of dst and reuses its

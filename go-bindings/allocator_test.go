@@ -148,9 +148,6 @@ func TestBatches(t *testing.T) {
 	if err != nil || !slices.Equal(has, []bool{true, true, true, false, false}) {
 		t.Error(has, err)
 	}
-	if n, err := a.ReleaseBatch([]uint16{1, 1, 4, 9, 3}); n != 2 || err != nil {
-		t.Error(n, err)
-	}
 	cidr := must(NewAllocator(must(ParseCIDR("10.0.0.0/24")), Contiguous, 0))
 	defer cidr.Close()
 	if _, err := cidr.AllocateBatch([]Request[netip.Addr]{This(netip.Addr{})}); !errors.As(err, &notIn) {
@@ -210,17 +207,6 @@ func TestSeedDecides(t *testing.T) {
 	}
 }
 
-func TestSetStaticBand(t *testing.T) {
-	a := must(NewAllocator(must(ParsePortRange("1-100")), RandomScanSparingStaticBand, 1))
-	defer a.Close()
-	if err := a.SetStaticBand(99); err != nil {
-		t.Fatal(err)
-	}
-	if first, second := must(a.AllocateNext()), must(a.AllocateNext()); first != 100 || second > 99 {
-		t.Error(first, second)
-	}
-}
-
 func testClosed(t *testing.T, a *Allocator[uint16]) {
 	t.Helper()
 	calls := map[string]error{}
@@ -231,7 +217,6 @@ func testClosed(t *testing.T, a *Allocator[uint16]) {
 	_, calls["Used"] = a.Used()
 	_, calls["Free"] = a.Free()
 	_, calls["AllocateBatch"] = a.AllocateBatch([]Request[uint16]{{}})
-	_, calls["ReleaseBatch"] = a.ReleaseBatch([]uint16{1})
 	_, calls["HasBatch"] = a.HasBatch(nil, []uint16{1})
 	_, calls["Snapshot"] = a.Snapshot(nil)
 	calls["Restore"] = a.Restore("1-2", nil)

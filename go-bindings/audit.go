@@ -259,5 +259,5 @@ func (a *Audit) Finish(passes *Passes) (*Report, error) {
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	return &Report{own(handle, func(c *C.rk_report) { C.rk_report_free(c) }), a.ranges.count()}, nil
+	return &Report{own(handle, func(c *C.rk_report) { C.rk_report_free(c) })}, nil
 }

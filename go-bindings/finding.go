@@ -25,12 +25,6 @@ func (c *rangeCount) add(work func() error) (index int, err error) {
 	return c.n - 1, nil
 }
 
-func (c *rangeCount) count() int {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	return c.n
-}
-
 // Reason says why something was found; its text is the reason of the reference's Event.
 type Reason uint32
 

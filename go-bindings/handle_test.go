@@ -15,7 +15,7 @@ func TestCopiedHandles(t *testing.T) {
 			func(a *Allocator[netip.Addr]) error { _, err := a.Used(); return err })
 	})
 	t.Run("RangeAllocation", func(t *testing.T) {
-		testCopies(t, func() *RangeAllocation { return must(NewRangeAllocation(Protobuf)) },
+		testCopies(t, func() *RangeAllocation { return must(DecodeRangeAllocation([]byte(storedJSON))) },
 			func(o *RangeAllocation) error { _, err := o.Range(); return err })
 	})
 	t.Run("LeakCounters", func(t *testing.T) {

@@ -78,7 +78,7 @@ func (p *Pass) Finish(audit *Audit) (*Report, error) {
 	if code != C.RK_RESULT_OK {
 		return nil, passError(code, &details)
 	}
-	return &Report{own(handle, func(c *C.rk_report) { C.rk_report_free(c) }), audit.ranges.count()}, nil
+	return &Report{own(handle, func(c *C.rk_report) { C.rk_report_free(c) })}, nil
 }
 
 // BeginPass has the committer keep the history of its key; it comes before the read of a pass is submitted.

@@ -5,29 +5,10 @@ import "C"
 
 import "runtime"
 
-// Form is an encoding in which a RangeAllocation is stored.
-type Form int
-
-const (
-	// Protobuf is what every current kube-apiserver writes: "k8s\0" and a runtime.Unknown.
-	Protobuf Form = C.RK_FORM_PROTOBUF
-	// JSON is found in old clusters and where the kind is a custom resource.
-	JSON Form = C.RK_FORM_JSON
-)
-
 // RangeAllocation is the stored object: a range, its bitmap, and all around them (metadata, unknown fields), which
 // survives a rewrite. It may be used from several goroutines at once.
 type RangeAllocation struct {
 	inner *owned[*C.rk_range_allocation]
-}
-
-// NewRangeAllocation makes an object with an empty range, which stands for "not initialised yet".
-func NewRangeAllocation(form Form) (*RangeAllocation, error) {
-	var handle *C.rk_range_allocation
-	if code := C.rk_range_allocation_new(C.uint32_t(form), &handle); code != C.RK_RESULT_OK {
-		return nil, resultError(code)
-	}
-	return ownRangeAllocation(handle), nil
 }
 
 // DecodeRangeAllocation decodes a stored value; its first bytes tell the form. The error is a *DecodeError; for a value
@@ -38,7 +19,7 @@ func DecodeRangeAllocation(stored []byte) (*RangeAllocation, error) {
 	code := C.rk_range_allocation_decode(cBytes(stored), C.size_t(len(stored)), &handle, &details)
 	switch code {
 	case C.RK_RESULT_OK:
-		return ownRangeAllocation(handle), nil
+		return &RangeAllocation{own(handle, func(c *C.rk_range_allocation) { C.rk_range_allocation_free(c) })}, nil
 	case C.RK_RESULT_INVALID_OBJECT:
 		return nil, &DecodeError{Offset: uint64(details.offset), Message: errorMessage(&details)}
 	case C.RK_RESULT_ENCRYPTED:
@@ -46,10 +27,6 @@ func DecodeRangeAllocation(stored []byte) (*RangeAllocation, error) {
 	default:
 		return nil, resultError(code)
 	}
-}
-
-func ownRangeAllocation(handle *C.rk_range_allocation) *RangeAllocation {
-	return &RangeAllocation{own(handle, func(c *C.rk_range_allocation) { C.rk_range_allocation_free(c) })}
 }
 
 func (o *RangeAllocation) pointer() *C.rk_range_allocation {
@@ -64,14 +41,6 @@ func (o *RangeAllocation) Close() error {
 	C.rk_range_allocation_close(o.pointer())
 	runtime.KeepAlive(o)
 	return nil
-}
-
-// Form gives the form in which the object is encoded: that from which it was decoded.
-func (o *RangeAllocation) Form() (Form, error) {
-	var form C.uint32_t
-	code := C.rk_range_allocation_form(o.pointer(), &form)
-	runtime.KeepAlive(o)
-	return Form(form), resultError(code)
 }
 
 // Range gives the range as text; empty if the object is not initialised yet.

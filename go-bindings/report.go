@@ -11,8 +11,7 @@ import (
 
 // Report is the result of an audit. It never changes and may be used from several goroutines at once.
 type Report struct {
-	inner  *owned[*C.rk_report]
-	ranges int
+	inner *owned[*C.rk_report]
 }
 
 // Set names a set of values of a range in a Report.
@@ -124,14 +123,6 @@ func (r *Report) Services() (uint64, error) {
 	code := C.rk_report_services(r.pointer(), &count)
 	runtime.KeepAlive(r)
 	return uint64(count), resultError(code)
-}
-
-// Ranges says how many ranges the audit has.
-func (r *Report) Ranges() int {
-	if r == nil {
-		return 0
-	}
-	return r.ranges
 }
 
 // Range counts the values of the range with this index.

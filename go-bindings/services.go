@@ -210,9 +210,6 @@ func (b *IPAddresses) Add(o *IPAddress) {
 		o.Name, o.ManagedBy, o.ParentGroup, o.ParentResource, o.ParentNamespace, o.ParentName)
 }
 
-// Len says how many objects the batch has.
-func (b *IPAddresses) Len() int { return b.count }
-
 // Reset empties the batch and keeps its memory.
 func (b *IPAddresses) Reset() { b.reset() }
 

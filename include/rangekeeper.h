@@ -1225,15 +1225,6 @@ rk_result rk_allocator_new(const struct rk_range *range,
                            struct rk_allocator **allocator);
 
 /**
- * Makes RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND spare this many offsets, from 0 on, instead of those that
- * rk_range_static_band gives; more than the range has count as all.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_allocator_set_static_band(const struct rk_allocator *allocator,
-                                       uint32_t static_band);
-
-/**
  * Frees an allocator. NULL is fine; dry runs of it stay valid. To free it twice, or while another thread uses it, is
  * undefined: rk_allocator_close may come first.
  */
@@ -1325,17 +1316,6 @@ rk_result rk_allocator_allocate_batch(const struct rk_allocator *allocator,
                                       struct rk_error *error);
 
 /**
- * Gives n values back. *released tells how many of them were in use.
- *
- * RK_RESULT_INVALID_ARGUMENT if one is no value (nothing is released then), RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
- * RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_allocator_release_batch(const struct rk_allocator *allocator,
-                                     const struct rk_value *values,
-                                     size_t n,
-                                     size_t *released);
-
-/**
  * Tells for each of n values whether it is in use; are_used has room for n answers.
  *
  * RK_RESULT_INVALID_ARGUMENT if one is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
@@ -1345,19 +1325,6 @@ rk_result rk_allocator_has_batch(const struct rk_allocator *allocator,
                                  const struct rk_value *values,
                                  size_t n,
                                  bool *are_used);
-
-/**
- * Writes the values in use, ascending, from offset from_offset on: as many as there are, at most capacity.
- *
- * *n tells how many; fewer than capacity means the end. Else call again with *next_offset. The lock is not held
- * between two calls. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_allocator_values(const struct rk_allocator *allocator,
-                              uint32_t from_offset,
-                              struct rk_value *values,
-                              size_t capacity,
-                              size_t *n,
-                              uint32_t *next_offset);
 
 /**
  * Writes the maximal runs of values in use (used) or of free values (not used), ascending, from offset from_offset
@@ -2059,13 +2026,6 @@ void rk_range_allocation_free(struct rk_range_allocation *object);
  * RK_RESULT_NULL_POINTER. Any thread.
  */
 rk_result rk_range_allocation_close(const struct rk_range_allocation *object);
-
-/**
- * Tells which of RK_FORM_* the object was decoded from or made for, and is encoded in.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_range_allocation_form(const struct rk_range_allocation *object, uint32_t *form);
 
 /**
  * Writes the text of the object's range; empty if no range was ever written. Without a NUL, buffer by the rule for

@@ -27,7 +27,6 @@ pub enum Strategy {
 pub struct Allocator<R> {
     range: R,
     strategy: Strategy,
-    static_band: u32,
     used: Bitmap,
 }
 
@@ -112,7 +111,7 @@ impl<R: Range> Allocator<R> {
 
     /// An allocator with these offsets in use; there are as many as the range has.
     pub(crate) fn with_used(range: R, strategy: Strategy, used: Bitmap) -> Self {
-        Self { range, strategy, static_band: range.static_band(), used }
+        Self { range, strategy, used }
     }
 
     /// The range.
@@ -123,16 +122,6 @@ impl<R: Range> Allocator<R> {
     /// How [`allocate_next`](Self::allocate_next) chooses.
     pub fn strategy(&self) -> Strategy {
         self.strategy
-    }
-
-    /// How many offsets, from 0 on, [`Strategy::RandomScanSparingStaticBand`] spares.
-    pub fn static_band(&self) -> u32 {
-        self.static_band
-    }
-
-    /// Spares another number of offsets than [`Range::static_band`] gives; more than the range has count as all.
-    pub fn set_static_band(&mut self, static_band: u32) {
-        self.static_band = static_band.min(self.range.size());
     }
 
     /// Takes `value`.
@@ -283,7 +272,7 @@ impl<R: Range> Allocator<R> {
             Strategy::Contiguous => self.used.next_clear(0),
             Strategy::RandomScan => self.scan(0, size, rng),
             Strategy::RandomScanSparingStaticBand => {
-                let band = self.static_band;
+                let band = self.range.static_band();
                 self.scan(band, size, rng).or_else(|| self.scan(0, band, rng))
             }
         }
@@ -292,7 +281,7 @@ impl<R: Range> Allocator<R> {
     /// The band of which [`choose`](Self::choose) takes an offset; `None` if all are in use.
     pub(crate) fn band_to_choose_from(&self) -> Option<ops::Range<u32>> {
         let size = self.range.size();
-        let spared = if self.strategy == Strategy::RandomScanSparingStaticBand { self.static_band } else { 0 };
+        let spared = if self.strategy == Strategy::RandomScanSparingStaticBand { self.range.static_band() } else { 0 };
         let has_free = |band: &ops::Range<u32>| self.used.next_clear(band.start).is_some_and(|free| free < band.end);
         [spared..size, 0..spared].into_iter().find(has_free)
     }

@@ -137,26 +137,6 @@ fn the_last_free_value_of_a_nearly_full_range_is_found() {
     assert!(cases >= 4_500);
 }
 
-/// An allocator may be told to spare another band; a dry run of it spares the same.
-#[test]
-fn another_static_band_is_spared() {
-    let mut rng = seeded(14);
-    let range: AnyRange = "30000-30099".parse().expect("a range");
-    for band in [0, 1, 40, 99, 100, u32::MAX] {
-        let mut allocator = Allocator::new(range, Strategy::RandomScanSparingStaticBand);
-        allocator.set_static_band(band);
-        assert_eq!(allocator.static_band(), band.min(100));
-        let mut copy = allocator.clone();
-        for allocator in [&mut allocator, &mut copy] {
-            let mut next = || range.offset_of(allocator.allocate_next(&mut rng).expect("free")).expect("in range");
-            let taken: Vec<u32> = (0..100).map(|_| next()).collect();
-            let dynamic = (100 - band.min(100)) as usize;
-            assert!(taken[..dynamic].iter().all(|offset| *offset >= band), "{band}");
-            assert!(taken[dynamic..].iter().all(|offset| *offset < band), "{band}");
-        }
-    }
-}
-
 /// The static band is spared to the last, and then used to the last.
 #[test]
 fn the_static_band_is_taken_only_when_all_else_is_in_use() {

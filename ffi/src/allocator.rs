@@ -9,7 +9,7 @@ use rangekeeper_core::allocator::{AllocateError, Allocator, BatchError, Full, Re
 use crate::error::{Failure, rk_error};
 use crate::guard::{Array, Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, slice, text};
 use crate::handle::Handle;
-use crate::range::{ValueRange, rk_range, rk_run, runs_page, values_page};
+use crate::range::{ValueRange, rk_range, rk_run, runs_page};
 use crate::result::rk_result;
 use crate::value::{RK_VALUE_KIND_NEXT, Value, rk_value};
 
@@ -116,22 +116,6 @@ pub unsafe extern "C" fn rk_allocator_new(
         let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
         out.give(rk_allocator(Handle::new(AllocatorState { allocator, generator })));
         Ok(())
-    })
-}
-
-/// Makes RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND spare this many offsets, from 0 on, instead of those that
-/// rk_range_static_band gives; more than the range has count as all.
-///
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_allocator_set_static_band(allocator: *const rk_allocator, static_band: u32) -> rk_result {
-    guard(|| {
-        // SAFETY: the caller's promise; see guard.
-        let allocator = unsafe { borrow(allocator)? };
-        allocator.0.with(|state| {
-            state.allocator.set_static_band(static_band);
-            Ok(())
-        })
     })
 }
 
@@ -307,29 +291,6 @@ pub unsafe extern "C" fn rk_allocator_allocate_batch(
     }
 }
 
-/// Gives n values back. *released tells how many of them were in use.
-///
-/// RK_RESULT_INVALID_ARGUMENT if one is no value (nothing is released then), RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
-/// RK_RESULT_POISONED. Any thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_allocator_release_batch(
-    allocator: *const rk_allocator,
-    values: *const rk_value,
-    n: usize,
-    released: *mut usize,
-) -> rk_result {
-    guard(|| {
-        // SAFETY: the caller's promise; see guard.
-        let (allocator, values, out) = unsafe { (borrow(allocator)?, slice(values, n)?, Out::new(released)?) };
-        let values = checked(values)?;
-        let released = allocator
-            .0
-            .with(|state| Ok::<_, rk_result>(values.filter(|value| state.allocator.release(*value)).count()))?;
-        out.write(released);
-        Ok(())
-    })
-}
-
 /// Tells for each of n values whether it is in use; are_used has room for n answers.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if one is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
@@ -347,33 +308,6 @@ pub unsafe extern "C" fn rk_allocator_has_batch(
         let values = checked(values)?;
         allocator.0.with(|state| {
             out.fill(values.map(|value| state.allocator.has(value)));
-            Ok(())
-        })
-    })
-}
-
-/// Writes the values in use, ascending, from offset from_offset on: as many as there are, at most capacity.
-///
-/// *n tells how many; fewer than capacity means the end. Else call again with *next_offset. The lock is not held
-/// between two calls. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_allocator_values(
-    allocator: *const rk_allocator,
-    from_offset: u32,
-    values: *mut rk_value,
-    capacity: usize,
-    n: *mut usize,
-    next_offset: *mut u32,
-) -> rk_result {
-    guard(|| {
-        // SAFETY: the caller's promise; see guard.
-        let (allocator, values, n, next) =
-            unsafe { (borrow(allocator)?, Array::new(values, capacity)?, Out::new(n)?, Out::new(next_offset)?) };
-        allocator.0.with(|state| {
-            let allocator = &state.allocator;
-            let (written, after) = values_page(allocator.range().0, allocator.bitmap(), from_offset, values);
-            n.write(written);
-            next.write(after);
             Ok(())
         })
     })

@@ -90,22 +90,6 @@ pub unsafe extern "C" fn rk_range_allocation_close(object: *const rk_range_alloc
     })
 }
 
-/// Tells which of RK_FORM_* the object was decoded from or made for, and is encoded in.
-///
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_range_allocation_form(object: *const rk_range_allocation, form: *mut u32) -> rk_result {
-    guard(|| {
-        // SAFETY: the caller's promise; see guard.
-        let (object, out) = unsafe { (borrow(object)?, Out::new(form)?) };
-        out.write(match object.0.with(|object| Ok::<_, rk_result>(object.form()))? {
-            Form::Protobuf => RK_FORM_PROTOBUF,
-            Form::Json => RK_FORM_JSON,
-        });
-        Ok(())
-    })
-}
-
 /// Writes the text of the object's range; empty if no range was ever written. Without a NUL, buffer by the rule for
 /// buffers.
 ///
