@@ -43,8 +43,6 @@ impl Case {
     fn check_all(&self) {
         let len = self.real.len();
         assert_eq!(self.real.count(), len - self.clear.len() as u32);
-        assert_eq!(self.real.is_full(), self.clear.is_empty());
-        assert!(self.real.iter_clear_from(0).eq(self.clear.iter().copied()));
         let mut runs: Vec<Run> = Vec::new();
         for &offset in &self.clear {
             match runs.last_mut() {

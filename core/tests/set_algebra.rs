@@ -83,7 +83,7 @@ fn check(real: &Bitmap, set: &[bool], rng: &mut Xoshiro256PlusPlus) -> u64 {
     let len = set.len() as u32;
     let count = set.iter().filter(|is_set| **is_set).count() as u32;
     assert_eq!((real.len(), real.count()), (len, count));
-    assert_eq!((real.is_empty(), real.is_full()), (count == 0, count == len));
+    assert_eq!(real.is_empty(), count == 0);
     for (offset, is_set) in set.iter().enumerate() {
         assert_eq!(real.contains(offset as u32), *is_set, "{offset} of {len}");
     }
@@ -95,12 +95,11 @@ fn check(real: &Bitmap, set: &[bool], rng: &mut Xoshiro256PlusPlus) -> u64 {
         assert_eq!(real.next_set(from), set_offsets.first().copied(), "{from} of {len}");
         assert_eq!(real.next_clear(from), clear_offsets.first().copied(), "{from} of {len}");
         assert!(real.iter_from(from).eq(set_offsets), "from {from} of {len}");
-        assert!(real.iter_clear_from(from).eq(clear_offsets), "clear from {from} of {len}");
         let (set_runs, clear_runs) = (runs(set, from, true), runs(set, from, false));
         assert_eq!(set_runs.iter().map(Run::len).sum::<u64>(), u64::from(real.count_range(from, len)));
         assert!(real.runs_set(from).eq(set_runs), "runs from {from} of {len}");
         assert!(real.runs_clear(from).eq(clear_runs), "clear runs from {from} of {len}");
-        compared += 6;
+        compared += 5;
     }
     assert!(real.iter().eq(offsets(set, 0, true)) && real.into_iter().eq(real.iter()));
     let mut before = vec![0];

@@ -21,22 +21,20 @@ impl Run {
     }
 }
 
-/// Ascending offsets of a [`Bitmap`].
+/// Ascending offsets that are set in a [`Bitmap`].
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     bitmap: &'a Bitmap,
-    /// All ones if clear offsets are asked for.
-    flip: u64,
     index: u32,
     word: u64,
 }
 
 impl<'a> Iter<'a> {
-    /// The offsets from `from` on whose bits, flipped by `flip`, are set.
-    pub(super) fn new(bitmap: &'a Bitmap, from: u32, flip: u64) -> Self {
+    /// The set offsets from `from` on.
+    pub(super) fn new(bitmap: &'a Bitmap, from: u32) -> Self {
         let index = from / WORD_BITS;
-        let word = if from < bitmap.len { (bitmap.word(index) ^ flip) & (u64::MAX << (from % WORD_BITS)) } else { 0 };
-        Self { bitmap, flip, index, word }
+        let word = if from < bitmap.len { bitmap.word(index) & (u64::MAX << (from % WORD_BITS)) } else { 0 };
+        Self { bitmap, index, word }
     }
 }
 
@@ -50,11 +48,11 @@ impl Iterator for Iter<'_> {
                 return None;
             }
             self.index += 1;
-            self.word = self.bitmap.word(self.index) ^ self.flip;
+            self.word = self.bitmap.word(self.index);
         }
         let offset = self.index * WORD_BITS + self.word.trailing_zeros();
         self.word &= self.word - 1;
-        (offset < self.bitmap.len).then_some(offset)
+        Some(offset)
     }
 }
 

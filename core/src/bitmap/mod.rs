@@ -54,11 +54,6 @@ impl Bitmap {
         self.count.get(|| self.words.iter().map(|word| u64::from_ne_bytes(*word).count_ones()).sum())
     }
 
-    /// Whether every offset is set; true for a set over nothing.
-    pub fn is_full(&self) -> bool {
-        self.count() == self.len
-    }
-
     /// Whether `offset` is set; false past the end.
     #[inline(always)]
     pub fn contains(&self, offset: u32) -> bool {
@@ -141,12 +136,7 @@ impl Bitmap {
 
     /// The set offsets that are not below `from`, ascending.
     pub fn iter_from(&self, from: u32) -> Iter<'_> {
-        Iter::new(self, from, 0)
-    }
-
-    /// The clear offsets that are not below `from`, ascending.
-    pub fn iter_clear_from(&self, from: u32) -> Iter<'_> {
-        Iter::new(self, from, u64::MAX)
+        Iter::new(self, from)
     }
 
     /// The maximal runs of set offsets that begin at or after `from`, ascending.
@@ -411,7 +401,7 @@ mod tests {
                 }
             }
             assert_eq!(filled, len);
-            assert!(bitmap.is_full());
+            assert_eq!(bitmap.count(), len);
             check(&bitmap);
             for offset in (0..len).rev() {
                 assert!(bitmap.remove(offset));
