@@ -30,8 +30,7 @@ var commit string
 const (
 	exitOK = iota
 	// exitFound: the audit found something, the repair left something that only an
-	// owner can repair, what was asked for is not free, the stress test failed, or a server
-	// did.
+	// owner can repair, what was asked for is not free, or a server failed.
 	exitFound
 	// exitInput: wrong usage or input that cannot be used.
 	exitInput
@@ -108,7 +107,7 @@ reached, 130 interrupted.`,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(newAudit(), newRepair(), newShow(), newExplain(),
-		newInit(), newAllocate(), newRelease(), newWatch(), newStress(), newController(), newUp())
+		newInit(), newAllocate(), newRelease(), newWatch(), newController(), newUp())
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		// Without this an unknown shell would be no error.
