@@ -13,10 +13,12 @@ GOFILES := go-bindings controlplane dropin conformance bench/upstream examples a
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 # The releases of Kubernetes that Rangekeeper is put into, the newest one first.
 RELEASES ?= $(shell cat controlplane/kubernetes/releases.txt)
+# What the library is compiled for beside the machine that builds it: where C's char is unsigned, and a big-endian one.
+TARGETS := aarch64-unknown-linux-gnu s390x-unknown-linux-gnu
 # The packages of Kubernetes that have files of dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-model goldens header install fmt lint doc setup clean
+.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-model goldens header install fmt lint targets doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -142,6 +144,9 @@ lint: library ## Checks what `make check` leaves out: the format of the fuzz tar
 	@scripts/dropin.sh $(firstword $(RELEASES)) --sources
 	cd dropin && $(GO) vet -trimpath ./... $(DROPIN_PACKAGES)
 	ffi/header.sh --check
+
+targets: ## Checks that the library compiles for other platforms (needs their rustup targets).
+	for target in $(TARGETS); do $(CARGO) check --locked --target $$target -p rangekeeper-ffi; done
 
 doc: ## Builds the crates' documentation, warnings denied.
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps

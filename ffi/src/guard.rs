@@ -118,10 +118,10 @@ pub(crate) unsafe fn text<'a, T: Byte>(first: *const T, len: usize) -> Result<&'
     std::str::from_utf8(bytes).map_err(|_| rk_result::InvalidUtf8)
 }
 
-/// What C calls a byte of a text.
+/// What C calls a byte of a text: c_char is the one or the other, by the platform.
 pub(crate) trait Byte {}
 impl Byte for u8 {}
-impl Byte for std::ffi::c_char {}
+impl Byte for i8 {}
 
 /// Takes a handle back that [`Out::give`] gave away, to drop it; `None` for NULL.
 ///
