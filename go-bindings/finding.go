@@ -4,6 +4,7 @@ package rangekeeper
 import "C"
 
 import (
+	"math"
 	"sync"
 	"unsafe"
 )
@@ -132,14 +133,18 @@ type Cell struct {
 }
 
 func readCells(cells int, read func(count C.uint32_t, page *C.rk_cell, capacity C.size_t, n *C.size_t) C.rk_result) ([]Cell, C.rk_result) {
-	page := make([]C.rk_cell, max(cells, 1))
+	count := C.uint32_t(min(max(int64(cells), 1), math.MaxUint32))
 	var n C.size_t
-	code := read(C.uint32_t(len(page)), &page[0], C.size_t(len(page)), &n)
-	if code != C.RK_RESULT_OK {
+	code := read(count, nil, 0, &n)
+	if code != C.RK_RESULT_BUFFER_TOO_SMALL {
+		return nil, code
+	}
+	page := make([]C.rk_cell, n)
+	if code = read(count, &page[0], n, &n); code != C.RK_RESULT_OK {
 		return nil, code
 	}
 	all := make([]Cell, n)
-	for i, c := range page[:n] {
+	for i, c := range page {
 		all[i] = Cell{uint64(c.first), uint64(c.len), uint64(c.in_use), uint64(c.leaked), uint64(c.lost), uint64(c.duplicate)}
 	}
 	return all, code

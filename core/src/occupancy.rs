@@ -17,10 +17,17 @@ pub struct Cell {
     pub duplicate: u64,
 }
 
-/// Cuts `0..size` into at most `count` stretches of equal length, the last one maybe shorter.
-pub(crate) fn cells(size: u64, count: u32, mut cell: impl FnMut(u64, u64) -> Cell) -> Vec<Cell> {
+/// Cuts `0..size` into at most `count` stretches of equal length, the last one maybe shorter. The iterator counts a
+/// stretch when it is asked for it; its length costs nothing.
+pub(crate) fn cells(
+    size: u64,
+    count: u32,
+    mut cell: impl FnMut(u64, u64) -> Cell,
+) -> impl ExactSizeIterator<Item = Cell> {
     let length = size.div_ceil(u64::from(count.max(1))).max(1);
-    (0..size.div_ceil(length))
-        .map(|index| cell(index * length, ((index + 1).saturating_mul(length)).min(size)))
-        .collect()
+    // At most count, so it fits.
+    (0..size.div_ceil(length) as u32).map(move |index| {
+        let first = u64::from(index) * length;
+        cell(first, first.saturating_add(length).min(size))
+    })
 }

@@ -538,7 +538,7 @@ fn compare_details(range: &BitmapReport, entry: &Entry, expected: &Expected, rng
         }
     }
     let count = 1 + below(100, rng);
-    let cells = range.occupancy(count);
+    let cells: Vec<_> = range.occupancy(count).collect();
     assert!(cells.len() <= count as usize);
     let mut from = 0;
     for cell in &cells {

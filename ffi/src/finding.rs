@@ -175,9 +175,9 @@ impl From<OffsetState> for rk_offset_state {
     }
 }
 
-impl From<&Cell> for rk_cell {
-    fn from(cell: &Cell) -> Self {
-        let Cell { first, len, in_use, leaked, lost, duplicate } = *cell;
+impl From<Cell> for rk_cell {
+    fn from(cell: Cell) -> Self {
+        let Cell { first, len, in_use, leaked, lost, duplicate } = cell;
         Self { first, len, in_use, leaked, lost, duplicate }
     }
 }

@@ -226,6 +226,19 @@ impl<T: Copy> Buffer<T> {
     }
 }
 
+impl<T> Buffer<T> {
+    /// As [`write`](Self::write), with items that are made only if there is room for all of them.
+    pub(crate) fn fill(self, items: impl ExactSizeIterator<Item = T>) -> Result<(), rk_result> {
+        let len = items.len();
+        self.len.write(len);
+        if len > self.array.capacity {
+            return Err(rk_result::BufferTooSmall);
+        }
+        self.array.fill(items);
+        Ok(())
+    }
+}
+
 impl Buffer<std::ffi::c_char> {
     /// Writes a text, without a NUL.
     pub(crate) fn write_text(self, text: &str) -> Result<(), rk_result> {

@@ -418,9 +418,6 @@ pub unsafe extern "C" fn rk_report_occupancy(
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (report, out) = unsafe { (borrow(report)?, Buffer::new(cells, capacity, n)?) };
-        report.0.with(|found| {
-            let cells: Vec<rk_cell> = found.range(range)?.occupancy(count).iter().map(rk_cell::from).collect();
-            out.write(&cells)
-        })
+        report.0.with(|found| out.fill(found.range(range)?.occupancy(count).map(rk_cell::from)))
     })
 }

@@ -18,6 +18,7 @@ static rk_report *run(bool has_now, int64_t now) {
   rk_error error;
   CHECK_OK(rk_audit_new(true, has_now, now, &audit));
   CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), &error));
+  CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("fd00::/64"), &error));
   CHECK_RESULT(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0"), &error), RK_RESULT_INVALID_RANGE);
 
   batch objects = {0}, services = {0}, names = {0};
@@ -74,6 +75,9 @@ int main(void) {
   rk_cell cells[1];
   CHECK_OK(rk_report_occupancy(report, 0, 1, cells, 1, &n));
   CHECK(n == 1 && cells[0].len == 254 && cells[0].in_use == 2 && cells[0].leaked == 1 && cells[0].lost == 1);
+  /* The number of cells is known without them: these would be 206 GB. */
+  CHECK_RESULT(rk_report_occupancy(report, 1, UINT32_MAX, NULL, 0, &n), RK_RESULT_BUFFER_TOO_SMALL);
+  CHECK(n == UINT32_MAX);
   rk_report_free(report);
 
   /* A young object may still wait for its Service. */

@@ -137,7 +137,7 @@ fn laws(report: &Report) {
             assert_eq!(runs, if members { counts.stored } else { size - counts.stored });
         }
         for count in [0, 1, 7] {
-            let cells = range.occupancy(count);
+            let cells: Vec<_> = range.occupancy(count).collect();
             assert!(cells.len() as u64 <= u64::from(count.max(1)));
             let mut next = 0_u64;
             for cell in &cells {

@@ -252,7 +252,7 @@ fn compare(outcome: &Report, index: usize, part: &Part, leaked: &BTreeSet<AnyVal
         assert_eq!([state.stored, state.in_use, state.duplicate, state.next], expected, "{value}");
     }
     for count in [0, 1, 3, 100] {
-        let cells = real.occupancy(count);
+        let cells: Vec<_> = real.occupancy(count).collect();
         assert!(cells.len() as u64 <= u64::from(count.max(1)));
         let total = |number: fn(&rangekeeper::occupancy::Cell) -> u64| cells.iter().map(number).sum::<u64>() as usize;
         assert_eq!(total(|cell| cell.len), part.values.len());

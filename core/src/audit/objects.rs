@@ -306,7 +306,7 @@ impl ServiceCidrReport {
     /// An object that the API server removes counts as leaked, if no Service uses its address. An address that stays
     /// allocated though no Service uses it, as its object is another controller's or still waits for its Service,
     /// counts as in use.
-    pub fn occupancy(&self, count: u32) -> Vec<Cell> {
+    pub fn occupancy(&self, count: u32) -> impl ExactSizeIterator<Item = Cell> + '_ {
         cells(self.cidr.size(), count, |from, to| {
             let within = |offsets: &[u64]| {
                 (offsets.partition_point(|at| *at < to) - offsets.partition_point(|at| *at < from)) as u64
@@ -370,7 +370,7 @@ mod tests {
 
     /// In use, leaked, lost for each address of a CIDR.
     fn cells(report: &Report) -> Vec<(u64, u64, u64)> {
-        cidr(report).occupancy(u32::MAX).iter().map(|cell| (cell.in_use, cell.leaked, cell.lost)).collect()
+        cidr(report).occupancy(u32::MAX).map(|cell| (cell.in_use, cell.leaked, cell.lost)).collect()
     }
 
     const FREE: (u64, u64, u64) = (0, 0, 0);

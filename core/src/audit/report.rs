@@ -172,10 +172,10 @@ impl RangeReport {
     }
 
     /// The range cut into at most `count` cells of equal length (the last may be shorter), with counts for a picture.
-    pub fn occupancy(&self, count: u32) -> Vec<Cell> {
+    pub fn occupancy(&self, count: u32) -> Box<dyn ExactSizeIterator<Item = Cell> + '_> {
         match self {
-            Self::Bitmap(bitmap) | Self::Stale(bitmap) => bitmap.occupancy(count),
-            Self::ServiceCidr(cidr) => cidr.occupancy(count),
+            Self::Bitmap(bitmap) | Self::Stale(bitmap) => Box::new(bitmap.occupancy(count)),
+            Self::ServiceCidr(cidr) => Box::new(cidr.occupancy(count)),
         }
     }
 }
@@ -282,9 +282,9 @@ impl BitmapReport {
     }
 
     /// The range cut into at most `count` cells of equal length (the last may be shorter), with counts for a picture.
-    pub fn occupancy(&self, count: u32) -> Vec<Cell> {
+    pub fn occupancy(&self, count: u32) -> impl ExactSizeIterator<Item = Cell> + '_ {
         let (size, leaked) = (self.range.size(), self.leaked());
-        cells(u64::from(size), count, |from, to| {
+        cells(u64::from(size), count, move |from, to| {
             let (from, to) = (from as u32, to as u32);
             let in_use = self.in_use.count_range(from, to);
             let leaked = leaked.count_range(from, to);
