@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"iter"
+	"math"
 	"runtime"
 	"unsafe"
 )
@@ -20,6 +21,14 @@ const (
 	// RandomScanSparingStaticBand scans the dynamic band so, and only if that is full the static band.
 	RandomScanSparingStaticBand Strategy = C.RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND
 )
+
+// toC gives the library's number; for one that does not fit, a number that the library refuses.
+func (s Strategy) toC() C.uint32_t {
+	if s < 0 || int64(s) > math.MaxUint32 {
+		return math.MaxUint32
+	}
+	return C.uint32_t(s)
+}
 
 // How many items cross the border at once where there may be many.
 const (
@@ -41,7 +50,7 @@ type Allocator[V Value] struct {
 // NewAllocator makes an allocator with nothing in use. The seed alone decides the random choices.
 func NewAllocator[V Value](r Range[V], strategy Strategy, seed uint64) (*Allocator[V], error) {
 	var handle *C.rk_allocator
-	code := C.rk_allocator_new(r.pointer(), C.uint32_t(strategy), C.uint64_t(seed), &handle)
+	code := C.rk_allocator_new(r.pointer(), strategy.toC(), C.uint64_t(seed), &handle)
 	runtime.KeepAlive(r.inner)
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)

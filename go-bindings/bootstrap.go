@@ -76,7 +76,7 @@ func (b *Bootstrap) Close() error {
 func (b *Bootstrap) Poll(now time.Duration, dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(b)
 	return readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
-		return C.rk_bootstrap_poll(b.pointer(), C.uint64_t(now), (*C.char)(unsafe.Pointer(buffer)), capacity, length)
+		return C.rk_bootstrap_poll(b.pointer(), timeToC(now), (*C.char)(unsafe.Pointer(buffer)), capacity, length)
 	})
 }
 
@@ -84,7 +84,7 @@ func (b *Bootstrap) Poll(now time.Duration, dst []byte) ([]byte, error) {
 // *JSONError: the order is still under way then.
 func (b *Bootstrap) Answered(now time.Duration, id uint64, answer []byte) error {
 	var details C.rk_error
-	code := C.rk_bootstrap_answered(b.pointer(), C.uint64_t(now), C.uint64_t(id), cChars(answer), C.size_t(len(answer)), &details)
+	code := C.rk_bootstrap_answered(b.pointer(), timeToC(now), C.uint64_t(id), cChars(answer), C.size_t(len(answer)), &details)
 	runtime.KeepAlive(b)
 	return jsonError(code, &details)
 }
@@ -92,7 +92,7 @@ func (b *Bootstrap) Answered(now time.Duration, id uint64, answer []byte) error 
 // Stop begins to stop in order: the loops end, own lease and endpoint are removed. Poll and Answered go on until a step
 // says that it has stopped, at most two intervals of the endpoints later.
 func (b *Bootstrap) Stop(now time.Duration) error {
-	code := C.rk_bootstrap_stop(b.pointer(), C.uint64_t(now))
+	code := C.rk_bootstrap_stop(b.pointer(), timeToC(now))
 	runtime.KeepAlive(b)
 	return resultError(code)
 }

@@ -32,7 +32,7 @@ var (
 // Committer makes compare-and-swaps of one stored object out of the operations of many callers. It does no I/O: whoever
 // drives it asks it by Poll what to send, tells it how that ended, and hands out what has Finished.
 //
-// Times are durations from a moment that the driver chooses, by a clock that never goes back. All methods may be called
+// Times are durations from a moment that the driver chooses, by a clock that never goes back; negative ones count as 0. All methods may be called
 // from several goroutines at once. Memory: up to 1 MiB for a /12 beside the object, outside the Go heap.
 type Committer[V Value] struct {
 	inner *owned[*C.rk_committer]
@@ -53,7 +53,7 @@ type CommitterConfig struct {
 // NewCommitter makes a committer that knows nothing of the store yet.
 func NewCommitter[V Value](r Range[V], config CommitterConfig) (*Committer[V], error) {
 	var handle *C.rk_committer
-	code := C.rk_committer_new(r.pointer(), C.uint32_t(config.Strategy), C.uint64_t(config.Grace), C.uint64_t(config.Seed),
+	code := C.rk_committer_new(r.pointer(), config.Strategy.toC(), timeToC(config.Grace), C.uint64_t(config.Seed),
 		&handle)
 	runtime.KeepAlive(r.inner)
 	if code != C.RK_RESULT_OK {
@@ -86,8 +86,11 @@ func deadlineToC(deadline time.Duration) C.uint64_t {
 	if deadline == NoDeadline {
 		return math.MaxUint64
 	}
-	return C.uint64_t(deadline)
+	return timeToC(deadline)
 }
+
+// timeToC gives a time in nanoseconds. There is none before zero: as a number without a sign it would be in the far future.
+func timeToC(t time.Duration) C.uint64_t { return C.uint64_t(max(t, 0)) }
 
 // Operation is something to be done with the stored object; see AllocateOperation and the like.
 type Operation[V Value] struct {
@@ -240,7 +243,7 @@ func (c *Committer[V]) Known() (Known, error) {
 // Poll tells what to do next. A request must be ended by Answered, Unknown or Refused; until then Poll gives no other.
 func (c *Committer[V]) Poll(now time.Duration) (Step, error) {
 	var step C.rk_step
-	code := C.rk_committer_poll(c.pointer(), C.uint64_t(now), &step)
+	code := C.rk_committer_poll(c.pointer(), timeToC(now), &step)
 	runtime.KeepAlive(c)
 	guard := KeyState{int64(step.guard.mod_revision), int64(step.guard.version), int64(step.guard.create_revision)}
 	return Step{
@@ -279,21 +282,21 @@ func (c *Committer[V]) Answered(now time.Duration, answer Answer) error {
 		held: C.bool(answer.Held), key: answer.Key.toC(),
 	}
 	a.value, a.value_len = pinned(&pinner, answer.Value)
-	code := C.rk_committer_answered(c.pointer(), C.uint64_t(now), &a)
+	code := C.rk_committer_answered(c.pointer(), timeToC(now), &a)
 	runtime.KeepAlive(c)
 	return resultError(code)
 }
 
 // Unknown tells that it is not known whether the request took place, or will.
 func (c *Committer[V]) Unknown(now time.Duration) error {
-	code := C.rk_committer_unknown(c.pointer(), C.uint64_t(now))
+	code := C.rk_committer_unknown(c.pointer(), timeToC(now))
 	runtime.KeepAlive(c)
 	return resultError(code)
 }
 
 // Refused tells that the store refuses the request and will not carry it out later, and the store's reason.
 func (c *Committer[V]) Refused(now time.Duration, reason string) error {
-	code := C.rk_committer_refused(c.pointer(), C.uint64_t(now), cText(reason), C.size_t(len(reason)))
+	code := C.rk_committer_refused(c.pointer(), timeToC(now), cText(reason), C.size_t(len(reason)))
 	runtime.KeepAlive(c)
 	return resultError(code)
 }

@@ -3,6 +3,7 @@ package rangekeeper
 import (
 	"bytes"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -282,5 +283,41 @@ func TestCommitterFailures(t *testing.T) {
 			}
 		}
 		c.Close()
+	}
+}
+
+// A time before the driver's zero counts as zero: it is not one in the far future.
+func TestNegativeTimes(t *testing.T) {
+	c, k := newCommitter(t, "1-100", 1), &memoryKey{}
+	for _, deadline := range []time.Duration{-1, -time.Second, math.MinInt64} {
+		if f := one(t, k, c, CreateOperation[uint16](deadline)); !errors.Is(f.Err, ErrDeadlineExceeded) {
+			t.Errorf("deadline %v: %+v", deadline, f)
+		}
+	}
+	must(c.Submit(CreateOperation[uint16](time.Minute)))
+	if step := must(c.Poll(math.MinInt64)); step.Kind != StepRead || step.Finished != 0 {
+		t.Errorf("%+v", step)
+	}
+	if err := c.Unknown(-1); err != nil {
+		t.Error(err)
+	}
+	if step := must(c.Poll(-time.Second)); step.Kind != StepWait || step.Until > time.Second || step.Finished != 0 {
+		t.Errorf("%+v", step)
+	}
+
+	none := must(NewCommitter(must(ParsePortRange("1-100")), CommitterConfig{Grace: -time.Minute}))
+	defer none.Close()
+	one(t, k, none, CreateOperation[uint16](NoDeadline))
+	k.now += time.Second
+	if f := one(t, k, none, AllocateOperation(NoDeadline, Next[uint16]())); f.Err != nil || f.UseUntil > k.now {
+		t.Errorf("at %v: %+v", k.now, f)
+	}
+
+	b := must(NewBootstrap([]byte(`{"advertiseAddress":"192.0.2.10"}`)))
+	defer b.Close()
+	other := must(NewBootstrap([]byte(`{"advertiseAddress":"192.0.2.10"}`)))
+	defer other.Close()
+	if early, zero := must(b.Poll(-1, nil)), must(other.Poll(0, nil)); !bytes.Equal(early, zero) {
+		t.Errorf("%s, want %s", early, zero)
 	}
 }

@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"runtime"
+	"slices"
 	"unsafe"
 )
 
@@ -51,10 +52,15 @@ func (c *LeakCounters[V]) Advance(leaked []V) (due []V, err error) {
 	var n C.size_t
 	code := C.rk_leak_counters_advance(c.pointer(), unsafe.SliceData(seen), C.size_t(len(seen)), unsafe.SliceData(spent), C.size_t(len(spent)), &n)
 	runtime.KeepAlive(c)
-	if code != C.RK_RESULT_OK {
+	switch code {
+	case C.RK_RESULT_OK:
+		return allFromC[V](spent[:n]), nil
+	case C.RK_RESULT_NOT_IN_RANGE:
+		outside := slices.IndexFunc(leaked, func(value V) bool { _, in := c.r.OffsetOf(value); return !in })
+		return nil, valueError(code, leaked[outside], c.r)
+	default:
 		return nil, resultError(code)
 	}
-	return allFromC[V](spent[:n]), nil
 }
 
 // Count says in how many passes in a row value was leaked, the last one included.

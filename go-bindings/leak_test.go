@@ -26,6 +26,10 @@ func TestLeakCounters(t *testing.T) {
 		}
 	}
 	must(c.Advance([]uint16{30001}))
+	var notIn *NotInRangeError
+	if _, err := c.Advance([]uint16{30002, 80, 30001}); !errors.As(err, &notIn) || notIn.Value != "80" || must(c.Count(30001)) != 1 {
+		t.Error("a value out of range was counted:", err)
+	}
 	if err := c.Reset(); err != nil || must(c.Count(30001)) != 0 {
 		t.Error("Reset left a counter", err)
 	}

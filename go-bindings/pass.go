@@ -99,7 +99,7 @@ func (c *Committer[V]) BeginPass(pass *Pass) error {
 func (c *Committer[V]) PassRead(pass *Pass, revision int64, snapshot []byte, now time.Duration) error {
 	var details C.rk_error
 	code := C.rk_pass_read(pass.pointer(), c.pointer(), C.uint64_t(revision), cBytes(snapshot), C.size_t(len(snapshot)),
-		C.uint64_t(now), &details)
+		timeToC(now), &details)
 	runtime.KeepAlive(pass)
 	runtime.KeepAlive(c)
 	return passError(code, &details)

@@ -24,7 +24,7 @@ type Passes struct {
 // value was in use all the time between.
 func NewPasses(passes uint8, interval time.Duration) (*Passes, error) {
 	var handle *C.rk_passes
-	if code := C.rk_passes_new(C.uint8_t(passes), C.uint64_t(max(interval, 0)), &handle); code != C.RK_RESULT_OK {
+	if code := C.rk_passes_new(C.uint8_t(passes), timeToC(interval), &handle); code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
 	return &Passes{own(handle, func(c *C.rk_passes) { C.rk_passes_free(c) })}, nil

@@ -301,7 +301,7 @@ func (s *Store[V]) Repair(ctx context.Context, pass *rangekeeper.Pass, listed ra
 // deadline is when an operation with this context ends at the latest, by the committer's clock.
 func (s *Store[V]) deadline(ctx context.Context) time.Duration {
 	if at, ok := ctx.Deadline(); ok {
-		return max(at.Sub(s.started), 0)
+		return at.Sub(s.started)
 	}
 	return rangekeeper.NoDeadline
 }
