@@ -6,11 +6,11 @@ set -euo pipefail
 cd "$(dirname "$0")"
 testdata=../testdata
 
-mkdir -p corpus/{address,bootstrap_plan,envelope_json,envelope_protobuf,lease,ranges,snapshot}
+mkdir -p corpus/{address,bootstrap_plan,range_allocation_json,range_allocation_protobuf,lease,ranges,snapshot}
 
 for packed in "$testdata"/kube-*/*.bin.gz; do
 	name=$(basename "$(dirname "$packed")")-$(basename "$packed" .bin.gz)
-	gunzip -c "$packed" >"corpus/envelope_protobuf/$name"
+	gunzip -c "$packed" >"corpus/range_allocation_protobuf/$name"
 done
 
 # column TABLE NAME: the column's texts, one per line; those with escapes are left out.
@@ -19,12 +19,12 @@ column() { sed -n "s/.*\"$2\":\"\([^\"\\\\]*\)\".*/\1/p" "$testdata/reference/$1
 line=0
 while read -r value; do
 	line=$((line + 1))
-	base64 -d <<<"$value" >"corpus/envelope_protobuf/reference-$line"
+	base64 -d <<<"$value" >"corpus/range_allocation_protobuf/reference-$line"
 done < <(column envelopes protobuf)
 line=0
 while read -r value; do
 	line=$((line + 1))
-	base64 -d <<<"$value" >"corpus/envelope_json/reference-$line"
+	base64 -d <<<"$value" >"corpus/range_allocation_json/reference-$line"
 done < <(column envelopes json)
 
 line=0

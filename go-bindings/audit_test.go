@@ -89,9 +89,9 @@ func TestAudit(t *testing.T) {
 	}
 	for i, w := range want {
 		f := findings[i]
-		mendable := strings.HasSuffix(f.Reason.String(), "NotAllocated")
+		repairable := strings.HasSuffix(f.Reason.String(), "NotAllocated")
 		if f.Reason != w.reason || f.Subject != (Subject{SubjectService, w.ordinal}) || f.Range != w.at || f.Value != w.value ||
-			f.Mendable != mendable || !strings.Contains(f.Message, w.value) {
+			f.Repairable != repairable || !strings.Contains(f.Message, w.value) {
 			t.Errorf("%+v, want %+v", f, w)
 		}
 	}

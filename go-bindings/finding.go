@@ -78,8 +78,8 @@ type Finding struct {
 	Subject Subject
 	// Range is the range that it concerns, by its index; -1 if the audit has no range of addresses.
 	Range int
-	// Mendable says whether a repair of the ranges, or the API server at its start, repairs it without the owner's help.
-	Mendable bool
+	// Repairable says whether a repair of the ranges, or the API server at its start, repairs it without the owner's help.
+	Repairable bool
 	// Value is the address, port or text that is wrong.
 	Value string
 	// Message is for people.
@@ -171,10 +171,10 @@ func readFindings(report *C.rk_report) ([]Finding, error) {
 		}
 		for _, c := range page[:n] {
 			all = append(all, Finding{
-				Reason:   Reason(c.reason),
-				Subject:  Subject{SubjectKind(c.subject_kind), uint64(c.subject)},
-				Range:    rangeIndex(c._range),
-				Mendable: bool(c.mendable),
+				Reason:     Reason(c.reason),
+				Subject:    Subject{SubjectKind(c.subject_kind), uint64(c.subject)},
+				Range:      rangeIndex(c._range),
+				Repairable: bool(c.repairable),
 			})
 		}
 		if n < findingsPerPage {

@@ -1066,7 +1066,7 @@ typedef struct rk_finding {
   /**
    * Whether a repair, or the API server at its start, repairs it without the owner's help.
    */
-  bool mendable;
+  bool repairable;
   /**
    * One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: what value it is about.
    */

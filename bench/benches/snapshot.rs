@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use bitvec::prelude::{BitVec, Lsb0};
 use criterion::{Criterion, criterion_group, criterion_main};
-use rangekeeper::envelope::{Form, RangeAllocation};
 use rangekeeper::range::Range;
+use rangekeeper::range_allocation::{Form, RangeAllocation};
 use rangekeeper_bench::{half_full, slash_12};
 use roaring::RoaringBitmap;
 
@@ -50,7 +50,7 @@ fn rivals(c: &mut Criterion) {
     c.bench_function("restore/12/roaring", |b| b.iter(|| RoaringBitmap::deserialize_from(black_box(&*bytes))));
 }
 
-fn envelope(c: &mut Criterion) {
+fn range_allocation(c: &mut Criterion) {
     let (allocator, _) = half_full(slash_12());
     for (name, form) in [("protobuf", Form::Protobuf), ("json", Form::Json)] {
         let object = RangeAllocation::new(form);
@@ -62,5 +62,5 @@ fn envelope(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, snapshot, rivals, envelope);
+criterion_group!(benches, snapshot, rivals, range_allocation);
 criterion_main!(benches);

@@ -79,15 +79,15 @@ fn endpoints_and_slice_converge_from_any_state() {
         }
 
         let change_of_slice = slice::plan(&repaired, existing_slice.as_ref());
-        let mended_slice = after(&change_of_slice, existing_slice.as_ref()).unwrap();
-        assert_eq!(slice::plan(&repaired, Some(&mended_slice)), Change::Leave, "{existing_slice:?}");
-        check_slice(&mended_slice).unwrap_or_else(|error| panic!("{error}: {repaired:?} became {mended_slice:?}"));
-        slice_says_what_the_endpoints_say(&repaired, &mended_slice);
+        let repaired_slice = after(&change_of_slice, existing_slice.as_ref()).unwrap();
+        assert_eq!(slice::plan(&repaired, Some(&repaired_slice)), Change::Leave, "{existing_slice:?}");
+        check_slice(&repaired_slice).unwrap_or_else(|error| panic!("{error}: {repaired:?} became {repaired_slice:?}"));
+        slice_says_what_the_endpoints_say(&repaired, &repaired_slice);
         if let Some(existing) = &existing_slice {
-            foreign_is_kept(&existing.metadata, &mended_slice.metadata, SERVICE_NAME);
+            foreign_is_kept(&existing.metadata, &repaired_slice.metadata, SERVICE_NAME);
             let replaces = matches!(change_of_slice, Change::Replace(_));
-            assert_eq!(replaces, existing.address_type != mended_slice.address_type);
-            assert_eq!(mended_slice.metadata.resource_version.is_none(), replaces);
+            assert_eq!(replaces, existing.address_type != repaired_slice.address_type);
+            assert_eq!(repaired_slice.metadata.resource_version.is_none(), replaces);
             replaced += usize::from(replaces);
         }
         cases += 1;

@@ -307,7 +307,7 @@ func (a *Audit) bitmap(name string) int {
 func (a *Audit) finding(f rangekeeper.Finding) Finding {
 	finding := Finding{
 		Reason: f.Reason.String(), Range: a.rangeName(f.Range), Value: f.Value,
-		Message: f.Message, Mendable: f.Mendable,
+		Message: f.Message, Repairable: f.Repairable,
 	}
 	if f.Subject.Kind == rangekeeper.SubjectIPAddress {
 		finding.Name = a.state.IPAddresses[f.Subject.Ordinal].Name

@@ -32,11 +32,11 @@ type RangePlan struct {
 	Clear []string `json:"clear"`
 }
 
-// Unmendable gives the findings that only the owner of a Service can repair.
-func (p *Plan) Unmendable() []Finding {
+// Unrepairable returns the findings that only the owner of a Service can repair.
+func (p *Plan) Unrepairable() []Finding {
 	var all []Finding
 	for _, f := range p.Findings {
-		if !f.Mendable {
+		if !f.Repairable {
 			all = append(all, f)
 		}
 	}

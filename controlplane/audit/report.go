@@ -69,9 +69,9 @@ type Finding struct {
 	Name      string `json:"name"`
 	// Message is for people.
 	Message string `json:"message"`
-	// Mendable says whether a repair, or kube-apiserver at its start, repairs it
+	// Repairable says whether a repair, or kube-apiserver at its start, repairs it
 	// without the owner's help.
-	Mendable bool `json:"-"`
+	Repairable bool `json:"-"`
 }
 
 // Leak is a value that is recorded as allocated though no Service uses it.

@@ -165,7 +165,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	}
 	for _, finding := range findings {
 		// A Service that came between the read and the list has a value that is not recorded in what was read.
-		if finding.Mendable && !r.config.DryRun && !set[finding.Value] {
+		if finding.Repairable && !r.config.DryRun && !set[finding.Value] {
 			continue
 		}
 		result.Findings = append(result.Findings, finding)

@@ -49,7 +49,7 @@ impl Reason {
     }
 
     /// Whether a repair of the ranges, or the API server at its start, repairs this without the owner's help.
-    pub fn is_mendable(&self) -> bool {
+    pub fn is_repairable(&self) -> bool {
         match self {
             Self::ClusterIPNotAllocated
             | Self::IPAddressNotAllocated

@@ -9,7 +9,7 @@
 //! - A [`range`] maps values (addresses or ports) to offsets; [`cidr`] and [`ports`] are the kinds, and [`any`] stands for
 //!   one of them.
 //! - An [`allocator`] knows which offsets are in use, in a [`bitmap`] whose memory is the stored [`snapshot`].
-//! - An [`envelope`] is the stored object around that snapshot, in etcd's protobuf form or as JSON.
+//! - A [`range_allocation`] is the stored object around that snapshot, in etcd's protobuf form or as JSON.
 //! - [`commit`] makes the operations of many callers into writes of one key of etcd that several servers share. Its
 //!   documentation shows the whole loop.
 //! - An [`audit`] compares what is recorded as allocated with what Services use, with [`leak`] counters from one audit to
@@ -40,13 +40,13 @@ pub mod audit;
 pub mod bitmap;
 pub mod cidr;
 pub mod commit;
-pub mod envelope;
+
 pub mod finding;
 pub mod ipaddress;
 pub mod leak;
-pub mod occupancy;
 pub mod ports;
 pub mod range;
+pub mod range_allocation;
 pub mod service;
 pub mod service_cidr;
 pub mod snapshot;

@@ -589,7 +589,7 @@ fn one_pass_on_random_clusters_agrees_with_the_naive_one() {
 
         // A second pass finds only what an owner must repair, and changes nothing.
         let again = real_pass(&written(&cluster, &expected.1), Leaks::CleanAtOnce, &mut rng);
-        let owners: Vec<Found> = expected.0.iter().filter(|found| !found.reason.is_mendable()).cloned().collect();
+        let owners: Vec<Found> = expected.0.iter().filter(|found| !found.reason.is_repairable()).cloned().collect();
         assert_eq!(found(&again), owners);
         left += owners.len();
         for ((_, range), (_, before)) in again.bitmaps().zip(outcome.bitmaps()) {

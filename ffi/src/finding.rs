@@ -2,9 +2,9 @@
 
 use std::ffi::{CStr, c_char};
 
+use rangekeeper_core::audit::Cell;
 use rangekeeper_core::audit::OffsetState;
 use rangekeeper_core::finding::{Finding, FoundValue, Reason, Subject};
-use rangekeeper_core::occupancy::Cell;
 use rangekeeper_core::range::Band;
 
 use crate::guard::{Array, guard_or};
@@ -94,7 +94,7 @@ pub struct rk_finding {
     /// addresses.
     pub range: u32,
     /// Whether a repair, or the API server at its start, repairs it without the owner's help.
-    pub mendable: bool,
+    pub repairable: bool,
     /// One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: what value it is about.
     pub value_kind: u32,
     /// The port if it is one, in range or not; else 0.
@@ -156,7 +156,7 @@ impl From<&Finding> for rk_finding {
             subject_kind,
             subject,
             range: finding.range.map_or(RK_NO_RANGE, |range| range as u32),
-            mendable: finding.reason.is_mendable(),
+            repairable: finding.reason.is_repairable(),
             value_kind,
             port,
             value,

@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use rangekeeper_core::envelope::{DecodeError, Form, RangeAllocation};
+use rangekeeper_core::range_allocation::{DecodeError, Form, RangeAllocation};
 
 use crate::error::{Failure, rk_error};
 use crate::guard::{Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, slice, text};

@@ -43,7 +43,7 @@ int main(void) {
     rk_reason reason;
     uint64_t subject;
     const char *text;
-    bool mendable;
+    bool repairable;
   } expected[] = {
       {RK_REASON_PORT_NOT_ALLOCATED, 0, "30005", true},
       {RK_REASON_PORT_NOT_ALLOCATED, 0, "30006", true},
@@ -59,7 +59,7 @@ int main(void) {
   CHECK(n == sizeof expected / sizeof *expected);
   for (size_t i = 0; i < n; i++) {
     CHECK(findings[i].reason == expected[i].reason && findings[i].subject == expected[i].subject);
-    CHECK(findings[i].mendable == expected[i].mendable && findings[i].subject_kind == RK_SUBJECT_KIND_SERVICE);
+    CHECK(findings[i].repairable == expected[i].repairable && findings[i].subject_kind == RK_SUBJECT_KIND_SERVICE);
   }
   /* Two at a time, and the last one alone. */
   char texts[400];

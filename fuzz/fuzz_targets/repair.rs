@@ -254,7 +254,7 @@ fn compare(outcome: &Report, index: usize, part: &Part, leaked: &BTreeSet<AnyVal
     for count in [0, 1, 3, 100] {
         let cells: Vec<_> = real.occupancy(count).collect();
         assert!(cells.len() as u64 <= u64::from(count.max(1)));
-        let total = |number: fn(&rangekeeper::occupancy::Cell) -> u64| cells.iter().map(number).sum::<u64>() as usize;
+        let total = |number: fn(&rangekeeper::audit::Cell) -> u64| cells.iter().map(number).sum::<u64>() as usize;
         assert_eq!(total(|cell| cell.len), part.values.len());
         assert_eq!(total(|cell| cell.in_use), part.in_use.len());
         assert_eq!(total(|cell| cell.leaked), leaked.len());

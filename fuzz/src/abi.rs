@@ -68,7 +68,7 @@ struct RawFinding {
     subject_kind: u32,
     subject: u64,
     range: u32,
-    mendable: bool,
+    repairable: bool,
     value_kind: u32,
     port: i64,
     value: RawValue,
@@ -135,7 +135,7 @@ unsafe extern "C" {
     fn rk_report_leaks(report: *const Opaque, from: usize, leaks: *mut RawLeak, capacity: usize, n: *mut usize) -> u32;
 }
 
-/// A finding as C sees it: reason, subject's kind and number, range, mendable, the value as text, and the message.
+/// A finding as C sees it: reason, subject's kind and number, range, repairable, the value as text, and the message.
 pub type FoundByC = (&'static str, u32, u64, u32, bool, String, String);
 
 /// What C has for no range.
@@ -149,7 +149,7 @@ pub fn as_c(finding: &Finding) -> FoundByC {
     };
     let reason = finding.reason;
     let range = finding.range.map_or(NO_RANGE, |range| range as u32);
-    (reason.as_str(), kind, subject, range, reason.is_mendable(), finding.value.to_string(), finding.to_string())
+    (reason.as_str(), kind, subject, range, reason.is_repairable(), finding.value.to_string(), finding.to_string())
 }
 
 /// The reasons by their numbers in C, from 1 on.
@@ -544,7 +544,7 @@ fn findings(
             assert_eq!(finding.port.to_string(), value);
         }
         let reason = REASONS[finding.reason as usize - 1].as_str();
-        (reason, finding.subject_kind, finding.subject, finding.range, finding.mendable, value, message)
+        (reason, finding.subject_kind, finding.subject, finding.range, finding.repairable, value, message)
     });
     found.collect()
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use rangekeeper::bitmap::Bitmap;
-use rangekeeper::envelope::RangeAllocation;
+use rangekeeper::range_allocation::RangeAllocation;
 
 /// A set of offsets, as bits; a schedule is about at most 64.
 pub type Mask = u64;

@@ -87,10 +87,10 @@ func writeExplanation(w io.Writer, e *audit.Explanation) error {
 // repairOf says what a repair does about a value.
 func repairOf(p audit.Place, findings []audit.Finding) string {
 	objects := p.Mode == audit.ModeIPAddress
-	mendable := slices.ContainsFunc(findings, func(f audit.Finding) bool { return f.Mendable && f.Range == p.Name })
+	repairable := slices.ContainsFunc(findings, func(f audit.Finding) bool { return f.Repairable && f.Range == p.Name })
 	var text string
 	switch s := p.State; {
-	case s.Stored && s.Next && objects && mendable:
+	case s.Stored && s.Next && objects && repairable:
 		text = "kube-apiserver recreates its IPAddress object"
 	case s.Stored == s.Next:
 		text = "changes nothing"

@@ -60,9 +60,9 @@ func planRows(p *audit.Plan) []planRow {
 	// What is not in the bitmaps are IPAddress objects.
 	const byServer = "by kube-apiserver at its start"
 	for _, f := range p.Findings {
-		if i, ok := changes[place{f.Range, f.Value}]; ok && f.Mendable {
+		if i, ok := changes[place{f.Range, f.Value}]; ok && f.Repairable {
 			rows[i].found, rows[i].namespace, rows[i].name = f.Reason, f.Namespace, f.Name
-		} else if f.Mendable && !bitmaps[f.Range] {
+		} else if f.Repairable && !bitmaps[f.Range] {
 			rows = append(rows, planRow{f.Range, printable(f.Value), f.Reason, f.Namespace, f.Name, byServer})
 		}
 	}

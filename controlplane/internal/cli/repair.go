@@ -122,7 +122,7 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, []audit.Finding, error) 
 		}
 		plan.Applied = true
 	}
-	return plan, plan.Unmendable(), nil
+	return plan, plan.Unrepairable(), nil
 }
 
 func (r *repair) writeSnapshot(ctx context.Context, state *clusterstate.State, a *audit.Audit) error {
@@ -258,7 +258,7 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 	if err != nil {
 		return nil, nil, err
 	}
-	left := plan.Unmendable()
+	left := plan.Unrepairable()
 	for i, k := range ranges {
 		done := outcomes[i]
 		plan.Repaired(k.name, done.Set, done.Cleared)

@@ -28,6 +28,7 @@
 
 mod cluster;
 mod objects;
+mod occupancy;
 mod offsets;
 mod range_pass;
 mod report;
@@ -51,6 +52,7 @@ use range_pass::{Claim, Findings, RangePass};
 
 pub use cluster::{Bitmaps, NotAuditable, Presence, StoredBitmap};
 pub use objects::ServiceCidrReport;
+pub use occupancy::Cell;
 pub use offsets::{OffsetRun, Offsets, Values};
 pub use report::{BitmapReport, Counts, Leak, OffsetState, RangeReport, Report};
 

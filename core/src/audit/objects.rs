@@ -14,11 +14,12 @@ use crate::finding::{Finding, FoundValue, Reason, Subject};
 use crate::ipaddress::{
     ALLOCATOR, AddressObject, ClusterIpVerdict, IpAddressObject, ObjectVerdict, Owner, judge_cluster_ip, judge_object,
 };
-use crate::occupancy::{Cell, cells};
+
 use crate::range::Band;
 use crate::service::Service;
 use crate::service_cidr::ServiceCidr;
 
+use super::occupancy::{Cell, cells};
 use super::offsets::Values;
 use super::range_pass::Findings;
 use super::{Leak, OffsetState};

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use crate::any::{AnyRange, AnyValue};
 use crate::bitmap::Bitmap;
 use crate::finding::Finding;
-use crate::occupancy::{Cell, cells};
+
 use crate::range::{Band, Range};
 
 use super::ServiceCidrReport;
+use super::occupancy::{Cell, cells};
 use super::offsets::{Offsets, Values};
 
 /// The result of an audit.

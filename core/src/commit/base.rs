@@ -2,8 +2,8 @@
 
 use crate::allocator::{Allocator, Strategy};
 use crate::bitmap::Bitmap;
-use crate::envelope::{Form, RangeAllocation};
 use crate::range::Range;
+use crate::range_allocation::{Form, RangeAllocation};
 use crate::snapshot::restore_for;
 
 use super::faults::Fault;
@@ -32,7 +32,7 @@ pub(super) enum Content<R: Range> {
 #[derive(Clone, Debug)]
 pub(super) struct Readable<R: Range> {
     /// The object without its data.
-    pub(super) envelope: RangeAllocation,
+    pub(super) object: RangeAllocation,
     /// What is in use, in the offsets of the configured range.
     pub(super) used: Allocator<R>,
     pub(super) standing: Standing,
@@ -51,8 +51,8 @@ pub(super) enum Standing {
 impl<R: Range> Base<R> {
     pub(super) fn decode(key: Option<KeyValue<'_>>, range: R, strategy: Strategy) -> Self {
         let Some(key) = key else {
-            let (envelope, used) = (RangeAllocation::new(Form::Protobuf), Allocator::new(range, strategy));
-            let content = Content::Readable(Readable { envelope, used, standing: Standing::Uninitialised });
+            let (object, used) = (RangeAllocation::new(Form::Protobuf), Allocator::new(range, strategy));
+            let content = Content::Readable(Readable { object, used, standing: Standing::Uninitialised });
             return Self { state: Guard::default(), content };
         };
         let content = match decode(key.value, range, strategy) {
@@ -78,19 +78,19 @@ impl<R: Range> Base<R> {
 }
 
 fn decode<R: Range>(value: &[u8], range: R, strategy: Strategy) -> Result<Readable<R>, String> {
-    let mut envelope = RangeAllocation::decode(value).map_err(|error| error.to_string())?;
-    let data = std::mem::take(&mut envelope.data);
-    let (used, standing) = if envelope.is_initialised() {
-        let stored = envelope.range.parse::<R>().ok().filter(|stored| range.is_same_kind(stored));
+    let mut object = RangeAllocation::decode(value).map_err(|error| error.to_string())?;
+    let data = std::mem::take(&mut object.data);
+    let (used, standing) = if object.is_initialised() {
+        let stored = object.range.parse::<R>().ok().filter(|stored| range.is_same_kind(stored));
         let Some(stored) = stored else {
-            return Err(format!("its range {:?} is not of the kind of {range}", envelope.range));
+            return Err(format!("its range {:?} is not of the kind of {range}", object.range));
         };
         let (used, _) = restore_for(range, stored, &data).map_err(|error| format!("range {stored}: {error}"))?;
         let is_own = stored == range;
-        (used, if is_own { Standing::Initialised } else { Standing::OtherRange(envelope.range.clone()) })
+        (used, if is_own { Standing::Initialised } else { Standing::OtherRange(object.range.clone()) })
     } else {
         let (used, _) = restore_for(range, range, &data).map_err(|error| error.to_string())?;
         (used, Standing::Uninitialised)
     };
-    Ok(Readable { envelope, used: Allocator::with_used(range, strategy, used), standing })
+    Ok(Readable { object, used: Allocator::with_used(range, strategy, used), standing })
 }

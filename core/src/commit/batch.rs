@@ -76,7 +76,7 @@ impl<R: Range> Batch<R> {
     pub(super) fn value(&self, memory: &mut Memory<R>) -> Option<Vec<u8>> {
         let next = self.next.as_ref()?;
         let mut value = std::mem::take(&mut memory.value);
-        next.envelope.encode_with(&next.used.range().to_string(), next.used.snapshot(), &mut value);
+        next.object.encode_with(&next.used.range().to_string(), next.used.snapshot(), &mut value);
         Some(value)
     }
 

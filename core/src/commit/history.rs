@@ -282,7 +282,7 @@ impl<R: Range> History<R> {
         } else if self.is_complete() {
             self.changes.advance(state, changes);
         }
-        next.envelope.range = self.range.to_string();
+        next.object.range = self.range.to_string();
         match self.base.replace(Base { state, content: Content::Readable(next) })?.content {
             Content::Readable(before) => Some(before.used),
             Content::Unreadable { .. } => None,

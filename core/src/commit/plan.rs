@@ -107,8 +107,8 @@ impl<'a, R: Range> Plan<'a, R> {
     pub(super) fn finish(self) -> Planning<R> {
         let changes = self.initialises || !self.set.is_empty() || !self.cleared.is_empty();
         let next = if changes {
-            let envelope = self.readable.envelope.clone();
-            Ok(Readable { envelope, used: self.next, standing: Standing::Initialised })
+            let object = self.readable.object.clone();
+            Ok(Readable { object, used: self.next, standing: Standing::Initialised })
         } else {
             Err(self.next)
         };

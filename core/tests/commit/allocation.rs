@@ -6,7 +6,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper::allocator::Strategy;
 use rangekeeper::commit::{Committer, Config, Failure, Known, Operation, Outcome, Request};
-use rangekeeper::envelope::RangeAllocation;
+use rangekeeper::range_allocation::RangeAllocation;
 
 use crate::store::{NEVER, NOW, Ports, Store, committer, next, release, send, this};
 

@@ -2,7 +2,7 @@
 
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{Diff, Failure, Listed, Operation, Outcome, Repaired};
-use rangekeeper::envelope::{Form, RangeAllocation};
+use rangekeeper::range_allocation::{Form, RangeAllocation};
 
 use crate::store::{Ports, Store, committer, is_set, this};
 

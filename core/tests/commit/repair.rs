@@ -8,7 +8,7 @@ use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
     Diff, Failure, Listed, Operation, Outcome, Pass, PassError, Passes, Repaired, Request, Step, View,
 };
-use rangekeeper::envelope::{Form, RangeAllocation};
+use rangekeeper::range_allocation::{Form, RangeAllocation};
 use rangekeeper::service::Service;
 
 use crate::store::{NEVER, NOW, Ports, Store, allocated, committer, is_set, release, send, this};

@@ -8,8 +8,8 @@ use rangekeeper::allocator::{Request as Wanted, Strategy};
 use rangekeeper::commit::{
     Answer, Change, Committer, Config, Guard, Header, KeyValue, Operation, Outcome, Request, Step, Ticket,
 };
-use rangekeeper::envelope::RangeAllocation;
 use rangekeeper::ports::PortRange;
+use rangekeeper::range_allocation::RangeAllocation;
 
 pub(crate) type Ports = Committer<PortRange, Xoshiro256PlusPlus>;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rangekeeper::commit::{Failure, Operation, Outcome, Request, Step};
-use rangekeeper::envelope::RangeAllocation;
+use rangekeeper::range_allocation::RangeAllocation;
 
 use crate::store::{NEVER, NOW, Ports, Store, allocated, committer, next, outcome, release, send, this};
 

@@ -35,8 +35,8 @@ use std::time::Duration;
 
 use rangekeeper::commit::Config;
 use rangekeeper::commit::limits::Limits;
-use rangekeeper::envelope::{Form, RangeAllocation};
 use rangekeeper::ports::PortRange;
+use rangekeeper::range_allocation::{Form, RangeAllocation};
 
 use crate::random::Random;
 use crate::reference::ReferenceRepair;

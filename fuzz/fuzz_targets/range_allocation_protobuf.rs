@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rangekeeper::envelope::{Form, RangeAllocation};
+use rangekeeper::range_allocation::{Form, RangeAllocation};
 use rangekeeper_fuzz::protobuf;
 
 fuzz_target!(|stored: &[u8]| {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rangekeeper::envelope::{DecodeError, Form, RangeAllocation};
+use rangekeeper::range_allocation::{DecodeError, Form, RangeAllocation};
 
 fn testdata() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata")
@@ -476,7 +476,7 @@ fn what_is_no_envelope_is_named() {
         (b" \n", " \\n"),
         (b"\x1f\x8b\x08\0\0\0\0\0\0", "\\x1f\\x8b\\x08\\x00\\x00\\x00\\x00\\x00"),
     ] {
-        assert_eq!(decode_error(stored), DecodeError::NotAnEnvelope { offset: 0, found: found.to_owned() });
+        assert_eq!(decode_error(stored), DecodeError::NotARangeAllocation { offset: 0, found: found.to_owned() });
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Cell {
 
 /// Cuts `0..size` into at most `count` stretches of equal length, the last one maybe shorter. The iterator counts a
 /// stretch when it is asked for it; its length costs nothing.
-pub(crate) fn cells(
+pub(super) fn cells(
     size: u64,
     count: u32,
     mut cell: impl FnMut(u64, u64) -> Cell,

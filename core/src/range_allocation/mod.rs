@@ -11,7 +11,7 @@
 //! else, and an object that kube-apiserver wrote encodes to the bytes it was read from.
 //!
 //! ```
-//! use rangekeeper::envelope::{Form, RangeAllocation};
+//! use rangekeeper::range_allocation::{Form, RangeAllocation};
 //!
 //! let mut stored = RangeAllocation::new(Form::Protobuf);
 //! assert!(!stored.is_initialised());
@@ -20,7 +20,7 @@
 //!
 //! let again = RangeAllocation::decode(&stored.encode())?;
 //! assert_eq!(again, stored);
-//! # Ok::<(), rangekeeper::envelope::DecodeError>(())
+//! # Ok::<(), rangekeeper::range_allocation::DecodeError>(())
 //! ```
 
 mod error;
@@ -95,7 +95,7 @@ impl RangeAllocation {
         match stored.iter().find(|byte| !byte.is_ascii_whitespace()) {
             Some(b'{') => json::decode(stored),
             _ if stored.is_empty() => Err(DecodeError::Empty { offset: 0 }),
-            _ => Err(DecodeError::NotAnEnvelope {
+            _ => Err(DecodeError::NotARangeAllocation {
                 offset: 0,
                 found: stored[..stored.len().min(8)].escape_ascii().to_string(),
             }),

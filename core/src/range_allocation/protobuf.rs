@@ -33,8 +33,8 @@ const DATA_TAG: u8 = 0x1a;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Surroundings {
     /// The prefix and the fields of the Unknown message.
-    envelope: Vec<u8>,
-    /// Where in `envelope` the `raw` field goes.
+    unknown: Vec<u8>,
+    /// Where in `unknown` the `raw` field goes.
     raw_at: usize,
     /// The fields of the RangeAllocation message.
     object: Vec<u8>,
@@ -55,7 +55,7 @@ impl Surroundings {
         let at = FRESH_METADATA.len();
         let slot = |part| Slot { part, at, omit_empty: false };
         Surroundings {
-            envelope: [PREFIX, FRESH_TYPE_META, FRESH_CONTENT].concat(),
+            unknown: [PREFIX, FRESH_TYPE_META, FRESH_CONTENT].concat(),
             raw_at: PREFIX.len() + FRESH_TYPE_META.len(),
             object: FRESH_METADATA.to_vec(),
             slots: [slot(Part::Range), slot(Part::Data)],
@@ -78,9 +78,9 @@ impl Surroundings {
                 .filter_map(|&(_, _, content)| content)
                 .map(|content| field_len(content.len()))
                 .sum::<usize>();
-        out.reserve(self.envelope.len() + field_len(raw_len));
+        out.reserve(self.unknown.len() + field_len(raw_len));
 
-        out.extend_from_slice(&self.envelope[..self.raw_at]);
+        out.extend_from_slice(&self.unknown[..self.raw_at]);
         write_header(RAW_TAG, raw_len, out);
         let mut done = 0;
         for (at, tag, content) in fields {
@@ -92,13 +92,13 @@ impl Surroundings {
             }
         }
         out.extend_from_slice(&self.object[done..]);
-        out.extend_from_slice(&self.envelope[self.raw_at..]);
+        out.extend_from_slice(&self.unknown[self.raw_at..]);
     }
 }
 
 /// Decodes a value that begins with [`PREFIX`].
 pub(super) fn decode(stored: &[u8]) -> Result<RangeAllocation, DecodeError> {
-    let (envelope, raw_at, raw) = decode_envelope(stored)?;
+    let (unknown, raw_at, raw) = decode_unknown(stored)?;
     let mut object = Remainder::new(stored, raw.clone());
     let mut reader = Reader::new(stored, raw, "RangeAllocation");
     let mut range: Option<(usize, Range<usize>)> = None;
@@ -137,7 +137,7 @@ pub(super) fn decode(stored: &[u8]) -> Result<RangeAllocation, DecodeError> {
         range: text.to_owned(),
         data: stored[data].to_vec(),
         surroundings: super::Surroundings::Protobuf(Surroundings {
-            envelope,
+            unknown,
             raw_at,
             object,
             slots: if data_first { [data_slot, range_slot] } else { [range_slot, data_slot] },
@@ -147,16 +147,16 @@ pub(super) fn decode(stored: &[u8]) -> Result<RangeAllocation, DecodeError> {
 
 /// Reads the prefix and the Unknown message: gives their bytes without `raw`, where `raw` belongs
 /// in them, and where its content lies in `stored`.
-fn decode_envelope(stored: &[u8]) -> Result<(Vec<u8>, usize, Range<usize>), DecodeError> {
+fn decode_unknown(stored: &[u8]) -> Result<(Vec<u8>, usize, Range<usize>), DecodeError> {
     let mut reader = Reader::new(stored, PREFIX.len()..stored.len(), "Unknown");
-    let mut envelope = Remainder::new(stored, 0..stored.len());
+    let mut unknown = Remainder::new(stored, 0..stored.len());
     let mut type_meta = TypeMeta { api_version: PREFIX.len()..PREFIX.len(), kind: PREFIX.len()..PREFIX.len() };
     let mut raw = None;
     let mut content_encoding = 0..0;
     while let Some(field) = reader.next_field()? {
         match field.number {
             1 => type_meta.merge(stored, field.bytes()?)?,
-            2 => raw = Some((envelope.cut(&field), field.bytes()?)),
+            2 => raw = Some((unknown.cut(&field), field.bytes()?)),
             3 => content_encoding = field.bytes()?,
             4 => {
                 field.bytes()?;
@@ -182,7 +182,7 @@ fn decode_envelope(stored: &[u8]) -> Result<(Vec<u8>, usize, Range<usize>), Deco
     // Without `raw` the object would count as never initialised and be overwritten. No server
     // stores that: it is what is left of a value cut off after its typeMeta.
     let (raw_at, raw) = raw.ok_or(DecodeError::Truncated { offset: stored.len() })?;
-    Ok((envelope.finish(), raw_at, raw))
+    Ok((unknown.finish(), raw_at, raw))
 }
 
 /// Where apiVersion and kind lie in the stored value.

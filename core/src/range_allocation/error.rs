@@ -15,7 +15,7 @@ pub enum DecodeError {
     },
     /// The value begins neither as Kubernetes' protobuf nor as a JSON object.
     #[error("the stored value is no RangeAllocation: it begins with \"{found}\"")]
-    NotAnEnvelope {
+    NotARangeAllocation {
         /// Always 0.
         offset: usize,
         /// The first bytes (at most 8), escaped to ASCII.
@@ -89,7 +89,7 @@ pub enum DecodeError {
         /// The apiVersion found; empty if there is none.
         found: String,
     },
-    /// The object inside the protobuf envelope is compressed or encoded once more.
+    /// The object inside the Unknown message is compressed or encoded once more.
     #[error("the content encoding {found:?} at byte {offset} is not supported")]
     ContentEncoding {
         /// Start of the encoding's name.
@@ -134,7 +134,7 @@ impl DecodeError {
     pub fn offset(&self) -> usize {
         match *self {
             DecodeError::Empty { offset }
-            | DecodeError::NotAnEnvelope { offset, .. }
+            | DecodeError::NotARangeAllocation { offset, .. }
             | DecodeError::Encrypted { offset, .. }
             | DecodeError::Truncated { offset }
             | DecodeError::VarintTooLong { offset }

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rangekeeper::envelope::{DecodeError, Form, RangeAllocation};
+use rangekeeper::range_allocation::{DecodeError, Form, RangeAllocation};
 use rangekeeper_fuzz::json;
 
 fuzz_target!(|stored: &[u8]| {
