@@ -31,7 +31,7 @@ func newRangekeeperPorts(t *testing.T, spec string, seed uint64) ours[int, uint1
 }
 
 func newOurs[V comparable, W rangekeeper.Value](t *testing.T, r rangekeeper.Range[W], seed uint64, toOurs func(V) W, fromOurs func(W) V) ours[V, W] {
-	a, err := rangekeeper.NewAllocator(r, rangekeeper.RandomScanSparingStaticBand, seed)
+	a, err := rangekeeper.NewAllocator(r, rangekeeper.DynamicBandFirst, seed)
 	noError(t, err)
 	return ours[V, W]{t, a, toOurs, fromOurs}
 }

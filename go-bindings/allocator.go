@@ -18,8 +18,8 @@ const (
 	Contiguous Strategy = C.RK_STRATEGY_CONTIGUOUS
 	// RandomScan takes the first free value from a random one on, with wrap.
 	RandomScan Strategy = C.RK_STRATEGY_RANDOM_SCAN
-	// RandomScanSparingStaticBand scans the dynamic band so, and only if that is full the static band.
-	RandomScanSparingStaticBand Strategy = C.RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND
+	// DynamicBandFirst scans the dynamic band so, and only if that is full the static band.
+	DynamicBandFirst Strategy = C.RK_STRATEGY_DYNAMIC_BAND_FIRST
 )
 
 // toC gives the library's number; for one that does not fit, a number that the library refuses.
@@ -133,7 +133,7 @@ func (a *Allocator[V]) Used() (int, error) {
 // Free says how many values are free.
 func (a *Allocator[V]) Free() (int, error) {
 	var count C.uint32_t
-	code := C.rk_allocator_free_count(a.pointer(), &count)
+	code := C.rk_allocator_available(a.pointer(), &count)
 	runtime.KeepAlive(a)
 	return int(count), resultError(code)
 }
@@ -156,7 +156,7 @@ func requestsToC[V Value](requests []Request[V]) []C.rk_value {
 		if request.named {
 			all[i] = toC(request.value)
 		} else {
-			all[i].kind = C.RK_VALUE_KIND_NEXT
+			all[i].kind = C.RK_VALUE_KIND_ANY
 		}
 	}
 	return all

@@ -30,7 +30,7 @@ func (m *model) used() (n int) {
 
 func testAgainstModel[V Value](t *testing.T, r Range[V], outside V) {
 	random := rand.New(rand.NewPCG(1, uint64(r.Size())))
-	for _, strategy := range []Strategy{Contiguous, RandomScan, RandomScanSparingStaticBand} {
+	for _, strategy := range []Strategy{Contiguous, RandomScan, DynamicBandFirst} {
 		a := must(NewAllocator(r, strategy, 7))
 		defer a.Close()
 		m := model{size: r.Size()}

@@ -246,7 +246,7 @@ func (a *Audit) CheckCluster(bitmaps Bitmaps) error {
 // Finish ends the audit. Without passes all leaks in bitmaps are cleaned at once, which is right only where nobody
 // allocates meanwhile; with passes only those that are due.
 func (a *Audit) Finish(passes *Passes) (*Report, error) {
-	var kept *C.rk_passes
+	var kept *C.rk_leak_tracker
 	if passes != nil {
 		if kept = passes.pointer(); kept == nil {
 			return nil, ErrClosed

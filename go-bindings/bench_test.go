@@ -34,7 +34,7 @@ func BenchmarkAllocateNextRelease(b *testing.B) {
 }
 
 func BenchmarkAllocateNextReleasePort(b *testing.B) {
-	a := must(NewAllocator(must(ParsePortRange("30000-32767")), RandomScanSparingStaticBand, 1))
+	a := must(NewAllocator(must(ParsePortRange("30000-32767")), DynamicBandFirst, 1))
 	defer a.Close()
 	benchmarkAllocateNextRelease(b, a)
 }

@@ -42,7 +42,7 @@ func JudgeIPAddress(managed bool, owner Owner, unusedFor, grace time.Duration) (
 	var verdict C.uint32_t
 	var wait C.uint64_t
 	// It refuses only other owners than those above.
-	if C.rk_judge_ip_address(C.bool(managed), C.uint32_t(owner), C.uint64_t(max(unusedFor, 0)), C.uint64_t(max(grace, 0)), &verdict, &wait) != C.RK_RESULT_OK {
+	if C.rk_ip_address_judge(C.bool(managed), C.uint32_t(owner), C.uint64_t(max(unusedFor, 0)), C.uint64_t(max(grace, 0)), &verdict, &wait) != C.RK_RESULT_OK {
 		return IPAddressKeep, 0
 	}
 	return IPAddressVerdict(verdict), time.Duration(wait)
@@ -88,7 +88,7 @@ func JudgeClusterIP(object *AddressObject) ClusterIPVerdict {
 			refers_here: C.bool(object.RefersHere), owner: C.uint32_t(object.Owner),
 		}
 	}
-	if C.rk_judge_cluster_ip(c, &verdict) != C.RK_RESULT_OK {
+	if C.rk_cluster_ip_judge(c, &verdict) != C.RK_RESULT_OK {
 		return ClusterIPWait
 	}
 	return ClusterIPVerdict(verdict)

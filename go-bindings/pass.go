@@ -20,23 +20,23 @@ import (
 //
 // A pass that fails on its way is closed, and the next one started. It may be used from several goroutines at once.
 type Pass struct {
-	inner *owned[*C.rk_pass]
+	inner *owned[*C.rk_repair_pass]
 	// begun is how many ranges were begun.
 	begun *atomic.Int64
 }
 
 // Start starts a pass. One of the same Passes that is under way is given up: its steps are refused.
 func (p *Passes) Start() (*Pass, error) {
-	var handle *C.rk_pass
-	code := C.rk_passes_start(p.pointer(), &handle)
+	var handle *C.rk_repair_pass
+	code := C.rk_repair_pass_new(p.pointer(), &handle)
 	runtime.KeepAlive(p)
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	return &Pass{own(handle, func(c *C.rk_pass) { C.rk_pass_free(c) }), new(atomic.Int64)}, nil
+	return &Pass{own(handle, func(c *C.rk_repair_pass) { C.rk_repair_pass_free(c) }), new(atomic.Int64)}, nil
 }
 
-func (p *Pass) pointer() *C.rk_pass {
+func (p *Pass) pointer() *C.rk_repair_pass {
 	if p == nil {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (p *Pass) pointer() *C.rk_pass {
 
 // Close drops the pass. It may be called again and beside other calls.
 func (p *Pass) Close() error {
-	C.rk_pass_close(p.pointer())
+	C.rk_repair_pass_close(p.pointer())
 	runtime.KeepAlive(p)
 	return nil
 }
@@ -59,7 +59,7 @@ func (p *Pass) Audit(audit *Audit) error {
 	audit.ranges.mutex.Lock()
 	defer audit.ranges.mutex.Unlock()
 	var details C.rk_error
-	code := C.rk_pass_audit(p.pointer(), audit.pointer(), &details)
+	code := C.rk_repair_pass_audit(p.pointer(), audit.pointer(), &details)
 	runtime.KeepAlive(p)
 	runtime.KeepAlive(audit)
 	if code == C.RK_RESULT_OK {
@@ -72,7 +72,7 @@ func (p *Pass) Audit(audit *Audit) error {
 func (p *Pass) Finish(audit *Audit) (*Report, error) {
 	var handle *C.rk_report
 	var details C.rk_error
-	code := C.rk_pass_finish(p.pointer(), audit.pointer(), &handle, &details)
+	code := C.rk_repair_pass_finish(p.pointer(), audit.pointer(), &handle, &details)
 	runtime.KeepAlive(p)
 	runtime.KeepAlive(audit)
 	if code != C.RK_RESULT_OK {
@@ -84,7 +84,7 @@ func (p *Pass) Finish(audit *Audit) (*Report, error) {
 // BeginPass has the committer keep the history of its key; it comes before the read of a pass is submitted.
 func (c *Committer[V]) BeginPass(pass *Pass) error {
 	var details C.rk_error
-	code := C.rk_pass_begin(pass.pointer(), c.pointer(), &details)
+	code := C.rk_repair_pass_begin(pass.pointer(), c.pointer(), &details)
 	runtime.KeepAlive(pass)
 	runtime.KeepAlive(c)
 	if code == C.RK_RESULT_OK {
@@ -98,7 +98,7 @@ func (c *Committer[V]) BeginPass(pass *Pass) error {
 // where that is not known, or that pass was too short a while ago, all of them start again.
 func (c *Committer[V]) PassRead(pass *Pass, revision int64, snapshot []byte, now time.Duration) error {
 	var details C.rk_error
-	code := C.rk_pass_read(pass.pointer(), c.pointer(), C.uint64_t(revision), cBytes(snapshot), C.size_t(len(snapshot)),
+	code := C.rk_repair_pass_read(pass.pointer(), c.pointer(), C.uint64_t(revision), cBytes(snapshot), C.size_t(len(snapshot)),
 		timeToC(now), &details)
 	runtime.KeepAlive(pass)
 	runtime.KeepAlive(c)

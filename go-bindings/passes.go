@@ -16,21 +16,21 @@ import (
 //
 // They may be used from several goroutines at once.
 type Passes struct {
-	inner *owned[*C.rk_passes]
+	inner *owned[*C.rk_leak_tracker]
 }
 
 // NewPasses makes counters at 0; a leak is cleaned in the pass that sees it for the passes-th time in a row (3 in
 // Kubernetes, at least 1). With committers, counters advance only if passes are at least 0.9 of interval apart and the
 // value was in use all the time between.
 func NewPasses(passes uint8, interval time.Duration) (*Passes, error) {
-	var handle *C.rk_passes
-	if code := C.rk_passes_new(C.uint8_t(passes), timeToC(interval), &handle); code != C.RK_RESULT_OK {
+	var handle *C.rk_leak_tracker
+	if code := C.rk_leak_tracker_new(C.uint8_t(passes), timeToC(interval), &handle); code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	return &Passes{own(handle, func(c *C.rk_passes) { C.rk_passes_free(c) })}, nil
+	return &Passes{own(handle, func(c *C.rk_leak_tracker) { C.rk_leak_tracker_free(c) })}, nil
 }
 
-func (p *Passes) pointer() *C.rk_passes {
+func (p *Passes) pointer() *C.rk_leak_tracker {
 	if p == nil {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (p *Passes) pointer() *C.rk_passes {
 
 // Close drops the counters. It may be called again and beside other calls.
 func (p *Passes) Close() error {
-	C.rk_passes_close(p.pointer())
+	C.rk_leak_tracker_close(p.pointer())
 	runtime.KeepAlive(p)
 	return nil
 }

@@ -46,7 +46,7 @@
 /**
  * A random scan of the dynamic band; only if that is full, one of the static band.
  */
-#define RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND 2
+#define RK_STRATEGY_DYNAMIC_BAND_FIRST 2
 
 /**
  * There is no object.
@@ -372,7 +372,7 @@
 /**
  * No value, but the wish for any free one: only as a request of a batch. low and high are 0.
  */
-#define RK_VALUE_KIND_NEXT 0
+#define RK_VALUE_KIND_ANY 0
 
 /**
  * A port: low is its number, high is 0.
@@ -621,23 +621,10 @@ typedef struct rk_committer rk_committer;
 typedef struct rk_leak_counters rk_leak_counters;
 
 /**
- * A repair pass over the objects of committers. Its steps, in this order; another order is refused:
- *
- * 1. rk_passes_start.
- * 2. For each committer rk_pass_begin, then an RK_OPERATION_READ to it, and when that has ended rk_pass_read.
- * 3. rk_pass_audit adds what was read to an rk_audit. After that, Services are listed linearizably and observed by it.
- * 4. rk_pass_finish ends the audit.
- * 5. For each committer rk_committer_submit_repair.
- *
- * A pass that fails on its way is freed, and the next one started. May be used from several threads at once.
- */
-typedef struct rk_pass rk_pass;
-
-/**
  * The leak counters of all ranges of a server's repair, kept from one pass to the next, and when they may advance. May
  * be used from several threads at once.
  */
-typedef struct rk_passes rk_passes;
+typedef struct rk_leak_tracker rk_leak_tracker;
 
 /**
  * A range: which values there are, and the offset of each. Never changes.
@@ -649,6 +636,19 @@ typedef struct rk_range rk_range;
  * several threads at once.
  */
 typedef struct rk_range_allocation rk_range_allocation;
+
+/**
+ * A repair pass over the objects of committers. Its steps, in this order; another order is refused:
+ *
+ * 1. rk_repair_pass_new.
+ * 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ to it, and when that has ended rk_repair_pass_read.
+ * 3. rk_repair_pass_audit adds what was read to an rk_audit. After that, Services are listed linearizably and observed by it.
+ * 4. rk_repair_pass_finish ends the audit.
+ * 5. For each committer rk_committer_submit_repair.
+ *
+ * A pass that fails on its way is freed, and the next one started. May be used from several threads at once.
+ */
+typedef struct rk_repair_pass rk_repair_pass;
 
 /**
  * The result of an audit. Never changes. May be used from several threads at once.
@@ -1298,10 +1298,10 @@ rk_result rk_allocator_used(const struct rk_allocator *allocator, uint32_t *used
  *
  * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
-rk_result rk_allocator_free_count(const struct rk_allocator *allocator, uint32_t *free_count);
+rk_result rk_allocator_available(const struct rk_allocator *allocator, uint32_t *available);
 
 /**
- * Serves all of n requests, or none. A request of kind RK_VALUE_KIND_NEXT takes any free value; the others are taken
+ * Serves all of n requests, or none. A request of kind RK_VALUE_KIND_ANY takes any free value; the others are taken
  * first, whatever their place.
  *
  * values has room for n values and gets them in the order of the requests. On failure nothing is changed, and
@@ -1465,11 +1465,11 @@ rk_result rk_audit_check_cluster(const struct rk_audit *audit,
  * they are cleaned at once: right only where nobody allocates meanwhile.
  *
  * The caller owns *report and frees it with rk_report_free; the audit is closed, and must still be freed.
- * RK_RESULT_INVALID_ARGUMENT if it is the audit of an rk_pass, which rk_pass_finish ends; RK_RESULT_NULL_POINTER,
+ * RK_RESULT_INVALID_ARGUMENT if it is the audit of an rk_repair_pass, which rk_repair_pass_finish ends; RK_RESULT_NULL_POINTER,
  * RK_RESULT_CLOSED (audit or passes), RK_RESULT_POISONED (audit or passes). Any thread.
  */
 rk_result rk_audit_finish(const struct rk_audit *audit,
-                          const struct rk_passes *passes,
+                          const struct rk_leak_tracker *passes,
                           struct rk_report **report);
 
 /**
@@ -1591,7 +1591,7 @@ rk_result rk_committer_submit(const struct rk_committer *committer,
                               uint64_t *tickets);
 
 /**
- * Takes on the operation that applies what a pass found out about the committer's range, after rk_pass_finish. It is to be
+ * Takes on the operation that applies what a pass found out about the committer's range, after rk_repair_pass_finish. It is to be
  * submitted even if the pass found nothing: the committer learns from it which values more than one Service claims.
  * It may be submitted again if it has failed. deadline as in rk_operation.
  *
@@ -1606,7 +1606,7 @@ rk_result rk_committer_submit(const struct rk_committer *committer,
  * started; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass, its passes, or committer). Any thread.
  */
 rk_result rk_committer_submit_repair(const struct rk_committer *committer,
-                                     const struct rk_pass *pass,
+                                     const struct rk_repair_pass *pass,
                                      uint64_t listed,
                                      bool is_guarded,
                                      uint64_t deadline_at,
@@ -1730,7 +1730,7 @@ const char *rk_reason_name(uint32_t reason);
  *
  * RK_RESULT_INVALID_ARGUMENT, RK_RESULT_NULL_POINTER. Any thread.
  */
-rk_result rk_judge_ip_address(bool managed,
+rk_result rk_ip_address_judge(bool managed,
                               uint32_t owner,
                               uint64_t unused_for,
                               uint64_t grace,
@@ -1743,7 +1743,7 @@ rk_result rk_judge_ip_address(bool managed,
  *
  * RK_RESULT_INVALID_ARGUMENT, RK_RESULT_NULL_POINTER. Any thread.
  */
-rk_result rk_judge_cluster_ip(const struct rk_address_object *object,
+rk_result rk_cluster_ip_judge(const struct rk_address_object *object,
                               uint32_t *verdict);
 
 /**
@@ -1803,98 +1803,24 @@ rk_result rk_leak_counters_count(const struct rk_leak_counters *counters,
 rk_result rk_leak_counters_reset(const struct rk_leak_counters *counters);
 
 /**
- * Starts a pass; one of the same passes that is under way is given up, and its steps are refused.
- *
- * The caller owns *pass and frees it with rk_pass_free. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED.
- * Any thread.
- */
-rk_result rk_passes_start(const struct rk_passes *passes,
-                          struct rk_pass **pass);
-
-/**
- * Frees a pass. NULL is fine. To free it twice, or while another thread uses it, is undefined.
- */
-void rk_pass_free(struct rk_pass *pass);
-
-/**
- * Drops the state now: from then on every call with this pass gives RK_RESULT_CLOSED. The handle must still be freed. To
- * close twice is fine.
- *
- * RK_RESULT_NULL_POINTER. Any thread.
- */
-rk_result rk_pass_close(const struct rk_pass *pass);
-
-/**
- * Before the read of a pass is submitted: the committer is to keep the history of its key from now on.
- *
- * RK_RESULT_INVALID_ARGUMENT with a message in error if the committer's range was begun already, or all ranges were
- * read; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass or committer). Any thread.
- */
-rk_result rk_pass_begin(const struct rk_pass *pass,
-                        const struct rk_committer *committer,
-                        struct rk_error *error);
-
-/**
- * The read of a pass has ended by an RK_OUTCOME_READ of this revision with these bytes; Services are listed after now, in
- * nanoseconds by the caller's clock. The counters of the committer's range go on only where the value was in use
- * ever since the pass before; where that is not known, or that pass was too short a while ago, all of them start again.
- *
- * RK_RESULT_INVALID_ARGUMENT with a message in error if the committer's range was not begun, or was read already, or a
- * later pass has started; RK_RESULT_BITS_PAST_RANGE with the highest offset in error->value and the place in data in
- * error->offset if the bytes are not those of this range; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED
- * (pass, its passes, or committer). Any thread.
- */
-rk_result rk_pass_read(const struct rk_pass *pass,
-                       const struct rk_committer *committer,
-                       uint64_t revision,
-                       const uint8_t *data,
-                       size_t data_len,
-                       uint64_t now,
-                       struct rk_error *error);
-
-/**
- * Adds what was read to an audit, in the order of rk_pass_begin. More may be added to it, and Services that are listed
- * from now on. An error ends the pass.
- *
- * RK_RESULT_INVALID_ARGUMENT with a message in error if a range was begun and not read, or the audit has ranges or
- * Services already; RK_RESULT_SAME_KIND, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass or audit).
- * Any thread.
- */
-rk_result rk_pass_audit(const struct rk_pass *pass,
-                        const struct rk_audit *audit,
-                        struct rk_error *error);
-
-/**
- * Ends the audit of the pass. Leaks stay until they were seen in enough passes in a row. An error ends the pass.
- *
- * The caller owns *report and frees it with rk_report_free; the audit is closed, and must still be freed.
- * RK_RESULT_INVALID_ARGUMENT with a message in error if the pass has no audit yet or another one, or a later pass has
- * started; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass, its passes, or audit). Any thread.
- */
-rk_result rk_pass_finish(const struct rk_pass *pass,
-                         const struct rk_audit *audit,
-                         struct rk_report **report,
-                         struct rk_error *error);
-
-/**
  * Makes counters at 0. A leak is cleaned in the pass that sees it for the passes-th time in a row; kube-apiserver waits
  * for 3.
  *
- * A pass over the objects of committers is an rk_pass. Counters advance only if passes are at least 0.9 of interval (in
+ * A pass over the objects of committers is an rk_repair_pass. Counters advance only if passes are at least 0.9 of interval (in
  * nanoseconds) apart and the value was in use all the time between. Without committers every pass counts, and
  * nothing but rk_audit_finish is needed; interval is of no use then.
  *
- * The caller owns *out and frees it with rk_passes_free. RK_RESULT_INVALID_ARGUMENT if passes is 0,
+ * The caller owns *out and frees it with rk_leak_tracker_free. RK_RESULT_INVALID_ARGUMENT if passes is 0,
  * RK_RESULT_NULL_POINTER. Any thread.
  */
-rk_result rk_passes_new(uint8_t passes,
-                        uint64_t interval,
-                        struct rk_passes **out);
+rk_result rk_leak_tracker_new(uint8_t passes,
+                              uint64_t interval,
+                              struct rk_leak_tracker **out);
 
 /**
  * Frees passes. NULL is fine. To free them twice, or while another thread uses them, is undefined.
  */
-void rk_passes_free(struct rk_passes *passes);
+void rk_leak_tracker_free(struct rk_leak_tracker *passes);
 
 /**
  * Drops the state now: from then on every call with these passes gives RK_RESULT_CLOSED. The handle must still be freed.
@@ -1902,7 +1828,7 @@ void rk_passes_free(struct rk_passes *passes);
  *
  * RK_RESULT_NULL_POINTER. Any thread.
  */
-rk_result rk_passes_close(const struct rk_passes *passes);
+rk_result rk_leak_tracker_close(const struct rk_leak_tracker *passes);
 
 /**
  * Reads a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6, host bits are cleared) or ports ("30000-32767", "30000+2767",
@@ -2069,6 +1995,80 @@ rk_result rk_range_allocation_encode(const struct rk_range_allocation *object,
                                      uint8_t *buffer,
                                      size_t capacity,
                                      size_t *len);
+
+/**
+ * Starts a pass; one of the same passes that is under way is given up, and its steps are refused.
+ *
+ * The caller owns *pass and frees it with rk_repair_pass_free. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED.
+ * Any thread.
+ */
+rk_result rk_repair_pass_new(const struct rk_leak_tracker *passes,
+                             struct rk_repair_pass **pass);
+
+/**
+ * Frees a pass. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ */
+void rk_repair_pass_free(struct rk_repair_pass *pass);
+
+/**
+ * Drops the state now: from then on every call with this pass gives RK_RESULT_CLOSED. The handle must still be freed. To
+ * close twice is fine.
+ *
+ * RK_RESULT_NULL_POINTER. Any thread.
+ */
+rk_result rk_repair_pass_close(const struct rk_repair_pass *pass);
+
+/**
+ * Before the read of a pass is submitted: the committer is to keep the history of its key from now on.
+ *
+ * RK_RESULT_INVALID_ARGUMENT with a message in error if the committer's range was begun already, or all ranges were
+ * read; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass or committer). Any thread.
+ */
+rk_result rk_repair_pass_begin(const struct rk_repair_pass *pass,
+                               const struct rk_committer *committer,
+                               struct rk_error *error);
+
+/**
+ * The read of a pass has ended by an RK_OUTCOME_READ of this revision with these bytes; Services are listed after now, in
+ * nanoseconds by the caller's clock. The counters of the committer's range go on only where the value was in use
+ * ever since the pass before; where that is not known, or that pass was too short a while ago, all of them start again.
+ *
+ * RK_RESULT_INVALID_ARGUMENT with a message in error if the committer's range was not begun, or was read already, or a
+ * later pass has started; RK_RESULT_BITS_PAST_RANGE with the highest offset in error->value and the place in data in
+ * error->offset if the bytes are not those of this range; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED
+ * (pass, its passes, or committer). Any thread.
+ */
+rk_result rk_repair_pass_read(const struct rk_repair_pass *pass,
+                              const struct rk_committer *committer,
+                              uint64_t revision,
+                              const uint8_t *data,
+                              size_t data_len,
+                              uint64_t now,
+                              struct rk_error *error);
+
+/**
+ * Adds what was read to an audit, in the order of rk_repair_pass_begin. More may be added to it, and Services that are listed
+ * from now on. An error ends the pass.
+ *
+ * RK_RESULT_INVALID_ARGUMENT with a message in error if a range was begun and not read, or the audit has ranges or
+ * Services already; RK_RESULT_SAME_KIND, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass or audit).
+ * Any thread.
+ */
+rk_result rk_repair_pass_audit(const struct rk_repair_pass *pass,
+                               const struct rk_audit *audit,
+                               struct rk_error *error);
+
+/**
+ * Ends the audit of the pass. Leaks stay until they were seen in enough passes in a row. An error ends the pass.
+ *
+ * The caller owns *report and frees it with rk_report_free; the audit is closed, and must still be freed.
+ * RK_RESULT_INVALID_ARGUMENT with a message in error if the pass has no audit yet or another one, or a later pass has
+ * started; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass, its passes, or audit). Any thread.
+ */
+rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
+                                const struct rk_audit *audit,
+                                struct rk_report **report,
+                                struct rk_error *error);
 
 /**
  * Frees a report. NULL is fine. To free it twice, or while another thread uses it, is undefined.
@@ -2298,7 +2298,7 @@ rk_result rk_address_parse(const char *address,
  * Writes a value as text: an address in its canonical form, a port as its number. At most 45 bytes, without a NUL;
  * buffer by the rule for buffers.
  *
- * RK_RESULT_INVALID_ARGUMENT if it is no value (RK_VALUE_KIND_NEXT included), RK_RESULT_BUFFER_TOO_SMALL,
+ * RK_RESULT_INVALID_ARGUMENT if it is no value (RK_VALUE_KIND_ANY included), RK_RESULT_BUFFER_TOO_SMALL,
  * RK_RESULT_NULL_POINTER. Any thread.
  */
 rk_result rk_value_text(struct rk_value value,

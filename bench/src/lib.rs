@@ -10,7 +10,7 @@ use rangekeeper::range::Range;
 /// Half of the values of a range in use, at random; seeded, so that every run has the same ones.
 pub fn half_full<R: Range>(range: R) -> (Allocator<R>, Xoshiro256PlusPlus) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
-    let mut allocator = Allocator::new(range, Strategy::RandomScanSparingStaticBand);
+    let mut allocator = Allocator::new(range, Strategy::DynamicBandFirst);
     while allocator.used() < range.size() / 2 {
         let offset = (rng.next_u64() % u64::from(range.size())) as u32;
         if let Some(value) = range.value_at(offset) {
@@ -23,7 +23,7 @@ pub fn half_full<R: Range>(range: R) -> (Allocator<R>, Xoshiro256PlusPlus) {
 
 /// All values of a range in use but one in the middle.
 pub fn one_free<R: Range>(range: R) -> (Allocator<R>, Xoshiro256PlusPlus) {
-    let mut allocator = Allocator::new(range, Strategy::RandomScanSparingStaticBand);
+    let mut allocator = Allocator::new(range, Strategy::DynamicBandFirst);
     for value in (0..range.size()).filter_map(|offset| range.value_at(offset)) {
         allocator.allocate(value).expect("each value is allocated once");
     }

@@ -165,7 +165,7 @@ func open[V rangekeeper.Value](c *Controller, name string, values rangekeeper.Ra
 	prefix := c.config.Bootstrap.EtcdPrefix
 	store, err := etcdstore.Open(etcdstore.Config[V]{
 		Client: c.config.Etcd, Key: clusterstate.RangeKey(prefix, name), Range: values,
-		Strategy: rangekeeper.RandomScanSparingStaticBand, Grace: 2 * c.config.Bootstrap.Periods.Repairs,
+		Strategy: rangekeeper.DynamicBandFirst, Grace: 2 * c.config.Bootstrap.Periods.Repairs,
 		Replaced: func(err error) { c.config.Log.Error("a committer has failed and is replaced", "error", err) },
 	})
 	if err != nil {

@@ -60,7 +60,7 @@ func openStore(t *testing.T, client *clientv3.Client) *etcdstore.Store[uint16] {
 func openRange(t *testing.T, client *clientv3.Client, r rangekeeper.Range[uint16]) *etcdstore.Store[uint16] {
 	t.Helper()
 	store, err := etcdstore.Open(etcdstore.Config[uint16]{
-		Client: client, Key: faultKey, Range: r, Strategy: rangekeeper.RandomScanSparingStaticBand,
+		Client: client, Key: faultKey, Range: r, Strategy: rangekeeper.DynamicBandFirst,
 	})
 	if err != nil {
 		t.Fatal(err)

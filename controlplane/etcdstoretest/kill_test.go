@@ -175,7 +175,7 @@ func runLoad(args []string) error {
 		return err
 	}
 	store, err := etcdstore.Open(etcdstore.Config[uint16]{
-		Client: e.Client(), Key: loadKey, Range: values, Strategy: rangekeeper.RandomScanSparingStaticBand,
+		Client: e.Client(), Key: loadKey, Range: values, Strategy: rangekeeper.DynamicBandFirst,
 	})
 	if err != nil {
 		return err

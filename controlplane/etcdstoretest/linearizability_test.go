@@ -215,7 +215,7 @@ func (l *load) round(key string) {
 	ctx, cancel := context.WithTimeout(l.t.Context(), 3*time.Minute)
 	defer cancel()
 	r := &round{load: l, key: key}
-	config := etcdstore.Config[uint16]{Key: key, Range: l.values, Strategy: rangekeeper.RandomScanSparingStaticBand}
+	config := etcdstore.Config[uint16]{Key: key, Range: l.values, Strategy: rangekeeper.DynamicBandFirst}
 	if l.repairs {
 		config.Grace = grace
 	}

@@ -36,7 +36,7 @@ func startEtcd(t *testing.T) *embedded.Etcd {
 }
 
 func open(t *testing.T, etcd *embedded.Etcd, cidr string) *etcdstore.Store[netip.Addr] {
-	s, err := etcdstore.Open(etcdstore.Config[netip.Addr]{Client: etcd.Client(), Key: key, Range: must(rangekeeper.ParseCIDR(cidr)), Strategy: rangekeeper.RandomScanSparingStaticBand})
+	s, err := etcdstore.Open(etcdstore.Config[netip.Addr]{Client: etcd.Client(), Key: key, Range: must(rangekeeper.ParseCIDR(cidr)), Strategy: rangekeeper.DynamicBandFirst})
 	if err != nil {
 		t.Fatal(err)
 	}

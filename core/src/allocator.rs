@@ -16,7 +16,7 @@ pub enum Strategy {
     /// The first free value from a random start on, with wrap.
     RandomScan,
     /// A random scan of the dynamic band; only if that is full, one of the static band.
-    RandomScanSparingStaticBand,
+    DynamicBandFirst,
 }
 
 /// Which values of a range are in use.
@@ -271,7 +271,7 @@ impl<R: Range> Allocator<R> {
         match self.strategy {
             Strategy::Contiguous => self.used.next_clear(0),
             Strategy::RandomScan => self.scan(0, size, rng),
-            Strategy::RandomScanSparingStaticBand => {
+            Strategy::DynamicBandFirst => {
                 let band = self.range.static_band();
                 self.scan(band, size, rng).or_else(|| self.scan(0, band, rng))
             }
@@ -281,7 +281,7 @@ impl<R: Range> Allocator<R> {
     /// The band of which [`choose`](Self::choose) takes an offset; `None` if all are in use.
     pub(crate) fn band_to_choose_from(&self) -> Option<ops::Range<u32>> {
         let size = self.range.size();
-        let spared = if self.strategy == Strategy::RandomScanSparingStaticBand { self.range.static_band() } else { 0 };
+        let spared = if self.strategy == Strategy::DynamicBandFirst { self.range.static_band() } else { 0 };
         let has_free = |band: &ops::Range<u32>| self.used.next_clear(band.start).is_some_and(|free| free < band.end);
         [spared..size, 0..spared].into_iter().find(has_free)
     }
@@ -290,7 +290,7 @@ impl<R: Range> Allocator<R> {
     pub(crate) fn choose_from(&self, band: &ops::Range<u32>, rng: &mut impl Rng) -> Option<u32> {
         match self.strategy {
             Strategy::Contiguous => self.used.next_clear(band.start).filter(|offset| *offset < band.end),
-            Strategy::RandomScan | Strategy::RandomScanSparingStaticBand => self.scan(band.start, band.end, rng),
+            Strategy::RandomScan | Strategy::DynamicBandFirst => self.scan(band.start, band.end, rng),
         }
     }
 

@@ -24,7 +24,7 @@
 //! use rangekeeper::cidr::CidrRange;
 //!
 //! let range: CidrRange = "10.96.0.0/12".parse()?;
-//! let mut allocator = Allocator::new(range, Strategy::RandomScanSparingStaticBand);
+//! let mut allocator = Allocator::new(range, Strategy::DynamicBandFirst);
 //! allocator.allocate("10.96.0.1".parse()?)?;
 //! let mut rng = Xoshiro256PlusPlus::seed_from_u64(42);
 //! let address = allocator.allocate_next(&mut rng)?;

@@ -56,7 +56,7 @@ impl Naive {
         let offset = match self.strategy {
             Strategy::Contiguous => (0..size).find(|offset| !self.used[*offset]),
             Strategy::RandomScan => self.scan(0, size, rng),
-            Strategy::RandomScanSparingStaticBand => self.scan(band, size, rng).or_else(|| self.scan(0, band, rng)),
+            Strategy::DynamicBandFirst => self.scan(band, size, rng).or_else(|| self.scan(0, band, rng)),
         };
         let offset = offset.ok_or(Full { range: self.range })?;
         self.used.set(offset, true);
@@ -123,7 +123,7 @@ fn random_sequences_agree_with_the_model() {
         .map(|range| (range, (0..range.size()).filter_map(|offset| range.value_at(offset)).collect()))
         .collect();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(20_261_121);
-    let strategies = [Strategy::Contiguous, Strategy::RandomScan, Strategy::RandomScanSparingStaticBand];
+    let strategies = [Strategy::Contiguous, Strategy::RandomScan, Strategy::DynamicBandFirst];
     let (mut operations, mut full, mut taken, mut foreign) = (0_u64, 0_u64, 0_u64, 0_u64);
     for sequence in 0..SEQUENCES {
         let (range, values) = &ranges[rng.next_u64() as usize % ranges.len()];

@@ -19,7 +19,7 @@ use rangekeeper::range::Range;
 use rangekeeper::service::{Service, ServicePort};
 use rangekeeper::snapshot::BitsPastRange;
 
-const STRATEGIES: [Strategy; 3] = [Strategy::Contiguous, Strategy::RandomScan, Strategy::RandomScanSparingStaticBand];
+const STRATEGIES: [Strategy; 3] = [Strategy::Contiguous, Strategy::RandomScan, Strategy::DynamicBandFirst];
 
 /// Nothing was cleaned.
 const NONE: Vec<u32> = Vec::new();
@@ -145,7 +145,7 @@ fn the_static_band_is_taken_only_when_all_else_is_in_use() {
     {
         let range: AnyRange = text.parse().expect("a range");
         let (size, band) = (range.size(), range.static_band());
-        let mut allocator = Allocator::new(range, Strategy::RandomScanSparingStaticBand);
+        let mut allocator = Allocator::new(range, Strategy::DynamicBandFirst);
         // Named values of either band are nobody's business but the caller's.
         for offset in [0, size - 1] {
             allocator.allocate(range.value_at(offset).expect("in range")).expect("free");
@@ -167,7 +167,7 @@ fn the_static_band_is_taken_only_when_all_else_is_in_use() {
 #[test]
 fn a_random_scan_starts_anywhere() {
     let mut rng = seeded(14);
-    for (strategy, low) in [(Strategy::RandomScan, 0), (Strategy::RandomScanSparingStaticBand, 16)] {
+    for (strategy, low) in [(Strategy::RandomScan, 0), (Strategy::DynamicBandFirst, 16)] {
         let range = cidr("10.0.0.0/24");
         let empty = Allocator::new(range, strategy);
         let mut first = BTreeSet::new();
@@ -205,7 +205,7 @@ fn a_wide_ipv6_range_hands_out_its_first_addresses_and_is_full_then() {
     {
         let range = cidr(text);
         assert_eq!(range.size(), size, "{text}");
-        let mut allocator = Allocator::new(range, Strategy::RandomScanSparingStaticBand);
+        let mut allocator = Allocator::new(range, Strategy::DynamicBandFirst);
         let mut taken = BTreeSet::new();
         while let Ok(value) = allocator.allocate_next(&mut rng) {
             assert!(taken.insert(value), "{value} was handed out twice");

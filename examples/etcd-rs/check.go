@@ -72,7 +72,7 @@ func run(program string, test []string) (err error) {
 		return err
 	}
 	store, err := etcdstore.Open(etcdstore.Config[netip.Addr]{
-		Client: etcd.Client(), Key: key, Range: parsed, Strategy: rangekeeper.RandomScanSparingStaticBand,
+		Client: etcd.Client(), Key: key, Range: parsed, Strategy: rangekeeper.DynamicBandFirst,
 	})
 	if err != nil {
 		return err

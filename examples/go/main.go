@@ -24,7 +24,7 @@ func main() {
 	text, data := must(object.Range()), must(object.Data(nil))
 
 	cidr := must(rangekeeper.ParseCIDR(text))
-	allocator := must(rangekeeper.NewAllocator(cidr, rangekeeper.RandomScanSparingStaticBand, rand.Uint64()))
+	allocator := must(rangekeeper.NewAllocator(cidr, rangekeeper.DynamicBandFirst, rand.Uint64()))
 	if err := allocator.Restore(text, data); err != nil {
 		log.Fatal(err)
 	}

@@ -11,14 +11,14 @@ use crate::guard::{Array, Buffer, Out, borrow, guard, guard_error, guard_or, rec
 use crate::handle::Handle;
 use crate::range::{ValueRange, rk_range, rk_run, runs_page};
 use crate::result::rk_result;
-use crate::value::{RK_VALUE_KIND_NEXT, Value, rk_value};
+use crate::value::{RK_VALUE_KIND_ANY, Value, rk_value};
 
 /// The lowest free value.
 pub const RK_STRATEGY_CONTIGUOUS: u32 = 0;
 /// The first free value from a random start on, with wrap.
 pub const RK_STRATEGY_RANDOM_SCAN: u32 = 1;
 /// A random scan of the dynamic band; only if that is full, one of the static band.
-pub const RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND: u32 = 2;
+pub const RK_STRATEGY_DYNAMIC_BAND_FIRST: u32 = 2;
 
 /// Which values of a range are in use. May be used from several threads at once.
 pub struct rk_allocator(Handle<AllocatorState>);
@@ -70,7 +70,7 @@ impl From<RestoreError<ValueRange>> for Failure {
 /// The requests of a batch, as the core takes them.
 pub(crate) fn requests(values: &[rk_value]) -> Result<Vec<Request<Value>>, Failure> {
     let request = |(index, value): (usize, &rk_value)| match *value {
-        rk_value { high: 0, low: 0, kind: RK_VALUE_KIND_NEXT } => Ok(Request::Next),
+        rk_value { high: 0, low: 0, kind: RK_VALUE_KIND_ANY } => Ok(Request::Next),
         value => value.try_into().map(Request::This).map_err(|result: rk_result| {
             Failure::new(result, format_args!("request {index} is no value: {value:?}")).about(index as u64)
         }),
@@ -83,7 +83,7 @@ pub(crate) fn strategy(number: u32) -> Result<Strategy, rk_result> {
     match number {
         RK_STRATEGY_CONTIGUOUS => Ok(Strategy::Contiguous),
         RK_STRATEGY_RANDOM_SCAN => Ok(Strategy::RandomScan),
-        RK_STRATEGY_RANDOM_SCAN_SPARING_STATIC_BAND => Ok(Strategy::RandomScanSparingStaticBand),
+        RK_STRATEGY_DYNAMIC_BAND_FIRST => Ok(Strategy::DynamicBandFirst),
         _ => Err(rk_result::InvalidArgument),
     }
 }
@@ -253,16 +253,16 @@ pub unsafe extern "C" fn rk_allocator_used(allocator: *const rk_allocator, used:
 ///
 /// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_allocator_free_count(allocator: *const rk_allocator, free_count: *mut u32) -> rk_result {
+pub unsafe extern "C" fn rk_allocator_available(allocator: *const rk_allocator, available: *mut u32) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let (allocator, out) = unsafe { (borrow(allocator)?, Out::new(free_count)?) };
+        let (allocator, out) = unsafe { (borrow(allocator)?, Out::new(available)?) };
         out.write(allocator.0.with(|state| Ok::<_, rk_result>(state.allocator.free()))?);
         Ok(())
     })
 }
 
-/// Serves all of n requests, or none. A request of kind RK_VALUE_KIND_NEXT takes any free value; the others are taken
+/// Serves all of n requests, or none. A request of kind RK_VALUE_KIND_ANY takes any free value; the others are taken
 /// first, whatever their place.
 ///
 /// values has room for n values and gets them in the order of the requests. On failure nothing is changed, and

@@ -11,7 +11,7 @@ use rangekeeper_core::service_cidr::ServiceCidr;
 use crate::error::{Failure, rk_error};
 use crate::guard::{Out, borrow, borrow_optional, guard, guard_error, guard_or, reclaim, slice, text};
 use crate::handle::Handle;
-use crate::passes::rk_passes;
+use crate::leak_tracker::rk_leak_tracker;
 use crate::range::rk_range;
 use crate::report::rk_report;
 use crate::result::rk_result;
@@ -276,12 +276,12 @@ pub unsafe extern "C" fn rk_audit_check_cluster(
 /// they are cleaned at once: right only where nobody allocates meanwhile.
 ///
 /// The caller owns *report and frees it with rk_report_free; the audit is closed, and must still be freed.
-/// RK_RESULT_INVALID_ARGUMENT if it is the audit of an rk_pass, which rk_pass_finish ends; RK_RESULT_NULL_POINTER,
+/// RK_RESULT_INVALID_ARGUMENT if it is the audit of an rk_repair_pass, which rk_repair_pass_finish ends; RK_RESULT_NULL_POINTER,
 /// RK_RESULT_CLOSED (audit or passes), RK_RESULT_POISONED (audit or passes). Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_finish(
     audit: *const rk_audit,
-    passes: *const rk_passes,
+    passes: *const rk_leak_tracker,
     report: *mut *mut rk_report,
 ) -> rk_result {
     guard(|| {

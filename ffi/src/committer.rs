@@ -17,8 +17,8 @@ use crate::allocator::{requests, strategy};
 use crate::error::{self, rk_error};
 use crate::guard::{Array, Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, slice, text};
 use crate::handle::Handle;
-use crate::pass::rk_pass;
 use crate::range::{ValueRange, rk_range};
+use crate::repair_pass::rk_repair_pass;
 use crate::result::rk_result;
 use crate::value::{Value, rk_value};
 
@@ -408,7 +408,7 @@ pub unsafe extern "C" fn rk_committer_submit(
     })
 }
 
-/// Takes on the operation that applies what a pass found out about the committer's range, after rk_pass_finish. It is to be
+/// Takes on the operation that applies what a pass found out about the committer's range, after rk_repair_pass_finish. It is to be
 /// submitted even if the pass found nothing: the committer learns from it which values more than one Service claims.
 /// It may be submitted again if it has failed. deadline as in rk_operation.
 ///
@@ -424,7 +424,7 @@ pub unsafe extern "C" fn rk_committer_submit(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit_repair(
     committer: *const rk_committer,
-    pass: *const rk_pass,
+    pass: *const rk_repair_pass,
     listed: u64,
     is_guarded: bool,
     deadline_at: u64,

@@ -73,7 +73,7 @@ fn owner_of(owner: u32) -> Result<Owner, rk_result> {
 ///
 /// RK_RESULT_INVALID_ARGUMENT, RK_RESULT_NULL_POINTER. Any thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_judge_ip_address(
+pub unsafe extern "C" fn rk_ip_address_judge(
     managed: bool,
     owner: u32,
     unused_for: u64,
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn rk_judge_ip_address(
 ///
 /// RK_RESULT_INVALID_ARGUMENT, RK_RESULT_NULL_POINTER. Any thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_judge_cluster_ip(object: *const rk_address_object, verdict: *mut u32) -> rk_result {
+pub unsafe extern "C" fn rk_cluster_ip_judge(object: *const rk_address_object, verdict: *mut u32) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (object, out) = unsafe { (borrow_optional(object)?, Out::new(verdict)?) };

@@ -11,7 +11,7 @@ use crate::guard::{Buffer, Out, guard, text};
 use crate::result::rk_result;
 
 /// No value, but the wish for any free one: only as a request of a batch. low and high are 0.
-pub const RK_VALUE_KIND_NEXT: u32 = 0;
+pub const RK_VALUE_KIND_ANY: u32 = 0;
 /// A port: low is its number, high is 0.
 pub const RK_VALUE_KIND_PORT: u32 = 1;
 /// An IPv4 address: low is its 32-bit number (10.0.0.1 is 0x0a000001), high is 0.
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn rk_address_parse(
 /// Writes a value as text: an address in its canonical form, a port as its number. At most 45 bytes, without a NUL;
 /// buffer by the rule for buffers.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if it is no value (RK_VALUE_KIND_NEXT included), RK_RESULT_BUFFER_TOO_SMALL,
+/// RK_RESULT_INVALID_ARGUMENT if it is no value (RK_VALUE_KIND_ANY included), RK_RESULT_BUFFER_TOO_SMALL,
 /// RK_RESULT_NULL_POINTER. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_value_text(

@@ -1,7 +1,7 @@
 /* An audit of bitmaps over Services with one of each kind of drift. */
 #include "batch.h"
 
-static rk_report *run(const rk_passes *passes) {
+static rk_report *run(const rk_leak_tracker *passes) {
   rk_range *addresses = range_of("10.0.0.0/24");
   rk_range *ports = range_of("30000-32767");
   rk_audit *audit = NULL;
@@ -124,14 +124,14 @@ int main(void) {
   rk_report_free(report);
 
   /* If two passes have to see it the leak stays once. */
-  rk_passes *passes = NULL;
-  CHECK_OK(rk_passes_new(2, 0, &passes));
+  rk_leak_tracker *passes = NULL;
+  CHECK_OK(rk_leak_tracker_new(2, 0, &passes));
   for (uint32_t clear = 0; clear < 2; clear++) {
     report = run(passes);
     CHECK_OK(rk_report_range(report, 0, &counts));
     CHECK(counts.clear == clear && counts.leaked == 1);
     rk_report_free(report);
   }
-  rk_passes_free(passes);
+  rk_leak_tracker_free(passes);
   return 0;
 }

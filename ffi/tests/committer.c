@@ -73,7 +73,7 @@ int main(void) {
   rk_range *range = range_of("10.0.0.0/29");
   CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 360000000000u, 1, &committer));
 
-  rk_value any = {0, 0, RK_VALUE_KIND_NEXT};
+  rk_value any = {0, 0, RK_VALUE_KIND_ANY};
   uint64_t early = submit(RK_OPERATION_ALLOCATE, &any, 1, 0);
   run();
   expect(1);
@@ -87,7 +87,7 @@ int main(void) {
   CHECK(finished[0].outcome == RK_OUTCOME_CREATED && finished[0].yes && swaps == 1 && lost == 0);
 
   /* Two operations of three values in all: one swap. */
-  rk_value wanted[] = {{0, 0, RK_VALUE_KIND_NEXT}, {0, 0x0a000004, RK_VALUE_KIND_IPV4}, {0, 0, RK_VALUE_KIND_NEXT}};
+  rk_value wanted[] = {{0, 0, RK_VALUE_KIND_ANY}, {0, 0x0a000004, RK_VALUE_KIND_IPV4}, {0, 0, RK_VALUE_KIND_ANY}};
   rk_operation two[] = {{RK_OPERATION_ALLOCATE, 2, UINT64_MAX, 0, 0}, {RK_OPERATION_ALLOCATE, 1, UINT64_MAX, 0, 0}};
   uint64_t tickets[2];
   CHECK_OK(rk_committer_submit(committer, two, 2, wanted, 3, tickets));
@@ -123,22 +123,22 @@ int main(void) {
   /* What is stored, and passes over no Services at all, when nothing is protected any more as handed out a moment ago:
      in the second one a grace later all is due. */
   now += 3600000000000u;
-  rk_passes *passes;
-  CHECK_OK(rk_passes_new(2, 360000000000u, &passes));
+  rk_leak_tracker *passes;
+  CHECK_OK(rk_leak_tracker_new(2, 360000000000u, &passes));
   for (uint32_t cleared = 0; cleared <= 3; cleared += 3, now += 360000000000u) {
-    rk_pass *pass;
+    rk_repair_pass *pass;
     rk_audit *audit;
     rk_report *report;
-    CHECK_OK(rk_passes_start(passes, &pass));
-    CHECK_OK(rk_pass_begin(pass, committer, NULL));
+    CHECK_OK(rk_repair_pass_new(passes, &pass));
+    CHECK_OK(rk_repair_pass_begin(pass, committer, NULL));
     submit(RK_OPERATION_READ, NULL, 0, 0);
     run();
     expect(1);
     CHECK(finished[0].outcome == RK_OUTCOME_READ && finished[0].yes && finished[0].bytes == 1 && bytes[0] == 7);
-    CHECK_OK(rk_pass_read(pass, committer, finished[0].revision, bytes, finished[0].bytes, now, NULL));
+    CHECK_OK(rk_repair_pass_read(pass, committer, finished[0].revision, bytes, finished[0].bytes, now, NULL));
     CHECK_OK(rk_audit_new(false, false, 0, &audit));
-    CHECK_OK(rk_pass_audit(pass, audit, NULL));
-    CHECK_OK(rk_pass_finish(pass, audit, &report, NULL));
+    CHECK_OK(rk_repair_pass_audit(pass, audit, NULL));
+    CHECK_OK(rk_repair_pass_finish(pass, audit, &report, NULL));
     uint64_t ticket;
     CHECK_OK(rk_committer_submit_repair(committer, pass, 0, false, UINT64_MAX, &ticket, NULL));
     run();
@@ -148,9 +148,9 @@ int main(void) {
     for (uint32_t i = 0; i < cleared; i++) CHECK(values[i].low == 0x0a000001 + i);
     rk_report_free(report);
     rk_audit_free(audit);
-    rk_pass_free(pass);
+    rk_repair_pass_free(pass);
   }
-  rk_passes_free(passes);
+  rk_leak_tracker_free(passes);
 
   rk_committer_free(committer);
   rk_range_free(range);

@@ -141,7 +141,7 @@ fn fill_and_empty<R: Range>(range: R, foreign: R::Value, strategy: Strategy) -> 
 #[test]
 fn the_hot_path_does_not_allocate() {
     let mut calls = 0;
-    for strategy in [Strategy::Contiguous, Strategy::RandomScan, Strategy::RandomScanSparingStaticBand] {
+    for strategy in [Strategy::Contiguous, Strategy::RandomScan, Strategy::DynamicBandFirst] {
         for (text, foreign) in [
             ("10.96.0.0/16", AnyValue::Address(address("10.96.0.0"))),
             ("10.96.0.0/27", AnyValue::Address(address("fd00::1"))),
@@ -206,7 +206,7 @@ fn a_service_in_order_does_not_allocate() {
 fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
     const GRACE: Duration = Duration::from_secs(360);
     let before = BYTES.get();
-    let config = Config { strategy: Strategy::RandomScanSparingStaticBand, grace: GRACE };
+    let config = Config { strategy: Strategy::DynamicBandFirst, grace: GRACE };
     let mut committer =
         Committer::new(range::<CidrRange>("10.96.0.0/12"), config, Xoshiro256PlusPlus::seed_from_u64(3));
     committer.keep_history(true);

@@ -9,7 +9,7 @@
 
 static rk_value malformed(int which) {
   static const rk_value values[] = {
-      {0, 0, RK_VALUE_KIND_NEXT},        {0, 65536, RK_VALUE_KIND_PORT},      {1, 80, RK_VALUE_KIND_PORT},
+      {0, 0, RK_VALUE_KIND_ANY},        {0, 65536, RK_VALUE_KIND_PORT},      {1, 80, RK_VALUE_KIND_PORT},
       {0, 1ull << 32, RK_VALUE_KIND_IPV4}, {1, 1, RK_VALUE_KIND_IPV4},        {0, 0, RK_VALUE_KIND_TEXT},
       {0, 0, 2},                         {0, 0, 5},                           {0, 0, UINT32_MAX},
   };
@@ -165,8 +165,8 @@ static void allocators(const rk_range *range) {
   CHECK_RESULT(rk_allocator_allocate(a, port(80)), RK_RESULT_NOT_IN_RANGE);
   CHECK_NULL(rk_allocator_used(NULL, &number));
   CHECK_NULL(rk_allocator_used(a, NULL));
-  CHECK_NULL(rk_allocator_free_count(NULL, &number));
-  CHECK_NULL(rk_allocator_free_count(a, NULL));
+  CHECK_NULL(rk_allocator_available(NULL, &number));
+  CHECK_NULL(rk_allocator_available(a, NULL));
 
   CHECK_NULL(rk_allocator_allocate_batch(NULL, values, 1, values + 1, &error));
   CHECK_NULL(rk_allocator_allocate_batch(a, NULL, 1, values, &error));
@@ -217,7 +217,7 @@ static void allocators(const rk_range *range) {
   CHECK_CLOSED(rk_allocator_release(a, good, &flag));
   CHECK_CLOSED(rk_allocator_has(a, good, &flag));
   CHECK_CLOSED(rk_allocator_used(a, &number));
-  CHECK_CLOSED(rk_allocator_free_count(a, &number));
+  CHECK_CLOSED(rk_allocator_available(a, &number));
   CHECK_CLOSED(rk_allocator_allocate_batch(a, values, 1, got, &error));
   CHECK_CLOSED(rk_allocator_has_batch(a, values, 1, flags));
   CHECK_CLOSED(rk_allocator_runs(a, true, 0, runs, 1, &len, &number));
@@ -355,13 +355,13 @@ static void batches(const rk_audit *a) {
 }
 
 static void audit(const rk_range *range) {
-  rk_passes *passes = NULL;
+  rk_leak_tracker *passes = NULL;
   rk_audit *a = NULL;
   rk_report *o = NULL;
   rk_error error;
-  CHECK_NULL(rk_passes_new(3, 1, NULL));
-  CHECK_INVALID(rk_passes_new(0, 1, &passes));
-  CHECK_OK(rk_passes_new(3, 1, &passes));
+  CHECK_NULL(rk_leak_tracker_new(3, 1, NULL));
+  CHECK_INVALID(rk_leak_tracker_new(0, 1, &passes));
+  CHECK_OK(rk_leak_tracker_new(3, 1, &passes));
   CHECK_NULL(rk_audit_new(false, false, 0, NULL));
   CHECK_OK(rk_audit_new(false, false, 0, &a));
 
@@ -380,13 +380,13 @@ static void audit(const rk_range *range) {
 
   CHECK_NULL(rk_audit_finish(NULL, NULL, &o));
   CHECK_NULL(rk_audit_finish(a, NULL, NULL));
-  CHECK_NULL(rk_passes_close(NULL));
-  CHECK_OK(rk_passes_close(passes));
-  CHECK_OK(rk_passes_close(passes));
+  CHECK_NULL(rk_leak_tracker_close(NULL));
+  CHECK_OK(rk_leak_tracker_close(passes));
+  CHECK_OK(rk_leak_tracker_close(passes));
   CHECK_CLOSED(rk_audit_finish(a, passes, &o));
   CHECK(o == NULL);
-  rk_passes_free(passes);
-  rk_passes_free(NULL);
+  rk_leak_tracker_free(passes);
+  rk_leak_tracker_free(NULL);
 
   batch b = {0};
   add_service(&b, "10.9.9.9", 0, 0);
@@ -476,16 +476,16 @@ static void audit(const rk_range *range) {
 static void judges(void) {
   uint32_t verdict = 77;
   uint64_t wait = 77;
-  CHECK_NULL(rk_judge_ip_address(true, RK_OWNER_USES, 0, 0, NULL, &wait));
-  CHECK_NULL(rk_judge_ip_address(true, RK_OWNER_USES, 0, 0, &verdict, NULL));
-  CHECK_INVALID(rk_judge_ip_address(true, 4, 0, 0, &verdict, &wait));
+  CHECK_NULL(rk_ip_address_judge(true, RK_OWNER_USES, 0, 0, NULL, &wait));
+  CHECK_NULL(rk_ip_address_judge(true, RK_OWNER_USES, 0, 0, &verdict, NULL));
+  CHECK_INVALID(rk_ip_address_judge(true, 4, 0, 0, &verdict, &wait));
   CHECK(verdict == 77 && wait == 77);
-  CHECK_OK(rk_judge_ip_address(true, RK_OWNER_MISSING, 1, UINT64_MAX, &verdict, &wait));
+  CHECK_OK(rk_ip_address_judge(true, RK_OWNER_MISSING, 1, UINT64_MAX, &verdict, &wait));
   CHECK(verdict == RK_IP_ADDRESS_WAIT && wait == UINT64_MAX - 1);
   rk_address_object object = {true, true, false, 4};
-  CHECK_NULL(rk_judge_cluster_ip(NULL, NULL));
-  CHECK_INVALID(rk_judge_cluster_ip(&object, &verdict));
-  CHECK_OK(rk_judge_cluster_ip(NULL, &verdict));
+  CHECK_NULL(rk_cluster_ip_judge(NULL, NULL));
+  CHECK_INVALID(rk_cluster_ip_judge(&object, &verdict));
+  CHECK_OK(rk_cluster_ip_judge(NULL, &verdict));
   CHECK(verdict == RK_CLUSTER_IP_CREATE);
 }
 
@@ -585,57 +585,57 @@ static void audit_of_ip_addresses(void) {
 }
 
 /* Each step of a pass in a stage that has no such step. */
-static void not_reading(const rk_pass *pass, const rk_committer *c, const rk_audit *audit, rk_error *error) {
-  CHECK_INVALID(rk_pass_begin(pass, c, error));
-  CHECK_INVALID(rk_pass_read(pass, c, 1, NULL, 0, 1, error));
-  CHECK_INVALID(rk_pass_audit(pass, audit, error));
+static void not_reading(const rk_repair_pass *pass, const rk_committer *c, const rk_audit *audit, rk_error *error) {
+  CHECK_INVALID(rk_repair_pass_begin(pass, c, error));
+  CHECK_INVALID(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, error));
+  CHECK_INVALID(rk_repair_pass_audit(pass, audit, error));
   CHECK(error->message_len > 0);
 }
 
 static void steps_of_a_pass(const rk_committer *c) {
-  rk_passes *passes = NULL;
-  rk_pass *pass = NULL, *later = NULL;
+  rk_leak_tracker *passes = NULL;
+  rk_repair_pass *pass = NULL, *later = NULL;
   rk_audit *audit = NULL, *other = NULL;
   rk_report *report = NULL;
   rk_committer *of_others = NULL;
   rk_error error;
   uint64_t ticket = 77;
-  CHECK_OK(rk_passes_new(3, UINT64_MAX, &passes));
+  CHECK_OK(rk_leak_tracker_new(3, UINT64_MAX, &passes));
   CHECK_OK(rk_audit_new(false, false, 0, &audit));
   CHECK_OK(rk_audit_new(false, false, 0, &other));
   rk_range *range = range_of("10.0.0.0/25");
   CHECK_OK(rk_committer_new(range, 0, 1000, 1, &of_others));
-  CHECK_NULL(rk_passes_start(NULL, &pass));
-  CHECK_NULL(rk_passes_start(passes, NULL));
-  CHECK_OK(rk_passes_start(passes, &pass));
+  CHECK_NULL(rk_repair_pass_new(NULL, &pass));
+  CHECK_NULL(rk_repair_pass_new(passes, NULL));
+  CHECK_OK(rk_repair_pass_new(passes, &pass));
 
-  CHECK_NULL(rk_pass_begin(NULL, c, &error));
-  CHECK_NULL(rk_pass_begin(pass, NULL, &error));
-  CHECK_INVALID(rk_pass_read(pass, c, 1, NULL, 0, 1, &error)); /* not begun */
-  CHECK_OK(rk_pass_begin(pass, c, NULL));
-  CHECK_INVALID(rk_pass_begin(pass, c, NULL)); /* twice */
-  CHECK_NULL(rk_pass_read(NULL, c, 1, NULL, 0, 1, &error));
-  CHECK_NULL(rk_pass_read(pass, NULL, 1, NULL, 0, 1, &error));
-  CHECK_NULL(rk_pass_read(pass, c, 1, NULL, 1, 1, &error));
+  CHECK_NULL(rk_repair_pass_begin(NULL, c, &error));
+  CHECK_NULL(rk_repair_pass_begin(pass, NULL, &error));
+  CHECK_INVALID(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, &error)); /* not begun */
+  CHECK_OK(rk_repair_pass_begin(pass, c, NULL));
+  CHECK_INVALID(rk_repair_pass_begin(pass, c, NULL)); /* twice */
+  CHECK_NULL(rk_repair_pass_read(NULL, c, 1, NULL, 0, 1, &error));
+  CHECK_NULL(rk_repair_pass_read(pass, NULL, 1, NULL, 0, 1, &error));
+  CHECK_NULL(rk_repair_pass_read(pass, c, 1, NULL, 1, 1, &error));
   uint8_t long_data[1 << 10];
   memset(long_data, 0xff, sizeof long_data);
-  CHECK_RESULT(rk_pass_read(pass, c, 1, long_data, sizeof long_data, 1, &error), RK_RESULT_BITS_PAST_RANGE);
-  CHECK_OK(rk_pass_read(pass, c, UINT64_MAX, NULL, 0, UINT64_MAX, NULL)); /* nothing like that was read */
-  CHECK_INVALID(rk_pass_read(pass, c, 1, NULL, 0, 1, &error)); /* twice */
-  CHECK_NULL(rk_pass_audit(NULL, audit, &error));
-  CHECK_NULL(rk_pass_audit(pass, NULL, &error));
-  CHECK_NULL(rk_pass_finish(NULL, audit, &report, &error));
-  CHECK_NULL(rk_pass_finish(pass, NULL, &report, &error));
-  CHECK_NULL(rk_pass_finish(pass, audit, NULL, &error));
-  CHECK_INVALID(rk_pass_finish(pass, audit, &report, &error)); /* it has no audit yet */
+  CHECK_RESULT(rk_repair_pass_read(pass, c, 1, long_data, sizeof long_data, 1, &error), RK_RESULT_BITS_PAST_RANGE);
+  CHECK_OK(rk_repair_pass_read(pass, c, UINT64_MAX, NULL, 0, UINT64_MAX, NULL)); /* nothing like that was read */
+  CHECK_INVALID(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, &error)); /* twice */
+  CHECK_NULL(rk_repair_pass_audit(NULL, audit, &error));
+  CHECK_NULL(rk_repair_pass_audit(pass, NULL, &error));
+  CHECK_NULL(rk_repair_pass_finish(NULL, audit, &report, &error));
+  CHECK_NULL(rk_repair_pass_finish(pass, NULL, &report, &error));
+  CHECK_NULL(rk_repair_pass_finish(pass, audit, NULL, &error));
+  CHECK_INVALID(rk_repair_pass_finish(pass, audit, &report, &error)); /* it has no audit yet */
   CHECK_INVALID(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, &error));
-  CHECK_OK(rk_pass_audit(pass, audit, &error));
+  CHECK_OK(rk_repair_pass_audit(pass, audit, &error));
   not_reading(pass, c, other, &error);
   CHECK_INVALID(rk_audit_finish(audit, NULL, &report)); /* that is the pass's to do */
   CHECK_INVALID(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, NULL));
-  CHECK_OK(rk_pass_finish(pass, audit, &report, &error));
+  CHECK_OK(rk_repair_pass_finish(pass, audit, &report, &error));
   not_reading(pass, c, other, &error);
-  CHECK_INVALID(rk_pass_finish(pass, other, &report, &error));
+  CHECK_INVALID(rk_repair_pass_finish(pass, other, &report, &error));
   CHECK_NULL(rk_committer_submit_repair(NULL, pass, 0, false, UINT64_MAX, &ticket, &error));
   CHECK_NULL(rk_committer_submit_repair(c, NULL, 0, false, UINT64_MAX, &ticket, &error));
   CHECK_NULL(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, NULL, &error));
@@ -643,29 +643,29 @@ static void steps_of_a_pass(const rk_committer *c) {
   CHECK(ticket == 77);
 
   /* A later pass takes the place of an earlier one, and what has failed is over. */
-  CHECK_OK(rk_passes_start(passes, &later));
+  CHECK_OK(rk_repair_pass_new(passes, &later));
   CHECK_INVALID(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, &error));
-  CHECK_OK(rk_pass_begin(later, c, &error));
-  CHECK_INVALID(rk_pass_audit(later, other, &error)); /* not read */
+  CHECK_OK(rk_repair_pass_begin(later, c, &error));
+  CHECK_INVALID(rk_repair_pass_audit(later, other, &error)); /* not read */
   not_reading(later, c, other, &error);
-  CHECK_INVALID(rk_pass_finish(later, other, &report, &error));
+  CHECK_INVALID(rk_repair_pass_finish(later, other, &report, &error));
 
-  CHECK_NULL(rk_pass_close(NULL));
-  CHECK_OK(rk_pass_close(later));
-  CHECK_OK(rk_pass_close(later));
-  CHECK_CLOSED(rk_pass_begin(later, c, &error));
-  CHECK_CLOSED(rk_pass_audit(later, other, &error));
-  CHECK_CLOSED(rk_pass_read(later, c, 1, NULL, 0, 1, &error));
-  CHECK_CLOSED(rk_pass_finish(later, other, &report, &error));
+  CHECK_NULL(rk_repair_pass_close(NULL));
+  CHECK_OK(rk_repair_pass_close(later));
+  CHECK_OK(rk_repair_pass_close(later));
+  CHECK_CLOSED(rk_repair_pass_begin(later, c, &error));
+  CHECK_CLOSED(rk_repair_pass_audit(later, other, &error));
+  CHECK_CLOSED(rk_repair_pass_read(later, c, 1, NULL, 0, 1, &error));
+  CHECK_CLOSED(rk_repair_pass_finish(later, other, &report, &error));
   CHECK_CLOSED(rk_committer_submit_repair(c, later, 0, false, UINT64_MAX, &ticket, &error));
-  CHECK_OK(rk_passes_close(passes));
-  CHECK_CLOSED(rk_passes_start(passes, &later));
+  CHECK_OK(rk_leak_tracker_close(passes));
+  CHECK_CLOSED(rk_repair_pass_new(passes, &later));
   CHECK_CLOSED(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, &error));
-  rk_passes_free(passes); /* a pass may outlive it */
+  rk_leak_tracker_free(passes); /* a pass may outlive it */
   CHECK_CLOSED(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, &error));
-  rk_pass_free(pass);
-  rk_pass_free(later);
-  rk_pass_free(NULL);
+  rk_repair_pass_free(pass);
+  rk_repair_pass_free(later);
+  rk_repair_pass_free(NULL);
   rk_report_free(report);
   rk_audit_free(audit);
   rk_audit_free(other);

@@ -103,9 +103,7 @@ impl Model {
         let offset = match self.strategy {
             Strategy::Contiguous => self.used.iter().position(|used| !used),
             Strategy::RandomScan => self.scan(0, size, random),
-            Strategy::RandomScanSparingStaticBand => {
-                self.scan(band, size, random).or_else(|| self.scan(0, band, random))
-            }
+            Strategy::DynamicBandFirst => self.scan(band, size, random).or_else(|| self.scan(0, band, random)),
         };
         let offset = offset.ok_or(Full { range: self.range })?;
         self.used[offset] = true;
@@ -163,7 +161,7 @@ impl Model {
 fuzz_target!(|input: Input| {
     let text = RANGES[usize::from(input.range) % RANGES.len()];
     let range: AnyRange = text.parse().expect("a range");
-    let strategies = [Strategy::Contiguous, Strategy::RandomScan, Strategy::RandomScanSparingStaticBand];
+    let strategies = [Strategy::Contiguous, Strategy::RandomScan, Strategy::DynamicBandFirst];
     let strategy = strategies[usize::from(input.strategy) % 3];
     let values: Vec<AnyValue> = (0..range.size()).map(|at| range.value_at(at).expect("in range")).collect();
     let mut real = Allocator::new(range, strategy);

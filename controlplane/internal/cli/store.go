@@ -266,7 +266,7 @@ func openKept(ctx context.Context, client *clientv3.Client, prefix, name string,
 func (k *keptRange[V]) open(client *clientv3.Client, prefix string, grace time.Duration) (err error) {
 	k.client, k.key = client, clusterstate.RangeKey(prefix, k.name)
 	k.store, err = etcdstore.Open(etcdstore.Config[V]{
-		Client: client, Key: k.key, Range: k.values, Strategy: rangekeeper.RandomScanSparingStaticBand,
+		Client: client, Key: k.key, Range: k.values, Strategy: rangekeeper.DynamicBandFirst,
 		Services: clusterstate.ServiceKeys(prefix), Grace: grace,
 	})
 	return err

@@ -85,7 +85,7 @@ fn the_static_band_is_spared_while_the_dynamic_one_has_values_that_were_cleared_
     // 16 ports are the static band, 30016 to 30039 the dynamic one.
     for seed in 0..32 {
         let mut store = Store::default();
-        let config = Config { strategy: Strategy::RandomScanSparingStaticBand, grace: Duration::from_secs(360) };
+        let config = Config { strategy: Strategy::DynamicBandFirst, grace: Duration::from_secs(360) };
         let range = "30000-30039".parse().expect("a range");
         let mut ours: Ports = Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(seed));
         store.one(&mut ours, Operation::Create);

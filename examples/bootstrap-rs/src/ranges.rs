@@ -26,7 +26,7 @@ const CLUSTER_IPS: [&str; 2] = ["/registry/ranges/serviceips", "/registry/ranges
 const NODE_PORTS: &str = "/registry/ranges/servicenodeports";
 
 /// As kube-apiserver does, though nothing is allocated here.
-const CONFIG: Config = Config { strategy: Strategy::RandomScanSparingStaticBand, grace: Duration::from_secs(6 * 60) };
+const CONFIG: Config = Config { strategy: Strategy::DynamicBandFirst, grace: Duration::from_secs(6 * 60) };
 /// By when a range is made. The first repairs have a minute in all.
 const TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -26,7 +26,7 @@ const CALLERS: usize = 64;
 /// By when each operation ends.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// As kube-apiserver does.
-const CONFIG: Config = Config { strategy: Strategy::RandomScanSparingStaticBand, grace: Duration::from_secs(6 * 60) };
+const CONFIG: Config = Config { strategy: Strategy::DynamicBandFirst, grace: Duration::from_secs(6 * 60) };
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 

@@ -209,8 +209,7 @@ impl World {
         let before = at.checked_sub(1).map_or(0, |before| log[before].mask);
         let all = u64::MAX >> (64 - self.size);
         let ever = log[..at].iter().fold(0, |ever, version| ever | version.mask);
-        let band =
-            if self.config.strategy == Strategy::RandomScanSparingStaticBand { self.range.static_band() } else { 0 };
+        let band = if self.config.strategy == Strategy::DynamicBandFirst { self.range.static_band() } else { 0 };
         let is_static = |bit: u32| self.store.layout.offset(bit) < band;
         let never_used = all & !(ever | before | log[at].mask);
         !bits(never_used).any(|bit| is_static(bit) == is_static(offset))

@@ -27,7 +27,7 @@ impl World {
             Strategy::RandomScan,
             Strategy::Contiguous,
             Strategy::Contiguous,
-            Strategy::RandomScanSparingStaticBand,
+            Strategy::DynamicBandFirst,
         ]);
         let guarded = random.percent(40);
         let limits = choose_limits(&mut random);

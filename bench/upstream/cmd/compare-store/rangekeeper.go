@@ -29,7 +29,7 @@ func ours[V rangekeeper.Value](key, spec string, parse func(string) (rangekeeper
 			Client:   client,
 			Key:      key,
 			Range:    values,
-			Strategy: rangekeeper.RandomScanSparingStaticBand,
+			Strategy: rangekeeper.DynamicBandFirst,
 		})
 		if err != nil {
 			return server{}, errors.Join(err, client.Close())

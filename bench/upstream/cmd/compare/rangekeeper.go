@@ -18,7 +18,7 @@ func ourCIDR(cidr string) rangekeeper.Range[netip.Addr] {
 
 // ourAllocator is Rangekeeper's allocator with the reference's strategy and this snapshot in it.
 func ourAllocator[V rangekeeper.Value](r rangekeeper.Range[V], snapshot []byte) *rangekeeper.Allocator[V] {
-	a, err := rangekeeper.NewAllocator(r, rangekeeper.RandomScanSparingStaticBand, random().Uint64())
+	a, err := rangekeeper.NewAllocator(r, rangekeeper.DynamicBandFirst, random().Uint64())
 	must(err)
 	must(a.Restore(r.String(), snapshot))
 	return a

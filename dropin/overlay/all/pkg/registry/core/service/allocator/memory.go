@@ -17,7 +17,7 @@ var _ Snapshottable = (*Memory[uint16])(nil)
 
 // NewMemory returns a Memory with nothing in use. It picks offsets of the static band only when all others are in use.
 func NewMemory[V rangekeeper.Value](values rangekeeper.Range[V]) (*Memory[V], error) {
-	used, err := rangekeeper.NewAllocator(values, rangekeeper.RandomScanSparingStaticBand, rand.Uint64())
+	used, err := rangekeeper.NewAllocator(values, rangekeeper.DynamicBandFirst, rand.Uint64())
 	return &Memory[V]{used}, err
 }
 

@@ -25,7 +25,7 @@ func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], key string,
 		return nil, err
 	}
 	store, err := etcdstore.Open(etcdstore.Config[V]{
-		Client: client, Key: key, Range: values, Strategy: rangekeeper.RandomScanSparingStaticBand,
+		Client: client, Key: key, Range: values, Strategy: rangekeeper.DynamicBandFirst,
 		Replaced: func(err error) { klog.ErrorS(err, "A committer has failed and is replaced", "key", key) },
 	})
 	if err != nil {

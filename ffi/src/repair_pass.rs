@@ -13,20 +13,20 @@ use crate::committer::{RangeCommitter, rk_committer};
 use crate::error::{Failure, rk_error};
 use crate::guard::{Out, borrow, guard, guard_error, guard_or, reclaim, slice};
 use crate::handle::Handle;
-use crate::passes::rk_passes;
+use crate::leak_tracker::rk_leak_tracker;
 use crate::report::rk_report;
 use crate::result::rk_result;
 
 /// A repair pass over the objects of committers. Its steps, in this order; another order is refused:
 ///
-/// 1. rk_passes_start.
-/// 2. For each committer rk_pass_begin, then an RK_OPERATION_READ to it, and when that has ended rk_pass_read.
-/// 3. rk_pass_audit adds what was read to an rk_audit. After that, Services are listed linearizably and observed by it.
-/// 4. rk_pass_finish ends the audit.
+/// 1. rk_repair_pass_new.
+/// 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ to it, and when that has ended rk_repair_pass_read.
+/// 3. rk_repair_pass_audit adds what was read to an rk_audit. After that, Services are listed linearizably and observed by it.
+/// 4. rk_repair_pass_finish ends the audit.
 /// 5. For each committer rk_committer_submit_repair.
 ///
 /// A pass that fails on its way is freed, and the next one started. May be used from several threads at once.
-pub struct rk_pass {
+pub struct rk_repair_pass {
     passes: Arc<Handle<Passes>>,
     stage: Handle<Stage>,
 }
@@ -65,7 +65,7 @@ impl From<PassError> for Failure {
     }
 }
 
-impl rk_pass {
+impl rk_repair_pass {
     /// Works on what the committer is to do about its range.
     pub(crate) fn repair(
         &self,
@@ -88,22 +88,25 @@ impl rk_pass {
 
 /// Starts a pass; one of the same passes that is under way is given up, and its steps are refused.
 ///
-/// The caller owns *pass and frees it with rk_pass_free. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED.
+/// The caller owns *pass and frees it with rk_repair_pass_free. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED.
 /// Any thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_passes_start(passes: *const rk_passes, pass: *mut *mut rk_pass) -> rk_result {
+pub unsafe extern "C" fn rk_repair_pass_new(
+    passes: *const rk_leak_tracker,
+    pass: *mut *mut rk_repair_pass,
+) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let (passes, out) = unsafe { (borrow(passes)?, Out::new(pass)?) };
         let pass = passes.0.with(|passes| Ok::<_, rk_result>(passes.start()))?;
-        out.give(rk_pass { passes: passes.0.clone(), stage: Handle::new(Stage::Reading(pass)) });
+        out.give(rk_repair_pass { passes: passes.0.clone(), stage: Handle::new(Stage::Reading(pass)) });
         Ok(())
     })
 }
 
 /// Frees a pass. NULL is fine. To free it twice, or while another thread uses it, is undefined.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_pass_free(pass: *mut rk_pass) {
+pub unsafe extern "C" fn rk_repair_pass_free(pass: *mut rk_repair_pass) {
     // SAFETY: the caller's promise; see guard.
     guard_or((), || drop(unsafe { reclaim(pass) }))
 }
@@ -113,7 +116,7 @@ pub unsafe extern "C" fn rk_pass_free(pass: *mut rk_pass) {
 ///
 /// RK_RESULT_NULL_POINTER. Any thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_pass_close(pass: *const rk_pass) -> rk_result {
+pub unsafe extern "C" fn rk_repair_pass_close(pass: *const rk_repair_pass) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
         let pass = unsafe { borrow(pass)? };
@@ -127,8 +130,8 @@ pub unsafe extern "C" fn rk_pass_close(pass: *const rk_pass) -> rk_result {
 /// RK_RESULT_INVALID_ARGUMENT with a message in error if the committer's range was begun already, or all ranges were
 /// read; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass or committer). Any thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_pass_begin(
-    pass: *const rk_pass,
+pub unsafe extern "C" fn rk_repair_pass_begin(
+    pass: *const rk_repair_pass,
     committer: *const rk_committer,
     error: *mut rk_error,
 ) -> rk_result {
@@ -153,8 +156,8 @@ pub unsafe extern "C" fn rk_pass_begin(
 /// error->offset if the bytes are not those of this range; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED
 /// (pass, its passes, or committer). Any thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_pass_read(
-    pass: *const rk_pass,
+pub unsafe extern "C" fn rk_repair_pass_read(
+    pass: *const rk_repair_pass,
     committer: *const rk_committer,
     revision: u64,
     data: *const u8,
@@ -184,15 +187,15 @@ pub unsafe extern "C" fn rk_pass_read(
     }
 }
 
-/// Adds what was read to an audit, in the order of rk_pass_begin. More may be added to it, and Services that are listed
+/// Adds what was read to an audit, in the order of rk_repair_pass_begin. More may be added to it, and Services that are listed
 /// from now on. An error ends the pass.
 ///
 /// RK_RESULT_INVALID_ARGUMENT with a message in error if a range was begun and not read, or the audit has ranges or
 /// Services already; RK_RESULT_SAME_KIND, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass or audit).
 /// Any thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_pass_audit(
-    pass: *const rk_pass,
+pub unsafe extern "C" fn rk_repair_pass_audit(
+    pass: *const rk_repair_pass,
     audit: *const rk_audit,
     error: *mut rk_error,
 ) -> rk_result {
@@ -218,8 +221,8 @@ pub unsafe extern "C" fn rk_pass_audit(
 /// RK_RESULT_INVALID_ARGUMENT with a message in error if the pass has no audit yet or another one, or a later pass has
 /// started; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass, its passes, or audit). Any thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_pass_finish(
-    pass: *const rk_pass,
+pub unsafe extern "C" fn rk_repair_pass_finish(
+    pass: *const rk_repair_pass,
     audit: *const rk_audit,
     report: *mut *mut rk_report,
     error: *mut rk_error,
