@@ -86,7 +86,8 @@ func (a *Allocator[V]) Close() error {
 
 // Allocate takes value. Errors: ErrAlreadyAllocated, *NotInRangeError.
 func (a *Allocator[V]) Allocate(value V) error {
-	code := C.rk_allocator_allocate(a.pointer(), toC(value))
+	given := toC(value)
+	code := C.rk_allocator_allocate(a.pointer(), &given)
 	runtime.KeepAlive(a)
 	if code != C.RK_RESULT_OK {
 		return valueError(code, value, a.Range())
@@ -109,7 +110,8 @@ func (a *Allocator[V]) AllocateNext() (V, error) {
 // Release gives value back and says whether it was in use. A value that is free or not in range is no error.
 func (a *Allocator[V]) Release(value V) (wasUsed bool, err error) {
 	var used C.bool
-	code := C.rk_allocator_release(a.pointer(), toC(value), &used)
+	given := toC(value)
+	code := C.rk_allocator_release(a.pointer(), &given, &used)
 	runtime.KeepAlive(a)
 	return bool(used), resultError(code)
 }
@@ -117,7 +119,8 @@ func (a *Allocator[V]) Release(value V) (wasUsed bool, err error) {
 // Has says whether value is in use; false for what is not in range.
 func (a *Allocator[V]) Has(value V) (bool, error) {
 	var has C.bool
-	code := C.rk_allocator_has(a.pointer(), toC(value), &has)
+	given := toC(value)
+	code := C.rk_allocator_has(a.pointer(), &given, &has)
 	runtime.KeepAlive(a)
 	return bool(has), resultError(code)
 }

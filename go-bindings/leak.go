@@ -66,7 +66,8 @@ func (c *LeakCounters[V]) Advance(leaked []V) (due []V, err error) {
 // Count says in how many passes in a row value was leaked, the last one included.
 func (c *LeakCounters[V]) Count(value V) (int, error) {
 	var count C.uint8_t
-	code := C.rk_leak_counters_count(c.pointer(), toC(value), &count)
+	given := toC(value)
+	code := C.rk_leak_counters_count(c.pointer(), &given, &count)
 	runtime.KeepAlive(c)
 	switch code {
 	case C.RK_RESULT_OK:

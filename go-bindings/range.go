@@ -102,7 +102,8 @@ func (r Range[V]) StaticBand() uint32 {
 // OffsetOf gives the offset of value, in [0, Size); false if the range does not hand it out.
 func (r Range[V]) OffsetOf(value V) (uint32, bool) {
 	var offset C.uint32_t
-	code := C.rk_range_offset_of(r.pointer(), toC(value), &offset)
+	given := toC(value)
+	code := C.rk_range_offset_of(r.pointer(), &given, &offset)
 	runtime.KeepAlive(r.inner)
 	return uint32(offset), code == C.RK_RESULT_OK
 }

@@ -199,7 +199,7 @@ func (r *Report) Snapshot(index int, dst []byte) ([]byte, error) {
 // State says all about one value of the range with this index; false if the range does not hand it out.
 func (r *Report) State(index int, value AnyValue) (OffsetState, bool, error) {
 	var state C.rk_offset_state
-	code := C.rk_report_state(r.pointer(), C.size_t(index), value.c, &state)
+	code := C.rk_report_state(r.pointer(), C.size_t(index), &value.c, &state)
 	runtime.KeepAlive(r)
 	return stateResult(code, &state, index)
 }

@@ -68,7 +68,8 @@ func (c ServiceCIDR) StaticBand() uint32 {
 // OffsetOf gives the distance of addr from the first address that can be allocated, in [0, Size); false if addr never is.
 func (c ServiceCIDR) OffsetOf(addr netip.Addr) (uint64, bool) {
 	var offset C.uint64_t
-	code := C.rk_service_cidr_offset_of(c.pointer(), toC(addr), &offset)
+	given := toC(addr)
+	code := C.rk_service_cidr_offset_of(c.pointer(), &given, &offset)
 	runtime.KeepAlive(c.inner)
 	return uint64(offset), code == C.RK_RESULT_OK
 }

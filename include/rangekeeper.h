@@ -663,6 +663,8 @@ typedef struct rk_service_cidr rk_service_cidr;
 /**
  * An address or a port. kind is one of RK_VALUE_KIND_* and says what high and low mean; a value that does not follow it
  * (a port above 65535, a high that should be 0) gives RK_RESULT_INVALID_ARGUMENT.
+ *
+ * Functions take it by pointer: a copy of 24 bytes by value costs a caller that has just written them some 5 ns.
  */
 typedef struct rk_value {
   /**
@@ -1256,7 +1258,7 @@ rk_result rk_allocator_dry_run(const struct rk_allocator *allocator,
  * thread.
  */
 rk_result rk_allocator_allocate(const struct rk_allocator *allocator,
-                                struct rk_value value);
+                                const struct rk_value *value);
 
 /**
  * Takes a free value, chosen by the strategy. Cost: some nanoseconds at any fill.
@@ -1273,7 +1275,7 @@ rk_result rk_allocator_allocate_next(const struct rk_allocator *allocator,
  * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_allocator_release(const struct rk_allocator *allocator,
-                               struct rk_value value,
+                               const struct rk_value *value,
                                bool *was_used);
 
 /**
@@ -1283,7 +1285,7 @@ rk_result rk_allocator_release(const struct rk_allocator *allocator,
  * thread.
  */
 rk_result rk_allocator_has(const struct rk_allocator *allocator,
-                           struct rk_value value,
+                           const struct rk_value *value,
                            bool *is_used);
 
 /**
@@ -1792,7 +1794,7 @@ rk_result rk_leak_counters_advance(const struct rk_leak_counters *counters,
  * RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_leak_counters_count(const struct rk_leak_counters *counters,
-                                 struct rk_value value,
+                                 const struct rk_value *value,
                                  uint8_t *count);
 
 /**
@@ -1888,7 +1890,7 @@ rk_result rk_range_static_band(const struct rk_range *range,
  * RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER. Any thread.
  */
 rk_result rk_range_offset_of(const struct rk_range *range,
-                             struct rk_value value,
+                             const struct rk_value *value,
                              uint32_t *offset);
 
 /**
@@ -2199,7 +2201,7 @@ rk_result rk_report_snapshot(const struct rk_report *report,
  */
 rk_result rk_report_state(const struct rk_report *report,
                           size_t range,
-                          struct rk_value value,
+                          const struct rk_value *value,
                           struct rk_offset_state *state);
 
 /**
@@ -2256,7 +2258,7 @@ rk_result rk_service_cidr_static_band(const struct rk_service_cidr *cidr,
  * RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER. Any thread.
  */
 rk_result rk_service_cidr_offset_of(const struct rk_service_cidr *cidr,
-                                    struct rk_value value,
+                                    const struct rk_value *value,
                                     uint64_t *offset);
 
 /**
@@ -2301,7 +2303,7 @@ rk_result rk_address_parse(const char *address,
  * RK_RESULT_INVALID_ARGUMENT if it is no value (RK_VALUE_KIND_ANY included), RK_RESULT_BUFFER_TOO_SMALL,
  * RK_RESULT_NULL_POINTER. Any thread.
  */
-rk_result rk_value_text(struct rk_value value,
+rk_result rk_value_text(const struct rk_value *value,
                         char *buffer,
                         size_t capacity,
                         size_t *len);

@@ -19,10 +19,10 @@ int main(void) {
   MUST(rk_range_parse(cidr, strlen(cidr), &range, NULL));
   MUST(rk_allocator_new(range, RK_STRATEGY_CONTIGUOUS, 0, &allocator));
   MUST(rk_address_parse(dns, strlen(dns), &named));
-  MUST(rk_allocator_allocate(allocator, named));
+  MUST(rk_allocator_allocate(allocator, &named));
   MUST(rk_allocator_allocate_next(allocator, &next));
-  MUST(rk_allocator_release(allocator, named, NULL));
-  MUST(rk_value_text(next, text, sizeof text, &text_len));
+  MUST(rk_allocator_release(allocator, &named, NULL));
+  MUST(rk_value_text(&next, text, sizeof text, &text_len));
   printf("next: %.*s\nstored: ", (int)text_len, text);
 
   MUST(rk_allocator_snapshot(allocator, data, sizeof data, &data_len));

@@ -71,7 +71,7 @@ impl From<RestoreError<ValueRange>> for Failure {
 pub(crate) fn requests(values: &[rk_value]) -> Result<Vec<Request<Value>>, Failure> {
     let request = |(index, value): (usize, &rk_value)| match *value {
         rk_value { high: 0, low: 0, kind: RK_VALUE_KIND_ANY } => Ok(Request::Next),
-        value => value.try_into().map(Request::This).map_err(|result: rk_result| {
+        value => (&value).try_into().map(Request::This).map_err(|result: rk_result| {
             Failure::new(result, format_args!("request {index} is no value: {value:?}")).about(index as u64)
         }),
     };
@@ -91,9 +91,9 @@ pub(crate) fn strategy(number: u32) -> Result<Strategy, rk_result> {
 /// The values of a batch, all of them checked before the first is used.
 fn checked(values: &[rk_value]) -> Result<impl Iterator<Item = Value> + '_, rk_result> {
     for value in values {
-        Value::try_from(*value)?;
+        Value::try_from(value)?;
     }
-    Ok(values.iter().filter_map(|value| (*value).try_into().ok()))
+    Ok(values.iter().filter_map(|value| value.try_into().ok()))
 }
 
 /// Makes an allocator with nothing in use.
@@ -171,10 +171,10 @@ pub unsafe extern "C" fn rk_allocator_dry_run(
 /// RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
 /// thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_allocator_allocate(allocator: *const rk_allocator, value: rk_value) -> rk_result {
+pub unsafe extern "C" fn rk_allocator_allocate(allocator: *const rk_allocator, value: *const rk_value) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let allocator = unsafe { borrow(allocator)? };
+        let (allocator, value) = unsafe { (borrow(allocator)?, borrow(value)?) };
         let value = value.try_into()?;
         allocator.0.with(|state| Ok(state.allocator.allocate(value)?))
     })
@@ -202,12 +202,12 @@ pub unsafe extern "C" fn rk_allocator_allocate_next(allocator: *const rk_allocat
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_release(
     allocator: *const rk_allocator,
-    value: rk_value,
+    value: *const rk_value,
     was_used: *mut bool,
 ) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let (allocator, out) = unsafe { (borrow(allocator)?, Out::optional(was_used)?) };
+        let (allocator, value, out) = unsafe { (borrow(allocator)?, borrow(value)?, Out::optional(was_used)?) };
         let value = value.try_into()?;
         let was_used = allocator.0.with(|state| Ok::<_, rk_result>(state.allocator.release(value)))?;
         if let Some(out) = out {
@@ -224,12 +224,12 @@ pub unsafe extern "C" fn rk_allocator_release(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_has(
     allocator: *const rk_allocator,
-    value: rk_value,
+    value: *const rk_value,
     is_used: *mut bool,
 ) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let (allocator, out) = unsafe { (borrow(allocator)?, Out::new(is_used)?) };
+        let (allocator, value, out) = unsafe { (borrow(allocator)?, borrow(value)?, Out::new(is_used)?) };
         let value = value.try_into()?;
         out.write(allocator.0.with(|state| Ok::<_, rk_result>(state.allocator.has(value)))?);
         Ok(())

@@ -388,7 +388,7 @@ pub unsafe extern "C" fn rk_committer_submit(
                     }
                     (RK_OPERATION_RELEASE, [value]) => {
                         let (anchor, oldest) = (operation.anchor, operation.oldest);
-                        Operation::Release { value: (*value).try_into()?, anchor, oldest }
+                        Operation::Release { value: value.try_into()?, anchor, oldest }
                     }
                     (RK_OPERATION_READ, []) => Operation::Read,
                     (RK_OPERATION_CREATE, []) => Operation::Create,

@@ -124,11 +124,11 @@ mod tests {
         let mut used = 77;
         // SAFETY: all pointers are to live variables, and the handle is freed once.
         unsafe {
-            assert_eq!(rk_allocator_allocate(allocator, VALUE), rk_result::Ok);
+            assert_eq!(rk_allocator_allocate(allocator, &VALUE), rk_result::Ok);
             hook::panic_next();
             assert_eq!(rk_allocator_used(allocator, &mut used), rk_result::Panic);
             assert_eq!(rk_allocator_used(allocator, &mut used), rk_result::Poisoned);
-            assert_eq!(rk_allocator_allocate(allocator, VALUE), rk_result::Poisoned);
+            assert_eq!(rk_allocator_allocate(allocator, &VALUE), rk_result::Poisoned);
             assert_eq!(used, 77, "out-parameters are written on success only");
             assert_eq!(rk_allocator_close(allocator), rk_result::Ok);
             assert_eq!(rk_allocator_used(allocator, &mut used), rk_result::Closed);

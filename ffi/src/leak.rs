@@ -111,13 +111,13 @@ pub unsafe extern "C" fn rk_leak_counters_advance(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_count(
     counters: *const rk_leak_counters,
-    value: rk_value,
+    value: *const rk_value,
     count: *mut u8,
 ) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let (counters, out) = unsafe { (borrow(counters)?, Out::new(count)?) };
-        let offset = counters.offset_of(value)?;
+        let (counters, value, out) = unsafe { (borrow(counters)?, borrow(value)?, Out::new(count)?) };
+        let offset = counters.offset_of(*value)?;
         out.write(counters.counters.with(|state| Ok::<_, rk_result>(state.count(offset)))?);
         Ok(())
     })

@@ -239,11 +239,15 @@ pub unsafe extern "C" fn rk_range_static_band(range: *const rk_range, static_ban
 /// RK_RESULT_NOT_IN_RANGE if the range does not hand it out (network and broadcast addresses, values of another kind),
 /// RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER. Any thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_range_offset_of(range: *const rk_range, value: rk_value, offset: *mut u32) -> rk_result {
+pub unsafe extern "C" fn rk_range_offset_of(
+    range: *const rk_range,
+    value: *const rk_value,
+    offset: *mut u32,
+) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let (range, offset) = unsafe { (borrow(range)?, Out::new(offset)?) };
-        offset.write(range.0.offset_of(AnyValue::try_from(value)?).ok_or(rk_result::NotInRange)?);
+        let (range, value, offset) = unsafe { (borrow(range)?, borrow(value)?, Out::new(offset)?) };
+        offset.write(range.0.offset_of(AnyValue::try_from(*value)?).ok_or(rk_result::NotInRange)?);
         Ok(())
     })
 }

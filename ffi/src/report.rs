@@ -387,14 +387,14 @@ pub unsafe extern "C" fn rk_report_snapshot(
 pub unsafe extern "C" fn rk_report_state(
     report: *const rk_report,
     range: usize,
-    value: rk_value,
+    value: *const rk_value,
     state: *mut rk_offset_state,
 ) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let (report, out) = unsafe { (borrow(report)?, Out::new(state)?) };
+        let (report, value, out) = unsafe { (borrow(report)?, borrow(value)?, Out::new(state)?) };
         report.0.with(|found| {
-            let state = found.range(range)?.state_of(value.try_into()?).ok_or(rk_result::NotInRange)?;
+            let state = found.range(range)?.state_of((*value).try_into()?).ok_or(rk_result::NotInRange)?;
             out.write(state.into());
             Ok(())
         })

@@ -76,13 +76,13 @@ pub unsafe extern "C" fn rk_service_cidr_static_band(cidr: *const rk_service_cid
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_offset_of(
     cidr: *const rk_service_cidr,
-    value: rk_value,
+    value: *const rk_value,
     offset: *mut u64,
 ) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let (cidr, offset) = unsafe { (borrow(cidr)?, Out::new(offset)?) };
-        let found = match AnyValue::try_from(value)? {
+        let (cidr, value, offset) = unsafe { (borrow(cidr)?, borrow(value)?, Out::new(offset)?) };
+        let found = match AnyValue::try_from(*value)? {
             AnyValue::Address(address) => cidr.0.offset_of(address),
             _ => None,
         };

@@ -14,10 +14,10 @@ static void ranges(void) {
   CHECK(number == 254);
   CHECK_OK(rk_range_static_band(range, &number));
   CHECK(number == 16);
-  CHECK_OK(rk_range_offset_of(range, ipv4(0x0a000001), &number));
+  CHECK_OK(rk_range_offset_of(range, AT(ipv4(0x0a000001)), &number));
   CHECK(number == 0);
-  CHECK_RESULT(rk_range_offset_of(range, ipv4(0x0a000000), &number), RK_RESULT_NOT_IN_RANGE);
-  CHECK_RESULT(rk_range_offset_of(range, port(80), &number), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_range_offset_of(range, AT(ipv4(0x0a000000)), &number), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_range_offset_of(range, AT(port(80)), &number), RK_RESULT_NOT_IN_RANGE);
   rk_value value;
   CHECK_OK(rk_range_value_at(range, 253, &value));
   CHECK(same(value, ipv4(0x0a0000fe)));
@@ -37,7 +37,7 @@ static void ranges(void) {
   CHECK(same(value, ipv4(0x0a000001)));
   CHECK_OK(rk_address_parse(TEXT("fd00::1"), &value));
   CHECK(value.kind == RK_VALUE_KIND_IPV6 && value.high == 0xfd00000000000000 && value.low == 1);
-  CHECK_OK(rk_value_text(value, text, sizeof text, &len));
+  CHECK_OK(rk_value_text(&value, text, sizeof text, &len));
   CHECK(len == 7 && memcmp(text, "fd00::1", len) == 0);
 
   rk_error error;
@@ -59,19 +59,19 @@ static void allocate(void) {
   rk_range_free(range);
 
   rk_value value;
-  CHECK_OK(rk_allocator_allocate(allocator, ipv4(0x0a000002)));
-  CHECK_RESULT(rk_allocator_allocate(allocator, ipv4(0x0a000002)), RK_RESULT_ALREADY_ALLOCATED);
-  CHECK_RESULT(rk_allocator_allocate(allocator, ipv4(0x0a000007)), RK_RESULT_NOT_IN_RANGE);
+  CHECK_OK(rk_allocator_allocate(allocator, AT(ipv4(0x0a000002))));
+  CHECK_RESULT(rk_allocator_allocate(allocator, AT(ipv4(0x0a000002))), RK_RESULT_ALREADY_ALLOCATED);
+  CHECK_RESULT(rk_allocator_allocate(allocator, AT(ipv4(0x0a000007))), RK_RESULT_NOT_IN_RANGE);
   CHECK_OK(rk_allocator_allocate_next(allocator, &value));
   CHECK(same(value, ipv4(0x0a000001)));
   bool answer = false;
-  CHECK_OK(rk_allocator_has(allocator, ipv4(0x0a000002), &answer));
+  CHECK_OK(rk_allocator_has(allocator, AT(ipv4(0x0a000002)), &answer));
   CHECK(answer);
-  CHECK_OK(rk_allocator_release(allocator, ipv4(0x0a000002), &answer));
+  CHECK_OK(rk_allocator_release(allocator, AT(ipv4(0x0a000002)), &answer));
   CHECK(answer);
-  CHECK_OK(rk_allocator_release(allocator, ipv4(0x0a000002), &answer));
+  CHECK_OK(rk_allocator_release(allocator, AT(ipv4(0x0a000002)), &answer));
   CHECK(!answer);
-  CHECK_OK(rk_allocator_release(allocator, ipv4(0x0b000002), NULL));
+  CHECK_OK(rk_allocator_release(allocator, AT(ipv4(0x0b000002)), NULL));
   uint32_t count = 0;
   CHECK_OK(rk_allocator_used(allocator, &count));
   CHECK(count == 1);
@@ -116,8 +116,8 @@ static void allocate(void) {
   size_t len = 0;
   CHECK_OK(rk_allocator_snapshot(allocator, data, sizeof data, &len));
   CHECK(len == 1 && data[0] == 7);
-  CHECK_OK(rk_allocator_release(allocator, values[0], NULL));
-  CHECK_OK(rk_allocator_release(allocator, values[1], NULL));
+  CHECK_OK(rk_allocator_release(allocator, &values[0], NULL));
+  CHECK_OK(rk_allocator_release(allocator, &values[1], NULL));
   CHECK_OK(rk_allocator_restore(allocator, TEXT("10.0.0.0/29"), data, len, &error));
   CHECK_OK(rk_allocator_used(allocator, &count));
   CHECK(count == 3);
@@ -141,14 +141,14 @@ static void leak_counters(void) {
   uint8_t count = 0;
   CHECK_OK(rk_leak_counters_advance(counters, leaked, 2, due, 2, &n));
   CHECK(n == 0);
-  CHECK_OK(rk_leak_counters_count(counters, port(30001), &count));
+  CHECK_OK(rk_leak_counters_count(counters, AT(port(30001)), &count));
   CHECK(count == 1);
   CHECK_OK(rk_leak_counters_advance(counters, leaked, 1, due, 2, &n));
   CHECK(n == 1 && same(due[0], port(30001)));
   CHECK_OK(rk_leak_counters_advance(counters, leaked, 2, due, 2, &n));
   CHECK(n == 0);
   CHECK_OK(rk_leak_counters_reset(counters));
-  CHECK_OK(rk_leak_counters_count(counters, port(30001), &count));
+  CHECK_OK(rk_leak_counters_count(counters, AT(port(30001)), &count));
   CHECK(count == 0);
   rk_leak_counters_free(counters);
 }

@@ -114,9 +114,9 @@ int main(void) {
   CHECK_OK(rk_report_snapshot(report, 0, data, sizeof data, &len));
   CHECK(len == 1 && data[0] == 3);
   rk_offset_state state;
-  CHECK_OK(rk_report_state(report, 0, ipv4(0x0a000003), &state));
+  CHECK_OK(rk_report_state(report, 0, AT(ipv4(0x0a000003)), &state));
   CHECK(state.band == RK_BAND_STATIC && state.stored && !state.in_use && !state.duplicate && !state.next);
-  CHECK_RESULT(rk_report_state(report, 0, ipv4(0x0b000003), &state), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_report_state(report, 0, AT(ipv4(0x0b000003)), &state), RK_RESULT_NOT_IN_RANGE);
   rk_cell cells[2];
   CHECK_OK(rk_report_occupancy(report, 0, 2, cells, 2, &n));
   CHECK(n == 2 && cells[0].len == 127 && cells[0].in_use == 2 && cells[0].leaked == 1 && cells[0].lost == 1);

@@ -70,7 +70,7 @@ int main(void) {
   uint8_t data[1];
   CHECK_RESULT(rk_report_snapshot(report, 0, data, sizeof data, &n), RK_RESULT_INVALID_ARGUMENT);
   rk_offset_state state;
-  CHECK_OK(rk_report_state(report, 0, ipv4(0x0a000009), &state));
+  CHECK_OK(rk_report_state(report, 0, AT(ipv4(0x0a000009)), &state));
   CHECK(state.stored && !state.in_use && !state.next);
   rk_cell cells[1];
   CHECK_OK(rk_report_occupancy(report, 0, 1, cells, 1, &n));

@@ -30,6 +30,9 @@
 /* A text literal as pointer and length. */
 #define TEXT(literal) (literal), (sizeof(literal) - 1)
 
+/* The address of a value that a function returns. */
+#define AT(value) ((rk_value[]){value})
+
 static inline rk_value ipv4(uint32_t number) {
   rk_value value = {0, number, RK_VALUE_KIND_IPV4};
   return value;

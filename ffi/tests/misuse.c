@@ -48,14 +48,14 @@ static void names_and_values(void) {
   CHECK_RESULT(rk_address_parse(TEXT("10.0.0.\xff"), &value), RK_RESULT_INVALID_UTF8);
   CHECK(same(value, good));
 
-  CHECK_NULL(rk_value_text(good, NULL, 1, &len));
-  CHECK_NULL(rk_value_text(good, text, sizeof text, NULL));
+  CHECK_NULL(rk_value_text(&good, NULL, 1, &len));
+  CHECK_NULL(rk_value_text(&good, text, sizeof text, NULL));
   len = 0;
   text[0] = 'x';
-  CHECK_SMALL(rk_value_text(good, text, 7, &len));
+  CHECK_SMALL(rk_value_text(&good, text, 7, &len));
   CHECK(len == 8 && text[0] == 'x');
-  CHECK_SMALL(rk_value_text(good, NULL, 0, &len));
-  for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_value_text(malformed(i), text, sizeof text, &len));
+  CHECK_SMALL(rk_value_text(&good, NULL, 0, &len));
+  for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_value_text(AT(malformed(i)), text, sizeof text, &len));
 }
 
 static void ranges(const rk_range *range) {
@@ -85,9 +85,9 @@ static void ranges(const rk_range *range) {
   CHECK_NULL(rk_range_size(range, NULL));
   CHECK_NULL(rk_range_static_band(NULL, &number));
   CHECK_NULL(rk_range_static_band(range, NULL));
-  CHECK_NULL(rk_range_offset_of(NULL, good, &number));
-  CHECK_NULL(rk_range_offset_of(range, good, NULL));
-  for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_range_offset_of(range, malformed(i), &number));
+  CHECK_NULL(rk_range_offset_of(NULL, &good, &number));
+  CHECK_NULL(rk_range_offset_of(range, &good, NULL));
+  for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_range_offset_of(range, AT(malformed(i)), &number));
   CHECK_NULL(rk_range_value_at(NULL, 0, &value));
   CHECK_NULL(rk_range_value_at(range, 0, NULL));
   CHECK_RESULT(rk_range_value_at(range, UINT32_MAX, &value), RK_RESULT_NOT_IN_RANGE);
@@ -113,10 +113,10 @@ static void service_cidrs(void) {
   CHECK_INVALID(rk_service_cidr_size(cidr, odd(&offset)));
   CHECK_NULL(rk_service_cidr_static_band(NULL, &number));
   CHECK_NULL(rk_service_cidr_static_band(cidr, NULL));
-  CHECK_NULL(rk_service_cidr_offset_of(NULL, good, &offset));
-  CHECK_NULL(rk_service_cidr_offset_of(cidr, good, NULL));
-  for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_service_cidr_offset_of(cidr, malformed(i), &offset));
-  CHECK_RESULT(rk_service_cidr_offset_of(cidr, port(80), &offset), RK_RESULT_NOT_IN_RANGE);
+  CHECK_NULL(rk_service_cidr_offset_of(NULL, &good, &offset));
+  CHECK_NULL(rk_service_cidr_offset_of(cidr, &good, NULL));
+  for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_service_cidr_offset_of(cidr, AT(malformed(i)), &offset));
+  CHECK_RESULT(rk_service_cidr_offset_of(cidr, AT(port(80)), &offset), RK_RESULT_NOT_IN_RANGE);
   CHECK_NULL(rk_service_cidr_value_at(NULL, 0, &value));
   CHECK_NULL(rk_service_cidr_value_at(cidr, 0, NULL));
   CHECK_RESULT(rk_service_cidr_value_at(cidr, UINT64_MAX, &value), RK_RESULT_NOT_IN_RANGE);
@@ -150,19 +150,19 @@ static void allocators(const rk_range *range) {
   CHECK_NULL(rk_allocator_close(NULL));
   CHECK_NULL(rk_allocator_dry_run(NULL, &none));
   CHECK_NULL(rk_allocator_dry_run(a, NULL));
-  CHECK_NULL(rk_allocator_allocate(NULL, good));
+  CHECK_NULL(rk_allocator_allocate(NULL, &good));
   CHECK_NULL(rk_allocator_allocate_next(NULL, &value));
   CHECK_NULL(rk_allocator_allocate_next(a, NULL));
   CHECK_INVALID(rk_allocator_allocate_next(a, odd(&value)));
-  CHECK_NULL(rk_allocator_release(NULL, good, NULL));
-  CHECK_NULL(rk_allocator_has(NULL, good, &flag));
-  CHECK_NULL(rk_allocator_has(a, good, NULL));
+  CHECK_NULL(rk_allocator_release(NULL, &good, NULL));
+  CHECK_NULL(rk_allocator_has(NULL, &good, &flag));
+  CHECK_NULL(rk_allocator_has(a, &good, NULL));
   for (int i = 0; i < MALFORMED; i++) {
-    CHECK_INVALID(rk_allocator_allocate(a, malformed(i)));
-    CHECK_INVALID(rk_allocator_release(a, malformed(i), NULL));
-    CHECK_INVALID(rk_allocator_has(a, malformed(i), &flag));
+    CHECK_INVALID(rk_allocator_allocate(a, AT(malformed(i))));
+    CHECK_INVALID(rk_allocator_release(a, AT(malformed(i)), NULL));
+    CHECK_INVALID(rk_allocator_has(a, AT(malformed(i)), &flag));
   }
-  CHECK_RESULT(rk_allocator_allocate(a, port(80)), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_allocator_allocate(a, AT(port(80))), RK_RESULT_NOT_IN_RANGE);
   CHECK_NULL(rk_allocator_used(NULL, &number));
   CHECK_NULL(rk_allocator_used(a, NULL));
   CHECK_NULL(rk_allocator_available(NULL, &number));
@@ -180,7 +180,7 @@ static void allocators(const rk_range *range) {
   CHECK_INVALID(rk_allocator_allocate_batch(a, values, 2, got, &error));
   CHECK(error.value == 1);
   CHECK_RESULT(rk_allocator_allocate_batch(a, values, 1, got, NULL), RK_RESULT_OK);
-  CHECK_OK(rk_allocator_has(a, good, &flag));
+  CHECK_OK(rk_allocator_has(a, &good, &flag));
   CHECK(flag);
   CHECK_NULL(rk_allocator_has_batch(NULL, values, 1, flags));
   CHECK_NULL(rk_allocator_has_batch(a, NULL, 1, flags));
@@ -212,10 +212,10 @@ static void allocators(const rk_range *range) {
   CHECK_OK(rk_allocator_close(a));
   CHECK_CLOSED(rk_allocator_dry_run(a, &none));
   CHECK(none == NULL);
-  CHECK_CLOSED(rk_allocator_allocate(a, good));
+  CHECK_CLOSED(rk_allocator_allocate(a, &good));
   CHECK_CLOSED(rk_allocator_allocate_next(a, &value));
-  CHECK_CLOSED(rk_allocator_release(a, good, &flag));
-  CHECK_CLOSED(rk_allocator_has(a, good, &flag));
+  CHECK_CLOSED(rk_allocator_release(a, &good, &flag));
+  CHECK_CLOSED(rk_allocator_has(a, &good, &flag));
   CHECK_CLOSED(rk_allocator_used(a, &number));
   CHECK_CLOSED(rk_allocator_available(a, &number));
   CHECK_CLOSED(rk_allocator_allocate_batch(a, values, 1, got, &error));
@@ -245,17 +245,17 @@ static void leak_counters(const rk_range *range) {
   CHECK_RESULT(rk_leak_counters_advance(c, leaked, 2, due, 2, &len), RK_RESULT_NOT_IN_RANGE);
   leaked[1] = malformed(1);
   CHECK_INVALID(rk_leak_counters_advance(c, leaked, 2, due, 2, &len));
-  CHECK_NULL(rk_leak_counters_count(NULL, good, &count));
-  CHECK_NULL(rk_leak_counters_count(c, good, NULL));
-  CHECK_INVALID(rk_leak_counters_count(c, malformed(0), &count));
-  CHECK_RESULT(rk_leak_counters_count(c, port(80), &count), RK_RESULT_NOT_IN_RANGE);
+  CHECK_NULL(rk_leak_counters_count(NULL, &good, &count));
+  CHECK_NULL(rk_leak_counters_count(c, &good, NULL));
+  CHECK_INVALID(rk_leak_counters_count(c, AT(malformed(0)), &count));
+  CHECK_RESULT(rk_leak_counters_count(c, AT(port(80)), &count), RK_RESULT_NOT_IN_RANGE);
   CHECK(count == 7);
   CHECK_NULL(rk_leak_counters_reset(NULL));
   CHECK_NULL(rk_leak_counters_close(NULL));
   CHECK_OK(rk_leak_counters_close(c));
   CHECK_OK(rk_leak_counters_close(c));
   CHECK_CLOSED(rk_leak_counters_advance(c, leaked, 1, due, 2, &len));
-  CHECK_CLOSED(rk_leak_counters_count(c, good, &count));
+  CHECK_CLOSED(rk_leak_counters_count(c, &good, &count));
   CHECK_CLOSED(rk_leak_counters_reset(c));
   rk_leak_counters_free(c);
   rk_leak_counters_free(NULL);
@@ -454,10 +454,10 @@ static void audit(const rk_range *range) {
   CHECK_NULL(rk_report_leaks(o, 0, leaks, 1, NULL));
   CHECK_OK(rk_report_leaks(o, SIZE_MAX, leaks, 1, &len));
   CHECK(len == 0);
-  CHECK_NULL(rk_report_state(NULL, 0, good, &state));
-  CHECK_NULL(rk_report_state(o, 0, good, NULL));
-  CHECK_INVALID(rk_report_state(o, 1, good, &state));
-  for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_report_state(o, 0, malformed(i), &state));
+  CHECK_NULL(rk_report_state(NULL, 0, &good, &state));
+  CHECK_NULL(rk_report_state(o, 0, &good, NULL));
+  CHECK_INVALID(rk_report_state(o, 1, &good, &state));
+  for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_report_state(o, 0, AT(malformed(i)), &state));
   CHECK_NULL(rk_report_occupancy(NULL, 0, 4, cells, 4, &len));
   CHECK_NULL(rk_report_occupancy(o, 0, 4, NULL, 4, &len));
   CHECK_NULL(rk_report_occupancy(o, 0, 4, cells, 4, NULL));

@@ -18,7 +18,7 @@ static void *until_closed(void *unused) {
   rk_result result;
   do {
     result = rk_allocator_allocate_next(allocator, &value);
-    if (result == RK_RESULT_OK) result = rk_allocator_release(allocator, value, NULL);
+    if (result == RK_RESULT_OK) result = rk_allocator_release(allocator, &value, NULL);
   } while (result == RK_RESULT_OK);
   CHECK(result == RK_RESULT_CLOSED);
   return NULL;
@@ -35,7 +35,7 @@ int main(void) {
   for (int i = 0; i < THREADS; i++) {
     for (int j = 0; j < EACH; j++) {
       uint32_t offset = 0;
-      CHECK_OK(rk_range_offset_of(range, values[i][j], &offset));
+      CHECK_OK(rk_range_offset_of(range, &values[i][j], &offset));
       CHECK(!seen[offset]);
       seen[offset] = true;
     }
