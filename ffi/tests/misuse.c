@@ -50,6 +50,7 @@ static void names_and_values(void) {
 
   CHECK_NULL(rk_value_text(&good, NULL, 1, &len));
   CHECK_NULL(rk_value_text(&good, text, sizeof text, NULL));
+  CHECK_NULL(rk_value_text(NULL, text, sizeof text, &len));
   len = 0;
   text[0] = 'x';
   CHECK_SMALL(rk_value_text(&good, text, 7, &len));
@@ -87,6 +88,7 @@ static void ranges(const rk_range *range) {
   CHECK_NULL(rk_range_static_band(range, NULL));
   CHECK_NULL(rk_range_offset_of(NULL, &good, &number));
   CHECK_NULL(rk_range_offset_of(range, &good, NULL));
+  CHECK_NULL(rk_range_offset_of(range, NULL, &number));
   for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_range_offset_of(range, AT(malformed(i)), &number));
   CHECK_NULL(rk_range_value_at(NULL, 0, &value));
   CHECK_NULL(rk_range_value_at(range, 0, NULL));
@@ -115,6 +117,7 @@ static void service_cidrs(void) {
   CHECK_NULL(rk_service_cidr_static_band(cidr, NULL));
   CHECK_NULL(rk_service_cidr_offset_of(NULL, &good, &offset));
   CHECK_NULL(rk_service_cidr_offset_of(cidr, &good, NULL));
+  CHECK_NULL(rk_service_cidr_offset_of(cidr, NULL, &offset));
   for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_service_cidr_offset_of(cidr, AT(malformed(i)), &offset));
   CHECK_RESULT(rk_service_cidr_offset_of(cidr, AT(port(80)), &offset), RK_RESULT_NOT_IN_RANGE);
   CHECK_NULL(rk_service_cidr_value_at(NULL, 0, &value));
@@ -151,6 +154,9 @@ static void allocators(const rk_range *range) {
   CHECK_NULL(rk_allocator_dry_run(NULL, &none));
   CHECK_NULL(rk_allocator_dry_run(a, NULL));
   CHECK_NULL(rk_allocator_allocate(NULL, &good));
+  CHECK_NULL(rk_allocator_allocate(a, NULL));
+  CHECK_NULL(rk_allocator_release(a, NULL, NULL));
+  CHECK_NULL(rk_allocator_has(a, NULL, &flag));
   CHECK_NULL(rk_allocator_allocate_next(NULL, &value));
   CHECK_NULL(rk_allocator_allocate_next(a, NULL));
   CHECK_INVALID(rk_allocator_allocate_next(a, odd(&value)));
@@ -247,6 +253,7 @@ static void leak_counters(const rk_range *range) {
   CHECK_INVALID(rk_leak_counters_advance(c, leaked, 2, due, 2, &len));
   CHECK_NULL(rk_leak_counters_count(NULL, &good, &count));
   CHECK_NULL(rk_leak_counters_count(c, &good, NULL));
+  CHECK_NULL(rk_leak_counters_count(c, NULL, &count));
   CHECK_INVALID(rk_leak_counters_count(c, AT(malformed(0)), &count));
   CHECK_RESULT(rk_leak_counters_count(c, AT(port(80)), &count), RK_RESULT_NOT_IN_RANGE);
   CHECK(count == 7);
@@ -456,6 +463,7 @@ static void audit(const rk_range *range) {
   CHECK(len == 0);
   CHECK_NULL(rk_report_state(NULL, 0, &good, &state));
   CHECK_NULL(rk_report_state(o, 0, &good, NULL));
+  CHECK_NULL(rk_report_state(o, 0, NULL, &state));
   CHECK_INVALID(rk_report_state(o, 1, &good, &state));
   for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_report_state(o, 0, AT(malformed(i)), &state));
   CHECK_NULL(rk_report_occupancy(NULL, 0, 4, cells, 4, &len));
