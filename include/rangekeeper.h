@@ -9,28 +9,39 @@
 
 /*
  * Rangekeeper: allocates Service ClusterIPs and NodePorts from ranges, stores them as kube-apiserver does, and repairs
- * drift. These conventions hold for every function:
+ * drift. These conventions hold for every function; its own comment says only what goes beyond them.
  *
- * Results. A function returns an rk_result unless it cannot fail. What it gives goes through out-parameters, which come
- * last and are written only on success. There is no "last error": what else there is to say about a failure goes to an
- * rk_error (written only on failure; it may be NULL).
+ * Results. A function that can fail returns an rk_result. All else goes through out-parameters, which come last and are
+ * written only on success. Details of a failure go to an rk_error, which is written only on failure and may be NULL.
+ * There is no "last error".
  *
- * Pointers. One that is not NULL must be valid for what the function does with it until the call returns; nothing is
- * kept afterwards. NULL where something is needed gives RK_RESULT_NULL_POINTER, one that is not aligned or a length
- * beyond the address space RK_RESULT_INVALID_ARGUMENT. Memory that is written must not overlap with other arguments.
+ * Pointers. A pointer must be valid until the call returns; no function keeps one. NULL is RK_RESULT_NULL_POINTER unless
+ * the function allows it. A pointer that is not aligned, or a length beyond the address space, is
+ * RK_RESULT_INVALID_ARGUMENT. Memory that is written must not overlap with other arguments.
  *
- * Texts and bytes. A pointer and a length, without a NUL at the end; NULL is fine if the length is 0. Texts are UTF-8.
+ * Values. An rk_value that does not follow its kind (a port above 65535, a high that should be 0), a number that is none
+ * of the constants that a parameter takes, and a place past the end are RK_RESULT_INVALID_ARGUMENT.
  *
- * Buffers. They belong to the caller: a pointer, a capacity, and a size_t for the length. If the capacity is too small,
- * the call gives RK_RESULT_BUFFER_TOO_SMALL, writes the length that is needed, and changes nothing else. So NULL with
- * capacity 0 asks for the length.
+ * Text and bytes. A pointer and a length, without a terminating NUL; NULL is allowed if the length is 0. Text that is not
+ * UTF-8 is RK_RESULT_INVALID_UTF8.
  *
- * Handles. rk_X_new and the like give one to the caller, rk_X_free takes it back: exactly once, NULL is fine.
- * All other functions take const handles, which may be shared between threads: there is a lock inside. rk_X_close, where
- * it exists, may be called while other threads use the handle: their calls give RK_RESULT_CLOSED from then on.
+ * Buffers. A pointer, a capacity, and a size_t * for the length. If the capacity is too small, the function returns
+ * RK_RESULT_BUFFER_TOO_SMALL, writes the required length, and changes nothing else. So NULL with capacity 0 queries the
+ * length.
  *
- * Faults. A fault inside Rangekeeper does not unwind into the caller: the call gives RK_RESULT_PANIC, and each later
- * one with that handle RK_RESULT_POISONED.
+ * Pages. A function that lists items starts at the place or offset that it is passed, writes at most capacity items, and
+ * their number to *n or *len. Fewer than capacity means the end; otherwise call again with *next_offset, or with the place
+ * after the last item. No lock is held between the calls.
+ *
+ * Handles. A function that writes an rk_X * makes the caller its owner, and the new handle needs no other. rk_X_free
+ * destroys a handle: once, as the last call with it; NULL is allowed. rk_X_close drops its state at once, beside other
+ * calls and more than once; every later call returns RK_RESULT_CLOSED, and the handle must still be freed.
+ *
+ * Threads. Every function may be called from any thread, and all except rk_X_free beside others on the same handle: it has
+ * a lock inside, unless it is immutable.
+ *
+ * Faults. A panic inside Rangekeeper does not unwind into the caller: the call returns RK_RESULT_PANIC, and every later
+ * call with that handle RK_RESULT_POISONED.
  */
 
 /**
@@ -39,27 +50,27 @@
 #define RK_STRATEGY_CONTIGUOUS 0
 
 /**
- * The first free value from a random start on, with wrap.
+ * The first free value from a random start, with wrap.
  */
 #define RK_STRATEGY_RANDOM_SCAN 1
 
 /**
- * A random scan of the dynamic band; only if that is full, one of the static band.
+ * A random scan of the dynamic band; of the static band only if the dynamic band is full.
  */
 #define RK_STRATEGY_DYNAMIC_BAND_FIRST 2
 
 /**
- * There is no object.
+ * The object does not exist.
  */
 #define RK_PRESENCE_MISSING 0
 
 /**
- * There is an object without a range: no kube-apiserver has set it up yet.
+ * The object has no range: no kube-apiserver has initialised it yet.
  */
 #define RK_PRESENCE_UNINITIALISED 1
 
 /**
- * There is an object with a range.
+ * The object has a range.
  */
 #define RK_PRESENCE_INITIALISED 2
 
@@ -179,7 +190,7 @@
 #define RK_SUBJECT_KIND_IP_ADDRESS 1
 
 /**
- * The low offsets, which dynamic allocation spares.
+ * The low offsets, which dynamic allocation uses last.
  */
 #define RK_BAND_STATIC 0
 
@@ -209,57 +220,57 @@
 #define RK_OWNER_USES 3
 
 /**
- * An IPAddress object stays.
+ * Keep the IPAddress object.
  */
 #define RK_IP_ADDRESS_KEEP 0
 
 /**
- * Nothing uses it, but a request may still be about to: it is to be judged again later.
+ * Nothing uses the address, but a pending request may still come to use it: judge the object again later.
  */
 #define RK_IP_ADDRESS_WAIT 1
 
 /**
- * It is to be removed, since it does not refer to a Service.
+ * Remove the object: it does not refer to a Service.
  */
 #define RK_IP_ADDRESS_NO_SERVICE 2
 
 /**
- * It is to be removed, since its Service does not use the address.
+ * Remove the object: its Service does not use the address.
  */
 #define RK_IP_ADDRESS_WRONG_REFERENCE 3
 
 /**
- * It is to be removed, since its Service does not exist.
+ * Remove the object: its Service does not exist.
  */
 #define RK_IP_ADDRESS_LEAKED 4
 
 /**
- * The IPAddress object of a ClusterIP is right.
+ * The IPAddress object of the ClusterIP is right.
  */
 #define RK_CLUSTER_IP_KEEP 0
 
 /**
- * Its object will be removed on its own; the Service gets another one then.
+ * Its object will be removed as wrong; create the right one after that.
  */
 #define RK_CLUSTER_IP_WAIT 1
 
 /**
- * It has no object, and is to get one.
+ * It has no object: create one.
  */
 #define RK_CLUSTER_IP_CREATE 2
 
 /**
- * Its object has another shape than those of the allocator, and is to be replaced; no Event tells of it.
+ * Its object differs in form from the allocator's: replace it, without an Event.
  */
 #define RK_CLUSTER_IP_RESHAPE 3
 
 /**
- * Its object does not refer to its Service, and is to be replaced.
+ * Its object does not refer to its Service: replace it.
  */
 #define RK_CLUSTER_IP_REPLACE 4
 
 /**
- * Another Service has it: an owner has to recreate one of the two.
+ * Another Service owns it: an owner has to recreate one of the two.
  */
 #define RK_CLUSTER_IP_TAKEN 5
 
@@ -289,12 +300,12 @@
 #define RK_VALUES_SET 1
 
 /**
- * Values that the repair frees.
+ * Values that the repair releases.
  */
 #define RK_VALUES_CLEAR 2
 
 /**
- * Values recorded as allocated that no Service uses, freed by the repair or not yet.
+ * Values recorded as allocated that no Service uses, whether this repair releases them or not.
  */
 #define RK_VALUES_LEAKED 3
 
@@ -319,12 +330,12 @@
 #define RK_VALUES_NEXT 7
 
 /**
- * As a range of a finding or leak: the audit has no range of addresses to name.
+ * As the range of a finding or leak: the audit has no range of addresses to name.
  */
 #define RK_NO_RANGE 4294967295
 
 /**
- * As an object of a leak: a bitmap records the value.
+ * As the object of a leak: a bitmap records the value.
  */
 #define RK_NO_OBJECT 18446744073709551615ull
 
@@ -334,8 +345,8 @@
 #define RK_RECORD_BITMAP 0
 
 /**
- * A bitmap of ClusterIPs that nothing uses any more, as ClusterIPs are IPAddress objects: it was counted only, and all
- * of it is taken for in use.
+ * A bitmap of ClusterIPs that nothing uses any more, since ClusterIPs are IPAddress objects: it was only counted, and
+ * all of it is taken as in use.
  */
 #define RK_RECORD_STALE 1
 
@@ -370,7 +381,7 @@
 #define RK_PROTOCOL_TEXT 16
 
 /**
- * No value, but the wish for any free one: only as a request of a batch. low and high are 0.
+ * No value, but a request for any free one, in a batch. low and high are 0.
  */
 #define RK_VALUE_KIND_ANY 0
 
@@ -390,18 +401,18 @@
 #define RK_VALUE_KIND_IPV6 6
 
 /**
- * A text that should be an address and is none: only in findings.
+ * A text that should be an address and is not: only in findings.
  */
 #define RK_VALUE_KIND_TEXT 7
 
 /**
  * The version of the C ABI that this header describes: the number in the soname of the shared library. It grows when
- * a program that was built against an older header must be built anew.
+ * programs that were built against an older header must be rebuilt.
  */
 #define RK_ABI_VERSION 0
 
 /**
- * The version of Rangekeeper that this header belongs to: major, then minor, then patch.
+ * The version of Rangekeeper that this header belongs to: major, minor, patch.
  */
 #define RK_VERSION_MAJOR 0
 
@@ -416,7 +427,7 @@
 #define RK_VERSION_PATCH 0
 
 /**
- * How a call ended. The numbers never change and are never used again for something else.
+ * How a call ended. Numbers never change and are never reused.
  */
 enum rk_result
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -424,7 +435,7 @@ enum rk_result
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
   /**
-   * All went well.
+   * Success.
    */
   RK_RESULT_OK = 0,
   /**
@@ -432,8 +443,7 @@ enum rk_result
    */
   RK_RESULT_NULL_POINTER = 1,
   /**
-   * The caller's buffer is too small. The needed size was written to the length's out-parameter, nothing else
-   * was changed.
+   * The caller's buffer is too small. The required length was written, and nothing else.
    */
   RK_RESULT_BUFFER_TOO_SMALL = 2,
   /**
@@ -446,12 +456,11 @@ enum rk_result
    */
   RK_RESULT_INVALID_UTF8 = 4,
   /**
-   * A fault in Rangekeeper was caught. The handle that was worked on is poisoned.
+   * A fault in Rangekeeper was caught, and the handle is poisoned.
    */
   RK_RESULT_PANIC = 5,
   /**
-   * An earlier call with this handle ended in RK_RESULT_PANIC: its state cannot be trusted. It can only be closed
-   * and freed.
+   * An earlier call with this handle returned RK_RESULT_PANIC. The handle can only be closed and freed.
    */
   RK_RESULT_POISONED = 6,
   /**
@@ -467,27 +476,27 @@ enum rk_result
    */
   RK_RESULT_ALREADY_ALLOCATED = 17,
   /**
-   * The range does not hand out the value.
+   * The value cannot be allocated from the range.
    */
   RK_RESULT_NOT_IN_RANGE = 18,
   /**
-   * What is stored belongs to another range.
+   * The stored data belongs to another range.
    */
   RK_RESULT_MISMATCHED_RANGE = 19,
   /**
-   * What is stored has bits past the end of its range.
+   * The stored bitmap has bits past the end of its range.
    */
   RK_RESULT_BITS_PAST_RANGE = 20,
   /**
-   * A text is no range.
+   * A text is not a range.
    */
   RK_RESULT_INVALID_RANGE = 21,
   /**
-   * There is a range for values of that kind already.
+   * There already is a range for values of that kind.
    */
   RK_RESULT_SAME_KIND = 22,
   /**
-   * A stored object is no RangeAllocation.
+   * A stored object is not a RangeAllocation.
    */
   RK_RESULT_INVALID_OBJECT = 32,
   /**
@@ -495,11 +504,11 @@ enum rk_result
    */
   RK_RESULT_ENCRYPTED = 33,
   /**
-   * A batch is malformed; nothing of it was taken note of.
+   * A batch is malformed; nothing of it was recorded.
    */
   RK_RESULT_INVALID_BATCH = 34,
   /**
-   * There is no stored object, or it was never initialised.
+   * A stored object is missing or was never initialised.
    */
   RK_RESULT_NOT_INITIALISED = 48,
   /**
@@ -507,7 +516,7 @@ enum rk_result
    */
   RK_RESULT_REFUSED = 49,
   /**
-   * An operation's time was over before it was sent.
+   * An operation's deadline passed before it was sent.
    */
   RK_RESULT_DEADLINE_EXCEEDED = 50,
   /**
@@ -519,11 +528,11 @@ enum rk_result
    */
   RK_RESULT_STALE_LIST = 52,
   /**
-   * A text is no JSON, or not of the form that is documented for it.
+   * A text is not JSON, or not of the documented form.
    */
   RK_RESULT_INVALID_JSON = 64,
   /**
-   * A configuration cannot be used, or a question about a plan not be answered.
+   * A configuration cannot be used, or a question about a plan has no answer.
    */
   RK_RESULT_INVALID_CONFIG = 65,
 };
@@ -536,8 +545,7 @@ typedef uint32_t rk_result;
 #endif // __cplusplus
 
 /**
- * Why something was found, by the reasons of kube-apiserver's Events. The numbers never change and are never used
- * again for something else.
+ * Why something was found, by the reasons of kube-apiserver's Events. Numbers never change and are never reused.
  */
 enum rk_reason
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -594,17 +602,17 @@ typedef uint32_t rk_reason;
 #endif // __cplusplus
 
 /**
- * Which values of a range are in use. May be used from several threads at once.
+ * Which values of a range are in use.
  */
 typedef struct rk_allocator rk_allocator;
 
 /**
- * An audit under way: one pass over all Services. May be used from several threads at once.
+ * An audit in progress: one pass over all Services.
  */
 typedef struct rk_audit rk_audit;
 
 /**
- * The bootstrap controller of one server: a state machine that does no I/O. May be used from several threads at once.
+ * The bootstrap controller of one server: a state machine that does no I/O.
  */
 typedef struct rk_bootstrap rk_bootstrap;
 
@@ -615,25 +623,22 @@ typedef struct rk_bootstrap rk_bootstrap;
 typedef struct rk_committer rk_committer;
 
 /**
- * A counter for each value of a range: in how many passes in a row it was leaked. May be used from several threads at
- * once.
+ * A counter for each value of a range: how many passes in a row it was leaked.
  */
 typedef struct rk_leak_counters rk_leak_counters;
 
 /**
- * The leak counters of all ranges of a server's repair, kept from one pass to the next, and when they may advance. May
- * be used from several threads at once.
+ * The leak counters of all ranges of a server's repair, kept from one pass to the next, and when they may advance.
  */
 typedef struct rk_leak_tracker rk_leak_tracker;
 
 /**
- * A range: which values there are, and the offset of each. Never changes.
+ * A range: which values it has, and the offset of each. Immutable.
  */
 typedef struct rk_range rk_range;
 
 /**
- * A stored RangeAllocation: range, data, and everything around them that must survive a rewrite. May be used from
- * several threads at once.
+ * A stored RangeAllocation: range, data, and everything else that a rewrite must preserve.
  */
 typedef struct rk_range_allocation rk_range_allocation;
 
@@ -641,28 +646,28 @@ typedef struct rk_range_allocation rk_range_allocation;
  * A repair pass over the objects of committers. Its steps, in this order; another order is refused:
  *
  * 1. rk_repair_pass_new.
- * 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ to it, and when that has ended rk_repair_pass_read.
- * 3. rk_repair_pass_audit adds what was read to an rk_audit. After that, Services are listed linearizably and observed by it.
+ * 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ, and after its outcome rk_repair_pass_read.
+ * 3. rk_repair_pass_audit adds the ranges to an rk_audit. After that, list the Services linearizably and observe them.
  * 4. rk_repair_pass_finish ends the audit.
  * 5. For each committer rk_committer_submit_repair.
  *
- * A pass that fails on its way is freed, and the next one started. May be used from several threads at once.
+ * If a step fails, free the pass and start another.
  */
 typedef struct rk_repair_pass rk_repair_pass;
 
 /**
- * The result of an audit. Never changes. May be used from several threads at once.
+ * The result of an audit. Immutable.
  */
 typedef struct rk_report rk_report;
 
 /**
- * A CIDR of a ServiceCIDR object: which addresses there are, and in which order they are tried. Never changes.
+ * A CIDR of a ServiceCIDR object: which addresses it has, and in which order they are tried. Immutable.
  */
 typedef struct rk_service_cidr rk_service_cidr;
 
 /**
- * An address or a port. kind is one of RK_VALUE_KIND_* and says what high and low mean; a value that does not follow it
- * (a port above 65535, a high that should be 0) gives RK_RESULT_INVALID_ARGUMENT.
+ * An address or a port; rk_value_port and the like build one. kind is one of RK_VALUE_KIND_* and determines the
+ * meaning of high and low.
  *
  * Functions take it by pointer: a copy of 24 bytes by value costs a caller that has just written them some 5 ns.
  */
@@ -705,7 +710,7 @@ typedef struct rk_error {
 } rk_error;
 
 /**
- * A stretch of neighbouring values.
+ * A stretch of adjacent values.
  */
 typedef struct rk_run {
   /**
@@ -1027,11 +1032,11 @@ typedef struct rk_finished {
  */
 typedef struct rk_address_object {
   /**
-   * Whether the allocator made it, by its label.
+   * Whether its label says that the allocator manages it.
    */
   bool managed;
   /**
-   * Whether its labels are those that the allocator gives.
+   * Whether its labels are those that the allocator sets.
    */
   bool labelled;
   /**
@@ -1092,19 +1097,19 @@ typedef struct rk_leak {
    */
   struct rk_value value;
   /**
-   * The first range that has it: its place in the order in which they were added. For an address that none has it is
-   * the first one of its family; RK_NO_RANGE if there is no range of addresses.
+   * The first range that has it, by the order in which ranges were added. For an address that none has, the first
+   * range of its family; RK_NO_RANGE if there is no range of addresses.
    */
   uint32_t range;
   /**
-   * The IPAddress object that records it, by its place among those that were observed: 0 is the first. RK_NO_OBJECT
-   * if a bitmap does.
+   * The IPAddress object that records it, by the order in which objects were observed; RK_NO_OBJECT if a bitmap
+   * records it.
    */
   uint64_t object;
 } rk_leak;
 
 /**
- * Numbers about one range.
+ * Counts of one range.
  */
 typedef struct rk_range_report {
   /**
@@ -1154,11 +1159,11 @@ typedef struct rk_range_report {
 } rk_range_report;
 
 /**
- * Everything about one value of a range.
+ * The state of one value of a range.
  */
 typedef struct rk_offset_state {
   /**
-   * One of RK_BAND_*: the band it lies in.
+   * One of RK_BAND_*: its band.
    */
   uint32_t band;
   /**
@@ -1214,12 +1219,10 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Makes an allocator with nothing in use.
+ * Creates an allocator with nothing in use. Memory: one bit per value.
  *
- * strategy is one of RK_STRATEGY_* and says how rk_allocator_allocate_next chooses; seed starts the generator for the
- * random ones (xoshiro256++): the same seed and the same calls give the same values. Memory: one bit per value.
- * The caller owns *allocator and frees it with rk_allocator_free; range is not needed any more.
- * RK_RESULT_INVALID_ARGUMENT for an unknown strategy, RK_RESULT_NULL_POINTER. Any thread.
+ * strategy is one of RK_STRATEGY_* and decides what rk_allocator_allocate_next returns. seed starts the generator of
+ * the random strategies (xoshiro256++): the same seed and the same calls return the same values.
  */
 rk_result rk_allocator_new(const struct rk_range *range,
                            uint32_t strategy,
@@ -1227,89 +1230,68 @@ rk_result rk_allocator_new(const struct rk_range *range,
                            struct rk_allocator **allocator);
 
 /**
- * Frees an allocator. NULL is fine; dry runs of it stay valid. To free it twice, or while another thread uses it, is
- * undefined: rk_allocator_close may come first.
+ * Destroys an allocator.
  */
 void rk_allocator_free(struct rk_allocator *allocator);
 
 /**
- * Drops the state now: from then on every call with this allocator gives RK_RESULT_CLOSED. The handle must still be
- * freed. To close twice is fine.
- *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * Drops an allocator's state.
  */
 rk_result rk_allocator_close(const struct rk_allocator *allocator);
 
 /**
- * Makes an independent copy in the same state: whatever is tried on it ends as it would on the original, and changes
- * nothing there.
- *
- * The caller owns *dry_run and frees it with rk_allocator_free. Cost: a copy of the bitmap. RK_RESULT_NULL_POINTER,
- * RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Creates an independent copy in the same state: a call on the copy ends as it would on the original, and changes
+ * nothing there. Cost: a copy of the bitmap.
  */
 rk_result rk_allocator_dry_run(const struct rk_allocator *allocator,
                                struct rk_allocator **dry_run);
 
 /**
- * Takes a value.
+ * Allocates a value.
  *
- * RK_RESULT_ALREADY_ALLOCATED, RK_RESULT_NOT_IN_RANGE (also for a value of another kind than the range's),
- * RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
- * thread.
+ * RK_RESULT_ALREADY_ALLOCATED; RK_RESULT_NOT_IN_RANGE, also for a value of another kind than the range's.
  */
 rk_result rk_allocator_allocate(const struct rk_allocator *allocator,
                                 const struct rk_value *value);
 
 /**
- * Takes a free value, chosen by the strategy. Cost: some nanoseconds at any fill.
+ * Allocates a free value, chosen by the strategy. Cost: some nanoseconds at any fill.
  *
- * RK_RESULT_FULL if none is free, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_FULL if none is free.
  */
-rk_result rk_allocator_allocate_next(const struct rk_allocator *allocator,
-                                     struct rk_value *value);
+rk_result rk_allocator_allocate_next(const struct rk_allocator *allocator, struct rk_value *value);
 
 /**
- * Gives a value back. A value that is free or not in range is no error.
- *
- * was_used tells whether it was in use; it may be NULL. RK_RESULT_INVALID_ARGUMENT if it is no value,
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Releases a value; one that is free or not in range is no error. *was_used is whether the value was in use; was_used
+ * may be NULL.
  */
 rk_result rk_allocator_release(const struct rk_allocator *allocator,
                                const struct rk_value *value,
                                bool *was_used);
 
 /**
- * Tells whether a value is in use; false for what is not in range.
- *
- * RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
- * thread.
+ * Writes whether a value is in use; false for one that is not in range.
  */
 rk_result rk_allocator_has(const struct rk_allocator *allocator,
                            const struct rk_value *value,
                            bool *is_used);
 
 /**
- * Tells how many values are in use. Cost: O(1); O(size / 64) for the first time after a restore.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Writes how many values are in use. Cost: O(1); O(size / 64) for the first call after a restore.
  */
 rk_result rk_allocator_used(const struct rk_allocator *allocator, uint32_t *used);
 
 /**
- * Tells how many values are free. Cost: O(1); O(size / 64) for the first time after a restore.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Writes how many values are free. Cost: that of rk_allocator_used.
  */
 rk_result rk_allocator_available(const struct rk_allocator *allocator, uint32_t *available);
 
 /**
- * Serves all of n requests, or none. A request of kind RK_VALUE_KIND_ANY takes any free value; the others are taken
- * first, whatever their place.
+ * Serves all n requests, or none. A request of kind RK_VALUE_KIND_ANY allocates any free value; requests for a named
+ * value are served first, wherever they stand. values has room for n values, in the order of the requests.
  *
- * values has room for n values and gets them in the order of the requests. On failure nothing is changed, and
- * error->value is the index of the request that could not be served: RK_RESULT_ALREADY_ALLOCATED,
- * RK_RESULT_NOT_IN_RANGE, RK_RESULT_FULL, RK_RESULT_INVALID_ARGUMENT if it is no value; RK_RESULT_NULL_POINTER,
- * RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_ALREADY_ALLOCATED, RK_RESULT_NOT_IN_RANGE, RK_RESULT_FULL and, for a request that is no value,
+ * RK_RESULT_INVALID_ARGUMENT, each with the request that failed in error.
  */
 rk_result rk_allocator_allocate_batch(const struct rk_allocator *allocator,
                                       const struct rk_value *requests,
@@ -1318,10 +1300,7 @@ rk_result rk_allocator_allocate_batch(const struct rk_allocator *allocator,
                                       struct rk_error *error);
 
 /**
- * Tells for each of n values whether it is in use; are_used has room for n answers.
- *
- * RK_RESULT_INVALID_ARGUMENT if one is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
- * thread.
+ * Writes for each of n values whether it is in use; are_used has room for n answers.
  */
 rk_result rk_allocator_has_batch(const struct rk_allocator *allocator,
                                  const struct rk_value *values,
@@ -1329,11 +1308,8 @@ rk_result rk_allocator_has_batch(const struct rk_allocator *allocator,
                                  bool *are_used);
 
 /**
- * Writes the maximal runs of values in use (used) or of free values (not used), ascending, from offset from_offset
- * on, where a run that is under way is cut: as many as there are, at most capacity.
- *
- * *n tells how many; fewer than capacity means the end. Else call again with *next_offset. The lock is not held
- * between two calls. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Writes a page of the maximal runs of values in use (used) or of free values (not used), ascending. A run that
+ * contains from_offset begins there.
  */
 rk_result rk_allocator_runs(const struct rk_allocator *allocator,
                             bool used,
@@ -1344,10 +1320,8 @@ rk_result rk_allocator_runs(const struct rk_allocator *allocator,
                             uint32_t *next_offset);
 
 /**
- * Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, bit n
- * being offset n; no bytes if nothing is in use. Buffer by the rule for buffers; (size + 7) / 8 bytes always do.
- *
- * RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, bit n being
+ * offset n; no bytes if nothing is in use. (size + 7) / 8 bytes always suffice.
  */
 rk_result rk_allocator_snapshot(const struct rk_allocator *allocator,
                                 uint8_t *buffer,
@@ -1355,12 +1329,10 @@ rk_result rk_allocator_snapshot(const struct rk_allocator *allocator,
                                 size_t *len);
 
 /**
- * Takes over a stored snapshot: the text of its range, and its data as rk_allocator_snapshot writes it (leading zero
- * bytes are accepted). What was in use before is forgotten.
+ * Replaces the state by a stored snapshot: the text of its range, and its data as rk_allocator_snapshot writes it
+ * (leading zero bytes are accepted).
  *
- * On failure nothing is changed: RK_RESULT_MISMATCHED_RANGE; RK_RESULT_BITS_PAST_RANGE, with the highest offset in
- * error->value and the place in data in error->offset; RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER,
- * RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_MISMATCHED_RANGE; RK_RESULT_BITS_PAST_RANGE, with the bits in error. Nothing changes then.
  */
 rk_result rk_allocator_restore(const struct rk_allocator *allocator,
                                const char *range,
@@ -1370,14 +1342,12 @@ rk_result rk_allocator_restore(const struct rk_allocator *allocator,
                                struct rk_error *error);
 
 /**
- * Begins an audit without ranges. Read what is recorded first, and list the Services after that.
+ * Begins an audit without ranges. Read the stored ranges first, and list the Services after that.
  *
- * Without ip_addresses, ClusterIPs are in bitmaps. With it, each one is an IPAddress object, and bitmaps of addresses
- * are stale: they are counted, and not compared with the Services. Then, with has_now, now is the time in seconds since
- * 1970, and an object that is at most 60 s old may still wait for its Service; without, now has no meaning and nothing
- * may wait: for data that nobody works on any more.
- *
- * The caller owns *audit and frees it with rk_audit_free. RK_RESULT_NULL_POINTER. Any thread.
+ * Without ip_addresses, ClusterIPs are recorded in bitmaps. With it, they are recorded in IPAddress objects, and
+ * bitmaps of addresses are stale: they are counted, and not compared with the Services. now, in seconds since 1970,
+ * then grants an IPAddress object of at most 60 s that its Service is still to be stored; with NULL none is granted
+ * that, which is right for data at rest.
  */
 rk_result rk_audit_new(bool ip_addresses,
                        bool has_now,
@@ -1385,29 +1355,24 @@ rk_result rk_audit_new(bool ip_addresses,
                        struct rk_audit **audit);
 
 /**
- * Frees an audit. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ * Destroys an audit.
  */
 void rk_audit_free(struct rk_audit *audit);
 
 /**
- * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
- * is fine.
- *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * Drops an audit's state.
  */
 rk_result rk_audit_close(const struct rk_audit *audit);
 
 /**
- * Adds a configured range of addresses or ports that is stored as a bitmap, with what is stored for it: the text of its
- * range and its bitmap. An empty text means that nothing was stored yet. Ranges and CIDRs count from 0 in the order in
- * which they are added; the first range of addresses is the primary one. Services are observed after all were added.
+ * Adds a configured range of addresses or ports that is stored as a bitmap, with the stored text of its range and the
+ * stored bitmap; an empty text means that nothing was stored yet. Ranges and CIDRs count from 0 in the order in which
+ * they are added; the first range of addresses is the primary one. Add all of them before the first Service is
+ * observed.
  *
- * The stored range may differ from the configured one: values that both have are taken over.
- * RK_RESULT_SAME_KIND if there is one for its IP family, or for ports, already; of what is stored:
- * RK_RESULT_INVALID_RANGE, RK_RESULT_MISMATCHED_RANGE if it is of another kind, RK_RESULT_BITS_PAST_RANGE with the
- * highest offset in error->value and the place in stored_data in error->offset, RK_RESULT_INVALID_UTF8;
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
- * thread.
+ * The stored range may differ from the configured one: values that both have are kept. RK_RESULT_SAME_KIND if the
+ * audit has a range of ports, or of this IP family, already. For the stored data: RK_RESULT_INVALID_RANGE;
+ * RK_RESULT_MISMATCHED_RANGE if it is of another kind; RK_RESULT_BITS_PAST_RANGE, with the bits in error.
  */
 rk_result rk_audit_add_bitmap(const struct rk_audit *audit,
                               const struct rk_range *configured,
@@ -1418,10 +1383,9 @@ rk_result rk_audit_add_bitmap(const struct rk_audit *audit,
                               struct rk_error *error);
 
 /**
- * Adds one CIDR of a ServiceCIDR object; they may overlap. It counts as one of the ranges.
+ * Adds one CIDR of a ServiceCIDR object; CIDRs may overlap. It counts as one of the ranges.
  *
- * RK_RESULT_INVALID_RANGE with a message in error, RK_RESULT_INVALID_UTF8, RK_RESULT_INVALID_ARGUMENT if the audit is
- * of ClusterIPs in bitmaps, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_INVALID_RANGE; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded in bitmaps.
  */
 rk_result rk_audit_add_service_cidr(const struct rk_audit *audit,
                                     const char *cidr,
@@ -1429,32 +1393,30 @@ rk_result rk_audit_add_service_cidr(const struct rk_audit *audit,
                                     struct rk_error *error);
 
 /**
- * Records a batch of IPAddress objects.
+ * Records a batch of IPAddress objects; see rk_ip_addresses_add.
  *
- * RK_RESULT_INVALID_BATCH, RK_RESULT_INVALID_UTF8 (nothing of the batch counts then), RK_RESULT_INVALID_ARGUMENT, also
- * if the audit is of ClusterIPs in bitmaps, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_INVALID_BATCH, and nothing of the batch is recorded; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded
+ * in bitmaps.
  */
 rk_result rk_audit_observe_ip_addresses(const struct rk_audit *audit,
                                         const struct rk_ip_addresses *batch);
 
 /**
- * Records a batch of Services. Their names are needed only where ClusterIPs are IPAddress objects; otherwise names may
- * be NULL. Cost: some 30 ns per address or port in bitmaps.
+ * Records a batch of Services; see rk_services_add. Their names are needed only where ClusterIPs are recorded in
+ * IPAddress objects; otherwise names may be NULL. Cost: some 30 ns per address or port in bitmaps.
  *
- * RK_RESULT_INVALID_BATCH (also if there are not as many names as Services), RK_RESULT_INVALID_UTF8 (nothing of the
- * batch counts then), RK_RESULT_INVALID_ARGUMENT, also if the names are needed and NULL, RK_RESULT_NULL_POINTER,
- * RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_INVALID_BATCH, also if there are not as many names as Services, and nothing of the batch is recorded;
+ * RK_RESULT_INVALID_ARGUMENT if names are needed and NULL.
  */
 rk_result rk_audit_observe_services(const struct rk_audit *audit,
                                     const struct rk_service_names *names,
                                     const struct rk_services *batch);
 
 /**
- * Tells whether this is an audit of a whole cluster, of whose bitmaps the state is given (RK_PRESENCE_*): to be asked once
- * all Services were observed. Else the audit would say nothing about some of them, or something wrong.
+ * Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_*), once all
+ * Services were observed. Otherwise its findings about some Services would be missing or wrong.
  *
- * RK_RESULT_NOT_INITIALISED with a message in error, and in error->value which bitmap (RK_BITMAP_*) it is about;
- * RK_RESULT_INVALID_ARGUMENT, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_NOT_INITIALISED, with the bitmap in error.
  */
 rk_result rk_audit_check_cluster(const struct rk_audit *audit,
                                  uint32_t service_ips,
@@ -1463,23 +1425,19 @@ rk_result rk_audit_check_cluster(const struct rk_audit *audit,
                                  struct rk_error *error);
 
 /**
- * Ends the audit. With passes, leaks in bitmaps stay until they were seen in enough of them in a row; without (NULL),
- * they are cleaned at once: right only where nobody allocates meanwhile.
+ * Ends and closes the audit. With a tracker, a leak in a bitmap stays until enough passes in a row have seen it; with
+ * NULL, leaks are cleaned at once, which is right only where nobody else allocates.
  *
- * The caller owns *report and frees it with rk_report_free; the audit is closed, and must still be freed.
- * RK_RESULT_INVALID_ARGUMENT if it is the audit of an rk_repair_pass, which rk_repair_pass_finish ends; RK_RESULT_NULL_POINTER,
- * RK_RESULT_CLOSED (audit or passes), RK_RESULT_POISONED (audit or passes). Any thread.
+ * RK_RESULT_INVALID_ARGUMENT if it is the audit of an rk_repair_pass, which rk_repair_pass_finish ends.
  */
 rk_result rk_audit_finish(const struct rk_audit *audit,
                           const struct rk_leak_tracker *passes,
                           struct rk_report **report);
 
 /**
- * Makes a controller that has not begun. config is JSON
- * (docs/bootstrap-json.md).
+ * Creates a controller that has not begun. config is JSON (docs/bootstrap-json.md).
  *
- * The caller owns *bootstrap and frees it with rk_bootstrap_free. RK_RESULT_INVALID_JSON with the place in
- * error->offset, RK_RESULT_INVALID_CONFIG, RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_INVALID_JSON, with the byte in error; RK_RESULT_INVALID_CONFIG.
  */
 rk_result rk_bootstrap_new(const char *config,
                            size_t config_len,
@@ -1487,23 +1445,18 @@ rk_result rk_bootstrap_new(const char *config,
                            struct rk_error *error);
 
 /**
- * Frees a controller. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ * Destroys a controller.
  */
 void rk_bootstrap_free(struct rk_bootstrap *bootstrap);
 
 /**
- * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
- * is fine.
- *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * Drops a controller's state.
  */
 rk_result rk_bootstrap_close(const struct rk_bootstrap *bootstrap);
 
 /**
- * Tells what to do at the time now, in nanoseconds by a clock that should not jump: a step as JSON
- * (docs/bootstrap-json.md), buffer by the rule for buffers. A step that does not fit is kept, and given by the next call.
- *
- * RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Writes the step to take at the time now, in nanoseconds of a monotonic clock, as JSON (docs/bootstrap-json.md). A
+ * step that does not fit is kept for the next call.
  */
 rk_result rk_bootstrap_poll(const struct rk_bootstrap *bootstrap,
                             uint64_t now,
@@ -1512,11 +1465,10 @@ rk_result rk_bootstrap_poll(const struct rk_bootstrap *bootstrap,
                             size_t *len);
 
 /**
- * The order of this id has ended. answer is JSON (docs/bootstrap-json.md). An answer to an order that was given up
- * is ignored.
+ * Reports that the order of this id has ended. answer is JSON (docs/bootstrap-json.md). An answer to an order that was
+ * given up is ignored.
  *
- * RK_RESULT_INVALID_JSON with the place in error->offset (the order is still under way then), RK_RESULT_INVALID_UTF8,
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_INVALID_JSON, with the byte in error; the order stays open then.
  */
 rk_result rk_bootstrap_answered(const struct rk_bootstrap *bootstrap,
                                 uint64_t now,
@@ -1526,22 +1478,19 @@ rk_result rk_bootstrap_answered(const struct rk_bootstrap *bootstrap,
                                 struct rk_error *error);
 
 /**
- * Begins to stop in order: the loops end, own lease and endpoint are removed. Poll and answer go on until the phase of a
- * step is stopped, at most two intervals of the endpoints later.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Begins an orderly stop: the loops end, then the server's own lease and endpoint are removed. Poll and answer until
+ * the phase of a step is stopped, at most two intervals of the endpoints later.
  */
 rk_result rk_bootstrap_stop(const struct rk_bootstrap *bootstrap,
                             uint64_t now);
 
 /**
- * Decides one thing without a controller: which namespaces are missing, what is to be done about the Service kubernetes,
- * the own lease, or Endpoints and EndpointSlice. question and answer are JSON (docs/bootstrap-json.md), buffer by the
- * rule for buffers. The same question has the same answer.
+ * Decides one thing without a controller: which namespaces are missing, or what to do about the Service kubernetes,
+ * the server's own lease, or Endpoints and EndpointSlice. question and answer are JSON (docs/bootstrap-json.md). The
+ * same question has the same answer.
  *
- * RK_RESULT_INVALID_JSON with the place in error->offset, also for an object of another kind; RK_RESULT_INVALID_CONFIG
- * for a question of the right form that cannot be answered; RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_INVALID_UTF8,
- * RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_INVALID_JSON, with the byte in error, also for an object of another kind; RK_RESULT_INVALID_CONFIG for a
+ * well-formed question that has no answer.
  */
 rk_result rk_bootstrap_plan(const char *question,
                             size_t question_len,
@@ -1719,18 +1668,16 @@ rk_result rk_committer_finished(const struct rk_committer *committer,
                                 size_t *n);
 
 /**
- * A reason as kube-apiserver's Events spell it, such as "ClusterIPNotAllocated"; "Unknown" for a number that is no
- * reason. The text is static: never NULL, never freed. Any thread.
+ * Returns a reason as kube-apiserver's Events spell it, such as "ClusterIPNotAllocated"; "Unknown" for a number that
+ * is no reason. The text is static: never NULL, never freed.
  */
 const char *rk_reason_name(uint32_t reason);
 
 /**
- * Judges an IPAddress object: *verdict is one of RK_IP_ADDRESS_*. managed says whether the allocator made it, by its
- * label, owner is one of RK_OWNER_*. unused_for is for how long at least nothing has used it, grace the longest time that
- * a request can take, both in nanoseconds. With RK_IP_ADDRESS_WAIT, *wait tells after how many nanoseconds it is to be
- * judged again; else it is 0.
- *
- * RK_RESULT_INVALID_ARGUMENT, RK_RESULT_NULL_POINTER. Any thread.
+ * Judges an IPAddress object: *verdict is one of RK_IP_ADDRESS_*. managed is whether its label says that the allocator
+ * manages it; owner is one of RK_OWNER_* except RK_OWNER_SELF. unused_for is how long at least nothing has used the
+ * address, grace the longest time that a request can take, both in nanoseconds. With RK_IP_ADDRESS_WAIT, *wait is
+ * after how many nanoseconds to judge again; otherwise it is 0.
  */
 rk_result rk_ip_address_judge(bool managed,
                               uint32_t owner,
@@ -1740,45 +1687,38 @@ rk_result rk_ip_address_judge(bool managed,
                               uint64_t *wait);
 
 /**
- * Judges an address that a Service uses and a ServiceCIDR hands out, by its IPAddress object, NULL if there is none:
+ * Judges an address that a Service uses and a ServiceCIDR contains, by its IPAddress object, NULL if there is none:
  * *verdict is one of RK_CLUSTER_IP_*.
- *
- * RK_RESULT_INVALID_ARGUMENT, RK_RESULT_NULL_POINTER. Any thread.
  */
 rk_result rk_cluster_ip_judge(const struct rk_address_object *object,
                               uint32_t *verdict);
 
 /**
- * Makes counters at 0. A leak is due to be cleaned in the pass that sees it for the passes-th time in a row;
+ * Creates counters at 0. A leak is due to be cleaned in the pass that sees it for the passes-th time in a row;
  * kube-apiserver waits for 3.
  *
- * The caller owns *counters and frees them with rk_leak_counters_free; range is not needed any more.
- * RK_RESULT_INVALID_ARGUMENT if passes is 0, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_INVALID_ARGUMENT if passes is 0.
  */
 rk_result rk_leak_counters_new(const struct rk_range *range,
                                uint8_t passes,
                                struct rk_leak_counters **counters);
 
 /**
- * Frees counters. NULL is fine. To free them twice, or while another thread uses them, is undefined.
+ * Destroys counters.
  */
 void rk_leak_counters_free(struct rk_leak_counters *counters);
 
 /**
- * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
- * is fine.
- *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * Drops the counters' state.
  */
 rk_result rk_leak_counters_close(const struct rk_leak_counters *counters);
 
 /**
- * Counts a pass that saw exactly the n values of leaked, and writes those that are due to be cleaned, ascending;
- * their counters are 0 again, as are those of every value that is not among leaked.
+ * Counts a pass that saw exactly the n values of leaked, and writes those that are due to be cleaned, ascending. The
+ * counters of those, and of every value that is not in leaked, return to 0. due needs room for n values: with less,
+ * RK_RESULT_BUFFER_TOO_SMALL and n in *due_len.
  *
- * due needs room for n values: with less, RK_RESULT_BUFFER_TOO_SMALL and n in *due_len. *due_len tells how many are
- * due. On failure nothing is counted: RK_RESULT_NOT_IN_RANGE, RK_RESULT_INVALID_ARGUMENT if one is no value,
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_NOT_IN_RANGE. On failure nothing is counted.
  */
 rk_result rk_leak_counters_advance(const struct rk_leak_counters *counters,
                                    const struct rk_value *leaked,
@@ -1788,10 +1728,9 @@ rk_result rk_leak_counters_advance(const struct rk_leak_counters *counters,
                                    size_t *due_len);
 
 /**
- * Tells in how many passes in a row a value was leaked, the last one included.
+ * Writes how many passes in a row a value was leaked, the last one included.
  *
- * RK_RESULT_NOT_IN_RANGE, RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
- * RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_NOT_IN_RANGE.
  */
 rk_result rk_leak_counters_count(const struct rk_leak_counters *counters,
                                  const struct rk_value *value,
@@ -1799,45 +1738,36 @@ rk_result rk_leak_counters_count(const struct rk_leak_counters *counters,
 
 /**
  * Sets every counter to 0, as is right after a restore from a backup.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
  */
 rk_result rk_leak_counters_reset(const struct rk_leak_counters *counters);
 
 /**
- * Makes counters at 0. A leak is cleaned in the pass that sees it for the passes-th time in a row; kube-apiserver waits
- * for 3.
+ * Creates a tracker whose counters are 0. A leak is cleaned in the pass that sees it for the passes-th time in a row;
+ * kube-apiserver waits for 3.
  *
- * A pass over the objects of committers is an rk_repair_pass. Counters advance only if passes are at least 0.9 of interval (in
- * nanoseconds) apart and the value was in use all the time between. Without committers every pass counts, and
- * nothing but rk_audit_finish is needed; interval is of no use then.
- *
- * The caller owns *out and frees it with rk_leak_tracker_free. RK_RESULT_INVALID_ARGUMENT if passes is 0,
- * RK_RESULT_NULL_POINTER. Any thread.
+ * In an rk_repair_pass, counters advance only if passes are at least 0.9 of interval (in nanoseconds) apart and the
+ * value was in use all the time between. In rk_audit_finish every pass counts, and interval has no meaning.
+ * RK_RESULT_INVALID_ARGUMENT if passes is 0.
  */
 rk_result rk_leak_tracker_new(uint8_t passes,
                               uint64_t interval,
                               struct rk_leak_tracker **out);
 
 /**
- * Frees passes. NULL is fine. To free them twice, or while another thread uses them, is undefined.
+ * Destroys a tracker.
  */
 void rk_leak_tracker_free(struct rk_leak_tracker *passes);
 
 /**
- * Drops the state now: from then on every call with these passes gives RK_RESULT_CLOSED. The handle must still be freed.
- * To close twice is fine.
- *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * Drops a tracker's state.
  */
 rk_result rk_leak_tracker_close(const struct rk_leak_tracker *passes);
 
 /**
- * Reads a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6, host bits are cleared) or ports ("30000-32767", "30000+2767",
+ * Parses a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6; host bits are cleared) or ports ("30000-32767", "30000+2767",
  * or one port).
  *
- * The caller owns *range and frees it with rk_range_free. RK_RESULT_INVALID_RANGE with a message in error,
- * RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_INVALID_RANGE.
  */
 rk_result rk_range_parse(const char *spec,
                          size_t spec_len,
@@ -1845,69 +1775,53 @@ rk_result rk_range_parse(const char *spec,
                          struct rk_error *error);
 
 /**
- * Frees a range. NULL is fine; what was made from it stays valid. To free it twice, or while another thread uses it,
- * is undefined.
+ * Destroys a range.
  */
 void rk_range_free(struct rk_range *range);
 
 /**
- * Writes the canonical text of a range, as it is stored beside the bitmap; without a NUL, buffer by the rule for
- * buffers.
- *
- * RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER. Any thread.
+ * Writes the canonical text of a range, as it is stored beside the bitmap.
  */
-rk_result rk_range_text(const struct rk_range *range,
-                        char *buffer,
-                        size_t capacity,
-                        size_t *len);
+rk_result rk_range_text(const struct rk_range *range, char *buffer, size_t capacity, size_t *len);
 
 /**
- * Tells which of RK_RANGE_KIND_* a range is.
- *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * Writes which of RK_RANGE_KIND_* a range is.
  */
 rk_result rk_range_kind(const struct rk_range *range, uint32_t *kind);
 
 /**
- * Tells how many values can be allocated; offsets are below that. 0 is possible ("10.0.0.1/32").
- *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * Writes how many values can be allocated; offsets are below that. 0 is possible ("10.0.0.1/32").
  */
 rk_result rk_range_size(const struct rk_range *range, uint32_t *size);
 
 /**
- * Tells how many of the lowest offsets form the static band, which dynamic allocation spares (KEP-3070, KEP-3668).
- *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * Writes how many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070, KEP-3668).
  */
 rk_result rk_range_static_band(const struct rk_range *range,
                                uint32_t *static_band);
 
 /**
- * Tells the offset of a value.
+ * Writes the offset of a value.
  *
- * RK_RESULT_NOT_IN_RANGE if the range does not hand it out (network and broadcast addresses, values of another kind),
- * RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_NOT_IN_RANGE if it cannot be allocated from the range: network and broadcast addresses, values of another
+ * kind.
  */
 rk_result rk_range_offset_of(const struct rk_range *range,
                              const struct rk_value *value,
                              uint32_t *offset);
 
 /**
- * Tells the value at an offset.
+ * Writes the value at an offset.
  *
- * RK_RESULT_NOT_IN_RANGE if the offset is not below the size, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_NOT_IN_RANGE if the offset is not below the size.
  */
 rk_result rk_range_value_at(const struct rk_range *range, uint32_t offset, struct rk_value *value);
 
 /**
- * Tells what differs between two snapshots of a range (see rk_allocator_snapshot): writes the values that are in one of
- * them only, ascending, from offset from_offset on, and for each whether it was allocated, that is, whether it is in the
- * second one: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end. Else call
- * again with *next_offset.
+ * Compares two snapshots of a range (see rk_allocator_snapshot): writes a page of the values that only one of them
+ * contains, ascending, and for each whether it was allocated, that is, whether the second one contains it.
  *
- * RK_RESULT_BITS_PAST_RANGE with the highest offset in error->value, RK_RESULT_NULL_POINTER,
- * RK_RESULT_INVALID_ARGUMENT. Any thread.
+ * RK_RESULT_BITS_PAST_RANGE, with the bits in error.
  */
 rk_result rk_range_changes(const struct rk_range *range,
                            const uint8_t *before,
@@ -1923,19 +1837,16 @@ rk_result rk_range_changes(const struct rk_range *range,
                            struct rk_error *error);
 
 /**
- * Makes a fresh object with empty range and data, as kube-apiserver makes one. form is one of RK_FORM_*.
- *
- * The caller owns *object and frees it with rk_range_allocation_free. RK_RESULT_INVALID_ARGUMENT for an unknown form,
- * RK_RESULT_NULL_POINTER. Any thread.
+ * Creates an object with empty range and data, as kube-apiserver creates one. form is one of RK_FORM_*.
  */
 rk_result rk_range_allocation_new(uint32_t form,
                                   struct rk_range_allocation **object);
 
 /**
- * Decodes a stored value; its first bytes tell the form. Metadata and unknown fields are kept as they are.
+ * Decodes a stored value, which is copied; its first bytes determine the form. Metadata and unknown fields are
+ * preserved.
  *
- * The caller owns *object and frees it with rk_range_allocation_free; stored is copied. RK_RESULT_INVALID_OBJECT or
- * RK_RESULT_ENCRYPTED, with the place in error->offset; RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_INVALID_OBJECT and RK_RESULT_ENCRYPTED, with the byte in error.
  */
 rk_result rk_range_allocation_decode(const uint8_t *stored,
                                      size_t stored_len,
@@ -1943,23 +1854,17 @@ rk_result rk_range_allocation_decode(const uint8_t *stored,
                                      struct rk_error *error);
 
 /**
- * Frees an object. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ * Destroys an object.
  */
 void rk_range_allocation_free(struct rk_range_allocation *object);
 
 /**
- * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
- * is fine.
- *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * Drops an object's state.
  */
 rk_result rk_range_allocation_close(const struct rk_range_allocation *object);
 
 /**
- * Writes the text of the object's range; empty if no range was ever written. Without a NUL, buffer by the rule for
- * buffers.
- *
- * RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Writes the text of the object's range; empty if no range was ever written.
  */
 rk_result rk_range_allocation_range(const struct rk_range_allocation *object,
                                     char *buffer,
@@ -1967,9 +1872,7 @@ rk_result rk_range_allocation_range(const struct rk_range_allocation *object,
                                     size_t *len);
 
 /**
- * Writes the object's data, the bitmap in the form of rk_allocator_snapshot; buffer by the rule for buffers.
- *
- * RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Writes the object's data, a bitmap in the form of rk_allocator_snapshot.
  */
 rk_result rk_range_allocation_data(const struct rk_range_allocation *object,
                                    uint8_t *buffer,
@@ -1977,9 +1880,7 @@ rk_result rk_range_allocation_data(const struct rk_range_allocation *object,
                                    size_t *len);
 
 /**
- * Replaces range and data; both are copied and not looked into.
- *
- * RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Replaces range and data. Both are copied, and not checked.
  */
 rk_result rk_range_allocation_set(const struct rk_range_allocation *object,
                                   const char *range,
@@ -1988,10 +1889,7 @@ rk_result rk_range_allocation_set(const struct rk_range_allocation *object,
                                   size_t data_len);
 
 /**
- * Writes the object as it is to be stored; buffer by the rule for buffers. What kube-apiserver wrote and nobody
- * changed comes out byte for byte.
- *
- * RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Writes the object in its stored form. What kube-apiserver wrote and nobody changed comes out byte for byte.
  */
 rk_result rk_range_allocation_encode(const struct rk_range_allocation *object,
                                      uint8_t *buffer,
@@ -1999,46 +1897,37 @@ rk_result rk_range_allocation_encode(const struct rk_range_allocation *object,
                                      size_t *len);
 
 /**
- * Starts a pass; one of the same passes that is under way is given up, and its steps are refused.
- *
- * The caller owns *pass and frees it with rk_repair_pass_free. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED.
- * Any thread.
+ * Starts a pass. An earlier pass of this tracker that has not ended is given up, and its steps are refused.
  */
 rk_result rk_repair_pass_new(const struct rk_leak_tracker *passes,
                              struct rk_repair_pass **pass);
 
 /**
- * Frees a pass. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ * Destroys a pass.
  */
 void rk_repair_pass_free(struct rk_repair_pass *pass);
 
 /**
- * Drops the state now: from then on every call with this pass gives RK_RESULT_CLOSED. The handle must still be freed. To
- * close twice is fine.
- *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * Drops a pass's state.
  */
 rk_result rk_repair_pass_close(const struct rk_repair_pass *pass);
 
 /**
- * Before the read of a pass is submitted: the committer is to keep the history of its key from now on.
+ * Makes the committer keep the history of its key. Call it before the read of the pass is submitted.
  *
- * RK_RESULT_INVALID_ARGUMENT with a message in error if the committer's range was begun already, or all ranges were
- * read; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass or committer). Any thread.
+ * RK_RESULT_INVALID_ARGUMENT if the committer's range was begun already, or all ranges were read.
  */
 rk_result rk_repair_pass_begin(const struct rk_repair_pass *pass,
                                const struct rk_committer *committer,
                                struct rk_error *error);
 
 /**
- * The read of a pass has ended by an RK_OUTCOME_READ of this revision with these bytes; Services are listed after now, in
- * nanoseconds by the caller's clock. The counters of the committer's range go on only where the value was in use
- * ever since the pass before; where that is not known, or that pass was too short a while ago, all of them start again.
+ * Records the read of a committer's object: the revision and the bitmap of its outcome. Services are listed after now,
+ * in nanoseconds of the caller's clock. A counter goes on only if the value was in use ever since the previous pass;
+ * if that is not known, or that pass was too recent, all counters of the range start again.
  *
- * RK_RESULT_INVALID_ARGUMENT with a message in error if the committer's range was not begun, or was read already, or a
- * later pass has started; RK_RESULT_BITS_PAST_RANGE with the highest offset in error->value and the place in data in
- * error->offset if the bytes are not those of this range; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED
- * (pass, its passes, or committer). Any thread.
+ * RK_RESULT_INVALID_ARGUMENT if the committer's range was not begun, or was read already, or a later pass has started;
+ * RK_RESULT_BITS_PAST_RANGE, with the bits in error.
  */
 rk_result rk_repair_pass_read(const struct rk_repair_pass *pass,
                               const struct rk_committer *committer,
@@ -2049,23 +1938,21 @@ rk_result rk_repair_pass_read(const struct rk_repair_pass *pass,
                               struct rk_error *error);
 
 /**
- * Adds what was read to an audit, in the order of rk_repair_pass_begin. More may be added to it, and Services that are listed
- * from now on. An error ends the pass.
+ * Adds the ranges that were read to an audit, in the order of rk_repair_pass_begin. The caller may add more, and
+ * observes Services that it lists from now on. A failure ends the pass.
  *
- * RK_RESULT_INVALID_ARGUMENT with a message in error if a range was begun and not read, or the audit has ranges or
- * Services already; RK_RESULT_SAME_KIND, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass or audit).
- * Any thread.
+ * RK_RESULT_INVALID_ARGUMENT if a range was begun and not read, or the audit has ranges or Services already;
+ * RK_RESULT_SAME_KIND.
  */
 rk_result rk_repair_pass_audit(const struct rk_repair_pass *pass,
                                const struct rk_audit *audit,
                                struct rk_error *error);
 
 /**
- * Ends the audit of the pass. Leaks stay until they were seen in enough passes in a row. An error ends the pass.
+ * Ends and closes the audit of the pass. Leaks stay until enough passes in a row have seen them. A failure ends the
+ * pass.
  *
- * The caller owns *report and frees it with rk_report_free; the audit is closed, and must still be freed.
- * RK_RESULT_INVALID_ARGUMENT with a message in error if the pass has no audit yet or another one, or a later pass has
- * started; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass, its passes, or audit). Any thread.
+ * RK_RESULT_INVALID_ARGUMENT if the pass has no audit yet or another one, or a later pass has started.
  */
 rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
                                 const struct rk_audit *audit,
@@ -2073,30 +1960,22 @@ rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
                                 struct rk_error *error);
 
 /**
- * Frees a report. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ * Destroys a report.
  */
 void rk_report_free(struct rk_report *report);
 
 /**
- * Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
- * is fine.
- *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * Drops a report's state.
  */
 rk_result rk_report_close(const struct rk_report *report);
 
 /**
- * Tells how many Services were observed.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Writes how many Services were observed.
  */
 rk_result rk_report_services(const struct rk_report *report, uint64_t *services);
 
 /**
- * Writes findings, those about Services in their order and then those about IPAddress objects in theirs, from place
- * from on: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Writes a page of findings, those about Services first, each kind in the order of observation.
  */
 rk_result rk_report_findings(const struct rk_report *report,
                              size_t from,
@@ -2105,13 +1984,12 @@ rk_result rk_report_findings(const struct rk_report *report,
                              size_t *n);
 
 /**
- * Writes the texts of findings, from the one at place `from` on, back to back and without a NUL: for each the value that
- * it is about, whatever that is, and what it says to people. At most n findings, and as many as fit whole. The value of
- * the i-th ends at byte ends[2 * i] of buffer, where its message begins, which ends at byte ends[2 * i + 1]; so ends has
- * room for 2 * n. *written tells how many findings there are, 0 past their end.
+ * Writes the texts of findings from the one at place `from` on, back to back: for each the value that it is about, and
+ * its message. Writes at most n findings, and only whole ones. The value of the i-th ends at byte ends[2 * i] of
+ * buffer, where its message begins, which ends at byte ends[2 * i + 1]; so ends has room for 2 * n. *written is the
+ * number of findings, 0 past their end.
  *
- * RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
- * thread.
+ * RK_RESULT_BUFFER_TOO_SMALL if not even one fits; no length is written then.
  */
 rk_result rk_report_finding_texts(const struct rk_report *report,
                                   size_t from,
@@ -2122,11 +2000,8 @@ rk_result rk_report_finding_texts(const struct rk_report *report,
                                   size_t *written);
 
 /**
- * Writes the leaks from place from on, those of bitmaps by range and value, due to be cleaned or not, then the IPAddress
- * objects of the allocator whose Service does not exist, in their order, as far as no other Service uses the address: as
- * many as there are, at most capacity. *n tells how many; fewer than capacity means the end.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Writes a page of leaks: those of bitmaps by range and value, due to be cleaned or not; then the IPAddress objects of
+ * the allocator whose Service does not exist and whose address no other Service uses, in the order of observation.
  */
 rk_result rk_report_leaks(const struct rk_report *report,
                           size_t from,
@@ -2135,22 +2010,14 @@ rk_result rk_report_leaks(const struct rk_report *report,
                           size_t *n);
 
 /**
- * Tells numbers about the range at place range.
- *
- * RK_RESULT_INVALID_ARGUMENT if there is none, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
- * thread.
+ * Writes the counts of the range at place range.
  */
 rk_result rk_report_range(const struct rk_report *report,
                           size_t range,
                           struct rk_range_report *numbers);
 
 /**
- * Writes the values of the range at place range that belong to a set (one of RK_VALUES_*), ascending, from offset
- * from_offset on: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end. Else
- * call again with *next_offset.
- *
- * RK_RESULT_INVALID_ARGUMENT for an unknown range or set, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
- * RK_RESULT_POISONED. Any thread.
+ * Writes a page of the values of the range at place range that belong to a set (one of RK_VALUES_*), ascending.
  */
 rk_result rk_report_values(const struct rk_report *report,
                            size_t range,
@@ -2162,12 +2029,8 @@ rk_result rk_report_values(const struct rk_report *report,
                            uint64_t *next_offset);
 
 /**
- * Writes the maximal runs of values of the range at place range that belong to a set (one of RK_VALUES_*), or do not
- * (members is false), ascending, from offset from_offset on, where a run that is under way is cut: as many as there
- * are, at most capacity. *n tells how many; fewer than capacity means the end. Else call again with *next_offset.
- *
- * RK_RESULT_INVALID_ARGUMENT for an unknown range or set, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
- * RK_RESULT_POISONED. Any thread.
+ * Writes a page of the maximal runs of values of the range at place range that belong to a set (one of RK_VALUES_*),
+ * or do not (members is false), ascending. A run that contains from_offset begins there.
  */
 rk_result rk_report_runs(const struct rk_report *report,
                          size_t range,
@@ -2180,11 +2043,9 @@ rk_result rk_report_runs(const struct rk_report *report,
                          uint64_t *next_offset);
 
 /**
- * Writes what is to be stored for the bitmap at place range, in the form of rk_allocator_snapshot; buffer by the rule
- * for buffers.
+ * Writes the repaired bitmap at place range, in the form of rk_allocator_snapshot.
  *
- * RK_RESULT_INVALID_ARGUMENT if there is no bitmap that was compared with the Services, RK_RESULT_BUFFER_TOO_SMALL,
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_INVALID_ARGUMENT if no bitmap at that place was compared with the Services.
  */
 rk_result rk_report_snapshot(const struct rk_report *report,
                              size_t range,
@@ -2193,11 +2054,10 @@ rk_result rk_report_snapshot(const struct rk_report *report,
                              size_t *len);
 
 /**
- * Tells everything about one value of the range at place range. Where IPAddress objects record it, next tells the state
+ * Writes the state of one value of the range at place range. Where IPAddress objects record it, next is the state
  * after the API server's own repair.
  *
- * RK_RESULT_NOT_IN_RANGE if the range does not hand it out, RK_RESULT_INVALID_ARGUMENT for an unknown range or if it
- * is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_NOT_IN_RANGE.
  */
 rk_result rk_report_state(const struct rk_report *report,
                           size_t range,
@@ -2205,11 +2065,8 @@ rk_result rk_report_state(const struct rk_report *report,
                           struct rk_offset_state *state);
 
 /**
- * Cuts the range at place range into at most count cells of equal length (the last may be shorter) and writes what is
- * in each. *n tells how many there are; a range of size 0 has none.
- *
- * RK_RESULT_BUFFER_TOO_SMALL with the number needed in *n, RK_RESULT_INVALID_ARGUMENT for an unknown range,
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Divides the range at place range into at most count cells of equal length (the last may be shorter) and writes the
+ * counts of each; a range of size 0 has no cells. cells is a buffer, whose length is *n.
  */
 rk_result rk_report_occupancy(const struct rk_report *report,
                               size_t range,
@@ -2219,10 +2076,9 @@ rk_result rk_report_occupancy(const struct rk_report *report,
                               size_t *n);
 
 /**
- * Reads a CIDR of a ServiceCIDR object, such as "10.96.0.0/12" or "fd00::/64"; host bits are cleared.
+ * Parses a CIDR of a ServiceCIDR object, such as "10.96.0.0/12" or "fd00::/64"; host bits are cleared.
  *
- * The caller owns *cidr and frees it with rk_service_cidr_free. RK_RESULT_INVALID_RANGE with a message in error,
- * RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_INVALID_RANGE.
  */
 rk_result rk_service_cidr_parse(const char *spec,
                                 size_t spec_len,
@@ -2230,54 +2086,49 @@ rk_result rk_service_cidr_parse(const char *spec,
                                 struct rk_error *error);
 
 /**
- * Frees a CIDR. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ * Destroys a CIDR.
  */
 void rk_service_cidr_free(struct rk_service_cidr *cidr);
 
 /**
- * Tells how many addresses can be allocated; offsets are below that. At most UINT64_MAX; 0 is possible
+ * Writes how many addresses can be allocated, at most UINT64_MAX; offsets are below that. 0 is possible
  * ("10.0.0.1/32").
- *
- * RK_RESULT_NULL_POINTER. Any thread.
  */
 rk_result rk_service_cidr_size(const struct rk_service_cidr *cidr,
                                uint64_t *size);
 
 /**
- * Tells how many of the lowest offsets form the static band, which dynamic allocation spares (KEP-3070).
- *
- * RK_RESULT_NULL_POINTER. Any thread.
+ * Writes how many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070).
  */
 rk_result rk_service_cidr_static_band(const struct rk_service_cidr *cidr,
                                       uint32_t *static_band);
 
 /**
- * Tells the offset of an address.
+ * Writes the offset of an address.
  *
- * RK_RESULT_NOT_IN_RANGE if the CIDR does not hand it out (network and broadcast addresses, values of another kind),
- * RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_NOT_IN_RANGE if it cannot be allocated from the CIDR: network and broadcast addresses, values of another
+ * kind.
  */
 rk_result rk_service_cidr_offset_of(const struct rk_service_cidr *cidr,
                                     const struct rk_value *value,
                                     uint64_t *offset);
 
 /**
- * Tells the address at an offset.
+ * Writes the address at an offset.
  *
- * RK_RESULT_NOT_IN_RANGE if the offset is not below the size, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_NOT_IN_RANGE if the offset is not below the size.
  */
 rk_result rk_service_cidr_value_at(const struct rk_service_cidr *cidr,
                                    uint64_t offset,
                                    struct rk_value *value);
 
 /**
- * Writes addresses in the order in which they are to be tried by who wants any, without the first from of them: up to
- * capacity, and how many into *len. With fewer than capacity there are no more.
+ * Writes a page of the addresses in the order in which an allocation of any address tries them, without the first from
+ * of them.
  *
- * First come those of the dynamic band, ascending from one that start picks, with wrap, then those of the static band
- * in the same way: each address once. start is a random number, the same in all calls of one search; its remainders by
- * the sizes of the bands count, so 0 begins at the lowest address of each. RK_RESULT_NULL_POINTER,
- * RK_RESULT_INVALID_ARGUMENT. Any thread.
+ * Those of the dynamic band come first, ascending from one that start selects, with wrap; then those of the static
+ * band likewise. Each address comes once. start is a random number, the same in all calls of one search; only its
+ * remainders by the sizes of the bands count, so 0 begins at the lowest address of each.
  */
 rk_result rk_service_cidr_candidates(const struct rk_service_cidr *cidr,
                                      uint64_t start,
@@ -2287,41 +2138,33 @@ rk_result rk_service_cidr_candidates(const struct rk_service_cidr *cidr,
                                      size_t *len);
 
 /**
- * Reads an address as Kubernetes does, sloppily: superfluous leading zeros are decimal, an IPv4-mapped IPv6 address
- * is the IPv4 address. No zones, no space around it.
+ * Parses an address as Kubernetes does, leniently: leading zeros are decimal, and an IPv4-mapped IPv6 address is the
+ * IPv4 address. No zones, no surrounding space.
  *
- * RK_RESULT_INVALID_ARGUMENT if the text is no address, RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_INVALID_ARGUMENT if the text is not an address.
  */
 rk_result rk_address_parse(const char *address,
                            size_t address_len,
                            struct rk_value *value);
 
 /**
- * Writes a value as text: an address in its canonical form, a port as its number. At most 45 bytes, without a NUL;
- * buffer by the rule for buffers.
- *
- * RK_RESULT_INVALID_ARGUMENT if it is no value (RK_VALUE_KIND_ANY included), RK_RESULT_BUFFER_TOO_SMALL,
- * RK_RESULT_NULL_POINTER. Any thread.
+ * Writes a value as text, at most 45 bytes: an address in its canonical form, a port as its number.
  */
-rk_result rk_value_text(const struct rk_value *value,
-                        char *buffer,
-                        size_t capacity,
-                        size_t *len);
+rk_result rk_value_text(const struct rk_value *value, char *buffer, size_t capacity, size_t *len);
 
 /**
- * The ABI version of the library that is linked, to be compared with RK_ABI_VERSION. Any thread.
+ * Returns the ABI version of the linked library, to be compared with RK_ABI_VERSION.
  */
 uint32_t rk_abi_version(void);
 
 /**
- * The version of the library that is linked, such as "0.1.0". The text is static: never NULL, never freed. Any
- * thread.
+ * Returns the version of the linked library, such as "0.1.0". The text is static: never NULL, never freed.
  */
 const char *rk_version(void);
 
 /**
- * The name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for a number that is no result.
- * The text is static: never NULL, never freed. Any thread.
+ * Returns the name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for a number that is no
+ * result. The text is static: never NULL, never freed.
  */
 const char *rk_result_name(uint32_t result);
 

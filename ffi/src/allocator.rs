@@ -15,12 +15,12 @@ use crate::value::{RK_VALUE_KIND_ANY, Value, rk_value};
 
 /// The lowest free value.
 pub const RK_STRATEGY_CONTIGUOUS: u32 = 0;
-/// The first free value from a random start on, with wrap.
+/// The first free value from a random start, with wrap.
 pub const RK_STRATEGY_RANDOM_SCAN: u32 = 1;
-/// A random scan of the dynamic band; only if that is full, one of the static band.
+/// A random scan of the dynamic band; of the static band only if the dynamic band is full.
 pub const RK_STRATEGY_DYNAMIC_BAND_FIRST: u32 = 2;
 
-/// Which values of a range are in use. May be used from several threads at once.
+/// Which values of a range are in use.
 pub struct rk_allocator(Handle<AllocatorState>);
 
 struct AllocatorState {
@@ -96,12 +96,10 @@ fn checked(values: &[rk_value]) -> Result<impl Iterator<Item = Value> + '_, rk_r
     Ok(values.iter().filter_map(|value| value.try_into().ok()))
 }
 
-/// Makes an allocator with nothing in use.
+/// Creates an allocator with nothing in use. Memory: one bit per value.
 ///
-/// strategy is one of RK_STRATEGY_* and says how rk_allocator_allocate_next chooses; seed starts the generator for the
-/// random ones (xoshiro256++): the same seed and the same calls give the same values. Memory: one bit per value.
-/// The caller owns *allocator and frees it with rk_allocator_free; range is not needed any more.
-/// RK_RESULT_INVALID_ARGUMENT for an unknown strategy, RK_RESULT_NULL_POINTER. Any thread.
+/// strategy is one of RK_STRATEGY_* and decides what rk_allocator_allocate_next returns. seed starts the generator of
+/// the random strategies (xoshiro256++): the same seed and the same calls return the same values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_new(
     range: *const rk_range,
@@ -119,18 +117,14 @@ pub unsafe extern "C" fn rk_allocator_new(
     })
 }
 
-/// Frees an allocator. NULL is fine; dry runs of it stay valid. To free it twice, or while another thread uses it, is
-/// undefined: rk_allocator_close may come first.
+/// Destroys an allocator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_free(allocator: *mut rk_allocator) {
     // SAFETY: the caller's promise; see guard.
     guard_or((), || drop(unsafe { reclaim(allocator) }))
 }
 
-/// Drops the state now: from then on every call with this allocator gives RK_RESULT_CLOSED. The handle must still be
-/// freed. To close twice is fine.
-///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// Drops an allocator's state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_close(allocator: *const rk_allocator) -> rk_result {
     guard(|| {
@@ -141,11 +135,8 @@ pub unsafe extern "C" fn rk_allocator_close(allocator: *const rk_allocator) -> r
     })
 }
 
-/// Makes an independent copy in the same state: whatever is tried on it ends as it would on the original, and changes
-/// nothing there.
-///
-/// The caller owns *dry_run and frees it with rk_allocator_free. Cost: a copy of the bitmap. RK_RESULT_NULL_POINTER,
-/// RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Creates an independent copy in the same state: a call on the copy ends as it would on the original, and changes
+/// nothing there. Cost: a copy of the bitmap.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_dry_run(
     allocator: *const rk_allocator,
@@ -165,11 +156,9 @@ pub unsafe extern "C" fn rk_allocator_dry_run(
     })
 }
 
-/// Takes a value.
+/// Allocates a value.
 ///
-/// RK_RESULT_ALREADY_ALLOCATED, RK_RESULT_NOT_IN_RANGE (also for a value of another kind than the range's),
-/// RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
-/// thread.
+/// RK_RESULT_ALREADY_ALLOCATED; RK_RESULT_NOT_IN_RANGE, also for a value of another kind than the range's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_allocate(allocator: *const rk_allocator, value: *const rk_value) -> rk_result {
     guard(|| {
@@ -180,9 +169,9 @@ pub unsafe extern "C" fn rk_allocator_allocate(allocator: *const rk_allocator, v
     })
 }
 
-/// Takes a free value, chosen by the strategy. Cost: some nanoseconds at any fill.
+/// Allocates a free value, chosen by the strategy. Cost: some nanoseconds at any fill.
 ///
-/// RK_RESULT_FULL if none is free, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// RK_RESULT_FULL if none is free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_allocate_next(allocator: *const rk_allocator, value: *mut rk_value) -> rk_result {
     guard(|| {
@@ -195,10 +184,8 @@ pub unsafe extern "C" fn rk_allocator_allocate_next(allocator: *const rk_allocat
     })
 }
 
-/// Gives a value back. A value that is free or not in range is no error.
-///
-/// was_used tells whether it was in use; it may be NULL. RK_RESULT_INVALID_ARGUMENT if it is no value,
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Releases a value; one that is free or not in range is no error. *was_used is whether the value was in use; was_used
+/// may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_release(
     allocator: *const rk_allocator,
@@ -217,10 +204,7 @@ pub unsafe extern "C" fn rk_allocator_release(
     })
 }
 
-/// Tells whether a value is in use; false for what is not in range.
-///
-/// RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
-/// thread.
+/// Writes whether a value is in use; false for one that is not in range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_has(
     allocator: *const rk_allocator,
@@ -236,9 +220,7 @@ pub unsafe extern "C" fn rk_allocator_has(
     })
 }
 
-/// Tells how many values are in use. Cost: O(1); O(size / 64) for the first time after a restore.
-///
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Writes how many values are in use. Cost: O(1); O(size / 64) for the first call after a restore.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_used(allocator: *const rk_allocator, used: *mut u32) -> rk_result {
     guard(|| {
@@ -249,9 +231,7 @@ pub unsafe extern "C" fn rk_allocator_used(allocator: *const rk_allocator, used:
     })
 }
 
-/// Tells how many values are free. Cost: O(1); O(size / 64) for the first time after a restore.
-///
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Writes how many values are free. Cost: that of rk_allocator_used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_available(allocator: *const rk_allocator, available: *mut u32) -> rk_result {
     guard(|| {
@@ -262,13 +242,11 @@ pub unsafe extern "C" fn rk_allocator_available(allocator: *const rk_allocator, 
     })
 }
 
-/// Serves all of n requests, or none. A request of kind RK_VALUE_KIND_ANY takes any free value; the others are taken
-/// first, whatever their place.
+/// Serves all n requests, or none. A request of kind RK_VALUE_KIND_ANY allocates any free value; requests for a named
+/// value are served first, wherever they stand. values has room for n values, in the order of the requests.
 ///
-/// values has room for n values and gets them in the order of the requests. On failure nothing is changed, and
-/// error->value is the index of the request that could not be served: RK_RESULT_ALREADY_ALLOCATED,
-/// RK_RESULT_NOT_IN_RANGE, RK_RESULT_FULL, RK_RESULT_INVALID_ARGUMENT if it is no value; RK_RESULT_NULL_POINTER,
-/// RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// RK_RESULT_ALREADY_ALLOCATED, RK_RESULT_NOT_IN_RANGE, RK_RESULT_FULL and, for a request that is no value,
+/// RK_RESULT_INVALID_ARGUMENT, each with the request that failed in error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_allocate_batch(
     allocator: *const rk_allocator,
@@ -291,10 +269,7 @@ pub unsafe extern "C" fn rk_allocator_allocate_batch(
     }
 }
 
-/// Tells for each of n values whether it is in use; are_used has room for n answers.
-///
-/// RK_RESULT_INVALID_ARGUMENT if one is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
-/// thread.
+/// Writes for each of n values whether it is in use; are_used has room for n answers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_has_batch(
     allocator: *const rk_allocator,
@@ -313,11 +288,8 @@ pub unsafe extern "C" fn rk_allocator_has_batch(
     })
 }
 
-/// Writes the maximal runs of values in use (used) or of free values (not used), ascending, from offset from_offset
-/// on, where a run that is under way is cut: as many as there are, at most capacity.
-///
-/// *n tells how many; fewer than capacity means the end. Else call again with *next_offset. The lock is not held
-/// between two calls. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Writes a page of the maximal runs of values in use (used) or of free values (not used), ascending. A run that
+/// contains from_offset begins there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_runs(
     allocator: *const rk_allocator,
@@ -346,10 +318,8 @@ pub unsafe extern "C" fn rk_allocator_runs(
     })
 }
 
-/// Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, bit n
-/// being offset n; no bytes if nothing is in use. Buffer by the rule for buffers; (size + 7) / 8 bytes always do.
-///
-/// RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, bit n being
+/// offset n; no bytes if nothing is in use. (size + 7) / 8 bytes always suffice.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_snapshot(
     allocator: *const rk_allocator,
@@ -364,12 +334,10 @@ pub unsafe extern "C" fn rk_allocator_snapshot(
     })
 }
 
-/// Takes over a stored snapshot: the text of its range, and its data as rk_allocator_snapshot writes it (leading zero
-/// bytes are accepted). What was in use before is forgotten.
+/// Replaces the state by a stored snapshot: the text of its range, and its data as rk_allocator_snapshot writes it
+/// (leading zero bytes are accepted).
 ///
-/// On failure nothing is changed: RK_RESULT_MISMATCHED_RANGE; RK_RESULT_BITS_PAST_RANGE, with the highest offset in
-/// error->value and the place in data in error->offset; RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER,
-/// RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// RK_RESULT_MISMATCHED_RANGE; RK_RESULT_BITS_PAST_RANGE, with the bits in error. Nothing changes then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_restore(
     allocator: *const rk_allocator,

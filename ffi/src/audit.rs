@@ -17,11 +17,11 @@ use crate::report::rk_report;
 use crate::result::rk_result;
 use crate::services::{Services, ip_addresses, rk_ip_addresses, rk_service_names, rk_services, service_names};
 
-/// There is no object.
+/// The object does not exist.
 pub const RK_PRESENCE_MISSING: u32 = 0;
-/// There is an object without a range: no kube-apiserver has set it up yet.
+/// The object has no range: no kube-apiserver has initialised it yet.
 pub const RK_PRESENCE_UNINITIALISED: u32 = 1;
-/// There is an object with a range.
+/// The object has a range.
 pub const RK_PRESENCE_INITIALISED: u32 = 2;
 
 /// The primary range of ClusterIPs: serviceips.
@@ -31,7 +31,7 @@ pub const RK_BITMAP_SECONDARY_SERVICE_IPS: u32 = 1;
 /// The range of node ports: servicenodeports.
 pub const RK_BITMAP_SERVICE_NODE_PORTS: u32 = 2;
 
-/// An audit under way: one pass over all Services. May be used from several threads at once.
+/// An audit in progress: one pass over all Services.
 pub struct rk_audit(Handle<Audit>);
 
 impl rk_audit {
@@ -89,14 +89,12 @@ impl From<NoIpAddresses> for rk_result {
     }
 }
 
-/// Begins an audit without ranges. Read what is recorded first, and list the Services after that.
+/// Begins an audit without ranges. Read the stored ranges first, and list the Services after that.
 ///
-/// Without ip_addresses, ClusterIPs are in bitmaps. With it, each one is an IPAddress object, and bitmaps of addresses
-/// are stale: they are counted, and not compared with the Services. Then, with has_now, now is the time in seconds since
-/// 1970, and an object that is at most 60 s old may still wait for its Service; without, now has no meaning and nothing
-/// may wait: for data that nobody works on any more.
-///
-/// The caller owns *audit and frees it with rk_audit_free. RK_RESULT_NULL_POINTER. Any thread.
+/// Without ip_addresses, ClusterIPs are recorded in bitmaps. With it, they are recorded in IPAddress objects, and
+/// bitmaps of addresses are stale: they are counted, and not compared with the Services. now, in seconds since 1970,
+/// then grants an IPAddress object of at most 60 s that its Service is still to be stored; with NULL none is granted
+/// that, which is right for data at rest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_new(
     ip_addresses: bool,
@@ -113,17 +111,14 @@ pub unsafe extern "C" fn rk_audit_new(
     })
 }
 
-/// Frees an audit. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+/// Destroys an audit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_free(audit: *mut rk_audit) {
     // SAFETY: the caller's promise; see guard.
     guard_or((), || drop(unsafe { reclaim(audit) }))
 }
 
-/// Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
-/// is fine.
-///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// Drops an audit's state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_close(audit: *const rk_audit) -> rk_result {
     guard(|| {
@@ -134,16 +129,14 @@ pub unsafe extern "C" fn rk_audit_close(audit: *const rk_audit) -> rk_result {
     })
 }
 
-/// Adds a configured range of addresses or ports that is stored as a bitmap, with what is stored for it: the text of its
-/// range and its bitmap. An empty text means that nothing was stored yet. Ranges and CIDRs count from 0 in the order in
-/// which they are added; the first range of addresses is the primary one. Services are observed after all were added.
+/// Adds a configured range of addresses or ports that is stored as a bitmap, with the stored text of its range and the
+/// stored bitmap; an empty text means that nothing was stored yet. Ranges and CIDRs count from 0 in the order in which
+/// they are added; the first range of addresses is the primary one. Add all of them before the first Service is
+/// observed.
 ///
-/// The stored range may differ from the configured one: values that both have are taken over.
-/// RK_RESULT_SAME_KIND if there is one for its IP family, or for ports, already; of what is stored:
-/// RK_RESULT_INVALID_RANGE, RK_RESULT_MISMATCHED_RANGE if it is of another kind, RK_RESULT_BITS_PAST_RANGE with the
-/// highest offset in error->value and the place in stored_data in error->offset, RK_RESULT_INVALID_UTF8;
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
-/// thread.
+/// The stored range may differ from the configured one: values that both have are kept. RK_RESULT_SAME_KIND if the
+/// audit has a range of ports, or of this IP family, already. For the stored data: RK_RESULT_INVALID_RANGE;
+/// RK_RESULT_MISMATCHED_RANGE if it is of another kind; RK_RESULT_BITS_PAST_RANGE, with the bits in error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_add_bitmap(
     audit: *const rk_audit,
@@ -165,10 +158,9 @@ pub unsafe extern "C" fn rk_audit_add_bitmap(
     }
 }
 
-/// Adds one CIDR of a ServiceCIDR object; they may overlap. It counts as one of the ranges.
+/// Adds one CIDR of a ServiceCIDR object; CIDRs may overlap. It counts as one of the ranges.
 ///
-/// RK_RESULT_INVALID_RANGE with a message in error, RK_RESULT_INVALID_UTF8, RK_RESULT_INVALID_ARGUMENT if the audit is
-/// of ClusterIPs in bitmaps, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// RK_RESULT_INVALID_RANGE; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded in bitmaps.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_add_service_cidr(
     audit: *const rk_audit,
@@ -186,10 +178,10 @@ pub unsafe extern "C" fn rk_audit_add_service_cidr(
     }
 }
 
-/// Records a batch of IPAddress objects.
+/// Records a batch of IPAddress objects; see rk_ip_addresses_add.
 ///
-/// RK_RESULT_INVALID_BATCH, RK_RESULT_INVALID_UTF8 (nothing of the batch counts then), RK_RESULT_INVALID_ARGUMENT, also
-/// if the audit is of ClusterIPs in bitmaps, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// RK_RESULT_INVALID_BATCH, and nothing of the batch is recorded; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded
+/// in bitmaps.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_observe_ip_addresses(
     audit: *const rk_audit,
@@ -207,12 +199,11 @@ pub unsafe extern "C" fn rk_audit_observe_ip_addresses(
     })
 }
 
-/// Records a batch of Services. Their names are needed only where ClusterIPs are IPAddress objects; otherwise names may
-/// be NULL. Cost: some 30 ns per address or port in bitmaps.
+/// Records a batch of Services; see rk_services_add. Their names are needed only where ClusterIPs are recorded in
+/// IPAddress objects; otherwise names may be NULL. Cost: some 30 ns per address or port in bitmaps.
 ///
-/// RK_RESULT_INVALID_BATCH (also if there are not as many names as Services), RK_RESULT_INVALID_UTF8 (nothing of the
-/// batch counts then), RK_RESULT_INVALID_ARGUMENT, also if the names are needed and NULL, RK_RESULT_NULL_POINTER,
-/// RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// RK_RESULT_INVALID_BATCH, also if there are not as many names as Services, and nothing of the batch is recorded;
+/// RK_RESULT_INVALID_ARGUMENT if names are needed and NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_observe_services(
     audit: *const rk_audit,
@@ -245,11 +236,10 @@ pub unsafe extern "C" fn rk_audit_observe_services(
     })
 }
 
-/// Tells whether this is an audit of a whole cluster, of whose bitmaps the state is given (RK_PRESENCE_*): to be asked once
-/// all Services were observed. Else the audit would say nothing about some of them, or something wrong.
+/// Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_*), once all
+/// Services were observed. Otherwise its findings about some Services would be missing or wrong.
 ///
-/// RK_RESULT_NOT_INITIALISED with a message in error, and in error->value which bitmap (RK_BITMAP_*) it is about;
-/// RK_RESULT_INVALID_ARGUMENT, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// RK_RESULT_NOT_INITIALISED, with the bitmap in error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_check_cluster(
     audit: *const rk_audit,
@@ -272,12 +262,10 @@ pub unsafe extern "C" fn rk_audit_check_cluster(
     }
 }
 
-/// Ends the audit. With passes, leaks in bitmaps stay until they were seen in enough of them in a row; without (NULL),
-/// they are cleaned at once: right only where nobody allocates meanwhile.
+/// Ends and closes the audit. With a tracker, a leak in a bitmap stays until enough passes in a row have seen it; with
+/// NULL, leaks are cleaned at once, which is right only where nobody else allocates.
 ///
-/// The caller owns *report and frees it with rk_report_free; the audit is closed, and must still be freed.
-/// RK_RESULT_INVALID_ARGUMENT if it is the audit of an rk_repair_pass, which rk_repair_pass_finish ends; RK_RESULT_NULL_POINTER,
-/// RK_RESULT_CLOSED (audit or passes), RK_RESULT_POISONED (audit or passes). Any thread.
+/// RK_RESULT_INVALID_ARGUMENT if it is the audit of an rk_repair_pass, which rk_repair_pass_finish ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_finish(
     audit: *const rk_audit,

@@ -12,7 +12,7 @@ use crate::guard::{Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, t
 use crate::handle::Handle;
 use crate::result::rk_result;
 
-/// The bootstrap controller of one server: a state machine that does no I/O. May be used from several threads at once.
+/// The bootstrap controller of one server: a state machine that does no I/O.
 pub struct rk_bootstrap(Handle<State>);
 
 struct State {
@@ -21,7 +21,7 @@ struct State {
     step: Option<String>,
 }
 
-/// Reads a JSON text of the form that T has; the error tells the byte at which it went wrong.
+/// Reads a JSON text of the form that T has; an error names the byte.
 fn parse<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T, Failure> {
     serde_json::from_str(json).map_err(|error| {
         let lines = json.split_inclusive('\n').take(error.line().saturating_sub(1));
@@ -31,11 +31,9 @@ fn parse<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T, Failure> {
     })
 }
 
-/// Makes a controller that has not begun. config is JSON
-/// (docs/bootstrap-json.md).
+/// Creates a controller that has not begun. config is JSON (docs/bootstrap-json.md).
 ///
-/// The caller owns *bootstrap and frees it with rk_bootstrap_free. RK_RESULT_INVALID_JSON with the place in
-/// error->offset, RK_RESULT_INVALID_CONFIG, RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_INVALID_JSON, with the byte in error; RK_RESULT_INVALID_CONFIG.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_new(
     config: *const c_char,
@@ -55,17 +53,14 @@ pub unsafe extern "C" fn rk_bootstrap_new(
     }
 }
 
-/// Frees a controller. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+/// Destroys a controller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_free(bootstrap: *mut rk_bootstrap) {
     // SAFETY: the caller's promise; see guard.
     guard_or((), || drop(unsafe { reclaim(bootstrap) }))
 }
 
-/// Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
-/// is fine.
-///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// Drops a controller's state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_close(bootstrap: *const rk_bootstrap) -> rk_result {
     guard(|| {
@@ -76,10 +71,8 @@ pub unsafe extern "C" fn rk_bootstrap_close(bootstrap: *const rk_bootstrap) -> r
     })
 }
 
-/// Tells what to do at the time now, in nanoseconds by a clock that should not jump: a step as JSON
-/// (docs/bootstrap-json.md), buffer by the rule for buffers. A step that does not fit is kept, and given by the next call.
-///
-/// RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Writes the step to take at the time now, in nanoseconds of a monotonic clock, as JSON (docs/bootstrap-json.md). A
+/// step that does not fit is kept for the next call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_poll(
     bootstrap: *const rk_bootstrap,
@@ -100,16 +93,15 @@ pub unsafe extern "C" fn rk_bootstrap_poll(
     })
 }
 
-/// What the crate gives always has a JSON form.
+/// Everything that the crate returns has a JSON form.
 fn to_json(value: &impl serde::Serialize) -> Result<String, rk_result> {
     serde_json::to_string(value).map_err(|_| rk_result::Panic)
 }
 
-/// The order of this id has ended. answer is JSON (docs/bootstrap-json.md). An answer to an order that was given up
-/// is ignored.
+/// Reports that the order of this id has ended. answer is JSON (docs/bootstrap-json.md). An answer to an order that was
+/// given up is ignored.
 ///
-/// RK_RESULT_INVALID_JSON with the place in error->offset (the order is still under way then), RK_RESULT_INVALID_UTF8,
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// RK_RESULT_INVALID_JSON, with the byte in error; the order stays open then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_answered(
     bootstrap: *const rk_bootstrap,
@@ -132,10 +124,8 @@ pub unsafe extern "C" fn rk_bootstrap_answered(
     }
 }
 
-/// Begins to stop in order: the loops end, own lease and endpoint are removed. Poll and answer go on until the phase of a
-/// step is stopped, at most two intervals of the endpoints later.
-///
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Begins an orderly stop: the loops end, then the server's own lease and endpoint are removed. Poll and answer until
+/// the phase of a step is stopped, at most two intervals of the endpoints later.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_stop(bootstrap: *const rk_bootstrap, now: u64) -> rk_result {
     guard(|| {
@@ -148,13 +138,12 @@ pub unsafe extern "C" fn rk_bootstrap_stop(bootstrap: *const rk_bootstrap, now: 
     })
 }
 
-/// Decides one thing without a controller: which namespaces are missing, what is to be done about the Service kubernetes,
-/// the own lease, or Endpoints and EndpointSlice. question and answer are JSON (docs/bootstrap-json.md), buffer by the
-/// rule for buffers. The same question has the same answer.
+/// Decides one thing without a controller: which namespaces are missing, or what to do about the Service kubernetes,
+/// the server's own lease, or Endpoints and EndpointSlice. question and answer are JSON (docs/bootstrap-json.md). The
+/// same question has the same answer.
 ///
-/// RK_RESULT_INVALID_JSON with the place in error->offset, also for an object of another kind; RK_RESULT_INVALID_CONFIG
-/// for a question of the right form that cannot be answered; RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_INVALID_UTF8,
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_INVALID_JSON, with the byte in error, also for an object of another kind; RK_RESULT_INVALID_CONFIG for a
+/// well-formed question that has no answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_plan(
     question: *const c_char,

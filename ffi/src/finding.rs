@@ -17,13 +17,12 @@ pub const RK_SUBJECT_KIND_SERVICE: u32 = 0;
 /// A finding is about an IPAddress object.
 pub const RK_SUBJECT_KIND_IP_ADDRESS: u32 = 1;
 
-/// The low offsets, which dynamic allocation spares.
+/// The low offsets, which dynamic allocation uses last.
 pub const RK_BAND_STATIC: u32 = 0;
 /// All other offsets.
 pub const RK_BAND_DYNAMIC: u32 = 1;
 
-/// Why something was found, by the reasons of kube-apiserver's Events. The numbers never change and are never used
-/// again for something else.
+/// Why something was found, by the reasons of kube-apiserver's Events. Numbers never change and are never reused.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum rk_reason {
@@ -103,11 +102,11 @@ pub struct rk_finding {
     pub value: rk_value,
 }
 
-/// Everything about one value of a range.
+/// The state of one value of a range.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_offset_state {
-    /// One of RK_BAND_*: the band it lies in.
+    /// One of RK_BAND_*: its band.
     pub band: u32,
     /// Whether it was recorded as allocated.
     pub stored: bool,
@@ -192,8 +191,8 @@ pub(crate) fn at<T>(items: &[T], index: usize) -> Result<&T, rk_result> {
     items.get(index).ok_or(rk_result::InvalidArgument)
 }
 
-/// A reason as kube-apiserver's Events spell it, such as "ClusterIPNotAllocated"; "Unknown" for a number that is no
-/// reason. The text is static: never NULL, never freed. Any thread.
+/// Returns a reason as kube-apiserver's Events spell it, such as "ClusterIPNotAllocated"; "Unknown" for a number that
+/// is no reason. The text is static: never NULL, never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_reason_name(reason: u32) -> *const c_char {
     guard_or(c"Unknown".as_ptr(), || {

@@ -18,37 +18,37 @@ pub const RK_OWNER_OTHER: u32 = 2;
 /// An IPAddress object refers to a Service that uses the address.
 pub const RK_OWNER_USES: u32 = 3;
 
-/// An IPAddress object stays.
+/// Keep the IPAddress object.
 pub const RK_IP_ADDRESS_KEEP: u32 = 0;
-/// Nothing uses it, but a request may still be about to: it is to be judged again later.
+/// Nothing uses the address, but a pending request may still come to use it: judge the object again later.
 pub const RK_IP_ADDRESS_WAIT: u32 = 1;
-/// It is to be removed, since it does not refer to a Service.
+/// Remove the object: it does not refer to a Service.
 pub const RK_IP_ADDRESS_NO_SERVICE: u32 = 2;
-/// It is to be removed, since its Service does not use the address.
+/// Remove the object: its Service does not use the address.
 pub const RK_IP_ADDRESS_WRONG_REFERENCE: u32 = 3;
-/// It is to be removed, since its Service does not exist.
+/// Remove the object: its Service does not exist.
 pub const RK_IP_ADDRESS_LEAKED: u32 = 4;
 
-/// The IPAddress object of a ClusterIP is right.
+/// The IPAddress object of the ClusterIP is right.
 pub const RK_CLUSTER_IP_KEEP: u32 = 0;
-/// Its object will be removed on its own; the Service gets another one then.
+/// Its object will be removed as wrong; create the right one after that.
 pub const RK_CLUSTER_IP_WAIT: u32 = 1;
-/// It has no object, and is to get one.
+/// It has no object: create one.
 pub const RK_CLUSTER_IP_CREATE: u32 = 2;
-/// Its object has another shape than those of the allocator, and is to be replaced; no Event tells of it.
+/// Its object differs in form from the allocator's: replace it, without an Event.
 pub const RK_CLUSTER_IP_RESHAPE: u32 = 3;
-/// Its object does not refer to its Service, and is to be replaced.
+/// Its object does not refer to its Service: replace it.
 pub const RK_CLUSTER_IP_REPLACE: u32 = 4;
-/// Another Service has it: an owner has to recreate one of the two.
+/// Another Service owns it: an owner has to recreate one of the two.
 pub const RK_CLUSTER_IP_TAKEN: u32 = 5;
 
 /// The IPAddress object of an address that a Service uses.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_address_object {
-    /// Whether the allocator made it, by its label.
+    /// Whether its label says that the allocator manages it.
     pub managed: bool,
-    /// Whether its labels are those that the allocator gives.
+    /// Whether its labels are those that the allocator sets.
     pub labelled: bool,
     /// Whether it refers to the Service that is looked at.
     pub refers_here: bool,
@@ -66,12 +66,10 @@ fn owner_of(owner: u32) -> Result<Owner, rk_result> {
     })
 }
 
-/// Judges an IPAddress object: *verdict is one of RK_IP_ADDRESS_*. managed says whether the allocator made it, by its
-/// label, owner is one of RK_OWNER_*. unused_for is for how long at least nothing has used it, grace the longest time that
-/// a request can take, both in nanoseconds. With RK_IP_ADDRESS_WAIT, *wait tells after how many nanoseconds it is to be
-/// judged again; else it is 0.
-///
-/// RK_RESULT_INVALID_ARGUMENT, RK_RESULT_NULL_POINTER. Any thread.
+/// Judges an IPAddress object: *verdict is one of RK_IP_ADDRESS_*. managed is whether its label says that the allocator
+/// manages it; owner is one of RK_OWNER_* except RK_OWNER_SELF. unused_for is how long at least nothing has used the
+/// address, grace the longest time that a request can take, both in nanoseconds. With RK_IP_ADDRESS_WAIT, *wait is
+/// after how many nanoseconds to judge again; otherwise it is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ip_address_judge(
     managed: bool,
@@ -99,10 +97,8 @@ pub unsafe extern "C" fn rk_ip_address_judge(
     })
 }
 
-/// Judges an address that a Service uses and a ServiceCIDR hands out, by its IPAddress object, NULL if there is none:
+/// Judges an address that a Service uses and a ServiceCIDR contains, by its IPAddress object, NULL if there is none:
 /// *verdict is one of RK_CLUSTER_IP_*.
-///
-/// RK_RESULT_INVALID_ARGUMENT, RK_RESULT_NULL_POINTER. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_cluster_ip_judge(object: *const rk_address_object, verdict: *mut u32) -> rk_result {
     guard(|| {

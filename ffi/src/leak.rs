@@ -13,8 +13,7 @@ use crate::range::{rk_range, values_page};
 use crate::result::rk_result;
 use crate::value::rk_value;
 
-/// A counter for each value of a range: in how many passes in a row it was leaked. May be used from several threads at
-/// once.
+/// A counter for each value of a range: how many passes in a row it was leaked.
 pub struct rk_leak_counters {
     range: AnyRange,
     counters: Handle<LeakCounters>,
@@ -26,11 +25,10 @@ impl rk_leak_counters {
     }
 }
 
-/// Makes counters at 0. A leak is due to be cleaned in the pass that sees it for the passes-th time in a row;
+/// Creates counters at 0. A leak is due to be cleaned in the pass that sees it for the passes-th time in a row;
 /// kube-apiserver waits for 3.
 ///
-/// The caller owns *counters and frees them with rk_leak_counters_free; range is not needed any more.
-/// RK_RESULT_INVALID_ARGUMENT if passes is 0, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_INVALID_ARGUMENT if passes is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_new(
     range: *const rk_range,
@@ -47,17 +45,14 @@ pub unsafe extern "C" fn rk_leak_counters_new(
     })
 }
 
-/// Frees counters. NULL is fine. To free them twice, or while another thread uses them, is undefined.
+/// Destroys counters.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_free(counters: *mut rk_leak_counters) {
     // SAFETY: the caller's promise; see guard.
     guard_or((), || drop(unsafe { reclaim(counters) }))
 }
 
-/// Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
-/// is fine.
-///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// Drops the counters' state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_close(counters: *const rk_leak_counters) -> rk_result {
     guard(|| {
@@ -68,12 +63,11 @@ pub unsafe extern "C" fn rk_leak_counters_close(counters: *const rk_leak_counter
     })
 }
 
-/// Counts a pass that saw exactly the n values of leaked, and writes those that are due to be cleaned, ascending;
-/// their counters are 0 again, as are those of every value that is not among leaked.
+/// Counts a pass that saw exactly the n values of leaked, and writes those that are due to be cleaned, ascending. The
+/// counters of those, and of every value that is not in leaked, return to 0. due needs room for n values: with less,
+/// RK_RESULT_BUFFER_TOO_SMALL and n in *due_len.
 ///
-/// due needs room for n values: with less, RK_RESULT_BUFFER_TOO_SMALL and n in *due_len. *due_len tells how many are
-/// due. On failure nothing is counted: RK_RESULT_NOT_IN_RANGE, RK_RESULT_INVALID_ARGUMENT if one is no value,
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// RK_RESULT_NOT_IN_RANGE. On failure nothing is counted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_advance(
     counters: *const rk_leak_counters,
@@ -104,10 +98,9 @@ pub unsafe extern "C" fn rk_leak_counters_advance(
     })
 }
 
-/// Tells in how many passes in a row a value was leaked, the last one included.
+/// Writes how many passes in a row a value was leaked, the last one included.
 ///
-/// RK_RESULT_NOT_IN_RANGE, RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
-/// RK_RESULT_POISONED. Any thread.
+/// RK_RESULT_NOT_IN_RANGE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_count(
     counters: *const rk_leak_counters,
@@ -124,8 +117,6 @@ pub unsafe extern "C" fn rk_leak_counters_count(
 }
 
 /// Sets every counter to 0, as is right after a restore from a backup.
-///
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_reset(counters: *const rk_leak_counters) -> rk_result {
     guard(|| {

@@ -10,19 +10,15 @@ use crate::guard::{Out, borrow, guard, guard_or, reclaim};
 use crate::handle::Handle;
 use crate::result::rk_result;
 
-/// The leak counters of all ranges of a server's repair, kept from one pass to the next, and when they may advance. May
-/// be used from several threads at once.
+/// The leak counters of all ranges of a server's repair, kept from one pass to the next, and when they may advance.
 pub struct rk_leak_tracker(pub(crate) Arc<Handle<Passes>>);
 
-/// Makes counters at 0. A leak is cleaned in the pass that sees it for the passes-th time in a row; kube-apiserver waits
-/// for 3.
+/// Creates a tracker whose counters are 0. A leak is cleaned in the pass that sees it for the passes-th time in a row;
+/// kube-apiserver waits for 3.
 ///
-/// A pass over the objects of committers is an rk_repair_pass. Counters advance only if passes are at least 0.9 of interval (in
-/// nanoseconds) apart and the value was in use all the time between. Without committers every pass counts, and
-/// nothing but rk_audit_finish is needed; interval is of no use then.
-///
-/// The caller owns *out and frees it with rk_leak_tracker_free. RK_RESULT_INVALID_ARGUMENT if passes is 0,
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// In an rk_repair_pass, counters advance only if passes are at least 0.9 of interval (in nanoseconds) apart and the
+/// value was in use all the time between. In rk_audit_finish every pass counts, and interval has no meaning.
+/// RK_RESULT_INVALID_ARGUMENT if passes is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_tracker_new(passes: u8, interval: u64, out: *mut *mut rk_leak_tracker) -> rk_result {
     guard(|| {
@@ -34,17 +30,14 @@ pub unsafe extern "C" fn rk_leak_tracker_new(passes: u8, interval: u64, out: *mu
     })
 }
 
-/// Frees passes. NULL is fine. To free them twice, or while another thread uses them, is undefined.
+/// Destroys a tracker.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_tracker_free(passes: *mut rk_leak_tracker) {
     // SAFETY: the caller's promise; see guard.
     guard_or((), || drop(unsafe { reclaim(passes) }))
 }
 
-/// Drops the state now: from then on every call with these passes gives RK_RESULT_CLOSED. The handle must still be freed.
-/// To close twice is fine.
-///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// Drops a tracker's state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_tracker_close(passes: *const rk_leak_tracker) -> rk_result {
     guard(|| {

@@ -20,7 +20,7 @@ pub const RK_RANGE_KIND_CIDR: u32 = 1;
 /// Ports.
 pub const RK_RANGE_KIND_PORTS: u32 = 2;
 
-/// A range: which values there are, and the offset of each. Never changes.
+/// A range: which values it has, and the offset of each. Immutable.
 pub struct rk_range(pub(crate) AnyRange);
 
 /// The core's range over C's values; see [`Value`].
@@ -87,7 +87,7 @@ impl Range for ValueRange {
     }
 }
 
-/// A stretch of neighbouring values.
+/// A stretch of adjacent values.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_run {
@@ -144,11 +144,10 @@ pub(crate) fn runs_page(
     (written, next)
 }
 
-/// Reads a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6, host bits are cleared) or ports ("30000-32767", "30000+2767",
+/// Parses a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6; host bits are cleared) or ports ("30000-32767", "30000+2767",
 /// or one port).
 ///
-/// The caller owns *range and frees it with rk_range_free. RK_RESULT_INVALID_RANGE with a message in error,
-/// RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_INVALID_RANGE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_parse(
     spec: *const c_char,
@@ -166,18 +165,14 @@ pub unsafe extern "C" fn rk_range_parse(
     }
 }
 
-/// Frees a range. NULL is fine; what was made from it stays valid. To free it twice, or while another thread uses it,
-/// is undefined.
+/// Destroys a range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_free(range: *mut rk_range) {
     // SAFETY: the caller's promise; see guard.
     guard_or((), || drop(unsafe { reclaim(range) }))
 }
 
-/// Writes the canonical text of a range, as it is stored beside the bitmap; without a NUL, buffer by the rule for
-/// buffers.
-///
-/// RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER. Any thread.
+/// Writes the canonical text of a range, as it is stored beside the bitmap.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_text(
     range: *const rk_range,
@@ -192,9 +187,7 @@ pub unsafe extern "C" fn rk_range_text(
     })
 }
 
-/// Tells which of RK_RANGE_KIND_* a range is.
-///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// Writes which of RK_RANGE_KIND_* a range is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_kind(range: *const rk_range, kind: *mut u32) -> rk_result {
     guard(|| {
@@ -208,9 +201,7 @@ pub unsafe extern "C" fn rk_range_kind(range: *const rk_range, kind: *mut u32) -
     })
 }
 
-/// Tells how many values can be allocated; offsets are below that. 0 is possible ("10.0.0.1/32").
-///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// Writes how many values can be allocated; offsets are below that. 0 is possible ("10.0.0.1/32").
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_size(range: *const rk_range, size: *mut u32) -> rk_result {
     guard(|| {
@@ -221,9 +212,7 @@ pub unsafe extern "C" fn rk_range_size(range: *const rk_range, size: *mut u32) -
     })
 }
 
-/// Tells how many of the lowest offsets form the static band, which dynamic allocation spares (KEP-3070, KEP-3668).
-///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// Writes how many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070, KEP-3668).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_static_band(range: *const rk_range, static_band: *mut u32) -> rk_result {
     guard(|| {
@@ -234,10 +223,10 @@ pub unsafe extern "C" fn rk_range_static_band(range: *const rk_range, static_ban
     })
 }
 
-/// Tells the offset of a value.
+/// Writes the offset of a value.
 ///
-/// RK_RESULT_NOT_IN_RANGE if the range does not hand it out (network and broadcast addresses, values of another kind),
-/// RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_NOT_IN_RANGE if it cannot be allocated from the range: network and broadcast addresses, values of another
+/// kind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_offset_of(
     range: *const rk_range,
@@ -252,9 +241,9 @@ pub unsafe extern "C" fn rk_range_offset_of(
     })
 }
 
-/// Tells the value at an offset.
+/// Writes the value at an offset.
 ///
-/// RK_RESULT_NOT_IN_RANGE if the offset is not below the size, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_NOT_IN_RANGE if the offset is not below the size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_value_at(range: *const rk_range, offset: u32, value: *mut rk_value) -> rk_result {
     guard(|| {
@@ -265,13 +254,10 @@ pub unsafe extern "C" fn rk_range_value_at(range: *const rk_range, offset: u32, 
     })
 }
 
-/// Tells what differs between two snapshots of a range (see rk_allocator_snapshot): writes the values that are in one of
-/// them only, ascending, from offset from_offset on, and for each whether it was allocated, that is, whether it is in the
-/// second one: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end. Else call
-/// again with *next_offset.
+/// Compares two snapshots of a range (see rk_allocator_snapshot): writes a page of the values that only one of them
+/// contains, ascending, and for each whether it was allocated, that is, whether the second one contains it.
 ///
-/// RK_RESULT_BITS_PAST_RANGE with the highest offset in error->value, RK_RESULT_NULL_POINTER,
-/// RK_RESULT_INVALID_ARGUMENT. Any thread.
+/// RK_RESULT_BITS_PAST_RANGE, with the bits in error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_changes(
     range: *const rk_range,

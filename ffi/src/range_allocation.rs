@@ -14,8 +14,7 @@ pub const RK_FORM_PROTOBUF: u32 = 1;
 /// A JSON object.
 pub const RK_FORM_JSON: u32 = 2;
 
-/// A stored RangeAllocation: range, data, and everything around them that must survive a rewrite. May be used from
-/// several threads at once.
+/// A stored RangeAllocation: range, data, and everything else that a rewrite must preserve.
 pub struct rk_range_allocation(Handle<RangeAllocation>);
 
 impl From<DecodeError> for Failure {
@@ -29,10 +28,7 @@ impl From<DecodeError> for Failure {
     }
 }
 
-/// Makes a fresh object with empty range and data, as kube-apiserver makes one. form is one of RK_FORM_*.
-///
-/// The caller owns *object and frees it with rk_range_allocation_free. RK_RESULT_INVALID_ARGUMENT for an unknown form,
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// Creates an object with empty range and data, as kube-apiserver creates one. form is one of RK_FORM_*.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_new(form: u32, object: *mut *mut rk_range_allocation) -> rk_result {
     guard(|| {
@@ -48,10 +44,10 @@ pub unsafe extern "C" fn rk_range_allocation_new(form: u32, object: *mut *mut rk
     })
 }
 
-/// Decodes a stored value; its first bytes tell the form. Metadata and unknown fields are kept as they are.
+/// Decodes a stored value, which is copied; its first bytes determine the form. Metadata and unknown fields are
+/// preserved.
 ///
-/// The caller owns *object and frees it with rk_range_allocation_free; stored is copied. RK_RESULT_INVALID_OBJECT or
-/// RK_RESULT_ENCRYPTED, with the place in error->offset; RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_INVALID_OBJECT and RK_RESULT_ENCRYPTED, with the byte in error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_decode(
     stored: *const u8,
@@ -69,17 +65,14 @@ pub unsafe extern "C" fn rk_range_allocation_decode(
     }
 }
 
-/// Frees an object. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+/// Destroys an object.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_free(object: *mut rk_range_allocation) {
     // SAFETY: the caller's promise; see guard.
     guard_or((), || drop(unsafe { reclaim(object) }))
 }
 
-/// Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
-/// is fine.
-///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// Drops an object's state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_close(object: *const rk_range_allocation) -> rk_result {
     guard(|| {
@@ -90,10 +83,7 @@ pub unsafe extern "C" fn rk_range_allocation_close(object: *const rk_range_alloc
     })
 }
 
-/// Writes the text of the object's range; empty if no range was ever written. Without a NUL, buffer by the rule for
-/// buffers.
-///
-/// RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Writes the text of the object's range; empty if no range was ever written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_range(
     object: *const rk_range_allocation,
@@ -108,9 +98,7 @@ pub unsafe extern "C" fn rk_range_allocation_range(
     })
 }
 
-/// Writes the object's data, the bitmap in the form of rk_allocator_snapshot; buffer by the rule for buffers.
-///
-/// RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Writes the object's data, a bitmap in the form of rk_allocator_snapshot.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_data(
     object: *const rk_range_allocation,
@@ -125,9 +113,7 @@ pub unsafe extern "C" fn rk_range_allocation_data(
     })
 }
 
-/// Replaces range and data; both are copied and not looked into.
-///
-/// RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Replaces range and data. Both are copied, and not checked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_set(
     object: *const rk_range_allocation,
@@ -147,10 +133,7 @@ pub unsafe extern "C" fn rk_range_allocation_set(
     })
 }
 
-/// Writes the object as it is to be stored; buffer by the rule for buffers. What kube-apiserver wrote and nobody
-/// changed comes out byte for byte.
-///
-/// RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Writes the object in its stored form. What kube-apiserver wrote and nobody changed comes out byte for byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_encode(
     object: *const rk_range_allocation,

@@ -20,12 +20,12 @@ use crate::result::rk_result;
 /// A repair pass over the objects of committers. Its steps, in this order; another order is refused:
 ///
 /// 1. rk_repair_pass_new.
-/// 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ to it, and when that has ended rk_repair_pass_read.
-/// 3. rk_repair_pass_audit adds what was read to an rk_audit. After that, Services are listed linearizably and observed by it.
+/// 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ, and after its outcome rk_repair_pass_read.
+/// 3. rk_repair_pass_audit adds the ranges to an rk_audit. After that, list the Services linearizably and observe them.
 /// 4. rk_repair_pass_finish ends the audit.
 /// 5. For each committer rk_committer_submit_repair.
 ///
-/// A pass that fails on its way is freed, and the next one started. May be used from several threads at once.
+/// If a step fails, free the pass and start another.
 pub struct rk_repair_pass {
     passes: Arc<Handle<Passes>>,
     stage: Handle<Stage>,
@@ -86,10 +86,7 @@ impl rk_repair_pass {
     }
 }
 
-/// Starts a pass; one of the same passes that is under way is given up, and its steps are refused.
-///
-/// The caller owns *pass and frees it with rk_repair_pass_free. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED.
-/// Any thread.
+/// Starts a pass. An earlier pass of this tracker that has not ended is given up, and its steps are refused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_new(
     passes: *const rk_leak_tracker,
@@ -104,17 +101,14 @@ pub unsafe extern "C" fn rk_repair_pass_new(
     })
 }
 
-/// Frees a pass. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+/// Destroys a pass.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_free(pass: *mut rk_repair_pass) {
     // SAFETY: the caller's promise; see guard.
     guard_or((), || drop(unsafe { reclaim(pass) }))
 }
 
-/// Drops the state now: from then on every call with this pass gives RK_RESULT_CLOSED. The handle must still be freed. To
-/// close twice is fine.
-///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// Drops a pass's state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_close(pass: *const rk_repair_pass) -> rk_result {
     guard(|| {
@@ -125,10 +119,9 @@ pub unsafe extern "C" fn rk_repair_pass_close(pass: *const rk_repair_pass) -> rk
     })
 }
 
-/// Before the read of a pass is submitted: the committer is to keep the history of its key from now on.
+/// Makes the committer keep the history of its key. Call it before the read of the pass is submitted.
 ///
-/// RK_RESULT_INVALID_ARGUMENT with a message in error if the committer's range was begun already, or all ranges were
-/// read; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass or committer). Any thread.
+/// RK_RESULT_INVALID_ARGUMENT if the committer's range was begun already, or all ranges were read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_begin(
     pass: *const rk_repair_pass,
@@ -147,14 +140,12 @@ pub unsafe extern "C" fn rk_repair_pass_begin(
     }
 }
 
-/// The read of a pass has ended by an RK_OUTCOME_READ of this revision with these bytes; Services are listed after now, in
-/// nanoseconds by the caller's clock. The counters of the committer's range go on only where the value was in use
-/// ever since the pass before; where that is not known, or that pass was too short a while ago, all of them start again.
+/// Records the read of a committer's object: the revision and the bitmap of its outcome. Services are listed after now,
+/// in nanoseconds of the caller's clock. A counter goes on only if the value was in use ever since the previous pass;
+/// if that is not known, or that pass was too recent, all counters of the range start again.
 ///
-/// RK_RESULT_INVALID_ARGUMENT with a message in error if the committer's range was not begun, or was read already, or a
-/// later pass has started; RK_RESULT_BITS_PAST_RANGE with the highest offset in error->value and the place in data in
-/// error->offset if the bytes are not those of this range; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED
-/// (pass, its passes, or committer). Any thread.
+/// RK_RESULT_INVALID_ARGUMENT if the committer's range was not begun, or was read already, or a later pass has started;
+/// RK_RESULT_BITS_PAST_RANGE, with the bits in error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_read(
     pass: *const rk_repair_pass,
@@ -187,12 +178,11 @@ pub unsafe extern "C" fn rk_repair_pass_read(
     }
 }
 
-/// Adds what was read to an audit, in the order of rk_repair_pass_begin. More may be added to it, and Services that are listed
-/// from now on. An error ends the pass.
+/// Adds the ranges that were read to an audit, in the order of rk_repair_pass_begin. The caller may add more, and
+/// observes Services that it lists from now on. A failure ends the pass.
 ///
-/// RK_RESULT_INVALID_ARGUMENT with a message in error if a range was begun and not read, or the audit has ranges or
-/// Services already; RK_RESULT_SAME_KIND, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass or audit).
-/// Any thread.
+/// RK_RESULT_INVALID_ARGUMENT if a range was begun and not read, or the audit has ranges or Services already;
+/// RK_RESULT_SAME_KIND.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_audit(
     pass: *const rk_repair_pass,
@@ -215,11 +205,10 @@ pub unsafe extern "C" fn rk_repair_pass_audit(
     }
 }
 
-/// Ends the audit of the pass. Leaks stay until they were seen in enough passes in a row. An error ends the pass.
+/// Ends and closes the audit of the pass. Leaks stay until enough passes in a row have seen them. A failure ends the
+/// pass.
 ///
-/// The caller owns *report and frees it with rk_report_free; the audit is closed, and must still be freed.
-/// RK_RESULT_INVALID_ARGUMENT with a message in error if the pass has no audit yet or another one, or a later pass has
-/// started; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass, its passes, or audit). Any thread.
+/// RK_RESULT_INVALID_ARGUMENT if the pass has no audit yet or another one, or a later pass has started.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_finish(
     pass: *const rk_repair_pass,

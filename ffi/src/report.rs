@@ -14,9 +14,9 @@ use crate::value::rk_value;
 
 /// Values that the repair allocates.
 pub const RK_VALUES_SET: u32 = 1;
-/// Values that the repair frees.
+/// Values that the repair releases.
 pub const RK_VALUES_CLEAR: u32 = 2;
-/// Values recorded as allocated that no Service uses, freed by the repair or not yet.
+/// Values recorded as allocated that no Service uses, whether this repair releases them or not.
 pub const RK_VALUES_LEAKED: u32 = 3;
 /// Values that more than one Service claims.
 pub const RK_VALUES_DUPLICATES: u32 = 4;
@@ -27,20 +27,20 @@ pub const RK_VALUES_IN_USE: u32 = 6;
 /// Values that are allocated after the repair.
 pub const RK_VALUES_NEXT: u32 = 7;
 
-/// As a range of a finding or leak: the audit has no range of addresses to name.
+/// As the range of a finding or leak: the audit has no range of addresses to name.
 pub const RK_NO_RANGE: u32 = 0xffff_ffff;
-/// As an object of a leak: a bitmap records the value.
+/// As the object of a leak: a bitmap records the value.
 pub const RK_NO_OBJECT: u64 = 0xffff_ffff_ffff_ffff;
 
 /// A range that is stored as a bitmap.
 pub const RK_RECORD_BITMAP: u32 = 0;
-/// A bitmap of ClusterIPs that nothing uses any more, as ClusterIPs are IPAddress objects: it was counted only, and all
-/// of it is taken for in use.
+/// A bitmap of ClusterIPs that nothing uses any more, since ClusterIPs are IPAddress objects: it was only counted, and
+/// all of it is taken as in use.
 pub const RK_RECORD_STALE: u32 = 1;
 /// A CIDR of a ServiceCIDR object, whose values are IPAddress objects.
 pub const RK_RECORD_IP_ADDRESSES: u32 = 2;
 
-/// The result of an audit. Never changes. May be used from several threads at once.
+/// The result of an audit. Immutable.
 pub struct rk_report(Handle<Found>);
 
 struct Found {
@@ -56,15 +56,15 @@ struct Found {
 pub struct rk_leak {
     /// The value.
     pub value: rk_value,
-    /// The first range that has it: its place in the order in which they were added. For an address that none has it is
-    /// the first one of its family; RK_NO_RANGE if there is no range of addresses.
+    /// The first range that has it, by the order in which ranges were added. For an address that none has, the first
+    /// range of its family; RK_NO_RANGE if there is no range of addresses.
     pub range: u32,
-    /// The IPAddress object that records it, by its place among those that were observed: 0 is the first. RK_NO_OBJECT
-    /// if a bitmap does.
+    /// The IPAddress object that records it, by the order in which objects were observed; RK_NO_OBJECT if a bitmap
+    /// records it.
     pub object: u64,
 }
 
-/// Numbers about one range.
+/// Counts of one range.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_range_report {
@@ -137,17 +137,14 @@ fn rk_leak_of(leak: &Leak) -> rk_leak {
     }
 }
 
-/// Frees a report. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+/// Destroys a report.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_free(report: *mut rk_report) {
     // SAFETY: the caller's promise; see guard.
     guard_or((), || drop(unsafe { reclaim(report) }))
 }
 
-/// Drops the state now: from then on every call gives RK_RESULT_CLOSED. The handle must still be freed. To close twice
-/// is fine.
-///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// Drops a report's state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_close(report: *const rk_report) -> rk_result {
     guard(|| {
@@ -158,9 +155,7 @@ pub unsafe extern "C" fn rk_report_close(report: *const rk_report) -> rk_result 
     })
 }
 
-/// Tells how many Services were observed.
-///
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Writes how many Services were observed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_services(report: *const rk_report, services: *mut u64) -> rk_result {
     guard(|| {
@@ -173,10 +168,7 @@ pub unsafe extern "C" fn rk_report_services(report: *const rk_report, services: 
     })
 }
 
-/// Writes findings, those about Services in their order and then those about IPAddress objects in theirs, from place
-/// from on: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end.
-///
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Writes a page of findings, those about Services first, each kind in the order of observation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_findings(
     report: *const rk_report,
@@ -195,13 +187,12 @@ pub unsafe extern "C" fn rk_report_findings(
     })
 }
 
-/// Writes the texts of findings, from the one at place `from` on, back to back and without a NUL: for each the value that
-/// it is about, whatever that is, and what it says to people. At most n findings, and as many as fit whole. The value of
-/// the i-th ends at byte ends[2 * i] of buffer, where its message begins, which ends at byte ends[2 * i + 1]; so ends has
-/// room for 2 * n. *written tells how many findings there are, 0 past their end.
+/// Writes the texts of findings from the one at place `from` on, back to back: for each the value that it is about, and
+/// its message. Writes at most n findings, and only whole ones. The value of the i-th ends at byte ends[2 * i] of
+/// buffer, where its message begins, which ends at byte ends[2 * i + 1]; so ends has room for 2 * n. *written is the
+/// number of findings, 0 past their end.
 ///
-/// RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
-/// thread.
+/// RK_RESULT_BUFFER_TOO_SMALL if not even one fits; no length is written then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_finding_texts(
     report: *const rk_report,
@@ -225,11 +216,8 @@ pub unsafe extern "C" fn rk_report_finding_texts(
     })
 }
 
-/// Writes the leaks from place from on, those of bitmaps by range and value, due to be cleaned or not, then the IPAddress
-/// objects of the allocator whose Service does not exist, in their order, as far as no other Service uses the address: as
-/// many as there are, at most capacity. *n tells how many; fewer than capacity means the end.
-///
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Writes a page of leaks: those of bitmaps by range and value, due to be cleaned or not; then the IPAddress objects of
+/// the allocator whose Service does not exist and whose address no other Service uses, in the order of observation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_leaks(
     report: *const rk_report,
@@ -249,10 +237,7 @@ pub unsafe extern "C" fn rk_report_leaks(
     })
 }
 
-/// Tells numbers about the range at place range.
-///
-/// RK_RESULT_INVALID_ARGUMENT if there is none, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
-/// thread.
+/// Writes the counts of the range at place range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_range(
     report: *const rk_report,
@@ -288,12 +273,7 @@ pub unsafe extern "C" fn rk_report_range(
     })
 }
 
-/// Writes the values of the range at place range that belong to a set (one of RK_VALUES_*), ascending, from offset
-/// from_offset on: as many as there are, at most capacity. *n tells how many; fewer than capacity means the end. Else
-/// call again with *next_offset.
-///
-/// RK_RESULT_INVALID_ARGUMENT for an unknown range or set, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
-/// RK_RESULT_POISONED. Any thread.
+/// Writes a page of the values of the range at place range that belong to a set (one of RK_VALUES_*), ascending.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_values(
     report: *const rk_report,
@@ -322,12 +302,8 @@ pub unsafe extern "C" fn rk_report_values(
     })
 }
 
-/// Writes the maximal runs of values of the range at place range that belong to a set (one of RK_VALUES_*), or do not
-/// (members is false), ascending, from offset from_offset on, where a run that is under way is cut: as many as there
-/// are, at most capacity. *n tells how many; fewer than capacity means the end. Else call again with *next_offset.
-///
-/// RK_RESULT_INVALID_ARGUMENT for an unknown range or set, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED,
-/// RK_RESULT_POISONED. Any thread.
+/// Writes a page of the maximal runs of values of the range at place range that belong to a set (one of RK_VALUES_*),
+/// or do not (members is false), ascending. A run that contains from_offset begins there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_runs(
     report: *const rk_report,
@@ -358,11 +334,9 @@ pub unsafe extern "C" fn rk_report_runs(
     })
 }
 
-/// Writes what is to be stored for the bitmap at place range, in the form of rk_allocator_snapshot; buffer by the rule
-/// for buffers.
+/// Writes the repaired bitmap at place range, in the form of rk_allocator_snapshot.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if there is no bitmap that was compared with the Services, RK_RESULT_BUFFER_TOO_SMALL,
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// RK_RESULT_INVALID_ARGUMENT if no bitmap at that place was compared with the Services.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_snapshot(
     report: *const rk_report,
@@ -378,11 +352,10 @@ pub unsafe extern "C" fn rk_report_snapshot(
     })
 }
 
-/// Tells everything about one value of the range at place range. Where IPAddress objects record it, next tells the state
+/// Writes the state of one value of the range at place range. Where IPAddress objects record it, next is the state
 /// after the API server's own repair.
 ///
-/// RK_RESULT_NOT_IN_RANGE if the range does not hand it out, RK_RESULT_INVALID_ARGUMENT for an unknown range or if it
-/// is no value, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// RK_RESULT_NOT_IN_RANGE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_state(
     report: *const rk_report,
@@ -401,11 +374,8 @@ pub unsafe extern "C" fn rk_report_state(
     })
 }
 
-/// Cuts the range at place range into at most count cells of equal length (the last may be shorter) and writes what is
-/// in each. *n tells how many there are; a range of size 0 has none.
-///
-/// RK_RESULT_BUFFER_TOO_SMALL with the number needed in *n, RK_RESULT_INVALID_ARGUMENT for an unknown range,
-/// RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+/// Divides the range at place range into at most count cells of equal length (the last may be shorter) and writes the
+/// counts of each; a range of size 0 has no cells. cells is a buffer, whose length is *n.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_occupancy(
     report: *const rk_report,

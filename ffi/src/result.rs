@@ -2,26 +2,24 @@
 
 use std::ffi::CStr;
 
-/// How a call ended. The numbers never change and are never used again for something else.
+/// How a call ended. Numbers never change and are never reused.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum rk_result {
-    /// All went well.
+    /// Success.
     Ok = 0,
     /// A pointer is NULL that must not be.
     NullPointer = 1,
-    /// The caller's buffer is too small. The needed size was written to the length's out-parameter, nothing else
-    /// was changed.
+    /// The caller's buffer is too small. The required length was written, and nothing else.
     BufferTooSmall = 2,
     /// An argument has no meaning: an unknown number, a malformed value, an index past the end, a length beyond the
     /// address space, a pointer that is not aligned.
     InvalidArgument = 3,
     /// A text is not UTF-8.
     InvalidUtf8 = 4,
-    /// A fault in Rangekeeper was caught. The handle that was worked on is poisoned.
+    /// A fault in Rangekeeper was caught, and the handle is poisoned.
     Panic = 5,
-    /// An earlier call with this handle ended in RK_RESULT_PANIC: its state cannot be trusted. It can only be closed
-    /// and freed.
+    /// An earlier call with this handle returned RK_RESULT_PANIC. The handle can only be closed and freed.
     Poisoned = 6,
     /// The handle was closed, or the pass or audit has ended.
     Closed = 7,
@@ -29,35 +27,35 @@ pub enum rk_result {
     Full = 16,
     /// The value is in use.
     AlreadyAllocated = 17,
-    /// The range does not hand out the value.
+    /// The value cannot be allocated from the range.
     NotInRange = 18,
-    /// What is stored belongs to another range.
+    /// The stored data belongs to another range.
     MismatchedRange = 19,
-    /// What is stored has bits past the end of its range.
+    /// The stored bitmap has bits past the end of its range.
     BitsPastRange = 20,
-    /// A text is no range.
+    /// A text is not a range.
     InvalidRange = 21,
-    /// There is a range for values of that kind already.
+    /// There already is a range for values of that kind.
     SameKind = 22,
-    /// A stored object is no RangeAllocation.
+    /// A stored object is not a RangeAllocation.
     InvalidObject = 32,
     /// A stored object is encrypted at rest.
     Encrypted = 33,
-    /// A batch is malformed; nothing of it was taken note of.
+    /// A batch is malformed; nothing of it was recorded.
     InvalidBatch = 34,
-    /// There is no stored object, or it was never initialised.
+    /// A stored object is missing or was never initialised.
     NotInitialised = 48,
     /// The store refused a request.
     Refused = 49,
-    /// An operation's time was over before it was sent.
+    /// An operation's deadline passed before it was sent.
     DeadlineExceeded = 50,
     /// An operation was cancelled.
     Cancelled = 51,
     /// The Services of a repair were listed before its range was read.
     StaleList = 52,
-    /// A text is no JSON, or not of the form that is documented for it.
+    /// A text is not JSON, or not of the documented form.
     InvalidJson = 64,
-    /// A configuration cannot be used, or a question about a plan not be answered.
+    /// A configuration cannot be used, or a question about a plan has no answer.
     InvalidConfig = 65,
 }
 

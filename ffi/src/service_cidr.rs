@@ -10,13 +10,12 @@ use crate::guard::{Array, Out, borrow, guard, guard_error, guard_or, reclaim, te
 use crate::result::rk_result;
 use crate::value::rk_value;
 
-/// A CIDR of a ServiceCIDR object: which addresses there are, and in which order they are tried. Never changes.
+/// A CIDR of a ServiceCIDR object: which addresses it has, and in which order they are tried. Immutable.
 pub struct rk_service_cidr(ServiceCidr);
 
-/// Reads a CIDR of a ServiceCIDR object, such as "10.96.0.0/12" or "fd00::/64"; host bits are cleared.
+/// Parses a CIDR of a ServiceCIDR object, such as "10.96.0.0/12" or "fd00::/64"; host bits are cleared.
 ///
-/// The caller owns *cidr and frees it with rk_service_cidr_free. RK_RESULT_INVALID_RANGE with a message in error,
-/// RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_INVALID_RANGE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_parse(
     spec: *const c_char,
@@ -35,17 +34,15 @@ pub unsafe extern "C" fn rk_service_cidr_parse(
     }
 }
 
-/// Frees a CIDR. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+/// Destroys a CIDR.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_free(cidr: *mut rk_service_cidr) {
     // SAFETY: the caller's promise; see guard.
     guard_or((), || drop(unsafe { reclaim(cidr) }))
 }
 
-/// Tells how many addresses can be allocated; offsets are below that. At most UINT64_MAX; 0 is possible
+/// Writes how many addresses can be allocated, at most UINT64_MAX; offsets are below that. 0 is possible
 /// ("10.0.0.1/32").
-///
-/// RK_RESULT_NULL_POINTER. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_size(cidr: *const rk_service_cidr, size: *mut u64) -> rk_result {
     guard(|| {
@@ -56,9 +53,7 @@ pub unsafe extern "C" fn rk_service_cidr_size(cidr: *const rk_service_cidr, size
     })
 }
 
-/// Tells how many of the lowest offsets form the static band, which dynamic allocation spares (KEP-3070).
-///
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// Writes how many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_static_band(cidr: *const rk_service_cidr, static_band: *mut u32) -> rk_result {
     guard(|| {
@@ -69,10 +64,10 @@ pub unsafe extern "C" fn rk_service_cidr_static_band(cidr: *const rk_service_cid
     })
 }
 
-/// Tells the offset of an address.
+/// Writes the offset of an address.
 ///
-/// RK_RESULT_NOT_IN_RANGE if the CIDR does not hand it out (network and broadcast addresses, values of another kind),
-/// RK_RESULT_INVALID_ARGUMENT if it is no value, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_NOT_IN_RANGE if it cannot be allocated from the CIDR: network and broadcast addresses, values of another
+/// kind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_offset_of(
     cidr: *const rk_service_cidr,
@@ -91,9 +86,9 @@ pub unsafe extern "C" fn rk_service_cidr_offset_of(
     })
 }
 
-/// Tells the address at an offset.
+/// Writes the address at an offset.
 ///
-/// RK_RESULT_NOT_IN_RANGE if the offset is not below the size, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_NOT_IN_RANGE if the offset is not below the size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_value_at(
     cidr: *const rk_service_cidr,
@@ -108,13 +103,12 @@ pub unsafe extern "C" fn rk_service_cidr_value_at(
     })
 }
 
-/// Writes addresses in the order in which they are to be tried by who wants any, without the first from of them: up to
-/// capacity, and how many into *len. With fewer than capacity there are no more.
+/// Writes a page of the addresses in the order in which an allocation of any address tries them, without the first from
+/// of them.
 ///
-/// First come those of the dynamic band, ascending from one that start picks, with wrap, then those of the static band
-/// in the same way: each address once. start is a random number, the same in all calls of one search; its remainders by
-/// the sizes of the bands count, so 0 begins at the lowest address of each. RK_RESULT_NULL_POINTER,
-/// RK_RESULT_INVALID_ARGUMENT. Any thread.
+/// Those of the dynamic band come first, ascending from one that start selects, with wrap; then those of the static
+/// band likewise. Each address comes once. start is a random number, the same in all calls of one search; only its
+/// remainders by the sizes of the bands count, so 0 begins at the lowest address of each.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_candidates(
     cidr: *const rk_service_cidr,

@@ -10,7 +10,7 @@ use rangekeeper_core::any::AnyValue;
 use crate::guard::{Buffer, Out, borrow, guard, text};
 use crate::result::rk_result;
 
-/// No value, but the wish for any free one: only as a request of a batch. low and high are 0.
+/// No value, but a request for any free one, in a batch. low and high are 0.
 pub const RK_VALUE_KIND_ANY: u32 = 0;
 /// A port: low is its number, high is 0.
 pub const RK_VALUE_KIND_PORT: u32 = 1;
@@ -18,11 +18,11 @@ pub const RK_VALUE_KIND_PORT: u32 = 1;
 pub const RK_VALUE_KIND_IPV4: u32 = 4;
 /// An IPv6 address: high and low are the halves of its 128-bit number. An IPv4-mapped address is the IPv4 address.
 pub const RK_VALUE_KIND_IPV6: u32 = 6;
-/// A text that should be an address and is none: only in findings.
+/// A text that should be an address and is not: only in findings.
 pub const RK_VALUE_KIND_TEXT: u32 = 7;
 
-/// An address or a port. kind is one of RK_VALUE_KIND_* and says what high and low mean; a value that does not follow it
-/// (a port above 65535, a high that should be 0) gives RK_RESULT_INVALID_ARGUMENT.
+/// An address or a port; rk_value_port and the like build one. kind is one of RK_VALUE_KIND_* and determines the
+/// meaning of high and low.
 ///
 /// Functions take it by pointer: a copy of 24 bytes by value costs a caller that has just written them some 5 ns.
 #[repr(C)]
@@ -75,7 +75,7 @@ impl TryFrom<&rk_value> for Value {
     #[inline(always)]
     fn try_from(value: &rk_value) -> Result<Self, rk_result> {
         let valid = match value.kind {
-            // The kinds of the hot path, told without a jump.
+            // The kinds of the hot path, recognised without a jump.
             RK_VALUE_KIND_IPV4 => value.high | value.low >> 32 == 0,
             RK_VALUE_KIND_PORT => value.high | value.low >> 16 == 0,
             _ => AnyValue::try_from(*value).is_ok(),
@@ -123,10 +123,10 @@ impl From<IpAddr> for rk_value {
     }
 }
 
-/// Reads an address as Kubernetes does, sloppily: superfluous leading zeros are decimal, an IPv4-mapped IPv6 address
-/// is the IPv4 address. No zones, no space around it.
+/// Parses an address as Kubernetes does, leniently: leading zeros are decimal, and an IPv4-mapped IPv6 address is the
+/// IPv4 address. No zones, no surrounding space.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if the text is no address, RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER. Any thread.
+/// RK_RESULT_INVALID_ARGUMENT if the text is not an address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_address_parse(
     address: *const c_char,
@@ -141,11 +141,7 @@ pub unsafe extern "C" fn rk_address_parse(
     })
 }
 
-/// Writes a value as text: an address in its canonical form, a port as its number. At most 45 bytes, without a NUL;
-/// buffer by the rule for buffers.
-///
-/// RK_RESULT_INVALID_ARGUMENT if it is no value (RK_VALUE_KIND_ANY included), RK_RESULT_BUFFER_TOO_SMALL,
-/// RK_RESULT_NULL_POINTER. Any thread.
+/// Writes a value as text, at most 45 bytes: an address in its canonical form, a port as its number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_value_text(
     value: *const rk_value,

@@ -6,10 +6,10 @@ use crate::guard::guard_or;
 use crate::result::rk_result;
 
 /// The version of the C ABI that this header describes: the number in the soname of the shared library. It grows when
-/// a program that was built against an older header must be built anew.
+/// programs that were built against an older header must be rebuilt.
 pub const RK_ABI_VERSION: u32 = 0;
 
-/// The version of Rangekeeper that this header belongs to: major, then minor, then patch.
+/// The version of Rangekeeper that this header belongs to: major, minor, patch.
 pub const RK_VERSION_MAJOR: u32 = 0;
 /// See RK_VERSION_MAJOR.
 pub const RK_VERSION_MINOR: u32 = 1;
@@ -28,21 +28,20 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
     Err(_) => panic!("a version has no NUL"),
 };
 
-/// The ABI version of the library that is linked, to be compared with RK_ABI_VERSION. Any thread.
+/// Returns the ABI version of the linked library, to be compared with RK_ABI_VERSION.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_abi_version() -> u32 {
     guard_or(RK_ABI_VERSION, || RK_ABI_VERSION)
 }
 
-/// The version of the library that is linked, such as "0.1.0". The text is static: never NULL, never freed. Any
-/// thread.
+/// Returns the version of the linked library, such as "0.1.0". The text is static: never NULL, never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_version() -> *const c_char {
     guard_or(VERSION.as_ptr(), || VERSION.as_ptr())
 }
 
-/// The name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for a number that is no result.
-/// The text is static: never NULL, never freed. Any thread.
+/// Returns the name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for a number that is no
+/// result. The text is static: never NULL, never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_result_name(result: u32) -> *const c_char {
     guard_or(c"UNKNOWN".as_ptr(), || {
