@@ -167,10 +167,10 @@ func requestsToC[V Value](requests []Request[V]) []C.rk_value {
 
 // batchError gives the error of an all-or-nothing batch.
 func batchError[V Value](code C.rk_result, requests []Request[V], details *C.rk_error, r Range[V]) error {
-	if details.value >= C.uint64_t(len(requests)) {
+	index, ok := detailRequest(details)
+	if !ok {
 		return resultError(code)
 	}
-	index := int(details.value)
 	return &BatchError{Index: index, Err: valueError(code, requests[index].value, r)}
 }
 

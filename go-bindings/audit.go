@@ -41,7 +41,12 @@ func NewIPAddressAudit(now time.Time) (*Audit, error) { return newAudit(true, no
 
 func newAudit(ipAddresses bool, now time.Time) (*Audit, error) {
 	var handle *C.rk_audit
-	code := C.rk_audit_new(C.bool(ipAddresses), C.bool(!now.IsZero()), C.int64_t(now.Unix()), &handle)
+	var seconds *C.int64_t
+	if !now.IsZero() {
+		unix := C.int64_t(now.Unix())
+		seconds = &unix
+	}
+	code := C.rk_audit_new(C.bool(ipAddresses), seconds, &handle)
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
@@ -238,7 +243,7 @@ func (a *Audit) CheckCluster(bitmaps Bitmaps) error {
 			C.RK_BITMAP_SERVICE_IPS: "serviceips", C.RK_BITMAP_SECONDARY_SERVICE_IPS: "secondaryserviceips",
 			C.RK_BITMAP_SERVICE_NODE_PORTS: "servicenodeports",
 		}
-		return &MissingRangeError{Name: names[details.value], Message: errorMessage(&details)}
+		return &MissingRangeError{Name: names[detailBitmap(&details)], Message: errorMessage(&details)}
 	}
 	return resultError(code)
 }

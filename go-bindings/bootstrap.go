@@ -49,7 +49,7 @@ func cChars(b []byte) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData
 func jsonError(code C.rk_result, details *C.rk_error) error {
 	switch code {
 	case C.RK_RESULT_INVALID_JSON:
-		return &JSONError{Offset: uint64(details.offset), Message: errorMessage(details)}
+		return &JSONError{Offset: detailByte(details), Message: errorMessage(details)}
 	case C.RK_RESULT_INVALID_CONFIG:
 		return &ConfigError{Message: errorMessage(details)}
 	default:

@@ -151,7 +151,8 @@ func snapshotError(code C.rk_result, details *C.rk_error, expected, found string
 	case C.RK_RESULT_MISMATCHED_RANGE:
 		return &MismatchedRangeError{Expected: expected, Found: found, Message: message}
 	case C.RK_RESULT_BITS_PAST_RANGE:
-		return &BitsPastRangeError{Range: found, Offset: uint64(details.value), Byte: uint64(details.offset), Message: message}
+		highest, offset := detailBits(details)
+		return &BitsPastRangeError{Range: found, Offset: highest, Byte: offset, Message: message}
 	case C.RK_RESULT_INVALID_RANGE:
 		return &ParseError{Text: found, Message: message}
 	case C.RK_RESULT_SAME_KIND:

@@ -84,8 +84,10 @@ func JudgeClusterIP(object *AddressObject) ClusterIPVerdict {
 	var c *C.rk_address_object
 	if object != nil {
 		c = &C.rk_address_object{
-			managed: C.bool(object.Managed), labelled: C.bool(object.Labelled),
-			refers_here: C.bool(object.RefersHere), owner: C.uint32_t(object.Owner),
+			managed: C.bool(object.Managed), labelled: C.bool(object.Labelled), owner: C.uint32_t(object.Owner),
+		}
+		if object.RefersHere {
+			c.owner = C.RK_OWNER_SELF
 		}
 	}
 	if C.rk_cluster_ip_judge(c, &verdict) != C.RK_RESULT_OK {

@@ -21,9 +21,9 @@ func DecodeRangeAllocation(stored []byte) (*RangeAllocation, error) {
 	case C.RK_RESULT_OK:
 		return &RangeAllocation{own(handle, func(c *C.rk_range_allocation) { C.rk_range_allocation_free(c) })}, nil
 	case C.RK_RESULT_INVALID_OBJECT:
-		return nil, &DecodeError{Offset: uint64(details.offset), Message: errorMessage(&details)}
+		return nil, &DecodeError{Offset: detailByte(&details), Message: errorMessage(&details)}
 	case C.RK_RESULT_ENCRYPTED:
-		return nil, &DecodeError{Offset: uint64(details.offset), Message: errorMessage(&details), Err: ErrEncrypted}
+		return nil, &DecodeError{Offset: detailByte(&details), Message: errorMessage(&details), Err: ErrEncrypted}
 	default:
 		return nil, resultError(code)
 	}

@@ -180,6 +180,31 @@
 #define RK_ERROR_MESSAGE_CAPACITY 512
 
 /**
+ * As the kind of an error's detail: it has none.
+ */
+#define RK_DETAIL_NONE 0
+
+/**
+ * As the kind of an error's detail: byte.
+ */
+#define RK_DETAIL_BYTE 1
+
+/**
+ * As the kind of an error's detail: bits.
+ */
+#define RK_DETAIL_BITS 2
+
+/**
+ * As the kind of an error's detail: request.
+ */
+#define RK_DETAIL_REQUEST 3
+
+/**
+ * As the kind of an error's detail: bitmap.
+ */
+#define RK_DETAIL_BITMAP 4
+
+/**
  * A finding is about a Service.
  */
 #define RK_SUBJECT_KIND_SERVICE 0
@@ -218,6 +243,11 @@
  * An IPAddress object refers to a Service that uses the address.
  */
 #define RK_OWNER_USES 3
+
+/**
+ * As the owner in an rk_address_object: it refers to the Service that is judged.
+ */
+#define RK_OWNER_SELF 4
 
 /**
  * Keep the IPAddress object.
@@ -687,24 +717,59 @@ typedef struct rk_value {
 } rk_value;
 
 /**
- * More about a failure. Owned by the caller and written only if the function fails.
+ * The bits past the end of a range in a stored bitmap.
+ */
+typedef struct rk_bits_past_range {
+  /**
+   * The highest offset that is set.
+   */
+  uint64_t highest_offset;
+  /**
+   * The byte of the input that holds it.
+   */
+  uint64_t byte;
+} rk_bits_past_range;
+
+/**
+ * Where a failure lies; the kind determines which member is valid.
+ */
+typedef union rk_detail {
+  /**
+   * The byte of the input that is wrong.
+   */
+  uint64_t byte;
+  /**
+   * The bits that are wrong.
+   */
+  struct rk_bits_past_range bits;
+  /**
+   * The request of a batch that could not be served, counted from 0.
+   */
+  uint64_t request;
+  /**
+   * The bitmap that is missing, one of RK_BITMAP_*.
+   */
+  uint32_t bitmap;
+} rk_detail;
+
+/**
+ * Details of a failure.
  */
 typedef struct rk_error {
   /**
-   * Byte offset in the input at which the fault lies; UINT64_MAX if there is none.
+   * One of RK_DETAIL_*.
    */
-  uint64_t offset;
+  uint32_t detail_kind;
   /**
-   * The number that the failure is about; UINT64_MAX if there is none. RK_RESULT_BITS_PAST_RANGE: the highest
-   * offset that is set. Batches: the index of the request that could not be served.
+   * Where the failure lies.
    */
-  uint64_t value;
+  union rk_detail detail;
   /**
    * Bytes in message, without the NUL.
    */
   size_t message_len;
   /**
-   * For people: UTF-8, cut at a character if it is too long, with a NUL behind it.
+   * For people: UTF-8 with a terminating NUL, cut at a character if it is too long.
    */
   char message[RK_ERROR_MESSAGE_CAPACITY];
 } rk_error;
@@ -1040,14 +1105,24 @@ typedef struct rk_address_object {
    */
   bool labelled;
   /**
-   * Whether it refers to the Service that is looked at.
-   */
-  bool refers_here;
-  /**
-   * If not, one of RK_OWNER_*: the Service that it refers to.
+   * One of RK_OWNER_*: what it refers to.
    */
   uint32_t owner;
 } rk_address_object;
+
+/**
+ * The value of a finding; the kind determines which member is valid, for a text none.
+ */
+typedef union rk_found_value {
+  /**
+   * An address.
+   */
+  struct rk_value address;
+  /**
+   * A port as the Service has it, in range or not.
+   */
+  int32_t port;
+} rk_found_value;
 
 /**
  * Something that is wrong with a Service or an IPAddress object.
@@ -1075,17 +1150,13 @@ typedef struct rk_finding {
    */
   bool repairable;
   /**
-   * One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: what value it is about.
+   * One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: what kind of value it is about.
    */
   uint32_t value_kind;
   /**
-   * The port if it is one, in range or not; else 0.
+   * The value; for a text see rk_report_finding_texts.
    */
-  int64_t port;
-  /**
-   * The address if it is one; else all 0.
-   */
-  struct rk_value value;
+  union rk_found_value value;
 } rk_finding;
 
 /**
@@ -1350,8 +1421,7 @@ rk_result rk_allocator_restore(const struct rk_allocator *allocator,
  * that, which is right for data at rest.
  */
 rk_result rk_audit_new(bool ip_addresses,
-                       bool has_now,
-                       int64_t now,
+                       const int64_t *now,
                        struct rk_audit **audit);
 
 /**
@@ -1431,7 +1501,7 @@ rk_result rk_audit_check_cluster(const struct rk_audit *audit,
  * RK_RESULT_INVALID_ARGUMENT if it is the audit of an rk_repair_pass, which rk_repair_pass_finish ends.
  */
 rk_result rk_audit_finish(const struct rk_audit *audit,
-                          const struct rk_leak_tracker *passes,
+                          const struct rk_leak_tracker *tracker,
                           struct rk_report **report);
 
 /**
@@ -1751,17 +1821,17 @@ rk_result rk_leak_counters_reset(const struct rk_leak_counters *counters);
  */
 rk_result rk_leak_tracker_new(uint8_t passes,
                               uint64_t interval,
-                              struct rk_leak_tracker **out);
+                              struct rk_leak_tracker **tracker);
 
 /**
  * Destroys a tracker.
  */
-void rk_leak_tracker_free(struct rk_leak_tracker *passes);
+void rk_leak_tracker_free(struct rk_leak_tracker *tracker);
 
 /**
  * Drops a tracker's state.
  */
-rk_result rk_leak_tracker_close(const struct rk_leak_tracker *passes);
+rk_result rk_leak_tracker_close(const struct rk_leak_tracker *tracker);
 
 /**
  * Parses a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6; host bits are cleared) or ports ("30000-32767", "30000+2767",
@@ -1899,7 +1969,7 @@ rk_result rk_range_allocation_encode(const struct rk_range_allocation *object,
 /**
  * Starts a pass. An earlier pass of this tracker that has not ended is given up, and its steps are refused.
  */
-rk_result rk_repair_pass_new(const struct rk_leak_tracker *passes,
+rk_result rk_repair_pass_new(const struct rk_leak_tracker *tracker,
                              struct rk_repair_pass **pass);
 
 /**

@@ -51,7 +51,7 @@ impl From<BatchError<ValueRange>> for Failure {
             BatchError::Allocate { index, source } => ((*source).into(), *index),
             BatchError::Full { index, source } => ((*source).into(), *index),
         };
-        Self::new(result, error).about(index as u64)
+        Self::new(result, error).of_request(index)
     }
 }
 
@@ -59,10 +59,7 @@ impl From<RestoreError<ValueRange>> for Failure {
     fn from(error: RestoreError<ValueRange>) -> Self {
         match &error {
             RestoreError::MismatchedRange { .. } => Self::new(rk_result::MismatchedRange, error),
-            RestoreError::BitsPastRange(past) => {
-                let (offset, byte) = (past.offset, past.byte);
-                Self::new(rk_result::BitsPastRange, error).about(offset).at_offset(byte)
-            }
+            RestoreError::BitsPastRange(past) => Self::bits_past_range(&error, past),
         }
     }
 }
@@ -72,7 +69,7 @@ pub(crate) fn requests(values: &[rk_value]) -> Result<Vec<Request<Value>>, Failu
     let request = |(index, value): (usize, &rk_value)| match *value {
         rk_value { high: 0, low: 0, kind: RK_VALUE_KIND_ANY } => Ok(Request::Next),
         value => (&value).try_into().map(Request::This).map_err(|result: rk_result| {
-            Failure::new(result, format_args!("request {index} is no value: {value:?}")).about(index as u64)
+            Failure::new(result, format_args!("request {index} is no value: {value:?}")).of_request(index)
         }),
     };
     values.iter().enumerate().map(request).collect()

@@ -50,20 +50,17 @@ impl From<AddRangeError> for Failure {
             AddRangeError::SameKind { .. } => Self::new(rk_result::SameKind, error),
             AddRangeError::StoredRange(_) => Self::new(rk_result::InvalidRange, error),
             AddRangeError::StoredKind { .. } => Self::new(rk_result::MismatchedRange, error),
-            AddRangeError::BitsPastRange { source, .. } => {
-                let (offset, byte) = (source.offset, source.byte);
-                Self::new(rk_result::BitsPastRange, error).about(offset).at_offset(byte)
-            }
+            AddRangeError::BitsPastRange { source, .. } => Self::bits_past_range(&error, source),
         }
     }
 }
 
 impl From<NotAuditable> for Failure {
     fn from(error: NotAuditable) -> Self {
-        Self::new(rk_result::NotInitialised, error).about(match error.bitmap() {
-            StoredBitmap::ServiceIps => RK_BITMAP_SERVICE_IPS.into(),
-            StoredBitmap::SecondaryServiceIps => RK_BITMAP_SECONDARY_SERVICE_IPS.into(),
-            StoredBitmap::ServiceNodePorts => RK_BITMAP_SERVICE_NODE_PORTS.into(),
+        Self::new(rk_result::NotInitialised, error).of_bitmap(match error.bitmap() {
+            StoredBitmap::ServiceIps => RK_BITMAP_SERVICE_IPS,
+            StoredBitmap::SecondaryServiceIps => RK_BITMAP_SECONDARY_SERVICE_IPS,
+            StoredBitmap::ServiceNodePorts => RK_BITMAP_SERVICE_NODE_PORTS,
         })
     }
 }
@@ -96,16 +93,11 @@ impl From<NoIpAddresses> for rk_result {
 /// then grants an IPAddress object of at most 60 s that its Service is still to be stored; with NULL none is granted
 /// that, which is right for data at rest.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_audit_new(
-    ip_addresses: bool,
-    has_now: bool,
-    now: i64,
-    audit: *mut *mut rk_audit,
-) -> rk_result {
+pub unsafe extern "C" fn rk_audit_new(ip_addresses: bool, now: *const i64, audit: *mut *mut rk_audit) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let out = unsafe { Out::new(audit)? };
-        let audit = if ip_addresses { Audit::of_ip_addresses(has_now.then_some(now)) } else { Audit::new() };
+        let (now, out) = unsafe { (borrow_optional(now)?, Out::new(audit)?) };
+        let audit = if ip_addresses { Audit::of_ip_addresses(now.copied()) } else { Audit::new() };
         out.give(rk_audit(Handle::new(audit)));
         Ok(())
     })
@@ -269,17 +261,17 @@ pub unsafe extern "C" fn rk_audit_check_cluster(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_finish(
     audit: *const rk_audit,
-    passes: *const rk_leak_tracker,
+    tracker: *const rk_leak_tracker,
     report: *mut *mut rk_report,
 ) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let (audit, passes, out) = unsafe { (borrow(audit)?, borrow_optional(passes)?, Out::new(report)?) };
+        let (audit, tracker, out) = unsafe { (borrow(audit)?, borrow_optional(tracker)?, Out::new(report)?) };
         audit.0.with(|audit| if audit.is_of_pass() { Err(rk_result::InvalidArgument) } else { Ok(()) })?;
         let finish = |leaks: Leaks<'_>| audit.0.finish(|audit| Ok::<_, rk_result>(audit.finish(leaks)));
-        let report = match passes {
+        let report = match tracker {
             None => finish(Leaks::CleanAtOnce)?,
-            Some(passes) => passes.0.with(|passes| finish(Leaks::Keep(passes.counters())))?,
+            Some(tracker) => tracker.0.with(|passes| finish(Leaks::Keep(passes.counters())))?,
         };
         out.give(rk_report::new(report));
         Ok(())

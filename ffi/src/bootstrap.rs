@@ -27,7 +27,7 @@ fn parse<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T, Failure> {
         let lines = json.split_inclusive('\n').take(error.line().saturating_sub(1));
         // The column counts bytes from 1; it is 0 behind the end of a line.
         let offset = lines.map(str::len).sum::<usize>() + error.column().saturating_sub(1);
-        Failure::new(rk_result::InvalidJson, error).at_offset(offset.min(json.len()))
+        Failure::new(rk_result::InvalidJson, error).at_byte(offset.min(json.len()))
     })
 }
 

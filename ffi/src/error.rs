@@ -3,27 +3,63 @@
 use std::ffi::c_char;
 use std::fmt::{Display, Write};
 
+use rangekeeper_core::snapshot::BitsPastRange;
+
 use crate::result::rk_result;
 
 /// Bytes in the message of an rk_error, the NUL at its end included.
 pub const RK_ERROR_MESSAGE_CAPACITY: usize = 512;
 
-/// More about a failure. Owned by the caller and written only if the function fails.
+/// As the kind of an error's detail: it has none.
+pub const RK_DETAIL_NONE: u32 = 0;
+/// As the kind of an error's detail: byte.
+pub const RK_DETAIL_BYTE: u32 = 1;
+/// As the kind of an error's detail: bits.
+pub const RK_DETAIL_BITS: u32 = 2;
+/// As the kind of an error's detail: request.
+pub const RK_DETAIL_REQUEST: u32 = 3;
+/// As the kind of an error's detail: bitmap.
+pub const RK_DETAIL_BITMAP: u32 = 4;
+
+/// The bits past the end of a range in a stored bitmap.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rk_bits_past_range {
+    /// The highest offset that is set.
+    pub highest_offset: u64,
+    /// The byte of the input that holds it.
+    pub byte: u64,
+}
+
+/// Where a failure lies; the kind determines which member is valid.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union rk_detail {
+    /// The byte of the input that is wrong.
+    pub byte: u64,
+    /// The bits that are wrong.
+    pub bits: rk_bits_past_range,
+    /// The request of a batch that could not be served, counted from 0.
+    pub request: u64,
+    /// The bitmap that is missing, one of RK_BITMAP_*.
+    pub bitmap: u32,
+}
+
+/// Details of a failure.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_error {
-    /// Byte offset in the input at which the fault lies; UINT64_MAX if there is none.
-    pub offset: u64,
-    /// The number that the failure is about; UINT64_MAX if there is none. RK_RESULT_BITS_PAST_RANGE: the highest
-    /// offset that is set. Batches: the index of the request that could not be served.
-    pub value: u64,
+    /// One of RK_DETAIL_*.
+    pub detail_kind: u32,
+    /// Where the failure lies.
+    pub detail: rk_detail,
     /// Bytes in message, without the NUL.
     pub message_len: usize,
-    /// For people: UTF-8, cut at a character if it is too long, with a NUL behind it.
+    /// For people: UTF-8 with a terminating NUL, cut at a character if it is too long.
     pub message: [c_char; RK_ERROR_MESSAGE_CAPACITY],
 }
 
-/// A result that is not OK, with what there is to say about it.
+/// A result that is not OK, with its details.
 pub(crate) struct Failure {
     pub(crate) result: rk_result,
     pub(crate) error: Box<rk_error>,
@@ -31,21 +67,42 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(result: rk_result, message: impl Display) -> Self {
-        let mut error =
-            rk_error { offset: u64::MAX, value: u64::MAX, message_len: 0, message: [0; RK_ERROR_MESSAGE_CAPACITY] };
+        let mut error = rk_error {
+            detail_kind: RK_DETAIL_NONE,
+            detail: rk_detail { bits: rk_bits_past_range { highest_offset: 0, byte: 0 } },
+            message_len: 0,
+            message: [0; RK_ERROR_MESSAGE_CAPACITY],
+        };
         // The only error is that the message is full: it then ends there.
         let _ = write!(MessageWriter(&mut error), "{message}");
         Self { result, error: Box::new(error) }
     }
 
-    pub(crate) fn at_offset(mut self, offset: usize) -> Self {
-        self.error.offset = offset as u64;
+    /// Names the byte of the input that is wrong.
+    pub(crate) fn at_byte(self, byte: usize) -> Self {
+        self.with_detail(RK_DETAIL_BYTE, |detail| detail.byte = byte as u64)
+    }
+
+    /// Names the request of a batch that could not be served.
+    pub(crate) fn of_request(self, index: usize) -> Self {
+        self.with_detail(RK_DETAIL_REQUEST, |detail| detail.request = index as u64)
+    }
+
+    /// Names the bitmap that is missing.
+    pub(crate) fn of_bitmap(self, bitmap: u32) -> Self {
+        self.with_detail(RK_DETAIL_BITMAP, |detail| detail.bitmap = bitmap)
+    }
+
+    fn with_detail(mut self, kind: u32, set: impl FnOnce(&mut rk_detail)) -> Self {
+        self.error.detail_kind = kind;
+        set(&mut self.error.detail);
         self
     }
 
-    pub(crate) fn about(mut self, value: u64) -> Self {
-        self.error.value = value;
-        self
+    /// A stored bitmap has bits past the end of its range; `error` says so, perhaps among other things.
+    pub(crate) fn bits_past_range(error: impl Display, past: &BitsPastRange) -> Self {
+        let bits = rk_bits_past_range { highest_offset: past.offset, byte: past.byte as u64 };
+        Self::new(rk_result::BitsPastRange, error).with_detail(RK_DETAIL_BITS, |detail| detail.bits = bits)
     }
 }
 

@@ -79,9 +79,19 @@ const REASON_NAMES: [&CStr; 10] = [
     c"PortOutOfRange",
 ];
 
+/// The value of a finding; the kind determines which member is valid, for a text none.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union rk_found_value {
+    /// An address.
+    pub address: rk_value,
+    /// A port as the Service has it, in range or not.
+    pub port: i32,
+}
+
 /// Something that is wrong with a Service or an IPAddress object.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct rk_finding {
     /// Why.
     pub reason: rk_reason,
@@ -94,12 +104,10 @@ pub struct rk_finding {
     pub range: u32,
     /// Whether a repair, or the API server at its start, repairs it without the owner's help.
     pub repairable: bool,
-    /// One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: what value it is about.
+    /// One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: what kind of value it is about.
     pub value_kind: u32,
-    /// The port if it is one, in range or not; else 0.
-    pub port: i64,
-    /// The address if it is one; else all 0.
-    pub value: rk_value,
+    /// The value; for a text see rk_report_finding_texts.
+    pub value: rk_found_value,
 }
 
 /// The state of one value of a range.
@@ -142,13 +150,19 @@ impl From<&Finding> for rk_finding {
             Subject::Service(ordinal) => (RK_SUBJECT_KIND_SERVICE, ordinal),
             Subject::IPAddress(ordinal) => (RK_SUBJECT_KIND_IP_ADDRESS, ordinal),
         };
-        let (value_kind, port, value) = match finding.value {
+        // All of the union is written, so that C copies no indeterminate bytes.
+        let mut value = rk_found_value { address: rk_value::default() };
+        let value_kind = match finding.value {
             FoundValue::Address(address) => {
-                let value = rk_value::from(address);
-                (value.kind, 0, value)
+                let address = rk_value::from(address);
+                value.address = address;
+                address.kind
             }
-            FoundValue::Port(port) => (RK_VALUE_KIND_PORT, port.into(), rk_value::default()),
-            FoundValue::Text(_) => (RK_VALUE_KIND_TEXT, 0, rk_value::default()),
+            FoundValue::Port(port) => {
+                value.port = port;
+                RK_VALUE_KIND_PORT
+            }
+            FoundValue::Text(_) => RK_VALUE_KIND_TEXT,
         };
         Self {
             reason: finding.reason.into(),
@@ -157,7 +171,6 @@ impl From<&Finding> for rk_finding {
             range: finding.range.map_or(RK_NO_RANGE, |range| range as u32),
             repairable: finding.reason.is_repairable(),
             value_kind,
-            port,
             value,
         }
     }

@@ -99,7 +99,7 @@ mod tests {
     use super::{Handle, hook};
     use crate::allocator::*;
     use crate::audit::*;
-    use crate::error::rk_error;
+    use crate::error::{Failure, RK_DETAIL_NONE};
     use crate::range::*;
     use crate::result::rk_result;
     use crate::value::{RK_VALUE_KIND_IPV4, rk_value};
@@ -149,14 +149,13 @@ mod tests {
     fn a_panic_is_told_in_the_error() {
         let allocator = allocator();
         let mut value = rk_value::default();
-        let mut error =
-            rk_error { offset: 0, value: 0, message_len: 0, message: [0; crate::error::RK_ERROR_MESSAGE_CAPACITY] };
+        let mut error = *Failure::from(rk_result::Full).of_request(7).error;
         hook::panic_next();
         // SAFETY: all pointers are to live variables, and the handle is freed once.
         unsafe {
             let result = rk_allocator_allocate_batch(allocator, &VALUE, 1, &mut value, &mut error);
             assert_eq!(result, rk_result::Panic);
-            assert_eq!((error.offset, error.message_len), (u64::MAX, "PANIC".len()));
+            assert_eq!((error.detail_kind, error.message_len), (RK_DETAIL_NONE, "PANIC".len()));
             rk_allocator_free(allocator);
         }
     }
@@ -166,7 +165,7 @@ mod tests {
         let (mut audit, mut report) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: all pointers are to live variables, and each handle is freed once.
         unsafe {
-            assert_eq!(rk_audit_new(false, false, 0, &mut audit), rk_result::Ok);
+            assert_eq!(rk_audit_new(false, ptr::null(), &mut audit), rk_result::Ok);
             hook::panic_next();
             assert_eq!(rk_audit_finish(audit, ptr::null(), &mut report), rk_result::Panic);
             assert!(report.is_null());

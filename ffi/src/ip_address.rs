@@ -18,6 +18,9 @@ pub const RK_OWNER_OTHER: u32 = 2;
 /// An IPAddress object refers to a Service that uses the address.
 pub const RK_OWNER_USES: u32 = 3;
 
+/// As the owner in an rk_address_object: it refers to the Service that is judged.
+pub const RK_OWNER_SELF: u32 = 4;
+
 /// Keep the IPAddress object.
 pub const RK_IP_ADDRESS_KEEP: u32 = 0;
 /// Nothing uses the address, but a pending request may still come to use it: judge the object again later.
@@ -50,9 +53,7 @@ pub struct rk_address_object {
     pub managed: bool,
     /// Whether its labels are those that the allocator sets.
     pub labelled: bool,
-    /// Whether it refers to the Service that is looked at.
-    pub refers_here: bool,
-    /// If not, one of RK_OWNER_*: the Service that it refers to.
+    /// One of RK_OWNER_*: what it refers to.
     pub owner: u32,
 }
 
@@ -106,8 +107,10 @@ pub unsafe extern "C" fn rk_cluster_ip_judge(object: *const rk_address_object, v
         let (object, out) = unsafe { (borrow_optional(object)?, Out::new(verdict)?) };
         let object = match object {
             None => None,
-            Some(&rk_address_object { managed, labelled, refers_here, owner }) => {
-                Some(AddressObject { managed, labelled, refers_here, owner: owner_of(owner)? })
+            Some(&rk_address_object { managed, labelled, owner }) => {
+                let refers_here = owner == RK_OWNER_SELF;
+                let owner = if refers_here { Owner::Uses } else { owner_of(owner)? };
+                Some(AddressObject { managed, labelled, refers_here, owner })
             }
         };
         out.write(match judge_cluster_ip(object) {

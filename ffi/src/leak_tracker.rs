@@ -20,10 +20,14 @@ pub struct rk_leak_tracker(pub(crate) Arc<Handle<Passes>>);
 /// value was in use all the time between. In rk_audit_finish every pass counts, and interval has no meaning.
 /// RK_RESULT_INVALID_ARGUMENT if passes is 0.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_leak_tracker_new(passes: u8, interval: u64, out: *mut *mut rk_leak_tracker) -> rk_result {
+pub unsafe extern "C" fn rk_leak_tracker_new(
+    passes: u8,
+    interval: u64,
+    tracker: *mut *mut rk_leak_tracker,
+) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let out = unsafe { Out::new(out)? };
+        let out = unsafe { Out::new(tracker)? };
         let passes = NonZeroU8::new(passes).ok_or(rk_result::InvalidArgument)?;
         out.give(rk_leak_tracker(Arc::new(Handle::new(Passes::new(passes, Duration::from_nanos(interval))))));
         Ok(())
@@ -32,18 +36,18 @@ pub unsafe extern "C" fn rk_leak_tracker_new(passes: u8, interval: u64, out: *mu
 
 /// Destroys a tracker.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_leak_tracker_free(passes: *mut rk_leak_tracker) {
+pub unsafe extern "C" fn rk_leak_tracker_free(tracker: *mut rk_leak_tracker) {
     // SAFETY: the caller's promise; see guard.
-    guard_or((), || drop(unsafe { reclaim(passes) }))
+    guard_or((), || drop(unsafe { reclaim(tracker) }))
 }
 
 /// Drops a tracker's state.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_leak_tracker_close(passes: *const rk_leak_tracker) -> rk_result {
+pub unsafe extern "C" fn rk_leak_tracker_close(tracker: *const rk_leak_tracker) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let passes = unsafe { borrow(passes)? };
-        passes.0.close();
+        let tracker = unsafe { borrow(tracker)? };
+        tracker.0.close();
         Ok(())
     })
 }

@@ -279,9 +279,8 @@ pub unsafe extern "C" fn rk_range_changes(
             let (range, before, after) = (borrow(range)?.0, slice(before, before_len)?, slice(after, after_len)?);
             let (values, flags) = (Array::new(values, capacity)?, Array::new(allocated, capacity)?);
             let (n, next) = (Out::new(n)?, Out::new(next_offset)?);
-            let (allocated, mut changed) = changes(range, before, after).map_err(|error| {
-                Failure::new(rk_result::BitsPastRange, error).about(error.offset).at_offset(error.byte)
-            })?;
+            let (allocated, mut changed) =
+                changes(range, before, after).map_err(|past| Failure::bits_past_range(past, &past))?;
             changed.union_with(&allocated);
             flags.fill(changed.iter_from(from_offset).map(|offset| allocated.contains(offset)));
             let (written, after) = values_page(range, &changed, from_offset, values);

@@ -24,7 +24,7 @@ impl From<DecodeError> for Failure {
             _ => rk_result::InvalidObject,
         };
         let offset = error.offset();
-        Self::new(result, error).at_offset(offset)
+        Self::new(result, error).at_byte(offset)
     }
 }
 

@@ -89,14 +89,14 @@ impl rk_repair_pass {
 /// Starts a pass. An earlier pass of this tracker that has not ended is given up, and its steps are refused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_new(
-    passes: *const rk_leak_tracker,
+    tracker: *const rk_leak_tracker,
     pass: *mut *mut rk_repair_pass,
 ) -> rk_result {
     guard(|| {
         // SAFETY: the caller's promise; see guard.
-        let (passes, out) = unsafe { (borrow(passes)?, Out::new(pass)?) };
-        let pass = passes.0.with(|passes| Ok::<_, rk_result>(passes.start()))?;
-        out.give(rk_repair_pass { passes: passes.0.clone(), stage: Handle::new(Stage::Reading(pass)) });
+        let (tracker, out) = unsafe { (borrow(tracker)?, Out::new(pass)?) };
+        let pass = tracker.0.with(|passes| Ok::<_, rk_result>(passes.start()))?;
+        out.give(rk_repair_pass { passes: tracker.0.clone(), stage: Handle::new(Stage::Reading(pass)) });
         Ok(())
     })
 }
@@ -165,10 +165,7 @@ pub unsafe extern "C" fn rk_repair_pass_read(
                     let pass = stage.reading()?;
                     committer.with(|committer| {
                         let mut used = Bitmap::new(committer.range().size());
-                        used.restore(data).map_err(|past| {
-                            let error = Failure::new(rk_result::BitsPastRange, past);
-                            error.about(past.offset).at_offset(past.byte)
-                        })?;
+                        used.restore(data).map_err(|past| Failure::bits_past_range(past, &past))?;
                         let view = View { revision, used, initialised: true };
                         Ok(pass.read(passes, committer, &view, Duration::from_nanos(now))?)
                     })

@@ -93,7 +93,7 @@ static void allocate(void) {
   rk_value values[3];
   rk_error error;
   CHECK_RESULT(rk_allocator_allocate_batch(allocator, requests, 3, values, &error), RK_RESULT_ALREADY_ALLOCATED);
-  CHECK(error.value == 2);
+  CHECK(error.detail_kind == RK_DETAIL_REQUEST && error.detail.request == 2);
   CHECK_OK(rk_allocator_used(allocator, &count));
   CHECK(count == 1);
   CHECK_OK(rk_allocator_allocate_batch(allocator, requests, 2, values, &error));
@@ -124,7 +124,7 @@ static void allocate(void) {
   CHECK_RESULT(rk_allocator_restore(allocator, TEXT("10.0.0.0/28"), data, len, &error), RK_RESULT_MISMATCHED_RANGE);
   data[0] = 0x40;
   CHECK_RESULT(rk_allocator_restore(allocator, TEXT("10.0.0.0/29"), data, len, &error), RK_RESULT_BITS_PAST_RANGE);
-  CHECK(error.value == 6 && error.offset == 0);
+  CHECK(error.detail_kind == RK_DETAIL_BITS && error.detail.bits.highest_offset == 6 && error.detail.bits.byte == 0);
   CHECK_OK(rk_allocator_used(allocator, &count));
   CHECK(count == 3);
   rk_allocator_free(allocator);

@@ -1,12 +1,12 @@
 /* An audit of bitmaps over Services with one of each kind of drift. */
 #include "batch.h"
 
-static rk_report *run(const rk_leak_tracker *passes) {
+static rk_report *run(const rk_leak_tracker *tracker) {
   rk_range *addresses = range_of("10.0.0.0/24");
   rk_range *ports = range_of("30000-32767");
   rk_audit *audit = NULL;
   rk_error error;
-  CHECK_OK(rk_audit_new(false, false, 0, &audit));
+  CHECK_OK(rk_audit_new(false, NULL, &audit));
   /* Stored: .1 in use, .3 leaked; nothing for ports yet. */
   const uint8_t stored[1] = {5};
   CHECK_OK(rk_audit_add_bitmap(audit, addresses, TEXT("10.0.0.0/24"), stored, 1, &error));
@@ -27,7 +27,7 @@ static rk_report *run(const rk_leak_tracker *passes) {
   services = services_of(&second);
   CHECK_OK(rk_audit_observe_services(audit, NULL, &services));
   rk_report *report = NULL;
-  CHECK_OK(rk_audit_finish(audit, passes, &report));
+  CHECK_OK(rk_audit_finish(audit, tracker, &report));
   CHECK_RESULT(rk_audit_observe_services(audit, NULL, &services), RK_RESULT_CLOSED);
   rk_audit_free(audit);
   return report;
@@ -83,8 +83,8 @@ int main(void) {
   CHECK_OK(rk_report_finding_texts(report, 0, texts, first, ends, 2, &written));
   CHECK(written == 1 && ends[1] == first);
   CHECK_RESULT(rk_report_finding_texts(report, 0, texts, first - 1, ends, 2, &written), RK_RESULT_BUFFER_TOO_SMALL);
-  CHECK(findings[0].value_kind == RK_VALUE_KIND_PORT && findings[0].port == 30005 && findings[0].range == 1);
-  CHECK(findings[2].value_kind == RK_VALUE_KIND_IPV4 && same(findings[2].value, ipv4(0x0a000002)));
+  CHECK(findings[0].value_kind == RK_VALUE_KIND_PORT && findings[0].value.port == 30005 && findings[0].range == 1);
+  CHECK(findings[2].value_kind == RK_VALUE_KIND_IPV4 && same(findings[2].value.address, ipv4(0x0a000002)));
   CHECK(findings[6].value_kind == RK_VALUE_KIND_TEXT);
   CHECK(strcmp(rk_reason_name(findings[3].reason), "ClusterIPAlreadyAllocated") == 0);
   CHECK_OK(rk_report_findings(report, 6, findings, 10, &n));

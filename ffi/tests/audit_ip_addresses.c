@@ -13,10 +13,10 @@ static void add_ip_address(batch *b, uint32_t created, const char *name, const c
   b->count++;
 }
 
-static rk_report *run(bool has_now, int64_t now) {
+static rk_report *run(const int64_t *now) {
   rk_audit *audit = NULL;
   rk_error error;
-  CHECK_OK(rk_audit_new(true, has_now, now, &audit));
+  CHECK_OK(rk_audit_new(true, now, &audit));
   CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), &error));
   CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("fd00::/64"), &error));
   CHECK_RESULT(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0"), &error), RK_RESULT_INVALID_RANGE);
@@ -44,7 +44,7 @@ static rk_report *run(bool has_now, int64_t now) {
 }
 
 int main(void) {
-  rk_report *report = run(false, 0);
+  rk_report *report = run(NULL);
   size_t n = 0;
   rk_leak leaks[2];
   CHECK_OK(rk_report_leaks(report, 0, leaks, 2, &n));
@@ -81,11 +81,13 @@ int main(void) {
   rk_report_free(report);
 
   /* A young object may still wait for its Service. */
-  report = run(true, 1060);
+  int64_t now = 1060;
+  report = run(&now);
   CHECK_OK(rk_report_leaks(report, 0, leaks, 2, &n));
   CHECK(n == 0);
   rk_report_free(report);
-  report = run(true, 1061);
+  now = 1061;
+  report = run(&now);
   CHECK_OK(rk_report_leaks(report, 0, leaks, 2, &n));
   CHECK(n == 1);
   rk_report_free(report);

@@ -43,7 +43,7 @@ int main(void) {
   const char *question = endpoints("{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}");
   CHECK_RESULT(ask(question), RK_RESULT_INVALID_JSON);
   size_t place = (size_t)(strstr(question, "\"Pod\"") - question);
-  CHECK(error.offset >= place && error.offset <= place + 5);
+  CHECK(error.detail_kind == RK_DETAIL_BYTE && error.detail.byte >= place && error.detail.byte <= place + 5);
   CHECK(strstr(error.message, "Pod") != NULL && strstr(error.message, "Endpoints") != NULL);
   /* So is one that stands for a kind which is known and not wanted here. */
   CHECK_RESULT(ask(endpoints("{\"kind\":\"Service\",\"apiVersion\":\"v1\"}")), RK_RESULT_INVALID_JSON);
@@ -51,7 +51,7 @@ int main(void) {
   question = endpoints("{}");
   for (size_t cut = 0; cut < strlen(question); cut++) {
     rk_result result = rk_bootstrap_plan(question, cut, answer, sizeof answer, &len, &error);
-    CHECK(result == RK_RESULT_INVALID_JSON && error.offset <= cut);
+    CHECK(result == RK_RESULT_INVALID_JSON && error.detail.byte <= cut);
   }
   CHECK_RESULT(ask("{\"service\":{\"wanted\":{\"clusterIp\":\"10.96.0.1\",\"securePort\":0}}}"), RK_RESULT_INVALID_CONFIG);
   CHECK(strstr(error.message, "securePort") != NULL);

@@ -136,7 +136,7 @@ int main(void) {
     expect(1);
     CHECK(finished[0].outcome == RK_OUTCOME_READ && finished[0].yes && finished[0].bytes == 1 && bytes[0] == 7);
     CHECK_OK(rk_repair_pass_read(pass, committer, finished[0].revision, bytes, finished[0].bytes, now, NULL));
-    CHECK_OK(rk_audit_new(false, false, 0, &audit));
+    CHECK_OK(rk_audit_new(false, NULL, &audit));
     CHECK_OK(rk_repair_pass_audit(pass, audit, NULL));
     CHECK_OK(rk_repair_pass_finish(pass, audit, &report, NULL));
     uint64_t ticket;

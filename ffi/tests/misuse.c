@@ -184,7 +184,7 @@ static void allocators(const rk_range *range) {
   values[1] = malformed(1);
   rk_value got[2];
   CHECK_INVALID(rk_allocator_allocate_batch(a, values, 2, got, &error));
-  CHECK(error.value == 1);
+  CHECK(error.detail_kind == RK_DETAIL_REQUEST && error.detail.request == 1);
   CHECK_RESULT(rk_allocator_allocate_batch(a, values, 1, got, NULL), RK_RESULT_OK);
   CHECK_OK(rk_allocator_has(a, &good, &flag));
   CHECK(flag);
@@ -278,7 +278,7 @@ static void range_allocations(void) {
   CHECK_NULL(rk_range_allocation_decode(data, 1, NULL, &error));
   CHECK_INVALID(rk_range_allocation_decode(data, SIZE_MAX, &o, &error));
   CHECK_RESULT(rk_range_allocation_decode(NULL, 0, &o, &error), RK_RESULT_INVALID_OBJECT);
-  CHECK(error.offset == 0);
+  CHECK(error.detail_kind == RK_DETAIL_BYTE && error.detail.byte == 0);
   CHECK_RESULT(rk_range_allocation_decode((const uint8_t *)"{", 1, &o, NULL), RK_RESULT_INVALID_OBJECT);
   CHECK(o == NULL);
   CHECK_OK(rk_range_allocation_new(RK_FORM_PROTOBUF, &o));
@@ -369,8 +369,8 @@ static void audit(const rk_range *range) {
   CHECK_NULL(rk_leak_tracker_new(3, 1, NULL));
   CHECK_INVALID(rk_leak_tracker_new(0, 1, &passes));
   CHECK_OK(rk_leak_tracker_new(3, 1, &passes));
-  CHECK_NULL(rk_audit_new(false, false, 0, NULL));
-  CHECK_OK(rk_audit_new(false, false, 0, &a));
+  CHECK_NULL(rk_audit_new(false, NULL, NULL));
+  CHECK_OK(rk_audit_new(false, NULL, &a));
 
   CHECK_NULL(rk_audit_add_bitmap(NULL, range, NULL, 0, NULL, 0, &error));
   CHECK_NULL(rk_audit_add_bitmap(a, NULL, NULL, 0, NULL, 0, &error));
@@ -381,7 +381,7 @@ static void audit(const rk_range *range) {
   CHECK_RESULT(rk_audit_add_bitmap(a, range, TEXT("1-9"), NULL, 0, &error), RK_RESULT_MISMATCHED_RANGE);
   data[0] = 1;
   CHECK_RESULT(rk_audit_add_bitmap(a, range, NULL, 0, data, 33, &error), RK_RESULT_BITS_PAST_RANGE);
-  CHECK(error.value == 256 && error.offset == 0);
+  CHECK(error.detail_kind == RK_DETAIL_BITS && error.detail.bits.highest_offset == 256 && error.detail.bits.byte == 0);
   CHECK_OK(rk_audit_add_bitmap(a, range, NULL, 0, NULL, 0, NULL));
   batches(a);
 
@@ -490,9 +490,12 @@ static void judges(void) {
   CHECK(verdict == 77 && wait == 77);
   CHECK_OK(rk_ip_address_judge(true, RK_OWNER_MISSING, 1, UINT64_MAX, &verdict, &wait));
   CHECK(verdict == RK_IP_ADDRESS_WAIT && wait == UINT64_MAX - 1);
-  rk_address_object object = {true, true, false, 4};
+  rk_address_object object = {true, true, 5};
   CHECK_NULL(rk_cluster_ip_judge(NULL, NULL));
   CHECK_INVALID(rk_cluster_ip_judge(&object, &verdict));
+  object.owner = RK_OWNER_SELF;
+  CHECK_OK(rk_cluster_ip_judge(&object, &verdict));
+  CHECK(verdict == RK_CLUSTER_IP_KEEP);
   CHECK_OK(rk_cluster_ip_judge(NULL, &verdict));
   CHECK(verdict == RK_CLUSTER_IP_CREATE);
 }
@@ -522,8 +525,10 @@ static void audit_of_ip_addresses(void) {
   rk_report *o = NULL;
   rk_error error;
   uint64_t observed = 0;
-  CHECK_NULL(rk_audit_new(true, false, 0, NULL));
-  CHECK_OK(rk_audit_new(true, true, INT64_MIN, &a));
+  CHECK_NULL(rk_audit_new(true, NULL, NULL));
+  const int64_t now = INT64_MIN;
+  CHECK_NULL(rk_audit_new(true, &now, NULL));
+  CHECK_OK(rk_audit_new(true, &now, &a));
   CHECK_NULL(rk_audit_add_service_cidr(NULL, TEXT("10.0.0.0/24"), &error));
   CHECK_NULL(rk_audit_add_service_cidr(a, NULL, 1, &error));
   CHECK_RESULT(rk_audit_add_service_cidr(a, TEXT("\xff"), &error), RK_RESULT_INVALID_UTF8);
@@ -576,17 +581,17 @@ static void audit_of_ip_addresses(void) {
   CHECK(observed == 1);
   rk_report_free(o);
 
-  CHECK_OK(rk_audit_new(true, false, 0, &a));
+  CHECK_OK(rk_audit_new(true, NULL, &a));
   CHECK_NULL(rk_audit_check_cluster(NULL, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, &error));
   CHECK_INVALID(rk_audit_check_cluster(a, 3, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, &error));
   CHECK_OK(rk_audit_check_cluster(a, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, &error));
   CHECK_OK(rk_audit_observe_services(a, &names, &services));
   CHECK_RESULT(rk_audit_check_cluster(a, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, &error), RK_RESULT_NOT_INITIALISED);
-  CHECK(error.value == RK_BITMAP_SERVICE_IPS);
+  CHECK(error.detail_kind == RK_DETAIL_BITMAP && error.detail.bitmap == RK_BITMAP_SERVICE_IPS);
   rk_audit_free(a);
 
   /* An audit of bitmaps takes none of this. */
-  CHECK_OK(rk_audit_new(false, false, 0, &a));
+  CHECK_OK(rk_audit_new(false, NULL, &a));
   CHECK_INVALID(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), &error));
   CHECK_INVALID(rk_audit_observe_ip_addresses(a, &objects));
   rk_audit_free(a);
@@ -609,8 +614,8 @@ static void steps_of_a_pass(const rk_committer *c) {
   rk_error error;
   uint64_t ticket = 77;
   CHECK_OK(rk_leak_tracker_new(3, UINT64_MAX, &passes));
-  CHECK_OK(rk_audit_new(false, false, 0, &audit));
-  CHECK_OK(rk_audit_new(false, false, 0, &other));
+  CHECK_OK(rk_audit_new(false, NULL, &audit));
+  CHECK_OK(rk_audit_new(false, NULL, &other));
   rk_range *range = range_of("10.0.0.0/25");
   CHECK_OK(rk_committer_new(range, 0, 1000, 1, &of_others));
   CHECK_NULL(rk_repair_pass_new(NULL, &pass));
@@ -781,7 +786,7 @@ static void bootstraps(void) {
   CHECK_NULL(rk_bootstrap_new(config, size, NULL, &error));
   CHECK_RESULT(rk_bootstrap_new(TEXT("\xff"), &b, &error), RK_RESULT_INVALID_UTF8);
   CHECK_RESULT(rk_bootstrap_new(TEXT("{\n\"nonsense\":1}"), &b, &error), RK_RESULT_INVALID_JSON);
-  CHECK(error.offset == 11 && strstr(error.message, "nonsense") != NULL);
+  CHECK(error.detail_kind == RK_DETAIL_BYTE && error.detail.byte == 11 && strstr(error.message, "nonsense") != NULL);
   CHECK_RESULT(rk_bootstrap_new(NULL, 0, &b, NULL), RK_RESULT_INVALID_JSON);
   CHECK_RESULT(rk_bootstrap_new(TEXT("{}"), &b, &error), RK_RESULT_INVALID_CONFIG);
   CHECK(b == NULL);
@@ -827,9 +832,9 @@ static void plans(void) {
   CHECK_RESULT(rk_bootstrap_plan(TEXT("\xff"), answer, sizeof answer, &len, &error), RK_RESULT_INVALID_UTF8);
   CHECK_RESULT(rk_bootstrap_plan(NULL, 0, answer, sizeof answer, &len, NULL), RK_RESULT_INVALID_JSON);
   CHECK_RESULT(rk_bootstrap_plan(TEXT("{\"pods\":{}}"), answer, sizeof answer, &len, &error), RK_RESULT_INVALID_JSON);
-  CHECK(error.offset >= 1 && error.offset <= 7 && strstr(error.message, "pods") != NULL);
+  CHECK(error.detail_kind == RK_DETAIL_BYTE && error.detail.byte >= 1 && error.detail.byte <= 7 && strstr(error.message, "pods") != NULL);
   CHECK_RESULT(rk_bootstrap_plan(TEXT("{\"namespaces\":{\"existing\":[],\"wanted\":[\"A\"]}}"), answer, sizeof answer, &len, &error), RK_RESULT_INVALID_CONFIG);
-  CHECK(error.offset == UINT64_MAX && strstr(error.message, "wanted") != NULL);
+  CHECK(error.detail_kind == RK_DETAIL_NONE && strstr(error.message, "wanted") != NULL);
   CHECK(len == 7 && answer[0] == 'x');
 
   CHECK_SMALL(rk_bootstrap_plan(TEXT(question), NULL, 0, &len, &error));

@@ -24,7 +24,7 @@ static void round_trip(const char *path) {
   for (size_t cut = 0; cut < len; cut += 1 + len / 97) {
     object = NULL;
     rk_result result = rk_range_allocation_decode(stored, cut, &object, &error);
-    CHECK(result == RK_RESULT_OK || (result == RK_RESULT_INVALID_OBJECT && object == NULL && error.offset <= cut));
+    CHECK(result == RK_RESULT_OK || (result == RK_RESULT_INVALID_OBJECT && object == NULL && error.detail_kind == RK_DETAIL_BYTE && error.detail.byte <= cut));
     rk_range_allocation_free(object);
   }
 }

@@ -45,8 +45,9 @@ struct RawBatch {
 /// `rk_error`.
 #[repr(C)]
 struct RawError {
-    offset: u64,
-    value: u64,
+    detail_kind: u32,
+    /// The byte of the input, in what this calls; the union has room for two numbers.
+    detail: [u64; 2],
     message_len: usize,
     message: [c_char; 512],
 }
@@ -60,6 +61,20 @@ struct RawValue {
     kind: u32,
 }
 
+/// `rk_found_value`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+union RawFoundValue {
+    address: RawValue,
+    port: i32,
+}
+
+impl Default for RawFoundValue {
+    fn default() -> Self {
+        Self { address: RawValue::default() }
+    }
+}
+
 /// `rk_finding`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -70,8 +85,7 @@ struct RawFinding {
     range: u32,
     repairable: bool,
     value_kind: u32,
-    port: i64,
-    value: RawValue,
+    value: RawFoundValue,
 }
 
 /// `rk_leak`.
@@ -99,7 +113,7 @@ unsafe extern "C" {
     ) -> u32;
     fn rk_range_parse(spec: *const c_char, len: usize, range: *mut *mut Opaque, error: *mut Opaque) -> u32;
     fn rk_range_free(range: *mut Opaque);
-    fn rk_audit_new(ip_addresses: bool, has_now: bool, now: i64, audit: *mut *mut Opaque) -> u32;
+    fn rk_audit_new(ip_addresses: bool, now: *const i64, audit: *mut *mut Opaque) -> u32;
     fn rk_audit_free(audit: *mut Opaque);
     fn rk_audit_add_bitmap(
         audit: *const Opaque,
@@ -389,7 +403,7 @@ impl Damage {
 
 /// The result of `rk_bootstrap_plan`, the place of a fault, and the answer.
 pub fn bootstrap_plan(question: &[u8]) -> (u32, u64, Vec<u8>) {
-    let mut error = RawError { offset: u64::MAX, value: u64::MAX, message_len: 0, message: [0; 512] };
+    let mut error = RawError { detail_kind: 0, detail: [u64::MAX; 2], message_len: 0, message: [0; 512] };
     let mut answer: Vec<u8> = Vec::new();
     loop {
         let (first, length) = (question.as_ptr().cast(), question.len());
@@ -399,7 +413,7 @@ pub fn bootstrap_plan(question: &[u8]) -> (u32, u64, Vec<u8>) {
             unsafe { rk_bootstrap_plan(first, length, answer.as_mut_ptr().cast(), answer.len(), &mut len, &mut error) };
         if result != BUFFER_TOO_SMALL {
             answer.truncate(if result == OK { len } else { 0 });
-            return (result, error.offset, answer);
+            return (result, error.detail[0], answer);
         }
         assert!(len > answer.len(), "{len} bytes do not fit into {}", answer.len());
         answer.resize(len, 0);
@@ -414,7 +428,7 @@ impl Audit {
     pub fn of_bitmaps(ranges: &[&str]) -> Self {
         let mut audit = ptr::null_mut();
         // SAFETY: the out-parameter lives until the call returns.
-        assert_eq!(unsafe { rk_audit_new(false, false, 0, &mut audit) }, OK);
+        assert_eq!(unsafe { rk_audit_new(false, ptr::null(), &mut audit) }, OK);
         for text in ranges {
             let mut range = ptr::null_mut();
             // SAFETY: the text and the out-parameter live until the call returns; error may be NULL.
@@ -432,8 +446,9 @@ impl Audit {
     /// An audit of IPAddress objects and these CIDRs.
     pub fn of_ip_addresses(now: Option<i64>, cidrs: &[&str]) -> Self {
         let mut audit = ptr::null_mut();
-        // SAFETY: the out-parameter lives until the call returns.
-        assert_eq!(unsafe { rk_audit_new(true, now.is_some(), now.unwrap_or_default(), &mut audit) }, OK);
+        let now = now.as_ref().map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: the time and the out-parameter live until the call returns.
+        assert_eq!(unsafe { rk_audit_new(true, now, &mut audit) }, OK);
         for text in cidrs {
             // SAFETY: the handle was just made, the text lives until the call returns; error may be NULL.
             let result = unsafe { rk_audit_add_service_cidr(audit, text.as_ptr().cast(), text.len(), ptr::null_mut()) };
@@ -541,7 +556,8 @@ fn findings(
         let text = |from: usize, to: usize| String::from_utf8(buffer[from..to].to_vec()).expect("a text is UTF-8");
         let (value, message) = (text(0, ends[0]), text(ends[0], ends[1]));
         if finding.value_kind == 1 {
-            assert_eq!(finding.port.to_string(), value);
+            // SAFETY: this kind has a port.
+            assert_eq!(unsafe { finding.value.port }.to_string(), value);
         }
         let reason = REASONS[finding.reason as usize - 1].as_str();
         (reason, finding.subject_kind, finding.subject, finding.range, finding.repairable, value, message)
