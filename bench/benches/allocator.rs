@@ -5,7 +5,7 @@ use std::hint::black_box;
 use bitvec::prelude::{BitVec, Lsb0};
 use criterion::{Criterion, criterion_group, criterion_main};
 use rand_core::Rng;
-use rangekeeper::range::Range;
+use rangekeeper::Range;
 use rangekeeper_bench::{half_full, node_ports, one_free, slash_12, slash_16};
 use roaring::RoaringBitmap;
 

@@ -1,10 +1,7 @@
 //! A repair pass over Services in memory: its cost must follow the number of Services, not the size of the range.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use rangekeeper::allocator::{Allocator, Strategy};
-use rangekeeper::audit::{Audit, Leaks, Stored};
-use rangekeeper::cidr::CidrRange;
-use rangekeeper::service::Service;
+use rangekeeper::{Allocator, Audit, CidrRange, Leaks, Service, Stored, Strategy};
 use rangekeeper_bench::{cluster_ips, slash_12};
 
 fn stored(range: CidrRange, addresses: &[String]) -> Allocator<CidrRange> {

@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use bitvec::prelude::{BitVec, Lsb0};
 use criterion::{Criterion, criterion_group, criterion_main};
-use rangekeeper::range::Range;
-use rangekeeper::range_allocation::{Form, RangeAllocation};
+use rangekeeper::range_allocation::Form;
+use rangekeeper::{Range, RangeAllocation};
 use rangekeeper_bench::{half_full, slash_12};
 use roaring::RoaringBitmap;
 

@@ -2,10 +2,7 @@
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rangekeeper::allocator::{Allocator, Strategy};
-use rangekeeper::cidr::CidrRange;
-use rangekeeper::ports::PortRange;
-use rangekeeper::range::Range;
+use rangekeeper::{Allocator, CidrRange, PortRange, Range, Strategy};
 
 /// Half of the values of a range in use, at random; seeded, so that every run has the same ones.
 pub fn half_full<R: Range>(range: R) -> (Allocator<R>, Xoshiro256PlusPlus) {

@@ -1,11 +1,11 @@
-//! Which addresses can stand in endpoints, and how they are written.
+//! Addresses that the API server accepts in endpoints.
 
 use std::net::IpAddr;
 
 use rangekeeper::address::parse_address;
 
-/// The address in its canonical text, if the API server accepts it as an endpoint's: no unspecified, loopback or
-/// link-local one (kubernetes `pkg/apis/core/validation`, `ValidateNonSpecialIP`).
+/// The address in canonical text, unless the API server refuses it in endpoints, as it does unspecified, loopback and
+/// link-local ones (kubernetes `pkg/apis/core/validation`, `ValidateNonSpecialIP`).
 pub(crate) fn usable(text: &str) -> Option<String> {
     let address = parse_address(text)?;
     let special = match address {

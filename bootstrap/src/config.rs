@@ -1,4 +1,14 @@
-//! What has to be known of a server before anything can be decided.
+//! The configuration of one server.
+//!
+//! ```
+//! use rangekeeper_bootstrap::config::{Config, first_address};
+//!
+//! let json = r#"{"advertiseAddress": "192.0.2.10", "serviceClusterIpRange": "10.96.0.0/12"}"#;
+//! let config: Config = serde_json::from_str(json)?;
+//! assert_eq!(config.secure_port, 6443, "the defaults are kube-apiserver's");
+//! assert_eq!(first_address(&config.service_cluster_ip_range)?.to_string(), "10.96.0.1");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,76 +23,76 @@ use crate::modes::Mode;
 use crate::namespaces::{SYSTEM, is_name};
 use crate::{endpoints, service};
 
-/// How a server is configured. The defaults are kube-apiserver's.
+/// The configuration of a server. The defaults are kube-apiserver's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Config {
-    /// The address under which the others reach this server: its endpoint. There is no default.
+    /// The address under which others reach this server, which is its endpoint. There is no default.
     pub advertise_address: String,
-    /// The port on which it listens.
+    /// The port on which the server listens.
     pub secure_port: u16,
     /// The (primary) range of ClusterIPs.
     pub service_cluster_ip_range: String,
     /// The NodePort of the Service `kubernetes`; 0 for none.
     pub kubernetes_service_node_port: u16,
-    /// Ports of the Service beside the server's own.
+    /// Ports of the Service in addition to the server's own.
     pub extra_service_ports: Vec<ServicePort>,
-    /// Ports of the endpoints beside the server's own.
+    /// Ports of the endpoints in addition to the server's own.
     pub extra_endpoint_ports: Vec<EndpointPort>,
-    /// Whether ports and type of a Service that exists, and ports of its endpoints, are reset. kube-apiserver does not
-    /// since 1.17.
+    /// Whether the ports and the type of an existing Service, and the ports of its endpoints, are reset. kube-apiserver
+    /// has not done so since 1.17.
     pub reconcile: bool,
     /// How the endpoints are kept.
     pub mode: Mode,
-    /// Namespaces beside the four that every cluster has.
+    /// Namespaces in addition to the four of every cluster.
     pub extra_namespaces: Vec<String>,
-    /// Before which keys of etcd the cluster's begin.
+    /// The prefix of the cluster's keys in etcd.
     pub etcd_prefix: String,
-    /// Which kube-apiserver's order of start is followed.
+    /// The kube-apiserver release whose order of start is followed.
     pub form: Form,
-    /// Where the shell runs.
+    /// Where the controller runs.
     pub placement: Placement,
-    /// How often what is done.
+    /// The periods of the loops.
     pub periods: Periods,
 }
 
-/// Which kube-apiserver's order of start is followed.
+/// The kube-apiserver release whose order of start is followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// To about 1.26.
+    /// Up to about 1.26.
     SingleController,
-    /// Since then.
+    /// Later releases.
     #[default]
     Hooks,
 }
 
-/// Where the shell runs.
+/// Where the controller runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// Inside the API server. It becomes ready only when its hooks have ended, so nothing of the start waits for that.
+    /// Inside the API server, which is ready only once its hooks have ended, so that the start cannot wait for it.
     Inside,
-    /// In a process of its own. Nothing can be done before the server is ready; while the server does not answer, its
-    /// lease is not refreshed.
+    /// In a process of its own, which waits until the server is ready, and does not refresh its lease while it does not
+    /// answer.
     #[default]
     Beside,
 }
 
-/// How often what is done. In JSON: milliseconds.
+/// The periods of the loops, in JSON in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Periods {
-    /// The Service `kubernetes`, its endpoints, and the own lease.
+    /// The period of the Service `kubernetes`, its endpoints, and the server's own lease.
     #[serde(rename = "endpointsMs", with = "crate::millis")]
     pub endpoints: Duration,
-    /// For how long a lease holds that is not refreshed: whole seconds, longer than `endpoints`.
+    /// The time to live of a lease: whole seconds, longer than `endpoints`.
     #[serde(rename = "leaseTtlMs", with = "crate::millis")]
     pub lease_ttl: Duration,
-    /// The namespaces.
+    /// The period of the namespaces.
     #[serde(rename = "namespacesMs", with = "crate::millis")]
     pub namespaces: Duration,
-    /// Each of the two repairs.
+    /// The period of each of the two repairs.
     #[serde(rename = "repairsMs", with = "crate::millis")]
     pub repairs: Duration,
 }
@@ -122,9 +132,9 @@ impl Default for Config {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// It is no address, or one that cannot be an endpoint's.
+    /// The text is not an address, or the address cannot be an endpoint.
     #[error(
-        "advertiseAddress {text:?} is not an address that can be an endpoint (loopback, link-local and unspecified ones cannot)"
+        "advertiseAddress {text:?} cannot be an endpoint: it must be an address that is not loopback, link-local or unspecified"
     )]
     AdvertiseAddress {
         /// The input.
@@ -133,7 +143,7 @@ pub enum ConfigError {
     /// The port is 0.
     #[error("securePort must not be 0")]
     SecurePort,
-    /// The range is no CIDR.
+    /// The range is not a CIDR.
     #[error("serviceClusterIpRange: {0}")]
     ServiceRange(#[from] ParseCidrError),
     /// The range has no address for the Service.
@@ -145,10 +155,10 @@ pub enum ConfigError {
     /// The number of servers is 0.
     #[error("mode master-count needs a count of at least 1")]
     MasterCount,
-    /// It is no name for a namespace.
-    #[error("{field}: {name:?} is not a namespace's name (an RFC 1123 label)")]
+    /// The text cannot be the name of a namespace.
+    #[error("{field}: {name:?} cannot be the name of a namespace: it must be an RFC 1123 label")]
     Namespace {
-        /// The list in which it is.
+        /// The field of the configuration.
         field: &'static str,
         /// The input.
         name: String,
@@ -156,37 +166,37 @@ pub enum ConfigError {
     /// A period is too short or too long.
     #[error("{name} must be {least} to {MOST} ms")]
     Period {
-        /// Which one.
+        /// The field of the configuration.
         name: &'static str,
-        /// The shortest possible, in milliseconds.
+        /// The shortest possible period, in milliseconds.
         least: u64,
     },
-    /// etcd counts leases in whole seconds.
+    /// The period is not whole seconds, in which etcd counts leases.
     #[error("{name} must be whole seconds")]
     WholeSeconds {
-        /// Which period.
+        /// The field of the configuration.
         name: &'static str,
     },
 }
 
-/// A configuration that was found good.
+/// A checked configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The own address in canonical text.
+    /// This server's address in canonical text.
     pub(crate) own: String,
     pub(crate) service: service::Wanted,
     pub(crate) endpoint_ports: Vec<EndpointPort>,
     pub(crate) reconcile: bool,
     pub(crate) mode: Mode,
     pub(crate) namespaces: Vec<String>,
-    /// Where the leases are; ends with `/`.
+    /// The prefix of the leases' keys; ends with `/`.
     pub(crate) lease_directory: String,
     pub(crate) placement: Placement,
     pub(crate) periods: Periods,
 }
 
 impl Config {
-    /// Checks and reads everything.
+    /// Checks and parses all fields.
     pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
         let own = own_address(&self.advertise_address)?;
         if self.secure_port == 0 {
@@ -196,7 +206,7 @@ impl Config {
         check_namespaces("extraNamespaces", &self.extra_namespaces)?;
         let Periods { endpoints, lease_ttl, namespaces, repairs } = self.periods;
         check_period("periods.endpointsMs", endpoints, 100)?;
-        // One round has to fit in between.
+        // A refresh has to fit in before the lease expires.
         check_period("periods.leaseTtlMs", lease_ttl, (endpoints.as_millis() as u64 + 1000).next_multiple_of(1000))?;
         check_whole_seconds("periods.leaseTtlMs", lease_ttl)?;
         check_period("periods.namespacesMs", namespaces, 100)?;
@@ -219,7 +229,7 @@ impl Config {
     }
 }
 
-/// The own address in canonical text.
+/// This server's address in canonical text.
 pub(crate) fn own_address(text: &str) -> Result<String, ConfigError> {
     usable(text).ok_or_else(|| ConfigError::AdvertiseAddress { text: text.into() })
 }
@@ -235,7 +245,7 @@ pub(crate) fn check_namespaces(field: &'static str, names: &[String]) -> Result<
     }
 }
 
-/// No period is longer: a day, in milliseconds.
+/// The longest possible period: a day, in milliseconds.
 const MOST: u64 = 86_400_000;
 
 pub(crate) fn check_period(name: &'static str, period: Duration, least: u64) -> Result<(), ConfigError> {
@@ -247,8 +257,8 @@ pub(crate) fn check_whole_seconds(name: &'static str, period: Duration) -> Resul
     if period.subsec_nanos() == 0 { Ok(()) } else { Err(ConfigError::WholeSeconds { name }) }
 }
 
-/// Where the leases are; ends with `/`. The prefix is read as kube-apiserver does (apiserver,
-/// `pkg/storage/etcd3/store.go`): as a path from `/` on.
+/// The prefix of the leases' keys; ends with `/`. Like kube-apiserver (apiserver, `pkg/storage/etcd3/store.go`), it reads
+/// `etcd_prefix` as a path from `/`.
 pub(crate) fn lease_directory(etcd_prefix: &str) -> String {
     let mut parts = Vec::new();
     for part in etcd_prefix.split('/') {
@@ -265,7 +275,7 @@ pub(crate) fn lease_directory(etcd_prefix: &str) -> String {
 /// The address of the Service `kubernetes` in a range: the first one that can be allocated.
 ///
 /// # Errors
-/// The text is no CIDR, or the range has no address.
+/// If the text is not a CIDR, or the range has no allocatable address.
 pub fn first_address(range: &str) -> Result<IpAddr, ConfigError> {
     let cidr: CidrRange = range.parse()?;
     cidr.value_at(0).ok_or_else(|| ConfigError::EmptyServiceRange { range: range.into() })

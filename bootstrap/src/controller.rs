@@ -1,9 +1,36 @@
-//! The whole bootstrap controller as a machine without I/O.
+//! The bootstrap controller as a state machine without I/O.
 //!
-//! A shell calls [`poll`](Controller::poll), performs what [`Step::send`] asks for (several requests may be under way),
-//! reports each end by [`answered`](Controller::answered), logs the reports, and polls again after every answer and when
-//! [`Step::wait`] is over. To end, it calls [`stop`](Controller::stop) and goes on until the phase is
+//! The caller calls [`poll`](Controller::poll), performs the requests of [`Step::send`] (several may be under way), answers
+//! each by [`answered`](Controller::answered), logs the reports, and polls again after each answer and when
+//! [`Step::wait`] is over. To end, it calls [`stop`](Controller::stop) and continues until the phase is
 //! [`Phase::Stopped`].
+//!
+//! ```
+//! use std::time::Duration;
+//! use rangekeeper_bootstrap::lifecycle::Phase;
+//! use rangekeeper_bootstrap::{Answer, Config, Controller, Request};
+//!
+//! let config = Config { advertise_address: "192.0.2.10".into(), ..Config::default() };
+//! let mut controller = Controller::new(config)?;
+//! let mut now = Duration::ZERO;
+//! controller.stop(now);
+//! let removed = loop {
+//!     let step = controller.poll(now);
+//!     if let Phase::Stopped { removed, .. } = step.phase {
+//!         break removed;
+//!     }
+//!     for order in step.send {
+//!         // In this cluster there is neither a lease nor an object.
+//!         let answer = match order.request {
+//!             Request::GetLease { .. } | Request::ListLeases { .. } => Answer::Leases(Vec::new()),
+//!             _ => Answer::NotFound,
+//!         };
+//!         controller.answered(now, order.id, answer);
+//!     }
+//! };
+//! assert!(removed);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,39 +45,39 @@ use crate::modes::Stage;
 use crate::request::{Answer, Failure, Reason, Repair, Request};
 use crate::rounds::{Context, EndpointsRound, KubernetesRound, NamespacesRound, OwnLease, Progress, Round};
 
-/// How long the server may take to tell whether it is ready.
+/// The time limit for a request whether the server is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// No wait is longer: what a clock that goes back hides is at most one wait.
+/// The longest wait. A clock that goes back hides no more time than one wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// A request with what is needed to answer it.
+/// A request to perform and answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Order {
-    /// Names it in the answer.
+    /// The ID to answer with.
     pub id: u64,
-    /// What is to be done.
+    /// The request.
     pub request: Request,
-    /// After so long without an end, the shell gives it up and answers with [`Reason::Unanswered`].
+    /// The time limit, after which the caller cancels the request and answers with [`Reason::Unanswered`].
     #[serde(rename = "timeoutMs", with = "crate::millis")]
     pub timeout: Duration,
 }
 
-/// What to do next.
+/// What the caller does next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Step {
     /// Requests to perform.
     pub send: Vec<Order>,
-    /// Requests under way whose end matters no more: to be given up, and answered as they end.
+    /// Requests under way to cancel. They are answered when they end.
     pub cancel: Vec<u64>,
-    /// What to log.
+    /// Reports to log.
     pub reports: Vec<Report>,
-    /// After so long at the latest, poll again; `None`: nothing is due before an answer.
+    /// The time after which to poll again at the latest; `None` if nothing is due before an answer.
     #[serde(rename = "waitMs", with = "optional_millis")]
     pub wait: Option<Duration>,
-    /// How far it has come.
+    /// The controller's phase.
     pub phase: Phase,
 }
 
@@ -78,7 +105,7 @@ pub struct Controller {
     lifecycle: Lifecycle,
     journal: Journal,
     own: OwnLease,
-    /// How each of the first repairs has failed last.
+    /// The last failure of each of the first repairs.
     failed_repairs: BTreeMap<Work, Failure>,
     running: Vec<Running>,
     next_id: u64,
@@ -88,23 +115,23 @@ pub struct Controller {
     stop_reported: bool,
 }
 
-/// A work whose request is under way.
+/// A piece of work whose request is under way.
 #[derive(Clone, Debug)]
 struct Running {
     work: Work,
     round: Round,
     faults: Vec<Fault>,
-    /// The request, and until when it has to be answered.
+    /// The ID of the request, and the time by which it must be answered.
     id: u64,
     deadline: Duration,
     cancelled: bool,
 }
 
 impl Controller {
-    /// A controller that has not begun.
+    /// A controller that has not started yet.
     ///
     /// # Errors
-    /// The configuration is not good; see [`ConfigError`].
+    /// If the configuration cannot be used; see [`ConfigError`].
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         let settings = config.settings()?;
         Ok(Self {
@@ -122,12 +149,12 @@ impl Controller {
         })
     }
 
-    /// How far it has come.
+    /// The controller's phase.
     pub fn phase(&self) -> Phase {
         self.lifecycle.phase()
     }
 
-    /// What to do now. `now` is a time since any moment, by a clock that should not jump; if it does, see
+    /// Returns what to do now. `now` is the time since any fixed moment, by a clock that should not jump; if it does, see
     /// [`Lifecycle::advance`].
     pub fn poll(&mut self, now: Duration) -> Step {
         let now = self.lifecycle.advance(now);
@@ -136,8 +163,10 @@ impl Controller {
             let (due, fatal) = self.lifecycle.start();
             if let Some(work) = fatal {
                 let why = match self.failed_repairs.remove(&work) {
-                    Some(failure) => format!("not within {} s: {}", FIRST_REPAIRS.as_secs(), failure.message),
-                    None => format!("a pass has not ended within {} s", FIRST_REPAIRS.as_secs()),
+                    Some(failure) => {
+                        format!("did not succeed within {} s: {}", FIRST_REPAIRS.as_secs(), failure.message)
+                    }
+                    None => format!("did not end within {} s", FIRST_REPAIRS.as_secs()),
                 };
                 self.reports.push(Report::Fatal { work, failure: Failure::new(Reason::Repair, why) });
                 self.cancel_all();
@@ -163,14 +192,14 @@ impl Controller {
         }
     }
 
-    /// A request has ended. An answer to one that was given up is ignored.
+    /// Takes the answer to a request. The answer to a cancelled request is ignored.
     pub fn answered(&mut self, now: Duration, id: u64, answer: Answer) {
         self.lifecycle.advance(now);
         self.take_answer(id, answer);
     }
 
-    /// Begins to stop in order: no loop goes on, own lease and endpoint are removed. At most two intervals of the
-    /// endpoints later it has stopped.
+    /// Begins an orderly stop: ends the loops and removes the server's lease and endpoint. It has stopped after at most
+    /// twice the period of the endpoints.
     pub fn stop(&mut self, now: Duration) {
         self.lifecycle.advance(now);
         self.lifecycle.stop();
@@ -209,7 +238,7 @@ impl Controller {
         let Some(at) = self.running.iter().position(|running| running.id == id) else { return };
         let mut running = self.running.swap_remove(at);
         let mut context = Context { settings: &self.settings, own: &mut self.own, faults: &mut running.faults };
-        // A cancelled work is told, too: its answer may say what became of the own lease.
+        // Cancelled work takes the answer as well, which may say whether the server's lease was written.
         let progress = running.round.answered(&mut context, answer);
         if running.cancelled {
             self.lifecycle.done(running.work, false);
@@ -259,8 +288,8 @@ impl Controller {
         }
     }
 
-    /// For how long a request is waited for. Those about leases, and the read of the Service before them, leave time for
-    /// another try before the lease runs out.
+    /// The time limit of a request. Requests about leases, and the read of the Service before them, leave time for another
+    /// try before the lease expires.
     fn timeout(&self, request: &Request) -> Duration {
         let periods = &self.settings.periods;
         match request {
@@ -276,7 +305,7 @@ impl Controller {
         let late: Vec<u64> = late.map(|running| running.id).collect();
         for id in late {
             self.cancel.push(id);
-            self.take_answer(id, Answer::Failed(Failure::new(Reason::Unanswered, "there was no answer in time")));
+            self.take_answer(id, Answer::Failed(Failure::new(Reason::Unanswered, "no answer within the time limit")));
         }
     }
 
@@ -289,7 +318,7 @@ impl Controller {
         }
     }
 
-    /// Reports the end, once.
+    /// Reports the stop, once.
     fn note_stop(&mut self) -> Phase {
         let phase = self.lifecycle.phase();
         if let Phase::Stopped { removed, .. } = phase {

@@ -1,7 +1,17 @@
-//! The Endpoints of the Service `kubernetes`: brought to the addresses that a [mode](crate::modes) gives.
+//! The plan for the Endpoints of the Service `kubernetes`, from the addresses that a [mode](crate::modes) returns.
 //!
-//! What is right stays as it is, foreign labels and annotations included. Wrong are: any number of subsets but one,
-//! ports that the API server would refuse, other addresses, and other ports if they are to be reconciled.
+//! It changes as little as possible, and keeps the labels and annotations of others. It repairs any number of subsets but
+//! one, ports that the API server would refuse, other addresses, and, if ports are reconciled, other ports.
+//!
+//! ```
+//! use rangekeeper_bootstrap::endpoints::{Wanted, plan, ports};
+//! use rangekeeper_bootstrap::object::Change;
+//!
+//! let addresses = vec!["192.0.2.10".to_owned()];
+//! let wanted = Wanted { addresses, ports: ports(6443, &[]), ..Wanted::default() };
+//! let Change::Create(endpoints) = plan(None, &wanted) else { panic!("there are none yet") };
+//! assert_eq!(plan(Some(&endpoints), &wanted), Change::Leave);
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,36 +23,36 @@ use crate::namespaces::is_name;
 use crate::object::{Change, NAME, metadata};
 use crate::service::PORT_NAME;
 
-/// Keeps the mirroring controller from making slices of these Endpoints.
+/// Keeps the mirroring controller from creating slices for these Endpoints.
 const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
 
-/// What the Endpoints should be.
+/// The desired Endpoints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wanted {
-    /// What they are called where there are none yet; the Service's name.
+    /// The name of Endpoints that are created, which is the Service's.
     #[serde(default = "crate::object::name")]
     pub name: String,
     /// The addresses, in canonical text, each once. They are written sorted as text.
     pub addresses: Vec<String>,
-    /// The ports, where they have to be set.
+    /// The ports, for a subset without valid ones.
     pub ports: Vec<EndpointPort>,
     /// Whether other ports are reset.
     #[serde(default)]
     pub reconcile_ports: bool,
-    /// An address that must not be left among those that are not ready either.
+    /// An address to remove from those that are not ready as well.
     #[serde(default)]
     pub gone: Option<String>,
 }
 
 impl Default for Wanted {
-    /// Those of the Service `kubernetes`, without an address.
+    /// The Endpoints of the Service `kubernetes`, without an address.
     fn default() -> Self {
         Self { name: NAME.into(), addresses: Vec::new(), ports: Vec::new(), reconcile_ports: false, gone: None }
     }
 }
 
-/// The ports of the endpoints: the API server's and `extra`.
+/// The ports of the endpoints: the API server's, then `extra`.
 pub fn ports(secure_port: u16, extra: &[EndpointPort]) -> Vec<EndpointPort> {
     let mut ports = vec![EndpointPort {
         name: Some(PORT_NAME.into()),
@@ -54,7 +64,7 @@ pub fn ports(secure_port: u16, extra: &[EndpointPort]) -> Vec<EndpointPort> {
     ports
 }
 
-/// What is to be done about the Endpoints.
+/// Returns the change that brings the Endpoints to the desired state.
 pub fn plan(existing: Option<&Endpoints>, wanted: &Wanted) -> Change<Endpoints> {
     let Some(existing) = existing else {
         if wanted.addresses.is_empty() {
@@ -70,7 +80,7 @@ pub fn plan(existing: Option<&Endpoints>, wanted: &Wanted) -> Change<Endpoints> 
     let details = details(found);
     let repaired = match found {
         [found] if has_valid_ports(found) => repair(wanted, found, &details),
-        // Nothing of the form can be trusted.
+        // With any other form, nothing can be kept but the details of addresses.
         _ => subset(wanted, &EndpointSubset::default(), &details),
     };
     let is_empty = count(&repaired.addresses) + count(&repaired.not_ready_addresses) == 0;
@@ -86,14 +96,14 @@ pub fn plan(existing: Option<&Endpoints>, wanted: &Wanted) -> Change<Endpoints> 
     Change::Update(endpoints)
 }
 
-/// The usable addresses that are listed as ready, in any subset.
+/// The usable addresses that any subset lists as ready.
 pub(crate) fn listed(endpoints: Option<&Endpoints>) -> BTreeSet<String> {
     let subsets = endpoints.and_then(|endpoints| endpoints.subsets.as_deref()).unwrap_or_default();
     let addresses = subsets.iter().flat_map(|subset| subset.addresses.as_deref().unwrap_or_default());
     addresses.filter_map(|address| usable(&address.ip)).collect()
 }
 
-/// A subset that has the right form, changed as little as possible.
+/// Repairs a subset of the right form, with as few changes as possible.
 fn repair(wanted: &Wanted, found: &EndpointSubset, details: &BTreeMap<String, &EndpointAddress>) -> EndpointSubset {
     let mut repaired = subset(wanted, found, details);
     let mut addresses: Vec<&str> = found.addresses.iter().flatten().map(|address| address.ip.as_str()).collect();
@@ -101,7 +111,7 @@ fn repair(wanted: &Wanted, found: &EndpointSubset, details: &BTreeMap<String, &E
     if addresses == wanted.sorted() {
         repaired.addresses.clone_from(&found.addresses);
     }
-    // An empty list and none are the same.
+    // An empty list and a missing one mean the same.
     if count(&repaired.not_ready_addresses) == count(&found.not_ready_addresses) {
         repaired.not_ready_addresses.clone_from(&found.not_ready_addresses);
     }
@@ -112,7 +122,7 @@ fn repair(wanted: &Wanted, found: &EndpointSubset, details: &BTreeMap<String, &E
     repaired
 }
 
-/// The subset as it is recreated, with those of `found` that are not ready and do not contradict.
+/// A new subset. It keeps the addresses of `found` that are not ready, unless they are wanted or gone.
 fn subset(wanted: &Wanted, found: &EndpointSubset, details: &BTreeMap<String, &EndpointAddress>) -> EndpointSubset {
     let address = |ip: &str| match details.get(ip) {
         Some(known) => EndpointAddress { ip: ip.into(), ..(*known).clone() },
@@ -137,7 +147,7 @@ impl Wanted {
     }
 }
 
-/// What is known of each address, from where it comes first.
+/// The details of each address, from the first subset that lists it.
 fn details(subsets: &[EndpointSubset]) -> BTreeMap<String, &EndpointAddress> {
     let mut details = BTreeMap::new();
     for address in subsets.iter().flat_map(|subset| subset.addresses.iter().flatten()) {
@@ -152,15 +162,14 @@ fn count(addresses: &Option<Vec<EndpointAddress>>) -> usize {
     addresses.as_ref().map_or(0, Vec::len)
 }
 
-/// A port with what the API server fills in.
+/// The fields of a port that count, with the defaults of the API server.
 fn port_key(port: &EndpointPort) -> (i32, &str, &str, Option<&str>) {
     let protocol = port.protocol.as_deref().unwrap_or("TCP");
     (port.port, port.name.as_deref().unwrap_or_default(), protocol, port.app_protocol.as_deref())
 }
 
-/// Whether the API server would take the ports in a write of the Endpoints and of the slice (kubernetes
-/// `pkg/apis/core/validation` and `pkg/apis/discovery/validation`): what was damaged in etcd could not be repaired
-/// otherwise.
+/// Whether the API server accepts the ports in Endpoints and in a slice (kubernetes `pkg/apis/core/validation` and
+/// `pkg/apis/discovery/validation`). If it does not, damage in etcd can only be repaired with other ports.
 fn has_valid_ports(subset: &EndpointSubset) -> bool {
     let ports = subset.ports.as_deref().unwrap_or_default();
     let mut names = BTreeSet::new();

@@ -1,4 +1,18 @@
-//! What people are told: each trouble once when it begins and once when it is over, however often it shows.
+//! Which reports are logged: a problem is reported once when it begins and once when it is over, however often it recurs.
+//!
+//! ```
+//! use std::time::Duration;
+//! use rangekeeper_bootstrap::journal::{Journal, Report};
+//! use rangekeeper_bootstrap::lifecycle::Work;
+//! use rangekeeper_bootstrap::request::{Failure, Reason};
+//!
+//! let mut journal = Journal::default();
+//! let failure = Failure { reason: Reason::NotReady, message: "status 503".into() };
+//! assert!(journal.failed(Duration::from_secs(0), Work::Readiness, &failure).is_some());
+//! assert_eq!(journal.failed(Duration::from_secs(1), Work::Readiness, &failure), None);
+//! let report = journal.succeeded(Duration::from_secs(2), Work::Readiness);
+//! assert!(matches!(report, Some(Report::Recovered { failures: 2, .. })));
+//! ```
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,53 +23,54 @@ use crate::leases::Fault;
 use crate::lifecycle::Work;
 use crate::request::{Failure, Reason};
 
-/// After a trouble was reported, the same one is not reported again for so long: what comes and goes must not flood.
+/// The time after a report within which the same problem is not reported again, so that one that comes and goes does not
+/// flood the log.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Something to be logged.
+/// A report to log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Report {
-    /// A work fails, for this reason the first time since it last succeeded. It is tried again.
+    /// A piece of work fails, for the first time for this reason since it last succeeded. It is tried again.
     Failing {
-        /// Which one.
+        /// The work.
         work: Work,
-        /// Why.
+        /// The failure.
         failure: Failure,
     },
-    /// A work succeeds again.
+    /// A piece of work succeeds again.
     Recovered {
-        /// Which one.
+        /// The work.
         work: Work,
-        /// How often it had failed.
+        /// How often it failed.
         failures: u32,
-        /// How long it had.
+        /// How long it failed.
         #[serde(rename = "lastedMs", with = "crate::millis")]
         lasted: Duration,
     },
     /// A lease is wrong.
     FaultFound(Fault),
-    /// It is not any more.
+    /// A lease is no longer wrong.
     FaultGone(Fault),
     /// Both repairs have succeeded: the server may serve.
     Started,
-    /// The server cannot run, and stops.
+    /// A failure stops the server.
     Fatal {
-        /// What failed.
+        /// The work that failed.
         work: Work,
-        /// Why.
+        /// The failure.
         failure: Failure,
     },
-    /// Everything has ended.
+    /// The controller has stopped.
     Stopped {
-        /// Whether own lease and endpoint are removed; else there was no time, and the lease runs out.
+        /// Whether the server's lease and endpoint were removed. If there was no time for it, the lease expires.
         removed: bool,
     },
 }
 
 /// Remembers what was reported.
 ///
-/// Memory: an entry per work and reason, and per fault that is there or was within the last minute.
+/// Memory: an entry per work and reason, and per fault of the present and the last minute.
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
     outages: HashMap<Work, Outage>,
@@ -73,18 +88,18 @@ struct Outage {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     is_there: bool,
-    /// When it was last reported, and whether that was since it is there.
+    /// When it was last reported, and whether its present occurrence was.
     reported_at: Option<Duration>,
     reported: bool,
 }
 
 impl Journal {
-    /// A work has failed.
+    /// Records a failure. Returns the report, if one is due.
     pub fn failed(&mut self, now: Duration, work: Work, failure: &Failure) -> Option<Report> {
         let outage = self.outages.entry(work).or_insert(Outage { since: now, failures: 0, reported: false });
         outage.failures = outage.failures.saturating_add(1);
         let last = self.reported.get(&(work, failure.reason));
-        // Within one outage each reason comes once, in a later one after a while.
+        // Each reason is reported once per outage, and in a later outage only after a while.
         let is_new = last.is_none_or(|last| *last < outage.since && now.saturating_sub(*last) >= QUIET);
         if !is_new {
             return None;
@@ -94,14 +109,14 @@ impl Journal {
         Some(Report::Failing { work, failure: failure.clone() })
     }
 
-    /// A work has succeeded.
+    /// Records a success. Returns the report, if one is due.
     pub fn succeeded(&mut self, now: Duration, work: Work) -> Option<Report> {
         let outage = self.outages.remove(&work)?;
         let lasted = now.saturating_sub(outage.since);
         outage.reported.then_some(Report::Recovered { work, failures: outage.failures, lasted })
     }
 
-    /// These faults were found. `all` tells that there are no others.
+    /// Records faults that were found. With `all` there are no others.
     pub fn found(&mut self, now: Duration, faults: &[Fault], all: bool) -> Vec<Report> {
         let mut reports = Vec::new();
         for fault in faults {

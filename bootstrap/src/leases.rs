@@ -1,9 +1,19 @@
-//! The leases by which servers know which of them live: one key per server below `/registry/masterleases/`, with a
-//! time to live, whose value tells the address.
+//! The leases by which servers know each other: one key per server below `/registry/masterleases/`, with a time to live,
+//! whose value has the address.
 //!
-//! The value is a `v1` Endpoints object with an empty name and one address. Its generation goes up at each refresh:
-//! the reference writes only what has changed, and only a write renews the time to live (kubernetes
+//! The value is a `v1` Endpoints object with an empty name and one address. Each refresh increments its generation, since
+//! the reference writes only changed objects, and only a write renews the time to live (kubernetes
 //! `pkg/controlplane/reconcilers/lease.go`).
+//!
+//! ```
+//! use rangekeeper_bootstrap::leases::{Lease, StoredLease, key, survey};
+//!
+//! let directory = "/registry/masterleases/";
+//! let lease = Lease { address: "192.0.2.10".into(), generation: 1 };
+//! let key = key(directory, &lease.address);
+//! let stored = StoredLease { key, value: lease.encode(), mod_revision: 7, lease_id: 42 };
+//! assert_eq!(survey(directory, &[stored]).live, ["192.0.2.10"]);
+//! ```
 
 use std::collections::BTreeSet;
 
@@ -16,13 +26,13 @@ use crate::protobuf::{Content, Malformed, first_message, last, last_bytes, write
 /// What etcd values in Kubernetes' protobuf form begin with.
 const PREFIX: &[u8] = b"k8s\0";
 
-/// What a lease's value says.
+/// The content of a lease's value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Lease {
-    /// The server's address, as it stands there.
+    /// The server's address as it was written.
     pub address: String,
-    /// How often it was refreshed.
+    /// The number of refreshes.
     pub generation: i64,
 }
 
@@ -30,32 +40,32 @@ pub struct Lease {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
 pub enum DecodeError {
-    /// It begins neither as Kubernetes' protobuf nor as a JSON object.
-    #[error("it begins neither as protobuf nor as JSON")]
+    /// The value is neither Kubernetes' protobuf nor a JSON object.
+    #[error("neither protobuf nor JSON")]
     Unknown,
     /// A message does not end where it should, or a field has a wrong type.
-    #[error("its protobuf is malformed at byte {offset}")]
+    #[error("malformed protobuf at byte {offset}")]
     Malformed {
         /// The byte that does not fit.
         offset: usize,
     },
-    /// It is no JSON of an Endpoints object.
-    #[error("its JSON is wrong: {message}")]
+    /// The value is not the JSON of an Endpoints object.
+    #[error("malformed JSON: {message}")]
     Json {
-        /// What the parser says, with line and column; up to 200 characters of it.
+        /// The parser's message with line and column, up to 200 characters of it.
         message: String,
     },
-    /// It is of another kind.
-    #[error("it is of kind {kind:?}, not Endpoints")]
+    /// The object is of another kind.
+    #[error("the object is of kind {kind:?}, not Endpoints")]
     Kind {
         /// The kind, up to 64 characters of it.
         kind: String,
     },
-    /// It is compressed or encoded once more.
-    #[error("it is encoded once more")]
+    /// The object has a content encoding, such as a compression.
+    #[error("the object has a content encoding")]
     Encoded,
-    /// There is no address in it.
-    #[error("it has no address")]
+    /// The object has no address.
+    #[error("the object has no address")]
     NoAddress,
 }
 
@@ -146,7 +156,7 @@ impl Lease {
     }
 }
 
-/// A lease as it stands in etcd.
+/// A lease as it is stored in etcd.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StoredLease {
@@ -157,11 +167,11 @@ pub struct StoredLease {
     pub value: Vec<u8>,
     /// The revision of the last write.
     pub mod_revision: u64,
-    /// The ID of etcd's lease; 0 if the key has none and stays for ever.
+    /// The ID of etcd's lease; 0 if the key has none and never expires.
     pub lease_id: i64,
 }
 
-/// What is wrong with a lease. None of these makes a server that may live disappear from the endpoints.
+/// A fault of a lease. None of them removes a server from the endpoints that may live.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
 pub enum Fault {
@@ -170,49 +180,49 @@ pub enum Fault {
     Unreadable {
         /// The lease's key.
         key: String,
-        /// Why.
+        /// The error.
         error: DecodeError,
     },
-    /// The value tells of an address that cannot be an endpoint's.
-    #[error("lease {key} holds the address {address:?}, which the API server refuses")]
+    /// The value has an address that cannot be an endpoint.
+    #[error("lease {key} has the address {address:?}, which the API server refuses in endpoints")]
     Unusable {
         /// The lease's key.
         key: String,
-        /// What stands in the value, up to 64 characters of it.
+        /// The address in the value, up to 64 characters of it.
         address: String,
     },
-    /// Key and value tell different addresses. The value's counts; the key's stays where it is listed.
-    #[error("lease {key} holds another address than its key: {address}")]
+    /// The key and the value have different addresses. The value's counts; the key's is kept if it is in the endpoints.
+    #[error("the value of lease {key} has another address than the key: {address}")]
     Mismatch {
         /// The lease's key.
         key: String,
         /// The address in the value.
         address: String,
     },
-    /// The key has no time to live: when its server ends, its address stays.
+    /// The key has no time to live, so its server's address stays in the endpoints after the server has ended.
     #[error("lease {key} has no time to live")]
     NeverExpires {
         /// The lease's key.
         key: String,
     },
-    /// Somebody else writes this server's lease: another one has the same address.
-    #[error("lease {key} of this server is written by another one, too: do two have the same address?")]
+    /// Another server writes this server's lease, which means that both have the same address.
+    #[error("another server writes lease {key} of this server; check that no two servers have the same address")]
     Shared {
         /// The lease's key.
         key: String,
     },
 }
 
-/// What the leases of all servers tell.
+/// The addresses in the leases of all servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Survey {
-    /// The addresses of servers that live, by the leases' values, in canonical text, sorted.
+    /// The addresses in the leases' values, whose servers live, in canonical text, sorted.
     pub live: Vec<String>,
-    /// Addresses of keys whose values tell another one or cannot be read: whether a server with them lives is not
-    /// known. Sorted; none of them is in `live`.
+    /// Addresses of keys whose values cannot be read or have another address, so that it is unknown whether a server with
+    /// that address lives. Sorted; none of them is in `live`.
     pub doubtful: Vec<String>,
-    /// What is wrong with the leases.
+    /// The faults of the leases.
     pub faults: Vec<Fault>,
 }
 
@@ -221,7 +231,7 @@ pub fn key(directory: &str, address: &str) -> String {
     format!("{directory}{address}")
 }
 
-/// Reads all leases below `directory`. One that is wrong does not keep the others from being read.
+/// Reads all leases below `directory`, whatever is wrong with some of them.
 pub fn survey(directory: &str, leases: &[StoredLease]) -> Survey {
     let mut live = BTreeSet::new();
     let mut doubtful = BTreeSet::new();
@@ -243,21 +253,21 @@ pub fn survey(directory: &str, leases: &[StoredLease]) -> Survey {
     Survey { live: live.into_iter().collect(), doubtful: doubtful.into_iter().collect(), faults }
 }
 
-/// The address that the value of a lease tells, and what is wrong with it.
+/// The address in the value of a lease, and its fault.
 pub(crate) fn check(lease: &StoredLease, by_key: Option<&str>) -> (Option<String>, Option<Fault>) {
     let key = lease.key.clone();
-    let told = match Lease::decode(&lease.value) {
+    let written = match Lease::decode(&lease.value) {
         Ok(lease) => lease.address,
         Err(error) => return (None, Some(Fault::Unreadable { key, error })),
     };
-    let Some(address) = usable(&told) else {
-        return (None, Some(Fault::Unusable { key, address: excerpt(&told, 64) }));
+    let Some(address) = usable(&written) else {
+        return (None, Some(Fault::Unusable { key, address: excerpt(&written, 64) }));
     };
     let fault = (by_key != Some(address.as_str())).then(|| Fault::Mismatch { key, address: address.clone() });
     (Some(address), fault)
 }
 
-/// Text from a value for a report: a value of any size must not make a line of that size.
+/// The beginning of a text, so that a report stays short whatever the value's size.
 fn excerpt(text: &str, characters: usize) -> String {
     text.chars().take(characters).collect()
 }

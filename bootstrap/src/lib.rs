@@ -1,37 +1,15 @@
 #![forbid(unsafe_code)]
-//! What a Kubernetes control plane has to do around its ranges: the system namespaces, the Service `kubernetes`, the
-//! endpoints behind it, and when all of that and the repair of the ranges is due, from start to stop.
+#![doc = include_str!("../README.md")]
 //!
-//! The crate decides and does no I/O: no clock, socket, file or global randomness. Times and answers come in as
-//! arguments, requests and reports go out as values, and all of them have a JSON form.
+//! # Modules
 //!
-//! - Plans are pure functions from what exists to what has to be changed: [`namespaces`], [`service`], [`endpoints`]
-//!   and [`slice`](mod@slice), and [`reconcile`] for both of the last two. [`plan`](mod@plan) puts each of them behind
-//!   one question with a JSON form.
-//! - [`modes`] say which addresses belong into the endpoints, [`leases`] which servers live.
-//! - A [`controller`] puts them in order: it gives requests, takes answers, and says when to ask again. It is made of
-//!   a [`lifecycle`] (what is due when), rounds (which requests a work consists of) and a [`journal`] (what is
-//!   reported, once).
-//!
-//! ```
-//! use std::time::Duration;
-//! use rangekeeper_bootstrap::config::Config;
-//! use rangekeeper_bootstrap::controller::Controller;
-//! use rangekeeper_bootstrap::request::{Answer, Request};
-//!
-//! let config = Config { advertise_address: "192.0.2.10".into(), ..Config::default() };
-//! let mut controller = Controller::new(config)?;
-//! let step = controller.poll(Duration::ZERO);
-//! for order in step.send {
-//!     // A shell performs the request, and answers within order.timeout.
-//!     let answer = match order.request {
-//!         Request::Ready { .. } => Answer::Done,
-//!         _ => Answer::NotFound,
-//!     };
-//!     controller.answered(Duration::ZERO, order.id, answer);
-//! }
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! - Plans are pure functions from existing objects to a change: [`namespaces`], [`service`], [`endpoints`] and
+//!   [`slice`](mod@slice), and [`reconcile`] for the last two together. [`plan`](mod@plan) has a question and an answer in
+//!   JSON for each of them.
+//! - [`modes`] decide which addresses belong in the endpoints; [`leases`] say which servers live.
+//! - A [`controller`] orders the requests, takes their answers, and says when to call it again. It consists of a
+//!   [`lifecycle`] (what is due when), rounds (sequences of requests) and a [`journal`] (what was reported already). Its
+//!   input and output are a [`config`], [`request`s](request) and [`object`]s.
 
 mod address;
 mod bytes;
@@ -52,3 +30,7 @@ pub mod request;
 mod rounds;
 pub mod service;
 pub mod slice;
+
+pub use config::Config;
+pub use controller::Controller;
+pub use request::{Answer, Request};

@@ -1,20 +1,30 @@
-//! What is due when, from start to stop.
+//! The schedule of the controller's work, from start to stop.
 //!
-//! Two orders of start, as kube-apiserver had them:
+//! There are two orders of start, those of kube-apiserver:
 //!
-//! - [`Form::SingleController`] (to about 1.26): the own stale endpoint is removed; both repairs run once, one after the
-//!   other, and a failure of either is fatal; then the four loops run. Readiness is asked for at `/healthz`.
-//! - [`Form::Hooks`] (since then): namespaces, Service with endpoints, and repairs start independently. Repairs that
-//!   fail are tried again, and it is fatal if not both have succeeded within one minute. Readiness is asked for at
-//!   `/readyz`.
+//! - [`Form::SingleController`] (up to about 1.26): the server's stale endpoint is removed; both repairs run once, one after
+//!   the other, and a failure of either is fatal; then the four loops run. Readiness is polled at `/healthz`.
+//! - [`Form::Hooks`] (later): namespaces, the Service with its endpoints, and the repairs start independently. Failed repairs
+//!   are tried again, and it is fatal if one has not succeeded within a minute. Readiness is polled at `/readyz`.
 //!
-//! In both the Service and its endpoints wait until the server is ready, asked every 100 ms. [`Placement::Beside`] waits
-//! for that before anything else, and then removes no endpoint: it is not stale.
+//! In both, the Service and its endpoints wait until the server is ready, which is polled every 100 ms.
+//! [`Placement::Beside`] waits for that before anything else, and then removes no endpoint, since it is not stale.
 //!
-//! After a fatal failure everything ends at once, and lease and endpoint stay as they are.
+//! A fatal failure ends everything at once and leaves lease and endpoint as they are.
 //!
-//! A loop whose work has failed does not wait for its next turn: it is tried again after 1 s, then 2 s and so on, up to
-//! its period. Times are durations since the machine was made, as it counts them: see [`Lifecycle::advance`].
+//! Failed work is tried again after 1 s, then 2 s and so on, up to its period. Times are durations since the creation of
+//! the schedule by its own count: see [`Lifecycle::advance`].
+//!
+//! ```
+//! use rangekeeper_bootstrap::config::{Form, Periods, Placement};
+//! use rangekeeper_bootstrap::lifecycle::{Lifecycle, Work};
+//!
+//! let mut lifecycle = Lifecycle::new(Form::Hooks, Placement::Beside, Periods::default());
+//! assert_eq!(lifecycle.start().0, [Work::Readiness]);
+//! lifecycle.done(Work::Readiness, true);
+//! let (due, _) = lifecycle.start();
+//! assert!(due.contains(&Work::Namespaces) && due.contains(&Work::RepairClusterIps));
+//! ```
 
 use std::time::Duration;
 
@@ -22,28 +32,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Form, Periods, Placement};
 
-/// Between two questions whether the server is ready.
+/// The period at which readiness is polled.
 const READY_POLL: Duration = Duration::from_millis(100);
 /// The first wait after a failure.
 const RETRY: Duration = Duration::from_secs(1);
-/// Within what time the first repairs have to succeed in the form of hooks, and how long each may take in both.
+/// The time limit for the success of the first repairs with hooks, and in both forms for one of the first passes.
 pub(crate) const FIRST_REPAIRS: Duration = Duration::from_secs(60);
-/// How much later than asked a step may come and still count in full.
+/// The delay of a step, after the wait that was asked for, that still counts in full.
 const LATENESS: Duration = Duration::from_secs(1);
 
-/// A work of the bootstrap controller.
+/// A piece of work of the bootstrap controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Work {
-    /// Ask whether the server is ready.
+    /// Polling whether the server is ready.
     #[serde(rename = "readiness")]
     Readiness,
-    /// Remove the own lease and endpoint that were left behind. Only [`Placement::Inside`].
+    /// The removal of the server's lease and endpoint of before. Only [`Placement::Inside`].
     #[serde(rename = "removeStaleEndpoint")]
     RemoveStaleEndpoint,
-    /// Create missing system namespaces.
+    /// The system namespaces.
     #[serde(rename = "namespaces")]
     Namespaces,
-    /// The Service `kubernetes`, the own lease, and the endpoints.
+    /// The Service `kubernetes`, the server's own lease, and the endpoints.
     #[serde(rename = "kubernetesService")]
     KubernetesService,
     /// A repair pass over the ranges of ClusterIPs.
@@ -52,7 +62,7 @@ pub enum Work {
     /// A repair pass over the range of NodePorts.
     #[serde(rename = "repairNodePorts")]
     RepairNodePorts,
-    /// Remove the own lease and endpoint in order.
+    /// The removal of the server's lease and endpoint at an orderly stop.
     #[serde(rename = "removeEndpoint")]
     RemoveEndpoint,
 }
@@ -69,7 +79,7 @@ impl Work {
     ];
 }
 
-/// How far it has come.
+/// The phases of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
@@ -77,13 +87,13 @@ pub enum Phase {
     Starting,
     /// The loops run.
     Running,
-    /// The loops have ended, own lease and endpoint are being removed.
+    /// The loops have ended; the server's lease and endpoint are being removed.
     Stopping,
     /// There is nothing left to do.
     Stopped {
-        /// Whether own lease and endpoint were removed.
+        /// Whether the server's lease and endpoint were removed.
         removed: bool,
-        /// Whether it stopped because of a fatal failure: nothing was removed then.
+        /// Whether it stopped because of a fatal failure; nothing was removed then.
         fatal: bool,
     },
 }
@@ -96,7 +106,7 @@ enum Task {
     Running,
 }
 
-/// The schedule of all works. Every work that [`start`](Self::start) gives is ended by [`done`](Self::done).
+/// The schedule of all work. The caller ends all work that [`start`](Self::start) returns by [`done`](Self::done).
 #[derive(Clone, Debug)]
 pub struct Lifecycle {
     form: Form,
@@ -105,24 +115,24 @@ pub struct Lifecycle {
     phase: Phase,
     /// By [`Work`].
     tasks: [Task; Work::ALL.len()],
-    /// How often each has failed in a row.
+    /// The number of failures in a row, by [`Work`].
     failures: [u32; Work::ALL.len()],
     repaired: [bool; 2],
     /// The server has been ready.
     ready: bool,
-    /// Until when both repairs must have succeeded.
+    /// The time by which both repairs must have succeeded.
     repairs_until: Option<Duration>,
-    /// From when the turns of the Service's loop count.
+    /// The time from which the turns of the Service's loop count.
     turns_from: Duration,
     stop_until: Duration,
-    /// Time as it counts, the caller's clock when it was last read, and how long was to be waited then.
+    /// The time by the schedule's own count, the caller's clock at the last call, and the wait that was asked for then.
     elapsed: Duration,
     clock: Option<Duration>,
     waited: Option<Duration>,
 }
 
 impl Lifecycle {
-    /// A machine that has not begun.
+    /// A schedule that has not started yet.
     pub fn new(form: Form, placement: Placement, periods: Periods) -> Self {
         let mut lifecycle = Self {
             form,
@@ -147,12 +157,12 @@ impl Lifecycle {
         lifecycle
     }
 
-    /// How far it has come.
+    /// The phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// The path at which the server tells that it is ready.
+    /// The path at which the server reports whether it is ready.
     pub fn ready_path(&self) -> &'static str {
         match self.form {
             Form::SingleController => "/healthz",
@@ -160,33 +170,33 @@ impl Lifecycle {
         }
     }
 
-    /// Reads the caller's clock, and gives the time as it counts here.
+    /// Takes the time of the caller's clock, and returns the time by its own count.
     ///
-    /// A clock that goes back counts as one that stood still. One that jumps forward, or a process that slept, counts as
-    /// the wait that was asked for and one second: what was due next is due, and no deadline passes unseen.
+    /// A step back counts as no time. A jump forward, or a process that slept, counts as the wait that was asked for and one
+    /// second, so that the next work is due and no deadline passes unnoticed.
     pub fn advance(&mut self, now: Duration) -> Duration {
         let step = now.saturating_sub(self.clock.unwrap_or(now));
         let most = self.waited.map_or(Duration::MAX, |waited| waited.saturating_add(LATENESS));
         let step = step.min(most);
-        // A wait is used up bit by bit if something happens before it is over.
+        // Events before the end of the wait use it up in parts.
         self.waited = self.waited.map(|waited| waited.saturating_sub(step));
         self.clock = Some(now);
         self.elapsed += step;
         self.elapsed
     }
 
-    /// The time as it counts.
+    /// The time by its own count.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
-    /// How long the caller is about to wait, unless something happens.
+    /// Records how long the caller waits if no event comes first.
     pub fn waits(&mut self, wait: Option<Duration>) {
         self.waited = wait;
     }
 
-    /// The works that are due now; they count as running. The other work is the repair that has not succeeded within its
-    /// minute: then everything has ended.
+    /// Returns the work that is due now, and marks it as running. The second value is the repair that has not succeeded
+    /// within its minute, if there is one; it is fatal.
     pub fn start(&mut self) -> (Vec<Work>, Option<Work>) {
         let now = self.elapsed;
         let mut fatal = None;
@@ -206,7 +216,7 @@ impl Lifecycle {
         (due, fatal)
     }
 
-    /// When something is due next; `None` if nothing is before a running work has ended.
+    /// The time at which work is due next; `None` if none is due before running work has ended.
     pub fn next(&self) -> Option<Duration> {
         let due = self.tasks.iter().filter_map(|task| match task {
             Task::Due(at) => Some(*at),
@@ -220,7 +230,7 @@ impl Lifecycle {
         due.chain(until).min()
     }
 
-    /// A work has ended. Gives true if its failure is fatal: then everything has ended.
+    /// Records the end of running work. Returns whether its failure is fatal.
     pub fn done(&mut self, work: Work, succeeded: bool) -> bool {
         if self.tasks[work as usize] != Task::Running {
             return false;
@@ -238,8 +248,8 @@ impl Lifecycle {
         }
     }
 
-    /// Ends the loops for good and begins to remove the own lease and endpoint. Running works are to be cancelled, and
-    /// ended by [`done`](Self::done) as always. At most two intervals of the endpoints later it has stopped.
+    /// Ends the loops and begins to remove the server's lease and endpoint. The caller cancels running work, and ends it by
+    /// [`done`](Self::done) as always. It has stopped after at most twice the period of the endpoints.
     pub fn stop(&mut self) {
         if !matches!(self.phase, Phase::Starting | Phase::Running) {
             return;
@@ -254,8 +264,8 @@ impl Lifecycle {
         self.remove();
     }
 
-    /// Ends everything at once. It is no stop in order: the server may be well, and the last one to fail would take all
-    /// endpoints away.
+    /// Ends everything at once, without the removals of an orderly stop: the server may still serve, and the last server to
+    /// fail would erase all endpoints.
     fn fail(&mut self) {
         self.tasks = Default::default();
         self.phase = Phase::Stopped { removed: false, fatal: true };
@@ -312,7 +322,7 @@ impl Lifecycle {
             Work::RepairClusterIps | Work::RepairNodePorts => return self.repair_done(work, succeeded),
             Work::Namespaces => self.again(work, succeeded, self.periods.namespaces),
             Work::KubernetesService => {
-                // The turns do not shift by the time that the work takes.
+                // The time that the work takes does not shift its turns.
                 let period = self.periods.endpoints;
                 let into_turn = (self.elapsed - self.turns_from).as_nanos() % period.as_nanos();
                 self.again(work, succeeded, period - Duration::from_nanos(into_turn as u64));
@@ -329,7 +339,7 @@ impl Lifecycle {
             self.fail();
             return true;
         }
-        // Two passes at once would take one off the grace that leaks have: the next one comes after a period.
+        // A leak is cleaned after a number of passes, so a pass without a period before it would shorten the grace period.
         self.again(work, succeeded, self.periods.repairs);
         if self.phase == Phase::Running {
             return false;
@@ -346,14 +356,14 @@ impl Lifecycle {
         false
     }
 
-    /// The next turn of a loop: after `regular`, or sooner after a failure.
+    /// Schedules the next turn of a loop: after `regular`, or sooner after a failure.
     fn again(&mut self, work: Work, succeeded: bool, regular: Duration) {
         let doublings = self.failures[work as usize].saturating_sub(1).min(16);
         let wait = if succeeded { regular } else { regular.min(RETRY * (1 << doublings)) };
         self.due(work, wait);
     }
 
-    /// The own endpoint is removed when nothing is under way any more that could put it back.
+    /// Removes the server's endpoint once no work is running that could put it back.
     fn remove(&mut self) {
         let running = |work: Work| self.tasks[work as usize] == Task::Running;
         if !running(Work::KubernetesService) && !running(Work::RemoveStaleEndpoint) {

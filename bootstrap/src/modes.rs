@@ -1,4 +1,16 @@
-//! Which addresses belong into the endpoints: by the leases of the servers, by their number, or whatever stands there.
+//! The addresses that belong in the endpoints, by the servers' leases or by their number.
+//!
+//! ```
+//! use rangekeeper_bootstrap::leases::Survey;
+//! use rangekeeper_bootstrap::modes::{Mode, Refusal, Stage, desired};
+//!
+//! let [own, other] = ["192.0.2.10", "192.0.2.11"];
+//! let survey = Survey { live: vec![own.into(), other.into()], ..Survey::default() };
+//! let desired = |stage, survey: &Survey| desired(Mode::Lease, stage, own, survey, None, None);
+//! assert_eq!(desired(Stage::Run, &survey), Ok(Some(vec![own.into(), other.into()])));
+//! assert_eq!(desired(Stage::Start, &survey), Ok(Some(vec![other.into()])));
+//! assert_eq!(desired(Stage::Run, &Survey::default()), Err(Refusal::NoLeases));
+//! ```
 
 use std::collections::BTreeSet;
 
@@ -10,56 +22,55 @@ use crate::endpoints::listed;
 use crate::leases::Survey;
 use crate::slice::is_listed;
 
-/// How the endpoints are kept; the reference's endpoint-reconciler-type.
+/// How the endpoints are kept (the reference's endpoint-reconciler-type).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// The addresses of all servers that hold a lease.
     #[default]
     Lease,
-    /// Up to so many addresses, at least 1 (the reference's apiserver-count). Nobody looks who lives.
+    /// Up to so many addresses, at least 1 (the reference's apiserver-count), whether their servers live or not.
     MasterCount(u32),
-    /// The endpoints are somebody else's.
+    /// Not at all: something else keeps the endpoints.
     None,
 }
 
-/// What a server is about to do.
+/// The stage of a server's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
-    /// It starts, is not ready yet, and takes away what it left behind when it ended.
+    /// The server starts, is not ready yet, and removes its endpoint of before.
     Start,
-    /// It runs.
+    /// The server runs.
     Run,
-    /// It stops in order.
+    /// An orderly stop.
     Stop,
 }
 
-/// Why the endpoints are left as they are, though they do not look right.
+/// Why the endpoints are not changed, though they look wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
-    /// No server holds a lease, not even this one: that is a fault of what was read.
-    #[error("no server has a lease: refusing to erase all endpoints of the Service kubernetes")]
+    /// No server holds a lease, not even this one, so the list of leases must be wrong.
+    #[error("no server has a lease; refusing to erase all endpoints of the Service kubernetes")]
     NoLeases,
-    /// A server that starts would take away the only address.
-    #[error("the only address is the own one of before: refusing to erase all endpoints of the Service kubernetes")]
+    /// A server that starts would remove the only address.
+    #[error("this server's own address is the only one; refusing to erase all endpoints of the Service kubernetes")]
     OnlyOwnAddress,
-    /// The own lease is not among those listed, though it was put before: it has run out or somebody took it, and is to
-    /// be put once more.
-    #[error("the own lease is not there right after it was written")]
+    /// This server's lease is not listed though it was just put: it expired or was deleted, and has to be put again.
+    #[error("this server's lease is missing right after it was written")]
     OwnLeaseMissing,
 }
 
-/// The addresses that belong into the endpoints, sorted as text; `None` if they are to be left as they are.
+/// The addresses that belong in the endpoints, sorted as text; `None` if the endpoints are left as they are.
 ///
-/// `own` is this server's address in canonical text. `survey` is read after Endpoints and slice: then an address that
-/// another server has written there is known from its lease. It counts in lease mode only, as does the slice.
+/// `own` is this server's address in canonical text. The leases of `survey` must be read after Endpoints and slice, so that
+/// they include the lease of each server that has written its address there. Survey and slice count in lease mode only.
 ///
-/// An address whose lease cannot be read stays if one of the two lists it, and is not added if none does.
+/// An address whose lease cannot be read is kept if Endpoints or slice list it, and else not added.
 ///
 /// # Errors
-/// See [`Refusal`]. All addresses are erased only by the last server that stops in order.
+/// See [`Refusal`]. Only the orderly stop of the last server erases all addresses.
 pub fn desired(
     mode: Mode,
     stage: Stage,
@@ -86,13 +97,12 @@ pub fn desired(
     if addresses.is_empty() && stage == Stage::Start {
         return Err(Refusal::OnlyOwnAddress);
     }
-    // Who goes makes nothing anew.
-    let makes = stage == Stage::Start || existing.is_some();
-    Ok(makes.then(|| addresses.into_iter().collect()))
+    // A server that stops does not recreate deleted Endpoints.
+    let writes = stage == Stage::Start || existing.is_some();
+    Ok(writes.then(|| addresses.into_iter().collect()))
 }
 
-/// The own address and those listed; if they are too many, without the ones that follow the own one in text order,
-/// the first following the last.
+/// Our address and the listed ones. If these are more than `count`, drops those that follow ours in cyclic text order.
 fn counted(mut addresses: BTreeSet<String>, own: &str, count: u32) -> Vec<String> {
     addresses.insert(own.to_owned());
     let surplus = addresses.len().saturating_sub(count.max(1) as usize);

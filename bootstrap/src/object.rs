@@ -1,16 +1,24 @@
-//! The kinds of Kubernetes objects that are read and written, and what names one.
+//! Kubernetes objects of the kinds that are read and written, and their names.
+//!
+//! ```
+//! use rangekeeper_bootstrap::namespaces::namespace;
+//! use rangekeeper_bootstrap::object::{Object, ObjectKey};
+//!
+//! let object = Object::from(namespace("kube-system"));
+//! assert_eq!(object.key(), ObjectKey::namespace("kube-system"));
+//! ```
 
 use k8s_openapi::api::core::v1::{Endpoints, Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-/// Where the Service and its endpoints are.
+/// The namespace of the Service `kubernetes` and its endpoints.
 pub const NAMESPACE: &str = "default";
-/// What the Service and its endpoints are called.
+/// The name of the Service `kubernetes` and its endpoints.
 pub const NAME: &str = "kubernetes";
 
-/// A kind of objects.
+/// A kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Kind {
     /// `v1`.
@@ -23,7 +31,7 @@ pub enum Kind {
     EndpointSlice,
 }
 
-/// What names an object.
+/// The name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ObjectKey {
@@ -48,8 +56,8 @@ impl ObjectKey {
     }
 }
 
-/// An object. In JSON it stands under the name of its kind: `{"Service": {...}}`; `apiVersion` and `kind` inside may be
-/// missing, but not be others.
+/// An object. Its JSON is an object with one field, named after the kind: `{"Service": {...}}`. Inside, `apiVersion` and
+/// `kind` may be missing, but not differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the kinds have their documentation")]
 pub enum Object {
@@ -80,7 +88,7 @@ impl Object {
         }
     }
 
-    /// What names it.
+    /// Its name.
     pub fn key(&self) -> ObjectKey {
         let ObjectMeta { namespace, name, .. } = self.metadata();
         ObjectKey {
@@ -102,7 +110,7 @@ macro_rules! conversions {
         impl TryFrom<Object> for $kind {
             type Error = Kind;
 
-            /// Gives the kind that it is instead.
+            /// Fails with the kind of the object if it is another one.
             fn try_from(object: Object) -> Result<Self, Kind> {
                 match object {
                     Object::$kind(object) => Ok(*object),
@@ -115,12 +123,12 @@ macro_rules! conversions {
 
 conversions!(Namespace, Service, Endpoints, EndpointSlice);
 
-/// The name that is meant where none is said.
+/// The default name.
 pub(crate) fn name() -> String {
     NAME.into()
 }
 
-/// The metadata of the Service, `kubernetes` or another one of its kind, and of what belongs to it.
+/// The metadata of a new Service, and of the endpoints of that Service.
 pub(crate) fn metadata(name: &str, labels: &[(&str, &str)]) -> ObjectMeta {
     let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     ObjectMeta {
@@ -131,23 +139,22 @@ pub(crate) fn metadata(name: &str, labels: &[(&str, &str)]) -> ObjectMeta {
     }
 }
 
-/// What has to be done about one object.
+/// A change of one object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change<T> {
-    /// It is as it should be.
+    /// No change.
     Leave,
-    /// It does not exist; "already exists" means that what was read is out of date.
+    /// Create the object. "Already exists" means that the read is out of date.
     Create(T),
-    /// It is written whole, with the resourceVersion that was read: a conflict means that it is out of date.
+    /// Write the whole object, with the resourceVersion that was read. A conflict means that the read is out of date.
     Update(T),
-    /// It has to be deleted (if it is still the one that was read) and created anew, as something of it cannot be
-    /// changed.
+    /// Delete the object, if it is still the one that was read, and recreate it, since a field of it cannot be changed.
     Replace(T),
 }
 
 impl<T> Change<T> {
-    /// The object as it is to be, unless it is left.
+    /// The object after the change; `None` without a change.
     pub fn object(&self) -> Option<&T> {
         match self {
             Self::Leave => None,

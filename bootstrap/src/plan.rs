@@ -1,6 +1,14 @@
-//! The plans as one function from a question to its answer, both with a JSON form: for a shell in another language that
-//! has its own order of requests and wants each decision alone. The [controller](crate::controller) decides by the same
-//! functions.
+//! All plans as one function from a question to its answer, both with a JSON form: for callers in other languages that
+//! order their requests themselves. The [controller](crate::controller) decides by the same functions.
+//!
+//! ```
+//! use rangekeeper_bootstrap::plan::{Answer, Question, plan};
+//!
+//! let question: Question = serde_json::from_str(r#"{"namespaces": {"existing": ["default", "kube-public"]}}"#)?;
+//! let answer = serde_json::to_string(&plan(&question)?)?;
+//! assert!(answer.starts_with(r#"{"namespaces":{"create":[{"#) && answer.contains("kube-system"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::time::Duration;
 
@@ -20,19 +28,19 @@ use crate::request::Request;
 use crate::rounds::{Next, OwnLease};
 use crate::{namespaces, reconcile, service, slice};
 
-/// What is to be decided. In JSON: an object with one field, named after the plan.
+/// A question. Its JSON is an object with one field, named after the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Question {
-    /// Which namespaces are to be created?
+    /// Which namespaces to create?
     Namespaces(NamespacesQuestion),
-    /// What is to be done about the Service `kubernetes`?
+    /// How to change the Service `kubernetes`?
     Service(Box<ServiceQuestion>),
-    /// The own lease was read: what is to be done about it?
+    /// How to write the server's own lease, which was just read?
     Lease(LeaseQuestion),
-    /// What is to be done about the Endpoints and the EndpointSlice of the Service `kubernetes`?
+    /// How to change the Endpoints and the EndpointSlice of the Service `kubernetes`?
     Endpoints(Box<EndpointsQuestion>),
-    /// The Endpoints stand there: what is to be done about the EndpointSlice, so that it says what they say?
+    /// How to change the EndpointSlice so that it matches the Endpoints?
     Slice(Box<SliceQuestion>),
 }
 
@@ -52,13 +60,13 @@ pub enum Answer {
     Slice(Box<Change<EndpointSlice>>),
 }
 
-/// Which namespaces are to be created?
+/// Which namespaces to create?
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NamespacesQuestion {
-    /// The names of those that exist; others than those wanted do not matter.
+    /// The names of existing namespaces. Those that are not wanted do not matter.
     pub existing: Vec<String>,
-    /// The names of those that are to exist; by default those that every cluster has.
+    /// The names of the wanted namespaces; by default those of every cluster.
     #[serde(default = "system_namespaces")]
     pub wanted: Vec<String>,
 }
@@ -67,47 +75,47 @@ fn system_namespaces() -> Vec<String> {
     SYSTEM.map(String::from).into()
 }
 
-/// What has to be created.
+/// The namespaces to create.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NamespacesAnswer {
-    /// The namespaces, in the order in which they are wanted. "Already exists" counts as success, and a failure with one
-    /// must not keep the others from being created.
+    /// The namespaces, in the order of the question. "Already exists" is a success, and after a failure with one the caller
+    /// must still create the others.
     pub create: Vec<Namespace>,
 }
 
-/// What is to be done about the Service `kubernetes`?
+/// How to change the Service `kubernetes`?
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServiceQuestion {
     /// The Service as it was read; none if it does not exist.
     #[serde(default)]
     pub existing: Option<Service>,
-    /// What it should be.
+    /// The desired Service.
     pub wanted: service::Wanted,
-    /// Whether ports and type of one that exists are reset.
+    /// Whether the ports and the type of an existing Service are reset.
     #[serde(default)]
     pub reconcile: bool,
 }
 
-/// The own lease was read: what is to be done about it?
+/// How to write the server's own lease, which was just read?
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LeaseQuestion {
     /// This server's address.
     pub advertise_address: String,
-    /// What the server is about to do.
+    /// The stage of the server's life.
     pub stage: Stage,
-    /// Before which keys of etcd the cluster's begin.
+    /// The prefix of the cluster's keys in etcd.
     #[serde(default = "etcd_prefix")]
     pub etcd_prefix: String,
-    /// For how long the lease is to hold; counted in whole seconds.
+    /// The time to live of the lease: whole seconds.
     #[serde(rename = "leaseTtlMs", with = "crate::millis", default = "lease_ttl")]
     pub lease_ttl: Duration,
-    /// The generation of the last put of this server that took place or may have; 0 if there was none.
+    /// The generation of this server's last put that took effect or may have; 0 if there was none.
     #[serde(default)]
     pub generation: i64,
-    /// The key as it was read; none if it is not there.
+    /// The key as it was read; none if it does not exist.
     #[serde(default)]
     pub read: Option<StoredLease>,
 }
@@ -120,45 +128,45 @@ fn lease_ttl() -> Duration {
     Periods::default().lease_ttl
 }
 
-/// What has to be done about the own lease.
+/// The write of the server's own lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LeaseAnswer {
-    /// What is to be written, if anything: [`Request::PutLease`] or [`Request::DeleteLease`]. A conflict means that the
-    /// key has to be read again.
+    /// The write, if one is needed: [`Request::PutLease`] or [`Request::DeleteLease`]. After a conflict the key has to be
+    /// read again.
     pub request: Option<Request>,
-    /// Whether the plan of the endpoints follows, when the request is done. If not, and there is no request either: at
-    /// the start nothing was left behind, at a stop lease and address are another server's.
+    /// Whether the plan of the endpoints follows, once the request is done. Without that and without a request, there was
+    /// nothing to remove at the start, or lease and address are another server's at the stop.
     pub endpoints: bool,
-    /// The generation for the next question, unless the put has met a conflict.
+    /// The generation for the next question, unless the put met a conflict.
     pub generation: i64,
-    /// What is wrong with the lease as it was read.
+    /// The fault of the lease as it was read.
     pub fault: Option<Fault>,
 }
 
-/// What is to be done about the Endpoints and the EndpointSlice of the Service `kubernetes`?
+/// How to change the Endpoints and the EndpointSlice of the Service `kubernetes`?
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EndpointsQuestion {
-    /// The Service's name, which both objects have.
+    /// The name of the Service and of both objects.
     #[serde(default = "crate::object::name")]
     pub name: String,
     /// This server's address.
     pub advertise_address: String,
     /// How the endpoints are kept.
     pub mode: Mode,
-    /// What the server is about to do.
+    /// The stage of the server's life.
     pub stage: Stage,
-    /// All ports that its endpoint has.
+    /// All ports of the server's endpoint.
     pub ports: Vec<EndpointPort>,
-    /// Whether other ports are reset while it runs.
+    /// Whether other ports are reset while the server runs.
     #[serde(default)]
     pub reconcile: bool,
-    /// Before which keys of etcd the cluster's begin.
+    /// The prefix of the cluster's keys in etcd.
     #[serde(default = "etcd_prefix")]
     pub etcd_prefix: String,
-    /// All keys below `masterleases/`, in mode lease and in no other. They are listed after both objects were read, or
-    /// else a server that lives could be taken away.
+    /// All keys below `masterleases/`, in mode lease and in no other. They must be listed after both objects were read, or
+    /// the endpoint of a live server could be removed.
     #[serde(default)]
     pub leases: Option<Vec<StoredLease>>,
     /// The Endpoints as they were read; none if they do not exist.
@@ -169,28 +177,28 @@ pub struct EndpointsQuestion {
     pub slice: Option<EndpointSlice>,
 }
 
-/// The Endpoints stand there: what is to be done about the EndpointSlice?
+/// How to change the EndpointSlice so that it matches the Endpoints?
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SliceQuestion {
-    /// The Endpoints as they are; the slice gets their name and namespace.
+    /// The Endpoints, whose name and namespace the slice gets.
     pub endpoints: Endpoints,
-    /// The slice as it was read, before the Endpoints were; none if it does not exist.
+    /// The slice, read before the Endpoints; none if it does not exist.
     #[serde(default)]
     pub slice: Option<EndpointSlice>,
 }
 
-/// What has to be done about both objects.
+/// The changes of both objects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EndpointsAnswer {
-    /// Comes first.
+    /// The first change.
     pub endpoints: Change<Endpoints>,
-    /// Comes second, when the Endpoints are written.
+    /// The second change, after the Endpoints were written.
     pub slice: Change<EndpointSlice>,
-    /// Why both are left, though they do not look right.
+    /// Why both are left as they are, though they look wrong.
     pub refused: Option<Refusal>,
-    /// What the leases tell; empty but in mode lease.
+    /// The addresses in the leases; empty in other modes than lease.
     pub survey: Survey,
 }
 
@@ -198,29 +206,29 @@ pub struct EndpointsAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// It holds a setting that no configuration can have.
+    /// A setting that no configuration can have.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The Service's port is 0.
     #[error("port must not be 0")]
     Port,
-    /// No leases in mode lease. To have listed none is something else.
-    #[error("leases: mode lease needs all leases")]
+    /// The leases are missing in mode lease, which is not the same as an empty list.
+    #[error("leases: mode lease needs the list of all leases")]
     LeasesMissing,
     /// Leases in another mode.
-    #[error("leases: only mode lease has them")]
+    #[error("leases: only mode lease takes them")]
     LeasesUnneeded,
-    /// What was read is another server's lease.
-    #[error("read: the key is {found:?}, and not that of the own lease, {own:?}")]
+    /// The lease that was read is another server's.
+    #[error("read: the key is {found:?}, but this server's lease is {own:?}")]
     OtherLease {
         /// The key that was read.
         found: String,
-        /// The key of the own lease.
+        /// The key of this server's lease.
         own: String,
     },
 }
 
-/// Decides.
+/// Answers a question.
 ///
 /// # Errors
 /// See [`PlanError`].

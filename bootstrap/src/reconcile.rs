@@ -1,4 +1,26 @@
-//! Endpoints and EndpointSlice of the Service `kubernetes` together: what a server writes to both at once.
+//! The plan for the Endpoints and the EndpointSlice of the Service `kubernetes` together.
+//!
+//! ```
+//! use rangekeeper_bootstrap::endpoints::ports;
+//! use rangekeeper_bootstrap::leases::Survey;
+//! use rangekeeper_bootstrap::modes::{Mode, Stage};
+//! use rangekeeper_bootstrap::object::Change;
+//! use rangekeeper_bootstrap::reconcile::{Situation, plan};
+//!
+//! let changes = plan(&Situation {
+//!     name: "kubernetes",
+//!     mode: Mode::Lease,
+//!     stage: Stage::Run,
+//!     own: "192.0.2.10",
+//!     ports: &ports(6443, &[]),
+//!     reconcile_ports: false,
+//!     survey: &Survey { live: vec!["192.0.2.10".into()], ..Survey::default() },
+//!     endpoints: None,
+//!     slice: None,
+//! })?;
+//! assert!(matches!(changes.endpoints, Change::Create(_)) && matches!(changes.slice, Change::Create(_)));
+//! # Ok::<(), rangekeeper_bootstrap::modes::Refusal>(())
+//! ```
 
 use k8s_openapi::api::core::v1::{EndpointPort, Endpoints};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -10,43 +32,43 @@ use crate::modes::{Mode, Refusal, Stage, desired};
 use crate::object::Change;
 use crate::{endpoints, slice};
 
-/// What is known when a server reconciles the endpoints, or removes its own.
+/// The input of a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
-    /// The Service's name, which both objects have.
+    /// The name of the Service and of both objects.
     pub name: &'a str,
     /// How the endpoints are kept.
     pub mode: Mode,
-    /// What the server is about to do.
+    /// The stage of the server's life.
     pub stage: Stage,
-    /// Its address in canonical text.
+    /// The server's address in canonical text.
     pub own: &'a str,
-    /// The ports that its endpoint has.
+    /// The ports of the server's endpoint.
     pub ports: &'a [EndpointPort],
-    /// Whether other ports are reset while it runs.
+    /// Whether other ports are reset while the server runs.
     pub reconcile_ports: bool,
-    /// What the leases tell, listed after both objects were read. Counts in lease mode only.
+    /// The leases, listed after both objects were read. They count in lease mode only.
     pub survey: &'a Survey,
-    /// What exists.
+    /// The existing Endpoints.
     pub endpoints: Option<&'a Endpoints>,
-    /// What exists.
+    /// The existing slice.
     pub slice: Option<&'a EndpointSlice>,
 }
 
-/// What has to be done about both objects: first the Endpoints, then the slice.
+/// The changes of both objects: first the Endpoints, then the slice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Changes {
-    /// About the Endpoints.
+    /// The change of the Endpoints.
     pub endpoints: Change<Endpoints>,
-    /// About the slice, so that it says what the Endpoints say then.
+    /// The change of the slice, so that it matches the changed Endpoints.
     pub slice: Change<EndpointSlice>,
 }
 
-/// What has to be done about Endpoints and EndpointSlice.
+/// Plans the changes of Endpoints and EndpointSlice.
 ///
 /// # Errors
-/// See [`Refusal`]: both are left as they are.
+/// See [`Refusal`]. Both are left as they are then.
 pub fn plan(situation: &Situation<'_>) -> Result<Changes, Refusal> {
     let Situation { mode, stage, own, survey, .. } = *situation;
     if mode == Mode::Lease && stage == Stage::Run && !survey.live.iter().any(|address| address == own) {

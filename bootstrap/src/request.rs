@@ -1,11 +1,20 @@
-//! What a shell is asked to do, and what it answers.
+//! Requests of the controller, and their answers.
+//!
+//! ```
+//! use rangekeeper_bootstrap::request::{Answer, Request};
+//!
+//! let request = Request::Ready { path: "/readyz".into() };
+//! assert_eq!(serde_json::to_string(&request)?, r#"{"ready":{"path":"/readyz"}}"#);
+//! assert_eq!(serde_json::from_str::<Answer>(r#""notFound""#)?, Answer::NotFound);
+//! # Ok::<(), serde_json::Error>(())
+//! ```
 
 use serde::{Deserialize, Serialize};
 
 use crate::leases::StoredLease;
 use crate::object::{Object, ObjectKey};
 
-/// A range whose repair passes the lifecycle starts.
+/// The ranges of a repair pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Repair {
     /// The ranges of ClusterIPs.
@@ -16,7 +25,7 @@ pub enum Repair {
     NodePorts,
 }
 
-/// One thing to do. In JSON: an object with one field, named after the thing.
+/// A request. Its JSON is an object with one field, named after the request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Request {
@@ -29,20 +38,20 @@ pub enum Request {
     Repair(Repair),
     /// Read an object. [`Answer::Object`] or [`Answer::NotFound`].
     Get {
-        /// Which one.
+        /// The object's name.
         object: ObjectKey,
-        /// Whether it must come from the API server itself: what a cache had was out of date.
+        /// Whether the object must come from the API server itself, since a cache was out of date.
         fresh: bool,
     },
     /// Create an object. [`Answer::Done`], [`Answer::AlreadyExists`], or [`Answer::NotFound`] (its namespace).
     Create(Object),
-    /// Write an object whole; it names the resourceVersion that it was read with. [`Answer::Done`],
+    /// Write a whole object, with the resourceVersion that was read. [`Answer::Done`],
     /// [`Answer::Conflict`] or [`Answer::NotFound`].
     Update(Object),
     /// Delete an object if it still has this UID and resourceVersion (preconditions). [`Answer::Done`],
     /// [`Answer::Conflict`] or [`Answer::NotFound`].
     Delete {
-        /// Which one.
+        /// The object's name.
         object: ObjectKey,
         /// Its UID.
         uid: String,
@@ -67,7 +76,7 @@ pub enum Request {
         /// The value; base64 in JSON.
         #[serde(with = "crate::bytes")]
         value: Vec<u8>,
-        /// For how long the lease is granted.
+        /// The time to live of the lease.
         ttl_seconds: u64,
         /// The modification revision that the key must have; 0 if there must be no key.
         mod_revision: u64,
@@ -81,64 +90,64 @@ pub enum Request {
     },
 }
 
-/// How a request ended. In JSON: the name, or an object with one field of that name.
+/// The answer to a request. Its JSON is the name, or an object with one field of that name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Answer {
-    /// It was done.
+    /// The request was performed.
     Done,
-    /// A write that was not performed, because this is a dry run. What follows is decided as if it had been.
+    /// A write was not performed, because this is a dry run. The controller continues as if it had been.
     Skipped,
-    /// The object that was asked for.
+    /// The requested object.
     Object(Object),
-    /// There is no such object; for a create: no such namespace.
+    /// The object does not exist; for a create, its namespace does not.
     NotFound,
-    /// There is such an object already.
+    /// The object exists already.
     AlreadyExists,
-    /// The object or the key is not the one that was read any more.
+    /// The object or the key has changed since it was read.
     Conflict,
-    /// The keys that were asked for.
+    /// The requested keys.
     Leases(Vec<StoredLease>),
     /// The key was put.
     Written {
-        /// At this revision.
+        /// The revision of the write.
         mod_revision: u64,
     },
-    /// Anything else.
+    /// Any other end.
     Failed(Failure),
 }
 
-/// Why something failed.
+/// A failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[error("{message}")]
 pub struct Failure {
-    /// The kind of reason: each one is reported once as long as it lasts.
+    /// The kind of failure, which is reported once as long as it lasts.
     pub reason: Reason,
-    /// What a person reads.
+    /// The message for people.
     pub message: String,
 }
 
-/// Kinds of reasons for which something fails.
+/// The kinds of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Reason {
-    /// Nobody answered, or not in time. A write may have taken place.
+    /// There was no answer within the time limit. A write may have taken effect.
     Unanswered,
-    /// The API server answers that it has too much to do or an error inside (429, 5xx), or etcd that it has no leader
-    /// or no space. A write may have taken place.
+    /// The API server is overloaded or has an internal error (429, 5xx), or etcd has no leader or no space. A write may
+    /// have taken effect.
     Unavailable,
-    /// The request was understood and not granted (401, 403, 422 and such).
+    /// The server refuses the request (401, 403, 422 and such).
     Refused,
-    /// Others changed the same thing again and again.
+    /// Concurrent writers won too often.
     Conflicts,
     /// The server is not ready.
     NotReady,
     /// A repair pass failed.
     Repair,
-    /// The own lease was missing right after it was written.
+    /// The server's lease was missing right after it was written.
     LeaseLost,
-    /// The own lease was written by somebody else, and so it is not removed.
+    /// Another server has written this server's lease, so it is not removed.
     LeaseShared,
     /// The answer does not belong to the request.
     BadAnswer,

@@ -1,4 +1,14 @@
-//! The Service `default/kubernetes`.
+//! The plan for the Service `default/kubernetes`.
+//!
+//! ```
+//! use rangekeeper_bootstrap::object::Change;
+//! use rangekeeper_bootstrap::service::{Wanted, plan};
+//!
+//! let wanted = Wanted::kubernetes("10.96.0.1".parse()?, 6443);
+//! let Change::Create(service) = plan(None, &wanted, false) else { panic!("there is none yet") };
+//! assert_eq!(plan(Some(&service), &wanted, true), Change::Leave);
+//! # Ok::<(), std::net::AddrParseError>(())
+//! ```
 
 use std::net::IpAddr;
 
@@ -10,14 +20,14 @@ use crate::object::{Change, NAME, metadata};
 
 /// The port of the Service `kubernetes`.
 pub const PORT: u16 = 443;
-/// The name of its port, and of the endpoints'.
+/// The name of the port, in the Service and in its endpoints.
 pub const PORT_NAME: &str = "https";
 
-/// What the Service should be.
+/// The desired Service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wanted {
-    /// What it is called.
+    /// Its name.
     #[serde(default = "crate::object::name")]
     pub name: String,
     /// The first address of the (primary) range of ClusterIPs.
@@ -25,7 +35,7 @@ pub struct Wanted {
     /// Its port; not 0.
     #[serde(default = "port")]
     pub port: u16,
-    /// What this port is called.
+    /// The name of this port.
     #[serde(default = "port_name")]
     pub port_name: String,
     /// The port on which the API servers listen; not 0.
@@ -33,7 +43,7 @@ pub struct Wanted {
     /// The NodePort; 0 for a Service of type ClusterIP.
     #[serde(default)]
     pub node_port: u16,
-    /// Ports beside the one of the API server. One without a NodePort may have any.
+    /// Ports in addition to the one of the API server. If one has no NodePort, any is right.
     #[serde(default)]
     pub extra_ports: Vec<ServicePort>,
 }
@@ -78,8 +88,8 @@ impl Wanted {
         if self.node_port == 0 { "ClusterIP" } else { "NodePort" }
     }
 
-    /// The Service as it is created. It has no selector: its endpoints are kept by the API servers. In a cluster with
-    /// two families it has an address of the primary one only.
+    /// The new Service. It has no selector, since the API servers keep its endpoints. In a dual-stack cluster it has an
+    /// address of the primary family only.
     pub fn service(&self) -> Service {
         let spec = ServiceSpec {
             cluster_ip: Some(self.cluster_ip.to_string()),
@@ -97,8 +107,8 @@ impl Wanted {
     }
 }
 
-/// What is to be done about the Service. An existing one is left as it is, unless `reconcile` is asked for: then its
-/// ports and its type are reset, and nothing else.
+/// Plans the change of the Service. An existing one is left as it is; with `reconcile`, its ports and its type are reset,
+/// and nothing else.
 pub fn plan(existing: Option<&Service>, wanted: &Wanted, reconcile: bool) -> Change<Service> {
     let Some(existing) = existing else { return Change::Create(wanted.service()) };
     if !reconcile {
@@ -115,7 +125,7 @@ pub fn plan(existing: Option<&Service>, wanted: &Wanted, reconcile: bool) -> Cha
     let ports = ports
         .into_iter()
         .map(|port| match found.iter().find(|found| wanted.node_port != 0 && fits(&port, found)) {
-            // Or else the API server would choose another NodePort.
+            // Without it the API server would choose another NodePort.
             Some(found) => ServicePort { node_port: found.node_port, ..port },
             None => port,
         })
@@ -127,7 +137,7 @@ pub fn plan(existing: Option<&Service>, wanted: &Wanted, reconcile: bool) -> Cha
     Change::Update(service)
 }
 
-/// Whether an existing port is the one wanted, with what the API server fills in where nothing is asked for.
+/// Whether an existing port is the wanted one, with the defaults of the API server for fields that are not set.
 fn fits(wanted: &ServicePort, found: &ServicePort) -> bool {
     let protocol = |port: &ServicePort| port.protocol.clone().unwrap_or_else(|| "TCP".into());
     let target = |port: &ServicePort| port.target_port.clone().unwrap_or(IntOrString::Int(port.port));

@@ -1,4 +1,17 @@
-//! The EndpointSlice of the Service `kubernetes`, kept in step with its Endpoints.
+//! The plan for the EndpointSlice of the Service `kubernetes`, which mirrors its Endpoints.
+//!
+//! ```
+//! use rangekeeper_bootstrap::endpoints::{self, Wanted, ports};
+//! use rangekeeper_bootstrap::object::Change;
+//! use rangekeeper_bootstrap::slice;
+//!
+//! let addresses = vec!["192.0.2.10".to_owned()];
+//! let wanted = Wanted { addresses, ports: ports(6443, &[]), ..Wanted::default() };
+//! let Change::Create(endpoints) = endpoints::plan(None, &wanted) else { panic!("there are none yet") };
+//! let Change::Create(slice) = slice::plan(&endpoints, None) else { panic!("there is none yet") };
+//! assert_eq!(slice.address_type, "IPv4");
+//! assert_eq!(slice::plan(&endpoints, Some(&slice)), Change::Leave);
+//! ```
 
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, Endpoints};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort as SlicePort, EndpointSlice};
@@ -9,10 +22,10 @@ use crate::object::{Change, NAME, NAMESPACE, metadata};
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// What is to be done about the slice so that it says what `endpoints` say. It has their name and namespace.
+/// Plans the change of the slice so that it matches `endpoints`, whose name and namespace it has.
 ///
-/// A slice holds one family: IPv6 if all (ready) addresses are, and else the IPv4 ones. Foreign labels and annotations stay.
-/// The family of a slice cannot be changed, so one with another family is replaced.
+/// A slice has addresses of one family: IPv6 if all (ready) addresses are IPv6, else IPv4. The labels and annotations of
+/// others are kept. The family of a slice is immutable, so a slice of another family is replaced.
 pub fn plan(endpoints: &Endpoints, existing: Option<&EndpointSlice>) -> Change<EndpointSlice> {
     let wanted = slice_of(endpoints);
     let Some(existing) = existing else { return Change::Create(wanted) };
@@ -36,7 +49,7 @@ pub fn plan(endpoints: &Endpoints, existing: Option<&EndpointSlice>) -> Change<E
     if same { Change::Leave } else { Change::Update(repaired) }
 }
 
-/// Whether a slice has this address (in canonical text) as one that is ready.
+/// Whether a slice lists this address, in canonical text, as ready.
 pub(crate) fn is_listed(slice: &EndpointSlice, address: &str) -> bool {
     slice.endpoints.iter().flatten().any(|endpoint| {
         let ready = endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true);
@@ -44,13 +57,13 @@ pub(crate) fn is_listed(slice: &EndpointSlice, address: &str) -> bool {
     })
 }
 
-/// A slice with what `endpoints` say. They have one subset, or none.
+/// The slice that matches `endpoints`, which have one subset or none.
 fn slice_of(endpoints: &Endpoints) -> EndpointSlice {
     let subset = endpoints.subsets.as_deref().and_then(<[_]>::first);
     let ready = subset.and_then(|subset| subset.addresses.as_deref()).unwrap_or_default();
     let not_ready = subset.and_then(|subset| subset.not_ready_addresses.as_deref()).unwrap_or_default();
     let ports = subset.and_then(|subset| subset.ports.as_deref()).unwrap_or_default();
-    // Those that are not ready must not decide while others are: the slice would have none that is.
+    // Addresses that are not ready must not decide while others are ready, or the slice could have no ready one.
     let deciding = if ready.is_empty() { not_ready } else { ready };
     let ipv6 = !deciding.is_empty() && deciding.iter().all(|address| is_ipv6(&address.ip));
     let of_family = |addresses: &[EndpointAddress], ready| {

@@ -1,4 +1,22 @@
-//! Handing out the values of one range.
+//! The allocator: which values of one range are in use, and which free one is next.
+//!
+//! ```
+//! use rand_core::SeedableRng;
+//! use rand_xoshiro::Xoshiro256PlusPlus;
+//! use rangekeeper::allocator::{Allocator, Request, Strategy};
+//! use rangekeeper::ports::PortRange;
+//!
+//! let range: PortRange = "30000-32767".parse()?;
+//! let mut allocator = Allocator::new(range, Strategy::DynamicBandFirst);
+//! let mut rng = Xoshiro256PlusPlus::seed_from_u64(42);
+//! let ports = allocator.allocate_batch(&[Request::This(30_080), Request::Next], &mut rng)?;
+//! assert_eq!(ports[0], 30_080);
+//! assert!(ports[1] >= 30_086, "the static band is for ports that people choose");
+//! // All requests of a batch are served, or none.
+//! assert!(allocator.allocate_batch(&[Request::Next, Request::This(30_080)], &mut rng).is_err());
+//! assert_eq!(allocator.used(), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::ops;
 
@@ -13,13 +31,13 @@ use crate::snapshot::BitsPastRange;
 pub enum Strategy {
     /// The lowest free value.
     Contiguous,
-    /// The first free value from a random start on, with wrap.
+    /// The first free value from a random start on; past the end the scan goes on at the beginning.
     RandomScan,
-    /// A random scan of the dynamic band; only if that is full, one of the static band.
+    /// A random scan of the dynamic band and, if that is full, of the static band.
     DynamicBandFirst,
 }
 
-/// Which values of a range are in use.
+/// The values of a range that are in use.
 ///
 /// Memory: one bit per value and 1/63 of that. [`allocate`](Self::allocate), [`allocate_next`](Self::allocate_next),
 /// [`release`](Self::release) and [`has`](Self::has) cost a few nanoseconds at any fill and do not allocate memory.
@@ -33,43 +51,43 @@ pub struct Allocator<R> {
 /// Why a value was not allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocateError<R: Range> {
-    /// Somebody has it.
+    /// The value is in use.
     #[error("{value} is already allocated")]
     AlreadyAllocated {
-        /// The value asked for.
+        /// The requested value.
         value: R::Value,
     },
-    /// The range does not hold it, or never hands it out (network and broadcast addresses).
-    #[error("{value} is not in the range {range} of allocatable values")]
+    /// The value is not in the range, or is never allocated (network and broadcast addresses).
+    #[error("{value} is not an allocatable value of range {range}")]
     NotInRange {
-        /// The value asked for.
+        /// The requested value.
         value: R::Value,
-        /// The range that would have been valid.
+        /// The range.
         range: R,
     },
 }
 
 /// Every value of the range is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the range {range} is full")]
+#[error("range {range} is full")]
 pub struct Full<R: Range> {
     /// The range.
     pub range: R,
 }
 
-/// One part of an all-or-nothing batch.
+/// One request of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<V> {
-    /// This very value.
+    /// This value.
     This(V),
     /// Any free value, chosen by the allocator's strategy.
     Next,
 }
 
-/// Why a batch allocated nothing.
+/// Why a batch was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError<R: Range> {
-    /// A named value could not be had.
+    /// A named value could not be allocated.
     #[error("request {index}: {source}")]
     Allocate {
         /// Which request of the batch.
@@ -77,7 +95,7 @@ pub enum BatchError<R: Range> {
         /// Why.
         source: AllocateError<R>,
     },
-    /// There were not enough free values.
+    /// Too few values are free.
     #[error("request {index}: {source}")]
     Full {
         /// Which request of the batch.
@@ -87,18 +105,18 @@ pub enum BatchError<R: Range> {
     },
 }
 
-/// Why a stored snapshot was not taken over.
+/// Why a stored snapshot was not restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError<R: Range> {
-    /// It was made for another range.
+    /// The snapshot is of another range.
     #[error("the snapshot is of range {found:?}, expected {expected}")]
     MismatchedRange {
         /// The allocator's range.
         expected: R,
-        /// The range that stands in the snapshot.
+        /// The snapshot's range.
         found: String,
     },
-    /// It has values in use that the range does not have.
+    /// The snapshot has values in use that the range does not have.
     #[error(transparent)]
     BitsPastRange(#[from] BitsPastRange),
 }
@@ -109,7 +127,7 @@ impl<R: Range> Allocator<R> {
         Self::with_used(range, strategy, Bitmap::new(range.size()))
     }
 
-    /// An allocator with these offsets in use; there are as many as the range has.
+    /// An allocator with these offsets in use. `used` is as long as the range.
     pub(crate) fn with_used(range: R, strategy: Strategy, used: Bitmap) -> Self {
         Self { range, strategy, used }
     }
@@ -119,25 +137,25 @@ impl<R: Range> Allocator<R> {
         self.range
     }
 
-    /// How [`allocate_next`](Self::allocate_next) chooses.
+    /// How [`allocate_next`](Self::allocate_next) chooses a value.
     pub fn strategy(&self) -> Strategy {
         self.strategy
     }
 
-    /// Takes `value`.
+    /// Allocates `value`.
     ///
     /// # Errors
-    /// If it is in use or not in range; nothing is changed then.
+    /// If the value is in use or not in range.
     #[inline(always)]
     pub fn allocate(&mut self, value: R::Value) -> Result<(), AllocateError<R>> {
         let offset = self.range.offset_of(value).ok_or(AllocateError::NotInRange { value, range: self.range })?;
         if self.used.insert(offset) { Ok(()) } else { Err(AllocateError::AlreadyAllocated { value }) }
     }
 
-    /// Takes a free value, chosen by the strategy with randomness from `rng`.
+    /// Allocates a free value, which the strategy chooses with randomness from `rng`.
     ///
     /// # Errors
-    /// If none is free.
+    /// If no value is free.
     #[inline(always)]
     pub fn allocate_next(&mut self, rng: &mut impl Rng) -> Result<R::Value, Full<R>> {
         let full = Full { range: self.range };
@@ -146,13 +164,13 @@ impl<R: Range> Allocator<R> {
         self.range.value_at(offset).ok_or(full)
     }
 
-    /// Gives `value` back. Returns whether it was in use; a value that is free or not in range is no error.
+    /// Releases `value`. Returns whether it was in use; a value that is free or not in range is no error.
     #[inline(always)]
     pub fn release(&mut self, value: R::Value) -> bool {
         self.range.offset_of(value).is_some_and(|offset| self.used.remove(offset))
     }
 
-    /// Whether `value` is in use; false for what is not in range.
+    /// Whether `value` is in use; false if it is not in range.
     #[inline(always)]
     pub fn has(&self, value: R::Value) -> bool {
         self.range.offset_of(value).is_some_and(|offset| self.used.contains(offset))
@@ -173,7 +191,7 @@ impl<R: Range> Allocator<R> {
         self.iter_from(0)
     }
 
-    /// The values in use at `offset` and above, ascending: to go on with an iteration that was left.
+    /// The values in use at `offset` and above, ascending, to continue an iteration.
     pub fn iter_from(&self, offset: u32) -> impl Iterator<Item = R::Value> + '_ {
         self.used.iter_from(offset).filter_map(|offset| self.range.value_at(offset))
     }
@@ -188,13 +206,12 @@ impl<R: Range> Allocator<R> {
         self.used.runs_clear(offset)
     }
 
-    /// Serves all requests, or none.
+    /// Serves all requests, or none. Returns the values in the order of the requests.
     ///
-    /// Named values are taken first, so that a random pick never stands in the way of a later name. The values come
-    /// back in the order of the requests.
+    /// Named values are allocated first, so that a random pick never takes a value that a later request names.
     ///
     /// # Errors
-    /// Names the request that could not be served; nothing is changed then.
+    /// Names the first request that cannot be served; nothing is allocated then.
     pub fn allocate_batch(
         &mut self,
         requests: &[Request<R::Value>],
@@ -233,8 +250,7 @@ impl<R: Range> Allocator<R> {
         requests.iter().enumerate().map(serve).collect()
     }
 
-    /// An allocator of its own in the same state: whatever is tried on it answers as this one would and changes
-    /// nothing here. Cost: a copy of the bitmap.
+    /// A copy, on which operations can be tried without a change here. Cost: a copy of the bitmap.
     pub fn dry_run(&self) -> Self {
         self.clone()
     }
@@ -249,10 +265,10 @@ impl<R: Range> Allocator<R> {
         self.used.snapshot()
     }
 
-    /// Takes over a stored snapshot.
+    /// Replaces the values in use by those of a stored snapshot.
     ///
     /// # Errors
-    /// If its range text is of another range, or it has bits past the range; nothing is changed then.
+    /// If the snapshot is of another range or has bits past the range; nothing is changed then.
     pub fn restore(&mut self, range: &str, data: &[u8]) -> Result<(), RestoreError<R>> {
         if range.parse().ok() != Some(self.range) {
             return Err(RestoreError::MismatchedRange { expected: self.range, found: range.into() });
@@ -278,12 +294,12 @@ impl<R: Range> Allocator<R> {
         }
     }
 
-    /// The band of which [`choose`](Self::choose) takes an offset; `None` if all are in use.
+    /// The band in which [`choose`](Self::choose) finds an offset; `None` if all are in use.
     pub(crate) fn band_to_choose_from(&self) -> Option<ops::Range<u32>> {
         let size = self.range.size();
-        let spared = if self.strategy == Strategy::DynamicBandFirst { self.range.static_band() } else { 0 };
+        let second = if self.strategy == Strategy::DynamicBandFirst { self.range.static_band() } else { 0 };
         let has_free = |band: &ops::Range<u32>| self.used.next_clear(band.start).is_some_and(|free| free < band.end);
-        [spared..size, 0..spared].into_iter().find(has_free)
+        [second..size, 0..second].into_iter().find(has_free)
     }
 
     /// A free offset of a band, chosen by the strategy.
@@ -294,7 +310,7 @@ impl<R: Range> Allocator<R> {
         }
     }
 
-    /// The first free offset of `low..high` from a random start on, with wrap.
+    /// The first free offset of `low..high` from a random start on, and from `low` on if there is none.
     #[inline(always)]
     fn scan(&self, low: u32, high: u32, rng: &mut impl Rng) -> Option<u32> {
         if low >= high {

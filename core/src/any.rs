@@ -1,4 +1,14 @@
 //! Ranges and values whose kind is known only at run time.
+//!
+//! ```
+//! use rangekeeper::any::{AnyRange, AnyValue};
+//! use rangekeeper::range::Range;
+//!
+//! let ranges: [AnyRange; 2] = ["10.96.0.0/12".parse()?, "30000-32767".parse()?];
+//! let firsts = ranges.map(|range| range.value_at(0));
+//! assert_eq!(firsts, [Some(AnyValue::Address("10.96.0.1".parse()?)), Some(AnyValue::Port(30_000))]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -56,18 +66,18 @@ impl Display for AnyRange {
     }
 }
 
-/// Why a text is no range of any kind.
+/// Why a text is not a range of any kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseRangeError {
-    /// It looks like a CIDR, but is none.
+    /// The text has the form of a CIDR.
     #[error(transparent)]
     Cidr(#[from] ParseCidrError),
-    /// It looks like a port range, but is none.
+    /// The text does not, so it is read as a port range.
     #[error(transparent)]
     Ports(#[from] ParsePortRangeError),
 }
 
-/// Tells the kinds apart by their form: a CIDR has a `.` or `:`.
+/// Reads a CIDR if the text has a `.` or `:`, else a port range.
 impl FromStr for AnyRange {
     type Err = ParseRangeError;
 

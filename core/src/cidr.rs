@@ -3,6 +3,17 @@
 //! What can be allocated follows kubernetes `pkg/registry/core/service/ipallocator/bitmap.go`: never the network
 //! address; in IPv4 never the broadcast address; in IPv6 at most the first 65,536 addresses are tracked. So offset 0
 //! is the network address plus one.
+//!
+//! ```
+//! use rangekeeper::cidr::CidrRange;
+//! use rangekeeper::range::Range;
+//!
+//! let range: CidrRange = "10.96.0.0/12".parse()?;
+//! assert_eq!(range.size(), 1_048_574);
+//! assert_eq!(range.value_at(0), Some("10.96.0.1".parse()?));
+//! assert_eq!(range.offset_of("10.96.0.0".parse()?), None, "the network address");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,7 +38,7 @@ pub struct CidrRange {
     static_band: u32,
 }
 
-/// Why a text is no CIDR.
+/// Why a text is not a CIDR.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseCidrError {
     /// There is no `/`.
@@ -36,7 +47,7 @@ pub enum ParseCidrError {
         /// The input.
         text: String,
     },
-    /// What stands before the `/` is no address.
+    /// The part before the `/` is not an address.
     #[error("CIDR {text:?}: {address:?} is not an IPv4 or IPv6 address")]
     Address {
         /// The input.
@@ -44,12 +55,12 @@ pub enum ParseCidrError {
         /// The part before the `/`.
         address: String,
     },
-    /// What stands behind the `/` is no number, or too large for the family.
+    /// The part after the `/` is not a number, or too large for the IP family.
     #[error("CIDR {text:?}: prefix length {length:?} is not a number from 0 to {max}")]
     PrefixLength {
         /// The input.
         text: String,
-        /// The part behind the `/`.
+        /// The part after the `/`.
         length: String,
         /// The longest prefix of the address's family: 32 or 128.
         max: u8,
@@ -154,7 +165,7 @@ impl FromStr for CidrRange {
         let Some(address) = parse_address(address_text) else {
             return Err(ParseCidrError::Address { text: text.into(), address: address_text.into() });
         };
-        // A colon tells that a mapped address was written in IPv6 form, so its length counts from there.
+        // With a colon the address is IPv4-mapped, written in IPv6 form, so its length counts 96 bits more.
         let written_as_ipv6 = address_text.contains(':');
         let max = if written_as_ipv6 { 128 } else { 32 };
         let length = Some(length_text)

@@ -1,4 +1,13 @@
-//! What an audit or a repair pass has to say about a Service or an IPAddress object.
+//! Findings: what an audit reports about a Service or an IPAddress object.
+//!
+//! ```
+//! use rangekeeper::finding::Reason;
+//!
+//! // A repair records the address; of two Services with one address, an owner has to recreate one.
+//! assert!(Reason::ClusterIPNotAllocated.is_repairable());
+//! assert!(!Reason::ClusterIPAlreadyAllocated.is_repairable());
+//! assert_eq!(Reason::PortOutOfRange.as_str(), "PortOutOfRange");
+//! ```
 
 use std::fmt::{self, Display};
 use std::net::IpAddr;
@@ -6,20 +15,20 @@ use std::net::IpAddr;
 use crate::address::family_name;
 use crate::any::AnyRange;
 
-/// Why something was found. The names are the reasons of the reference's Events.
+/// The kind of a finding. The names are the reasons of the reference's Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// A ClusterIP that is no address, or of a family that no range has.
+    /// A ClusterIP that is not an address, or is of an IP family that has no range.
     ClusterIPNotValid,
     /// A Service uses an address that is not recorded as allocated.
     ClusterIPNotAllocated,
     /// Two Services use one address.
     ClusterIPAlreadyAllocated,
-    /// A Service uses an address that no range hands out.
+    /// A Service uses an address that no range can allocate.
     ClusterIPOutOfRange,
-    /// A Service uses an address of a range that has no allocatable address at all.
+    /// A Service uses an address of a range without any allocatable address.
     ServiceCIDRFull,
-    /// An IPAddress object that the allocator made refers to something other than a Service.
+    /// An IPAddress object that the allocator created does not refer to a Service.
     IPAddressNotAllocated,
     /// An IPAddress object refers to a Service that does not use the address.
     IPAddressWrongReference,
@@ -48,7 +57,7 @@ impl Reason {
         }
     }
 
-    /// Whether a repair of the ranges, or the API server at its start, repairs this without the owner's help.
+    /// Whether a repair of the ranges, or the API server when it starts, repairs this without the Service's owner.
     pub fn is_repairable(&self) -> bool {
         match self {
             Self::ClusterIPNotAllocated
@@ -71,7 +80,7 @@ impl Display for Reason {
     }
 }
 
-/// What a finding is about, by its place among the objects that were observed: 0 is the first.
+/// The object that a finding is about, by its place among those that were observed: 0 is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// A Service.
@@ -101,19 +110,19 @@ impl Display for FoundValue {
     }
 }
 
-/// One finding. `Display` gives a message for people.
+/// One finding. `Display` writes a message for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Why.
+    /// The kind of the finding.
     pub reason: Reason,
-    /// The range it concerns: its place in the order in which the ranges were added. `None` if the audit has no range of
+    /// The range, by its place in the order in which the ranges were added. `None` if the audit has no range of
     /// addresses to name.
     pub range: Option<usize>,
-    /// What it is about.
+    /// The object.
     pub subject: Subject,
-    /// The value it is about.
+    /// The value.
     pub value: FoundValue,
-    /// The range that would have been valid, where one range can be named.
+    /// The range that the value should be in, if there is only one.
     pub valid: Option<AnyRange>,
 }
 
@@ -130,7 +139,7 @@ impl Display for Finding {
                 f.write_str(" is not an IP address; recreate the Service")
             }
             Reason::ClusterIPNotValid => {
-                f.write_str(" is of an IP family that has no range in this cluster; recreate the Service")
+                f.write_str(" is of an IP family without a range in this cluster; recreate the Service")
             }
             Reason::ClusterIPNotAllocated | Reason::PortNotAllocated => {
                 f.write_str(" is in use but not recorded as allocated; repair records it")

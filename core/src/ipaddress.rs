@@ -1,11 +1,10 @@
-//! IPAddress objects, each of which records one allocated ClusterIP (KEP-1880, default since Kubernetes 1.33), and what
-//! is to become of them.
+//! IPAddress objects, each of which records one allocated ClusterIP (KEP-1880, default since Kubernetes 1.33), and the
+//! rules by which they are repaired.
 //!
-//! [`judge_object`] and [`judge_cluster_ip`] are the rules for all who look at such objects: an [audit](crate::audit)
-//! reports the verdicts, a repair carries them out. They follow the reference (kubernetes
-//! `pkg/registry/core/service/ipallocator/controller/repairip.go`) but for its graces: a request creates the object
-//! before it writes the Service, so an unused object waits for as long as a request can take, whatever its Service
-//! looks like meanwhile.
+//! An [audit](crate::audit) reports the verdicts of [`judge_object`] and [`judge_cluster_ip`], and a repair carries them
+//! out. They follow the reference (kubernetes `pkg/registry/core/service/ipallocator/controller/repairip.go`) except for
+//! its grace periods: a request creates the object before it writes the Service, so an unused object is kept for as long
+//! as a request can take, whatever the state of its Service.
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,10 +22,10 @@ use std::time::Duration;
 
 use crate::finding::Reason;
 
-/// The value of the label `ipaddress.kubernetes.io/managed-by` on the objects that the ClusterIP allocator makes.
+/// The value of the label `ipaddress.kubernetes.io/managed-by` on objects that the ClusterIP allocator creates.
 pub const ALLOCATOR: &str = "ipallocator.k8s.io";
 
-/// The parts of an IPAddress object that an audit reads, borrowed from the caller.
+/// The fields of an IPAddress object that an audit reads, borrowed from the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IpAddressObject<'a> {
     /// `metadata.name`: the address.
@@ -66,40 +65,40 @@ pub enum Owner {
     Uses,
 }
 
-/// What is to become of an IPAddress object.
+/// What a repair does with an IPAddress object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectVerdict {
-    /// It stays.
+    /// Keeps it.
     Keep,
-    /// Nothing uses it, but a request may still be about to. It is to be judged again after this time.
+    /// Keeps an unused object, for which a request may still write a Service, and judges it again after this time.
     Wait(Duration),
-    /// It is to be removed, since it does not refer to a Service.
+    /// Removes it, since it does not refer to a Service.
     NoService,
-    /// It is to be removed, since its Service does not use the address.
+    /// Removes it, since its Service does not use the address.
     WrongReference,
-    /// It is to be removed, since its Service does not exist.
+    /// Removes it, since its Service does not exist.
     Leaked,
 }
 
-/// What is to become of a Service's ClusterIP that a ServiceCIDR hands out.
+/// What a repair does about a Service's ClusterIP that lies in a ServiceCIDR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterIpVerdict {
-    /// Its object is right.
+    /// Nothing, since its object is right.
     Keep,
-    /// Its object is one that [`judge_object`] has removed before long; the Service gets one of its own then.
+    /// Nothing yet: its object is one that [`judge_object`] will remove, after which the Service gets one of its own.
     Wait,
-    /// It has no object, and is to get one.
+    /// Creates the missing object.
     Create,
-    /// It has an object of another shape than those of the allocator, which is to be replaced; no Event tells of it.
+    /// Replaces an object whose labels are not those of the allocator, without an Event.
     Reshape,
-    /// It has an object that does not refer to its Service, which is to be replaced.
+    /// Replaces an object that does not refer to the Service.
     Replace,
-    /// Another Service has it: the owner has to recreate one of the two.
+    /// Nothing, since another Service has the address: the owner has to recreate one of the two.
     Taken,
 }
 
 impl ClusterIpVerdict {
-    /// What is said about the Service; `None` if nothing is.
+    /// The finding about the Service, if there is one.
     pub fn reason(self) -> Option<Reason> {
         match self {
             Self::Keep | Self::Wait | Self::Reshape => None,
@@ -111,17 +110,17 @@ impl ClusterIpVerdict {
 
 /// Judges an IPAddress object.
 ///
-/// `managed` says whether the allocator made it, by its label. `unused_for` is for how long at least nothing has used
-/// it; `grace` is the longest time that a request can take.
+/// `managed`: whether the allocator created it, by its label. `unused_for`: the time, at least, for which no Service has
+/// used it. `grace`: the longest time that a request can take.
 pub fn judge_object(managed: bool, owner: Owner, unused_for: Duration, grace: Duration) -> ObjectVerdict {
     match owner {
-        // The objects of others are looked at when their address is a Service's.
+        // judge_cluster_ip judges the objects of other controllers, if a Service uses their address.
         _ if !managed => ObjectVerdict::Keep,
-        // The allocator never makes such an object.
+        // The allocator never creates such an object.
         Owner::NoService => ObjectVerdict::NoService,
         Owner::Uses => ObjectVerdict::Keep,
-        // A Service that has another address does not end the grace: it can be deleted, and the request that created
-        // the object then creates another Service of that name.
+        // A Service of that name with another address does not end the grace period: it can be deleted before the request
+        // that created the object writes its own Service of that name.
         Owner::Other | Owner::Missing if unused_for < grace => ObjectVerdict::Wait(grace - unused_for),
         Owner::Other => ObjectVerdict::WrongReference,
         Owner::Missing => ObjectVerdict::Leaked,
@@ -131,23 +130,23 @@ pub fn judge_object(managed: bool, owner: Owner, unused_for: Duration, grace: Du
 /// The IPAddress object of an address that a Service uses, as [`judge_cluster_ip`] sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AddressObject {
-    /// Whether the allocator made it, by its label.
+    /// Whether the allocator created it, by its label.
     pub managed: bool,
-    /// Whether its labels are those that the allocator gives.
+    /// Whether its labels are those that the allocator sets.
     pub labelled: bool,
-    /// Whether it refers to the Service that is looked at.
+    /// Whether it refers to the Service.
     pub refers_here: bool,
-    /// If not, the Service that it refers to.
+    /// The Service that it refers to.
     pub owner: Owner,
 }
 
-/// Judges an address that a Service uses and a ServiceCIDR hands out, by its IPAddress object, if there is one.
+/// Judges an address that a Service uses and that lies in a ServiceCIDR, by its IPAddress object, if there is one.
 pub fn judge_cluster_ip(object: Option<AddressObject>) -> ClusterIpVerdict {
     let Some(object) = object else { return ClusterIpVerdict::Create };
     match object.owner {
         _ if object.refers_here && object.managed && object.labelled => ClusterIpVerdict::Keep,
         _ if object.refers_here => ClusterIpVerdict::Reshape,
-        // Of two Services with one address that has it to which the object refers; else it would change hands for ever.
+        // If two Services have one address, the object stays with the one that it refers to. Else each repair would move it.
         Owner::Uses => ClusterIpVerdict::Taken,
         Owner::Other if object.managed => ClusterIpVerdict::Wait,
         Owner::Other | Owner::Missing | Owner::NoService => ClusterIpVerdict::Replace,
@@ -187,7 +186,7 @@ mod tests {
             (true, true, false, Owner::Uses, Taken),
             (false, true, false, Owner::Uses, Taken),
             (true, true, false, Owner::Other, Wait),
-            // judge_object keeps it, so nobody else will replace it.
+            // judge_object keeps such an object, so nothing else replaces it.
             (false, true, false, Owner::Other, Replace),
             (true, true, false, Owner::Missing, Replace),
             (true, true, false, Owner::NoService, Replace),

@@ -1,19 +1,32 @@
 //! Leak counters: how many passes in a row an offset has been leaked.
 //!
-//! A leak is set in the stored bitmap though no Service uses it. Between an allocation and the write of its Service
-//! this is normal, so a leak is cleaned only when it was seen in several passes in a row. The counters are bit planes
-//! (plane i holds bit i of every counter), so that a pass costs a few operations per 64 offsets.
+//! An offset is leaked if it is set in the stored bitmap though no Service uses it. Between an allocation and the write
+//! of its Service this is normal, so a leak is cleaned only after several passes in a row have seen it. The counters are
+//! bit planes (plane i holds bit i of every counter), so that a pass costs a few operations per 64 offsets.
 //!
-//! Unlike the reference's, a counter lives only while its offset stays leaked without a break: one that was cleaned,
-//! used, released or allocated anew starts again. (The reference forgets a counter only when the offset is in use
-//! again, and cleans an address that was cleaned once and then allocated anew without any grace.)
+//! A counter lives only while its offset stays leaked without a break: it is 0 again once the offset was cleaned, used,
+//! released or reallocated. (The reference's lives until the offset is in use. After it has cleaned an address once, it
+//! cleans the next allocation of that address without any grace.)
+//!
+//! ```
+//! use rangekeeper::bitmap::Bitmap;
+//! use rangekeeper::leak::{DEFAULT_PASSES, LeakCounters};
+//!
+//! let mut counters = LeakCounters::new(8, DEFAULT_PASSES);
+//! for pass in 1..=3 {
+//!     let mut leaked = Bitmap::new(8);
+//!     leaked.insert(5);
+//!     counters.advance(&mut leaked);
+//!     assert_eq!(leaked.contains(5), pass == 3, "due in the third pass");
+//! }
+//! ```
 
 use std::num::NonZeroU8;
 
 use crate::bitmap::Bitmap;
 
-/// After how many passes a leak is cleaned, unless configured otherwise; the reference's
-/// `numRepairsBeforeLeakCleanup`.
+/// The number of passes after which a leak is cleaned, unless configured otherwise (the reference's
+/// `numRepairsBeforeLeakCleanup`).
 pub const DEFAULT_PASSES: NonZeroU8 = NonZeroU8::new(3).expect("3 is not zero");
 
 /// A counter for each offset of a range.
@@ -33,7 +46,7 @@ impl LeakCounters {
         Self { passes, len, planes: Vec::new() }
     }
 
-    /// In how many passes a leak must be seen to be cleaned.
+    /// The number of passes that must see a leak before it is cleaned.
     pub fn passes(&self) -> NonZeroU8 {
         self.passes
     }
@@ -48,7 +61,7 @@ impl LeakCounters {
         self.planes.is_empty()
     }
 
-    /// In how many passes in a row `offset` was leaked, the last one included; 0 past the end.
+    /// The number of passes in a row, up to the last one, in which `offset` was leaked; 0 past the end.
     pub fn count(&self, offset: u32) -> u8 {
         let (word, bit) = (offset as usize / 64, offset % 64);
         let bit_of = |plane: &Vec<u64>| plane.get(word).map_or(0, |word| (word >> bit & 1) as u8);
@@ -68,8 +81,8 @@ impl LeakCounters {
         })
     }
 
-    /// Counts a pass that saw exactly the offsets of `leaked`, and takes those out of it that stay: what is left in
-    /// `leaked` is due to be cleaned, and its counters are 0 again. Offsets past the end are never due.
+    /// Counts a pass that saw exactly the offsets of `leaked`. Leaves in `leaked` those that are due to be cleaned, whose
+    /// counters are 0 again. Offsets past the end are never due.
     ///
     /// Cost: O(len / 64) word operations per plane.
     pub fn advance(&mut self, leaked: &mut Bitmap) {
@@ -87,7 +100,7 @@ impl LeakCounters {
         let passes = self.passes.get();
         let mut kept = false;
         leaked.map_words(|index, leaked| {
-            // Add one to the counters of what is leaked, with carry from plane to plane; reset the others.
+            // Add one to the counters of leaked offsets, with carry from plane to plane; reset the others.
             let mut carry = leaked;
             let mut due = leaked;
             for (bit, plane) in self.planes.iter_mut().enumerate() {
@@ -108,7 +121,7 @@ impl LeakCounters {
         }
     }
 
-    /// Sets the counters of these offsets to 0: their leaks were broken.
+    /// Sets the counters of these offsets to 0, since they were not leaked without a break.
     pub fn restart(&mut self, offsets: &Bitmap) {
         let mut kept = false;
         for offset in offsets.iter().take_while(|offset| *offset < self.len) {
@@ -124,8 +137,8 @@ impl LeakCounters {
         }
     }
 
-    /// Sets the counter of an offset that was due and not cleaned to what it was before the last pass, so that it is
-    /// due again in the next one.
+    /// Resets the counter of an offset that was due and not cleaned to its state before the last pass, so that the next
+    /// pass finds it due again.
     pub fn hold(&mut self, offset: u32) {
         let count = self.passes.get() - 1;
         if offset >= self.len || count == 0 {

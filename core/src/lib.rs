@@ -1,37 +1,18 @@
 #![forbid(unsafe_code)]
-//! The allocator at the heart of a Kubernetes control plane: it hands out Service ClusterIPs and NodePorts from
-//! ranges, stores them exactly as kube-apiserver does, and finds and repairs drift between what is allocated and what
-//! Services use.
+#![doc = include_str!("../README.md")]
 //!
-//! The crate decides and does no I/O: no clock, socket, file or global randomness. Bytes, seeds and times come in as
-//! arguments, decisions go out as values.
+//! # Modules
 //!
-//! - A [`range`] maps values (addresses or ports) to offsets; [`cidr`] and [`ports`] are the kinds, and [`any`] stands for
-//!   one of them.
+//! - A [`range`] maps values (addresses or ports) to offsets; [`cidr`] and [`ports`] are the kinds of range, and [`any`] is
+//!   for a kind that is known only at run time.
 //! - An [`allocator`] knows which offsets are in use, in a [`bitmap`] whose memory is the stored [`snapshot`].
 //! - A [`range_allocation`] is the stored object around that snapshot, in etcd's protobuf form or as JSON.
-//! - [`commit`] makes the operations of many callers into writes of one key of etcd that several servers share. Its
-//!   documentation shows the whole loop.
-//! - An [`audit`] compares what is recorded as allocated with what Services use, with [`leak`] counters from one audit to
-//!   the next.
-//! - Where ClusterIPs are IPAddress objects, a [`service_cidr`] says which address is tried next, and [`ipaddress`] which
-//!   objects are right.
-//!
-//! ```
-//! use rand_core::SeedableRng;
-//! use rand_xoshiro::Xoshiro256PlusPlus;
-//! use rangekeeper::allocator::{Allocator, Strategy};
-//! use rangekeeper::cidr::CidrRange;
-//!
-//! let range: CidrRange = "10.96.0.0/12".parse()?;
-//! let mut allocator = Allocator::new(range, Strategy::DynamicBandFirst);
-//! allocator.allocate("10.96.0.1".parse()?)?;
-//! let mut rng = Xoshiro256PlusPlus::seed_from_u64(42);
-//! let address = allocator.allocate_next(&mut rng)?;
-//! assert!(allocator.has(address));
-//! assert_eq!(allocator.used(), 2);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! - [`commit`] turns the operations of many callers into writes of one etcd key that several servers share.
+//! - An [`audit`] compares what is recorded as allocated with what [Services](service) use. It reports each [`finding`],
+//!   with [`leak`] counters from one audit to the next.
+//! - If ClusterIPs are IPAddress objects, a [`service_cidr`] orders the addresses to try, and [`ipaddress`] has the rules
+//!   for the objects.
+//! - [`address`] reads addresses as kube-apiserver does.
 
 pub mod address;
 pub mod allocator;
@@ -40,7 +21,6 @@ pub mod audit;
 pub mod bitmap;
 pub mod cidr;
 pub mod commit;
-
 pub mod finding;
 pub mod ipaddress;
 pub mod leak;
@@ -50,3 +30,12 @@ pub mod range_allocation;
 pub mod service;
 pub mod service_cidr;
 pub mod snapshot;
+
+pub use allocator::{Allocator, Strategy};
+pub use audit::{Audit, Leaks, Stored};
+pub use cidr::CidrRange;
+pub use commit::Committer;
+pub use ports::PortRange;
+pub use range::Range;
+pub use range_allocation::RangeAllocation;
+pub use service::Service;

@@ -1,4 +1,13 @@
 //! Ranges of NodePorts.
+//!
+//! ```
+//! use rangekeeper::ports::PortRange;
+//!
+//! let range: PortRange = "30000-32767".parse()?;
+//! assert_eq!((range.low(), range.high()), (30_000, 32_767));
+//! assert_eq!("30000+2767".parse(), Ok(range));
+//! # Ok::<(), rangekeeper::ports::ParsePortRangeError>(())
+//! ```
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -7,38 +16,38 @@ use crate::range::{Range, static_band};
 
 /// Ports `low..=high`; offset 0 is `low`.
 ///
-/// `Display` gives `low-high`, also for a single port (k8s.io/apimachinery `pkg/util/net/port_range.go`).
+/// `Display` writes `low-high`, also for a single port (k8s.io/apimachinery `pkg/util/net/port_range.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortRange {
     low: u16,
     high: u16,
 }
 
-/// Why a text is no port range.
+/// Why a text is not a port range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParsePortRangeError {
-    /// It has none of the three forms.
-    #[error("port range {text:?} is none of LOW-HIGH, LOW+OFFSET and a single PORT")]
+    /// The text has none of the three forms.
+    #[error("port range {text:?} is neither LOW-HIGH nor LOW+OFFSET nor a single PORT")]
     Form {
         /// The input.
         text: String,
     },
-    /// A part of it is no number.
+    /// A part of the text is not a number.
     #[error("port range {text:?}: {part:?} is not a number")]
     Number {
         /// The input.
         text: String,
-        /// The part that should be a number.
+        /// The part.
         part: String,
     },
-    /// It ends above 65535.
-    #[error("port range {text:?} goes past port 65535")]
+    /// The range ends above 65535.
+    #[error("port range {text:?} ends above port 65535")]
     TooHigh {
         /// The input.
         text: String,
     },
-    /// It ends before it begins.
-    #[error("port range {text:?} ends at {high}, before it begins at {low}")]
+    /// The last port is lower than the first one.
+    #[error("port range {text:?} ends at {high}, below its first port {low}")]
     Reversed {
         /// The input.
         text: String,
@@ -106,7 +115,7 @@ impl FromStr for PortRange {
             if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
                 return Err(E::Number { text: text.into(), part: part.into() });
             }
-            // Anything above the highest port is refused below; saturating keeps the sum of two such numbers defined.
+            // Numbers above the highest port are refused below; saturated, the sum of two of them cannot overflow.
             Ok(part.bytes().fold(0, |number: u64, digit| (number * 10 + u64::from(digit - b'0')).min(1 << 32)))
         };
         let trimmed = text.trim();
@@ -114,7 +123,7 @@ impl FromStr for PortRange {
             (Some((low, high)), None) => (number(low)?, number(high)?),
             (None, Some((low, offset))) => {
                 let low = number(low)?;
-                // The reference's number parser lets a number have a sign of its own.
+                // The reference's number parser accepts a sign.
                 (low, low + number(offset.strip_prefix('+').unwrap_or(offset))?)
             }
             (None, None) if !trimmed.is_empty() => {

@@ -1,12 +1,24 @@
-//! What a range is to the allocator: a bijection between values (addresses or ports) and offsets.
+//! Ranges: each maps its values (addresses or ports) to offsets and back.
+//!
+//! ```
+//! use rangekeeper::ports::PortRange;
+//! use rangekeeper::range::{Band, Range};
+//!
+//! let range: PortRange = "30000-32767".parse()?;
+//! assert_eq!((range.size(), range.static_band()), (2768, 86));
+//! assert_eq!(range.offset_of(30_080), Some(80));
+//! assert_eq!(range.band_of(80), Band::Static);
+//! assert_eq!(range.value_at(2768), None);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-/// Which part of a range dynamic allocation spares (KEP-3070 for ClusterIPs, KEP-3668 for NodePorts).
+/// The two parts of a range (KEP-3070 for ClusterIPs, KEP-3668 for NodePorts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Band {
-    /// The low offsets: dynamic allocation takes them only when all others are in use.
+    /// The low offsets, for values that people choose: dynamic allocation takes one only if all others are in use.
     Static,
     /// All other offsets.
     Dynamic,
@@ -14,9 +26,9 @@ pub enum Band {
 
 /// A range of values, each with an offset in `0..size`.
 ///
-/// `Display` gives the canonical text that is stored beside the bitmap, and `FromStr` reads it.
+/// `Display` writes the canonical text that is stored beside the bitmap, and `FromStr` reads it.
 pub trait Range: Copy + Eq + Debug + Display + FromStr {
-    /// What is allocated.
+    /// The type of the values.
     type Value: Copy + Eq + Debug + Display;
 
     /// How many values can be allocated.
@@ -31,7 +43,7 @@ pub trait Range: Copy + Eq + Debug + Display + FromStr {
     /// The value at `offset`, or `None` past the end.
     fn value_at(&self, offset: u32) -> Option<Self::Value>;
 
-    /// Whether `other` has values of the same kind; only a type that stands for several kinds says no.
+    /// Whether `other` has values of the same kind; false only for a type that stands for several kinds.
     fn is_same_kind(&self, _other: &Self) -> bool {
         true
     }

@@ -1,11 +1,20 @@
-//! What an audit reads of a Service, and which addresses and ports follow from it.
+//! The fields of a Service that an audit reads, and the addresses and ports that the Service claims by them.
+//!
+//! ```
+//! use rangekeeper::service::{Service, ServicePort};
+//!
+//! let ports = [("TCP", 30_053), ("UDP", 30_053)].map(|(protocol, node_port)| ServicePort { protocol, node_port });
+//! let dns = Service { cluster_ip: "10.96.0.10", ports: &ports, ..Service::default() };
+//! assert_eq!(dns.cluster_ip_texts(), ["10.96.0.10"]);
+//! assert_eq!(dns.node_ports().collect::<Vec<_>>(), [30_053]);
+//! ```
 
-/// The parts of a Service that concern ranges, borrowed from the caller.
+/// The fields of a Service that concern ranges, borrowed from the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Service<'a> {
-    /// `metadata.namespace`; it counts only where ClusterIPs are IPAddress objects.
+    /// `metadata.namespace`; read only if ClusterIPs are IPAddress objects.
     pub namespace: &'a str,
-    /// `metadata.name`, likewise.
+    /// `metadata.name`; read only if ClusterIPs are IPAddress objects.
     pub name: &'a str,
     /// `spec.clusterIP`: an address, empty, or `None`.
     pub cluster_ip: &'a str,
@@ -27,7 +36,7 @@ pub struct ServicePort<'a> {
 }
 
 impl<'a> Service<'a> {
-    /// The texts of the addresses that this Service claims; none if it is headless or has no ClusterIP.
+    /// The addresses that this Service claims, as text; none if it is headless or has no ClusterIP.
     pub fn cluster_ip_texts(&self) -> &[&'a str] {
         match self.cluster_ip {
             "" | "None" => &[],
@@ -36,10 +45,10 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// The node ports that this Service claims, in order; a port that it claims twice comes twice.
+    /// The node ports that this Service claims, in order; a port that it claims twice is returned twice.
     ///
-    /// A port that is listed with different protocols is claimed once, with the same protocol again twice. The health
-    /// check's port is claimed, too, unless the same number is listed and TCP is not among its protocols (kubernetes
+    /// A port that is listed with several protocols is claimed once; each repetition of a protocol claims it again. The
+    /// health check's port is claimed too, unless the same number is listed without TCP (kubernetes
     /// `pkg/registry/core/service/portallocator/controller/repair.go`).
     ///
     /// Cost: quadratic in the Service's own node ports.

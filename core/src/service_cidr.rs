@@ -1,7 +1,18 @@
-//! CIDRs of ServiceCIDR objects (KEP-1880): which addresses there are, and in which order they are tried.
+//! CIDRs of ServiceCIDR objects (KEP-1880): their addresses, and the order in which those are tried.
 //!
-//! Where each allocated address is an IPAddress object, nothing but the creation of that object allocates. So there is no
-//! bitmap to be searched: what is decided here is which address somebody who wants any tries next.
+//! Creating the IPAddress object is the allocation, so there is no bitmap. This module only orders the candidates.
+//!
+//! ```
+//! use rangekeeper::service_cidr::ServiceCidr;
+//!
+//! let cidr = ServiceCidr::parse("10.96.0.0/27")?;
+//! assert_eq!((cidr.size(), cidr.static_band()), (30, 16));
+//! // The caller tries to create an IPAddress object for one candidate after another.
+//! let candidates: Vec<_> = (0..).map_while(|n| cidr.candidate(5, n)).collect();
+//! assert_eq!(candidates.len(), 30);
+//! assert_eq!(candidates[0].to_string(), "10.96.0.22");
+//! # Ok::<(), rangekeeper::cidr::ParseCidrError>(())
+//! ```
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +23,7 @@ use crate::range::Range;
 
 /// One CIDR of a ServiceCIDR object.
 ///
-/// Other than in a [`CidrRange`], which a bitmap limits, all addresses of an IPv6 subnet of 64 bits can be allocated.
+/// Unlike in a [`CidrRange`], which a bitmap limits, all addresses of an IPv6 /64 can be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ServiceCidr {
     range: CidrRange,
@@ -22,7 +33,7 @@ impl ServiceCidr {
     /// Reads one of `spec.cidrs`.
     ///
     /// # Errors
-    /// If it is no CIDR.
+    /// If the text is not a CIDR.
     pub fn parse(cidr: &str) -> Result<Self, ParseCidrError> {
         Ok(Self { range: cidr.parse()? })
     }
@@ -32,7 +43,7 @@ impl ServiceCidr {
         self.range.network()
     }
 
-    /// How many addresses can be allocated: without the network address and, in IPv4, the broadcast address; at most
+    /// The number of allocatable addresses, which the network address and, in IPv4, the broadcast address are not; at most
     /// `u64::MAX`.
     pub fn size(&self) -> u64 {
         match self.network() {
@@ -42,7 +53,7 @@ impl ServiceCidr {
         }
     }
 
-    /// How many of the lowest addresses form the static band (KEP-3070); less than the size, or 0.
+    /// The number of addresses in the static band, the lowest ones (KEP-3070); less than the size, or 0.
     pub fn static_band(&self) -> u32 {
         self.range.static_band()
     }
@@ -68,18 +79,17 @@ impl ServiceCidr {
             return None;
         }
         Some(match self.network() {
-            // Below the size, so that neither sum leaves the network.
+            // The offset is below the size, so both sums stay in the network.
             IpNetwork::V4(network) => Ipv4Addr::from_bits(network.ip().to_bits() + 1 + offset as u32).into(),
             IpNetwork::V6(network) => Ipv6Addr::from_bits(network.ip().to_bits() + 1 + u128::from(offset)).into(),
         })
     }
 
-    /// The address that is tried after `n` others were in use; `None` if there are no more.
+    /// The candidate after `n` others; `None` if there are no more.
     ///
-    /// First come the addresses of the dynamic band, ascending from one that `start` picks, with wrap, then those of
-    /// the static band in the same way: each address once. `start` may be any number; the remainders by the sizes of
-    /// the bands count, so 0 begins at the lowest address of each. With random ones, those who search at the same time
-    /// rarely try the same address.
+    /// The addresses of the dynamic band come first, ascending from the one at `start` modulo the band's size, and after
+    /// its end from its beginning; then those of the static band in the same way. Each address comes once. With random
+    /// starts, concurrent callers rarely try the same address.
     ///
     /// This is the order of kubernetes `pkg/registry/core/service/ipallocator/ipallocator.go`. Cost: constant.
     pub fn candidate(&self, start: u64, n: u64) -> Option<IpAddr> {
@@ -94,10 +104,9 @@ impl ServiceCidr {
     }
 }
 
-/// Which of `len` comes after `n` others, counted from `start` modulo `len` on; `n` is below `len`.
+/// `(start + n) % len` without overflow; `n` is below `len`.
 fn nth_with_wrap(start: u64, n: u64, len: u64) -> u64 {
     let first = start % len;
-    // Not by a remainder of their sum, which may be past the end of the type.
     n.checked_sub(len - first).unwrap_or_else(|| first + n)
 }
 
@@ -137,7 +146,7 @@ mod tests {
         }
     }
 
-    /// The order of candidates, written as plainly as possible: the addresses in a list, each band turned round.
+    /// The order of candidates, written as plainly as possible: the addresses in a list, each band rotated.
     fn naive(cidr: &ServiceCidr, start: u64) -> Vec<IpAddr> {
         let all: Vec<IpAddr> = cidr.network().iter().filter(|address| cidr.offset_of(*address).is_some()).collect();
         let (low, high) = all.split_at(cidr.static_band() as usize);

@@ -1,13 +1,26 @@
 //! The bitmap as stored bytes: one big-endian unsigned integer without leading zero bytes, bit n being offset n.
 //!
-//! This is what Go's `big.Int.Bytes` gives for the reference's bitmap
-//! (kubernetes `pkg/registry/core/service/allocator/bitmap.go`): an empty set is zero bytes, and with highest set
-//! offset k there are k / 8 + 1 bytes.
+//! Go's `big.Int.Bytes` returns the same for the reference's bitmap (kubernetes
+//! `pkg/registry/core/service/allocator/bitmap.go`): an empty set is zero bytes, and with highest set offset k there are
+//! k / 8 + 1 bytes.
+//!
+//! ```
+//! use rangekeeper::bitmap::Bitmap;
+//!
+//! let mut bitmap = Bitmap::new(2768);
+//! bitmap.insert(0);
+//! bitmap.insert(9);
+//! assert_eq!(bitmap.snapshot(), [0b10, 0b1]);
+//!
+//! let mut small = Bitmap::new(8);
+//! let error = small.restore(bitmap.snapshot()).expect_err("offset 9 is past the end");
+//! assert_eq!((error.offset, error.byte), (9, 0));
+//! ```
 
 use crate::bitmap::Bitmap;
 use crate::range::Range;
 
-/// A snapshot that does not fit the range.
+/// A snapshot has bits past the end of the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("snapshot has offset {offset} set (byte {byte} of its data), but the range has only {size} offsets")]
 pub struct BitsPastRange {
@@ -15,12 +28,12 @@ pub struct BitsPastRange {
     pub offset: u64,
     /// The number of offsets of the range.
     pub size: u32,
-    /// Where in the data the bit stands.
+    /// The index of the data's byte that has the bit.
     pub byte: usize,
 }
 
-/// What a snapshot of the range `stored` has in use, in the offsets of `range`, and how many values of it `range` does
-/// not have.
+/// Restores a snapshot of the range `stored` in the offsets of `range`. Returns the number of values that `range` does
+/// not have, too.
 ///
 /// # Errors
 /// If the snapshot does not fit `stored`.
@@ -41,8 +54,7 @@ pub(crate) fn restore_for<R: Range>(range: R, stored: R, data: &[u8]) -> Result<
     Ok((moved, dropped))
 }
 
-/// What differs between two snapshots of one range: the values that were allocated and those that were released, as
-/// offsets.
+/// Compares two snapshots of one range. Returns the offsets that were allocated and those that were released.
 ///
 /// ```
 /// use rangekeeper::ports::PortRange;
@@ -56,7 +68,7 @@ pub(crate) fn restore_for<R: Range>(range: R, stored: R, data: &[u8]) -> Result<
 /// ```
 ///
 /// # Errors
-/// If one of them does not fit the range.
+/// If one of them has bits past the range.
 pub fn changes<R: Range>(range: R, before: &[u8], after: &[u8]) -> Result<(Bitmap, Bitmap), BitsPastRange> {
     let (mut old, mut new) = (Bitmap::new(range.size()), Bitmap::new(range.size()));
     old.restore(before)?;
@@ -75,12 +87,12 @@ impl Bitmap {
         &bytes[zero_bytes..]
     }
 
-    /// Replaces the set by a stored form; leading zero bytes are accepted.
+    /// Replaces the set by the one with this stored form. Leading zero bytes are accepted.
     ///
-    /// Cost: one copy and one pass for the summary over `len / 8` bytes, whatever the input's length.
+    /// Cost: one copy and one pass for the summary over `len / 8` bytes.
     ///
     /// # Errors
-    /// [`BitsPastRange`] if an offset is set that is not below `len`; the set is then unchanged.
+    /// [`BitsPastRange`] if an offset is set that is not below `len`; the set is unchanged then.
     pub fn restore(&mut self, data: &[u8]) -> Result<(), BitsPastRange> {
         let capacity = self.as_bytes().len();
         let surplus = data.len().saturating_sub(capacity);
@@ -104,7 +116,7 @@ impl Bitmap {
     /// Looks for set bits past the end in those of `digits` that lie in the bitmap's last, partly used word.
     fn check_tail(&self, digits: &[u8], skipped: usize) -> Result<(), BitsPastRange> {
         let first_unused = self.len() as usize;
-        // Only bytes that hold an offset >= len can offend: at most the eight of the last word.
+        // Only the bytes of the last word, eight at most, can have offsets >= len.
         let offending = digits.len().saturating_sub(first_unused / 8);
         for (at, byte) in digits[..offending].iter().enumerate() {
             if *byte != 0 {

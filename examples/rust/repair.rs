@@ -1,9 +1,7 @@
 //! One repair pass over three Services: what is wrong with them, and which addresses to set and to clear in etcd.
 
-use rangekeeper::audit::{Audit, Leaks, Stored};
 use rangekeeper::finding::Subject;
-use rangekeeper::range::Range;
-use rangekeeper::service::Service;
+use rangekeeper::{Audit, Leaks, Range, Service, Stored};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Stored as allocated: 10.96.0.1 (offset 0) and 10.96.0.7 (offset 6).

@@ -12,20 +12,20 @@ use crate::object::{Change, Kind, NAME, Object, ObjectKey};
 use crate::reconcile::{Changes, Situation, plan};
 use crate::request::{Answer, Failure, Reason, Request};
 
-/// Refreshes or removes the own lease, and brings Endpoints and EndpointSlice to what the mode asks for.
+/// Refreshes or removes the own lease, then changes Endpoints and EndpointSlice as the mode demands.
 #[derive(Clone, Debug)]
 pub(crate) struct EndpointsRound {
     stage: Stage,
     state: State,
     endpoints: Option<Endpoints>,
     slice: Option<EndpointSlice>,
-    /// The two were, or are to be, read from the API server and not from a cache.
+    /// Both objects are read from the API server and not from a cache.
     is_fresh: bool,
-    /// How often something has been read again.
+    /// How often a conflict has led to another read.
     tries: u32,
-    /// The own lease was not listed after it was written, and has been written once more.
+    /// The own lease was missing after it was written, and has been written again.
     refreshed_again: bool,
-    /// The own lease was not written, as this is a dry run.
+    /// The own lease was not written, since this is a dry run.
     is_dry: bool,
 }
 
@@ -37,7 +37,7 @@ enum State {
     ReadEndpoints,
     ReadSlice,
     List,
-    /// With the slice that comes next.
+    /// With the change of the slice that follows.
     WriteEndpoints(Box<Write>, Box<Change<EndpointSlice>>),
     WriteSlice(Box<Write>),
     Finished,
@@ -79,11 +79,11 @@ impl EndpointsRound {
             }
             (State::PutOwn(_) | State::DeleteOwn, Answer::Conflict) => {
                 context.own.out_of_date();
-                if self.may_try() { self.read_own(context) } else { conflicts("the own lease") }
+                if self.may_try() { self.read_own(context) } else { conflicts("the server's lease") }
             }
             (State::PutOwn(refresh), answer) => {
-                context.own.in_doubt(refresh);
-                Progress::unexpected(answer, "the put of the own lease")
+                context.own.unknown(refresh);
+                Progress::unexpected(answer, "put of the server's lease")
             }
             (State::DeleteOwn, Answer::Done) => {
                 context.own.deleted();
@@ -122,7 +122,7 @@ impl EndpointsRound {
                 Written::Done => Progress::Finished(Ok(())),
                 written => self.not_written(written, "the EndpointSlice"),
             },
-            (_, answer) => Progress::unexpected(answer, "a request of the endpoints' round"),
+            (_, answer) => Progress::unexpected(answer, "a request about the endpoints"),
         }
     }
 
@@ -157,7 +157,7 @@ impl EndpointsRound {
             Next::Endpoints => self.read_slice(),
             Next::Nothing => Progress::Finished(Ok(())),
             Next::LeftToOther => {
-                Progress::failed(Reason::LeaseShared, "the own lease was written by another server, and is left to it")
+                Progress::failed(Reason::LeaseShared, "another server has written this server's lease; not removing it")
             }
         }
     }
@@ -168,8 +168,8 @@ impl EndpointsRound {
         Progress::Send(request)
     }
 
-    /// The slice comes before the Endpoints that it is to say the same as: whoever has written both meanwhile has given
-    /// the slice another version, and the write of what is out of date conflicts.
+    /// Reads the slice before the Endpoints. If both change in between, the slice's resourceVersion changes and our write
+    /// conflicts.
     fn read_slice(&mut self) -> Progress {
         self.state = State::ReadSlice;
         self.get(Kind::EndpointSlice)
@@ -221,9 +221,9 @@ impl EndpointsRound {
         };
         let Changes { endpoints, slice } = match plan(&situation) {
             Ok(changes) => changes,
-            // A single server that starts again: its address stays until it is ready.
+            // The only server restarts: its address stays until it is ready.
             Err(Refusal::OnlyOwnAddress) => return Progress::Finished(Ok(())),
-            // It expired while an answer was late, or somebody took it. Others may have dropped this server already.
+            // The lease expired while an answer was late, or was deleted. Others may have removed this server already.
             Err(refusal @ (Refusal::OwnLeaseMissing | Refusal::NoLeases)) => {
                 context.own.out_of_date();
                 if self.refreshed_again {
@@ -234,7 +234,7 @@ impl EndpointsRound {
             }
         };
         if !self.is_fresh && !matches!((&endpoints, &slice), (Change::Leave, Change::Leave)) {
-            // Two caches need not be equally old.
+            // The two caches can be of different age.
             return self.read_again();
         }
         let metadata = self.endpoints.as_ref().map(|endpoints| &endpoints.metadata);
@@ -263,5 +263,5 @@ fn own_key(context: &Context<'_>) -> String {
 }
 
 fn conflicts(what: &str) -> Progress {
-    Progress::Finished(Err(Failure::new(Reason::Conflicts, format!("{what}: others were faster {TRIES} times"))))
+    Progress::Finished(Err(Failure::new(Reason::Conflicts, format!("{what}: {TRIES} writes met a conflict"))))
 }

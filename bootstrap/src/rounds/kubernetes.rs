@@ -10,8 +10,8 @@ use crate::object::{Kind, Object, ObjectKey};
 use crate::request::{Answer, Failure, Reason, Request};
 use crate::service;
 
-/// Creates or resets the Service, then goes on to the endpoints even if that failed: the own lease must not run out
-/// because of it.
+/// Creates or resets the Service, then continues with the endpoints even after a failure, which must not make the own lease
+/// expire.
 #[derive(Clone, Debug)]
 pub(crate) struct KubernetesRound {
     state: State,
@@ -34,7 +34,7 @@ impl KubernetesRound {
     }
 
     fn read(&self, context: &Context<'_>) -> Progress {
-        // Beside a server, this is also how its death is noticed.
+        // In a process beside the server, this read also notices the death of the server.
         let fresh = self.tries > 0 || context.settings.placement == Placement::Beside;
         Progress::Send(Request::Get { object: ObjectKey::kubernetes(Kind::Service), fresh })
     }
@@ -43,7 +43,7 @@ impl KubernetesRound {
         match (&mut self.state, answer) {
             (State::ReadService, Answer::Object(Object::Service(service))) => self.has_read(context, Some(&service)),
             (State::ReadService, Answer::NotFound) => self.has_read(context, None),
-            (State::ReadService, answer) => self.service_failed(context, unexpected(answer, "the read of the Service")),
+            (State::ReadService, answer) => self.service_failed(context, unexpected(answer, "read of the Service")),
             (State::WriteService(write), answer) => match write.answered(answer) {
                 Written::Send(request) => Progress::Send(request),
                 Written::Done => self.endpoints(context),
@@ -51,7 +51,7 @@ impl KubernetesRound {
                 Written::OutOfDate => {
                     self.tries += 1;
                     if self.tries == TRIES {
-                        let message = format!("the Service: others were faster {TRIES} times");
+                        let message = format!("the Service: {TRIES} writes met a conflict");
                         return self.service_failed(context, Failure::new(Reason::Conflicts, message));
                     }
                     self.state = State::ReadService;
@@ -79,7 +79,7 @@ impl KubernetesRound {
 
     fn service_failed(&mut self, context: &mut Context<'_>, failure: Failure) -> Progress {
         if failure.reason == Reason::Unanswered && context.settings.placement == Placement::Beside {
-            // A server that does not answer must not be refreshed by a process beside it.
+            // A process beside the server must not refresh the lease of a server that does not answer.
             return Progress::Finished(Err(failure));
         }
         self.failure = Some(failure);

@@ -1,9 +1,7 @@
-//! Works as sequences of requests: each round begins with a request and goes on with every answer, until it is
-//! finished.
+//! Rounds: work as a sequence of requests. A round begins with a request and continues with each answer until it ends.
 //!
-//! What a round writes is checked against what it has read: objects by their resourceVersion, leases by their revision.
-//! If somebody else was faster, it reads again. Objects are read before the leases, so that an address which another
-//! server has put there is never taken away by somebody who does not know of its lease yet.
+//! Each write checks the read before it: objects by their resourceVersion, leases by their revision. After a conflict the
+//! round reads again. It reads objects before leases, so that it knows the lease of each server whose address it finds.
 
 mod endpoints;
 mod kubernetes;
@@ -20,7 +18,7 @@ pub(crate) use kubernetes::KubernetesRound;
 pub(crate) use namespaces::NamespacesRound;
 pub(crate) use own_lease::{Next, OwnLease};
 
-/// How often a round reads again because others were faster.
+/// How often a round tries before it gives up because of conflicts.
 const TRIES: u32 = 5;
 
 /// What comes next in a round.
@@ -37,21 +35,21 @@ impl Progress {
         Self::Finished(Err(Failure::new(reason, message)))
     }
 
-    /// Ends with the failure that is the answer, or else says that it is none to the request.
+    /// Ends with the failure in the answer, or with one that says that the answer does not fit the request.
     fn unexpected(answer: Answer, request: &str) -> Self {
         Self::Finished(Err(unexpected(answer, request)))
     }
 }
 
-/// What a round knows and changes.
+/// The state that rounds share.
 pub(crate) struct Context<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) own: &'a mut OwnLease,
-    /// What it has found wrong with leases.
+    /// The faults that the round has found in leases.
     pub(crate) faults: &'a mut Vec<Fault>,
 }
 
-/// A work that consists of requests.
+/// The round of a piece of work.
 #[derive(Clone, Debug)]
 pub(crate) enum Round {
     Namespaces(NamespacesRound),
@@ -88,7 +86,7 @@ fn unexpected(answer: Answer, request: &str) -> Failure {
                 Answer::Written { .. } => "written",
                 Answer::Failed(_) => "failed",
             };
-            Failure::new(Reason::BadAnswer, format!("{request} was answered by {name}"))
+            Failure::new(Reason::BadAnswer, format!("unexpected answer to {request}: {name}"))
         }
     }
 }

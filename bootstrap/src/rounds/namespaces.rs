@@ -1,14 +1,14 @@
-//! The round of the system namespaces. A failure with one does not keep the others from being created.
+//! The round of the system namespaces. After a failure with one it still creates the others.
 
 use super::{Progress, unexpected};
 use crate::namespaces::namespace;
 use crate::object::{Object, ObjectKey};
 use crate::request::{Answer, Failure, Request};
 
-/// Looks for one namespace after the other, and creates it where it is missing.
+/// Gets one namespace after another, and creates it if it does not exist.
 #[derive(Clone, Debug)]
 pub(crate) struct NamespacesRound {
-    /// Those that are still to be looked for, the next one last.
+    /// The remaining namespaces, the next one last.
     left: Vec<String>,
     creates: bool,
     failure: Option<Failure>,

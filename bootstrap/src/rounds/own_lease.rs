@@ -1,4 +1,4 @@
-//! What a server knows of its own lease.
+//! What a server knows about its own lease.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use crate::leases::{Fault, Lease, StoredLease, check};
 use crate::modes::Stage;
 use crate::request::Request;
 
-/// The own lease, as far as its last write is known.
+/// The state of the own lease.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnLease {
     known: Option<Known>,
-    /// The generations of the puts since the last known one whose end is not known.
-    doubt: Option<RangeInclusive<i64>>,
-    /// How many puts have followed each other since somebody else wrote the key in between; `None` if nobody has.
+    /// The generations of puts with an unknown outcome since the last known one.
+    unknown: Option<RangeInclusive<i64>>,
+    /// The number of puts without a foreign write in between since the last foreign write; `None` if there was none.
     undisturbed: Option<u32>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Refresh {
     pub(crate) generation: i64,
     value: Vec<u8>,
     mod_revision: u64,
-    /// It goes on from the last put, without a read in between.
+    /// It follows the last put without a read in between.
     is_next: bool,
 }
 
@@ -43,31 +43,31 @@ impl Refresh {
     }
 }
 
-/// What comes after the key of the own lease was read.
+/// The next step after the key of the own lease was read.
 pub(crate) enum Next {
-    /// It is put, and then the endpoints are reconciled.
+    /// Put it, then reconcile the endpoints.
     Put(Refresh),
-    /// It is deleted, and then the own address taken out of the endpoints.
+    /// Delete it, then remove the own address from the endpoints.
     Delete {
         /// The revision that it must have.
         mod_revision: u64,
     },
-    /// It is gone, and the own address is taken out of the endpoints.
+    /// It is gone; remove the own address from the endpoints.
     Endpoints,
-    /// It was not left behind, so neither was the address.
+    /// There is no lease of before, so there is no address either.
     Nothing,
-    /// Either another server has this address and lives, or it is left from before and runs out soon.
+    /// Leave it: either it is a live server's with the same address, or it is of before and expires soon.
     LeftToOther,
 }
 
 impl OwnLease {
-    /// As somebody knows it who knows the generation of the last put only; 0 if there was none.
+    /// The state of a server that knows only the generation of its last put; 0 if there was none.
     pub(crate) fn of_generation(generation: i64) -> Self {
         let known = (generation > 0).then_some(Known { generation, mod_revision: None });
         Self { known, ..Self::default() }
     }
 
-    /// What comes after the key was read, and what is wrong with it.
+    /// The next step after the key was read, and the key's fault.
     pub(crate) fn next(
         &mut self,
         stage: Stage,
@@ -93,7 +93,7 @@ impl OwnLease {
         Some(Refresh { is_next: true, ..put(address, known.generation, known.mod_revision?) })
     }
 
-    /// The next put on what was read.
+    /// The next put after a read.
     fn refresh_on(&self, address: &str, read: Option<&StoredLease>) -> Refresh {
         let decoded = read.and_then(|read| Lease::decode(&read.value).ok());
         let generation = decoded.map_or(0, |lease| lease.generation);
@@ -101,53 +101,53 @@ impl OwnLease {
         put(address, generation, read.map_or(0, |read| read.mod_revision))
     }
 
-    /// The put took place.
+    /// Records that the put took effect.
     pub(super) fn written(&mut self, refresh: Refresh, mod_revision: u64) {
         self.known = Some(Known { generation: refresh.generation, mod_revision: Some(mod_revision) });
-        self.doubt = None;
+        self.unknown = None;
         if let (Some(puts), true) = (&mut self.undisturbed, refresh.is_next) {
             *puts = puts.saturating_add(1);
         }
     }
 
-    /// The put may have taken place.
-    pub(super) fn in_doubt(&mut self, refresh: Refresh) {
-        let first = self.doubt.take().map_or(refresh.generation, |doubt| *doubt.start());
-        self.doubt = Some(first..=refresh.generation);
+    /// Records that the put may have taken effect.
+    pub(super) fn unknown(&mut self, refresh: Refresh) {
+        let first = self.unknown.take().map_or(refresh.generation, |unknown| *unknown.start());
+        self.unknown = Some(first..=refresh.generation);
         self.out_of_date();
     }
 
-    /// The key has to be read before the next put.
+    /// Records that the key has to be read before the next put.
     pub(super) fn out_of_date(&mut self) {
         if let Some(known) = &mut self.known {
             known.mod_revision = None;
         }
     }
 
-    /// The key is deleted.
+    /// Records that the key is deleted.
     pub(super) fn deleted(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether the key that was read is this server's alone, to be deleted. Another one that lives writes it before its
-    /// lease runs out, but not between any two puts.
+    /// Whether the key is this server's alone and can be deleted. Another live server with this address writes it before the
+    /// lease expires, though not between any two puts of ours.
     fn is_own(&self, read: &StoredLease, periods: &Periods) -> bool {
         let has_outlived = |puts: u32| periods.endpoints.saturating_mul(puts) > periods.lease_ttl;
         self.undisturbed.is_none_or(has_outlived) && self.wrote(read)
     }
 
-    /// Whether what was read is what this server wrote: by the last put that is known, or by one after it.
+    /// Whether this server wrote the key that was read, by its last known put or one after it.
     fn wrote(&self, read: &StoredLease) -> bool {
         if self.known.and_then(|known| known.mod_revision) == Some(read.mod_revision) {
             return true;
         }
         let Ok(Lease { generation, .. }) = Lease::decode(&read.value) else { return false };
         self.known.is_some_and(|known| generation == known.generation)
-            || self.doubt.as_ref().is_some_and(|doubt| doubt.contains(&generation))
+            || self.unknown.as_ref().is_some_and(|unknown| unknown.contains(&generation))
     }
 
-    /// What is wrong with the key as it was read. Whoever wrote it after this server went on from its generation: a
-    /// lower one comes from before, out of a backup.
+    /// The fault of the key that was read. A foreign write after ours has a higher generation; a lower one is from before,
+    /// out of a backup.
     fn fault(&mut self, address: &str, read: &StoredLease) -> Option<Fault> {
         let (_, fault) = check(read, Some(address));
         if fault.is_some() || self.wrote(read) {

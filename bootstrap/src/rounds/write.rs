@@ -1,4 +1,4 @@
-//! One change of an object as requests.
+//! The requests that write one change of an object.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -7,12 +7,12 @@ use crate::namespaces::namespace;
 use crate::object::{Change, NAMESPACE, Object, ObjectKey};
 use crate::request::{Answer, Failure, Request};
 
-/// A change that is being written.
+/// The write of a change under way.
 #[derive(Clone, Debug)]
 pub(super) struct Write {
     object: Object,
     step: Step,
-    /// The namespace was missing and has been created.
+    /// The namespace was missing, and a request has created it.
     has_namespace: bool,
 }
 
@@ -24,17 +24,17 @@ enum Step {
     Delete,
 }
 
-/// How a change goes on.
+/// The next step of a write.
 pub(super) enum Written {
     Send(Request),
     Done,
-    /// What was read is not what is there any more.
+    /// The object has changed since it was read.
     OutOfDate,
     Failed(Failure),
 }
 
 impl Write {
-    /// Begins a change of what was read with this metadata; `None` if there is nothing to write.
+    /// Begins to write a change. `read` is the metadata of the object as it was read. `None` without a change.
     pub(super) fn begin<T: Into<Object>>(change: Change<T>, read: Option<&ObjectMeta>) -> Option<(Self, Request)> {
         let (object, step) = match change {
             Change::Leave => return None,
@@ -73,10 +73,10 @@ impl Write {
             (step, answer) => {
                 let ObjectKey { kind, name, .. } = self.object.key();
                 let what = match step {
-                    Step::Create => format!("the creation of {kind:?} {name}"),
-                    Step::Update => format!("the update of {kind:?} {name}"),
-                    Step::Delete => format!("the deletion of {kind:?} {name}"),
-                    Step::CreateNamespace => format!("the creation of Namespace {NAMESPACE}"),
+                    Step::Create => format!("create of {kind:?} {name}"),
+                    Step::Update => format!("update of {kind:?} {name}"),
+                    Step::Delete => format!("delete of {kind:?} {name}"),
+                    Step::CreateNamespace => format!("create of Namespace {NAMESPACE}"),
                 };
                 Written::Failed(unexpected(answer, &what))
             }

@@ -1,7 +1,8 @@
 //! IPv4 addresses from text, without a branch that depends on the digits.
 //!
-//! A repair pass reads an address per Service. A loop over the characters mispredicts about twice per address, since
-//! the numbers have one to three digits at random, and that takes longer than all the rest of the pass.
+//! A repair pass reads an address per Service. The standard parser and any loop over the characters mispredict about
+//! twice per address, since the numbers have one to three digits at random, and that takes longer than the rest of the
+//! pass.
 
 use std::net::Ipv4Addr;
 
@@ -11,14 +12,14 @@ pub(crate) fn parse_ipv4(text: &[u8]) -> Option<Ipv4Addr> {
     parse_usual(text).or_else(|| parse_any(text))
 }
 
-/// Reads addresses of 8 to 15 characters with at most three digits per number: nearly all that there are. `None` for
-/// any other text, and perhaps for one with characters outside ASCII.
+/// Reads addresses of 8 to 15 characters with at most three digits per number, as nearly all are. `None` for any other
+/// text, and for some texts with characters outside ASCII.
 #[inline(always)]
 fn parse_usual(text: &[u8]) -> Option<Ipv4Addr> {
     if !(8..=15).contains(&text.len()) {
         return None;
     }
-    // Two numbers from the front and two from the end, so that each lies in four characters that are there.
+    // Two numbers from the front and two from the end, so that each lies within four characters of the text.
     let a = first_number(text)?;
     let b = first_number(&text[a.digits + 1..])?;
     let d = last_number(text)?;
@@ -27,7 +28,7 @@ fn parse_usual(text: &[u8]) -> Option<Ipv4Addr> {
     if dot2 + 1 + c.digits != dot3 || text[dot1] != b'.' || text[dot2] != b'.' || text[dot3] != b'.' {
         return None;
     }
-    // All four are added up at once.
+    // The digits of all four numbers are added up at once.
     let lanes = |low: Number, high: Number| u64::from(high.bytes) << 32 | u64::from(low.bytes);
     let [ac, bd] = [lanes(c, a), lanes(d, b)].map(|pair| {
         let digit = |shift: u32| pair >> shift & 0xff_0000_00ff;
@@ -40,16 +41,16 @@ fn parse_usual(text: &[u8]) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from_bits((pairs >> 16) as u32 & 0xffff_0000 | pairs as u32 & 0xffff))
 }
 
-/// One to three digits.
+/// A number of one to three digits.
 #[derive(Clone, Copy)]
 struct Number {
-    /// Their values, the last digit's lowest, and zeros.
+    /// The values of the digits, the last one in the lowest byte; the other bytes are 0.
     bytes: u32,
     /// How many there are.
     digits: usize,
 }
 
-/// The number with which `text` begins, and which something else follows.
+/// The number at the beginning of `text`. It must not fill the first four characters.
 #[inline(always)]
 fn first_number(text: &[u8]) -> Option<Number> {
     let (bytes, others) = digits(u32::from_le_bytes(*text.first_chunk()?));
@@ -57,7 +58,7 @@ fn first_number(text: &[u8]) -> Option<Number> {
     matches!(digits, 1..=3).then(|| Number { bytes: bytes.swap_bytes() >> (32 - 8 * digits), digits: digits as usize })
 }
 
-/// The number with which `text` ends, and before which stands something else.
+/// The number at the end of `text`. It must not fill the last four characters.
 #[inline(always)]
 fn last_number(text: &[u8]) -> Option<Number> {
     let (bytes, others) = digits(u32::from_be_bytes(*text.last_chunk()?));
@@ -66,8 +67,8 @@ fn last_number(text: &[u8]) -> Option<Number> {
     matches!(digits, 1..=3).then(|| Number { bytes: bytes & below_others, digits: digits as usize })
 }
 
-/// The values of four digits, and the highest bit of each byte that is none. A carry from what is no digit may make
-/// one of the byte above it.
+/// The values of four digits, and the highest bit of each byte that is not a digit. A carry from such a byte can set the
+/// bit of the one above it.
 #[inline(always)]
 fn digits(characters: u32) -> (u32, u32) {
     let values = characters ^ 0x3030_3030;

@@ -2,6 +2,14 @@
 //!
 //! Kubernetes keeps reading addresses as Go did before 1.17 (k8s.io/utils/net `ParseIPSloppy`): leading zeros are
 //! decimal (or hexadecimal in IPv6 groups) and of any number, and an IPv4-mapped IPv6 address is the IPv4 address.
+//!
+//! ```
+//! use rangekeeper::address::parse_address;
+//!
+//! assert_eq!(parse_address("010.96.0.010"), parse_address("10.96.0.10"));
+//! assert_eq!(parse_address("::ffff:10.96.0.10"), parse_address("10.96.0.10"));
+//! assert_eq!(parse_address("10.96.0"), None);
+//! ```
 
 mod ipv4;
 
@@ -9,15 +17,15 @@ use std::net::{IpAddr, Ipv6Addr};
 
 pub(crate) use ipv4::parse_ipv4;
 
-/// Reads an address sloppily; `None` if the text is none. No zones, no surrounding space.
+/// Reads an address sloppily; `None` if the text is not an address. Zones and surrounding space are not accepted.
 ///
-/// An IPv4-mapped address comes back as IPv4. Cost: a few nanoseconds for IPv4.
+/// An IPv4-mapped address is returned as IPv4. Cost: a few nanoseconds for IPv4.
 #[inline(always)]
 pub fn parse_address(text: &str) -> Option<IpAddr> {
     parse_ipv4(text.as_bytes()).map(IpAddr::V4).or_else(|| parse_ipv6(text).map(|address| address.to_canonical()))
 }
 
-/// What the standard parser takes once superfluous leading zeros are gone.
+/// Reads an address with the standard parser, without superfluous leading zeros.
 #[inline(never)]
 fn parse_ipv6(text: &str) -> Option<Ipv6Addr> {
     if let Ok(address) = text.parse() {

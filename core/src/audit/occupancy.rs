@@ -17,8 +17,8 @@ pub struct Cell {
     pub duplicate: u64,
 }
 
-/// Cuts `0..size` into at most `count` stretches of equal length, the last one maybe shorter. The iterator counts a
-/// stretch when it is asked for it; its length costs nothing.
+/// Cuts `0..size` into at most `count` stretches of equal length, except that the last one may be shorter. A stretch is
+/// counted when the iterator reaches it; the iterator's length costs nothing.
 pub(super) fn cells(
     size: u64,
     count: u32,

@@ -1,15 +1,15 @@
-//! How many offsets are set, found out when somebody asks.
+//! The number of set offsets, counted on demand.
 //!
-//! A restored bitmap is mostly changed a little and stored again, and nobody asks; to count its bits would take longer
-//! than to copy them.
+//! Most restored bitmaps are changed a little and stored again, and their bits are never counted; counting takes longer
+//! than copying.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Set while the number is not known. Additions and subtractions leave this bit alone, as a bitmap has fewer than 2^32
-/// offsets; so they need not ask.
+/// Set while the number is unknown. A bitmap has fewer than 2^32 offsets, so additions and subtractions never reach this
+/// bit and need no test for it.
 const UNKNOWN: u64 = 1 << 63;
 
-/// The number of set offsets, or that it has to be counted.
+/// The number of set offsets, if it is known.
 #[derive(Debug)]
 pub(super) struct Count(AtomicU64);
 
@@ -20,7 +20,7 @@ impl Count {
 
     /// Makes the number unknown.
     pub(super) fn forget(&mut self) {
-        // In the middle, so that as many may be taken off as be added.
+        // In the middle, with the same room for subtractions as for additions.
         *self.0.get_mut() = UNKNOWN | UNKNOWN >> 1;
     }
 
@@ -36,7 +36,7 @@ impl Count {
         *count = count.wrapping_sub(1);
     }
 
-    /// The number; `count` finds it out if need be. Several threads may do so at once and come to the same.
+    /// The number. Calls `count` if it is unknown; several threads may do so at once, with the same result.
     #[inline]
     pub(super) fn get(&self, count: impl FnOnce() -> u32) -> u32 {
         let known = self.0.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Offsets and runs of a bitmap, one after the other.
+//! Iterators over the offsets and the runs of a bitmap.
 
 use std::iter::FusedIterator;
 

@@ -3,6 +3,17 @@
 //! The words lie in memory in the order and byte order of the stored snapshot (one big-endian integer, offset 0 the
 //! lowest bit of the last byte), so that a snapshot is a view of the memory and not a conversion. A single-bit
 //! operation pays one byte swap for that, which is a cycle.
+//!
+//! ```
+//! use rangekeeper::bitmap::{Bitmap, Run};
+//!
+//! let mut bitmap = Bitmap::new(1 << 20);
+//! (0..100_000).for_each(|offset| assert!(bitmap.insert(offset)));
+//! assert_eq!(bitmap.next_clear(0), Some(100_000));
+//! bitmap.remove(5);
+//! assert_eq!(bitmap.runs_set(0).next(), Some(Run { first: 0, last: 4 }));
+//! assert_eq!(bitmap.count(), 99_999);
+//! ```
 
 mod count;
 mod iter;
@@ -39,7 +50,7 @@ impl Bitmap {
         Self { len, count: Count::zero(), words, summary }
     }
 
-    /// The number of offsets that the set ranges over.
+    /// The number of offsets, set or clear.
     pub fn len(&self) -> u32 {
         self.len
     }
@@ -60,7 +71,7 @@ impl Bitmap {
         offset < self.len && self.word(offset / WORD_BITS) & bit(offset) != 0
     }
 
-    /// Sets `offset`. Returns whether that changed the set; an offset past the end changes nothing.
+    /// Sets `offset`. Returns whether it was clear; an offset past the end is ignored.
     #[inline(always)]
     pub fn insert(&mut self, offset: u32) -> bool {
         if offset >= self.len {
@@ -80,7 +91,7 @@ impl Bitmap {
         true
     }
 
-    /// Clears `offset`. Returns whether that changed the set; an offset past the end changes nothing.
+    /// Clears `offset`. Returns whether it was set; an offset past the end is ignored.
     #[inline(always)]
     pub fn remove(&mut self, offset: u32) -> bool {
         if offset >= self.len {
@@ -120,7 +131,7 @@ impl Bitmap {
             let index = self.summary.next_not_full(index + 1)?;
             index * WORD_BITS + (!self.word(index)).trailing_zeros()
         };
-        // The bits past the end in the last word are clear, too.
+        // In the last word, the bits past the end are clear as well.
         (offset < self.len).then_some(offset)
     }
 
@@ -139,14 +150,12 @@ impl Bitmap {
         Iter::new(self, from)
     }
 
-    /// The maximal runs of set offsets that begin at or after `from`, ascending.
-    ///
-    /// A run that is under way at `from` is cut there.
+    /// The maximal runs of set offsets from `from` on, ascending. A run that holds `from` is cut there.
     pub fn runs_set(&self, from: u32) -> Runs<'_> {
         Runs::new(self, from, true)
     }
 
-    /// The maximal runs of clear offsets that begin at or after `from`, ascending; cut at `from` like set runs.
+    /// The maximal runs of clear offsets from `from` on, ascending. A run that holds `from` is cut there.
     pub fn runs_clear(&self, from: u32) -> Runs<'_> {
         Runs::new(self, from, false)
     }
@@ -179,7 +188,7 @@ impl Bitmap {
 
     /// Removes every offset that is not in `other`. Cost: O(len / 64).
     pub fn intersect_with(&mut self, other: &Self) {
-        // Words past the end of `other` pair with nothing; they intersect with the empty set.
+        // The words past the end of `other` intersect with the empty set.
         let surplus = self.words.len().saturating_sub(other.words.len());
         self.words[..surplus].fill([0; 8]);
         self.combine(other, |own, other| own & other);
@@ -202,7 +211,7 @@ impl Bitmap {
     }
 
     fn combine(&mut self, other: &Self, merge: impl Fn(u64, u64) -> u64) {
-        // Bitwise operations do not care for byte order, so the words need no swap.
+        // Bitwise operations are the same in any byte order, so the words need no swap.
         for (own, other) in self.words.iter_mut().rev().zip(other.words.iter().rev()) {
             *own = merge(u64::from_ne_bytes(*own), u64::from_ne_bytes(*other)).to_ne_bytes();
         }
@@ -232,7 +241,7 @@ impl Bitmap {
         self.summarize_from(sources.len());
     }
 
-    /// Replaces each word by what `merge` makes of it and of its index.
+    /// Replaces each word by `merge(index, word)`.
     pub(crate) fn map_words(&mut self, mut merge: impl FnMut(usize, u64) -> u64) {
         for (index, word) in self.words.iter_mut().rev().enumerate() {
             *word = merge(index, u64::from_be_bytes(*word)).to_be_bytes();
@@ -274,12 +283,12 @@ impl Bitmap {
         }
     }
 
-    /// Forgets the count and rebuilds the summary after the words were changed in bulk.
+    /// Forgets the count and rebuilds the summary after a change of many words.
     fn rebuild(&mut self) {
         self.summarize_from(0);
     }
 
-    /// As [`rebuild`](Self::rebuild), where the summary has the first so many chunks of 64 words already.
+    /// As [`rebuild`](Self::rebuild), for a summary in which the first `known` chunks of 64 words are right already.
     fn summarize_from(&mut self, known: usize) {
         self.count.forget();
         let past_end = self.past_end(self.last_index());
@@ -305,7 +314,7 @@ impl Clone for Bitmap {
         Self { len: self.len, count: self.count.clone(), words: self.words.clone(), summary: self.summary.clone() }
     }
 
-    /// Takes no memory if both range over as many offsets.
+    /// Allocates no memory if both have the same length.
     fn clone_from(&mut self, other: &Self) {
         self.len = other.len;
         self.count = other.count.clone();
@@ -314,7 +323,7 @@ impl Clone for Bitmap {
     }
 }
 
-/// Two sets are equal if they range over the same offsets and the same offsets are set.
+/// Two sets are equal if they have the same length and the same offsets are set.
 impl PartialEq for Bitmap {
     fn eq(&self, other: &Self) -> bool {
         self.len == other.len && self.words == other.words
@@ -332,16 +341,15 @@ impl<'a> IntoIterator for &'a Bitmap {
     }
 }
 
-/// Whether half of a word has all its bits set: mostly that of a full word. Any vector unit compares 32 bits at a time;
-/// whole words, as told by [`full_words`], take five times as long.
+/// Whether any half of a word has all its bits set, as each full word has. Every vector unit compares 32 bits at a time;
+/// [`full_words`], which compares whole words, takes five times as long.
 #[inline]
 fn may_have_full(words: &[[u8; 8]; 64]) -> bool {
     let (halves, _) = words.as_flattened().as_chunks::<4>();
     halves.iter().fold(false, |any, half| any | (u32::from_ne_bytes(*half) == u32::MAX))
 }
 
-/// Copies bytes to words, and tells the same as [`may_have_full`]: a copy waits for memory most of the time, and meanwhile
-/// the comparison costs little.
+/// Copies bytes to words and returns `may_have_full(words)`. The test is nearly free, since a copy waits for memory.
 #[inline]
 fn copy(source: &[u8; 512], words: &mut [[u8; 8]; 64]) -> bool {
     let (halves, _) = words.as_flattened_mut().as_chunks_mut::<4>();
@@ -352,7 +360,7 @@ fn copy(source: &[u8; 512], words: &mut [[u8; 8]; 64]) -> bool {
     })
 }
 
-/// One bit per word, the last one in memory lowest: whether it has all its bits set.
+/// One bit per word, the lowest one for the last word in memory: whether the word has all its bits set.
 fn full_words(words: &[[u8; 8]]) -> u64 {
     words.iter().fold(0, |full, word| full << 1 | u64::from(*word == [u8::MAX; 8]))
 }
@@ -366,7 +374,7 @@ fn bit(offset: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// The summary must say for each word exactly whether it has a clear bit, also after a rebuild.
+    /// The summary must have a bit for exactly the words without a clear bit, also after a rebuild.
     fn check(bitmap: &Bitmap) {
         let full: Vec<bool> = (0..bitmap.words.len() as u32)
             .map(|index| (index * WORD_BITS..bitmap.len).take(WORD_BITS as usize).all(|offset| bitmap.contains(offset)))

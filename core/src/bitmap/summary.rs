@@ -1,8 +1,8 @@
-//! Which words of a bitmap have a clear bit, in levels.
+//! A tree of bits that leads a search to the words of a bitmap that have a clear bit.
 
 use super::bit;
 
-/// Levels that 2^32 offsets need.
+/// The number of levels for 2^32 offsets.
 const MAX_LEVELS: usize = 5;
 
 /// For each level, one bit per word of the level below; a set bit means that the word has no clear bit.

@@ -1,19 +1,19 @@
 //! The memory of a bitmap.
 //!
-//! The words of a large bitmap begin at a page. Copies are most of what a snapshot and a restore cost, and callers'
-//! buffers of that size lie at the beginning of a page or, from malloc, a little after. A copy that begins later in its
-//! page than it ends up takes a tenth longer: the processor tells loads from earlier stores by the low 12 bits alone.
+//! The words of a large bitmap begin at a page. A snapshot and a restore are mostly a copy, and callers' buffers of that
+//! size begin at a page too or, from malloc, a little after one. A copy takes a tenth longer if its source begins later
+//! in a page than its target, since the processor compares loads with earlier stores by the low 12 bits alone.
 
 use std::ops::{Deref, DerefMut};
 
 const PAGE: usize = 4096;
 const WORDS_PER_PAGE: usize = PAGE / size_of::<[u8; 8]>();
-/// How many words make a bitmap large: so many that an unused page does not count.
+/// The number of words that make a bitmap large, so that the memory before the page is no matter.
 const LARGE: usize = 16 * WORDS_PER_PAGE;
 
 #[derive(Debug)]
 pub(super) struct Words {
-    /// The words, with others before them where they would not begin at a page.
+    /// The words, after as many unused ones as it takes to begin at a page.
     memory: Vec<[u8; 8]>,
     start: usize,
 }
@@ -23,19 +23,19 @@ impl Words {
     pub(super) fn zero(len: usize) -> Self {
         let spare = if len < LARGE { 0 } else { WORDS_PER_PAGE - 1 };
         let mut memory = vec![[0; 8]; spare + len];
-        // Blocks are aligned to words; if not, the words lie where they lie.
+        // Blocks are aligned to words; should one not be, the words do not begin at a page.
         let start = memory.as_ptr().align_offset(PAGE).min(spare);
         memory.truncate(start + len);
         Self { memory, start }
     }
 
-    /// The word at this place, counted from the last one.
+    /// The word at `index`, counted from the last one.
     #[inline(always)]
     pub(super) fn last_but(&self, index: u32) -> [u8; 8] {
         self.memory[self.memory.len() - 1 - index as usize]
     }
 
-    /// As [`last_but`](Self::last_but), to be changed.
+    /// Like [`last_but`](Self::last_but), mutable.
     #[inline(always)]
     pub(super) fn last_but_mut(&mut self, index: u32) -> &mut [u8; 8] {
         let at = self.memory.len() - 1 - index as usize;

@@ -20,8 +20,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use rangekeeper::cidr::CidrRange;
-use rangekeeper::ports::PortRange;
+use rangekeeper::{CidrRange, PortRange};
 use rangekeeper_bootstrap::config::Config;
 use rangekeeper_bootstrap::controller::Controller;
 use tokio::signal::unix::{SignalKind, signal};

@@ -9,11 +9,8 @@ use std::time::Duration;
 
 use etcd_rs::etcd::EtcdKey;
 use etcd_rs::store::Store;
-use rangekeeper::allocator::Strategy;
-use rangekeeper::cidr::CidrRange;
 use rangekeeper::commit::Config;
-use rangekeeper::ports::PortRange;
-use rangekeeper::range::Range;
+use rangekeeper::{CidrRange, PortRange, Range, Strategy};
 use rangekeeper_bootstrap::request::{Answer, Reason, Repair};
 use tracing::info;
 

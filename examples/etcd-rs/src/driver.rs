@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rangekeeper::commit::{self, Answer, Committer, Finished, KeyValue, Operation, Outcome, Request, Step, Ticket};
-use rangekeeper::range::Range;
+use rangekeeper::commit::{self, Answer, Finished, KeyValue, Operation, Outcome, Request, Step, Ticket};
+use rangekeeper::{Committer, Range};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 

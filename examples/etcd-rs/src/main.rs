@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use etcd_rs::etcd::EtcdKey;
 use etcd_rs::store::Store;
-use rangekeeper::allocator::{Request, Strategy};
-use rangekeeper::cidr::CidrRange;
+use rangekeeper::allocator::Request;
 use rangekeeper::commit::Config;
+use rangekeeper::{CidrRange, Strategy};
 use tokio::task::JoinSet;
 
 const USAGE: &str = "\
