@@ -108,8 +108,8 @@ func TestFaultDryRunOfPortsTakesAnyPort(t *testing.T) {
 	}
 	dryRun := subject.dryRun()
 	defer dryRun.Close()
-	if port, err := dryRun.AllocateNext(); err != nil || port < 30000 || port > 30009 {
-		t.Errorf("dry run of allocate next gave %d, %v", port, err)
+	if port, err := dryRun.AllocateNext(); err != nil || port.Port() < 30000 || port.Port() > 30009 {
+		t.Errorf("dry run of allocate next gave %v, %v", port, err)
 	}
 }
 

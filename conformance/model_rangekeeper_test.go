@@ -9,64 +9,58 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// ours is a subject on Rangekeeper's allocator. Its values are the game's V; W are the binding's.
-type ours[V comparable, W rangekeeper.Value] struct {
+// ours is a subject on Rangekeeper's allocator. Its values are the game's V.
+type ours[V comparable] struct {
 	t        *testing.T
-	a        *rangekeeper.Allocator[W]
-	toOurs   func(V) W
-	fromOurs func(W) V
+	a        *rangekeeper.Allocator
+	toOurs   func(V) rangekeeper.Value
+	fromOurs func(rangekeeper.Value) V
 }
 
 func newRangekeeperIPs(t *testing.T, spec string, seed uint64) subject[netip.Addr] {
 	r, err := rangekeeper.ParseCIDR(spec)
 	noError(t, err)
-	same := func(address netip.Addr) netip.Addr { return address }
-	return newOurs(t, r, seed, same, same)
+	return newOurs(t, r, seed, rangekeeper.AddrValue, rangekeeper.Value.Addr)
 }
 
-func newRangekeeperPorts(t *testing.T, spec string, seed uint64) ours[int, uint16] {
+func newRangekeeperPorts(t *testing.T, spec string, seed uint64) ours[int] {
 	r, err := rangekeeper.ParsePortRange(spec)
 	noError(t, err)
-	return newOurs(t, r, seed, func(port int) uint16 { return uint16(port) }, func(port uint16) int { return int(port) })
+	return newOurs(t, r, seed, func(port int) rangekeeper.Value { return rangekeeper.PortValue(uint16(port)) },
+		func(port rangekeeper.Value) int { return int(port.Port()) })
 }
 
-func newOurs[V comparable, W rangekeeper.Value](t *testing.T, r rangekeeper.Range[W], seed uint64, toOurs func(V) W, fromOurs func(W) V) ours[V, W] {
+func newOurs[V comparable](t *testing.T, r rangekeeper.Range, seed uint64, toOurs func(V) rangekeeper.Value, fromOurs func(rangekeeper.Value) V) ours[V] {
 	a, err := rangekeeper.NewAllocator(r, rangekeeper.DynamicBandFirst, seed)
 	noError(t, err)
-	return ours[V, W]{t, a, toOurs, fromOurs}
+	return ours[V]{t, a, toOurs, fromOurs}
 }
 
-func (s ours[V, W]) allocate(value V) outcome { return ourOutcome(s.t, s.a.Allocate(s.toOurs(value))) }
+func (s ours[V]) allocate(value V) outcome { return ourOutcome(s.t, s.a.Allocate(s.toOurs(value))) }
 
-func (s ours[V, W]) allocateNext() (V, outcome) {
+func (s ours[V]) allocateNext() (V, outcome) {
 	value, err := s.a.AllocateNext()
 	return s.fromOurs(value), ourOutcome(s.t, err)
 }
 
-func (s ours[V, W]) release(value V) {
+func (s ours[V]) release(value V) {
 	_, err := s.a.Release(s.toOurs(value))
 	noError(s.t, err)
 }
 
-func (s ours[V, W]) has(value V) bool {
-	has, err := s.a.Has(s.toOurs(value))
-	noError(s.t, err)
-	return has
+func (s ours[V]) has(value V) bool {
+	return s.a.Has(s.toOurs(value))
 }
 
-func (s ours[V, W]) free() int {
-	free, err := s.a.Free()
-	noError(s.t, err)
-	return free
+func (s ours[V]) free() int {
+	return s.a.Free()
 }
 
-func (s ours[V, W]) used() int {
-	used, err := s.a.Used()
-	noError(s.t, err)
-	return used
+func (s ours[V]) used() int {
+	return s.a.Used()
 }
 
-func (s ours[V, W]) all() []V {
+func (s ours[V]) all() []V {
 	var all []V
 	for value := range s.a.All() {
 		all = append(all, s.fromOurs(value))
@@ -74,14 +68,14 @@ func (s ours[V, W]) all() []V {
 	return all
 }
 
-func (s ours[V, W]) snapshot() (string, []byte) {
+func (s ours[V]) snapshot() (string, []byte) {
 	data, err := s.a.Snapshot(nil)
 	noError(s.t, err)
 	r := s.a.Range()
 	return r.String(), data
 }
 
-func (s ours[V, W]) restore(rangeSpec string, data []byte) outcome {
+func (s ours[V]) restore(rangeSpec string, data []byte) outcome {
 	given := slices.Clone(data)
 	err := s.a.Restore(rangeSpec, data)
 	if !slices.Equal(data, given) {
@@ -91,36 +85,36 @@ func (s ours[V, W]) restore(rangeSpec string, data []byte) outcome {
 }
 
 // dryRun is a copy of the allocator, to be closed by the caller.
-func (s ours[V, W]) dryRun() *rangekeeper.Allocator[W] {
+func (s ours[V]) dryRun() *rangekeeper.Allocator {
 	copied, err := s.a.DryRun()
 	noError(s.t, err)
 	return copied
 }
 
-func (s ours[V, W]) dryRunAllocate(value V) outcome {
+func (s ours[V]) dryRunAllocate(value V) outcome {
 	copied := s.dryRun()
 	defer func() { noError(s.t, copied.Close()) }()
 	return ourOutcome(s.t, copied.Allocate(s.toOurs(value)))
 }
 
-func (s ours[V, W]) dryRunAllocateNext() outcome {
+func (s ours[V]) dryRunAllocateNext() outcome {
 	copied := s.dryRun()
 	defer func() { noError(s.t, copied.Close()) }()
 	_, err := copied.AllocateNext()
 	return ourOutcome(s.t, err)
 }
 
-func (s ours[V, W]) dryRunRelease(value V) {
+func (s ours[V]) dryRunRelease(value V) {
 	copied := s.dryRun()
 	defer func() { noError(s.t, copied.Close()) }()
 	_, err := copied.Release(s.toOurs(value))
 	noError(s.t, err)
 }
 
-func (s ours[V, W]) close() { noError(s.t, s.a.Close()) }
+func (s ours[V]) close() { noError(s.t, s.a.Close()) }
 
 func ourOutcome(t *testing.T, err error) outcome {
-	var outside *rangekeeper.NotInRangeError
+	var refused *rangekeeper.ValueError
 	var mismatch *rangekeeper.MismatchedRangeError
 	var past *rangekeeper.BitsPastRangeError
 	switch {
@@ -130,8 +124,8 @@ func ourOutcome(t *testing.T, err error) outcome {
 		return full
 	case errors.Is(err, rangekeeper.ErrAlreadyAllocated):
 		return allocated
-	case errors.As(err, &outside):
-		return notInRange(outside.Range)
+	case errors.Is(err, rangekeeper.ErrNotInRange) && errors.As(err, &refused):
+		return notInRange(refused.Range.String())
 	case errors.As(err, &mismatch):
 		return mismatched
 	case errors.As(err, &past):

@@ -5,7 +5,6 @@ import "C"
 
 import (
 	"fmt"
-	"net/netip"
 	"runtime"
 	"sync"
 	"time"
@@ -67,22 +66,13 @@ func (a *Audit) Close() error {
 	return nil
 }
 
-// AddCIDR adds the configured range of one IP family, with the bitmap that is stored for it; the first one is the primary
-// range. It returns the index by which the range is named from then on: ranges of all sorts count up from 0.
+// AddBitmap adds a configured range of addresses or ports, with the bitmap that is stored for it; the first range of
+// addresses is the primary range. It returns the index that names the range from then on: ranges of all sorts count up from 0.
 //
 // The stored range may differ from the configured one, after a change of the cluster's configuration: values that both
-// have are taken over. Errors: ErrSameKind, *ParseError (of the stored range), *MismatchedRangeError (the stored range
-// is one of ports), *BitsPastRangeError.
-func (a *Audit) AddCIDR(r Range[netip.Addr], stored Stored) (index int, err error) {
-	return addBitmap(a, r, stored)
-}
-
-// AddPorts adds the configured range of node ports, with what is stored for it. Index and errors as of AddCIDR.
-func (a *Audit) AddPorts(r Range[uint16], stored Stored) (index int, err error) {
-	return addBitmap(a, r, stored)
-}
-
-func addBitmap[V Value](a *Audit, r Range[V], stored Stored) (int, error) {
+// have are taken over. Errors: ErrSameKind, *ParseError (of the stored range), *MismatchedRangeError (one of the two ranges is
+// of addresses, the other of ports), *BitsPastRangeError.
+func (a *Audit) AddBitmap(r Range, stored Stored) (index int, err error) {
 	if a.pointer() == nil {
 		return 0, ErrClosed
 	}
@@ -99,7 +89,7 @@ func addBitmap[V Value](a *Audit, r Range[V], stored Stored) (int, error) {
 	})
 }
 
-// AddServiceCIDR adds one CIDR of a ServiceCIDR object; they may overlap. Index as of AddCIDR. The error is a *ParseError,
+// AddServiceCIDR adds one CIDR of a ServiceCIDR object; they may overlap. Index as of AddBitmap. The error is a *ParseError,
 // or ErrInvalidArgument in an audit of bitmaps.
 func (a *Audit) AddServiceCIDR(cidr string) (index int, err error) {
 	if a.pointer() == nil {

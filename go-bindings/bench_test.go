@@ -1,6 +1,7 @@
 package rangekeeper
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 )
@@ -13,8 +14,22 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// halfFull gives an allocator in which every second value is in use.
-func halfFull(tb testing.TB, cidr string) *Allocator[netip.Addr] {
+// ip is the Value of an address, which need not be valid.
+func ip(text string) Value {
+	addr, _ := netip.ParseAddr(text)
+	return AddrValue(addr)
+}
+
+func ports(numbers ...uint16) []Value {
+	all := make([]Value, len(numbers))
+	for i, number := range numbers {
+		all[i] = PortValue(number)
+	}
+	return all
+}
+
+// halfFull returns an allocator in which every second value is in use.
+func halfFull(tb testing.TB, cidr string) *Allocator {
 	tb.Helper()
 	a := must(NewAllocator(must(ParseCIDR(cidr)), RandomScan, 1))
 	data := make([]byte, (a.Range().Size()+7)/8)
@@ -39,7 +54,7 @@ func BenchmarkAllocateNextReleasePort(b *testing.B) {
 	benchmarkAllocateNextRelease(b, a)
 }
 
-func benchmarkAllocateNextRelease[V Value](b *testing.B, a *Allocator[V]) {
+func benchmarkAllocateNextRelease(b *testing.B, a *Allocator) {
 	b.ReportAllocs()
 	for b.Loop() {
 		value, err := a.AllocateNext()
@@ -71,8 +86,8 @@ func BenchmarkHas(b *testing.B) {
 	value, _ := a.Range().ValueAt(1000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if has, err := a.Has(value); err != nil || !has {
-			b.Fatal(has, err)
+		if !a.Has(value) {
+			b.Fatal(value)
 		}
 	}
 }
@@ -82,7 +97,7 @@ func BenchmarkAlreadyAllocated(b *testing.B) {
 	value, _ := a.Range().ValueAt(1000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if a.Allocate(value) != ErrAlreadyAllocated {
+		if !errors.Is(a.Allocate(value), ErrAlreadyAllocated) {
 			b.Fatal("allocated twice")
 		}
 	}
@@ -90,12 +105,12 @@ func BenchmarkAlreadyAllocated(b *testing.B) {
 
 func BenchmarkAll(b *testing.B) {
 	a := halfFull(b, "10.96.0.0/12")
-	want := must(a.Used())
+	want := a.Used()
 	b.ReportAllocs()
 	for b.Loop() {
 		n := 0
 		for addr := range a.All() {
-			if addr.Is4() {
+			if addr.Addr().Is4() {
 				n++
 			}
 		}
@@ -165,7 +180,7 @@ func BenchmarkAudit65000(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		pass := must(NewAudit())
-		must(pass.AddCIDR(r, stored))
+		must(pass.AddBitmap(r, stored))
 		for _, own := range ips {
 			services.Add(own[0], own)
 			if services.Len() == 4096 {

@@ -34,9 +34,9 @@ var (
 //
 // Times are durations from a moment that the driver chooses, by a clock that never goes back; negative ones count as 0. All methods may be called
 // from several goroutines at once. Memory: up to 1 MiB for a /12 beside the object, outside the Go heap.
-type Committer[V Value] struct {
+type Committer struct {
 	inner *owned[*C.rk_committer]
-	r     Range[V]
+	r     Range
 }
 
 // CommitterConfig says how a Committer works.
@@ -51,7 +51,7 @@ type CommitterConfig struct {
 }
 
 // NewCommitter makes a committer that knows nothing of the store yet.
-func NewCommitter[V Value](r Range[V], config CommitterConfig) (*Committer[V], error) {
+func NewCommitter(r Range, config CommitterConfig) (*Committer, error) {
 	var handle *C.rk_committer
 	code := C.rk_committer_new(r.pointer(), config.Strategy.toC(), timeToC(config.Grace), C.uint64_t(config.Seed),
 		&handle)
@@ -59,10 +59,10 @@ func NewCommitter[V Value](r Range[V], config CommitterConfig) (*Committer[V], e
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	return &Committer[V]{own(handle, func(c *C.rk_committer) { C.rk_committer_free(c) }), r}, nil
+	return &Committer{own(handle, func(c *C.rk_committer) { C.rk_committer_free(c) }), r}, nil
 }
 
-func (c *Committer[V]) pointer() *C.rk_committer {
+func (c *Committer) pointer() *C.rk_committer {
 	if c == nil {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (c *Committer[V]) pointer() *C.rk_committer {
 }
 
 // Close drops the state; what has not ended never will. It may be called again and beside other calls.
-func (c *Committer[V]) Close() error {
+func (c *Committer) Close() error {
 	C.rk_committer_close(c.pointer())
 	runtime.KeepAlive(c)
 	return nil
@@ -93,7 +93,7 @@ func deadlineToC(deadline time.Duration) C.uint64_t {
 func timeToC(t time.Duration) C.uint64_t { return C.uint64_t(max(t, 0)) }
 
 // Operation is something to be done with the stored object; see AllocateOperation and the like.
-type Operation[V Value] struct {
+type Operation struct {
 	kind     C.uint32_t
 	values   []C.rk_value
 	owner    Ownership
@@ -101,8 +101,8 @@ type Operation[V Value] struct {
 }
 
 // AllocateOperation serves all of these requests or none. It ends by the deadline, as all operations do.
-func AllocateOperation[V Value](deadline time.Duration, requests ...Request[V]) Operation[V] {
-	return Operation[V]{kind: C.RK_OPERATION_ALLOCATE, values: requestsToC(requests), deadline: deadline}
+func AllocateOperation(deadline time.Duration, requests ...Request) Operation {
+	return Operation{kind: C.RK_OPERATION_ALLOCATE, values: requestsToC(requests), deadline: deadline}
 }
 
 // Ownership says since when the owner of a value had it, in revisions of the range's etcd. A release frees the value only if
@@ -122,23 +122,23 @@ type Ownership struct {
 func OwnedSince(revision int64) Ownership { return Ownership{Anchor: revision, Oldest: revision} }
 
 // ReleaseOperation releases a value on behalf of its owner.
-func ReleaseOperation[V Value](deadline time.Duration, value V, owner Ownership) Operation[V] {
-	return Operation[V]{kind: C.RK_OPERATION_RELEASE, values: []C.rk_value{toC(value)}, owner: owner, deadline: deadline}
+func ReleaseOperation(deadline time.Duration, value Value, owner Ownership) Operation {
+	return Operation{kind: C.RK_OPERATION_RELEASE, values: []C.rk_value{*value.toC()}, owner: owner, deadline: deadline}
 }
 
 // ReadOperation tells what is stored.
-func ReadOperation[V Value](deadline time.Duration) Operation[V] {
-	return Operation[V]{kind: C.RK_OPERATION_READ, deadline: deadline}
+func ReadOperation(deadline time.Duration) Operation {
+	return Operation{kind: C.RK_OPERATION_READ, deadline: deadline}
 }
 
 // CreateOperation makes the object if it is missing or was never initialised.
-func CreateOperation[V Value](deadline time.Duration) Operation[V] {
-	return Operation[V]{kind: C.RK_OPERATION_CREATE, deadline: deadline}
+func CreateOperation(deadline time.Duration) Operation {
+	return Operation{kind: C.RK_OPERATION_CREATE, deadline: deadline}
 }
 
 // Submit takes operations on, in one crossing, and gives the ticket of each. The error is of use only for a bug in the
 // program: ErrClosed, ErrInvalidArgument.
-func (c *Committer[V]) Submit(operations ...Operation[V]) ([]Ticket, error) {
+func (c *Committer) Submit(operations ...Operation) ([]Ticket, error) {
 	all := make([]C.rk_operation, len(operations))
 	var values []C.rk_value
 	for i, operation := range operations {
@@ -167,7 +167,7 @@ type Listed struct {
 
 // Cancel ends an operation that nobody wants any more; one that has ended is left alone. What it allocates if it takes
 // place nevertheless is released again.
-func (c *Committer[V]) Cancel(ticket Ticket) error {
+func (c *Committer) Cancel(ticket Ticket) error {
 	code := C.rk_committer_cancel(c.pointer(), C.uint64_t(ticket))
 	runtime.KeepAlive(c)
 	return resultError(code)
@@ -231,17 +231,17 @@ type Known struct {
 	Initialised bool
 }
 
-// Known tells what is known of the object without asking the store. Cost: one crossing; after a change by others also
+// Known returns what is known of the object without asking the store. Cost: one crossing; after a change by others also
 // some 10 us for a million values.
-func (c *Committer[V]) Known() (Known, error) {
+func (c *Committer) Known() Known {
 	var known C.rk_known
-	code := C.rk_committer_known(c.pointer(), &known)
+	C.rk_committer_known(c.pointer(), &known)
 	runtime.KeepAlive(c)
-	return Known{int64(known.revision), int(known.used), bool(known.initialised)}, resultError(code)
+	return Known{int64(known.revision), int(known.used), bool(known.initialised)}
 }
 
 // Poll tells what to do next. A request must be ended by Answered, Unknown or Refused; until then Poll gives no other.
-func (c *Committer[V]) Poll(now time.Duration) (Step, error) {
+func (c *Committer) Poll(now time.Duration) (Step, error) {
 	var step C.rk_step
 	code := C.rk_committer_poll(c.pointer(), timeToC(now), &step)
 	runtime.KeepAlive(c)
@@ -254,7 +254,7 @@ func (c *Committer[V]) Poll(now time.Duration) (Step, error) {
 }
 
 // Value gives what the swap under way puts. It replaces the content of dst and reuses its capacity.
-func (c *Committer[V]) Value(dst []byte) ([]byte, error) {
+func (c *Committer) Value(dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(c)
 	return readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
 		return C.rk_committer_value(c.pointer(), buffer, capacity, length)
@@ -274,7 +274,7 @@ type Answer struct {
 }
 
 // Answered tells how the store answered the request.
-func (c *Committer[V]) Answered(now time.Duration, answer Answer) error {
+func (c *Committer) Answered(now time.Duration, answer Answer) error {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
 	a := C.rk_answer{
@@ -288,21 +288,21 @@ func (c *Committer[V]) Answered(now time.Duration, answer Answer) error {
 }
 
 // Unknown tells that it is not known whether the request took place, or will.
-func (c *Committer[V]) Unknown(now time.Duration) error {
+func (c *Committer) Unknown(now time.Duration) error {
 	code := C.rk_committer_unknown(c.pointer(), timeToC(now))
 	runtime.KeepAlive(c)
 	return resultError(code)
 }
 
 // Refused tells that the store refuses the request and will not carry it out later, and the store's reason.
-func (c *Committer[V]) Refused(now time.Duration, reason string) error {
+func (c *Committer) Refused(now time.Duration, reason string) error {
 	code := C.rk_committer_refused(c.pointer(), timeToC(now), cText(reason), C.size_t(len(reason)))
 	runtime.KeepAlive(c)
 	return resultError(code)
 }
 
 // Reconnected tells that the connection to the store was recreated.
-func (c *Committer[V]) Reconnected() error {
+func (c *Committer) Reconnected() error {
 	code := C.rk_committer_reconnected(c.pointer())
 	runtime.KeepAlive(c)
 	return resultError(code)
@@ -316,7 +316,7 @@ type Change struct {
 }
 
 // Watched tells changes of the key, in their order.
-func (c *Committer[V]) Watched(changes ...Change) error {
+func (c *Committer) Watched(changes ...Change) error {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
 	all := make([]C.rk_change, len(changes))
@@ -330,7 +330,7 @@ func (c *Committer[V]) Watched(changes ...Change) error {
 }
 
 // WatchFailed tells that the watch cannot tell all changes from Step.WatchFrom on: they are compacted.
-func (c *Committer[V]) WatchFailed() error {
+func (c *Committer) WatchFailed() error {
 	code := C.rk_committer_watch_failed(c.pointer())
 	runtime.KeepAlive(c)
 	return resultError(code)
@@ -368,11 +368,11 @@ const (
 )
 
 // Finished is an operation that has ended.
-type Finished[V Value] struct {
+type Finished struct {
 	Ticket  Ticket
 	Outcome OutcomeKind
 	// Values are in the order of the requests, of OutcomeAllocated.
-	Values []V
+	Values []Value
 	// Revision is that of the allocation, the anchor of a rollback; of OutcomeRead the one that it is the state of.
 	Revision int64
 	// UseUntil is when a Service with the Values must be written.
@@ -385,20 +385,20 @@ type Finished[V Value] struct {
 	Snapshot []byte
 	// Set and Cleared are the values that were set and cleared, ascending, of OutcomeRepaired. Changed is how many were
 	// left alone because they, or Services, had changed or may have.
-	Set, Cleared []V
+	Set, Cleared []Value
 	Changed      int
-	// Err is the reason of OutcomeFailed: a *BatchError around ErrFull, ErrAlreadyAllocated or a *NotInRangeError; a
+	// Err is the reason of OutcomeFailed: a *BatchError around a *ValueError; a
 	// *MismatchedRangeError; or wrapped in it ErrNotInitialised, ErrUnreadable, ErrRefused, ErrStaleList,
 	// ErrDeadlineExceeded, ErrCancelled.
 	Err error
 }
 
 // Finished gives the operations that have ended since the last call, some 100 in one crossing.
-func (c *Committer[V]) Finished() ([]Finished[V], error) {
+func (c *Committer) Finished() ([]Finished, error) {
 	const perCrossing = 128
 	flat := make([]C.rk_finished, perCrossing)
 	values, bytes := make([]C.rk_value, 2*perCrossing), make([]byte, 1024)
-	var all []Finished[V]
+	var all []Finished
 	for {
 		var n C.size_t
 		code := C.rk_committer_finished(c.pointer(), unsafe.SliceData(flat), C.size_t(len(flat)),
@@ -422,25 +422,25 @@ func (c *Committer[V]) Finished() ([]Finished[V], error) {
 	}
 }
 
-func (c *Committer[V]) finished(flat *C.rk_finished, values []C.rk_value, bytes []byte) Finished[V] {
-	f := Finished[V]{
+func (c *Committer) finished(flat *C.rk_finished, values []C.rk_value, bytes []byte) Finished {
+	f := Finished{
 		Ticket: Ticket(flat.ticket), Outcome: OutcomeKind(flat.outcome), Revision: int64(flat.revision),
 		UseUntil: time.Duration(min(flat.use_until, math.MaxInt64)), Yes: bool(flat.yes),
 	}
 	switch f.Outcome {
 	case OutcomeAllocated:
-		f.Values = allFromC[V](values)
+		f.Values = valuesFromC(values)
 	case OutcomeRead:
 		f.Snapshot = append([]byte(nil), bytes...)
 	case OutcomeRepaired:
-		f.Set, f.Cleared, f.Changed = allFromC[V](values[:flat.set]), allFromC[V](values[flat.set:]), int(flat.number)
+		f.Set, f.Cleared, f.Changed = valuesFromC(values[:flat.set]), valuesFromC(values[flat.set:]), int(flat.number)
 	case OutcomeFailed:
 		f.Err = c.failure(flat, values, string(bytes))
 	}
 	return f
 }
 
-func (c *Committer[V]) failure(flat *C.rk_finished, values []C.rk_value, text string) error {
+func (c *Committer) failure(flat *C.rk_finished, values []C.rk_value, text string) error {
 	switch flat.result {
 	case C.RK_RESULT_NOT_INITIALISED:
 		return ErrNotInitialised
@@ -457,9 +457,11 @@ func (c *Committer[V]) failure(flat *C.rk_finished, values []C.rk_value, text st
 		return ErrDeadlineExceeded
 	case C.RK_RESULT_CANCELLED:
 		return ErrCancelled
-	case C.RK_RESULT_NOT_IN_RANGE:
-		return &BatchError{Index: int(flat.number), Err: &NotInRangeError{Value: fmt.Sprint(fromC[V](&values[0])), Range: c.r.String()}}
 	default:
-		return &BatchError{Index: int(flat.number), Err: resultError(flat.result)}
+		var value Value // none if no value is free
+		if len(values) > 0 {
+			value = Value{values[0]}
+		}
+		return &BatchError{Index: int(flat.number), Err: valueError(flat.result, value, c.r)}
 	}
 }

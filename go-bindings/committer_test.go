@@ -36,7 +36,7 @@ func (k *memoryKey) delete() {
 }
 
 // run does what a committer asks for until there is nothing to do, and gives what ended.
-func run[V Value](t *testing.T, k *memoryKey, c *Committer[V]) []Finished[V] {
+func run(t *testing.T, k *memoryKey, c *Committer) []Finished {
 	t.Helper()
 	for {
 		step := must(c.Poll(k.now))
@@ -74,7 +74,7 @@ func run[V Value](t *testing.T, k *memoryKey, c *Committer[V]) []Finished[V] {
 	}
 }
 
-func one[V Value](t *testing.T, k *memoryKey, c *Committer[V], operation Operation[V]) Finished[V] {
+func one(t *testing.T, k *memoryKey, c *Committer, operation Operation) Finished {
 	t.Helper()
 	ticket := must(c.Submit(operation))[0]
 	finished := run(t, k, c)
@@ -84,7 +84,7 @@ func one[V Value](t *testing.T, k *memoryKey, c *Committer[V], operation Operati
 	return finished[0]
 }
 
-func newCommitter(t *testing.T, ports string, seed uint64) *Committer[uint16] {
+func newCommitter(t *testing.T, ports string, seed uint64) *Committer {
 	c := must(NewCommitter(must(ParsePortRange(ports)), CommitterConfig{Strategy: RandomScan, Grace: time.Minute, Seed: seed}))
 	t.Cleanup(func() { c.Close() })
 	return c
@@ -93,35 +93,35 @@ func newCommitter(t *testing.T, ports string, seed uint64) *Committer[uint16] {
 func TestCommitter(t *testing.T) {
 	k := &memoryKey{now: time.Second}
 	first, second := newCommitter(t, "30000-30199", 1), newCommitter(t, "30000-30199", 2)
-	if f := one(t, k, first, AllocateOperation(NoDeadline, Next[uint16]())); f.Outcome != OutcomeFailed || !errors.Is(f.Err, ErrNotInitialised) {
+	if f := one(t, k, first, AllocateOperation(NoDeadline, Any())); f.Outcome != OutcomeFailed || !errors.Is(f.Err, ErrNotInitialised) {
 		t.Errorf("%+v", f)
 	}
-	if f := one(t, k, first, CreateOperation[uint16](NoDeadline)); f.Outcome != OutcomeCreated || !f.Yes {
+	if f := one(t, k, first, CreateOperation(NoDeadline)); f.Outcome != OutcomeCreated || !f.Yes {
 		t.Errorf("%+v", f)
 	}
-	if f := one(t, k, second, CreateOperation[uint16](NoDeadline)); f.Outcome != OutcomeCreated || f.Yes {
+	if f := one(t, k, second, CreateOperation(NoDeadline)); f.Outcome != OutcomeCreated || f.Yes {
 		t.Errorf("%+v", f)
 	}
 	// More operations, values and bytes than one crossing gives at once; all in one swap.
-	var operations []Operation[uint16]
+	var operations []Operation
 	for range 50 {
-		operations = append(operations, AllocateOperation(NoDeadline, slices.Repeat([]Request[uint16]{Next[uint16]()}, 4)...))
+		operations = append(operations, AllocateOperation(NoDeadline, slices.Repeat([]Request{Any()}, 4)...))
 	}
-	if known := must(first.Known()); known != (Known{Revision: k.revision, Initialised: true}) {
+	if known := first.Known(); known != (Known{Revision: k.revision, Initialised: true}) {
 		t.Errorf("%+v", known)
 	}
 	for range 300 {
-		operations = append(operations, AllocateOperation(NoDeadline, Next[uint16]()), ReadOperation[uint16](NoDeadline))
+		operations = append(operations, AllocateOperation(NoDeadline, Any()), ReadOperation(NoDeadline))
 	}
 	tickets, revision := must(first.Submit(operations...)), k.revision
 	finished := run(t, k, first)
 	if k.revision != revision+1 || len(finished) != len(tickets) {
 		t.Fatalf("%d swaps, %d of %d operations", k.revision-revision, len(finished), len(tickets))
 	}
-	if known := must(first.Known()); known != (Known{Revision: k.revision, Used: 200, Initialised: true}) {
+	if known := first.Known(); known != (Known{Revision: k.revision, Used: 200, Initialised: true}) {
 		t.Errorf("%+v", known)
 	}
-	var ports []uint16
+	var ports []Value
 	full, views := 0, 0
 	for i, f := range finished {
 		switch {
@@ -137,7 +137,7 @@ func TestCommitter(t *testing.T) {
 			t.Fatalf("%+v", f)
 		}
 	}
-	slices.Sort(ports)
+	slices.SortFunc(ports, func(a, b Value) int { return int(a.Port()) - int(b.Port()) })
 	if len(slices.Compact(ports)) != 200 || full != 300 || views != 300 {
 		t.Error(len(ports), full, views)
 	}
@@ -148,21 +148,21 @@ func TestCommitter(t *testing.T) {
 
 	// Another server frees a port and takes it again; then the first owner's release comes too late.
 	anchor := k.revision
-	if f := one(t, k, second, ReleaseOperation(NoDeadline, uint16(30007), OwnedSince(anchor))); f.Outcome != OutcomeReleased || !f.Yes {
+	if f := one(t, k, second, ReleaseOperation(NoDeadline, PortValue(30007), OwnedSince(anchor))); f.Outcome != OutcomeReleased || !f.Yes {
 		t.Errorf("%+v", f)
 	}
-	if f := one(t, k, second, AllocateOperation(NoDeadline, This(uint16(30007)))); f.Outcome != OutcomeAllocated {
+	if f := one(t, k, second, AllocateOperation(NoDeadline, Named(PortValue(30007)))); f.Outcome != OutcomeAllocated {
 		t.Errorf("%+v", f)
 	}
-	if f := one(t, k, first, ReleaseOperation(NoDeadline, uint16(30007), OwnedSince(anchor))); f.Outcome != OutcomeReleased || f.Yes {
+	if f := one(t, k, first, ReleaseOperation(NoDeadline, PortValue(30007), OwnedSince(anchor))); f.Outcome != OutcomeReleased || f.Yes {
 		t.Errorf("%+v", f)
 	}
 	var batch *BatchError
-	if f := one(t, k, first, AllocateOperation(NoDeadline, This(uint16(30007)))); !errors.As(f.Err, &batch) || !errors.Is(f.Err, ErrAlreadyAllocated) {
+	if f := one(t, k, first, AllocateOperation(NoDeadline, Named(PortValue(30007)))); !errors.As(f.Err, &batch) || *batch.Err.(*ValueError) != (ValueError{PortValue(30007), first.r, ErrAlreadyAllocated}) {
 		t.Errorf("%+v", f)
 	}
-	var outside *NotInRangeError
-	if f := one(t, k, first, AllocateOperation(NoDeadline, This(uint16(29999)))); !errors.As(f.Err, &outside) || outside.Value != "29999" {
+	var outside *ValueError
+	if f := one(t, k, first, AllocateOperation(NoDeadline, Named(PortValue(29999)))); !errors.As(f.Err, &outside) || outside.Value != PortValue(29999) {
 		t.Errorf("%+v", f)
 	}
 
@@ -176,7 +176,7 @@ func TestCommitter(t *testing.T) {
 		if err := first.BeginPass(pass); err != nil {
 			t.Fatal(err)
 		}
-		view := one(t, k, first, ReadOperation[uint16](NoDeadline))
+		view := one(t, k, first, ReadOperation(NoDeadline))
 		if err := first.PassRead(pass, view.Revision, view.Snapshot, k.now); err != nil {
 			t.Fatal(err)
 		}
@@ -184,35 +184,35 @@ func TestCommitter(t *testing.T) {
 		if err := pass.Audit(audit); err != nil {
 			t.Fatal(err)
 		}
-		if counts := must(must(pass.Finish(audit)).Range(0)); counts.Size != 200 || counts.Leaked != counts.Stored {
+		if counts := must(pass.Finish(audit)).Range(0); counts.Size != 200 || counts.Leaked != counts.Stored {
 			t.Errorf("%+v", counts)
 		}
 		ticket := must(first.SubmitRepair(NoDeadline, pass, Listed{}))
 		repaired := run(t, k, first)
-		if len(repaired) != 1 || repaired[0].Ticket != ticket || repaired[0].Outcome != OutcomeRepaired || len(repaired[0].Cleared) != cleared || i == 2 && repaired[0].Cleared[0] != 30008 || repaired[0].Changed != 0 {
+		if len(repaired) != 1 || repaired[0].Ticket != ticket || repaired[0].Outcome != OutcomeRepaired || len(repaired[0].Cleared) != cleared || i == 2 && repaired[0].Cleared[0] != PortValue(30008) || repaired[0].Changed != 0 {
 			t.Errorf("pass %d: %+v", i, repaired)
 		}
 		k.now += time.Minute
 		if i == 0 {
-			one(t, k, second, ReleaseOperation(NoDeadline, uint16(30008), OwnedSince(anchor)))
-			one(t, k, second, AllocateOperation(NoDeadline, This(uint16(30008))))
+			one(t, k, second, ReleaseOperation(NoDeadline, PortValue(30008), OwnedSince(anchor)))
+			one(t, k, second, AllocateOperation(NoDeadline, Named(PortValue(30008))))
 		}
 	}
 	// What cannot be read is not overwritten.
 	k.put([]byte("k8s:enc:aescbc:v1:key1:..."))
-	if f := one(t, k, first, AllocateOperation(NoDeadline, Next[uint16]())); !errors.Is(f.Err, ErrUnreadable) {
+	if f := one(t, k, first, AllocateOperation(NoDeadline, Any())); !errors.Is(f.Err, ErrUnreadable) {
 		t.Errorf("%+v", f)
 	}
 	k.delete()
-	if f := one(t, k, first, AllocateOperation(NoDeadline, Next[uint16]())); !errors.Is(f.Err, ErrNotInitialised) {
+	if f := one(t, k, first, AllocateOperation(NoDeadline, Any())); !errors.Is(f.Err, ErrNotInitialised) {
 		t.Errorf("%+v", f)
 	}
 	var mismatched *MismatchedRangeError
 	must(newCommitter(t, "30000-30199", 3).Submit())
-	if f := one(t, k, newCommitter(t, "20000-20999", 3), CreateOperation[uint16](NoDeadline)); !f.Yes {
+	if f := one(t, k, newCommitter(t, "20000-20999", 3), CreateOperation(NoDeadline)); !f.Yes {
 		t.Errorf("%+v", f)
 	}
-	if f := one(t, k, second, CreateOperation[uint16](NoDeadline)); !errors.As(f.Err, &mismatched) || mismatched.Found != "20000-20999" {
+	if f := one(t, k, second, CreateOperation(NoDeadline)); !errors.As(f.Err, &mismatched) || mismatched.Found != "20000-20999" {
 		t.Errorf("%+v", f)
 	}
 }
@@ -221,8 +221,8 @@ func TestCommitter(t *testing.T) {
 func TestCommitterFailures(t *testing.T) {
 	k := new(memoryKey)
 	c := newCommitter(t, "1-100", 1)
-	one(t, k, c, CreateOperation[uint16](NoDeadline))
-	ticket := must(c.Submit(AllocateOperation(5*time.Second, Next[uint16]())))[0]
+	one(t, k, c, CreateOperation(NoDeadline))
+	ticket := must(c.Submit(AllocateOperation(5*time.Second, Any())))[0]
 	if step := must(c.Poll(time.Second)); step.Kind != StepSwap {
 		t.Fatal(step)
 	}
@@ -234,7 +234,7 @@ func TestCommitterFailures(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	// No answer to a swap: it may have happened. A value asked for by name is then not told from somebody else's.
-	must(c.Submit(AllocateOperation(time.Hour, This(uint16(7)))))
+	must(c.Submit(AllocateOperation(time.Hour, Named(PortValue(7)))))
 	now := 2 * time.Second
 	for {
 		step := must(c.Poll(now))
@@ -257,11 +257,11 @@ func TestCommitterFailures(t *testing.T) {
 	if err := c.Reconnected(); err != nil {
 		t.Fatal(err)
 	}
-	late := must(c.Submit(AllocateOperation(time.Nanosecond, Next[uint16]())))[0]
+	late := must(c.Submit(AllocateOperation(time.Nanosecond, Any())))[0]
 	if f := run(t, k, c); len(f) != 1 || f[0].Ticket != late || !errors.Is(f[0].Err, ErrDeadlineExceeded) {
 		t.Errorf("%+v", f)
 	}
-	unwanted := must(c.Submit(AllocateOperation(NoDeadline, Next[uint16]())))[0]
+	unwanted := must(c.Submit(AllocateOperation(NoDeadline, Any())))[0]
 	if err := c.Cancel(unwanted); err != nil {
 		t.Fatal(err)
 	}
@@ -272,9 +272,9 @@ func TestCommitterFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	for _, c := range []*Committer[uint16]{c, {}, nil} {
+	for _, c := range []*Committer{c, {}, nil} {
 		_, polled := c.Poll(0)
-		_, submitted := c.Submit(CreateOperation[uint16](0))
+		_, submitted := c.Submit(CreateOperation(0))
 		_, finished := c.Finished()
 		_, value := c.Value(nil)
 		for _, err := range []error{polled, submitted, finished, value, c.Cancel(1), c.Answered(0, Answer{}), c.Unknown(0), c.Refused(0, ""), c.Reconnected(), c.Watched(Change{}), c.WatchFailed()} {
@@ -290,11 +290,11 @@ func TestCommitterFailures(t *testing.T) {
 func TestNegativeTimes(t *testing.T) {
 	c, k := newCommitter(t, "1-100", 1), &memoryKey{}
 	for _, deadline := range []time.Duration{-1, -time.Second, math.MinInt64} {
-		if f := one(t, k, c, CreateOperation[uint16](deadline)); !errors.Is(f.Err, ErrDeadlineExceeded) {
+		if f := one(t, k, c, CreateOperation(deadline)); !errors.Is(f.Err, ErrDeadlineExceeded) {
 			t.Errorf("deadline %v: %+v", deadline, f)
 		}
 	}
-	must(c.Submit(CreateOperation[uint16](time.Minute)))
+	must(c.Submit(CreateOperation(time.Minute)))
 	if step := must(c.Poll(math.MinInt64)); step.Kind != StepRead || step.Finished != 0 {
 		t.Errorf("%+v", step)
 	}
@@ -307,9 +307,9 @@ func TestNegativeTimes(t *testing.T) {
 
 	none := must(NewCommitter(must(ParsePortRange("1-100")), CommitterConfig{Grace: -time.Minute}))
 	defer none.Close()
-	one(t, k, none, CreateOperation[uint16](NoDeadline))
+	one(t, k, none, CreateOperation(NoDeadline))
 	k.now += time.Second
-	if f := one(t, k, none, AllocateOperation(NoDeadline, Next[uint16]())); f.Err != nil || f.UseUntil > k.now {
+	if f := one(t, k, none, AllocateOperation(NoDeadline, Any())); f.Err != nil || f.UseUntil > k.now {
 		t.Errorf("at %v: %+v", k.now, f)
 	}
 

@@ -14,7 +14,9 @@
 // # Objects
 //
 // Objects live in memory of the library in C, which Go's garbage collector does not count. Close drops an object's state
-// at once; it may be called again, and beside other calls, after which those give [ErrClosed]. An object that is not
+// at once; it may be called again, and beside other calls. After Close, and on a zero value, a call that can fail returns
+// [ErrClosed]; a getter without an error returns zero values. A fault that the library catches in itself ([ErrPoisoned])
+// has the same effect on getters. An object that is not
 // closed is freed when nothing refers to it any more. A copy by value stands for the same object. Everything may be used
 // from several goroutines at once, except for batches ([Services] and its like). Errors are compared by errors.Is and
 // taken apart by errors.As.

@@ -14,6 +14,8 @@ var (
 	ErrFull = errors.New("the range is full")
 	// ErrAlreadyAllocated says that the value asked for is in use.
 	ErrAlreadyAllocated = errors.New("the value is already allocated")
+	// ErrNotInRange says that a range does not have the value: it lies outside, or is a network or broadcast address.
+	ErrNotInRange = errors.New("the value is not in the range")
 	// ErrClosed says that a handle was used after Close, or is a zero value.
 	ErrClosed = errors.New("use of a closed or zero handle")
 	// ErrPoisoned says that a fault in the library was caught in this call or an earlier one; the handle is of no
@@ -32,17 +34,29 @@ var (
 	ErrInvalidBatch = errors.New("invalid batch: an object in it is too large or has text that is not UTF-8")
 )
 
-// NotInRangeError says that a range does not hand out a value: it lies outside, or is a network or broadcast address.
-type NotInRangeError struct {
-	// Value is the value asked for.
-	Value string
-	// Range is the range that would have been valid.
-	Range string
+// ValueError is the error of a call about one value. errors.Is finds its reason: ErrFull, ErrAlreadyAllocated or
+// ErrNotInRange.
+type ValueError struct {
+	// Value is the value asked for; none if it was any free value.
+	Value Value
+	// Range is the range of the call.
+	Range Range
+	// Err is the reason.
+	Err error
 }
 
-func (e *NotInRangeError) Error() string {
-	return fmt.Sprintf("%s is not in the range %s of allocatable values", e.Value, e.Range)
+func (e *ValueError) Error() string {
+	switch e.Err {
+	case ErrFull:
+		return fmt.Sprintf("the range %s is full", e.Range)
+	case ErrNotInRange:
+		return fmt.Sprintf("%s is not in the range %s of allocatable values", e.Value, e.Range)
+	default:
+		return fmt.Sprintf("%s in the range %s: %v", e.Value, e.Range, e.Err)
+	}
 }
+
+func (e *ValueError) Unwrap() error { return e.Err }
 
 // MismatchedRangeError says that a snapshot was made for another range.
 type MismatchedRangeError struct {
@@ -111,6 +125,8 @@ func resultError(code C.rk_result) error {
 		return ErrFull
 	case C.RK_RESULT_ALREADY_ALLOCATED:
 		return ErrAlreadyAllocated
+	case C.RK_RESULT_NOT_IN_RANGE:
+		return ErrNotInRange
 	case C.RK_RESULT_CLOSED, C.RK_RESULT_NULL_POINTER:
 		return ErrClosed
 	case C.RK_RESULT_PANIC, C.RK_RESULT_POISONED:
@@ -128,12 +144,16 @@ func resultError(code C.rk_result) error {
 	}
 }
 
-// valueError gives the error of a call about one value.
-func valueError[V Value](code C.rk_result, value V, r Range[V]) error {
-	if code == C.RK_RESULT_NOT_IN_RANGE {
-		return &NotInRangeError{Value: fmt.Sprint(value), Range: r.String()}
+// valueError returns the error of a call about one value, or about any free one.
+func valueError(code C.rk_result, value Value, r Range) error {
+	switch code {
+	case C.RK_RESULT_FULL:
+		return &ValueError{Range: r, Err: ErrFull}
+	case C.RK_RESULT_ALREADY_ALLOCATED, C.RK_RESULT_NOT_IN_RANGE:
+		return &ValueError{Value: value, Range: r, Err: resultError(code)}
+	default:
+		return resultError(code)
 	}
-	return resultError(code)
 }
 
 // indexError gives the error of a call about one of several ranges.

@@ -52,7 +52,7 @@ func ExampleAudit() {
 	}
 	defer pass.Close()
 	// Offsets 0 and 2 are stored: 10.0.0.1 and 10.0.0.3.
-	if _, err := pass.AddCIDR(cidr, rangekeeper.Stored{Range: "10.0.0.0/24", Data: []byte{0b101}}); err != nil {
+	if _, err := pass.AddBitmap(cidr, rangekeeper.Stored{Range: "10.0.0.0/24", Data: []byte{0b101}}); err != nil {
 		log.Fatal(err)
 	}
 	var services rangekeeper.Services

@@ -100,24 +100,6 @@ type OffsetState struct {
 	Next bool
 }
 
-// stateResult gives the answer to a question about one value of one range.
-func stateResult(code C.rk_result, c *C.rk_offset_state, index int) (OffsetState, bool, error) {
-	switch code {
-	case C.RK_RESULT_OK:
-		return OffsetState{
-			StaticBand: c.band == C.RK_BAND_STATIC,
-			Stored:     bool(c.stored),
-			InUse:      bool(c.in_use),
-			Duplicate:  bool(c.duplicate),
-			Next:       bool(c.next),
-		}, true, nil
-	case C.RK_RESULT_NOT_IN_RANGE:
-		return OffsetState{}, false, nil
-	default:
-		return OffsetState{}, false, indexError(code, index)
-	}
-}
-
 // Cell is one stretch of a range, for an occupancy map.
 type Cell struct {
 	// First is the offset of its first value, Len how many it has.

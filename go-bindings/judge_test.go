@@ -45,20 +45,20 @@ func TestJudgeClusterIP(t *testing.T) {
 }
 
 func TestChanges(t *testing.T) {
-	ports := must(ParsePortRange("30000-32767"))
-	before, after := storedOf(ports, 30000, 30001).Data, storedOf(ports, 30001, 30002, 32767).Data
-	want := []ChangedValue[uint16]{{30000, false}, {30002, true}, {32767, true}}
-	if got := must(ports.Changes(before, after)); !slices.Equal(got, want) {
+	nodePorts := must(ParsePortRange("30000-32767"))
+	before, after := storedOf(nodePorts, ports(30000, 30001)...).Data, storedOf(nodePorts, ports(30001, 30002, 32767)...).Data
+	want := []ChangedValue{{PortValue(30000), false}, {PortValue(30002), true}, {PortValue(32767), true}}
+	if got := must(nodePorts.Changes(before, after)); !slices.Equal(got, want) {
 		t.Error(got)
 	}
-	if got := must(ports.Changes(after, after)); len(got) != 0 {
+	if got := must(nodePorts.Changes(after, after)); len(got) != 0 {
 		t.Error(got)
 	}
-	var all []uint16
+	var all []Value
 	for port := range 2768 {
-		all = append(all, uint16(30000+port))
+		all = append(all, PortValue(uint16(30000+port)))
 	}
-	if got := must(ports.Changes(nil, storedOf(ports, all...).Data)); len(got) != len(all) || got[2767] != (ChangedValue[uint16]{32767, true}) {
+	if got := must(nodePorts.Changes(nil, storedOf(nodePorts, all...).Data)); len(got) != len(all) || got[2767] != (ChangedValue{PortValue(32767), true}) {
 		t.Error(len(got))
 	}
 	if _, err := must(ParsePortRange("1-8")).Changes(nil, []byte{1, 0}); err == nil {

@@ -14,24 +14,24 @@ import (
 //
 // A counter lives only while its value stays leaked without a break. All methods may be called from several goroutines
 // at once.
-type LeakCounters[V Value] struct {
+type LeakCounters struct {
 	inner *owned[*C.rk_leak_counters]
-	r     Range[V]
+	r     Range
 }
 
 // NewLeakCounters makes counters at 0; a leak is due in the pass that sees it for the passes-th time in a row (3 in
 // Kubernetes, at least 1).
-func NewLeakCounters[V Value](r Range[V], passes uint8) (*LeakCounters[V], error) {
+func NewLeakCounters(r Range, passes uint8) (*LeakCounters, error) {
 	var handle *C.rk_leak_counters
 	code := C.rk_leak_counters_new(r.pointer(), C.uint8_t(passes), &handle)
 	runtime.KeepAlive(r.inner)
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	return &LeakCounters[V]{own(handle, func(c *C.rk_leak_counters) { C.rk_leak_counters_free(c) }), r}, nil
+	return &LeakCounters{own(handle, func(c *C.rk_leak_counters) { C.rk_leak_counters_free(c) }), r}, nil
 }
 
-func (c *LeakCounters[V]) pointer() *C.rk_leak_counters {
+func (c *LeakCounters) pointer() *C.rk_leak_counters {
 	if c == nil {
 		return nil
 	}
@@ -39,48 +39,40 @@ func (c *LeakCounters[V]) pointer() *C.rk_leak_counters {
 }
 
 // Close drops the counters. It may be called again and beside other calls.
-func (c *LeakCounters[V]) Close() error {
+func (c *LeakCounters) Close() error {
 	C.rk_leak_counters_close(c.pointer())
 	runtime.KeepAlive(c)
 	return nil
 }
 
 // Advance counts a pass that saw exactly the values of leaked, and gives those, ascending, that are due to be cleaned;
-// their counters are 0 again. A value that is not in range gives a *NotInRangeError and counts nothing.
-func (c *LeakCounters[V]) Advance(leaked []V) (due []V, err error) {
-	seen, spent := allToC(leaked), make([]C.rk_value, len(leaked))
+// their counters are 0 again. A value that is not in range is an error, and nothing is counted.
+func (c *LeakCounters) Advance(leaked []Value) (due []Value, err error) {
+	seen, spent := valuesToC(leaked), make([]C.rk_value, len(leaked))
 	var n C.size_t
 	code := C.rk_leak_counters_advance(c.pointer(), unsafe.SliceData(seen), C.size_t(len(seen)), unsafe.SliceData(spent), C.size_t(len(spent)), &n)
 	runtime.KeepAlive(c)
 	switch code {
 	case C.RK_RESULT_OK:
-		return allFromC[V](spent[:n]), nil
+		return valuesFromC(spent[:n]), nil
 	case C.RK_RESULT_NOT_IN_RANGE:
-		outside := slices.IndexFunc(leaked, func(value V) bool { _, in := c.r.OffsetOf(value); return !in })
+		outside := slices.IndexFunc(leaked, func(value Value) bool { _, in := c.r.OffsetOf(value); return !in })
 		return nil, valueError(code, leaked[outside], c.r)
 	default:
 		return nil, resultError(code)
 	}
 }
 
-// Count says in how many passes in a row value was leaked, the last one included.
-func (c *LeakCounters[V]) Count(value V) (int, error) {
+// Count returns in how many passes in a row value was leaked, the last one included; 0 for a value that is not in the range.
+func (c *LeakCounters) Count(value Value) int {
 	var count C.uint8_t
-	given := toC(value)
-	code := C.rk_leak_counters_count(c.pointer(), &given, &count)
+	C.rk_leak_counters_count(c.pointer(), value.toC(), &count)
 	runtime.KeepAlive(c)
-	switch code {
-	case C.RK_RESULT_OK:
-		return int(count), nil
-	case C.RK_RESULT_NOT_IN_RANGE:
-		return 0, valueError(code, value, c.r)
-	default:
-		return 0, resultError(code)
-	}
+	return int(count)
 }
 
 // Reset sets all counters to 0, as after a restore from a backup.
-func (c *LeakCounters[V]) Reset() error {
+func (c *LeakCounters) Reset() error {
 	code := C.rk_leak_counters_reset(c.pointer())
 	runtime.KeepAlive(c)
 	return resultError(code)

@@ -82,7 +82,7 @@ func (p *Pass) Finish(audit *Audit) (*Report, error) {
 }
 
 // BeginPass has the committer keep the history of its key; it comes before the read of a pass is submitted.
-func (c *Committer[V]) BeginPass(pass *Pass) error {
+func (c *Committer) BeginPass(pass *Pass) error {
 	var details C.rk_error
 	code := C.rk_repair_pass_begin(pass.pointer(), c.pointer(), &details)
 	runtime.KeepAlive(pass)
@@ -96,7 +96,7 @@ func (c *Committer[V]) BeginPass(pass *Pass) error {
 // PassRead says that the read of a pass has ended by OutcomeRead of this revision with this snapshot. Services are listed
 // after now. The leak counters of the committer's range go on only where the value was in use ever since the pass before;
 // where that is not known, or that pass was too short a while ago, all of them start again.
-func (c *Committer[V]) PassRead(pass *Pass, revision int64, snapshot []byte, now time.Duration) error {
+func (c *Committer) PassRead(pass *Pass, revision int64, snapshot []byte, now time.Duration) error {
 	var details C.rk_error
 	code := C.rk_repair_pass_read(pass.pointer(), c.pointer(), C.uint64_t(revision), cBytes(snapshot), C.size_t(len(snapshot)),
 		timeToC(now), &details)
@@ -111,7 +111,7 @@ func (c *Committer[V]) PassRead(pass *Pass, revision int64, snapshot []byte, now
 //
 // A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays and
 // is due again in the next pass; so does one that Services were in the way of.
-func (c *Committer[V]) SubmitRepair(deadline time.Duration, pass *Pass, listed Listed) (Ticket, error) {
+func (c *Committer) SubmitRepair(deadline time.Duration, pass *Pass, listed Listed) (Ticket, error) {
 	var ticket C.uint64_t
 	var details C.rk_error
 	code := C.rk_committer_submit_repair(c.pointer(), pass.pointer(), C.uint64_t(listed.Revision), C.bool(listed.Guards),

@@ -4,14 +4,12 @@ package rangekeeper
 import "C"
 
 import (
-	"net/netip"
 	"runtime"
-	"strconv"
 )
 
 // Range says which values can be allocated, and the offset of each. It never changes, may be copied, and may be used
 // from several goroutines at once. The zero value has no values.
-type Range[V Value] struct {
+type Range struct {
 	inner *rangeHandle
 }
 
@@ -27,25 +25,25 @@ type rangeHandle struct {
 //
 // The network address is never allocated, nor is an IPv4 broadcast address; of an IPv6 range the first 65,536
 // addresses are tracked. The error is a *ParseError.
-func ParseCIDR(cidr string) (Range[netip.Addr], error) {
-	return parseRange[netip.Addr](cidr, C.RK_RANGE_KIND_CIDR, "a CIDR")
+func ParseCIDR(cidr string) (Range, error) {
+	return parseRange(cidr, C.RK_RANGE_KIND_CIDR, "a CIDR")
 }
 
 // ParsePortRange reads a range of ports: low-high, low+offset (which ends at low + offset) or one number. The error is
 // a *ParseError.
-func ParsePortRange(ports string) (Range[uint16], error) {
-	return parseRange[uint16](ports, C.RK_RANGE_KIND_PORTS, "a port range")
+func ParsePortRange(ports string) (Range, error) {
+	return parseRange(ports, C.RK_RANGE_KIND_PORTS, "a port range")
 }
 
-func parseRange[V Value](spec string, kind C.uint32_t, what string) (Range[V], error) {
+func parseRange(spec string, kind C.uint32_t, what string) (Range, error) {
 	handle, found, err := newRange(spec)
 	if err != nil {
-		return Range[V]{}, err
+		return Range{}, err
 	}
 	if found != kind {
-		return Range[V]{}, &ParseError{Text: spec, Message: handle.text + " is not " + what}
+		return Range{}, &ParseError{Text: spec, Message: handle.text + " is not " + what}
 	}
-	return Range[V]{handle}, nil
+	return Range{handle}, nil
 }
 
 func newRange(spec string) (*rangeHandle, C.uint32_t, error) {
@@ -67,7 +65,7 @@ func newRange(spec string) (*rangeHandle, C.uint32_t, error) {
 	return h, kind, err
 }
 
-func (r Range[V]) pointer() *C.rk_range {
+func (r Range) pointer() *C.rk_range {
 	if r.inner == nil {
 		return nil
 	}
@@ -75,7 +73,7 @@ func (r Range[V]) pointer() *C.rk_range {
 }
 
 // String gives the canonical text, which is stored beside the bitmap.
-func (r Range[V]) String() string {
+func (r Range) String() string {
 	if r.inner == nil {
 		return ""
 	}
@@ -83,7 +81,7 @@ func (r Range[V]) String() string {
 }
 
 // Size is how many values can be allocated.
-func (r Range[V]) Size() uint32 {
+func (r Range) Size() uint32 {
 	if r.inner == nil {
 		return 0
 	}
@@ -92,7 +90,7 @@ func (r Range[V]) Size() uint32 {
 
 // StaticBand is how many of the lowest values form the static band, which dynamic allocation spares (KEP-3070 for
 // ClusterIPs, KEP-3668 for NodePorts).
-func (r Range[V]) StaticBand() uint32 {
+func (r Range) StaticBand() uint32 {
 	if r.inner == nil {
 		return 0
 	}
@@ -100,46 +98,34 @@ func (r Range[V]) StaticBand() uint32 {
 }
 
 // OffsetOf gives the offset of value, in [0, Size); false if the range does not hand it out.
-func (r Range[V]) OffsetOf(value V) (uint32, bool) {
+func (r Range) OffsetOf(value Value) (uint32, bool) {
 	var offset C.uint32_t
-	given := toC(value)
-	code := C.rk_range_offset_of(r.pointer(), &given, &offset)
+	code := C.rk_range_offset_of(r.pointer(), value.toC(), &offset)
 	runtime.KeepAlive(r.inner)
 	return uint32(offset), code == C.RK_RESULT_OK
 }
 
 // ValueAt gives the value at offset; false past the end.
-func (r Range[V]) ValueAt(offset uint32) (V, bool) {
+func (r Range) ValueAt(offset uint32) (Value, bool) {
 	var value C.rk_value
 	code := C.rk_range_value_at(r.pointer(), C.uint32_t(offset), &value)
 	runtime.KeepAlive(r.inner)
 	if code != C.RK_RESULT_OK {
-		var none V
-		return none, false
+		return Value{}, false
 	}
-	return fromC[V](&value), true
-}
-
-// ParseAddr reads an address as Kubernetes does, sloppily: leading zeros are decimal, and an IPv4-mapped IPv6 address
-// is the IPv4 address. The error is a *ParseError.
-func ParseAddr(s string) (netip.Addr, error) {
-	var value C.rk_value
-	if C.rk_address_parse(cText(s), C.size_t(len(s)), &value) != C.RK_RESULT_OK {
-		return netip.Addr{}, &ParseError{Text: s, Message: strconv.Quote(s) + " is not an IPv4 or IPv6 address"}
-	}
-	return fromC[netip.Addr](&value), nil
+	return Value{value}, true
 }
 
 // ChangedValue is a value that was allocated or released.
-type ChangedValue[V Value] struct {
-	Value     V
+type ChangedValue struct {
+	Value     Value
 	Allocated bool
 }
 
 // Changes returns what differs between two snapshots of the range (see Allocator.Snapshot), ascending. The error is a
 // *BitsPastRangeError.
-func (r Range[V]) Changes(before, after []byte) ([]ChangedValue[V], error) {
-	var all []ChangedValue[V]
+func (r Range) Changes(before, after []byte) ([]ChangedValue, error) {
+	var all []ChangedValue
 	values, allocated := make([]C.rk_value, valuesPerPage), make([]C.bool, valuesPerPage)
 	for from := C.uint32_t(0); ; {
 		var n C.size_t
@@ -151,7 +137,7 @@ func (r Range[V]) Changes(before, after []byte) ([]ChangedValue[V], error) {
 			return nil, snapshotError(code, &details, r.String(), r.String())
 		}
 		for i := range values[:n] {
-			all = append(all, ChangedValue[V]{fromC[V](&values[i]), bool(allocated[i])})
+			all = append(all, ChangedValue{Value{values[i]}, bool(allocated[i])})
 		}
 		if int(n) < len(values) {
 			return all, nil

@@ -2,7 +2,6 @@ package rangekeeper
 
 import (
 	"errors"
-	"net/netip"
 	"strings"
 	"testing"
 )
@@ -37,13 +36,13 @@ func TestOffsets(t *testing.T) {
 		"192.168.1.1": 0, "192.168.1.254": 253, "::ffff:192.168.1.2": 1,
 		"192.168.1.0": -1, "192.168.1.255": -1, "192.168.2.1": -1, "fd00::1": -1, "fe80::1%eth0": -1,
 	} {
-		offset, ok := r.OffsetOf(netip.MustParseAddr(text))
+		offset, ok := r.OffsetOf(ip(text))
 		if ok != (want >= 0) || ok && offset != uint32(want) {
 			t.Errorf("%s: %d, %v", text, offset, ok)
 		}
 	}
-	if _, ok := r.OffsetOf(netip.Addr{}); ok {
-		t.Error("the zero address is in range")
+	if _, ok := r.OffsetOf(Value{}); ok {
+		t.Error("the zero Value is in range")
 	}
 	if _, ok := r.ValueAt(254); ok {
 		t.Error("there is a value past the end")
@@ -58,8 +57,8 @@ func TestOffsets(t *testing.T) {
 }
 
 func TestZeroRange(t *testing.T) {
-	var r Range[uint16]
-	_, of := r.OffsetOf(1)
+	var r Range
+	_, of := r.OffsetOf(PortValue(1))
 	_, at := r.ValueAt(0)
 	if r.String() != "" || r.Size() != 0 || r.StaticBand() != 0 || of || at {
 		t.Error("the zero range has something in it")
@@ -72,15 +71,15 @@ func TestZeroRange(t *testing.T) {
 	}
 }
 
-func TestParseAddr(t *testing.T) {
-	for text, want := range map[string]string{"010.001.2.3": "10.1.2.3", "::ffff:1.2.3.4": "1.2.3.4", "fd00::0": "fd00::"} {
-		if addr, err := ParseAddr(text); err != nil || addr.String() != want {
-			t.Errorf("%s: %v, %v", text, addr, err)
+func TestParseValue(t *testing.T) {
+	for text, want := range map[string]string{"010.001.2.3": "10.1.2.3", "::ffff:1.2.3.4": "1.2.3.4", "fd00::0": "fd00::", "080": "80", "65535": "65535"} {
+		if value, err := ParseValue(text); err != nil || value.String() != want {
+			t.Errorf("%s: %v, %v", text, value, err)
 		}
 	}
-	for _, text := range []string{"", "None", "1.2.3", "1.2.3.4 ", "fe80::1%eth0", "\xff"} {
+	for _, text := range []string{"", "None", "1.2.3", "1.2.3.4 ", "fe80::1%eth0", "65536", "-1", "\xff"} {
 		var parse *ParseError
-		if _, err := ParseAddr(text); !errors.As(err, &parse) {
+		if _, err := ParseValue(text); !errors.As(err, &parse) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -61,7 +61,7 @@ type RangeReport struct {
 
 // Leak is a value that is recorded as allocated though no Service uses it.
 type Leak struct {
-	Value AnyValue
+	Value Value
 	// Range is the index of the first range that has the value; of an address that none has the first one of its family,
 	// and -1 if there is no range of addresses.
 	Range int
@@ -105,7 +105,7 @@ func (r *Report) Leaks() ([]Leak, error) {
 			return nil, resultError(code)
 		}
 		for _, leak := range page[:n] {
-			one := Leak{Value: AnyValue{leak.value}, Range: rangeIndex(leak._range), Object: -1}
+			one := Leak{Value: Value{leak.value}, Range: rangeIndex(leak._range), Object: -1}
 			if leak.object != C.RK_NO_OBJECT {
 				one.Object = int(leak.object)
 			}
@@ -117,18 +117,18 @@ func (r *Report) Leaks() ([]Leak, error) {
 	}
 }
 
-// Services says how many Services were observed.
-func (r *Report) Services() (uint64, error) {
+// Services returns the number of Services that were observed.
+func (r *Report) Services() uint64 {
 	var count C.uint64_t
-	code := C.rk_report_services(r.pointer(), &count)
+	C.rk_report_services(r.pointer(), &count)
 	runtime.KeepAlive(r)
-	return uint64(count), resultError(code)
+	return uint64(count)
 }
 
-// Range counts the values of the range with this index.
-func (r *Report) Range(index int) (RangeReport, error) {
+// Range counts the values of the range with this index; all 0 if there is no such range.
+func (r *Report) Range(index int) RangeReport {
 	var c C.rk_range_report
-	code := C.rk_report_range(r.pointer(), C.size_t(index), &c)
+	C.rk_report_range(r.pointer(), C.size_t(index), &c)
 	runtime.KeepAlive(r)
 	return RangeReport{
 		Record:     Record(c.record),
@@ -142,19 +142,19 @@ func (r *Report) Range(index int) (RangeReport, error) {
 		Clear:      uint64(c.clear),
 		Duplicates: uint64(c.duplicates),
 		Dropped:    uint64(c.dropped),
-	}, indexError(code, index)
+	}
 }
 
 // Values gives the values of one set of the range with this index, ascending. The sequence is empty if there is no
 // such range or set, and after Close; it ends early if the report is closed meanwhile.
-func (r *Report) Values(index int, set Set) iter.Seq[AnyValue] {
-	return func(yield func(AnyValue) bool) {
+func (r *Report) Values(index int, set Set) iter.Seq[Value] {
+	return func(yield func(Value) bool) {
 		read := func(from C.uint64_t, page *C.rk_value, capacity C.size_t, n *C.size_t, next *C.uint64_t) C.rk_result {
 			return C.rk_report_values(r.pointer(), C.size_t(index), C.uint32_t(set), from, page, capacity, n, next)
 		}
 		readPages(valuesPerPage, read, func(page []C.rk_value) bool {
 			for _, value := range page {
-				if !yield(AnyValue{value}) {
+				if !yield(Value{value}) {
 					return false
 				}
 			}
@@ -166,14 +166,14 @@ func (r *Report) Values(index int, set Set) iter.Seq[AnyValue] {
 
 // Runs gives the runs of values that are (members) or are not in one set of the range with this index, ascending. The
 // sequence is empty if there is no such range or set, and after Close; it ends early if the report is closed meanwhile.
-func (r *Report) Runs(index int, set Set, members bool) iter.Seq[Run[AnyValue]] {
-	return func(yield func(Run[AnyValue]) bool) {
+func (r *Report) Runs(index int, set Set, members bool) iter.Seq[Run] {
+	return func(yield func(Run) bool) {
 		read := func(from C.uint64_t, page *C.rk_run, capacity C.size_t, n *C.size_t, next *C.uint64_t) C.rk_result {
 			return C.rk_report_runs(r.pointer(), C.size_t(index), C.uint32_t(set), C.bool(members), from, page, capacity, n, next)
 		}
 		readPages(runsPerPage, read, func(page []C.rk_run) bool {
 			for _, run := range page {
-				if !yield(Run[AnyValue]{AnyValue{run.first}, AnyValue{run.last}, uint64(run.len)}) {
+				if !yield(Run{Value{run.first}, Value{run.last}, uint64(run.len)}) {
 					return false
 				}
 			}
@@ -196,12 +196,19 @@ func (r *Report) Snapshot(index int, dst []byte) ([]byte, error) {
 	return dst, err
 }
 
-// State says all about one value of the range with this index; false if the range does not hand it out.
-func (r *Report) State(index int, value AnyValue) (OffsetState, bool, error) {
-	var state C.rk_offset_state
-	code := C.rk_report_state(r.pointer(), C.size_t(index), &value.c, &state)
+// State returns all that is known of one value of the range with this index; false if the range does not have the value, or if
+// there is no such range.
+func (r *Report) State(index int, value Value) (OffsetState, bool) {
+	var c C.rk_offset_state
+	code := C.rk_report_state(r.pointer(), C.size_t(index), value.toC(), &c)
 	runtime.KeepAlive(r)
-	return stateResult(code, &state, index)
+	return OffsetState{
+		StaticBand: c.band == C.RK_BAND_STATIC,
+		Stored:     bool(c.stored),
+		InUse:      bool(c.in_use),
+		Duplicate:  bool(c.duplicate),
+		Next:       bool(c.next),
+	}, code == C.RK_RESULT_OK
 }
 
 // Occupancy cuts the range with this index into at most so many cells of equal length; the last may be shorter.

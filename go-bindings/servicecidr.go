@@ -68,8 +68,7 @@ func (c ServiceCIDR) StaticBand() uint32 {
 // OffsetOf gives the distance of addr from the first address that can be allocated, in [0, Size); false if addr never is.
 func (c ServiceCIDR) OffsetOf(addr netip.Addr) (uint64, bool) {
 	var offset C.uint64_t
-	given := toC(addr)
-	code := C.rk_service_cidr_offset_of(c.pointer(), &given, &offset)
+	code := C.rk_service_cidr_offset_of(c.pointer(), AddrValue(addr).toC(), &offset)
 	runtime.KeepAlive(c.inner)
 	return uint64(offset), code == C.RK_RESULT_OK
 }
@@ -82,7 +81,7 @@ func (c ServiceCIDR) ValueAt(offset uint64) (netip.Addr, bool) {
 	if code != C.RK_RESULT_OK {
 		return netip.Addr{}, false
 	}
-	return fromC[netip.Addr](&value), true
+	return Value{value}.Addr(), true
 }
 
 // Candidates gives all addresses in the order in which they are to be tried by who wants any: first those of the dynamic
@@ -100,7 +99,7 @@ func (c ServiceCIDR) Candidates(start uint64) iter.Seq[netip.Addr] {
 			C.rk_service_cidr_candidates(c.pointer(), C.uint64_t(start), from, &page[0], C.size_t(len(page)), &n)
 			runtime.KeepAlive(c.inner)
 			for i := range page[:n] {
-				if !yield(fromC[netip.Addr](&page[i])) {
+				if !yield(Value{page[i]}.Addr()) {
 					return
 				}
 			}

@@ -8,7 +8,6 @@ package audit
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -167,18 +166,14 @@ func (a *Audit) addBitmap(core *rangekeeper.Audit, name string, stored clusterst
 		return err
 	}
 	of := rangekeeper.Stored{Range: text, Data: data}
+	parse := rangekeeper.ParseCIDR
 	if name == ServiceNodePorts {
-		var r rangekeeper.Range[uint16]
-		if r, err = rangekeeper.ParsePortRange(text); err == nil {
-			text = r.String()
-			_, err = core.AddPorts(r, of)
-		}
-	} else {
-		var r rangekeeper.Range[netip.Addr]
-		if r, err = rangekeeper.ParseCIDR(text); err == nil {
-			text = r.String()
-			_, err = core.AddCIDR(r, of)
-		}
+		parse = rangekeeper.ParsePortRange
+	}
+	r, err := parse(text)
+	if err == nil {
+		text = r.String()
+		_, err = core.AddBitmap(r, of)
 	}
 	a.ranges = append(a.ranges, auditedRange{name: name, text: text, stored: stored})
 	return err
@@ -246,10 +241,7 @@ func (a *Audit) fillReport() error {
 	r := a.report
 	for i := range a.ranges {
 		audited := &a.ranges[i]
-		counts, err := a.core.Range(i)
-		if err != nil {
-			return err
-		}
+		counts := a.core.Range(i)
 		audited.record, audited.staticBand, audited.leaked = counts.Record, counts.StaticBand, int(counts.Leaked)
 		r.Ranges = append(r.Ranges, Range{
 			Name: audited.name, Range: audited.text, Mode: modes[counts.Record],
@@ -270,9 +262,9 @@ func (a *Audit) fillReport() error {
 	for _, leak := range leaks {
 		r.Leaks = append(r.Leaks, Leak{a.rangeName(leak.Range), leak.Value.String()})
 	}
-	r.Summary.Services, err = a.core.Services()
+	r.Summary.Services = a.core.Services()
 	r.finish()
-	return err
+	return nil
 }
 
 // modes says how the document calls the core's records.

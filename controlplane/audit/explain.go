@@ -1,10 +1,8 @@
 package audit
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -35,30 +33,14 @@ type Place struct {
 	State       rangekeeper.OffsetState
 }
 
-// ParseValue reads an address or a port.
-func ParseValue(text string) (rangekeeper.AnyValue, error) {
-	if port, err := strconv.ParseUint(text, 10, 16); err == nil {
-		return rangekeeper.AnyOf(uint16(port)), nil
-	}
-	addr, err := rangekeeper.ParseAddr(text)
-	if err != nil {
-		return rangekeeper.AnyValue{}, fmt.Errorf("%q is neither an IP address nor a port", text)
-	}
-	return rangekeeper.AnyOf(addr), nil
-}
-
-// Explain tells all about one address or port.
-func (a *Audit) Explain(value rangekeeper.AnyValue) (*Explanation, error) {
+// Explain returns all that is known about one address or port.
+func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
 	e := &Explanation{Value: value.String()}
 	for i, r := range a.ranges {
 		if r.record == rangekeeper.RecordStale {
 			continue
 		}
-		state, in, err := a.core.State(i, value)
-		if err != nil {
-			return nil, err
-		}
-		if in {
+		if state, in := a.core.State(i, value); in {
 			e.Places = append(e.Places, Place{r.name, r.text, modes[r.record], state})
 		} else if around(r.text, value) {
 			e.Around = append(e.Around, r.name+" "+r.text)
@@ -79,28 +61,26 @@ func (a *Audit) Explain(value rangekeeper.AnyValue) (*Explanation, error) {
 }
 
 // around says whether an address lies in a CIDR.
-func around(cidr string, value rangekeeper.AnyValue) bool {
-	addr, ok := value.Addr()
+func around(cidr string, value rangekeeper.Value) bool {
 	prefix, err := netip.ParsePrefix(cidr)
-	return ok && err == nil && prefix.Contains(addr)
+	return err == nil && prefix.Contains(value.Addr())
 }
 
 // uses says whether a Service names the value.
-func uses(s *corev1.Service, value rangekeeper.AnyValue) bool {
-	if port, ok := value.Port(); ok {
-		p := int32(port)
+func uses(s *corev1.Service, value rangekeeper.Value) bool {
+	if value.IsPort() {
+		p := int32(value.Port())
 		return p != 0 && (s.Spec.HealthCheckNodePort == p ||
 			slices.ContainsFunc(s.Spec.Ports, func(o corev1.ServicePort) bool { return o.NodePort == p }))
 	}
-	addr, _ := value.Addr()
 	ips := s.Spec.ClusterIPs
 	if len(ips) == 0 {
 		ips = []string{s.Spec.ClusterIP}
 	}
-	return slices.ContainsFunc(ips, func(text string) bool { return isAddr(text, addr) })
+	return slices.ContainsFunc(ips, func(text string) bool { return isValue(text, value) })
 }
 
-func isAddr(text string, addr netip.Addr) bool {
-	parsed, err := rangekeeper.ParseAddr(text)
-	return err == nil && parsed == addr
+func isValue(text string, value rangekeeper.Value) bool {
+	parsed, err := rangekeeper.ParseValue(text)
+	return err == nil && parsed == value
 }

@@ -3,6 +3,7 @@ package audit
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -49,15 +50,13 @@ func (p *Plan) LeaksLeft() int { return p.left }
 
 // Repaired records the outcome of the repair of a bitmap: only that is set and
 // cleared. The plan has no bitmap that is stale.
-func (p *Plan) Repaired(name string, set, clear []string) {
+func (p *Plan) Repaired(name string, set, clear []rangekeeper.Value) {
 	i := slices.IndexFunc(p.Ranges, func(r RangePlan) bool { return r.Name == name })
 	if i < 0 {
 		return
 	}
-	slices.Sort(set)
-	slices.Sort(clear)
 	p.left += len(p.Ranges[i].Clear) - len(clear)
-	p.Ranges[i].Set, p.Ranges[i].Clear = set, clear
+	p.Ranges[i].Set, p.Ranges[i].Clear = sortedTexts(slices.Values(set)), sortedTexts(slices.Values(clear))
 }
 
 // After adds what an earlier pass of the same repair has changed and found.
@@ -96,7 +95,7 @@ func (a *Audit) Plan() *Plan {
 	}
 	for i, r := range a.ranges {
 		if r.record == rangekeeper.RecordBitmap {
-			set, clear := a.values(i, rangekeeper.ValuesSet), a.values(i, rangekeeper.ValuesClear)
+			set, clear := sortedTexts(a.core.Values(i, rangekeeper.ValuesSet)), sortedTexts(a.core.Values(i, rangekeeper.ValuesClear))
 			p.Ranges = append(p.Ranges, RangePlan{Name: r.name, Range: r.text, Set: set, Clear: clear})
 			p.left += r.leaked - len(clear)
 		}
@@ -105,9 +104,9 @@ func (a *Audit) Plan() *Plan {
 	return p
 }
 
-func (a *Audit) values(index int, set rangekeeper.Set) []string {
+func sortedTexts(values iter.Seq[rangekeeper.Value]) []string {
 	all := []string{}
-	for value := range a.core.Values(index, set) {
+	for value := range values {
 		all = append(all, value.String())
 	}
 	slices.Sort(all)
@@ -118,16 +117,15 @@ func (a *Audit) values(index int, set rangekeeper.Set) []string {
 func (a *Audit) NewValues() (map[string][]byte, error) {
 	all := map[string][]byte{}
 	for i, r := range a.ranges {
-		counts, err := a.core.Range(i)
-		if err != nil {
-			return nil, err
-		}
+		counts := a.core.Range(i)
 		if r.record != rangekeeper.RecordBitmap || counts.Set+counts.Clear == 0 {
 			continue
 		}
-		if all[r.stored.Key], err = a.encode(i); err != nil {
+		value, err := a.encode(i)
+		if err != nil {
 			return nil, fmt.Errorf("key %s: %w", r.stored.Key, err)
 		}
+		all[r.stored.Key] = value
 	}
 	return all, nil
 }

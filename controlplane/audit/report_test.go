@@ -68,7 +68,7 @@ func TestLeaksLeft(t *testing.T) {
 	}
 	// What the second pass has freed leaks again in the third.
 	for _, r := range second.Ranges {
-		second.Repaired(r.Name, r.Set, r.Clear)
+		second.Repaired(r.Name, valuesOf(t, r.Set), valuesOf(t, r.Clear))
 	}
 	third := plan()
 	third.After(second)
@@ -83,6 +83,17 @@ func TestLeaksLeft(t *testing.T) {
 	if fourth.LeaksLeft() != leaks {
 		t.Errorf("%d of %d left", fourth.LeaksLeft(), leaks)
 	}
+}
+
+func valuesOf(t *testing.T, texts []string) (values []rangekeeper.Value) {
+	for _, text := range texts {
+		value, err := rangekeeper.ParseValue(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, value)
+	}
+	return values
 }
 
 // TestOneFamilyMissing takes a range of a dual-stack cluster away. Without the

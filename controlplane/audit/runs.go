@@ -45,7 +45,7 @@ func (a *Audit) Runs(name string) ([]Runs, error) {
 	return all, nil
 }
 
-func texts(runs iter.Seq[rangekeeper.Run[rangekeeper.AnyValue]]) []Run {
+func texts(runs iter.Seq[rangekeeper.Run]) []Run {
 	var all []Run
 	for run := range runs {
 		all = append(all, Run{run.First.String(), run.Last.String(), run.Len})

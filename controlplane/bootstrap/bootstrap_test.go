@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -60,7 +59,7 @@ func startHost(t *testing.T, etcd *embedded.Etcd, config *rest.Config, c bootstr
 	h := &host{t: t, ended: make(chan error, 1)}
 	h.controller = must(controller.New(controller.Config{
 		API: config, Etcd: etcd.Client(), Bootstrap: c, Metrics: prometheus.NewRegistry(),
-		ClusterIPRanges: []rangekeeper.Range[netip.Addr]{must(rangekeeper.ParseCIDR(clusterIPRange))},
+		ClusterIPRanges: []rangekeeper.Range{must(rangekeeper.ParseCIDR(clusterIPRange))},
 		NodePortRange:   must(rangekeeper.ParsePortRange(nodePortRange)),
 		Log:             slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), h), nil)).With("host", c.AdvertiseAddress),
 	}))

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -34,9 +33,9 @@ type Config struct {
 	API  *rest.Config
 	Etcd *clientv3.Client
 	// ClusterIPRanges are one range of addresses or two, one of each IP family; the first is the primary one.
-	ClusterIPRanges []rangekeeper.Range[netip.Addr]
+	ClusterIPRanges []rangekeeper.Range
 	// NodePortRange is the range of node ports.
-	NodePortRange rangekeeper.Range[uint16]
+	NodePortRange rangekeeper.Range
 	// Bootstrap is the rest; its ServiceClusterIPRange is taken from ClusterIPRanges.
 	Bootstrap bootstrap.Config
 	// Metrics is where all metrics are registered.
@@ -65,7 +64,7 @@ var ClusterIPRangeNames = []string{audit.ServiceIPs, audit.SecondaryServiceIPs}
 
 func (c *Config) check() error {
 	ranges := c.ClusterIPRanges
-	_, hasPort := c.NodePortRange.OffsetOf(c.Bootstrap.KubernetesServiceNodePort)
+	_, hasPort := c.NodePortRange.OffsetOf(rangekeeper.PortValue(c.Bootstrap.KubernetesServiceNodePort))
 	switch {
 	case len(ranges) == 0:
 		return errors.New("there is no range of ClusterIPs")
@@ -81,7 +80,7 @@ func (c *Config) check() error {
 	}
 	defer pass.Close()
 	for _, values := range ranges {
-		_, err := pass.AddCIDR(values, rangekeeper.Stored{})
+		_, err := pass.AddBitmap(values, rangekeeper.Stored{})
 		if errors.Is(err, rangekeeper.ErrSameKind) {
 			return fmt.Errorf("%s and %s are ranges of ClusterIPs of one IP family", ranges[0], ranges[1])
 		}
@@ -137,7 +136,7 @@ func (c *Controller) addRepairs() error {
 		if err != nil {
 			return err
 		}
-		addresses = append(addresses, repair.Stored(store))
+		addresses = append(addresses, store)
 	}
 	ports, err := open(c, audit.ServiceNodePorts, c.config.NodePortRange)
 	if err != nil {
@@ -146,7 +145,7 @@ func (c *Controller) addRepairs() error {
 	for _, of := range []struct {
 		controller repair.Controller
 		ranges     []repair.Range
-	}{{repair.ClusterIPs, addresses}, {repair.NodePorts, []repair.Range{repair.Stored(ports)}}} {
+	}{{repair.ClusterIPs, addresses}, {repair.NodePorts, []repair.Range{ports}}} {
 		repairer, err := repair.New(repair.Config{
 			Controller: of.controller, Ranges: of.ranges, Services: c.client.CoreV1().Services(""), SameEtcd: true,
 			Recorder: c.events.NewRecorder(scheme.Scheme, of.controller.Name), Metrics: metrics,
@@ -161,9 +160,9 @@ func (c *Controller) addRepairs() error {
 	return nil
 }
 
-func open[V rangekeeper.Value](c *Controller, name string, values rangekeeper.Range[V]) (*etcdstore.Store[V], error) {
+func open(c *Controller, name string, values rangekeeper.Range) (*etcdstore.Store, error) {
 	prefix := c.config.Bootstrap.EtcdPrefix
-	store, err := etcdstore.Open(etcdstore.Config[V]{
+	store, err := etcdstore.Open(etcdstore.Config{
 		Client: c.config.Etcd, Key: clusterstate.RangeKey(prefix, name), Range: values,
 		Strategy: rangekeeper.DynamicBandFirst, Grace: 2 * c.config.Bootstrap.Periods.Repairs,
 		Replaced: func(err error) { c.config.Log.Error("a committer has failed and is replaced", "error", err) },

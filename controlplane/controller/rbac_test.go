@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -82,7 +81,7 @@ func TestLeastPrivilege(t *testing.T) {
 	var log strings.Builder
 	c := must(controller.New(controller.Config{
 		API: server.RESTConfig(account), Etcd: etcd.Client(),
-		ClusterIPRanges: []rangekeeper.Range[netip.Addr]{must(rangekeeper.ParseCIDR("10.96.0.0/12")), must(rangekeeper.ParseCIDR("fd00:10:96::/108"))},
+		ClusterIPRanges: []rangekeeper.Range{must(rangekeeper.ParseCIDR("10.96.0.0/12")), must(rangekeeper.ParseCIDR("fd00:10:96::/108"))},
 		NodePortRange:   must(rangekeeper.ParsePortRange("30000-32767")),
 		Bootstrap: bootstrap.Config{
 			AdvertiseAddress: "192.0.2.10",

@@ -3,7 +3,6 @@ package etcdstoretest
 import (
 	"context"
 	"math/rand/v2"
-	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +19,7 @@ func TestWhatNobodyWaitsForIsReleased(t *testing.T) {
 	must(s.Init(ctx))
 
 	var mu sync.Mutex
-	owned, givenUp := make(map[netip.Addr]bool), 0
+	owned, givenUp := make(map[rangekeeper.Value]bool), 0
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
@@ -55,7 +54,7 @@ func TestWhatNobodyWaitsForIsReleased(t *testing.T) {
 		if err := stored.Restore(s.Range().String(), view.Snapshot); err != nil {
 			t.Fatal(err)
 		}
-		used = int(must(stored.Used()))
+		used = stored.Used()
 	}
 	for value := range stored.All() {
 		if !owned[value] {

@@ -30,10 +30,10 @@ const faultKey = "/registry/ranges/servicenodeports"
 
 // server is a store, and what was allocated from it and is held.
 type server struct {
-	*etcdstore.Store[uint16]
+	*etcdstore.Store
 	t      *testing.T
 	client *clientv3.Client
-	held   []etcdstore.Allocation[uint16]
+	held   []etcdstore.Allocation
 }
 
 // startServer makes the object with two values in use.
@@ -48,7 +48,7 @@ func startServer(t *testing.T, client *clientv3.Client) *server {
 	return s
 }
 
-func openStore(t *testing.T, client *clientv3.Client) *etcdstore.Store[uint16] {
+func openStore(t *testing.T, client *clientv3.Client) *etcdstore.Store {
 	t.Helper()
 	r, err := rangekeeper.ParsePortRange(ports)
 	if err != nil {
@@ -57,9 +57,9 @@ func openStore(t *testing.T, client *clientv3.Client) *etcdstore.Store[uint16] {
 	return openRange(t, client, r)
 }
 
-func openRange(t *testing.T, client *clientv3.Client, r rangekeeper.Range[uint16]) *etcdstore.Store[uint16] {
+func openRange(t *testing.T, client *clientv3.Client, r rangekeeper.Range) *etcdstore.Store {
 	t.Helper()
-	store, err := etcdstore.Open(etcdstore.Config[uint16]{
+	store, err := etcdstore.Open(etcdstore.Config{
 		Client: client, Key: faultKey, Range: r, Strategy: rangekeeper.DynamicBandFirst,
 	})
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *server) allocate() {
 		s.t.Fatal(err)
 	}
 	if s.holds(got.Value) {
-		s.t.Fatalf("%d is held and was handed out again", got.Value)
+		s.t.Fatalf("%v is held and was handed out again", got.Value)
 	}
 	s.held = append(s.held, got)
 }
@@ -99,7 +99,7 @@ func (s *server) works() {
 	}
 	released := s.held[0]
 	if ok, err := s.Release(ctx, released.Value, rangekeeper.OwnedSince(now.Header.Revision)); err != nil || !ok {
-		s.t.Fatalf("release %d: %v, %v", released.Value, ok, err)
+		s.t.Fatalf("release %v: %v, %v", released.Value, ok, err)
 	}
 	s.held = s.held[1:]
 	if got, err := s.Allocate(ctx, released.Value); err != nil {
@@ -123,7 +123,7 @@ func (s *server) keep(n int) {
 	s.t.Helper()
 	for _, a := range s.held[n:] {
 		if ok, err := s.Release(s.t.Context(), a.Value, rangekeeper.OwnedSince(a.Revision)); err != nil || !ok {
-			s.t.Fatalf("release %d: %v, %v", a.Value, ok, err)
+			s.t.Fatalf("release %v: %v, %v", a.Value, ok, err)
 		}
 	}
 	s.held = s.held[:n]
@@ -192,7 +192,7 @@ func (s *server) calls() map[string]func(ctx context.Context) error {
 	}
 }
 
-func (s *server) freeValue() uint16 {
+func (s *server) freeValue() rangekeeper.Value {
 	for offset := range s.Range().Size() {
 		if value, _ := s.Range().ValueAt(offset); !s.holds(value) {
 			return value
@@ -342,7 +342,7 @@ func TestRestart(t *testing.T) {
 			}
 		}
 		var waiting sync.WaitGroup
-		allocated := make(chan etcdstore.Allocation[uint16], 3)
+		allocated := make(chan etcdstore.Allocation, 3)
 		for range cap(allocated) {
 			waiting.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -396,8 +396,8 @@ func (s *server) settle(most int) {
 	s.holdsExactly()
 }
 
-func (s *server) holds(value uint16) bool {
-	return slices.ContainsFunc(s.held, func(a etcdstore.Allocation[uint16]) bool { return a.Value == value })
+func (s *server) holds(value rangekeeper.Value) bool {
+	return slices.ContainsFunc(s.held, func(a etcdstore.Allocation) bool { return a.Value == value })
 }
 
 // TestNoSpace fills the database up to its quota, and then makes room again.
@@ -521,14 +521,14 @@ func TestCompacted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ok, err := other.Release(t.Context(), got.Value, rangekeeper.OwnedSince(got.Revision)); err != nil || !ok {
-			t.Fatalf("release %d: %v, %v", got.Value, ok, err)
+			t.Fatalf("release %v: %v, %v", got.Value, ok, err)
 		}
 	}
 	compacted := keyState(t, client)
 	if _, err := client.Compact(t.Context(), compacted.revision); err != nil {
 		t.Fatal(err)
 	}
-	for name, store := range map[string]*etcdstore.Store[uint16]{"the one that has it": s.Store, "one that is new": openStore(t, client)} {
+	for name, store := range map[string]*etcdstore.Store{"the one that has it": s.Store, "one that is new": openStore(t, client)} {
 		ok, err := store.Release(t.Context(), s.held[0].Value, rangekeeper.OwnedSince(s.held[0].Revision))
 		if ok || !errors.Is(err, etcdstore.ErrDeferred) || !strings.Contains(err.Error(), faultKey) {
 			t.Errorf("release over a gap, by %s: %v, %v", name, ok, err)

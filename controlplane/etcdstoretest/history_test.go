@@ -41,7 +41,7 @@ func (c change) String() string {
 // readHistory gives every change of the stored object after a state, in order, and the
 // state that it has now. Nothing may be missing between them, and every revision must
 // hold an object for the range r.
-func readHistory(ctx context.Context, client *clientv3.Client, key string, r rangekeeper.Range[uint16], after state) ([]change, state, error) {
+func readHistory(ctx context.Context, client *clientv3.Client, key string, r rangekeeper.Range, after state) ([]change, state, error) {
 	current, err := client.Get(ctx, key)
 	if err != nil {
 		return nil, after, err
@@ -85,7 +85,7 @@ func readHistory(ctx context.Context, client *clientv3.Client, key string, r ran
 
 // decode reads a stored RangeAllocation as kube-apiserver does, with the API's own
 // types.
-func decode(value []byte, r rangekeeper.Range[uint16]) (*big.Int, error) {
+func decode(value []byte, r rangekeeper.Range) (*big.Int, error) {
 	raw, ok := bytes.CutPrefix(value, []byte("k8s\x00"))
 	if !ok {
 		return nil, fmt.Errorf("no protobuf object: %.20q", value)

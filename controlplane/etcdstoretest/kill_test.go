@@ -60,7 +60,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-func loadRange(t *testing.T) rangekeeper.Range[uint16] {
+func loadRange(t *testing.T) rangekeeper.Range {
 	r, err := rangekeeper.ParsePortRange(loadPorts)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func loadRange(t *testing.T) rangekeeper.Range[uint16] {
 type lives struct {
 	t      *testing.T
 	dir    string
-	values rangekeeper.Range[uint16]
+	values rangekeeper.Range
 	// stored is what the store held when it was read last, held the same with the revisions.
 	stored state
 	held   holders
@@ -174,7 +174,7 @@ func runLoad(args []string) error {
 	if err != nil {
 		return err
 	}
-	store, err := etcdstore.Open(etcdstore.Config[uint16]{
+	store, err := etcdstore.Open(etcdstore.Config{
 		Client: e.Client(), Key: loadKey, Range: values, Strategy: rangekeeper.DynamicBandFirst,
 	})
 	if err != nil {
@@ -224,7 +224,7 @@ func runLoad(args []string) error {
 }
 
 // nextOperation chooses what a caller does next and takes from held what it gives back.
-func nextOperation(ctx context.Context, client *clientv3.Client, values rangekeeper.Range[uint16], held *[]*operation) *operation {
+func nextOperation(ctx context.Context, client *clientv3.Client, values rangekeeper.Range, held *[]*operation) *operation {
 	if n := len(*held); n > rand.IntN(8) {
 		i := rand.IntN(n)
 		mine := (*held)[i]

@@ -111,7 +111,7 @@ type load struct {
 	t       *testing.T
 	clients []*clientv3.Client
 	network *network
-	values  rangekeeper.Range[uint16]
+	values  rangekeeper.Range
 	// least is how many operations there must be.
 	least int
 	// lossy says that answers of etcd may be lost.
@@ -215,7 +215,7 @@ func (l *load) round(key string) {
 	ctx, cancel := context.WithTimeout(l.t.Context(), 3*time.Minute)
 	defer cancel()
 	r := &round{load: l, key: key}
-	config := etcdstore.Config[uint16]{Key: key, Range: l.values, Strategy: rangekeeper.DynamicBandFirst}
+	config := etcdstore.Config{Key: key, Range: l.values, Strategy: rangekeeper.DynamicBandFirst}
 	if l.repairs {
 		config.Grace = grace
 	}
@@ -284,7 +284,7 @@ func (l *load) round(key string) {
 type round struct {
 	*load
 	key    string
-	stores []*etcdstore.Store[uint16]
+	stores []*etcdstore.Store
 
 	mu         sync.Mutex
 	operations []*operation
@@ -409,7 +409,7 @@ func (r *round) disown(o owned) {
 
 // repair makes passes at one server until the callers are done and there is nothing in use
 // any more that has no Service.
-func (r *round) repair(ctx context.Context, store *etcdstore.Store[uint16], over *atomic.Bool) {
+func (r *round) repair(ctx context.Context, store *etcdstore.Store, over *atomic.Bool) {
 	passes, err := rangekeeper.NewPasses(3, interval)
 	if err != nil {
 		r.t.Error(err)
@@ -434,7 +434,7 @@ func (r *round) repair(ctx context.Context, store *etcdstore.Store[uint16], over
 }
 
 // pass makes one repair pass and says how many leaks there were.
-func (r *round) pass(ctx context.Context, store *etcdstore.Store[uint16], passes *rangekeeper.Passes) (leaks int, err error) {
+func (r *round) pass(ctx context.Context, store *etcdstore.Store, passes *rangekeeper.Passes) (leaks int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	pass, err := passes.Start()
@@ -452,7 +452,7 @@ func (r *round) pass(ctx context.Context, store *etcdstore.Store[uint16], passes
 	for offset, has := range r.services {
 		if value, _ := r.values.ValueAt(uint32(offset)); has {
 			services.Add("", nil)
-			services.AddPort("TCP", int32(value))
+			services.AddPort("TCP", int32(value.Port()))
 		} else if used.Bit(offset) == 1 {
 			leaks++
 		}
@@ -515,7 +515,7 @@ func (r *round) do(ctx context.Context, random *rand.Rand, o *operation) {
 
 // perform calls a store and notes the outcome. The error is one that no caller should
 // see.
-func perform(ctx context.Context, store *etcdstore.Store[uint16], r rangekeeper.Range[uint16], o *operation) error {
+func perform(ctx context.Context, store *etcdstore.Store, r rangekeeper.Range, o *operation) error {
 	var err error
 	value, _ := r.ValueAt(o.offset)
 	switch o.kind {
@@ -529,7 +529,7 @@ func perform(ctx context.Context, store *etcdstore.Store[uint16], r rangekeeper.
 	case allocateBatch:
 		err = performBatch(ctx, store, r, o)
 	default:
-		var got etcdstore.Allocation[uint16]
+		var got etcdstore.Allocation
 		if o.kind == allocateNext {
 			got, err = store.AllocateNext(ctx)
 		} else {
@@ -538,7 +538,7 @@ func perform(ctx context.Context, store *etcdstore.Store[uint16], r rangekeeper.
 		if err == nil {
 			offset, inRange := r.OffsetOf(got.Value)
 			if !inRange || o.kind == allocate && offset != o.offset {
-				return fmt.Errorf("got %d", got.Value)
+				return fmt.Errorf("got %v", got.Value)
 			}
 			o.offset, o.revision, o.useUntil = offset, got.Revision, got.UseUntil
 		}
@@ -561,13 +561,13 @@ func perform(ctx context.Context, store *etcdstore.Store[uint16], r rangekeeper.
 	return nil
 }
 
-func performBatch(ctx context.Context, store *etcdstore.Store[uint16], r rangekeeper.Range[uint16], o *operation) error {
-	var requests []rangekeeper.Request[uint16]
+func performBatch(ctx context.Context, store *etcdstore.Store, r rangekeeper.Range, o *operation) error {
+	var requests []rangekeeper.Request
 	for _, offset := range o.wanted {
 		if value, inRange := r.ValueAt(offset); inRange {
-			requests = append(requests, rangekeeper.This(value))
+			requests = append(requests, rangekeeper.Named(value))
 		} else {
-			requests = append(requests, rangekeeper.Next[uint16]())
+			requests = append(requests, rangekeeper.Any())
 		}
 	}
 	all, err := store.AllocateBatch(ctx, requests...)

@@ -87,7 +87,7 @@ func TestRestored(t *testing.T) {
 					continue
 				}
 				if _, err := b.Allocate(ctx, x.Value); err != nil {
-					t.Errorf("%d is free: %v", x.Value, err)
+					t.Errorf("%v is free: %v", x.Value, err)
 				}
 				break
 			}
@@ -95,23 +95,23 @@ func TestRestored(t *testing.T) {
 				stored := a.isStored(x.Value)
 				ok, err := a.Release(ctx, x.Value, rangekeeper.OwnedSince(x.Revision))
 				if ok || err != nil && !errors.Is(err, etcdstore.ErrDeferred) {
-					t.Errorf("release of %d, lost in revision %d: %v, %v", x.Value, x.Revision, ok, err)
+					t.Errorf("release of %v, lost in revision %v: %v, %v", x.Value, x.Revision, ok, err)
 				}
 				if stored && !a.isStored(x.Value) {
-					t.Errorf("%d was taken from its owner", x.Value)
+					t.Errorf("%v was taken from its owner", x.Value)
 				}
 			}
 			a.fill(ctx, lostByA, values)
-			for _, x := range slices.Concat(other.held, b.held[:1], []etcdstore.Allocation[uint16]{kept}, lostByA) {
+			for _, x := range slices.Concat(other.held, b.held[:1], []etcdstore.Allocation{kept}, lostByA) {
 				if !a.isStored(x.Value) {
-					t.Errorf("%d is somebody's, and free", x.Value)
+					t.Errorf("%v is somebody's, and free", x.Value)
 				}
 			}
 
 			goOn(ctx, other, int(lost.Revision))
 			anchor := header(t, client).Revision
 			if ok, err := a.Release(ctx, kept.Value, rangekeeper.OwnedSince(anchor)); err != nil || !ok {
-				t.Errorf("release of %d: %v, %v", kept.Value, ok, err)
+				t.Errorf("release of %v: %v, %v", kept.Value, ok, err)
 			}
 			if _, err := b.Allocate(ctx, kept.Value); err != nil {
 				t.Error(err)
@@ -122,7 +122,7 @@ func TestRestored(t *testing.T) {
 
 // fill allocates up to n values, until there is none left: they must be free and not
 // lost.
-func (s *server) fill(ctx context.Context, lost []etcdstore.Allocation[uint16], n int) {
+func (s *server) fill(ctx context.Context, lost []etcdstore.Allocation, n int) {
 	s.t.Helper()
 	for range n {
 		before := s.used()
@@ -139,15 +139,15 @@ func (s *server) fill(ctx context.Context, lost []etcdstore.Allocation[uint16], 
 		}
 		offset, _ := s.Range().OffsetOf(got.Value)
 		if before.Bit(int(offset)) == 1 {
-			s.t.Errorf("%d was in use and is handed out", got.Value)
+			s.t.Errorf("%v was in use and is handed out", got.Value)
 		}
-		if slices.ContainsFunc(lost, func(x etcdstore.Allocation[uint16]) bool { return x.Value == got.Value }) {
-			s.t.Errorf("%d was handed out before the restore and is again", got.Value)
+		if slices.ContainsFunc(lost, func(x etcdstore.Allocation) bool { return x.Value == got.Value }) {
+			s.t.Errorf("%v was handed out before the restore and is again", got.Value)
 		}
 	}
 }
 
-func (s *server) isStored(value uint16) bool {
+func (s *server) isStored(value rangekeeper.Value) bool {
 	s.t.Helper()
 	offset, _ := s.Range().OffsetOf(value)
 	return s.used().Bit(int(offset)) == 1
@@ -185,7 +185,7 @@ func write(ctx context.Context, s *server, times int) {
 		last := s.held[len(s.held)-1]
 		s.held = s.held[:len(s.held)-1]
 		if ok, err := s.Release(ctx, last.Value, rangekeeper.OwnedSince(last.Revision)); err != nil || !ok {
-			s.t.Fatalf("release %d: %v, %v", last.Value, ok, err)
+			s.t.Fatalf("release %v: %v, %v", last.Value, ok, err)
 		}
 	}
 }
@@ -255,10 +255,10 @@ func TestReleaseAfterDeletion(t *testing.T) {
 			}
 			ok, err := a.Release(ctx, mine.Value, rangekeeper.OwnedSince(mine.Revision))
 			if ok || err != nil && !errors.Is(err, etcdstore.ErrDeferred) {
-				t.Errorf("release of %d: %v, %v", mine.Value, ok, err)
+				t.Errorf("release of %v: %v, %v", mine.Value, ok, err)
 			}
 			if !a.isStored(mine.Value) {
-				t.Errorf("%d was taken from its owner", mine.Value)
+				t.Errorf("%v was taken from its owner", mine.Value)
 			}
 			a.fill(ctx, a.held, values)
 		})
@@ -288,7 +288,7 @@ func TestDeletedWhileAllocating(t *testing.T) {
 type upheaval struct {
 	t       *testing.T
 	client  *clientv3.Client
-	values  rangekeeper.Range[uint16]
+	values  rangekeeper.Range
 	servers []*oneOfTwo
 	start   time.Time
 
@@ -307,7 +307,7 @@ type upheaval struct {
 }
 
 type oneOfTwo struct {
-	*etcdstore.Store[uint16]
+	*etcdstore.Store
 	// owners are those whom this server has given an offset.
 	owners map[uint32]*operation
 }

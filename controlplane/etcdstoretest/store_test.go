@@ -35,8 +35,8 @@ func startEtcd(t *testing.T) *embedded.Etcd {
 	return etcd
 }
 
-func open(t *testing.T, etcd *embedded.Etcd, cidr string) *etcdstore.Store[netip.Addr] {
-	s, err := etcdstore.Open(etcdstore.Config[netip.Addr]{Client: etcd.Client(), Key: key, Range: must(rangekeeper.ParseCIDR(cidr)), Strategy: rangekeeper.DynamicBandFirst})
+func open(t *testing.T, etcd *embedded.Etcd, cidr string) *etcdstore.Store {
+	s, err := etcdstore.Open(etcdstore.Config{Client: etcd.Client(), Key: key, Range: must(rangekeeper.ParseCIDR(cidr)), Strategy: rangekeeper.DynamicBandFirst})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,11 +50,11 @@ func open(t *testing.T, etcd *embedded.Etcd, cidr string) *etcdstore.Store[netip
 
 // TestOpenRefuses opens stores that no etcd could serve: they would try for ever.
 func TestOpenRefuses(t *testing.T) {
-	good := etcdstore.Config[netip.Addr]{Client: startEtcd(t).Client(), Key: key, Range: must(rangekeeper.ParseCIDR("10.0.0.0/24"))}
-	for name, spoil := range map[string]func(*etcdstore.Config[netip.Addr]){
-		"no client":                    func(c *etcdstore.Config[netip.Addr]) { c.Client = nil },
-		"no key":                       func(c *etcdstore.Config[netip.Addr]) { c.Key = "" },
-		"a grace that is over already": func(c *etcdstore.Config[netip.Addr]) { c.Grace = -time.Second },
+	good := etcdstore.Config{Client: startEtcd(t).Client(), Key: key, Range: must(rangekeeper.ParseCIDR("10.0.0.0/24"))}
+	for name, spoil := range map[string]func(*etcdstore.Config){
+		"no client":                    func(c *etcdstore.Config) { c.Client = nil },
+		"no key":                       func(c *etcdstore.Config) { c.Key = "" },
+		"a grace that is over already": func(c *etcdstore.Config) { c.Grace = -time.Second },
 	} {
 		config := good
 		spoil(&config)
@@ -80,9 +80,9 @@ func TestAllocateThroughEtcd(t *testing.T) {
 		t.Fatal("created not once")
 	}
 	var mu sync.Mutex
-	owned := make(map[netip.Addr]etcdstore.Allocation[netip.Addr])
+	owned := make(map[rangekeeper.Value]etcdstore.Allocation)
 	var group sync.WaitGroup
-	for _, s := range []*etcdstore.Store[netip.Addr]{first, second} {
+	for _, s := range []*etcdstore.Store{first, second} {
 		for range 127 {
 			group.Go(func() {
 				a, err := s.AllocateNext(ctx)
@@ -106,7 +106,7 @@ func TestAllocateThroughEtcd(t *testing.T) {
 	if _, err := second.AllocateNext(ctx); !errors.Is(err, rangekeeper.ErrFull) {
 		t.Error(err)
 	}
-	addr := netip.MustParseAddr("10.0.0.77")
+	addr := must(rangekeeper.ParseValue("10.0.0.77"))
 	if _, err := first.Allocate(ctx, addr); !errors.Is(err, rangekeeper.ErrAlreadyAllocated) {
 		t.Error(err)
 	}
@@ -124,7 +124,7 @@ func TestAllocateThroughEtcd(t *testing.T) {
 		t.Errorf("%d swaps: operations did not share them", swaps)
 	}
 	// The last to write knows what is stored.
-	if known, view := must(first.Known()), must(first.Read(ctx)); !known.Initialised || known.Used != 254 || known.Revision > view.Revision {
+	if known, view := first.Known(), must(first.Read(ctx)); !known.Initialised || known.Used != 254 || known.Revision > view.Revision {
 		t.Errorf("%+v at %d", known, view.Revision)
 	}
 	t.Logf("%+v, %+v", first.Stats(), second.Stats())
@@ -135,16 +135,16 @@ func TestRepairThroughEtcd(t *testing.T) {
 	const interval = 100 * time.Millisecond
 	etcd := startEtcd(t)
 	theirs := open(t, etcd, "10.0.0.0/22")
-	ours := must(etcdstore.Open(etcdstore.Config[netip.Addr]{Client: etcd.Client(), Key: key, Range: theirs.Range(), Grace: 2 * interval}))
+	ours := must(etcdstore.Open(etcdstore.Config{Client: etcd.Client(), Key: key, Range: theirs.Range(), Grace: 2 * interval}))
 	defer ours.Close(context.Background())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	must(ours.Init(ctx))
-	var owned []etcdstore.Allocation[netip.Addr]
+	var owned []etcdstore.Allocation
 	for i := range byte(20) {
-		owned = append(owned, must(theirs.Allocate(ctx, netip.AddrFrom4([4]byte{10, 0, 1, i}))))
+		owned = append(owned, must(theirs.Allocate(ctx, rangekeeper.AddrValue(netip.AddrFrom4([4]byte{10, 0, 1, i})))))
 	}
-	lost, busy := netip.MustParseAddr("10.0.3.1"), netip.MustParseAddr("10.0.3.2")
+	lost, busy := must(rangekeeper.ParseValue("10.0.3.1")), must(rangekeeper.ParseValue("10.0.3.2"))
 	var group sync.WaitGroup
 	stop := make(chan struct{})
 	// It takes one address again and again: any address could be the lost one.
@@ -160,7 +160,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 		}
 	})
 	passes := must(rangekeeper.NewPasses(3, interval))
-	pass := func() etcdstore.Repaired[netip.Addr] {
+	pass := func() etcdstore.Repaired {
 		t.Helper()
 		pass, audit := readForPass(t, ours, passes)
 		var services rangekeeper.Services
@@ -175,11 +175,11 @@ func TestRepairThroughEtcd(t *testing.T) {
 		return must(ours.Repair(ctx, pass, rangekeeper.Listed{}))
 	}
 	// The first two of the leaks change hands, once before the second pass and once before the third.
-	var free []netip.Addr
+	var free []rangekeeper.Value
 	for _, a := range owned[:10] {
 		free = append(free, a.Value)
 	}
-	for i, want := range []etcdstore.Repaired[netip.Addr]{{Set: []netip.Addr{lost}}, {}, {Cleared: free[2:]}, {Cleared: free[:1]}, {Cleared: free[1:2]}} {
+	for i, want := range []etcdstore.Repaired{{Set: []rangekeeper.Value{lost}}, {}, {Cleared: free[2:]}, {Cleared: free[:1]}, {Cleared: free[1:2]}} {
 		repaired := pass()
 		if !slices.Equal(repaired.Set, want.Set) || !slices.Equal(repaired.Cleared, want.Cleared) || repaired.Changed > 0 {
 			t.Errorf("pass %d: %+v", i, repaired)
@@ -201,11 +201,11 @@ func TestRepairThroughEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, a := range owned {
-		if has := must(after.Has(a.Value)); has != (i >= 10) {
+		if has := after.Has(a.Value); has != (i >= 10) {
 			t.Errorf("%v: %v", a.Value, has)
 		}
 	}
-	if !must(after.Has(lost)) {
+	if !after.Has(lost) {
 		t.Error("the lost address is not set")
 	}
 	late := must(passes.Start())
@@ -216,7 +216,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 }
 
 // readForPass starts a pass and brings what is stored to its audit.
-func readForPass(t *testing.T, store *etcdstore.Store[netip.Addr], passes *rangekeeper.Passes) (*rangekeeper.Pass, *rangekeeper.Audit) {
+func readForPass(t *testing.T, store *etcdstore.Store, passes *rangekeeper.Passes) (*rangekeeper.Pass, *rangekeeper.Audit) {
 	t.Helper()
 	pass, audit := must(passes.Start()), must(rangekeeper.NewAudit())
 	must(store.ReadForPass(t.Context(), pass))
@@ -231,7 +231,7 @@ func TestRepairGuardedByServices(t *testing.T) {
 	const interval, services = 20 * time.Millisecond, "/registry/services/specs/"
 	etcd := startEtcd(t)
 	theirs := open(t, etcd, "10.0.0.0/24")
-	ours := must(etcdstore.Open(etcdstore.Config[netip.Addr]{Client: etcd.Client(), Key: key, Range: theirs.Range(), Services: services, Grace: interval}))
+	ours := must(etcdstore.Open(etcdstore.Config{Client: etcd.Client(), Key: key, Range: theirs.Range(), Services: services, Grace: interval}))
 	defer ours.Close(context.Background())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -242,7 +242,7 @@ func TestRepairGuardedByServices(t *testing.T) {
 	}
 	write(services + "default/before")
 	passes := must(rangekeeper.NewPasses(2, interval))
-	for i, want := range []etcdstore.Repaired[netip.Addr]{{}, {Changed: 1}, {Cleared: []netip.Addr{leak.Value}}} {
+	for i, want := range []etcdstore.Repaired{{}, {Changed: 1}, {Cleared: []rangekeeper.Value{leak.Value}}} {
 		before := must(ours.Read(ctx)).Revision - 1
 		pass, audit := readForPass(t, ours, passes)
 		must(pass.Finish(audit))
@@ -270,10 +270,10 @@ func TestMetrics(t *testing.T) {
 	s := open(t, etcd, "10.0.0.0/24")
 	must(s.Init(t.Context()))
 	must(s.AllocateNext(t.Context()))
-	other := must(etcdstore.Open(etcdstore.Config[netip.Addr]{Client: etcd.Client(), Key: "/registry/ranges/other", Range: s.Range()}))
+	other := must(etcdstore.Open(etcdstore.Config{Client: etcd.Client(), Key: "/registry/ranges/other", Range: s.Range()}))
 	defer other.Close(context.Background())
 	registry := prometheus.NewPedanticRegistry()
-	for _, s := range []*etcdstore.Store[netip.Addr]{s, other} {
+	for _, s := range []*etcdstore.Store{s, other} {
 		if err := registry.Register(s); err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -188,8 +187,8 @@ func bindAddress(i int) net.IP { return net.IPv4(127, 0, 0, byte(1+i)) }
 // advertiseAddress is a server's address in the endpoints of the Service kubernetes. A
 // loopback address is not allowed there, so it is one of a block for documentation, of the
 // primary IP family. Nobody connects to it: there are no Pods.
-func advertiseAddress(i int, primary rangekeeper.Range[netip.Addr]) string {
-	if first, _ := primary.ValueAt(0); first.Is6() {
+func advertiseAddress(i int, primary rangekeeper.Range) string {
+	if first, _ := primary.ValueAt(0); first.Addr().Is6() {
 		return fmt.Sprintf("2001:db8::%d", 1+i)
 	}
 	return fmt.Sprintf("192.0.2.%d", 1+i)

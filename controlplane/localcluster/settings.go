@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"strings"
 
@@ -31,7 +30,7 @@ type settings struct {
 	ServiceNodePortRange  string `json:"serviceNodePortRange"`
 
 	path            string
-	clusterIPRanges []rangekeeper.Range[netip.Addr]
+	clusterIPRanges []rangekeeper.Range
 }
 
 // settings are those of the last run, or else the defaults, but for what was given now.
@@ -97,7 +96,7 @@ func (s *settings) parse() error {
 }
 
 // parseClusterIPRanges gives one range, or two of different IP families.
-func parseClusterIPRanges(text string) (ranges []rangekeeper.Range[netip.Addr], err error) {
+func parseClusterIPRanges(text string) (ranges []rangekeeper.Range, err error) {
 	pass, err := rangekeeper.NewAudit() // it knows which ranges can be together
 	if err != nil {
 		return nil, err
@@ -108,7 +107,7 @@ func parseClusterIPRanges(text string) (ranges []rangekeeper.Range[netip.Addr], 
 		if err != nil {
 			return nil, err
 		}
-		if _, err = pass.AddCIDR(values, rangekeeper.Stored{}); errors.Is(err, rangekeeper.ErrSameKind) {
+		if _, err = pass.AddBitmap(values, rangekeeper.Stored{}); errors.Is(err, rangekeeper.ErrSameKind) {
 			return nil, fmt.Errorf("%s: two ranges must be of different IP families", text)
 		} else if err != nil {
 			return nil, err

@@ -3,18 +3,17 @@ package repair
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
-// Range is a stored range that passes are made over.
+// Range is a stored range that passes are made over. An [etcdstore.Store] is one.
 type Range interface {
-	// Read reads the range for a pass, and says whether nothing was stored yet. Services are listed after that.
-	Read(ctx context.Context, pass *rangekeeper.Pass) (missing bool, err error)
-	// Repair writes what the pass found out about the range.
-	Repair(ctx context.Context, found Found) (Repaired, error)
+	// ReadForPass reads the range for a pass. Services are listed after that.
+	ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (etcdstore.View, error)
+	// Repair writes what the finished pass found out about the range.
+	Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.Listed) (etcdstore.Repaired, error)
 }
 
 // Uncommitted is a Range that no committer keeps, so that its leak counters advance in every pass. Either all ranges of
@@ -23,29 +22,13 @@ type Uncommitted interface {
 	Range
 	// Add adds the range to the audit of the pass, with what was read.
 	Add(audit *rangekeeper.Audit) error
-}
-
-// Found is what a pass has found.
-type Found struct {
-	// Pass has ended its audit.
-	Pass *rangekeeper.Pass
-	// Report has the ranges in the order in which they were read.
-	Report *rangekeeper.Report
-	// Listed says when Services were listed.
-	Listed rangekeeper.Listed
-}
-
-// Repaired is the outcome of a repair.
-type Repaired struct {
-	// Set and Cleared are the values that were recorded and freed, as texts.
-	Set, Cleared []string
-	// Changed is how many were left alone as they, or Services, had changed.
-	Changed int
+	// Found is called with the report of the pass before Repair.
+	Found(report *rangekeeper.Report)
 }
 
 // RangeOutcome is the outcome of a pass for one range.
 type RangeOutcome struct {
-	Repaired
+	etcdstore.Repaired
 	// Missing says that nothing was stored before.
 	Missing bool
 }
@@ -65,46 +48,24 @@ func Drive(ctx context.Context, passes *rangekeeper.Passes, ranges []Range, obse
 	defer pass.Close()
 	outcomes := make([]RangeOutcome, len(ranges))
 	for i, one := range ranges {
-		if outcomes[i].Missing, err = one.Read(ctx, pass); err != nil {
+		view, err := one.ReadForPass(ctx, pass)
+		if err != nil {
 			return nil, err
 		}
+		outcomes[i].Missing = !view.Initialised
 	}
-	found := Found{Pass: pass}
-	if found.Report, found.Listed, err = observe(pass); err != nil {
+	report, listed, err := observe(pass)
+	if err != nil {
 		return nil, err
 	}
 	var failures []error
 	for i, one := range ranges {
-		counts, err := found.Report.Range(i)
-		if err == nil && counts.Record != rangekeeper.RecordStale {
-			outcomes[i].Repaired, err = one.Repair(ctx, found)
+		if report.Range(i).Record == rangekeeper.RecordStale {
+			continue
 		}
-		if err != nil {
+		if outcomes[i].Repaired, err = one.Repair(ctx, pass, listed); err != nil {
 			failures = append(failures, err)
 		}
 	}
 	return outcomes, errors.Join(failures...)
-}
-
-// Stored is the range of a store.
-func Stored[V rangekeeper.Value](store *etcdstore.Store[V]) Range { return storedRange[V]{store} }
-
-type storedRange[V rangekeeper.Value] struct{ store *etcdstore.Store[V] }
-
-func (s storedRange[V]) Read(ctx context.Context, pass *rangekeeper.Pass) (bool, error) {
-	view, err := s.store.ReadForPass(ctx, pass)
-	return !view.Initialised, err
-}
-
-func (s storedRange[V]) Repair(ctx context.Context, found Found) (Repaired, error) {
-	repaired, err := s.store.Repair(ctx, found.Pass, found.Listed)
-	return Repaired{Set: texts(repaired.Set), Cleared: texts(repaired.Cleared), Changed: repaired.Changed}, err
-}
-
-func texts[V rangekeeper.Value](values []V) []string {
-	all := make([]string, len(values))
-	for i, value := range values {
-		all[i] = fmt.Sprint(value)
-	}
-	return all
 }

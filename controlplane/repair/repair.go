@@ -22,6 +22,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 const (
@@ -144,10 +145,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	result.Services = len(services)
 	set := map[string]bool{}
 	for i, done := range outcomes {
-		counts, err := report.Range(i)
-		if err != nil {
-			return Result{}, errors.Join(failure, err)
-		}
+		counts := report.Range(i)
 		repaired := RangeResult{
 			Made: done.Missing, Leaked: int(counts.Leaked), Set: len(done.Set), Cleared: len(done.Cleared), Changed: done.Changed,
 		}
@@ -155,7 +153,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 			repaired.Set, repaired.Cleared = int(counts.Set), int(counts.Clear)
 		}
 		for _, value := range done.Set {
-			set[value] = true
+			set[value.String()] = true
 		}
 		result.Ranges = append(result.Ranges, repaired)
 	}
@@ -179,7 +177,9 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 // readOnly is a range that is not repaired.
 type readOnly struct{ Range }
 
-func (readOnly) Repair(context.Context, Found) (Repaired, error) { return Repaired{}, nil }
+func (readOnly) Repair(context.Context, *rangekeeper.Pass, rangekeeper.Listed) (etcdstore.Repaired, error) {
+	return etcdstore.Repaired{}, nil
+}
 
 // audit compares what the pass has read with Services that were listed after that.
 func (r *Repairer) audit(pass *rangekeeper.Pass, services []*corev1.Service) (*rangekeeper.Report, error) {
@@ -206,7 +206,13 @@ func (r *Repairer) audit(pass *rangekeeper.Pass, services []*corev1.Service) (*r
 	if err != nil {
 		return nil, err
 	}
-	return pass.Finish(audit)
+	report, err := pass.Finish(audit)
+	for _, one := range r.config.Ranges {
+		if one, ok := one.(Uncommitted); ok {
+			one.Found(report)
+		}
+	}
+	return report, err
 }
 
 // list gives all Services, at one revision that is not older than the call: a list without a resource version is

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"math/bits"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -61,13 +60,13 @@ func readVerdict(t *testing.T) (v verdict) {
 
 // ranges are the stored ranges of the cluster.
 type ranges struct {
-	primary, secondary *etcdstore.Store[netip.Addr]
-	ports              *etcdstore.Store[uint16]
+	primary, secondary *etcdstore.Store
+	ports              *etcdstore.Store
 }
 
-func openRange[V rangekeeper.Value](t *testing.T, etcd *embedded.Etcd, name string, values rangekeeper.Range[V]) *etcdstore.Store[V] {
+func openRange(t *testing.T, etcd *embedded.Etcd, name string, values rangekeeper.Range) *etcdstore.Store {
 	t.Helper()
-	store := must(etcdstore.Open(etcdstore.Config[V]{
+	store := must(etcdstore.Open(etcdstore.Config{
 		Client: etcd.Client(), Key: "/registry/ranges/" + name, Range: values, Grace: 2 * interval,
 	}))
 	t.Cleanup(func() { store.Close(context.Background()) })
@@ -75,7 +74,7 @@ func openRange[V rangekeeper.Value](t *testing.T, etcd *embedded.Etcd, name stri
 }
 
 // holds gives what is recorded as allocated.
-func holds[V rangekeeper.Value](t *testing.T, store *etcdstore.Store[V], into map[string]bool) {
+func holds(t *testing.T, store *etcdstore.Store, into map[string]bool) {
 	t.Helper()
 	allocator := must(rangekeeper.NewAllocator(store.Range(), rangekeeper.Contiguous, 1))
 	defer allocator.Close()
@@ -126,8 +125,8 @@ func TestDamagedCluster(t *testing.T) {
 		}))
 	}
 	repairers := []*repair.Repairer{
-		repairer(repair.ClusterIPs, repair.Stored(stored.primary), repair.Stored(stored.secondary)),
-		repairer(repair.NodePorts, repair.Stored(stored.ports)),
+		repairer(repair.ClusterIPs, stored.primary, stored.secondary),
+		repairer(repair.NodePorts, stored.ports),
 	}
 	leaks := slices.Concat(want.Leaks.ClusterIP, want.Leaks.NodePort)
 	if len(leaks) < 10 {

@@ -49,7 +49,7 @@ func TestStaleList(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(metrics)
 	repairer := must(repair.New(repair.Config{
-		Controller: repair.ClusterIPs, Ranges: []repair.Range{repair.Stored(stored)}, Services: services, SameEtcd: true,
+		Controller: repair.ClusterIPs, Ranges: []repair.Range{stored}, Services: services, SameEtcd: true,
 		Recorder: events.NewFakeRecorder(10), Metrics: metrics, Passes: 1,
 	}))
 	defer repairer.Close()

@@ -98,8 +98,8 @@ func (c committed) RepairRange(string) (repair.Range, bool) { return c.passes, t
 // interval is that between passes.
 const interval = 2 * time.Second
 
-func open[V rangekeeper.Value](t *testing.T, etcd *clientv3.Client, name string, values rangekeeper.Range[V]) *etcdstore.Store[V] {
-	store := must(etcdstore.Open(etcdstore.Config[V]{
+func open(t *testing.T, etcd *clientv3.Client, name string, values rangekeeper.Range) *etcdstore.Store {
+	store := must(etcdstore.Open(etcdstore.Config{
 		Client: etcd, Key: "/registry/ranges/" + name, Range: values, Grace: 2 * interval,
 	}))
 	t.Cleanup(func() { store.Close(context.Background()) })
@@ -108,12 +108,12 @@ func open[V rangekeeper.Value](t *testing.T, etcd *clientv3.Client, name string,
 
 func addresses(t *testing.T, etcd *clientv3.Client, name, cidr string) Range {
 	store := open(t, etcd, name, must(rangekeeper.ParseCIDR(cidr)))
-	return RangeOf(committed{passes: repair.Stored(store)}, cidr)
+	return RangeOf(committed{passes: store}, cidr)
 }
 
 func ports(t *testing.T, etcd *clientv3.Client, name, all string) Range {
 	store := open(t, etcd, name, must(rangekeeper.ParsePortRange(all)))
-	return RangeOf(committed{passes: repair.Stored(store)}, all)
+	return RangeOf(committed{passes: store}, all)
 }
 
 // counters are as those of the API server.

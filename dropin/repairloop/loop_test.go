@@ -21,6 +21,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	"github.com/rangekeeper/rangekeeper/dropin/registrytest"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // registry keeps a range in memory, and refuses a write that is not of what is there.
@@ -65,7 +66,7 @@ func (r *registry) has(t *testing.T, port uint16) bool {
 	if err := allocator.Restore(r.text, r.data); err != nil {
 		t.Fatal(err)
 	}
-	return must(allocator.Has(port))
+	return allocator.Has(rangekeeper.PortValue(port))
 }
 
 func service(name string, port int32) *corev1.Service {
@@ -182,12 +183,12 @@ type stale struct {
 
 func (s *stale) RepairRange(string) (repair.Range, bool) { return s, true }
 
-func (s *stale) Repair(_ context.Context, found repair.Found) (repair.Repaired, error) {
-	s.revision = found.Listed.Revision
+func (s *stale) Repair(_ context.Context, _ *rangekeeper.Pass, listed rangekeeper.Listed) (etcdstore.Repaired, error) {
+	s.revision = listed.Revision
 	if s.times--; s.times >= 0 {
-		return repair.Repaired{}, fmt.Errorf("repair: %w", rangekeeper.ErrStaleList)
+		return etcdstore.Repaired{}, fmt.Errorf("repair: %w", rangekeeper.ErrStaleList)
 	}
-	return repair.Repaired{}, nil
+	return etcdstore.Repaired{}, nil
 }
 
 // TestStaleList makes a pass again at once if it was the list's fault that it failed: a server that starts waits for the

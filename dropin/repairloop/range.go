@@ -8,12 +8,13 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // Repairable is a registry over whose range passes can be made. They go through the committer of the registry, so that they
 // share writes with allocations and clear nothing that was allocated meanwhile.
 type Repairable interface {
-	// RepairRange returns the range, as [repair.Stored] of the registry's store, and whether it is in
+	// RepairRange returns the range, and whether it is in
 	// the etcd of Services, so that revisions compare. rangeSpec is the range that the controller was configured with.
 	RepairRange(rangeSpec string) (passes repair.Range, sameEtcd bool)
 }
@@ -36,8 +37,10 @@ func RangeOf(registry rangeallocation.RangeRegistry, rangeSpec string) Range {
 // refusing is a range whose passes fail.
 type refusing struct{ err error }
 
-func (r refusing) Read(context.Context, *rangekeeper.Pass) (bool, error) { return false, r.err }
+func (r refusing) ReadForPass(context.Context, *rangekeeper.Pass) (etcdstore.View, error) {
+	return etcdstore.View{}, r.err
+}
 
-func (r refusing) Repair(context.Context, repair.Found) (repair.Repaired, error) {
-	return repair.Repaired{}, r.err
+func (r refusing) Repair(context.Context, *rangekeeper.Pass, rangekeeper.Listed) (etcdstore.Repaired, error) {
+	return etcdstore.Repaired{}, r.err
 }

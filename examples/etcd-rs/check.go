@@ -71,7 +71,7 @@ func run(program string, test []string) (err error) {
 	if err != nil {
 		return err
 	}
-	store, err := etcdstore.Open(etcdstore.Config[netip.Addr]{
+	store, err := etcdstore.Open(etcdstore.Config{
 		Client: etcd.Client(), Key: key, Range: parsed, Strategy: rangekeeper.DynamicBandFirst,
 	})
 	if err != nil {
@@ -109,7 +109,7 @@ type check struct {
 	test     []string
 	endpoint string
 	client   *clientv3.Client
-	store    *etcdstore.Store[netip.Addr]
+	store    *etcdstore.Store
 
 	mu    sync.Mutex
 	owned map[netip.Addr]bool
@@ -292,7 +292,7 @@ func (c *check) beside(pause time.Duration, works ...func() error) error {
 			for !ended.Load() {
 				a, err := c.store.AllocateNext(c.ctx)
 				if err == nil {
-					err = c.own(a.Value)
+					err = c.own(a.Value.Addr())
 				}
 				if err != nil {
 					errs <- err

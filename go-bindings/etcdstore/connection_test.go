@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"net/url"
 	"sync"
 	"testing"
@@ -49,7 +48,7 @@ func TestReadAfterReconnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	store := must(Open(Config[netip.Addr]{Client: client, Key: keyOf(t), Range: must(rangekeeper.ParseCIDR("10.0.0.0/24"))}))
+	store := must(Open(Config{Client: client, Key: keyOf(t), Range: must(rangekeeper.ParseCIDR("10.0.0.0/24"))}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := store.Init(ctx); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"net/netip"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -23,7 +22,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	store, err := etcdstore.Open(etcdstore.Config[netip.Addr]{
+	store, err := etcdstore.Open(etcdstore.Config{
 		Client: client, Key: "/registry/ranges/serviceips",
 		Range: clusterIPs, Strategy: rangekeeper.Contiguous,
 	})

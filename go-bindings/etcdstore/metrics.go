@@ -22,7 +22,7 @@ type counters struct {
 }
 
 // Stats tells what the store has done since it was opened.
-func (s *Store[V]) Stats() Stats {
+func (s *Store) Stats() Stats {
 	c := &s.counters
 	return Stats{
 		Operations: c.operations.Load(), Swaps: c.swaps.Load(), Confirms: c.confirms.Load(), Reads: c.reads.Load(),
@@ -33,7 +33,7 @@ func (s *Store[V]) Stats() Stats {
 // descriptions are those of one Store. The key is a constant label of each, so that a registry takes several Stores.
 type descriptions struct{ operations, requests, conflicts, failures, replaced *prometheus.Desc }
 
-func (s *Store[V]) descriptions() descriptions {
+func (s *Store) descriptions() descriptions {
 	key := prometheus.Labels{"key": s.config.Key}
 	return descriptions{
 		operations: prometheus.NewDesc("rangekeeper_store_operations_total", "Operations that have ended.", nil, key),
@@ -45,7 +45,7 @@ func (s *Store[V]) descriptions() descriptions {
 }
 
 // Describe makes a Store a prometheus.Collector.
-func (s *Store[V]) Describe(all chan<- *prometheus.Desc) {
+func (s *Store) Describe(all chan<- *prometheus.Desc) {
 	of := s.descriptions()
 	for _, description := range []*prometheus.Desc{of.operations, of.requests, of.conflicts, of.failures, of.replaced} {
 		all <- description
@@ -53,7 +53,7 @@ func (s *Store[V]) Describe(all chan<- *prometheus.Desc) {
 }
 
 // Collect gives the counters of Stats, with the key as a label.
-func (s *Store[V]) Collect(metrics chan<- prometheus.Metric) {
+func (s *Store) Collect(metrics chan<- prometheus.Metric) {
 	stats, of := s.Stats(), s.descriptions()
 	counter := func(description *prometheus.Desc, value int64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(description, prometheus.CounterValue, float64(value), labels...)

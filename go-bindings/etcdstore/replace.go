@@ -25,7 +25,7 @@ type failure struct {
 }
 
 // newCommitter has the store go on with a committer that knows nothing of the object yet.
-func (s *Store[V]) newCommitter() error {
+func (s *Store) newCommitter() error {
 	committer, err := rangekeeper.NewCommitter(s.config.Range, rangekeeper.CommitterConfig{
 		Strategy: s.config.Strategy, Grace: s.config.Grace, Seed: rand.Uint64(),
 	})
@@ -37,7 +37,7 @@ func (s *Store[V]) newCommitter() error {
 
 // replace takes a new committer in the place of one that has failed. What the old one was asked for may have been done or not. A
 // committer that knows nothing is safe: it reads before it writes, and clears only what it has seen in use.
-func (d *driver[V]) replace(reason error) error {
+func (d *driver) replace(reason error) error {
 	d.counters.replaced.Add(1)
 	d.failure.Lock()
 	d.failure.err, d.failure.at = reason, time.Now()
@@ -56,7 +56,7 @@ func (d *driver[V]) replace(reason error) error {
 	old.Close()
 	d.mu.Lock()
 	calls := d.calls
-	d.calls = make(map[rangekeeper.Ticket]*call[V])
+	d.calls = make(map[rangekeeper.Ticket]*call)
 	for _, c := range calls {
 		c.ended = true
 	}
@@ -64,12 +64,12 @@ func (d *driver[V]) replace(reason error) error {
 	d.ended(len(calls))
 	d.mu.Unlock()
 	for _, c := range calls {
-		c.done <- rangekeeper.Finished[V]{Outcome: rangekeeper.OutcomeUnknown}
+		c.done <- rangekeeper.Finished{Outcome: rangekeeper.OutcomeUnknown}
 	}
 	return nil
 }
 
-func (d *driver[V]) pause(ctx context.Context) {
+func (d *driver) pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(replacePause):
@@ -78,7 +78,7 @@ func (d *driver[V]) pause(ctx context.Context) {
 
 // Health returns an error if the store's committer has failed in the last 5 minutes. The store goes on with a new one, but a
 // fault of Rangekeeper should not stay unseen.
-func (s *Store[V]) Health() error {
+func (s *Store) Health() error {
 	s.failure.Lock()
 	defer s.failure.Unlock()
 	if ago := time.Since(s.failure.at); s.failure.err != nil && ago < unhealthyFor {

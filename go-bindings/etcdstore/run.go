@@ -28,9 +28,9 @@ type watched struct {
 }
 
 // driver is what run works with; no other goroutine sees it.
-type driver[V rangekeeper.Value] struct {
-	*Store[V]
-	calls     map[rangekeeper.Ticket]*call[V]
+type driver struct {
+	*Store
+	calls     map[rangekeeper.Ticket]*call
 	value     []byte
 	stopWatch context.CancelFunc // nil while there is no watch
 	told      chan watched       // by that watch
@@ -41,10 +41,10 @@ type driver[V rangekeeper.Value] struct {
 }
 
 // run does what the committer asks for until ctx is done.
-func (s *Store[V]) run(ctx context.Context) {
+func (s *Store) run(ctx context.Context) {
 	client, connections := s.config.Client, newConnections()
-	d := &driver[V]{
-		Store: s, calls: make(map[rangekeeper.Ticket]*call[V]),
+	d := &driver{
+		Store: s, calls: make(map[rangekeeper.Ticket]*call),
 		connections: connections, kv: connections.kv(client), watcher: connections.watcher(client),
 	}
 	go connections.await(ctx, client.ActiveConnection())
@@ -88,10 +88,10 @@ func (s *Store[V]) run(ctx context.Context) {
 	}
 }
 
-func (d *driver[V]) committer() *rangekeeper.Committer[V] { return d.Store.committer.Load() }
+func (d *driver) committer() *rangekeeper.Committer { return d.Store.committer.Load() }
 
 // submitAll hands new operations and cancellations to the committer.
-func (d *driver[V]) submitAll() {
+func (d *driver) submitAll() {
 	d.mu.Lock()
 	calls, cancelled := d.submitted, d.cancelled
 	d.submitted, d.cancelled = nil, nil
@@ -110,9 +110,9 @@ func (d *driver[V]) submitAll() {
 }
 
 // hand lets the committer take calls on, most of them in one crossing.
-func (d *driver[V]) hand(calls []*call[V]) {
-	together := make([]*call[V], 0, len(calls))
-	operations := make([]rangekeeper.Operation[V], 0, len(calls))
+func (d *driver) hand(calls []*call) {
+	together := make([]*call, 0, len(calls))
+	operations := make([]rangekeeper.Operation, 0, len(calls))
 	for _, c := range calls {
 		if r := c.repair; r != nil {
 			ticket, err := d.committer().SubmitRepair(r.deadline, r.pass, r.listed)
@@ -127,13 +127,13 @@ func (d *driver[V]) hand(calls []*call[V]) {
 	}
 }
 
-func (d *driver[V]) handed(c *call[V], ticket rangekeeper.Ticket, err error) {
+func (d *driver) handed(c *call, ticket rangekeeper.Ticket, err error) {
 	if err == nil {
 		c.ticket = ticket
 		d.calls[ticket] = c
 		return
 	}
-	c.done <- rangekeeper.Finished[V]{Outcome: rangekeeper.OutcomeFailed, Err: err}
+	c.done <- rangekeeper.Finished{Outcome: rangekeeper.OutcomeFailed, Err: err}
 	d.mu.Lock()
 	d.ended(1)
 	d.mu.Unlock()
@@ -141,13 +141,13 @@ func (d *driver[V]) handed(c *call[V], ticket rangekeeper.Ticket, err error) {
 
 // deliver hands out what has ended. What was allocated for a caller who does not wait any more is released again: the
 // committer had not heard of that yet.
-func (d *driver[V]) deliver() {
+func (d *driver) deliver() {
 	finished, err := d.committer().Finished()
 	if err != nil {
 		return
 	}
 	n := 0
-	var releases []*call[V]
+	var releases []*call
 	d.mu.Lock()
 	for _, f := range finished {
 		c := d.calls[f.Ticket]
@@ -161,7 +161,7 @@ func (d *driver[V]) deliver() {
 		if c.givenUp {
 			for _, value := range f.Values {
 				release := rangekeeper.ReleaseOperation(rangekeeper.NoDeadline, value, rangekeeper.OwnedSince(f.Revision))
-				releases = append(releases, &call[V]{operation: release, taken: true, done: make(chan rangekeeper.Finished[V], 1)})
+				releases = append(releases, &call{operation: release, taken: true, done: make(chan rangekeeper.Finished, 1)})
 			}
 		}
 	}
@@ -175,7 +175,7 @@ func (d *driver[V]) deliver() {
 }
 
 // end answers all that has not ended.
-func (d *driver[V]) end() {
+func (d *driver) end() {
 	if d.stopWatch != nil {
 		d.stopWatch()
 	}
@@ -193,13 +193,13 @@ func (d *driver[V]) end() {
 	}
 	d.mu.Unlock()
 	for _, c := range left {
-		c.done <- rangekeeper.Finished[V]{Outcome: rangekeeper.OutcomeUnknown}
+		c.done <- rangekeeper.Finished{Outcome: rangekeeper.OutcomeUnknown}
 	}
 	close(d.stopped)
 }
 
 // perform sends a request and tells the committer how it ended.
-func (d *driver[V]) perform(ctx context.Context, step rangekeeper.Step) {
+func (d *driver) perform(ctx context.Context, step rangekeeper.Step) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	txn, err := d.transaction(ctx, step)
@@ -240,7 +240,7 @@ func (d *driver[V]) perform(ctx context.Context, step rangekeeper.Step) {
 }
 
 // transaction is what a step asks for.
-func (d *driver[V]) transaction(ctx context.Context, step rangekeeper.Step) (clientv3.Txn, error) {
+func (d *driver) transaction(ctx context.Context, step rangekeeper.Step) (clientv3.Txn, error) {
 	key := d.config.Key
 	var conditions []clientv3.Cmp
 	var puts []clientv3.Op
@@ -295,7 +295,7 @@ func isRefusal(err error) bool {
 }
 
 // watch starts or stops the watch of the key.
-func (d *driver[V]) watch(ctx context.Context, from int64) {
+func (d *driver) watch(ctx context.Context, from int64) {
 	switch {
 	case from == 0 && d.stopWatch != nil:
 		d.stopWatch()
@@ -308,7 +308,7 @@ func (d *driver[V]) watch(ctx context.Context, from int64) {
 }
 
 // follow tells the driver all changes of the key from a revision on.
-func (s *Store[V]) follow(ctx context.Context, watcher clientv3.Watcher, from int64, told chan watched) {
+func (s *Store) follow(ctx context.Context, watcher clientv3.Watcher, from int64, told chan watched) {
 	tell := func(w watched) bool {
 		select {
 		case told <- w:
@@ -345,7 +345,7 @@ func (s *Store[V]) follow(ctx context.Context, watcher clientv3.Watcher, from in
 }
 
 // drain hands on what is known already of the connection and from a watch, before the next request.
-func (d *driver[V]) drain() {
+func (d *driver) drain() {
 	for {
 		select {
 		case <-d.connections.reconnected:
@@ -359,7 +359,7 @@ func (d *driver[V]) drain() {
 }
 
 // tell hands on what a watch told.
-func (d *driver[V]) tell(w watched) {
+func (d *driver) tell(w watched) {
 	if w.ended {
 		d.stopWatch()
 		d.stopWatch, d.told = nil, nil

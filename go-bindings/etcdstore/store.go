@@ -31,11 +31,11 @@ var (
 )
 
 // Config says which stored object a Store keeps.
-type Config[V rangekeeper.Value] struct {
+type Config struct {
 	Client *clientv3.Client
 	// Key is where the object is stored: /registry/ranges/serviceips and the like.
 	Key      string
-	Range    rangekeeper.Range[V]
+	Range    rangekeeper.Range
 	Strategy rangekeeper.Strategy
 	// Services is what the keys of Services begin with if they are in the same etcd, such as /registry/services/specs/:
 	// what a Repair needs whose list guards.
@@ -52,9 +52,9 @@ type Config[V rangekeeper.Value] struct {
 //
 // An operation whose context ends before it is done gives the context's error, and ErrUnknown if it was under way. What
 // it then still allocates is released again.
-type Store[V rangekeeper.Value] struct {
-	config    Config[V]
-	committer atomic.Pointer[rangekeeper.Committer[V]]
+type Store struct {
+	config    Config
+	committer atomic.Pointer[rangekeeper.Committer]
 	started   time.Time
 	wake      chan struct{}
 	stopped   chan struct{}
@@ -63,26 +63,26 @@ type Store[V rangekeeper.Value] struct {
 
 	mu        sync.Mutex
 	closed    bool
-	submitted []*call[V]
-	cancelled []*call[V]
+	submitted []*call
+	cancelled []*call
 	pending   int           // calls that have not ended
 	drained   chan struct{} // closed when the store is closed and nothing is pending
 	failure   failure
 }
 
 // call is one operation of a caller.
-type call[V rangekeeper.Value] struct {
-	operation rangekeeper.Operation[V]
+type call struct {
+	operation rangekeeper.Operation
 	repair    *repair // instead of operation
 	ticket    rangekeeper.Ticket
 	taken     bool // whether the committer has it
 	ended     bool // whether done has what came of it
 	givenUp   bool // whether nobody waits for it any more
-	done      chan rangekeeper.Finished[V]
+	done      chan rangekeeper.Finished
 }
 
 // check refuses what no etcd could serve, which would be tried for ever.
-func (c *Config[V]) check() error {
+func (c *Config) check() error {
 	switch {
 	case c.Client == nil:
 		return errors.New("there is no client")
@@ -96,7 +96,7 @@ func (c *Config[V]) check() error {
 
 // Open begins to keep the object; nothing is read or written before the first operation. A Config that cannot work gives
 // rangekeeper.ErrInvalidArgument.
-func Open[V rangekeeper.Value](config Config[V]) (*Store[V], error) {
+func Open(config Config) (*Store, error) {
 	if config.Grace == 0 {
 		config.Grace = DefaultGrace
 	}
@@ -104,7 +104,7 @@ func Open[V rangekeeper.Value](config Config[V]) (*Store[V], error) {
 		return nil, fmt.Errorf("open %q: %w: %w", config.Key, rangekeeper.ErrInvalidArgument, err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Store[V]{
+	s := &Store{
 		config: config, started: time.Now(),
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), stop: stop,
 		drained: make(chan struct{}),
@@ -118,14 +118,14 @@ func Open[V rangekeeper.Value](config Config[V]) (*Store[V], error) {
 }
 
 // Key is where the object is stored.
-func (s *Store[V]) Key() string { return s.config.Key }
+func (s *Store) Key() string { return s.config.Key }
 
 // Range is the configured range.
-func (s *Store[V]) Range() rangekeeper.Range[V] { return s.config.Range }
+func (s *Store) Range() rangekeeper.Range { return s.config.Range }
 
 // Close lets what is under way end until the context is done; what then has not ended gives ErrUnknown. Later calls
 // give ErrClosed. The client stays open.
-func (s *Store[V]) Close(ctx context.Context) error {
+func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.refuse()
 	s.mu.Unlock()
@@ -141,8 +141,8 @@ func (s *Store[V]) Close(ctx context.Context) error {
 }
 
 // Allocation is a value that was allocated.
-type Allocation[V rangekeeper.Value] struct {
-	Value V
+type Allocation struct {
+	Value rangekeeper.Value
 	// Revision is that of the allocation: the anchor of a rollback.
 	Revision int64
 	// UseUntil is when a Service with the value must be written.
@@ -151,69 +151,69 @@ type Allocation[V rangekeeper.Value] struct {
 
 // Init makes the object if it is missing or was never initialised, and says whether it did. An object for another range
 // gives a *rangekeeper.MismatchedRangeError.
-func (s *Store[V]) Init(ctx context.Context) (created bool, err error) {
-	f, err := s.do(ctx, rangekeeper.CreateOperation[V](s.deadline(ctx)))
+func (s *Store) Init(ctx context.Context) (created bool, err error) {
+	f, err := s.do(ctx, rangekeeper.CreateOperation(s.deadline(ctx)))
 	return f.Yes, err
 }
 
 // AllocateNext takes a free value. Errors: rangekeeper.ErrFull, rangekeeper.ErrNotInitialised and what every operation
 // gives (see rangekeeper.Finished.Err).
-func (s *Store[V]) AllocateNext(ctx context.Context) (Allocation[V], error) {
-	return s.allocate(ctx, rangekeeper.Next[V]())
+func (s *Store) AllocateNext(ctx context.Context) (Allocation, error) {
+	return s.allocate(ctx, rangekeeper.Any())
 }
 
-// Allocate takes this value. Errors: rangekeeper.ErrAlreadyAllocated, a *rangekeeper.NotInRangeError, and as of
+// Allocate takes this value. Errors: rangekeeper.ErrAlreadyAllocated, rangekeeper.ErrNotInRange, and as of
 // AllocateNext.
-func (s *Store[V]) Allocate(ctx context.Context, value V) (Allocation[V], error) {
-	return s.allocate(ctx, rangekeeper.This(value))
+func (s *Store) Allocate(ctx context.Context, value rangekeeper.Value) (Allocation, error) {
+	return s.allocate(ctx, rangekeeper.Named(value))
 }
 
-func (s *Store[V]) allocate(ctx context.Context, request rangekeeper.Request[V]) (Allocation[V], error) {
+func (s *Store) allocate(ctx context.Context, request rangekeeper.Request) (Allocation, error) {
 	all, err := s.AllocateBatch(ctx, request)
 	var batch *rangekeeper.BatchError
 	if errors.As(err, &batch) {
 		err = batch.Err
 	}
 	if err != nil {
-		return Allocation[V]{}, err
+		return Allocation{}, err
 	}
 	return all[0], nil
 }
 
 // AllocateBatch serves all requests or none. The error of a request that could not be served is a
 // *rangekeeper.BatchError.
-func (s *Store[V]) AllocateBatch(ctx context.Context, requests ...rangekeeper.Request[V]) ([]Allocation[V], error) {
+func (s *Store) AllocateBatch(ctx context.Context, requests ...rangekeeper.Request) ([]Allocation, error) {
 	f, err := s.do(ctx, rangekeeper.AllocateOperation(s.deadline(ctx), requests...))
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Allocation[V], len(f.Values))
+	all := make([]Allocation, len(f.Values))
 	for i, value := range f.Values {
-		all[i] = Allocation[V]{Value: value, Revision: f.Revision, UseUntil: s.started.Add(f.UseUntil)}
+		all[i] = Allocation{Value: value, Revision: f.Revision, UseUntil: s.started.Add(f.UseUntil)}
 	}
 	return all, nil
 }
 
 // Owned is a value that is to be released on behalf of its owner.
-type Owned[V rangekeeper.Value] struct {
-	Value V
+type Owned struct {
+	Value rangekeeper.Value
 	Owner rangekeeper.Ownership
 }
 
 // Release releases a value on behalf of its owner, and returns whether this call freed it: otherwise it was free already, or
 // is somebody else's by now. ErrDeferred means that a repair pass has to look at it.
-func (s *Store[V]) Release(ctx context.Context, value V, owner rangekeeper.Ownership) (released bool, err error) {
-	all, err := s.ReleaseAll(ctx, Owned[V]{value, owner})
+func (s *Store) Release(ctx context.Context, value rangekeeper.Value, owner rangekeeper.Ownership) (released bool, err error) {
+	all, err := s.ReleaseAll(ctx, Owned{value, owner})
 	return all[0], err
 }
 
 // ReleaseAll releases values, all in one swap, and returns for each of them what Release returns. An error names the value
 // that it is about; the other values are released all the same.
-func (s *Store[V]) ReleaseAll(ctx context.Context, owned ...Owned[V]) (released []bool, err error) {
+func (s *Store) ReleaseAll(ctx context.Context, owned ...Owned) (released []bool, err error) {
 	released = make([]bool, len(owned))
-	calls := make([]*call[V], len(owned))
+	calls := make([]*call, len(owned))
 	for i, one := range owned {
-		calls[i] = &call[V]{operation: rangekeeper.ReleaseOperation(s.deadline(ctx), one.Value, one.Owner)}
+		calls[i] = &call{operation: rangekeeper.ReleaseOperation(s.deadline(ctx), one.Value, one.Owner)}
 	}
 	if err := s.submit(ctx, calls...); err != nil {
 		return released, err
@@ -240,24 +240,18 @@ type View struct {
 }
 
 // Read tells what is stored, confirmed by etcd after the call began.
-func (s *Store[V]) Read(ctx context.Context) (View, error) {
-	f, err := s.do(ctx, rangekeeper.ReadOperation[V](s.deadline(ctx)))
+func (s *Store) Read(ctx context.Context) (View, error) {
+	f, err := s.do(ctx, rangekeeper.ReadOperation(s.deadline(ctx)))
 	return View{Revision: f.Revision, Snapshot: f.Snapshot, Initialised: f.Yes}, err
 }
 
-// Known tells what is known of the object without asking etcd: it may be out of date. The error is ErrClosed.
-func (s *Store[V]) Known() (rangekeeper.Known, error) {
-	known, err := s.committer.Load().Known()
-	if err != nil {
-		err = fmt.Errorf("%s: %w: %w", s.config.Key, ErrClosed, err)
-	}
-	return known, err
-}
+// Known returns what is known of the object without asking etcd: it may be out of date. After Close it is zero.
+func (s *Store) Known() rangekeeper.Known { return s.committer.Load().Known() }
 
 // Repaired says what became of a diff.
-type Repaired[V rangekeeper.Value] struct {
+type Repaired struct {
 	// Set and Cleared are the values that were set and cleared, ascending.
-	Set, Cleared []V
+	Set, Cleared []rangekeeper.Value
 	// Changed is how many were left alone because they, or Services, had changed since the pass, or may have.
 	Changed int
 }
@@ -270,7 +264,7 @@ type repair struct {
 
 // ReadForPass reads the range for a pass that has started; Services are to be listed, linearizably, after it has
 // returned.
-func (s *Store[V]) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (View, error) {
+func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (View, error) {
 	view, err := View{}, s.committer.Load().BeginPass(pass)
 	if err == nil {
 		if view, err = s.Read(ctx); err != nil {
@@ -289,44 +283,44 @@ func (s *Store[V]) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (Vie
 // more than one Service claims.
 //
 // A list of Services from before ReadForPass gives rangekeeper.ErrStaleList. One that guards needs Config.Services.
-func (s *Store[V]) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.Listed) (Repaired[V], error) {
+func (s *Store) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.Listed) (Repaired, error) {
 	if listed.Guards && s.config.Services == "" {
-		return Repaired[V]{}, fmt.Errorf("%s: %w: a list of Services guards, and it is not configured where their keys are", s.config.Key, rangekeeper.ErrInvalidArgument)
+		return Repaired{}, fmt.Errorf("%s: %w: a list of Services guards, and it is not configured where their keys are", s.config.Key, rangekeeper.ErrInvalidArgument)
 	}
-	c := &call[V]{repair: &repair{pass: pass, listed: listed, deadline: s.deadline(ctx)}}
+	c := &call{repair: &repair{pass: pass, listed: listed, deadline: s.deadline(ctx)}}
 	f, err := s.wait(ctx, c)
-	return Repaired[V]{Set: f.Set, Cleared: f.Cleared, Changed: f.Changed}, err
+	return Repaired{Set: f.Set, Cleared: f.Cleared, Changed: f.Changed}, err
 }
 
 // deadline is when an operation with this context ends at the latest, by the committer's clock.
-func (s *Store[V]) deadline(ctx context.Context) time.Duration {
+func (s *Store) deadline(ctx context.Context) time.Duration {
 	if at, ok := ctx.Deadline(); ok {
 		return at.Sub(s.started)
 	}
 	return rangekeeper.NoDeadline
 }
 
-func (s *Store[V]) now() time.Duration { return time.Since(s.started) }
+func (s *Store) now() time.Duration { return time.Since(s.started) }
 
 // do hands an operation to the committer and waits until it has ended.
-func (s *Store[V]) do(ctx context.Context, operation rangekeeper.Operation[V]) (rangekeeper.Finished[V], error) {
-	return s.wait(ctx, &call[V]{operation: operation})
+func (s *Store) do(ctx context.Context, operation rangekeeper.Operation) (rangekeeper.Finished, error) {
+	return s.wait(ctx, &call{operation: operation})
 }
 
-func (s *Store[V]) wait(ctx context.Context, c *call[V]) (rangekeeper.Finished[V], error) {
+func (s *Store) wait(ctx context.Context, c *call) (rangekeeper.Finished, error) {
 	if err := s.submit(ctx, c); err != nil {
-		return rangekeeper.Finished[V]{}, err
+		return rangekeeper.Finished{}, err
 	}
 	return s.await(ctx, c)
 }
 
 // submit queues calls for the committer, which takes them on together.
-func (s *Store[V]) submit(ctx context.Context, calls ...*call[V]) error {
+func (s *Store) submit(ctx context.Context, calls ...*call) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", s.config.Key, err)
 	}
 	for _, c := range calls {
-		c.done = make(chan rangekeeper.Finished[V], 1)
+		c.done = make(chan rangekeeper.Finished, 1)
 	}
 	s.mu.Lock()
 	if s.closed {
@@ -341,7 +335,7 @@ func (s *Store[V]) submit(ctx context.Context, calls ...*call[V]) error {
 }
 
 // await returns when a call has ended.
-func (s *Store[V]) await(ctx context.Context, c *call[V]) (rangekeeper.Finished[V], error) {
+func (s *Store) await(ctx context.Context, c *call) (rangekeeper.Finished, error) {
 	select {
 	case f := <-c.done:
 		return f, s.err(f)
@@ -351,7 +345,7 @@ func (s *Store[V]) await(ctx context.Context, c *call[V]) (rangekeeper.Finished[
 }
 
 // giveUp has the committer cancel a call if it has heard of it, and gives what came of the call otherwise.
-func (s *Store[V]) giveUp(ctx context.Context, c *call[V]) (f rangekeeper.Finished[V], err error) {
+func (s *Store) giveUp(ctx context.Context, c *call) (f rangekeeper.Finished, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.ended { // at the same time
@@ -371,7 +365,7 @@ func (s *Store[V]) giveUp(ctx context.Context, c *call[V]) (f rangekeeper.Finish
 }
 
 // refuse lets no more calls in; the lock is held.
-func (s *Store[V]) refuse() {
+func (s *Store) refuse() {
 	if !s.closed {
 		s.closed = true
 		if s.pending == 0 {
@@ -381,21 +375,21 @@ func (s *Store[V]) refuse() {
 }
 
 // ended notes that calls have ended; the lock is held.
-func (s *Store[V]) ended(n int) {
+func (s *Store) ended(n int) {
 	s.pending -= n
 	if s.closed && s.pending == 0 && n > 0 {
 		close(s.drained)
 	}
 }
 
-func (s *Store[V]) signal() {
+func (s *Store) signal() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (s *Store[V]) err(f rangekeeper.Finished[V]) error {
+func (s *Store) err(f rangekeeper.Finished) error {
 	switch f.Outcome {
 	case rangekeeper.OutcomeFailed:
 		return fmt.Errorf("%s: %w", s.config.Key, f.Err)

@@ -54,9 +54,9 @@ func (s *Server) Initialise() {
 	initialise(s.t, etcd, audit.ServiceNodePorts, ports)
 }
 
-func initialise[V rangekeeper.Value](t testing.TB, etcd *clientv3.Client, name string, values rangekeeper.Range[V]) {
+func initialise(t testing.TB, etcd *clientv3.Client, name string, values rangekeeper.Range) {
 	t.Helper()
-	store, err := etcdstore.Open(etcdstore.Config[V]{Client: etcd, Key: rangesPrefix + name, Range: values})
+	store, err := etcdstore.Open(etcdstore.Config{Client: etcd, Key: rangesPrefix + name, Range: values})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,7 +154,7 @@ func TestServices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		onlyIn(t, etcd, "servicenodeports", ports, uint16(service.Spec.Ports[0].NodePort))
+		onlyIn(t, etcd, "servicenodeports", ports, rangekeeper.PortValue(uint16(service.Spec.Ports[0].NodePort)))
 		if v == apiservertest.V1_32 {
 			for i, name := range []string{"serviceips", "secondaryserviceips"} {
 				cidr := strings.Split("10.20.0.0/20,fd00:20::/112", ",")[i]
@@ -162,7 +162,7 @@ func TestServices(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				onlyIn(t, etcd, name, values, netip.MustParseAddr(service.Spec.ClusterIPs[i]))
+				onlyIn(t, etcd, name, values, rangekeeper.AddrValue(netip.MustParseAddr(service.Spec.ClusterIPs[i])))
 			}
 		}
 		if code, out := auditOf(t, etcd); code != 0 {
@@ -176,7 +176,7 @@ func TestServices(t *testing.T) {
 }
 
 // onlyIn compares a stored range with the one value that is to be in it.
-func onlyIn[V rangekeeper.Value](t *testing.T, etcd *embedded.Etcd, name string, values rangekeeper.Range[V], want V) {
+func onlyIn(t *testing.T, etcd *embedded.Etcd, name string, values rangekeeper.Range, want rangekeeper.Value) {
 	t.Helper()
 	got, err := etcd.Client().Get(t.Context(), "/registry/ranges/"+name)
 	if err != nil || len(got.Kvs) != 1 {
@@ -201,7 +201,7 @@ func onlyIn[V rangekeeper.Value](t *testing.T, etcd *embedded.Etcd, name string,
 	if err := allocator.Restore(text, data); err != nil {
 		t.Fatal(err)
 	}
-	if all := slices.Collect(allocator.All()); !slices.Equal(all, []V{want}) {
+	if all := slices.Collect(allocator.All()); !slices.Equal(all, []rangekeeper.Value{want}) {
 		t.Errorf("%s: %v, and %v was expected", name, all, want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 func newAllocate() *cobra.Command {
@@ -47,60 +48,56 @@ usage or input that cannot be used, 3 etcd cannot be reached.`,
 				return errors.New("VALUE is empty")
 			}
 		}
-		k, err := s.openStored(c.Context(), args[0])
+		r, err := s.openStored(c.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		defer k.close()
-		values, err := k.allocate(c.Context(), value, count)
+		defer closeRange(r)
+		allocations, err := allocate(c.Context(), r, value, count)
 		if err != nil {
 			return err
 		}
 		out := bufio.NewWriter(c.OutOrStdout())
-		for _, value := range values {
-			fmt.Fprintln(out, value)
+		for _, allocation := range allocations {
+			fmt.Fprintln(out, allocation.Value)
 		}
 		return out.Flush()
 	})
 	return c
 }
 
-func (k *keptRange[V]) allocate(ctx context.Context, value string, count uint32) ([]string, error) {
-	if count > k.values.Size() { // there is no need to make so many requests to be told
-		return nil, k.full(count)
+// allocate allocates the value, or count free values if value is empty.
+func allocate(ctx context.Context, r *etcdstore.Store, value string, count uint32) ([]etcdstore.Allocation, error) {
+	if count > r.Range().Size() { // the store would make a request for each
+		return nil, full(r, count)
 	}
-	requests := make([]rangekeeper.Request[V], count) // each for any value
+	requests := make([]rangekeeper.Request, count) // each for any value
 	if value != "" {
-		parsed, err := k.kind.parseValue(value)
+		parsed, err := rangekeeper.ParseValue(value)
 		if err != nil {
 			return nil, err
 		}
-		requests[0] = rangekeeper.This(parsed)
+		requests[0] = rangekeeper.Named(parsed)
 	}
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	allocations, err := k.store.AllocateBatch(ctx, requests...)
-	var outside *rangekeeper.NotInRangeError
+	allocations, err := r.AllocateBatch(ctx, requests...)
+	var refused *rangekeeper.ValueError
 	switch {
 	case errors.Is(err, rangekeeper.ErrFull):
-		return nil, k.full(count)
-	case errors.Is(err, rangekeeper.ErrAlreadyAllocated):
-		return nil, fmt.Errorf("%s %s: %s: %w", k.key, k.values, value, rangekeeper.ErrAlreadyAllocated)
-	case errors.As(err, &outside):
-		return nil, fmt.Errorf("%s: %w", k.key, outside)
+		return nil, full(r, count)
+	case errors.As(err, &refused):
+		return nil, fmt.Errorf("%s: %w", r.Key(), refused)
 	case err != nil:
 		return nil, unreachable(err)
 	}
-	values := make([]string, len(allocations))
-	for i, allocation := range allocations {
-		values[i] = fmt.Sprint(allocation.Value)
-	}
-	return values, nil
+	return allocations, nil
 }
 
-func (k *keptRange[V]) full(count uint32) error {
-	if count == 1 {
-		return fmt.Errorf("%s %s: %w", k.key, k.values, rangekeeper.ErrFull)
+func full(r *etcdstore.Store, count uint32) error {
+	err := fmt.Errorf("%s: %w", r.Key(), &rangekeeper.ValueError{Range: r.Range(), Err: rangekeeper.ErrFull})
+	if count > 1 {
+		err = fmt.Errorf("%w: fewer than %d values are free; none allocated", err, count)
 	}
-	return fmt.Errorf("%s %s: %w: it has not %d free values, so none was allocated", k.key, k.values, rangekeeper.ErrFull, count)
+	return err
 }

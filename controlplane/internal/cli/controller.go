@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -119,7 +118,7 @@ func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
 	}}
 	var err error
 	for text := range strings.SplitSeq(o.clusterIPRange, ",") {
-		var values rangekeeper.Range[netip.Addr]
+		var values rangekeeper.Range
 		if values, err = rangekeeper.ParseCIDR(text); err != nil {
 			return config, fmt.Errorf("--service-cluster-ip-range: %w", err)
 		}

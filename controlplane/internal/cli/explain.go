@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 func newExplain() *cobra.Command {
@@ -22,7 +23,7 @@ func newExplain() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	withSource(c, func(c *cobra.Command, args []string, s *source) error {
-		value, err := audit.ParseValue(args[0])
+		value, err := rangekeeper.ParseValue(args[0])
 		if err != nil {
 			return err
 		}

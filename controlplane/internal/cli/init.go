@@ -32,29 +32,32 @@ Exit codes: 0 the range is there, 2 wrong usage, or it is there with another SPE
 	}
 	withStore(c, func(c *cobra.Command, args []string, s *store) error {
 		name := args[0]
-		k, err := newKept(name, args[1])
+		values, err := parseRange(name)(args[1])
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		if err := s.open(c.Context(), true); err != nil {
 			return err
 		}
-		if err := s.checkNew(c.Context(), name, k.spec()); err != nil {
+		if err := s.checkNew(c.Context(), name, values.String()); err != nil {
 			return err
 		}
-		if err := k.open(s.client, s.prefix, etcdstore.DefaultGrace); err != nil {
-			return err
-		}
-		defer k.close()
-		created, err := k.create(c.Context())
+		r, err := openRange(s.client, s.prefix, name, values, etcdstore.DefaultGrace)
 		if err != nil {
 			return err
+		}
+		defer closeRange(r)
+		ctx, cancel := context.WithTimeout(c.Context(), operationTimeout)
+		defer cancel()
+		created, err := r.Init(ctx)
+		if err != nil {
+			return unreachable(err)
 		}
 		what := "unchanged"
 		if created {
 			what = "created"
 		}
-		_, err = fmt.Fprintln(c.OutOrStdout(), name, k.spec(), what)
+		_, err = fmt.Fprintln(c.OutOrStdout(), name, values, what)
 		return err
 	})
 	return c
@@ -98,7 +101,7 @@ func (s *store) checkFamily(ctx context.Context, name, spec string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.key(other), err)
 		}
-		if _, err = pass.AddCIDR(values, rangekeeper.Stored{}); errors.Is(err, rangekeeper.ErrSameKind) {
+		if _, err = pass.AddBitmap(values, rangekeeper.Stored{}); errors.Is(err, rangekeeper.ErrSameKind) {
 			return fmt.Errorf("%s %s: %s is %s, of the same IP family", name, spec, other, otherSpec)
 		} else if err != nil {
 			return err
@@ -122,11 +125,4 @@ func (s *store) checkServices(ctx context.Context, name string) error {
 			s.key(name), got.Count, keys)
 	}
 	return nil
-}
-
-func (k *keptRange[V]) create(ctx context.Context) (created bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
-	defer cancel()
-	created, err = k.store.Init(ctx)
-	return created, unreachable(err)
 }

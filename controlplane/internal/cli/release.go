@@ -30,12 +30,12 @@ input that cannot be used, 3 etcd cannot be reached.`,
 		Args: cobra.MinimumNArgs(2),
 	}
 	withStore(c, func(c *cobra.Command, args []string, s *store) error {
-		k, err := s.openStored(c.Context(), args[0])
+		r, err := s.openStored(c.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		defer k.close()
-		free, err := k.release(c.Context(), args[1:])
+		defer closeRange(r)
+		free, err := release(c.Context(), r, args[1:])
 		for _, value := range free {
 			fmt.Fprintf(c.ErrOrStderr(), "rangekeeper: %s was free already\n", value)
 		}
@@ -44,28 +44,28 @@ input that cannot be used, 3 etcd cannot be reached.`,
 	return c
 }
 
-func (k *keptRange[V]) release(ctx context.Context, values []string) (free []string, err error) {
-	parsed := make([]V, len(values))
+// release releases values as of now, and returns those that were free already.
+func release(ctx context.Context, r *etcdstore.Store, values []string) (free []string, err error) {
+	owned := make([]etcdstore.Owned, len(values))
 	for i, value := range values {
-		if parsed[i], err = k.kind.parseValue(value); err != nil {
+		if owned[i].Value, err = rangekeeper.ParseValue(value); err != nil {
 			return nil, err
 		}
-		if _, ok := k.values.OffsetOf(parsed[i]); !ok {
-			return nil, fmt.Errorf("%s: %w", k.key, &rangekeeper.NotInRangeError{Value: value, Range: k.spec()})
+		if _, ok := r.Range().OffsetOf(owned[i].Value); !ok {
+			return nil, fmt.Errorf("%s: %w", r.Key(), &rangekeeper.ValueError{Value: owned[i].Value, Range: r.Range(), Err: rangekeeper.ErrNotInRange})
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	// What is allocated after this is not meant.
-	now, err := k.store.Read(ctx)
+	// Later allocations are not meant.
+	now, err := r.Read(ctx)
 	if err != nil {
 		return nil, unreachable(err)
 	}
-	owned := make([]etcdstore.Owned[V], len(parsed))
-	for i, value := range parsed {
-		owned[i] = etcdstore.Owned[V]{Value: value, Owner: rangekeeper.OwnedSince(now.Revision)}
+	for i := range owned {
+		owned[i].Owner = rangekeeper.OwnedSince(now.Revision)
 	}
-	released, err := k.store.ReleaseAll(ctx, owned...)
+	released, err := r.ReleaseAll(ctx, owned...)
 	if err != nil {
 		return nil, unreachable(err)
 	}

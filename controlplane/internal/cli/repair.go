@@ -154,7 +154,7 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, erro
 	ranges, err := r.openRanges(ctx)
 	defer func() {
 		for _, k := range ranges {
-			k.close() // nothing of it is under way
+			closeRange(k.Store) // nothing of it is under way
 		}
 	}()
 	if err != nil {
@@ -193,7 +193,7 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, erro
 // repairRange is a stored range that is repaired.
 type repairRange struct {
 	name string
-	kept
+	*etcdstore.Store
 }
 
 // openRanges opens what is to be written: with --apply the ranges that are stored.
@@ -212,14 +212,18 @@ func (r *repair) openRanges(ctx context.Context) ([]repairRange, error) {
 	}
 	var ranges []repairRange
 	for _, name := range bitmapNames {
-		k, err := openKept(ctx, client, r.source.prefix, name, grace)
+		values, err := storedRange(ctx, client, r.source.prefix, name)
 		if errors.Is(err, rangekeeper.ErrNotInitialised) {
 			continue
 		}
 		if err != nil {
 			return ranges, err
 		}
-		ranges = append(ranges, repairRange{name, k})
+		opened, err := openRange(client, r.source.prefix, name, values, grace)
+		if err != nil {
+			return ranges, err
+		}
+		ranges = append(ranges, repairRange{name, opened})
 	}
 	return ranges, nil
 }
@@ -230,8 +234,8 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 	o := r.source.auditOptions()
 	driven := make([]controller.Range, len(ranges))
 	for i, k := range ranges {
-		driven[i] = timedRange{k.repairRange()}
-		o.Read = append(o.Read, audit.ReadRange{Name: k.name, Range: k.spec()})
+		driven[i] = timedRange{k.Store}
+		o.Read = append(o.Read, audit.ReadRange{Name: k.name, Range: k.Range().String()})
 	}
 	var plan *audit.Plan
 	outcomes, err := controller.Drive(ctx, known, driven, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.Listed, error) {
@@ -273,18 +277,16 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 // timedRange is a range whose operations have the time of an operation each.
 type timedRange struct{ controller.Range }
 
-func (t timedRange) Read(ctx context.Context, pass *rangekeeper.Pass) (bool, error) {
+func (t timedRange) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (etcdstore.View, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	missing, err := t.Range.Read(ctx, pass)
-	return missing, unreachable(err)
+	view, err := t.Range.ReadForPass(ctx, pass)
+	return view, unreachable(err)
 }
 
-func (t timedRange) Repair(ctx context.Context, found controller.Found) (controller.Repaired, error) {
+func (t timedRange) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.Listed) (etcdstore.Repaired, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	repaired, err := t.Range.Repair(ctx, found)
+	repaired, err := t.Range.Repair(ctx, pass, listed)
 	return repaired, unreachable(err)
 }
-
-func (k *keptRange[V]) repairRange() controller.Range { return controller.Stored(k.store) }

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +20,6 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
-	controller "github.com/rangekeeper/rangekeeper/controlplane/repair"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
@@ -148,85 +145,34 @@ func xdgDir(variable string, belowHome ...string) (string, error) {
 	return filepath.Join(append([]string{home}, belowHome...)...), nil
 }
 
-// kept is a range that is or will be stored, whichever values it has.
-type kept interface {
-	// open begins to keep it; before, nothing else but spec may be called.
-	open(client *clientv3.Client, prefix string, grace time.Duration) error
-	close() error
-	// spec is the range as text.
-	spec() string
-	create(ctx context.Context) (created bool, err error)
-	// allocate takes the value, or if that is empty so many values, and gives them.
-	allocate(ctx context.Context, value string, count uint32) ([]string, error)
-	// release gives values back, and gives those that were free already.
-	release(ctx context.Context, values []string) (free []string, err error)
-	// repairRange is the range for repair passes.
-	repairRange() controller.Range
-	// watch tells of all changes until the context is done, the first time of none.
-	watch(ctx context.Context, tell func(changes []change, revision int64) error) error
-}
-
-// keptRange is a range with values of type V.
-type keptRange[V rangekeeper.Value] struct {
-	name   string
-	kind   valueKind[V]
-	values rangekeeper.Range[V]
-	client *clientv3.Client
-	key    string
-	store  *etcdstore.Store[V]
-}
-
-// valueKind says how values and their ranges are read.
-type valueKind[V rangekeeper.Value] struct {
-	parseRange func(string) (rangekeeper.Range[V], error)
-	parseValue func(string) (V, error)
-}
-
-var (
-	addresses = valueKind[netip.Addr]{rangekeeper.ParseCIDR, rangekeeper.ParseAddr}
-	ports     = valueKind[uint16]{rangekeeper.ParsePortRange, parsePort}
-)
-
-func parsePort(text string) (uint16, error) {
-	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a port", text)
-	}
-	return uint16(port), nil
-}
-
-// newKept gives the range of a name that has this spec.
-func newKept(name, spec string) (kept, error) {
+// parseRange returns the function that reads the range of a name.
+func parseRange(name string) func(string) (rangekeeper.Range, error) {
 	if name == audit.ServiceNodePorts {
-		return newKeptRange(name, spec, ports)
+		return rangekeeper.ParsePortRange
 	}
-	return newKeptRange(name, spec, addresses)
+	return rangekeeper.ParseCIDR
 }
 
-func newKeptRange[V rangekeeper.Value](name, spec string, kind valueKind[V]) (kept, error) {
-	values, err := kind.parseRange(spec)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return &keptRange[V]{name: name, kind: kind, values: values}, nil
-}
-
-// openStored opens the store, which must have been made before, and gives the range
-// of a name as it is stored; it must be closed.
-func (s *store) openStored(ctx context.Context, name string) (kept, error) {
+// openStored opens the store, whose data must exist, and in it the range of a name as
+// it is stored; the caller closes that by closeRange.
+func (s *store) openStored(ctx context.Context, name string) (*etcdstore.Store, error) {
 	if err := s.open(ctx, false); err != nil {
 		return nil, err
 	}
-	return s.stored(ctx, name)
+	values, err := s.stored(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return openRange(s.client, s.prefix, name, values, etcdstore.DefaultGrace)
 }
 
-// stored gives the range of a name as it is stored; it must be closed.
-func (s *store) stored(ctx context.Context, name string) (kept, error) {
-	k, err := openKept(ctx, s.client, s.prefix, name, etcdstore.DefaultGrace)
+// stored returns the range of a name as it is stored.
+func (s *store) stored(ctx context.Context, name string) (rangekeeper.Range, error) {
+	values, err := storedRange(ctx, s.client, s.prefix, name)
 	if errors.Is(err, rangekeeper.ErrNotInitialised) {
 		err = fmt.Errorf("%w: run rangekeeper init %s SPEC first", err, name)
 	}
-	return k, err
+	return values, err
 }
 
 // storedSpec gives the range that is stored under a key, as text.
@@ -249,36 +195,33 @@ func storedSpec(ctx context.Context, client *clientv3.Client, key string) (strin
 	return spec, nil
 }
 
-// openKept gives the range of a name as it is stored; it must be closed.
-func openKept(ctx context.Context, client *clientv3.Client, prefix, name string, grace time.Duration) (kept, error) {
+// storedRange returns the range of a name as it is stored.
+func storedRange(ctx context.Context, client *clientv3.Client, prefix, name string) (rangekeeper.Range, error) {
 	key := clusterstate.RangeKey(prefix, name)
 	spec, err := storedSpec(ctx, client, key)
 	if err != nil {
-		return nil, err
+		return rangekeeper.Range{}, err
 	}
-	k, err := newKept(name, spec)
+	values, err := parseRange(name)(spec)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
+		err = fmt.Errorf("%s: %w", key, err)
 	}
-	return k, k.open(client, prefix, grace)
+	return values, err
 }
 
-func (k *keptRange[V]) open(client *clientv3.Client, prefix string, grace time.Duration) (err error) {
-	k.client, k.key = client, clusterstate.RangeKey(prefix, k.name)
-	k.store, err = etcdstore.Open(etcdstore.Config[V]{
-		Client: client, Key: k.key, Range: k.values, Strategy: rangekeeper.DynamicBandFirst,
+// openRange opens the range of a name, stored or not.
+func openRange(client *clientv3.Client, prefix, name string, values rangekeeper.Range, grace time.Duration) (*etcdstore.Store, error) {
+	return etcdstore.Open(etcdstore.Config{
+		Client: client, Key: clusterstate.RangeKey(prefix, name), Range: values, Strategy: rangekeeper.DynamicBandFirst,
 		Services: clusterstate.ServiceKeys(prefix), Grace: grace,
 	})
-	return err
 }
 
-func (k *keptRange[V]) close() error {
+func closeRange(r *etcdstore.Store) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	return k.store.Close(ctx)
+	return r.Close(ctx)
 }
-
-func (k *keptRange[V]) spec() string { return k.values.String() }
 
 // decode gives the range and the bitmap of a stored object.
 func decode(value []byte) (spec string, data []byte, err error) {

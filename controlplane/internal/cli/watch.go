@@ -65,17 +65,17 @@ be reached.`,
 		if s.etcd != nil {
 			fmt.Fprintf(s.log, "rangekeeper: other commands reach this etcd with --endpoints %s\n", s.etcd.Endpoints()[0])
 		}
-		k, err := s.stored(c.Context(), args[0])
+		values, err := s.stored(c.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		defer k.close()
+		w := rangeWatch{client: s.client, key: s.key(args[0]), parse: parseRange(args[0])}
 		began := false
 		out := bufio.NewWriter(c.OutOrStdout())
-		err = k.watch(c.Context(), func(changes []change, revision int64) error {
+		err = w.watch(c.Context(), func(changes []change, revision int64) error {
 			if !began {
 				began = true
-				fmt.Fprintf(s.log, "rangekeeper: watching %s %s after revision %d\n", s.key(args[0]), k.spec(), revision)
+				fmt.Fprintf(s.log, "rangekeeper: watching %s %s after revision %d\n", w.key, values, revision)
 			}
 			for _, change := range changes {
 				if format.value == formatJSON {
@@ -98,23 +98,25 @@ be reached.`,
 	return c
 }
 
-// watched is what a range is known to hold.
-type watched[V rangekeeper.Value] struct {
-	kind valueKind[V]
-	// spec is empty if there is no object.
-	spec   string
-	values rangekeeper.Range[V]
+// rangeWatch watches one stored range.
+type rangeWatch struct {
+	client *clientv3.Client
+	key    string
+	parse  func(string) (rangekeeper.Range, error)
+
+	// What is stored as far as reported; values is zero if there is no object.
+	values rangekeeper.Range
 	data   []byte
 }
 
-func (k *keptRange[V]) watch(ctx context.Context, tell func([]change, int64) error) error {
-	known := watched[V]{kind: k.kind}
-	// If the history is compacted faster than it is told, it goes on with what is
-	// stored then.
+// watch reports all changes until the context is done; the first report has none.
+func (w *rangeWatch) watch(ctx context.Context, report func([]change, int64) error) error {
+	// If the history is compacted before it is reported, the watch resumes from the
+	// state that is stored then.
 	for first := true; ; first = false {
-		from, err := k.catchUp(ctx, &known, first, tell)
+		from, err := w.catchUp(ctx, first, report)
 		if err == nil {
-			err = k.follow(ctx, &known, from, tell)
+			err = w.follow(ctx, from, report)
 		}
 		if ctx.Err() != nil || !errors.Is(err, rpctypes.ErrCompacted) {
 			return unreachable(err)
@@ -122,57 +124,57 @@ func (k *keptRange[V]) watch(ctx context.Context, tell func([]change, int64) err
 	}
 }
 
-// catchUp reads the object and tells how it differs from what was known, but for
-// the first time. It gives the revision after which changes are to come.
-func (k *keptRange[V]) catchUp(ctx context.Context, known *watched[V], first bool, tell func([]change, int64) error) (int64, error) {
+// catchUp reads the object and, except for the first time, reports how it differs from
+// the state known before. It returns the revision of the read.
+func (w *rangeWatch) catchUp(ctx context.Context, first bool, report func([]change, int64) error) (int64, error) {
 	readCtx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	got, err := k.client.Get(readCtx, k.key)
+	got, err := w.client.Get(readCtx, w.key)
 	if err != nil {
-		return 0, fmt.Errorf("read %s: %w", k.key, err)
+		return 0, fmt.Errorf("read %s: %w", w.key, err)
 	}
 	var kv *mvccpb.KeyValue
 	revision := got.Header.Revision
 	if len(got.Kvs) > 0 {
 		kv = got.Kvs[0]
 	}
-	changes, err := known.next(kv, revision)
+	changes, err := w.next(kv, revision)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", k.key, err)
+		return 0, fmt.Errorf("%s: %w", w.key, err)
 	}
 	if first {
 		changes = nil
 	}
-	return revision, tell(changes, revision)
+	return revision, report(changes, revision)
 }
 
-// follow tells all changes after a revision.
-func (k *keptRange[V]) follow(ctx context.Context, known *watched[V], after int64, tell func([]change, int64) error) error {
+// follow reports all changes after a revision.
+func (w *rangeWatch) follow(ctx context.Context, after int64, report func([]change, int64) error) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	for response := range k.client.Watch(ctx, k.key, clientv3.WithRev(after+1)) {
+	for response := range w.client.Watch(ctx, w.key, clientv3.WithRev(after+1)) {
 		for _, event := range response.Events {
 			kv := event.Kv
 			if event.Type == mvccpb.Event_DELETE {
 				kv = nil
 			}
-			changes, err := known.next(kv, event.Kv.ModRevision)
+			changes, err := w.next(kv, event.Kv.ModRevision)
 			if err != nil {
-				return fmt.Errorf("%s at revision %d: %w", k.key, event.Kv.ModRevision, err)
+				return fmt.Errorf("%s at revision %d: %w", w.key, event.Kv.ModRevision, err)
 			}
-			if err := tell(changes, event.Kv.ModRevision); err != nil {
+			if err := report(changes, event.Kv.ModRevision); err != nil {
 				return err
 			}
 		}
 		if err := response.Err(); err != nil {
-			return fmt.Errorf("watch %s: %w", k.key, err)
+			return fmt.Errorf("watch %s: %w", w.key, err)
 		}
 	}
-	return fmt.Errorf("watch %s: %w", k.key, context.Cause(ctx))
+	return fmt.Errorf("watch %s: %w", w.key, context.Cause(ctx))
 }
 
-// next takes in what is stored now, nil if nothing, and gives what has changed.
-func (w *watched[V]) next(kv *mvccpb.KeyValue, revision int64) ([]change, error) {
+// next records the key as stored now, nil for none, and returns what has changed.
+func (w *rangeWatch) next(kv *mvccpb.KeyValue, revision int64) ([]change, error) {
 	spec, data, err := "", []byte(nil), error(nil)
 	if kv != nil {
 		if spec, data, err = decode(kv.Value); err != nil {
@@ -184,18 +186,18 @@ func (w *watched[V]) next(kv *mvccpb.KeyValue, revision int64) ([]change, error)
 		changes = append(changes, change{what, fmt.Sprint(value), revision})
 	}
 	if spec == "" { // an object that is not initialised is as good as none
-		if w.spec != "" {
-			add(changeDeleted, w.spec)
+		if w.values != (rangekeeper.Range{}) {
+			add(changeDeleted, w.values)
 		}
-		w.spec, w.data = "", nil
+		w.values, w.data = rangekeeper.Range{}, nil
 		return changes, nil
 	}
-	values, err := w.kind.parseRange(spec)
+	values, err := w.parse(spec)
 	if err != nil {
 		return nil, err
 	}
-	if w.spec != values.String() {
-		w.spec, w.values, w.data = values.String(), values, nil
+	if w.values.String() != values.String() {
+		w.values, w.data = values, nil
 		add(changeCreated, values)
 	}
 	differences, err := w.values.Changes(w.data, data)

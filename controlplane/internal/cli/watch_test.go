@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +16,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // watcher is a watch under way.
@@ -184,15 +184,7 @@ func TestWatchCompacted(t *testing.T) {
 	with := func(args ...string) []string { return append(args, etcd...) }
 	runOK(t, with("init", "serviceips", "10.96.0.0/24")...)
 	runOK(t, with("allocate", "serviceips", "10.96.0.1")...)
-	k, err := newKept("serviceips", "10.96.0.0/24")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := k.open(e.Client(), "", etcdstore.DefaultGrace); err != nil {
-		t.Fatal(err)
-	}
-	defer k.close()
-	kept, known := k.(*keptRange[netip.Addr]), watched[netip.Addr]{kind: addresses}
+	w := rangeWatch{client: e.Client(), key: clusterstate.RangeKey("", "serviceips"), parse: rangekeeper.ParseCIDR}
 	var told []string
 	tell := func(changes []change, _ int64) error {
 		for _, c := range changes {
@@ -200,7 +192,7 @@ func TestWatchCompacted(t *testing.T) {
 		}
 		return nil
 	}
-	at, err := kept.catchUp(t.Context(), &known, true, tell)
+	at, err := w.catchUp(t.Context(), true, tell)
 	if err != nil || told != nil {
 		t.Fatal(err, told)
 	}
@@ -210,10 +202,10 @@ func TestWatchCompacted(t *testing.T) {
 	if err := e.Compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := kept.follow(t.Context(), &known, at, tell); !errors.Is(err, rpctypes.ErrCompacted) || told != nil {
+	if err := w.follow(t.Context(), at, tell); !errors.Is(err, rpctypes.ErrCompacted) || told != nil {
 		t.Fatal(err, told)
 	}
-	if _, err := kept.catchUp(t.Context(), &known, false, tell); err != nil || !slices.Equal(told, []string{"released 10.96.0.1", "allocated 10.96.0.3"}) {
+	if _, err := w.catchUp(t.Context(), false, tell); err != nil || !slices.Equal(told, []string{"released 10.96.0.1", "allocated 10.96.0.3"}) {
 		t.Error(err, told)
 	}
 }

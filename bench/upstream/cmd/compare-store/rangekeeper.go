@@ -15,7 +15,7 @@ func ourAddresses(cidr string) opener { return ours(serviceIPs, cidr, rangekeepe
 func ourNodePorts() opener { return ours(serviceNodePorts, nodePorts, rangekeeper.ParsePortRange) }
 
 // ours opens Rangekeeper's store with the reference's strategy.
-func ours[V rangekeeper.Value](key, spec string, parse func(string) (rangekeeper.Range[V], error)) opener {
+func ours(key, spec string, parse func(string) (rangekeeper.Range, error)) opener {
 	return func(endpoints []string) (server, error) {
 		values, err := parse(spec)
 		if err != nil {
@@ -25,7 +25,7 @@ func ours[V rangekeeper.Value](key, spec string, parse func(string) (rangekeeper
 		if err != nil {
 			return server{}, err
 		}
-		store, err := etcdstore.Open(etcdstore.Config[V]{
+		store, err := etcdstore.Open(etcdstore.Config{
 			Client:   client,
 			Key:      key,
 			Range:    values,

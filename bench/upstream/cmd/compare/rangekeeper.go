@@ -10,21 +10,21 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-func ourCIDR(cidr string) rangekeeper.Range[netip.Addr] {
+func ourCIDR(cidr string) rangekeeper.Range {
 	r, err := rangekeeper.ParseCIDR(cidr)
 	must(err)
 	return r
 }
 
 // ourAllocator is Rangekeeper's allocator with the reference's strategy and this snapshot in it.
-func ourAllocator[V rangekeeper.Value](r rangekeeper.Range[V], snapshot []byte) *rangekeeper.Allocator[V] {
+func ourAllocator(r rangekeeper.Range, snapshot []byte) *rangekeeper.Allocator {
 	a, err := rangekeeper.NewAllocator(r, rangekeeper.DynamicBandFirst, random().Uint64())
 	must(err)
 	must(a.Restore(r.String(), snapshot))
 	return a
 }
 
-func ourAllocateNext[V rangekeeper.Value](r rangekeeper.Range[V], snapshot []byte) side {
+func ourAllocateNext(r rangekeeper.Range, snapshot []byte) side {
 	a := ourAllocator(r, snapshot)
 	return func(n int) {
 		for range n {
@@ -40,7 +40,7 @@ func ourAllocate(cidr string, snapshot []byte, free []netip.Addr) side {
 	a := ourAllocator(ourCIDR(cidr), snapshot)
 	return func(n int) {
 		for i := range n {
-			address := free[i&(addressesPerWork-1)]
+			address := rangekeeper.AddrValue(free[i&(addressesPerWork-1)])
 			must(a.Allocate(address))
 			_, err := a.Release(address)
 			must(err)
@@ -52,9 +52,7 @@ func ourHas(cidr string, snapshot []byte, addresses []netip.Addr) side {
 	a := ourAllocator(ourCIDR(cidr), snapshot)
 	return func(n int) {
 		for i := range n {
-			has, err := a.Has(addresses[i&(addressesPerWork-1)])
-			must(err)
-			sink += toInt(has)
+			sink += toInt(a.Has(rangekeeper.AddrValue(addresses[i&(addressesPerWork-1)])))
 		}
 	}
 }
@@ -110,7 +108,7 @@ func ourRepair(c cluster) side {
 		for range n {
 			pass, err := rangekeeper.NewAudit()
 			must(err)
-			_, err = pass.AddCIDR(configured, rangekeeper.Stored{Range: cidr12, Data: c.snapshot})
+			_, err = pass.AddBitmap(configured, rangekeeper.Stored{Range: cidr12, Data: c.snapshot})
 			must(err)
 			must(pass.ObserveAll(len(c.services), func(batch *rangekeeper.Services, from, to int) {
 				fill(batch, c.services[from:to])

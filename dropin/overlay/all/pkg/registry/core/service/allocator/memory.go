@@ -9,20 +9,20 @@ import (
 )
 
 // Memory hands out the offsets of a range in memory. All its choices are made by Rangekeeper.
-type Memory[V rangekeeper.Value] struct {
-	used *rangekeeper.Allocator[V]
+type Memory struct {
+	used *rangekeeper.Allocator
 }
 
-var _ Snapshottable = (*Memory[uint16])(nil)
+var _ Snapshottable = (*Memory)(nil)
 
 // NewMemory returns a Memory with nothing in use. It picks offsets of the static band only when all others are in use.
-func NewMemory[V rangekeeper.Value](values rangekeeper.Range[V]) (*Memory[V], error) {
+func NewMemory(values rangekeeper.Range) (*Memory, error) {
 	used, err := rangekeeper.NewAllocator(values, rangekeeper.DynamicBandFirst, rand.Uint64())
-	return &Memory[V]{used}, err
+	return &Memory{used}, err
 }
 
 // Allocate allocates an offset, and returns whether it was free.
-func (m *Memory[V]) Allocate(offset int) (bool, error) {
+func (m *Memory) Allocate(offset int) (bool, error) {
 	value, ok := m.used.Range().ValueAt(uint32(offset))
 	if !ok {
 		return false, fmt.Errorf("%s has no offset %d", m.used.Range(), offset)
@@ -35,7 +35,7 @@ func (m *Memory[V]) Allocate(offset int) (bool, error) {
 }
 
 // AllocateNext allocates a free offset, and returns whether there was one.
-func (m *Memory[V]) AllocateNext() (int, bool, error) {
+func (m *Memory) AllocateNext() (int, bool, error) {
 	value, err := m.used.AllocateNext()
 	if errors.Is(err, rangekeeper.ErrFull) {
 		return 0, false, nil
@@ -45,7 +45,7 @@ func (m *Memory[V]) AllocateNext() (int, bool, error) {
 }
 
 // Release frees an offset. To free what is free, or is no offset, changes nothing.
-func (m *Memory[V]) Release(offset int) error {
+func (m *Memory) Release(offset int) error {
 	value, ok := m.used.Range().ValueAt(uint32(offset))
 	if !ok {
 		return nil
@@ -55,7 +55,7 @@ func (m *Memory[V]) Release(offset int) error {
 }
 
 // ForEach calls fn with each offset in use, ascending.
-func (m *Memory[V]) ForEach(fn func(int)) {
+func (m *Memory) ForEach(fn func(int)) {
 	for value := range m.used.All() {
 		offset, _ := m.used.Range().OffsetOf(value)
 		fn(int(offset))
@@ -63,34 +63,32 @@ func (m *Memory[V]) ForEach(fn func(int)) {
 }
 
 // Has returns whether an offset is in use.
-func (m *Memory[V]) Has(offset int) bool {
+func (m *Memory) Has(offset int) bool {
 	value, ok := m.used.Range().ValueAt(uint32(offset))
-	has, _ := m.used.Has(value) // no error before Close, which nobody calls
-	return ok && has
+	return ok && m.used.Has(value)
 }
 
 // Free returns how many offsets are not in use.
-func (m *Memory[V]) Free() int {
-	free, _ := m.used.Free()
-	return free
+func (m *Memory) Free() int {
+	return m.used.Free()
 }
 
 // Snapshot returns the range, and its bitmap as a RangeAllocation has it.
-func (m *Memory[V]) Snapshot() (string, []byte) {
+func (m *Memory) Snapshot() (string, []byte) {
 	data, _ := m.used.Snapshot(nil)
 	return m.used.Range().String(), data
 }
 
 // Restore replaces what is in use by a snapshot of the same range. After an error nothing is changed.
-func (m *Memory[V]) Restore(rangeSpec string, data []byte) error {
+func (m *Memory) Restore(rangeSpec string, data []byte) error {
 	return m.used.Restore(rangeSpec, data)
 }
 
 // DryRun returns an independent copy: what is tried on it ends as it would here, and changes nothing here.
-func (m *Memory[V]) DryRun() (Interface, error) {
+func (m *Memory) DryRun() (Interface, error) {
 	dry, err := m.used.DryRun()
-	return &Memory[V]{dry}, err
+	return &Memory{dry}, err
 }
 
 // Destroy does nothing: the memory is freed when nobody uses it any more.
-func (m *Memory[V]) Destroy() {}
+func (m *Memory) Destroy() {}

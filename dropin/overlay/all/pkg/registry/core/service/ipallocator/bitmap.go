@@ -22,7 +22,7 @@ const (
 // Range hands out the addresses of a CIDR. Which of them there are, and which offset each has, is told by Rangekeeper.
 type Range struct {
 	net    *net.IPNet
-	values rangekeeper.Range[netip.Addr]
+	values rangekeeper.Range
 	// max is how many addresses can be handed out.
 	max     int
 	alloc   allocator.Interface
@@ -87,13 +87,13 @@ func (r *Range) offset(ip net.IP) (int, bool) {
 	if !ok {
 		return 0, false
 	}
-	offset, ok := r.values.OffsetOf(address.Unmap())
+	offset, ok := r.values.OffsetOf(rangekeeper.AddrValue(address))
 	return int(offset), ok
 }
 
 func (r *Range) address(offset int) net.IP {
 	address, _ := r.values.ValueAt(uint32(offset))
-	return address.AsSlice()
+	return address.Addr().AsSlice()
 }
 
 const (

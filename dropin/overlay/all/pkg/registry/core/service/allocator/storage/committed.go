@@ -14,17 +14,17 @@ import (
 )
 
 // committed carries operations out through a Rangekeeper store: many of them in one compare-and-swap.
-type committed[V rangekeeper.Value] struct {
-	store *etcdstore.Store[V]
+type committed struct {
+	store *etcdstore.Store
 	done  func()
 }
 
-func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], key string, config *storagebackend.ConfigForResource) (backend, error) {
+func openCommitted(values rangekeeper.Range, key string, config *storagebackend.ConfigForResource) (backend, error) {
 	client, err := connect(config.Transport)
 	if err != nil {
 		return nil, err
 	}
-	store, err := etcdstore.Open(etcdstore.Config[V]{
+	store, err := etcdstore.Open(etcdstore.Config{
 		Client: client, Key: key, Range: values, Strategy: rangekeeper.DynamicBandFirst,
 		Replaced: func(err error) { klog.ErrorS(err, "A committer has failed and is replaced", "key", key) },
 	})
@@ -33,10 +33,10 @@ func openCommitted[V rangekeeper.Value](values rangekeeper.Range[V], key string,
 		return nil, err
 	}
 	observe(key, store)
-	return &committed[V]{store, func() { client.Close() }}, nil
+	return &committed{store, func() { client.Close() }}, nil
 }
 
-func (c *committed[V]) allocate(ctx context.Context, offset int) (allocation, error) {
+func (c *committed) allocate(ctx context.Context, offset int) (allocation, error) {
 	value, ok := c.store.Range().ValueAt(uint32(offset))
 	if !ok {
 		return allocation{}, fmt.Errorf("%s has no offset %d", c.store.Range(), offset)
@@ -44,11 +44,11 @@ func (c *committed[V]) allocate(ctx context.Context, offset int) (allocation, er
 	return c.allocation(c.store.Allocate(ctx, value))
 }
 
-func (c *committed[V]) allocateNext(ctx context.Context) (allocation, error) {
+func (c *committed) allocateNext(ctx context.Context) (allocation, error) {
 	return c.allocation(c.store.AllocateNext(ctx))
 }
 
-func (c *committed[V]) allocation(a etcdstore.Allocation[V], err error) (allocation, error) {
+func (c *committed) allocation(a etcdstore.Allocation, err error) (allocation, error) {
 	if err != nil {
 		return allocation{}, err
 	}
@@ -56,23 +56,23 @@ func (c *committed[V]) allocation(a etcdstore.Allocation[V], err error) (allocat
 	return allocation{int(offset), a.Revision, a.UseUntil}, nil
 }
 
-func (c *committed[V]) release(ctx context.Context, all []owned) error {
-	values := make([]etcdstore.Owned[V], 0, len(all))
+func (c *committed) release(ctx context.Context, all []owned) error {
+	values := make([]etcdstore.Owned, 0, len(all))
 	for _, one := range all {
 		if value, ok := c.store.Range().ValueAt(uint32(one.offset)); ok {
-			values = append(values, etcdstore.Owned[V]{Value: value, Owner: one.owner})
+			values = append(values, etcdstore.Owned{Value: value, Owner: one.owner})
 		}
 	}
 	_, err := c.store.ReleaseAll(ctx, values...)
 	return err
 }
 
-func (c *committed[V]) read(ctx context.Context) ([]byte, int64, error) {
+func (c *committed) read(ctx context.Context) ([]byte, int64, error) {
 	view, err := c.store.Read(ctx)
 	return view.Snapshot, view.Revision, err
 }
 
-func (c *committed[V]) memory(bitmap []byte) (allocator.Interface, error) {
+func (c *committed) memory(bitmap []byte) (allocator.Interface, error) {
 	copied, err := allocator.NewMemory(c.store.Range())
 	if err == nil {
 		err = copied.Restore(c.store.Range().String(), bitmap)
@@ -80,14 +80,13 @@ func (c *committed[V]) memory(bitmap []byte) (allocator.Interface, error) {
 	return copied, err
 }
 
-func (c *committed[V]) used() int {
-	known, _ := c.store.Known() // none after close
-	return known.Used
+func (c *committed) used() int {
+	return c.store.Known().Used
 }
 
-func (c *committed[V]) repairRange() repair.Range { return repair.Stored(c.store) }
+func (c *committed) repairRange() repair.Range { return c.store }
 
-func (c *committed[V]) close() {
+func (c *committed) close() {
 	ctx, cancel := operation()
 	defer cancel()
 	forget(c.store.Key(), c.store)

@@ -20,7 +20,7 @@ func (c *Repair) runOnce() error { return c.loop.Once(context.Background()) }
 func collectServiceNodePorts(service *corev1.Service) (claimed []int) {
 	all := must(rangekeeper.ParsePortRange("1-65535"))
 	pass := must(rangekeeper.NewAudit())
-	must(pass.AddPorts(all, rangekeeper.Stored{}))
+	must(pass.AddBitmap(all, rangekeeper.Stored{}))
 	var batch rangekeeper.Services
 	servicebatch.Add(&batch, service)
 	if err := pass.Observe(&batch); err != nil {
