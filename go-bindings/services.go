@@ -40,17 +40,18 @@ func (b *batch) add(words []uint32, texts ...string) {
 	b.count++
 }
 
-// pin lets a C struct in Go memory point to the batch.
-func (b *batch) pin(pinner *runtime.Pinner) (words *C.uint32_t, text *C.uint8_t) {
+// toC lets a C struct in Go memory point to the batch.
+func (b *batch) toC(pinner *runtime.Pinner) C.rk_batch {
+	c := C.rk_batch{words_len: C.size_t(len(b.words)), text_len: C.size_t(len(b.text)), count: C.size_t(b.count)}
 	if len(b.words) > 0 {
 		pinner.Pin(unsafe.SliceData(b.words))
-		words = (*C.uint32_t)(unsafe.SliceData(b.words))
+		c.words = (*C.uint32_t)(unsafe.SliceData(b.words))
 	}
 	if len(b.text) > 0 {
 		pinner.Pin(unsafe.SliceData(b.text))
-		text = cBytes(b.text)
+		c.text = cChars(b.text)
 	}
-	return words, text
+	return c
 }
 
 // Services is a batch of Services for Audit.Observe, to be filled, observed, reset and filled again. The zero value is empty. Some thousand Services per batch are a good size.
@@ -160,12 +161,7 @@ func (s *Services) tooLarge(index int, what string) {
 }
 
 func (s *Services) toC(pinner *runtime.Pinner) C.rk_services {
-	words, text := s.pin(pinner)
-	return C.rk_services{
-		words: words, words_len: C.size_t(len(s.words)),
-		text: text, text_len: C.size_t(len(s.text)),
-		count: C.size_t(s.count),
-	}
+	return C.rk_services{batch: s.batch.toC(pinner)}
 }
 
 // Name names the Service that was added last. All Services of a batch have names, or none has: only an audit of IPAddress
@@ -178,12 +174,7 @@ type serviceNames struct {
 }
 
 func (n *serviceNames) toC(pinner *runtime.Pinner) C.rk_service_names {
-	words, text := n.pin(pinner)
-	return C.rk_service_names{
-		words: words, words_len: C.size_t(len(n.words)),
-		text: text, text_len: C.size_t(len(n.text)),
-		count: C.size_t(n.count),
-	}
+	return C.rk_service_names{batch: n.batch.toC(pinner)}
 }
 
 // IPAddress is what an audit reads of an IPAddress object.
@@ -214,10 +205,5 @@ func (b *IPAddresses) Add(o *IPAddress) {
 func (b *IPAddresses) Reset() { b.reset() }
 
 func (b *IPAddresses) toC(pinner *runtime.Pinner) C.rk_ip_addresses {
-	words, text := b.pin(pinner)
-	return C.rk_ip_addresses{
-		words: words, words_len: C.size_t(len(b.words)),
-		text: text, text_len: C.size_t(len(b.text)),
-		count: C.size_t(b.count),
-	}
+	return C.rk_ip_addresses{batch: b.batch.toC(pinner)}
 }

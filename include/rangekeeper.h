@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /*
  * Rangekeeper: allocates Service ClusterIPs and NodePorts from ranges, stores them as kube-apiserver does, and repairs
@@ -386,7 +387,7 @@
 #define RK_RECORD_IP_ADDRESSES 2
 
 /**
- * As the length of an entry: the same text as the entry before, and nothing of it in text.
+ * As the length of an entry: the same text as that of the entry before, and no bytes in text.
  */
 #define RK_SAME_TEXT 4294967295
 
@@ -406,7 +407,7 @@
 #define RK_PROTOCOL_SCTP 2
 
 /**
- * As a port's protocol: another one, whose text stands in text. To be added to the text's length in bytes.
+ * As a port's protocol: another one, whose text stands in text; its length is added to this.
  */
 #define RK_PROTOCOL_TEXT 16
 
@@ -793,94 +794,77 @@ typedef struct rk_run {
 } rk_run;
 
 /**
- * A batch of IPAddress objects, borrowed for the call. Per object eight words: low and high half of
- * metadata.creationTimestamp in seconds since 1970 (int64_t), then the byte lengths of metadata.name, of the label
- * ipaddress.kubernetes.io/managed-by, and of spec.parentRef's group, resource, namespace and name; the texts stand in
- * text as in rk_services.
+ * Objects in flat form, so that many cross in one call: numbers in words, in the machine's byte order, and texts in text,
+ * back to back in the order in which their byte lengths stand among the words. rk_batch_in begins one.
  */
-typedef struct rk_ip_addresses {
+typedef struct rk_batch {
   /**
    * The words.
    */
-  const uint32_t *words;
+  uint32_t *words;
   /**
    * How many words.
    */
   size_t words_len;
   /**
+   * For how many words there is room; only the writer uses it.
+   */
+  size_t words_capacity;
+  /**
    * The texts.
    */
-  const uint8_t *text;
+  char *text;
   /**
    * Bytes in text.
    */
   size_t text_len;
+  /**
+   * For how many bytes there is room; only the writer uses it.
+   */
+  size_t text_capacity;
   /**
    * How many objects.
    */
   size_t count;
+} rk_batch;
+
+/**
+ * A batch of IPAddress objects, which rk_ip_addresses_add writes. The words of an object are the low and high half of
+ * metadata.creationTimestamp in seconds since 1970 (int64_t), then the lengths of metadata.name, of the label
+ * ipaddress.kubernetes.io/managed-by, and of spec.parentRef's group, resource, namespace and name.
+ */
+typedef struct rk_ip_addresses {
+  /**
+   * The objects.
+   */
+  struct rk_batch batch;
 } rk_ip_addresses;
 
 /**
- * The names of the Services of a batch, in the same order, borrowed for the call. Per Service two words: the byte
- * lengths of its namespace and of its name; the texts stand in text as in rk_services.
+ * The names of the Services of a batch, in the same order, which rk_service_names_add writes. The words of a Service are
+ * the lengths of its namespace and of its name.
  */
 typedef struct rk_service_names {
   /**
-   * The words.
+   * The names.
    */
-  const uint32_t *words;
-  /**
-   * How many words.
-   */
-  size_t words_len;
-  /**
-   * The texts.
-   */
-  const uint8_t *text;
-  /**
-   * Bytes in text.
-   */
-  size_t text_len;
-  /**
-   * How many Services.
-   */
-  size_t count;
+  struct rk_batch batch;
 } rk_service_names;
 
 /**
- * A batch of Services, borrowed for the call. Per Service there are these words, in the machine's byte order:
+ * A batch of Services, which rk_services_add writes. The words of a Service are:
  *
  * 1. the number of entries (1 to 65535), plus 65536 times the number of ports
  * 2. spec.healthCheckNodePort as int32_t; 0 for none
- * 3. per entry one word: the byte length of its text, or RK_SAME_TEXT. Entry 0 is spec.clusterIP, the others are
- *    spec.clusterIPs
- * 4. per port two words: nodePort as int32_t, and RK_PROTOCOL_* or RK_PROTOCOL_TEXT + byte length. Ports without a
- *    node port may be left out
- *
- * All texts stand in text, one behind the other, in the order of the words. It must be UTF-8.
+ * 3. per entry one word: the length of its text, or RK_SAME_TEXT. Entry 0 is spec.clusterIP and never RK_SAME_TEXT, the
+ *    others are spec.clusterIPs
+ * 4. per port two words: nodePort as int32_t, and RK_PROTOCOL_* or RK_PROTOCOL_TEXT + length
  */
 typedef struct rk_services {
   /**
-   * The words.
+   * The Services.
    */
-  const uint32_t *words;
-  /**
-   * How many words.
-   */
-  size_t words_len;
-  /**
-   * The texts.
-   */
-  const uint8_t *text;
-  /**
-   * Bytes in text.
-   */
-  size_t text_len;
-  /**
-   * How many Services.
-   */
-  size_t count;
+  struct rk_batch batch;
 } rk_services;
 
 /**
@@ -2243,3 +2227,166 @@ const char *rk_result_name(uint32_t result);
 #endif  // __cplusplus
 
 #endif  /* RANGEKEEPER_H */
+
+/* What follows is written by hand in ffi/inline.h: values, and batches of Services, are put together without a call. */
+
+/** A port. */
+static inline rk_value rk_value_port(uint16_t port) {
+  rk_value value = {0, port, RK_VALUE_KIND_PORT};
+  return value;
+}
+
+/** An IPv4 address by its 32-bit number: 10.0.0.1 is 0x0a000001. */
+static inline rk_value rk_value_ipv4(uint32_t number) {
+  rk_value value = {0, number, RK_VALUE_KIND_IPV4};
+  return value;
+}
+
+/** An IPv6 address by the halves of its 128-bit number. */
+static inline rk_value rk_value_ipv6(uint64_t high, uint64_t low) {
+  rk_value value = {high, low, RK_VALUE_KIND_IPV6};
+  return value;
+}
+
+/** A request for any free value, in a batch of requests. */
+static inline rk_value rk_value_any(void) {
+  rk_value value = {0, 0, RK_VALUE_KIND_ANY};
+  return value;
+}
+
+/** A text: UTF-8, without a terminating NUL. */
+typedef struct rk_text {
+  const char *bytes;
+  size_t len;
+} rk_text;
+
+/** A text that ends with a NUL. */
+static inline rk_text rk_text_of(const char *bytes) {
+  rk_text text = {bytes, strlen(bytes)};
+  return text;
+}
+
+/** One of a Service's spec.ports. */
+typedef struct rk_service_port {
+  rk_text protocol;
+  int32_t node_port;
+} rk_service_port;
+
+/** What an audit reads of a Service. */
+typedef struct rk_service {
+  /** spec.clusterIP as it is: empty, "None" and malformed text too. */
+  rk_text cluster_ip;
+  /** spec.clusterIPs; if there are none, spec.clusterIP is the only address. */
+  const rk_text *cluster_ips;
+  size_t cluster_ips_len;
+  /** spec.ports; those without a node port may be left out. */
+  const rk_service_port *ports;
+  size_t ports_len;
+  /** spec.healthCheckNodePort; 0 for none. */
+  int32_t health_check_node_port;
+} rk_service;
+
+/** What an audit reads of an IPAddress object; the text of a missing field is empty. */
+typedef struct rk_ip_address {
+  /** metadata.creationTimestamp in seconds since 1970. */
+  int64_t created;
+  /** metadata.name: the address. */
+  rk_text name;
+  /** The label ipaddress.kubernetes.io/managed-by. */
+  rk_text managed_by;
+  /** spec.parentRef. */
+  rk_text parent_group, parent_resource, parent_namespace, parent_name;
+} rk_ip_address;
+
+/** An empty batch in the caller's memory. Some thousand Services per batch are a good size. */
+static inline rk_batch rk_batch_in(uint32_t *words, size_t words_capacity, char *text, size_t text_capacity) {
+  rk_batch batch = {words, 0, words_capacity, text, 0, text_capacity, 0};
+  return batch;
+}
+
+/** Empties a batch. */
+static inline void rk_batch_clear(rk_batch *batch) {
+  batch->words_len = batch->text_len = batch->count = 0;
+}
+
+/* Not for callers: false if there is no room. */
+static inline bool rk_batch_put_word(rk_batch *batch, uint32_t word) {
+  if (batch->words_len == batch->words_capacity) return false;
+  batch->words[batch->words_len++] = word;
+  return true;
+}
+
+/* Not for callers: adds a text with its length, to which base is added; false if there is no room. */
+static inline bool rk_batch_put_text(rk_batch *batch, rk_text text, uint32_t base) {
+  /* UINT32_MAX is RK_SAME_TEXT and no length. */
+  if (text.len >= UINT32_MAX - base || text.len > batch->text_capacity - batch->text_len) return false;
+  if (text.len > 0) memcpy(batch->text + batch->text_len, text.bytes, text.len);
+  batch->text_len += text.len;
+  return rk_batch_put_word(batch, base + (uint32_t)text.len);
+}
+
+/* Not for callers: counts an object whose parts were added, or removes them if one did not fit. */
+static inline rk_result rk_batch_end(rk_batch *batch, rk_batch before, bool fits) {
+  if (!fits) *batch = before;
+  if (fits) batch->count++;
+  return fits ? RK_RESULT_OK : RK_RESULT_BUFFER_TOO_SMALL;
+}
+
+/* Not for callers: whether two texts are the same. */
+static inline bool rk_text_is(rk_text a, rk_text b) {
+  return a.len == b.len && (a.len == 0 || memcmp(a.bytes, b.bytes, a.len) == 0);
+}
+
+/* Not for callers: false if there is no room. */
+static inline bool rk_batch_put_protocol(rk_batch *batch, rk_text protocol) {
+  if (rk_text_is(protocol, rk_text_of("TCP"))) return rk_batch_put_word(batch, RK_PROTOCOL_TCP);
+  if (rk_text_is(protocol, rk_text_of("UDP"))) return rk_batch_put_word(batch, RK_PROTOCOL_UDP);
+  if (rk_text_is(protocol, rk_text_of("SCTP"))) return rk_batch_put_word(batch, RK_PROTOCOL_SCTP);
+  return rk_batch_put_text(batch, protocol, RK_PROTOCOL_TEXT);
+}
+
+/**
+ * Adds a Service to a batch for rk_audit_observe_services.
+ *
+ * RK_RESULT_BUFFER_TOO_SMALL if it does not fit: observe the batch, clear it, and add the Service again.
+ * RK_RESULT_INVALID_ARGUMENT if it has more than 65,534 spec.clusterIPs or more than 65,535 ports.
+ */
+static inline rk_result rk_services_add(rk_services *services, const rk_service *service) {
+  rk_batch *batch = &services->batch, before = services->batch;
+  if (service->cluster_ips_len > 65534 || service->ports_len > 65535) return RK_RESULT_INVALID_ARGUMENT;
+  bool fits = rk_batch_put_word(batch, (uint32_t)(1 + service->cluster_ips_len) | (uint32_t)service->ports_len << 16) &&
+              rk_batch_put_word(batch, (uint32_t)service->health_check_node_port) &&
+              rk_batch_put_text(batch, service->cluster_ip, 0);
+  rk_text last = service->cluster_ip;
+  for (size_t i = 0; fits && i < service->cluster_ips_len; last = service->cluster_ips[i++]) {
+    bool same = rk_text_is(service->cluster_ips[i], last);
+    fits = same ? rk_batch_put_word(batch, RK_SAME_TEXT) : rk_batch_put_text(batch, service->cluster_ips[i], 0);
+  }
+  for (size_t i = 0; fits && i < service->ports_len; i++) {
+    fits = rk_batch_put_word(batch, (uint32_t)service->ports[i].node_port) &&
+           rk_batch_put_protocol(batch, service->ports[i].protocol);
+  }
+  return rk_batch_end(batch, before, fits);
+}
+
+/** Adds the name of the next Service of a batch; RK_RESULT_BUFFER_TOO_SMALL if it does not fit. */
+static inline rk_result rk_service_names_add(rk_service_names *names, rk_text service_namespace, rk_text name) {
+  rk_batch *batch = &names->batch, before = names->batch;
+  bool fits = rk_batch_put_text(batch, service_namespace, 0) && rk_batch_put_text(batch, name, 0);
+  return rk_batch_end(batch, before, fits);
+}
+
+/**
+ * Adds an IPAddress object to a batch for rk_audit_observe_ip_addresses.
+ *
+ * RK_RESULT_BUFFER_TOO_SMALL if it does not fit: observe the batch, clear it, and add the object again.
+ */
+static inline rk_result rk_ip_addresses_add(rk_ip_addresses *objects, const rk_ip_address *object) {
+  rk_batch *batch = &objects->batch, before = objects->batch;
+  const uint64_t created = (uint64_t)object->created;
+  bool fits = rk_batch_put_word(batch, (uint32_t)created) && rk_batch_put_word(batch, (uint32_t)(created >> 32)) &&
+              rk_batch_put_text(batch, object->name, 0) && rk_batch_put_text(batch, object->managed_by, 0) &&
+              rk_batch_put_text(batch, object->parent_group, 0) && rk_batch_put_text(batch, object->parent_resource, 0) &&
+              rk_batch_put_text(batch, object->parent_namespace, 0) && rk_batch_put_text(batch, object->parent_name, 0);
+  return rk_batch_end(batch, before, fits);
+}

@@ -3,13 +3,15 @@
 //! A batch is walked twice: the first walk checks all of it and keeps nothing, the second one hands the objects over.
 //! Memory is allocated per batch, not per object.
 
+use std::ffi::c_char;
+
 use rangekeeper_core::ipaddress::IpAddressObject;
 use rangekeeper_core::service::{Service, ServicePort};
 
 use crate::guard::{borrow, slice, text};
 use crate::result::rk_result;
 
-/// As the length of an entry: the same text as the entry before, and nothing of it in text.
+/// As the length of an entry: the same text as that of the entry before, and no bytes in text.
 pub const RK_SAME_TEXT: u32 = 0xffff_ffff;
 /// As a port's protocol: TCP.
 pub const RK_PROTOCOL_TCP: u32 = 0;
@@ -17,68 +19,61 @@ pub const RK_PROTOCOL_TCP: u32 = 0;
 pub const RK_PROTOCOL_UDP: u32 = 1;
 /// As a port's protocol: SCTP.
 pub const RK_PROTOCOL_SCTP: u32 = 2;
-/// As a port's protocol: another one, whose text stands in text. To be added to the text's length in bytes.
+/// As a port's protocol: another one, whose text stands in text; its length is added to this.
 pub const RK_PROTOCOL_TEXT: u32 = 16;
 
-/// A batch of Services, borrowed for the call. Per Service there are these words, in the machine's byte order:
+/// Objects in flat form, so that many cross in one call: numbers in words, in the machine's byte order, and texts in text,
+/// back to back in the order in which their byte lengths stand among the words. rk_batch_in begins one.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rk_batch {
+    /// The words.
+    pub words: *mut u32,
+    /// How many words.
+    pub words_len: usize,
+    /// For how many words there is room; only the writer uses it.
+    pub words_capacity: usize,
+    /// The texts.
+    pub text: *mut c_char,
+    /// Bytes in text.
+    pub text_len: usize,
+    /// For how many bytes there is room; only the writer uses it.
+    pub text_capacity: usize,
+    /// How many objects.
+    pub count: usize,
+}
+
+/// A batch of Services, which rk_services_add writes. The words of a Service are:
 ///
 /// 1. the number of entries (1 to 65535), plus 65536 times the number of ports
 /// 2. spec.healthCheckNodePort as int32_t; 0 for none
-/// 3. per entry one word: the byte length of its text, or RK_SAME_TEXT. Entry 0 is spec.clusterIP, the others are
-///    spec.clusterIPs
-/// 4. per port two words: nodePort as int32_t, and RK_PROTOCOL_* or RK_PROTOCOL_TEXT + byte length. Ports without a
-///    node port may be left out
-///
-/// All texts stand in text, one behind the other, in the order of the words. It must be UTF-8.
+/// 3. per entry one word: the length of its text, or RK_SAME_TEXT. Entry 0 is spec.clusterIP and never RK_SAME_TEXT, the
+///    others are spec.clusterIPs
+/// 4. per port two words: nodePort as int32_t, and RK_PROTOCOL_* or RK_PROTOCOL_TEXT + length
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_services {
-    /// The words.
-    pub words: *const u32,
-    /// How many words.
-    pub words_len: usize,
-    /// The texts.
-    pub text: *const u8,
-    /// Bytes in text.
-    pub text_len: usize,
-    /// How many Services.
-    pub count: usize,
+    /// The Services.
+    pub batch: rk_batch,
 }
 
-/// The names of the Services of a batch, in the same order, borrowed for the call. Per Service two words: the byte
-/// lengths of its namespace and of its name; the texts stand in text as in rk_services.
+/// The names of the Services of a batch, in the same order, which rk_service_names_add writes. The words of a Service are
+/// the lengths of its namespace and of its name.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_service_names {
-    /// The words.
-    pub words: *const u32,
-    /// How many words.
-    pub words_len: usize,
-    /// The texts.
-    pub text: *const u8,
-    /// Bytes in text.
-    pub text_len: usize,
-    /// How many Services.
-    pub count: usize,
+    /// The names.
+    pub batch: rk_batch,
 }
 
-/// A batch of IPAddress objects, borrowed for the call. Per object eight words: low and high half of
-/// metadata.creationTimestamp in seconds since 1970 (int64_t), then the byte lengths of metadata.name, of the label
-/// ipaddress.kubernetes.io/managed-by, and of spec.parentRef's group, resource, namespace and name; the texts stand in
-/// text as in rk_services.
+/// A batch of IPAddress objects, which rk_ip_addresses_add writes. The words of an object are the low and high half of
+/// metadata.creationTimestamp in seconds since 1970 (int64_t), then the lengths of metadata.name, of the label
+/// ipaddress.kubernetes.io/managed-by, and of spec.parentRef's group, resource, namespace and name.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_ip_addresses {
-    /// The words.
-    pub words: *const u32,
-    /// How many words.
-    pub words_len: usize,
-    /// The texts.
-    pub text: *const u8,
-    /// Bytes in text.
-    pub text_len: usize,
-    /// How many objects.
-    pub count: usize,
+    /// The objects.
+    pub batch: rk_batch,
 }
 
 /// The words and the text of a batch that are not read yet.
@@ -89,6 +84,13 @@ struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
+    /// # Safety
+    /// What the batch points to is valid for reads during `'a`.
+    unsafe fn new(batch: &rk_batch) -> Result<Self, rk_result> {
+        // SAFETY: as promised to this function.
+        unsafe { Ok(Self { words: slice(batch.words, batch.words_len)?, text: text(batch.text, batch.text_len)? }) }
+    }
+
     fn words(&mut self, count: usize) -> Result<&'a [u32], rk_result> {
         let (words, rest) = self.words.split_at_checked(count).ok_or(rk_result::InvalidBatch)?;
         self.words = rest;
@@ -194,8 +196,8 @@ impl<'a> Services<'a> {
     pub(crate) unsafe fn new(batch: *const rk_services) -> Result<Self, rk_result> {
         // SAFETY: as promised to this function.
         let (rest, count) = unsafe {
-            let batch = borrow(batch)?;
-            (Rest { words: slice(batch.words, batch.words_len)?, text: text(batch.text, batch.text_len)? }, batch.count)
+            let batch = &borrow(batch)?.batch;
+            (Rest::new(batch)?, batch.count)
         };
         let services = Self { rest, count };
         services.check()?;
@@ -262,8 +264,8 @@ impl<'a> Services<'a> {
 pub(crate) unsafe fn service_names<'a>(batch: *const rk_service_names) -> Result<Vec<(&'a str, &'a str)>, rk_result> {
     // SAFETY: as promised to this function.
     let (mut rest, count) = unsafe {
-        let batch = borrow(batch)?;
-        (Rest { words: slice(batch.words, batch.words_len)?, text: text(batch.text, batch.text_len)? }, batch.count)
+        let batch = &borrow(batch)?.batch;
+        (Rest::new(batch)?, batch.count)
     };
     let mut names = Vec::new();
     for _ in 0..count {
@@ -281,8 +283,8 @@ pub(crate) unsafe fn service_names<'a>(batch: *const rk_service_names) -> Result
 pub(crate) unsafe fn ip_addresses<'a>(batch: *const rk_ip_addresses) -> Result<Vec<IpAddressObject<'a>>, rk_result> {
     // SAFETY: as promised to this function.
     let (mut rest, count) = unsafe {
-        let batch = borrow(batch)?;
-        (Rest { words: slice(batch.words, batch.words_len)?, text: text(batch.text, batch.text_len)? }, batch.count)
+        let batch = &borrow(batch)?.batch;
+        (Rest::new(batch)?, batch.count)
     };
     let mut objects = Vec::new();
     for _ in 0..count {

@@ -14,13 +14,13 @@ static void ranges(void) {
   CHECK(number == 254);
   CHECK_OK(rk_range_static_band(range, &number));
   CHECK(number == 16);
-  CHECK_OK(rk_range_offset_of(range, AT(ipv4(0x0a000001)), &number));
+  CHECK_OK(rk_range_offset_of(range, AT(rk_value_ipv4(0x0a000001)), &number));
   CHECK(number == 0);
-  CHECK_RESULT(rk_range_offset_of(range, AT(ipv4(0x0a000000)), &number), RK_RESULT_NOT_IN_RANGE);
-  CHECK_RESULT(rk_range_offset_of(range, AT(port(80)), &number), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_range_offset_of(range, AT(rk_value_ipv4(0x0a000000)), &number), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_range_offset_of(range, AT(rk_value_port(80)), &number), RK_RESULT_NOT_IN_RANGE);
   rk_value value;
   CHECK_OK(rk_range_value_at(range, 253, &value));
-  CHECK(same(value, ipv4(0x0a0000fe)));
+  CHECK(same(value, rk_value_ipv4(0x0a0000fe)));
   CHECK_RESULT(rk_range_value_at(range, 254, &value), RK_RESULT_NOT_IN_RANGE);
   rk_range_free(range);
 
@@ -32,9 +32,9 @@ static void ranges(void) {
   rk_range_free(range);
 
   CHECK_OK(rk_address_parse(TEXT("010.000.0.1"), &value));
-  CHECK(same(value, ipv4(0x0a000001)));
+  CHECK(same(value, rk_value_ipv4(0x0a000001)));
   CHECK_OK(rk_address_parse(TEXT("::ffff:10.0.0.1"), &value));
-  CHECK(same(value, ipv4(0x0a000001)));
+  CHECK(same(value, rk_value_ipv4(0x0a000001)));
   CHECK_OK(rk_address_parse(TEXT("fd00::1"), &value));
   CHECK(value.kind == RK_VALUE_KIND_IPV6 && value.high == 0xfd00000000000000 && value.low == 1);
   CHECK_OK(rk_value_text(&value, text, sizeof text, &len));
@@ -59,19 +59,19 @@ static void allocate(void) {
   rk_range_free(range);
 
   rk_value value;
-  CHECK_OK(rk_allocator_allocate(allocator, AT(ipv4(0x0a000002))));
-  CHECK_RESULT(rk_allocator_allocate(allocator, AT(ipv4(0x0a000002))), RK_RESULT_ALREADY_ALLOCATED);
-  CHECK_RESULT(rk_allocator_allocate(allocator, AT(ipv4(0x0a000007))), RK_RESULT_NOT_IN_RANGE);
+  CHECK_OK(rk_allocator_allocate(allocator, AT(rk_value_ipv4(0x0a000002))));
+  CHECK_RESULT(rk_allocator_allocate(allocator, AT(rk_value_ipv4(0x0a000002))), RK_RESULT_ALREADY_ALLOCATED);
+  CHECK_RESULT(rk_allocator_allocate(allocator, AT(rk_value_ipv4(0x0a000007))), RK_RESULT_NOT_IN_RANGE);
   CHECK_OK(rk_allocator_allocate_next(allocator, &value));
-  CHECK(same(value, ipv4(0x0a000001)));
+  CHECK(same(value, rk_value_ipv4(0x0a000001)));
   bool answer = false;
-  CHECK_OK(rk_allocator_has(allocator, AT(ipv4(0x0a000002)), &answer));
+  CHECK_OK(rk_allocator_has(allocator, AT(rk_value_ipv4(0x0a000002)), &answer));
   CHECK(answer);
-  CHECK_OK(rk_allocator_release(allocator, AT(ipv4(0x0a000002)), &answer));
+  CHECK_OK(rk_allocator_release(allocator, AT(rk_value_ipv4(0x0a000002)), &answer));
   CHECK(answer);
-  CHECK_OK(rk_allocator_release(allocator, AT(ipv4(0x0a000002)), &answer));
+  CHECK_OK(rk_allocator_release(allocator, AT(rk_value_ipv4(0x0a000002)), &answer));
   CHECK(!answer);
-  CHECK_OK(rk_allocator_release(allocator, AT(ipv4(0x0b000002)), NULL));
+  CHECK_OK(rk_allocator_release(allocator, AT(rk_value_ipv4(0x0b000002)), NULL));
   uint32_t count = 0;
   CHECK_OK(rk_allocator_used(allocator, &count));
   CHECK(count == 1);
@@ -89,7 +89,7 @@ static void allocate(void) {
 
   /* Batches: all or nothing. */
   rk_value next = {0, 0, RK_VALUE_KIND_ANY};
-  rk_value requests[3] = {next, ipv4(0x0a000002), ipv4(0x0a000001)};
+  rk_value requests[3] = {next, rk_value_ipv4(0x0a000002), rk_value_ipv4(0x0a000001)};
   rk_value values[3];
   rk_error error;
   CHECK_RESULT(rk_allocator_allocate_batch(allocator, requests, 3, values, &error), RK_RESULT_ALREADY_ALLOCATED);
@@ -97,9 +97,9 @@ static void allocate(void) {
   CHECK_OK(rk_allocator_used(allocator, &count));
   CHECK(count == 1);
   CHECK_OK(rk_allocator_allocate_batch(allocator, requests, 2, values, &error));
-  CHECK(same(values[0], ipv4(0x0a000003)) && same(values[1], ipv4(0x0a000002)));
+  CHECK(same(values[0], rk_value_ipv4(0x0a000003)) && same(values[1], rk_value_ipv4(0x0a000002)));
   bool answers[3];
-  values[2] = ipv4(0x0a000006);
+  values[2] = rk_value_ipv4(0x0a000006);
   CHECK_OK(rk_allocator_has_batch(allocator, values, 3, answers));
   CHECK(answers[0] && answers[1] && !answers[2]);
 
@@ -108,9 +108,9 @@ static void allocate(void) {
   uint32_t offset = 0;
   rk_run runs[4];
   CHECK_OK(rk_allocator_runs(allocator, true, 0, runs, 4, &n, &offset));
-  CHECK(n == 1 && runs[0].len == 3 && same(runs[0].last, ipv4(0x0a000003)));
+  CHECK(n == 1 && runs[0].len == 3 && same(runs[0].last, rk_value_ipv4(0x0a000003)));
   CHECK_OK(rk_allocator_runs(allocator, false, 0, runs, 4, &n, &offset));
-  CHECK(n == 1 && runs[0].len == 3 && same(runs[0].first, ipv4(0x0a000004)));
+  CHECK(n == 1 && runs[0].len == 3 && same(runs[0].first, rk_value_ipv4(0x0a000004)));
 
   uint8_t data[8] = {0};
   size_t len = 0;
@@ -135,20 +135,20 @@ static void leak_counters(void) {
   rk_leak_counters *counters = NULL;
   CHECK_OK(rk_leak_counters_new(range, 2, &counters));
   rk_range_free(range);
-  rk_value leaked[2] = {port(30001), port(30000)};
+  rk_value leaked[2] = {rk_value_port(30001), rk_value_port(30000)};
   rk_value due[2];
   size_t n = 9;
   uint8_t count = 0;
   CHECK_OK(rk_leak_counters_advance(counters, leaked, 2, due, 2, &n));
   CHECK(n == 0);
-  CHECK_OK(rk_leak_counters_count(counters, AT(port(30001)), &count));
+  CHECK_OK(rk_leak_counters_count(counters, AT(rk_value_port(30001)), &count));
   CHECK(count == 1);
   CHECK_OK(rk_leak_counters_advance(counters, leaked, 1, due, 2, &n));
-  CHECK(n == 1 && same(due[0], port(30001)));
+  CHECK(n == 1 && same(due[0], rk_value_port(30001)));
   CHECK_OK(rk_leak_counters_advance(counters, leaked, 2, due, 2, &n));
   CHECK(n == 0);
   CHECK_OK(rk_leak_counters_reset(counters));
-  CHECK_OK(rk_leak_counters_count(counters, AT(port(30001)), &count));
+  CHECK_OK(rk_leak_counters_count(counters, AT(rk_value_port(30001)), &count));
   CHECK(count == 0);
   rk_leak_counters_free(counters);
 }

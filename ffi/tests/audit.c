@@ -1,5 +1,5 @@
 /* An audit of bitmaps over Services with one of each kind of drift. */
-#include "batch.h"
+#include "check.h"
 
 static rk_report *run(const rk_leak_tracker *tracker) {
   rk_range *addresses = range_of("10.0.0.0/24");
@@ -15,20 +15,19 @@ static rk_report *run(const rk_leak_tracker *tracker) {
   rk_range_free(addresses);
   rk_range_free(ports);
 
-  batch first = {0}, second = {0};
+  memory memories[2];
+  rk_services first = {batch_in(&memories[0])}, second = {batch_in(&memories[1])};
   add_service(&first, "10.0.0.1", 30005, 30006);
   add_service(&first, "10.0.0.2", 0, 0);
   add_service(&second, "10.0.0.2", 0, 0);
   add_service(&second, "10.1.0.1", 80, 0);
   add_service(&second, "bad", 0, 0);
   add_service(&second, "None", 0, 0);
-  rk_services services = services_of(&first);
-  CHECK_OK(rk_audit_observe_services(audit, NULL, &services));
-  services = services_of(&second);
-  CHECK_OK(rk_audit_observe_services(audit, NULL, &services));
+  CHECK_OK(rk_audit_observe_services(audit, NULL, &first));
+  CHECK_OK(rk_audit_observe_services(audit, NULL, &second));
   rk_report *report = NULL;
   CHECK_OK(rk_audit_finish(audit, tracker, &report));
-  CHECK_RESULT(rk_audit_observe_services(audit, NULL, &services), RK_RESULT_CLOSED);
+  CHECK_RESULT(rk_audit_observe_services(audit, NULL, &second), RK_RESULT_CLOSED);
   rk_audit_free(audit);
   return report;
 }
@@ -84,7 +83,7 @@ int main(void) {
   CHECK(written == 1 && ends[1] == first);
   CHECK_RESULT(rk_report_finding_texts(report, 0, texts, first - 1, ends, 2, &written), RK_RESULT_BUFFER_TOO_SMALL);
   CHECK(findings[0].value_kind == RK_VALUE_KIND_PORT && findings[0].value.port == 30005 && findings[0].range == 1);
-  CHECK(findings[2].value_kind == RK_VALUE_KIND_IPV4 && same(findings[2].value.address, ipv4(0x0a000002)));
+  CHECK(findings[2].value_kind == RK_VALUE_KIND_IPV4 && same(findings[2].value.address, rk_value_ipv4(0x0a000002)));
   CHECK(findings[6].value_kind == RK_VALUE_KIND_TEXT);
   CHECK(strcmp(rk_reason_name(findings[3].reason), "ClusterIPAlreadyAllocated") == 0);
   CHECK_OK(rk_report_findings(report, 6, findings, 10, &n));
@@ -97,13 +96,13 @@ int main(void) {
   CHECK(counts.record == RK_RECORD_BITMAP && counts.size == 254 && counts.static_band == 16);
   rk_leak leaks[3];
   CHECK_OK(rk_report_leaks(report, 0, leaks, 3, &n));
-  CHECK(n == 1 && same(leaks[0].value, ipv4(0x0a000003)) && leaks[0].range == 0 && leaks[0].object == RK_NO_OBJECT);
+  CHECK(n == 1 && same(leaks[0].value, rk_value_ipv4(0x0a000003)) && leaks[0].range == 0 && leaks[0].object == RK_NO_OBJECT);
   static const uint32_t sole[] = {0, 0x0a000002, 0x0a000003, 0x0a000003, 0x0a000002};
   rk_value values[4];
   uint64_t next = 0;
   for (uint32_t which = RK_VALUES_SET; which <= RK_VALUES_DUPLICATES; which++) {
     CHECK_OK(rk_report_values(report, 0, which, 0, values, 4, &n, &next));
-    CHECK(n == 1 && same(values[0], ipv4(sole[which])));
+    CHECK(n == 1 && same(values[0], rk_value_ipv4(sole[which])));
   }
   rk_run runs[4];
   CHECK_OK(rk_report_runs(report, 0, RK_VALUES_NEXT, true, 0, runs, 4, &n, &next));
@@ -114,9 +113,9 @@ int main(void) {
   CHECK_OK(rk_report_snapshot(report, 0, data, sizeof data, &len));
   CHECK(len == 1 && data[0] == 3);
   rk_offset_state state;
-  CHECK_OK(rk_report_state(report, 0, AT(ipv4(0x0a000003)), &state));
+  CHECK_OK(rk_report_state(report, 0, AT(rk_value_ipv4(0x0a000003)), &state));
   CHECK(state.band == RK_BAND_STATIC && state.stored && !state.in_use && !state.duplicate && !state.next);
-  CHECK_RESULT(rk_report_state(report, 0, AT(ipv4(0x0b000003)), &state), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_report_state(report, 0, AT(rk_value_ipv4(0x0b000003)), &state), RK_RESULT_NOT_IN_RANGE);
   rk_cell cells[2];
   CHECK_OK(rk_report_occupancy(report, 0, 2, cells, 2, &n));
   CHECK(n == 2 && cells[0].len == 127 && cells[0].in_use == 2 && cells[0].leaked == 1 && cells[0].lost == 1);

@@ -1,16 +1,10 @@
 /* An audit of IPAddress objects: one that fits, one leaked, one Service without. */
-#include "batch.h"
+#include "check.h"
 
-static void add_ip_address(batch *b, uint32_t created, const char *name, const char *service) {
-  add_word(b, created);
-  add_word(b, 0);
-  add_text(b, name);
-  add_text(b, "ipallocator.k8s.io");
-  add_text(b, "");
-  add_text(b, "services");
-  add_text(b, "default");
-  add_text(b, service);
-  b->count++;
+static void add_ip_address(rk_ip_addresses *objects, int64_t created, const char *name, const char *service) {
+  rk_ip_address object = {created, rk_text_of(name), rk_text_of("ipallocator.k8s.io"), rk_text_of(""),
+                          rk_text_of("services"), rk_text_of("default"), rk_text_of(service)};
+  CHECK_OK(rk_ip_addresses_add(objects, &object));
 }
 
 static rk_report *run(const int64_t *now) {
@@ -21,21 +15,18 @@ static rk_report *run(const int64_t *now) {
   CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("fd00::/64"), &error));
   CHECK_RESULT(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0"), &error), RK_RESULT_INVALID_RANGE);
 
-  batch objects = {0}, services = {0}, names = {0};
+  memory memories[3];
+  rk_ip_addresses objects = {batch_in(&memories[0])};
+  rk_services services = {batch_in(&memories[1])};
+  rk_service_names names = {batch_in(&memories[2])};
   add_ip_address(&objects, 1000, "10.0.0.1", "a");
   add_ip_address(&objects, 1000, "10.0.0.9", "gone");
   add_service(&services, "10.0.0.1", 0, 0);
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a")));
   add_service(&services, "10.0.0.2", 0, 0);
-  for (int i = 0; i < 2; i++) {
-    add_text(&names, "default");
-    add_text(&names, i == 0 ? "a" : "b");
-    names.count++;
-  }
-  rk_ip_addresses ip_addresses = {objects.words, objects.words_len, (const uint8_t *)objects.text, objects.text_len, objects.count};
-  rk_service_names service_names = {names.words, names.words_len, (const uint8_t *)names.text, names.text_len, names.count};
-  rk_services batch = services_of(&services);
-  CHECK_OK(rk_audit_observe_ip_addresses(audit, &ip_addresses));
-  CHECK_OK(rk_audit_observe_services(audit, &service_names, &batch));
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("b")));
+  CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects));
+  CHECK_OK(rk_audit_observe_services(audit, &names, &services));
   rk_report *report = NULL;
   CHECK_OK(rk_audit_finish(audit, NULL, &report));
   CHECK_RESULT(rk_audit_finish(audit, NULL, &report), RK_RESULT_CLOSED);
@@ -48,7 +39,7 @@ int main(void) {
   size_t n = 0;
   rk_leak leaks[2];
   CHECK_OK(rk_report_leaks(report, 0, leaks, 2, &n));
-  CHECK(n == 1 && same(leaks[0].value, ipv4(0x0a000009)) && leaks[0].object == 1 && leaks[0].range == 0);
+  CHECK(n == 1 && same(leaks[0].value, rk_value_ipv4(0x0a000009)) && leaks[0].object == 1 && leaks[0].range == 0);
   rk_finding findings[2];
   CHECK_OK(rk_report_findings(report, 0, findings, 2, &n));
   CHECK(n == 1 && findings[0].reason == RK_REASON_CLUSTER_IP_NOT_ALLOCATED && findings[0].subject == 1);
@@ -66,11 +57,11 @@ int main(void) {
   rk_run runs[4];
   uint64_t next = 0;
   CHECK_OK(rk_report_runs(report, 0, RK_VALUES_STORED, false, 0, runs, 4, &n, &next));
-  CHECK(n == 2 && runs[0].len == 7 && same(runs[0].first, ipv4(0x0a000002)) && runs[1].len == 245);
+  CHECK(n == 2 && runs[0].len == 7 && same(runs[0].first, rk_value_ipv4(0x0a000002)) && runs[1].len == 245);
   uint8_t data[1];
   CHECK_RESULT(rk_report_snapshot(report, 0, data, sizeof data, &n), RK_RESULT_INVALID_ARGUMENT);
   rk_offset_state state;
-  CHECK_OK(rk_report_state(report, 0, AT(ipv4(0x0a000009)), &state));
+  CHECK_OK(rk_report_state(report, 0, AT(rk_value_ipv4(0x0a000009)), &state));
   CHECK(state.stored && !state.in_use && !state.next);
   rk_cell cells[1];
   CHECK_OK(rk_report_occupancy(report, 0, 1, cells, 1, &n));

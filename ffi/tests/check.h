@@ -33,16 +33,6 @@
 /* The address of a value that a function returns. */
 #define AT(value) ((rk_value[]){value})
 
-static inline rk_value ipv4(uint32_t number) {
-  rk_value value = {0, number, RK_VALUE_KIND_IPV4};
-  return value;
-}
-
-static inline rk_value port(uint16_t number) {
-  rk_value value = {0, number, RK_VALUE_KIND_PORT};
-  return value;
-}
-
 static inline bool same(rk_value a, rk_value b) {
   return a.high == b.high && a.low == b.low && a.kind == b.kind;
 }
@@ -51,6 +41,24 @@ static inline rk_range *range_of(const char *text) {
   rk_range *range = NULL;
   CHECK_OK(rk_range_parse(text, strlen(text), &range, NULL));
   return range;
+}
+
+/* Memory for a batch. */
+typedef struct memory {
+  uint32_t words[256];
+  char text[2048];
+} memory;
+
+static inline rk_batch batch_in(memory *memory) {
+  return rk_batch_in(memory->words, sizeof memory->words / sizeof *memory->words, memory->text, sizeof memory->text);
+}
+
+/* A Service with one ClusterIP and, unless it is 0, one TCP node port. */
+static inline void add_service(rk_services *services, const char *cluster_ip, int32_t node_port, int32_t health_check_port) {
+  rk_text address = rk_text_of(cluster_ip);
+  rk_service_port port = {rk_text_of("TCP"), node_port};
+  rk_service service = {address, &address, 1, &port, node_port != 0, health_check_port};
+  CHECK_OK(rk_services_add(services, &service));
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* A committer against one key in memory: create, also if a swap is lost, allocate in one swap, be told of a conflict,
    release, read, repair. */
-#include "batch.h"
+#include "check.h"
 
 static rk_committer *committer;
 static uint64_t revision;

@@ -1,6 +1,6 @@
 /* Misuse of every function that can be misused: NULL, short buffers, wrong kinds and lengths, use after close. What
  * fails must leave its out-parameters alone. tests/surface.rs sees to it that no function is forgotten here. */
-#include "batch.h"
+#include "check.h"
 
 #define CHECK_NULL(call) CHECK_RESULT(call, RK_RESULT_NULL_POINTER)
 #define CHECK_INVALID(call) CHECK_RESULT(call, RK_RESULT_INVALID_ARGUMENT)
@@ -119,7 +119,7 @@ static void service_cidrs(void) {
   CHECK_NULL(rk_service_cidr_offset_of(cidr, &good, NULL));
   CHECK_NULL(rk_service_cidr_offset_of(cidr, NULL, &offset));
   for (int i = 0; i < MALFORMED; i++) CHECK_INVALID(rk_service_cidr_offset_of(cidr, AT(malformed(i)), &offset));
-  CHECK_RESULT(rk_service_cidr_offset_of(cidr, AT(port(80)), &offset), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_service_cidr_offset_of(cidr, AT(rk_value_port(80)), &offset), RK_RESULT_NOT_IN_RANGE);
   CHECK_NULL(rk_service_cidr_value_at(NULL, 0, &value));
   CHECK_NULL(rk_service_cidr_value_at(cidr, 0, NULL));
   CHECK_RESULT(rk_service_cidr_value_at(cidr, UINT64_MAX, &value), RK_RESULT_NOT_IN_RANGE);
@@ -168,7 +168,7 @@ static void allocators(const rk_range *range) {
     CHECK_INVALID(rk_allocator_release(a, AT(malformed(i)), NULL));
     CHECK_INVALID(rk_allocator_has(a, AT(malformed(i)), &flag));
   }
-  CHECK_RESULT(rk_allocator_allocate(a, AT(port(80))), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_allocator_allocate(a, AT(rk_value_port(80))), RK_RESULT_NOT_IN_RANGE);
   CHECK_NULL(rk_allocator_used(NULL, &number));
   CHECK_NULL(rk_allocator_used(a, NULL));
   CHECK_NULL(rk_allocator_available(NULL, &number));
@@ -235,7 +235,7 @@ static void allocators(const rk_range *range) {
 static void leak_counters(const rk_range *range) {
   rk_leak_counters *c = NULL;
   rk_value due[2];
-  rk_value leaked[2] = {good, port(1)};
+  rk_value leaked[2] = {good, rk_value_port(1)};
   uint8_t count = 7;
   CHECK_NULL(rk_leak_counters_new(NULL, 3, &c));
   CHECK_NULL(rk_leak_counters_new(range, 3, NULL));
@@ -255,7 +255,7 @@ static void leak_counters(const rk_range *range) {
   CHECK_NULL(rk_leak_counters_count(c, &good, NULL));
   CHECK_NULL(rk_leak_counters_count(c, NULL, &count));
   CHECK_INVALID(rk_leak_counters_count(c, AT(malformed(0)), &count));
-  CHECK_RESULT(rk_leak_counters_count(c, AT(port(80)), &count), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_leak_counters_count(c, AT(rk_value_port(80)), &count), RK_RESULT_NOT_IN_RANGE);
   CHECK(count == 7);
   CHECK_NULL(rk_leak_counters_reset(NULL));
   CHECK_NULL(rk_leak_counters_close(NULL));
@@ -341,21 +341,22 @@ static void batches(const rk_audit *a) {
       {{2, 0, 1, 1}, 4, "\xc3\xa4", 1},                             /* cut inside a character */
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    rk_services services = {bad[i].words, bad[i].words_len, (const uint8_t *)bad[i].text, strlen(bad[i].text), bad[i].count};
+    rk_services services = {{(uint32_t *)bad[i].words, bad[i].words_len, 0, (char *)bad[i].text, strlen(bad[i].text), 0, bad[i].count}};
     CHECK_RESULT(rk_audit_observe_services(a, NULL, &services), RK_RESULT_INVALID_BATCH);
   }
-  const uint32_t words[] = {1, 0, 1};
-  rk_services services = {words, 3, (const uint8_t *)"\xff", 1, 1};
+  uint32_t words[] = {1, 0, 1};
+  char invalid[] = "\xff", valid[] = "x";
+  rk_services services = {{words, 3, 0, invalid, 1, 0, 1}};
   CHECK_RESULT(rk_audit_observe_services(a, NULL, &services), RK_RESULT_INVALID_UTF8);
-  services.text = NULL;
+  services.batch.text = NULL;
   CHECK_NULL(rk_audit_observe_services(a, NULL, &services));
-  services.text = (const uint8_t *)"x";
-  services.words = NULL;
+  services.batch.text = valid;
+  services.batch.words = NULL;
   CHECK_NULL(rk_audit_observe_services(a, NULL, &services));
-  services.words = odd((void *)words);
+  services.batch.words = odd(words);
   CHECK_INVALID(rk_audit_observe_services(a, NULL, &services));
-  services.words = words;
-  services.words_len = SIZE_MAX / 4;
+  services.batch.words = words;
+  services.batch.words_len = SIZE_MAX / 4;
   CHECK_INVALID(rk_audit_observe_services(a, NULL, &services));
   CHECK_NULL(rk_audit_observe_services(NULL, NULL, &services));
   CHECK_NULL(rk_audit_observe_services(a, NULL, NULL));
@@ -395,9 +396,9 @@ static void audit(const rk_range *range) {
   rk_leak_tracker_free(passes);
   rk_leak_tracker_free(NULL);
 
-  batch b = {0};
-  add_service(&b, "10.9.9.9", 0, 0);
-  rk_services services = services_of(&b);
+  memory m;
+  rk_services services = {batch_in(&m)};
+  add_service(&services, "10.9.9.9", 0, 0);
   CHECK_OK(rk_audit_observe_services(a, NULL, &services));
   CHECK_OK(rk_audit_finish(a, NULL, &o));
   CHECK_CLOSED(rk_audit_finish(a, NULL, &o));
@@ -535,34 +536,31 @@ static void audit_of_ip_addresses(void) {
   CHECK_RESULT(rk_audit_add_service_cidr(a, TEXT("30000-30001"), NULL), RK_RESULT_INVALID_RANGE);
   CHECK_OK(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), NULL));
 
-  batch s = {0}, n = {0};
-  add_service(&s, "10.9.9.9", 0, 0);
-  add_text(&n, "default");
-  add_text(&n, "a");
-  rk_services services = services_of(&s);
-  rk_service_names names = {n.words, n.words_len, (const uint8_t *)n.text, n.text_len, 1};
+  memory memories[2];
+  rk_services services = {batch_in(&memories[0])};
+  rk_service_names names = {batch_in(&memories[1])};
+  add_service(&services, "10.9.9.9", 0, 0);
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a")));
+  const rk_service_names all_names = names;
   CHECK_NULL(rk_audit_observe_services(NULL, &names, &services));
   CHECK_INVALID(rk_audit_observe_services(a, NULL, &services));
   CHECK_NULL(rk_audit_observe_services(a, &names, NULL));
-  names.words_len = 1;
+  names.batch.words_len = 1;
   CHECK_RESULT(rk_audit_observe_services(a, &names, &services), RK_RESULT_INVALID_BATCH);
-  names.words_len = 0;
-  names.text_len = 0;
-  names.count = 0;
+  rk_batch_clear(&names.batch);
   CHECK_RESULT(rk_audit_observe_services(a, &names, &services), RK_RESULT_INVALID_BATCH);
-  const uint32_t words[8] = {0, 0, 1, 0, 0, 0, 0, 0};
-  rk_ip_addresses objects = {words, 7, (const uint8_t *)"x", 1, 1};
+  uint32_t words[8] = {0, 0, 1, 0, 0, 0, 0, 0};
+  char x[] = "x";
+  rk_ip_addresses objects = {{words, 7, 0, x, 1, 0, 1}};
   CHECK_RESULT(rk_audit_observe_ip_addresses(a, &objects), RK_RESULT_INVALID_BATCH);
-  objects.words_len = 8;
-  objects.text_len = 0;
+  objects.batch.words_len = 8;
+  objects.batch.text_len = 0;
   CHECK_RESULT(rk_audit_observe_ip_addresses(a, &objects), RK_RESULT_INVALID_BATCH);
-  objects.count = SIZE_MAX;
+  objects.batch.count = SIZE_MAX;
   CHECK_RESULT(rk_audit_observe_ip_addresses(a, &objects), RK_RESULT_INVALID_BATCH);
   CHECK_NULL(rk_audit_observe_ip_addresses(NULL, &objects));
   CHECK_NULL(rk_audit_observe_ip_addresses(a, NULL));
-  names.words_len = n.words_len;
-  names.text_len = n.text_len;
-  names.count = 1;
+  names = all_names;
   CHECK_OK(rk_audit_observe_services(a, &names, &services));
   CHECK_NULL(rk_audit_finish(NULL, NULL, &o));
   CHECK_NULL(rk_audit_finish(a, NULL, NULL));
@@ -572,8 +570,8 @@ static void audit_of_ip_addresses(void) {
   CHECK_CLOSED(rk_audit_finish(a, NULL, &o));
   CHECK_CLOSED(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), NULL));
   CHECK_CLOSED(rk_audit_observe_services(a, &names, &services));
-  objects.text_len = 1;
-  objects.count = 1;
+  objects.batch.text_len = 1;
+  objects.batch.count = 1;
   CHECK_CLOSED(rk_audit_observe_ip_addresses(a, &objects));
   rk_audit_free(a);
   rk_audit_free(NULL);

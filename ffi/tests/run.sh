@@ -36,6 +36,8 @@ done
 
 step "shared library: exports the symbol list and nothing else" sh -c \
 	"nm -D --defined-only $libdir/librangekeeper.so | awk '{ print \$3 }' | LC_ALL=C sort | diff - $root/ffi/symbols.txt"
+# C++ programs include the header as well.
+step "header: is C++" ${CXX:-g++} -std=c++17 -Wall -Wextra -Werror -pedantic -fsyntax-only -x c++ "$root/include/rangekeeper.h"
 for source in "$here"/*.c; do
 	name=$(basename "$source" .c)
 	arguments=()

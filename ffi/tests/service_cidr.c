@@ -1,5 +1,5 @@
 /* A CIDR of a ServiceCIDR object: what it says of addresses, and the order in which they are tried. */
-#include "batch.h"
+#include "check.h"
 
 enum { ALL = 254, BAND = 16 };
 
@@ -29,13 +29,13 @@ int main(void) {
   CHECK(size == ALL && band == BAND);
   for (uint64_t at = 0; at < size; at++) {
     CHECK_OK(rk_service_cidr_value_at(cidr, at, &value));
-    CHECK(same(value, ipv4(0x0a000001 + (uint32_t)at)));
+    CHECK(same(value, rk_value_ipv4(0x0a000001 + (uint32_t)at)));
     CHECK_OK(rk_service_cidr_offset_of(cidr, &value, &offset));
     CHECK(offset == at);
   }
   CHECK_RESULT(rk_service_cidr_value_at(cidr, size, &value), RK_RESULT_NOT_IN_RANGE);
-  CHECK_RESULT(rk_service_cidr_offset_of(cidr, AT(ipv4(0x0a000000)), &offset), RK_RESULT_NOT_IN_RANGE);
-  CHECK_RESULT(rk_service_cidr_offset_of(cidr, AT(ipv4(0x0a0000ff)), &offset), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_service_cidr_offset_of(cidr, AT(rk_value_ipv4(0x0a000000)), &offset), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_service_cidr_offset_of(cidr, AT(rk_value_ipv4(0x0a0000ff)), &offset), RK_RESULT_NOT_IN_RANGE);
 
   const uint64_t starts[] = {0, 100, 237, 238, UINT64_MAX};
   for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {

@@ -100,7 +100,8 @@ fn header_functions(header: &str) -> BTreeMap<String, String> {
 }
 
 fn declared_function(line: &str) -> Option<&str> {
-    if line.starts_with([' ', '#', '}', '/']) {
+    // Inline functions are no symbols.
+    if line.starts_with([' ', '#', '}', '/']) || line.starts_with("static inline ") {
         return None;
     }
     let before = &line[..line.find('(')?];

@@ -32,13 +32,15 @@ const BUFFER_TOO_SMALL: u32 = 2;
 const SAME_TEXT: u32 = u32::MAX;
 const PROTOCOL_TEXT: u32 = 16;
 
-/// `rk_services`, `rk_service_names` and `rk_ip_addresses`, which have the same fields.
+/// `rk_batch`, and so `rk_services`, `rk_service_names` and `rk_ip_addresses`, which consist of one.
 #[repr(C)]
 struct RawBatch {
     words: *const u32,
     words_len: usize,
+    words_capacity: usize,
     text: *const u8,
     text_len: usize,
+    text_capacity: usize,
     count: usize,
 }
 
@@ -327,8 +329,10 @@ impl Batch {
         RawBatch {
             words: if self.words.is_empty() { ptr::null() } else { self.words.as_ptr() },
             words_len: self.words.len(),
+            words_capacity: 0,
             text: if self.text.is_empty() { ptr::null() } else { self.text.as_ptr() },
             text_len: self.text.len(),
+            text_capacity: 0,
             count: self.count,
         }
     }
