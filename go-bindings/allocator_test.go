@@ -354,6 +354,7 @@ func TestConcurrentUseAndClose(t *testing.T) {
 
 func TestNoAllocationInHotPath(t *testing.T) {
 	a := halfFull(t, "10.96.0.0/12")
+	r, cidr := a.Range(), must(ParseServiceCIDR("10.96.0.0/12"))
 	var buffer []byte
 	got := testing.AllocsPerRun(100, func() {
 		value := must(a.AllocateNext())
@@ -364,6 +365,17 @@ func TestNoAllocationInHotPath(t *testing.T) {
 		}
 		must(a.Release(value))
 		buffer = must(a.Snapshot(buffer))
+		if offset, in := r.OffsetOf(value); !in || a.Used()+a.Free() != int(r.Size()) {
+			t.Fatal(offset, in)
+		}
+		if first, ok := r.ValueAt(0); !ok {
+			t.Fatal(first)
+		}
+		for addr := range cidr.Candidates(0) {
+			if addr.IsValid() {
+				break
+			}
+		}
 	})
 	if got != 0 {
 		t.Errorf("%v allocations", got)

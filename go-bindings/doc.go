@@ -1,28 +1,44 @@
-// Package rangekeeper hands out Service ClusterIPs and NodePorts from ranges, stores them exactly as kube-apiserver does,
-// and finds and repairs drift between what is allocated and what Services use.
+// Package rangekeeper allocates Service ClusterIPs and NodePorts from ranges, stores them exactly as kube-apiserver does,
+// and finds and repairs drift between the stored allocations and the Services.
 //
-// The usual loop of a control plane, for one stored object of /registry/ranges:
+// # What to use
 //
-//   - [DecodeRangeAllocation] reads the stored value, [ParseCIDR] or [ParsePortRange] its range.
-//   - [NewAllocator] and [Allocator.Restore] take over what is in use; [Allocator.Allocate], [Allocator.AllocateNext] and
-//     [Allocator.Release] change it.
-//   - [Allocator.Snapshot] and [RangeAllocation.Set] put it back, and [RangeAllocation.Encode] gives the value to be
-//     stored, with all that was in it besides.
+//   - To allocate from a range in a running etcd, beside kube-apiservers and other clients: the Store of package
+//     [github.com/rangekeeper/rangekeeper/go-bindings/etcdstore]. Many callers share one transaction, nothing is allocated
+//     twice, and a release frees a value only on behalf of its owner.
+//   - To find out what is wrong in a cluster: an [Audit] of what is stored and the Services; its [Report] has the findings,
+//     the leaks and the repaired bitmaps. In a running cluster a [Pass] ties it to the Stores, and package repair of module
+//     controlplane drives all of it.
+//   - To allocate where another program stores the result, or in memory only: an [Allocator]. [DecodeRangeAllocation] and
+//     [Allocator.Restore] read a stored object; [Allocator.Snapshot], [RangeAllocation.Set] and [RangeAllocation.Encode]
+//     write it. The caller has to make that a compare-and-swap: two programs that read and write the same object without it
+//     allocate values twice.
+//   - To allocate through a store other than etcd: a [Committer], which decides what to read and write, and does no I/O.
+//   - Where each ClusterIP is an IPAddress object: a [ServiceCIDR], with [JudgeIPAddress] and [JudgeClusterIP] for their repair.
+//   - [Bootstrap] decides what kube-apiserver's bootstrap controller writes.
 //
-// An [Audit] compares what is recorded as allocated with what Services use.
+// # Values
+//
+// A [Value] is an address or a port. A [Range], read by [ParseCIDR] or [ParsePortRange], has some of them, each at an offset.
+// No range has the zero Value.
 //
 // # Objects
 //
 // Objects live in memory of the library in C, which Go's garbage collector does not count. Close drops an object's state
 // at once; it may be called again, and beside other calls. After Close, and on a zero value, a call that can fail returns
 // [ErrClosed]; a getter without an error returns zero values. A fault that the library catches in itself ([ErrPoisoned])
-// has the same effect on getters. An object that is not
-// closed is freed when nothing refers to it any more. A copy by value stands for the same object. Everything may be used
-// from several goroutines at once, except for batches ([Services] and its like). Errors are compared by errors.Is and
-// taken apart by errors.As.
+// has the same effect on getters. An object that is not closed is freed when nothing refers to it any more. A copy by value
+// stands for the same object. Everything may be used from several goroutines at once, except for batches ([Services] and
+// its like).
+//
+// # Errors
+//
+// errors.Is compares with the variables (ErrFull and others). errors.As finds the types: a [*ValueError] has the value and the
+// range, a [*BatchError] the request of a batch.
 //
 // # Linking
 //
 // The package links target/release/librangekeeper.a of its own checkout, which `make library` builds; with the build tag
-// rangekeeper_dynamic it links an installed librangekeeper.so, found by pkg-config. Linux only.
+// rangekeeper_dynamic it links an installed librangekeeper.so, found by pkg-config. A program that is linked to a library with
+// another version of the C ABI panics at its start. Linux only.
 package rangekeeper

@@ -52,9 +52,6 @@ const (
 	ReasonPortOutOfRange
 )
 
-// String gives the reason as the reference's Events spell it.
-func (r Reason) String() string { return C.GoString(C.rk_reason_name(C.uint32_t(r))) }
-
 // SubjectKind is what a finding is about.
 type SubjectKind uint32
 

@@ -1,0 +1,80 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import "fmt"
+
+// enumText returns the text of an enum's value. A test finds constants without one.
+func enumText[E ~int | ~uint32](texts map[E]string, value E) string {
+	if text, ok := texts[value]; ok {
+		return text
+	}
+	return fmt.Sprintf("unknown (%d)", value)
+}
+
+var strategyTexts = map[Strategy]string{
+	Contiguous: "contiguous", RandomScan: "random scan", DynamicBandFirst: "dynamic band first",
+}
+
+func (s Strategy) String() string { return enumText(strategyTexts, s) }
+
+var presenceTexts = map[Presence]string{
+	Missing: "missing", Uninitialised: "uninitialised", Initialised: "initialised",
+}
+
+func (p Presence) String() string { return enumText(presenceTexts, p) }
+
+var setTexts = map[Set]string{
+	ValuesSet: "set", ValuesClear: "clear", ValuesLeaked: "leaked", ValuesDuplicates: "duplicates", ValuesStored: "stored",
+	ValuesInUse: "in use", ValuesNext: "next",
+}
+
+func (s Set) String() string { return enumText(setTexts, s) }
+
+var recordTexts = map[Record]string{
+	RecordBitmap: "bitmap", RecordStale: "stale bitmap", RecordIPAddresses: "IPAddress objects",
+}
+
+func (r Record) String() string { return enumText(recordTexts, r) }
+
+var subjectKindTexts = map[SubjectKind]string{SubjectService: "Service", SubjectIPAddress: "IPAddress"}
+
+func (k SubjectKind) String() string { return enumText(subjectKindTexts, k) }
+
+var ownerTexts = map[Owner]string{
+	OwnerNoService: "no Service", OwnerMissing: "missing Service", OwnerOther: "Service without the address",
+	OwnerUses: "Service with the address",
+}
+
+func (o Owner) String() string { return enumText(ownerTexts, o) }
+
+var ipAddressVerdictTexts = map[IPAddressVerdict]string{
+	IPAddressKeep: "keep", IPAddressWait: "wait", IPAddressNoService: "no Service", IPAddressWrongReference: "wrong reference",
+	IPAddressLeaked: "leaked",
+}
+
+func (v IPAddressVerdict) String() string { return enumText(ipAddressVerdictTexts, v) }
+
+var clusterIPVerdictTexts = map[ClusterIPVerdict]string{
+	ClusterIPKeep: "keep", ClusterIPWait: "wait", ClusterIPCreate: "create", ClusterIPReshape: "reshape",
+	ClusterIPReplace: "replace", ClusterIPTaken: "taken",
+}
+
+func (v ClusterIPVerdict) String() string { return enumText(clusterIPVerdictTexts, v) }
+
+var stepKindTexts = map[StepKind]string{
+	StepIdle: "idle", StepWait: "wait", StepRead: "read", StepSwap: "compare-and-swap", StepConfirm: "confirm",
+}
+
+func (k StepKind) String() string { return enumText(stepKindTexts, k) }
+
+var outcomeKindTexts = map[OutcomeKind]string{
+	OutcomeAllocated: "allocated", OutcomeReleased: "released", OutcomeDeferred: "deferred", OutcomeRead: "read",
+	OutcomeCreated: "created", OutcomeRepaired: "repaired", OutcomeFailed: "failed", OutcomeUnknown: "unknown",
+}
+
+func (k OutcomeKind) String() string { return enumText(outcomeKindTexts, k) }
+
+// String returns the reason as the reference's Events spell it.
+func (r Reason) String() string { return C.GoString(C.rk_reason_name(C.uint32_t(r))) }
