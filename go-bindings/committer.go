@@ -13,20 +13,21 @@ import (
 	"unsafe"
 )
 
+// Reasons for which an operation of a Committer fails, for errors.Is.
 var (
-	// ErrNotInitialised says that there is no stored object, or that it was never initialised.
+	// ErrNotInitialised: there is no stored object, or it was never initialised.
 	ErrNotInitialised = errors.New("the stored range was never initialised")
-	// ErrRefused says that the store refused a request; the error around it has the store's words.
-	ErrRefused = errors.New("the store refused")
-	// ErrUnreadable says that what is stored is no RangeAllocation for values of this kind; it is not overwritten.
-	ErrUnreadable = errors.New("what is stored cannot be read")
-	// ErrStaleList says that the Services of a repair were listed before its range was read: what was allocated meanwhile
-	// looks leaked.
-	ErrStaleList = errors.New("the list of Services is older than the range that was read before")
-	// ErrDeadlineExceeded says that an operation's time was over before it was sent. It is a context.DeadlineExceeded.
-	ErrDeadlineExceeded = fmt.Errorf("the operation did not take place: %w", context.DeadlineExceeded)
-	// ErrCancelled says that an operation was cancelled before it was sent.
-	ErrCancelled = errors.New("the operation was cancelled")
+	// ErrRefused: the store refused a request; the error around it has the store's message.
+	ErrRefused = errors.New("the store refused the request")
+	// ErrUnreadable: the stored object is not a RangeAllocation for values of this kind; it is not overwritten.
+	ErrUnreadable = errors.New("the stored object cannot be decoded")
+	// ErrStaleList: the Services of a repair were listed before its range was read; what was allocated in between looks
+	// leaked.
+	ErrStaleList = errors.New("the list of Services is older than the range that was read before it")
+	// ErrDeadlineExceeded: the deadline of an operation passed before it was sent. It is a context.DeadlineExceeded.
+	ErrDeadlineExceeded = fmt.Errorf("the operation was not sent before its deadline: %w", context.DeadlineExceeded)
+	// ErrCancelled: an operation was cancelled before it was sent.
+	ErrCancelled = errors.New("the operation was cancelled before it was sent")
 )
 
 // Committer makes compare-and-swaps of one stored object out of the operations of many callers. It does no I/O: whoever
@@ -155,9 +156,9 @@ func (c *Committer) Submit(operations ...Operation) ([]Ticket, error) {
 	return tickets, resultError(code)
 }
 
-// Listed says when the Services of a repair pass were listed; the zero value, that they are in another etcd than the
+// ServiceList says when the Services of a repair pass were listed; the zero value, that they are in another etcd than the
 // range.
-type Listed struct {
+type ServiceList struct {
 	// Revision is that of the list. A list from before the pass's read ends the repair with ErrStaleList.
 	Revision int64
 	// Guards says that nothing is cleared once a Service was written after the list, so that a creator keeps its value
@@ -210,7 +211,7 @@ type Step struct {
 	// Guard is what the key must be: all three numbers.
 	Guard KeyState
 	// ServicesUnchangedSince is a further condition of StepSwap, if not 0: no key of a Service has a later mod revision
-	// (in etcd a compare with a range end). Only after a SubmitRepair whose Listed guards.
+	// (in etcd a compare with a range end). Only after a SubmitRepair whose ServiceList guards.
 	ServicesUnchangedSince int64
 	// WatchFrom is the revision from which on the key is to be watched; 0 for not at all. A watch that runs goes on
 	// until this is 0.
@@ -220,8 +221,8 @@ type Step struct {
 	Finished int
 }
 
-// Known is what is known of the object without asking the store: it may be out of date.
-type Known struct {
+// KnownState is what is known of the object without asking the store: it may be out of date.
+type KnownState struct {
 	// Revision is that of the newest state of the key that was seen; 0 if none was, or there is no key. What is in use in
 	// it can be released from this anchor on.
 	Revision int64
@@ -233,11 +234,11 @@ type Known struct {
 
 // Known returns what is known of the object without asking the store. Cost: one crossing; after a change by others also
 // some 10 us for a million values.
-func (c *Committer) Known() Known {
+func (c *Committer) Known() KnownState {
 	var known C.rk_known
 	C.rk_committer_known(c.pointer(), &known)
 	runtime.KeepAlive(c)
-	return Known{int64(known.revision), int(known.used), bool(known.initialised)}
+	return KnownState{int64(known.revision), int(known.used), bool(known.initialised)}
 }
 
 // Poll tells what to do next. A request must be ended by Answered, Unknown or Refused; until then Poll gives no other.

@@ -107,7 +107,7 @@ func TestCommitter(t *testing.T) {
 	for range 50 {
 		operations = append(operations, AllocateOperation(NoDeadline, slices.Repeat([]Request{Any()}, 4)...))
 	}
-	if known := first.Known(); known != (Known{Revision: k.revision, Initialised: true}) {
+	if known := first.Known(); known != (KnownState{Revision: k.revision, Initialised: true}) {
 		t.Errorf("%+v", known)
 	}
 	for range 300 {
@@ -118,7 +118,7 @@ func TestCommitter(t *testing.T) {
 	if k.revision != revision+1 || len(finished) != len(tickets) {
 		t.Fatalf("%d swaps, %d of %d operations", k.revision-revision, len(finished), len(tickets))
 	}
-	if known := first.Known(); known != (Known{Revision: k.revision, Used: 200, Initialised: true}) {
+	if known := first.Known(); known != (KnownState{Revision: k.revision, Used: 200, Initialised: true}) {
 		t.Errorf("%+v", known)
 	}
 	var ports []Value
@@ -187,7 +187,7 @@ func TestCommitter(t *testing.T) {
 		if counts := must(pass.Finish(audit)).Range(0); counts.Size != 200 || counts.Leaked != counts.Stored {
 			t.Errorf("%+v", counts)
 		}
-		ticket := must(first.SubmitRepair(NoDeadline, pass, Listed{}))
+		ticket := must(first.SubmitRepair(NoDeadline, pass, ServiceList{}))
 		repaired := run(t, k, first)
 		if len(repaired) != 1 || repaired[0].Ticket != ticket || repaired[0].Outcome != OutcomeRepaired || len(repaired[0].Cleared) != cleared || i == 2 && repaired[0].Cleared[0] != PortValue(30008) || repaired[0].Changed != 0 {
 			t.Errorf("pass %d: %+v", i, repaired)
@@ -230,7 +230,7 @@ func TestCommitterFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A read tells that the swap was not carried out all the same.
-	if f := run(t, k, c); len(f) != 1 || f[0].Ticket != ticket || !errors.Is(f[0].Err, ErrRefused) || f[0].Err.Error() != "the store refused: no space left" {
+	if f := run(t, k, c); len(f) != 1 || f[0].Ticket != ticket || !errors.Is(f[0].Err, ErrRefused) || f[0].Err.Error() != "the store refused the request: no space left" {
 		t.Errorf("%+v", f)
 	}
 	// No answer to a swap: it may have happened. A value asked for by name is then not told from somebody else's.

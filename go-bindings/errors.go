@@ -10,27 +10,26 @@ import (
 
 // Errors without details, for errors.Is.
 var (
-	// ErrFull says that the range has no free value left.
+	// ErrFull: no value of the range is free.
 	ErrFull = errors.New("the range is full")
-	// ErrAlreadyAllocated says that the value asked for is in use.
+	// ErrAlreadyAllocated: the requested value is in use.
 	ErrAlreadyAllocated = errors.New("the value is already allocated")
-	// ErrNotInRange says that a range does not have the value: it lies outside, or is a network or broadcast address.
+	// ErrNotInRange: the range does not have the value. It lies outside, or is a network or broadcast address.
 	ErrNotInRange = errors.New("the value is not in the range")
-	// ErrClosed says that a handle was used after Close, or is a zero value.
-	ErrClosed = errors.New("use of a closed or zero handle")
-	// ErrPoisoned says that a fault in the library was caught in this call or an earlier one; the handle is of no
-	// further use. Please report it.
-	ErrPoisoned = errors.New("a fault inside the library was caught; the handle cannot be used any more")
-	// ErrEncrypted says that a stored object is encrypted at rest; a *DecodeError around it names the provider.
+	// ErrClosed: an object was used after Close, or is a zero value.
+	ErrClosed = errors.New("use of a closed or zero object")
+	// ErrPoisoned: the library caught a fault in itself, in this call or an earlier one, and the object cannot be used any
+	// more. Please report it.
+	ErrPoisoned = errors.New("the library caught a fault in itself; the object cannot be used any more")
+	// ErrEncrypted: a stored object is encrypted at rest; the *DecodeError around it names the provider.
 	ErrEncrypted = errors.New("the stored object is encrypted at rest")
-	// ErrSameKind says that a pass has a range of this kind (IPv4, IPv6, ports) already.
-	ErrSameKind = errors.New("the pass has a range of this kind already")
-	// ErrInvalidArgument says that an argument makes no sense; the error around it names it.
+	// ErrSameKind: the audit or pass has a range of this kind (IPv4, IPv6, ports) already.
+	ErrSameKind = errors.New("there is a range of this kind already")
+	// ErrInvalidArgument: an argument makes no sense; the error around it names it.
 	ErrInvalidArgument = errors.New("invalid argument")
-	// ErrInvalidUTF8 says that a text is not UTF-8.
+	// ErrInvalidUTF8: a text is not UTF-8.
 	ErrInvalidUTF8 = errors.New("text is not UTF-8")
-	// ErrInvalidBatch says that the library cannot read a batch: one of its objects is too large or has text that is
-	// not UTF-8.
+	// ErrInvalidBatch: the library cannot read a batch, as one of its objects is too large or has text that is not UTF-8.
 	ErrInvalidBatch = errors.New("invalid batch: an object in it is too large or has text that is not UTF-8")
 )
 
@@ -58,31 +57,31 @@ func (e *ValueError) Error() string {
 
 func (e *ValueError) Unwrap() error { return e.Err }
 
-// MismatchedRangeError says that a snapshot was made for another range.
+// MismatchedRangeError: a snapshot was made for another range.
 type MismatchedRangeError struct {
 	// Expected is the range at hand, Found the one that the snapshot names.
 	Expected, Found string
-	// Message is the library's account.
+	// Message is the library's message.
 	Message string
 }
 
 func (e *MismatchedRangeError) Error() string { return e.Message }
 
-// BitsPastRangeError says that a snapshot has values in use that its range does not have.
+// BitsPastRangeError: a snapshot has bits set past the end of its range.
 type BitsPastRangeError struct {
 	// Range is the range.
 	Range string
 	// Offset is the highest offset that is set.
 	Offset uint64
-	// Byte is where in the data it stands.
+	// Byte is its place in the data.
 	Byte uint64
-	// Message is the library's account.
+	// Message is the library's message.
 	Message string
 }
 
 func (e *BitsPastRangeError) Error() string { return e.Message }
 
-// ParseError says that a text is not what it should be: a range or an address.
+// ParseError: a text is not a range, an address or a port.
 type ParseError struct {
 	// Text is the input.
 	Text string
@@ -92,7 +91,7 @@ type ParseError struct {
 
 func (e *ParseError) Error() string { return e.Message }
 
-// DecodeError says that a stored object is no RangeAllocation that can be read.
+// DecodeError: a stored object is not a RangeAllocation that can be decoded.
 type DecodeError struct {
 	// Offset is the byte offset of the fault in the stored value.
 	Offset uint64
@@ -105,9 +104,9 @@ type DecodeError struct {
 func (e *DecodeError) Error() string { return e.Message }
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// BatchError says which request of an all-or-nothing batch could not be served.
+// BatchError names the request for which an all-or-nothing batch failed.
 type BatchError struct {
-	// Index is the place of the request in the batch, counted from 0.
+	// Index is the request's place in the batch, counted from 0.
 	Index int
 	// Err is the reason.
 	Err error
@@ -116,7 +115,7 @@ type BatchError struct {
 func (e *BatchError) Error() string { return fmt.Sprintf("request %d: %v", e.Index, e.Err) }
 func (e *BatchError) Unwrap() error { return e.Err }
 
-// resultError gives the error of a result that carries no details.
+// resultError returns the error of a result that carries no details.
 func resultError(code C.rk_result) error {
 	switch code {
 	case C.RK_RESULT_OK:
@@ -156,7 +155,7 @@ func valueError(code C.rk_result, value Value, r Range) error {
 	}
 }
 
-// indexError gives the error of a call about one of several ranges.
+// indexError returns the error of a call about one of several ranges.
 func indexError(code C.rk_result, index int) error {
 	if code == C.RK_RESULT_INVALID_ARGUMENT {
 		return fmt.Errorf("%w: there is no range with index %d", ErrInvalidArgument, index)
@@ -164,7 +163,7 @@ func indexError(code C.rk_result, index int) error {
 	return resultError(code)
 }
 
-// snapshotError gives the error of a call that reads a stored range and its snapshot.
+// snapshotError returns the error of a call that reads a stored range and its snapshot.
 func snapshotError(code C.rk_result, details *C.rk_error, expected, found string) error {
 	message := errorMessage(details)
 	switch code {

@@ -111,7 +111,7 @@ func (c *Committer) PassRead(pass *Pass, revision int64, snapshot []byte, now ti
 //
 // A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays and
 // is due again in the next pass; so does one that Services were in the way of.
-func (c *Committer) SubmitRepair(deadline time.Duration, pass *Pass, listed Listed) (Ticket, error) {
+func (c *Committer) SubmitRepair(deadline time.Duration, pass *Pass, listed ServiceList) (Ticket, error) {
 	var ticket C.uint64_t
 	var details C.rk_error
 	code := C.rk_committer_submit_repair(c.pointer(), pass.pointer(), C.uint64_t(listed.Revision), C.bool(listed.Guards),

@@ -25,7 +25,7 @@ func TestOrderOfPass(t *testing.T) {
 	}
 	refused(ours.BeginPass(pass), "begun twice")
 	refused(second(pass.Finish(audit)), "no audit yet")
-	refused(second(ours.SubmitRepair(NoDeadline, pass, Listed{})), "no audit yet")
+	refused(second(ours.SubmitRepair(NoDeadline, pass, ServiceList{})), "no audit yet")
 	refused(ours.PassRead(pass, 1, bytes.Repeat([]byte{0xff}, 26), 1), "")
 	if err := ours.PassRead(pass, 1, nil, 1); err != nil {
 		t.Fatal(err)
@@ -42,11 +42,11 @@ func TestOrderOfPass(t *testing.T) {
 	if counts := report.Range(1); counts.Size != 254 {
 		t.Errorf("%+v", counts)
 	}
-	refused(second(others.SubmitRepair(NoDeadline, pass, Listed{})), "30200-30299")
-	must(ours.SubmitRepair(NoDeadline, pass, Listed{}))
+	refused(second(others.SubmitRepair(NoDeadline, pass, ServiceList{})), "30200-30299")
+	must(ours.SubmitRepair(NoDeadline, pass, ServiceList{}))
 
 	later := must(passes.Start())
-	refused(second(ours.SubmitRepair(NoDeadline, pass, Listed{})), "a later one has started")
+	refused(second(ours.SubmitRepair(NoDeadline, pass, ServiceList{})), "a later one has started")
 	if err := ours.BeginPass(later); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestOrderOfPass(t *testing.T) {
 	passes.Close()
 	for _, err := range []error{
 		second(passes.Start()), ours.BeginPass(later), ours.PassRead(later, 1, nil, 1), later.Audit(must(NewAudit())),
-		second(later.Finish(must(NewAudit()))), second(ours.SubmitRepair(NoDeadline, later, Listed{})), ours.BeginPass(nil),
+		second(later.Finish(must(NewAudit()))), second(ours.SubmitRepair(NoDeadline, later, ServiceList{})), ours.BeginPass(nil),
 		new(Pass).Audit(audit), later.Audit(new(Audit)),
 	} {
 		if !errors.Is(err, ErrClosed) {

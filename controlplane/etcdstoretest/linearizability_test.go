@@ -475,7 +475,7 @@ func (r *round) pass(ctx context.Context, store *etcdstore.Store, passes *rangek
 	}
 	defer outcome.Close()
 	call := time.Since(r.start)
-	repaired, err := store.Repair(ctx, pass, rangekeeper.Listed{})
+	repaired, err := store.Repair(ctx, pass, rangekeeper.ServiceList{})
 	end := time.Since(r.start)
 	if len(repaired.Set) > 0 {
 		return 0, fmt.Errorf("%d had a Service, and were free", repaired.Set)

@@ -172,7 +172,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 			t.Fatal(err)
 		}
 		must(pass.Finish(audit))
-		return must(ours.Repair(ctx, pass, rangekeeper.Listed{}))
+		return must(ours.Repair(ctx, pass, rangekeeper.ServiceList{}))
 	}
 	// The first two of the leaks change hands, once before the second pass and once before the third.
 	var free []rangekeeper.Value
@@ -246,8 +246,8 @@ func TestRepairGuardedByServices(t *testing.T) {
 		before := must(ours.Read(ctx)).Revision - 1
 		pass, audit := readForPass(t, ours, passes)
 		must(pass.Finish(audit))
-		listed := rangekeeper.Listed{Revision: must(etcd.Client().Get(ctx, services, clientv3.WithPrefix())).Header.Revision, Guards: true}
-		if _, err := ours.Repair(ctx, pass, rangekeeper.Listed{Revision: before}); !errors.Is(err, rangekeeper.ErrStaleList) {
+		listed := rangekeeper.ServiceList{Revision: must(etcd.Client().Get(ctx, services, clientv3.WithPrefix())).Header.Revision, Guards: true}
+		if _, err := ours.Repair(ctx, pass, rangekeeper.ServiceList{Revision: before}); !errors.Is(err, rangekeeper.ErrStaleList) {
 			t.Error(err)
 		}
 		if i == 1 {

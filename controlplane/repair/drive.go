@@ -11,9 +11,9 @@ import (
 // Range is a stored range that passes are made over. An [etcdstore.Store] is one.
 type Range interface {
 	// ReadForPass reads the range for a pass. Services are listed after that.
-	ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (etcdstore.View, error)
+	ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (etcdstore.State, error)
 	// Repair writes what the finished pass found out about the range.
-	Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.Listed) (etcdstore.Repaired, error)
+	Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (etcdstore.Repaired, error)
 }
 
 // Uncommitted is a Range that no committer keeps, so that its leak counters advance in every pass. Either all ranges of
@@ -40,7 +40,7 @@ type RangeOutcome struct {
 // observe is called when all ranges are read. It lists Services linearizably, shows them to an audit to which
 // [rangekeeper.Pass.Audit] has added what was read, and returns what [rangekeeper.Pass.Finish] has returned; the caller
 // closes that.
-func Drive(ctx context.Context, passes *rangekeeper.Passes, ranges []Range, observe func(*rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.Listed, error)) ([]RangeOutcome, error) {
+func Drive(ctx context.Context, passes *rangekeeper.Passes, ranges []Range, observe func(*rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error)) ([]RangeOutcome, error) {
 	pass, err := passes.Start()
 	if err != nil {
 		return nil, err

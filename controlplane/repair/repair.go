@@ -126,8 +126,8 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	var services []*corev1.Service
 	var report *rangekeeper.Report
 	var result Result
-	outcomes, failure := Drive(ctx, r.passes, ranges, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.Listed, error) {
-		var listed rangekeeper.Listed
+	outcomes, failure := Drive(ctx, r.passes, ranges, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
+		var listed rangekeeper.ServiceList
 		var err error
 		if services, result.ResourceVersion, err = r.list(ctx); err != nil {
 			return nil, listed, err
@@ -177,7 +177,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 // readOnly is a range that is not repaired.
 type readOnly struct{ Range }
 
-func (readOnly) Repair(context.Context, *rangekeeper.Pass, rangekeeper.Listed) (etcdstore.Repaired, error) {
+func (readOnly) Repair(context.Context, *rangekeeper.Pass, rangekeeper.ServiceList) (etcdstore.Repaired, error) {
 	return etcdstore.Repaired{}, nil
 }
 
@@ -243,15 +243,15 @@ func (r *Repairer) list(ctx context.Context) ([]*corev1.Service, string, error) 
 
 // listed says when a list was made, if that can be compared with revisions of ranges. Clears do not depend on it: in a
 // busy cluster leaks would stay.
-func (r *Repairer) listed(resourceVersion string) (rangekeeper.Listed, error) {
+func (r *Repairer) listed(resourceVersion string) (rangekeeper.ServiceList, error) {
 	if !r.config.SameEtcd {
-		return rangekeeper.Listed{}, nil
+		return rangekeeper.ServiceList{}, nil
 	}
 	revision, err := strconv.ParseInt(resourceVersion, 10, 64)
 	if err != nil || revision <= 0 {
-		return rangekeeper.Listed{}, fmt.Errorf("list Services: resource version %q is no revision of etcd", resourceVersion)
+		return rangekeeper.ServiceList{}, fmt.Errorf("list Services: resource version %q is no revision of etcd", resourceVersion)
 	}
-	return rangekeeper.Listed{Revision: revision}, nil
+	return rangekeeper.ServiceList{Revision: revision}, nil
 }
 
 // report tells of a finding in an Event.

@@ -32,7 +32,7 @@ type whole struct {
 	report *rangekeeper.Report
 }
 
-func (w *whole) ReadForPass(context.Context, *rangekeeper.Pass) (view etcdstore.View, err error) {
+func (w *whole) ReadForPass(context.Context, *rangekeeper.Pass) (view etcdstore.State, err error) {
 	if w.values, err = rangekeeper.ParsePortRange(w.text); err != nil {
 		if w.values, err = rangekeeper.ParseCIDR(w.text); err != nil {
 			return view, err
@@ -41,7 +41,7 @@ func (w *whole) ReadForPass(context.Context, *rangekeeper.Pass) (view etcdstore.
 	if w.stored, err = w.registry.Get(); err != nil {
 		return view, fmt.Errorf("read range %s: %w", w.text, err)
 	}
-	return etcdstore.View{Snapshot: w.stored.Data, Initialised: w.stored.Range != ""}, nil
+	return etcdstore.State{Snapshot: w.stored.Data, Initialised: w.stored.Range != ""}, nil
 }
 
 func (w *whole) Add(audit *rangekeeper.Audit) (err error) {
@@ -51,7 +51,7 @@ func (w *whole) Add(audit *rangekeeper.Audit) (err error) {
 
 func (w *whole) Found(report *rangekeeper.Report) { w.report = report }
 
-func (w *whole) Repair(context.Context, *rangekeeper.Pass, rangekeeper.Listed) (etcdstore.Repaired, error) {
+func (w *whole) Repair(context.Context, *rangekeeper.Pass, rangekeeper.ServiceList) (etcdstore.Repaired, error) {
 	next, err := w.report.Snapshot(w.index, nil)
 	if err != nil {
 		return etcdstore.Repaired{}, err

@@ -183,7 +183,7 @@ type stale struct {
 
 func (s *stale) RepairRange(string) (repair.Range, bool) { return s, true }
 
-func (s *stale) Repair(_ context.Context, _ *rangekeeper.Pass, listed rangekeeper.Listed) (etcdstore.Repaired, error) {
+func (s *stale) Repair(_ context.Context, _ *rangekeeper.Pass, listed rangekeeper.ServiceList) (etcdstore.Repaired, error) {
 	s.revision = listed.Revision
 	if s.times--; s.times >= 0 {
 		return etcdstore.Repaired{}, fmt.Errorf("repair: %w", rangekeeper.ErrStaleList)

@@ -37,10 +37,10 @@ func RangeOf(registry rangeallocation.RangeRegistry, rangeSpec string) Range {
 // refusing is a range whose passes fail.
 type refusing struct{ err error }
 
-func (r refusing) ReadForPass(context.Context, *rangekeeper.Pass) (etcdstore.View, error) {
-	return etcdstore.View{}, r.err
+func (r refusing) ReadForPass(context.Context, *rangekeeper.Pass) (etcdstore.State, error) {
+	return etcdstore.State{}, r.err
 }
 
-func (r refusing) Repair(context.Context, *rangekeeper.Pass, rangekeeper.Listed) (etcdstore.Repaired, error) {
+func (r refusing) Repair(context.Context, *rangekeeper.Pass, rangekeeper.ServiceList) (etcdstore.Repaired, error) {
 	return etcdstore.Repaired{}, r.err
 }

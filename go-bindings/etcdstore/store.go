@@ -21,13 +21,11 @@ import (
 const DefaultGrace = 6 * time.Minute
 
 var (
-	// ErrUnknown says that an operation may have happened or may yet happen. What it allocated must not be used; a
-	// repair pass frees it.
-	ErrUnknown = errors.New("it is not known whether the operation took place")
-	// ErrDeferred says that a value was not freed; a repair pass has to look at it.
-	ErrDeferred = errors.New("the value was not freed and is left to a repair pass")
-	// ErrClosed says that the store is closed.
-	ErrClosed = errors.New("the store is closed")
+	// ErrUnknown: an operation may have taken effect, or may yet do so. What it allocated must not be used; a repair pass
+	// frees it.
+	ErrUnknown = errors.New("the outcome of the operation is unknown")
+	// ErrDeferred: a value was not released, and is left to a repair pass.
+	ErrDeferred = errors.New("not released, and left to a repair pass")
 )
 
 // Config says which stored object a Store keeps.
@@ -124,7 +122,7 @@ func (s *Store) Key() string { return s.config.Key }
 func (s *Store) Range() rangekeeper.Range { return s.config.Range }
 
 // Close lets what is under way end until the context is done; what then has not ended gives ErrUnknown. Later calls
-// give ErrClosed. The client stays open.
+// return rangekeeper.ErrClosed. The client stays open.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.refuse()
@@ -229,24 +227,25 @@ func (s *Store) ReleaseAll(ctx context.Context, owned ...Owned) (released []bool
 	return released, errors.Join(errs...)
 }
 
-// View is what is stored.
-type View struct {
-	// Revision is the store's revision that this is the state of: the anchor of what is done by it.
+// State is the state of the stored object.
+type State struct {
+	// Revision is the revision of etcd at which the object had this state: the as-of revision of a release that is decided by
+	// it.
 	Revision int64
-	// Snapshot is what is in use, as rangekeeper.Allocator.Snapshot gives it.
+	// Snapshot has the values in use, as rangekeeper.Allocator.Snapshot returns them.
 	Snapshot []byte
-	// Initialised says that the object is there and was initialised.
+	// Initialised reports whether the object exists and was initialised.
 	Initialised bool
 }
 
-// Read tells what is stored, confirmed by etcd after the call began.
-func (s *Store) Read(ctx context.Context) (View, error) {
+// Read returns the stored state, confirmed by etcd after the call began.
+func (s *Store) Read(ctx context.Context) (State, error) {
 	f, err := s.do(ctx, rangekeeper.ReadOperation(s.deadline(ctx)))
-	return View{Revision: f.Revision, Snapshot: f.Snapshot, Initialised: f.Yes}, err
+	return State{Revision: f.Revision, Snapshot: f.Snapshot, Initialised: f.Yes}, err
 }
 
 // Known returns what is known of the object without asking etcd: it may be out of date. After Close it is zero.
-func (s *Store) Known() rangekeeper.Known { return s.committer.Load().Known() }
+func (s *Store) Known() rangekeeper.KnownState { return s.committer.Load().Known() }
 
 // Repaired says what became of a diff.
 type Repaired struct {
@@ -258,22 +257,22 @@ type Repaired struct {
 
 type repair struct {
 	pass     *rangekeeper.Pass
-	listed   rangekeeper.Listed
+	listed   rangekeeper.ServiceList
 	deadline time.Duration
 }
 
 // ReadForPass reads the range for a pass that has started; Services are to be listed, linearizably, after it has
 // returned.
-func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (View, error) {
-	view, err := View{}, s.committer.Load().BeginPass(pass)
+func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (State, error) {
+	view, err := State{}, s.committer.Load().BeginPass(pass)
 	if err == nil {
 		if view, err = s.Read(ctx); err != nil {
-			return View{}, err
+			return State{}, err
 		}
 		err = s.committer.Load().PassRead(pass, view.Revision, view.Snapshot, s.now())
 	}
 	if err != nil {
-		return View{}, fmt.Errorf("read %s for a repair pass: %w", s.config.Key, err)
+		return State{}, fmt.Errorf("read %s for a repair pass: %w", s.config.Key, err)
 	}
 	return view, nil
 }
@@ -283,9 +282,9 @@ func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (View, 
 // more than one Service claims.
 //
 // A list of Services from before ReadForPass gives rangekeeper.ErrStaleList. One that guards needs Config.Services.
-func (s *Store) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.Listed) (Repaired, error) {
+func (s *Store) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (Repaired, error) {
 	if listed.Guards && s.config.Services == "" {
-		return Repaired{}, fmt.Errorf("%s: %w: a list of Services guards, and it is not configured where their keys are", s.config.Key, rangekeeper.ErrInvalidArgument)
+		return Repaired{}, fmt.Errorf("%s: %w: a list of Services that guards needs Config.Services", s.config.Key, rangekeeper.ErrInvalidArgument)
 	}
 	c := &call{repair: &repair{pass: pass, listed: listed, deadline: s.deadline(ctx)}}
 	f, err := s.wait(ctx, c)
@@ -325,7 +324,7 @@ func (s *Store) submit(ctx context.Context, calls ...*call) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return fmt.Errorf("%s: %w", s.config.Key, ErrClosed)
+		return fmt.Errorf("%s: %w", s.config.Key, rangekeeper.ErrClosed)
 	}
 	s.pending += len(calls)
 	s.submitted = append(s.submitted, calls...)
@@ -396,9 +395,9 @@ func (s *Store) err(f rangekeeper.Finished) error {
 	case rangekeeper.OutcomeUnknown:
 		return fmt.Errorf("%s: %w", s.config.Key, ErrUnknown)
 	case rangekeeper.OutcomeDeferred:
-		reason := "what happened since the anchor is not known any more"
+		reason := "the history since the as-of revision is not known any more"
 		if f.Yes {
-			reason = "more than one Service had it in the last pass"
+			reason = "more than one Service had the value in the last pass"
 		}
 		return fmt.Errorf("%s: %w: %s", s.config.Key, ErrDeferred, reason)
 	default:

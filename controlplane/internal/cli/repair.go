@@ -238,23 +238,23 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 		o.Read = append(o.Read, audit.ReadRange{Name: k.name, Range: k.Range().String()})
 	}
 	var plan *audit.Plan
-	outcomes, err := controller.Drive(ctx, known, driven, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.Listed, error) {
+	outcomes, err := controller.Drive(ctx, known, driven, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
 		state, err := r.source.read(ctx)
 		if err != nil {
-			return nil, rangekeeper.Listed{}, err
+			return nil, rangekeeper.ServiceList{}, err
 		}
 		o.Pass = pass
 		a, err := audit.New(state, o)
 		if err != nil {
-			return nil, rangekeeper.Listed{}, r.source.explain(err)
+			return nil, rangekeeper.ServiceList{}, r.source.explain(err)
 		}
 		found := a.Plan()
 		if r.cleanLeaks && len(state.Services) == 0 && len(found.Leaks) > 0 {
-			return nil, rangekeeper.Listed{}, fmt.Errorf("%s: there are no Services below %s, so leaks and values in use cannot be distinguished; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)?",
+			return nil, rangekeeper.ServiceList{}, fmt.Errorf("%s: there are no Services below %s, so leaks and values in use cannot be distinguished; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)?",
 				&r.source.connection, clusterstate.ServiceKeys(r.source.prefix))
 		}
 		plan = found
-		return a.Core(), rangekeeper.Listed{Revision: state.Revision, Guards: true}, nil
+		return a.Core(), rangekeeper.ServiceList{Revision: state.Revision, Guards: true}, nil
 	})
 	if err != nil && plan != nil {
 		err = fmt.Errorf("%w (it may have been repaired or not; run it again)", err)
@@ -277,14 +277,14 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 // timedRange is a range whose operations have the time of an operation each.
 type timedRange struct{ controller.Range }
 
-func (t timedRange) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (etcdstore.View, error) {
+func (t timedRange) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (etcdstore.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
 	view, err := t.Range.ReadForPass(ctx, pass)
 	return view, unreachable(err)
 }
 
-func (t timedRange) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.Listed) (etcdstore.Repaired, error) {
+func (t timedRange) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (etcdstore.Repaired, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
 	repaired, err := t.Range.Repair(ctx, pass, listed)
