@@ -141,17 +141,13 @@ func CreateOperation(deadline time.Duration) Operation {
 // program: ErrClosed, ErrInvalidArgument.
 func (c *Committer) Submit(operations ...Operation) ([]Ticket, error) {
 	all := make([]C.rk_operation, len(operations))
-	var values []C.rk_value
-	for i, operation := range operations {
-		all[i] = C.rk_operation{
-			kind: operation.kind, values: C.uint32_t(len(operation.values)),
-			deadline: deadlineToC(operation.deadline), anchor: C.uint64_t(operation.owner.Anchor), oldest: C.uint64_t(operation.owner.Oldest),
-		}
-		values = append(values, operation.values...)
+	var requests []C.rk_value
+	for i := range operations {
+		requests = operations[i].toC(&all[i], requests)
 	}
 	tickets := make([]Ticket, len(operations))
 	code := C.rk_committer_submit(c.pointer(), unsafe.SliceData(all), C.size_t(len(all)),
-		unsafe.SliceData(values), C.size_t(len(values)), (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(tickets))))
+		unsafe.SliceData(requests), C.size_t(len(requests)), (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(tickets))))
 	runtime.KeepAlive(c)
 	return tickets, resultError(code)
 }
@@ -166,10 +162,21 @@ type ServiceList struct {
 	Guards bool
 }
 
-// Cancel ends an operation that nobody wants any more; one that has ended is left alone. What it allocates if it takes
-// place nevertheless is released again.
+// Cancel ends an operation that its caller no longer waits for; one that has ended is left alone. What it allocates if it
+// takes effect nevertheless is released again.
 func (c *Committer) Cancel(ticket Ticket) error {
 	code := C.rk_committer_cancel(c.pointer(), C.uint64_t(ticket))
+	runtime.KeepAlive(c)
+	return resultError(code)
+}
+
+// Abandon releases what an operation has allocated whose caller no longer waits for it.
+func (c *Committer) Abandon(f Finished) error {
+	values := make([]C.rk_value, len(f.Values))
+	for i, value := range f.Values {
+		values[i] = *value.toC()
+	}
+	code := C.rk_committer_abandon(c.pointer(), C.uint64_t(f.Revision), unsafe.SliceData(values), C.size_t(len(values)))
 	runtime.KeepAlive(c)
 	return resultError(code)
 }
@@ -185,40 +192,6 @@ func (s KeyState) toC() C.rk_key_state {
 	return C.rk_key_state{
 		mod_revision: C.uint64_t(s.ModRevision), version: C.uint64_t(s.Version), create_revision: C.uint64_t(s.CreateRevision),
 	}
-}
-
-// StepKind is what there is to do.
-type StepKind uint32
-
-const (
-	// StepIdle is nothing until something happens.
-	StepIdle StepKind = C.RK_STEP_IDLE
-	// StepWait is nothing before Step.Until, unless something happens.
-	StepWait StepKind = C.RK_STEP_WAIT
-	// StepRead is a linearizable read of the key.
-	StepRead StepKind = C.RK_STEP_READ
-	// StepSwap is a transaction: if the key is as in Step.Guard, put Value, else read the key.
-	StepSwap StepKind = C.RK_STEP_SWAP
-	// StepConfirm is a transaction: if the key is as in Step.Guard, nothing, else read the key.
-	StepConfirm StepKind = C.RK_STEP_CONFIRM
-)
-
-// Step is what to do next.
-type Step struct {
-	Kind StepKind
-	// Until is when to poll again, of StepWait.
-	Until time.Duration
-	// Guard is what the key must be: all three numbers.
-	Guard KeyState
-	// ServicesUnchangedSince is a further condition of StepSwap, if not 0: no key of a Service has a later mod revision
-	// (in etcd a compare with a range end). Only after a SubmitRepair whose ServiceList guards.
-	ServicesUnchangedSince int64
-	// WatchFrom is the revision from which on the key is to be watched; 0 for not at all. A watch that runs goes on
-	// until this is 0.
-	WatchFrom int64
-	// Finished is how many operations have ended. They should be handed out before the next poll, so that their callers
-	// join the next swap.
-	Finished int
 }
 
 // KnownState is what is known of the object without asking the store: it may be out of date.
@@ -241,17 +214,17 @@ func (c *Committer) Known() KnownState {
 	return KnownState{int64(known.revision), int(known.used), bool(known.initialised)}
 }
 
-// Poll tells what to do next. A request must be ended by Answered, Unknown or Refused; until then Poll gives no other.
+// Poll returns what to do next. It is to be called again after that is done, until it returns StepWait or StepIdle; and after
+// each Submit, SubmitRepair, Cancel, Abandon and event. A request must be ended by Answered, Unknown or Refused; until then
+// there is no other.
 func (c *Committer) Poll(now time.Duration) (Step, error) {
-	var step C.rk_step
-	code := C.rk_committer_poll(c.pointer(), timeToC(now), &step)
+	var step alignedStep
+	code := C.rk_committer_poll(c.pointer(), timeToC(now), &step.c)
 	runtime.KeepAlive(c)
-	guard := KeyState{int64(step.guard.mod_revision), int64(step.guard.version), int64(step.guard.create_revision)}
-	return Step{
-		Kind: StepKind(step.kind), Until: time.Duration(min(step.wait_until, math.MaxInt64)), Guard: guard,
-		ServicesUnchangedSince: int64(step.services_unchanged_since),
-		WatchFrom:              int64(step.watch_from), Finished: int(step.finished),
-	}, resultError(code)
+	if code != C.RK_RESULT_OK {
+		return Step{}, resultError(code)
+	}
+	return c.step(&step.c)
 }
 
 // Value gives what the swap under way puts. It replaces the content of dst and reuses its capacity.
@@ -274,195 +247,56 @@ type Answer struct {
 	Value []byte
 }
 
-// Answered tells how the store answered the request.
+// Answered reports how the store answered the request.
 func (c *Committer) Answered(now time.Duration, answer Answer) error {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
-	a := C.rk_answer{
-		cluster_id: C.uint64_t(answer.ClusterID), revision: C.uint64_t(answer.Revision), raft_term: C.uint64_t(answer.RaftTerm),
-		held: C.bool(answer.Held), key: answer.Key.toC(),
-	}
-	a.value, a.value_len = pinned(&pinner, answer.Value)
-	code := C.rk_committer_answered(c.pointer(), timeToC(now), &a)
-	runtime.KeepAlive(c)
-	return resultError(code)
+	return c.handle(now, answer.event(&pinner))
 }
 
-// Unknown tells that it is not known whether the request took place, or will.
+// Unknown reports that it is unknown whether the request took effect, or will.
 func (c *Committer) Unknown(now time.Duration) error {
-	code := C.rk_committer_unknown(c.pointer(), timeToC(now))
-	runtime.KeepAlive(c)
-	return resultError(code)
+	return c.handle(now, eventOf(C.RK_EVENT_UNKNOWN))
 }
 
-// Refused tells that the store refuses the request and will not carry it out later, and the store's reason.
+// Refused reports that the store refuses the request and will not carry it out later, and the store's reason.
 func (c *Committer) Refused(now time.Duration, reason string) error {
-	code := C.rk_committer_refused(c.pointer(), timeToC(now), cText(reason), C.size_t(len(reason)))
-	runtime.KeepAlive(c)
-	return resultError(code)
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	return c.handle(now, refusal(&pinner, reason))
 }
 
-// Reconnected tells that the connection to the store was recreated.
-func (c *Committer) Reconnected() error {
-	code := C.rk_committer_reconnected(c.pointer())
-	runtime.KeepAlive(c)
-	return resultError(code)
+// Reconnected reports that the connection to the store is a new one, before anything that came over it.
+func (c *Committer) Reconnected(now time.Duration) error {
+	return c.handle(now, eventOf(C.RK_EVENT_RECONNECTED))
 }
 
-// Change is one change of the key, as a watch tells it.
+// Change is one change of the key, as a watch reports it.
 type Change struct {
 	// Key is the key as it was written; for a deletion its revision as ModRevision, and Version 0.
 	Key   KeyState
 	Value []byte
 }
 
-// Watched tells changes of the key, in their order.
-func (c *Committer) Watched(changes ...Change) error {
+// Watched reports changes of the key, in their order.
+func (c *Committer) Watched(now time.Duration, changes ...Change) error {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
-	all := make([]C.rk_change, len(changes))
-	for i, change := range changes {
-		all[i].key = change.Key.toC()
-		all[i].value, all[i].value_len = pinned(&pinner, change.Value)
-	}
-	code := C.rk_committer_watched(c.pointer(), unsafe.SliceData(all), C.size_t(len(all)))
+	return c.handle(now, changed(&pinner, changes))
+}
+
+// WatchEnded reports that the watch has ended, by no StepStopWatch, and can be started again.
+func (c *Committer) WatchEnded(now time.Duration) error {
+	return c.handle(now, eventOf(C.RK_EVENT_WATCH_ENDED))
+}
+
+// WatchFailed reports that the watch has ended and cannot see all changes: they are compacted.
+func (c *Committer) WatchFailed(now time.Duration) error {
+	return c.handle(now, eventOf(C.RK_EVENT_WATCH_FAILED))
+}
+
+func (c *Committer) handle(now time.Duration, event alignedEvent) error {
+	code := C.rk_committer_handle(c.pointer(), &event.c, timeToC(now))
 	runtime.KeepAlive(c)
 	return resultError(code)
-}
-
-// WatchFailed tells that the watch cannot tell all changes from Step.WatchFrom on: they are compacted.
-func (c *Committer) WatchFailed() error {
-	code := C.rk_committer_watch_failed(c.pointer())
-	runtime.KeepAlive(c)
-	return resultError(code)
-}
-
-// pinned lets a C struct in Go memory point to bytes.
-func pinned(pinner *runtime.Pinner, bytes []byte) (*C.uint8_t, C.size_t) {
-	if len(bytes) == 0 {
-		return nil, 0
-	}
-	pinner.Pin(unsafe.SliceData(bytes))
-	return cBytes(bytes), C.size_t(len(bytes))
-}
-
-// OutcomeKind is how an operation ended.
-type OutcomeKind uint32
-
-const (
-	// OutcomeAllocated: the Values are the caller's.
-	OutcomeAllocated OutcomeKind = C.RK_OUTCOME_ALLOCATED
-	// OutcomeReleased: the value is free.
-	OutcomeReleased OutcomeKind = C.RK_OUTCOME_RELEASED
-	// OutcomeDeferred: the value was not freed; a repair pass has to look at it.
-	OutcomeDeferred OutcomeKind = C.RK_OUTCOME_DEFERRED
-	// OutcomeRead: Snapshot is what is stored.
-	OutcomeRead OutcomeKind = C.RK_OUTCOME_READ
-	// OutcomeCreated: the object is there.
-	OutcomeCreated OutcomeKind = C.RK_OUTCOME_CREATED
-	// OutcomeRepaired: as much of the diff as was still right was applied.
-	OutcomeRepaired OutcomeKind = C.RK_OUTCOME_REPAIRED
-	// OutcomeFailed: nothing was changed, for the reason in Err.
-	OutcomeFailed OutcomeKind = C.RK_OUTCOME_FAILED
-	// OutcomeUnknown: it may have happened or may yet happen. What it allocated must not be used.
-	OutcomeUnknown OutcomeKind = C.RK_OUTCOME_UNKNOWN
-)
-
-// Finished is an operation that has ended.
-type Finished struct {
-	Ticket  Ticket
-	Outcome OutcomeKind
-	// Values are in the order of the requests, of OutcomeAllocated.
-	Values []Value
-	// Revision is that of the allocation, the anchor of a rollback; of OutcomeRead the one that it is the state of.
-	Revision int64
-	// UseUntil is when a Service with the Values must be written.
-	UseUntil time.Duration
-	// Yes says of OutcomeReleased and OutcomeCreated that this operation did it, and not another one before; of
-	// OutcomeRead that the object is there and was initialised; of OutcomeDeferred that more than one Service had the
-	// value in the last pass (else what happened since the anchor is not known any more).
-	Yes bool
-	// Snapshot is what is stored, of OutcomeRead, as Allocator.Snapshot gives it.
-	Snapshot []byte
-	// Set and Cleared are the values that were set and cleared, ascending, of OutcomeRepaired. Changed is how many were
-	// left alone because they, or Services, had changed or may have.
-	Set, Cleared []Value
-	Changed      int
-	// Err is the reason of OutcomeFailed: a *BatchError around a *ValueError; a
-	// *MismatchedRangeError; or wrapped in it ErrNotInitialised, ErrUnreadable, ErrRefused, ErrStaleList,
-	// ErrDeadlineExceeded, ErrCancelled.
-	Err error
-}
-
-// Finished gives the operations that have ended since the last call, some 100 in one crossing.
-func (c *Committer) Finished() ([]Finished, error) {
-	const perCrossing = 128
-	flat := make([]C.rk_finished, perCrossing)
-	values, bytes := make([]C.rk_value, 2*perCrossing), make([]byte, 1024)
-	var all []Finished
-	for {
-		var n C.size_t
-		code := C.rk_committer_finished(c.pointer(), unsafe.SliceData(flat), C.size_t(len(flat)),
-			unsafe.SliceData(values), C.size_t(len(values)), cBytes(bytes), C.size_t(len(bytes)), &n)
-		runtime.KeepAlive(c)
-		switch {
-		case code == C.RK_RESULT_BUFFER_TOO_SMALL:
-			values, bytes = make([]C.rk_value, 4*len(values)), make([]byte, 4*len(bytes))
-			continue
-		case code != C.RK_RESULT_OK:
-			return all, resultError(code)
-		case n == 0:
-			return all, nil
-		}
-		ownValues, ownBytes := values, bytes
-		for i := range flat[:n] {
-			one := &flat[i]
-			all = append(all, c.finished(one, ownValues[:one.values], ownBytes[:one.bytes]))
-			ownValues, ownBytes = ownValues[one.values:], ownBytes[one.bytes:]
-		}
-	}
-}
-
-func (c *Committer) finished(flat *C.rk_finished, values []C.rk_value, bytes []byte) Finished {
-	f := Finished{
-		Ticket: Ticket(flat.ticket), Outcome: OutcomeKind(flat.outcome), Revision: int64(flat.revision),
-		UseUntil: time.Duration(min(flat.use_until, math.MaxInt64)), Yes: bool(flat.yes),
-	}
-	switch f.Outcome {
-	case OutcomeAllocated:
-		f.Values = valuesFromC(values)
-	case OutcomeRead:
-		f.Snapshot = append([]byte(nil), bytes...)
-	case OutcomeRepaired:
-		f.Set, f.Cleared, f.Changed = valuesFromC(values[:flat.set]), valuesFromC(values[flat.set:]), int(flat.number)
-	case OutcomeFailed:
-		f.Err = c.failure(flat, values, string(bytes))
-	}
-	return f
-}
-
-func (c *Committer) failure(flat *C.rk_finished, values []C.rk_value, text string) error {
-	switch flat.result {
-	case C.RK_RESULT_NOT_INITIALISED:
-		return ErrNotInitialised
-	case C.RK_RESULT_MISMATCHED_RANGE:
-		expected := c.r.String()
-		return &MismatchedRangeError{Expected: expected, Found: text, Message: fmt.Sprintf("the stored range is %q, expected %s", text, expected)}
-	case C.RK_RESULT_INVALID_OBJECT:
-		return fmt.Errorf("%w: %s", ErrUnreadable, text)
-	case C.RK_RESULT_REFUSED:
-		return fmt.Errorf("%w: %s", ErrRefused, text)
-	case C.RK_RESULT_STALE_LIST:
-		return ErrStaleList
-	case C.RK_RESULT_DEADLINE_EXCEEDED:
-		return ErrDeadlineExceeded
-	case C.RK_RESULT_CANCELLED:
-		return ErrCancelled
-	default:
-		var value Value // none if no value is free
-		if len(values) > 0 {
-			value = Value{values[0]}
-		}
-		return &BatchError{Index: int(flat.number), Err: valueError(flat.result, value, c.r)}
-	}
 }

@@ -35,30 +35,32 @@ func (k *memoryKey) delete() {
 	k.changes = append(k.changes, Change{Key: KeyState{ModRevision: k.revision}})
 }
 
-// run does what a committer asks for until there is nothing to do, and gives what ended.
-func run(t *testing.T, k *memoryKey, c *Committer) []Finished {
+// run does what a committer asks for until there is nothing to do, and returns what ended.
+func run(t *testing.T, k *memoryKey, c *Committer) (finished []Finished) {
 	t.Helper()
 	for {
 		step := must(c.Poll(k.now))
-		if step.WatchFrom > 0 {
-			from := slices.IndexFunc(k.changes, func(change Change) bool { return change.Key.ModRevision >= step.WatchFrom })
-			if from >= 0 {
-				if err := c.Watched(k.changes[from:]...); err != nil {
-					t.Fatal(err)
-				}
-				if step.Kind == StepIdle || step.Kind == StepWait {
-					step = must(c.Poll(k.now))
-				}
-			}
-		}
+		answer := Answer{ClusterID: 1, RaftTerm: 2}
 		switch step.Kind {
 		case StepIdle:
-			return must(c.Finished())
+			return finished
 		case StepWait:
 			k.now = step.Until
 			continue
+		case StepFinished:
+			finished = append(finished, step.Finished...)
+			continue
+		case StepWatch:
+			from := slices.IndexFunc(k.changes, func(change Change) bool { return change.Key.ModRevision >= step.WatchFrom })
+			if from >= 0 {
+				if err := c.Watched(k.now, k.changes[from:]...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			continue
+		case StepStopWatch:
+			continue
 		}
-		answer := Answer{ClusterID: 1, RaftTerm: 2}
 		if step.Kind != StepRead && step.Guard == k.state {
 			answer.Held = true
 			if step.Kind == StepSwap {
@@ -76,6 +78,10 @@ func run(t *testing.T, k *memoryKey, c *Committer) []Finished {
 
 func one(t *testing.T, k *memoryKey, c *Committer, operation Operation) Finished {
 	t.Helper()
+	// What others have written since the last operation is in a new watch.
+	if err := c.WatchEnded(k.now); err != nil {
+		t.Fatal(err)
+	}
 	ticket := must(c.Submit(operation))[0]
 	finished := run(t, k, c)
 	if len(finished) != 1 || finished[0].Ticket != ticket {
@@ -254,7 +260,7 @@ func TestCommitterFailures(t *testing.T) {
 	if f := run(t, k, c); len(f) != 1 || f[0].Outcome != OutcomeUnknown {
 		t.Errorf("%+v", f)
 	}
-	if err := c.Reconnected(); err != nil {
+	if err := c.Reconnected(now); err != nil {
 		t.Fatal(err)
 	}
 	late := must(c.Submit(AllocateOperation(time.Nanosecond, Any())))[0]
@@ -265,19 +271,18 @@ func TestCommitterFailures(t *testing.T) {
 	if err := c.Cancel(unwanted); err != nil {
 		t.Fatal(err)
 	}
-	if f := must(c.Finished()); len(f) != 1 || !errors.Is(f[0].Err, ErrCancelled) {
+	if f := run(t, k, c); len(f) != 1 || !errors.Is(f[0].Err, ErrCancelled) {
 		t.Errorf("%+v", f)
 	}
-	if err := c.WatchFailed(); err != nil {
+	if err := c.WatchFailed(now); err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
 	for _, c := range []*Committer{c, {}, nil} {
 		_, polled := c.Poll(0)
 		_, submitted := c.Submit(CreateOperation(0))
-		_, finished := c.Finished()
 		_, value := c.Value(nil)
-		for _, err := range []error{polled, submitted, finished, value, c.Cancel(1), c.Answered(0, Answer{}), c.Unknown(0), c.Refused(0, ""), c.Reconnected(), c.Watched(Change{}), c.WatchFailed()} {
+		for _, err := range []error{polled, submitted, value, c.Cancel(1), c.Abandon(Finished{}), c.Answered(0, Answer{}), c.Unknown(0), c.Refused(0, ""), c.Reconnected(0), c.Watched(0, Change{}), c.WatchEnded(0), c.WatchFailed(0)} {
 			if !errors.Is(err, ErrClosed) {
 				t.Error(err)
 			}
@@ -295,13 +300,13 @@ func TestNegativeTimes(t *testing.T) {
 		}
 	}
 	must(c.Submit(CreateOperation(time.Minute)))
-	if step := must(c.Poll(math.MinInt64)); step.Kind != StepRead || step.Finished != 0 {
+	if step := must(c.Poll(math.MinInt64)); step.Kind != StepRead {
 		t.Errorf("%+v", step)
 	}
 	if err := c.Unknown(-1); err != nil {
 		t.Error(err)
 	}
-	if step := must(c.Poll(-time.Second)); step.Kind != StepWait || step.Until > time.Second || step.Finished != 0 {
+	if step := must(c.Poll(-time.Second)); step.Kind != StepWait || step.Until > time.Second {
 		t.Errorf("%+v", step)
 	}
 

@@ -65,6 +65,7 @@ func (v ClusterIPVerdict) String() string { return enumText(clusterIPVerdictText
 
 var stepKindTexts = map[StepKind]string{
 	StepIdle: "idle", StepWait: "wait", StepRead: "read", StepSwap: "compare-and-swap", StepConfirm: "confirm",
+	StepFinished: "finished", StepWatch: "watch", StepStopWatch: "stop watch",
 }
 
 func (k StepKind) String() string { return enumText(stepKindTexts, k) }

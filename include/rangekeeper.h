@@ -91,24 +91,64 @@
 #define RK_BITMAP_SERVICE_NODE_PORTS 2
 
 /**
- * Serve all requests, or none.
+ * Serve all requests of data.allocate, or none.
  */
 #define RK_OPERATION_ALLOCATE 1
 
 /**
- * Give a value back.
+ * Release the value of data.release.
  */
 #define RK_OPERATION_RELEASE 2
 
 /**
- * Tell what is stored.
+ * Read what is stored.
  */
 #define RK_OPERATION_READ 3
 
 /**
- * Make the object if it is missing or was never initialised.
+ * Create the object if it is missing or was never initialised.
  */
 #define RK_OPERATION_CREATE 4
+
+/**
+ * The store has answered, and the guard of the request held: data.held.
+ */
+#define RK_EVENT_HELD 1
+
+/**
+ * The store has answered a read, or a request whose guard did not hold, by the current key: data.current.
+ */
+#define RK_EVENT_CURRENT 2
+
+/**
+ * It is unknown whether the request took effect, or will.
+ */
+#define RK_EVENT_UNKNOWN 3
+
+/**
+ * The store refuses the request (no space, no permission), which will not take effect later: data.refused.
+ */
+#define RK_EVENT_REFUSED 4
+
+/**
+ * The connection to the store is a new one. Reported before anything that came over it.
+ */
+#define RK_EVENT_RECONNECTED 5
+
+/**
+ * The watch has seen changes of the key: data.watched.
+ */
+#define RK_EVENT_WATCHED 6
+
+/**
+ * The watch has ended, by no RK_STEP_STOP_WATCH, and can be started again.
+ */
+#define RK_EVENT_WATCH_ENDED 7
+
+/**
+ * The watch has ended and cannot see all changes: they are compacted.
+ */
+#define RK_EVENT_WATCH_FAILED 8
 
 /**
  * Nothing to do until something happens.
@@ -116,7 +156,7 @@
 #define RK_STEP_IDLE 0
 
 /**
- * Nothing to send before wait_until, unless something happens.
+ * Nothing to do before the time of data.wait, unless something happens.
  */
 #define RK_STEP_WAIT 1
 
@@ -126,54 +166,80 @@
 #define RK_STEP_READ 2
 
 /**
- * A transaction: if the key is as in guard, put the value that rk_committer_value gives, else read the key.
+ * A transaction: if the key is as in data.swap, put the value of rk_committer_value, else read the key.
  */
 #define RK_STEP_SWAP 3
 
 /**
- * A transaction: if the key is as in guard, nothing, else read the key.
+ * A transaction: if the key is as in data.confirm, nothing, else read the key.
  */
 #define RK_STEP_CONFIRM 4
 
 /**
- * The values are the caller's.
+ * Hand out the outcomes that rk_committer_finished writes: data.finished. What their callers submit next joins the next
+ * swap.
+ */
+#define RK_STEP_FINISHED 5
+
+/**
+ * Watch the key from the revision of data.watch on.
+ */
+#define RK_STEP_WATCH 6
+
+/**
+ * End the watch: report nothing of it any more.
+ */
+#define RK_STEP_STOP_WATCH 7
+
+/**
+ * The caller owns the values of data.allocated.
  */
 #define RK_OUTCOME_ALLOCATED 1
 
 /**
- * The value is free.
+ * The value is free: data.released.
  */
 #define RK_OUTCOME_RELEASED 2
 
 /**
- * The value was not freed; a repair pass has to look at it.
+ * The value was not freed; a repair pass has to look at it: data.deferred.
  */
 #define RK_OUTCOME_DEFERRED 3
 
 /**
- * What is stored.
+ * What is stored: data.read.
  */
 #define RK_OUTCOME_READ 4
 
 /**
- * The object is there.
+ * The object is there: data.created.
  */
 #define RK_OUTCOME_CREATED 5
 
 /**
- * As much of a diff as was still right was applied.
+ * As much of a diff as was still right was applied: data.repaired.
  */
 #define RK_OUTCOME_REPAIRED 6
 
 /**
- * Nothing was changed.
+ * Nothing was changed: data.failed.
  */
 #define RK_OUTCOME_FAILED 7
 
 /**
- * It may have happened or may yet happen. What it allocated must not be used.
+ * The outcome is unknown: the operation may have taken effect or may do so yet. What it allocated must not be used.
  */
 #define RK_OUTCOME_UNKNOWN 8
+
+/**
+ * The history of the value since the as-of revision is unknown.
+ */
+#define RK_DEFERRAL_HISTORY_MISSING 1
+
+/**
+ * More than one Service had the value in the last repair pass.
+ */
+#define RK_DEFERRAL_DUPLICATE 2
 
 /**
  * Bytes in the message of an rk_error, the NUL at its end included.
@@ -868,35 +934,77 @@ typedef struct rk_services {
 } rk_services;
 
 /**
+ * An allocation.
+ */
+typedef struct rk_allocate {
+  /**
+   * How many of the requests belong to it.
+   */
+  size_t requests;
+} rk_allocate;
+
+/**
+ * A release on behalf of the owner of a value. Both revisions are those of the range's etcd.
+ */
+typedef struct rk_release {
+  /**
+   * The value.
+   */
+  struct rk_value value;
+  /**
+   * The revision at which the owner stopped having the value, that of the Service's deletion or update, or for a
+   * rollback that of the allocation. The value is freed only if it has been in use without a break since then.
+   */
+  uint64_t as_of;
+  /**
+   * The revision at which the owner was last stored with the value: the Service's before its deletion or update, or for
+   * a rollback that of the allocation. The value is freed only if it has been in use without a break since then, as far
+   * back as the history goes; 0 for all of that.
+   */
+  uint64_t oldest;
+} rk_release;
+
+/**
+ * What belongs to the kind of an operation.
+ */
+typedef union rk_operation_data {
+  /**
+   * RK_OPERATION_ALLOCATE.
+   */
+  struct rk_allocate allocate;
+  /**
+   * RK_OPERATION_RELEASE.
+   */
+  struct rk_release release;
+} rk_operation_data;
+
+/**
  * An operation to be submitted.
  */
 typedef struct rk_operation {
-  /**
-   * One of RK_OPERATION_*.
-   */
-  uint32_t kind;
-  /**
-   * How many of the values belong to it: for RK_OPERATION_ALLOCATE the requests of a batch, as
-   * rk_allocator_allocate_batch takes them; 1 for RK_OPERATION_RELEASE; else 0.
-   */
-  uint32_t values;
   /**
    * When it ends at the latest, in nanoseconds by the caller's clock; UINT64_MAX for never.
    */
   uint64_t deadline;
   /**
-   * RK_OPERATION_RELEASE: the revision at which the owner stopped having the value, that of the Service's deletion or
-   * update, or for a rollback that of the allocation. The value is freed only if it has been in use without a break
-   * since then.
+   * One of RK_OPERATION_*.
    */
-  uint64_t anchor;
+  uint32_t kind;
   /**
-   * RK_OPERATION_RELEASE: the revision at which the owner was last stored with the value: the Service's before its
-   * deletion or update, or for a rollback that of the allocation. The value is freed only if it has been in use without
-   * a break since then, as far back as the history goes; 0 for all of that.
+   * What belongs to the kind.
    */
-  uint64_t oldest;
+  union rk_operation_data data;
 } rk_operation;
+
+/**
+ * Until when to wait.
+ */
+typedef struct rk_step_wait {
+  /**
+   * In nanoseconds by the caller's clock.
+   */
+  uint64_t until;
+} rk_step_wait;
 
 /**
  * The state of a key in etcd; all 0 if there is no key.
@@ -917,7 +1025,90 @@ typedef struct rk_key_state {
 } rk_key_state;
 
 /**
- * What the shell is to do next.
+ * A compare-and-swap.
+ */
+typedef struct rk_step_swap {
+  /**
+   * What the key must be: its mod revision, version and create revision, all three.
+   */
+  struct rk_key_state guard;
+  /**
+   * A further condition of the transaction, if not 0: no key of a Service has a later mod revision than this (in etcd a
+   * compare with a range_end). Only after an rk_committer_submit_repair that is guarded.
+   */
+  uint64_t services_unchanged_since;
+  /**
+   * How many bytes rk_committer_value writes.
+   */
+  size_t value_len;
+} rk_step_swap;
+
+/**
+ * A confirmation.
+ */
+typedef struct rk_step_confirm {
+  /**
+   * What the key must be: its mod revision, version and create revision, all three.
+   */
+  struct rk_key_state guard;
+} rk_step_confirm;
+
+/**
+ * What rk_committer_finished writes.
+ */
+typedef struct rk_step_finished {
+  /**
+   * How many outcomes.
+   */
+  size_t outcomes;
+  /**
+   * How many values belong to them.
+   */
+  size_t values;
+  /**
+   * How many bytes belong to them.
+   */
+  size_t bytes;
+} rk_step_finished;
+
+/**
+ * From where to watch.
+ */
+typedef struct rk_step_watch {
+  /**
+   * The revision.
+   */
+  uint64_t from;
+} rk_step_watch;
+
+/**
+ * What belongs to the kind of a step.
+ */
+typedef union rk_step_data {
+  /**
+   * RK_STEP_WAIT.
+   */
+  struct rk_step_wait wait;
+  /**
+   * RK_STEP_SWAP.
+   */
+  struct rk_step_swap swap;
+  /**
+   * RK_STEP_CONFIRM.
+   */
+  struct rk_step_confirm confirm;
+  /**
+   * RK_STEP_FINISHED.
+   */
+  struct rk_step_finished finished;
+  /**
+   * RK_STEP_WATCH.
+   */
+  struct rk_step_watch watch;
+} rk_step_data;
+
+/**
+ * What to do next.
  */
 typedef struct rk_step {
   /**
@@ -925,31 +1116,124 @@ typedef struct rk_step {
    */
   uint32_t kind;
   /**
-   * RK_STEP_WAIT: until when, in nanoseconds by the caller's clock.
+   * What belongs to the kind.
    */
-  uint64_t wait_until;
+  union rk_step_data data;
+} rk_step;
+
+/**
+ * The header of an answer of etcd.
+ */
+typedef struct rk_header {
   /**
-   * RK_STEP_SWAP, RK_STEP_CONFIRM: what the key must be: its mod revision, version and create revision, all three.
+   * The cluster that answered.
    */
-  struct rk_key_state guard;
+  uint64_t cluster_id;
   /**
-   * RK_STEP_SWAP: a further condition of the transaction, if not 0: no key of a Service has a later mod revision than
-   * this (in etcd a compare with a range_end). Only after an rk_committer_submit_repair that is guarded.
+   * The store's revision after the request.
    */
-  uint64_t services_unchanged_since;
+  uint64_t revision;
   /**
-   * RK_STEP_SWAP: how many bytes rk_committer_value gives.
+   * The raft term.
+   */
+  uint64_t raft_term;
+} rk_header;
+
+/**
+ * A key and its value.
+ */
+typedef struct rk_key {
+  /**
+   * Its revisions and version.
+   */
+  struct rk_key_state state;
+  /**
+   * What is stored under it.
+   */
+  const uint8_t *value;
+  /**
+   * How many bytes.
    */
   size_t value_len;
+} rk_key;
+
+/**
+ * An answer that brings the current key.
+ */
+typedef struct rk_current {
   /**
-   * From which revision on the key is to be watched; 0 for not at all. A watch that runs goes on until this is 0.
+   * Of the answer.
    */
-  uint64_t watch_from;
+  struct rk_header header;
   /**
-   * How many outcomes rk_committer_finished has to give. They should be handed out before the next poll.
+   * The key; its state is all 0 if there is none.
    */
-  size_t finished;
-} rk_step;
+  struct rk_key key;
+} rk_current;
+
+/**
+ * Why the store refuses a request.
+ */
+typedef struct rk_refused {
+  /**
+   * The store's account of it.
+   */
+  const char *reason;
+  /**
+   * How many bytes.
+   */
+  size_t reason_len;
+} rk_refused;
+
+/**
+ * Changes of the key, in their order.
+ */
+typedef struct rk_watched {
+  /**
+   * The key after each change, as etcd reports it: after a deletion version is 0, and mod_revision that of the deletion.
+   */
+  const struct rk_key *changes;
+  /**
+   * How many.
+   */
+  size_t n;
+} rk_watched;
+
+/**
+ * What belongs to the kind of an event.
+ */
+typedef union rk_event_data {
+  /**
+   * RK_EVENT_HELD.
+   */
+  struct rk_header held;
+  /**
+   * RK_EVENT_CURRENT.
+   */
+  struct rk_current current;
+  /**
+   * RK_EVENT_REFUSED.
+   */
+  struct rk_refused refused;
+  /**
+   * RK_EVENT_WATCHED.
+   */
+  struct rk_watched watched;
+} rk_event_data;
+
+/**
+ * Something that happened.
+ */
+typedef struct rk_event {
+  /**
+   * One of RK_EVENT_*.
+   */
+  uint32_t kind;
+  /**
+   * What belongs to the kind.
+   */
+  union rk_event_data data;
+} rk_event;
 
 /**
  * What is known of the object without asking the store.
@@ -957,7 +1241,7 @@ typedef struct rk_step {
 typedef struct rk_known {
   /**
    * The revision of the newest state of the key that was seen; 0 if none was, or there is no key. What is in use in it
-   * can be released from this anchor on.
+   * can be released as of this revision.
    */
   uint64_t revision;
   /**
@@ -971,56 +1255,148 @@ typedef struct rk_known {
 } rk_known;
 
 /**
- * How the store answered a request.
+ * An allocation.
  */
-typedef struct rk_answer {
+typedef struct rk_allocated {
   /**
-   * Of the answer's header.
+   * How many of the values belong to it, in the order of the requests.
    */
-  uint64_t cluster_id;
+  size_t values;
   /**
-   * Of the answer's header.
+   * The revision of the allocation: the as-of revision of a rollback.
    */
   uint64_t revision;
   /**
-   * Of the answer's header.
+   * Until when a Service with the values must be written, in nanoseconds by the caller's clock.
    */
-  uint64_t raft_term;
-  /**
-   * Whether the guard held; false for a read.
-   */
-  bool held;
-  /**
-   * If the guard did not hold, or for a read: the key; all 0 if there is none.
-   */
-  struct rk_key_state key;
-  /**
-   * What stands under the key.
-   */
-  const uint8_t *value;
-  /**
-   * How many bytes.
-   */
-  size_t value_len;
-} rk_answer;
+  uint64_t use_until;
+} rk_allocated;
 
 /**
- * One change of the key, as a watch tells it.
+ * A release.
  */
-typedef struct rk_change {
+typedef struct rk_released {
   /**
-   * The key as it was written; for a deletion its revision in mod_revision, and version 0.
+   * Whether this operation freed the value. Otherwise it was free already, or somebody else owns it.
    */
-  struct rk_key_state key;
+  bool freed;
+} rk_released;
+
+/**
+ * A release that is left to a repair pass.
+ */
+typedef struct rk_deferred {
   /**
-   * What was written.
+   * One of RK_DEFERRAL_*.
    */
-  const uint8_t *value;
+  uint32_t reason;
+} rk_deferred;
+
+/**
+ * What is stored, confirmed by the store after the operation was submitted.
+ */
+typedef struct rk_view {
   /**
-   * How many bytes.
+   * The store's revision that this is the state of.
    */
-  size_t value_len;
-} rk_change;
+  uint64_t revision;
+  /**
+   * How many of the bytes belong to it: what is in use, in the form of rk_allocator_snapshot.
+   */
+  size_t bytes;
+  /**
+   * Whether the object is there and was initialised.
+   */
+  bool initialised;
+} rk_view;
+
+/**
+ * An object that is there.
+ */
+typedef struct rk_created {
+  /**
+   * Whether this operation created it. Otherwise it was there already, for the same range.
+   */
+  bool created;
+} rk_created;
+
+/**
+ * What became of a diff.
+ */
+typedef struct rk_repaired {
+  /**
+   * How many of the values were set, ascending.
+   */
+  size_t set;
+  /**
+   * How many of the values after these were cleared, ascending.
+   */
+  size_t cleared;
+  /**
+   * How many were left alone because they, or Services, had changed, or may have.
+   */
+  uint32_t changed;
+} rk_repaired;
+
+/**
+ * A failure.
+ */
+typedef struct rk_failed {
+  /**
+   * Why.
+   */
+  rk_result result;
+  /**
+   * Which request of an allocation failed; else 0.
+   */
+  uint32_t request;
+  /**
+   * How many of the values belong to it: 1, the value that could not be allocated, if the request named one; else 0.
+   */
+  size_t values;
+  /**
+   * How many of the bytes are the stored range: with RK_RESULT_MISMATCHED_RANGE; else 0.
+   */
+  size_t stored_range;
+  /**
+   * How many of the bytes after these are the reason: with RK_RESULT_INVALID_OBJECT and RK_RESULT_REFUSED; else 0.
+   */
+  size_t reason;
+} rk_failed;
+
+/**
+ * What belongs to an outcome.
+ */
+typedef union rk_outcome_data {
+  /**
+   * RK_OUTCOME_ALLOCATED.
+   */
+  struct rk_allocated allocated;
+  /**
+   * RK_OUTCOME_RELEASED.
+   */
+  struct rk_released released;
+  /**
+   * RK_OUTCOME_DEFERRED.
+   */
+  struct rk_deferred deferred;
+  /**
+   * RK_OUTCOME_READ.
+   */
+  struct rk_view read;
+  /**
+   * RK_OUTCOME_CREATED.
+   */
+  struct rk_created created;
+  /**
+   * RK_OUTCOME_REPAIRED.
+   */
+  struct rk_repaired repaired;
+  /**
+   * RK_OUTCOME_FAILED.
+   */
+  struct rk_failed failed;
+} rk_outcome_data;
 
 /**
  * An operation that has ended.
@@ -1035,45 +1411,9 @@ typedef struct rk_finished {
    */
   uint32_t outcome;
   /**
-   * RK_OUTCOME_FAILED: why; else RK_RESULT_OK.
+   * What belongs to the outcome.
    */
-  rk_result result;
-  /**
-   * RK_OUTCOME_ALLOCATED: the revision of the allocation, the anchor of a rollback. RK_OUTCOME_READ: the revision
-   * that this is the state of.
-   */
-  uint64_t revision;
-  /**
-   * RK_OUTCOME_ALLOCATED: until when a Service with the values must be written, in nanoseconds.
-   */
-  uint64_t use_until;
-  /**
-   * RK_OUTCOME_RELEASED, _CREATED: whether this operation did it; else it was so already. RK_OUTCOME_READ: whether
-   * the object is there and was initialised. RK_OUTCOME_DEFERRED: whether because more than one Service had the
-   * value; else because what happened since the anchor is not known any more.
-   */
-  bool yes;
-  /**
-   * RK_OUTCOME_FAILED of an allocation: which request of the batch. RK_OUTCOME_REPAIRED: how many values were left
-   * alone because they, or Services, had changed, or may have.
-   */
-  uint32_t number;
-  /**
-   * RK_OUTCOME_REPAIRED: how many of the values were set.
-   */
-  uint32_t set;
-  /**
-   * How many of the values belong to it: RK_OUTCOME_ALLOCATED those, in the order of the requests; RK_OUTCOME_REPAIRED
-   * what was set and then what was cleared, each ascending; RK_OUTCOME_FAILED of an allocation the value that could not
-   * be had, if one was named.
-   */
-  size_t values;
-  /**
-   * How many of the bytes belong to it: RK_OUTCOME_READ the bitmap in the form of rk_allocator_snapshot,
-   * RK_OUTCOME_FAILED with RK_RESULT_MISMATCHED_RANGE the stored range, with RK_RESULT_INVALID_OBJECT and
-   * RK_RESULT_REFUSED the reason.
-   */
-  size_t bytes;
+  union rk_outcome_data data;
 } rk_finished;
 
 /**
@@ -1561,7 +1901,7 @@ rk_result rk_bootstrap_plan(const char *question,
  * seed starts the generator for choices and back-off. Memory: up to 1 MiB for a /12 beside the object.
  *
  * The caller owns *committer and frees it with rk_committer_free; range is not needed any more.
- * RK_RESULT_INVALID_ARGUMENT for an unknown strategy, RK_RESULT_NULL_POINTER. Any thread.
+ * RK_RESULT_INVALID_ARGUMENT for an unknown strategy.
  */
 rk_result rk_committer_new(const struct rk_range *range,
                            uint32_t strategy_number,
@@ -1577,19 +1917,18 @@ void rk_committer_free(struct rk_committer *committer);
 /**
  * Drops the state now: from then on every call gives RK_RESULT_CLOSED, and what has not ended never will. The handle
  * must still be freed. To close twice is fine.
- *
- * RK_RESULT_NULL_POINTER. Any thread.
  */
 rk_result rk_committer_close(const struct rk_committer *committer);
 
 /**
- * Takes n operations on and writes the ticket of each. values are those of all operations, back to back.
+ * Submits n operations and writes the ticket of each. values are the requests of all allocations, back to back, as
+ * rk_allocator_allocate_batch takes them.
  *
- * RK_RESULT_INVALID_ARGUMENT for an unknown kind, a value that is none, or a wrong number of values: nothing is taken
- * on then. RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_INVALID_ARGUMENT for an unknown kind, a value that is none, or a wrong number of values: nothing is submitted
+ * then.
  */
 rk_result rk_committer_submit(const struct rk_committer *committer,
-                              const struct rk_operation *operations,
+                              const struct rk_operation *submitted,
                               size_t n,
                               const struct rk_value *values,
                               size_t values_len,
@@ -1608,7 +1947,7 @@ rk_result rk_committer_submit(const struct rk_committer *committer,
  * A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays
  * and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT with a
  * message in error if the pass has not finished its audit, does not have the committer's range, or a later one has
- * started; RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED (pass, its passes, or committer). Any thread.
+ * started.
  */
 rk_result rk_committer_submit_repair(const struct rk_committer *committer,
                                      const struct rk_repair_pass *pass,
@@ -1619,37 +1958,53 @@ rk_result rk_committer_submit_repair(const struct rk_committer *committer,
                                      struct rk_error *error);
 
 /**
- * Ends an operation that nobody wants any more; one that has ended is left alone. What it allocates if it takes place
- * nevertheless is released again.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Ends an operation that its caller no longer waits for; one that has ended is left alone. What it allocates if it takes
+ * effect nevertheless is released again.
  */
 rk_result rk_committer_cancel(const struct rk_committer *committer,
                               uint64_t ticket);
 
 /**
- * Tells what to do next, at the time now (nanoseconds by a clock that never goes back). A request that it gives must be
- * ended by rk_committer_answered, rk_committer_unknown or rk_committer_refused; until then it gives no other.
+ * Releases the n values of an RK_OUTCOME_ALLOCATED of this revision, whose caller no longer waits for it.
  *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_INVALID_ARGUMENT for a value that is none.
+ */
+rk_result rk_committer_abandon(const struct rk_committer *committer,
+                               uint64_t revision,
+                               const struct rk_value *values,
+                               size_t n);
+
+/**
+ * Writes what to do next, at the time now (nanoseconds by a clock that never goes back). To be called again after it is
+ * done, until it says to wait or that there is nothing to do; and after each call that submits, cancels, abandons or
+ * handles something. RK_STEP_FINISHED is repeated until the outcomes are fetched. A request (RK_STEP_READ, RK_STEP_SWAP,
+ * RK_STEP_CONFIRM) ends by an event, RK_EVENT_HELD to RK_EVENT_REFUSED; until then there is no other.
  */
 rk_result rk_committer_poll(const struct rk_committer *committer,
                             uint64_t now,
                             struct rk_step *step);
 
 /**
+ * Reports an event, at the time now.
+ *
+ * RK_RESULT_INVALID_ARGUMENT for an unknown kind, RK_RESULT_INVALID_UTF8 for a reason that is none: nothing is handled
+ * then.
+ */
+rk_result rk_committer_handle(const struct rk_committer *committer,
+                              const struct rk_event *event,
+                              uint64_t now);
+
+/**
  * Writes what is known of the object without asking the store: it may be out of date.
  *
- * Cost: O(1); after a change by others O(size / 64), some 10 us for a million values. RK_RESULT_NULL_POINTER,
- * RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * Cost: O(1); after a change by others O(size / 64), some 10 us for a million values.
  */
-rk_result rk_committer_known(const struct rk_committer *committer,
-                             struct rk_known *known);
+rk_result rk_committer_known(const struct rk_committer *committer, struct rk_known *known);
 
 /**
  * Writes the value that the swap under way puts; buffer by the rule for buffers.
  *
- * RK_RESULT_BUFFER_TOO_SMALL, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
+ * RK_RESULT_BUFFER_TOO_SMALL,
  */
 rk_result rk_committer_value(const struct rk_committer *committer,
                              uint8_t *buffer,
@@ -1657,60 +2012,11 @@ rk_result rk_committer_value(const struct rk_committer *committer,
                              size_t *len);
 
 /**
- * The store has answered the request.
+ * Writes the outcomes of an RK_STEP_FINISHED, in the order in which the operations ended, and their values and bytes, each
+ * back to back. *n is how many outcomes; 0 if all were fetched before.
  *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_committer_answered(const struct rk_committer *committer,
-                                uint64_t now,
-                                const struct rk_answer *answer);
-
-/**
- * It is not known whether the request took place, or will.
+ * RK_RESULT_BUFFER_TOO_SMALL if one of the capacities is less than the step says: nothing is fetched then.
  *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_committer_unknown(const struct rk_committer *committer, uint64_t now);
-
-/**
- * The store refuses the request, and will not carry it out later; reason is its account of it (no space, no permission).
- *
- * RK_RESULT_INVALID_UTF8, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_committer_refused(const struct rk_committer *committer,
-                               uint64_t now,
-                               const char *reason,
-                               size_t reason_len);
-
-/**
- * The connection to the store was recreated.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_committer_reconnected(const struct rk_committer *committer);
-
-/**
- * Tells changes of the key, in their order, as a watch gives them.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_committer_watched(const struct rk_committer *committer,
-                               const struct rk_change *changes,
-                               size_t n);
-
-/**
- * The watch cannot tell all changes from watch_from on: they are compacted.
- *
- * RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any thread.
- */
-rk_result rk_committer_watch_failed(const struct rk_committer *committer);
-
-/**
- * Writes outcomes in the order in which operations ended: as many as there are, and as fit with their values and bytes,
- * which are written back to back. *n tells how many; call again until it is 0.
- *
- * RK_RESULT_BUFFER_TOO_SMALL if not even one fits, RK_RESULT_NULL_POINTER, RK_RESULT_CLOSED, RK_RESULT_POISONED. Any
- * thread.
  */
 rk_result rk_committer_finished(const struct rk_committer *committer,
                                 struct rk_finished *finished,

@@ -12,6 +12,8 @@ mod allocator;
 mod audit;
 mod bootstrap;
 mod committer;
+mod committer_input;
+mod committer_output;
 mod error;
 mod finding;
 mod guard;

@@ -15,7 +15,7 @@ use rangekeeper_core::any::{AnyRange, AnyValue};
 use rangekeeper_core::audit::{Audit, Leaks, Stored};
 use rangekeeper_core::cidr::CidrRange;
 use rangekeeper_core::commit::{
-    Answer, Change, Committer, Config, Guard, Header, KeyValue, Operation, Outcome, Request as Wish, Step,
+    Answer, Change, Committer, Config, Event, Guard, Header, KeyValue, Operation, Outcome, Request as Wish, Step,
 };
 use rangekeeper_core::ports::PortRange;
 use rangekeeper_core::range::Range;
@@ -225,7 +225,16 @@ fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
         loop {
             let request = match committer.poll(now) {
                 Step::Send(request) => request,
-                Step::WaitUntil(until) => {
+                Step::Finished(all) => {
+                    for finished in all {
+                        if let Outcome::Allocated { values, revision, .. } = finished.outcome {
+                            owned.extend(values.into_iter().map(|value| (value, revision)));
+                        }
+                    }
+                    continue;
+                }
+                Step::Watch { .. } | Step::StopWatch => continue,
+                Step::Wait(until) => {
                     now = until;
                     continue;
                 }
@@ -245,7 +254,8 @@ fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
             };
             let key = stored.as_ref().map(|value| KeyValue { state, value });
             let answer = if held { Answer::Held } else { Answer::Current(key) };
-            committer.answered(now, Header { cluster_id: 1, revision, raft_term: 1 }, answer);
+            let header = Header { cluster_id: 1, revision, raft_term: 1 };
+            committer.handle(Event::Answered { header, answer }, now);
         }
         // Others write twice: a gap, which only the watch could fill.
         if let Some(value) = &stored {
@@ -253,12 +263,7 @@ fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
             revision += 2;
             let change =
                 KeyValue { state: Guard { mod_revision: revision - 1, version: state.version - 1, ..state }, value };
-            committer.watched(Change::Put(change));
-        }
-        for finished in committer.take_finished() {
-            if let Outcome::Allocated { values, revision, .. } = finished.outcome {
-                owned.extend(values.into_iter().map(|value| (value, revision)));
-            }
+            committer.handle(Event::Watched(Change::Put(change)), now);
         }
         let own = size_of_val(owned.as_slice()).max(owned.capacity() * size_of::<(IpAddr, u64)>());
         let object = stored.as_ref().map_or(0, Vec::capacity);

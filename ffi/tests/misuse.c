@@ -692,30 +692,38 @@ static void committers(const rk_range *range) {
   CHECK(c == NULL);
   CHECK_OK(rk_committer_new(range, 0, 1000, 1, &c));
 
-  rk_operation operation = {RK_OPERATION_RELEASE, 1, UINT64_MAX, 0, 0};
+  rk_operation release = {.deadline = UINT64_MAX, .kind = RK_OPERATION_RELEASE, .data.release = {.value = good}};
+  rk_operation allocate = {.deadline = UINT64_MAX, .kind = RK_OPERATION_ALLOCATE, .data.allocate = {1}};
   uint64_t ticket = 77;
-  CHECK_NULL(rk_committer_submit(NULL, &operation, 1, &good, 1, &ticket));
+  CHECK_NULL(rk_committer_submit(NULL, &allocate, 1, &good, 1, &ticket));
   CHECK_NULL(rk_committer_submit(c, NULL, 1, &good, 1, &ticket));
-  CHECK_NULL(rk_committer_submit(c, &operation, 1, NULL, 1, &ticket));
-  CHECK_NULL(rk_committer_submit(c, &operation, 1, &good, 1, NULL));
-  CHECK_INVALID(rk_committer_submit(c, &operation, 1, &good, 0, &ticket));
-  CHECK_INVALID(rk_committer_submit(c, &operation, 1, &good, 2, &ticket));
+  CHECK_NULL(rk_committer_submit(c, &allocate, 1, NULL, 1, &ticket));
+  CHECK_NULL(rk_committer_submit(c, &allocate, 1, &good, 1, NULL));
+  CHECK_INVALID(rk_committer_submit(c, &allocate, 1, &good, 0, &ticket));
+  CHECK_INVALID(rk_committer_submit(c, &release, 1, &good, 1, &ticket));
   for (int i = 0; i < MALFORMED; i++) {
     rk_value bad = malformed(i);
-    CHECK_INVALID(rk_committer_submit(c, &operation, 1, &bad, 1, &ticket));
+    rk_operation wrong = release;
+    wrong.data.release.value = bad;
+    CHECK_INVALID(rk_committer_submit(c, &wrong, 1, NULL, 0, &ticket));
+    if (bad.kind != RK_VALUE_KIND_ANY) CHECK_INVALID(rk_committer_submit(c, &allocate, 1, &bad, 1, &ticket));
+    CHECK_INVALID(rk_committer_abandon(c, 1, &bad, 1));
   }
   for (uint32_t kind = 0; kind < 7; kind++) {
-    rk_operation wrong = {kind, kind == RK_OPERATION_RELEASE ? 0 : 1, UINT64_MAX, 0, 0};
-    if (kind != RK_OPERATION_ALLOCATE) CHECK_INVALID(rk_committer_submit(c, &wrong, 1, &good, wrong.values, &ticket));
+    rk_operation wrong = release;
+    wrong.kind = kind;
+    if (kind < RK_OPERATION_ALLOCATE || kind > RK_OPERATION_CREATE) CHECK_INVALID(rk_committer_submit(c, &wrong, 1, NULL, 0, &ticket));
+    if (kind > RK_OPERATION_ALLOCATE) CHECK_INVALID(rk_committer_submit(c, &wrong, 1, &good, 1, &ticket));
   }
   CHECK_OK(rk_committer_submit(c, NULL, 0, NULL, 0, NULL));
   CHECK(ticket == 77);
+  CHECK_NULL(rk_committer_abandon(NULL, 1, &good, 1));
+  CHECK_NULL(rk_committer_abandon(c, 1, NULL, 1));
+  CHECK_OK(rk_committer_abandon(c, 1, NULL, 0));
 
   steps_of_a_pass(c);
 
   rk_step step;
-  rk_answer answer = {1, 1, 1, false, {0, 0, 0}, NULL, 0};
-  rk_change change = {{1, 1, 1}, NULL, 1};
   CHECK_NULL(rk_committer_poll(NULL, 0, &step));
   CHECK_NULL(rk_committer_poll(c, 0, NULL));
   CHECK_NULL(rk_committer_cancel(NULL, 0));
@@ -724,29 +732,28 @@ static void committers(const rk_range *range) {
   CHECK_NULL(rk_committer_value(c, NULL, 1, &len));
   CHECK_NULL(rk_committer_value(c, data, sizeof data, NULL));
   CHECK_OK(rk_committer_value(c, NULL, 0, &len));
-  CHECK_NULL(rk_committer_answered(NULL, 0, &answer));
-  CHECK_NULL(rk_committer_answered(c, 0, NULL));
-  rk_answer unpaired = {1, 1, 1, false, {1, 1, 1}, NULL, 1};
-  CHECK_NULL(rk_committer_answered(c, 0, &unpaired));
-  /* Nobody has asked. */
-  CHECK_OK(rk_committer_answered(c, 0, &answer));
-  CHECK_OK(rk_committer_unknown(c, 0));
-  CHECK_OK(rk_committer_refused(c, 0, NULL, 0));
-  CHECK_NULL(rk_committer_unknown(NULL, 0));
-  CHECK_NULL(rk_committer_refused(NULL, 0, NULL, 0));
-  CHECK_NULL(rk_committer_refused(c, 0, NULL, 1));
-  CHECK_RESULT(rk_committer_refused(c, 0, TEXT("\xff")), RK_RESULT_INVALID_UTF8);
-  CHECK_NULL(rk_committer_reconnected(NULL));
-  CHECK_NULL(rk_committer_watched(NULL, &change, 1));
-  CHECK_NULL(rk_committer_watched(c, NULL, 1));
-  CHECK_NULL(rk_committer_watched(c, &change, 1));
+  rk_event unknown = {.kind = RK_EVENT_UNKNOWN};
+  CHECK_NULL(rk_committer_handle(NULL, &unknown, 0));
+  CHECK_NULL(rk_committer_handle(c, NULL, 0));
+  for (uint32_t kind = 0; kind < 11; kind++) {
+    rk_event event;
+    memset(&event, 0, sizeof event);
+    event.kind = kind;
+    /* Nobody has asked for an answer; empty texts and lists may be NULL. */
+    if (kind >= RK_EVENT_HELD && kind <= RK_EVENT_WATCH_FAILED) CHECK_OK(rk_committer_handle(c, &event, 0));
+    else CHECK_INVALID(rk_committer_handle(c, &event, 0));
+  }
+  rk_event unpaired = {.kind = RK_EVENT_CURRENT, .data.current = {{1, 1, 1}, {{1, 1, 1}, NULL, 1}}};
+  CHECK_NULL(rk_committer_handle(c, &unpaired, 0));
+  rk_event refused = {.kind = RK_EVENT_REFUSED, .data.refused = {NULL, 1}};
+  CHECK_NULL(rk_committer_handle(c, &refused, 0));
+  refused.data.refused = (rk_refused){TEXT("\xff")};
+  CHECK_RESULT(rk_committer_handle(c, &refused, 0), RK_RESULT_INVALID_UTF8);
+  rk_event watched = {.kind = RK_EVENT_WATCHED, .data.watched = {NULL, 1}};
+  CHECK_NULL(rk_committer_handle(c, &watched, 0));
   rk_known known;
   CHECK_NULL(rk_committer_known(NULL, &known));
   CHECK_NULL(rk_committer_known(c, NULL));
-  CHECK_NULL(rk_committer_watch_failed(NULL));
-  CHECK_OK(rk_committer_reconnected(c));
-  CHECK_OK(rk_committer_watch_failed(c));
-  CHECK_OK(rk_committer_watched(c, NULL, 0));
 
   rk_finished finished[1];
   rk_value values[1];
@@ -755,14 +762,21 @@ static void committers(const rk_range *range) {
   CHECK_NULL(rk_committer_finished(c, finished, 1, NULL, 1, data, 1, &len));
   CHECK_NULL(rk_committer_finished(c, finished, 1, values, 1, NULL, 1, &len));
   CHECK_NULL(rk_committer_finished(c, finished, 1, values, 1, data, 1, NULL));
+  CHECK_OK(rk_committer_finished(c, NULL, 0, NULL, 0, NULL, 0, &len));
+  CHECK(len == 0);
   rk_value outside = {0, 0x0b000001, RK_VALUE_KIND_IPV4};
-  rk_operation allocate = {RK_OPERATION_ALLOCATE, 1, UINT64_MAX, 0, 0};
   CHECK_OK(rk_committer_submit(c, &allocate, 1, &outside, 1, &ticket));
-  CHECK_SMALL(rk_committer_finished(c, NULL, 0, NULL, 0, NULL, 0, &len));
+  for (int i = 0; i < 2; i++) {
+    CHECK_OK(rk_committer_poll(c, 0, &step));
+    CHECK(step.kind == RK_STEP_FINISHED);
+    CHECK(step.data.finished.outcomes == 1 && step.data.finished.values == 1 && step.data.finished.bytes == 0);
+  }
+  CHECK_SMALL(rk_committer_finished(c, NULL, 0, values, 1, NULL, 0, &len));
   CHECK_SMALL(rk_committer_finished(c, finished, 1, NULL, 0, NULL, 0, &len));
   CHECK_OK(rk_committer_finished(c, finished, 1, values, 1, NULL, 0, &len));
-  CHECK(len == 1 && finished[0].ticket == ticket && finished[0].result == RK_RESULT_NOT_IN_RANGE);
-  CHECK(finished[0].values == 1 && values[0].low == outside.low);
+  CHECK(len == 1 && finished[0].ticket == ticket && finished[0].outcome == RK_OUTCOME_FAILED);
+  CHECK(finished[0].data.failed.result == RK_RESULT_NOT_IN_RANGE);
+  CHECK(finished[0].data.failed.values == 1 && values[0].low == outside.low);
 
   CHECK_NULL(rk_committer_close(NULL));
   CHECK_OK(rk_committer_close(c));

@@ -45,10 +45,7 @@ func (d *driver) replace(reason error) error {
 	if d.config.Replaced != nil {
 		d.config.Replaced(fmt.Errorf("%s: %w", d.config.Key, reason))
 	}
-	if d.stopWatch != nil {
-		d.stopWatch()
-		d.stopWatch, d.told = nil, nil
-	}
+	d.endWatch()
 	old := d.committer()
 	if err := d.newCommitter(); err != nil {
 		return err

@@ -62,29 +62,34 @@ func (s *Store) run(ctx context.Context) {
 			d.pause(ctx)
 			continue
 		}
-		d.watch(ctx, step.WatchFrom)
-		if step.Finished > 0 {
-			d.deliver()
-		}
-		var timeout <-chan time.Time
 		switch step.Kind {
-		case rangekeeper.StepRead, rangekeeper.StepSwap, rangekeeper.StepConfirm:
-			d.perform(ctx, step)
-			d.deliver()
-			continue
+		case rangekeeper.StepFinished:
+			d.deliver(step.Finished)
+		case rangekeeper.StepWatch:
+			d.startWatch(ctx, step.WatchFrom)
+		case rangekeeper.StepStopWatch:
+			d.endWatch()
 		case rangekeeper.StepWait:
 			timer.Reset(max(step.Until-s.now(), 0))
-			timeout = timer.C
+			d.wait(ctx, timer.C)
+		case rangekeeper.StepIdle:
+			d.wait(ctx, nil)
+		default:
+			d.perform(ctx, step)
 		}
-		select {
-		case <-ctx.Done():
-		case <-timeout:
-		case <-s.wake:
-		case <-d.connections.reconnected:
-			d.committer().Reconnected()
-		case w := <-d.told:
-			d.tell(w)
-		}
+	}
+}
+
+// wait returns when something happens.
+func (d *driver) wait(ctx context.Context, timeout <-chan time.Time) {
+	select {
+	case <-ctx.Done():
+	case <-timeout:
+	case <-d.wake:
+	case <-d.connections.reconnected:
+		d.committer().Reconnected(d.now())
+	case w := <-d.told:
+		d.tell(w)
 	}
 }
 
@@ -139,15 +144,9 @@ func (d *driver) handed(c *call, ticket rangekeeper.Ticket, err error) {
 	d.mu.Unlock()
 }
 
-// deliver hands out what has ended. What was allocated for a caller who does not wait any more is released again: the
-// committer had not heard of that yet.
-func (d *driver) deliver() {
-	finished, err := d.committer().Finished()
-	if err != nil {
-		return
-	}
+// deliver hands out what has ended. A caller may have stopped waiting before the committer was told.
+func (d *driver) deliver(finished []rangekeeper.Finished) {
 	n := 0
-	var releases []*call
 	d.mu.Lock()
 	for _, f := range finished {
 		c := d.calls[f.Ticket]
@@ -159,28 +158,21 @@ func (d *driver) deliver() {
 		c.done <- f
 		n++
 		if c.givenUp {
-			for _, value := range f.Values {
-				release := rangekeeper.ReleaseOperation(rangekeeper.NoDeadline, value, rangekeeper.OwnedSince(f.Revision))
-				releases = append(releases, &call{operation: release, taken: true, done: make(chan rangekeeper.Finished, 1)})
-			}
+			d.committer().Abandon(f)
 		}
 	}
-	d.pending += len(releases) // a Close waits for them, too
 	d.ended(n)
 	d.mu.Unlock()
 	d.counters.operations.Add(int64(n))
-	if len(releases) > 0 {
-		d.hand(releases)
-	}
 }
 
 // end answers all that has not ended.
 func (d *driver) end() {
-	if d.stopWatch != nil {
-		d.stopWatch()
-	}
+	d.endWatch()
 	d.watcher.Close() // its error says that the watch was stopped
-	d.deliver()
+	if step, err := d.committer().Poll(d.now()); err == nil {
+		d.deliver(step.Finished)
+	}
 	d.mu.Lock()
 	left := d.submitted
 	d.submitted = nil
@@ -210,7 +202,7 @@ func (d *driver) perform(ctx context.Context, step rangekeeper.Step) {
 	now := d.now()
 	select {
 	case <-d.connections.reconnected: // before the answer is told: it may be another etcd's
-		d.committer().Reconnected()
+		d.committer().Reconnected(now)
 	default:
 	}
 	switch {
@@ -294,16 +286,18 @@ func isRefusal(err error) bool {
 	return false
 }
 
-// watch starts or stops the watch of the key.
-func (d *driver) watch(ctx context.Context, from int64) {
-	switch {
-	case from == 0 && d.stopWatch != nil:
+// startWatch starts to watch the key.
+func (d *driver) startWatch(ctx context.Context, from int64) {
+	ctx, d.stopWatch = context.WithCancel(ctx)
+	d.told = make(chan watched)
+	go d.follow(ctx, d.watcher, from, d.told)
+}
+
+// endWatch ends the watch, if there is one.
+func (d *driver) endWatch() {
+	if d.stopWatch != nil {
 		d.stopWatch()
 		d.stopWatch, d.told = nil, nil
-	case from != 0 && d.stopWatch == nil:
-		ctx, d.stopWatch = context.WithCancel(ctx)
-		d.told = make(chan watched)
-		go d.follow(ctx, d.watcher, from, d.told)
 	}
 }
 
@@ -349,7 +343,7 @@ func (d *driver) drain() {
 	for {
 		select {
 		case <-d.connections.reconnected:
-			d.committer().Reconnected()
+			d.committer().Reconnected(d.now())
 		case w := <-d.told:
 			d.tell(w)
 		default:
@@ -361,12 +355,13 @@ func (d *driver) drain() {
 // tell hands on what a watch told.
 func (d *driver) tell(w watched) {
 	if w.ended {
-		d.stopWatch()
-		d.stopWatch, d.told = nil, nil
+		d.endWatch()
 		if w.compacted {
-			d.committer().WatchFailed()
+			d.committer().WatchFailed(d.now())
+		} else {
+			d.committer().WatchEnded(d.now())
 		}
 		return
 	}
-	d.committer().Watched(w.changes...)
+	d.committer().Watched(d.now(), w.changes...)
 }

@@ -12,7 +12,7 @@ use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::any::AnyRange;
 use rangekeeper::audit::Audit;
 use rangekeeper::cidr::CidrRange;
-use rangekeeper::commit::{Committer, Config, Found, Listed, Operation, Outcome, Pass, Passes};
+use rangekeeper::commit::{Committer, Config, Event, Found, Listed, Operation, Outcome, Pass, Passes};
 use rangekeeper::ports::PortRange;
 use rangekeeper::range::Range;
 use rangekeeper::service::{Service, ServicePort};
@@ -99,10 +99,10 @@ impl<R: Kind> Key<R> {
             }
             12 if random.percent(20) => {
                 self.store.delete();
-                self.repairer.reconnected();
-                self.other.reconnected();
+                self.repairer.handle(Event::Reconnected, now);
+                self.other.handle(Event::Reconnected, now);
             }
-            13 if random.percent(50) => self.repairer.watch_failed(),
+            13 if random.percent(50) => self.repairer.handle(Event::WatchFailed, now),
             _ => {}
         }
     }

@@ -1,5 +1,6 @@
 //! The committer: it joins its parts into the protocol.
 
+use std::mem;
 use std::time::Duration;
 
 use rand_core::Rng;
@@ -11,16 +12,15 @@ use super::batch::{Batch, Memory};
 use super::config::Config;
 use super::faults::Fault;
 use super::flight::Flight;
-use super::history::{Adopted, History};
+use super::history::History;
 use super::limits::Limits;
-use super::operation::{Failure, Finished, Known, Operation, Outcome, Ticket};
+use super::operation::{Failure, Known, Operation, Outcome, Ticket};
 use super::pacing::Pacing;
 use super::pending::{Owner, Pending};
 use super::plan::Context;
 use super::protection::Protection;
 use super::queue::Queue;
-use super::request::{Answer, Change, Guard, Header, Request, Step};
-use super::settlement::{self, Written};
+use super::request::{Request, Step};
 use super::timers::{Timer, Timers};
 
 /// One stored object and the operations on it.
@@ -29,14 +29,16 @@ use super::timers::{Timer, Timers};
 #[derive(Clone, Debug)]
 pub struct Committer<R: Range, G> {
     pub(super) config: Config,
-    rng: G,
+    pub(super) rng: G,
     pub(super) queue: Queue<R>,
-    flight: Option<Flight<R>>,
+    pub(super) flight: Option<Flight<R>>,
     pub(super) history: History<R>,
-    protection: Protection,
-    pacing: Pacing,
-    timers: Timers,
-    memory: Memory<R>,
+    pub(super) protection: Protection,
+    pub(super) pacing: Pacing,
+    pub(super) timers: Timers,
+    pub(super) memory: Memory<R>,
+    /// Whether the shell watches the key.
+    pub(super) is_watching: bool,
     /// A batch that is to be repeated against the rules.
     #[cfg(feature = "faults")]
     pub(super) repeat: Option<Batch<R>>,
@@ -56,6 +58,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
             pacing: Pacing::default(),
             timers: Timers::default(),
             memory: Memory::new(),
+            is_watching: false,
             #[cfg(feature = "faults")]
             repeat: None,
         }
@@ -97,7 +100,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         ticket
     }
 
-    /// Ends an operation whose caller does not want it any more. What it allocates all the same is released again.
+    /// Ends an operation that its caller no longer waits for. What it allocates all the same is released again.
     pub fn cancel(&mut self, ticket: Ticket) {
         let owner = Owner::Caller(ticket);
         let queued = self.queue.remove(owner).map(|pending| pending.given_up(false, Failure::Cancelled));
@@ -106,22 +109,50 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
     }
 
-    /// What to do next. Finished operations should be handed out before, so that their callers join the next batch.
-    pub fn poll(&mut self, now: Duration) -> Step {
+    /// Takes back the outcome of an operation whose caller no longer waits for it: releases what was allocated.
+    pub fn abandon(&mut self, outcome: Outcome<R>) {
+        if let Outcome::Allocated { values, revision, .. } = outcome {
+            self.queue.undo(values, revision);
+        }
+    }
+
+    /// Returns what to do next. To be called again after it is done, until it says to wait; and after each
+    /// [`submit`](Self::submit), [`cancel`](Self::cancel), [`abandon`](Self::abandon) and [`handle`](Self::handle).
+    pub fn poll(&mut self, now: Duration) -> Step<R> {
+        self.advance(now);
+        let finished = self.queue.take_finished();
+        if !finished.is_empty() {
+            return Step::Finished(finished);
+        }
+        let from = self.history.watch_from(self.waits_for_history() || self.timers.is_set(Timer::Watch));
+        if from.is_some() != mem::replace(&mut self.is_watching, from.is_some()) {
+            return from.map_or(Step::StopWatch, |from| Step::Watch { from });
+        }
+        self.next_request(now)
+    }
+
+    /// The time is `now`.
+    fn advance(&mut self, now: Duration) {
         self.expire(now);
         self.protection.advance(now);
         let may_be_new = self.timers.is_running(Timer::Wary, now) && !Fault::NewStoreNotWary.is_on();
         self.history.connection.compare(self.queue.newest_as_of(), may_be_new);
         self.timers.expire(Timer::Watch, now);
-        if self.flight.is_some() || self.queue.is_empty() {
-            return self.wait(None);
-        }
-        if self.timers.is_running(Timer::Retry, now) {
-            return self.wait(Some(Timer::Retry));
-        }
-        let waits = self.waits_for_history();
-        if self.timers.wait_for_watch(waits, now) && self.history.watch_lags() {
+        if self.may_send(now) && self.timers.wait_for_watch(self.waits_for_history(), now) && self.history.watch_lags()
+        {
             self.history.watch_failed();
+        }
+    }
+
+    /// Whether there is something to send, and no request under way or back-off in its way.
+    fn may_send(&self, now: Duration) -> bool {
+        self.flight.is_none() && !self.queue.is_empty() && !self.timers.is_running(Timer::Retry, now)
+    }
+
+    fn next_request(&mut self, now: Duration) -> Step<R> {
+        if !self.may_send(now) {
+            let backs_off = self.flight.is_none() && !self.queue.is_empty();
+            return self.wait(backs_off.then_some(Timer::Retry));
         }
         if let Some(step) = self.repeat(now) {
             return step;
@@ -133,7 +164,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if self.pacing.lingers(self.queue.len(), now, &self.timers) {
             return self.wait(Some(Timer::Linger));
         }
-        if waits && self.timers.is_running(Timer::Patience, now) {
+        if self.waits_for_history() && self.timers.is_running(Timer::Patience, now) {
             return self.wait(Some(Timer::Patience));
         }
         let is_complete = self.history.is_complete() || Fault::ClearWithoutHistory.is_on();
@@ -148,7 +179,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.send(now, Some(batch), request)
     }
 
-    pub(super) fn send(&mut self, now: Duration, batch: Option<Batch<R>>, request: Request) -> Step {
+    pub(super) fn send(&mut self, now: Duration, batch: Option<Batch<R>>, request: Request) -> Step<R> {
         let (asked, reached) = (self.queue.submitted(), self.history.connection.reached());
         let is_swap = matches!(request, Request::Swap { .. });
         self.flight = Some(Flight { sent: now, asked, reached, batch, is_swap });
@@ -160,8 +191,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.pacing.would_lose(self.history.connection.answer_age(now).unwrap_or_default(), now, &self.timers)
     }
 
-    fn wait(&self, held_up_by: Option<Timer>) -> Step {
-        self.timers.next(held_up_by).map_or(Step::Idle, Step::WaitUntil)
+    fn wait(&self, held_up_by: Option<Timer>) -> Step<R> {
+        self.timers.next(held_up_by).map_or(Step::Idle, Step::Wait)
     }
 
     fn waits_for_history(&self) -> bool {
@@ -173,102 +204,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.memory.keep_value(value);
     }
 
-    /// The store has answered the request.
-    pub fn answered(&mut self, now: Duration, header: Header, answer: Answer<'_>) {
-        let Some(flight) = self.flight.take() else { return };
-        let is_same_store = self.identify(now, header, flight.reached, answer);
-        match (flight.batch, answer) {
-            (Some(batch), Answer::Held) if is_same_store => {
-                self.pacing.answered();
-                if !flight.is_swap {
-                    return self.confirmed(now, header.revision, batch);
-                }
-                self.pacing.won(now.saturating_sub(flight.sent), now, &mut self.timers);
-                self.committed(flight.sent, now, header.revision, batch);
-            }
-            (Some(batch), Answer::Held) => {
-                self.history.connection.require_read();
-                settlement::put_back(batch, flight.is_swap, &mut self.queue);
-            }
-            // Nobody asked for that.
-            (None, Answer::Held) => self.history.connection.require_read(),
-            (batch, Answer::Current(key)) => {
-                if let Some(batch) = batch {
-                    self.pacing.answered();
-                    self.keep_conflicted(&batch);
-                    if settlement::conflict(batch, key.map_or(Guard::default(), |key| key.state), &mut self.queue) {
-                        self.pacing.lost(now, &mut self.timers, &mut self.rng);
-                    }
-                }
-                let adopted = self.history.adopt(header, key, &mut self.protection);
-                if adopted == Adopted::Foreign {
-                    self.pacing.contended(now, &mut self.timers);
-                }
-                if adopted != Adopted::Unchanged {
-                    settlement::restore_lost(&self.history, &mut self.protection, &mut self.queue);
-                }
-                self.claim_equal_bytes(now);
-                self.settle();
-            }
-        }
-        self.queue.end_foreign_releases(header.revision, flight.asked);
-        if !is_same_store && !Fault::PassAcrossStores.is_on() {
-            self.queue.disown_passes();
-        }
-    }
-
-    /// It is not known whether the request took effect, or will.
-    pub fn unknown(&mut self, now: Duration) {
-        self.failed(now, None);
-    }
-
-    /// The store refuses the request and says why: no space, no permission. It will not take effect later.
-    pub fn refused(&mut self, now: Duration, message: &str) {
-        self.failed(now, Some(message));
-    }
-
-    fn failed(&mut self, now: Duration, refusal: Option<&str>) {
-        let Some(flight) = self.flight.take() else { return };
-        self.pacing.failed(now, &mut self.timers, &mut self.rng);
-        self.history.connection.require_read();
-        match (flight.batch, refusal) {
-            (Some(batch), Some(message)) => settlement::refuse(batch, flight.is_swap, message, &mut self.queue),
-            (None, Some(message)) => self.queue.refuse_all(message),
-            (batch, None) => {
-                self.keep_unknown(batch.as_ref().filter(|_| flight.is_swap));
-                batch.into_iter().for_each(|batch| settlement::put_back(batch, flight.is_swap, &mut self.queue));
-            }
-        }
-    }
-
-    /// The connection is a new one: what was known may be out of date, or the store be another one. To be called before
-    /// anything is reported that came over the new connection; a watch that runs has to end.
-    pub fn reconnected(&mut self) {
-        self.history.connection.reconnected();
-    }
-
     /// Whether to record all changes of the key even if no operation waits for them: while a repair pass counts leaks.
     pub fn keep_history(&mut self, keep: bool) {
         self.history.keep(keep);
-    }
-
-    /// From which revision on the shell is to watch the key, if at all. It starts when this returns a revision, goes on
-    /// through all changes of it, and ends when this returns `None`: nothing of that watch is reported after that.
-    pub fn watch_from(&self) -> Option<u64> {
-        self.history.watch_from(self.waits_for_history() || self.timers.is_set(Timer::Watch))
-    }
-
-    /// The watch reports a change.
-    pub fn watched(&mut self, change: Change<'_>) {
-        if self.history.watched(change, self.flight.is_some(), &mut self.protection) {
-            self.settle();
-            settlement::restore_lost(&self.history, &mut self.protection, &mut self.queue);
-        }
-    }
-
-    /// The watch cannot report all changes: the history is compacted. Operations that wait for them go on without.
-    pub fn watch_failed(&mut self) {
-        self.history.watch_failed();
     }
 
     /// Whether this committer handed `offset` out so recently that its Service may not be stored yet.
@@ -279,11 +217,6 @@ impl<R: Range, G: Rng> Committer<R, G> {
     /// What is known of the object without asking the store. Cost: O(1); after a change by others O(size / 64).
     pub fn known(&self) -> Known {
         self.history.known()
-    }
-
-    /// The operations that have ended since the last call.
-    pub fn take_finished(&mut self) -> Vec<Finished<R>> {
-        self.queue.take_finished()
     }
 
     pub(super) fn changed_since(&self, revision: u64) -> Option<Bitmap> {
@@ -302,48 +235,5 @@ impl<R: Range, G: Rng> Committer<R, G> {
         self.queue.expire(now);
         let under_way = self.flight.as_mut().map_or(Duration::MAX, |flight| flight.expire(now, &mut self.queue));
         self.timers.set_next_deadline(self.queue.earliest_deadline().min(under_way));
-    }
-
-    /// Returns whether it is still the same store, as it was; else all that was known is forgotten.
-    fn identify(&mut self, now: Duration, header: Header, reached: u64, answer: Answer<'_>) -> bool {
-        let is_new = self.history.connection.is_new();
-        let is_same = self.history.answered(now, header, reached, answer);
-        if is_new || !is_same {
-            self.timers.be_wary(now, self.config.grace);
-        }
-        if !is_same {
-            self.protection.change_store();
-            self.settle();
-        }
-        is_same
-    }
-
-    /// Decides what becomes of operations with an unknown outcome, as the key may have changed.
-    fn settle(&mut self) {
-        self.take_for_ours();
-        self.queue.settle(self.history.state());
-    }
-
-    /// A compare-and-swap was written, at this revision.
-    fn committed(&mut self, sent: Duration, now: Duration, revision: u64, mut batch: Batch<R>) {
-        self.protection.advance(now);
-        // A watch may have reported it before, or even what came after.
-        let is_known = self.history.changes().head().mod_revision >= revision;
-        self.protection.cleared(&batch.cleared, is_known);
-        if let Some(next) = batch.next.take() {
-            let changes = batch.set.iter().chain(&batch.cleared).copied();
-            self.memory.keep(self.history.committed(revision, batch.state, next, changes));
-            self.settle();
-            settlement::restore_lost(&self.history, &mut self.protection, &mut self.queue);
-        }
-        self.pacing.ended(batch.entries.len(), now, &mut self.timers);
-        let written = Written::new(revision, sent, now, self.config.grace);
-        written.end(batch, &mut self.queue, &mut self.history, &mut self.protection);
-    }
-
-    /// The state that a batch was evaluated on is confirmed, and the batch changes nothing.
-    pub(super) fn confirmed(&mut self, now: Duration, revision: u64, batch: Batch<R>) {
-        self.pacing.ended(batch.entries.len(), now, &mut self.timers);
-        settlement::confirm(batch, revision, &mut self.queue, &mut self.history);
     }
 }

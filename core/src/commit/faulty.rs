@@ -94,7 +94,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
     }
 
     /// Faults 17 and 26: writes on the new base what was decided on the old one.
-    pub(super) fn repeat(&mut self, now: Duration) -> Option<Step> {
+    pub(super) fn repeat(&mut self, now: Duration) -> Option<Step<R>> {
         let base = self.history.current(now).filter(|_| !self.would_lose(now))?;
         let mut batch = self.repeat.take_if(|_| !Fault::EqualBytesTakenForOurs.is_on())?;
         let Content::Readable(readable) = &base.content else { return None };

@@ -1,15 +1,15 @@
 //! The commit protocol: how allocations, releases and repairs of several servers become writes of one key of etcd,
 //! without a value ever being handed out twice.
 //!
-//! A [`Committer`] keeps one stored object. Callers [`submit`](Committer::submit) operations. The shell asks by
-//! [`poll`](Committer::poll) what to send, performs it, reports the answer, and hands out what
-//! [`take_finished`](Committer::take_finished) returns. Many operations share one compare-and-swap, there is no read
-//! before a write, and a conflict brings the current value with it.
+//! A [`Committer`] keeps one stored object. Callers [`submit`](Committer::submit) operations. The shell does what
+//! [`poll`](Committer::poll) returns, a [`Step`] at a time, and reports what happens by [`handle`](Committer::handle), as
+//! an [`Event`]. Many operations share one compare-and-swap, there is no read before a write, and a conflict brings the
+//! current value with it.
 //!
 //! - An operation ends only by an answer to a request that was sent after its submission, never from memory.
 //! - A value is set freely on the current state, and cleared only if it was set without a break since the operation's
-//!   as-of revision. For that the committer remembers what changed when, and asks for a watch
-//!   ([`watch_from`](Committer::watch_from)) where it has not seen every state.
+//!   as-of revision. For that the committer remembers what changed when, and asks for a [watch](Step::Watch) where it has
+//!   not seen every state.
 //! - If a request's outcome is unknown, the committer neither assumes success nor retries. At worst a value leaks until a
 //!   repair pass frees it.
 //!
@@ -26,7 +26,7 @@
 //! use rand_core::SeedableRng;
 //! use rand_xoshiro::Xoshiro256PlusPlus;
 //! use rangekeeper::allocator::{Request as Wanted, Strategy};
-//! use rangekeeper::commit::{Answer, Committer, Config, Guard, Header, KeyValue, Operation, Outcome, Request, Step};
+//! use rangekeeper::commit::{Answer, Committer, Config, Event, Guard, Header, KeyValue, Operation, Outcome, Request, Step};
 //! use rangekeeper::ports::PortRange;
 //!
 //! /// A store with one key.
@@ -65,22 +65,19 @@
 //! let mut committer = Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(42));
 //! let (mut store, mut now) = (Store::default(), Duration::ZERO);
 //! let mut run = |operation| {
-//!     let ticket = committer.submit(operation, now + Duration::from_secs(10));
+//!     committer.submit(operation, now + Duration::from_secs(10));
 //!     loop {
-//!         // Callers first: what they submit next joins the next batch.
-//!         for finished in committer.take_finished() {
-//!             if finished.ticket == ticket {
-//!                 return finished.outcome;
-//!             }
-//!         }
-//!         // If others write the key, too, a watch from `committer.watch_from()` on reports their changes here.
 //!         match committer.poll(now) {
+//!             // There is one caller, who has submitted one operation.
+//!             Step::Finished(mut all) => return all.remove(0).outcome,
 //!             Step::Send(request) => {
-//!                 // Without an answer it is `committer.unknown(now)`.
+//!                 // Without an answer the event is `Event::Unknown`.
 //!                 let (header, answer) = store.perform(request);
-//!                 committer.answered(now, header, answer);
+//!                 committer.handle(Event::Answered { header, answer }, now);
 //!             }
-//!             Step::WaitUntil(at) => now = at,
+//!             Step::Wait(until) => now = until,
+//!             // Only if others write the key, too.
+//!             Step::Watch { .. } | Step::StopWatch => {}
 //!             Step::Idle => unreachable!("the operation has not ended"),
 //!         }
 //!     }
@@ -105,6 +102,7 @@ mod changes;
 mod committer;
 mod config;
 mod connection;
+mod events;
 #[cfg(feature = "faults")]
 pub mod faults;
 #[cfg(not(feature = "faults"))]
@@ -138,4 +136,4 @@ pub use config::Config;
 pub use operation::{Deferral, Diff, Failure, Finished, Known, Listed, Operation, Outcome, Repaired, Ticket, View};
 pub use pass::{Found, Listing, Pass, PassError};
 pub use passes::Passes;
-pub use request::{Answer, Change, Guard, Header, KeyValue, Request, Step};
+pub use request::{Answer, Change, Event, Guard, Header, KeyValue, Request, Step};

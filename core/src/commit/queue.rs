@@ -71,6 +71,14 @@ impl<R: Range> Queue<R> {
         }
     }
 
+    /// Adds the releases of values that were allocated at this revision, and that nobody waits for.
+    pub(super) fn undo(&mut self, values: impl IntoIterator<Item = R::Value>, revision: u64) {
+        for value in values {
+            let release = Operation::Release { value, anchor: revision, oldest: revision };
+            self.push(Pending::new(Owner::Own, release, Duration::MAX));
+        }
+    }
+
     /// Takes the operations that have ended.
     pub(super) fn take_finished(&mut self) -> Vec<Finished<R>> {
         mem::take(&mut self.finished)

@@ -1,6 +1,11 @@
 //! What a committer asks of the store, and what the store answers.
 
+use std::time::Duration;
+
+use crate::range::Range;
+
 use super::faults::Fault;
+use super::operation::Finished;
 
 /// The state of the key that a transaction expects; all 0 if there is no key.
 ///
@@ -41,9 +46,8 @@ impl Guard {
     }
 }
 
-/// What the shell is to do. There is one request at a time; it is answered by
-/// [`answered`](super::Committer::answered), [`unknown`](super::Committer::unknown) or
-/// [`refused`](super::Committer::refused).
+/// A request to the store. There is one at a time; it ends by [`Event::Answered`], [`Event::Unknown`] or
+/// [`Event::Refused`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// A linearizable read of the key.
@@ -106,13 +110,48 @@ pub enum Change<'a> {
     },
 }
 
+/// What the shell reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The store has answered the request.
+    Answered {
+        /// The head of the answer.
+        header: Header,
+        /// The answer.
+        answer: Answer<'a>,
+    },
+    /// It is unknown whether the request took effect, or will.
+    Unknown,
+    /// The store refuses the request for this reason: no space, no permission. The request will not take effect later.
+    Refused(&'a str),
+    /// The connection is a new one: what was known may be out of date, or the store be another one. It is reported before
+    /// anything that came over the new connection.
+    Reconnected,
+    /// The watch has seen a change of the key.
+    Watched(Change<'a>),
+    /// The watch has ended, by no wish of the committer, and can be started again.
+    WatchEnded,
+    /// The watch has ended and cannot see all changes: they are compacted. Operations that wait for them go on without.
+    WatchFailed,
+}
+
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Step<R: Range> {
+    /// Hand out the outcomes of these operations, in the order in which they ended. What their callers submit next joins
+    /// the next batch.
+    Finished(Vec<Finished<R>>),
+    /// Watch the key: report all changes from this revision on, in their order.
+    Watch {
+        /// The revision.
+        from: u64,
+    },
+    /// End the watch: report nothing of it any more.
+    StopWatch,
     /// Perform this request.
     Send(Request),
-    /// Nothing to send. Poll again at this time, or earlier if something happens.
-    WaitUntil(std::time::Duration),
-    /// Nothing to do until something happens.
+    /// Wait until this time, or until something happens.
+    Wait(Duration),
+    /// Wait until something happens.
     Idle,
 }

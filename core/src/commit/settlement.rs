@@ -65,10 +65,7 @@ impl Written {
         let values: Vec<R::Value> = offsets.iter().filter_map(|offset| range.value_at(*offset)).collect();
         let is_wanted = pending.owner != Owner::Nobody;
         if is_late || (!is_wanted && !Fault::CancelledNotReleased.is_on()) {
-            for value in &values {
-                let release = Operation::Release { value: *value, anchor: revision, oldest: revision };
-                queue.push(Pending::new(Owner::Own, release, Duration::MAX));
-            }
+            queue.undo(values.iter().copied(), revision);
         }
         if is_wanted && is_late {
             pending.was_unknown = true;

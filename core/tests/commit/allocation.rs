@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper::allocator::Strategy;
-use rangekeeper::commit::{Committer, Config, Failure, Known, Operation, Outcome, Request};
+use rangekeeper::commit::{Config, Failure, Known, Operation, Outcome, Request};
 use rangekeeper::range_allocation::RangeAllocation;
 
 use crate::store::{NEVER, NOW, Ports, Store, committer, next, release, send, this};
@@ -87,7 +85,7 @@ fn the_static_band_is_spared_while_the_dynamic_one_has_values_that_were_cleared_
         let mut store = Store::default();
         let config = Config { strategy: Strategy::DynamicBandFirst, grace: Duration::from_secs(360) };
         let range = "30000-30039".parse().expect("a range");
-        let mut ours: Ports = Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(seed));
+        let mut ours = Ports::new(range, config, seed);
         store.one(&mut ours, Operation::Create);
         assert_eq!(take(&mut store, &mut ours, 24), (30_016..30_040).collect::<Vec<u16>>());
         let free = |store: &mut Store, ours: &mut Ports, port| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rangekeeper::audit::{AddRangeError, Audit, Stored};
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
-    Diff, Failure, Listed, Operation, Outcome, Pass, PassError, Passes, Repaired, Request, Step, View,
+    Diff, Event, Failure, Listed, Operation, Outcome, Pass, PassError, Passes, Repaired, Request, Step, View,
 };
 use rangekeeper::range_allocation::{Form, RangeAllocation};
 use rangekeeper::service::Service;
@@ -164,7 +164,7 @@ fn a_leak_stays_if_a_service_was_written_after_the_list() {
     store.perform(read, now, &mut ours);
     let Request::Swap { services_unchanged_since, .. } = send(&mut ours, now) else { panic!("a swap") };
     assert_eq!(services_unchanged_since, Some(store.revision - 1));
-    ours.answered(now, store.header(), store.current());
+    ours.handle(Event::Answered { header: store.header(), answer: store.current() }, now);
     // All else goes on at once.
     let Step::Send(request) = ours.poll(now) else { panic!("a swap without a wait") };
     assert!(matches!(request, Request::Swap { services_unchanged_since: None, .. }));

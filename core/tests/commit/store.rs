@@ -1,17 +1,104 @@
 //! An in-memory store that behaves like etcd for one key, and helpers for the tests.
 
+use std::mem;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper::allocator::{Request as Wanted, Strategy};
 use rangekeeper::commit::{
-    Answer, Change, Committer, Config, Guard, Header, KeyValue, Operation, Outcome, Request, Step, Ticket,
+    Answer, Change, Committer, Config, Event, Finished, Guard, Header, KeyValue, Operation, Outcome, Request, Step,
+    Ticket,
 };
 use rangekeeper::ports::PortRange;
 use rangekeeper::range_allocation::RangeAllocation;
 
-pub(crate) type Ports = Committer<PortRange, Xoshiro256PlusPlus>;
+/// A committer, and what it has told its shell.
+pub(crate) struct Ports {
+    committer: Committer<PortRange, Xoshiro256PlusPlus>,
+    finished: Vec<Finished<PortRange>>,
+    watch: Option<u64>,
+    /// A request that it has asked for already.
+    asked: Option<Request>,
+    now: Duration,
+}
+
+impl Ports {
+    pub(crate) fn new(range: PortRange, config: Config, seed: u64) -> Self {
+        let committer = Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(seed));
+        Self { committer, finished: Vec::new(), watch: None, asked: None, now: Duration::ZERO }
+    }
+
+    /// What to do about requests.
+    pub(crate) fn poll(&mut self, now: Duration) -> Step<PortRange> {
+        self.now = now;
+        if let Some(request) = self.asked.take() {
+            return Step::Send(request);
+        }
+        loop {
+            match self.committer.poll(now) {
+                Step::Finished(all) => self.finished.extend(all),
+                Step::Watch { from } => self.watch = Some(from),
+                Step::StopWatch => self.watch = None,
+                step => return step,
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        if let Step::Send(request) = self.poll(self.now) {
+            self.asked = Some(request);
+        }
+    }
+
+    pub(crate) fn watch_from(&mut self) -> Option<u64> {
+        self.look();
+        self.watch
+    }
+
+    pub(crate) fn take_finished(&mut self) -> Vec<Finished<PortRange>> {
+        self.look();
+        mem::take(&mut self.finished)
+    }
+
+    pub(crate) fn handle(&mut self, event: Event<'_>, now: Duration) {
+        if matches!(event, Event::WatchEnded | Event::WatchFailed) {
+            self.watch = None;
+        }
+        self.committer.handle(event, now);
+    }
+
+    pub(crate) fn unknown(&mut self, now: Duration) {
+        self.handle(Event::Unknown, now);
+    }
+
+    pub(crate) fn refused(&mut self, now: Duration, reason: &str) {
+        self.handle(Event::Refused(reason), now);
+    }
+
+    pub(crate) fn reconnected(&mut self) {
+        self.handle(Event::Reconnected, self.now);
+    }
+
+    pub(crate) fn watch_failed(&mut self) {
+        self.handle(Event::WatchFailed, self.now);
+    }
+}
+
+impl Deref for Ports {
+    type Target = Committer<PortRange, Xoshiro256PlusPlus>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.committer
+    }
+}
+
+impl DerefMut for Ports {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.committer
+    }
+}
 
 pub(crate) const NEVER: Duration = Duration::MAX;
 
@@ -54,10 +141,11 @@ impl Store {
     /// What a watch from this revision on tells.
     pub(crate) fn watch(&self, from: u64, committer: &mut Ports) {
         for (revision, key) in self.log.iter().filter(|(revision, _)| *revision >= from) {
-            committer.watched(match key {
+            let change = match key {
                 Some((state, value)) => Change::Put(KeyValue { state: *state, value }),
                 None => Change::Delete { revision: *revision },
-            });
+            };
+            committer.handle(Event::Watched(change), NOW);
         }
     }
 
@@ -86,20 +174,21 @@ impl Store {
     /// Performs a request and tells the committer.
     pub(crate) fn perform(&mut self, request: Request, now: Duration, committer: &mut Ports) {
         let (header, answer) = self.answer(request);
-        committer.answered(now, header, answer);
+        committer.handle(Event::Answered { header, answer }, now);
     }
 
     /// Lets the committer work until it has nothing to do; gives what it ended.
     pub(crate) fn run(&mut self, committer: &mut Ports, now: Duration) -> Vec<(Ticket, Outcome<PortRange>)> {
         let mut now = now;
         for _ in 0..1000 {
+            committer.now = now;
             if let Some(from) = committer.watch_from() {
                 self.watch(from, committer);
             }
             match committer.poll(now) {
                 Step::Send(request) => self.perform(request, now, committer),
-                Step::WaitUntil(until) => now = until,
-                Step::Idle => {
+                Step::Wait(until) => now = until,
+                _ => {
                     return committer.take_finished().into_iter().map(|one| (one.ticket, one.outcome)).collect();
                 }
             }
@@ -118,7 +207,7 @@ impl Store {
 
 pub(crate) fn committer(range: &str, seed: u64) -> Ports {
     let config = Config { strategy: Strategy::RandomScan, grace: Duration::from_secs(360) };
-    Committer::new(range.parse().expect("a range"), config, Xoshiro256PlusPlus::seed_from_u64(seed))
+    Ports::new(range.parse().expect("a range"), config, seed)
 }
 
 pub(crate) fn this(port: u16) -> Operation<PortRange> {
@@ -144,8 +233,8 @@ pub(crate) fn send(committer: &mut Ports, now: Duration) -> Request {
     loop {
         match committer.poll(now) {
             Step::Send(request) => return request,
-            Step::WaitUntil(until) => now = until,
-            Step::Idle => panic!("nothing to send"),
+            Step::Wait(until) => now = until,
+            step => panic!("nothing to send: {step:?}"),
         }
     }
 }

@@ -161,8 +161,8 @@ fn wait_after_failure(store: &mut Store, ours: &mut Ports, now: Duration) -> Dur
         match ours.poll(now) {
             Step::Send(Request::Read) => store.perform(Request::Read, now, ours),
             Step::Send(_) => ours.unknown(now),
-            Step::WaitUntil(until) => return until - now,
-            Step::Idle => panic!("the operation has not ended"),
+            Step::Wait(until) => return until - now,
+            step => panic!("{step:?}"),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rangekeeper::commit::{Deferral, Operation, Outcome, Request, Step, Ticket};
+use rangekeeper::commit::{Deferral, Event, Operation, Outcome, Request, Step, Ticket};
 
 use crate::store::{NEVER, NOW, Ports, Store, allocated, committer, is_set, outcome, release, send, this};
 
@@ -14,6 +14,7 @@ fn a_watch_that_cannot_begin_is_not_begun_over_and_over() {
     // The store went on without the key being changed; what was before is compacted.
     store.revision += 100;
     store.one(&mut ours, Operation::Read);
+    ours.handle(Event::WatchEnded, NOW);
     assert_eq!(ours.watch_from(), Some(store.revision + 1));
     ours.watch_failed();
     assert_eq!(ours.watch_from(), None);
@@ -67,13 +68,13 @@ fn release_with_a_gap() -> (Store, Ports, Ticket) {
 fn a_release_waits_for_the_watch_and_an_allocation_only_for_a_moment() {
     let (mut store, mut ours, waiting) = release_with_a_gap();
     let first = ours.submit(this(30_006), NEVER);
-    let Step::WaitUntil(patient) = ours.poll(NOW) else { panic!("the watch may tell the gap at once") };
+    let Step::Wait(patient) = ours.poll(NOW) else { panic!("the watch may tell the gap at once") };
     assert!(patient > NOW, "{patient:?}");
     let swap = send(&mut ours, patient);
     assert!(matches!(swap, Request::Swap { .. }), "{swap:?}");
     store.perform(swap, patient, &mut ours);
     assert!(matches!(outcome(&mut ours, first), Outcome::Allocated { .. }));
-    assert!(matches!(ours.poll(patient), Step::WaitUntil(_)), "the release waits on");
+    assert!(matches!(ours.poll(patient), Step::Wait(_)), "the release waits on");
     // The watch tells at last.
     let ended = store.run(&mut ours, patient);
     assert_eq!(ended, [(waiting, Outcome::Released { freed: true })]);
@@ -90,7 +91,7 @@ fn a_release_is_deferred_if_the_watch_tells_nothing_for_long() {
                 requests += 1;
                 store.perform(request, now, &mut ours);
             }
-            Step::WaitUntil(until) if until > now => now = until,
+            Step::Wait(until) if until > now => now = until,
             step => panic!("{step:?} at {now:?}, and the release has not ended"),
         }
         assert!(now < NOW + Duration::from_secs(10), "nothing waits for the watch any longer");
@@ -128,7 +129,7 @@ fn a_request_that_takes_long_does_not_cost_the_history() {
     store.perform(swap, NOW, &mut ours);
     let ticket = ours.submit(release(30_003, revision), NEVER);
     let waits = NOW + Duration::from_millis(1);
-    assert!(matches!(ours.poll(waits), Step::WaitUntil(_)), "for the watch");
+    assert!(matches!(ours.poll(waits), Step::Wait(_)), "for the watch");
     assert_eq!(send(&mut ours, NOW + Duration::from_millis(5050)), Request::Read);
     allocated(store.one(&mut others, this(30_007)));
     store.watch(from, &mut ours);

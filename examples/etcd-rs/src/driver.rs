@@ -3,25 +3,21 @@
 use std::collections::HashMap;
 use std::future::{Future, pending};
 use std::pin::Pin;
-use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rangekeeper::commit::{self, Answer, Finished, KeyValue, Operation, Outcome, Request, Step, Ticket};
+use rangekeeper::commit::{self, Answer, Event, Finished, KeyValue, Operation, Outcome, Request, Step, Ticket};
 use rangekeeper::{Committer, Range};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::etcd::{Change, EtcdKey, Found, Reply, Stored, Trouble};
 
-/// How long the release of what nobody waited for may take.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// An operation of a caller.
-pub(crate) struct Call<R: Range> {
-    pub(crate) operation: Operation<R>,
-    pub(crate) deadline: Instant,
-    /// `None` if nobody wants to know how it ends.
-    pub(crate) done: Option<oneshot::Sender<Ended<R>>>,
+/// What a caller wants.
+pub(crate) enum Call<R: Range> {
+    /// To have an operation carried out.
+    Submit { operation: Operation<R>, deadline: Instant, done: oneshot::Sender<Ended<R>> },
+    /// Not to have what an operation has allocated.
+    Abandon(Outcome<R>),
 }
 
 /// How it ended.
@@ -29,20 +25,6 @@ pub(crate) struct Ended<R: Range> {
     pub(crate) outcome: Outcome<R>,
     /// Why a request to etcd failed, if none has succeeded since.
     pub(crate) trouble: Option<String>,
-}
-
-impl<R: Range> Ended<R> {
-    /// What releases the values that it allocated for somebody who did not wait.
-    pub(crate) fn undo(self) -> Vec<Call<R>> {
-        let Outcome::Allocated { values, revision, .. } = self.outcome else { return Vec::new() };
-        let deadline = Instant::now() + RELEASE_TIMEOUT;
-        let release = |value| Call {
-            operation: Operation::Release { value, anchor: revision, oldest: revision },
-            deadline,
-            done: None,
-        };
-        values.into_iter().map(release).collect()
-    }
 }
 
 /// What a store has done.
@@ -107,32 +89,40 @@ where
         let mut open = true;
         loop {
             while let Ok(call) = self.calls.try_recv() {
-                self.submit(call);
+                self.take(call);
             }
-            let step = self.committer.poll(self.started.elapsed());
-            self.deliver();
-            if !open && self.committer.pending() == 0 {
-                return self.stats;
-            }
-            self.follow_history();
-            let until = match step {
+            let until = match self.committer.poll(self.started.elapsed()) {
+                Step::Finished(all) => {
+                    self.deliver(all);
+                    continue;
+                }
+                Step::Watch { from } => {
+                    self.stats.watches += 1;
+                    self.watch = Some(self.key.watch(from));
+                    continue;
+                }
+                Step::StopWatch => {
+                    self.watch = None;
+                    continue;
+                }
                 Step::Send(request) => {
                     self.stats.swaps += u64::from(matches!(request, Request::Swap { .. }));
                     self.flight = Some(Box::pin(self.key.clone().perform(request)));
-                    continue; // the next poll tells whose deadline comes first
+                    continue;
                 }
-                Step::WaitUntil(at) => self.started.checked_add(at),
+                Step::Wait(at) => self.started.checked_add(at),
                 Step::Idle => None,
             };
+            if !open && self.committer.pending() == 0 {
+                return self.stats;
+            }
             tokio::select! {
                 reply = next_reply(&mut self.flight) => {
                     self.flight = None;
                     self.report(reply);
-                    // Whoever gets an answer may join the next swap.
-                    self.deliver();
                 }
                 call = self.calls.recv(), if open => match call {
-                    Some(call) => self.submit(call),
+                    Some(call) => self.take(call),
                     None => open = false,
                 },
                 change = next_change(&mut self.watch) => self.tell(change),
@@ -141,23 +131,24 @@ where
         }
     }
 
-    fn submit(&mut self, call: Call<R>) {
-        if call.done.as_ref().is_some_and(oneshot::Sender::is_closed) {
-            return; // the caller does not wait any more
-        }
-        let deadline = call.deadline.saturating_duration_since(self.started);
-        let ticket = self.committer.submit(call.operation, deadline);
-        if let Some(done) = call.done {
-            self.waiting.insert(ticket, done);
+    fn take(&mut self, call: Call<R>) {
+        match call {
+            Call::Submit { operation, deadline, done } if !done.is_closed() => {
+                let deadline = deadline.saturating_duration_since(self.started);
+                self.waiting.insert(self.committer.submit(operation, deadline), done);
+            }
+            // The caller no longer waits.
+            Call::Submit { .. } => {}
+            Call::Abandon(outcome) => self.committer.abandon(outcome),
         }
     }
 
-    /// Hands out what has ended. What nobody waits for any more is released.
-    fn deliver(&mut self) {
-        for Finished { ticket, outcome } in self.committer.take_finished() {
+    /// Hands out what has ended.
+    fn deliver(&mut self, finished: Vec<Finished<R>>) {
+        for Finished { ticket, outcome } in finished {
             let Some(done) = self.waiting.remove(&ticket) else { continue };
             if let Err(unwanted) = done.send(Ended { outcome, trouble: self.trouble.clone() }) {
-                unwanted.undo().into_iter().for_each(|release| self.submit(release));
+                self.committer.abandon(unwanted.outcome);
             }
         }
     }
@@ -175,16 +166,16 @@ where
                     }
                     Found::Other(current) | Found::Read(current) => Answer::Current(current.as_ref().map(key_value)),
                 };
-                self.committer.answered(now, header, answer);
+                self.committer.handle(Event::Answered { header, answer }, now);
             }
             Err(Trouble::Refused(message)) => {
-                self.committer.refused(now, &message);
+                self.committer.handle(Event::Refused(&message), now);
                 self.trouble = Some(message);
             }
             Err(Trouble::Unknown(message)) => {
                 self.stats.unknown += 1;
                 self.trouble = Some(message);
-                self.committer.unknown(now);
+                self.committer.handle(Event::Unknown, now);
             }
         }
     }
@@ -195,35 +186,25 @@ where
         let connections = self.key.connections();
         if connections != self.connections {
             self.connections = connections;
-            self.committer.reconnected();
+            self.committer.handle(Event::Reconnected, self.started.elapsed());
             self.watch = None;
-        }
-    }
-
-    /// Starts or ends the watch of the key.
-    fn follow_history(&mut self) {
-        match self.committer.watch_from() {
-            None => self.watch = None,
-            Some(from) if self.watch.is_none() => {
-                self.stats.watches += 1;
-                self.watch = Some(self.key.watch(from));
-            }
-            Some(_) => {}
         }
     }
 
     fn tell(&mut self, change: Option<Change>) {
         self.notice_connection();
-        match change {
+        let now = self.started.elapsed();
+        let event = match &change {
             // Without a watch, it was one over an old connection.
-            _ if self.watch.is_none() => {}
-            Some(Change::Put(stored)) => self.committer.watched(commit::Change::Put(key_value(&stored))),
-            Some(Change::Delete(revision)) => self.committer.watched(commit::Change::Delete { revision }),
+            _ if self.watch.is_none() => return,
+            Some(Change::Put(stored)) => Event::Watched(commit::Change::Put(key_value(stored))),
+            Some(Change::Delete(revision)) => Event::Watched(commit::Change::Delete { revision: *revision }),
             None => {
                 self.watch = None;
-                self.committer.watch_failed();
+                Event::WatchFailed
             }
-        }
+        };
+        self.committer.handle(event, now);
     }
 }
 

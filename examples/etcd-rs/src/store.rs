@@ -108,7 +108,7 @@ where
 
     async fn call(&self, operation: Operation<R>) -> Ended<R> {
         let (done, ended) = oneshot::channel();
-        let call = Call { operation, deadline: Instant::now() + self.timeout, done: Some(done) };
+        let call = Call::Submit { operation, deadline: Instant::now() + self.timeout, done };
         let gone = || Ended { outcome: Outcome::Unknown, trouble: Some("the store's task has ended".to_owned()) };
         if self.calls.send(call).is_err() {
             return gone();
@@ -129,10 +129,8 @@ impl<R: Range> Drop for Waiting<'_, R> {
     fn drop(&mut self) {
         self.ended.close();
         let Ok(ended) = self.ended.try_recv() else { return };
-        for release in ended.undo() {
-            // If the task has ended, a repair pass finds the value.
-            let _ = self.store.calls.send(release);
-        }
+        // If the task has ended, a repair pass finds the value.
+        let _ = self.store.calls.send(Call::Abandon(ended.outcome));
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use rangekeeper::commit;
+
 use crate::server::{Notice, Pass};
 
 use super::World;
@@ -55,7 +57,7 @@ impl World {
             // It cannot know to which store the connection before was.
             one.knowledge.forget_before(self.store.revision() + 1);
         }
-        one.committer.reconnected();
+        self.report(server, commit::Event::Reconnected);
         self.drive(server);
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use rangekeeper::commit::{Answer, KeyValue, Request, Step};
+use rangekeeper::commit::{self, Answer, Finished, KeyValue, Request, Step};
 
 use crate::faults::ShellFault;
 use crate::server::{Pass, Submitted};
@@ -20,13 +20,16 @@ impl World {
     pub(super) fn drive(&mut self, server: usize) {
         let now = self.local(server);
         loop {
-            for finished in self.servers[server].committer.take_finished() {
-                self.finished(server, finished.ticket, finished.outcome);
-            }
-            self.keep_watch(server);
             match self.servers[server].committer.poll(duration(now)) {
+                Step::Finished(all) => {
+                    for Finished { ticket, outcome } in all {
+                        self.finished(server, ticket, outcome);
+                    }
+                }
+                Step::Watch { from } => self.start_watch(server, from),
+                Step::StopWatch => self.servers[server].watch = None,
                 Step::Send(request) => self.send(server, request),
-                Step::WaitUntil(until) => {
+                Step::Wait(until) => {
                     let until = microseconds(until).max(now + 1) + self.servers[server].lag;
                     if self.servers[server].poll_at != until {
                         self.servers[server].poll_at = until;
@@ -37,14 +40,12 @@ impl World {
                 Step::Idle => break,
             }
         }
-        // What a poll ended.
-        let finished = self.servers[server].committer.take_finished();
-        if !finished.is_empty() {
-            for finished in finished {
-                self.finished(server, finished.ticket, finished.outcome);
-            }
-            self.drive(server);
-        }
+    }
+
+    /// Reports an event to a server's committer.
+    pub(super) fn report(&mut self, server: usize, event: commit::Event<'_>) {
+        let now = duration(self.local(server));
+        self.servers[server].committer.handle(event, now);
     }
 
     fn send(&mut self, server: usize, mut request: Request) {
@@ -169,7 +170,7 @@ impl World {
             // Its own releases may have been among what was refused.
             one.owed.clear();
             one.refused = local;
-            one.committer.refused(duration(local), "no space");
+            self.report(server, commit::Event::Refused("no space"));
             self.drive(server);
         }
     }
@@ -179,13 +180,13 @@ impl World {
             return;
         }
         note!(self, "server {server} is answered ({id}), {}", if reply.held { "held" } else { "current" });
-        let now = duration(self.local(server));
         self.learn(server, reached, reply);
         let one = &mut self.servers[server];
         one.flight = None;
         let key = reply.key.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });
         let answer = if reply.held { Answer::Held } else { Answer::Current(key) };
-        one.committer.answered(now, reply.header, answer);
+        self.report(server, commit::Event::Answered { header: reply.header, answer });
+        let one = &mut self.servers[server];
         if ShellFault::RetriesCount.is_on()
             && !reply.held
             && let Pass::Repairing { ticket, .. } = one.pass
@@ -201,10 +202,8 @@ impl World {
 
     /// The request under way has no answer.
     pub(super) fn give_up(&mut self, server: usize) {
-        let now = duration(self.local(server));
-        let one = &mut self.servers[server];
-        if one.flight.take().is_some() {
-            one.committer.unknown(now);
+        if self.servers[server].flight.take().is_some() {
+            self.report(server, commit::Event::Unknown);
         }
     }
 }

@@ -2,28 +2,21 @@
 
 use std::fmt::Write;
 
-use rangekeeper::commit::{Change, KeyValue};
+use rangekeeper::commit::{self, Change, KeyValue};
 
 use super::event::Event;
-use super::{MS, World};
+use super::{MS, World, duration};
 
 impl World {
-    /// Starts, moves on or ends the watch of a server's key.
-    pub(super) fn keep_watch(&mut self, server: usize) {
-        let from = self.servers[server].committer.watch_from();
-        match (from, self.servers[server].watch) {
-            (None, _) => self.servers[server].watch = None,
-            (Some(_), Some(_)) => {}
-            (Some(from), None) => {
-                self.sent += 1;
-                let stream = self.sent;
-                let one = &mut self.servers[server];
-                one.watch = Some((stream, from));
-                (one.is_watch_due, one.has_skipped) = (true, false);
-                let delay = self.watch_delay();
-                self.after(delay, Event::Watch { server, stream });
-            }
-        }
+    /// Starts the watch of a server's key.
+    pub(super) fn start_watch(&mut self, server: usize, from: u64) {
+        self.sent += 1;
+        let stream = self.sent;
+        let one = &mut self.servers[server];
+        one.watch = Some((stream, from));
+        (one.is_watch_due, one.has_skipped) = (true, false);
+        let delay = self.watch_delay();
+        self.after(delay, Event::Watch { server, stream });
     }
 
     fn watch_delay(&mut self) -> u64 {
@@ -41,6 +34,7 @@ impl World {
             self.watch_fails(server);
             return self.drive(server);
         }
+        let now = duration(self.local(server));
         let first = self.store.log.partition_point(|version| version.revision < from);
         let mut next = from;
         let mut skips = false;
@@ -68,7 +62,7 @@ impl World {
                 None => Change::Delete { revision: version.revision },
             };
             let one = &mut self.servers[server];
-            one.committer.watched(change);
+            one.committer.handle(commit::Event::Watched(change), now);
             one.heard = version.revision;
             // A watch that has outlived a restore begins too late.
             let is_late = at.checked_sub(1).is_some_and(|before| !one.knowledge.is_told(before));
@@ -96,7 +90,7 @@ impl World {
     pub(super) fn watch_fails(&mut self, server: usize) {
         let one = &mut self.servers[server];
         one.knowledge.forget_before(one.committer.known().revision);
-        one.committer.watch_failed();
+        self.report(server, commit::Event::WatchFailed);
     }
 
     /// Wakes the watches after a change of the key.

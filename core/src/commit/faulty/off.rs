@@ -23,7 +23,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     pub(super) fn claim_equal_bytes(&mut self, _now: Duration) {}
 
-    pub(super) fn repeat(&mut self, _now: Duration) -> Option<Step> {
+    pub(super) fn repeat(&mut self, _now: Duration) -> Option<Step<R>> {
         None
     }
 }

@@ -1,0 +1,282 @@
+//! What goes into a committer: operations and events.
+
+use std::ffi::c_char;
+use std::time::Duration;
+
+use rangekeeper_core::commit::{Answer, Change, Event, Guard, Header, KeyValue, Operation};
+
+use crate::allocator::requests;
+use crate::guard::{slice, text};
+use crate::range::ValueRange;
+use crate::result::rk_result;
+use crate::value::rk_value;
+
+/// Serve all requests of data.allocate, or none.
+pub const RK_OPERATION_ALLOCATE: u32 = 1;
+/// Release the value of data.release.
+pub const RK_OPERATION_RELEASE: u32 = 2;
+/// Read what is stored.
+pub const RK_OPERATION_READ: u32 = 3;
+/// Create the object if it is missing or was never initialised.
+pub const RK_OPERATION_CREATE: u32 = 4;
+
+/// The store has answered, and the guard of the request held: data.held.
+pub const RK_EVENT_HELD: u32 = 1;
+/// The store has answered a read, or a request whose guard did not hold, by the current key: data.current.
+pub const RK_EVENT_CURRENT: u32 = 2;
+/// It is unknown whether the request took effect, or will.
+pub const RK_EVENT_UNKNOWN: u32 = 3;
+/// The store refuses the request (no space, no permission), which will not take effect later: data.refused.
+pub const RK_EVENT_REFUSED: u32 = 4;
+/// The connection to the store is a new one. Reported before anything that came over it.
+pub const RK_EVENT_RECONNECTED: u32 = 5;
+/// The watch has seen changes of the key: data.watched.
+pub const RK_EVENT_WATCHED: u32 = 6;
+/// The watch has ended, by no RK_STEP_STOP_WATCH, and can be started again.
+pub const RK_EVENT_WATCH_ENDED: u32 = 7;
+/// The watch has ended and cannot see all changes: they are compacted.
+pub const RK_EVENT_WATCH_FAILED: u32 = 8;
+
+/// An operation to be submitted.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rk_operation {
+    /// When it ends at the latest, in nanoseconds by the caller's clock; UINT64_MAX for never.
+    pub deadline: u64,
+    /// One of RK_OPERATION_*.
+    pub kind: u32,
+    /// What belongs to the kind.
+    pub data: rk_operation_data,
+}
+
+/// What belongs to the kind of an operation.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union rk_operation_data {
+    /// RK_OPERATION_ALLOCATE.
+    pub allocate: rk_allocate,
+    /// RK_OPERATION_RELEASE.
+    pub release: rk_release,
+}
+
+/// An allocation.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_allocate {
+    /// How many of the requests belong to it.
+    pub requests: usize,
+}
+
+/// A release on behalf of the owner of a value. Both revisions are those of the range's etcd.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_release {
+    /// The value.
+    pub value: rk_value,
+    /// The revision at which the owner stopped having the value, that of the Service's deletion or update, or for a
+    /// rollback that of the allocation. The value is freed only if it has been in use without a break since then.
+    pub as_of: u64,
+    /// The revision at which the owner was last stored with the value: the Service's before its deletion or update, or for
+    /// a rollback that of the allocation. The value is freed only if it has been in use without a break since then, as far
+    /// back as the history goes; 0 for all of that.
+    pub oldest: u64,
+}
+
+/// The state of a key in etcd; all 0 if there is no key.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct rk_key_state {
+    /// The revision of its last change.
+    pub mod_revision: u64,
+    /// How many changes it has had since it was created, the creation included.
+    pub version: u64,
+    /// The revision at which it was created.
+    pub create_revision: u64,
+}
+
+/// A key and its value.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_key {
+    /// Its revisions and version.
+    pub state: rk_key_state,
+    /// What is stored under it.
+    pub value: *const u8,
+    /// How many bytes.
+    pub value_len: usize,
+}
+
+/// Something that happened.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rk_event {
+    /// One of RK_EVENT_*.
+    pub kind: u32,
+    /// What belongs to the kind.
+    pub data: rk_event_data,
+}
+
+/// What belongs to the kind of an event.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union rk_event_data {
+    /// RK_EVENT_HELD.
+    pub held: rk_header,
+    /// RK_EVENT_CURRENT.
+    pub current: rk_current,
+    /// RK_EVENT_REFUSED.
+    pub refused: rk_refused,
+    /// RK_EVENT_WATCHED.
+    pub watched: rk_watched,
+}
+
+/// The header of an answer of etcd.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_header {
+    /// The cluster that answered.
+    pub cluster_id: u64,
+    /// The store's revision after the request.
+    pub revision: u64,
+    /// The raft term.
+    pub raft_term: u64,
+}
+
+/// An answer that brings the current key.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_current {
+    /// Of the answer.
+    pub header: rk_header,
+    /// The key; its state is all 0 if there is none.
+    pub key: rk_key,
+}
+
+/// Why the store refuses a request.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_refused {
+    /// The store's account of it.
+    pub reason: *const c_char,
+    /// How many bytes.
+    pub reason_len: usize,
+}
+
+/// Changes of the key, in their order.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_watched {
+    /// The key after each change, as etcd reports it: after a deletion version is 0, and mod_revision that of the deletion.
+    pub changes: *const rk_key,
+    /// How many.
+    pub n: usize,
+}
+
+impl From<Guard> for rk_key_state {
+    fn from(state: Guard) -> Self {
+        let Guard { mod_revision, version, create_revision } = state;
+        Self { mod_revision, version, create_revision }
+    }
+}
+
+impl From<rk_key_state> for Guard {
+    fn from(state: rk_key_state) -> Self {
+        let rk_key_state { mod_revision, version, create_revision } = state;
+        Self { mod_revision, version, create_revision }
+    }
+}
+
+impl From<rk_header> for Header {
+    fn from(header: rk_header) -> Self {
+        let rk_header { cluster_id, revision, raft_term } = header;
+        Self { cluster_id, revision, raft_term }
+    }
+}
+
+pub(crate) fn deadline(nanoseconds: u64) -> Duration {
+    if nanoseconds == u64::MAX { Duration::MAX } else { Duration::from_nanos(nanoseconds) }
+}
+
+/// Operations with their deadlines. `values` are the requests of all of them, back to back.
+///
+/// # Safety
+/// Of the data of each operation, what belongs to its kind is written.
+pub(crate) unsafe fn operations(
+    operations: &[rk_operation],
+    mut values: &[rk_value],
+) -> Result<Vec<(Operation<ValueRange>, Duration)>, rk_result> {
+    let mut all = Vec::with_capacity(operations.len());
+    for operation in operations {
+        let submitted = match operation.kind {
+            RK_OPERATION_ALLOCATE => {
+                // SAFETY: written, as promised; any numbers are a valid member.
+                let n = unsafe { operation.data.allocate }.requests;
+                let (own, rest) = values.split_at_checked(n).ok_or(rk_result::InvalidArgument)?;
+                values = rest;
+                Operation::Allocate(requests(own).map_err(|failure| failure.result)?)
+            }
+            RK_OPERATION_RELEASE => {
+                // SAFETY: as above.
+                let rk_release { value, as_of, oldest } = unsafe { operation.data.release };
+                Operation::Release { value: (&value).try_into()?, anchor: as_of, oldest }
+            }
+            RK_OPERATION_READ => Operation::Read,
+            RK_OPERATION_CREATE => Operation::Create,
+            _ => return Err(rk_result::InvalidArgument),
+        };
+        all.push((submitted, deadline(operation.deadline)));
+    }
+    if values.is_empty() { Ok(all) } else { Err(rk_result::InvalidArgument) }
+}
+
+/// The events that one event of C stands for.
+///
+/// # Safety
+/// Of the data of the event, what belongs to its kind is written, and its pointers are NULL or valid during `'a`.
+pub(crate) unsafe fn events<'a>(event: &rk_event) -> Result<Vec<Event<'a>>, rk_result> {
+    let event = match event.kind {
+        RK_EVENT_HELD => {
+            // SAFETY: written, as promised; any numbers are a valid member.
+            Event::Answered { header: unsafe { event.data.held }.into(), answer: Answer::Held }
+        }
+        RK_EVENT_CURRENT => {
+            // SAFETY: as above.
+            let rk_current { header, key } = unsafe { event.data.current };
+            // SAFETY: as promised to this function.
+            let value = unsafe { slice(key.value, key.value_len)? };
+            let current = (key.state.version != 0).then_some(KeyValue { state: key.state.into(), value });
+            Event::Answered { header: header.into(), answer: Answer::Current(current) }
+        }
+        RK_EVENT_UNKNOWN => Event::Unknown,
+        RK_EVENT_REFUSED => {
+            // SAFETY: as above.
+            let rk_refused { reason, reason_len } = unsafe { event.data.refused };
+            // SAFETY: as promised to this function.
+            Event::Refused(unsafe { text(reason, reason_len)? })
+        }
+        RK_EVENT_RECONNECTED => Event::Reconnected,
+        RK_EVENT_WATCHED => {
+            // SAFETY: as above.
+            let rk_watched { changes, n } = unsafe { event.data.watched };
+            // SAFETY: as promised to this function.
+            let changes = unsafe { slice(changes, n)? };
+            // SAFETY: as promised to this function.
+            return changes.iter().map(|key| unsafe { change(key) }).collect();
+        }
+        RK_EVENT_WATCH_ENDED => Event::WatchEnded,
+        RK_EVENT_WATCH_FAILED => Event::WatchFailed,
+        _ => return Err(rk_result::InvalidArgument),
+    };
+    Ok(vec![event])
+}
+
+/// # Safety
+/// The value is NULL or valid during `'a`.
+unsafe fn change<'a>(key: &rk_key) -> Result<Event<'a>, rk_result> {
+    if key.state.version == 0 {
+        return Ok(Event::Watched(Change::Delete { revision: key.state.mod_revision }));
+    }
+    // SAFETY: as promised to this function.
+    let value = unsafe { slice(key.value, key.value_len)? };
+    Ok(Event::Watched(Change::Put(KeyValue { state: key.state.into(), value })))
+}

@@ -1,0 +1,338 @@
+//! What comes out of a committer: steps and outcomes.
+
+use std::time::Duration;
+
+use rangekeeper_core::allocator::{AllocateError, BatchError};
+use rangekeeper_core::commit::{Deferral, Failure, Finished, Outcome};
+
+use crate::committer_input::rk_key_state;
+use crate::range::ValueRange;
+use crate::result::rk_result;
+use crate::value::{Value, rk_value};
+
+/// Nothing to do until something happens.
+pub const RK_STEP_IDLE: u32 = 0;
+/// Nothing to do before the time of data.wait, unless something happens.
+pub const RK_STEP_WAIT: u32 = 1;
+/// Read the key, linearizably.
+pub const RK_STEP_READ: u32 = 2;
+/// A transaction: if the key is as in data.swap, put the value of rk_committer_value, else read the key.
+pub const RK_STEP_SWAP: u32 = 3;
+/// A transaction: if the key is as in data.confirm, nothing, else read the key.
+pub const RK_STEP_CONFIRM: u32 = 4;
+/// Hand out the outcomes that rk_committer_finished writes: data.finished. What their callers submit next joins the next
+/// swap.
+pub const RK_STEP_FINISHED: u32 = 5;
+/// Watch the key from the revision of data.watch on.
+pub const RK_STEP_WATCH: u32 = 6;
+/// End the watch: report nothing of it any more.
+pub const RK_STEP_STOP_WATCH: u32 = 7;
+
+/// The caller owns the values of data.allocated.
+pub const RK_OUTCOME_ALLOCATED: u32 = 1;
+/// The value is free: data.released.
+pub const RK_OUTCOME_RELEASED: u32 = 2;
+/// The value was not freed; a repair pass has to look at it: data.deferred.
+pub const RK_OUTCOME_DEFERRED: u32 = 3;
+/// What is stored: data.read.
+pub const RK_OUTCOME_READ: u32 = 4;
+/// The object is there: data.created.
+pub const RK_OUTCOME_CREATED: u32 = 5;
+/// As much of a diff as was still right was applied: data.repaired.
+pub const RK_OUTCOME_REPAIRED: u32 = 6;
+/// Nothing was changed: data.failed.
+pub const RK_OUTCOME_FAILED: u32 = 7;
+/// The outcome is unknown: the operation may have taken effect or may do so yet. What it allocated must not be used.
+pub const RK_OUTCOME_UNKNOWN: u32 = 8;
+
+/// The history of the value since the as-of revision is unknown.
+pub const RK_DEFERRAL_HISTORY_MISSING: u32 = 1;
+/// More than one Service had the value in the last repair pass.
+pub const RK_DEFERRAL_DUPLICATE: u32 = 2;
+
+/// What to do next.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rk_step {
+    /// One of RK_STEP_*.
+    pub kind: u32,
+    /// What belongs to the kind.
+    pub data: rk_step_data,
+}
+
+/// What belongs to the kind of a step.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union rk_step_data {
+    /// RK_STEP_WAIT.
+    pub wait: rk_step_wait,
+    /// RK_STEP_SWAP.
+    pub swap: rk_step_swap,
+    /// RK_STEP_CONFIRM.
+    pub confirm: rk_step_confirm,
+    /// RK_STEP_FINISHED.
+    pub finished: rk_step_finished,
+    /// RK_STEP_WATCH.
+    pub watch: rk_step_watch,
+}
+
+/// Until when to wait.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_step_wait {
+    /// In nanoseconds by the caller's clock.
+    pub until: u64,
+}
+
+/// A compare-and-swap.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_step_swap {
+    /// What the key must be: its mod revision, version and create revision, all three.
+    pub guard: rk_key_state,
+    /// A further condition of the transaction, if not 0: no key of a Service has a later mod revision than this (in etcd a
+    /// compare with a range_end). Only after an rk_committer_submit_repair that is guarded.
+    pub services_unchanged_since: u64,
+    /// How many bytes rk_committer_value writes.
+    pub value_len: usize,
+}
+
+/// A confirmation.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_step_confirm {
+    /// What the key must be: its mod revision, version and create revision, all three.
+    pub guard: rk_key_state,
+}
+
+/// What rk_committer_finished writes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_step_finished {
+    /// How many outcomes.
+    pub outcomes: usize,
+    /// How many values belong to them.
+    pub values: usize,
+    /// How many bytes belong to them.
+    pub bytes: usize,
+}
+
+/// From where to watch.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_step_watch {
+    /// The revision.
+    pub from: u64,
+}
+
+/// An operation that has ended.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rk_finished {
+    /// Which one.
+    pub ticket: u64,
+    /// One of RK_OUTCOME_*.
+    pub outcome: u32,
+    /// What belongs to the outcome.
+    pub data: rk_outcome_data,
+}
+
+/// What belongs to an outcome.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union rk_outcome_data {
+    /// RK_OUTCOME_ALLOCATED.
+    pub allocated: rk_allocated,
+    /// RK_OUTCOME_RELEASED.
+    pub released: rk_released,
+    /// RK_OUTCOME_DEFERRED.
+    pub deferred: rk_deferred,
+    /// RK_OUTCOME_READ.
+    pub read: rk_view,
+    /// RK_OUTCOME_CREATED.
+    pub created: rk_created,
+    /// RK_OUTCOME_REPAIRED.
+    pub repaired: rk_repaired,
+    /// RK_OUTCOME_FAILED.
+    pub failed: rk_failed,
+}
+
+/// An allocation.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct rk_allocated {
+    /// How many of the values belong to it, in the order of the requests.
+    pub values: usize,
+    /// The revision of the allocation: the as-of revision of a rollback.
+    pub revision: u64,
+    /// Until when a Service with the values must be written, in nanoseconds by the caller's clock.
+    pub use_until: u64,
+}
+
+/// A release.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_released {
+    /// Whether this operation freed the value. Otherwise it was free already, or somebody else owns it.
+    pub freed: bool,
+}
+
+/// A release that is left to a repair pass.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_deferred {
+    /// One of RK_DEFERRAL_*.
+    pub reason: u32,
+}
+
+/// What is stored, confirmed by the store after the operation was submitted.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_view {
+    /// The store's revision that this is the state of.
+    pub revision: u64,
+    /// How many of the bytes belong to it: what is in use, in the form of rk_allocator_snapshot.
+    pub bytes: usize,
+    /// Whether the object is there and was initialised.
+    pub initialised: bool,
+}
+
+/// An object that is there.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_created {
+    /// Whether this operation created it. Otherwise it was there already, for the same range.
+    pub created: bool,
+}
+
+/// What became of a diff.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_repaired {
+    /// How many of the values were set, ascending.
+    pub set: usize,
+    /// How many of the values after these were cleared, ascending.
+    pub cleared: usize,
+    /// How many were left alone because they, or Services, had changed, or may have.
+    pub changed: u32,
+}
+
+/// A failure.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_failed {
+    /// Why.
+    pub result: rk_result,
+    /// Which request of an allocation failed; else 0.
+    pub request: u32,
+    /// How many of the values belong to it: 1, the value that could not be allocated, if the request named one; else 0.
+    pub values: usize,
+    /// How many of the bytes are the stored range: with RK_RESULT_MISMATCHED_RANGE; else 0.
+    pub stored_range: usize,
+    /// How many of the bytes after these are the reason: with RK_RESULT_INVALID_OBJECT and RK_RESULT_REFUSED; else 0.
+    pub reason: usize,
+}
+
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Outcomes in the form that C gets.
+#[derive(Default)]
+pub(crate) struct Outcomes {
+    pub(crate) all: Vec<rk_finished>,
+    pub(crate) values: Vec<rk_value>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl From<Vec<Finished<ValueRange>>> for Outcomes {
+    fn from(finished: Vec<Finished<ValueRange>>) -> Self {
+        let mut outcomes = Self { all: Vec::with_capacity(finished.len()), ..Self::default() };
+        for Finished { ticket, outcome } in finished {
+            let (outcome, data) = outcomes.add(outcome);
+            outcomes.all.push(rk_finished { ticket: ticket.0, outcome, data });
+        }
+        outcomes
+    }
+}
+
+impl Outcomes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Adds the values and bytes of an outcome.
+    fn add(&mut self, outcome: Outcome<ValueRange>) -> (u32, rk_outcome_data) {
+        match outcome {
+            Outcome::Allocated { values, revision, use_until } => {
+                let use_until = nanoseconds(use_until);
+                let allocated = rk_allocated { values: self.add_values(&values), revision, use_until };
+                (RK_OUTCOME_ALLOCATED, rk_outcome_data { allocated })
+            }
+            Outcome::Released { freed } => (RK_OUTCOME_RELEASED, rk_outcome_data { released: rk_released { freed } }),
+            Outcome::Deferred(deferral) => {
+                let reason = match deferral {
+                    Deferral::HistoryMissing => RK_DEFERRAL_HISTORY_MISSING,
+                    Deferral::Duplicate => RK_DEFERRAL_DUPLICATE,
+                };
+                (RK_OUTCOME_DEFERRED, rk_outcome_data { deferred: rk_deferred { reason } })
+            }
+            Outcome::Read(view) => {
+                let bytes = self.add_bytes(view.used.snapshot());
+                let read = rk_view { revision: view.revision, bytes, initialised: view.initialised };
+                (RK_OUTCOME_READ, rk_outcome_data { read })
+            }
+            Outcome::Created { created } => (RK_OUTCOME_CREATED, rk_outcome_data { created: rk_created { created } }),
+            Outcome::Repaired(repaired) => {
+                let (set, cleared) = (self.add_values(&repaired.set), self.add_values(&repaired.cleared));
+                let repaired = rk_repaired { set, cleared, changed: repaired.changed };
+                (RK_OUTCOME_REPAIRED, rk_outcome_data { repaired })
+            }
+            Outcome::Failed(failure) => (RK_OUTCOME_FAILED, rk_outcome_data { failed: self.add_failure(failure) }),
+            // Nothing belongs to it; the bytes are written nevertheless.
+            Outcome::Unknown => (RK_OUTCOME_UNKNOWN, rk_outcome_data { allocated: rk_allocated::default() }),
+        }
+    }
+
+    fn add_values(&mut self, values: &[Value]) -> usize {
+        self.values.extend(values.iter().map(|value| value.get()));
+        values.len()
+    }
+
+    fn add_bytes(&mut self, bytes: &[u8]) -> usize {
+        self.bytes.extend_from_slice(bytes);
+        bytes.len()
+    }
+
+    fn add_failure(&mut self, failure: Failure<ValueRange>) -> rk_failed {
+        let mut failed = rk_failed { result: rk_result::Ok, request: 0, values: 0, stored_range: 0, reason: 0 };
+        failed.result = match failure {
+            Failure::Allocate(BatchError::Allocate { index, source }) => {
+                let (AllocateError::NotInRange { value, .. } | AllocateError::AlreadyAllocated { value }) = source;
+                (failed.request, failed.values) = (index as u32, self.add_values(&[value]));
+                source.into()
+            }
+            Failure::Allocate(BatchError::Full { index, source }) => {
+                failed.request = index as u32;
+                source.into()
+            }
+            Failure::NotInitialised => rk_result::NotInitialised,
+            Failure::MismatchedRange { found, .. } => {
+                failed.stored_range = self.add_bytes(found.as_bytes());
+                rk_result::MismatchedRange
+            }
+            Failure::Unreadable { message } => {
+                failed.reason = self.add_bytes(message.as_bytes());
+                rk_result::InvalidObject
+            }
+            Failure::Refused { message } => {
+                failed.reason = self.add_bytes(message.as_bytes());
+                rk_result::Refused
+            }
+            Failure::StaleList { .. } => rk_result::StaleList,
+            Failure::DeadlineExceeded => rk_result::DeadlineExceeded,
+            Failure::Cancelled => rk_result::Cancelled,
+        };
+        failed
+    }
+}

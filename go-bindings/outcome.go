@@ -1,0 +1,229 @@
+package rangekeeper
+
+// The readers of the tagged unions that a committer writes. cgo has a union as an array of bytes; the kind beside it says
+// which member is in there.
+
+// #include <rangekeeper.h>
+import "C"
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"time"
+	"unsafe"
+)
+
+// alignedStep is a step as C aligns it: cgo does not know that there are 64-bit numbers in the union.
+type alignedStep struct {
+	_ [0]C.uint64_t
+	c C.rk_step
+}
+
+// StepKind is what there is to do.
+type StepKind uint32
+
+const (
+	// StepIdle is nothing until something happens.
+	StepIdle StepKind = C.RK_STEP_IDLE
+	// StepWait is nothing before Step.Until, unless something happens.
+	StepWait StepKind = C.RK_STEP_WAIT
+	// StepRead is a linearizable read of the key.
+	StepRead StepKind = C.RK_STEP_READ
+	// StepSwap is a transaction: if the key is as in Step.Guard, put Value, else read the key.
+	StepSwap StepKind = C.RK_STEP_SWAP
+	// StepConfirm is a transaction: if the key is as in Step.Guard, nothing, else read the key.
+	StepConfirm StepKind = C.RK_STEP_CONFIRM
+	// StepFinished is to hand out Step.Finished. What their callers submit next joins the next swap.
+	StepFinished StepKind = C.RK_STEP_FINISHED
+	// StepWatch is to watch the key from Step.WatchFrom on.
+	StepWatch StepKind = C.RK_STEP_WATCH
+	// StepStopWatch is to end the watch and report nothing of it any more.
+	StepStopWatch StepKind = C.RK_STEP_STOP_WATCH
+)
+
+// Step is what to do next.
+type Step struct {
+	Kind StepKind
+	// Until is when to poll again, of StepWait.
+	Until time.Duration
+	// Guard is what the key must be, of StepSwap and StepConfirm: all three numbers.
+	Guard KeyState
+	// ServicesUnchangedSince is a further condition of StepSwap, if not 0: no key of a Service has a later mod revision
+	// (in etcd a compare with a range end). Only after a SubmitRepair whose ServiceList guards.
+	ServicesUnchangedSince int64
+	// WatchFrom is the revision of StepWatch.
+	WatchFrom int64
+	// Finished are the operations that have ended, of StepFinished, in that order.
+	Finished []Finished
+}
+
+// step reads a step.
+func (c *Committer) step(step *C.rk_step) (Step, error) {
+	s := Step{Kind: StepKind(step.kind)}
+	data := unsafe.Pointer(&step.data)
+	switch s.Kind {
+	case StepWait:
+		s.Until = timeFromC((*C.rk_step_wait)(data).until)
+	case StepSwap:
+		swap := (*C.rk_step_swap)(data)
+		s.Guard, s.ServicesUnchangedSince = keyState(swap.guard), int64(swap.services_unchanged_since)
+	case StepConfirm:
+		s.Guard = keyState((*C.rk_step_confirm)(data).guard)
+	case StepWatch:
+		s.WatchFrom = int64((*C.rk_step_watch)(data).from)
+	case StepFinished:
+		var err error
+		s.Finished, err = c.fetch((*C.rk_step_finished)(data))
+		return s, err
+	}
+	return s, nil
+}
+
+func timeFromC(nanoseconds C.uint64_t) time.Duration {
+	return time.Duration(min(nanoseconds, math.MaxInt64))
+}
+
+func keyState(state C.rk_key_state) KeyState {
+	return KeyState{int64(state.mod_revision), int64(state.version), int64(state.create_revision)}
+}
+
+// OutcomeKind is how an operation ended.
+type OutcomeKind uint32
+
+const (
+	// OutcomeAllocated: the Values are the caller's.
+	OutcomeAllocated OutcomeKind = C.RK_OUTCOME_ALLOCATED
+	// OutcomeReleased: the value is free.
+	OutcomeReleased OutcomeKind = C.RK_OUTCOME_RELEASED
+	// OutcomeDeferred: the value was not freed; a repair pass has to look at it.
+	OutcomeDeferred OutcomeKind = C.RK_OUTCOME_DEFERRED
+	// OutcomeRead: Snapshot is what is stored.
+	OutcomeRead OutcomeKind = C.RK_OUTCOME_READ
+	// OutcomeCreated: the object is there.
+	OutcomeCreated OutcomeKind = C.RK_OUTCOME_CREATED
+	// OutcomeRepaired: as much of the diff as was still right was applied.
+	OutcomeRepaired OutcomeKind = C.RK_OUTCOME_REPAIRED
+	// OutcomeFailed: nothing was changed, for the reason in Err.
+	OutcomeFailed OutcomeKind = C.RK_OUTCOME_FAILED
+	// OutcomeUnknown: it may have happened or may yet happen. What it allocated must not be used.
+	OutcomeUnknown OutcomeKind = C.RK_OUTCOME_UNKNOWN
+)
+
+// Finished is an operation that has ended.
+type Finished struct {
+	Ticket  Ticket
+	Outcome OutcomeKind
+	// Values are in the order of the requests, of OutcomeAllocated.
+	Values []Value
+	// Revision is that of the allocation, the anchor of a rollback; of OutcomeRead the one that it is the state of.
+	Revision int64
+	// UseUntil is when a Service with the Values must be written.
+	UseUntil time.Duration
+	// Yes says of OutcomeReleased and OutcomeCreated that this operation did it, and not another one before; of
+	// OutcomeRead that the object is there and was initialised; of OutcomeDeferred that more than one Service had the
+	// value in the last pass (else what happened since the anchor is not known any more).
+	Yes bool
+	// Snapshot is what is stored, of OutcomeRead, as Allocator.Snapshot gives it.
+	Snapshot []byte
+	// Set and Cleared are the values that were set and cleared, ascending, of OutcomeRepaired. Changed is how many were
+	// left alone because they, or Services, had changed or may have.
+	Set, Cleared []Value
+	Changed      int
+	// Err is the reason of OutcomeFailed: a *BatchError around a *ValueError; a
+	// *MismatchedRangeError; or wrapped in it ErrNotInitialised, ErrUnreadable, ErrRefused, ErrStaleList,
+	// ErrDeadlineExceeded, ErrCancelled.
+	Err error
+}
+
+// fetch reads the outcomes of a step, all in one crossing. There are none if another goroutine was faster.
+func (c *Committer) fetch(step *C.rk_step_finished) ([]Finished, error) {
+	flat := make([]C.rk_finished, step.outcomes)
+	values, bytes := make([]C.rk_value, step.values), make([]byte, step.bytes)
+	var n C.size_t
+	code := C.rk_committer_finished(c.pointer(), unsafe.SliceData(flat), C.size_t(len(flat)),
+		unsafe.SliceData(values), C.size_t(len(values)), cBytes(bytes), C.size_t(len(bytes)), &n)
+	runtime.KeepAlive(c)
+	if code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	all := make([]Finished, n)
+	rest := contents{values, bytes}
+	for i := range all {
+		all[i] = c.finished(&flat[i], &rest)
+	}
+	return all, nil
+}
+
+// contents are the values and bytes of outcomes, back to back.
+type contents struct {
+	values []C.rk_value
+	bytes  []byte
+}
+
+func (c *contents) takeValues(n C.size_t) []C.rk_value {
+	values := c.values[:n]
+	c.values = c.values[n:]
+	return values
+}
+
+func (c *contents) takeBytes(n C.size_t) []byte {
+	bytes := c.bytes[:n:n]
+	c.bytes = c.bytes[n:]
+	return bytes
+}
+
+func (c *Committer) finished(flat *C.rk_finished, rest *contents) Finished {
+	f := Finished{Ticket: Ticket(flat.ticket), Outcome: OutcomeKind(flat.outcome)}
+	data := unsafe.Pointer(&flat.data)
+	switch f.Outcome {
+	case OutcomeAllocated:
+		allocated := (*C.rk_allocated)(data)
+		f.Values = valuesFromC(rest.takeValues(allocated.values))
+		f.Revision, f.UseUntil = int64(allocated.revision), timeFromC(allocated.use_until)
+	case OutcomeReleased:
+		f.Yes = bool((*C.rk_released)(data).freed)
+	case OutcomeDeferred:
+		f.Yes = (*C.rk_deferred)(data).reason == C.RK_DEFERRAL_DUPLICATE
+	case OutcomeRead:
+		view := (*C.rk_view)(data)
+		f.Revision, f.Yes, f.Snapshot = int64(view.revision), bool(view.initialised), rest.takeBytes(view.bytes)
+	case OutcomeCreated:
+		f.Yes = bool((*C.rk_created)(data).created)
+	case OutcomeRepaired:
+		repaired := (*C.rk_repaired)(data)
+		f.Set, f.Cleared = valuesFromC(rest.takeValues(repaired.set)), valuesFromC(rest.takeValues(repaired.cleared))
+		f.Changed = int(repaired.changed)
+	case OutcomeFailed:
+		f.Err = c.failure((*C.rk_failed)(data), rest)
+	}
+	return f
+}
+
+func (c *Committer) failure(failed *C.rk_failed, rest *contents) error {
+	values := rest.takeValues(failed.values)
+	stored, reason := string(rest.takeBytes(failed.stored_range)), string(rest.takeBytes(failed.reason))
+	switch failed.result {
+	case C.RK_RESULT_NOT_INITIALISED:
+		return ErrNotInitialised
+	case C.RK_RESULT_MISMATCHED_RANGE:
+		expected := c.r.String()
+		return &MismatchedRangeError{Expected: expected, Found: stored, Message: fmt.Sprintf("the stored range is %q, expected %s", stored, expected)}
+	case C.RK_RESULT_INVALID_OBJECT:
+		return fmt.Errorf("%w: %s", ErrUnreadable, reason)
+	case C.RK_RESULT_REFUSED:
+		return fmt.Errorf("%w: %s", ErrRefused, reason)
+	case C.RK_RESULT_STALE_LIST:
+		return ErrStaleList
+	case C.RK_RESULT_DEADLINE_EXCEEDED:
+		return ErrDeadlineExceeded
+	case C.RK_RESULT_CANCELLED:
+		return ErrCancelled
+	default:
+		var value Value // none if no value is free
+		if len(values) > 0 {
+			value = Value{values[0]}
+		}
+		return &BatchError{Index: int(failed.request), Err: valueError(failed.result, value, c.r)}
+	}
+}
