@@ -1,4 +1,4 @@
-# Every task has its name here; .ci/run calls them, and so do people. `make help` lists them.
+# All tasks, for people and for .ci/run. `make help` lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -11,11 +11,11 @@ SECONDS ?= 60
 CLUSTER_PACKAGES = $(sort $(dir $(shell cd controlplane && grep -rl apiservertest --include=*_test.go .)))
 GOFILES := go-bindings controlplane dropin conformance bench/upstream examples apiserver
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
-# The releases of Kubernetes that Rangekeeper is put into, the newest one first.
+# The supported releases of Kubernetes, the newest one first.
 RELEASES ?= $(shell cat controlplane/kubernetes/releases.txt)
-# What the library is compiled for beside the machine that builds it: where C's char is unsigned, and a big-endian one.
+# Other platforms that the library must compile for: one with an unsigned char in C, and a big-endian one.
 TARGETS := aarch64-unknown-linux-gnu s390x-unknown-linux-gnu
-# The packages of Kubernetes that have files of dropin/overlay/all.
+# The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
 .PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-model goldens header install fmt lint targets doc setup clean
@@ -23,25 +23,25 @@ DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-setup: ## Installs the tools that tests need and that are missing (valgrind, pkg-config, protoc).
+setup: ## Installs missing tools that tests need (valgrind, pkg-config, protoc).
 	@scripts/setup.sh
 
 library: ## Builds librangekeeper.a and .so into target/release.
 	$(CARGO) build --release --locked -p rangekeeper-ffi
 
 build: library ## Builds the library and bin/rangekeeper.
-	@# Go does not notice that the static library has changed, and would leave the old program standing.
+	@# Go does not notice changes of the static library, and would keep the old program.
 	rm -f bin/rangekeeper
 	cd controlplane && $(GO) build -ldflags "-X github.com/rangekeeper/rangekeeper/controlplane/internal/cli.commit=$(COMMIT)" -o ../bin/rangekeeper ./cmd/rangekeeper
 
-run: build ## Repairs a damaged cluster's snapshot, restores it into an etcd and audits that.
+run: build ## Repairs a damaged cluster's snapshot, restores it into an etcd and audits the result.
 	@scripts/run.sh
 
 up: build ## Builds the kube-apiserver with Rangekeeper inside and runs it on loopback; ARGS='--servers 3' passes flags.
 	@scripts/dropin.sh $(firstword $(RELEASES))
 	bin/rangekeeper up $(ARGS)
 
-check: library ## What to run before each commit, 2 minutes: format, clippy, and the tests of the core, the C surface and the binding.
+check: library ## Checks a commit in 2 minutes: format, clippy, and the tests of the core, the C surface and the binding.
 	$(CARGO) fmt --all --check
 	@test -z "$$(gofmt -l $(GOFILES))" || { gofmt -l $(GOFILES); exit 1; }
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
@@ -64,7 +64,7 @@ test-go: library ## Runs the Go tests, the binding's also under the race detecto
 	cd go-bindings/etcdstore && ../../target/restored-etcd ../../testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test -count=1 ./...
 	cd controlplane && $(GO) test -count=1 -short ./...
 
-test-cluster: apiservers dropin ## Runs the tests that need kube-apiservers, which it builds, and those of what is inside them.
+test-cluster: apiservers dropin ## Builds kube-apiservers and runs the tests that need them.
 	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -timeout 20m $(CLUSTER_PACKAGES)
 	cd dropin && $(GO) test -count=1 -trimpath ./...
 
@@ -74,13 +74,13 @@ apiservers: ## Builds the kube-apiservers that tests run, bin/kube-apiserver-VER
 dropin: library ## Builds kube-apiservers with Rangekeeper inside, bin/kube-apiserver-rangekeeper-VERSION; minutes the first time.
 	@for release in $(RELEASES); do scripts/dropin.sh $$release; done
 
-conformance: library ## Runs the reference's own tests of the packages whose place Rangekeeper takes, for all RELEASES, or those given.
+conformance: library ## Runs Kubernetes' own tests of the packages that Rangekeeper replaces, for all RELEASES.
 	@for release in $(RELEASES); do scripts/dropin.sh $$release --sources; (cd conformance && $(GO) run ./cmd/released -release $$release); done
 
-e2e: apiservers dropin ## Runs clusters of servers with Rangekeeper inside for as long as their repair takes: 45 minutes.
+e2e: apiservers dropin ## Runs clusters of servers with Rangekeeper inside until their repairs have run: 45 minutes.
 	cd controlplane && RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -v -timeout 90m ./e2e
 
-e2e-stock: apiservers ## Counts the values that stock kube-apiservers hand out twice, for docs/differences.md; 15 minutes.
+e2e-stock: apiservers ## Counts the values that stock kube-apiservers allocate twice, for docs/differences.md; 15 minutes.
 	cd controlplane && RANGEKEEPER_E2E_STOCK=1 RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -v -timeout 60m -run '^TestStockContention$$' ./e2e
 
 examples: build ## Runs the example programs and checks that README.md shows them.
@@ -89,17 +89,17 @@ examples: build ## Runs the example programs and checks that README.md shows the
 fuzz: ## Runs every fuzz target for SECONDS=60 (needs a nightly compiler and cargo-fuzz).
 	fuzz/run.sh $(SECONDS)
 
-simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fit in 15 minutes; SEED=N plays one again.
+simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fit in 15 minutes; SEED=N repeats one.
 	$(CARGO) run --release --locked -p rangekeeper-simulation -- $(if $(SEED),--seed $(SEED),--schedules 10000000 --minutes 15)
 
-simulate-short: ## Breaks the protocol's rules one by one, each to be noticed in 60 s, and plays 300,000 schedules with all of them.
+simulate-short: ## Checks that the simulation notices each broken rule of the protocol within 60 s, and plays 300,000 schedules.
 	$(CARGO) run --release --locked -p rangekeeper-simulation --features faults -- --faults --check docs/simulation.md
 	$(CARGO) run --release --locked -p rangekeeper-simulation -- --schedules 300000 --minutes 10 --at-least 300000
 
 bench: ## Measures the crates with criterion.
 	$(CARGO) bench --locked -p rangekeeper-bench
 
-compare: library ## Measures the same works on the reference and here, in turn; writes target/compare.json.
+compare: library ## Measures the same work on the reference and here, in turn; writes target/compare.json.
 	$(CARGO) build --release --locked -p rangekeeper-bench --bin compare-rust
 	rm -f target/compare
 	cd bench/upstream && $(GO) build -o ../../target/compare ./cmd/compare && ../../target/compare -rust ../../target/release/compare-rust
@@ -108,17 +108,17 @@ compare-store: library ## Measures allocations through an etcd by the reference 
 	rm -f target/compare-store
 	cd bench/upstream && $(GO) build -o ../../target/compare-store ./cmd/compare-store && ../../target/compare-store
 
-compare-apiserver: apiservers dropin ## Measures the creation of Services by unchanged kube-apiservers and with Rangekeeper inside; writes target/compare-apiserver.json.
+compare-apiserver: apiservers dropin ## Measures the creation of Services by stock kube-apiservers and with Rangekeeper inside; writes target/compare-apiserver.json.
 	rm -f target/compare-apiserver
 	cd bench/upstream && $(GO) build -o ../../target/compare-apiserver ./cmd/compare-apiserver && ../../target/compare-apiserver
 
-compare-model: library ## Plays random operation sequences on the reference's allocators and on these.
+compare-model: library ## Plays random operation sequences on the reference's allocators and on ours.
 	cd conformance && $(GO) test -count=1 -v -run . ./...
 
-goldens: ## Writes testdata/reference anew with the reference's own packages.
+goldens: ## Rewrites testdata/reference with the reference's own packages.
 	cd conformance && $(GO) run ./cmd/goldens
 
-header: ## Writes include/rangekeeper.h anew (needs cbindgen 0.29.4).
+header: ## Rewrites include/rangekeeper.h (needs cbindgen 0.29.4).
 	ffi/header.sh
 
 install: library ## Installs header, libraries and pkg-config file below PREFIX.
@@ -131,7 +131,7 @@ fmt: ## Formats the sources.
 	cd examples/bootstrap-rs && $(CARGO) fmt
 	gofmt -w $(GOFILES)
 
-lint: library ## Checks what `make check` leaves out: the format of the fuzz targets and examples, go vet of all modules, the header.
+lint: library ## Checks in addition to `make check`: the format of the fuzz targets and examples, go vet of all modules, the header.
 	cd fuzz && $(CARGO) fmt --check
 	cd examples/etcd-rs && $(CARGO) fmt --check
 	cd examples/bootstrap-rs && $(CARGO) fmt --check

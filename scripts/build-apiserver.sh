@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds a kube-apiserver of the module in a folder, as what the release VERSION tells of itself. The first build takes
-# minutes, so it says that it is under way; then Go has it cached.
+# Builds a kube-apiserver of the module in a folder, which reports itself as the release VERSION. The first build takes
+# minutes, so the script prints that it has begun; Go caches the result.
 #
 #   scripts/build-apiserver.sh VERSION FOLDER PACKAGE PROGRAM     PROGRAM: from the project's root
 set -euo pipefail

@@ -1,7 +1,6 @@
 #!/bin/bash
-# Builds bin/kube-apiserver-rangekeeper-VERSION: the kube-apiserver of a release with the packages of
-# dropin/overlay in the place of its own. Go refuses an overlay over its module cache, so this is a real
-# copy of the module; it lies in target/dropin and is never committed.
+# Builds bin/kube-apiserver-rangekeeper-VERSION: the kube-apiserver of a release, with files of dropin/overlay instead of its
+# own. Go refuses an overlay over its module cache, so the script copies the module to target/dropin.
 #
 #   scripts/dropin.sh VERSION [--sources]     --sources: the copy only, no program
 set -euo pipefail
@@ -11,13 +10,13 @@ go=${GO:-go}
 copy=$PWD/target/dropin/v$version
 
 releases=$(<controlplane/kubernetes/releases.txt)
-grep -qxF "$version" <<<"$releases" || { echo "Kubernetes $version: Rangekeeper is put into" $releases >&2; exit 2; }
+grep -qxF "$version" <<<"$releases" || { echo "Kubernetes $version is not supported; supported releases:" $releases >&2; exit 2; }
 module=v$version.mod
 [[ -e apiserver/$module ]] || module=go.mod # the newest release
 
-# The release, as it was published.
+# The published release.
 released=$(cd apiserver && "$go" mod download -modfile="$module" -json k8s.io/kubernetes | sed -n 's/^\t"Dir": "\(.*\)",\{0,1\}$/\1/p')
-[[ -d $released ]] || { echo "k8s.io/kubernetes@v$version: its source code could not be had" >&2; exit 1; }
+[[ -d $released ]] || { echo "k8s.io/kubernetes@v$version: download of the source code failed" >&2; exit 1; }
 if [[ ! -e $copy/.replaced ]]; then
 	echo "kube-apiserver $version: copying its source code"
 	rm -rf "$copy"
@@ -27,7 +26,7 @@ if [[ ! -e $copy/.replaced ]]; then
 	: >"$copy/.replaced"
 fi
 
-# What was replaced last time is as published again, so that a file that is gone from here is gone there.
+# Restore the files that the last run replaced, so that files deleted here disappear there.
 while read -r file; do
 	if [[ -e $released/$file ]]; then
 		cp "$released/$file" "$copy/$file"
@@ -42,15 +41,15 @@ for from in dropin/overlay/all "dropin/overlay/$version"; do
 	(cd "$from" && find . -type f) >>"$copy/.replaced"
 	cp -r "$from/." "$copy"
 done
-# A deletion through the status subresource releases values, too. No file of its own can change what NewREST sets up.
+# A deletion through the status subresource releases values as well. No added file can change the hooks that NewREST sets.
 storage=$copy/pkg/registry/core/service/storage/storage.go
 released='statusStore.AfterDelete = genericStore.afterDelete'
-[[ $(grep -c -F "$released" "$storage") == 1 ]] || { echo "kube-apiserver $version: ${storage#"$copy"/} does not have this line once: $released" >&2; exit 1; }
+[[ $(grep -c -F "$released" "$storage") == 1 ]] || { echo "kube-apiserver $version: ${storage#"$copy"/} must contain this line exactly once: $released" >&2; exit 1; }
 sed -i "s/$released/genericStore.followDeletions(\&statusStore)/" "$storage"
 (cd "$copy" && find pkg/registry/core/service/storage/storage.go) >>"$copy/.replaced"
 [[ ${2:-} != --sources ]] || exit 0
 
 program=bin/kube-apiserver-rangekeeper-$version
-# Go does not notice that the static library has changed, and would leave the old program standing.
+# Go does not notice changes of the static library, and would keep the old program.
 rm -f "$program"
 scripts/build-apiserver.sh "$version" dropin ./cmd/kube-apiserver "$program"

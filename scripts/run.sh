@@ -1,6 +1,6 @@
 #!/bin/bash
-# The main job on real input: a damaged cluster's etcd snapshot is repaired, restored into an etcd and audited there. What
-# is left is what only the owners of Services can repair.
+# The main job on real input: repairs the etcd snapshot of a damaged cluster, restores it into an etcd and audits it there.
+# Only the findings remain that need the owners of Services.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rangekeeper=bin/rangekeeper
@@ -21,14 +21,14 @@ mkdir -p target
 rm -f "$repaired"
 (cd controlplane && "${GO:-go}" build -o ../target/restored-etcd ./cmd/restored-etcd)
 
-say "1. The repair of $damaged into $repaired"
+say "1. Repairing $damaged into $repaired"
 findings_expected $rangekeeper repair --etcd-snapshot "$damaged" --output "$repaired"
 
 say "2. The occupancy map of the damaged cluster"
 findings_expected $rangekeeper audit --etcd-snapshot "$damaged" -o svg >"$picture"
 echo "$picture"
 
-say "3. $repaired restored into an etcd and audited over the network: what is left only an owner can repair"
+say "3. Restoring $repaired into an etcd and auditing it over the network: the remaining findings need the owners of Services"
 # shellcheck disable=SC2016 # the inner shell knows the endpoint
 findings_expected target/restored-etcd "$repaired" \
 	sh -c 'echo "rangekeeper audit --endpoints $ETCDCTL_ENDPOINTS"; echo; exec "$0" audit --endpoints "$ETCDCTL_ENDPOINTS"' "$rangekeeper"

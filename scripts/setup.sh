@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what tests and examples need beside Rust, Go and a C compiler, where it is missing.
+# Installs missing tools that tests and examples need in addition to Rust, Go and a C compiler.
 set -euo pipefail
 missing=()
 command -v valgrind >/dev/null || missing+=(valgrind)
