@@ -7,10 +7,11 @@ use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper_core::allocator::{AllocateError, Allocator, BatchError, Full, Request, RestoreError, Strategy};
 
 use crate::error::{Failure, rk_error};
-use crate::guard::{Array, Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, slice, text};
+use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::range::{ValueRange, rk_range, rk_run, runs_page};
 use crate::result::rk_result;
+use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice, text};
 use crate::value::{RK_VALUE_KIND_ANY, Value, rk_value};
 
 /// The lowest free value.
@@ -104,9 +105,9 @@ pub unsafe extern "C" fn rk_allocator_new(
     seed: u64,
     allocator: *mut *mut rk_allocator,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (range, out) = unsafe { (borrow(range)?, Out::new(allocator)?) };
+        let (range, out) = unsafe { (borrow(scope, range)?, Out::new(scope, allocator)?) };
         let allocator = Allocator::new(ValueRange(range.0), self::strategy(strategy)?);
         let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
         out.give(rk_allocator(Handle::new(AllocatorState { allocator, generator })));
@@ -124,9 +125,9 @@ pub unsafe extern "C" fn rk_allocator_free(allocator: *mut rk_allocator) {
 /// Drops an allocator's state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_close(allocator: *const rk_allocator) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let allocator = unsafe { borrow(allocator)? };
+        let allocator = unsafe { borrow(scope, allocator)? };
         allocator.0.close();
         Ok(())
     })
@@ -139,9 +140,9 @@ pub unsafe extern "C" fn rk_allocator_dry_run(
     allocator: *const rk_allocator,
     dry_run: *mut *mut rk_allocator,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (allocator, out) = unsafe { (borrow(allocator)?, Out::new(dry_run)?) };
+        let (allocator, out) = unsafe { (borrow(scope, allocator)?, Out::new(scope, dry_run)?) };
         let copy = allocator.0.with(|state| {
             Ok::<_, rk_result>(AllocatorState {
                 allocator: state.allocator.dry_run(),
@@ -158,9 +159,9 @@ pub unsafe extern "C" fn rk_allocator_dry_run(
 /// RK_RESULT_ALREADY_ALLOCATED; RK_RESULT_NOT_IN_RANGE, also for a value of another kind than the range's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_allocate(allocator: *const rk_allocator, value: *const rk_value) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (allocator, value) = unsafe { (borrow(allocator)?, borrow(value)?) };
+        let (allocator, value) = unsafe { (borrow(scope, allocator)?, borrow(scope, value)?) };
         let value = value.try_into()?;
         allocator.0.with(|state| Ok(state.allocator.allocate(value)?))
     })
@@ -171,9 +172,9 @@ pub unsafe extern "C" fn rk_allocator_allocate(allocator: *const rk_allocator, v
 /// RK_RESULT_FULL if none is free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_allocate_next(allocator: *const rk_allocator, value: *mut rk_value) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (allocator, out) = unsafe { (borrow(allocator)?, Out::new(value)?) };
+        let (allocator, out) = unsafe { (borrow(scope, allocator)?, Out::new(scope, value)?) };
         let value =
             allocator.0.with(|state| Ok::<_, rk_result>(state.allocator.allocate_next(&mut state.generator)?))?;
         out.write(value.get());
@@ -189,9 +190,10 @@ pub unsafe extern "C" fn rk_allocator_release(
     value: *const rk_value,
     was_used: *mut bool,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (allocator, value, out) = unsafe { (borrow(allocator)?, borrow(value)?, Out::optional(was_used)?) };
+        let (allocator, value, out) =
+            unsafe { (borrow(scope, allocator)?, borrow(scope, value)?, Out::optional(scope, was_used)?) };
         let value = value.try_into()?;
         let was_used = allocator.0.with(|state| Ok::<_, rk_result>(state.allocator.release(value)))?;
         if let Some(out) = out {
@@ -208,9 +210,10 @@ pub unsafe extern "C" fn rk_allocator_has(
     value: *const rk_value,
     is_used: *mut bool,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (allocator, value, out) = unsafe { (borrow(allocator)?, borrow(value)?, Out::new(is_used)?) };
+        let (allocator, value, out) =
+            unsafe { (borrow(scope, allocator)?, borrow(scope, value)?, Out::new(scope, is_used)?) };
         let value = value.try_into()?;
         out.write(allocator.0.with(|state| Ok::<_, rk_result>(state.allocator.has(value)))?);
         Ok(())
@@ -220,9 +223,9 @@ pub unsafe extern "C" fn rk_allocator_has(
 /// Writes how many values are in use. Cost: O(1); O(size / 64) for the first call after a restore.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_used(allocator: *const rk_allocator, used: *mut u32) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (allocator, out) = unsafe { (borrow(allocator)?, Out::new(used)?) };
+        let (allocator, out) = unsafe { (borrow(scope, allocator)?, Out::new(scope, used)?) };
         out.write(allocator.0.with(|state| Ok::<_, rk_result>(state.allocator.used()))?);
         Ok(())
     })
@@ -231,9 +234,9 @@ pub unsafe extern "C" fn rk_allocator_used(allocator: *const rk_allocator, used:
 /// Writes how many values are free. Cost: that of rk_allocator_used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_available(allocator: *const rk_allocator, available: *mut u32) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (allocator, out) = unsafe { (borrow(allocator)?, Out::new(available)?) };
+        let (allocator, out) = unsafe { (borrow(scope, allocator)?, Out::new(scope, available)?) };
         out.write(allocator.0.with(|state| Ok::<_, rk_result>(state.allocator.free()))?);
         Ok(())
     })
@@ -254,9 +257,9 @@ pub unsafe extern "C" fn rk_allocator_allocate_batch(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (allocator, out) = (borrow(allocator)?, Array::new(values, n)?);
-            let requests = self::requests(slice(requests, n)?)?;
+        guard_error(error, |scope| {
+            let (allocator, out) = (borrow(scope, allocator)?, Array::new(scope, values, n)?);
+            let requests = self::requests(slice(scope, requests, n)?)?;
             let values = allocator
                 .0
                 .with(|state| state.allocator.allocate_batch(&requests, &mut state.generator).map_err(Failure::from))?;
@@ -274,9 +277,10 @@ pub unsafe extern "C" fn rk_allocator_has_batch(
     n: usize,
     are_used: *mut bool,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (allocator, values, out) = unsafe { (borrow(allocator)?, slice(values, n)?, Array::new(are_used, n)?) };
+        let (allocator, values, out) =
+            unsafe { (borrow(scope, allocator)?, slice(scope, values, n)?, Array::new(scope, are_used, n)?) };
         let values = checked(values)?;
         allocator.0.with(|state| {
             out.fill(values.map(|value| state.allocator.has(value)));
@@ -297,10 +301,16 @@ pub unsafe extern "C" fn rk_allocator_runs(
     n: *mut usize,
     next_offset: *mut u32,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (allocator, runs, n, next) =
-            unsafe { (borrow(allocator)?, Array::new(runs, capacity)?, Out::new(n)?, Out::new(next_offset)?) };
+        let (allocator, runs, n, next) = unsafe {
+            (
+                borrow(scope, allocator)?,
+                Array::new(scope, runs, capacity)?,
+                Out::new(scope, n)?,
+                Out::new(scope, next_offset)?,
+            )
+        };
         allocator.0.with(|state| {
             let allocator = &state.allocator;
             let (written, after) = if used {
@@ -324,9 +334,9 @@ pub unsafe extern "C" fn rk_allocator_snapshot(
     capacity: usize,
     len: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (allocator, buffer) = unsafe { (borrow(allocator)?, Buffer::new(buffer, capacity, len)?) };
+        let (allocator, buffer) = unsafe { (borrow(scope, allocator)?, Buffer::new(scope, buffer, capacity, len)?) };
         allocator.0.with(|state| buffer.write(state.allocator.snapshot()))
     })
 }
@@ -346,8 +356,9 @@ pub unsafe extern "C" fn rk_allocator_restore(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (allocator, range, data) = (borrow(allocator)?, text(range, range_len)?, slice(data, data_len)?);
+        guard_error(error, |scope| {
+            let (allocator, range, data) =
+                (borrow(scope, allocator)?, text(scope, range, range_len)?, slice(scope, data, data_len)?);
             allocator.0.with(|state| Ok(state.allocator.restore(range, data)?))
         })
     }

@@ -9,12 +9,13 @@ use rangekeeper_core::service::Service;
 use rangekeeper_core::service_cidr::ServiceCidr;
 
 use crate::error::{Failure, rk_error};
-use crate::guard::{Out, borrow, borrow_optional, guard, guard_error, guard_or, reclaim, slice, text};
+use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::leak_tracker::rk_leak_tracker;
 use crate::range::rk_range;
 use crate::report::rk_report;
 use crate::result::rk_result;
+use crate::scope::{Out, borrow, borrow_optional, reclaim, slice, text};
 use crate::services::{Services, ip_addresses, rk_ip_addresses, rk_service_names, rk_services, service_names};
 
 /// The object does not exist.
@@ -94,9 +95,9 @@ impl From<NoIpAddresses> for rk_result {
 /// that, which is right for data at rest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_new(ip_addresses: bool, now: *const i64, audit: *mut *mut rk_audit) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (now, out) = unsafe { (borrow_optional(now)?, Out::new(audit)?) };
+        let (now, out) = unsafe { (borrow_optional(scope, now)?, Out::new(scope, audit)?) };
         let audit = if ip_addresses { Audit::of_ip_addresses(now.copied()) } else { Audit::new() };
         out.give(rk_audit(Handle::new(audit)));
         Ok(())
@@ -113,9 +114,9 @@ pub unsafe extern "C" fn rk_audit_free(audit: *mut rk_audit) {
 /// Drops an audit's state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_close(audit: *const rk_audit) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let audit = unsafe { borrow(audit)? };
+        let audit = unsafe { borrow(scope, audit)? };
         audit.0.close();
         Ok(())
     })
@@ -141,10 +142,12 @@ pub unsafe extern "C" fn rk_audit_add_bitmap(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (audit, configured) = (borrow(audit)?, borrow(configured)?);
-            let stored =
-                Stored { range: text(stored_range, stored_range_len)?, data: slice(stored_data, stored_data_len)? };
+        guard_error(error, |scope| {
+            let (audit, configured) = (borrow(scope, audit)?, borrow(scope, configured)?);
+            let stored = Stored {
+                range: text(scope, stored_range, stored_range_len)?,
+                data: slice(scope, stored_data, stored_data_len)?,
+            };
             audit.0.with(|audit| Ok(audit.add_bitmap(configured.0, stored)?))
         })
     }
@@ -162,8 +165,8 @@ pub unsafe extern "C" fn rk_audit_add_service_cidr(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (audit, cidr) = (borrow(audit)?, text(cidr, cidr_len)?);
+        guard_error(error, |scope| {
+            let (audit, cidr) = (borrow(scope, audit)?, text(scope, cidr, cidr_len)?);
             let cidr = ServiceCidr::parse(cidr).map_err(|error| Failure::new(rk_result::InvalidRange, error))?;
             audit.0.with(|audit| Ok(audit.add_service_cidr(cidr)?))
         })
@@ -179,9 +182,9 @@ pub unsafe extern "C" fn rk_audit_observe_ip_addresses(
     audit: *const rk_audit,
     batch: *const rk_ip_addresses,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (audit, objects) = unsafe { (borrow(audit)?, ip_addresses(batch)?) };
+        let (audit, objects) = unsafe { (borrow(scope, audit)?, ip_addresses(scope, batch)?) };
         audit.0.with(|audit| {
             for object in &objects {
                 audit.observe_ip_address(object)?;
@@ -202,9 +205,10 @@ pub unsafe extern "C" fn rk_audit_observe_services(
     names: *const rk_service_names,
     batch: *const rk_services,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (audit, names, services) = unsafe { (borrow(audit)?, borrow_optional(names)?, Services::new(batch)?) };
+        let (audit, names, services) =
+            unsafe { (borrow(scope, audit)?, borrow_optional(scope, names)?, Services::new(scope, batch)?) };
         let Some(names) = names else {
             return audit.0.with(|audit| {
                 if audit.needs_names() {
@@ -214,7 +218,7 @@ pub unsafe extern "C" fn rk_audit_observe_services(
             });
         };
         // SAFETY: the caller's promise; see guard.
-        let names = unsafe { service_names(names)? };
+        let names = unsafe { service_names(scope, names)? };
         if names.len() != services.count {
             return Err(rk_result::InvalidBatch);
         }
@@ -242,8 +246,8 @@ pub unsafe extern "C" fn rk_audit_check_cluster(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let audit = borrow(audit)?;
+        guard_error(error, |scope| {
+            let audit = borrow(scope, audit)?;
             let bitmaps = Bitmaps {
                 service_ips: presence(service_ips)?,
                 secondary_service_ips: presence(secondary_service_ips)?,
@@ -264,9 +268,10 @@ pub unsafe extern "C" fn rk_audit_finish(
     tracker: *const rk_leak_tracker,
     report: *mut *mut rk_report,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (audit, tracker, out) = unsafe { (borrow(audit)?, borrow_optional(tracker)?, Out::new(report)?) };
+        let (audit, tracker, out) =
+            unsafe { (borrow(scope, audit)?, borrow_optional(scope, tracker)?, Out::new(scope, report)?) };
         audit.0.with(|audit| if audit.is_of_pass() { Err(rk_result::InvalidArgument) } else { Ok(()) })?;
         let finish = |leaks: Leaks<'_>| audit.0.finish(|audit| Ok::<_, rk_result>(audit.finish(leaks)));
         let report = match tracker {

@@ -8,9 +8,10 @@ use rangekeeper_bootstrap::plan::{Question, plan};
 use serde::Deserialize;
 
 use crate::error::{Failure, rk_error};
-use crate::guard::{Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, text};
+use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::result::rk_result;
+use crate::scope::{Buffer, Out, borrow, reclaim, text};
 
 /// The bootstrap controller of one server: a state machine that does no I/O.
 pub struct rk_bootstrap(Handle<State>);
@@ -43,8 +44,8 @@ pub unsafe extern "C" fn rk_bootstrap_new(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (config, out) = (text(config, config_len)?, Out::new(bootstrap)?);
+        guard_error(error, |scope| {
+            let (config, out) = (text(scope, config, config_len)?, Out::new(scope, bootstrap)?);
             let controller =
                 Controller::new(parse(config)?).map_err(|error| Failure::new(rk_result::InvalidConfig, error))?;
             out.give(rk_bootstrap(Handle::new(State { controller, step: None })));
@@ -63,9 +64,9 @@ pub unsafe extern "C" fn rk_bootstrap_free(bootstrap: *mut rk_bootstrap) {
 /// Drops a controller's state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_close(bootstrap: *const rk_bootstrap) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let bootstrap = unsafe { borrow(bootstrap)? };
+        let bootstrap = unsafe { borrow(scope, bootstrap)? };
         bootstrap.0.close();
         Ok(())
     })
@@ -81,9 +82,9 @@ pub unsafe extern "C" fn rk_bootstrap_poll(
     capacity: usize,
     len: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (bootstrap, buffer) = unsafe { (borrow(bootstrap)?, Buffer::new(buffer, capacity, len)?) };
+        let (bootstrap, buffer) = unsafe { (borrow(scope, bootstrap)?, Buffer::new(scope, buffer, capacity, len)?) };
         bootstrap.0.with(|State { controller, step }| {
             let json = step.take().map_or_else(|| to_json(&controller.poll(Duration::from_nanos(now))), Ok)?;
             buffer.write_text(step.insert(json))?;
@@ -113,8 +114,8 @@ pub unsafe extern "C" fn rk_bootstrap_answered(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (bootstrap, answer) = (borrow(bootstrap)?, text(answer, answer_len)?);
+        guard_error(error, |scope| {
+            let (bootstrap, answer) = (borrow(scope, bootstrap)?, text(scope, answer, answer_len)?);
             let answer = parse(answer)?;
             bootstrap.0.with(|state| {
                 state.controller.answered(Duration::from_nanos(now), id, answer);
@@ -128,9 +129,9 @@ pub unsafe extern "C" fn rk_bootstrap_answered(
 /// the phase of a step is stopped, at most two intervals of the endpoints later.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_stop(bootstrap: *const rk_bootstrap, now: u64) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let bootstrap = unsafe { borrow(bootstrap)? };
+        let bootstrap = unsafe { borrow(scope, bootstrap)? };
         bootstrap.0.with(|state| {
             state.controller.stop(Duration::from_nanos(now));
             Ok(())
@@ -155,8 +156,8 @@ pub unsafe extern "C" fn rk_bootstrap_plan(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (question, buffer) = (text(question, question_len)?, Buffer::new(buffer, capacity, len)?);
+        guard_error(error, |scope| {
+            let (question, buffer) = (text(scope, question, question_len)?, Buffer::new(scope, buffer, capacity, len)?);
             let question: Question = parse(question)?;
             let answer = plan(&question).map_err(|error| Failure::new(rk_result::InvalidConfig, error))?;
             Ok(buffer.write_text(&to_json(&answer)?)?)

@@ -15,11 +15,12 @@ use crate::committer_output::{
     rk_step_swap, rk_step_wait, rk_step_watch,
 };
 use crate::error::{self, rk_error};
-use crate::guard::{Array, Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, slice};
+use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::range::{ValueRange, rk_range};
 use crate::repair_pass::rk_repair_pass;
 use crate::result::rk_result;
+use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice};
 use crate::value::{Value, rk_value};
 
 /// A committer of any range.
@@ -108,9 +109,9 @@ pub unsafe extern "C" fn rk_committer_new(
     seed: u64,
     committer: *mut *mut rk_committer,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (range, out) = unsafe { (borrow(range)?, Out::new(committer)?) };
+        let (range, out) = unsafe { (borrow(scope, range)?, Out::new(scope, committer)?) };
         let config = Config { strategy: strategy(strategy_number)?, grace: Duration::from_nanos(grace) };
         let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
         let committer = Committer::new(ValueRange(range.0), config, generator);
@@ -131,9 +132,9 @@ pub unsafe extern "C" fn rk_committer_free(committer: *mut rk_committer) {
 /// must still be freed. To close twice is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_close(committer: *const rk_committer) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let committer = unsafe { borrow(committer)? };
+        let committer = unsafe { borrow(scope, committer)? };
         committer.0.close();
         Ok(())
     })
@@ -153,11 +154,11 @@ pub unsafe extern "C" fn rk_committer_submit(
     values_len: usize,
     tickets: *mut u64,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (committer, all, tickets) = unsafe {
-            let all = operations(slice(submitted, n)?, slice(values, values_len)?);
-            (borrow(committer)?, all?, Array::new(tickets, n)?)
+            let all = operations(slice(scope, submitted, n)?, slice(scope, values, values_len)?);
+            (borrow(scope, committer)?, all?, Array::new(scope, tickets, n)?)
         };
         committer.0.with(|state| {
             let submitted = all.into_iter().map(|(operation, deadline)| state.committer.submit(operation, deadline).0);
@@ -192,8 +193,8 @@ pub unsafe extern "C" fn rk_committer_submit_repair(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (committer, pass, ticket) = (borrow(committer)?, borrow(pass)?, Out::new(ticket)?);
+        guard_error(error, |scope| {
+            let (committer, pass, ticket) = (borrow(scope, committer)?, borrow(scope, pass)?, Out::new(scope, ticket)?);
             let listed = match listed {
                 0 => Listed::Elsewhere,
                 _ if is_guarded => Listed::Guarding(listed),
@@ -210,9 +211,9 @@ pub unsafe extern "C" fn rk_committer_submit_repair(
 /// effect nevertheless is released again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_cancel(committer: *const rk_committer, ticket: u64) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let committer = unsafe { borrow(committer)? };
+        let committer = unsafe { borrow(scope, committer)? };
         committer.0.with(|state| {
             state.committer.cancel(Ticket(ticket));
             Ok(())
@@ -230,9 +231,9 @@ pub unsafe extern "C" fn rk_committer_abandon(
     values: *const rk_value,
     n: usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (committer, values) = unsafe { (borrow(committer)?, slice(values, n)?) };
+        let (committer, values) = unsafe { (borrow(scope, committer)?, slice(scope, values, n)?) };
         let values = values.iter().map(Value::try_from).collect::<Result<_, _>>()?;
         committer.0.with(|state| {
             state.committer.abandon(Outcome::Allocated { values, revision, use_until: Duration::ZERO });
@@ -247,9 +248,9 @@ pub unsafe extern "C" fn rk_committer_abandon(
 /// RK_STEP_CONFIRM) ends by an event, RK_EVENT_HELD to RK_EVENT_REFUSED; until then there is no other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: u64, step: *mut rk_step) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (committer, out) = unsafe { (borrow(committer)?, Out::new(step)?) };
+        let (committer, out) = unsafe { (borrow(scope, committer)?, Out::new(scope, step)?) };
         committer.0.with(|state| {
             out.write(state.poll(Duration::from_nanos(now)));
             Ok(())
@@ -267,9 +268,9 @@ pub unsafe extern "C" fn rk_committer_handle(
     event: *const rk_event,
     now: u64,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (committer, events) = unsafe { (borrow(committer)?, events(borrow(event)?)?) };
+        let (committer, events) = unsafe { (borrow(scope, committer)?, events(scope, borrow(scope, event)?)?) };
         committer.0.with(|state| {
             events.into_iter().for_each(|event| state.committer.handle(event, Duration::from_nanos(now)));
             Ok(())
@@ -282,9 +283,9 @@ pub unsafe extern "C" fn rk_committer_handle(
 /// Cost: O(1); after a change by others O(size / 64), some 10 us for a million values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_known(committer: *const rk_committer, known: *mut rk_known) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (committer, out) = unsafe { (borrow(committer)?, Out::new(known)?) };
+        let (committer, out) = unsafe { (borrow(scope, committer)?, Out::new(scope, known)?) };
         committer.0.with(|state| {
             let Known { revision, used, initialised } = state.committer.known();
             out.write(rk_known { revision, used, initialised });
@@ -303,9 +304,9 @@ pub unsafe extern "C" fn rk_committer_value(
     capacity: usize,
     len: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (committer, buffer) = unsafe { (borrow(committer)?, Buffer::new(buffer, capacity, len)?) };
+        let (committer, buffer) = unsafe { (borrow(scope, committer)?, Buffer::new(scope, buffer, capacity, len)?) };
         committer.0.with(|state| buffer.write(&state.value))
     })
 }
@@ -326,15 +327,15 @@ pub unsafe extern "C" fn rk_committer_finished(
     bytes_capacity: usize,
     n: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (committer, finished, values, bytes, n) = unsafe {
             (
-                borrow(committer)?,
-                Array::new(finished, capacity)?,
-                Array::new(values, values_capacity)?,
-                Array::new(bytes, bytes_capacity)?,
-                Out::new(n)?,
+                borrow(scope, committer)?,
+                Array::new(scope, finished, capacity)?,
+                Array::new(scope, values, values_capacity)?,
+                Array::new(scope, bytes, bytes_capacity)?,
+                Out::new(scope, n)?,
             )
         };
         committer.0.with(|state| {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use rangekeeper_core::commit::{Answer, Change, Event, Guard, Header, KeyValue, Operation};
 
 use crate::allocator::requests;
-use crate::guard::{slice, text};
 use crate::range::ValueRange;
 use crate::result::rk_result;
+use crate::scope::{Scope, slice, text};
 use crate::value::rk_value;
 
 /// Serve all requests of data.allocate, or none.
@@ -233,7 +233,7 @@ pub(crate) unsafe fn operations(
 ///
 /// # Safety
 /// Of the data of the event, what belongs to its kind is written, and its pointers are NULL or valid during `'a`.
-pub(crate) unsafe fn events<'a>(event: &rk_event) -> Result<Vec<Event<'a>>, rk_result> {
+pub(crate) unsafe fn events<'a>(scope: &'a Scope, event: &rk_event) -> Result<Vec<Event<'a>>, rk_result> {
     let event = match event.kind {
         RK_EVENT_HELD => {
             // SAFETY: written, as promised; any numbers are a valid member.
@@ -243,7 +243,7 @@ pub(crate) unsafe fn events<'a>(event: &rk_event) -> Result<Vec<Event<'a>>, rk_r
             // SAFETY: as above.
             let rk_current { header, key } = unsafe { event.data.current };
             // SAFETY: as promised to this function.
-            let value = unsafe { slice(key.value, key.value_len)? };
+            let value = unsafe { slice(scope, key.value, key.value_len)? };
             let current = (key.state.version != 0).then_some(KeyValue { state: key.state.into(), value });
             Event::Answered { header: header.into(), answer: Answer::Current(current) }
         }
@@ -252,16 +252,16 @@ pub(crate) unsafe fn events<'a>(event: &rk_event) -> Result<Vec<Event<'a>>, rk_r
             // SAFETY: as above.
             let rk_refused { reason, reason_len } = unsafe { event.data.refused };
             // SAFETY: as promised to this function.
-            Event::Refused(unsafe { text(reason, reason_len)? })
+            Event::Refused(unsafe { text(scope, reason, reason_len)? })
         }
         RK_EVENT_RECONNECTED => Event::Reconnected,
         RK_EVENT_WATCHED => {
             // SAFETY: as above.
             let rk_watched { changes, n } = unsafe { event.data.watched };
             // SAFETY: as promised to this function.
-            let changes = unsafe { slice(changes, n)? };
+            let changes = unsafe { slice(scope, changes, n)? };
             // SAFETY: as promised to this function.
-            return changes.iter().map(|key| unsafe { change(key) }).collect();
+            return changes.iter().map(|key| unsafe { change(scope, key) }).collect();
         }
         RK_EVENT_WATCH_ENDED => Event::WatchEnded,
         RK_EVENT_WATCH_FAILED => Event::WatchFailed,
@@ -272,11 +272,11 @@ pub(crate) unsafe fn events<'a>(event: &rk_event) -> Result<Vec<Event<'a>>, rk_r
 
 /// # Safety
 /// The value is NULL or valid during `'a`.
-unsafe fn change<'a>(key: &rk_key) -> Result<Event<'a>, rk_result> {
+unsafe fn change<'a>(scope: &'a Scope, key: &rk_key) -> Result<Event<'a>, rk_result> {
     if key.state.version == 0 {
         return Ok(Event::Watched(Change::Delete { revision: key.state.mod_revision }));
     }
     // SAFETY: as promised to this function.
-    let value = unsafe { slice(key.value, key.value_len)? };
+    let value = unsafe { slice(scope, key.value, key.value_len)? };
     Ok(Event::Watched(Change::Put(KeyValue { state: key.state.into(), value })))
 }

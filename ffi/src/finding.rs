@@ -7,9 +7,10 @@ use rangekeeper_core::audit::OffsetState;
 use rangekeeper_core::finding::{Finding, FoundValue, Reason, Subject};
 use rangekeeper_core::range::Band;
 
-use crate::guard::{Array, guard_or};
+use crate::guard::guard_or;
 use crate::report::RK_NO_RANGE;
 use crate::result::rk_result;
+use crate::scope::Array;
 use crate::value::{RK_VALUE_KIND_PORT, RK_VALUE_KIND_TEXT, rk_value};
 
 /// A finding is about a Service.

@@ -6,8 +6,9 @@ use rangekeeper_core::ipaddress::{
     AddressObject, ClusterIpVerdict, ObjectVerdict, Owner, judge_cluster_ip, judge_object,
 };
 
-use crate::guard::{Out, borrow_optional, guard};
+use crate::guard::guard;
 use crate::result::rk_result;
+use crate::scope::{Out, borrow_optional};
 
 /// An IPAddress object refers to something other than a Service, or to nothing.
 pub const RK_OWNER_NO_SERVICE: u32 = 0;
@@ -80,9 +81,9 @@ pub unsafe extern "C" fn rk_ip_address_judge(
     verdict: *mut u32,
     wait: *mut u64,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (verdict_out, wait_out) = unsafe { (Out::new(verdict)?, Out::new(wait)?) };
+        let (verdict_out, wait_out) = unsafe { (Out::new(scope, verdict)?, Out::new(scope, wait)?) };
         let [unused_for, grace] = [unused_for, grace].map(Duration::from_nanos);
         let (verdict, wait) = match judge_object(managed, owner_of(owner)?, unused_for, grace) {
             ObjectVerdict::Keep => (RK_IP_ADDRESS_KEEP, Duration::ZERO),
@@ -102,9 +103,9 @@ pub unsafe extern "C" fn rk_ip_address_judge(
 /// *verdict is one of RK_CLUSTER_IP_*.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_cluster_ip_judge(object: *const rk_address_object, verdict: *mut u32) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (object, out) = unsafe { (borrow_optional(object)?, Out::new(verdict)?) };
+        let (object, out) = unsafe { (borrow_optional(scope, object)?, Out::new(scope, verdict)?) };
         let object = match object {
             None => None,
             Some(&rk_address_object { managed, labelled, owner }) => {

@@ -7,10 +7,11 @@ use rangekeeper_core::bitmap::Bitmap;
 use rangekeeper_core::leak::LeakCounters;
 use rangekeeper_core::range::Range;
 
-use crate::guard::{Array, Out, borrow, guard, guard_or, reclaim, slice};
+use crate::guard::{guard, guard_or};
 use crate::handle::Handle;
 use crate::range::{rk_range, values_page};
 use crate::result::rk_result;
+use crate::scope::{Array, Out, borrow, reclaim, slice};
 use crate::value::rk_value;
 
 /// A counter for each value of a range: how many passes in a row it was leaked.
@@ -35,9 +36,9 @@ pub unsafe extern "C" fn rk_leak_counters_new(
     passes: u8,
     counters: *mut *mut rk_leak_counters,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (range, out) = unsafe { (borrow(range)?, Out::new(counters)?) };
+        let (range, out) = unsafe { (borrow(scope, range)?, Out::new(scope, counters)?) };
         let passes = NonZeroU8::new(passes).ok_or(rk_result::InvalidArgument)?;
         let counters = Handle::new(LeakCounters::new(range.0.size(), passes));
         out.give(rk_leak_counters { range: range.0, counters });
@@ -55,9 +56,9 @@ pub unsafe extern "C" fn rk_leak_counters_free(counters: *mut rk_leak_counters) 
 /// Drops the counters' state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_close(counters: *const rk_leak_counters) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let counters = unsafe { borrow(counters)? };
+        let counters = unsafe { borrow(scope, counters)? };
         counters.counters.close();
         Ok(())
     })
@@ -77,10 +78,16 @@ pub unsafe extern "C" fn rk_leak_counters_advance(
     due_capacity: usize,
     due_len: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (counters, values, due, due_len) =
-            unsafe { (borrow(counters)?, slice(leaked, n)?, Array::new(due, due_capacity)?, Out::new(due_len)?) };
+        let (counters, values, due, due_len) = unsafe {
+            (
+                borrow(scope, counters)?,
+                slice(scope, leaked, n)?,
+                Array::new(scope, due, due_capacity)?,
+                Out::new(scope, due_len)?,
+            )
+        };
         if due.capacity() < n {
             due_len.write(n);
             return Err(rk_result::BufferTooSmall);
@@ -107,9 +114,10 @@ pub unsafe extern "C" fn rk_leak_counters_count(
     value: *const rk_value,
     count: *mut u8,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (counters, value, out) = unsafe { (borrow(counters)?, borrow(value)?, Out::new(count)?) };
+        let (counters, value, out) =
+            unsafe { (borrow(scope, counters)?, borrow(scope, value)?, Out::new(scope, count)?) };
         let offset = counters.offset_of(*value)?;
         out.write(counters.counters.with(|state| Ok::<_, rk_result>(state.count(offset)))?);
         Ok(())
@@ -119,9 +127,9 @@ pub unsafe extern "C" fn rk_leak_counters_count(
 /// Sets every counter to 0, as is right after a restore from a backup.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_reset(counters: *const rk_leak_counters) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let counters = unsafe { borrow(counters)? };
+        let counters = unsafe { borrow(scope, counters)? };
         counters.counters.with(|state| {
             state.reset();
             Ok(())

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use rangekeeper_core::commit::Passes;
 
-use crate::guard::{Out, borrow, guard, guard_or, reclaim};
+use crate::guard::{guard, guard_or};
 use crate::handle::Handle;
 use crate::result::rk_result;
+use crate::scope::{Out, borrow, reclaim};
 
 /// The leak counters of all ranges of a server's repair, kept from one pass to the next, and when they may advance.
 pub struct rk_leak_tracker(pub(crate) Arc<Handle<Passes>>);
@@ -25,9 +26,9 @@ pub unsafe extern "C" fn rk_leak_tracker_new(
     interval: u64,
     tracker: *mut *mut rk_leak_tracker,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let out = unsafe { Out::new(tracker)? };
+        let out = unsafe { Out::new(scope, tracker)? };
         let passes = NonZeroU8::new(passes).ok_or(rk_result::InvalidArgument)?;
         out.give(rk_leak_tracker(Arc::new(Handle::new(Passes::new(passes, Duration::from_nanos(interval))))));
         Ok(())
@@ -44,9 +45,9 @@ pub unsafe extern "C" fn rk_leak_tracker_free(tracker: *mut rk_leak_tracker) {
 /// Drops a tracker's state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_tracker_close(tracker: *const rk_leak_tracker) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let tracker = unsafe { borrow(tracker)? };
+        let tracker = unsafe { borrow(scope, tracker)? };
         tracker.0.close();
         Ok(())
     })

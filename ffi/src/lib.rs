@@ -2,8 +2,7 @@
 //!
 //! `include/rangekeeper.h` is generated from this crate by `ffi/header.sh`; the comments of the entry points become
 //! its documentation, and its preamble (`ffi/cbindgen.toml`) states the conventions that hold for all of them.
-//! Everything that can go wrong at the border (panics, NULL, lengths, out-parameters) is dealt with in [`guard`],
-//! ownership, locks and states in [`handle`].
+//! [`guard`] stops panics, [`scope`] checks pointers, lengths and out-parameters, [`handle`] owns locks and states.
 
 #![allow(non_camel_case_types, reason = "types have the names that C sees")]
 #![allow(unreachable_pub, reason = "entry points are reached from C only")]
@@ -26,6 +25,7 @@ mod range_allocation;
 mod repair_pass;
 mod report;
 mod result;
+mod scope;
 mod service_cidr;
 mod services;
 mod value;

@@ -11,8 +11,9 @@ use rangekeeper_core::range::Range;
 use rangekeeper_core::snapshot::changes;
 
 use crate::error::{Failure, rk_error};
-use crate::guard::{Array, Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, slice, text};
+use crate::guard::{guard, guard_error, guard_or};
 use crate::result::rk_result;
+use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice, text};
 use crate::value::{RK_VALUE_KIND_IPV4, RK_VALUE_KIND_IPV6, RK_VALUE_KIND_PORT, Value, rk_value};
 
 /// Addresses of a CIDR.
@@ -157,8 +158,8 @@ pub unsafe extern "C" fn rk_range_parse(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (spec, range) = (text(spec, spec_len)?, Out::new(range)?);
+        guard_error(error, |scope| {
+            let (spec, range) = (text(scope, spec, spec_len)?, Out::new(scope, range)?);
             range.give(rk_range(spec.parse::<AnyRange>()?));
             Ok(())
         })
@@ -180,9 +181,9 @@ pub unsafe extern "C" fn rk_range_text(
     capacity: usize,
     len: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (range, buffer) = unsafe { (borrow(range)?, Buffer::new(buffer, capacity, len)?) };
+        let (range, buffer) = unsafe { (borrow(scope, range)?, Buffer::new(scope, buffer, capacity, len)?) };
         buffer.write_text(&range.0.to_string())
     })
 }
@@ -190,9 +191,9 @@ pub unsafe extern "C" fn rk_range_text(
 /// Writes which of RK_RANGE_KIND_* a range is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_kind(range: *const rk_range, kind: *mut u32) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (range, kind) = unsafe { (borrow(range)?, Out::new(kind)?) };
+        let (range, kind) = unsafe { (borrow(scope, range)?, Out::new(scope, kind)?) };
         kind.write(match range.0 {
             AnyRange::Cidr(_) => RK_RANGE_KIND_CIDR,
             AnyRange::Ports(_) => RK_RANGE_KIND_PORTS,
@@ -204,9 +205,9 @@ pub unsafe extern "C" fn rk_range_kind(range: *const rk_range, kind: *mut u32) -
 /// Writes how many values can be allocated; offsets are below that. 0 is possible ("10.0.0.1/32").
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_size(range: *const rk_range, size: *mut u32) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (range, size) = unsafe { (borrow(range)?, Out::new(size)?) };
+        let (range, size) = unsafe { (borrow(scope, range)?, Out::new(scope, size)?) };
         size.write(range.0.size());
         Ok(())
     })
@@ -215,9 +216,9 @@ pub unsafe extern "C" fn rk_range_size(range: *const rk_range, size: *mut u32) -
 /// Writes how many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070, KEP-3668).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_static_band(range: *const rk_range, static_band: *mut u32) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (range, static_band) = unsafe { (borrow(range)?, Out::new(static_band)?) };
+        let (range, static_band) = unsafe { (borrow(scope, range)?, Out::new(scope, static_band)?) };
         static_band.write(range.0.static_band());
         Ok(())
     })
@@ -233,9 +234,10 @@ pub unsafe extern "C" fn rk_range_offset_of(
     value: *const rk_value,
     offset: *mut u32,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (range, value, offset) = unsafe { (borrow(range)?, borrow(value)?, Out::new(offset)?) };
+        let (range, value, offset) =
+            unsafe { (borrow(scope, range)?, borrow(scope, value)?, Out::new(scope, offset)?) };
         offset.write(range.0.offset_of(AnyValue::try_from(*value)?).ok_or(rk_result::NotInRange)?);
         Ok(())
     })
@@ -246,9 +248,9 @@ pub unsafe extern "C" fn rk_range_offset_of(
 /// RK_RESULT_NOT_IN_RANGE if the offset is not below the size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_value_at(range: *const rk_range, offset: u32, value: *mut rk_value) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (range, value) = unsafe { (borrow(range)?, Out::new(value)?) };
+        let (range, value) = unsafe { (borrow(scope, range)?, Out::new(scope, value)?) };
         value.write(range.0.value_at(offset).ok_or(rk_result::NotInRange)?.into());
         Ok(())
     })
@@ -275,10 +277,11 @@ pub unsafe extern "C" fn rk_range_changes(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (range, before, after) = (borrow(range)?.0, slice(before, before_len)?, slice(after, after_len)?);
-            let (values, flags) = (Array::new(values, capacity)?, Array::new(allocated, capacity)?);
-            let (n, next) = (Out::new(n)?, Out::new(next_offset)?);
+        guard_error(error, |scope| {
+            let (range, before, after) =
+                (borrow(scope, range)?.0, slice(scope, before, before_len)?, slice(scope, after, after_len)?);
+            let (values, flags) = (Array::new(scope, values, capacity)?, Array::new(scope, allocated, capacity)?);
+            let (n, next) = (Out::new(scope, n)?, Out::new(scope, next_offset)?);
             let (allocated, mut changed) =
                 changes(range, before, after).map_err(|past| Failure::bits_past_range(past, &past))?;
             changed.union_with(&allocated);

@@ -5,9 +5,10 @@ use std::ffi::c_char;
 use rangekeeper_core::range_allocation::{DecodeError, Form, RangeAllocation};
 
 use crate::error::{Failure, rk_error};
-use crate::guard::{Buffer, Out, borrow, guard, guard_error, guard_or, reclaim, slice, text};
+use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::result::rk_result;
+use crate::scope::{Buffer, Out, borrow, reclaim, slice, text};
 
 /// Kubernetes' protobuf, as every current kube-apiserver stores it.
 pub const RK_FORM_PROTOBUF: u32 = 1;
@@ -31,9 +32,9 @@ impl From<DecodeError> for Failure {
 /// Creates an object with empty range and data, as kube-apiserver creates one. form is one of RK_FORM_*.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_new(form: u32, object: *mut *mut rk_range_allocation) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let out = unsafe { Out::new(object)? };
+        let out = unsafe { Out::new(scope, object)? };
         let form = match form {
             RK_FORM_PROTOBUF => Form::Protobuf,
             RK_FORM_JSON => Form::Json,
@@ -57,8 +58,8 @@ pub unsafe extern "C" fn rk_range_allocation_decode(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (stored, out) = (slice(stored, stored_len)?, Out::new(object)?);
+        guard_error(error, |scope| {
+            let (stored, out) = (slice(scope, stored, stored_len)?, Out::new(scope, object)?);
             out.give(rk_range_allocation(Handle::new(RangeAllocation::decode(stored)?)));
             Ok(())
         })
@@ -75,9 +76,9 @@ pub unsafe extern "C" fn rk_range_allocation_free(object: *mut rk_range_allocati
 /// Drops an object's state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_close(object: *const rk_range_allocation) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let object = unsafe { borrow(object)? };
+        let object = unsafe { borrow(scope, object)? };
         object.0.close();
         Ok(())
     })
@@ -91,9 +92,9 @@ pub unsafe extern "C" fn rk_range_allocation_range(
     capacity: usize,
     len: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (object, buffer) = unsafe { (borrow(object)?, Buffer::new(buffer, capacity, len)?) };
+        let (object, buffer) = unsafe { (borrow(scope, object)?, Buffer::new(scope, buffer, capacity, len)?) };
         object.0.with(|object| buffer.write_text(&object.range))
     })
 }
@@ -106,9 +107,9 @@ pub unsafe extern "C" fn rk_range_allocation_data(
     capacity: usize,
     len: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (object, buffer) = unsafe { (borrow(object)?, Buffer::new(buffer, capacity, len)?) };
+        let (object, buffer) = unsafe { (borrow(scope, object)?, Buffer::new(scope, buffer, capacity, len)?) };
         object.0.with(|object| buffer.write(&object.data))
     })
 }
@@ -122,9 +123,10 @@ pub unsafe extern "C" fn rk_range_allocation_set(
     data: *const u8,
     data_len: usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (object, range, data) = unsafe { (borrow(object)?, text(range, range_len)?, slice(data, data_len)?) };
+        let (object, range, data) =
+            unsafe { (borrow(scope, object)?, text(scope, range, range_len)?, slice(scope, data, data_len)?) };
         object.0.with(|object| {
             range.clone_into(&mut object.range);
             data.clone_into(&mut object.data);
@@ -141,9 +143,9 @@ pub unsafe extern "C" fn rk_range_allocation_encode(
     capacity: usize,
     len: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (object, buffer) = unsafe { (borrow(object)?, Buffer::new(buffer, capacity, len)?) };
+        let (object, buffer) = unsafe { (borrow(scope, object)?, Buffer::new(scope, buffer, capacity, len)?) };
         object.0.with(|object| buffer.write(&object.encode()))
     })
 }

@@ -11,11 +11,12 @@ use rangekeeper_core::range::Range;
 use crate::audit::rk_audit;
 use crate::committer::{RangeCommitter, rk_committer};
 use crate::error::{Failure, rk_error};
-use crate::guard::{Out, borrow, guard, guard_error, guard_or, reclaim, slice};
+use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::leak_tracker::rk_leak_tracker;
 use crate::report::rk_report;
 use crate::result::rk_result;
+use crate::scope::{Out, borrow, reclaim, slice};
 
 /// A repair pass over the objects of committers. Its steps, in this order; another order is refused:
 ///
@@ -92,9 +93,9 @@ pub unsafe extern "C" fn rk_repair_pass_new(
     tracker: *const rk_leak_tracker,
     pass: *mut *mut rk_repair_pass,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (tracker, out) = unsafe { (borrow(tracker)?, Out::new(pass)?) };
+        let (tracker, out) = unsafe { (borrow(scope, tracker)?, Out::new(scope, pass)?) };
         let pass = tracker.0.with(|passes| Ok::<_, rk_result>(passes.start()))?;
         out.give(rk_repair_pass { passes: tracker.0.clone(), stage: Handle::new(Stage::Reading(pass)) });
         Ok(())
@@ -111,9 +112,9 @@ pub unsafe extern "C" fn rk_repair_pass_free(pass: *mut rk_repair_pass) {
 /// Drops a pass's state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_close(pass: *const rk_repair_pass) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let pass = unsafe { borrow(pass)? };
+        let pass = unsafe { borrow(scope, pass)? };
         pass.stage.close();
         Ok(())
     })
@@ -130,8 +131,8 @@ pub unsafe extern "C" fn rk_repair_pass_begin(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (pass, committer) = (borrow(pass)?, borrow(committer)?);
+        guard_error(error, |scope| {
+            let (pass, committer) = (borrow(scope, pass)?, borrow(scope, committer)?);
             pass.stage.with(|stage| {
                 let pass = stage.reading()?;
                 committer.with(|committer| Ok(pass.begin(committer)?))
@@ -158,8 +159,9 @@ pub unsafe extern "C" fn rk_repair_pass_read(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (pass, committer, data) = (borrow(pass)?, borrow(committer)?, slice(data, data_len)?);
+        guard_error(error, |scope| {
+            let (pass, committer, data) =
+                (borrow(scope, pass)?, borrow(scope, committer)?, slice(scope, data, data_len)?);
             pass.passes.with(|passes| {
                 pass.stage.with(|stage| {
                     let pass = stage.reading()?;
@@ -188,8 +190,8 @@ pub unsafe extern "C" fn rk_repair_pass_audit(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (pass, audit) = (borrow(pass)?, borrow(audit)?);
+        guard_error(error, |scope| {
+            let (pass, audit) = (borrow(scope, pass)?, borrow(scope, audit)?);
             pass.stage.with(|stage| {
                 stage.reading()?;
                 let Stage::Reading(pass) = mem::replace(stage, Stage::Over) else { return Err(stage.refusal()) };
@@ -215,8 +217,8 @@ pub unsafe extern "C" fn rk_repair_pass_finish(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (pass, audit, out) = (borrow(pass)?, borrow(audit)?, Out::new(report)?);
+        guard_error(error, |scope| {
+            let (pass, audit, out) = (borrow(scope, pass)?, borrow(scope, audit)?, Out::new(scope, report)?);
             pass.passes.with(|passes| {
                 pass.stage.with(|stage| {
                     if !matches!(stage, Stage::Listing(_)) {

@@ -6,10 +6,11 @@ use std::ffi::c_char;
 use rangekeeper_core::audit::{BitmapReport, Leak, Offsets, RangeReport, Report, Values};
 
 use crate::finding::{at, findings_page, rk_cell, rk_finding, rk_offset_state, texts};
-use crate::guard::{Array, Buffer, Out, borrow, guard, guard_or, reclaim};
+use crate::guard::{guard, guard_or};
 use crate::handle::Handle;
 use crate::range::rk_run;
 use crate::result::rk_result;
+use crate::scope::{Array, Buffer, Out, borrow, reclaim};
 use crate::value::rk_value;
 
 /// Values that the repair allocates.
@@ -147,9 +148,9 @@ pub unsafe extern "C" fn rk_report_free(report: *mut rk_report) {
 /// Drops a report's state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_close(report: *const rk_report) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let report = unsafe { borrow(report)? };
+        let report = unsafe { borrow(scope, report)? };
         report.0.close();
         Ok(())
     })
@@ -158,9 +159,9 @@ pub unsafe extern "C" fn rk_report_close(report: *const rk_report) -> rk_result 
 /// Writes how many Services were observed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_services(report: *const rk_report, services: *mut u64) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (report, out) = unsafe { (borrow(report)?, Out::new(services)?) };
+        let (report, out) = unsafe { (borrow(scope, report)?, Out::new(scope, services)?) };
         report.0.with(|found| {
             out.write(found.report.services);
             Ok(())
@@ -177,9 +178,10 @@ pub unsafe extern "C" fn rk_report_findings(
     capacity: usize,
     n: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (report, findings, n) = unsafe { (borrow(report)?, Array::new(findings, capacity)?, Out::new(n)?) };
+        let (report, findings, n) =
+            unsafe { (borrow(scope, report)?, Array::new(scope, findings, capacity)?, Out::new(scope, n)?) };
         report.0.with(|found| {
             n.write(findings_page(&found.report.findings, from, findings));
             Ok(())
@@ -203,11 +205,16 @@ pub unsafe extern "C" fn rk_report_finding_texts(
     n: usize,
     written: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         let ends_len = n.checked_mul(2).ok_or(rk_result::InvalidArgument)?;
         // SAFETY: the caller's promise; see guard.
         let (report, buffer, ends, out) = unsafe {
-            (borrow(report)?, Array::new(buffer, capacity)?, Array::new(ends, ends_len)?, Out::new(written)?)
+            (
+                borrow(scope, report)?,
+                Array::new(scope, buffer, capacity)?,
+                Array::new(scope, ends, ends_len)?,
+                Out::new(scope, written)?,
+            )
         };
         report.0.with(|found| {
             out.write(texts(&found.report.findings, from, buffer, ends)?);
@@ -226,9 +233,10 @@ pub unsafe extern "C" fn rk_report_leaks(
     capacity: usize,
     n: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (report, leaks, n) = unsafe { (borrow(report)?, Array::new(leaks, capacity)?, Out::new(n)?) };
+        let (report, leaks, n) =
+            unsafe { (borrow(scope, report)?, Array::new(scope, leaks, capacity)?, Out::new(scope, n)?) };
         report.0.with(|found| {
             let all = found.leaks.get_or_init(|| found.report.leaks().collect());
             n.write(leaks.fill(all.iter().skip(from).map(rk_leak_of)));
@@ -244,9 +252,9 @@ pub unsafe extern "C" fn rk_report_range(
     range: usize,
     numbers: *mut rk_range_report,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (report, out) = unsafe { (borrow(report)?, Out::new(numbers)?) };
+        let (report, out) = unsafe { (borrow(scope, report)?, Out::new(scope, numbers)?) };
         report.0.with(|found| {
             let range = found.range(range)?;
             let record = match range {
@@ -285,10 +293,16 @@ pub unsafe extern "C" fn rk_report_values(
     n: *mut usize,
     next_offset: *mut u64,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (report, values, n, next) =
-            unsafe { (borrow(report)?, Array::new(values, capacity)?, Out::new(n)?, Out::new(next_offset)?) };
+        let (report, values, n, next) = unsafe {
+            (
+                borrow(scope, report)?,
+                Array::new(scope, values, capacity)?,
+                Out::new(scope, n)?,
+                Out::new(scope, next_offset)?,
+            )
+        };
         report.0.with(|found| {
             let (offsets, range) = (found.offsets(range, set)?, found.range(range)?);
             let mut after = from_offset;
@@ -316,10 +330,16 @@ pub unsafe extern "C" fn rk_report_runs(
     n: *mut usize,
     next_offset: *mut u64,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (report, runs, n, next) =
-            unsafe { (borrow(report)?, Array::new(runs, capacity)?, Out::new(n)?, Out::new(next_offset)?) };
+        let (report, runs, n, next) = unsafe {
+            (
+                borrow(scope, report)?,
+                Array::new(scope, runs, capacity)?,
+                Out::new(scope, n)?,
+                Out::new(scope, next_offset)?,
+            )
+        };
         report.0.with(|found| {
             let (offsets, range) = (found.offsets(range, set)?, found.range(range)?);
             let mut after = from_offset;
@@ -345,9 +365,9 @@ pub unsafe extern "C" fn rk_report_snapshot(
     capacity: usize,
     len: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (report, buffer) = unsafe { (borrow(report)?, Buffer::new(buffer, capacity, len)?) };
+        let (report, buffer) = unsafe { (borrow(scope, report)?, Buffer::new(scope, buffer, capacity, len)?) };
         report.with_bitmap(range, |bitmap| buffer.write(bitmap.next().snapshot()))
     })
 }
@@ -363,9 +383,9 @@ pub unsafe extern "C" fn rk_report_state(
     value: *const rk_value,
     state: *mut rk_offset_state,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (report, value, out) = unsafe { (borrow(report)?, borrow(value)?, Out::new(state)?) };
+        let (report, value, out) = unsafe { (borrow(scope, report)?, borrow(scope, value)?, Out::new(scope, state)?) };
         report.0.with(|found| {
             let state = found.range(range)?.state_of((*value).try_into()?).ok_or(rk_result::NotInRange)?;
             out.write(state.into());
@@ -385,9 +405,9 @@ pub unsafe extern "C" fn rk_report_occupancy(
     capacity: usize,
     n: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (report, out) = unsafe { (borrow(report)?, Buffer::new(cells, capacity, n)?) };
+        let (report, out) = unsafe { (borrow(scope, report)?, Buffer::new(scope, cells, capacity, n)?) };
         report.0.with(|found| out.fill(found.range(range)?.occupancy(count).map(rk_cell::from)))
     })
 }

@@ -6,8 +6,9 @@ use rangekeeper_core::any::AnyValue;
 use rangekeeper_core::service_cidr::ServiceCidr;
 
 use crate::error::{Failure, rk_error};
-use crate::guard::{Array, Out, borrow, guard, guard_error, guard_or, reclaim, text};
+use crate::guard::{guard, guard_error, guard_or};
 use crate::result::rk_result;
+use crate::scope::{Array, Out, borrow, reclaim, text};
 use crate::value::rk_value;
 
 /// A CIDR of a ServiceCIDR object: which addresses it has, and in which order they are tried. Immutable.
@@ -25,8 +26,8 @@ pub unsafe extern "C" fn rk_service_cidr_parse(
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
-        guard_error(error, || {
-            let (spec, out) = (text(spec, spec_len)?, Out::new(cidr)?);
+        guard_error(error, |scope| {
+            let (spec, out) = (text(scope, spec, spec_len)?, Out::new(scope, cidr)?);
             let cidr = ServiceCidr::parse(spec).map_err(|error| Failure::new(rk_result::InvalidRange, error))?;
             out.give(rk_service_cidr(cidr));
             Ok(())
@@ -45,9 +46,9 @@ pub unsafe extern "C" fn rk_service_cidr_free(cidr: *mut rk_service_cidr) {
 /// ("10.0.0.1/32").
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_size(cidr: *const rk_service_cidr, size: *mut u64) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (cidr, size) = unsafe { (borrow(cidr)?, Out::new(size)?) };
+        let (cidr, size) = unsafe { (borrow(scope, cidr)?, Out::new(scope, size)?) };
         size.write(cidr.0.size());
         Ok(())
     })
@@ -56,9 +57,9 @@ pub unsafe extern "C" fn rk_service_cidr_size(cidr: *const rk_service_cidr, size
 /// Writes how many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_static_band(cidr: *const rk_service_cidr, static_band: *mut u32) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (cidr, static_band) = unsafe { (borrow(cidr)?, Out::new(static_band)?) };
+        let (cidr, static_band) = unsafe { (borrow(scope, cidr)?, Out::new(scope, static_band)?) };
         static_band.write(cidr.0.static_band());
         Ok(())
     })
@@ -74,9 +75,9 @@ pub unsafe extern "C" fn rk_service_cidr_offset_of(
     value: *const rk_value,
     offset: *mut u64,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (cidr, value, offset) = unsafe { (borrow(cidr)?, borrow(value)?, Out::new(offset)?) };
+        let (cidr, value, offset) = unsafe { (borrow(scope, cidr)?, borrow(scope, value)?, Out::new(scope, offset)?) };
         let found = match AnyValue::try_from(*value)? {
             AnyValue::Address(address) => cidr.0.offset_of(address),
             _ => None,
@@ -95,9 +96,9 @@ pub unsafe extern "C" fn rk_service_cidr_value_at(
     offset: u64,
     value: *mut rk_value,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (cidr, value) = unsafe { (borrow(cidr)?, Out::new(value)?) };
+        let (cidr, value) = unsafe { (borrow(scope, cidr)?, Out::new(scope, value)?) };
         value.write(cidr.0.value_at(offset).ok_or(rk_result::NotInRange)?.into());
         Ok(())
     })
@@ -118,9 +119,10 @@ pub unsafe extern "C" fn rk_service_cidr_candidates(
     capacity: usize,
     len: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (cidr, values, len) = unsafe { (borrow(cidr)?, Array::new(values, capacity)?, Out::new(len)?) };
+        let (cidr, values, len) =
+            unsafe { (borrow(scope, cidr)?, Array::new(scope, values, capacity)?, Out::new(scope, len)?) };
         let candidates = (from..=u64::MAX).map_while(|n| cidr.0.candidate(start, n));
         len.write(values.fill(candidates.map(rk_value::from)));
         Ok(())

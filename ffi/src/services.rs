@@ -8,8 +8,8 @@ use std::ffi::c_char;
 use rangekeeper_core::ipaddress::IpAddressObject;
 use rangekeeper_core::service::{Service, ServicePort};
 
-use crate::guard::{borrow, slice, text};
 use crate::result::rk_result;
+use crate::scope::{Scope, borrow, slice, text};
 
 /// As the length of an entry: the same text as that of the entry before, and no bytes in text.
 pub const RK_SAME_TEXT: u32 = 0xffff_ffff;
@@ -86,9 +86,14 @@ struct Rest<'a> {
 impl<'a> Rest<'a> {
     /// # Safety
     /// What the batch points to is valid for reads during `'a`.
-    unsafe fn new(batch: &rk_batch) -> Result<Self, rk_result> {
+    unsafe fn new(scope: &'a Scope, batch: &'a rk_batch) -> Result<Self, rk_result> {
         // SAFETY: as promised to this function.
-        unsafe { Ok(Self { words: slice(batch.words, batch.words_len)?, text: text(batch.text, batch.text_len)? }) }
+        unsafe {
+            Ok(Self {
+                words: slice(scope, batch.words, batch.words_len)?,
+                text: text(scope, batch.text, batch.text_len)?,
+            })
+        }
     }
 
     fn words(&mut self, count: usize) -> Result<&'a [u32], rk_result> {
@@ -193,11 +198,11 @@ pub(crate) struct Services<'a> {
 impl<'a> Services<'a> {
     /// # Safety
     /// `batch` is NULL, or it and what it points to is valid for reads during `'a`.
-    pub(crate) unsafe fn new(batch: *const rk_services) -> Result<Self, rk_result> {
+    pub(crate) unsafe fn new(scope: &'a Scope, batch: *const rk_services) -> Result<Self, rk_result> {
         // SAFETY: as promised to this function.
         let (rest, count) = unsafe {
-            let batch = &borrow(batch)?.batch;
-            (Rest::new(batch)?, batch.count)
+            let batch = &borrow(scope, batch)?.batch;
+            (Rest::new(scope, batch)?, batch.count)
         };
         let services = Self { rest, count };
         services.check()?;
@@ -261,11 +266,14 @@ impl<'a> Services<'a> {
 ///
 /// # Safety
 /// As [`Services::new`].
-pub(crate) unsafe fn service_names<'a>(batch: *const rk_service_names) -> Result<Vec<(&'a str, &'a str)>, rk_result> {
+pub(crate) unsafe fn service_names<'a>(
+    scope: &'a Scope,
+    batch: *const rk_service_names,
+) -> Result<Vec<(&'a str, &'a str)>, rk_result> {
     // SAFETY: as promised to this function.
     let (mut rest, count) = unsafe {
-        let batch = &borrow(batch)?.batch;
-        (Rest::new(batch)?, batch.count)
+        let batch = &borrow(scope, batch)?.batch;
+        (Rest::new(scope, batch)?, batch.count)
     };
     let mut names = Vec::new();
     for _ in 0..count {
@@ -280,11 +288,14 @@ pub(crate) unsafe fn service_names<'a>(batch: *const rk_service_names) -> Result
 ///
 /// # Safety
 /// As [`Services::new`].
-pub(crate) unsafe fn ip_addresses<'a>(batch: *const rk_ip_addresses) -> Result<Vec<IpAddressObject<'a>>, rk_result> {
+pub(crate) unsafe fn ip_addresses<'a>(
+    scope: &'a Scope,
+    batch: *const rk_ip_addresses,
+) -> Result<Vec<IpAddressObject<'a>>, rk_result> {
     // SAFETY: as promised to this function.
     let (mut rest, count) = unsafe {
-        let batch = &borrow(batch)?.batch;
-        (Rest::new(batch)?, batch.count)
+        let batch = &borrow(scope, batch)?.batch;
+        (Rest::new(scope, batch)?, batch.count)
     };
     let mut objects = Vec::new();
     for _ in 0..count {

@@ -7,8 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use rangekeeper_core::address::parse_address;
 use rangekeeper_core::any::AnyValue;
 
-use crate::guard::{Buffer, Out, borrow, guard, text};
+use crate::guard::guard;
 use crate::result::rk_result;
+use crate::scope::{Buffer, Out, borrow, text};
 
 /// No value, but a request for any free one, in a batch. low and high are 0.
 pub const RK_VALUE_KIND_ANY: u32 = 0;
@@ -133,9 +134,9 @@ pub unsafe extern "C" fn rk_address_parse(
     address_len: usize,
     value: *mut rk_value,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (address, value) = unsafe { (text(address, address_len)?, Out::new(value)?) };
+        let (address, value) = unsafe { (text(scope, address, address_len)?, Out::new(scope, value)?) };
         value.write(parse_address(address).ok_or(rk_result::InvalidArgument)?.into());
         Ok(())
     })
@@ -149,9 +150,9 @@ pub unsafe extern "C" fn rk_value_text(
     capacity: usize,
     len: *mut usize,
 ) -> rk_result {
-    guard(|| {
+    guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (value, buffer) = unsafe { (borrow(value)?, Buffer::new(buffer, capacity, len)?) };
+        let (value, buffer) = unsafe { (borrow(scope, value)?, Buffer::new(scope, buffer, capacity, len)?) };
         buffer.write_text(&AnyValue::try_from(*value)?.to_string())
     })
 }
