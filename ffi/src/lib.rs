@@ -28,5 +28,7 @@ mod result;
 mod scope;
 mod service_cidr;
 mod services;
+#[cfg(test)]
+mod soundness;
 mod value;
 mod version;
