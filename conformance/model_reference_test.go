@@ -155,7 +155,7 @@ func (s *referenceIPs) close() {}
 
 func toIP(address netip.Addr) net.IP { return net.IP(address.AsSlice()) }
 
-// toAddr gives IPv4 its short form, as net.IP may hold it in 16 bytes.
+// toAddr returns IPv4 its short form, as net.IP may hold it in 16 bytes.
 func toAddr(ip net.IP) netip.Addr {
 	address, _ := netip.AddrFromSlice(ip)
 	return address.Unmap()

@@ -22,7 +22,7 @@ const (
 	DynamicBandFirst Strategy = C.RK_STRATEGY_DYNAMIC_BAND_FIRST
 )
 
-// toC gives the library's number; for one that does not fit, a number that the library refuses.
+// toC returns the library's number; for one that does not fit, a number that the library refuses.
 func (s Strategy) toC() C.uint32_t {
 	if s < 0 || int64(s) > math.MaxUint32 {
 		return math.MaxUint32
@@ -67,7 +67,7 @@ func (a *Allocator) pointer() *C.rk_allocator {
 	return a.inner.pointer()
 }
 
-// Range gives the range, also after Close.
+// Range returns the range, also after Close.
 func (a *Allocator) Range() Range {
 	if a == nil {
 		return Range{}
@@ -159,7 +159,7 @@ func requestsToC(requests []Request) []C.rk_value {
 	return all
 }
 
-// batchError gives the error of an all-or-nothing batch.
+// batchError returns the error of an all-or-nothing batch.
 func batchError(code C.rk_result, requests []Request, details *C.rk_error, r Range) error {
 	index, ok := detailRequest(details)
 	if !ok {
@@ -196,7 +196,7 @@ func (a *Allocator) HasBatch(dst []bool, values []Value) []bool {
 	return dst
 }
 
-// All gives the values that were in use at one moment, when the sequence was begun, ascending. On a closed allocator it
+// All returns the values that were in use at one moment, when the sequence was begun, ascending. On a closed allocator it
 // is empty. Cost: one crossing, a copy of the bitmap, and some 3 ns per value.
 func (a *Allocator) All() iter.Seq[Value] {
 	return func(yield func(Value) bool) {
@@ -207,13 +207,13 @@ func (a *Allocator) All() iter.Seq[Value] {
 	}
 }
 
-// UsedRuns gives the runs of values in use, ascending, some hundred per crossing.
+// UsedRuns returns the runs of values in use, ascending, some hundred per crossing.
 //
 // The allocator may change meanwhile: a value that was in use all the time is in one of the runs, one that never was is
 // not. On a closed allocator the sequence is empty, and it ends early if it is closed meanwhile.
 func (a *Allocator) UsedRuns() iter.Seq[Run] { return a.runs(true) }
 
-// FreeRuns gives the runs of free values, ascending; for changes meanwhile see UsedRuns.
+// FreeRuns returns the runs of free values, ascending; for changes meanwhile see UsedRuns.
 func (a *Allocator) FreeRuns() iter.Seq[Run] { return a.runs(false) }
 
 func (a *Allocator) runs(used bool) iter.Seq[Run] {
@@ -234,7 +234,7 @@ func (a *Allocator) runs(used bool) iter.Seq[Run] {
 	}
 }
 
-// Snapshot gives the values in use as they are stored: one big-endian integer without leading zeros, bit n being offset
+// Snapshot returns the values in use as they are stored: one big-endian integer without leading zeros, bit n being offset
 // n. It replaces the content of dst and reuses its capacity.
 func (a *Allocator) Snapshot(dst []byte) ([]byte, error) {
 	// Not by readBytes: the length would move to the heap.
@@ -265,7 +265,7 @@ func (a *Allocator) Restore(rangeText string, data []byte) error {
 	return nil
 }
 
-// DryRun gives an allocator of its own in the same state: it answers as this one would and changes nothing here. Cost:
+// DryRun returns an allocator of its own in the same state: it answers as this one would and changes nothing here. Cost:
 // a copy of the bitmap.
 func (a *Allocator) DryRun() (*Allocator, error) {
 	var handle *C.rk_allocator

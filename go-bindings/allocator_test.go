@@ -242,7 +242,7 @@ func testClosed(t *testing.T, a *Allocator) {
 	}
 }
 
-// All gives just what Has affirms, in ranges of every kind and fill, and stops when it is told to.
+// All returns just what Has affirms, in ranges of every kind and fill, and stops when it is told to.
 func TestAll(t *testing.T) {
 	cases := 0
 	for _, cidr := range []string{"10.96.0.0/20", "10.255.255.0/24", "10.0.0.0/30", "10.0.0.0/31", "fd00::/108", "fd00::ffff:0/112", "fd00::ffff:ff00/120"} {
@@ -382,7 +382,7 @@ func TestNoAllocationInHotPath(t *testing.T) {
 	}
 }
 
-// vmSize gives the process's virtual memory in MiB.
+// vmSize returns the process's virtual memory in MiB.
 func vmSize(t *testing.T) int {
 	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

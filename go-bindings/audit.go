@@ -221,7 +221,7 @@ type MissingRangeError struct {
 
 func (e *MissingRangeError) Error() string { return e.Message }
 
-// CheckCluster says whether this is an audit of a whole cluster, for which these bitmaps are stored; it is asked once all
+// CheckCluster reports whether this is an audit of a whole cluster, for which these bitmaps are stored; it is asked once all
 // Services were observed. The error is a *MissingRangeError.
 func (a *Audit) CheckCluster(bitmaps Bitmaps) error {
 	var details C.rk_error

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// stored gives the snapshot of a range in which just these values are in use.
+// stored returns the snapshot of a range in which just these values are in use.
 func storedOf(r Range, values ...Value) Stored {
 	var bits big.Int
 	for _, value := range values {

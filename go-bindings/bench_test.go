@@ -157,7 +157,7 @@ func BenchmarkServicesAdd(b *testing.B) {
 	}
 }
 
-// serviceIPs gives the addresses of so many Services in 10.96.0.0/12.
+// serviceIPs returns the addresses of so many Services in 10.96.0.0/12.
 func serviceIPs(n int) [][]string {
 	r := must(ParseCIDR("10.96.0.0/12"))
 	all := make([][]string, n)

@@ -11,7 +11,7 @@ import (
 )
 
 // Bootstrap is the bootstrap controller of one server: the system namespaces, the Service "kubernetes" and its
-// endpoints, and when they and the repairs of ranges are due. It does no I/O: Poll gives orders, and Answered takes how
+// endpoints, and when they and the repairs of ranges are due. It does no I/O: Poll returns orders, and Answered takes how
 // they ended, both as JSON in the form that docs/bootstrap-json.md describes. Package controlplane/bootstrap carries them out.
 //
 // It may be used from several goroutines at once.
@@ -71,7 +71,7 @@ func (b *Bootstrap) Close() error {
 	return nil
 }
 
-// Poll gives a step, which tells what to do now and when to poll again. It replaces the content of dst and reuses its
+// Poll returns a step: what to do now, and when to poll again. It replaces the content of dst and reuses its
 // capacity.
 func (b *Bootstrap) Poll(now time.Duration, dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(b)
@@ -80,7 +80,7 @@ func (b *Bootstrap) Poll(now time.Duration, dst []byte) ([]byte, error) {
 	})
 }
 
-// Answered tells how the order of this id ended. An answer to an order that was given up is ignored. The error may be a
+// Answered reports how the order of this id ended. An answer to an order that was given up is ignored. The error may be a
 // *JSONError: the order is still under way then.
 func (b *Bootstrap) Answered(now time.Duration, id uint64, answer []byte) error {
 	var details C.rk_error

@@ -9,13 +9,13 @@ import (
 	"unsafe"
 )
 
-// rangeCount gives the ranges of an audit their indexes, which the library does by the order in which they are added.
+// rangeCount returns the ranges of an audit their indexes, which the library does by the order in which they are added.
 type rangeCount struct {
 	mutex sync.Mutex
 	n     int
 }
 
-// add runs work, which adds a range, and gives that range's index.
+// add runs work, which adds a range, and returns that range's index.
 func (c *rangeCount) add(work func() error) (index int, err error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -75,7 +75,7 @@ type Finding struct {
 	Subject Subject
 	// Range is the range that it concerns, by its index; -1 if the audit has no range of addresses.
 	Range int
-	// Repairable says whether a repair of the ranges, or the API server at its start, repairs it without the owner's help.
+	// Repairable reports whether a repair of the ranges, or the API server at its start, repairs it without the owner's help.
 	Repairable bool
 	// Value is the address, port or text that is wrong.
 	Value string
@@ -85,15 +85,15 @@ type Finding struct {
 
 // OffsetState is all that is known about one value after an audit.
 type OffsetState struct {
-	// StaticBand says whether the value lies in the static band.
+	// StaticBand reports whether the value lies in the static band.
 	StaticBand bool
-	// Stored says whether it was recorded as allocated.
+	// Stored reports whether it was recorded as allocated.
 	Stored bool
-	// InUse says whether a Service uses it.
+	// InUse reports whether a Service uses it.
 	InUse bool
-	// Duplicate says whether more than one Service claims it.
+	// Duplicate reports whether more than one Service claims it.
 	Duplicate bool
-	// Next says whether it is allocated after the repair.
+	// Next reports whether it is allocated after the repair.
 	Next bool
 }
 
@@ -132,7 +132,7 @@ func readCells(cells int, read func(count C.uint32_t, page *C.rk_cell, capacity 
 // How many findings cross at once.
 const findingsPerPage = 128
 
-// rangeIndex gives the index of a range that a finding or a leak names, -1 if it names none.
+// rangeIndex returns the index of a range that a finding or a leak names, -1 if it names none.
 func rangeIndex(c C.uint32_t) int {
 	if c == C.RK_NO_RANGE {
 		return -1

@@ -31,7 +31,7 @@ func own[P any](c P, free func(P)) *owned[P] {
 	return o
 }
 
-// pointer gives the object; NULL if there is none.
+// pointer returns the object; NULL if there is none.
 func (o *owned[P]) pointer() (c P) {
 	if o != nil {
 		c = o.c
@@ -39,12 +39,12 @@ func (o *owned[P]) pointer() (c P) {
 	return c
 }
 
-// cText gives the address of s for one call.
+// cText returns the address of s for one call.
 func cText(s string) *C.char {
 	return (*C.char)(unsafe.Pointer(unsafe.StringData(s)))
 }
 
-// cBytes gives the address of b for one call.
+// cBytes returns the address of b for one call.
 func cBytes(b []byte) *C.uint8_t {
 	return (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(b)))
 }

@@ -50,10 +50,10 @@ func JudgeIPAddress(managed bool, owner Owner, unusedFor, grace time.Duration) (
 
 // AddressObject is the IPAddress object of an address that a Service uses.
 type AddressObject struct {
-	// Managed says whether the allocator made it, by its label; Labelled whether its labels are those that the allocator
-	// gives.
+	// Managed reports whether the allocator made it, by its label; Labelled whether its labels are those that the allocator
+	// sets.
 	Managed, Labelled bool
-	// RefersHere says whether it refers to the Service that is looked at. If not, Owner is the Service that it refers to.
+	// RefersHere reports whether it refers to the Service that is looked at. If not, Owner is the Service that it refers to.
 	RefersHere bool
 	Owner      Owner
 }
@@ -68,7 +68,7 @@ const (
 	ClusterIPWait ClusterIPVerdict = C.RK_CLUSTER_IP_WAIT
 	// ClusterIPCreate: it has no object, and is to get one.
 	ClusterIPCreate ClusterIPVerdict = C.RK_CLUSTER_IP_CREATE
-	// ClusterIPReshape: its object has another shape than those of the allocator, and is to be replaced; no Event tells of
+	// ClusterIPReshape: its object has another shape than those of the allocator, and is to be replaced; no Event reports
 	// it.
 	ClusterIPReshape ClusterIPVerdict = C.RK_CLUSTER_IP_RESHAPE
 	// ClusterIPReplace: its object does not refer to its Service, and is to be replaced.

@@ -45,7 +45,7 @@ func (c *LeakCounters) Close() error {
 	return nil
 }
 
-// Advance counts a pass that saw exactly the values of leaked, and gives those, ascending, that are due to be cleaned;
+// Advance counts a pass that saw exactly the values of leaked, and returns those, ascending, that are due to be cleaned;
 // their counters are 0 again. A value that is not in range is an error, and nothing is counted.
 func (c *LeakCounters) Advance(leaked []Value) (due []Value, err error) {
 	seen, spent := valuesToC(leaked), make([]C.rk_value, len(leaked))

@@ -72,7 +72,7 @@ func (r Range) pointer() *C.rk_range {
 	return r.inner.pointer
 }
 
-// String gives the canonical text, which is stored beside the bitmap.
+// String returns the canonical text, which is stored beside the bitmap.
 func (r Range) String() string {
 	if r.inner == nil {
 		return ""
@@ -97,7 +97,7 @@ func (r Range) StaticBand() uint32 {
 	return r.inner.staticBand
 }
 
-// OffsetOf gives the offset of value, in [0, Size); false if the range does not hand it out.
+// OffsetOf returns the offset of value, in [0, Size); false if the range does not hand it out.
 func (r Range) OffsetOf(value Value) (uint32, bool) {
 	var offset C.uint32_t
 	code := C.rk_range_offset_of(r.pointer(), value.toC(), &offset)
@@ -105,7 +105,7 @@ func (r Range) OffsetOf(value Value) (uint32, bool) {
 	return uint32(offset), code == C.RK_RESULT_OK
 }
 
-// ValueAt gives the value at offset; false past the end.
+// ValueAt returns the value at offset; false past the end.
 func (r Range) ValueAt(offset uint32) (Value, bool) {
 	var value C.rk_value
 	code := C.rk_range_value_at(r.pointer(), C.uint32_t(offset), &value)

@@ -43,7 +43,7 @@ func (o *RangeAllocation) Close() error {
 	return nil
 }
 
-// Range gives the range as text; empty if the object is not initialised yet.
+// Range returns the range as text; empty if the object is not initialised yet.
 func (o *RangeAllocation) Range() (string, error) {
 	defer runtime.KeepAlive(o)
 	return readText(func(buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
@@ -51,7 +51,7 @@ func (o *RangeAllocation) Range() (string, error) {
 	})
 }
 
-// Data gives the bitmap, as Allocator.Snapshot does. It replaces the content of dst and reuses its capacity.
+// Data returns the bitmap, as Allocator.Snapshot does. It replaces the content of dst and reuses its capacity.
 func (o *RangeAllocation) Data(dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(o)
 	return readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
@@ -66,7 +66,7 @@ func (o *RangeAllocation) Set(rangeText string, data []byte) error {
 	return resultError(code)
 }
 
-// Encode gives the value to be stored. It replaces the content of dst and reuses its capacity.
+// Encode returns the value to be stored. It replaces the content of dst and reuses its capacity.
 func (o *RangeAllocation) Encode(dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(o)
 	return readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {

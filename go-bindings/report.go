@@ -84,7 +84,7 @@ func (r *Report) Close() error {
 	return nil
 }
 
-// Findings returns what is wrong with Services, in their order, and then with IPAddress objects, in theirs. Cost: a few
+// Findings returns what is wrong with Services, in their order, and then with IPAddress objects, in their order. Cost: a few
 // crossings per 100 findings.
 func (r *Report) Findings() ([]Finding, error) {
 	defer runtime.KeepAlive(r)
@@ -145,7 +145,7 @@ func (r *Report) Range(index int) RangeReport {
 	}
 }
 
-// Values gives the values of one set of the range with this index, ascending. The sequence is empty if there is no
+// Values returns the values of one set of the range with this index, ascending. The sequence is empty if there is no
 // such range or set, and after Close; it ends early if the report is closed meanwhile.
 func (r *Report) Values(index int, set Set) iter.Seq[Value] {
 	return func(yield func(Value) bool) {
@@ -164,7 +164,7 @@ func (r *Report) Values(index int, set Set) iter.Seq[Value] {
 	}
 }
 
-// Runs gives the runs of values that are (members) or are not in one set of the range with this index, ascending. The
+// Runs returns the runs of values that are (members) or are not in one set of the range with this index, ascending. The
 // sequence is empty if there is no such range or set, and after Close; it ends early if the report is closed meanwhile.
 func (r *Report) Runs(index int, set Set, members bool) iter.Seq[Run] {
 	return func(yield func(Run) bool) {
@@ -183,7 +183,7 @@ func (r *Report) Runs(index int, set Set, members bool) iter.Seq[Run] {
 	}
 }
 
-// Snapshot gives what is to be stored for the bitmap with this index, as Allocator.Snapshot does. It replaces the content
+// Snapshot returns what is to be stored for the bitmap with this index, as Allocator.Snapshot does. It replaces the content
 // of dst and reuses its capacity.
 func (r *Report) Snapshot(index int, dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(r)

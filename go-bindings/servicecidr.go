@@ -65,7 +65,7 @@ func (c ServiceCIDR) StaticBand() uint32 {
 	return c.inner.staticBand
 }
 
-// OffsetOf gives the distance of addr from the first address that can be allocated, in [0, Size); false if addr never is.
+// OffsetOf returns the distance of addr from the first address that can be allocated, in [0, Size); false if addr never is.
 func (c ServiceCIDR) OffsetOf(addr netip.Addr) (uint64, bool) {
 	var offset C.uint64_t
 	code := C.rk_service_cidr_offset_of(c.pointer(), AddrValue(addr).toC(), &offset)
@@ -73,7 +73,7 @@ func (c ServiceCIDR) OffsetOf(addr netip.Addr) (uint64, bool) {
 	return uint64(offset), code == C.RK_RESULT_OK
 }
 
-// ValueAt gives the address at offset; false past the end.
+// ValueAt returns the address at offset; false past the end.
 func (c ServiceCIDR) ValueAt(offset uint64) (netip.Addr, bool) {
 	var value C.rk_value
 	code := C.rk_service_cidr_value_at(c.pointer(), C.uint64_t(offset), &value)
@@ -84,7 +84,7 @@ func (c ServiceCIDR) ValueAt(offset uint64) (netip.Addr, bool) {
 	return Value{value}.Addr(), true
 }
 
-// Candidates gives all addresses in the order in which they are to be tried by who wants any: first those of the dynamic
+// Candidates returns all addresses in the order in which they are to be tried by who wants any: first those of the dynamic
 // band, ascending from one that start picks, with wrap, then those of the static band in the same way.
 //
 // With a random start, those who search at the same time rarely try the same address. Its remainders by the sizes of the

@@ -29,7 +29,7 @@ const (
 const batchSize = 4096
 
 // ErrNothingStored says that the store holds nothing that could be audited.
-var ErrNothingStored = errors.New("no range, ServiceCIDR or Service is stored there; check the prefix")
+var ErrNothingStored = errors.New("no range, ServiceCIDR or Service is stored below the prefix")
 
 // Options say how a state is audited.
 type Options struct {
@@ -143,7 +143,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	return a, a.fillReport()
 }
 
-// Report gives the document. It must not be changed.
+// Report returns the document. It must not be changed.
 func (a *Audit) Report() *Report { return a.report }
 
 // addBitmap adds a stored range to the audit.
@@ -272,7 +272,7 @@ var modes = map[rangekeeper.Record]RangeMode{
 	rangekeeper.RecordBitmap: ModeBitmap, rangekeeper.RecordStale: ModeStale, rangekeeper.RecordIPAddresses: ModeIPAddress,
 }
 
-// rangeName gives the name of a range of the core; -1 is none.
+// rangeName returns the name of a range of the core; -1 is none.
 func (a *Audit) rangeName(index int) string {
 	if index < 0 {
 		return ""
@@ -280,7 +280,7 @@ func (a *Audit) rangeName(index int) string {
 	return a.ranges[index].name
 }
 
-// index gives the index in the core of a row of the report, -1 for one that is not
+// index returns the index in the core of a row of the report, -1 for one that is not
 // initialised.
 func (a *Audit) index(row Range) int {
 	return slices.IndexFunc(a.ranges, func(r auditedRange) bool {
@@ -288,7 +288,7 @@ func (a *Audit) index(row Range) int {
 	})
 }
 
-// bitmap gives the index in the core of the bitmap of that name, -1 if it is
+// bitmap returns the index in the core of the bitmap of that name, -1 if it is
 // not audited.
 func (a *Audit) bitmap(name string) int {
 	return slices.IndexFunc(a.ranges, func(r auditedRange) bool {

@@ -59,7 +59,7 @@ func newAudit(t *testing.T, cluster, file string, o audit.Options) (*audit.Audit
 	return a, state
 }
 
-// claimants gives the Services that use each address and port.
+// claimants returns the Services that use each address and port.
 func claimants(state *clusterstate.State) map[string][]string {
 	claims := map[string][]string{}
 	for i := range state.Services {

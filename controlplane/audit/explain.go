@@ -60,13 +60,13 @@ func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
 	return e, nil
 }
 
-// around says whether an address lies in a CIDR.
+// around reports whether an address lies in a CIDR.
 func around(cidr string, value rangekeeper.Value) bool {
 	prefix, err := netip.ParsePrefix(cidr)
 	return err == nil && prefix.Contains(value.Addr())
 }
 
-// uses says whether a Service names the value.
+// uses reports whether a Service names the value.
 func uses(s *corev1.Service, value rangekeeper.Value) bool {
 	if value.IsPort() {
 		p := int32(value.Port())

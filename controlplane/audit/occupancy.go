@@ -2,7 +2,7 @@ package audit
 
 import "github.com/rangekeeper/rangekeeper/controlplane/occupancy"
 
-// Maps gives a map of each range in the order of the report; those that are not
+// Maps returns a map of each range in the order of the report; those that are not
 // audited have no cells.
 func (a *Audit) Maps() ([]occupancy.Map, error) {
 	var maps []occupancy.Map

@@ -18,7 +18,7 @@ type Plan struct {
 	Ranges   []RangePlan `json:"ranges"`
 	Findings []Finding   `json:"findings"`
 	Leaks    []Leak      `json:"leaks"`
-	// Applied says whether it was carried out.
+	// Applied reports whether it was carried out.
 	Applied bool `json:"applied"`
 
 	// left is how many leaks in bitmaps the last pass did not clear.
@@ -87,7 +87,7 @@ func (p *Plan) sortRanges() {
 	slices.SortFunc(p.Ranges, func(a, b RangePlan) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Plan gives the document.
+// Plan returns the document.
 func (a *Audit) Plan() *Plan {
 	p := &Plan{
 		APIVersion: APIVersion, Kind: KindRepairPlan,
@@ -113,7 +113,7 @@ func sortedTexts(values iter.Seq[rangekeeper.Value]) []string {
 	return all
 }
 
-// NewValues gives what is to be stored for the bitmaps that change, by key.
+// NewValues returns what is to be stored for the bitmaps that change, by key.
 func (a *Audit) NewValues() (map[string][]byte, error) {
 	all := map[string][]byte{}
 	for i, r := range a.ranges {
@@ -130,7 +130,7 @@ func (a *Audit) NewValues() (map[string][]byte, error) {
 	return all, nil
 }
 
-// Core gives the core's report, which stays the audit's.
+// Core returns the core's report, which stays the audit's.
 func (a *Audit) Core() *rangekeeper.Report { return a.core }
 
 // encode puts the repaired bitmap into a copy of the stored object.

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// APIVersion stands in every document that the audit gives out.
+// APIVersion is in every document of the audit.
 const APIVersion = "rangekeeper/v1"
 
 // The kinds of documents.
@@ -30,7 +30,7 @@ const (
 	ModeUninitialized RangeMode = "uninitialized"
 )
 
-// Report is the document that an audit gives. Findings and leaks are sorted by
+// Report is the document of an audit. Findings and leaks are sorted by
 // range, value, namespace, name and reason, all of them as text.
 type Report struct {
 	APIVersion string    `json:"apiVersion"`
@@ -58,7 +58,7 @@ type Range struct {
 
 // Finding is one thing that is wrong with a Service or an IPAddress object.
 type Finding struct {
-	// Reason is that of the Event that kube-apiserver gives for it.
+	// Reason is that of the Event that kube-apiserver reports it by.
 	Reason string `json:"reason"`
 	// Range is the name of the range that it is about.
 	Range string `json:"range"`
@@ -69,7 +69,7 @@ type Finding struct {
 	Name      string `json:"name"`
 	// Message is for people.
 	Message string `json:"message"`
-	// Repairable says whether a repair, or kube-apiserver at its start, repairs it
+	// Repairable reports whether a repair, or kube-apiserver at its start, repairs it
 	// without the owner's help.
 	Repairable bool `json:"-"`
 }
@@ -87,7 +87,7 @@ type Summary struct {
 	Services uint64 `json:"services"`
 }
 
-// Clean says whether nothing was found.
+// Clean reports whether nothing was found.
 func (r *Report) Clean() bool { return len(r.Findings)+len(r.Leaks) == 0 }
 
 // finish sorts the lists, which then do not depend on the order of keys, and

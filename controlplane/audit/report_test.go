@@ -124,7 +124,7 @@ func TestOneFamilyMissing(t *testing.T) {
 	}
 	findings := a.Report().Findings
 	for _, f := range findings {
-		if f.Reason != "ClusterIPNotValid" || !strings.Contains(f.Value, ":") || !strings.Contains(f.Message, "no range") {
+		if f.Reason != "ClusterIPNotValid" || !strings.Contains(f.Value, ":") || !strings.Contains(f.Message, "without a range") {
 			t.Errorf("%+v", f)
 		}
 	}

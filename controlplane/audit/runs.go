@@ -21,7 +21,7 @@ type Runs struct {
 	Used, Free []Run
 }
 
-// Runs gives those of all ranges with this name: one bitmap, or each CIDR of a
+// Runs returns those of all ranges with this name: one bitmap, or each CIDR of a
 // ServiceCIDR object.
 func (a *Audit) Runs(name string) ([]Runs, error) {
 	var all []Runs

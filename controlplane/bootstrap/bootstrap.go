@@ -28,7 +28,7 @@ type Server struct {
 	Etcd *clientv3.Client
 	// RepairClusterIPs and RepairNodePorts make one repair pass.
 	RepairClusterIPs, RepairNodePorts func(context.Context) error
-	// Log is told what fails, once, and when it works again.
+	// Log records each failure once, and when it is over.
 	Log *slog.Logger
 	// DryRun logs what would be written, and writes nothing.
 	DryRun bool
@@ -44,7 +44,7 @@ type Controller struct {
 	began   time.Time
 	// ended are the orders that are done.
 	ended chan result
-	// told are the writes that a dry run has told of.
+	// told are the writes that a dry run has logged.
 	told sync.Map
 	// cancel ends orders under way.
 	cancel map[uint64]context.CancelFunc
@@ -75,11 +75,11 @@ func New(config Config, server Server) (*Controller, error) {
 	}, nil
 }
 
-// Started says whether the first repairs have succeeded: the server may serve.
+// Started reports whether the first repairs have succeeded: the server may serve.
 func (c *Controller) Started() bool { return c.started.Load() }
 
 // ErrFatal says that the server cannot run; what comes with it says why.
-var ErrFatal = errors.New("the bootstrap controller cannot go on")
+var ErrFatal = errors.New("the bootstrap controller cannot continue")
 
 // Run works until the context is done, and then stops in order: own lease and endpoint are removed, within two intervals
 // of the endpoints. The error is ErrFatal if the first repairs fail, nil after a stop.

@@ -261,7 +261,7 @@ func TestServerRestarted(t *testing.T) {
 			return endpoints(t, client, "192.0.2.11")()
 		})
 		for _, work := range []string{"kubernetesService", "namespaces"} {
-			if n := h.said("fails, and is tried again", "work="+work); n < 1 || n > 2 { // not answered, and not ready
+			if n := h.said("failed; retrying", "work="+work); n < 1 || n > 2 { // not answered, and not ready
 				t.Errorf("%s: told %d times", work, n)
 			}
 		}

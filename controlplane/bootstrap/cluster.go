@@ -28,7 +28,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"EndpointSlice": {Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
 }
 
-// cluster reads and writes objects through the API server, as the core gives and takes them.
+// cluster reads and writes objects through the API server, in the form of the core.
 type cluster struct {
 	api    dynamic.Interface
 	server *rest.RESTClient
@@ -162,7 +162,7 @@ func (c *cluster) delete(ctx context.Context, key objectKey, uid, resourceVersio
 	}))
 }
 
-// answerOf gives the answer of a request that ended with this error, nil for none.
+// answerOf returns the answer of a request that ended with this error, nil for none.
 func answerOf(err error) answer {
 	var status apierrors.APIStatus
 	switch {

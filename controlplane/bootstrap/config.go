@@ -74,7 +74,7 @@ var (
 // MasterCount keeps up to so many addresses, at least 1. Nobody looks who lives.
 func MasterCount(count uint32) Mode { return Mode{"master-count", count} }
 
-// MarshalJSON gives the form of docs/bootstrap-json.md.
+// MarshalJSON returns the form of docs/bootstrap-json.md.
 func (m Mode) MarshalJSON() ([]byte, error) {
 	if m.name == "master-count" {
 		return json.Marshal(map[string]uint32{m.name: m.count})
@@ -89,7 +89,7 @@ type Periods struct {
 	Endpoints, LeaseTTL, Namespaces, Repairs time.Duration
 }
 
-// MarshalJSON gives the form of docs/bootstrap-json.md.
+// MarshalJSON returns the form of docs/bootstrap-json.md.
 func (p Periods) MarshalJSON() ([]byte, error) {
 	all := map[string]int64{}
 	for name, period := range map[string]time.Duration{

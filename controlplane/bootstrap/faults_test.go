@@ -138,7 +138,7 @@ func TestServerRefuses(t *testing.T) {
 					return nil
 				})
 			}
-			if n := h.said("fails, and is tried again", "work=kubernetesService", "reason=unavailable"); n != 1 {
+			if n := h.said("failed; retrying", "work=kubernetesService", "reason=unavailable"); n != 1 {
 				t.Errorf("told %d times", n)
 			}
 			toldOnce(t, &h.syncBuffer)

@@ -14,7 +14,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// insiders gives what starts servers that keep their endpoints themselves: with Rangekeeper inside, or as they are
+// insiders returns what starts servers that keep their endpoints themselves: with Rangekeeper inside, or as they are
 // published.
 func insiders(t *testing.T, etcd *embedded.Etcd, version apiservertest.Version) func(address string, published bool, flags ...string) *apiservertest.Server {
 	return func(address string, published bool, flags ...string) *apiservertest.Server {

@@ -22,7 +22,7 @@ import (
 
 const leaseDirectory = "/registry/masterleases/"
 
-// versions gives what stood in both objects, as addresses, at each write after a
+// versions returns what stood in both objects, as addresses, at each write after a
 // revision; the history must not be compacted meanwhile.
 func versions(t *testing.T, etcd *clientv3.Client, after int64) (all [][]string) {
 	t.Helper()
@@ -200,7 +200,7 @@ func TestWrongLeases(t *testing.T) {
 			}
 		}
 		for _, h := range all {
-			if n := h.said("fails"); n > 0 {
+			if n := h.said("failed"); n > 0 {
 				t.Errorf("%d failures", n)
 			}
 		}

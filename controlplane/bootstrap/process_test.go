@@ -27,7 +27,7 @@ type process struct {
 	syncBuffer
 }
 
-// processes gives what starts them beside a server.
+// processes returns what starts them beside a server.
 func processes(t *testing.T, etcd []string, s *apiservertest.Server) func(address string, flags ...string) *process {
 	kubeconfig := s.Kubeconfig(apiservertest.Admin)
 	return func(address string, flags ...string) *process {

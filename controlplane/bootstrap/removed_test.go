@@ -53,7 +53,7 @@ func TestRemovedInEtcd(t *testing.T) {
 		}
 		eventually(t, namespaces)
 		eventually(t, func() error {
-			if h.said("fails, and is tried again", "work=kubernetesService", "reason=refused", "already allocated") == 0 {
+			if h.said("failed; retrying", "work=kubernetesService", "reason=refused", "already allocated") == 0 {
 				return errors.New("the address was free")
 			}
 			return nil

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// report logs what the core reports, and gives the error of what is fatal.
+// report logs what the core reports, and returns the error of a fatal report.
 func (c *Controller) report(text json.RawMessage) error {
 	log := c.server.Log
 	if name := strings.Trim(string(text), `"`); name == "started" {
@@ -39,9 +39,9 @@ func (c *Controller) report(text json.RawMessage) error {
 	}
 	switch {
 	case r.Failing != nil && r.Failing.Work == "removeStaleEndpoint":
-		log.Warn("fails", "work", r.Failing.Work, "reason", r.Failing.Failure.Reason, "error", r.Failing.Failure.Message)
+		log.Warn("failed", "work", r.Failing.Work, "reason", r.Failing.Failure.Reason, "error", r.Failing.Failure.Message)
 	case r.Failing != nil:
-		log.Warn("fails, and is tried again", "work", r.Failing.Work, "reason", r.Failing.Failure.Reason, "error", r.Failing.Failure.Message)
+		log.Warn("failed; retrying", "work", r.Failing.Work, "reason", r.Failing.Failure.Reason, "error", r.Failing.Failure.Message)
 	case r.Recovered != nil:
 		log.Info("works again", "work", r.Recovered.Work, "failures", r.Recovered.Failures, "after", time.Duration(r.Recovered.LastedMs)*time.Millisecond)
 	case r.FaultFound != nil:
@@ -49,7 +49,7 @@ func (c *Controller) report(text json.RawMessage) error {
 	case r.FaultGone != nil:
 		log.Info("a lease is right again", faultAttributes(r.FaultGone)...)
 	case r.Fatal != nil:
-		log.Error("cannot go on", "work", r.Fatal.Work, "reason", r.Fatal.Failure.Reason, "error", r.Fatal.Failure.Message)
+		log.Error("cannot continue", "work", r.Fatal.Work, "reason", r.Fatal.Failure.Reason, "error", r.Fatal.Failure.Message)
 		return fmt.Errorf("%w: %s: %s", ErrFatal, r.Fatal.Work, r.Fatal.Failure.Message)
 	case r.Stopped != nil && c.server.DryRun:
 		log.Info("stopped")

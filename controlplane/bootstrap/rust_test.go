@@ -60,7 +60,7 @@ func (w *logWriter) Write(b []byte) (int, error) {
 	return w.t.Output().Write(b)
 }
 
-// since gives what was written after the first so many bytes.
+// since returns what was written after the first so many bytes.
 func (w *logWriter) since(n int) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +122,7 @@ func leases(t *testing.T, etcd *embedded.Etcd, want ...string) func() error {
 }
 
 // failing is what tells the troubles apart that the program reports.
-var failing = regexp.MustCompile(`WARN fails, and is tried again work=\w+ reason=\w+`)
+var failing = regexp.MustCompile(`WARN failed; retrying work=\w+ reason=\w+`)
 
 // TestRust lets the program of examples/bootstrap-rs start on an empty etcd, first alone and then beside a controller in
 // Go: they keep the same objects, and each notices when the other one goes.
@@ -183,7 +183,7 @@ func TestRust(t *testing.T) {
 			}
 		}
 		s.Kill()
-		eventually(t, says("fails, and is tried again"))
+		eventually(t, says("failed; retrying"))
 		s.Restart()
 		eventually(t, says("works again"))
 		eventually(t, endpoints(t, client, "192.0.2.21"))
@@ -248,7 +248,7 @@ func TestRust(t *testing.T) {
 	})
 }
 
-// TestRustBadInput gives the program what it cannot use: it names that, and writes nothing.
+// TestRustBadInput returns the program what it cannot use: it names that, and writes nothing.
 func TestRustBadInput(t *testing.T) {
 	program := rustProgram(t)
 	for _, bad := range []struct{ names, flag, value string }{

@@ -93,7 +93,7 @@ func decodeInto[T any, P object[T]](list *[]T, value []byte, k kind) error {
 	return nil
 }
 
-// texts gives the texts of an object that go into the core, which takes UTF-8
+// texts returns the texts of an object that go into the core, which takes UTF-8
 // only; the decoders of protobuf let anything pass.
 func texts(o metav1.Object) []string {
 	all := []string{o.GetNamespace(), o.GetName()}

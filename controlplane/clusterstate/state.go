@@ -11,7 +11,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// DefaultPrefix is where kube-apiserver keeps its keys unless told otherwise by
+// DefaultPrefix is where kube-apiserver keeps its keys unless set otherwise by
 // --etcd-prefix.
 const DefaultPrefix = "/registry"
 

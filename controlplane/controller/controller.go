@@ -40,7 +40,7 @@ type Config struct {
 	Bootstrap bootstrap.Config
 	// Metrics is where all metrics are registered.
 	Metrics prometheus.Registerer
-	// Log is told what fails, once, and when it works again.
+	// Log records each failure once, and when it is over.
 	Log *slog.Logger
 	// DryRun logs what would be written, and writes nothing.
 	DryRun bool
@@ -165,7 +165,7 @@ func open(c *Controller, name string, values rangekeeper.Range) (*etcdstore.Stor
 	store, err := etcdstore.Open(etcdstore.Config{
 		Client: c.config.Etcd, Key: clusterstate.RangeKey(prefix, name), Range: values,
 		Strategy: rangekeeper.DynamicBandFirst, Grace: 2 * c.config.Bootstrap.Periods.Repairs,
-		Replaced: func(err error) { c.config.Log.Error("a committer has failed and is replaced", "error", err) },
+		Replaced: func(err error) { c.config.Log.Error("a committer failed and is replaced", "error", err) },
 	})
 	if err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func open(c *Controller, name string, values rangekeeper.Range) (*etcdstore.Stor
 	return store, c.config.Metrics.Register(store)
 }
 
-// Started says whether the first repairs have succeeded: the server may serve.
+// Started reports whether the first repairs have succeeded: the server may serve.
 func (c *Controller) Started() bool { return c.bootstrap.Started() }
 
 // Health returns an error if something has failed lately that works again, as a committer that was replaced.

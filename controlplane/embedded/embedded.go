@@ -68,7 +68,7 @@ type Config struct {
 	// Dir is the data directory; required. It is made if it does not exist.
 	Dir string
 	// ClientPort is where clients reach etcd on 127.0.0.1; 0 for a free port. One that is
-	// taken gives [syscall.EADDRINUSE].
+	// taken returns [syscall.EADDRINUSE].
 	ClientPort uint16
 	// Quota is the largest size of the database in bytes; 0 for DefaultQuota.
 	Quota int64
@@ -89,10 +89,10 @@ type Etcd struct {
 // are synced to disk and the history is compacted to the last 5 minutes, if it is
 // not to be kept. It logs nothing but what ends it. A database that is there
 // already is first read once, so that damage comes back as an error; use by another
-// process gives [ErrInUse].
+// process returns [ErrInUse].
 func Start(ctx context.Context, c Config) (*Etcd, error) {
 	if c.Dir == "" {
-		return nil, errors.New("embedded etcd: no data directory given")
+		return nil, errors.New("embedded etcd: there is no data directory")
 	}
 	loopback, err := url.Parse(anyPort)
 	if err != nil {
@@ -174,7 +174,7 @@ func (e *Etcd) DatabaseSize() int64 {
 // is used again. The compaction of the history to its last 5 minutes never comes for
 // a process that runs a shorter time.
 func (e *Etcd) Compact(ctx context.Context) error {
-	now, err := e.client.Get(ctx, "\x00") // any key tells the revision
+	now, err := e.client.Get(ctx, "\x00") // any key has the revision in its answer
 	if err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func Restore(ctx context.Context, path, dir string, o snapshotfile.Options) erro
 	return nil
 }
 
-// HasData says whether an etcd has run in a directory, or is running there.
+// HasData reports whether an etcd has run in a directory, or is running there.
 func HasData(dir string) (bool, error) {
 	_, err := os.Stat(filepath.Join(dir, "member"))
 	if errors.Is(err, fs.ErrNotExist) {

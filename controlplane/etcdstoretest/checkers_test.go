@@ -8,7 +8,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// TestCheckersBite gives histories to explain and to Porcupine, wrong ones among them.
+// TestCheckersBite returns histories to explain and to Porcupine, wrong ones among them.
 // An operation that nothing is said of is over before the next one begins.
 func TestCheckersBite(t *testing.T) {
 	const (

@@ -38,7 +38,7 @@ func (c change) String() string {
 	return fmt.Sprintf("offset %d was cleared in revision %d", c.offset, c.revision)
 }
 
-// readHistory gives every change of the stored object after a state, in order, and the
+// readHistory returns every change of the stored object after a state, in order, and the
 // state that it has now. Nothing may be missing between them, and every revision must
 // hold an object for the range r.
 func readHistory(ctx context.Context, client *clientv3.Client, key string, r rangekeeper.Range, after state) ([]change, state, error) {
@@ -203,7 +203,7 @@ func (o *operation) String() string {
 	return s + fmt.Sprintf(" [%v, %v]", o.call, o.end)
 }
 
-// wants says whether a batch may be given an offset.
+// wants reports whether a batch may be given an offset.
 func (o *operation) wants(offset uint32) bool {
 	return slices.Contains(o.wanted, offset) || slices.Contains(o.wanted, anyOffset)
 }
@@ -241,7 +241,7 @@ func explain(changes []change, operations []*operation, held holders, lossy bool
 	}
 	// made is how many changes an operation has made, madeIn the revision of them.
 	made, madeIn := map[*operation]int{}, map[*operation]int64{}
-	// take gives an operation that fits and may have made one more change in this revision.
+	// take returns an operation that fits and may have made one more change in this revision.
 	take := func(revision int64, fits func(o *operation) bool) *operation {
 		for _, o := range operations {
 			if made[o] < o.most() && (made[o] == 0 || madeIn[o] == revision) && fits(o) {

@@ -385,7 +385,7 @@ func (r *round) own(o owned) {
 	r.owners[o.offset] = o.operation
 }
 
-// writeService says whether it was not too late.
+// writeService reports whether it was not too late.
 func (r *round) writeService(o owned) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -585,7 +585,7 @@ func performBatch(ctx context.Context, store *etcdstore.Store, r rangekeeper.Ran
 	return err
 }
 
-// check gives the history to Porcupine.
+// check returns the history to Porcupine.
 func (r *round) check(ghosts []*operation) {
 	history := checkable(ghosts, r.operations)
 	result, info := porcupine.CheckOperationsVerbose(model(), history, checkTime)
@@ -628,7 +628,7 @@ func (s set) free() int {
 	return n
 }
 
-// refuses says whether what a batch was refused for is so. Names are served first.
+// refuses reports whether what a batch was refused for is so. Names are served first.
 func (s set) refuses(o *operation) bool {
 	named, before := 0, 0
 	for i, offset := range o.wanted {

@@ -105,7 +105,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A name without a directory is a file, as it is for whoever looks whether it is there, and not a command in $PATH.
+	// A name without a directory is a file, as it is for a test of its existence, and not a command in $PATH.
 	if config.Program, err = filepath.Abs(config.Program); err != nil {
 		return nil, err
 	}

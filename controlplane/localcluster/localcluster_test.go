@@ -232,7 +232,7 @@ func TestServerDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestCancelledStart gives a start up while it waits for a server.
+// TestCancelledStart returns a start up while it waits for a server.
 func TestCancelledStart(t *testing.T) {
 	config := testConfig(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())

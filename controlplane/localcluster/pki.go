@@ -81,7 +81,7 @@ func openPKI(dir string, addresses []net.IP, now time.Time) (*pki, error) {
 	return p, err
 }
 
-// openKeyPair gives a certificate that is at least as good as the template: the one in
+// openKeyPair returns a certificate that is at least as good as the template: the one in
 // the directory or else a new one, signed by the authority or, without one, by itself.
 func openKeyPair(dir, name string, authority *keyPair, now time.Time, template *x509.Certificate) (*keyPair, error) {
 	p := &keyPair{certFile: filepath.Join(dir, name+".crt"), keyFile: filepath.Join(dir, name+".key")}
@@ -101,13 +101,13 @@ func (p *keyPair) read() (err error) {
 	}
 	pair, err := tls.X509KeyPair(p.certPEM, p.keyPEM)
 	if err != nil {
-		return fmt.Errorf("%s, %s: %w; without them new ones are made", p.certFile, p.keyFile, err)
+		return fmt.Errorf("%s, %s: %w; delete them and new ones are created", p.certFile, p.keyFile, err)
 	}
 	p.cert, p.key = pair.Leaf, pair.PrivateKey
 	return nil
 }
 
-// serves says whether a certificate can be used as one of the template could be.
+// serves reports whether a certificate can be used as one of the template could be.
 func (p *keyPair) serves(authority *keyPair, now time.Time, template *x509.Certificate) bool {
 	lasts := now.Add(renewBefore)
 	if authority == nil {

@@ -133,7 +133,7 @@ func (s *server) ended(what string) error {
 	return s.failed(what + ", " + how)
 }
 
-// failed gives an error with the end of the log.
+// failed returns an error with the end of the log.
 func (s *server) failed(what string) error {
 	return &serverError{fmt.Sprintf("%s %s; its log, %s, ends with\n\n%s", s.name, what, s.logFile, logEnd(s.logFile))}
 }
@@ -168,7 +168,7 @@ func (s *server) stop(progress func(string)) error {
 	}
 	select {
 	case <-s.child.Ended():
-		return nil // it has ended by itself, and that was told
+		return nil // it has ended by itself, which was reported
 	default:
 	}
 	progress("stopping " + s.name)

@@ -95,7 +95,7 @@ func (s *settings) parse() error {
 	return nil
 }
 
-// parseClusterIPRanges gives one range, or two of different IP families.
+// parseClusterIPRanges returns one range, or two of different IP families.
 func parseClusterIPRanges(text string) (ranges []rangekeeper.Range, err error) {
 	pass, err := rangekeeper.NewAudit() // it knows which ranges can be together
 	if err != nil {

@@ -117,7 +117,7 @@ func legendCount(t *testing.T, form, drawn, name string) *big.Int {
 	return n
 }
 
-// cellRows gives the rows of cells of the terminal form, and the marks of the
+// cellRows returns the rows of cells of the terminal form, and the marks of the
 // static band below each.
 func cellRows(drawn string) (rows, bands []string) {
 	lines := strings.Split(drawn, "\n")[2:]

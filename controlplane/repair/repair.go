@@ -1,6 +1,6 @@
 // Package repair finds and repairs drift between the stored ranges of a running cluster and its Services, pass after pass.
 //
-// All decisions are made by the core library; this package lists Services, brings them to it, and tells of its findings
+// All decisions are made by the core library; this package lists Services, brings them to it, and reports its findings
 // in Events and metrics.
 package repair
 
@@ -42,7 +42,7 @@ type Config struct {
 	// SameEtcd says that Services are in the etcd of the ranges, so that revisions can be compared. Then a list that is
 	// older than a range that was read before ends a pass with rangekeeper.ErrStaleList.
 	SameEtcd bool
-	// Recorder is told of findings.
+	// Recorder records findings as Events.
 	Recorder events.EventRecorder
 	// Metrics count what is found and done; nil for nobody.
 	Metrics *Metrics
@@ -102,7 +102,7 @@ type RangeResult struct {
 }
 
 // Pass makes one pass: it reads the ranges, lists Services after that, and repairs what is wrong. After an error nothing
-// was repaired, or not in all ranges, and the Result tells what was; the next pass tries again. Passes go one after another: one that was given up may
+// was repaired, or not in all ranges, and the Result has what was; the next pass tries again. Passes go one after another: one that was given up may
 // still be under way when the next is called for.
 func (r *Repairer) Pass(ctx context.Context) (Result, error) {
 	r.mu.Lock()
@@ -215,7 +215,7 @@ func (r *Repairer) audit(pass *rangekeeper.Pass, services []*corev1.Service) (*r
 	return report, err
 }
 
-// list gives all Services, at one revision that is not older than the call: a list without a resource version is
+// list returns all Services, at one revision that is not older than the call: a list without a resource version is
 // linearizable, and its further pages are of the first one's revision.
 func (r *Repairer) list(ctx context.Context) ([]*corev1.Service, string, error) {
 	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -249,12 +249,12 @@ func (r *Repairer) listed(resourceVersion string) (rangekeeper.ServiceList, erro
 	}
 	revision, err := strconv.ParseInt(resourceVersion, 10, 64)
 	if err != nil || revision <= 0 {
-		return rangekeeper.ServiceList{}, fmt.Errorf("list Services: resource version %q is no revision of etcd", resourceVersion)
+		return rangekeeper.ServiceList{}, fmt.Errorf("list Services: resource version %q is not a revision of etcd", resourceVersion)
 	}
 	return rangekeeper.ServiceList{Revision: revision}, nil
 }
 
-// report tells of a finding in an Event.
+// report reports a finding in an Event.
 func (r *Repairer) report(service *corev1.Service, finding rangekeeper.Finding) {
 	action := r.config.Controller.action
 	if finding.Reason == rangekeeper.ReasonClusterIPNotValid {

@@ -73,7 +73,7 @@ func openRange(t *testing.T, etcd *embedded.Etcd, name string, values rangekeepe
 	return store
 }
 
-// holds gives what is recorded as allocated.
+// holds returns what is recorded as allocated.
 func holds(t *testing.T, store *etcdstore.Store, into map[string]bool) {
 	t.Helper()
 	allocator := must(rangekeeper.NewAllocator(store.Range(), rangekeeper.Contiguous, 1))

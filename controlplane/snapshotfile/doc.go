@@ -2,7 +2,7 @@
 //
 // An etcd snapshot is a bbolt database followed by its sha256, as
 // `etcdctl snapshot save` writes it. This package opens such a file, plain or
-// gzip-compressed, without ever writing to it ([Open]), tells which keys were
+// gzip-compressed, without ever writing to it ([Open]), reports which keys were
 // alive in it at its newest revision ([File.Latest]), and writes a changed copy
 // that etcd restores ([WriteRepaired]).
 //

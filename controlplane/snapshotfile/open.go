@@ -131,7 +131,7 @@ func (f *File) Close() error {
 // temporary copy, which lives until Close. It must not be written to.
 func (f *File) PlainPath() string { return f.path }
 
-// errorf puts the name that the caller gave before the message: the path that is
+// errorf puts the caller's name of the file before the message: the path that is
 // read may be a temporary one.
 func (f *File) errorf(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", f.name, fmt.Errorf(format, args...))
@@ -154,7 +154,7 @@ func (f *File) guard(fn func() error) (err error) {
 	return nil
 }
 
-// openRegular opens a file for reading and tells its size and whether it is
+// openRegular opens a file for reading and returns its size and whether it is
 // gzip-compressed.
 func openRegular(path string) (*os.File, int64, bool, error) {
 	// A pipe without a writer would block in open, so look before opening.

@@ -60,7 +60,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// gauge gives what /metrics says of a CIDR.
+// gauge returns what /metrics says of a CIDR.
 func gauge(t *testing.T, name, cidr string) float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()

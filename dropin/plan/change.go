@@ -45,7 +45,7 @@ func (c *Change[T]) UnmarshalJSON(text []byte) error {
 		case "replace":
 			c.Replace = object
 		default:
-			return fmt.Errorf("%q is no change", name)
+			return fmt.Errorf("%q is not a change", name)
 		}
 	}
 	return nil
@@ -82,7 +82,7 @@ type Read interface {
 	GetResourceVersion() string
 }
 
-// Make makes the change. Where the object was replaced, read is what was read. The error is the API server's; IsStale tells
+// Make makes the change. Where the object was replaced, read is what was read. The error is the API server's; IsStale reports
 // whether there was something else than what was read.
 func (c Change[T]) Make(ctx context.Context, client Client[T], read Read) error {
 	var err error
@@ -102,7 +102,7 @@ func (c Change[T]) Make(ctx context.Context, client Client[T], read Read) error 
 	return err
 }
 
-// IsStale tells from the error of a change that what was read is out of date.
+// IsStale reports whether a change failed because what was read is out of date.
 func IsStale(err error) bool {
 	return errors.IsConflict(err) || errors.IsAlreadyExists(err) || errors.IsNotFound(err)
 }

@@ -76,7 +76,7 @@ func LeaseKey(address string) string { return "/registry/masterleases/" + addres
 
 // StoredLease is a lease as it was read.
 type StoredLease struct {
-	// Key is what LeaseKey gives.
+	// Key is the result of LeaseKey.
 	Key string `json:"key"`
 	// Value is a v1 Endpoints, in Kubernetes' protobuf or JSON.
 	Value []byte `json:"value"`
@@ -120,7 +120,7 @@ func Lease(question LeaseQuestion) (LeaseAnswer, error) {
 	return ask[LeaseAnswer]("lease", question)
 }
 
-// Mode is how the endpoints are kept: ModeLease, or what ModeMasterCount gives.
+// Mode is how the endpoints are kept: ModeLease, or a result of ModeMasterCount.
 type Mode any
 
 // ModeLease keeps the addresses of all servers that hold a lease.

@@ -24,7 +24,7 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// Config says what a Loop repairs, and whom it tells.
+// Config says what a Loop repairs, and where it reports.
 type Config struct {
 	// Controller is whose place the Loop takes.
 	Controller repair.Controller

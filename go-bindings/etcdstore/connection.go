@@ -68,7 +68,7 @@ func (c *connections) await(ctx context.Context, client *grpc.ClientConn) {
 	}
 }
 
-// kv is the client's, and tells connections of each transaction.
+// kv is the client's, and has connections watch each transaction.
 func (c *connections) kv(client *clientv3.Client) clientv3.KV {
 	return clientv3.NewKVFromKVClient(&notedKV{clientv3.RetryKVClient(client), c}, client)
 }

@@ -21,7 +21,7 @@ type counters struct {
 	operations, swaps, confirms, reads, conflicts, unknown, refused, replaced atomic.Int64
 }
 
-// Stats tells what the store has done since it was opened.
+// Stats counts what the store has done since it was opened.
 func (s *Store) Stats() Stats {
 	c := &s.counters
 	return Stats{
@@ -52,7 +52,7 @@ func (s *Store) Describe(all chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect gives the counters of Stats, with the key as a label.
+// Collect returns the counters of Stats, with the key as a label.
 func (s *Store) Collect(metrics chan<- prometheus.Metric) {
 	stats, of := s.Stats(), s.descriptions()
 	counter := func(description *prometheus.Desc, value int64, labels ...string) {

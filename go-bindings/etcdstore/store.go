@@ -48,7 +48,7 @@ type Config struct {
 // Store allocates from one stored object. All methods may be called from several goroutines at once; their operations
 // share requests to etcd.
 //
-// An operation whose context ends before it is done gives the context's error, and ErrUnknown if it was under way. What
+// An operation whose context ends before it is done returns the context's error, and ErrUnknown if it was under way. What
 // it then still allocates is released again.
 type Store struct {
 	config    Config
@@ -92,7 +92,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Open begins to keep the object; nothing is read or written before the first operation. A Config that cannot work gives
+// Open begins to keep the object; nothing is read or written before the first operation. A Config that cannot work is
 // rangekeeper.ErrInvalidArgument.
 func Open(config Config) (*Store, error) {
 	if config.Grace == 0 {
@@ -121,7 +121,7 @@ func (s *Store) Key() string { return s.config.Key }
 // Range is the configured range.
 func (s *Store) Range() rangekeeper.Range { return s.config.Range }
 
-// Close lets what is under way end until the context is done; what then has not ended gives ErrUnknown. Later calls
+// Close lets what is under way end until the context is done; what then has not ended returns ErrUnknown. Later calls
 // return rangekeeper.ErrClosed. The client stays open.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
@@ -148,7 +148,7 @@ type Allocation struct {
 }
 
 // Init makes the object if it is missing or was never initialised, and says whether it did. An object for another range
-// gives a *rangekeeper.MismatchedRangeError.
+// is a *rangekeeper.MismatchedRangeError.
 func (s *Store) Init(ctx context.Context) (created bool, err error) {
 	f, err := s.do(ctx, rangekeeper.CreateOperation(s.deadline(ctx)))
 	return f.Yes, err
@@ -281,7 +281,7 @@ func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (State,
 // still right when it is written. Repair is called even if the pass found nothing: the store learns from it which values
 // more than one Service claims.
 //
-// A list of Services from before ReadForPass gives rangekeeper.ErrStaleList. One that guards needs Config.Services.
+// A list of Services from before ReadForPass is rangekeeper.ErrStaleList. One that guards needs Config.Services.
 func (s *Store) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (Repaired, error) {
 	if listed.Guards && s.config.Services == "" {
 		return Repaired{}, fmt.Errorf("%s: %w: a list of Services that guards needs Config.Services", s.config.Key, rangekeeper.ErrInvalidArgument)
@@ -343,7 +343,7 @@ func (s *Store) await(ctx context.Context, c *call) (rangekeeper.Finished, error
 	return s.giveUp(ctx, c)
 }
 
-// giveUp has the committer cancel a call if it has heard of it, and gives what came of the call otherwise.
+// giveUp has the committer cancel a call if it was submitted; else it returns the result of the call.
 func (s *Store) giveUp(ctx context.Context, c *call) (f rangekeeper.Finished, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

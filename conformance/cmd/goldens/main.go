@@ -2,7 +2,7 @@
 // answers to chosen inputs. Every value comes from running the reference's own packages; the tests of
 // the other languages read the tables as independent truth.
 //
-// The output depends on nothing but this source and the module versions: running it again gives the same bytes.
+// The output depends on nothing but this source and the module versions: running it again writes the same bytes.
 package main
 
 import (

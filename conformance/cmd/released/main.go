@@ -190,7 +190,7 @@ func notPassed(w io.Writer, name string, functions []string, results map[string]
 
 var testName = regexp.MustCompile(`^Test\w+$`)
 
-// list gives the test functions of packages, in the order of their declaration.
+// list returns the test functions of packages, in the order of their declaration.
 func list(arguments []string) (map[string][]string, error) {
 	command := exec.Command(goCommand(), arguments...)
 	command.Dir, command.Stderr = dropin, os.Stderr
@@ -216,7 +216,7 @@ type event struct {
 	Action, Package, Test, Output string
 }
 
-// test runs tests and gives the result of each, and what was printed, by package. That some fail is no error.
+// test runs tests and returns the result of each, and what was printed, by package. That some fail is no error.
 func test(arguments []string) (map[string]map[string]string, map[string]string, error) {
 	command := exec.Command(goCommand(), arguments...)
 	command.Dir, command.Stderr = dropin, os.Stderr

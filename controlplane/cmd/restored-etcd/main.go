@@ -44,7 +44,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run gives the exit code; with an error, the command did not end by itself.
+// run returns the exit code; with an error, the command did not end by itself.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int, err error) {
 	if len(args) < 2 {
 		return exitNotRun, errors.New("usage: restored-etcd SNAPSHOT COMMAND [ARGUMENT...]")

@@ -276,5 +276,5 @@ func (s *Server) logTail() []byte {
 	return bytes.TrimSpace(log[max(0, len(log)-logTail):])
 }
 
-// Rangekeeper says whether it has Rangekeeper inside.
+// Rangekeeper reports whether it has Rangekeeper inside.
 func (s *Server) Rangekeeper() bool { return s.config.Rangekeeper }

@@ -60,7 +60,7 @@ func (s *Server) RESTConfig(user string) *rest.Config {
 	return config
 }
 
-// Kubeconfig writes a kubeconfig for a user and gives its path.
+// Kubeconfig writes a kubeconfig for a user and returns its path.
 func (s *Server) Kubeconfig(user string) string {
 	s.t.Helper()
 	config := s.RESTConfig(user)
@@ -92,7 +92,7 @@ func (s *Server) writeTokens() {
 		if len(u.Groups) > 0 { // an empty field would be a group with an empty name
 			line = append(line, strings.Join(u.Groups, ","))
 		}
-		w.Write(line) // Error tells if it failed
+		w.Write(line) // Error reports a failure
 	}
 	if w.Flush(); w.Error() != nil {
 		s.t.Fatal(w.Error())

@@ -42,7 +42,7 @@ usage or input that cannot be used, 3 etcd cannot be reached.`,
 		case count == 0:
 			return errors.New("--count is at least 1")
 		case len(args) == 2 && c.Flags().Changed("count"):
-			return errors.New("--count is for values of any kind, not for a VALUE that is named")
+			return errors.New("--count and VALUE exclude each other")
 		case len(args) == 2:
 			if value = args[1]; value == "" {
 				return errors.New("VALUE is empty")

@@ -57,7 +57,7 @@ func sealed(db []byte) []byte {
 	return append(bytes.Clone(db), sum[:]...)
 }
 
-// revised gives a snapshot in which the newest revision is the bytes of kv.
+// revised returns a snapshot in which the newest revision is the bytes of kv.
 func revised(t *testing.T, db, kv []byte) []byte {
 	t.Helper()
 	path := etcdtest.Write(t, db[:len(db)-sha256.Size])

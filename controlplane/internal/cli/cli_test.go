@@ -43,7 +43,7 @@ func stored(t *testing.T, rangeText string, data []byte) []byte {
 	return inEnvelope(t, "RangeAllocation", raw)
 }
 
-// inEnvelope gives an encoded object as kube-apiserver stores it.
+// inEnvelope returns an encoded object as kube-apiserver stores it.
 func inEnvelope(t *testing.T, kind string, raw []byte) []byte {
 	t.Helper()
 	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}, Raw: raw}
@@ -54,7 +54,7 @@ func inEnvelope(t *testing.T, kind string, raw []byte) []byte {
 	return append([]byte("k8s\x00"), b...)
 }
 
-// changed gives a fixture's snapshot with other values.
+// changed returns a fixture's snapshot with other values.
 func changed(t *testing.T, cluster, file string, values map[string][]byte) string {
 	t.Helper()
 	src, dst := etcdtest.Fixture(cluster, file), filepath.Join(t.TempDir(), "changed.db")

@@ -28,7 +28,7 @@ func (o *connection) addFlags(c *cobra.Command, endpointsUsage string) {
 	completeNothing(c, "endpoints", "user", "password")
 }
 
-// given says whether a running etcd was named.
+// given reports whether a running etcd was named.
 func (o *connection) given() bool { return len(o.options.Endpoints) > 0 }
 
 // check refuses flags that are of no use without endpoints.

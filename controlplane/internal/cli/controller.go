@@ -71,7 +71,7 @@ func newController() *cobra.Command {
 the ranges of ClusterIPs and node ports every three minutes, beside an API server that
 leaves that to others (--endpoint-reconciler-type=none). Flags have the names that
 kube-apiserver has for the same. There is no leader: one runs beside each API server.
-A range that is stored is made over into another one only if that was given.
+A stored range is changed to another one only if a flag asks for it.
 
 /healthz, /livez, /readyz and /metrics are served at --healthz-bind-address; it is
 ready once the first repairs have succeeded. SIGTERM and SIGINT stop it in order: its
@@ -110,7 +110,7 @@ that cannot be used, 3 etcd cannot be reached.`,
 	return c
 }
 
-// config gives what the flags say, but for the clients.
+// config returns what the flags say, but for the clients.
 func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
 	config := controller.Config{DryRun: o.dryRun, Bootstrap: bootstrap.Config{
 		AdvertiseAddress: o.advertiseAddress, SecurePort: o.securePort,
@@ -198,7 +198,7 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 }
 
 // checkStored refuses ranges that nobody asked for: the first repair makes a stored range over into the configured one,
-// and then Services have values outside of it. Where it was asked for, it is told of.
+// and then Services have values outside of it. A range that the flags ask for is logged.
 func (o *controllerFlags) checkStored(ctx context.Context, c *cobra.Command, config controller.Config) error {
 	check := func(flag, name string, configured fmt.Stringer) error {
 		key := clusterstate.RangeKey(o.prefix, name)
@@ -209,9 +209,9 @@ func (o *controllerFlags) checkStored(ctx context.Context, c *cobra.Command, con
 		case err != nil:
 			return err
 		case !c.Flags().Changed(flag):
-			return fmt.Errorf("--%s is needed: %s is stored for %s, and without the flag it would be made over into %s", flag, key, stored, configured)
+			return fmt.Errorf("--%s is needed: %s is stored for %s, and without the flag it would be changed to %s", flag, key, stored, configured)
 		}
-		config.Log.Warn("the stored range is another one, and is made over", "key", key, "stored", stored, "configured", configured.String())
+		config.Log.Warn("changing the stored range to the configured one", "key", key, "stored", stored, "configured", configured.String())
 		return nil
 	}
 	for i, values := range config.ClusterIPRanges {

@@ -15,7 +15,7 @@ import (
 func newExplain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain IP|PORT",
-		Short: "Say all about one ClusterIP or node port",
+		Short: "Explain the state of one ClusterIP or node port",
 		Long:  "Says in which range and band an address or port lies, whether it is allocated, which\nServices use it and what a repair would do.",
 		Example: `  rangekeeper explain 10.96.0.10 --etcd-snapshot backup.db.gz
   rangekeeper explain 30080 --endpoints http://127.0.0.1:2379`,

@@ -17,8 +17,8 @@ import (
 func newInit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init RANGE SPEC",
-		Short: "Make a range to allocate from",
-		Long: `Makes the stored object of a range, with nothing allocated. SPEC is a CIDR, or for
+		Short: "Create a range to allocate from",
+		Long: `Creates the stored object of a range, with nothing allocated. SPEC is a CIDR, or for
 servicenodeports a range of ports. If the object is there with the same SPEC, nothing
 is changed; one with another SPEC is an error.
 
@@ -121,7 +121,7 @@ func (s *store) checkServices(ctx context.Context, name string) error {
 		return unreachable(fmt.Errorf("read %s: %w", keys, err))
 	}
 	if got.Count > 0 {
-		return fmt.Errorf("%s: the range is missing, and %d Services are below %s: a kube-apiserver makes it with what they use when it starts",
+		return fmt.Errorf("%s: the range is missing, and %d Services are below %s: a kube-apiserver creates it from the Services at its start",
 			s.key(name), got.Count, keys)
 	}
 	return nil

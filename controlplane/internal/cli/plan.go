@@ -40,7 +40,7 @@ func writePlan(w io.Writer, p *audit.Plan, left []audit.Finding) error {
 // help.
 type planRow struct{ in, value, found, namespace, name, repair string }
 
-// planRows gives all of a plan, sorted by range and value.
+// planRows returns all of a plan, sorted by range and value.
 func planRows(p *audit.Plan) []planRow {
 	var rows []planRow
 	type place audit.Leak // a value of a range

@@ -17,7 +17,7 @@ type progress struct {
 	shown bool
 }
 
-// start begins with a piece of work and gives the function that hears of it.
+// start begins a piece of work and returns the function that reports its progress.
 func (p *progress) start(what string) func(done, total int64) {
 	p.what, p.last, p.shown = what, time.Now(), false
 	return func(done, total int64) {

@@ -14,10 +14,9 @@ func newRelease() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release RANGE VALUE...",
 		Short: "Release values",
-		Long: `Releases values as of now: the command knows no owner, and releases a value that a
-Service uses, too. A value that is free already is named on stderr, which is no error.
-So is a value that another client releases, and perhaps allocates again, while the
-command runs. If one of the values is not in the range, none is released.
+		Long: `Releases values as of now, also values that a Service uses. Values that are free
+already are listed on stderr; that is no error. So are values that another client
+releases, and perhaps allocates again, while the command runs. If one of the values is not in the range, none is released.
 
 ` + rangesHelp + `
 

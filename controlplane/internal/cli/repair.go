@@ -101,7 +101,7 @@ func (r *repair) check(c *cobra.Command) error {
 	return nil
 }
 
-// run gives what was or would be changed, and the findings that then are left to
+// run returns what was or would be changed, and the findings that then are left to
 // the owners of Services; with an error what earlier passes have changed, if any.
 func (r *repair) run(ctx context.Context) (*audit.Plan, []audit.Finding, error) {
 	if r.source.online() {
@@ -174,7 +174,7 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, erro
 			if stay := plan.LeaksLeft(); r.apply && stay > 0 {
 				reason := "--clean-leaks cleans those that stay leaked over several passes"
 				if r.cleanLeaks {
-					reason = "not known to have stayed leaked over all passes; run it again"
+					reason = "not known to have stayed leaked over all passes; run the command again"
 				}
 				fmt.Fprintf(r.log, "rangekeeper: %s left: %s\n", count(stay, "leak"), reason)
 			}
@@ -197,7 +197,7 @@ type repairRange struct {
 }
 
 // openRanges opens what is to be written: with --apply the ranges that are stored.
-// With an error it gives those that are open already.
+// With an error it returns those that are open already.
 func (r *repair) openRanges(ctx context.Context) ([]repairRange, error) {
 	if !r.apply {
 		return nil, nil
@@ -228,7 +228,7 @@ func (r *repair) openRanges(ctx context.Context) ([]repairRange, error) {
 	return ranges, nil
 }
 
-// pass reads the state, audits it and, with --apply, writes what changes. It gives
+// pass reads the state, audits it and, with --apply, writes what changes. It returns
 // the findings that are left to the owners, too.
 func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []repairRange) (*audit.Plan, []audit.Finding, error) {
 	o := r.source.auditOptions()
@@ -257,7 +257,7 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 		return a.Core(), rangekeeper.ServiceList{Revision: state.Revision, Guards: true}, nil
 	})
 	if err != nil && plan != nil {
-		err = fmt.Errorf("%w (it may have been repaired or not; run it again)", err)
+		err = fmt.Errorf("%w (some ranges may be repaired; run the command again)", err)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -267,7 +267,7 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 		done := outcomes[i]
 		plan.Repaired(k.name, done.Set, done.Cleared)
 		if done.Changed > 0 {
-			fmt.Fprintf(r.log, "rangekeeper: %s of %s left alone, as they or Services changed meanwhile: run it again\n", count(done.Changed, "value"), k.name)
+			fmt.Fprintf(r.log, "rangekeeper: %s of %s left alone, as they or Services changed meanwhile; run the command again\n", count(done.Changed, "value"), k.name)
 		}
 	}
 	plan.Applied = r.apply

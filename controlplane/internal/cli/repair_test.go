@@ -225,7 +225,7 @@ func TestServiceAfterList(t *testing.T) {
 	if !written || len(plan.Ranges[0].Clear) > 0 || plan.LeaksLeft() == 0 {
 		t.Errorf("%v, %+v", written, plan)
 	}
-	if said := log.String(); !strings.Contains(said, "left alone") || !strings.Contains(said, "run it again") {
+	if said := log.String(); !strings.Contains(said, "left alone") || !strings.Contains(said, "run the command again") {
 		t.Error(said)
 	}
 	checkStored(t, etcdtest.SingleStack, "repaired1", readEtcd(t, e.Client()))
@@ -287,7 +287,7 @@ func toggle(ctx context.Context, client *clientv3.Client, key string, port int) 
 	return err
 }
 
-// TestLeakInUseAgain gives a leaked port to a Service just before the pass that
+// TestLeakInUseAgain returns a leaked port to a Service just before the pass that
 // would clean it.
 func TestLeakInUseAgain(t *testing.T) {
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz"))

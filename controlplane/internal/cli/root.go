@@ -52,13 +52,13 @@ func Main() {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-signals
-		signal.Stop(signals) // before the command is told, so that no second one gets lost
+		signal.Stop(signals) // before the command is cancelled, so that no second signal is lost
 		cancel()
 	}()
 	os.Exit(Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Run runs one command and gives the exit code. Data go to stdout, all else to
+// Run runs one command and returns the exit code. Data go to stdout, all else to
 // stderr.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
@@ -130,7 +130,7 @@ func commitOrUnknown() string {
 	return "unknown"
 }
 
-// withSource gives a command its source: run is called with it, and it is closed.
+// withSource returns a command its source: run is called with it, and it is closed.
 func withSource(c *cobra.Command, run func(c *cobra.Command, args []string, s *source) error) *source {
 	s := new(source)
 	s.addFlags(c)

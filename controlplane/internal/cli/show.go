@@ -43,7 +43,7 @@ func newShow() *cobra.Command {
 // completionTimeout is how long someone who pressed the tab key may have to wait.
 const completionTimeout = 3 * time.Second
 
-// rangeNames gives those of the source, if one was given and can be read.
+// rangeNames returns those of the source, if one was given and can be read.
 func rangeNames(ctx context.Context, s *source) []string {
 	names := bitmapNames
 	if s.snapshot == "" && !s.connection.given() {

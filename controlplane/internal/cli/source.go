@@ -45,10 +45,10 @@ func (s *source) addFlags(c *cobra.Command) {
 	c.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{modeAuto, modeBitmap}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// online says whether a running etcd is read.
+// online reports whether a running etcd is read.
 func (s *source) online() bool { return s.snapshot == "" }
 
-// read gives the state as it is now.
+// read returns the state as it is now.
 func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
 	if s.mode != modeAuto && s.mode != modeBitmap {
 		return nil, errors.New("--mode is auto or bitmap, not " + s.mode)
@@ -74,7 +74,7 @@ func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
 	return clusterstate.ReadEtcd(ctx, client, o)
 }
 
-// connect gives the client of the running etcd, which is connected at the first call.
+// connect returns the client of the running etcd, which is connected at the first call.
 func (s *source) connect(ctx context.Context) (*clientv3.Client, error) {
 	var err error
 	if s.client == nil {

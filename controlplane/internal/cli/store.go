@@ -50,7 +50,7 @@ const rangesHelp = `RANGE is serviceips, secondaryserviceips or servicenodeports
 at --endpoints, or else in one that runs in this process and keeps its data in
 --data-dir.`
 
-// withStore gives a command that is about one RANGE its store: run is called with
+// withStore returns a command that is about one RANGE its store: run is called with
 // it, and it is closed.
 func withStore(c *cobra.Command, run func(c *cobra.Command, args []string, s *store) error) {
 	s := new(store)
@@ -81,7 +81,7 @@ func withStore(c *cobra.Command, run func(c *cobra.Command, args []string, s *st
 }
 
 // open connects to the running etcd or starts the one in this process, for which
-// mayCreate says whether its data may be made.
+// mayCreate reports whether its data may be made.
 func (s *store) open(ctx context.Context, mayCreate bool) (err error) {
 	if s.connection.given() {
 		s.client, err = s.connection.connect(ctx)
@@ -103,7 +103,7 @@ func (s *store) open(ctx context.Context, mayCreate bool) (err error) {
 		return err
 	}
 	if !there {
-		fmt.Fprintf(s.log, "rangekeeper: made the data directory %s\n", s.dataDir)
+		fmt.Fprintf(s.log, "rangekeeper: created the data directory %s\n", s.dataDir)
 	}
 	s.client = s.etcd.Client()
 	return nil
@@ -175,7 +175,7 @@ func (s *store) stored(ctx context.Context, name string) (rangekeeper.Range, err
 	return values, err
 }
 
-// storedSpec gives the range that is stored under a key, as text.
+// storedSpec returns the range that is stored under a key, as text.
 func storedSpec(ctx context.Context, client *clientv3.Client, key string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
@@ -223,7 +223,7 @@ func closeRange(r *etcdstore.Store) error {
 	return r.Close(ctx)
 }
 
-// decode gives the range and the bitmap of a stored object.
+// decode returns the range and the bitmap of a stored object.
 func decode(value []byte) (spec string, data []byte, err error) {
 	object, err := rangekeeper.DecodeRangeAllocation(value)
 	if err != nil {

@@ -63,7 +63,7 @@ func runFails(t *testing.T, want int, words []string, args ...string) {
 	}
 }
 
-// allocated gives what an audit finds allocated in an etcd without Services.
+// allocated returns what an audit finds allocated in an etcd without Services.
 func allocated(t *testing.T, name string, flags ...string) []string {
 	t.Helper()
 	_, stdout, stderr := run(t, append([]string{"audit", "-o", "json"}, flags...)...)

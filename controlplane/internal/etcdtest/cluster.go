@@ -89,7 +89,7 @@ func (c *Cluster) Client() *clientv3.Client {
 	return client
 }
 
-// Leader waits until some member knows that it leads, and gives its index.
+// Leader waits until some member knows that it leads, and returns its index.
 func (c *Cluster) Leader() int {
 	c.t.Helper()
 	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
@@ -221,7 +221,7 @@ func runMember(args []string) error {
 	return <-e.Err()
 }
 
-// ReservePort gives a port of 127.0.0.1 that stays the test's own until it ends, also
+// ReservePort returns a port of 127.0.0.1 that stays the test's own until it ends, also
 // while nobody listens there: it is bound here, and a child can bind it as well.
 func ReservePort(t testing.TB) int {
 	t.Helper()

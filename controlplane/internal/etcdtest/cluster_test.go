@@ -119,7 +119,7 @@ func idle([]string) error {
 	return nil
 }
 
-// running says whether a process lives; nobody may have taken note of its end.
+// running reports whether a process lives; nobody may have taken note of its end.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

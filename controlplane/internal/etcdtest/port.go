@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FreePort gives a port that nobody has at the addresses 127.0.0.1 to 127.0.0.3, for
+// FreePort returns a port that nobody has at the addresses 127.0.0.1 to 127.0.0.3, for
 // programs that do not share it with [ReservePort]. It is below those that the system
 // gives to connections, so only another test could take it.
 func FreePort(t testing.TB) int {

@@ -90,7 +90,7 @@ func StartProcess(t testing.TB, role string, args ...string) *Process {
 	return p
 }
 
-// starter gives the thread that starts all processes and lives as long as this one:
+// starter returns the thread that starts all processes and lives as long as this one:
 // the signal at the parent's death is sent at the death of the thread that forked.
 var starter = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())

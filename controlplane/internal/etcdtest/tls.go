@@ -80,7 +80,7 @@ func (a *Authority) Leaf(t testing.TB, name string) (certFile, keyFile string) {
 }
 
 // StartTLS runs an etcd that wants client certificates of the authority, until the
-// test ends, and gives its address.
+// test ends, and returns its address.
 func StartTLS(t testing.TB, a *Authority) string {
 	t.Helper()
 	cert, key := a.Leaf(t, "server")

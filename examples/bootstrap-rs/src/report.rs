@@ -6,14 +6,14 @@ use tracing::{error, info, warn};
 pub(crate) fn log(report: &Report) {
     match report {
         Report::Failing { work, failure } => {
-            warn!(?work, reason = ?failure.reason, error = %failure, "fails, and is tried again");
+            warn!(?work, reason = ?failure.reason, error = %failure, "failed; retrying");
         }
         Report::Recovered { work, failures, lasted } => info!(?work, failures, after = ?lasted, "works again"),
         Report::FaultFound(fault) => warn!(%fault, "a lease is wrong"),
         Report::FaultGone(fault) => info!(%fault, "a lease is right again"),
         Report::Started => info!("the first repairs have succeeded"),
         Report::Fatal { work, failure } => {
-            error!(?work, reason = ?failure.reason, error = %failure, "cannot go on");
+            error!(?work, reason = ?failure.reason, error = %failure, "cannot continue");
         }
         Report::Stopped { removed } => info!(endpoint_removed = removed, "stopped"),
     }

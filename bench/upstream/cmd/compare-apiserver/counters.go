@@ -64,7 +64,7 @@ func sum(family *dto.MetricFamily, label, value string) (total float64) {
 	return total
 }
 
-// newDialer gives what dials for one client: client-go shares connections among clients with equal configurations.
+// newDialer returns what dials for one client: client-go shares connections among clients with equal configurations.
 func newDialer() func(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: 30 * time.Second}).DialContext
 }

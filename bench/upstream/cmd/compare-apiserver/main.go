@@ -113,7 +113,7 @@ func main() {
 	must(resultsfile.Write(*out, results))
 }
 
-// compare gives both sides their turns.
+// compare returns both sides their turns.
 func (c cluster) compare(ctx context.Context, bin, before, dir string) ([]result, error) {
 	ours := "kube-apiserver-rangekeeper-" + c.release
 	sides := [2]side{

@@ -18,7 +18,7 @@ const (
 	turns = 5
 	// turnTime is how long callers allocate in one turn, if the range lasts.
 	turnTime = 4 * time.Second
-	// runsPerTurn is how often a turn starts anew, on another etcd, because half of the range is taken.
+	// runsPerTurn is how often a turn starts again on another etcd because half of the range is taken.
 	runsPerTurn = 4
 )
 
@@ -55,7 +55,7 @@ func main() {
 	must(report(results, *out))
 }
 
-// compare gives both sides their turns. Each turn has data directories of its own in dir.
+// compare returns both sides their turns. Each turn has data directories of its own in dir.
 func compare(ctx context.Context, w work, dir string) (result, error) {
 	log.Printf("%s: %d turns of each side", w.name, turns)
 	var measured [2][]measurement

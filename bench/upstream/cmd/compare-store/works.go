@@ -28,7 +28,7 @@ type opener func(endpoints []string) (server, error)
 
 // server allocates as one server of a control plane does, with a lock, a cache and a connection of its own.
 type server struct {
-	// allocate gives the offset of a value that was free.
+	// allocate returns the offset of a value that was free.
 	allocate func() (int, error)
 	close    func() error
 }

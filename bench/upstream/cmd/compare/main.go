@@ -83,7 +83,7 @@ func operationsFor(run side) int {
 	}
 }
 
-// measure gives the nanoseconds that one of n operations takes.
+// measure returns the nanoseconds that one of n operations takes.
 func measure(run side, n int) float64 {
 	runtime.GC()
 	start := time.Now()

@@ -157,7 +157,7 @@ func (r *rangeRegistry) CreateOrUpdate(updated *api.RangeAllocation) error {
 	return nil
 }
 
-// noEvents has no methods behind it: a cluster without drift gives no Event, and if one came the run would crash.
+// noEvents has no methods behind it: a cluster without drift causes no Event, and if one came the run would crash.
 type noEvents struct {
 	eventsv1client.EventsV1Interface
 }

@@ -42,7 +42,7 @@ func oneFree(size int) []byte {
 	return set.SetBit(set, size/2+size/4+1, 0).Bytes()
 }
 
-// isSet says whether an offset is set in a snapshot.
+// isSet reports whether an offset is set in a snapshot.
 func isSet(snapshot []byte, offset int) bool {
 	at := len(snapshot) - 1 - offset/8
 	return at >= 0 && snapshot[at]>>(offset%8)&1 == 1

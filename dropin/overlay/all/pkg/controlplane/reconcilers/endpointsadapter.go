@@ -30,14 +30,14 @@ func (a *EndpointsAdapter) Get(namespace, name string, options metav1.GetOptions
 	return a.endpoints.Endpoints(namespace).Get(context.Background(), name, options)
 }
 
-// Create creates Endpoints, and then creates or changes their slice. It gives what the API server made of the Endpoints.
+// Create creates Endpoints, and then creates or changes their slice. It returns the API server's Endpoints.
 func (a *EndpointsAdapter) Create(namespace string, endpoints *corev1.Endpoints) (*corev1.Endpoints, error) {
 	return a.write(namespace, endpoints, func() (*corev1.Endpoints, error) {
 		return a.endpoints.Endpoints(namespace).Create(context.Background(), endpoints, metav1.CreateOptions{})
 	})
 }
 
-// Update writes Endpoints that exist, and then creates or changes their slice. It gives what the API server made of the
+// Update writes Endpoints that exist, and then creates or changes their slice. It returns the API server's
 // Endpoints.
 func (a *EndpointsAdapter) Update(namespace string, endpoints *corev1.Endpoints) (*corev1.Endpoints, error) {
 	return a.write(namespace, endpoints, func() (*corev1.Endpoints, error) {

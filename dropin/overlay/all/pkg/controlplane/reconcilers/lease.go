@@ -23,19 +23,19 @@ import (
 
 // Leases are keys in etcd with a time to live, one for each server, by which the servers know which of them live.
 type Leases interface {
-	// ListLeases gives the addresses of the servers that live.
+	// ListLeases returns the addresses of the servers that live.
 	ListLeases() ([]string, error)
 	// UpdateLease makes the lease of the server with this address, or refreshes it.
 	UpdateLease(ip string) error
-	// RemoveLease removes it, whoever has written it. storage.IsNotFound tells from the error that there was none.
+	// RemoveLease removes it, also if another server has written it. storage.IsNotFound(err) if there was none.
 	RemoveLease(ip string) error
 	// Destroy frees what this holds. It may be called again.
 	Destroy()
 
-	// list gives all leases as they are stored.
+	// list returns all leases as they are stored.
 	list() ([]plan.StoredLease, error)
-	// remove removes the lease of a server that starts or stops, and tells whether its address has to be removed from the
-	// endpoints, too. That can be so although there was no lease, as storage.IsNotFound tells then.
+	// remove removes the lease of a server that starts or stops, and reports whether its address has to be removed from the
+	// endpoints, too. That can be so although there was no lease, with storage.IsNotFound(err).
 	remove(ip string, stage plan.Stage) (bool, error)
 }
 
@@ -55,9 +55,9 @@ type storageLeases struct {
 var _ Leases = &storageLeases{}
 
 // A lease of the own address that another server has written since it was put here.
-var errLeftToOther = errors.New("the lease is another server's")
+var errLeftToOther = errors.New("the lease belongs to another server")
 
-// NewLeases makes leases in the storage that config tells, in the folder baseKey.
+// NewLeases makes leases in the storage of config, in the folder baseKey.
 func NewLeases(config *storagebackend.ConfigForResource, baseKey string, leaseTime time.Duration) (Leases, error) {
 	tolerant := withKeys(*config)
 	store, destroy, err := factory.Create(tolerant, nil, nil, baseKey)
@@ -182,7 +182,7 @@ func (s *storageLeases) remove(ip string, stage plan.Stage) (bool, error) {
 		delete(s.generations, ip)
 		return answer.Endpoints, nil
 	case errors.Is(err, errLeftToOther):
-		klog.Warningf("Another API server has written the lease of %s: lease and endpoint are left to it", ip)
+		klog.Warningf("Another API server has written the lease of %s; leaving the lease and the endpoint to it", ip)
 		return answer.Endpoints, nil
 	case storage.IsNotFound(err):
 		question.Read = nil
@@ -217,7 +217,7 @@ func stored(address string, lease runtime.Object, revision uint64) (*plan.Stored
 	return &plan.StoredLease{Key: plan.LeaseKey(address), Value: value, ModRevision: revision, LeaseID: 1}, err
 }
 
-// addressOf is the address that a lease tells; empty if it has none.
+// addressOf is the address in a lease; empty if it has none.
 func addressOf(lease *corev1.Endpoints) string {
 	for _, subset := range lease.Subsets[:min(1, len(lease.Subsets))] {
 		for _, address := range subset.Addresses[:min(1, len(subset.Addresses))] {

@@ -23,7 +23,7 @@ import (
 const tries = 5
 
 // The own lease was gone right after it was put: it ran out while an answer was late, or somebody took it.
-var errOwnLeaseMissing = errors.New("the own lease is not there right after it was written")
+var errOwnLeaseMissing = errors.New("this server's lease is missing right after it was written")
 
 // endpointReconciler keeps the endpoints as Rangekeeper's plans say.
 type endpointReconciler struct {
@@ -134,13 +134,13 @@ func (r *endpointReconciler) tryChange(question plan.EndpointsQuestion) error {
 	r.report(answer.Survey.Faults)
 	switch answer.Refused {
 	case plan.OnlyOwnAddress:
-		klog.Infof("Service %q has no endpoints but what this server left behind, which stays until it is ready", question.Name)
+		klog.Infof("Service %q has no endpoints except this server's old one, which stays until the server is ready", question.Name)
 		return nil
 	case plan.OwnLeaseMissing:
 		return errOwnLeaseMissing
 	case "":
 	default:
-		return fmt.Errorf("the endpoints of Service %q are left as they are: %s", question.Name, answer.Refused)
+		return fmt.Errorf("not changing the endpoints of Service %q: %s", question.Name, answer.Refused)
 	}
 	if !answer.Endpoints.IsLeave() || !answer.Slice.IsLeave() {
 		klog.Infof("Endpoints of Service %q: %s, EndpointSlice: %s", question.Name, answer.Endpoints, answer.Slice)
@@ -152,7 +152,7 @@ func (r *endpointReconciler) tryChange(question plan.EndpointsQuestion) error {
 	return answer.Slice.Make(ctx, r.endpoints.slices.EndpointSlices(namespace), question.Slice)
 }
 
-// report tells of faults when they change, and not in each round.
+// report logs faults when they change.
 func (r *endpointReconciler) report(faults []json.RawMessage) {
 	if !slices.EqualFunc(faults, r.faults, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
 		klog.Warningf("Faults of API servers' leases: %s", faults)

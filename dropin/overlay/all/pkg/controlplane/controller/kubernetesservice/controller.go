@@ -87,7 +87,7 @@ func (c *Controller) Start(stopCh <-chan struct{}) {
 		return
 	}
 	if err := c.removeEndpoint(); err != nil {
-		klog.Errorf("An endpoint of this server that was left behind cannot be removed: %v", err)
+		klog.Errorf("Removing this server's old endpoint failed: %v", err)
 	}
 	ctx, cancel := context.WithCancel(wait.ContextForChannel(stopCh))
 	go func() {
@@ -141,7 +141,7 @@ func (c *Controller) Stop() {
 			_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
 				err := c.removeEndpoint()
 				if err != nil {
-					klog.Errorf("This server's endpoint cannot be removed: %v", err)
+					klog.Errorf("Removing this server's endpoint failed: %v", err)
 				}
 				return err == nil, nil
 			})

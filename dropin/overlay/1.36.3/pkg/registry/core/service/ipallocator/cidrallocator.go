@@ -203,7 +203,7 @@ func (c *shared) newItem(cidr string) (*item, error) {
 	return &item{allocator, prefix}, nil
 }
 
-// isInService says whether addresses of an object are handed out. Without a controller that says whether it is ready, it
+// isInService reports whether addresses of an object are handed out. Without a controller that says whether it is ready, it
 // is.
 func isInService(object *networkingv1.ServiceCIDR) bool {
 	condition := meta.FindStatusCondition(object.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
@@ -245,7 +245,7 @@ func (c *shared) awaitStart() {
 	}
 }
 
-// getAllocator gives an allocator that hands ip out; with ready, one that does so now. Any one will do, as the object is
+// getAllocator returns an allocator that hands ip out; with ready, one that does so now. Any one will do, as the object is
 // the same. The error is ErrMismatchedNetwork if there is none.
 func (c *shared) getAllocator(ip net.IP, ready bool) (*Allocator, error) {
 	address := addressOf(ip)
@@ -257,12 +257,12 @@ func (c *shared) getAllocator(ip net.IP, ready bool) (*Allocator, error) {
 	return nil, ErrMismatchedNetwork
 }
 
-// dualWrite says whether the bitmap has to have the addresses, too.
+// dualWrite reports whether the bitmap has to have the addresses, too.
 func dualWrite() bool {
 	return !utilfeature.DefaultFeatureGate.Enabled(features.DisableAllocatorDualWrite)
 }
 
-// inBitmap says whether the bitmap has to have ip, too.
+// inBitmap reports whether the bitmap has to have ip, too.
 func (c *MetaAllocator) inBitmap(ip net.IP) bool {
 	if !dualWrite() {
 		return false
@@ -323,7 +323,7 @@ func (c *MetaAllocator) AllocateNextService(service *api.Service) (net.IP, error
 	})
 }
 
-// first gives the first answer of an allocator that has a free address.
+// first returns the first answer of an allocator that has a free address.
 func (c *shared) first(next func(*Allocator) (net.IP, error)) (net.IP, error) {
 	for _, allocator := range c.all() {
 		ip, err := next(allocator)
@@ -394,7 +394,7 @@ func (c *shared) Free() int {
 	return size - c.Used()
 }
 
-// isNotContained says whether none of prefixes is wider than prefix and has it in it.
+// isNotContained reports whether none of prefixes is wider than prefix and has it in it.
 func isNotContained(prefix netip.Prefix, prefixes []netip.Prefix) bool {
 	return !slices.ContainsFunc(prefixes, func(other netip.Prefix) bool {
 		return other.Bits() < prefix.Bits() && other.Contains(prefix.Addr())

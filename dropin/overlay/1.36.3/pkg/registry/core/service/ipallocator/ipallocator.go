@@ -31,7 +31,7 @@ import (
 const ControllerName = "ipallocator.k8s.io"
 
 // Allocator hands out the addresses of a CIDR, each by the creation of an IPAddress object: the API server says who was
-// first. Which addresses there are, and which one is tried next, is told by Rangekeeper. No lock is held over a request.
+// first. Rangekeeper decides which addresses there are, and which one is tried next. No lock is held over a request.
 type Allocator struct {
 	net    *net.IPNet
 	values rangekeeper.ServiceCIDR
@@ -43,11 +43,11 @@ type Allocator struct {
 	ipAddressInformer cache.SharedIndexInformer
 	ipAddressLister   networkingv1listers.IPAddressLister
 	ipAddressSynced   cache.InformerSynced
-	// ready says whether addresses are handed out: whether a ServiceCIDR with this CIDR is in service.
+	// ready reports whether addresses are handed out: whether a ServiceCIDR with this CIDR is in service.
 	ready atomic.Bool
 
 	events cache.ResourceEventHandlerRegistration
-	// told is how many of the objects that events have told of hold addresses of this CIDR.
+	// told is the number of objects with addresses of this CIDR, as far as the informer has reported them.
 	told atomic.Int64
 	// gauges is held while a number becomes what is shown, so that an older one does not take its place.
 	gauges  sync.Mutex
@@ -92,7 +92,7 @@ func NewIPAllocator(
 	return a, nil
 }
 
-// changed counts an object that the informer tells of, as it was and as it is.
+// changed counts an object that the informer reports, as it was and as it is.
 func (a *Allocator) changed(before, after any) {
 	if change := a.count(after) - a.count(before); change != 0 {
 		a.told.Add(change)
@@ -120,25 +120,25 @@ func (a *Allocator) count(obj any) int64 {
 	return 1
 }
 
-// isManaged says whether an allocator of a family has made an object.
+// isManaged reports whether an allocator of a family has made an object.
 func isManaged(object *networkingv1.IPAddress, family api.IPFamily) bool {
 	return object.Labels[networkingv1.LabelManagedBy] == ControllerName &&
 		object.Labels[networkingv1.LabelIPAddressFamily] == string(family)
 }
 
-// listed gives what the cache has of such objects.
+// listed returns what the cache has of such objects.
 func listed(lister networkingv1listers.IPAddressLister, family api.IPFamily) []*networkingv1.IPAddress {
 	// A cache does not fail.
 	objects, _ := lister.List(labels.Everything())
 	return slices.DeleteFunc(objects, func(object *networkingv1.IPAddress) bool { return !isManaged(object, family) })
 }
 
-// Used is how many addresses are in use, as far as the informer has told of them.
+// Used is how many addresses are in use, as far as the informer has reported them.
 func (a *Allocator) Used() int {
 	if a.events.HasSynced() {
 		return a.countTold()
 	}
-	// Not all that is in the cache has been told of yet.
+	// The cache has objects that the informer has not reported yet.
 	used := int64(0)
 	for _, object := range listed(a.ipAddressLister, a.family) {
 		used += a.count(object)
@@ -174,7 +174,7 @@ func (a *Allocator) gauge(count func() int) {
 	a.recorder().setAvailable(cidr, a.free(used))
 }
 
-// record tells the metrics of an allocation that has ended. One that was not tried does not count.
+// record counts an allocation that has ended. One that was not tried does not count.
 func (a *Allocator) record(scope string, begun time.Time, err error) {
 	cidr := a.net.String()
 	switch {
@@ -297,7 +297,7 @@ func (a *Allocator) create(address netip.Addr, svc *api.Service) (*networkingv1.
 	return object, err
 }
 
-// Release frees an address, whoever has it: the caller names no owner. One that is free, or not in the CIDR, is no error. Nor
+// Release releases an address of any owner, as the caller names none. One that is free, or not in the CIDR, is no error. Nor
 // is a failure: the repair of IPAddress objects finds the address.
 func (a *Allocator) Release(ip net.IP) error {
 	err := a.client.IPAddresses().Delete(context.Background(), ip.String(), metav1.DeleteOptions{})
@@ -305,7 +305,7 @@ func (a *Allocator) Release(ip net.IP) error {
 	case err == nil:
 		a.gauge(a.Used)
 	case !apierrors.IsNotFound(err):
-		klog.ErrorS(err, "An IPAddress object is left to the repair", "ipAddress", ip)
+		klog.ErrorS(err, "Leaving an IPAddress object to the repair", "ipAddress", ip)
 	}
 	return nil
 }
@@ -319,7 +319,7 @@ func (a *Allocator) ForEach(fn func(net.IP)) {
 	}
 }
 
-// CIDR gives the range.
+// CIDR returns the range.
 func (a *Allocator) CIDR() net.IPNet { return *a.net }
 
 // IPFamily is that of the addresses.

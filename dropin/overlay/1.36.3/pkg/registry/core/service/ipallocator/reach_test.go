@@ -58,7 +58,7 @@ func addOffsetAddress(address netip.Addr, offset uint64) (netip.Addr, error) {
 	return sum, nil
 }
 
-// ipIterator gives the addresses from first to last, from an offset on and with wrap: candidates of the smallest CIDR in
+// ipIterator returns the addresses from first to last, from an offset on and with wrap: candidates of the smallest CIDR in
 // whose dynamic band they are.
 func ipIterator(first, last netip.Addr, offset uint64) func() netip.Addr {
 	for bits := first.BitLen(); bits > 0; bits-- {

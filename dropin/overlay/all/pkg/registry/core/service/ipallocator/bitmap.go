@@ -19,7 +19,7 @@ const (
 	dryRunFalse = false
 )
 
-// Range hands out the addresses of a CIDR. Which of them there are, and which offset each has, is told by Rangekeeper.
+// Range hands out the addresses of a CIDR. Rangekeeper decides which there are, and which offset each has.
 type Range struct {
 	net    *net.IPNet
 	values rangekeeper.Range
@@ -101,7 +101,7 @@ const (
 	dynamic = "dynamic"
 )
 
-// count tells the metrics of an allocation.
+// count counts an allocation in the metrics.
 func (r *Range) count(scope string, err error) {
 	cidr := r.net.String()
 	if err != nil {
@@ -180,7 +180,7 @@ func (r *Range) ForEach(fn func(net.IP)) {
 	r.alloc.ForEach(func(offset int) { fn(r.address(offset)) })
 }
 
-// CIDR gives the range.
+// CIDR returns the range.
 func (r *Range) CIDR() net.IPNet { return *r.net }
 
 // IPFamily is that of the addresses.
@@ -191,7 +191,7 @@ func (r *Range) IPFamily() api.IPFamily {
 	return api.IPv4Protocol
 }
 
-// Has says whether an address is in use.
+// Has reports whether an address is in use.
 func (r *Range) Has(ip net.IP) bool {
 	offset, ok := r.offset(ip)
 	return ok && r.alloc.Has(offset)
@@ -212,7 +212,7 @@ func (r *Range) EnableMetrics() {
 	r.metrics = &metricsRecorder{}
 }
 
-var errNoSnapshots = errors.New("what hands the offsets out has no snapshots")
+var errNoSnapshots = errors.New("the allocator has no snapshots")
 
 // Snapshot writes the range and its bitmap to dst.
 func (r *Range) Snapshot(dst *api.RangeAllocation) error {
@@ -239,17 +239,17 @@ func (r *Range) Restore(net *net.IPNet, data []byte) error {
 	return nil
 }
 
-// dryRunner gives a copy of what hands offsets out.
+// dryRunner returns a copy of what hands offsets out.
 type dryRunner interface {
 	DryRun() (allocator.Interface, error)
 }
 
-// DryRun gives a copy that answers as this Range would, and changes nothing here.
+// DryRun returns a copy that answers as this Range would, and changes nothing here.
 func (r *Range) DryRun() Interface {
 	dry := &Range{net: r.net, values: r.values, max: r.max, metrics: &emptyMetricsRecorder{}}
 	source, ok := r.alloc.(dryRunner)
 	if !ok {
-		dry.alloc = refusing{errors.New("what hands the offsets out has no dry run")}
+		dry.alloc = refusing{errors.New("the allocator has no dry run")}
 		return dryRun{dry}
 	}
 	var err error

@@ -98,7 +98,7 @@ const (
 	dynamic = "dynamic"
 )
 
-// count tells the metrics of an allocation.
+// count counts an allocation in the metrics.
 func (r *PortAllocator) count(scope string, err error) {
 	if err != nil {
 		r.metrics.incrementAllocationErrors(scope)
@@ -174,7 +174,7 @@ func (r *PortAllocator) ForEach(fn func(int)) {
 	r.alloc.ForEach(func(offset int) { fn(r.portRange.Base + offset) })
 }
 
-// Has says whether a port is in use.
+// Has reports whether a port is in use.
 func (r *PortAllocator) Has(port int) bool {
 	return r.portRange.Contains(port) && r.alloc.Has(port-r.portRange.Base)
 }
@@ -194,7 +194,7 @@ func (r *PortAllocator) EnableMetrics() {
 	r.metrics = &metricsRecorder{}
 }
 
-var errNoSnapshots = errors.New("what hands the offsets out has no snapshots")
+var errNoSnapshots = errors.New("the allocator has no snapshots")
 
 // Snapshot writes the range and its bitmap to dst.
 func (r *PortAllocator) Snapshot(dst *api.RangeAllocation) error {
@@ -218,13 +218,13 @@ func (r *PortAllocator) Restore(pr net.PortRange, data []byte) error {
 	return alloc.Restore(pr.String(), data)
 }
 
-// DryRun gives a copy that answers as this PortAllocator would, and changes nothing here.
+// DryRun returns a copy that answers as this PortAllocator would, and changes nothing here.
 func (r *PortAllocator) DryRun() (Interface, error) {
 	source, ok := r.alloc.(interface {
 		DryRun() (allocator.Interface, error)
 	})
 	if !ok {
-		return nil, errors.New("what hands the offsets out has no dry run")
+		return nil, errors.New("the allocator has no dry run")
 	}
 	alloc, err := source.DryRun()
 	if err != nil {

@@ -22,7 +22,7 @@ type PortAllocationOperation struct {
 	ended bool
 }
 
-// dryRunner gives a copy to try operations on.
+// dryRunner returns a copy to try operations on.
 type dryRunner interface{ DryRun() (Interface, error) }
 
 // StartOperation begins an operation. A dry one is tried on a copy of pa, and changes nothing.
@@ -37,7 +37,7 @@ func StartOperation(pa Interface, dryRun bool) *PortAllocationOperation {
 func dryCopy(pa Interface) Interface {
 	source, ok := pa.(dryRunner)
 	if !ok {
-		return refusing{pa, errors.New("what hands the ports out has no dry run")}
+		return refusing{pa, errors.New("the allocator has no dry run")}
 	}
 	dry, err := source.DryRun()
 	if err != nil {

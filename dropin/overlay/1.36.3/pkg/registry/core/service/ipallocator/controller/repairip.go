@@ -115,7 +115,7 @@ func newQueue(name string) workqueue.TypedRateLimitingInterface[string] {
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: name})
 }
 
-// follow queues what is there or changes, and everything once in an interval; removed is told of what is not there any more.
+// follow queues what is there or changes, and everything once in an interval; removed is called with objects that are gone.
 func follow(informer cache.SharedIndexInformer, interval time.Duration, queue workqueue.TypedInterface[string], removed func(object any)) {
 	add := func(object any) {
 		if key, err := cache.MetaNamespaceKeyFunc(object); err == nil {
@@ -128,7 +128,7 @@ func follow(informer cache.SharedIndexInformer, interval time.Duration, queue wo
 	}
 }
 
-// clusterIPsOf gives what a Service is found by in the index byClusterIP.
+// clusterIPsOf returns what a Service is found by in the index byClusterIP.
 func clusterIPsOf(object any) ([]string, error) {
 	var found []string
 	for _, text := range object.(*v1.Service).Spec.ClusterIPs {
@@ -139,7 +139,7 @@ func clusterIPsOf(object any) ([]string, error) {
 	return found, nil
 }
 
-// addressRemoved is told of an object that is gone: others could get an address that a Service still has.
+// addressRemoved handles an object that is gone: others could get an address that a Service still has.
 func (r *RepairIPAddress) addressRemoved(object any) {
 	if address, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
 		r.sightings.forget(address)
@@ -147,7 +147,7 @@ func (r *RepairIPAddress) addressRemoved(object any) {
 	}
 }
 
-// queueUsers queues who has an address without an object of the allocator. Mostly a Service gave it back, and only the cache does
+// queueUsers queues who has an address without an object of the allocator. Mostly a Service released it, and only the cache does
 // not know it yet.
 func (r *RepairIPAddress) queueUsers(address string) {
 	services, err := r.serviceIndexer.IndexKeys(byClusterIP, address)
@@ -203,7 +203,7 @@ func work(queue workqueue.TypedRateLimitingInterface[string], sync func(key stri
 		}
 		err := sync(key)
 		if err != nil && queue.NumRequeues(key) < repairTries {
-			klog.V(2).InfoS("To be repaired again", "key", key, "err", err)
+			klog.V(2).InfoS("Retrying a repair", "key", key, "err", err)
 			queue.AddRateLimited(key)
 		} else {
 			queue.Forget(key)
@@ -429,13 +429,13 @@ func (r *RepairIPAddress) judge(address *networkingv1.IPAddress, owner rangekeep
 	return verdict
 }
 
-// warn tells what is wrong in an Event and in the log.
+// warn reports a fault in an Event and in the log.
 func (r *RepairIPAddress) warn(about runtime.Object, reason, action, note string, args ...any) {
 	r.recorder.Eventf(about, nil, v1.EventTypeWarning, reason, action, note, args...)
 	utilruntime.HandleError(fmt.Errorf(note, args...))
 }
 
-// create makes the object of an address of a Service. If there is one by now, the cache is behind, and tells of it when it is not.
+// create makes the object of an address of a Service. If there is one by now, the cache is behind, and has it later.
 // A request that took the address from the Service meanwhile could not remove the object: then create does.
 func (r *RepairIPAddress) create(ip net.IP, service *v1.Service) error {
 	created, err := r.client.NetworkingV1().IPAddresses().Create(context.Background(), newIPAddress(ip.String(), service), metav1.CreateOptions{})
@@ -467,7 +467,7 @@ func (r *RepairIPAddress) isIPOutOfRange(ip net.IP) bool {
 	return len(servicecidr.ContainsIP(r.serviceCIDRLister, ip)) == 0
 }
 
-// parentOf gives the Service that an object refers to; false if it refers to none.
+// parentOf returns the Service that an object refers to; false if it refers to none.
 func parentOf(address *networkingv1.IPAddress) (cache.ObjectName, bool) {
 	parent := address.Spec.ParentRef
 	if parent == nil || parent.Group != "" || parent.Resource != "services" {
@@ -476,7 +476,7 @@ func parentOf(address *networkingv1.IPAddress) (cache.ObjectName, bool) {
 	return cache.ObjectName{Namespace: parent.Namespace, Name: parent.Name}, true
 }
 
-// uses says whether a Service has an address.
+// uses reports whether a Service has an address.
 func uses(service *v1.Service, address string) bool {
 	addresses, _ := clusterIPsOf(service)
 	return slices.Contains(addresses, address)

@@ -13,7 +13,7 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// backend carries out operations on the stored object. One that is missing or was never initialised gives
+// backend carries out operations on the stored object. One that is missing or was never initialised is
 // rangekeeper.ErrNotInitialised.
 type backend interface {
 	// allocate returns rangekeeper.ErrAlreadyAllocated for an offset in use.
@@ -56,5 +56,5 @@ var newBackend = func(e *Etcd, config *storagebackend.ConfigForResource) (backen
 	if ports, err := rangekeeper.ParsePortRange(rangeSpec); err == nil && int(ports.Size()) == e.size {
 		return openCommitted(ports, key, config)
 	}
-	return nil, fmt.Errorf("%s: %q is no range of %d addresses or ports", key, rangeSpec, e.size)
+	return nil, fmt.Errorf("%s: %q is not a range of %d addresses or ports", key, rangeSpec, e.size)
 }

@@ -28,7 +28,7 @@ func connect(c storagebackend.TransportConfig) (*clientv3.Client, error) {
 	config := clientv3.Config{
 		Endpoints: c.ServerList, DialTimeout: dialTimeout,
 		DialKeepAliveTime: keepaliveTime, DialKeepAliveTimeout: keepaliveTimeout,
-		Logger: zap.NewNop(), // a Rangekeeper store tells its callers what is wrong
+		Logger: zap.NewNop(), // a Rangekeeper store returns errors to its callers
 	}
 	if c.CertFile != "" || c.KeyFile != "" || c.TrustedCAFile != "" {
 		files := transport.TLSInfo{CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.TrustedCAFile}
@@ -51,7 +51,7 @@ func connect(c storagebackend.TransportConfig) (*clientv3.Client, error) {
 	return clientv3.New(config)
 }
 
-// hostOf gives host:port of a URL, or what it is given if that is none.
+// hostOf returns host:port of a URL, or what it is given if that is none.
 func hostOf(address string) string {
 	if strings.Contains(address, "//") {
 		if u, err := url.Parse(address); err == nil {

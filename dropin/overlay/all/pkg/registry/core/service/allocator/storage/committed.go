@@ -26,7 +26,7 @@ func openCommitted(values rangekeeper.Range, key string, config *storagebackend.
 	}
 	store, err := etcdstore.Open(etcdstore.Config{
 		Client: client, Key: key, Range: values, Strategy: rangekeeper.DynamicBandFirst,
-		Replaced: func(err error) { klog.ErrorS(err, "A committer has failed and is replaced", "key", key) },
+		Replaced: func(err error) { klog.ErrorS(err, "A committer failed and is replaced", "key", key) },
 	})
 	if err != nil {
 		client.Close()

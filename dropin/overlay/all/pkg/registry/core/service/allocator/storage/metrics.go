@@ -7,7 +7,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// stores are the collectors of the stores that are open, by their keys. A registry of the API server's gives nothing back,
+// stores are the collectors of the stores that are open, by their keys. A registry of the API server unregisters nothing,
 // so that it has this one collector for all of them.
 var stores = struct {
 	sync.Mutex
@@ -18,10 +18,10 @@ var stores = struct {
 // allStores collects the metrics of all open stores.
 type allStores struct{}
 
-// Describe tells nothing: which keys there are is not known beforehand.
+// Describe describes nothing: which keys there are is not known beforehand.
 func (allStores) Describe(chan<- *prometheus.Desc) {}
 
-// Collect gives the metrics of etcdstore, with the key as a label.
+// Collect returns the metrics of etcdstore, with the key as a label.
 func (allStores) Collect(metrics chan<- prometheus.Metric) {
 	stores.Lock()
 	defer stores.Unlock()

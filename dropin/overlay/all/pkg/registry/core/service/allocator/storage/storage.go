@@ -107,7 +107,7 @@ func (e *Etcd) allocated(a allocation, err error) (allocation, bool, error) {
 	return a, true, nil
 }
 
-// Release frees an offset that is in use now, whoever uses it: the caller names no owner. To free what is free, or is no
+// Release releases an offset that is in use now, of any owner, as the caller names none. To free what is free, or is no
 // offset, changes nothing.
 func (e *Etcd) Release(offset int) error {
 	ctx, cancel := operation()
@@ -185,7 +185,7 @@ func (e *Etcd) RepairRange(string) (passes repair.Range, sameEtcd bool) {
 	return e.backend.repairRange(), true
 }
 
-// Get gives the stored object; one that is missing has no ResourceVersion.
+// Get returns the stored object; one that is missing has no ResourceVersion.
 func (e *Etcd) Get() (*api.RangeAllocation, error) {
 	object := &api.RangeAllocation{}
 	err := e.storage.Get(context.Background(), e.key, storage.GetOptions{IgnoreNotFound: true}, object)
@@ -200,7 +200,7 @@ func (e *Etcd) Get() (*api.RangeAllocation, error) {
 func (e *Etcd) CreateOrUpdate(snapshot *api.RangeAllocation) error {
 	update := storage.SimpleUpdate(func(stored runtime.Object) (runtime.Object, error) {
 		if is := stored.(*api.RangeAllocation).ResourceVersion; is != "" && is != snapshot.ResourceVersion {
-			return nil, apierrors.NewConflict(e.resource, "", fmt.Errorf("what is stored has the revision %s, not %q", is, snapshot.ResourceVersion))
+			return nil, apierrors.NewConflict(e.resource, "", fmt.Errorf("the stored object has revision %s, not %q", is, snapshot.ResourceVersion))
 		}
 		return snapshot, nil
 	})

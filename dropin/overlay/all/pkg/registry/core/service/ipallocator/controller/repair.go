@@ -18,7 +18,7 @@ import (
 // is freed: the Service that it was allocated for may not be written yet.
 const numRepairsBeforeLeakCleanup = 3
 
-// Repair repairs drift between the ranges of ClusterIPs and the Services, and tells in Events what it cannot repair.
+// Repair repairs drift between the ranges of ClusterIPs and the Services, and reports in Events what it cannot repair.
 type Repair struct {
 	// What there is of each IP family of the cluster.
 	networkByFamily   map[v1.IPFamily]*net.IPNet

@@ -16,7 +16,7 @@ import (
 // freed: the Service that it was allocated for may not be written yet.
 const numRepairsBeforeLeakCleanup = 3
 
-// Repair repairs drift between the range of node ports and the Services, and tells in Events what it cannot repair.
+// Repair repairs drift between the range of node ports and the Services, and reports in Events what it cannot repair.
 type Repair struct {
 	loop *repairloop.Loop
 }
