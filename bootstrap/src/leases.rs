@@ -21,9 +21,9 @@ use k8s_openapi::api::core::v1::Endpoints;
 use serde::{Deserialize, Serialize};
 
 use crate::address::usable;
-use crate::protobuf::{Content, Malformed, first_message, last, last_bytes, write_bytes, write_number};
+use crate::protobuf::{first_message, last, last_bytes, write_bytes, write_number};
 
-/// What etcd values in Kubernetes' protobuf form begin with.
+/// The prefix of etcd values in Kubernetes' protobuf form.
 const PREFIX: &[u8] = b"k8s\0";
 
 /// The content of a lease's value.
@@ -69,9 +69,9 @@ pub enum DecodeError {
     NoAddress,
 }
 
-impl From<Malformed> for DecodeError {
-    fn from(Malformed { offset }: Malformed) -> Self {
-        Self::Malformed { offset }
+impl From<rangekeeper::range_allocation::DecodeError> for DecodeError {
+    fn from(error: rangekeeper::range_allocation::DecodeError) -> Self {
+        Self::Malformed { offset: error.offset() }
     }
 }
 
@@ -108,10 +108,7 @@ impl Lease {
         }
         let object = last_bytes(value, unknown, 2)?;
         let metadata = last_bytes(value, object.clone(), 1)?;
-        let generation = match last(value, metadata, 7)? {
-            Some(Content::Number(generation)) => generation as i64,
-            _ => 0,
-        };
+        let generation = last(value, metadata, 7)?.and_then(|field| field.varint()).unwrap_or_default() as i64;
         let Some(subset) = first_message(value, object, 2)? else { return Err(DecodeError::NoAddress) };
         let Some(address) = first_message(value, subset, 1)? else { return Err(DecodeError::NoAddress) };
         let ip = last_bytes(value, address, 1)?;

@@ -21,7 +21,7 @@ pub struct Decoded {
     pub canonical: bool,
 }
 
-/// Decodes a stored value; `None` if it is no RangeAllocation.
+/// Decodes a stored value; `None` if it is not a RangeAllocation.
 pub fn decode(stored: &[u8]) -> Option<Decoded> {
     let text = str::from_utf8(stored).ok()?;
     let mut parser = serde_json::Deserializer::from_str(text);

@@ -18,7 +18,7 @@ struct Field<'a> {
     content: Option<&'a [u8]>,
 }
 
-/// Decodes a stored value; `None` if it is no RangeAllocation.
+/// Decodes a stored value; `None` if it is not a RangeAllocation.
 pub fn decode(stored: &[u8]) -> Option<Decoded> {
     let envelope = fields(stored.strip_prefix(b"k8s\0")?)?;
     let (mut api_version, mut kind) = (&b""[..], &b""[..]);

@@ -1,4 +1,4 @@
-//! Whether the ranges of a whole cluster are there, so that an audit of them says something.
+//! The check that a cluster has the ranges that an audit of it needs.
 
 use std::fmt::{self, Display};
 
@@ -32,18 +32,18 @@ impl Display for StoredBitmap {
     }
 }
 
-/// What is stored for a bitmap.
+/// The state of a bitmap's stored object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Presence {
     /// There is no object.
     Missing,
-    /// There is an object without a range: no kube-apiserver has set it up yet.
+    /// There is an object without a range, which no kube-apiserver has initialised yet.
     Uninitialised,
     /// There is an object with a range.
     Initialised,
 }
 
-/// What is stored for the bitmaps of a cluster.
+/// The states of the stored bitmaps of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bitmaps {
     /// [`StoredBitmap::ServiceIps`].
@@ -54,11 +54,11 @@ pub struct Bitmaps {
     pub service_node_ports: Presence,
 }
 
-/// Why a cluster cannot be audited. `Display` gives a message for people about [`bitmap`](Self::bitmap).
+/// Why a cluster cannot be audited. `Display` writes a message for people about [`bitmap`](Self::bitmap).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAuditable {
-    /// One range of ClusterIPs is not initialised, though the other is: the addresses of its family would look as if no
-    /// range handed them out.
+    /// One range of ClusterIPs is not initialised, though the other is: all addresses of its family would look as if they
+    /// were out of range.
     #[error("the range is not initialised, though {other} is; {ADVICE}")]
     Uninitialised {
         /// The range that is not initialised.
@@ -66,15 +66,15 @@ pub enum NotAuditable {
         /// The one that is.
         other: StoredBitmap,
     },
-    /// The secondary range of ClusterIPs is there, and the primary one is missing.
+    /// The secondary range of ClusterIPs exists, and the primary one is missing.
     #[error("there is no {} beside it; {ADVICE}", StoredBitmap::ServiceIps)]
     NoPrimary,
-    /// Services have values of a kind for which there is no range: nothing would be found, as if all were well.
+    /// Services have values of a kind without a range: the audit would find nothing.
     #[error("{}, but {services} Services have {}; {ADVICE}", state(.is_there), values(.bitmap))]
     NoRange {
-        /// The range that there should be.
+        /// The missing range.
         bitmap: StoredBitmap,
-        /// Whether there is an object, which is not initialised.
+        /// Whether the object exists, without being initialised.
         is_there: bool,
         /// How many Services have such values.
         services: u64,
@@ -105,11 +105,11 @@ impl NotAuditable {
 }
 
 impl Audit {
-    /// Whether this is an audit of a whole cluster for which these bitmaps are stored: to be asked once all Services were
-    /// observed. An audit of a part of the ranges needs no such check.
+    /// Checks, once all Services were observed, that the audit of a whole cluster with these stored bitmaps has all ranges
+    /// that it needs. An audit of some of the ranges needs no such check.
     ///
     /// # Errors
-    /// If a range is missing without which the audit would say nothing, or something wrong.
+    /// If the audit would find nothing, or report something wrong, for lack of a range.
     pub fn check_cluster(&self, bitmaps: Bitmaps) -> Result<(), NotAuditable> {
         let Bitmaps { service_ips, secondary_service_ips, service_node_ports } = bitmaps;
         if self.objects.is_none() {

@@ -1,11 +1,11 @@
-//! The audit: what a cluster has recorded as allocated and all of its Services in; findings, leaks and the repaired
-//! bitmaps out.
+//! The audit: takes the recorded allocations of a cluster and all of its Services, and returns findings, leaks and
+//! repaired bitmaps.
 //!
-//! Ranges are stored as bitmaps; since Kubernetes 1.33 each ClusterIP is an IPAddress object instead. What is found
-//! follows the reference (kubernetes `pkg/registry/core/service/ipallocator/controller/repair.go`, `repairip.go` and
-//! `portallocator/controller/repair.go`). The result is a diff per bitmap and not a blob, so that it can be applied
-//! beside other writers; IPAddress objects are repaired by the API server. The caller must read what is recorded first
-//! and list the Services after that.
+//! Ranges are stored as bitmaps; since Kubernetes 1.33 each ClusterIP is an IPAddress object instead. Findings follow the
+//! reference (kubernetes `pkg/registry/core/service/ipallocator/controller/repair.go`, `repairip.go` and
+//! `portallocator/controller/repair.go`). The result is a diff per bitmap and not a blob, so that it can be applied beside
+//! other writers; the API server repairs IPAddress objects. The caller must read the recorded allocations before it lists
+//! the Services.
 //!
 //! ```
 //! use rangekeeper::audit::{Audit, Leaks, Stored};
@@ -56,9 +56,9 @@ pub use occupancy::Cell;
 pub use offsets::{OffsetRun, Offsets, Values};
 pub use report::{BitmapReport, Counts, Leak, OffsetState, RangeReport, Report};
 
-/// A stored range object: what stands in its `range` and `data`.
+/// The `range` and `data` of a stored range object.
 ///
-/// An empty `range` means that the object was not initialised yet; the configured range is then taken.
+/// An empty `range` means that the object is not initialised yet. The configured range counts then.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stored<'a> {
     /// The range as text.
@@ -70,15 +70,15 @@ pub struct Stored<'a> {
 /// Why a range could not be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddRangeError {
-    /// There is one for the same kind of value already (IPv4, IPv6, ports).
-    #[error("range {added} is of the same kind as {present}, which is part of the pass already")]
+    /// The audit has a range for the same kind of value already (IPv4, IPv6, ports).
+    #[error("range {added} is of the same kind as {present}, which the audit has already")]
     SameKind {
-        /// The range to be added.
+        /// The range to add.
         added: AnyRange,
-        /// The one that is there.
+        /// The range of the audit.
         present: AnyRange,
     },
-    /// The stored object's range is no range.
+    /// The stored object's range is not a range.
     #[error("stored range: {0}")]
     StoredRange(#[from] ParseRangeError),
     /// The stored object is of another kind of range.
@@ -94,26 +94,26 @@ pub enum AddRangeError {
     BitsPastRange {
         /// The stored range.
         range: AnyRange,
-        /// Where.
+        /// The highest such bit.
         source: BitsPastRange,
     },
 }
 
-/// ClusterIPs are in bitmaps here: a ServiceCIDR or IPAddress object has no place in the audit.
+/// The audit is of ClusterIPs in bitmaps, so it takes no ServiceCIDR or IPAddress object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the audit is of ClusterIPs in bitmaps, not of IPAddress objects")]
 pub struct NoIpAddresses;
 
-/// What happens to offsets that are stored though no Service uses them.
+/// What the audit does about leaks: offsets that are stored though no Service uses them.
 #[derive(Debug)]
 pub enum Leaks<'a> {
-    /// They are cleaned in this pass: right only where nobody allocates meanwhile.
+    /// It cleans them in this pass, which is right only if nothing allocates concurrently.
     CleanAtOnce,
-    /// They stay until their counters are spent.
+    /// It keeps each one until its counter reaches the number of passes.
     Keep(&'a mut RepairCounters),
 }
 
-/// The leak counters of all ranges of a pass, to be kept from one pass to the next.
+/// The leak counters of all ranges, which the caller keeps from one pass to the next.
 #[derive(Clone, Debug)]
 pub struct RepairCounters {
     passes: std::num::NonZeroU8,
@@ -126,7 +126,7 @@ impl RepairCounters {
         Self { passes, ranges: Vec::new() }
     }
 
-    /// The counters of `range`; 0 for a range that no pass had yet.
+    /// The counters of `range`; 0 if no pass had this range yet.
     pub fn of(&mut self, range: AnyRange) -> &mut LeakCounters {
         let at = self.ranges.iter().position(|(known, _)| *known == range).unwrap_or_else(|| {
             self.ranges.push((range, LeakCounters::new(range.size(), self.passes)));
@@ -135,28 +135,28 @@ impl RepairCounters {
         &mut self.ranges[at].1
     }
 
-    /// Forgets the counters of ranges that are not among `ranges`: a pass without a range breaks its counters.
+    /// Forgets the counters of ranges that are not among `ranges`, since a pass without a range interrupts its counts.
     fn retain(&mut self, ranges: &[RangeReport]) {
         let present = |known| ranges.iter().any(|range| matches!(range, RangeReport::Bitmap(b) if b.range() == known));
         self.ranges.retain(|(known, _)| present(*known));
     }
 }
 
-/// One pass over all Services, under way.
+/// An audit under way.
 ///
-/// Memory: a few bits per value of the bitmaps; where ClusterIPs are IPAddress objects some 200 bytes per Service and
-/// per object.
+/// Memory: a few bits per value of the bitmaps; if ClusterIPs are IPAddress objects, some 200 bytes per Service and per
+/// object.
 #[derive(Debug, Default)]
 pub struct Audit {
     ipv4: Option<RangePass<CidrRange>>,
     ipv6: Option<RangePass<CidrRange>>,
     ports: Option<RangePass<PortRange>>,
-    /// `None` where ClusterIPs are in bitmaps.
+    /// `None` if ClusterIPs are in bitmaps.
     objects: Option<Objects>,
-    /// Bitmaps of ClusterIPs where those are IPAddress objects.
+    /// Bitmaps of ClusterIPs, if those are IPAddress objects.
     stale: Vec<(usize, BitmapReport)>,
     ranges: usize,
-    /// The range that findings name for an address whose family has none: the first one for ClusterIPs.
+    /// The range that findings name for an address of a family without one: the first one for ClusterIPs.
     first_cidr: Option<usize>,
     services: u64,
     claims: u64,
@@ -164,7 +164,7 @@ pub struct Audit {
     without_addresses: u64,
     without_ports: u64,
     findings: Findings,
-    /// The number of the pass whose bitmaps it has.
+    /// The number of the pass that the audit belongs to.
     pass: Option<u64>,
 }
 
@@ -178,12 +178,12 @@ impl Audit {
     /// is stale there: it is counted, and not compared with the Services.
     ///
     /// With `now`, in seconds since 1970, an IPAddress object that is at most 60 s old may still wait for its Service.
-    /// Without, nothing may: for data that nobody works on any more.
+    /// Without it none may, as in a snapshot file.
     pub fn of_ip_addresses(now: Option<i64>) -> Self {
         Self { objects: Some(Objects::new(now)), ..Self::default() }
     }
 
-    /// Whether it is that of a [`Pass`](crate::commit::Pass), which ends it by
+    /// Whether the audit belongs to a [`Pass`](crate::commit::Pass), which ends it by
     /// [`Listing::finish`](crate::commit::Listing::finish).
     pub fn is_of_pass(&self) -> bool {
         self.pass.is_some()
@@ -197,16 +197,16 @@ impl Audit {
         self.pass = Some(number);
     }
 
-    /// Whether nothing was added or observed, and no pass has it.
+    /// Whether nothing was added or observed, and the audit belongs to no pass.
     pub(crate) fn is_new(&self) -> bool {
         self.ranges == 0 && self.services == 0 && self.pass.is_none()
     }
 
-    /// Adds a configured range with what is stored for it: [`add_cluster_ips`](Self::add_cluster_ips) or
+    /// Adds a configured range and its stored bitmap by [`add_cluster_ips`](Self::add_cluster_ips) or
     /// [`add_node_ports`](Self::add_node_ports).
     ///
     /// # Errors
-    /// Theirs.
+    /// Those of the two.
     pub fn add_bitmap(&mut self, range: AnyRange, stored: Stored<'_>) -> Result<(), AddRangeError> {
         match range {
             AnyRange::Cidr(range) => self.add_cluster_ips(range, stored),
@@ -214,13 +214,13 @@ impl Audit {
         }
     }
 
-    /// Adds the configured range of one IP family, with what is stored for it. The first one is the primary range.
+    /// Adds the configured range of one IP family and its stored bitmap. The first one is the primary range.
     ///
-    /// The stored range may differ from the configured one, after a change of the cluster's configuration: values
-    /// that both have are taken over.
+    /// The stored range may differ from the configured one, after a change of the cluster's configuration. The audit takes
+    /// the values that both have.
     ///
     /// # Errors
-    /// If the family has a range already, or what is stored is no snapshot of a range of addresses.
+    /// If the family has a range already, or the stored object is not a snapshot of a range of addresses.
     pub fn add_cluster_ips(&mut self, range: CidrRange, stored: Stored<'_>) -> Result<(), AddRangeError> {
         if self.objects.is_some() {
             self.stale.push(RangePass::new(self.ranges, range, stored)?.finish_unused());
@@ -238,10 +238,10 @@ impl Audit {
         Ok(())
     }
 
-    /// Adds the configured range of node ports, with what is stored for it.
+    /// Adds the configured range of node ports and its stored bitmap.
     ///
     /// # Errors
-    /// If there is one already, or what is stored is no snapshot of a range of ports.
+    /// If there is one already, or the stored object is not a snapshot of a range of ports.
     pub fn add_node_ports(&mut self, range: PortRange, stored: Stored<'_>) -> Result<(), AddRangeError> {
         let added = AnyRange::Ports(range);
         if let Some(present) = &self.ports {
@@ -271,17 +271,17 @@ impl Audit {
         Ok(())
     }
 
-    /// Whether ClusterIPs are IPAddress objects, so that the names of Services count.
+    /// Whether ClusterIPs are IPAddress objects, so that the audit reads the names of Services.
     pub fn needs_names(&self) -> bool {
         self.objects.is_some()
     }
 
-    /// Records one Service. Cost: some 30 ns per address or port, independent of the ranges' sizes; where ClusterIPs are
-    /// IPAddress objects some 300 ns more per Service.
+    /// Records one Service. Cost: some 30 ns per address or port, independent of the ranges' sizes; if ClusterIPs are
+    /// IPAddress objects, some 300 ns more per Service.
     ///
-    /// Addresses count only if a range for ClusterIPs was added, ports only if one for node ports was. All ranges are
-    /// to be added before the first Service is observed.
-    // Callers loop over it, with and without names: it is to become part of each loop.
+    /// Addresses count only if a range for ClusterIPs was added, ports only if one for node ports was. All ranges must be
+    /// added before the first Service is observed.
+    // Callers loop over it, with and without names: the compiler must inline it into each loop.
     #[inline(always)]
     pub fn observe(&mut self, service: &Service<'_>) {
         if self.ipv4.is_some() || self.ipv6.is_some() {
@@ -310,8 +310,7 @@ impl Audit {
 
     #[inline(always)]
     fn observe_cluster_ip(&mut self, text: &str) {
-        // Nearly every text is such an address. It stays a number all the way, where an IpAddr would be put together
-        // and taken apart in memory.
+        // Nearly every text is such an address. It stays a number here, while an IpAddr would be built in memory.
         if let Some(part) = &mut self.ipv4
             && let Some(address) = parse_ipv4(text.as_bytes())
             && let Some(offset) = part.range.offset_of(IpAddr::V4(address))

@@ -1,7 +1,7 @@
-//! ClusterIPs where each allocated address is an IPAddress object (KEP-1880, default since Kubernetes 1.33).
+//! The audit of ClusterIPs that are IPAddress objects (KEP-1880, default since Kubernetes 1.33).
 //!
-//! ServiceCIDR objects say which addresses there are, IPAddress objects which of them are allocated and to which
-//! Service. The API server repairs these objects itself, so the result has no diff to be written.
+//! ServiceCIDR objects are the ranges; an IPAddress object records the allocation of an address to a Service. The API
+//! server repairs these objects itself, so the result has no diff to write.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -27,7 +27,7 @@ use super::{Leak, OffsetState};
 /// The API server's default time limit for a request (`--request-timeout`), which an audit cannot read.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// What an audit knows of IPAddress objects and of the Services' addresses.
+/// The IPAddress objects and the addresses of Services that were observed.
 #[derive(Debug)]
 pub(super) struct Objects {
     now: Option<i64>,
@@ -45,7 +45,7 @@ struct Object {
     name: String,
     managed: bool,
     created: i64,
-    /// Namespace and name of the Service that it refers to; `None` if it refers to something else.
+    /// Namespace and name of the Service that it refers to; `None` if it refers to no Service.
     service: Option<(String, String)>,
 }
 
@@ -66,15 +66,15 @@ pub struct ServiceCidrReport {
     /// memory and 100 times as long to build (bench/benches/objects.rs).
     stored: Vec<u64>,
     in_use: Vec<u64>,
-    /// Allocated after the API server's own repair: what is in use, and the objects that it leaves alone.
+    /// Allocated after the API server's own repair: the addresses in use, and those of objects that it keeps.
     next: Vec<u64>,
-    /// The objects that it removes without making new ones.
+    /// The objects that it removes without replacement.
     leaked: Vec<u64>,
     lost: Vec<u64>,
     duplicates: Vec<u64>,
 }
 
-/// The offsets of those of `addresses` that `cidr` hands out, ascending.
+/// The offsets of the `addresses` that `cidr` can allocate, ascending.
 fn offsets<'a>(cidr: &ServiceCidr, addresses: impl IntoIterator<Item = &'a IpAddr>) -> Vec<u64> {
     let mut offsets: Vec<u64> = addresses.into_iter().filter_map(|address| cidr.offset_of(*address)).collect();
     offsets.sort_unstable();
@@ -116,7 +116,7 @@ impl Objects {
         });
     }
 
-    /// Records the addresses of a Service, the first of which has this place among the claims. Returns how many it has.
+    /// Records the addresses of a Service, the first of which has the place `order` among the claims. Returns their number.
     pub(super) fn observe_service(&mut self, service: &Service<'_>, order: u64) -> u64 {
         let key = (service.namespace.to_owned(), service.name.to_owned());
         let texts = service.cluster_ip_texts().iter();
@@ -190,7 +190,7 @@ impl Objects {
                     leaks.push(Leak { range, value, object: Some(ordinal as u64) });
                 }
             }
-            // The API server removes the object; for a Service that uses the address it makes a new one.
+            // The API server removes the object, and creates another one for a Service that uses the address.
             if !used {
                 leaked.insert(address);
             }
@@ -229,7 +229,7 @@ impl Objects {
         });
         let verdict = judge_cluster_ip(object);
         let records = matches!(verdict, ClusterIpVerdict::Create | ClusterIpVerdict::Replace);
-        // The repair makes an object for the first of the Services that claim the address; then the others have none.
+        // The repair creates an object for the first of the Services that claim the address, and none for the others.
         let verdict = if records && !lost.insert(address) { ClusterIpVerdict::Taken } else { verdict };
         if verdict == ClusterIpVerdict::Taken {
             duplicates.insert(address);
@@ -238,7 +238,7 @@ impl Objects {
     }
 
     fn judge_object(&self, object: &Object, address: IpAddr) -> ObjectVerdict {
-        // Both times are cut to seconds: the object may be a second younger than their difference.
+        // Both times are truncated to seconds, so the object may be a second younger than their difference.
         let age = |now: i64| Duration::from_secs(now.saturating_sub(object.created).saturating_sub(1).max(0) as u64);
         let unused_for = self.now.map_or(GRACE, age);
         judge_object(object.managed, self.owner_of(object, address), unused_for, GRACE)
@@ -253,7 +253,7 @@ impl Objects {
         }
     }
 
-    /// The first CIDR that hands out `address`; for one that none does the first of its family, or the first of all.
+    /// The first CIDR that can allocate `address`; if none can, the first of its family, or the first of all.
     fn range_of(&self, address: IpAddr) -> Option<usize> {
         let place = |holds: &dyn Fn(&ServiceCidr) -> bool| {
             self.cidrs.iter().find(|(_, cidr)| holds(cidr)).map(|(index, _)| *index)
@@ -289,8 +289,8 @@ impl ServiceCidrReport {
         }
     }
 
-    /// Everything about one address; `None` if the CIDR does not hand it out. `next` tells the state after the API
-    /// server's own repair.
+    /// Everything about one address; `None` if the CIDR cannot allocate it. `next` is the state after the API server's own
+    /// repair.
     pub fn state_of(&self, address: IpAddr) -> Option<OffsetState> {
         let offset = self.cidr.offset_of(address)?;
         let has = |offsets: &[u64]| offsets.binary_search(&offset).is_ok();
@@ -305,9 +305,8 @@ impl ServiceCidrReport {
 
     /// The CIDR cut into at most `count` cells of equal length (the last may be shorter), with counts for a picture.
     ///
-    /// An object that the API server removes counts as leaked, if no Service uses its address. An address that stays
-    /// allocated though no Service uses it, as its object is another controller's or still waits for its Service,
-    /// counts as in use.
+    /// An object that the API server removes counts as leaked if no Service uses its address. An unused address whose object
+    /// is kept, since it is another controller's or still waits for its Service, counts as in use.
     pub fn occupancy(&self, count: u32) -> impl ExactSizeIterator<Item = Cell> + '_ {
         cells(self.cidr.size(), count, |from, to| {
             let within = |offsets: &[u64]| {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::bitmap::Bitmap;
 
-/// A set of values of a range that a report names.
+/// A set of values of a range in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Values {
     /// Values that the repair allocates.
@@ -74,8 +74,8 @@ impl Offsets<'_> {
         }
     }
 
-    /// The maximal runs of offsets from `from` on that are in the set (`members`), or below `size` and not in it. A run
-    /// that holds `from` is cut there.
+    /// The maximal runs of offsets from `from` on: with `members` of those in the set, else of those below `size` that are
+    /// not in it. A run that holds `from` is cut there.
     pub fn runs(&self, members: bool, size: u64, from: u64) -> Box<dyn Iterator<Item = OffsetRun> + '_> {
         let of = |run: crate::bitmap::Run| OffsetRun { first: run.first.into(), last: run.last.into() };
         match self {
@@ -87,7 +87,7 @@ impl Offsets<'_> {
     }
 }
 
-/// An offset as those of bitmaps are; one that is too large is past the end of any.
+/// The offset in a bitmap. One that is too large is past the end of any bitmap.
 fn clamped(offset: u64) -> u32 {
     u32::try_from(offset).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! The audit of one stored bitmap: the claims of Services on its values, and the leaks that are left at the end.
+//! The audit of one stored bitmap: the values that Services claim, and the leaks.
 
 use crate::any::AnyRange;
 use crate::bitmap::Bitmap;
@@ -10,12 +10,12 @@ use crate::snapshot::restore_for;
 
 use super::{AddRangeError, BitmapReport, Leaks, Stored};
 
-/// How many claims wait for each other.
+/// The number of claims that are settled together.
 const WAITING: usize = 64;
 
 /// A kind of range that is stored as a bitmap.
 pub(super) trait Repaired: Range {
-    /// Why a claim is wrong whose value is not stored as allocated, and one whose value another Service has.
+    /// The findings about a value that is not stored as allocated, and about one that another Service has.
     const NOT_ALLOCATED: Reason;
     const ALREADY_ALLOCATED: Reason;
 
@@ -63,15 +63,15 @@ impl Repaired for PortRange {
 pub(super) struct Claim {
     /// Its place among the claims of the pass.
     pub(super) order: u64,
-    /// The place of its Service among those that were observed.
+    /// The place of its Service among the observed ones.
     pub(super) service: u64,
     pub(super) offset: u32,
 }
 
-/// Findings with the claims that they are about, by which they are put in order at the end.
+/// Findings with the places of their claims, by which they are sorted at the end.
 pub(super) type Findings = Vec<(u64, Finding)>;
 
-/// What the audit knows of one stored bitmap.
+/// The audit of one stored bitmap.
 #[derive(Debug)]
 pub(super) struct RangePass<R> {
     pub(super) index: usize,
@@ -81,8 +81,8 @@ pub(super) struct RangePass<R> {
     dropped: u32,
     in_use: Bitmap,
     duplicates: Vec<u32>,
-    /// Claims that are not settled yet. Each one touches the bitmaps somewhere else, which by then are not in the
-    /// nearest cache; settled in a row, many of these accesses are under way at a time.
+    /// Claims that are not settled yet. Each one accesses another place of the bitmaps, which misses the nearest cache; if
+    /// many are settled in a row, the processor overlaps these accesses.
     waiting: Vec<Claim>,
 }
 
@@ -101,7 +101,7 @@ impl<R: Repaired> RangePass<R> {
         Ok(Self { index, range, stored: bitmap, dropped, in_use, duplicates: Vec::new(), waiting })
     }
 
-    /// Takes note of a claim.
+    /// Records a claim.
     #[inline(always)]
     pub(super) fn claim(&mut self, claim: Claim, findings: &mut Findings) {
         self.waiting.push(claim);
@@ -110,7 +110,7 @@ impl<R: Repaired> RangePass<R> {
         }
     }
 
-    /// Finds out what becomes of the claims that wait.
+    /// Settles the recorded claims.
     fn settle(&mut self, findings: &mut Findings) {
         for claim in self.waiting.drain(..) {
             let reason = if !self.in_use.insert(claim.offset) {
@@ -129,7 +129,7 @@ impl<R: Repaired> RangePass<R> {
         }
     }
 
-    /// The result for a bitmap that nothing uses: what is stored counts as in use.
+    /// The result for a stale bitmap: all stored values count as in use.
     pub(super) fn finish_unused(self) -> (usize, BitmapReport) {
         let in_use = self.stored.clone();
         (self.index, BitmapReport::new(self.range.any(), self.stored, self.dropped, in_use, Vec::new(), None))
@@ -140,7 +140,7 @@ impl<R: Repaired> RangePass<R> {
         let range = self.range.any();
         let next = match leaks {
             Leaks::CleanAtOnce => None,
-            // In most passes nothing is leaked. Without bitmaps of its own for that, a pass takes half the memory.
+            // In most passes nothing is leaked. Without bitmaps for leaks a pass takes half the memory.
             Leaks::Keep(counters) if self.stored.is_subset(&self.in_use) => {
                 counters.of(range).reset();
                 None

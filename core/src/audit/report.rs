@@ -17,9 +17,9 @@ use super::offsets::{Offsets, Values};
 pub struct Report {
     /// One for each range, in the order in which they were added.
     pub ranges: Vec<RangeReport>,
-    /// What is wrong with Services, in their order, and then with IPAddress objects, in theirs.
+    /// The findings about Services, in the order of Services, then those about IPAddress objects, in the order of objects.
     pub findings: Vec<Finding>,
-    /// How many Services were observed.
+    /// The number of observed Services.
     pub services: u64,
     pub(super) object_leaks: Vec<Leak>,
 }
@@ -29,8 +29,8 @@ pub struct Report {
 pub enum RangeReport {
     /// A bitmap that was compared with the Services.
     Bitmap(BitmapReport),
-    /// A bitmap of ClusterIPs that nothing uses any more, since ClusterIPs are IPAddress objects. It is counted and not
-    /// compared: all of it is taken for in use.
+    /// A bitmap of ClusterIPs that is no longer used, since ClusterIPs are IPAddress objects. It is counted and not compared:
+    /// all its values count as in use.
     Stale(BitmapReport),
     /// A CIDR of a ServiceCIDR object, compared with the IPAddress objects and the Services.
     ServiceCidr(ServiceCidrReport),
@@ -39,8 +39,8 @@ pub enum RangeReport {
 /// A value that is recorded as allocated though no Service uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leak {
-    /// The range that has the value; of several the first that was added. For an address that none has it is the first
-    /// range of its family, and `None` if there is no range of addresses at all.
+    /// The range that has the value; of several, the first that was added. For an address that no range has, the first
+    /// range of its family; `None` if there is no range of addresses.
     pub range: Option<usize>,
     /// The value.
     pub value: AnyValue,
@@ -85,7 +85,7 @@ pub struct OffsetState {
     pub in_use: bool,
     /// Whether more than one Service claims it.
     pub duplicate: bool,
-    /// Whether it is allocated after the repair, which is the API server's own where an IPAddress object records it.
+    /// Whether it is allocated after the repair, which is the API server's own if ClusterIPs are IPAddress objects.
     pub next: bool,
 }
 
@@ -98,13 +98,13 @@ impl Report {
         })
     }
 
-    /// The result for the bitmap at this place; `None` if the range there is none that was compared with the Services.
+    /// The result for the bitmap at this place; `None` if the range there is not a bitmap that was compared with the Services.
     pub fn bitmap(&self, range: usize) -> Option<&BitmapReport> {
         self.bitmaps().find(|(index, _)| *index == range).map(|(_, bitmap)| bitmap)
     }
 
-    /// The leaks: those of bitmaps by range and value, due to be cleaned or not, then the IPAddress objects of the
-    /// allocator, in their order, whose Service does not exist, as far as no other Service uses the address.
+    /// The leaks: first those of bitmaps, by range and value, due to be cleaned or not. Then, in the order of objects, the
+    /// IPAddress objects of the allocator whose Service does not exist, unless another Service uses the address.
     ///
     /// Cost: a copy of each bitmap.
     pub fn leaks(&self) -> impl Iterator<Item = Leak> + '_ {
@@ -163,7 +163,7 @@ impl RangeReport {
         }
     }
 
-    /// Everything about one value; `None` if the range does not hand it out.
+    /// Everything about one value; `None` if the range cannot allocate it.
     pub fn state_of(&self, value: AnyValue) -> Option<OffsetState> {
         match (self, value) {
             (Self::Bitmap(bitmap) | Self::Stale(bitmap), value) => bitmap.state_of(value),
@@ -189,7 +189,7 @@ pub struct BitmapReport {
     dropped: u32,
     in_use: Bitmap,
     duplicates: Vec<u32>,
-    /// What is to be stored, if that is more than what is in use.
+    /// The bitmap to store, if it has more than the values in use.
     next: Option<Bitmap>,
 }
 
@@ -207,12 +207,12 @@ impl BitmapReport {
         Self { range, stored, dropped, in_use, duplicates, next }
     }
 
-    /// The configured range, which the offsets count in.
+    /// The configured range, of which the offsets are.
     pub fn range(&self) -> AnyRange {
         self.range
     }
 
-    /// What was stored before the audit.
+    /// The stored values before the audit.
     pub fn stored(&self) -> &Bitmap {
         &self.stored
     }
@@ -222,12 +222,12 @@ impl BitmapReport {
         self.dropped
     }
 
-    /// What Services use.
+    /// The values that Services use.
     pub fn in_use(&self) -> &Bitmap {
         &self.in_use
     }
 
-    /// What is stored though no Service uses it, due to be cleaned or not. Cost: a copy of the bitmap.
+    /// The stored values that no Service uses, due to be cleaned or not. Cost: a copy of the bitmap.
     pub fn leaked(&self) -> Bitmap {
         self.stored.difference(&self.in_use)
     }
@@ -237,17 +237,17 @@ impl BitmapReport {
         &self.duplicates
     }
 
-    /// What is to be stored: what Services use, and the leaks that stay.
+    /// The bitmap to store: the values that Services use, and the leaks that are kept.
     pub fn next(&self) -> &Bitmap {
         self.next.as_ref().unwrap_or(&self.in_use)
     }
 
-    /// The part of the diff to be set. Cost: a copy of the bitmap.
+    /// The values to set. Cost: a copy of the bitmap.
     pub fn set(&self) -> Bitmap {
         self.next().difference(&self.stored)
     }
 
-    /// The part of the diff to be cleared. Cost: a copy of the bitmap.
+    /// The values to clear. Cost: a copy of the bitmap.
     pub fn clear(&self) -> Bitmap {
         self.stored.difference(self.next())
     }
@@ -270,7 +270,7 @@ impl BitmapReport {
         }
     }
 
-    /// Everything about one value; `None` if the range does not hand it out.
+    /// Everything about one value; `None` if the range cannot allocate it.
     pub fn state_of(&self, value: AnyValue) -> Option<OffsetState> {
         let offset = self.range.offset_of(value)?;
         Some(OffsetState {

@@ -1,4 +1,4 @@
-//! Why a stored value is not a RangeAllocation that can be read.
+//! Errors about stored values.
 
 /// Why a stored value cannot be decoded.
 ///
@@ -13,8 +13,8 @@ pub enum DecodeError {
         /// Always 0.
         offset: usize,
     },
-    /// The value begins neither as Kubernetes' protobuf nor as a JSON object.
-    #[error("the stored value is no RangeAllocation: it begins with \"{found}\"")]
+    /// The value is neither Kubernetes' protobuf nor a JSON object.
+    #[error("the stored value is not a RangeAllocation: it begins with \"{found}\"")]
     NotARangeAllocation {
         /// Always 0.
         offset: usize,
@@ -51,7 +51,7 @@ pub enum DecodeError {
         /// The number, outside 1 to 2^29 - 1.
         field: u64,
     },
-    /// A field is encoded in a way that it cannot have. Groups (3 and 4) are not supported.
+    /// A field has a wire type that it cannot have. Groups (3 and 4) are not supported.
     #[error("field {field} of {message} at byte {offset} has wire type {wire_type}")]
     WireType {
         /// Start of the field.
@@ -73,23 +73,23 @@ pub enum DecodeError {
         /// The bytes left.
         available: usize,
     },
-    /// The object is of another kind, or names none.
+    /// The object is of another kind, or has none.
     #[error("the object at byte {offset} is of kind {found:?}, not \"RangeAllocation\"")]
     WrongKind {
-        /// Start of the kind, or of the object if it names none.
+        /// Start of the kind, or of the object if it has none.
         offset: usize,
         /// The kind found; empty if there is none.
         found: String,
     },
-    /// The object has an apiVersion that is not supported, or names none.
+    /// The object has an unsupported apiVersion, or none.
     #[error("the object at byte {offset} has the unsupported apiVersion {found:?}")]
     WrongApiVersion {
-        /// Start of the apiVersion, or of the object if it names none.
+        /// Start of the apiVersion, or of the object if it has none.
         offset: usize,
         /// The apiVersion found; empty if there is none.
         found: String,
     },
-    /// The object inside the Unknown message is compressed or encoded once more.
+    /// The object inside the Unknown message has a content encoding, such as a compression.
     #[error("the content encoding {found:?} at byte {offset} is not supported")]
     ContentEncoding {
         /// Start of the encoding's name.
@@ -102,7 +102,7 @@ pub enum DecodeError {
     JsonSyntax {
         /// The byte that does not fit, or the length if the text ends too early.
         offset: usize,
-        /// What the JSON parser found wrong.
+        /// The parser's message.
         reason: String,
     },
     /// A JSON field does not hold a string.
@@ -112,7 +112,7 @@ pub enum DecodeError {
         offset: usize,
         /// The field.
         field: &'static str,
-        /// What it holds, such as `a number`.
+        /// The type of the value, such as `a number`.
         found: &'static str,
     },
     /// JSON `data` is not standard base64 with padding.
@@ -130,7 +130,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// Where in the stored value the error lies: a byte offset, at most the value's length.
+    /// The place of the error: a byte offset in the stored value, at most its length.
     pub fn offset(&self) -> usize {
         match *self {
             DecodeError::Empty { offset }
@@ -152,7 +152,7 @@ impl DecodeError {
     }
 }
 
-/// Text from the value for an error: an object of any size must not make a message of that size.
+/// The beginning of a text of the value, so that a message stays short whatever the value's size.
 pub(super) fn excerpt(text: &[u8]) -> String {
     String::from_utf8_lossy(&text[..text.len().min(64)]).into_owned()
 }

@@ -1,7 +1,10 @@
 //! The JSON form: `{"kind":...,"apiVersion":...,"metadata":{...},"range":"...","data":"BASE64"}`.
 //!
-//! Keys are case-sensitive, as in Kubernetes' decoder. Strings are written as Go's encoder
-//! writes them.
+//! Keys are case-sensitive, as in Kubernetes' decoder. Strings are written as Go's encoder writes them.
+//!
+//! serde_json parses; the places of the values in the text are ours. A `serde_json::Map` of `RawValue`s in their order would
+//! be shorter, but a rewrite would change white space and the spelling of keys, and an error about a value could not name
+//! its byte (docs/stored-format.md, "What survives a rewrite").
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,13 +20,12 @@ use serde_json::value::RawValue;
 use super::error::excerpt;
 use super::{DecodeError, Part, RangeAllocation};
 
-/// Standard base64 with padding. Like Go's decoder it does not mind set bits behind the last
-/// byte.
+/// Standard base64 with padding. Like Go's decoder it ignores set bits after the last byte.
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// A fresh object up to the value of `range`. 1.36 writes empty metadata like this; older servers
-/// put a null `creationTimestamp` into it.
+/// A fresh object up to the value of `range`. 1.36 writes empty metadata like this; older servers write a null
+/// `creationTimestamp` into it.
 const FRESH_HEAD: &str = r#"{"kind":"RangeAllocation","apiVersion":"v1","metadata":{},"range":"#;
 const FRESH_MIDDLE: &str = r#","data":"#;
 /// Go's encoder ends each value with a line feed.
@@ -32,11 +34,11 @@ const FRESH_TAIL: &str = "}\n";
 const NULL: &str = "null";
 const EMPTY_STRING: &str = "\"\"";
 
-/// The text without the values of `range` and `data`, and where these belong.
+/// The text without the values of `range` and `data`, and their places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Surroundings {
     text: String,
-    /// Where in `text` range and data go, in the order of writing.
+    /// The places of range and data in `text`, in their order.
     slots: [Slot; 2],
 }
 
@@ -44,9 +46,9 @@ pub(super) struct Surroundings {
 struct Slot {
     part: Part,
     at: usize,
-    /// What stands here as long as the value is empty: an empty string, null, or nothing.
+    /// The text for an empty value: an empty string, null, or nothing.
     empty: &'static str,
-    /// The key is not in `text`: it has to be written with the value.
+    /// The key is not in `text`, so it is written with the value.
     write_key: bool,
 }
 
@@ -120,7 +122,7 @@ pub(super) fn decode(stored: &[u8]) -> Result<RangeAllocation, DecodeError> {
     })
 }
 
-/// The members of the object that matter, and what has to go from the text.
+/// The members of the object that are read, and the ones to remove from the text.
 struct Members<'a> {
     text: &'a str,
     kind: Member,
@@ -129,7 +131,7 @@ struct Members<'a> {
     data: Member,
     /// Earlier occurrences of range and data: from their keys up to the keys that follow.
     superseded: Vec<Range<usize>>,
-    /// The key of range or data that was read last, as long as no other key follows it.
+    /// The part (range or data) whose member was read last, if no other member followed yet.
     last: Option<Part>,
     /// End of the last member's value.
     end: usize,
@@ -138,14 +140,14 @@ struct Members<'a> {
 /// One member. Positions are offsets in the text.
 struct Member {
     name: &'static str,
-    /// The last value. Null does not count where it leaves an earlier value as it is.
+    /// The last value. A null that does not replace an earlier value does not count.
     value: Option<Range<usize>>,
     /// The last occurrence, whatever its value.
     place: Option<Place>,
 }
 
 struct Place {
-    /// From the key up to the next key, as far as that is known.
+    /// From the key up to the next key, once that is known.
     member: Range<usize>,
     value: Range<usize>,
     is_null: bool,
@@ -197,7 +199,7 @@ impl<'a> Members<'a> {
             _ => return,
         };
         let member = self.part(part);
-        // Go leaves a string as it is when it reads null, but makes a byte slice nil.
+        // When Go reads null it keeps a string, but sets a byte slice to nil.
         match part {
             Part::Range if is_null => {}
             Part::Data if is_null => member.value = None,
@@ -210,12 +212,12 @@ impl<'a> Members<'a> {
         self.last = Some(part);
     }
 
-    /// Where a part of the text begins in it.
+    /// The offset of a part of the text.
     fn offset(&self, part: &RawValue) -> usize {
         part.get().as_ptr().addr() - self.text.as_ptr().addr()
     }
 
-    /// Takes superseded members and the values of range and data out of the text.
+    /// Removes superseded members and the values of range and data from the text.
     fn surroundings(mut self) -> Surroundings {
         self.superseded.sort_by_key(|member| member.start);
         let mut superseded = self.superseded.into_iter().peekable();
@@ -280,7 +282,7 @@ impl Member {
     fn base64(&self, text: &str) -> Result<Vec<u8>, DecodeError> {
         let start = self.value.as_ref().map_or(0, |value| value.start);
         let symbols = self.string(text)?;
-        // Go's decoder passes over line breaks, which JSON can only hold as escapes.
+        // Go's decoder skips line breaks, which JSON can only have as escapes.
         let is_escaped = matches!(symbols, Cow::Owned(_));
         let symbols = if is_escaped && symbols.contains(['\r', '\n']) {
             Cow::Owned(symbols.replace(['\r', '\n'], ""))
@@ -297,8 +299,8 @@ impl Member {
         })
     }
 
-    /// What to cut out of the text for this member's value, and what to put there (its place
-    /// in the remaining text is not known yet). A missing member goes to `end`.
+    /// The place of this member's value in the text, and the slot for it (whose place in the remaining text is not known
+    /// yet). A missing member has its place at `end`.
     fn slot(&self, part: Part, end: usize) -> (Range<usize>, Slot) {
         let (span, empty) = match &self.place {
             None => (end..end, ""),
@@ -310,7 +312,7 @@ impl Member {
     }
 }
 
-/// The text of a JSON string, which is given with its quotes.
+/// The text of a JSON string. `string` includes the quotes.
 fn unescape(string: &str) -> Result<Cow<'_, str>, serde_json::Error> {
     if string.contains('\\') {
         serde_json::from_str(string).map(Cow::Owned)
@@ -319,7 +321,7 @@ fn unescape(string: &str) -> Result<Cow<'_, str>, serde_json::Error> {
     }
 }
 
-/// `text` is what was parsed; it begins at offset `start` of the stored value.
+/// `text` is the parsed text, which begins at offset `start` of the stored value.
 fn syntax_error(error: &serde_json::Error, text: &str, start: usize) -> DecodeError {
     let (line, column) = (error.line(), error.column());
     let offset = if error.is_eof() {

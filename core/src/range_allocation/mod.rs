@@ -1,14 +1,12 @@
-//! The stored RangeAllocation: what a kube-apiserver keeps in etcd under
-//! `/registry/ranges/NAME`.
+//! The stored RangeAllocation: the object that a kube-apiserver keeps in etcd under `/registry/ranges/NAME`.
 //!
 //! Two forms exist. [`Form::Protobuf`] is what every current server writes: the four bytes
 //! `k8s\0`, then a `runtime.Unknown` message that wraps the RangeAllocation. [`Form::Json`] is
 //! found in old clusters and where the kind is a custom resource (OpenShift's `scc-uid`).
 //!
-//! A [`RangeAllocation`] gives access to `range` and `data` and carries everything around them
-//! (metadata, unknown fields, JSON spelling) as the bytes that were read, with two slots into
-//! which encoding writes the current values. So a rewrite changes these two values and nothing
-//! else, and an object that kube-apiserver wrote encodes to the bytes it was read from.
+//! A [`RangeAllocation`] has `range` and `data` as values, and everything around them (metadata, unknown fields, JSON
+//! spelling) as the bytes that were read, with two slots into which encoding writes the current values. So a rewrite changes
+//! these two values and nothing else, and an object that kube-apiserver wrote encodes to the bytes it was read from.
 //!
 //! ```
 //! use rangekeeper::range_allocation::{Form, RangeAllocation};
@@ -28,6 +26,8 @@ mod json;
 mod protobuf;
 
 pub use error::DecodeError;
+#[doc(hidden)]
+pub use protobuf::{Field, Reader};
 
 /// The encodings in which a RangeAllocation is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +38,7 @@ pub enum Form {
     Json,
 }
 
-/// The stored object: `range`, `data`, and everything around them that must survive a rewrite.
+/// The stored object: `range`, `data`, and everything around them, which survives a rewrite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeAllocation {
     /// The range that `data` belongs to, in its canonical text (`10.96.0.0/12`, `30000-32767`).
@@ -55,7 +55,7 @@ enum Surroundings {
     Json(json::Surroundings),
 }
 
-/// The two parts of the object that encoding writes anew.
+/// The two parts of the object that encoding rewrites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Range,
@@ -73,14 +73,14 @@ impl RangeAllocation {
         RangeAllocation { range: String::new(), data: Vec::new(), surroundings }
     }
 
-    /// Decodes a stored value; its first bytes tell the form.
+    /// Decodes a stored value of either form.
     ///
     /// Costs one scan over the fields and one copy of `data` (JSON: a scan of the text). Memory
     /// is bounded by a small multiple of the length of `stored`, whatever lengths it claims.
     ///
     /// In protobuf, `v1` / `RangeAllocation` is accepted; in JSON, the kind `RangeAllocation` of
-    /// any apiVersion. Of a value that occurs twice the last one counts, as in Kubernetes'
-    /// decoders, and encoding writes it once. Metadata has to be well-formed, but is not looked into.
+    /// any apiVersion. Of a repeated field the last one counts, as in Kubernetes' decoders, and encoding writes it once.
+    /// Metadata must be well-formed, but is not checked further.
     ///
     /// # Errors
     /// See [`DecodeError`]; each names the byte offset in `stored`.
@@ -102,7 +102,7 @@ impl RangeAllocation {
         }
     }
 
-    /// The form that this object was decoded from or created for, and in which it is encoded.
+    /// The form of this object, in which it is encoded.
     pub fn form(&self) -> Form {
         match self.surroundings {
             Surroundings::Protobuf(_) => Form::Protobuf,
@@ -110,8 +110,7 @@ impl RangeAllocation {
         }
     }
 
-    /// Whether a range was ever written. An object with an empty range stands for "use the
-    /// configured range, nothing is allocated".
+    /// Whether the object has a range. Without one, the configured range counts and nothing is allocated.
     pub fn is_initialised(&self) -> bool {
         !self.range.is_empty()
     }
@@ -123,14 +122,13 @@ impl RangeAllocation {
         out
     }
 
-    /// Encodes the object into `out`, whose content is replaced and whose capacity is reused.
+    /// Encodes the object into `out`. Replaces the content of `out` and reuses its capacity.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         self.encode_with(&self.range, &self.data, out);
     }
 
-    /// Encodes with another range and other data than those held, for a writer that keeps its
-    /// bitmap elsewhere. `out` is replaced, its capacity reused. Costs one copy of `data`
-    /// (JSON: its base64 form).
+    /// Like [`encode_into`](Self::encode_into), with `range` and `data` instead of the object's own, for a writer that keeps
+    /// its bitmap elsewhere. Costs one copy of `data` (JSON: its base64 form).
     pub fn encode_with(&self, range: &str, data: &[u8], out: &mut Vec<u8>) {
         out.clear();
         match &self.surroundings {

@@ -15,7 +15,7 @@ use std::ops::Range;
 use super::error::excerpt;
 use super::{DecodeError, Part, RangeAllocation};
 
-/// What etcd values in Kubernetes' protobuf form begin with.
+/// The prefix of etcd values in Kubernetes' protobuf form.
 pub(super) const PREFIX: &[u8] = b"k8s\0";
 
 const FRESH_TYPE_META: &[u8] = b"\x0a\x15\x0a\x02v1\x12\x0fRangeAllocation";
@@ -29,7 +29,7 @@ const RAW_TAG: u8 = 0x12;
 const RANGE_TAG: u8 = 0x12;
 const DATA_TAG: u8 = 0x1a;
 
-/// All fields but `raw`, `range` and `data`, as they were read, and where these three belong.
+/// All fields but `raw`, `range` and `data` as they were read, and the places of these three.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Surroundings {
     /// The prefix and the fields of the Unknown message.
@@ -123,8 +123,7 @@ pub(super) fn decode(stored: &[u8]) -> Result<RangeAllocation, DecodeError> {
     }
     let object = object.finish();
 
-    // A missing field, should it get a value, goes where kube-apiserver's order has it: data
-    // last, range before data.
+    // A missing field that gets a value is written in kube-apiserver's order: data last, range before data.
     let data_at = data.as_ref().map_or(object.len(), |&(at, _)| at);
     let data_slot = Slot { part: Part::Data, at: data_at, omit_empty: data.is_none() };
     let range_slot =
@@ -145,8 +144,8 @@ pub(super) fn decode(stored: &[u8]) -> Result<RangeAllocation, DecodeError> {
     })
 }
 
-/// Reads the prefix and the Unknown message: gives their bytes without `raw`, where `raw` belongs
-/// in them, and where its content lies in `stored`.
+/// Reads the prefix and the Unknown message. Returns their bytes without `raw`, the place of `raw` in them, and the place
+/// of its content in `stored`.
 fn decode_unknown(stored: &[u8]) -> Result<(Vec<u8>, usize, Range<usize>), DecodeError> {
     let mut reader = Reader::new(stored, PREFIX.len()..stored.len(), "Unknown");
     let mut unknown = Remainder::new(stored, 0..stored.len());
@@ -179,13 +178,13 @@ fn decode_unknown(stored: &[u8]) -> Result<(Vec<u8>, usize, Range<usize>), Decod
             found: excerpt(&stored[content_encoding]),
         });
     }
-    // Without `raw` the object would count as never initialised and be overwritten. No server
-    // stores that: it is what is left of a value cut off after its typeMeta.
+    // Without `raw` the object would count as never initialised and be overwritten. No server stores such a value: it
+    // was cut off after its typeMeta.
     let (raw_at, raw) = raw.ok_or(DecodeError::Truncated { offset: stored.len() })?;
     Ok((unknown.finish(), raw_at, raw))
 }
 
-/// Where apiVersion and kind lie in the stored value.
+/// The places of apiVersion and kind in the stored value.
 struct TypeMeta {
     api_version: Range<usize>,
     kind: Range<usize>,
@@ -205,12 +204,12 @@ impl TypeMeta {
     }
 }
 
-/// Collects bytes of the stored value without the fields that are cut out of it. A field that occurs again
-/// is cut out each time; only its last place counts.
+/// Collects the bytes of the stored value without the fields that are cut out of it. A repeated field is cut out each
+/// time; only its last place counts.
 struct Remainder<'a> {
     stored: &'a [u8],
     kept: Vec<u8>,
-    /// What is not yet decided upon begins here.
+    /// The start of the bytes that are neither kept nor cut out yet.
     from: usize,
     end: usize,
 }
@@ -220,7 +219,7 @@ impl<'a> Remainder<'a> {
         Remainder { stored, kept: Vec::new(), from: bytes.start, end: bytes.end }
     }
 
-    /// Leaves `field` out and tells its place among what is kept.
+    /// Cuts out `field` and returns its place among the kept bytes.
     fn cut(&mut self, field: &Field) -> usize {
         self.kept.extend_from_slice(&self.stored[self.from..field.start]);
         self.from = field.end;
@@ -233,28 +232,44 @@ impl<'a> Remainder<'a> {
     }
 }
 
-/// Walks over the fields of one message inside the stored value. All positions are offsets in
-/// the stored value.
-struct Reader<'a> {
+/// Reads the fields of one message inside a value, in their order. All positions are offsets in the value.
+///
+/// Public for `rangekeeper-bootstrap`, which reads leases with it.
+#[derive(Debug)]
+pub struct Reader<'a> {
     stored: &'a [u8],
     position: usize,
     end: usize,
     message: &'static str,
 }
 
-struct Field {
+/// A field of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
     message: &'static str,
-    number: u32,
+    /// The field's number.
+    pub number: u32,
     wire_type: u8,
     start: usize,
-    /// Where the content begins: behind the tag, and the length if there is one.
+    /// Where the content begins: after the tag, and the length if there is one.
     content: usize,
     end: usize,
+    /// The content of a field of wire type 0.
+    varint: u64,
 }
 
 impl Field {
-    fn bytes(&self) -> Result<Range<usize>, DecodeError> {
+    /// The place of a length-delimited field's content.
+    ///
+    /// # Errors
+    /// If the field has another wire type.
+    pub fn bytes(&self) -> Result<Range<usize>, DecodeError> {
         if self.wire_type == 2 { Ok(self.content..self.end) } else { Err(self.wrong_wire_type()) }
+    }
+
+    /// The content of a field of wire type 0; `None` for another wire type.
+    pub fn varint(&self) -> Option<u64> {
+        (self.wire_type == 0).then_some(self.varint)
     }
 
     fn wrong_wire_type(&self) -> DecodeError {
@@ -268,11 +283,16 @@ impl Field {
 }
 
 impl<'a> Reader<'a> {
-    fn new(stored: &'a [u8], bytes: Range<usize>, message: &'static str) -> Self {
+    /// A reader of the message at `bytes` of `stored`, which errors call `message`.
+    pub fn new(stored: &'a [u8], bytes: Range<usize>, message: &'static str) -> Self {
         Reader { stored, position: bytes.start, end: bytes.end, message }
     }
 
-    fn next_field(&mut self) -> Result<Option<Field>, DecodeError> {
+    /// The next field; `None` at the end of the message.
+    ///
+    /// # Errors
+    /// If the bytes at the position are not a field.
+    pub fn next_field(&mut self) -> Result<Option<Field>, DecodeError> {
         if self.position == self.end {
             return Ok(None);
         }
@@ -291,11 +311,10 @@ impl<'a> Reader<'a> {
             start,
             content: self.position,
             end: self.position,
+            varint: 0,
         };
         match field.wire_type {
-            0 => {
-                self.varint()?;
-            }
+            0 => field.varint = self.varint()?,
             1 => self.skip_fixed(8)?,
             2 => {
                 let length = self.varint()?;
