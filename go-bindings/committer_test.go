@@ -239,42 +239,14 @@ func TestCommitterFailures(t *testing.T) {
 	if f := run(t, k, c); len(f) != 1 || f[0].Ticket != ticket || !errors.Is(f[0].Err, ErrRefused) || f[0].Err.Error() != "the store refused the request: no space left" {
 		t.Errorf("%+v", f)
 	}
-	// No answer to a swap: it may have happened. A value asked for by name is then not told from somebody else's.
-	must(c.Submit(AllocateOperation(time.Hour, Named(PortValue(7)))))
-	now := 2 * time.Second
-	for {
-		step := must(c.Poll(now))
-		if step.Kind == StepSwap {
-			break
-		}
-		if step.Kind == StepRead {
-			c.Answered(now, Answer{ClusterID: 1, RaftTerm: 2, Revision: k.revision, Key: k.state, Value: k.value})
-		} else {
-			k.now = step.Until
-		}
-	}
-	k.put(must(c.Value(nil)))
-	if err := c.Unknown(now); err != nil {
-		t.Fatal(err)
-	}
-	if f := run(t, k, c); len(f) != 1 || f[0].Outcome != OutcomeUnknown {
-		t.Errorf("%+v", f)
-	}
-	if err := c.Reconnected(now); err != nil {
+	if err := c.Reconnected(k.now); err != nil {
 		t.Fatal(err)
 	}
 	late := must(c.Submit(AllocateOperation(time.Nanosecond, Any())))[0]
 	if f := run(t, k, c); len(f) != 1 || f[0].Ticket != late || !errors.Is(f[0].Err, ErrDeadlineExceeded) {
 		t.Errorf("%+v", f)
 	}
-	unwanted := must(c.Submit(AllocateOperation(NoDeadline, Any())))[0]
-	if err := c.Cancel(unwanted); err != nil {
-		t.Fatal(err)
-	}
-	if f := run(t, k, c); len(f) != 1 || !errors.Is(f[0].Err, ErrCancelled) {
-		t.Errorf("%+v", f)
-	}
-	if err := c.WatchFailed(now); err != nil {
+	if err := c.WatchFailed(k.now); err != nil {
 		t.Fatal(err)
 	}
 	c.Close()

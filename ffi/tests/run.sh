@@ -42,6 +42,7 @@ for source in "$here"/*.c; do
 	name=$(basename "$source" .c)
 	arguments=()
 	[ "$name" = range_allocation ] && arguments=("${stored[@]}")
+	[ "$name" = committer_scripts ] && arguments=("$root"/testdata/commit/*.txt)
 	step "$name: build" $cc $flags "$source" -o "$work/$name" $libs
 	step "$name: run" "$work/$name" "${arguments[@]}"
 	step "$name: build with sanitizers" $cc $flags -fsanitize=address,undefined -fno-sanitize-recover=all "$source" -o "$work/$name-sanitized" $libs

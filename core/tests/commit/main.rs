@@ -6,6 +6,7 @@ mod protection;
 mod release;
 mod repair;
 mod restore;
+mod scripts;
 mod store;
 mod unknown;
 mod watch;

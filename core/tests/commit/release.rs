@@ -71,27 +71,6 @@ fn a_value_that_was_free_since_its_owner_was_stored_is_not_released() {
     assert_eq!(store.one(&mut committer("30000-30009", 3), owned), Outcome::Released { freed: true });
 }
 
-/// Two clients remove the last finalizer at once: the second one names the revision before the deletion twice.
-#[test]
-fn a_second_release_keeps_the_value_of_the_next_owner() {
-    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
-    store.one(&mut ours, Operation::Create);
-    allocated(store.one(&mut ours, this(30_003)));
-    let oldest = service_written(&mut store);
-    let anchor = service_written(&mut store);
-    let first = ours.submit(Operation::Release { value: 30_003, anchor, oldest }, NEVER);
-    assert_eq!(store.run(&mut ours, NOW), [(first, Outcome::Released { freed: true })]);
-    // The next owner's allocation and the second release share a swap.
-    let next = ours.submit(this(30_003), NEVER);
-    let second = ours.submit(release(30_003, oldest), NEVER);
-    let ended = store.run(&mut ours, NOW);
-    assert!(
-        matches!(&ended[..], [(a, Outcome::Allocated { .. }), (b, Outcome::Released { freed: false })] if *a == next && *b == second),
-        "{ended:?}"
-    );
-    assert!(is_set(&store, 3));
-}
-
 /// What happened to a value is forgotten after so many changes, or revisions: then an old anchor tells nothing any more.
 #[test]
 fn an_anchor_older_than_what_is_remembered_frees_nothing() {

@@ -73,10 +73,6 @@ impl Ports {
         self.handle(Event::Unknown, now);
     }
 
-    pub(crate) fn refused(&mut self, now: Duration, reason: &str) {
-        self.handle(Event::Refused(reason), now);
-    }
-
     pub(crate) fn reconnected(&mut self) {
         self.handle(Event::Reconnected, self.now);
     }

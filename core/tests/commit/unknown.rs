@@ -2,45 +2,9 @@
 
 use std::time::Duration;
 
-use rangekeeper::commit::{Failure, Operation, Outcome, Request, Step};
-use rangekeeper::range_allocation::RangeAllocation;
+use rangekeeper::commit::{Operation, Outcome, Request, Step};
 
-use crate::store::{NEVER, NOW, Ports, Store, allocated, committer, next, outcome, release, send, this};
-
-/// The lost swap cannot be written any more once the key has changed: a named value that is free now can be had.
-#[test]
-fn a_named_value_is_taken_after_a_lost_swap_if_it_is_free_and_the_key_has_changed() {
-    let (mut store, mut ours, mut others) =
-        (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
-    store.one(&mut ours, Operation::Create);
-    let ticket = ours.submit(this(30_003), NEVER);
-    let lost = send(&mut ours, NOW);
-    ours.unknown(NOW);
-    allocated(store.one(&mut others, this(30_004)));
-    let ended = store.run(&mut ours, NOW);
-    assert!(matches!(&ended[..], [(own, Outcome::Allocated { .. })] if *own == ticket), "{ended:?}");
-    // It arrives now, and does nothing.
-    let writes = store.writes;
-    store.answer(lost);
-    assert_eq!(store.writes, writes);
-}
-
-#[test]
-fn an_operation_that_may_have_happened_ends_as_unknown_and_never_as_a_failure() {
-    for operation in [this(30_004), next(), release(30_003, 2)] {
-        let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
-        store.one(&mut ours, Operation::Create);
-        let taken = store.one(&mut ours, this(30_003));
-        assert!(matches!(taken, Outcome::Allocated { revision: 2, .. }));
-        let deadline = NOW + Duration::from_secs(10);
-        let ticket = ours.submit(operation, deadline);
-        assert!(matches!(send(&mut ours, NOW), Request::Swap { .. }));
-        ours.unknown(NOW);
-        // The request was lost or comes late: nobody knows. The time is over before the store can be asked.
-        ours.poll(deadline);
-        assert_eq!(outcome(&mut ours, ticket), Outcome::Unknown);
-    }
-}
+use crate::store::{NEVER, NOW, Ports, Store, committer, next, send, this};
 
 #[test]
 fn a_named_value_that_an_unknown_swap_took_is_not_reported_as_taken_by_others() {
@@ -86,72 +50,6 @@ fn a_swap_without_an_answer_stays_unknown_in_another_store() {
             assert!(matches!(&finished[..], [(own, Outcome::Allocated { .. })] if *own == ticket), "{finished:?}");
         }
     }
-}
-
-/// etcd may have carried out a swap that it refuses.
-#[test]
-fn what_became_of_a_refused_swap_is_read() {
-    for written in [true, false] {
-        let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
-        store.one(&mut ours, Operation::Create);
-        let ticket = ours.submit(next(), NEVER);
-        let swap = send(&mut ours, NOW);
-        if written {
-            store.answer(swap);
-        }
-        ours.refused(NOW, "no space");
-        assert_eq!(send(&mut ours, NOW), Request::Read);
-        ours.unknown(NOW);
-        let read = send(&mut ours, NOW);
-        assert_eq!(read, Request::Read);
-        store.perform(read, NOW, &mut ours);
-        if written {
-            // What it took is leaked.
-            let finished = store.run(&mut ours, NOW);
-            assert!(matches!(&finished[..], [(own, Outcome::Allocated { .. })] if *own == ticket), "{finished:?}");
-        } else {
-            let refused = Outcome::Failed(Failure::Refused { message: "no space".into() });
-            assert_eq!(outcome(&mut ours, ticket), refused);
-        }
-    }
-}
-
-/// etcd carries a swap out that exceeds its quota, and refuses it and what follows: with no room made meanwhile there is
-/// nothing to wait for.
-#[test]
-fn an_operation_in_doubt_ends_with_the_next_refusal() {
-    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
-    store.one(&mut ours, Operation::Create);
-    let ticket = ours.submit(next(), NEVER);
-    let swap = send(&mut ours, NOW);
-    store.answer(swap);
-    ours.refused(NOW, "no space");
-    let read = send(&mut ours, NOW);
-    store.perform(read, NOW, &mut ours);
-    send(&mut ours, NOW); // picked afresh
-    ours.refused(NOW, "no space");
-    let read = send(&mut ours, NOW);
-    store.perform(read, NOW, &mut ours);
-    assert_eq!(outcome(&mut ours, ticket), Outcome::Unknown);
-}
-
-#[test]
-fn what_an_allocation_took_for_nobody_is_given_back() {
-    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
-    store.one(&mut ours, Operation::Create);
-    let cancelled = ours.submit(this(30_003), NEVER);
-    let request = send(&mut ours, NOW);
-    ours.cancel(cancelled);
-    assert_eq!(outcome(&mut ours, cancelled), Outcome::Unknown);
-    store.perform(request, NOW, &mut ours);
-    assert_eq!(store.run(&mut ours, NOW), []);
-    // The answer comes after more than half of the grace: too late to use the value.
-    let late = ours.submit(this(30_004), NEVER);
-    let request = send(&mut ours, NOW);
-    store.perform(request, NOW + Duration::from_secs(181), &mut ours);
-    assert_eq!(store.run(&mut ours, NOW + Duration::from_secs(181)), [(late, Outcome::Unknown)]);
-    let (_, value) = store.key.as_ref().expect("stored");
-    assert!(RangeAllocation::decode(value).expect("ours").data.is_empty());
 }
 
 /// Submits an operation that has no answer, and returns how long the committer waits after that.

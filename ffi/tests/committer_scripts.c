@@ -1,0 +1,289 @@
+/* Runs the scripts of testdata/commit that are named as arguments; the README there says what their lines mean. */
+#include "check.h"
+#include <stdarg.h>
+
+static rk_range *range;
+static rk_committer *committer;
+static rk_range_allocation *empty; /* what is stored before anything is in use */
+static uint64_t now;
+static struct {
+  char name[16];
+  uint64_t ticket, revision;
+  rk_value values[8];
+  size_t values_len;
+} operations[16];
+static size_t operations_len;
+
+static char text[512]; /* of a step */
+static const char *place;
+
+static void fail(const char *why) {
+  fprintf(stderr, "%s: %s\n", place, why);
+  exit(1);
+}
+
+static void append(const char *format, ...) {
+  size_t len = strlen(text);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text + len, sizeof text - len, format, arguments);
+  va_end(arguments);
+}
+
+static uint64_t number(const char *word) { return strtoull(word, NULL, 10); }
+
+/* Appends the ports that are in use, each after a space. */
+static void append_ports(const uint8_t *data, size_t len) {
+  for (size_t bit = 0; bit < 8 * len; bit++) {
+    rk_value value;
+    if ((data[len - 1 - bit / 8] >> bit % 8 & 1) == 0) continue;
+    CHECK_OK(rk_range_value_at(range, (uint32_t)bit, &value));
+    append(" %u", (unsigned)value.low);
+  }
+}
+
+static void append_state(const rk_key_state *state) {
+  append("%u/%u/%u", (unsigned)state->mod_revision, (unsigned)state->version, (unsigned)state->create_revision);
+}
+
+static void append_value(size_t len) {
+  uint8_t value[256], data[64];
+  size_t data_len;
+  rk_range_allocation *stored;
+  CHECK_OK(rk_committer_value(committer, value, sizeof value, &len));
+  CHECK_OK(rk_range_allocation_decode(value, len, &stored, NULL));
+  CHECK_OK(rk_range_allocation_data(stored, data, sizeof data, &data_len));
+  rk_range_allocation_free(stored);
+  append_ports(data, data_len);
+}
+
+/* A key: its state, and what is stored if the ports that follow are in use. */
+static rk_key key_of(char **words, size_t n, uint8_t *value, size_t capacity) {
+  char spec[32];
+  uint8_t data[64] = {0};
+  size_t spec_len, len, bytes;
+  uint32_t size, offset;
+  unsigned state[3];
+  if (sscanf(words[0], "%u/%u/%u", &state[0], &state[1], &state[2]) != 3) fail("not a state");
+  CHECK_OK(rk_range_size(range, &size));
+  bytes = (size + 7) / 8;
+  for (size_t i = 1; i < n; i++) {
+    rk_value one = rk_value_port((uint16_t)number(words[i]));
+    CHECK_OK(rk_range_offset_of(range, &one, &offset));
+    data[bytes - 1 - offset / 8] |= (uint8_t)(1u << offset % 8);
+  }
+  CHECK_OK(rk_range_text(range, spec, sizeof spec, &spec_len));
+  CHECK_OK(rk_range_allocation_set(empty, spec, spec_len, data, bytes));
+  CHECK_OK(rk_range_allocation_encode(empty, value, capacity, &len));
+  return (rk_key){{state[0], state[1], state[2]}, value, len};
+}
+
+static void handle(char **words, size_t n) {
+  static const char *const kinds[] = {"", "held", "current", "unknown", "refused", "reconnected", "watched", "watch-ended", "watch-failed"};
+  uint8_t value[256];
+  rk_key key = {{0, 0, 0}, NULL, 0};
+  rk_header header = {1, n > 1 ? number(words[1]) : 0, 1};
+  rk_event event = {.kind = RK_EVENT_HELD};
+  while (strcmp(words[0], kinds[event.kind]) != 0) {
+    if (event.kind++ == RK_EVENT_WATCH_FAILED) fail("an unknown event");
+  }
+  switch (event.kind) {
+  case RK_EVENT_HELD: event.data.held = header; break;
+  case RK_EVENT_CURRENT:
+    if (n > 2) key = key_of(words + 2, n - 2, value, sizeof value);
+    event.data.current = (rk_current){header, key};
+    break;
+  case RK_EVENT_REFUSED: event.data.refused = (rk_refused){TEXT("no space")}; break;
+  case RK_EVENT_WATCHED:
+    key = key_of(words + 1, n - 1, value, sizeof value);
+    event.data.watched = (rk_watched){&key, 1};
+    break;
+  }
+  CHECK_OK(rk_committer_handle(committer, &event, now));
+}
+
+static void submit(char **words, size_t n) {
+  rk_operation operation = {.deadline = UINT64_MAX};
+  rk_value requests[8];
+  size_t requests_len = 0, kind = 1;
+  if (strcmp(words[1], "by") == 0) {
+    operation.deadline = number(words[2]) * 1000000;
+    kind = 3;
+  }
+  if (strcmp(words[kind], "create") == 0) {
+    operation.kind = RK_OPERATION_CREATE;
+  } else if (strcmp(words[kind], "read") == 0) {
+    operation.kind = RK_OPERATION_READ;
+  } else if (strcmp(words[kind], "release") == 0) {
+    operation.kind = RK_OPERATION_RELEASE;
+    operation.data.release =
+      (rk_release){rk_value_port((uint16_t)number(words[kind + 1])), number(words[kind + 2]), number(words[kind + 3])};
+  } else if (strcmp(words[kind], "allocate") == 0) {
+    operation.kind = RK_OPERATION_ALLOCATE;
+    for (size_t i = kind + 1; i < n; i++) {
+      requests[requests_len++] = strcmp(words[i], "any") == 0 ? rk_value_any() : rk_value_port((uint16_t)number(words[i]));
+    }
+    operation.data.allocate = (rk_allocate){requests_len};
+  } else {
+    fail("an unknown operation");
+  }
+  CHECK(operations_len < 16);
+  strncpy(operations[operations_len].name, words[0], 15);
+  CHECK_OK(rk_committer_submit(committer, &operation, 1, requests, requests_len, &operations[operations_len++].ticket));
+}
+
+static const char *failure(rk_result result) {
+  switch (result) {
+  case RK_RESULT_FULL: return "full";
+  case RK_RESULT_ALREADY_ALLOCATED: return "in-use";
+  case RK_RESULT_NOT_INITIALISED: return "not-initialised";
+  case RK_RESULT_REFUSED: return "refused";
+  case RK_RESULT_DEADLINE_EXCEEDED: return "deadline";
+  case RK_RESULT_CANCELLED: return "cancelled";
+  default: return rk_result_name(result);
+  }
+}
+
+static void append_finished(void) {
+  rk_finished all[8];
+  rk_value all_values[16], *values = all_values;
+  uint8_t all_bytes[64], *bytes = all_bytes;
+  size_t n;
+  CHECK_OK(rk_committer_finished(committer, all, 8, values, 16, bytes, sizeof all_bytes, &n));
+  for (size_t i = 0; i < n; i++) {
+    size_t at = 0;
+    while (operations[at].ticket != all[i].ticket) CHECK(++at < operations_len);
+    append(i == 0 ? "finished %s " : ", %s ", operations[at].name);
+    switch (all[i].outcome) {
+    case RK_OUTCOME_ALLOCATED:
+      append("allocated");
+      operations[at].revision = all[i].data.allocated.revision;
+      operations[at].values_len = all[i].data.allocated.values;
+      for (size_t v = 0; v < operations[at].values_len; v++) {
+        append(" %u", (unsigned)values->low);
+        operations[at].values[v] = *values++;
+      }
+      append(" at %u", (unsigned)operations[at].revision);
+      break;
+    case RK_OUTCOME_RELEASED: append(all[i].data.released.freed ? "freed" : "not-freed"); break;
+    case RK_OUTCOME_DEFERRED: append("deferred"); break;
+    case RK_OUTCOME_READ:
+      append("read %u", (unsigned)all[i].data.read.revision);
+      append_ports(bytes, all[i].data.read.bytes);
+      bytes += all[i].data.read.bytes;
+      break;
+    case RK_OUTCOME_CREATED: append(all[i].data.created.created ? "created" : "exists"); break;
+    case RK_OUTCOME_FAILED:
+      append("failed %s", failure(all[i].data.failed.result));
+      values += all[i].data.failed.values;
+      bytes += all[i].data.failed.stored_range + all[i].data.failed.reason;
+      break;
+    default: append("unknown");
+    }
+  }
+}
+
+static void poll(const char *expected) {
+  rk_step step;
+  text[0] = 0;
+  CHECK_OK(rk_committer_poll(committer, now, &step));
+  switch (step.kind) {
+  case RK_STEP_IDLE: append("idle"); break;
+  case RK_STEP_WAIT:
+    append("wait");
+    now = step.data.wait.until;
+    break;
+  case RK_STEP_READ: append("read"); break;
+  case RK_STEP_SWAP:
+    append("swap ");
+    append_state(&step.data.swap.guard);
+    append_value(step.data.swap.value_len);
+    break;
+  case RK_STEP_CONFIRM:
+    append("confirm ");
+    append_state(&step.data.confirm.guard);
+    break;
+  case RK_STEP_FINISHED: append_finished(); break;
+  case RK_STEP_WATCH: append("watch %u", (unsigned)step.data.watch.from); break;
+  default: append("stop-watch");
+  }
+  if (strcmp(text, expected) != 0) {
+    fprintf(stderr, "%s: expected %s, got %s\n", place, expected, text);
+    exit(1);
+  }
+}
+
+static rk_committer *new_committer(void) {
+  rk_committer *c;
+  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 360000000000u, 1, &c));
+  return c;
+}
+
+static void end_story(void) {
+  rk_committer_free(committer);
+  rk_range_allocation_free(empty);
+  rk_range_free(range);
+  operations_len = 0;
+}
+
+static void begin_story(const char *spec) {
+  uint64_t ticket;
+  uint8_t value[256];
+  size_t len;
+  rk_step step;
+  rk_operation create = {.deadline = UINT64_MAX, .kind = RK_OPERATION_CREATE};
+  rk_event missing = {.kind = RK_EVENT_CURRENT, .data.current = {{1, 1, 1}, {{0, 0, 0}, NULL, 0}}};
+  end_story();
+  now = 1000000000;
+  range = range_of(spec);
+  committer = new_committer();
+  CHECK_OK(rk_committer_submit(committer, &create, 1, NULL, 0, &ticket));
+  CHECK_OK(rk_committer_poll(committer, now, &step));
+  CHECK_OK(rk_committer_handle(committer, &missing, now));
+  CHECK_OK(rk_committer_poll(committer, now, &step));
+  CHECK_OK(rk_committer_value(committer, value, sizeof value, &len));
+  CHECK_OK(rk_range_allocation_decode(value, len, &empty, NULL));
+  rk_committer_free(committer);
+  committer = new_committer();
+}
+
+static void run_line(char *line) {
+  char *words[32] = {line};
+  char *rest = strchr(line, ' ');
+  size_t n = 1;
+  if (rest == NULL) fail("an unknown line");
+  *rest++ = 0;
+  if (strcmp(line, "poll") == 0) {
+    poll(rest);
+    return;
+  }
+  for (char *word = strtok(rest, " "); word != NULL && n < 32; word = strtok(NULL, " ")) words[n++] = word;
+  size_t at = 0;
+  while (at < operations_len && strcmp(operations[at].name, words[1]) != 0) at++;
+  if (strcmp(line, "committer") == 0) begin_story(words[1]);
+  else if (strcmp(line, "clock") == 0) now = number(words[1]) * 1000000;
+  else if (strcmp(line, "submit") == 0) submit(words + 1, n - 1);
+  else if (strcmp(line, "handle") == 0) handle(words + 1, n - 1);
+  else if (at == operations_len) fail("an unknown line, or no such operation");
+  else if (strcmp(line, "cancel") == 0) CHECK_OK(rk_committer_cancel(committer, operations[at].ticket));
+  else if (strcmp(line, "abandon") == 0) CHECK_OK(rk_committer_abandon(committer, operations[at].revision, operations[at].values, operations[at].values_len));
+  else fail("an unknown line");
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc > 1);
+  for (int i = 1; i < argc; i++) {
+    char line[256], where[512];
+    FILE *script = fopen(argv[i], "r");
+    CHECK(script != NULL);
+    for (int at = 1; fgets(line, sizeof line, script) != NULL; at++) {
+      line[strcspn(line, "\n")] = 0;
+      snprintf(where, sizeof where, "%s:%d", argv[i], at);
+      place = where;
+      if (line[0] != 0 && line[0] != '#') run_line(line);
+    }
+    fclose(script);
+  }
+  end_story();
+  return 0;
+}

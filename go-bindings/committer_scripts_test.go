@@ -1,0 +1,223 @@
+package rangekeeper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Runs the scripts of testdata/commit, whose README says what their lines mean.
+func TestCommitterScripts(t *testing.T) {
+	scripts := must(filepath.Glob("../testdata/commit/*.txt"))
+	if len(scripts) == 0 {
+		t.Fatal("no scripts")
+	}
+	for _, path := range scripts {
+		var s *story
+		for i, line := range strings.Split(string(must(os.ReadFile(path))), "\n") {
+			if line == "" || line[0] == '#' {
+				continue
+			}
+			if ports, begins := strings.CutPrefix(line, "committer "); begins {
+				s = newStory(t, ports)
+			} else if err := s.line(strings.Split(line, " ")); err != nil {
+				t.Fatalf("%s:%d: %s: %v", path, i+1, line, err)
+			}
+		}
+	}
+}
+
+type story struct {
+	r        Range
+	c        *Committer
+	empty    *RangeAllocation // what is stored before anything is in use
+	now      time.Duration
+	names    map[Ticket]string
+	outcomes map[string]Finished
+}
+
+func newStory(t *testing.T, ports string) *story {
+	r := must(ParsePortRange(ports))
+	create := func() *Committer {
+		c := must(NewCommitter(r, CommitterConfig{Strategy: Contiguous, Grace: 6 * time.Minute, Seed: 1}))
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	k := new(memoryKey)
+	one(t, k, create(), CreateOperation(NoDeadline))
+	return &story{r, create(), must(DecodeRangeAllocation(k.value)), time.Second, map[Ticket]string{}, map[string]Finished{}}
+}
+
+func (s *story) line(words []string) error {
+	switch words[0] {
+	case "clock":
+		s.now = time.Duration(must(strconv.Atoi(words[1]))) * time.Millisecond
+	case "submit":
+		name, rest, deadline := words[1], words[2:], NoDeadline
+		if rest[0] == "by" {
+			rest, deadline = rest[2:], time.Duration(must(strconv.Atoi(rest[1])))*time.Millisecond
+		}
+		s.names[must(s.c.Submit(s.operation(rest, deadline)))[0]] = name
+	case "cancel":
+		for ticket, name := range s.names {
+			if name == words[1] {
+				return s.c.Cancel(ticket)
+			}
+		}
+		return errors.New("no such operation")
+	case "abandon":
+		return s.c.Abandon(s.outcomes[words[1]])
+	case "handle":
+		return s.handle(words[1:])
+	case "poll":
+		step, err := s.c.Poll(s.now)
+		if err != nil {
+			return err
+		}
+		if got, want := s.text(step), strings.Join(words[1:], " "); got != want {
+			return fmt.Errorf("got %s", got)
+		}
+	default:
+		return errors.New("an unknown line")
+	}
+	return nil
+}
+
+func port(word string) Value { return PortValue(uint16(must(strconv.Atoi(word)))) }
+
+func (s *story) operation(words []string, deadline time.Duration) Operation {
+	switch words[0] {
+	case "create":
+		return CreateOperation(deadline)
+	case "read":
+		return ReadOperation(deadline)
+	case "release":
+		owner := Ownership{Anchor: int64(must(strconv.Atoi(words[2]))), Oldest: int64(must(strconv.Atoi(words[3])))}
+		return ReleaseOperation(deadline, port(words[1]), owner)
+	}
+	var requests []Request
+	for _, word := range words[1:] {
+		if word == "any" {
+			requests = append(requests, Any())
+		} else {
+			requests = append(requests, Named(port(word)))
+		}
+	}
+	return AllocateOperation(deadline, requests...)
+}
+
+func (s *story) handle(words []string) error {
+	answer := Answer{ClusterID: 1, RaftTerm: 1}
+	switch words[0] {
+	case "held", "current":
+		answer.Revision, answer.Held = int64(must(strconv.Atoi(words[1]))), words[0] == "held"
+		if len(words) > 2 {
+			answer.Key, answer.Value = s.key(words[2:])
+		}
+		return s.c.Answered(s.now, answer)
+	case "unknown":
+		return s.c.Unknown(s.now)
+	case "refused":
+		return s.c.Refused(s.now, strings.Join(words[1:], " "))
+	case "reconnected":
+		return s.c.Reconnected(s.now)
+	case "watched":
+		state, value := s.key(words[1:])
+		return s.c.Watched(s.now, Change{state, value})
+	case "watch-ended":
+		return s.c.WatchEnded(s.now)
+	case "watch-failed":
+		return s.c.WatchFailed(s.now)
+	}
+	return errors.New("an unknown event")
+}
+
+// key is a state and what is stored if these ports are in use.
+func (s *story) key(words []string) (state KeyState, value []byte) {
+	must(fmt.Sscanf(words[0], "%d/%d/%d", &state.ModRevision, &state.Version, &state.CreateRevision))
+	data := make([]byte, (s.r.Size()+7)/8)
+	for _, word := range words[1:] {
+		offset, _ := s.r.OffsetOf(port(word))
+		data[len(data)-1-int(offset/8)] |= 1 << (offset % 8)
+	}
+	if err := s.empty.Set(s.r.String(), data); err != nil {
+		panic(err)
+	}
+	return state, must(s.empty.Encode(nil))
+}
+
+// ports are those in use, each after a space.
+func (s *story) ports(snapshot []byte) (ports string) {
+	for offset := range s.r.Size() {
+		if at := len(snapshot) - 1 - int(offset/8); at >= 0 && snapshot[at]>>(offset%8)&1 == 1 {
+			value, _ := s.r.ValueAt(offset)
+			ports += " " + value.String()
+		}
+	}
+	return ports
+}
+
+func (s *story) text(step Step) string {
+	guard := fmt.Sprintf("%d/%d/%d", step.Guard.ModRevision, step.Guard.Version, step.Guard.CreateRevision)
+	switch step.Kind {
+	case StepIdle:
+		return "idle"
+	case StepWait:
+		s.now = step.Until
+		return "wait"
+	case StepWatch:
+		return fmt.Sprint("watch ", step.WatchFrom)
+	case StepStopWatch:
+		return "stop-watch"
+	case StepRead:
+		return "read"
+	case StepConfirm:
+		return "confirm " + guard
+	case StepSwap:
+		stored := must(DecodeRangeAllocation(must(s.c.Value(nil))))
+		return "swap " + guard + s.ports(must(stored.Data(nil)))
+	}
+	var texts []string
+	for _, f := range step.Finished {
+		name := s.names[f.Ticket]
+		delete(s.names, f.Ticket)
+		s.outcomes[name] = f
+		texts = append(texts, name+" "+s.outcome(f))
+	}
+	return "finished " + strings.Join(texts, ", ")
+}
+
+func (s *story) outcome(f Finished) string {
+	switch f.Outcome {
+	case OutcomeAllocated:
+		text := "allocated "
+		for _, value := range f.Values {
+			text += value.String() + " "
+		}
+		return text + fmt.Sprint("at ", f.Revision)
+	case OutcomeReleased:
+		return map[bool]string{true: "freed", false: "not-freed"}[f.Yes]
+	case OutcomeDeferred:
+		return "deferred"
+	case OutcomeRead:
+		return fmt.Sprint("read ", f.Revision) + s.ports(f.Snapshot)
+	case OutcomeCreated:
+		return map[bool]string{true: "created", false: "exists"}[f.Yes]
+	case OutcomeUnknown:
+		return "unknown"
+	}
+	for reason, err := range map[string]error{
+		"full": ErrFull, "in-use": ErrAlreadyAllocated, "not-initialised": ErrNotInitialised, "refused": ErrRefused,
+		"deadline": ErrDeadlineExceeded, "cancelled": ErrCancelled,
+	} {
+		if errors.Is(f.Err, err) {
+			return "failed " + reason
+		}
+	}
+	return fmt.Sprintf("%+v", f)
+}
