@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs every fuzz target for SECONDS (60), two at a time: fuzz/run.sh [SECONDS]
-# Fails if a target finds a fault, or runs so few inputs that it cannot have looked for one.
+# Fails if a target finds a fault, or runs too few inputs to find one.
 set -euo pipefail
 cd "$(dirname "$0")"
 seconds=${1:-60}

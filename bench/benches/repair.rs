@@ -1,4 +1,4 @@
-//! A repair pass over Services in memory: its cost must follow the number of Services, not the size of the range.
+//! A repair pass over Services in memory. Its cost must depend on the number of Services, not on the size of the range.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use rangekeeper::{Allocator, Audit, CidrRange, Leaks, Service, Stored, Strategy};

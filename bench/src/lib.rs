@@ -1,24 +1,24 @@
-//! The works that are measured, made once for the criterion benches and for the comparison with the reference.
+//! The measured work, shared by the criterion benches and the comparison with the reference.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::{Allocator, CidrRange, PortRange, Range, Strategy};
 
-/// Half of the values of a range in use, at random; seeded, so that every run has the same ones.
+/// An allocator with a random half of the values in use; seeded, so that every run has the same values.
 pub fn half_full<R: Range>(range: R) -> (Allocator<R>, Xoshiro256PlusPlus) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let mut allocator = Allocator::new(range, Strategy::DynamicBandFirst);
     while allocator.used() < range.size() / 2 {
         let offset = (rng.next_u64() % u64::from(range.size())) as u32;
         if let Some(value) = range.value_at(offset) {
-            // One that is in use already is drawn again.
+            // A value that is in use already is drawn again.
             let _ = allocator.allocate(value);
         }
     }
     (allocator, rng)
 }
 
-/// All values of a range in use but one in the middle.
+/// An allocator with all values in use but one in the middle.
 pub fn one_free<R: Range>(range: R) -> (Allocator<R>, Xoshiro256PlusPlus) {
     let mut allocator = Allocator::new(range, Strategy::DynamicBandFirst);
     for value in (0..range.size()).filter_map(|offset| range.value_at(offset)) {
@@ -33,7 +33,7 @@ pub fn slash_12() -> CidrRange {
     "10.96.0.0/12".parse().expect("it is a CIDR")
 }
 
-/// The range of a middling cluster: 65,534 addresses.
+/// The range of a medium cluster: 65,534 addresses.
 pub fn slash_16() -> CidrRange {
     "10.96.0.0/16".parse().expect("it is a CIDR")
 }
@@ -43,7 +43,7 @@ pub fn node_ports() -> PortRange {
     PortRange::new(30000, 32767).expect("it is in order")
 }
 
-/// The texts of `count` addresses of a range, spread over it without regularity.
+/// The texts of `count` random addresses of a range.
 pub fn cluster_ips(range: CidrRange, count: u32) -> Vec<String> {
     let mut offsets: Vec<u32> = (0..range.size()).collect();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(2);

@@ -1,6 +1,6 @@
-//! Questions about the plans of the bootstrap controller through the C ABI: what is no JSON is refused at a place in it,
-//! an answer is one to the question, and its changes, made in plain JSON, leave nothing to be changed and nobody who
-//! lives taken away.
+//! Questions to the plans of the bootstrap controller through the C ABI: malformed JSON is refused with a place in it, and an
+//! answer fits its question. After its changes, made in plain JSON, there is nothing left to change, and every live server
+//! is in the endpoints.
 
 #![no_main]
 
@@ -21,7 +21,7 @@ fuzz_target!(|text: &[u8]| {
         INVALID_CONFIG => return assert!(is_json),
         other => panic!("result {other}"),
     }
-    // Numbers and texts that no field takes may be such as no value can hold.
+    // Fields that are ignored may have numbers and texts that a JSON value cannot hold.
     let Ok(mut question) = serde_json::from_slice::<Value>(text) else { return };
     let answer: Value = serde_json::from_slice(&answer).expect("an answer is JSON");
     let name = answer.as_object().and_then(|answer| answer.keys().next()).expect("an answer has a name").clone();
@@ -72,7 +72,7 @@ fn endpoints(mut question: Value, answer: &Value) {
     assert!(!found.is_empty() || before.is_empty() || stage == "stop", "{question}");
     let live: Vec<&str> =
         answer["survey"]["live"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
-    // At the start and at a stop the own address may go.
+    // At the start and at a stop the server's own address may be removed.
     let gone = before.iter().filter(|address| live.contains(&address.as_str()) && !found.contains(address)).count();
     assert!(gone <= usize::from(stage != "run"), "{question}");
     let again = &again(&question)["endpoints"];

@@ -1,4 +1,4 @@
-//! Values of leases against a plain decoder: the same are accepted, and tell the same address and generation.
+//! Values of leases against a plain decoder: both accept the same values, with the same address and generation.
 
 #![no_main]
 
@@ -23,10 +23,10 @@ fuzz_target!(|stored: &[u8]| {
     if stored.starts_with(b"k8s\0") {
         assert_eq!(told, lease::decode(stored));
     } else if told.is_some()
-        // Names, texts and numbers that no field takes may be such as no value can hold.
+        // Fields that are ignored may have names, texts and numbers that a JSON value cannot hold.
         && let Ok(object) = serde_json::from_slice(stored)
     {
-        // What else an Endpoints object in JSON must be is its own crate's to say.
+        // The crate of the Endpoints type decides the rest of the JSON form.
         assert_eq!(told, lease::decode_json(&object));
     }
 });

@@ -1,4 +1,4 @@
-//! Stored objects in JSON, and whatever else is no protobuf, against a plain reading of the members.
+//! Stored objects that are not protobuf, in JSON or not, against a plain reading of the members.
 
 #![no_main]
 
@@ -46,7 +46,7 @@ fuzz_target!(|stored: &[u8]| {
     }
 });
 
-/// That `encoded` holds exactly this, in any order, and encodes to itself.
+/// Checks that `encoded` has exactly these members, in any order, and encodes to itself.
 fn check(encoded: &[u8], range: &str, data: &[u8], members: &[(String, String)]) {
     let decoded = json::decode(encoded).expect("what was encoded is an object");
     assert_eq!((&*decoded.range, &*decoded.data), (range, data), "{}", encoded.escape_ascii());

@@ -1,5 +1,5 @@
-//! Stored objects in protobuf against a plain decoder of the wire format: the same are accepted, with the same content,
-//! and encode to the same bytes.
+//! Stored objects in protobuf against a plain decoder of the wire format: both accept the same objects, with the same
+//! content, and encode them to the same bytes.
 
 #![no_main]
 
@@ -35,7 +35,7 @@ fuzz_target!(|stored: &[u8]| {
         let mut again = RangeAllocation::decode(&rewritten).expect("a rewritten object");
         assert_eq!((&*again.range, &*again.data), (range, data));
         assert_eq!(protobuf::decode(&rewritten).map(|naive| naive.encoded).as_ref(), Some(&rewritten));
-        // A field that was missing or empty may stay behind empty; the others come back as they were.
+        // A missing or empty field may become an empty one; the others are the same as before.
         if !object.range.is_empty() && !object.data.is_empty() {
             again.range.clone_from(&object.range);
             again.data.clone_from(&object.data);

@@ -1,5 +1,4 @@
-//! The text of CIDRs and port ranges against plain readings of the same rules, and the arithmetic of what they give
-//! against wide numbers.
+//! The text of CIDRs and port ranges against plain readings of the same rules, and their arithmetic against wide numbers.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Repair passes one after the other against sets of values, and what must hold of every outcome: what is to be stored
-//! is what was stored with the diff applied, and a repair of what was repaired finds nothing new.
+//! A sequence of repair passes against sets of values. In every outcome the new bitmap is the stored one with the diff
+//! applied, and a second repair finds nothing new.
 
 #![no_main]
 
@@ -36,8 +36,8 @@ struct Round {
     ipv4: u8,
     ipv6: u8,
     ports: u8,
-    /// For each range what is stored: another range or the configured one, and the bits. `None`: what the round before
-    /// left.
+    /// The stored object of each range: another range or the configured one, and the bits. `None`: the result of the pass
+    /// before.
     stored: [Option<(u8, [u8; 5])>; 3],
     services: Vec<OwnedService>,
     clean_at_once: bool,
@@ -119,7 +119,7 @@ fuzz_target!(|input: Input| {
     }
 });
 
-/// Adds a range, and tells what the pass must make of it; `None` if it must refuse.
+/// Adds a range. Returns the expected range of the pass; `None` if the pass must refuse it.
 fn add(pass: &mut Audit, configured: &str, stored_text: &str, data: &[u8]) -> Option<Part> {
     let range: AnyRange = configured.parse().expect("a configured range");
     let stored = Stored { range: stored_text, data };
@@ -151,7 +151,7 @@ fn add(pass: &mut Audit, configured: &str, stored_text: &str, data: &[u8]) -> Op
     Some(Part { range, values, stored, dropped, in_use: BTreeSet::new(), duplicates: BTreeSet::new() })
 }
 
-/// Observes the Services, and tells what the pass must find.
+/// Observes the Services. Returns the expected findings.
 fn observe(pass: &mut Audit, parts: &mut [Part], services: &[OwnedService]) -> Vec<Found> {
     let first_cidr = parts.iter().position(|part| matches!(part.range, AnyRange::Cidr(_)));
     let mut found = Vec::new();
@@ -195,7 +195,7 @@ fn claim(part: &mut Part, value: AnyValue) -> Option<Reason> {
     let is_port = matches!(value, AnyValue::Port(_));
     let reason = |port, cluster_ip| Some(if is_port { port } else { cluster_ip });
     if !part.values.contains(&value) {
-        // Only a CIDR can be without values; it then still has addresses of its own.
+        // Only a CIDR can be without allocatable values; it still contains addresses.
         return match (part.range, value) {
             (AnyRange::Cidr(range), AnyValue::Address(address))
                 if part.values.is_empty() && holds(range.network(), address) =>
@@ -263,7 +263,7 @@ fn compare(outcome: &Report, index: usize, part: &Part, leaked: &BTreeSet<AnyVal
     }
 }
 
-/// A second repair of what the first one stored: leaks go, and nothing is left but what only owners can repair.
+/// A second repair of the result: leaks are cleaned, and only findings remain that need the owners of Services.
 fn again(outcome: &Report, services: &[OwnedService]) {
     let mut pass = Audit::new();
     for (_, range) in outcome.bitmaps() {

@@ -1,5 +1,5 @@
-//! Batches of Services through the C ABI, whole and damaged: the border takes what a plain decoder takes, gives the core
-//! the same Services, and keeps nothing of what it refuses.
+//! Batches of Services through the C ABI, whole and damaged: the ABI accepts the batches that a plain decoder accepts, with
+//! the same Services, and a refused batch has no effect.
 
 #![no_main]
 

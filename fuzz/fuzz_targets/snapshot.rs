@@ -1,7 +1,7 @@
-//! Stored bitmaps of any length and content against a reading bit by bit: all of it is taken over, or nothing.
+//! Stored bitmaps of any length and content against a reading bit by bit: a restore takes all bits, or none.
 //!
-//! The first two bytes are the length of the range, the third tells what is set before, the rest is what is stored. If
-//! the third byte's highest bit is set, the range ends where the stored bits end, give or take two.
+//! The first two bytes are the length of the range, the third selects the bits that are set before, the rest is the stored
+//! bitmap. If the third byte's highest bit is set, the range ends within two offsets of the last stored bit.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! The parts of the C ABI that take batches, and the one that takes questions, declared as `include/rangekeeper.h` declares them and called as C calls
-//! them; and a plain decoder of the batches by that header's description.
+//! The parts of the C ABI that take batches or questions, declared as in `include/rangekeeper.h` and called as C calls them,
+//! and a plain decoder of batches by that header's description.
 
 use std::ffi::c_char;
 use std::ptr;
@@ -260,7 +260,7 @@ impl Batch {
         batch
     }
 
-    /// The Services in it, or the result that it must give.
+    /// The Services of the batch, or the expected result code.
     pub fn services(&self) -> Result<Vec<OwnedService>, u32> {
         self.read(|words, text| {
             let shape = words.next()?;
@@ -292,7 +292,7 @@ impl Batch {
         })
     }
 
-    /// The names in it, or the result that it must give.
+    /// The names of the batch, or the expected result code.
     pub fn names(&self) -> Result<Vec<(String, String)>, u32> {
         self.read(|words, text| {
             let (namespace, name) = (words.next()?, words.next()?);
@@ -300,7 +300,7 @@ impl Batch {
         })
     }
 
-    /// The IPAddress objects in it, or the result that it must give.
+    /// The IPAddress objects of the batch, or the expected result code.
     pub fn ip_addresses(&self) -> Result<Vec<OwnedIpAddress>, u32> {
         self.read(|words, text| {
             let (low, high) = (words.next()?, words.next()?);

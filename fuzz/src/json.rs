@@ -55,7 +55,7 @@ pub fn decode(stored: &[u8]) -> Option<Decoded> {
     Some(Decoded { range, data, members: rest, repeated, canonical: canonical && !repeated })
 }
 
-/// The last value of a member that is not null; `None` if that is no string, `Some(None)` if there is none.
+/// The last value of a member that is not null; `None` if it is not a string, `Some(None)` if there is none.
 fn string(members: &[(String, String)], name: &str) -> Option<Option<String>> {
     match members.iter().rev().find(|(found, value)| found == name && value != "null") {
         Some((_, value)) => serde_json::from_str(value).ok().map(Some),
@@ -110,7 +110,7 @@ impl<'de> Visitor<'de> for Members {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = Vec::new();
         while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-            // A name that is no text is none that matters.
+            // A name that is not a text is not one of ours.
             members.push((serde_json::from_str(name.get()).unwrap_or_default(), value.get().to_owned()));
         }
         Ok(members)

@@ -8,8 +8,8 @@ enum Content<'a> {
     Fixed,
 }
 
-/// The address and the generation that a value in protobuf tells; `None` if it is no lease. Messages in which nothing is
-/// looked for may be anything.
+/// The address and the generation in a protobuf value; `None` if it is not a lease. Messages without a field that is read
+/// may be anything.
 pub fn decode(stored: &[u8]) -> Option<(String, i64)> {
     let unknown = fields(stored.strip_prefix(b"k8s\0")?)?;
     let kind = fields(bytes(&unknown, 1)?).and_then(|type_meta| bytes(&type_meta, 2).map(<[u8]>::to_vec))?;
@@ -37,7 +37,7 @@ fn last<'a>(fields: &'a [(u64, Content<'a>)], number: u64) -> Option<&'a Content
     fields.iter().rev().find(|(found, _)| *found == number).map(|(_, content)| content)
 }
 
-/// What the last field of this number holds, nothing if there is none; `None` if it is of another type.
+/// The content of the last field of this number, empty without one; `None` if it is of another type.
 fn bytes<'a>(fields: &[(u64, Content<'a>)], number: u64) -> Option<&'a [u8]> {
     match fields.iter().rev().find(|(found, _)| *found == number) {
         None => Some(b""),

@@ -1,5 +1,5 @@
-//! What the fuzz targets compare Rangekeeper with: its decoders and models once more, written as plainly as possible
-//! from the descriptions of the formats and without a line of the core.
+//! The oracles of the fuzz targets: decoders and models, written as plainly as possible from the descriptions of the
+//! formats, without a line of the core.
 
 pub mod abi;
 pub mod address;

@@ -1,6 +1,6 @@
-//! Measures the works that are compared with the reference in Rust alone: one JSON line `{"name", "ns"}` each.
+//! Measures, in Rust alone, the work that is compared with the reference, and prints one JSON line `{"name", "ns"}` each.
 //!
-//! `ns` is per operation. `memcpy/12/rust` copies as many bytes as `snapshot/12/rust`: the limit of that.
+//! `ns` is per operation. `memcpy/12/rust` copies as many bytes as `snapshot/12/rust`, and is its lower limit.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use rangekeeper::allocator::Allocator;
 use rangekeeper::range::Range;
 use rangekeeper_bench::{half_full, node_ports, slash_12};
 
-/// How long one work is measured.
+/// The time for which each is measured.
 const BUDGET: Duration = Duration::from_millis(300);
 
 fn report(name: &str, batch: u64, mut work: impl FnMut()) {

@@ -1,4 +1,4 @@
-//! The API server: whether it is ready, and its objects.
+//! Requests to the API server: its readiness, and its objects.
 
 use std::error::Error as _;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Reads how the API server is reached, and does not ask for it yet.
+    /// Reads the kubeconfig. Connects when the first request needs it.
     pub(crate) async fn new(kubeconfig: &Path) -> Result<Self, AnyError> {
         let config = Kubeconfig::read_from(kubeconfig)?;
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
@@ -36,13 +36,13 @@ impl Cluster {
         };
         match asked.await {
             Ok(_) => Answer::Done,
-            // It answers, whatever it says.
+            // The server answers, though with an error.
             Err(Error::Api(status)) => failed(Reason::NotReady, format!("{path}: {}", status.message)),
             Err(error) => answer(&error),
         }
     }
 
-    /// Without a resource version it is read from etcd, so that it is not older than the call.
+    /// Without a resourceVersion the server reads the object from etcd, so that it is not older than the call.
     pub(crate) async fn get(&self, key: &ObjectKey) -> Answer {
         match self.api(key).get(&key.name).await {
             Ok(object) => match typed(key.kind, object) {
@@ -73,7 +73,7 @@ impl Cluster {
         }
     }
 
-    /// Where an object is kept. All kinds go the same way: what differs is known at run time only.
+    /// The API of an object. All kinds share this code, since they differ only at run time.
     fn api(&self, key: &ObjectKey) -> Api<DynamicObject> {
         let resource = match key.kind {
             Kind::Namespace => ApiResource::erase::<Namespace>(&()),
@@ -89,7 +89,7 @@ impl Cluster {
     }
 }
 
-/// An object as the controller takes it.
+/// An object in the form of the controller.
 fn typed(kind: Kind, object: DynamicObject) -> Result<Object, ParseDynamicObjectError> {
     Ok(match kind {
         Kind::Namespace => object.try_parse::<Namespace>()?.into(),
@@ -99,7 +99,7 @@ fn typed(kind: Kind, object: DynamicObject) -> Result<Object, ParseDynamicObject
     })
 }
 
-/// An object of the controller's as it is sent.
+/// An object of the controller in the form of the client.
 fn untyped(object: &Object) -> Result<DynamicObject, Error> {
     let value = match object {
         Object::Namespace(object) => serde_json::to_value(object),
@@ -110,10 +110,10 @@ fn untyped(object: &Object) -> Result<DynamicObject, Error> {
     value.and_then(serde_json::from_value).map_err(Error::SerdeError)
 }
 
-/// How a request has ended that gave this error.
+/// The answer to a request that failed with this error.
 fn answer(error: &Error) -> Answer {
     let Error::Api(status) = error else {
-        // The message repeats that of its cause.
+        // The message repeats the message of its cause.
         return failed(Reason::Unanswered, with_causes(error.source().unwrap_or(error)));
     };
     match status.code {

@@ -11,8 +11,8 @@ use tonic::Code;
 
 use crate::shell::{failed, with_causes};
 
-/// How often the connections are probed, and how long an answer to that may take: else one that a network swallows
-/// would be used for many minutes. etcd closes those that probe more often than every 5 seconds.
+/// The period and the time limit of keep-alive probes. Without them a dead connection would be used for many minutes. etcd
+/// closes connections that probe more often than every 5 seconds.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// The etcd of an API server.
@@ -23,7 +23,7 @@ pub(crate) struct Leases {
 impl Leases {
     /// Connects when the first request needs it.
     pub(crate) async fn new(endpoints: &[String]) -> Result<Self, Error> {
-        // A member without a leader says so instead of keeping requests.
+        // A member without a leader then fails requests instead of keeping them.
         let options = ConnectOptions::new().with_keep_alive(KEEP_ALIVE, KEEP_ALIVE).with_require_leader(true);
         Ok(Self { client: Client::connect(endpoints, Some(options)).await? })
     }
@@ -44,7 +44,7 @@ impl Leases {
     }
 
     pub(crate) async fn put(&self, key: String, value: Vec<u8>, ttl_seconds: u64, mod_revision: u64) -> Answer {
-        // Each put has a lease of its own, as in kube-apiserver: what the old one is attached to is nothing then.
+        // Each put has a lease of its own, as in kube-apiserver. The old lease then has no key.
         let lease = match self.client.lease_client().grant(ttl_seconds.cast_signed(), None).await {
             Ok(response) => response.id(),
             Err(error) => return answer(&error),
@@ -52,7 +52,7 @@ impl Leases {
         let put = TxnOp::put(&key[..], value, Some(PutOptions::new().with_lease(lease)));
         match self.swap(&key, mod_revision, put).await {
             Ok(response) if !response.succeeded() => {
-                // If that fails it runs out by itself.
+                // If that fails, the lease expires.
                 let _ = self.client.lease_client().revoke(lease).await;
                 Answer::Conflict
             }
@@ -72,7 +72,7 @@ impl Leases {
         }
     }
 
-    /// Does something if the key is still at this revision.
+    /// Performs an operation if the key is still at this revision.
     async fn swap(&self, key: &str, mod_revision: u64, operation: TxnOp) -> Result<TxnResponse, Error> {
         let unchanged = Compare::mod_revision(key, CompareOp::Equal, mod_revision.cast_signed());
         self.client.kv_client().txn(Txn::new().when([unchanged]).and_then([operation])).await
@@ -88,10 +88,10 @@ fn stored(kv: &KeyValue) -> StoredLease {
     }
 }
 
-/// How a request has ended that gave this error.
+/// The answer to a request that failed with this error.
 fn answer(error: &Error) -> Answer {
     let reason = match error {
-        // These are etcd's own words; others come from the way to it.
+        // These are etcd's own messages; others are from the connection to it.
         Error::GRpcStatus(status) if status.message().starts_with("etcdserver: ") => match status.code() {
             Code::PermissionDenied | Code::Unauthenticated | Code::InvalidArgument | Code::FailedPrecondition => {
                 Reason::Refused

@@ -1,13 +1,13 @@
 //! The bootstrap controller of a control plane in Rust, as a process beside its API server: it keeps the system
 //! namespaces, the Service `kubernetes` and, by leases in etcd, its endpoints.
 //!
-//! All decisions are made by a [`Controller`]. What is here does what it orders:
+//! A [`Controller`] makes all decisions. This program performs its orders:
 //!
 //! - `shell`: the loop that polls it, performs its orders, and answers.
 //! - `cluster`: objects of the API server.
-//! - `leases`: keys of etcd by which servers know which of them live.
-//! - `ranges`: what the order to repair means here.
-//! - `report`: what people are told.
+//! - `leases`: the keys of etcd by which servers know each other.
+//! - `ranges`: the repair of ranges.
+//! - `report`: log lines.
 
 mod cluster;
 mod leases;
@@ -37,15 +37,15 @@ use crate::shell::Shell;
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Keeps the system namespaces, the Service kubernetes and its endpoints, beside an API server that does not do so
-/// itself. SIGTERM or SIGINT end it in order: its own address and lease are removed.
+/// itself. SIGTERM or SIGINT begin an orderly stop, which removes its own address and lease.
 ///
 /// The flags have the names and defaults of kube-apiserver's.
 #[derive(Parser)]
 struct Flags {
-    /// How the API server is reached that this process belongs to.
+    /// The kubeconfig of the API server that this process belongs to.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
-    /// Where the API server's etcd is: http://HOST:PORT, several with commas.
+    /// The endpoints of the API server's etcd: http://HOST:PORT, separated by commas.
     #[arg(long, value_name = "URLS", required = true, value_delimiter = ',', value_parser = endpoint)]
     endpoints: Vec<String>,
     /// The address under which the cluster reaches the API server.
@@ -63,10 +63,10 @@ struct Flags {
     service_node_port_range: PortRange,
 }
 
-// One thread is enough for what comes every few seconds.
+// One thread is enough for a request every few seconds.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    // The crates that are used here log each failure; the controller reports each trouble once.
+    // The libraries log each failure; the controller reports each problem once.
     let own = Targets::new().with_target(env!("CARGO_CRATE_NAME"), Level::INFO);
     let format = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
     tracing_subscriber::registry().with(format).with(own).init();
@@ -80,14 +80,14 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Checks an endpoint of etcd. The example has no TLS: an API server's etcd is beside it.
+/// Checks an endpoint of etcd. The example has no TLS, since etcd runs on the API server's machine.
 fn endpoint(text: &str) -> Result<String, &'static str> {
     let uri: Option<http::Uri> = text.parse().ok();
     let known = uri.filter(|uri| uri.scheme_str() == Some("http") && uri.port().is_some());
     known.map(|_| text.to_owned()).ok_or("expected http://HOST:PORT")
 }
 
-/// Whether it has ended by a signal: else it could not go on.
+/// Returns whether a signal ended it, and not a fatal failure.
 async fn run(flags: Flags) -> Result<bool, AnyError> {
     let Flags { kubeconfig, endpoints, advertise_address, secure_port, .. } = flags;
     let ranges = Ranges::new(&endpoints, flags.service_cluster_ip_range, flags.service_node_port_range)?;

@@ -1,9 +1,9 @@
-//! What the order to repair means here: the ranges that a cluster lacks at its first start are made, as an API server
-//! allocates nothing before.
+//! The repair of ranges: creates the ranges that a cluster lacks at its first start, since an API server allocates nothing
+//! before.
 //!
-//! Nothing is repaired in ranges that are there. A pass that does so lists Services after it has read the range, tells
-//! leaks from what is being allocated, and reports Events: that is the Go package `repair`, and would be more than all
-//! of this example. A control plane that has one calls it in the place of [`Ranges::repair`].
+//! It repairs nothing in existing ranges. Such a pass lists Services after it has read the range, distinguishes leaks from
+//! allocations under way, and reports Events, as the Go package `repair` does; it would be larger than the whole example. A
+//! control plane with a repair of its own calls that in the place of [`Ranges::repair`].
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use tracing::info;
 use crate::AnyError;
 use crate::shell::failed;
 
-/// Where the ranges of ClusterIPs are, the primary one first. Since 1.33 an API server keeps a ClusterIP as an object
-/// of its own by default, and does not look at these.
+/// The keys of the ranges of ClusterIPs, the primary one first. Since 1.33 an API server keeps ClusterIPs as IPAddress
+/// objects by default, and ignores these keys.
 const CLUSTER_IPS: [&str; 2] = ["/registry/ranges/serviceips", "/registry/ranges/secondaryserviceips"];
 const NODE_PORTS: &str = "/registry/ranges/servicenodeports";
 
-/// As kube-apiserver does, though nothing is allocated here.
+/// The strategy of kube-apiserver. Nothing is allocated here.
 const CONFIG: Config = Config { strategy: Strategy::DynamicBandFirst, grace: Duration::from_secs(6 * 60) };
-/// By when a range is made. The first repairs have a minute in all.
+/// The time limit for the creation of a range. All first repairs together have a minute.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The configured ranges.
@@ -48,7 +48,7 @@ impl Ranges {
         Ok(Self { endpoints: endpoints.to_vec(), cluster_ips, node_ports })
     }
 
-    /// The range that the Service `kubernetes` has its address of.
+    /// The range of the address of the Service `kubernetes`.
     pub(crate) fn primary(&self) -> CidrRange {
         self.cluster_ips[0]
     }
@@ -69,7 +69,7 @@ impl Ranges {
         made.map_or_else(|error| failed(Reason::Repair, error.to_string()), |()| Answer::Done)
     }
 
-    /// Makes a range if it is missing. One that is there for other values is an error.
+    /// Creates a range if it is missing. An existing range of other values is an error.
     async fn make<R>(&self, key: &str, range: R) -> Result<(), AnyError>
     where
         R: Range + Send + 'static,
@@ -82,7 +82,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// By the first endpoint that answers.
+    /// Connects to the first endpoint that answers.
     async fn connect(&self, key: &str) -> Result<EtcdKey, AnyError> {
         let mut failure = None;
         for endpoint in &self.endpoints {

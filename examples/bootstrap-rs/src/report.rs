@@ -1,4 +1,4 @@
-//! What people are told. The controller reports each trouble once when it begins and once when it is over.
+//! Log lines. The controller reports each problem once when it begins and once when it is over.
 
 use rangekeeper_bootstrap::journal::Report;
 use tracing::{error, info, warn};

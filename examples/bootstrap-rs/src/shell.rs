@@ -18,20 +18,20 @@ use crate::leases::Leases;
 use crate::ranges::Ranges;
 use crate::report;
 
-/// What orders are performed with.
+/// The clients that perform orders.
 pub(crate) struct Shell {
     pub(crate) cluster: Cluster,
     pub(crate) leases: Leases,
     pub(crate) ranges: Ranges,
 }
 
-/// Works until `stop` is ready, and then ends in order. Gives false if it has ended because it could not go on.
+/// Runs until `stop` is ready, then makes an orderly stop. Returns false if a fatal failure ended it.
 pub(crate) async fn run(mut controller: Controller, shell: Arc<Shell>, stop: impl Future<Output = ()>) -> bool {
-    // The controller reads no clock: its times count from here.
+    // The controller reads no clock; its times are durations since this moment.
     let started = Instant::now();
     let mut stop = pin!(stop);
     let mut stopping = false;
-    // Orders under way, and for each of them what ends it when it is dropped.
+    // Orders under way; dropping the value cancels the order.
     let mut under_way = JoinSet::new();
     let mut cancel = HashMap::new();
     loop {
@@ -49,7 +49,7 @@ pub(crate) async fn run(mut controller: Controller, shell: Arc<Shell>, stop: imp
             under_way.spawn(perform(Arc::clone(&shell), order, cancelled));
         }
         tokio::select! {
-            // A task that panics gives no answer; the controller gives it up in time.
+            // A task that panics sends no answer; the controller cancels it after its time limit.
             Some(Ok((id, answer))) = under_way.join_next() => {
                 cancel.remove(&id);
                 controller.answered(started.elapsed(), id, answer);
@@ -63,7 +63,7 @@ pub(crate) async fn run(mut controller: Controller, shell: Arc<Shell>, stop: imp
     }
 }
 
-/// Performs an order, and gives its id and how it has ended. `cancelled` ends when nobody waits for that any more.
+/// Performs an order. Returns its id and its answer. `cancelled` ends when the order is cancelled.
 async fn perform(shell: Arc<Shell>, order: Order, cancelled: oneshot::Receiver<()>) -> (u64, Answer) {
     let answer = tokio::select! {
         answer = shell.answer(order.request) => answer,
@@ -85,7 +85,7 @@ impl Shell {
         match request {
             Request::Ready { path } => self.cluster.ready(&path).await,
             Request::Repair(repair) => self.ranges.repair(repair).await,
-            // Nothing is cached here: what is read is always fresh.
+            // There is no cache: all reads are fresh.
             Request::Get { object, fresh: _ } => self.cluster.get(&object).await,
             Request::Create(object) => self.cluster.create(&object).await,
             Request::Update(object) => self.cluster.update(&object).await,
@@ -106,7 +106,7 @@ pub(crate) fn failed(reason: Reason, message: impl Into<String>) -> Answer {
     Answer::Failed(Failure { reason, message: message.into() })
 }
 
-/// The message of an error and those of its causes.
+/// The message of an error and the messages of its causes.
 pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
     causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}"))

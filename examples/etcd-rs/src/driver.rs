@@ -12,31 +12,31 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::etcd::{Change, EtcdKey, Found, Reply, Stored, Trouble};
 
-/// What a caller wants.
+/// A message of a caller.
 pub(crate) enum Call<R: Range> {
-    /// To have an operation carried out.
+    /// Perform an operation.
     Submit { operation: Operation<R>, deadline: Instant, done: oneshot::Sender<Ended<R>> },
-    /// Not to have what an operation has allocated.
+    /// Abandon an operation and the values that it allocated.
     Abandon(Outcome<R>),
 }
 
-/// How it ended.
+/// The end of an operation.
 pub(crate) struct Ended<R: Range> {
     pub(crate) outcome: Outcome<R>,
-    /// Why a request to etcd failed, if none has succeeded since.
+    /// The failure of the last request to etcd, if it failed.
     pub(crate) trouble: Option<String>,
 }
 
-/// What a store has done.
+/// Counters of a store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
-    /// How many compare-and-swaps were sent.
+    /// Compare-and-swaps that were sent.
     pub swaps: u64,
-    /// How many of the requests found another state than was expected.
+    /// Requests that met a conflict.
     pub conflicts: u64,
-    /// How many of the requests were not answered.
+    /// Requests with an unknown outcome.
     pub unknown: u64,
-    /// How often the key was watched.
+    /// Watches of the key.
     pub watches: u64,
 }
 
@@ -45,13 +45,13 @@ type Flight = Pin<Box<dyn Future<Output = Result<Reply, Trouble>> + Send>>;
 pub(crate) struct Driver<R: Range> {
     key: EtcdKey,
     committer: Committer<R, Xoshiro256PlusPlus>,
-    /// The committer's times count from here.
+    /// The moment from which the committer's times count.
     started: Instant,
     calls: mpsc::UnboundedReceiver<Call<R>>,
     waiting: HashMap<Ticket, oneshot::Sender<Ended<R>>>,
     flight: Option<Flight>,
     watch: Option<mpsc::Receiver<Change>>,
-    /// How many connections the committer knows of.
+    /// The number of connections that were reported to the committer.
     connections: u64,
     /// As in [`Ended`].
     trouble: Option<String>,
@@ -84,7 +84,7 @@ where
         }
     }
 
-    /// Runs until there are no callers any more and all that they wanted has ended.
+    /// Runs until all callers are gone and all their operations have ended.
     pub(crate) async fn run(mut self) -> Stats {
         let mut open = true;
         loop {
@@ -143,7 +143,7 @@ where
         }
     }
 
-    /// Hands out what has ended.
+    /// Hands out the outcomes of ended operations.
     fn deliver(&mut self, finished: Vec<Finished<R>>) {
         for Finished { ticket, outcome } in finished {
             let Some(done) = self.waiting.remove(&ticket) else { continue };
@@ -180,8 +180,8 @@ where
         }
     }
 
-    /// Tells the committer of a new connection before anything that came over it. The client connects when a request
-    /// needs it, so that this may be a swap: its guard and the answer's header protect it.
+    /// Reports a new connection to the committer before any answer from it. The client connects when a request needs it,
+    /// which may be a swap: its guard and the answer's header protect that.
     fn notice_connection(&mut self) {
         let connections = self.key.connections();
         if connections != self.connections {
@@ -195,7 +195,7 @@ where
         self.notice_connection();
         let now = self.started.elapsed();
         let event = match &change {
-            // Without a watch, it was one over an old connection.
+            // Without a watch, the message is from one over an old connection.
             _ if self.watch.is_none() => return,
             Some(Change::Put(stored)) => Event::Watched(commit::Change::Put(key_value(stored))),
             Some(Change::Delete(revision)) => Event::Watched(commit::Change::Delete { revision: *revision }),

@@ -1,4 +1,4 @@
-//! The key in etcd: what a committer asks for, as transactions and watches.
+//! The key in etcd: a committer's requests as transactions and watches.
 
 use std::error::Error as _;
 use std::io;
@@ -16,14 +16,13 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tonic::transport::{Endpoint, Uri};
 
-/// How long a request may take before its outcome counts as unknown.
+/// The time after which the outcome of a request is unknown.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a connection over which a request is under way is probed, and how long an answer to that may take. etcd
-/// closes connections that probe more often than every 5 seconds.
+/// The period and the time limit of keep-alive probes during requests. etcd closes connections that probe more often than
+/// every 5 seconds.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// What etcd says of a request that it refuses: it will not be carried out later, nor if it is sent again. The texts are
-/// those of etcd's api/v3rpc/rpctypes.
+/// The messages of requests that etcd refuses, which take no effect later. The texts are those of etcd's api/v3rpc/rpctypes.
 const REFUSALS: [&str; 7] = [
     "etcdserver: mvcc: database space exceeded",
     "etcdserver: request is too large",
@@ -42,61 +41,61 @@ pub struct EtcdKey {
     connections: Arc<AtomicU64>,
 }
 
-/// Why there is no connection.
+/// A failed connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The endpoint is none.
+    /// The text is not an endpoint.
     #[error("endpoint {0:?}: expected http://HOST:PORT")]
     Endpoint(String),
     /// etcd was not reached.
     #[error("endpoint {endpoint}: {message}")]
     Unreachable {
-        /// Where it was looked for.
+        /// The endpoint.
         endpoint: String,
-        /// Why.
+        /// The error.
         message: String,
     },
 }
 
-/// How etcd answered a request.
+/// etcd's answer to a request.
 pub(crate) struct Reply {
     pub(crate) header: Header,
     pub(crate) found: Found,
 }
 
-/// What the key was when etcd answered.
+/// The state of the key when etcd answered.
 pub(crate) enum Found {
-    /// What the request expected.
+    /// The state that the request expected.
     Expected,
-    /// Something else; nothing if there is no key.
+    /// Another state; `None` without a key.
     Other(Option<Stored>),
-    /// This, and nothing was expected.
+    /// The answer to a read.
     Read(Option<Stored>),
 }
 
-/// What stands under the key.
+/// The key and its value.
 pub(crate) struct Stored {
     pub(crate) state: Guard,
     pub(crate) value: Vec<u8>,
 }
 
-/// Why there is no answer.
+/// A request without an answer.
 pub(crate) enum Trouble {
     /// etcd refused the request.
     Refused(String),
-    /// It may have been carried out, or may be yet.
+    /// The request may have taken effect, or may yet.
     Unknown(String),
 }
 
 /// A change of the key.
 pub(crate) enum Change {
     Put(Stored),
-    /// With the revision of the deletion.
+    /// The deletion of the key, with its revision.
     Delete(u64),
 }
 
 impl EtcdKey {
-    /// Connects to the etcd at `endpoint`, `http://HOST:PORT`. A connection that breaks is recreated when it is needed.
+    /// Connects to the etcd at `endpoint`, `http://HOST:PORT`. A broken connection is recreated when it is needed.
     pub async fn connect(endpoint: &str, key: &str) -> Result<Self, ConnectError> {
         let invalid = || ConnectError::Endpoint(endpoint.to_owned());
         let uri: Uri = endpoint.parse().map_err(|_| invalid())?;
@@ -105,7 +104,7 @@ impl EtcdKey {
         }
         let connections = Arc::new(AtomicU64::new(0));
         let made = Arc::clone(&connections);
-        // The client connects anew without a word, so the connections are counted here.
+        // The client reconnects silently, so the connections are counted here.
         let connector = tower::service_fn(move |uri: Uri| {
             let made = Arc::clone(&made);
             async move {
@@ -123,14 +122,14 @@ impl EtcdKey {
             .connect_with_connector(connector)
             .await
             .map_err(|error| unreachable(with_causes(&error)))?;
-        // A watch at a member without a leader would be silent instead of failing.
+        // Without this, a watch at a member without a leader would be silent instead of failing.
         let options = ConnectOptions::new().with_require_leader(true);
         let client = Client::from_channel(Channel::Tonic(channel), Some(options)).await;
         let client = client.map_err(|error| unreachable(error.to_string()))?;
         Ok(Self { client, key: key.to_owned(), connections })
     }
 
-    /// How many connections have been made.
+    /// The number of connections so far.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.load(Ordering::SeqCst)
     }
@@ -140,7 +139,7 @@ impl EtcdKey {
         match tokio::time::timeout(REQUEST_TIMEOUT, self.send(request)).await {
             Ok(Ok(reply)) => reply.ok_or_else(|| Trouble::Unknown("etcd's answer lacks a part".to_owned())),
             Ok(Err(error)) => Err(trouble(&error)),
-            Err(_) => Err(Trouble::Unknown(format!("etcd gave no answer in {REQUEST_TIMEOUT:?}"))),
+            Err(_) => Err(Trouble::Unknown(format!("etcd did not answer within {REQUEST_TIMEOUT:?}"))),
         }
     }
 
@@ -153,7 +152,7 @@ impl EtcdKey {
                 let Some(header) = response.header().map(header) else { return Ok(None) };
                 return Ok(Some(Reply { header, found: Found::Read(response.kvs().first().map(stored)) }));
             }
-            // There are no repairs here, and so no lists of Services to depend on.
+            // There are no repairs here, so no swap depends on a list of Services.
             Request::Swap { guard, value, services_unchanged_since: _ } => {
                 (guard, vec![TxnOp::put(key.as_str(), value, None)])
             }
@@ -175,8 +174,8 @@ impl EtcdKey {
         })
     }
 
-    /// All changes of the key from a revision on. The channel closes if they cannot be told any more; the watch ends
-    /// when the receiver is dropped.
+    /// All changes of the key from a revision on. The channel closes when the watch fails; the watch ends when the receiver
+    /// is dropped.
     pub(crate) fn watch(&self, from: u64) -> mpsc::Receiver<Change> {
         let (changes, receiver) = mpsc::channel(16);
         let key = self.clone();
@@ -241,7 +240,7 @@ fn trouble(error: &Error) -> Trouble {
     }
 }
 
-/// The message of an error and those of its causes.
+/// The message of an error and the messages of its causes.
 fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
     causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}"))

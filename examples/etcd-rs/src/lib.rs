@@ -1,9 +1,9 @@
-//! A store for control planes in Rust: allocates from a range that is kept under a key of etcd, as kube-apiserver keeps
-//! it and beside others who write it.
+//! A store for control planes in Rust: allocates from a range that is stored under a key of etcd, as kube-apiserver stores
+//! it, beside other writers of that key.
 //!
-//! All decisions are made by a [`Committer`](rangekeeper::commit::Committer). What is here does what it asks for:
+//! A [`Committer`](rangekeeper::commit::Committer) makes all decisions. This crate performs its requests:
 //!
-//! - [`store`]: what a control plane calls, from as many tasks as it likes.
+//! - [`store`]: the functions for a control plane, which any number of tasks may call.
 //! - [`driver`]: the one task that owns the committer.
 //! - [`etcd`]: its requests as transactions of etcd.
 

@@ -1,4 +1,4 @@
-//! Allocates and releases ClusterIPs that are kept in etcd.
+//! Allocates and releases ClusterIPs of a range in etcd.
 
 use std::io::{Write, stdout};
 use std::net::IpAddr;
@@ -21,11 +21,11 @@ usage: etcd-rs ENDPOINT KEY CIDR init
 
 for example: etcd-rs http://127.0.0.1:2379 /registry/ranges/serviceips 10.96.0.0/12 allocate 100";
 
-/// How many callers allocate at once, as the requests to an API server would.
+/// The number of callers that allocate at once, like the requests to an API server.
 const CALLERS: usize = 64;
-/// By when each operation ends.
+/// The time limit of each operation.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// As kube-apiserver does.
+/// The strategy of kube-apiserver.
 const CONFIG: Config = Config { strategy: Strategy::DynamicBandFirst, grace: Duration::from_secs(6 * 60) };
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -62,7 +62,7 @@ async fn run(endpoint: &str, key: &str, cidr: &str, command: &[String]) -> Resul
         Command::Release(addresses) => release(&store, addresses).await,
     }
     .map_err(|error| format!("{key}: {error}"))?;
-    // The task ends when nobody holds the store any more.
+    // The task ends when the last clone of the store is dropped.
     drop(store);
     let stats = task.await?;
     eprintln!(
@@ -94,7 +94,7 @@ fn parse(command: &[String]) -> Result<Command, AnyError> {
     }
 }
 
-/// How many operations were carried out, and what went wrong with others.
+/// The number of successful operations, and the failures of the others.
 type Ended = (usize, Vec<String>);
 
 async fn init(store: &Store<CidrRange>) -> Result<Ended, AnyError> {
@@ -128,14 +128,14 @@ async fn allocate_one(store: &Store<CidrRange>) -> Result<(), AnyError> {
     let allocation = store.allocate(Request::Next).await?;
     let told = writeln!(stdout(), "{}", allocation.value);
     if told.is_err() {
-        // Nobody has heard of it: it is given back.
+        // Nothing has printed the address, so it is released.
         store.release(allocation.value, allocation.revision).await?;
     }
     Ok(told?)
 }
 
-/// Prints each address that was freed. Who calls this knows that no Service has them now: the anchor is the revision of
-/// now.
+/// Prints each address that was freed. The caller knows that no Service has them now, so the as-of revision is the present
+/// one.
 async fn release(store: &Store<CidrRange>, addresses: Vec<IpAddr>) -> Result<Ended, AnyError> {
     let anchor = store.read().await?.revision;
     let mut callers = JoinSet::new();
@@ -144,7 +144,7 @@ async fn release(store: &Store<CidrRange>, addresses: Vec<IpAddr>) -> Result<End
         callers.spawn(async move {
             match store.release(address, anchor).await {
                 Ok(true) => writeln!(stdout(), "{address}").err().map(|error| error.to_string()),
-                Ok(false) => Some(format!("{address}: free already, or taken by somebody else meanwhile")),
+                Ok(false) => Some(format!("{address}: already free, or allocated to another caller")),
                 Err(error) => Some(format!("{address}: {error}")),
             }
         });

@@ -1,4 +1,4 @@
-//! What a control plane calls.
+//! The functions for a control plane.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::etcd::EtcdKey;
 
 /// Allocates from one stored object. Clones share it: their operations share requests to etcd.
 ///
-/// An operation goes on if its future is dropped; what it then still allocates is released again.
+/// An operation continues if its future is dropped; the values that it then allocates are released.
 #[derive(Clone, Debug)]
 pub struct Store<R: Range> {
     calls: mpsc::UnboundedSender<Call<R>>,
@@ -28,15 +28,15 @@ pub struct Store<R: Range> {
 /// A value that was allocated.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocation<V> {
-    /// The caller's until it is released.
+    /// The value, which the caller owns until it releases it.
     pub value: V,
-    /// The revision of the allocation: the anchor of a rollback.
+    /// The revision of the allocation, which is the as-of revision of a rollback.
     pub revision: u64,
-    /// When a Service with the value must be written.
+    /// The time by which a Service with the value must be written.
     pub use_until: Instant,
 }
 
-/// Why an operation was not carried out as it was asked for.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error<R: Range> {
     /// Nothing was changed.
@@ -46,10 +46,10 @@ pub enum Error<R: Range> {
     #[error("etcd was not reached in time: {0}")]
     Unreachable(String),
     /// A value was not freed.
-    #[error("the value is left to a repair pass: {0}")]
+    #[error("not released, and left to a repair pass: {0}")]
     Deferred(#[from] Deferral),
-    /// It may have happened, or may happen yet. A value that it allocated is freed by a repair pass.
-    #[error("it is not known whether the operation took place{0}")]
+    /// The operation may have taken effect, or may yet. A repair pass frees a value that it allocated.
+    #[error("the operation has an unknown outcome{0}")]
     Unknown(String),
 }
 
@@ -58,12 +58,12 @@ where
     R: Range + Send + 'static,
     R::Value: Send,
 {
-    /// Begins to keep the object; nothing is read or written before the first operation. Each operation ends after
-    /// `timeout` at the latest.
+    /// A store of the object. It reads and writes nothing before the first operation. Each operation ends after `timeout` at
+    /// the latest.
     ///
     /// The task ends once all clones of the store are dropped and all operations have ended.
     pub fn open(key: EtcdKey, range: R, config: Config, timeout: Duration) -> (Self, JoinHandle<Stats>) {
-        // The keys of a hasher are random.
+        // The keys of a hasher are random, so they seed the generator.
         let rng = Xoshiro256PlusPlus::seed_from_u64(RandomState::new().hash_one(0));
         let (calls, received) = mpsc::unbounded_channel();
         let started = Instant::now();
@@ -71,7 +71,7 @@ where
         (Self { calls, started, timeout }, tokio::spawn(driver.run()))
     }
 
-    /// Makes the object if it is missing or was never initialised. Whether it did.
+    /// Creates the object if it is missing or not initialised. Returns whether it did.
     pub async fn create(&self) -> Result<bool, Error<R>> {
         match self.call(Operation::Create).await {
             Ended { outcome: Outcome::Created { created }, .. } => Ok(created),
@@ -79,7 +79,7 @@ where
         }
     }
 
-    /// Takes a free value, or this one.
+    /// Allocates a free value, or the named one.
     pub async fn allocate(&self, request: Request<R::Value>) -> Result<Allocation<R::Value>, Error<R>> {
         let ended = self.call(Operation::Allocate(vec![request])).await;
         let Outcome::Allocated { values, revision, use_until } = &ended.outcome else { return Err(ended.into()) };
@@ -87,10 +87,10 @@ where
         Ok(Allocation { value, revision: *revision, use_until: self.started + *use_until })
     }
 
-    /// Releases a value, and returns whether this call freed it; otherwise it was free already, or is somebody else's.
-    /// `anchor` is the revision at which its owner stopped having it: that of the Service's deletion, of a [`View`] at
-    /// which no Service has it, or for a rollback [`Allocation::revision`]. A control plane that knows the revision at
-    /// which the Service was stored before names that as `oldest` of the operation.
+    /// Releases a value. Returns whether this call freed it; otherwise it was free already, or has another owner.
+    /// `anchor` is the as-of revision, at which its owner gave it up: that of the Service's deletion, of a [`View`] at which
+    /// no Service has it, or for a rollback [`Allocation::revision`]. A control plane that knows the revision at which the
+    /// Service was stored before names that as `oldest` of the operation.
     pub async fn release(&self, value: R::Value, anchor: u64) -> Result<bool, Error<R>> {
         match self.call(Operation::Release { value, anchor, oldest: anchor }).await {
             Ended { outcome: Outcome::Released { freed }, .. } => Ok(freed),
@@ -98,7 +98,7 @@ where
         }
     }
 
-    /// What is stored, confirmed by etcd after the call began.
+    /// The stored state, which etcd has confirmed after the call began.
     pub async fn read(&self) -> Result<View, Error<R>> {
         match self.call(Operation::Read).await {
             Ended { outcome: Outcome::Read(view), .. } => Ok(view),
@@ -118,7 +118,7 @@ where
     }
 }
 
-/// A caller who waits for what becomes of an operation.
+/// A caller that waits for the outcome of an operation.
 struct Waiting<'a, R: Range> {
     store: &'a Store<R>,
     ended: oneshot::Receiver<Ended<R>>,
@@ -134,7 +134,7 @@ impl<R: Range> Drop for Waiting<'_, R> {
     }
 }
 
-/// For what did not end as it should.
+/// The error for an outcome that is not the expected one.
 impl<R: Range> From<Ended<R>> for Error<R> {
     fn from(ended: Ended<R>) -> Self {
         match (ended.outcome, ended.trouble) {
