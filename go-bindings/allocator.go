@@ -94,13 +94,13 @@ func (a *Allocator) Allocate(value Value) error {
 
 // AllocateNext allocates a free value that the strategy picks. The error is a *ValueError: ErrFull.
 func (a *Allocator) AllocateNext() (Value, error) {
-	var value Value
-	code := C.rk_allocator_allocate_next(a.pointer(), &value.c)
+	var value C.rk_value
+	code := C.rk_allocator_allocate_next(a.pointer(), &value)
 	runtime.KeepAlive(a)
 	if code != C.RK_RESULT_OK {
 		return Value{}, valueError(code, Value{}, a.Range())
 	}
-	return value, nil
+	return valueFromC(&value), nil
 }
 
 // Release releases value and reports whether it was in use. To release a value that is free or not in the range is no error.
@@ -224,7 +224,7 @@ func (a *Allocator) runs(used bool) iter.Seq[Run] {
 		readPages(runsPerPage, read, func(page []C.rk_run) bool {
 			for i := range page {
 				run := &page[i]
-				if !yield(Run{Value{run.first}, Value{run.last}, uint64(run.len)}) {
+				if !yield(Run{valueFromC(&run.first), valueFromC(&run.last), uint64(run.len)}) {
 					return false
 				}
 			}

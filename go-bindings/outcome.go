@@ -222,7 +222,7 @@ func (c *Committer) failure(failed *C.rk_failed, rest *contents) error {
 	default:
 		var value Value // none if no value is free
 		if len(values) > 0 {
-			value = Value{values[0]}
+			value = valueFromC(&values[0])
 		}
 		return &BatchError{Index: int(failed.request), Err: valueError(failed.result, value, c.r)}
 	}

@@ -113,7 +113,7 @@ func (r Range) ValueAt(offset uint32) (Value, bool) {
 	if code != C.RK_RESULT_OK {
 		return Value{}, false
 	}
-	return Value{value}, true
+	return valueFromC(&value), true
 }
 
 // ChangedValue is a value that was allocated or released.
@@ -137,7 +137,7 @@ func (r Range) Changes(before, after []byte) ([]ChangedValue, error) {
 			return nil, snapshotError(code, &details, r.String(), r.String())
 		}
 		for i := range values[:n] {
-			all = append(all, ChangedValue{Value{values[i]}, bool(allocated[i])})
+			all = append(all, ChangedValue{valueFromC(&values[i]), bool(allocated[i])})
 		}
 		if int(n) < len(values) {
 			return all, nil

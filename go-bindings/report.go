@@ -105,7 +105,7 @@ func (r *Report) Leaks() ([]Leak, error) {
 			return nil, resultError(code)
 		}
 		for _, leak := range page[:n] {
-			one := Leak{Value: Value{leak.value}, Range: rangeIndex(leak._range), Object: -1}
+			one := Leak{Value: valueFromC(&leak.value), Range: rangeIndex(leak._range), Object: -1}
 			if leak.object != C.RK_NO_OBJECT {
 				one.Object = int(leak.object)
 			}
@@ -154,7 +154,7 @@ func (r *Report) Values(index int, set Set) iter.Seq[Value] {
 		}
 		readPages(valuesPerPage, read, func(page []C.rk_value) bool {
 			for _, value := range page {
-				if !yield(Value{value}) {
+				if !yield(valueFromC(&value)) {
 					return false
 				}
 			}
@@ -173,7 +173,7 @@ func (r *Report) Runs(index int, set Set, members bool) iter.Seq[Run] {
 		}
 		readPages(runsPerPage, read, func(page []C.rk_run) bool {
 			for _, run := range page {
-				if !yield(Run{Value{run.first}, Value{run.last}, uint64(run.len)}) {
+				if !yield(Run{valueFromC(&run.first), valueFromC(&run.last), uint64(run.len)}) {
 					return false
 				}
 			}

@@ -81,7 +81,7 @@ func (c ServiceCIDR) ValueAt(offset uint64) (netip.Addr, bool) {
 	if code != C.RK_RESULT_OK {
 		return netip.Addr{}, false
 	}
-	return Value{value}.Addr(), true
+	return valueFromC(&value).Addr(), true
 }
 
 // Candidates returns all addresses in the order in which they are to be tried by who wants any: first those of the dynamic
@@ -99,7 +99,7 @@ func (c ServiceCIDR) Candidates(start uint64) iter.Seq[netip.Addr] {
 			C.rk_service_cidr_candidates(c.pointer(), C.uint64_t(start), from, &page[0], C.size_t(len(page)), &n)
 			runtime.KeepAlive(c.inner)
 			for i := range page[:n] {
-				if !yield(Value{page[i]}.Addr()) {
+				if !yield(valueFromC(&page[i]).Addr()) {
 					return
 				}
 			}

@@ -12,28 +12,33 @@ import (
 )
 
 // Value is an address or a port. Values are compared by ==. The zero Value is none, and no range has it.
+//
+// Its fields are those of rk_value without the padding, for which Go would pass a Value in memory and not in registers.
 type Value struct {
-	c C.rk_value
+	high, low C.uint64_t
+	kind      C.uint32_t
 }
+
+func valueFromC(c *C.rk_value) Value { return Value{c.high, c.low, c.kind} }
 
 // AddrValue returns an address as a Value. An IPv4-mapped address is the IPv4 address. An address with a zone, or that is
 // not valid, is none.
 func AddrValue(addr netip.Addr) Value {
 	if addr = addr.Unmap(); addr.Is4() {
 		a := addr.As4()
-		return Value{C.rk_value{low: C.uint64_t(binary.BigEndian.Uint32(a[:])), kind: C.RK_VALUE_KIND_IPV4}}
+		return Value{low: C.uint64_t(binary.BigEndian.Uint32(a[:])), kind: C.RK_VALUE_KIND_IPV4}
 	}
 	if !addr.IsValid() || addr.Zone() != "" {
 		return Value{}
 	}
 	a := addr.As16()
 	high, low := binary.BigEndian.Uint64(a[:8]), binary.BigEndian.Uint64(a[8:])
-	return Value{C.rk_value{high: C.uint64_t(high), low: C.uint64_t(low), kind: C.RK_VALUE_KIND_IPV6}}
+	return Value{C.uint64_t(high), C.uint64_t(low), C.RK_VALUE_KIND_IPV6}
 }
 
 // PortValue returns a port as a Value.
 func PortValue(port uint16) Value {
-	return Value{C.rk_value{low: C.uint64_t(port), kind: C.RK_VALUE_KIND_PORT}}
+	return Value{low: C.uint64_t(port), kind: C.RK_VALUE_KIND_PORT}
 }
 
 // ParseValue reads a port, or an address as Kubernetes does, sloppily: leading zeros are decimal, and an IPv4-mapped IPv6
@@ -42,24 +47,24 @@ func ParseValue(text string) (Value, error) {
 	if port, err := strconv.ParseUint(text, 10, 16); err == nil {
 		return PortValue(uint16(port)), nil
 	}
-	var value Value
-	if C.rk_address_parse(cText(text), C.size_t(len(text)), &value.c) != C.RK_RESULT_OK {
+	var value C.rk_value
+	if C.rk_address_parse(cText(text), C.size_t(len(text)), &value) != C.RK_RESULT_OK {
 		return Value{}, &ParseError{Text: text, Message: strconv.Quote(text) + " is neither an IP address nor a port"}
 	}
-	return value, nil
+	return valueFromC(&value), nil
 }
 
 // Addr returns the address; the zero Addr if the Value is none.
 func (v Value) Addr() netip.Addr {
-	switch v.c.kind {
+	switch v.kind {
 	case C.RK_VALUE_KIND_IPV4:
 		var a [4]byte
-		binary.BigEndian.PutUint32(a[:], uint32(v.c.low))
+		binary.BigEndian.PutUint32(a[:], uint32(v.low))
 		return netip.AddrFrom4(a)
 	case C.RK_VALUE_KIND_IPV6:
 		var a [16]byte
-		binary.BigEndian.PutUint64(a[:8], uint64(v.c.high))
-		binary.BigEndian.PutUint64(a[8:], uint64(v.c.low))
+		binary.BigEndian.PutUint64(a[:8], uint64(v.high))
+		binary.BigEndian.PutUint64(a[8:], uint64(v.low))
 		return netip.AddrFrom16(a)
 	default:
 		return netip.Addr{}
@@ -67,14 +72,14 @@ func (v Value) Addr() netip.Addr {
 }
 
 // IsPort reports whether the Value is a port.
-func (v Value) IsPort() bool { return v.c.kind == C.RK_VALUE_KIND_PORT }
+func (v Value) IsPort() bool { return v.kind == C.RK_VALUE_KIND_PORT }
 
 // Port returns the port; 0 if the Value is not a port.
 func (v Value) Port() uint16 {
 	if !v.IsPort() {
 		return 0
 	}
-	return uint16(v.c.low)
+	return uint16(v.low)
 }
 
 // String returns the Value as text; "none" for the zero Value.
@@ -91,10 +96,11 @@ func (v Value) String() string {
 // toC returns the Value as it crosses the border. The zero Value crosses as the address ::, which every range refuses: a
 // zero rk_value would ask for any free value.
 func (v Value) toC() *C.rk_value {
-	if v.c.kind == 0 {
-		v.c.kind = C.RK_VALUE_KIND_IPV6
+	c := C.rk_value{high: v.high, low: v.low, kind: v.kind}
+	if c.kind == 0 {
+		c.kind = C.RK_VALUE_KIND_IPV6
 	}
-	return &v.c
+	return &c
 }
 
 func valuesToC(values []Value) []C.rk_value {
@@ -107,8 +113,8 @@ func valuesToC(values []Value) []C.rk_value {
 
 func valuesFromC(all []C.rk_value) []Value {
 	values := make([]Value, len(all))
-	for i, c := range all {
-		values[i] = Value{c}
+	for i := range all {
+		values[i] = valueFromC(&all[i])
 	}
 	return values
 }
@@ -128,7 +134,7 @@ func yieldMembers(first Value, snapshot []byte, yield func(Value) bool) {
 	for offset, word := range snapshotWords(snapshot) {
 		for ; word != 0; word &= word - 1 {
 			// No carry: of IPv6 ranges only 65,536 addresses are allocated, which all lie in one /112.
-			value.c.low = first.c.low + C.uint64_t(offset+bits.TrailingZeros64(word))
+			value.low = first.low + C.uint64_t(offset+bits.TrailingZeros64(word))
 			if !yield(value) {
 				return
 			}
