@@ -13,12 +13,14 @@ GOFILES := go-bindings controlplane dropin conformance bench/upstream examples a
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 # The supported releases of Kubernetes, the newest one first.
 RELEASES ?= $(shell cat controlplane/kubernetes/releases.txt)
+# The platform of this machine, which ThreadSanitizer needs by name.
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 # Other platforms that the library must compile for: one with an unsigned char in C, and a big-endian one.
 TARGETS := aarch64-unknown-linux-gnu s390x-unknown-linux-gnu
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-model goldens header install fmt lint targets doc setup clean
+.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-model goldens header install fmt lint targets miri tsan doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -147,6 +149,14 @@ lint: library ## Checks in addition to `make check`: the format of the fuzz targ
 
 targets: ## Checks that the library compiles for other platforms (needs their rustup targets).
 	for target in $(TARGETS); do $(CARGO) check --locked --target $$target -p rangekeeper-ffi; done
+
+miri: ## Runs the C ABI's own tests under Miri (installs it into the nightly compiler).
+	rustup component add --toolchain nightly miri rust-src
+	MIRIFLAGS="-Zmiri-strict-provenance -Zmiri-symbolic-alignment-check" $(CARGO) +nightly miri test --locked -p rangekeeper-ffi --lib --target-dir target/miri
+
+tsan: ## Runs the C ABI's own tests under ThreadSanitizer (installs the nightly compiler's sources).
+	rustup component add --toolchain nightly rust-src
+	RUSTFLAGS="-Zsanitizer=thread" $(CARGO) +nightly test --locked -p rangekeeper-ffi --lib -Zbuild-std --target $(HOST) --target-dir target/tsan
 
 doc: ## Builds the crates' documentation, warnings denied.
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps

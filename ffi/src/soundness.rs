@@ -2,6 +2,7 @@
 //! data races, so each test checks only that its calls did their work.
 
 use std::ptr;
+use std::sync::Barrier;
 use std::thread;
 
 use crate::allocator::*;
@@ -42,11 +43,12 @@ fn threads_share_an_allocator_that_one_of_them_closes() {
     unsafe {
         assert_eq!(rk_allocator_new(range, RK_STRATEGY_RANDOM_SCAN, 1, &mut allocator), OK);
         rk_range_free(range);
-        let shared = &*allocator;
+        let (shared, start) = (&*allocator, &Barrier::new(3));
         thread::scope(|threads| {
             for n in 0..3 {
                 threads.spawn(move || {
                     let allocator = ptr::from_ref(shared);
+                    start.wait();
                     for call in 0..CALLS {
                         let (mut value, mut used, mut count) = (rk_value::default(), false, 0);
                         let result = rk_allocator_allocate_next(allocator, &mut value);
@@ -144,11 +146,12 @@ fn a_report_is_read_by_threads_while_one_closes_it() {
         assert_eq!(rk_audit_add_bitmap(audit, range, ptr::null(), 0, ptr::null(), 0, ptr::null_mut()), OK);
         assert_eq!(rk_audit_observe_services(audit, ptr::null(), &services), OK);
         assert_eq!(rk_audit_finish(audit, tracker, &mut report), OK);
-        let shared = &*report;
+        let (shared, start) = (&*report, &Barrier::new(2));
         thread::scope(|threads| {
             for n in 0..2 {
                 threads.spawn(move || {
                     let report = ptr::from_ref(shared);
+                    start.wait();
                     for call in 0..CALLS / 10 {
                         let (mut values, mut count, mut next) = ([rk_value::default(); 2], 0, 0);
                         let set = RK_VALUES_SET + (call % 7) as u32;
