@@ -1910,13 +1910,12 @@ rk_result rk_committer_new(const struct rk_range *range,
                            struct rk_committer **committer);
 
 /**
- * Frees a committer. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+ * Destroys a committer.
  */
 void rk_committer_free(struct rk_committer *committer);
 
 /**
- * Drops the state now: from then on every call gives RK_RESULT_CLOSED, and what has not ended never will. The handle
- * must still be freed. To close twice is fine.
+ * Drops a committer's state: operations that have not ended never will.
  */
 rk_result rk_committer_close(const struct rk_committer *committer);
 
@@ -2002,9 +2001,7 @@ rk_result rk_committer_handle(const struct rk_committer *committer,
 rk_result rk_committer_known(const struct rk_committer *committer, struct rk_known *known);
 
 /**
- * Writes the value that the swap under way puts; buffer by the rule for buffers.
- *
- * RK_RESULT_BUFFER_TOO_SMALL,
+ * Writes the value that the RK_STEP_SWAP under way stores.
  */
 rk_result rk_committer_value(const struct rk_committer *committer,
                              uint8_t *buffer,

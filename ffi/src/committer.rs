@@ -121,15 +121,14 @@ pub unsafe extern "C" fn rk_committer_new(
     })
 }
 
-/// Frees a committer. NULL is fine. To free it twice, or while another thread uses it, is undefined.
+/// Destroys a committer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_free(committer: *mut rk_committer) {
     // SAFETY: the caller's promise; see guard.
     guard_or((), || drop(unsafe { reclaim(committer) }))
 }
 
-/// Drops the state now: from then on every call gives RK_RESULT_CLOSED, and what has not ended never will. The handle
-/// must still be freed. To close twice is fine.
+/// Drops a committer's state: operations that have not ended never will.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_close(committer: *const rk_committer) -> rk_result {
     guard(|scope| {
@@ -294,9 +293,7 @@ pub unsafe extern "C" fn rk_committer_known(committer: *const rk_committer, know
     })
 }
 
-/// Writes the value that the swap under way puts; buffer by the rule for buffers.
-///
-/// RK_RESULT_BUFFER_TOO_SMALL,
+/// Writes the value that the RK_STEP_SWAP under way stores.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_value(
     committer: *const rk_committer,

@@ -595,6 +595,34 @@ static void audit_of_ip_addresses(void) {
   rk_audit_free(a);
 }
 
+/* All changes of an event are checked before the first of them is applied; alone, it would be. */
+static void changes_of_an_event(void) {
+  char object[] = "{\"kind\":\"RangeAllocation\",\"apiVersion\":\"v1\",\"range\":\"10.0.0.0/24\",\"data\":\"AQ==\"}";
+  const uint8_t *value = (const uint8_t *)object;
+  const size_t value_len = sizeof object - 1;
+  const rk_key changes[] = {{{6, 2, 5}, value, value_len}, {{7, 3, 5}, NULL, 1}};
+  rk_range *range = range_of("10.0.0.0/24");
+  rk_committer *c = NULL;
+  rk_known known;
+  rk_step step;
+  uint64_t ticket = 0;
+  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 1000, 1, &c));
+  rk_range_free(range);
+  rk_operation read = {.kind = RK_OPERATION_READ, .deadline = UINT64_MAX};
+  CHECK_OK(rk_committer_submit(c, &read, 1, NULL, 0, &ticket));
+  CHECK_OK(rk_committer_poll(c, 0, &step));
+  CHECK(step.kind == RK_STEP_READ);
+  rk_event event = {.kind = RK_EVENT_CURRENT, .data.current = {{1, 5, 1}, {{5, 1, 5}, value, value_len}}};
+  CHECK_OK(rk_committer_handle(c, &event, 0));
+  for (size_t n = 2; n > 0; n--) {
+    event = (rk_event){.kind = RK_EVENT_WATCHED, .data.watched = {changes, n}};
+    CHECK_RESULT(rk_committer_handle(c, &event, 0), n == 2 ? RK_RESULT_NULL_POINTER : RK_RESULT_OK);
+    CHECK_OK(rk_committer_known(c, &known));
+    CHECK(known.revision == (n == 2 ? 5 : 6) && known.used == 1);
+  }
+  rk_committer_free(c);
+}
+
 /* Each step of a pass in a stage that has no such step. */
 static void not_reading(const rk_repair_pass *pass, const rk_committer *c, const rk_audit *audit, rk_error *error) {
   CHECK_INVALID(rk_repair_pass_begin(pass, c, error));
@@ -722,6 +750,7 @@ static void committers(const rk_range *range) {
   CHECK_OK(rk_committer_abandon(c, 1, NULL, 0));
 
   steps_of_a_pass(c);
+  changes_of_an_event();
 
   rk_step step;
   CHECK_NULL(rk_committer_poll(NULL, 0, &step));

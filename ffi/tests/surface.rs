@@ -148,6 +148,12 @@ fn every_entry_point_is_documented_in_source_and_header() {
     for (name, function) in entry_points() {
         let doc = doc(&function);
         assert!(!doc.is_empty(), "{name} is not documented");
+        for promised in ["Any thread", "RK_RESULT_NULL_POINTER", "RK_RESULT_POISONED", "RK_RESULT_CLOSED"] {
+            assert!(
+                !doc.contains(promised),
+                "{name}: its documentation repeats what the preamble promises: {promised}"
+            );
+        }
         let in_header = header.get(&name).unwrap_or_else(|| panic!("{name} is not in the header"));
         assert_eq!(*in_header, doc, "{name}: header and source differ; run ffi/header.sh");
     }
