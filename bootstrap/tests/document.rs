@@ -1,5 +1,5 @@
-//! docs/bootstrap-json.md says what is so: its examples are read and written by the real types, its tables name their
-//! fields, variants and defaults, and its plans give the answers that stand there.
+//! docs/bootstrap-json.md is true: the types read and write its examples, its tables name their fields, variants and
+//! defaults, and the plans return the answers in it.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 const DOCUMENT: &str = include_str!("../../docs/bootstrap-json.md");
 
-/// The examples: of what type each is, and its text.
+/// The examples: the type and the text of each.
 fn examples() -> Vec<(&'static str, &'static str)> {
     let parts = DOCUMENT.split("```json ").skip(1);
     parts.map(|part| part.split_once("\n```").unwrap().0.split_once('\n').unwrap()).collect()

@@ -1,4 +1,4 @@
-//! The JSON forms: whatever crosses comes back the same, and what is wrong is told with its place.
+//! The JSON forms: each value is read back as it was written, and an error names its place.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod common;

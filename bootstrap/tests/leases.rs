@@ -116,7 +116,7 @@ fn damaged_values_give_an_error_or_a_lease_and_never_a_panic() {
     assert!(read > 5_000 && refused > 50_000);
 }
 
-/// Protobuf has no field number above 2^29 - 1: a value with one is no lease that a server wrote.
+/// Protobuf has no field number above 2^29 - 1: a value with one is not a lease of a server.
 #[test]
 fn field_numbers_end_where_those_of_protobuf_end() {
     let good = Lease { address: "10.0.0.1".into(), generation: 3 }.encode();

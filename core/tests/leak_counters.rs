@@ -21,7 +21,7 @@ fn bitmap(len: u32, offsets: impl IntoIterator<Item = u32>) -> Bitmap {
     bitmap
 }
 
-/// Counts a pass and gives the offsets that are due.
+/// Counts a pass and returns the offsets that are due.
 fn advance(counters: &mut LeakCounters, leaked: &Bitmap) -> Vec<u32> {
     let mut due = leaked.clone();
     counters.advance(&mut due);
@@ -88,7 +88,7 @@ fn counters_advance_as_single_ones_do() {
                     assert_eq!(counters.count(offset), naive.count(offset), "{offset} of {len}, {number} passes");
                 }
                 assert_eq!(counters.is_empty(), naive.counts.is_empty());
-                // What was cleaned is not stored any more. Some of it is leaked anew at once.
+                // Cleaned offsets are no longer stored. Some of them are leaked again at once.
                 for offset in &due {
                     if below(4, &mut rng) != 0 {
                         leaked.remove(*offset);

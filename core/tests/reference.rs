@@ -45,7 +45,7 @@ fn cidrs_are_read_and_measured_as_the_reference_does() {
         if range.size() == 0 && text(row, "input").contains("::ffff:") {
             continue;
         }
-        // The table leaves the size out where the reference would need too much memory to tell.
+        // The table has no size if the reference would need too much memory for it.
         if let Some(size) = row["size"].as_u64() {
             assert_eq!(u64::from(range.size()), size, "{row}");
         }
@@ -81,7 +81,7 @@ fn port_ranges_are_read_as_the_reference_reads_them() {
     let rows = rows("ports");
     for row in &rows {
         let range = text(row, "input").parse::<PortRange>();
-        // The reference takes nothing for the empty range; there is no such range here.
+        // The reference reads a blank text as the empty range; there is no such range here.
         if row["accepted"] == true && row["size"] == 0 {
             assert!(matches!(range, Err(ParsePortRangeError::Form { .. })), "{row}");
             continue;

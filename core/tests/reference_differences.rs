@@ -1,4 +1,4 @@
-//! Weak points of the reference (kubernetes v1.36.3, and its issue tracker), each with a test that shows it repaired here.
+//! Faults of the reference (kubernetes v1.36.3, and its issue tracker), each with a test that shows the difference here.
 
 mod common;
 
@@ -65,7 +65,7 @@ impl Series {
         Self { range, counters: RepairCounters::new(DEFAULT_PASSES), stored: bitmap }
     }
 
-    /// Runs a pass, writes its outcome and gives the offsets that it cleaned.
+    /// Runs a pass, writes its outcome and returns the offsets that it cleaned.
     fn pass(&mut self, in_use: &[&str]) -> Vec<u32> {
         let text = self.range.to_string();
         let stored = Stored { range: &text, data: self.stored.snapshot() };
@@ -179,7 +179,7 @@ fn a_random_scan_starts_anywhere() {
     }
 }
 
-/// A release is no error for what is free, out of range or of another kind, and never gives away what others have.
+/// The release of a value that is free, out of range or of another kind is no error, and frees no other value.
 #[test]
 fn releasing_what_is_not_allocated_changes_nothing() {
     let range = cidr("10.0.0.0/24");
@@ -240,7 +240,7 @@ fn offsets_do_not_wrap_in_ranges_wider_than_64_bits() {
 // Leaks.
 
 /// A counter that is spent stays spent in the reference: an address that was leaked and cleaned in passes 1 to 3 and
-/// allocated anew before pass 6 is cleaned by pass 6 itself, perhaps before its Service is written.
+/// reallocated before pass 6 is cleaned by pass 6 itself, perhaps before its Service is written.
 #[test]
 fn an_address_allocated_anew_after_its_clean_up_has_the_whole_grace() {
     let mut series = Series::new("10.0.0.0/24", &[9]);
@@ -262,7 +262,7 @@ fn an_address_allocated_anew_right_after_its_clean_up_has_the_whole_grace() {
     assert_eq!([4, 5, 6].map(|_| series.pass(&[])), [NONE, NONE, vec![9]]);
 }
 
-/// Used, released and allocated anew: whichever way the leak ends, the next one counts from 1.
+/// Used, released and reallocated: however the leak ends, the next one counts from 1.
 #[test]
 fn a_leak_that_ended_counts_from_the_beginning() {
     for breaks in 0..3 {
@@ -412,7 +412,7 @@ fn a_range_without_addresses_is_reported_for_each_service() {
     }
 }
 
-/// The reference's message for a ClusterIP that is no address says `<nil>`.
+/// The reference's message for a ClusterIP that is not an address says `<nil>`.
 #[test]
 fn the_message_for_an_invalid_address_shows_its_text() {
     let outcome = pass(cidr("10.0.0.0/24"), Stored::default(), &["10.0.0.999", "fd00::1"], Leaks::CleanAtOnce);

@@ -54,7 +54,7 @@ impl Store {
         self.leases.retain(|_, entry| entry.expires.is_none_or(|expires| expires > now));
     }
 
-    /// etcd was away: all leases begin anew.
+    /// After an outage of etcd all leases begin again.
     pub(crate) fn extend_all(&mut self, now: u64) {
         for entry in self.leases.values_mut() {
             entry.expires = entry.expires.map(|_| now + entry.ttl);
@@ -98,7 +98,7 @@ impl Store {
         self.leases.insert(key.to_owned(), Entry { lease, expires, ttl: ttl.unwrap_or(0), since });
     }
 
-    /// Carries out a request of the server with the address `writer`; `stops` tells that it stops in order.
+    /// Carries out a request of the server with the address `writer`; `stops`: it makes an orderly stop.
     pub(crate) fn apply(&mut self, now: u64, writer: &str, stops: bool, request: &Request) -> Answer {
         self.expire(now);
         match request {

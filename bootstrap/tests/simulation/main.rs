@@ -9,8 +9,8 @@ mod world;
 
 use world::{Totals, World};
 
-/// Plays schedules; the floors make sure that what is checked comes up at all. With SEED set, it plays that one and tells
-/// what happens.
+/// Plays schedules; the floors make sure that the checked situations occur. With SEED set, it plays that one and prints
+/// its events.
 #[test]
 fn no_schedule_breaks_a_promise() {
     let mut totals = Totals::default();

@@ -104,7 +104,7 @@ pub(crate) struct World {
     lost: u64,
     totals: Totals,
     violations: Vec<String>,
-    /// Whether to tell what happens.
+    /// Whether to print the events.
     tells: bool,
 }
 
@@ -358,7 +358,7 @@ impl World {
                 let until = self.now + self.random.below(35_000);
                 if self.random.percent(50) {
                     self.etcd_away_until = until;
-                    // What would have run out meanwhile begins anew.
+                    // Leases that would have expired in the meantime begin again.
                     self.store.extend_all(until);
                 } else {
                     self.api_away_until = until;

@@ -144,7 +144,7 @@ async fn release(store: &Store<CidrRange>, addresses: Vec<IpAddr>) -> Result<End
         callers.spawn(async move {
             match store.release(address, anchor).await {
                 Ok(true) => writeln!(stdout(), "{address}").err().map(|error| error.to_string()),
-                Ok(false) => Some(format!("{address}: already free, or allocated to another caller")),
+                Ok(false) => Some(format!("{address}: free already, or allocated to another caller")),
                 Err(error) => Some(format!("{address}: {error}")),
             }
         });
