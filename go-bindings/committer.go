@@ -171,12 +171,9 @@ func (c *Committer) Cancel(ticket Ticket) error {
 }
 
 // Abandon releases what an operation has allocated whose caller no longer waits for it.
-func (c *Committer) Abandon(f Finished) error {
-	values := make([]C.rk_value, len(f.Values))
-	for i, value := range f.Values {
-		values[i] = *value.toC()
-	}
-	code := C.rk_committer_abandon(c.pointer(), C.uint64_t(f.Revision), unsafe.SliceData(values), C.size_t(len(values)))
+func (c *Committer) Abandon(allocated Allocated) error {
+	values := valuesToC(allocated.Values)
+	code := C.rk_committer_abandon(c.pointer(), C.uint64_t(allocated.Revision), unsafe.SliceData(values), C.size_t(len(values)))
 	runtime.KeepAlive(c)
 	return resultError(code)
 }

@@ -71,7 +71,8 @@ func (s *story) line(words []string) error {
 		}
 		return errors.New("no such operation")
 	case "abandon":
-		return s.c.Abandon(s.outcomes[words[1]])
+		allocated, _ := s.outcomes[words[1]].Outcome.(Allocated)
+		return s.c.Abandon(allocated)
 	case "handle":
 		return s.handle(words[1:])
 	case "poll":
@@ -193,29 +194,29 @@ func (s *story) text(step Step) string {
 }
 
 func (s *story) outcome(f Finished) string {
-	switch f.Outcome {
-	case OutcomeAllocated:
+	switch outcome := f.Outcome.(type) {
+	case Allocated:
 		text := "allocated "
-		for _, value := range f.Values {
+		for _, value := range outcome.Values {
 			text += value.String() + " "
 		}
-		return text + fmt.Sprint("at ", f.Revision)
-	case OutcomeReleased:
-		return map[bool]string{true: "freed", false: "not-freed"}[f.Yes]
-	case OutcomeDeferred:
+		return text + fmt.Sprint("at ", outcome.Revision)
+	case Released:
+		return map[bool]string{true: "freed", false: "not-freed"}[outcome.Freed]
+	case Deferred:
 		return "deferred"
-	case OutcomeRead:
-		return fmt.Sprint("read ", f.Revision) + s.ports(f.Snapshot)
-	case OutcomeCreated:
-		return map[bool]string{true: "created", false: "exists"}[f.Yes]
-	case OutcomeUnknown:
+	case State:
+		return fmt.Sprint("read ", outcome.Revision) + s.ports(outcome.Snapshot)
+	case Created:
+		return map[bool]string{true: "created", false: "exists"}[outcome.Created]
+	case Unknown:
 		return "unknown"
 	}
 	for reason, err := range map[string]error{
 		"full": ErrFull, "in-use": ErrAlreadyAllocated, "not-initialised": ErrNotInitialised, "refused": ErrRefused,
 		"deadline": ErrDeadlineExceeded, "cancelled": ErrCancelled,
 	} {
-		if errors.Is(f.Err, err) {
+		if errors.Is(errOf(f), err) {
 			return "failed " + reason
 		}
 	}

@@ -76,6 +76,12 @@ func run(t *testing.T, k *memoryKey, c *Committer) (finished []Finished) {
 	}
 }
 
+// errOf returns the error of an operation that failed.
+func errOf(f Finished) error {
+	failed, _ := f.Outcome.(Failed)
+	return failed.Err
+}
+
 func one(t *testing.T, k *memoryKey, c *Committer, operation Operation) Finished {
 	t.Helper()
 	// What others have written since the last operation is in a new watch.
@@ -99,13 +105,13 @@ func newCommitter(t *testing.T, ports string, seed uint64) *Committer {
 func TestCommitter(t *testing.T) {
 	k := &memoryKey{now: time.Second}
 	first, second := newCommitter(t, "30000-30199", 1), newCommitter(t, "30000-30199", 2)
-	if f := one(t, k, first, AllocateOperation(NoDeadline, Any())); f.Outcome != OutcomeFailed || !errors.Is(f.Err, ErrNotInitialised) {
+	if f := one(t, k, first, AllocateOperation(NoDeadline, Any())); !errors.Is(errOf(f), ErrNotInitialised) {
 		t.Errorf("%+v", f)
 	}
-	if f := one(t, k, first, CreateOperation(NoDeadline)); f.Outcome != OutcomeCreated || !f.Yes {
+	if f := one(t, k, first, CreateOperation(NoDeadline)); f.Outcome != Outcome(Created{true}) {
 		t.Errorf("%+v", f)
 	}
-	if f := one(t, k, second, CreateOperation(NoDeadline)); f.Outcome != OutcomeCreated || f.Yes {
+	if f := one(t, k, second, CreateOperation(NoDeadline)); f.Outcome != Outcome(Created{false}) {
 		t.Errorf("%+v", f)
 	}
 	// More operations, values and bytes than one crossing gives at once; all in one swap.
@@ -130,14 +136,16 @@ func TestCommitter(t *testing.T) {
 	var ports []Value
 	full, views := 0, 0
 	for i, f := range finished {
+		allocated, _ := f.Outcome.(Allocated)
+		state, _ := f.Outcome.(State)
 		switch {
 		case f.Ticket != tickets[i]:
 			t.Fatal(i, f.Ticket)
-		case f.Outcome == OutcomeAllocated && len(f.Values) == 4 && f.Revision == k.revision && f.UseUntil > time.Minute:
-			ports = append(ports, f.Values...)
-		case f.Outcome == OutcomeFailed && errors.Is(f.Err, ErrFull):
+		case len(allocated.Values) == 4 && allocated.Revision == k.revision && allocated.UseUntil > time.Minute:
+			ports = append(ports, allocated.Values...)
+		case errors.Is(errOf(f), ErrFull):
 			full++
-		case f.Outcome == OutcomeRead && f.Yes && f.Revision == k.revision && bytes.Equal(f.Snapshot, bytes.Repeat([]byte{0xff}, 25)):
+		case state.Initialised && state.Revision == k.revision && bytes.Equal(state.Snapshot, bytes.Repeat([]byte{0xff}, 25)):
 			views++
 		default:
 			t.Fatalf("%+v", f)
@@ -154,21 +162,21 @@ func TestCommitter(t *testing.T) {
 
 	// Another server frees a port and takes it again; then the first owner's release comes too late.
 	anchor := k.revision
-	if f := one(t, k, second, ReleaseOperation(NoDeadline, PortValue(30007), OwnedSince(anchor))); f.Outcome != OutcomeReleased || !f.Yes {
+	if f := one(t, k, second, ReleaseOperation(NoDeadline, PortValue(30007), OwnedSince(anchor))); f.Outcome != Outcome(Released{true}) {
 		t.Errorf("%+v", f)
 	}
-	if f := one(t, k, second, AllocateOperation(NoDeadline, Named(PortValue(30007)))); f.Outcome != OutcomeAllocated {
+	if f := one(t, k, second, AllocateOperation(NoDeadline, Named(PortValue(30007)))); errOf(f) != nil {
 		t.Errorf("%+v", f)
 	}
-	if f := one(t, k, first, ReleaseOperation(NoDeadline, PortValue(30007), OwnedSince(anchor))); f.Outcome != OutcomeReleased || f.Yes {
+	if f := one(t, k, first, ReleaseOperation(NoDeadline, PortValue(30007), OwnedSince(anchor))); f.Outcome != Outcome(Released{false}) {
 		t.Errorf("%+v", f)
 	}
 	var batch *BatchError
-	if f := one(t, k, first, AllocateOperation(NoDeadline, Named(PortValue(30007)))); !errors.As(f.Err, &batch) || *batch.Err.(*ValueError) != (ValueError{PortValue(30007), first.r, ErrAlreadyAllocated}) {
+	if f := one(t, k, first, AllocateOperation(NoDeadline, Named(PortValue(30007)))); !errors.As(errOf(f), &batch) || *batch.Err.(*ValueError) != (ValueError{PortValue(30007), first.r, ErrAlreadyAllocated}) {
 		t.Errorf("%+v", f)
 	}
 	var outside *ValueError
-	if f := one(t, k, first, AllocateOperation(NoDeadline, Named(PortValue(29999)))); !errors.As(f.Err, &outside) || outside.Value != PortValue(29999) {
+	if f := one(t, k, first, AllocateOperation(NoDeadline, Named(PortValue(29999)))); !errors.As(errOf(f), &outside) || outside.Value != PortValue(29999) {
 		t.Errorf("%+v", f)
 	}
 
@@ -182,7 +190,7 @@ func TestCommitter(t *testing.T) {
 		if err := first.BeginPass(pass); err != nil {
 			t.Fatal(err)
 		}
-		view := one(t, k, first, ReadOperation(NoDeadline))
+		view := one(t, k, first, ReadOperation(NoDeadline)).Outcome.(State)
 		if err := first.PassRead(pass, view.Revision, view.Snapshot, k.now); err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +203,10 @@ func TestCommitter(t *testing.T) {
 		}
 		ticket := must(first.SubmitRepair(NoDeadline, pass, ServiceList{}))
 		repaired := run(t, k, first)
-		if len(repaired) != 1 || repaired[0].Ticket != ticket || repaired[0].Outcome != OutcomeRepaired || len(repaired[0].Cleared) != cleared || i == 2 && repaired[0].Cleared[0] != PortValue(30008) || repaired[0].Changed != 0 {
+		if len(repaired) != 1 || repaired[0].Ticket != ticket {
+			t.Fatalf("pass %d: %+v", i, repaired)
+		}
+		if of, ok := repaired[0].Outcome.(Repaired); !ok || len(of.Cleared) != cleared || i == 2 && of.Cleared[0] != PortValue(30008) || of.Changed != 0 {
 			t.Errorf("pass %d: %+v", i, repaired)
 		}
 		k.now += time.Minute
@@ -206,19 +217,19 @@ func TestCommitter(t *testing.T) {
 	}
 	// What cannot be read is not overwritten.
 	k.put([]byte("k8s:enc:aescbc:v1:key1:..."))
-	if f := one(t, k, first, AllocateOperation(NoDeadline, Any())); !errors.Is(f.Err, ErrUnreadable) {
+	if f := one(t, k, first, AllocateOperation(NoDeadline, Any())); !errors.Is(errOf(f), ErrUnreadable) {
 		t.Errorf("%+v", f)
 	}
 	k.delete()
-	if f := one(t, k, first, AllocateOperation(NoDeadline, Any())); !errors.Is(f.Err, ErrNotInitialised) {
+	if f := one(t, k, first, AllocateOperation(NoDeadline, Any())); !errors.Is(errOf(f), ErrNotInitialised) {
 		t.Errorf("%+v", f)
 	}
 	var mismatched *MismatchedRangeError
 	must(newCommitter(t, "30000-30199", 3).Submit())
-	if f := one(t, k, newCommitter(t, "20000-20999", 3), CreateOperation(NoDeadline)); !f.Yes {
+	if f := one(t, k, newCommitter(t, "20000-20999", 3), CreateOperation(NoDeadline)); f.Outcome != Outcome(Created{true}) {
 		t.Errorf("%+v", f)
 	}
-	if f := one(t, k, second, CreateOperation(NoDeadline)); !errors.As(f.Err, &mismatched) || mismatched.Found != "20000-20999" {
+	if f := one(t, k, second, CreateOperation(NoDeadline)); !errors.As(errOf(f), &mismatched) || mismatched.Found != "20000-20999" {
 		t.Errorf("%+v", f)
 	}
 }
@@ -236,14 +247,14 @@ func TestCommitterFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A read tells that the swap was not carried out all the same.
-	if f := run(t, k, c); len(f) != 1 || f[0].Ticket != ticket || !errors.Is(f[0].Err, ErrRefused) || f[0].Err.Error() != "the store refused the request: no space left" {
+	if f := run(t, k, c); len(f) != 1 || f[0].Ticket != ticket || !errors.Is(errOf(f[0]), ErrRefused) || errOf(f[0]).Error() != "the store refused the request: no space left" {
 		t.Errorf("%+v", f)
 	}
 	if err := c.Reconnected(k.now); err != nil {
 		t.Fatal(err)
 	}
 	late := must(c.Submit(AllocateOperation(time.Nanosecond, Any())))[0]
-	if f := run(t, k, c); len(f) != 1 || f[0].Ticket != late || !errors.Is(f[0].Err, ErrDeadlineExceeded) {
+	if f := run(t, k, c); len(f) != 1 || f[0].Ticket != late || !errors.Is(errOf(f[0]), ErrDeadlineExceeded) {
 		t.Errorf("%+v", f)
 	}
 	if err := c.WatchFailed(k.now); err != nil {
@@ -254,7 +265,7 @@ func TestCommitterFailures(t *testing.T) {
 		_, polled := c.Poll(0)
 		_, submitted := c.Submit(CreateOperation(0))
 		_, value := c.Value(nil)
-		for _, err := range []error{polled, submitted, value, c.Cancel(1), c.Abandon(Finished{}), c.Answered(0, Answer{}), c.Unknown(0), c.Refused(0, ""), c.Reconnected(0), c.Watched(0, Change{}), c.WatchEnded(0), c.WatchFailed(0)} {
+		for _, err := range []error{polled, submitted, value, c.Cancel(1), c.Abandon(Allocated{}), c.Answered(0, Answer{}), c.Unknown(0), c.Refused(0, ""), c.Reconnected(0), c.Watched(0, Change{}), c.WatchEnded(0), c.WatchFailed(0)} {
 			if !errors.Is(err, ErrClosed) {
 				t.Error(err)
 			}
@@ -267,7 +278,7 @@ func TestCommitterFailures(t *testing.T) {
 func TestNegativeTimes(t *testing.T) {
 	c, k := newCommitter(t, "1-100", 1), &memoryKey{}
 	for _, deadline := range []time.Duration{-1, -time.Second, math.MinInt64} {
-		if f := one(t, k, c, CreateOperation(deadline)); !errors.Is(f.Err, ErrDeadlineExceeded) {
+		if f := one(t, k, c, CreateOperation(deadline)); !errors.Is(errOf(f), ErrDeadlineExceeded) {
 			t.Errorf("deadline %v: %+v", deadline, f)
 		}
 	}
@@ -286,7 +297,7 @@ func TestNegativeTimes(t *testing.T) {
 	defer none.Close()
 	one(t, k, none, CreateOperation(NoDeadline))
 	k.now += time.Second
-	if f := one(t, k, none, AllocateOperation(NoDeadline, Any())); f.Err != nil || f.UseUntil > k.now {
+	if f := one(t, k, none, AllocateOperation(NoDeadline, Any())); errOf(f) != nil || f.Outcome.(Allocated).UseUntil > k.now {
 		t.Errorf("at %v: %+v", k.now, f)
 	}
 

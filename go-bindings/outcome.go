@@ -88,53 +88,82 @@ func keyState(state C.rk_key_state) KeyState {
 	return KeyState{int64(state.mod_revision), int64(state.version), int64(state.create_revision)}
 }
 
-// OutcomeKind is how an operation ended.
-type OutcomeKind uint32
-
-const (
-	// OutcomeAllocated: the Values are the caller's.
-	OutcomeAllocated OutcomeKind = C.RK_OUTCOME_ALLOCATED
-	// OutcomeReleased: the value is free.
-	OutcomeReleased OutcomeKind = C.RK_OUTCOME_RELEASED
-	// OutcomeDeferred: the value was not freed; a repair pass has to look at it.
-	OutcomeDeferred OutcomeKind = C.RK_OUTCOME_DEFERRED
-	// OutcomeRead: Snapshot is what is stored.
-	OutcomeRead OutcomeKind = C.RK_OUTCOME_READ
-	// OutcomeCreated: the object is there.
-	OutcomeCreated OutcomeKind = C.RK_OUTCOME_CREATED
-	// OutcomeRepaired: as much of the diff as was still right was applied.
-	OutcomeRepaired OutcomeKind = C.RK_OUTCOME_REPAIRED
-	// OutcomeFailed: nothing was changed, for the reason in Err.
-	OutcomeFailed OutcomeKind = C.RK_OUTCOME_FAILED
-	// OutcomeUnknown: it may have happened or may yet happen. What it allocated must not be used.
-	OutcomeUnknown OutcomeKind = C.RK_OUTCOME_UNKNOWN
-)
-
 // Finished is an operation that has ended.
 type Finished struct {
 	Ticket  Ticket
-	Outcome OutcomeKind
-	// Values are in the order of the requests, of OutcomeAllocated.
+	Outcome Outcome
+}
+
+// Outcome is how an operation ended: [Allocated], [Released], [Deferred], [State] of a read, [Created], [Repaired], [Failed] or
+// [Unknown].
+type Outcome interface{ outcome() }
+
+// Allocated: the caller owns the values.
+type Allocated struct {
+	// Values are in the order of the requests.
 	Values []Value
-	// Revision is that of the allocation, the anchor of a rollback; of OutcomeRead the one that it is the state of.
+	// Revision is the revision of the allocation, the as-of revision of a rollback.
 	Revision int64
-	// UseUntil is when a Service with the Values must be written.
+	// UseUntil is when a Service with the values must be written.
 	UseUntil time.Duration
-	// Yes says of OutcomeReleased and OutcomeCreated that this operation did it, and not another one before; of
-	// OutcomeRead that the object is there and was initialised; of OutcomeDeferred that more than one Service had the
-	// value in the last pass (else what happened since the anchor is not known any more).
-	Yes bool
-	// Snapshot is what is stored, of OutcomeRead, as Allocator.Snapshot gives it.
+}
+
+// Released: the value is free, or has another owner by now.
+type Released struct {
+	// Freed reports whether this operation freed it.
+	Freed bool
+}
+
+// Deferred: the value was not released, and is left to a repair pass.
+type Deferred struct {
+	// Duplicate is the reason: more than one Service had the value in the last pass. Otherwise the history since the as-of
+	// revision is not known any more.
+	Duplicate bool
+}
+
+// State is the state of the stored object.
+type State struct {
+	// Revision is the revision of the store at which the object had this state: the as-of revision of a release that is decided
+	// by it.
+	Revision int64
+	// Snapshot has the values in use, as Allocator.Snapshot returns them.
 	Snapshot []byte
-	// Set and Cleared are the values that were set and cleared, ascending, of OutcomeRepaired. Changed is how many were
-	// left alone because they, or Services, had changed or may have.
+	// Initialised reports whether the object exists and was initialised.
+	Initialised bool
+}
+
+// Created: the object exists.
+type Created struct {
+	// Created reports whether this operation created it.
+	Created bool
+}
+
+// Repaired: as much of the diff as was still right was applied.
+type Repaired struct {
+	// Set and Cleared are the values that were set and cleared, ascending.
 	Set, Cleared []Value
-	Changed      int
-	// Err is the reason of OutcomeFailed: a *BatchError around a *ValueError; a
-	// *MismatchedRangeError; or wrapped in it ErrNotInitialised, ErrUnreadable, ErrRefused, ErrStaleList,
-	// ErrDeadlineExceeded, ErrCancelled.
+	// Changed is the number of values that were left alone because they, or Services, had changed since the pass, or may have.
+	Changed int
+}
+
+// Failed: nothing was changed.
+type Failed struct {
+	// Err is the reason: a *BatchError around a *ValueError; a *MismatchedRangeError; or wrapped in it ErrNotInitialised,
+	// ErrUnreadable, ErrRefused, ErrStaleList, ErrDeadlineExceeded, ErrCancelled.
 	Err error
 }
+
+// Unknown: the operation may have taken effect, or may yet do so. What it allocated must not be used.
+type Unknown struct{}
+
+func (Allocated) outcome() {}
+func (Released) outcome()  {}
+func (Deferred) outcome()  {}
+func (State) outcome()     {}
+func (Created) outcome()   {}
+func (Repaired) outcome()  {}
+func (Failed) outcome()    {}
+func (Unknown) outcome()   {}
 
 // fetch reads the outcomes of a step, all in one crossing. There are none if another goroutine was faster.
 func (c *Committer) fetch(step *C.rk_step_finished) ([]Finished, error) {
@@ -174,30 +203,32 @@ func (c *contents) takeBytes(n C.size_t) []byte {
 }
 
 func (c *Committer) finished(flat *C.rk_finished, rest *contents) Finished {
-	f := Finished{Ticket: Ticket(flat.ticket), Outcome: OutcomeKind(flat.outcome)}
+	return Finished{Ticket(flat.ticket), c.outcome(flat, rest)}
+}
+
+func (c *Committer) outcome(flat *C.rk_finished, rest *contents) Outcome {
 	data := unsafe.Pointer(&flat.data)
-	switch f.Outcome {
-	case OutcomeAllocated:
+	switch flat.outcome {
+	case C.RK_OUTCOME_ALLOCATED:
 		allocated := (*C.rk_allocated)(data)
-		f.Values = valuesFromC(rest.takeValues(allocated.values))
-		f.Revision, f.UseUntil = int64(allocated.revision), timeFromC(allocated.use_until)
-	case OutcomeReleased:
-		f.Yes = bool((*C.rk_released)(data).freed)
-	case OutcomeDeferred:
-		f.Yes = (*C.rk_deferred)(data).reason == C.RK_DEFERRAL_DUPLICATE
-	case OutcomeRead:
+		return Allocated{valuesFromC(rest.takeValues(allocated.values)), int64(allocated.revision), timeFromC(allocated.use_until)}
+	case C.RK_OUTCOME_RELEASED:
+		return Released{bool((*C.rk_released)(data).freed)}
+	case C.RK_OUTCOME_DEFERRED:
+		return Deferred{(*C.rk_deferred)(data).reason == C.RK_DEFERRAL_DUPLICATE}
+	case C.RK_OUTCOME_READ:
 		view := (*C.rk_view)(data)
-		f.Revision, f.Yes, f.Snapshot = int64(view.revision), bool(view.initialised), rest.takeBytes(view.bytes)
-	case OutcomeCreated:
-		f.Yes = bool((*C.rk_created)(data).created)
-	case OutcomeRepaired:
+		return State{int64(view.revision), rest.takeBytes(view.bytes), bool(view.initialised)}
+	case C.RK_OUTCOME_CREATED:
+		return Created{bool((*C.rk_created)(data).created)}
+	case C.RK_OUTCOME_REPAIRED:
 		repaired := (*C.rk_repaired)(data)
-		f.Set, f.Cleared = valuesFromC(rest.takeValues(repaired.set)), valuesFromC(rest.takeValues(repaired.cleared))
-		f.Changed = int(repaired.changed)
-	case OutcomeFailed:
-		f.Err = c.failure((*C.rk_failed)(data), rest)
+		return Repaired{valuesFromC(rest.takeValues(repaired.set)), valuesFromC(rest.takeValues(repaired.cleared)), int(repaired.changed)}
+	case C.RK_OUTCOME_FAILED:
+		return Failed{c.failure((*C.rk_failed)(data), rest)}
+	default: // RK_OUTCOME_UNKNOWN, and what a later library may have
+		return Unknown{}
 	}
-	return f
 }
 
 func (c *Committer) failure(failed *C.rk_failed, rest *contents) error {

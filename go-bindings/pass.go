@@ -93,7 +93,7 @@ func (c *Committer) BeginPass(pass *Pass) error {
 	return passError(code, &details)
 }
 
-// PassRead says that the read of a pass has ended by OutcomeRead of this revision with this snapshot. Services are listed
+// PassRead says that the read of a pass has ended with this revision and snapshot. Services are listed
 // after now. The leak counters of the committer's range go on only where the value was in use ever since the pass before;
 // where that is not known, or that pass was too short a while ago, all of them start again.
 func (c *Committer) PassRead(pass *Pass, revision int64, snapshot []byte, now time.Duration) error {

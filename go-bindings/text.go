@@ -70,12 +70,5 @@ var stepKindTexts = map[StepKind]string{
 
 func (k StepKind) String() string { return enumText(stepKindTexts, k) }
 
-var outcomeKindTexts = map[OutcomeKind]string{
-	OutcomeAllocated: "allocated", OutcomeReleased: "released", OutcomeDeferred: "deferred", OutcomeRead: "read",
-	OutcomeCreated: "created", OutcomeRepaired: "repaired", OutcomeFailed: "failed", OutcomeUnknown: "unknown",
-}
-
-func (k OutcomeKind) String() string { return enumText(outcomeKindTexts, k) }
-
 // String returns the reason as the reference's Events spell it.
 func (r Reason) String() string { return C.GoString(C.rk_reason_name(C.uint32_t(r))) }

@@ -160,7 +160,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 		}
 	})
 	passes := must(rangekeeper.NewPasses(3, interval))
-	pass := func() etcdstore.Repaired {
+	pass := func() rangekeeper.Repaired {
 		t.Helper()
 		pass, audit := readForPass(t, ours, passes)
 		var services rangekeeper.Services
@@ -179,7 +179,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 	for _, a := range owned[:10] {
 		free = append(free, a.Value)
 	}
-	for i, want := range []etcdstore.Repaired{{Set: []rangekeeper.Value{lost}}, {}, {Cleared: free[2:]}, {Cleared: free[:1]}, {Cleared: free[1:2]}} {
+	for i, want := range []rangekeeper.Repaired{{Set: []rangekeeper.Value{lost}}, {}, {Cleared: free[2:]}, {Cleared: free[:1]}, {Cleared: free[1:2]}} {
 		repaired := pass()
 		if !slices.Equal(repaired.Set, want.Set) || !slices.Equal(repaired.Cleared, want.Cleared) || repaired.Changed > 0 {
 			t.Errorf("pass %d: %+v", i, repaired)
@@ -242,7 +242,7 @@ func TestRepairGuardedByServices(t *testing.T) {
 	}
 	write(services + "default/before")
 	passes := must(rangekeeper.NewPasses(2, interval))
-	for i, want := range []etcdstore.Repaired{{}, {Changed: 1}, {Cleared: []rangekeeper.Value{leak.Value}}} {
+	for i, want := range []rangekeeper.Repaired{{}, {Changed: 1}, {Cleared: []rangekeeper.Value{leak.Value}}} {
 		before := must(ours.Read(ctx)).Revision - 1
 		pass, audit := readForPass(t, ours, passes)
 		must(pass.Finish(audit))

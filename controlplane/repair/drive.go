@@ -5,15 +5,14 @@ import (
 	"errors"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
-	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
-// Range is a stored range that passes are made over. An [etcdstore.Store] is one.
+// Range is a stored range that passes are made over. A Store of package etcdstore is one.
 type Range interface {
 	// ReadForPass reads the range for a pass. Services are listed after that.
-	ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (etcdstore.State, error)
+	ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rangekeeper.State, error)
 	// Repair writes what the finished pass found out about the range.
-	Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (etcdstore.Repaired, error)
+	Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error)
 }
 
 // Uncommitted is a Range that no committer keeps, so that its leak counters advance in every pass. Either all ranges of
@@ -28,7 +27,7 @@ type Uncommitted interface {
 
 // RangeOutcome is the outcome of a pass for one range.
 type RangeOutcome struct {
-	etcdstore.Repaired
+	rangekeeper.Repaired
 	// Missing says that nothing was stored before.
 	Missing bool
 }

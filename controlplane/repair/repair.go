@@ -22,7 +22,6 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
-	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 const (
@@ -177,8 +176,8 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 // readOnly is a range that is not repaired.
 type readOnly struct{ Range }
 
-func (readOnly) Repair(context.Context, *rangekeeper.Pass, rangekeeper.ServiceList) (etcdstore.Repaired, error) {
-	return etcdstore.Repaired{}, nil
+func (readOnly) Repair(context.Context, *rangekeeper.Pass, rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
+	return rangekeeper.Repaired{}, nil
 }
 
 // audit compares what the pass has read with Services that were listed after that.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
-	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // Whole returns the range of a registry. rangeSpec is a CIDR, or ports as in "30000-32767".
@@ -32,7 +31,7 @@ type whole struct {
 	report *rangekeeper.Report
 }
 
-func (w *whole) ReadForPass(context.Context, *rangekeeper.Pass) (view etcdstore.State, err error) {
+func (w *whole) ReadForPass(context.Context, *rangekeeper.Pass) (view rangekeeper.State, err error) {
 	if w.values, err = rangekeeper.ParsePortRange(w.text); err != nil {
 		if w.values, err = rangekeeper.ParseCIDR(w.text); err != nil {
 			return view, err
@@ -41,7 +40,7 @@ func (w *whole) ReadForPass(context.Context, *rangekeeper.Pass) (view etcdstore.
 	if w.stored, err = w.registry.Get(); err != nil {
 		return view, fmt.Errorf("read range %s: %w", w.text, err)
 	}
-	return etcdstore.State{Snapshot: w.stored.Data, Initialised: w.stored.Range != ""}, nil
+	return rangekeeper.State{Snapshot: w.stored.Data, Initialised: w.stored.Range != ""}, nil
 }
 
 func (w *whole) Add(audit *rangekeeper.Audit) (err error) {
@@ -51,16 +50,16 @@ func (w *whole) Add(audit *rangekeeper.Audit) (err error) {
 
 func (w *whole) Found(report *rangekeeper.Report) { w.report = report }
 
-func (w *whole) Repair(context.Context, *rangekeeper.Pass, rangekeeper.ServiceList) (etcdstore.Repaired, error) {
+func (w *whole) Repair(context.Context, *rangekeeper.Pass, rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	next, err := w.report.Snapshot(w.index, nil)
 	if err != nil {
-		return etcdstore.Repaired{}, err
+		return rangekeeper.Repaired{}, err
 	}
 	w.stored.Range, w.stored.Data = w.values.String(), next
 	if err := w.registry.CreateOrUpdate(w.stored); err != nil {
-		return etcdstore.Repaired{}, fmt.Errorf("write range %s: %w", w.text, err)
+		return rangekeeper.Repaired{}, fmt.Errorf("write range %s: %w", w.text, err)
 	}
-	return etcdstore.Repaired{
+	return rangekeeper.Repaired{
 		Set:     slices.Collect(w.report.Values(w.index, rangekeeper.ValuesSet)),
 		Cleared: slices.Collect(w.report.Values(w.index, rangekeeper.ValuesClear)),
 	}, nil

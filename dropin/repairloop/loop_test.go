@@ -21,7 +21,6 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	"github.com/rangekeeper/rangekeeper/dropin/registrytest"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
-	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // registry keeps a range in memory, and refuses a write that is not of what is there.
@@ -183,12 +182,12 @@ type stale struct {
 
 func (s *stale) RepairRange(string) (repair.Range, bool) { return s, true }
 
-func (s *stale) Repair(_ context.Context, _ *rangekeeper.Pass, listed rangekeeper.ServiceList) (etcdstore.Repaired, error) {
+func (s *stale) Repair(_ context.Context, _ *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	s.revision = listed.Revision
 	if s.times--; s.times >= 0 {
-		return etcdstore.Repaired{}, fmt.Errorf("repair: %w", rangekeeper.ErrStaleList)
+		return rangekeeper.Repaired{}, fmt.Errorf("repair: %w", rangekeeper.ErrStaleList)
 	}
-	return etcdstore.Repaired{}, nil
+	return rangekeeper.Repaired{}, nil
 }
 
 // TestStaleList makes a pass again at once if it was the list's fault that it failed: a server that starts waits for the

@@ -8,7 +8,6 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
-	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // Repairable is a registry over whose range passes can be made. They go through the committer of the registry, so that they
@@ -37,10 +36,10 @@ func RangeOf(registry rangeallocation.RangeRegistry, rangeSpec string) Range {
 // refusing is a range whose passes fail.
 type refusing struct{ err error }
 
-func (r refusing) ReadForPass(context.Context, *rangekeeper.Pass) (etcdstore.State, error) {
-	return etcdstore.State{}, r.err
+func (r refusing) ReadForPass(context.Context, *rangekeeper.Pass) (rangekeeper.State, error) {
+	return rangekeeper.State{}, r.err
 }
 
-func (r refusing) Repair(context.Context, *rangekeeper.Pass, rangekeeper.ServiceList) (etcdstore.Repaired, error) {
-	return etcdstore.Repaired{}, r.err
+func (r refusing) Repair(context.Context, *rangekeeper.Pass, rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
+	return rangekeeper.Repaired{}, r.err
 }

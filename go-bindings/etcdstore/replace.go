@@ -61,7 +61,7 @@ func (d *driver) replace(reason error) error {
 	d.ended(len(calls))
 	d.mu.Unlock()
 	for _, c := range calls {
-		c.done <- rangekeeper.Finished{Outcome: rangekeeper.OutcomeUnknown}
+		c.done <- rangekeeper.Unknown{}
 	}
 	return nil
 }

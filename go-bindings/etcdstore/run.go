@@ -138,7 +138,7 @@ func (d *driver) handed(c *call, ticket rangekeeper.Ticket, err error) {
 		d.calls[ticket] = c
 		return
 	}
-	c.done <- rangekeeper.Finished{Outcome: rangekeeper.OutcomeFailed, Err: err}
+	c.done <- rangekeeper.Failed{Err: err}
 	d.mu.Lock()
 	d.ended(1)
 	d.mu.Unlock()
@@ -155,10 +155,10 @@ func (d *driver) deliver(finished []rangekeeper.Finished) {
 		}
 		delete(d.calls, f.Ticket)
 		c.ended = true
-		c.done <- f
+		c.done <- f.Outcome
 		n++
-		if c.givenUp {
-			d.committer().Abandon(f)
+		if allocated, ok := f.Outcome.(rangekeeper.Allocated); ok && c.givenUp {
+			d.committer().Abandon(allocated)
 		}
 	}
 	d.ended(n)
@@ -185,7 +185,7 @@ func (d *driver) end() {
 	}
 	d.mu.Unlock()
 	for _, c := range left {
-		c.done <- rangekeeper.Finished{Outcome: rangekeeper.OutcomeUnknown}
+		c.done <- rangekeeper.Unknown{}
 	}
 	close(d.stopped)
 }

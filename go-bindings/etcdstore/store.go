@@ -76,7 +76,7 @@ type call struct {
 	taken     bool // whether the committer has it
 	ended     bool // whether done has what came of it
 	givenUp   bool // whether nobody waits for it any more
-	done      chan rangekeeper.Finished
+	done      chan rangekeeper.Outcome
 }
 
 // check refuses what no etcd could serve, which would be tried for ever.
@@ -150,12 +150,13 @@ type Allocation struct {
 // Init makes the object if it is missing or was never initialised, and says whether it did. An object for another range
 // is a *rangekeeper.MismatchedRangeError.
 func (s *Store) Init(ctx context.Context) (created bool, err error) {
-	f, err := s.do(ctx, rangekeeper.CreateOperation(s.deadline(ctx)))
-	return f.Yes, err
+	outcome, err := s.do(ctx, rangekeeper.CreateOperation(s.deadline(ctx)))
+	of, _ := outcome.(rangekeeper.Created)
+	return of.Created, err
 }
 
 // AllocateNext takes a free value. Errors: rangekeeper.ErrFull, rangekeeper.ErrNotInitialised and what every operation
-// gives (see rangekeeper.Finished.Err).
+// gives (see rangekeeper.Failed).
 func (s *Store) AllocateNext(ctx context.Context) (Allocation, error) {
 	return s.allocate(ctx, rangekeeper.Any())
 }
@@ -181,13 +182,14 @@ func (s *Store) allocate(ctx context.Context, request rangekeeper.Request) (Allo
 // AllocateBatch serves all requests or none. The error of a request that could not be served is a
 // *rangekeeper.BatchError.
 func (s *Store) AllocateBatch(ctx context.Context, requests ...rangekeeper.Request) ([]Allocation, error) {
-	f, err := s.do(ctx, rangekeeper.AllocateOperation(s.deadline(ctx), requests...))
+	outcome, err := s.do(ctx, rangekeeper.AllocateOperation(s.deadline(ctx), requests...))
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Allocation, len(f.Values))
-	for i, value := range f.Values {
-		all[i] = Allocation{Value: value, Revision: f.Revision, UseUntil: s.started.Add(f.UseUntil)}
+	allocated, _ := outcome.(rangekeeper.Allocated)
+	all := make([]Allocation, len(allocated.Values))
+	for i, value := range allocated.Values {
+		all[i] = Allocation{Value: value, Revision: allocated.Revision, UseUntil: s.started.Add(allocated.UseUntil)}
 	}
 	return all, nil
 }
@@ -218,8 +220,9 @@ func (s *Store) ReleaseAll(ctx context.Context, owned ...Owned) (released []bool
 	}
 	var errs []error
 	for i, c := range calls {
-		f, err := s.await(ctx, c)
-		released[i] = f.Outcome == rangekeeper.OutcomeReleased && f.Yes
+		outcome, err := s.await(ctx, c)
+		of, _ := outcome.(rangekeeper.Released)
+		released[i] = of.Freed
 		if err != nil {
 			errs = append(errs, fmt.Errorf("release %v: %w", owned[i].Value, err))
 		}
@@ -227,33 +230,15 @@ func (s *Store) ReleaseAll(ctx context.Context, owned ...Owned) (released []bool
 	return released, errors.Join(errs...)
 }
 
-// State is the state of the stored object.
-type State struct {
-	// Revision is the revision of etcd at which the object had this state: the as-of revision of a release that is decided by
-	// it.
-	Revision int64
-	// Snapshot has the values in use, as rangekeeper.Allocator.Snapshot returns them.
-	Snapshot []byte
-	// Initialised reports whether the object exists and was initialised.
-	Initialised bool
-}
-
 // Read returns the stored state, confirmed by etcd after the call began.
-func (s *Store) Read(ctx context.Context) (State, error) {
-	f, err := s.do(ctx, rangekeeper.ReadOperation(s.deadline(ctx)))
-	return State{Revision: f.Revision, Snapshot: f.Snapshot, Initialised: f.Yes}, err
+func (s *Store) Read(ctx context.Context) (rangekeeper.State, error) {
+	outcome, err := s.do(ctx, rangekeeper.ReadOperation(s.deadline(ctx)))
+	state, _ := outcome.(rangekeeper.State)
+	return state, err
 }
 
 // Known returns what is known of the object without asking etcd: it may be out of date. After Close it is zero.
 func (s *Store) Known() rangekeeper.KnownState { return s.committer.Load().Known() }
-
-// Repaired says what became of a diff.
-type Repaired struct {
-	// Set and Cleared are the values that were set and cleared, ascending.
-	Set, Cleared []rangekeeper.Value
-	// Changed is how many were left alone because they, or Services, had changed since the pass, or may have.
-	Changed int
-}
 
 type repair struct {
 	pass     *rangekeeper.Pass
@@ -263,16 +248,16 @@ type repair struct {
 
 // ReadForPass reads the range for a pass that has started; Services are to be listed, linearizably, after it has
 // returned.
-func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (State, error) {
-	view, err := State{}, s.committer.Load().BeginPass(pass)
+func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rangekeeper.State, error) {
+	view, err := rangekeeper.State{}, s.committer.Load().BeginPass(pass)
 	if err == nil {
 		if view, err = s.Read(ctx); err != nil {
-			return State{}, err
+			return rangekeeper.State{}, err
 		}
 		err = s.committer.Load().PassRead(pass, view.Revision, view.Snapshot, s.now())
 	}
 	if err != nil {
-		return State{}, fmt.Errorf("read %s for a repair pass: %w", s.config.Key, err)
+		return rangekeeper.State{}, fmt.Errorf("read %s for a repair pass: %w", s.config.Key, err)
 	}
 	return view, nil
 }
@@ -282,13 +267,14 @@ func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (State,
 // more than one Service claims.
 //
 // A list of Services from before ReadForPass is rangekeeper.ErrStaleList. One that guards needs Config.Services.
-func (s *Store) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (Repaired, error) {
+func (s *Store) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	if listed.Guards && s.config.Services == "" {
-		return Repaired{}, fmt.Errorf("%s: %w: a list of Services that guards needs Config.Services", s.config.Key, rangekeeper.ErrInvalidArgument)
+		return rangekeeper.Repaired{}, fmt.Errorf("%s: %w: a list of Services that guards needs Config.Services", s.config.Key, rangekeeper.ErrInvalidArgument)
 	}
 	c := &call{repair: &repair{pass: pass, listed: listed, deadline: s.deadline(ctx)}}
-	f, err := s.wait(ctx, c)
-	return Repaired{Set: f.Set, Cleared: f.Cleared, Changed: f.Changed}, err
+	outcome, err := s.wait(ctx, c)
+	repaired, _ := outcome.(rangekeeper.Repaired)
+	return repaired, err
 }
 
 // deadline is when an operation with this context ends at the latest, by the committer's clock.
@@ -302,13 +288,13 @@ func (s *Store) deadline(ctx context.Context) time.Duration {
 func (s *Store) now() time.Duration { return time.Since(s.started) }
 
 // do hands an operation to the committer and waits until it has ended.
-func (s *Store) do(ctx context.Context, operation rangekeeper.Operation) (rangekeeper.Finished, error) {
+func (s *Store) do(ctx context.Context, operation rangekeeper.Operation) (rangekeeper.Outcome, error) {
 	return s.wait(ctx, &call{operation: operation})
 }
 
-func (s *Store) wait(ctx context.Context, c *call) (rangekeeper.Finished, error) {
+func (s *Store) wait(ctx context.Context, c *call) (rangekeeper.Outcome, error) {
 	if err := s.submit(ctx, c); err != nil {
-		return rangekeeper.Finished{}, err
+		return nil, err
 	}
 	return s.await(ctx, c)
 }
@@ -319,7 +305,7 @@ func (s *Store) submit(ctx context.Context, calls ...*call) error {
 		return fmt.Errorf("%s: %w", s.config.Key, err)
 	}
 	for _, c := range calls {
-		c.done = make(chan rangekeeper.Finished, 1)
+		c.done = make(chan rangekeeper.Outcome, 1)
 	}
 	s.mu.Lock()
 	if s.closed {
@@ -334,22 +320,22 @@ func (s *Store) submit(ctx context.Context, calls ...*call) error {
 }
 
 // await returns when a call has ended.
-func (s *Store) await(ctx context.Context, c *call) (rangekeeper.Finished, error) {
+func (s *Store) await(ctx context.Context, c *call) (rangekeeper.Outcome, error) {
 	select {
-	case f := <-c.done:
-		return f, s.err(f)
+	case outcome := <-c.done:
+		return outcome, s.err(outcome)
 	case <-ctx.Done():
 	}
 	return s.giveUp(ctx, c)
 }
 
 // giveUp has the committer cancel a call if it was submitted; else it returns the result of the call.
-func (s *Store) giveUp(ctx context.Context, c *call) (f rangekeeper.Finished, err error) {
+func (s *Store) giveUp(ctx context.Context, c *call) (rangekeeper.Outcome, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.ended { // at the same time
-		f = <-c.done
-		return f, s.err(f)
+		outcome := <-c.done
+		return outcome, s.err(outcome)
 	}
 	c.givenUp = true
 	if c.taken {
@@ -358,9 +344,9 @@ func (s *Store) giveUp(ctx context.Context, c *call) (f rangekeeper.Finished, er
 	} else if i := slices.Index(s.submitted, c); i >= 0 {
 		s.submitted = slices.Delete(s.submitted, i, i+1)
 		s.ended(1)
-		return f, fmt.Errorf("%s: %w", s.config.Key, ctx.Err())
+		return nil, fmt.Errorf("%s: %w", s.config.Key, ctx.Err())
 	}
-	return f, fmt.Errorf("%s: %w: %w", s.config.Key, ErrUnknown, ctx.Err())
+	return nil, fmt.Errorf("%s: %w: %w", s.config.Key, ErrUnknown, ctx.Err())
 }
 
 // refuse lets no more calls in; the lock is held.
@@ -388,15 +374,15 @@ func (s *Store) signal() {
 	}
 }
 
-func (s *Store) err(f rangekeeper.Finished) error {
-	switch f.Outcome {
-	case rangekeeper.OutcomeFailed:
-		return fmt.Errorf("%s: %w", s.config.Key, f.Err)
-	case rangekeeper.OutcomeUnknown:
+func (s *Store) err(outcome rangekeeper.Outcome) error {
+	switch outcome := outcome.(type) {
+	case rangekeeper.Failed:
+		return fmt.Errorf("%s: %w", s.config.Key, outcome.Err)
+	case rangekeeper.Unknown:
 		return fmt.Errorf("%s: %w", s.config.Key, ErrUnknown)
-	case rangekeeper.OutcomeDeferred:
+	case rangekeeper.Deferred:
 		reason := "the history since the as-of revision is not known any more"
-		if f.Yes {
+		if outcome.Duplicate {
 			reason = "more than one Service had the value in the last pass"
 		}
 		return fmt.Errorf("%s: %w: %s", s.config.Key, ErrDeferred, reason)

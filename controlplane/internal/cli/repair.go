@@ -277,14 +277,14 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 // timedRange is a range whose operations have the time of an operation each.
 type timedRange struct{ controller.Range }
 
-func (t timedRange) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (etcdstore.State, error) {
+func (t timedRange) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rangekeeper.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
 	view, err := t.Range.ReadForPass(ctx, pass)
 	return view, unreachable(err)
 }
 
-func (t timedRange) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (etcdstore.Repaired, error) {
+func (t timedRange) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
 	repaired, err := t.Range.Repair(ctx, pass, listed)
