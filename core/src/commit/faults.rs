@@ -1,11 +1,6 @@
 //! Faults that the simulation puts into the protocol, to see that it would find them. Without the feature `faults`
 //! none of them can be on, and nothing of them is compiled.
 
-use crate::allocator::Request;
-#[cfg(feature = "faults")]
-use crate::bitmap::Bitmap;
-use crate::range::Range;
-
 #[cfg(feature = "faults")]
 pub use switched::set;
 
@@ -110,25 +105,4 @@ mod switched {
             ON.get() >> self as u8 & 1 == 1
         }
     }
-}
-
-/// Fault 15: the values of requests, if all of them name one and all are in use.
-#[cfg(feature = "faults")]
-pub(super) fn all_in_use<R: Range>(range: R, requests: &[Request<R::Value>], used: &Bitmap) -> Option<Vec<R::Value>> {
-    let values: Option<Vec<R::Value>> = requests
-        .iter()
-        .map(|request| match *request {
-            Request::This(value) => range.offset_of(value).filter(|offset| used.contains(*offset)).map(|_| value),
-            Request::Next => None,
-        })
-        .collect();
-    values.filter(|values| !values.is_empty())
-}
-
-/// Faults 27 and 28: the offsets that requests name.
-pub(super) fn named<R: Range>(range: R, requests: &[Request<R::Value>]) -> impl Iterator<Item = u32> {
-    requests.iter().filter_map(move |request| match *request {
-        Request::This(value) => range.offset_of(value),
-        Request::Next => None,
-    })
 }

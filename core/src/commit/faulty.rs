@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use rand_core::Rng;
 
+use crate::allocator::Request as Wanted;
+use crate::bitmap::Bitmap;
 use crate::range::Range;
 
 use super::base::{Content, Standing};
 use super::batch::{Batch, Entry, Memory};
 use super::committer::Committer;
-use super::faults::{self, Fault};
-use super::operation::{Failure, Operation, Outcome};
-use super::plan::Planned;
+use super::faults::Fault;
+use super::operation::{Failure, Operation, Outcome, Repaired};
+use super::pending::Pending;
+use super::plan::{Plan, Planned};
 use super::queue::Queue;
 use super::request::{Request, Step};
 
@@ -47,7 +50,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let mut ours = Vec::new();
         for pending in self.queue.iter().filter(|one| one.unknown_on.is_some_and(|unknown_on| unknown_on != state)) {
             let Operation::Allocate(wanted) = &pending.operation else { continue };
-            let used: Option<Vec<R::Value>> = faults::all_in_use(range, wanted, base.used());
+            let used: Option<Vec<R::Value>> = all_in_use(range, wanted, base.used());
             ours.extend(used.map(|values| (pending.owner, values)));
         }
         for (owner, values) in ours {
@@ -116,4 +119,71 @@ impl<R: Range, G: Rng> Committer<R, G> {
 /// Takes those of the batch's operations out of the queue that are still in it.
 fn reclaim<R: Range>(batch: &mut Batch<R>, queue: &mut Queue<R>) {
     batch.entries.retain(|entry| queue.remove(entry.pending.owner).is_some());
+}
+
+impl<R: Range> Plan<'_, R> {
+    /// Fault 2: evaluates clears before allocations.
+    pub(super) fn clear_first(
+        &mut self,
+        operations: &[Pending<R>],
+        repaired: &[Repaired<R>],
+    ) -> Vec<Option<Planned<R>>> {
+        let is_first = |pending: &Pending<R>| Fault::ClearsBeforeAllocations.is_on() && !pending.is_allocation();
+        let all = operations.iter().zip(repaired);
+        all.map(|(pending, repaired)| is_first(pending).then(|| self.clear(pending, repaired.clone()))).collect()
+    }
+
+    /// Fault 1: allocates what the same batch clears.
+    pub(super) fn allocate_cleared(
+        &mut self,
+        operations: &[Pending<R>],
+        planned: &mut [Option<Planned<R>>],
+        rng: &mut impl Rng,
+    ) {
+        for (pending, planned) in operations.iter().zip(planned).filter(|_| Fault::AllocateWhatTheSwapClears.is_on()) {
+            if let Some(Planned::End(Outcome::Failed(Failure::Allocate(_)))) = planned {
+                *planned = self.allocate(pending, rng);
+            }
+        }
+    }
+
+    /// Fault 28: carries out a part of an allocation.
+    pub(super) fn apply_half(
+        &mut self,
+        pending: &Pending<R>,
+        requests: &[Wanted<R::Value>],
+        taken: &[u32],
+    ) -> Option<Planned<R>> {
+        let applies = Fault::BatchHalfApplied.is_on() && pending.is_retry && !taken.is_empty();
+        applies.then(|| {
+            self.set.extend(taken);
+            Planned::Take(named(self.next.range(), requests).collect())
+        })
+    }
+
+    /// Fault 27: clears all values of an allocation that fails.
+    pub(super) fn clear_named(&mut self, requests: &[Wanted<R::Value>]) {
+        let named = named(self.next.range(), requests).filter(|_| Fault::RollbackClearsOthers.is_on());
+        self.cleared.extend(named.filter(|offset| self.next.bitmap_mut().remove(*offset)));
+    }
+}
+
+/// Fault 15: the values of requests, if all of them name one and all are in use.
+fn all_in_use<R: Range>(range: R, requests: &[Wanted<R::Value>], used: &Bitmap) -> Option<Vec<R::Value>> {
+    let values: Option<Vec<R::Value>> = requests
+        .iter()
+        .map(|request| match *request {
+            Wanted::This(value) => range.offset_of(value).filter(|offset| used.contains(*offset)).map(|_| value),
+            Wanted::Next => None,
+        })
+        .collect();
+    values.filter(|values| !values.is_empty())
+}
+
+/// The offsets that requests name.
+fn named<R: Range>(range: R, requests: &[Wanted<R::Value>]) -> impl Iterator<Item = u32> {
+    requests.iter().filter_map(move |request| match *request {
+        Wanted::This(value) => range.offset_of(value),
+        Wanted::Next => None,
+    })
 }

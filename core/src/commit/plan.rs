@@ -9,7 +9,7 @@ use crate::range::Range;
 
 use super::base::{Readable, Standing};
 use super::changes::Changes;
-use super::faults::{self, Fault};
+use super::faults::Fault;
 use super::operation::{Deferral, Failure, Operation, Outcome, Repaired};
 use super::pending::{Owner, Pending};
 use super::protection::Protection;
@@ -45,15 +45,15 @@ pub(super) struct Planning<R: Range> {
 pub(super) struct Plan<'a, R: Range> {
     readable: &'a Readable<R>,
     context: Context<'a>,
-    next: Allocator<R>,
+    pub(super) next: Allocator<R>,
     /// The band that values are picked from.
     band: ops::Range<u32>,
     /// How often the quarantine has yielded in it.
     level: usize,
     /// As `next`, with what the quarantine spares at this level in use, too. Made when it is needed first.
     spare: Option<Allocator<R>>,
-    set: Vec<u32>,
-    cleared: Vec<u32>,
+    pub(super) set: Vec<u32>,
+    pub(super) cleared: Vec<u32>,
     services_unchanged_since: Option<u64>,
     /// Whether the object has to be written even if no offset changes.
     initialises: bool,
@@ -79,27 +79,14 @@ impl<'a, R: Range> Plan<'a, R> {
     /// Evaluates operations.
     pub(super) fn evaluate(&mut self, operations: &[Pending<R>], rng: &mut impl Rng) -> Vec<Option<Planned<R>>> {
         let repaired: Vec<Repaired<R>> = operations.iter().map(|pending| self.set(pending)).collect();
-        let mut planned: Vec<Option<Planned<R>>> = if Fault::ClearsBeforeAllocations.is_on() {
-            let clears = operations.iter().zip(&repaired);
-            clears
-                .map(|(pending, repaired)| (!pending.is_allocation()).then(|| self.clear(pending, repaired.clone())))
-                .collect()
-        } else {
-            operations.iter().map(|pending| self.allocate(pending, rng)).collect()
-        };
+        let mut planned = self.clear_first(operations, &repaired);
+        for (pending, planned) in operations.iter().zip(&mut planned).filter(|(_, planned)| planned.is_none()) {
+            *planned = self.allocate(pending, rng);
+        }
         for ((pending, repaired), planned) in operations.iter().zip(repaired).zip(&mut planned) {
-            if Fault::ClearsBeforeAllocations.is_on() && planned.is_none() {
-                *planned = self.allocate(pending, rng);
-            }
             planned.get_or_insert_with(|| self.clear(pending, repaired));
         }
-        if Fault::AllocateWhatTheSwapClears.is_on() {
-            for (pending, planned) in operations.iter().zip(&mut planned) {
-                if let Some(Planned::End(Outcome::Failed(Failure::Allocate(_)))) = planned {
-                    *planned = self.allocate(pending, rng);
-                }
-            }
-        }
+        self.allocate_cleared(operations, &mut planned, rng);
         planned
     }
 
@@ -146,7 +133,7 @@ impl<'a, R: Range> Plan<'a, R> {
     }
 
     /// Serves an allocation; `None` for other operations.
-    fn allocate(&mut self, pending: &Pending<R>, rng: &mut impl Rng) -> Option<Planned<R>> {
+    pub(super) fn allocate(&mut self, pending: &Pending<R>, rng: &mut impl Rng) -> Option<Planned<R>> {
         let Operation::Allocate(requests) = &pending.operation else { return None };
         if let Some(failure) = self.refusal() {
             return Some(Planned::End(Outcome::Failed(failure)));
@@ -159,15 +146,11 @@ impl<'a, R: Range> Plan<'a, R> {
                 self.set.extend(&taken);
                 Planned::Take(taken)
             }
-            Err(_) if Fault::BatchHalfApplied.is_on() && pending.is_retry && !taken.is_empty() => {
-                self.set.extend(&taken);
-                Planned::Take(faults::named(self.next.range(), requests).collect())
-            }
             Err(error) => {
-                if Fault::RollbackClearsOthers.is_on() {
-                    let named = faults::named(self.next.range(), requests);
-                    self.cleared.extend(named.filter(|offset| self.next.bitmap_mut().remove(*offset)));
+                if let Some(half) = self.apply_half(pending, requests, &taken) {
+                    return Some(half);
                 }
+                self.clear_named(requests);
                 if !taken.is_empty() {
                     // What is spared is computed again when it is needed.
                     (self.level, self.spare) = (0, None);
@@ -239,7 +222,7 @@ impl<'a, R: Range> Plan<'a, R> {
     }
 
     /// Clears what a release or a repair clears, and ends all that is not ended yet.
-    fn clear(&mut self, pending: &Pending<R>, mut repaired: Repaired<R>) -> Planned<R> {
+    pub(super) fn clear(&mut self, pending: &Pending<R>, mut repaired: Repaired<R>) -> Planned<R> {
         Planned::End(match &pending.operation {
             Operation::Allocate(_) | Operation::Read => return Planned::View,
             Operation::Create => match &self.readable.standing {
