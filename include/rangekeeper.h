@@ -957,9 +957,9 @@ typedef struct rk_release {
    */
   uint64_t as_of;
   /**
-   * The revision at which the owner was last stored with the value: the Service's before its deletion or update, or for
-   * a rollback that of the allocation. The value is freed only if it has been in use without a break since then, as far
-   * back as the history goes; 0 for all of that.
+   * The revision at which the owner was last stored with the value: the Service's before its deletion or update, or
+   * for a rollback that of the allocation. The value is freed only if it has been in use without a break since then,
+   * as far back as the history goes; 0 for all of that.
    */
   uint64_t oldest;
 } rk_release;
@@ -1190,7 +1190,8 @@ typedef struct rk_refused {
  */
 typedef struct rk_watched {
   /**
-   * The key after each change, as etcd reports it: after a deletion version is 0, and mod_revision that of the deletion.
+   * The key after each change, as etcd reports it: after a deletion version is 0, and mod_revision that of the
+   * deletion.
    */
   const struct rk_key *changes;
   /**

@@ -76,9 +76,9 @@ pub struct rk_release {
     /// The revision at which the owner stopped having the value, that of the Service's deletion or update, or for a
     /// rollback that of the allocation. The value is freed only if it has been in use without a break since then.
     pub as_of: u64,
-    /// The revision at which the owner was last stored with the value: the Service's before its deletion or update, or for
-    /// a rollback that of the allocation. The value is freed only if it has been in use without a break since then, as far
-    /// back as the history goes; 0 for all of that.
+    /// The revision at which the owner was last stored with the value: the Service's before its deletion or update, or
+    /// for a rollback that of the allocation. The value is freed only if it has been in use without a break since then,
+    /// as far back as the history goes; 0 for all of that.
     pub oldest: u64,
 }
 
@@ -166,7 +166,8 @@ pub struct rk_refused {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_watched {
-    /// The key after each change, as etcd reports it: after a deletion version is 0, and mod_revision that of the deletion.
+    /// The key after each change, as etcd reports it: after a deletion version is 0, and mod_revision that of the
+    /// deletion.
     pub changes: *const rk_key,
     /// How many.
     pub n: usize,
@@ -218,7 +219,7 @@ pub(crate) unsafe fn operations(
             RK_OPERATION_RELEASE => {
                 // SAFETY: as above.
                 let rk_release { value, as_of, oldest } = unsafe { operation.data.release };
-                Operation::Release { value: (&value).try_into()?, anchor: as_of, oldest }
+                Operation::Release { value: (&value).try_into()?, as_of, oldest }
             }
             RK_OPERATION_READ => Operation::Read,
             RK_OPERATION_CREATE => Operation::Create,

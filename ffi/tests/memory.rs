@@ -1,6 +1,6 @@
-//! How much memory things take: allocate, allocate next, release and has none from the heap, and neither does a Service of
-//! a repair pass that is in order; a committer as much as it says. The core forbids the unsafe code that it takes to see
-//! this, so the tests stand here.
+//! How much memory things take: allocate, allocate next, release and has none from the heap, and neither does a Service
+//! of a repair pass that is in order; a committer as much as it says. The core forbids the unsafe code that it takes to
+//! see this, so the tests stand here.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -219,8 +219,8 @@ fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
         for _ in 0..40 {
             committer.submit(Operation::Allocate(vec![Request::Next; 25]), Duration::MAX);
         }
-        for (value, anchor) in owned.drain(..owned.len() / 2) {
-            committer.submit(Operation::Release { value, anchor, oldest: anchor }, Duration::MAX);
+        for (value, as_of) in owned.drain(..owned.len() / 2) {
+            committer.submit(Operation::Release { value, as_of, oldest: as_of }, Duration::MAX);
         }
         loop {
             let request = match committer.poll(now) {

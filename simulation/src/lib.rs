@@ -1,7 +1,7 @@
 //! The commit protocol in millions of schedules.
 //!
 //! A schedule is a few servers with committers and repairers, a store with one key, callers, and whatever can go wrong
-//! between them, all from one seed. [`play`] plays one and tells which invariant did not hold, if any.
+//! between them, all from one seed. [`play`] plays one and reports the invariant that did not hold, if any.
 
 pub mod faults;
 mod knowledge;

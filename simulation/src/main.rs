@@ -14,7 +14,7 @@ const USAGE: &str = "\
 simulate [--schedules N] [--minutes N] [--at-least N] [--from SEED]
     plays schedules with one seed after the other, and fails if an invariant is broken or there were too few
 simulate --seed SEED
-    plays one schedule and tells what happens
+    plays one schedule and prints what happens
 simulate --faults [--seconds N] [--write DOCUMENT | --check DOCUMENT]
     breaks the rules of the protocol one by one, and fails if one is not noticed within 60 seconds; writes the table of
     seeds into a document, or compares it with what stands there (needs the feature faults)

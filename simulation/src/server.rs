@@ -14,7 +14,7 @@ pub(crate) struct Release {
     pub(crate) uid: u32,
     pub(crate) offset: u32,
     /// When the Service stopped having it, and when it was stored with it.
-    pub(crate) anchor: u64,
+    pub(crate) as_of: u64,
     pub(crate) oldest: u64,
     /// The store that these are revisions of.
     pub(crate) epoch: u32,
@@ -45,7 +45,7 @@ pub(crate) enum Submitted {
     Read {
         is_pass: bool,
     },
-    /// A fault: what the view tells is the anchor of a release.
+    /// A fault: the revision of the view is the as-of revision of a release.
     ReadForRelease(Release),
     Create,
     Repair,
@@ -70,11 +70,11 @@ pub(crate) struct Open {
     pub(crate) epoch: u32,
 }
 
-/// The right to clear an offset if it was in use ever since `anchor`, and since `oldest` as far as is known.
+/// The right to clear an offset if it was in use ever since `as_of`, and since `oldest` as far as is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Right {
     pub(crate) offset: u32,
-    pub(crate) anchor: u64,
+    pub(crate) as_of: u64,
     pub(crate) oldest: u64,
     pub(crate) epoch: u32,
     /// When the release was submitted, by the server's clock.
@@ -133,7 +133,7 @@ pub(crate) struct Server {
     pub(crate) open: Vec<Open>,
     /// The tickets of all allocations.
     pub(crate) allocations: Vec<Ticket>,
-    /// The watch that runs: its number and the next revision that it tells.
+    /// The watch that runs: its number and the next revision that it reports.
     pub(crate) watch: Option<(u32, u64)>,
     /// Whether it will tell something soon.
     pub(crate) is_watch_due: bool,
@@ -169,8 +169,8 @@ pub(crate) struct Server {
     pub(crate) watched: u64,
     pub(crate) knowledge: Knowledge,
     pub(crate) notice: Notice,
-    /// Revisions up to this one may be those of the store before, and until when it asks the store whether it has reached an
-    /// anchor.
+    /// Revisions up to this one may be those of the store before, and until when it asks the store whether it has
+    /// reached an as-of revision.
     pub(crate) foreign: u64,
     pub(crate) wary_until: u64,
     pub(crate) last_pass: Option<(u64, u64, u32)>,

@@ -25,7 +25,7 @@ pub enum Writer {
     Server(usize),
     /// The writer that behaves like the reference.
     Reference,
-    /// Somebody who deletes keys and makes them anew.
+    /// Somebody who deletes keys and recreates them.
     Stranger,
 }
 

@@ -11,8 +11,8 @@ pub enum Invariant {
     I2,
     /// No two live Services own one value.
     I3,
-    /// Only what was in use without a break from the anchor on is cleared; the anchor of a leak is the first of three
-    /// spaced sightings, a grace ago.
+    /// Only what was in use without a break from the as-of revision on is cleared; the as-of revision of a leak is the
+    /// first of three spaced sightings, a grace ago.
     I4,
     /// After faults stop, every leak is gone after four passes, and all that Services use is stored.
     I5,
@@ -22,14 +22,14 @@ pub enum Invariant {
     I7,
     /// What cannot be read is not overwritten, and the range of others only by a repair pass.
     I8,
-    /// A release frees only what was in use without a break since its Service was stored with it, as far back as the server
-    /// could know.
+    /// A release frees only what was in use without a break since its Service was stored with it, as far back as the
+    /// server could know.
     I9,
     /// A repair pass sets only what a listed Service has, and what was free in every revision since its read.
     I10,
     /// Allocate next takes what its server freed less than a grace ago only if there is nothing else.
     I11,
-    /// What a server handed out less than a grace ago is set again in a range that was made anew.
+    /// What a server handed out less than a grace ago is set again in a range that was recreated.
     I12,
     /// What the last pass of a server saw with two Services is not released by it.
     I13,

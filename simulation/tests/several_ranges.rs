@@ -87,9 +87,9 @@ impl<R: Kind> Key<R> {
             6..9 => {
                 let offset = random.below(u64::from(self.range.size())) as u32;
                 let value = self.range.value_at(offset).expect("of this range");
-                let anchor = self.store.revision();
+                let as_of = self.store.revision();
                 if self.in_use >> offset & 1 == 0 {
-                    run(&mut self.store, &mut self.other, now, Operation::Release { value, anchor, oldest: anchor });
+                    run(&mut self.store, &mut self.other, now, Operation::Release { value, as_of, oldest: as_of });
                 }
             }
             9..11 => self.in_use &= !(1 << random.below(u64::from(self.range.size()))),

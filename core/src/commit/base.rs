@@ -35,12 +35,12 @@ pub(super) struct Readable<R: Range> {
     pub(super) object: RangeAllocation,
     /// What is in use, in the offsets of the configured range.
     pub(super) used: Allocator<R>,
-    pub(super) standing: Standing,
+    pub(super) range_state: RangeState,
 }
 
 /// Whether values may be taken from the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum RangeState {
     Initialised,
     /// The object is missing, or has no range.
     Uninitialised,
@@ -52,7 +52,7 @@ impl<R: Range> Base<R> {
     pub(super) fn decode(key: Option<KeyValue<'_>>, range: R, strategy: Strategy) -> Self {
         let Some(key) = key else {
             let (object, used) = (RangeAllocation::new(Form::Protobuf), Allocator::new(range, strategy));
-            let content = Content::Readable(Readable { object, used, standing: Standing::Uninitialised });
+            let content = Content::Readable(Readable { object, used, range_state: RangeState::Uninitialised });
             return Self { state: Guard::default(), content };
         };
         let content = match decode(key.value, range, strategy) {
@@ -65,7 +65,7 @@ impl<R: Range> Base<R> {
 
     /// Whether values may be taken from it.
     pub(super) fn is_initialised(&self) -> bool {
-        matches!(&self.content, Content::Readable(readable) if readable.standing == Standing::Initialised)
+        matches!(&self.content, Content::Readable(readable) if readable.range_state == RangeState::Initialised)
     }
 
     /// What is in use; nothing if it cannot be read.
@@ -80,17 +80,17 @@ impl<R: Range> Base<R> {
 fn decode<R: Range>(value: &[u8], range: R, strategy: Strategy) -> Result<Readable<R>, String> {
     let mut object = RangeAllocation::decode(value).map_err(|error| error.to_string())?;
     let data = std::mem::take(&mut object.data);
-    let (used, standing) = if object.is_initialised() {
+    let (used, range_state) = if object.is_initialised() {
         let stored = object.range.parse::<R>().ok().filter(|stored| range.is_same_kind(stored));
         let Some(stored) = stored else {
             return Err(format!("its range {:?} is not of the kind of {range}", object.range));
         };
         let (used, _) = restore_for(range, stored, &data).map_err(|error| format!("range {stored}: {error}"))?;
         let is_own = stored == range;
-        (used, if is_own { Standing::Initialised } else { Standing::OtherRange(object.range.clone()) })
+        (used, if is_own { RangeState::Initialised } else { RangeState::OtherRange(object.range.clone()) })
     } else {
         let (used, _) = restore_for(range, range, &data).map_err(|error| error.to_string())?;
-        (used, Standing::Uninitialised)
+        (used, RangeState::Uninitialised)
     };
-    Ok(Readable { object, used: Allocator::with_used(range, strategy, used), standing })
+    Ok(Readable { object, used: Allocator::with_used(range, strategy, used), range_state })
 }

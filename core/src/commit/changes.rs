@@ -1,7 +1,7 @@
 //! What is known about the changes of each offset.
 //!
-//! A clear is right only if its offset was set without a break from its anchor on. So the committer remembers when each
-//! offset changed last, and from which revision on it has seen every change.
+//! A clear is right only if its offset was set without a break from its as-of revision on. So the committer remembers
+//! when each offset changed last, and from which revision on it has seen every change.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
@@ -190,14 +190,14 @@ impl Changes {
         Some(!contains(older, offset) && !contains(newer, offset))
     }
 
-    /// The same for the revisions that an owner names: since `anchor`, and since `oldest` as far back as is known. They
+    /// The same for the revisions that an owner names: since `as_of`, and since `oldest` as far back as is known. They
     /// may be another store's.
-    pub(super) fn is_unchanged_for_owner(&self, offset: u32, anchor: u64, oldest: u64) -> Option<bool> {
-        if anchor < self.foreign {
+    pub(super) fn is_unchanged_for_owner(&self, offset: u32, as_of: u64, oldest: u64) -> Option<bool> {
+        if as_of < self.foreign {
             return Fault::ClearWithoutHistory.is_on().then_some(true);
         }
-        let oldest = if Fault::OldestIgnored.is_on() { anchor } else { oldest.max(self.since) };
-        self.is_unchanged_since(offset, anchor.min(oldest))
+        let oldest = if Fault::OldestIgnored.is_on() { as_of } else { oldest.max(self.since) };
+        self.is_unchanged_since(offset, as_of.min(oldest))
     }
 
     /// The offsets that changed after this revision of this store, up to the head; `None` if that is not known.

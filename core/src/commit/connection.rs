@@ -79,9 +79,9 @@ impl Connection {
         revision < self.watched && self.watched <= answered
     }
 
-    /// Decides whether a release needs a read first, as its as-of revision is later than the last answer. That says that
-    /// the store has gone on since, which needs no read: if the compare-and-swap holds, the key has not changed. Or it
-    /// says that the revision was another store's; `may_be_new` is set while that is likely.
+    /// Decides whether a release needs a read first, as its as-of revision is later than the last answer. That says
+    /// that the store has gone on since, which needs no read: if the compare-and-swap holds, the key has not changed.
+    /// Or it says that the revision was another store's; `may_be_new` is set while that is likely.
     pub(super) fn compare(&mut self, newest_as_of: u64, may_be_new: bool) {
         let is_ahead = self.answered_revision().is_some_and(|revision| revision < newest_as_of);
         self.is_wary = is_ahead && (self.is_wary || may_be_new);
@@ -90,11 +90,11 @@ impl Connection {
     /// Whether a read has to come before the next compare-and-swap.
     pub(super) fn needs_read(&self, now: Duration) -> bool {
         let is_stale = self.answer_age(now).is_none_or(|age| age > STALE);
-        is_stale || (self.is_wary && !Fault::AnchorOfAnotherStore.is_on()) || self.must_read
+        is_stale || (self.is_wary && !Fault::AsOfAnotherStore.is_on()) || self.must_read
     }
 
-    /// Whether an answer with this header may be of the same store as the one before. The request was sent when the store
-    /// had reached a revision.
+    /// Whether an answer with this header may be of the same store as the one before. The request was sent when the
+    /// store had reached a revision.
     pub(super) fn continues(&self, header: Header, reached: u64) -> bool {
         self.last.is_none_or(|(before, _)| {
             header.cluster_id == before.cluster_id

@@ -10,7 +10,7 @@ use crate::allocator::Request as Wanted;
 use crate::bitmap::Bitmap;
 use crate::range::Range;
 
-use super::base::{Content, Standing};
+use super::base::{Content, RangeState};
 use super::batch::{Batch, Entry, Memory};
 use super::committer::Committer;
 use super::faults::Fault;
@@ -101,7 +101,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let base = self.history.current(now).filter(|_| !self.would_lose(now))?;
         let mut batch = self.repeat.take_if(|_| !Fault::EqualBytesTakenForOurs.is_on())?;
         let Content::Readable(readable) = &base.content else { return None };
-        let initialised = readable.standing == Standing::Initialised;
+        let initialised = readable.range_state == RangeState::Initialised;
         let next = batch.next.as_mut().filter(|_| base.state != batch.state && initialised)?;
         if Fault::RepeatedWithOldRights.is_on() {
             *next = readable.clone();

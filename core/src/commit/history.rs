@@ -7,7 +7,7 @@ use crate::allocator::{Allocator, Strategy};
 use crate::bitmap::Bitmap;
 use crate::range::Range;
 
-use super::base::{Base, Content, Readable, Standing};
+use super::base::{Base, Content, RangeState, Readable};
 use super::changes::{Changes, differences};
 use super::connection::Connection;
 use super::faults::Fault;
@@ -295,7 +295,7 @@ impl<R: Range> History<R> {
         let Some(Base { state, content: Content::Readable(readable) }) = &self.base else { return None };
         self.viewed = self.viewed.max(state.mod_revision);
         self.changes.viewed(revision);
-        let initialised = readable.standing != Standing::Uninitialised;
+        let initialised = readable.range_state != RangeState::Uninitialised;
         Some(View { revision, used: readable.used.bitmap().clone(), initialised })
     }
 

@@ -3,12 +3,13 @@
 /// These bounds. Only a simulation has others than the default ones, so that its short schedules reach them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many changes of offsets are remembered. With more, the oldest are forgotten, and so are all anchors before them.
+    /// How many changes of offsets are remembered. With more, the oldest are forgotten, and so are all as-of revisions
+    /// before them.
     pub changes: usize,
     /// And of how many revisions.
     pub revisions: usize,
-    /// How many leaks are followed from one pass to the next however much else changes. The others are if no more changes
-    /// come than are remembered.
+    /// How many leaks are followed from one pass to the next however much else changes. The others are if no more
+    /// changes come than are remembered.
     pub leaks: usize,
     /// How many states of the key a watch may have to replay for the sake of an operation that comes later.
     pub replayed: u64,

@@ -2,15 +2,16 @@
 //! without a value ever being handed out twice.
 //!
 //! A [`Committer`] keeps one stored object. Callers [`submit`](Committer::submit) operations. The shell does what
-//! [`poll`](Committer::poll) returns, a [`Step`] at a time, and reports what happens by [`handle`](Committer::handle), as
-//! an [`Event`]. Many operations share one compare-and-swap, there is no read before a write, and a conflict brings the
-//! current value with it.
+//! [`poll`](Committer::poll) returns, a [`Step`] at a time, and reports what happens by [`handle`](Committer::handle),
+//! as an [`Event`]. Many operations share one compare-and-swap, there is no read before a write, and a conflict brings
+//! the current value with it.
 //!
 //! - An operation ends only by an answer to a request that was sent after its submission, never from memory.
 //! - A value is set freely on the current state, and cleared only if it was set without a break since the operation's
 //!   as-of revision. For that the committer remembers what changed when, and asks for a [watch](Step::Watch) where it has
 //!   not seen every state.
-//! - If a request's outcome is unknown, the committer neither assumes success nor retries. At worst a value leaks until a
+//! - If a request's outcome is unknown, the committer neither assumes success nor retries. At worst a value leaks until
+//!   a
 //!   repair pass frees it.
 //!
 //! Times are durations from a moment that the shell chooses, by a clock that never goes back. Randomness comes from
@@ -26,8 +27,8 @@
 //! use rand_core::SeedableRng;
 //! use rand_xoshiro::Xoshiro256PlusPlus;
 //! use rangekeeper::allocator::{Request as Wanted, Strategy};
-//! use rangekeeper::commit::{Answer, Committer, Config, Event, Guard, Header, KeyValue, Operation, Outcome, Request, Step};
-//! use rangekeeper::ports::PortRange;
+//! use rangekeeper::commit::{Answer, Committer, Config, Event, Guard, Header, KeyValue, Operation, Outcome, Request,
+//! Step}; use rangekeeper::ports::PortRange;
 //!
 //! /// A store with one key.
 //! #[derive(Default)]
@@ -90,7 +91,7 @@
 //!
 //! // The Service could not be created: its values are released as of their allocation.
 //! for value in values {
-//!     let release = Operation::Release { value, anchor: revision, oldest: revision };
+//!     let release = Operation::Release { value, as_of: revision, oldest: revision };
 //!     assert_eq!(run(release), Outcome::Released { freed: true });
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())

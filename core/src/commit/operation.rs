@@ -1,4 +1,4 @@
-//! What callers submit, and what comes of it.
+//! What callers submit, and how it ends.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub enum Operation<R: Range> {
     /// Serve all of these requests, or none.
     Allocate(Vec<Request<R::Value>>),
     /// Release a value on behalf of its owner. The value is freed only if it has been in use without a break since
-    /// `anchor`, and since `oldest` as far back as the history goes: otherwise somebody else may own it by now.
+    /// `as_of`, and since `oldest` as far back as the history goes: otherwise somebody else may own it by now.
     ///
     /// Both are revisions of the range's etcd. Where Services are kept in another etcd, leave their values to repair. A
     /// caller that knows no owner submits a [`Read`](Self::Read) first and names the view's revision twice: that is a
@@ -29,16 +29,16 @@ pub enum Operation<R: Range> {
         value: R::Value,
         /// The revision at which the owner stopped having the value: that of the Service's deletion or of the update
         /// that dropped the value; for a rollback that of the allocation.
-        anchor: u64,
+        as_of: u64,
         /// The revision at which the owner was last stored with the value: the Service's before its deletion or update;
-        /// for a rollback that of the allocation. A later one than `anchor` counts as `anchor`.
+        /// for a rollback that of the allocation. A later one than `as_of` counts as `as_of`.
         oldest: u64,
     },
-    /// Tell what is stored.
+    /// Read what is stored.
     Read,
-    /// Make the object if it is missing or was never initialised.
+    /// Create the object if it is missing or was never initialised.
     Create,
-    /// Apply what a repair pass found out. There is one pass at a time.
+    /// Apply the diff of a repair pass. There is one pass at a time.
     Repair(Box<Diff>),
 }
 
@@ -89,8 +89,8 @@ pub enum Listed {
     Elsewhere,
     /// At this revision of the range's store. If that is before the pass's read, the repair fails.
     At(u64),
-    /// As [`At`](Self::At), and clears depend on it ([`Request::Swap`](super::Request::Swap)): nothing is cleared once a
-    /// Service has been written after the list. Where Services never rest, leaks stay.
+    /// As [`At`](Self::At), and clears depend on it ([`Request::Swap`](super::Request::Swap)): nothing is cleared once
+    /// a Service has been written after the list. Where Services never rest, leaks stay.
     Guarding(u64),
 }
 
@@ -126,8 +126,8 @@ pub struct View {
 /// What a committer knows of the stored object without asking the store: it may be out of date.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// The revision of the newest state of the key that was seen; 0 if none was, or there is no key. What is in use in it
-    /// can be released from this anchor on.
+    /// The revision of the newest state of the key that was seen; 0 if none was, or there is no key. What is in use in
+    /// it can be released from this as-of revision on.
     pub revision: u64,
     /// How many values were in use; 0 if the object was missing or never initialised.
     pub used: u32,
@@ -138,11 +138,11 @@ pub struct Known {
 /// How an operation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<R: Range> {
-    /// The values are the caller's.
+    /// The caller owns the values.
     Allocated {
         /// In the order of the requests.
         values: Vec<R::Value>,
-        /// The revision at which they were taken: the anchor of a rollback.
+        /// The revision at which they were taken: the as-of revision of a rollback.
         revision: u64,
         /// Until when a Service with them must be written.
         use_until: Duration,
@@ -158,14 +158,14 @@ pub enum Outcome<R: Range> {
     Read(View),
     /// The object is there.
     Created {
-        /// Whether this operation made it; else it was there already, for the same range.
+        /// Whether this operation created it; else it was there already, for the same range.
         created: bool,
     },
     /// As much of the diff as was still right was applied.
     Repaired(Repaired<R>),
     /// Nothing was changed.
     Failed(Failure<R>),
-    /// It may have happened or may yet happen. What it allocated must not be used.
+    /// The operation may have taken effect or may do so yet. What it allocated must not be used.
     Unknown,
 }
 
@@ -184,8 +184,8 @@ pub struct Repaired<R: Range> {
 /// Why a release was left to a repair pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Deferral {
-    /// It is not known any more what happened to the value since the anchor.
-    #[error("what happened since the anchor is not known any more")]
+    /// The history of the value since the as-of revision is unknown.
+    #[error("the history since the as-of revision is unknown")]
     HistoryMissing,
     /// The last pass saw more than one Service with the value.
     #[error("more than one Service had the value in the last repair pass")]
@@ -195,7 +195,7 @@ pub enum Deferral {
 /// Why an operation changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure<R: Range> {
-    /// The values could not be had.
+    /// The values could not be allocated.
     #[error(transparent)]
     Allocate(#[from] BatchError<R>),
     /// There is no object, or it was never initialised: a repair pass or [`Operation::Create`] comes first.
@@ -206,10 +206,10 @@ pub enum Failure<R: Range> {
     MismatchedRange {
         /// The configured range.
         expected: R,
-        /// The range that stands in the object.
+        /// The range of the stored object.
         found: String,
     },
-    /// What is stored cannot be read, and so is not overwritten.
+    /// The stored object cannot be decoded, and so is not overwritten.
     #[error("what is stored cannot be read: {message}")]
     Unreadable {
         /// Why.
@@ -218,7 +218,7 @@ pub enum Failure<R: Range> {
     /// The store refused the request.
     #[error("the store refused: {message}")]
     Refused {
-        /// The store's words.
+        /// The store's reason.
         message: String,
     },
     /// The Services of a repair were listed before the view that it is about ([`Diff::listed`]): what was allocated
@@ -231,9 +231,9 @@ pub enum Failure<R: Range> {
         read: u64,
     },
     /// Its time was over before it was sent.
-    #[error("the deadline was exceeded before the operation took place")]
+    #[error("the deadline was exceeded before the operation was sent")]
     DeadlineExceeded,
-    /// The caller did not want it any more.
+    /// The caller no longer waited for it.
     #[error("the operation was cancelled")]
     Cancelled,
 }

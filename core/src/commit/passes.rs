@@ -2,7 +2,7 @@
 //!
 //! A leak is cleaned when several passes in a row have seen it. That is safe only if it was one leak all the time: the
 //! offset was in use in every revision between the passes, and the passes were far enough apart for any Service to be
-//! written meanwhile. The first the committer tells, the second a clock that never goes back.
+//! written meanwhile. The committer reports the first, a clock that never goes back the second.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -155,7 +155,7 @@ impl Passes {
                 clear.remove(offset);
             }
             if stays || listed.guard().is_some() {
-                // What is cleared indeed has changed by the next pass, and is counted anew.
+                // What is cleared indeed has changed by the next pass, and is counted from the start.
                 seen.held.insert(offset, first);
                 counters.hold(offset);
             } else if Fault::CounterSurvivesCleaning.is_on() {

@@ -87,7 +87,7 @@ impl<R: Range> Pending<R> {
     /// Records that it goes into another batch. After an unknown outcome the one on `state` may have carried it out.
     pub(super) fn retry(&mut self, state: Option<Guard>) {
         let trusted =
-            self.operation == Operation::Read || (!self.is_allocation() && Fault::DoubtOnlyOfAllocations.is_on());
+            self.operation == Operation::Read || (!self.is_allocation() && Fault::UnknownOnlyForAllocations.is_on());
         if let Some(state) = state.filter(|_| !trusted) {
             (self.unknown_on, self.was_unknown) = (Some(state), true);
         }

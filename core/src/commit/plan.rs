@@ -7,7 +7,7 @@ use rand_core::Rng;
 use crate::allocator::{AllocateError, Allocator, BatchError, Full, Request};
 use crate::range::Range;
 
-use super::base::{Readable, Standing};
+use super::base::{RangeState, Readable};
 use super::changes::Changes;
 use super::faults::Fault;
 use super::operation::{Deferral, Failure, Operation, Outcome, Repaired};
@@ -95,7 +95,7 @@ impl<'a, R: Range> Plan<'a, R> {
         let changes = self.initialises || !self.set.is_empty() || !self.cleared.is_empty();
         let next = if changes {
             let object = self.readable.object.clone();
-            Ok(Readable { object, used: self.next, standing: Standing::Initialised })
+            Ok(Readable { object, used: self.next, range_state: RangeState::Initialised })
         } else {
             Err(self.next)
         };
@@ -107,11 +107,11 @@ impl<'a, R: Range> Plan<'a, R> {
     fn set(&mut self, pending: &Pending<R>) -> Repaired<R> {
         let mut repaired = Repaired { set: Vec::new(), cleared: Vec::new(), changed: pending.dropped };
         let Operation::Repair(diff) = &pending.operation else { return repaired };
-        let initialised = self.readable.standing == Standing::Initialised;
+        let initialised = self.readable.range_state == RangeState::Initialised;
         // A range that was deleted meanwhile is not recreated without what the pass saw in use: values would be handed
         // out that Services have.
         let made = (pending.owner != Owner::Own && self.context.changes.knows(diff.read))
-            || Fault::DeletedRangeMadeAnewEmpty.is_on();
+            || Fault::DeletedRangeRecreatedEmpty.is_on();
         self.initialises |= made && !initialised;
         for offset in &diff.set {
             // What this committer handed out is set whatever happened since.
@@ -225,21 +225,24 @@ impl<'a, R: Range> Plan<'a, R> {
     pub(super) fn clear(&mut self, pending: &Pending<R>, mut repaired: Repaired<R>) -> Planned<R> {
         Planned::End(match &pending.operation {
             Operation::Allocate(_) | Operation::Read => return Planned::View,
-            Operation::Create => match &self.readable.standing {
-                Standing::OtherRange(_) => self.refusal().map_or(Outcome::Created { created: false }, Outcome::Failed),
-                Standing::Initialised => Outcome::Created { created: false },
-                Standing::Uninitialised => {
+            Operation::Create => match &self.readable.range_state {
+                RangeState::OtherRange(_) => {
+                    self.refusal().map_or(Outcome::Created { created: false }, Outcome::Failed)
+                }
+                RangeState::Initialised => Outcome::Created { created: false },
+                RangeState::Uninitialised => {
                     let created = !self.initialises;
                     self.initialises = true;
                     Outcome::Created { created }
                 }
             },
-            Operation::Release { value, anchor, oldest } => match (self.refusal(), self.next.range().offset_of(*value))
-            {
-                (Some(failure), _) => Outcome::Failed(failure),
-                (None, None) => Outcome::Released { freed: false },
-                (None, Some(offset)) => self.release(offset, *anchor, *oldest, pending.was_unknown),
-            },
+            Operation::Release { value, as_of, oldest } => {
+                match (self.refusal(), self.next.range().offset_of(*value)) {
+                    (Some(failure), _) => Outcome::Failed(failure),
+                    (None, None) => Outcome::Released { freed: false },
+                    (None, Some(offset)) => self.release(offset, *as_of, *oldest, pending.was_unknown),
+                }
+            }
             Operation::Repair(diff) => {
                 for offset in &diff.clear {
                     let unchanged = self.context.changes.is_unchanged_since(offset, diff.read) == Some(true);
@@ -259,15 +262,15 @@ impl<'a, R: Range> Plan<'a, R> {
         })
     }
 
-    fn release(&mut self, offset: u32, anchor: u64, oldest: u64, was_unknown: bool) -> Outcome<R> {
+    fn release(&mut self, offset: u32, as_of: u64, oldest: u64, was_unknown: bool) -> Outcome<R> {
         if !self.readable.used.bitmap().contains(offset) {
             return Outcome::Released { freed: false };
         }
         if self.context.protection.is_duplicate(offset) && !Fault::DuplicatesReleased.is_on() {
             return Outcome::Deferred(Deferral::Duplicate);
         }
-        let blind = Fault::ReleaseWithoutAnchor.is_on() || (was_unknown && Fault::ReleaseRepeatedBlindly.is_on());
-        let unchanged = self.context.changes.is_unchanged_for_owner(offset, anchor, oldest);
+        let blind = Fault::ReleaseWithoutAsOf.is_on() || (was_unknown && Fault::ReleaseRepeatedBlindly.is_on());
+        let unchanged = self.context.changes.is_unchanged_for_owner(offset, as_of, oldest);
         match unchanged.or(blind.then_some(true)).map(|known| known || blind) {
             Some(unchanged) => Outcome::Released { freed: unchanged && self.free(offset) },
             None => Outcome::Deferred(Deferral::HistoryMissing),
@@ -285,11 +288,11 @@ impl<'a, R: Range> Plan<'a, R> {
 
     /// Why nothing may be taken from the object as it stands.
     fn refusal(&self) -> Option<Failure<R>> {
-        match &self.readable.standing {
-            Standing::Initialised => None,
-            Standing::OtherRange(_) if Fault::OtherRangeTakenForOwn.is_on() => None,
-            Standing::Uninitialised => Some(Failure::NotInitialised),
-            Standing::OtherRange(found) => {
+        match &self.readable.range_state {
+            RangeState::Initialised => None,
+            RangeState::OtherRange(_) if Fault::OtherRangeTakenForOwn.is_on() => None,
+            RangeState::Uninitialised => Some(Failure::NotInitialised),
+            RangeState::OtherRange(found) => {
                 Some(Failure::MismatchedRange { expected: self.next.range(), found: found.clone() })
             }
         }

@@ -58,8 +58,8 @@ impl<R: Range> Queue<R> {
 
     /// Adds an operation that a caller has submitted or the committer needs.
     pub(super) fn push(&mut self, pending: Pending<R>) {
-        if let (Operation::Release { anchor, .. }, Owner::Caller(_)) = (&pending.operation, pending.owner) {
-            self.newest_as_of = self.newest_as_of.max(*anchor);
+        if let (Operation::Release { as_of, .. }, Owner::Caller(_)) = (&pending.operation, pending.owner) {
+            self.newest_as_of = self.newest_as_of.max(*as_of);
         }
         self.waiting.push_back(pending);
     }
@@ -74,7 +74,7 @@ impl<R: Range> Queue<R> {
     /// Adds the releases of values that were allocated at this revision, and that nobody waits for.
     pub(super) fn undo(&mut self, values: impl IntoIterator<Item = R::Value>, revision: u64) {
         for value in values {
-            let release = Operation::Release { value, anchor: revision, oldest: revision };
+            let release = Operation::Release { value, as_of: revision, oldest: revision };
             self.push(Pending::new(Owner::Own, release, Duration::MAX));
         }
     }
@@ -151,9 +151,9 @@ impl<R: Range> Queue<R> {
     }
 
     /// The key is in this state. If it has changed, a compare-and-swap without an answer cannot be written any more; it
-    /// may have been. Its operations are evaluated again. Offsets that it may have picked are leaked. A named value that
-    /// is free now can be taken; one that is in use ends the operation as unknown (see [`Pending::given_up`]), as it may
-    /// be the caller's own.
+    /// may have been. Its operations are evaluated again. Offsets that it may have picked are leaked. A named value
+    /// that is free now can be taken; one that is in use ends the operation as unknown (see [`Pending::given_up`]), as
+    /// it may be the caller's own.
     pub(super) fn settle(&mut self, state: Option<Guard>) {
         for mut pending in mem::take(&mut self.waiting) {
             if pending.unknown_on.is_some_and(|unknown_on| Some(unknown_on) != state) {
@@ -173,18 +173,18 @@ impl<R: Range> Queue<R> {
             return;
         }
         self.newest_as_of = 0;
-        if Fault::AnchorOfAnotherStore.is_on() {
+        if Fault::AsOfAnotherStore.is_on() {
             return;
         }
-        let first_later = asked.saturating_sub(u64::from(Fault::ForeignAnchorKept.is_on()));
+        let first_later = asked.saturating_sub(u64::from(Fault::ForeignAsOfKept.is_on()));
         let is_later = |owner| matches!(owner, Owner::Caller(ticket) if ticket.0 >= first_later);
         for pending in mem::take(&mut self.waiting) {
             match pending.operation {
-                Operation::Release { anchor, .. } if anchor > reached && !is_later(pending.owner) => {
+                Operation::Release { as_of, .. } if as_of > reached && !is_later(pending.owner) => {
                     let deferred = Outcome::Deferred(Deferral::HistoryMissing);
                     self.end(pending.owner, if pending.was_unknown { Outcome::Unknown } else { deferred });
                 }
-                Operation::Release { anchor, .. } if anchor > reached => self.push(pending),
+                Operation::Release { as_of, .. } if as_of > reached => self.push(pending),
                 _ => self.waiting.push_back(pending),
             }
         }
@@ -208,8 +208,8 @@ mod tests {
 
     const NEVER: Duration = Duration::MAX;
 
-    fn release(anchor: u64) -> Operation<PortRange> {
-        Operation::Release { value: 30_000, anchor, oldest: anchor }
+    fn release(as_of: u64) -> Operation<PortRange> {
+        Operation::Release { value: 30_000, as_of, oldest: as_of }
     }
 
     fn submit(queue: &mut Queue<PortRange>, operation: Operation<PortRange>, deadline: Duration) -> Owner {

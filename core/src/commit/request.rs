@@ -59,7 +59,7 @@ pub enum Request {
         /// What is put.
         value: Vec<u8>,
         /// A further condition, if the swap clears leaks: no key of a Service has a later mod revision than this. (In
-        /// etcd a compare with a `range_end`; it holds if there are no keys, and does not tell of deletions.)
+        /// etcd a compare with a `range_end`; it holds if there are no keys, and does not report deletions.)
         services_unchanged_since: Option<u64>,
     },
     /// A transaction: if the guard holds, nothing, else read the key.
@@ -98,7 +98,7 @@ pub enum Answer<'a> {
     Current(Option<KeyValue<'a>>),
 }
 
-/// One change of the key, as a watch tells it.
+/// One change of the key, as a watch reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
     /// The key was written.

@@ -62,15 +62,15 @@ fn what_was_cleared_last_is_handed_out_last() {
         assert!(matches!(store.one(&mut ours, Operation::Read), Outcome::Read(_)));
         // A swap for each, of which ours sees what came of them all.
         for port in (30_010..30_015).chain(30_000..30_005) {
-            let anchor = store.revision;
-            assert_eq!(store.one(&mut others, release(port, anchor)), Outcome::Released { freed: true });
+            let as_of = store.revision;
+            assert_eq!(store.one(&mut others, release(port, as_of)), Outcome::Released { freed: true });
         }
         assert!(matches!(store.one(&mut ours, Operation::Read), Outcome::Read(_)));
         // Of those it knows that they were cleared, and of its own also in which order.
         assert_eq!(take(&mut store, &mut ours, 5), [30_015, 30_016, 30_017, 30_018, 30_019]);
         for port in 30_005..30_010 {
-            let anchor = store.revision;
-            assert_eq!(store.one(&mut ours, release(port, anchor)), Outcome::Released { freed: true });
+            let as_of = store.revision;
+            assert_eq!(store.one(&mut ours, release(port, as_of)), Outcome::Released { freed: true });
         }
         let cleared_before: Vec<u16> = (30_000..30_005).chain(30_010..30_015).collect();
         assert_eq!(take(&mut store, &mut ours, 10), cleared_before);
@@ -89,8 +89,8 @@ fn the_static_band_is_spared_while_the_dynamic_one_has_values_that_were_cleared_
         store.one(&mut ours, Operation::Create);
         assert_eq!(take(&mut store, &mut ours, 24), (30_016..30_040).collect::<Vec<u16>>());
         let free = |store: &mut Store, ours: &mut Ports, port| {
-            let anchor = store.revision;
-            assert_eq!(store.one(ours, release(port, anchor)), Outcome::Released { freed: true });
+            let as_of = store.revision;
+            assert_eq!(store.one(ours, release(port, as_of)), Outcome::Released { freed: true });
         };
         for port in 30_020..30_040 {
             free(&mut store, &mut ours, port);
@@ -111,13 +111,13 @@ fn at_most_4096_operations_share_a_swap() {
         let (mut store, mut ours, mut others) =
             (Store::default(), committer("30000-35999", 1), committer("30000-35999", 2));
         store.one(&mut ours, Operation::Create);
-        let anchor = store.revision;
+        let as_of = store.revision;
         for port in [30_000, 30_001] {
             assert!(matches!(store.one(&mut others, this(port)), Outcome::Allocated { .. }));
         }
         assert!(matches!(store.one(&mut others, Operation::Read), Outcome::Read(_)));
         if waits {
-            ours.submit(release(30_000, anchor), NEVER);
+            ours.submit(release(30_000, as_of), NEVER);
         }
         // The first swap is lost to the others.
         ours.submit(next(), NEVER);

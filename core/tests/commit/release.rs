@@ -26,7 +26,8 @@ fn a_value_is_freed_once_and_only_by_its_owner() {
     assert!(matches!(store.one(&mut others, this(30_003)), Outcome::Failed(Failure::NotInitialised)));
 }
 
-/// The drop-in's usual case: the Service is deleted after the last answer. If the swap holds, the key has not changed since.
+/// The drop-in's usual case: the Service is deleted after the last answer. If the swap holds, the key has not changed
+/// since.
 #[test]
 fn a_release_with_a_later_anchor_than_the_last_answer_needs_no_read() {
     let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
@@ -37,8 +38,8 @@ fn a_release_with_a_later_anchor_than_the_last_answer_needs_no_read() {
     let now = Duration::from_secs(60);
     ours.submit(this(30_004), NEVER);
     store.run(&mut ours, now);
-    let anchor = service_written(&mut store);
-    let ticket = ours.submit(Operation::Release { value: 30_003, anchor, oldest }, NEVER);
+    let as_of = service_written(&mut store);
+    let ticket = ours.submit(Operation::Release { value: 30_003, as_of, oldest }, NEVER);
     let request = send(&mut ours, now);
     assert!(matches!(request, Request::Swap { .. }), "{request:?}");
     store.perform(request, now, &mut ours);
@@ -47,12 +48,13 @@ fn a_release_with_a_later_anchor_than_the_last_answer_needs_no_read() {
     ours.reconnected();
     ours.submit(Operation::Read, NEVER);
     store.run(&mut ours, now);
-    let anchor = service_written(&mut store);
-    ours.submit(Operation::Release { value: 30_004, anchor, oldest }, NEVER);
+    let as_of = service_written(&mut store);
+    ours.submit(Operation::Release { value: 30_004, as_of, oldest }, NEVER);
     assert_eq!(send(&mut ours, now), Request::Read);
 }
 
-/// Another server of the cluster let two Services have a value: X, and Y that got it later. X's deletion keeps Y's value.
+/// Another server of the cluster let two Services have a value: X, and Y that got it later. X's deletion keeps Y's
+/// value.
 #[test]
 fn a_value_that_was_free_since_its_owner_was_stored_is_not_released() {
     let (mut store, mut ours, mut others) =
@@ -62,27 +64,28 @@ fn a_value_that_was_free_since_its_owner_was_stored_is_not_released() {
     let oldest = service_written(&mut store);
     assert_eq!(store.one(&mut others, release(30_003, allocation)), Outcome::Released { freed: true });
     allocated(store.one(&mut others, this(30_003)));
-    let anchor = service_written(&mut store);
-    // Its own history tells of the break, though the value was in use at the anchor and ever since.
+    let as_of = service_written(&mut store);
+    // Its own history tells of the break, though the value was in use at the as-of revision and ever since.
     assert!(matches!(store.one(&mut ours, Operation::Read), Outcome::Read(_)));
-    let owned = Operation::Release { value: 30_003, anchor, oldest };
+    let owned = Operation::Release { value: 30_003, as_of, oldest };
     assert_eq!(store.one(&mut ours, owned.clone()), Outcome::Released { freed: false });
-    // A server whose history does not go back as far goes by the anchor.
+    // A server whose history does not go back as far goes by the as-of revision.
     assert_eq!(store.one(&mut committer("30000-30009", 3), owned), Outcome::Released { freed: true });
 }
 
-/// What happened to a value is forgotten after so many changes, or revisions: then an old anchor tells nothing any more.
+/// What happened to a value is forgotten after so many changes, or revisions: then an old as-of revision tells nothing
+/// any more.
 #[test]
 fn an_anchor_older_than_what_is_remembered_frees_nothing() {
     // One change in each revision, and many in each.
     for (range, together) in [("30000-30009", 1), ("30000-34999", 4_000)] {
         let (mut store, mut ours) = (Store::default(), committer(range, 1));
         store.one(&mut ours, Operation::Create);
-        let Outcome::Allocated { revision: anchor, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
+        let Outcome::Allocated { revision: as_of, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
         // Its owner gives it back, and somebody else gets it.
-        assert_eq!(store.one(&mut ours, release(30_003, anchor)), Outcome::Released { freed: true });
+        assert_eq!(store.one(&mut ours, release(30_003, as_of)), Outcome::Released { freed: true });
         let Outcome::Allocated { revision: newer, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
-        assert_eq!(store.one(&mut ours, release(30_003, anchor)), Outcome::Released { freed: false });
+        assert_eq!(store.one(&mut ours, release(30_003, as_of)), Outcome::Released { freed: false });
         let mut changes = 0;
         while changes <= 30_000 {
             let taken = store.one(&mut ours, Operation::Allocate(vec![Wanted::Next; together]));
@@ -94,8 +97,8 @@ fn an_anchor_older_than_what_is_remembered_frees_nothing() {
             let ended = store.run(&mut ours, NOW);
             assert!(ended.iter().all(|(_, outcome)| *outcome == Outcome::Released { freed: true }));
         }
-        for anchor in [anchor, newer] {
-            let outcome = store.one(&mut ours, release(30_003, anchor));
+        for as_of in [as_of, newer] {
+            let outcome = store.one(&mut ours, release(30_003, as_of));
             assert!(matches!(outcome, Outcome::Deferred(_)), "{range}: {outcome:?}");
         }
         assert!(is_set(&store, 3), "{range}");

@@ -120,8 +120,8 @@ fn a_leak_is_cleaned_on_a_busy_key() {
             cleared = pass(&mut store, &mut ours, &mut passes, NOW + INTERVAL * number);
             if number == 1 {
                 // Changes hands, and so much comes after that that nobody remembers it.
-                let anchor = store.revision;
-                assert_eq!(store.one(&mut others, release(30_004, anchor)), Outcome::Released { freed: true });
+                let as_of = store.revision;
+                assert_eq!(store.one(&mut others, release(30_004, as_of)), Outcome::Released { freed: true });
                 assert!(matches!(store.one(&mut others, this(30_004)), Outcome::Allocated { .. }));
             }
             for _ in 0..writes / 2 {
@@ -220,8 +220,8 @@ fn a_round_that_clears_no_leak_does_not_depend_on_services() {
 
 /// The value is released, and somebody else gets it.
 fn change_hands(store: &mut Store, others: &mut Ports, port: u16) {
-    let anchor = store.revision;
-    assert_eq!(store.one(others, release(port, anchor)), Outcome::Released { freed: true });
+    let as_of = store.revision;
+    assert_eq!(store.one(others, release(port, as_of)), Outcome::Released { freed: true });
     allocated(store.one(others, this(port)));
 }
 
@@ -234,8 +234,8 @@ fn lose_history(store: &mut Store, ours: &mut Ports, now: Duration) {
     store.run(ours, now);
 }
 
-/// Where one pass is enough, only the grace keeps a leak: it runs from the first sighting of this leak, not of an earlier
-/// one of the same value.
+/// Where one pass is enough, only the grace keeps a leak: it runs from the first sighting of this leak, not of an
+/// earlier one of the same value.
 #[test]
 fn the_grace_of_a_leak_starts_again_when_its_value_changes_hands() {
     for (changes, known) in [(false, true), (true, true), (true, false)] {
@@ -292,8 +292,8 @@ fn a_repair_sets_a_value_only_if_it_is_known_to_have_been_free_since_the_read() 
         store.one(&mut others, Operation::Create);
         ours.keep_history(true);
         let Outcome::Read(view) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
-        let anchor = allocated(store.one(&mut others, this(30_003)));
-        assert_eq!(store.one(&mut others, release(30_003, anchor)), Outcome::Released { freed: true });
+        let as_of = allocated(store.one(&mut others, this(30_003)));
+        assert_eq!(store.one(&mut others, release(30_003, as_of)), Outcome::Released { freed: true });
         if !known {
             lose_history(&mut store, &mut ours, NOW);
         }
@@ -329,8 +329,8 @@ fn a_view_says_whether_the_range_was_initialised() {
     assert!(initialised(&mut store), "another range is stored");
 }
 
-/// With a single pass there are no counters. A leak that is held starts again when its value was free meanwhile, or nobody
-/// knows.
+/// With a single pass there are no counters. A leak that is held starts again when its value was free meanwhile, or
+/// nobody knows.
 #[test]
 fn a_leak_that_is_held_starts_again_with_a_single_pass_too() {
     let one = NonZeroU8::new(1).expect("not zero");

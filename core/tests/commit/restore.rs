@@ -20,7 +20,7 @@ fn after_a_restore_old_anchors_tell_nothing_and_new_views_do() {
     store.cluster_id = 8;
     ours.reconnected();
     assert!(matches!(store.one(&mut ours, release(30_003, revision)), Outcome::Deferred(_)));
-    // An anchor that this store has not reached is one of the other store, too.
+    // An as-of revision that this store has not reached is one of the other store, too.
     assert!(matches!(store.one(&mut ours, release(30_003, old + 5)), Outcome::Deferred(_)));
     // A repair pass of this store may set and clear at once, whatever revision the other one had.
     let Outcome::Read(view) = store.one(&mut ours, Operation::Read) else { panic!("a view") };
@@ -90,9 +90,9 @@ fn a_restore_is_noticed_by_the_key_alone() {
     }
 }
 
-/// A restore that cannot be noticed, as docs/commit-protocol.md says: the cluster id and the raft term stay, others have
-/// brought the store's revision up to what it was, and nobody had written the key since the backup. A release for a Service
-/// that was deleted in the lost time then frees the value, and the Service is back.
+/// A restore that cannot be noticed, as docs/commit-protocol.md says: the cluster id and the raft term stay, others
+/// have brought the store's revision up to what it was, and nobody had written the key since the backup. A release for
+/// a Service that was deleted in the lost time then frees the value, and the Service is back.
 #[test]
 fn a_restore_that_nothing_tells_of_is_not_noticed() {
     let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
@@ -101,19 +101,19 @@ fn a_restore_that_nothing_tells_of_is_not_noticed() {
     store.revision += 1; // its Service is written
     let backup = store.revision;
     store.revision += 1; // and deleted
-    let anchor = store.revision;
+    let as_of = store.revision;
     assert!(matches!(store.one(&mut ours, Operation::Read), Outcome::Read(_)));
     // The key is as in the backup; other keys were written, were it only leases of nodes.
     store.revision = backup + 20;
     ours.reconnected();
-    assert_eq!(store.one(&mut ours, release(30_003, anchor)), Outcome::Released { freed: true });
+    assert_eq!(store.one(&mut ours, release(30_003, as_of)), Outcome::Released { freed: true });
     // With a new cluster id, as the document advises, it is noticed.
     let Outcome::Allocated { .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
-    let anchor = store.revision;
+    let as_of = store.revision;
     store.cluster_id += 1;
     store.revision += 20;
     ours.reconnected();
-    assert!(matches!(store.one(&mut ours, release(30_003, anchor)), Outcome::Deferred(_)));
+    assert!(matches!(store.one(&mut ours, release(30_003, as_of)), Outcome::Deferred(_)));
 }
 
 /// The restored store is older than the view of a repair that has not been written yet.
@@ -148,8 +148,8 @@ fn a_repair_of_another_store_changes_nothing() {
     }
 }
 
-/// A release that is submitted while a request is under way waits for a read of its own, though the answer to that request
-/// has settled all earlier ones.
+/// A release that is submitted while a request is under way waits for a read of its own, though the answer to that
+/// request has settled all earlier ones.
 #[test]
 fn an_anchor_that_comes_while_a_request_is_under_way_is_compared_with_a_later_answer() {
     let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
@@ -170,8 +170,8 @@ fn an_anchor_that_comes_while_a_request_is_under_way_is_compared_with_a_later_an
     assert!(is_set(&store, 3));
 }
 
-/// After a restore the owner's older revision counts as far back as the restored store is known, not only from the newest
-/// revision of the store before on.
+/// After a restore the owner's older revision counts as far back as the restored store is known, not only from the
+/// newest revision of the store before on.
 #[test]
 fn after_a_restore_a_value_that_was_free_meanwhile_is_not_released() {
     let (mut store, mut ours, mut others) =
@@ -195,8 +195,8 @@ fn after_a_restore_a_value_that_was_free_meanwhile_is_not_released() {
     allocated(store.one(&mut new, this(30_003)));
     store.watch(from, &mut ours);
     store.revision += 100;
-    let anchor = service_written(&mut store);
-    let release = Operation::Release { value: 30_003, anchor, oldest };
+    let as_of = service_written(&mut store);
+    let release = Operation::Release { value: 30_003, as_of, oldest };
     assert_eq!(store.one(&mut ours, release), Outcome::Released { freed: false });
 }
 

@@ -1,4 +1,5 @@
-//! Runs the scripts of testdata/commit, whose README says what their lines mean. The C ABI and the Go binding run them, too.
+//! Runs the scripts of testdata/commit, whose README says what their lines mean. The C ABI and the Go binding run them,
+//! too.
 
 use std::collections::HashMap;
 use std::fs;
@@ -97,7 +98,7 @@ impl Story {
             ["create"] => Operation::Create,
             ["read"] => Operation::Read,
             ["release", value, as_of, oldest] => {
-                Operation::Release { value: port(value), anchor: number(as_of, place), oldest: number(oldest, place) }
+                Operation::Release { value: port(value), as_of: number(as_of, place), oldest: number(oldest, place) }
             }
             ["allocate", ref values @ ..] => {
                 let wanted = |word: &&str| if *word == "any" { Wanted::Next } else { Wanted::This(port(word)) };

@@ -214,8 +214,8 @@ pub(crate) fn next() -> Operation<PortRange> {
     Operation::Allocate(vec![Wanted::Next])
 }
 
-pub(crate) fn release(value: u16, anchor: u64) -> Operation<PortRange> {
-    Operation::Release { value, anchor, oldest: anchor }
+pub(crate) fn release(value: u16, as_of: u64) -> Operation<PortRange> {
+    Operation::Release { value, as_of, oldest: as_of }
 }
 
 pub(crate) fn allocated(outcome: Outcome<PortRange>) -> u64 {

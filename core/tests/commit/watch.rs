@@ -29,7 +29,7 @@ fn a_watch_that_leaves_out_a_recreation_has_a_gap() {
     let (mut store, mut ours, mut others) =
         (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
     store.one(&mut ours, Operation::Create);
-    let anchor = allocated(store.one(&mut ours, this(30_003)));
+    let as_of = allocated(store.one(&mut ours, this(30_003)));
     ours.keep_history(true);
     let from = ours.watch_from().expect("the history is kept");
     let known = store.key.as_ref().expect("stored").0;
@@ -43,7 +43,7 @@ fn a_watch_that_leaves_out_a_recreation_has_a_gap() {
     assert_eq!((next.version, next.create_revision > known.create_revision), (known.version + 1, true));
     store.watch(from, &mut ours);
     store.log.clear();
-    let outcome = store.one(&mut ours, release(30_003, anchor));
+    let outcome = store.one(&mut ours, release(30_003, as_of));
     assert_eq!(outcome, Outcome::Deferred(Deferral::HistoryMissing));
     assert!(is_set(&store, 3));
 }

@@ -137,12 +137,12 @@ async fn allocate_one(store: &Store<CidrRange>) -> Result<(), AnyError> {
 /// Prints each address that was freed. The caller knows that no Service has them now, so the as-of revision is the present
 /// one.
 async fn release(store: &Store<CidrRange>, addresses: Vec<IpAddr>) -> Result<Ended, AnyError> {
-    let anchor = store.read().await?.revision;
+    let as_of = store.read().await?.revision;
     let mut callers = JoinSet::new();
     for address in addresses {
         let store = store.clone();
         callers.spawn(async move {
-            match store.release(address, anchor).await {
+            match store.release(address, as_of).await {
                 Ok(true) => writeln!(stdout(), "{address}").err().map(|error| error.to_string()),
                 Ok(false) => Some(format!("{address}: free already, or allocated to another caller")),
                 Err(error) => Some(format!("{address}: {error}")),

@@ -88,11 +88,11 @@ where
     }
 
     /// Releases a value. Returns whether this call freed it; otherwise it was free already, or has another owner.
-    /// `anchor` is the as-of revision, at which its owner gave it up: that of the Service's deletion, of a [`View`] at which
+    /// `as_of` is the revision at which its owner gave it up: that of the Service's deletion, of a [`View`] at which
     /// no Service has it, or for a rollback [`Allocation::revision`]. A control plane that knows the revision at which the
     /// Service was stored before names that as `oldest` of the operation.
-    pub async fn release(&self, value: R::Value, anchor: u64) -> Result<bool, Error<R>> {
-        match self.call(Operation::Release { value, anchor, oldest: anchor }).await {
+    pub async fn release(&self, value: R::Value, as_of: u64) -> Result<bool, Error<R>> {
+        match self.call(Operation::Release { value, as_of, oldest: as_of }).await {
             Ended { outcome: Outcome::Released { freed }, .. } => Ok(freed),
             ended => Err(ended.into()),
         }

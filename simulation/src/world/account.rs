@@ -13,7 +13,7 @@ use crate::store::{Mask, Reply, bits};
 use super::World;
 
 impl World {
-    /// What an answer tells a server, as far as the oracle keeps account of that.
+    /// What an answer reports to a server, as far as the oracle keeps account of that.
     pub(super) fn learn(&mut self, server: usize, reached: u64, reply: &Reply) {
         let local = self.local(server);
         let is_first = self.servers[server].notice == Notice::Due;

@@ -43,7 +43,7 @@ impl World {
             (_, Outcome::Failed(Failure::Unreadable { .. })) => was(&[Content::Unreadable]),
             (Submitted::Release(release), Outcome::Released { freed: false }) if release.rule == Rule::Service => {
                 let free = |mask: Mask| mask >> release.offset & 1 == 0;
-                let oldest = release.oldest.min(release.anchor).min(open.revision);
+                let oldest = release.oldest.min(release.as_of).min(open.revision);
                 let since = self.store.at(oldest).unwrap_or(0);
                 log.is_empty() || log[since..].iter().any(|version| free(version.mask))
             }
@@ -78,9 +78,9 @@ impl World {
             }
         }
         // A release that failed has not cleared anything, and will not.
-        if let (Submitted::Release(Release { offset, anchor, .. }), Outcome::Failed(_)) = (&open.what, outcome) {
+        if let (Submitted::Release(Release { offset, as_of, .. }), Outcome::Failed(_)) = (&open.what, outcome) {
             let rights = &mut self.servers[server].rights;
-            if let Some(at) = rights.iter().position(|right| right.offset == *offset && right.anchor == *anchor) {
+            if let Some(at) = rights.iter().position(|right| right.offset == *offset && right.as_of == *as_of) {
                 rights.swap_remove(at);
             }
             let from = first.map_or(0, |first| first + 1);

@@ -18,7 +18,7 @@ impl World {
         set.is_none_or(|two| two[1].writer == Writer::Server(server) && two[1].acknowledged >> offset & 1 == 0)
     }
 
-    /// Looks whether a pass has made the range anew without what Services use.
+    /// Looks whether a pass has recreated the range without what Services use.
     ///
     /// A server that was not told of the deletion cannot know: no guard tells a key that was made and deleted meanwhile
     /// from one that never was.
@@ -42,7 +42,7 @@ impl World {
         let kept = self.store.services.live().map(|one| one.values_at(deleted.revision) & one.state().values);
         let used = kept.fold(0, |used, kept| used | kept);
         if used & !self.store.mask() != 0 {
-            let message = format!("server {server} makes the range anew without what Services use: {used:b}");
+            let message = format!("server {server} recreates the range without what Services use: {used:b}");
             self.fail(Invariant::I5, message);
         }
     }
@@ -79,14 +79,14 @@ impl World {
         self.wake_watches();
     }
 
-    /// Whether a server knew of which store it wrote: not until its first answer after a restore, nor with a request that it had
-    /// sent to the store before.
+    /// Whether a server knew of which store it wrote: not until its first answer after a restore, nor with a request
+    /// that it had sent to the store before.
     pub(super) fn is_bound(&self, sent: &Sent) -> bool {
         !self.is_misled(sent.server) && sent.is_aware && sent.epoch == self.store.epoch
     }
 
-    /// Whether a server takes the store for the one before: the restore could not be noticed, or its connection has outlived
-    /// that and no answer has come since.
+    /// Whether a server takes the store for the one before: the restore could not be noticed, or its connection has
+    /// outlived that and no answer has come since.
     pub(super) fn is_misled(&self, server: usize) -> bool {
         match self.servers[server].notice {
             Notice::Noticed => false,
@@ -103,13 +103,13 @@ impl World {
         let unbroken = before.take_while(|version| version.mask >> offset & 1 == 1);
         let since = unbroken.last().map_or(0, |version| version.revision);
         let one = &self.servers[server];
-        // It cannot know of a revision that it is one of the store before if that had got further than the server knew, and
-        // the store has reached it again, or the release comes later than one does.
+        // It cannot know of a revision that it is one of the store before if that had got further than the server knew,
+        // and the store has reached it again, or the release comes later than one does.
         let is_foreign = |right: &Right| {
-            let is_late = right.submitted > one.wary_until || sent.told >= right.anchor;
-            right.epoch != store.epoch && right.anchor > store.forked_at && (right.anchor <= one.foreign || !is_late)
+            let is_late = right.submitted > one.wary_until || sent.told >= right.as_of;
+            right.epoch != store.epoch && right.as_of > store.forked_at && (right.as_of <= one.foreign || !is_late)
         };
-        let is_anchored = |right: &Right| right.offset == offset && right.anchor >= since && !is_foreign(right);
+        let is_anchored = |right: &Right| right.offset == offset && right.as_of >= since && !is_foreign(right);
         let set = &store.log[store.at(since).unwrap_or(0)];
         if set.writer == Writer::Server(server) && set.acknowledged >> offset & 1 == 0 {
             // Nobody owns what it took.
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// Whether a server sets what it handed out less than a grace ago again, once the range was made anew.
+    /// Whether a server sets what it handed out less than a grace ago again, once the range was recreated.
     fn check_protected(&mut self, at: usize, sent: &Sent) {
         let log = &self.store.log;
         let is_small = self.limits.operations != Limits::default().operations;
@@ -140,9 +140,9 @@ impl World {
             return;
         }
         let created = |at: usize| log[at].key.as_ref().map_or(0, |key| key.state.create_revision);
-        let anew = created(base);
+        let recreated = created(base);
         let mut in_use = log[at].mask;
-        for version in log[..at].iter().rev().take_while(|version| version.revision >= anew) {
+        for version in log[..at].iter().rev().take_while(|version| version.revision >= recreated) {
             in_use |= version.mask;
         }
         let is_forgotten = |claim: &&Claim| {
@@ -154,7 +154,7 @@ impl World {
             });
             let is_kept = claim.acknowledged >= self.servers[sent.server].refused;
             let is_fresh = is_kept && claim.acknowledged <= sent.at.1 && sent.at.1 - claim.acknowledged < self.grace;
-            let is_older = self.store.at(claim.revision).is_some_and(|at| created(at) != anew);
+            let is_older = self.store.at(claim.revision).is_some_and(|at| created(at) != recreated);
             is_own
                 && !is_released
                 && is_fresh
@@ -163,7 +163,7 @@ impl World {
                 && in_use >> claim.offset & 1 == 0
         };
         if let Some(claim) = self.claims.iter().find(is_forgotten) {
-            let message = format!("server {} does not set {claim:?} again in the range of r{anew}", sent.server);
+            let message = format!("server {} does not set {claim:?} again in the range of r{recreated}", sent.server);
             self.fail(Invariant::I12, message);
         }
     }
@@ -197,8 +197,8 @@ impl World {
         }
     }
 
-    /// Whether a value that a server picked at this place in the log was not freed a moment before by itself, while others were
-    /// free that never had been in use.
+    /// Whether a value that a server picked at this place in the log was not freed a moment before by itself, while
+    /// others were free that never had been in use.
     pub(super) fn is_pick_right(&self, server: usize, offset: u32, at: usize) -> bool {
         let log = &self.store.log;
         let sent = log[at].sent.1;

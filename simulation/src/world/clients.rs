@@ -226,14 +226,8 @@ impl World {
                 () => Rule::Service,
             };
             let revision = claim.revision;
-            let release = Release {
-                uid,
-                offset: claim.offset,
-                anchor: revision,
-                oldest: revision,
-                epoch: self.store.epoch,
-                rule,
-            };
+            let release =
+                Release { uid, offset: claim.offset, as_of: revision, oldest: revision, epoch: self.store.epoch, rule };
             self.release_later(server, release, delay);
         }
     }

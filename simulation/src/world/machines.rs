@@ -45,9 +45,9 @@ impl World {
         self.servers[server].up = true;
     }
 
-    /// A server's connection is made anew; in so many of a hundred cases it gives the request under way up.
+    /// A server's connection is recreated; in so many of a hundred cases it gives the request under way up.
     pub(super) fn disconnect(&mut self, server: usize, gives_up: u64) {
-        note!(self, "the connection of server {server} is made anew");
+        note!(self, "the connection of server {server} is recreated");
         // An answer may be on its way already.
         if self.random.percent(gives_up) && self.servers[server].flight.is_some() {
             self.give_up(server);

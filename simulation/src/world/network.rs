@@ -147,7 +147,7 @@ impl World {
                 note!(self, "swap {id} of server {server} is written: {:b}", self.store.mask());
                 let is_bound = self.is_bound(&sent);
                 if let Some(version) = self.store.log.last_mut() {
-                    // A server that starts anew begins anew with its tickets.
+                    // A server that starts again begins its tickets again.
                     version.sole = sent.sole.filter(|_| self.servers[server].incarnation == incarnation);
                     version.sent = sent.at;
                     version.is_misled = !is_bound;

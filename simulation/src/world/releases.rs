@@ -13,8 +13,8 @@ use super::event::Event;
 use super::{MS, World};
 
 impl World {
-    /// Releases values of a Service: `(anchor, oldest)` are the revisions at which it stopped having them, and was stored
-    /// before.
+    /// Releases values of a Service: `(as-of revision, oldest)` are the revisions at which it stopped having them, and
+    /// was stored before.
     pub(super) fn release_all(
         &mut self,
         server: usize,
@@ -35,7 +35,7 @@ impl World {
         uid: u32,
         values: Mask,
         shared: Mask,
-        (anchor, oldest): (u64, u64),
+        (as_of, oldest): (u64, u64),
         epoch: u32,
     ) {
         // Within milliseconds, mostly.
@@ -43,7 +43,7 @@ impl World {
             if self.random.percent(92) { self.random.below(4 * MS) } else { self.random.below(2 * self.interval) };
         let rule = if ShellFault::ReleasedAsOfNow.is_on() { Rule::Known } else { rule };
         for offset in bits(values) {
-            let release = Release { uid, offset, anchor, oldest, epoch, rule };
+            let release = Release { uid, offset, as_of, oldest, epoch, rule };
             self.release_later(server, release, delay);
             if shared >> offset & 1 == 0 {
                 continue;
@@ -72,11 +72,11 @@ impl World {
 
     /// A server submits a release.
     pub(super) fn release(&mut self, server: usize, release: Release) {
-        let Release { offset, anchor, oldest, epoch, rule, .. } = release;
+        let Release { offset, as_of, oldest, epoch, rule, .. } = release;
         let submitted = self.local(server);
-        self.servers[server].rights.push(Right { offset, anchor, oldest, epoch, submitted });
+        self.servers[server].rights.push(Right { offset, as_of, oldest, epoch, submitted });
         match rule {
-            Rule::Service => self.submit_release(server, release, (anchor, oldest)),
+            Rule::Service => self.submit_release(server, release, (as_of, oldest)),
             Rule::Known => {
                 let known = self.servers[server].committer.known();
                 if known.initialised {
@@ -90,9 +90,9 @@ impl World {
         self.drive(server);
     }
 
-    fn submit_release(&mut self, server: usize, release: Release, (anchor, oldest): (u64, u64)) {
+    fn submit_release(&mut self, server: usize, release: Release, (as_of, oldest): (u64, u64)) {
         let deadline = self.deadline(server);
-        let operation = Operation::Release { value: self.value(release.offset), anchor, oldest };
+        let operation = Operation::Release { value: self.value(release.offset), as_of, oldest };
         self.submit(server, operation, Submitted::Release(release), deadline);
     }
 

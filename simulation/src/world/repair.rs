@@ -83,8 +83,8 @@ impl World {
         let one = &mut self.servers[server];
         let leaked = self.store.layout.mask_of(&view.used) & !truth;
         let epoch = self.store.epoch;
-        for (offset, anchor) in one.sight(&self.store, leaked, read, time, (self.passes, self.interval, self.grace)) {
-            one.rights.push(Right { offset, anchor, oldest: anchor, epoch, submitted: local });
+        for (offset, as_of) in one.sight(&self.store, leaked, read, time, (self.passes, self.interval, self.grace)) {
+            one.rights.push(Right { offset, as_of, oldest: as_of, epoch, submitted: local });
         }
         let mut audit = Audit::new();
         let listing = pass.audit(&mut audit).expect("its range was read");

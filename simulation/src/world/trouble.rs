@@ -26,10 +26,10 @@ impl World {
         self.store.delete();
         self.wrote(Writer::Stranger, None);
         if self.random.percent(60) {
-            // Somebody makes it anew, from what Services use.
+            // Somebody recreates it, from what Services use.
             let in_use = self.store.services.values();
             self.store.put(self.encode(in_use), Writer::Stranger);
-            note!(self, "the key is made anew: {in_use:b}");
+            note!(self, "the key is recreated: {in_use:b}");
             for _ in 0..self.random.below(4) {
                 let offset = self.random.below(u64::from(self.size));
                 let value = self.encode(self.store.mask() | 1 << offset);

@@ -24,7 +24,7 @@ impl World {
         if slow { self.random.below(300 * MS) } else { self.latency() }
     }
 
-    /// A watch tells what it has.
+    /// A watch reports what it has.
     pub(super) fn watch(&mut self, server: usize, stream: u32) {
         let Some((_, from)) = self.servers[server].watch.filter(|(number, _)| *number == stream) else { return };
         self.servers[server].is_watch_due = false;
@@ -55,7 +55,7 @@ impl World {
                 one.knowledge.forget_before(next - 1);
                 continue;
             }
-            note!(self, "the watch of server {server} tells r{}", next - 1);
+            note!(self, "the watch of server {server} reports r{}", next - 1);
             let version = &self.store.log[at];
             let change = match &version.key {
                 Some(key) => Change::Put(KeyValue { state: key.state, value: &key.value }),

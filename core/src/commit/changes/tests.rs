@@ -33,13 +33,12 @@ impl Log {
     }
 
     /// Whether the value was in use since both revisions, the older one as far back as `since`.
-    fn is_unchanged(&self, offset: u32, anchor: u64, oldest: u64, since: u64) -> Option<bool> {
-        if anchor < since || anchor < self.foreign {
+    fn is_unchanged(&self, offset: u32, as_of: u64, oldest: u64, since: u64) -> Option<bool> {
+        if as_of < since || as_of < self.foreign {
             return None;
         }
-        let broken = |(at, offsets): &(u64, Vec<u32>)| {
-            *at > since && (*at > anchor || *at > oldest) && offsets.contains(&offset)
-        };
+        let broken =
+            |(at, offsets): &(u64, Vec<u32>)| *at > since && (*at > as_of || *at > oldest) && offsets.contains(&offset);
         Some(!self.states.iter().any(broken))
     }
 
@@ -56,8 +55,8 @@ impl Random {
         self.0.next_u64() % limit
     }
 
-    /// A revision that tells faults apart: next to a change of `offset` or of any other, next to where memory begins, or
-    /// any other.
+    /// A revision that tells faults apart: next to a change of `offset` or of any other, next to where memory begins,
+    /// or any other.
     fn revision(&mut self, log: &Log, offset: u32, since: u64, head: u64) -> u64 {
         let near = match self.below(4) {
             0 => since,
@@ -121,13 +120,13 @@ fn lookups_agree_with_a_full_log() {
                     }
                     _ => random.below(4010) as u32,
                 };
-                let anchor = random.revision(&log, offset, since, head);
+                let as_of = random.revision(&log, offset, since, head);
                 let oldest = random.revision(&log, offset, since, head);
-                let expected = log.is_unchanged(offset, anchor, oldest, since);
-                let context = format!("history {number} at {head}: {offset} since {anchor} and {oldest}");
-                assert_eq!(history.is_unchanged_for_owner(offset, anchor, oldest), expected, "{context}");
-                let changed_since: Option<Vec<u32>> = history.changed_since(anchor).map(Iterator::collect);
-                assert!(changed_since == (anchor >= since).then(|| log.after(anchor)), "{context}");
+                let expected = log.is_unchanged(offset, as_of, oldest, since);
+                let context = format!("history {number} at {head}: {offset} since {as_of} and {oldest}");
+                assert_eq!(history.is_unchanged_for_owner(offset, as_of, oldest), expected, "{context}");
+                let changed_since: Option<Vec<u32>> = history.changed_since(as_of).map(Iterator::collect);
+                assert!(changed_since == (as_of >= since).then(|| log.after(as_of)), "{context}");
                 cases += 1;
                 *match expected {
                     Some(true) => &mut unchanged,
