@@ -182,20 +182,6 @@ func (a *Allocator) AllocateBatch(requests []Request) ([]Value, error) {
 	return valuesFromC(got), nil
 }
 
-// HasBatch reports for each of values whether it is in use, in one crossing. It replaces the content of dst and reuses its
-// capacity.
-func (a *Allocator) HasBatch(dst []bool, values []Value) []bool {
-	all := valuesToC(values)
-	if cap(dst) < len(values) {
-		dst = make([]bool, len(values))
-	}
-	dst = dst[:len(values)]
-	clear(dst)
-	C.rk_allocator_has_batch(a.pointer(), unsafe.SliceData(all), C.size_t(len(all)), (*C.bool)(unsafe.SliceData(dst)))
-	runtime.KeepAlive(a)
-	return dst
-}
-
 // All returns the values that were in use at one moment, when the sequence was begun, ascending. On a closed allocator it
 // is empty. Cost: one crossing, a copy of the bitmap, and some 3 ns per value.
 func (a *Allocator) All() iter.Seq[Value] {

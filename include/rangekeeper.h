@@ -1696,14 +1696,6 @@ rk_result rk_allocator_allocate_batch(const struct rk_allocator *allocator,
                                       struct rk_error *error);
 
 /**
- * Writes for each of n values whether it is in use; are_used has room for n answers.
- */
-rk_result rk_allocator_has_batch(const struct rk_allocator *allocator,
-                                 const struct rk_value *values,
-                                 size_t n,
-                                 bool *are_used);
-
-/**
  * Writes a page of the maximal runs of values in use (used) or of free values (not used), ascending. A run that
  * contains from_offset begins there.
  */

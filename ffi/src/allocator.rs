@@ -86,14 +86,6 @@ pub(crate) fn strategy(number: u32) -> Result<Strategy, rk_result> {
     }
 }
 
-/// The values of a batch, all of them checked before the first is used.
-fn checked(values: &[rk_value]) -> Result<impl Iterator<Item = Value> + '_, rk_result> {
-    for value in values {
-        Value::try_from(value)?;
-    }
-    Ok(values.iter().filter_map(|value| value.try_into().ok()))
-}
-
 /// Creates an allocator with nothing in use. Memory: one bit per value.
 ///
 /// strategy is one of RK_STRATEGY_* and decides what rk_allocator_allocate_next returns. seed starts the generator of
@@ -267,26 +259,6 @@ pub unsafe extern "C" fn rk_allocator_allocate_batch(
             Ok(())
         })
     }
-}
-
-/// Writes for each of n values whether it is in use; are_used has room for n answers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_allocator_has_batch(
-    allocator: *const rk_allocator,
-    values: *const rk_value,
-    n: usize,
-    are_used: *mut bool,
-) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (allocator, values, out) =
-            unsafe { (borrow(scope, allocator)?, slice(scope, values, n)?, Array::new(scope, are_used, n)?) };
-        let values = checked(values)?;
-        allocator.0.with(|state| {
-            out.fill(values.map(|value| state.allocator.has(value)));
-            Ok(())
-        })
-    })
 }
 
 /// Writes a page of the maximal runs of values in use (used) or of free values (not used), ascending. A run that

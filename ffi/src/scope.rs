@@ -34,9 +34,9 @@ fn check_many<T>(first: *const T, len: usize) -> Result<NonNull<T>, rk_result> {
 /// The object of a caller's pointer.
 ///
 /// # Safety
-/// `pointer` is NULL, or valid for reads during `'s`.
+/// `pointer` is NULL, or valid for reads during the scope.
 #[inline]
-pub(crate) unsafe fn borrow<'s, T>(_: &'s Scope, pointer: *const T) -> Result<&'s T, rk_result> {
+pub(crate) unsafe fn borrow<T>(_: &Scope, pointer: *const T) -> Result<&T, rk_result> {
     let pointer = check(pointer)?;
     // SAFETY: not NULL and aligned, as checked; valid, as promised.
     Ok(unsafe { pointer.as_ref() })
@@ -46,7 +46,7 @@ pub(crate) unsafe fn borrow<'s, T>(_: &'s Scope, pointer: *const T) -> Result<&'
 ///
 /// # Safety
 /// As [`borrow`].
-pub(crate) unsafe fn borrow_optional<'s, T>(scope: &'s Scope, pointer: *const T) -> Result<Option<&'s T>, rk_result> {
+pub(crate) unsafe fn borrow_optional<T>(scope: &Scope, pointer: *const T) -> Result<Option<&T>, rk_result> {
     if pointer.is_null() {
         return Ok(None);
     }
@@ -57,8 +57,8 @@ pub(crate) unsafe fn borrow_optional<'s, T>(scope: &'s Scope, pointer: *const T)
 /// `len` items of the caller's; NULL is allowed if there are none.
 ///
 /// # Safety
-/// If `len` is not 0, `first` is NULL or valid for reads of `len` items during `'s`.
-pub(crate) unsafe fn slice<'s, T>(_: &'s Scope, first: *const T, len: usize) -> Result<&'s [T], rk_result> {
+/// If `len` is not 0, `first` is NULL or valid for reads of `len` items during the scope.
+pub(crate) unsafe fn slice<T>(_: &Scope, first: *const T, len: usize) -> Result<&[T], rk_result> {
     let first = check_many(first, len)?;
     // SAFETY: not NULL, aligned and of a length that an object can have, as checked; valid, as promised.
     Ok(unsafe { std::slice::from_raw_parts(first.as_ptr(), len) })
@@ -68,7 +68,7 @@ pub(crate) unsafe fn slice<'s, T>(_: &'s Scope, first: *const T, len: usize) -> 
 ///
 /// # Safety
 /// As [`slice`].
-pub(crate) unsafe fn text<'s, T: Byte>(scope: &'s Scope, first: *const T, len: usize) -> Result<&'s str, rk_result> {
+pub(crate) unsafe fn text<T: Byte>(scope: &Scope, first: *const T, len: usize) -> Result<&str, rk_result> {
     // SAFETY: as promised to this function; a Byte has the size and alignment of u8.
     let bytes = unsafe { slice(scope, first.cast::<u8>(), len) }?;
     std::str::from_utf8(bytes).map_err(|_| rk_result::InvalidUtf8)

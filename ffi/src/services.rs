@@ -266,10 +266,10 @@ impl<'a> Services<'a> {
 ///
 /// # Safety
 /// As [`Services::new`].
-pub(crate) unsafe fn service_names<'a>(
-    scope: &'a Scope,
+pub(crate) unsafe fn service_names(
+    scope: &Scope,
     batch: *const rk_service_names,
-) -> Result<Vec<(&'a str, &'a str)>, rk_result> {
+) -> Result<Vec<(&str, &str)>, rk_result> {
     // SAFETY: as promised to this function.
     let (mut rest, count) = unsafe {
         let batch = &borrow(scope, batch)?.batch;

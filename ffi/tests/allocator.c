@@ -98,10 +98,6 @@ static void allocate(void) {
   CHECK(count == 1);
   CHECK_OK(rk_allocator_allocate_batch(allocator, requests, 2, values, &error));
   CHECK(same(values[0], rk_value_ipv4(0x0a000003)) && same(values[1], rk_value_ipv4(0x0a000002)));
-  bool answers[3];
-  values[2] = rk_value_ipv4(0x0a000006);
-  CHECK_OK(rk_allocator_has_batch(allocator, values, 3, answers));
-  CHECK(answers[0] && answers[1] && !answers[2]);
 
   /* In use now: .1, .2 and .3. */
   size_t n = 0;

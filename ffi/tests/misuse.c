@@ -142,7 +142,6 @@ static void allocators(const rk_range *range) {
   bool flag = false;
   rk_value values[2] = {good, good};
   rk_run runs[1];
-  bool flags[2];
 
   CHECK_NULL(rk_allocator_new(NULL, 0, 1, &a));
   CHECK_NULL(rk_allocator_new(range, 0, 1, NULL));
@@ -188,10 +187,6 @@ static void allocators(const rk_range *range) {
   CHECK_RESULT(rk_allocator_allocate_batch(a, values, 1, got, NULL), RK_RESULT_OK);
   CHECK_OK(rk_allocator_has(a, &good, &flag));
   CHECK(flag);
-  CHECK_NULL(rk_allocator_has_batch(NULL, values, 1, flags));
-  CHECK_NULL(rk_allocator_has_batch(a, NULL, 1, flags));
-  CHECK_NULL(rk_allocator_has_batch(a, values, 1, NULL));
-  CHECK_INVALID(rk_allocator_has_batch(a, values, 2, flags));
 
   CHECK(len == 0);
   CHECK_NULL(rk_allocator_runs(NULL, true, 0, runs, 1, &len, &number));
@@ -225,7 +220,6 @@ static void allocators(const rk_range *range) {
   CHECK_CLOSED(rk_allocator_used(a, &number));
   CHECK_CLOSED(rk_allocator_available(a, &number));
   CHECK_CLOSED(rk_allocator_allocate_batch(a, values, 1, got, &error));
-  CHECK_CLOSED(rk_allocator_has_batch(a, values, 1, flags));
   CHECK_CLOSED(rk_allocator_runs(a, true, 0, runs, 1, &len, &number));
   CHECK_CLOSED(rk_allocator_snapshot(a, data, sizeof data, &len));
   CHECK_CLOSED(rk_allocator_restore(a, TEXT("10.0.0.0/24"), data, 0, &error));
