@@ -31,7 +31,7 @@ var (
 )
 
 // Committer makes compare-and-swaps of one stored object out of the operations of many callers. It does no I/O: whoever
-// drives it asks it by Poll what to send, tells it how that ended, and hands out what has Finished.
+// drives it asks it by Poll what to send, reports how that ended, and hands out what has Finished.
 //
 // Times are durations from a moment that the driver chooses, by a clock that never goes back; negative ones count as 0. All methods may be called
 // from several goroutines at once. Memory: up to 1 MiB for a /12 beside the object, outside the Go heap.
@@ -90,7 +90,7 @@ func deadlineToC(deadline time.Duration) C.uint64_t {
 	return timeToC(deadline)
 }
 
-// timeToC gives a time in nanoseconds. There is none before zero: as a number without a sign it would be in the far future.
+// timeToC returns a time in nanoseconds. There is none before zero: as a number without a sign it would be in the far future.
 func timeToC(t time.Duration) C.uint64_t { return C.uint64_t(max(t, 0)) }
 
 // Operation is something to be done with the stored object; see AllocateOperation and the like.
@@ -127,7 +127,7 @@ func ReleaseOperation(deadline time.Duration, value Value, owner Ownership) Oper
 	return Operation{kind: C.RK_OPERATION_RELEASE, values: []C.rk_value{*value.toC()}, owner: owner, deadline: deadline}
 }
 
-// ReadOperation tells what is stored.
+// ReadOperation reads the stored object.
 func ReadOperation(deadline time.Duration) Operation {
 	return Operation{kind: C.RK_OPERATION_READ, deadline: deadline}
 }
@@ -137,7 +137,7 @@ func CreateOperation(deadline time.Duration) Operation {
 	return Operation{kind: C.RK_OPERATION_CREATE, deadline: deadline}
 }
 
-// Submit takes operations on, in one crossing, and gives the ticket of each. The error is of use only for a bug in the
+// Submit queues operations in one cgo call and returns their tickets. The error is of use only for a bug in the
 // program: ErrClosed, ErrInvalidArgument.
 func (c *Committer) Submit(operations ...Operation) ([]Ticket, error) {
 	all := make([]C.rk_operation, len(operations))
@@ -224,7 +224,7 @@ func (c *Committer) Poll(now time.Duration) (Step, error) {
 	return c.step(&step.c)
 }
 
-// Value gives what the swap under way puts. It replaces the content of dst and reuses its capacity.
+// Value returns the value that the compare-and-swap under way puts. It replaces the content of dst and reuses its capacity.
 func (c *Committer) Value(dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(c)
 	return readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {

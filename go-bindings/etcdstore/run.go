@@ -19,7 +19,7 @@ const requestTimeout = 5 * time.Second
 // After an error a watch is started again, but not at once: the cluster may have no leader for a while.
 const watchPause = 100 * time.Millisecond
 
-// watched is what a watch tells: changes, or that it has ended.
+// watched is a report of a watch: changes, or its end.
 type watched struct {
 	changes []rangekeeper.Change
 	ended   bool
@@ -190,7 +190,7 @@ func (d *driver) end() {
 	close(d.stopped)
 }
 
-// perform sends a request and tells the committer how it ended.
+// perform sends a request and reports to the committer how it ended.
 func (d *driver) perform(ctx context.Context, step rangekeeper.Step) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -301,7 +301,7 @@ func (d *driver) endWatch() {
 	}
 }
 
-// follow tells the driver all changes of the key from a revision on.
+// follow reports to the driver all changes of the key from a revision on.
 func (s *Store) follow(ctx context.Context, watcher clientv3.Watcher, from int64, told chan watched) {
 	tell := func(w watched) bool {
 		select {
