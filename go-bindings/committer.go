@@ -110,9 +110,9 @@ func AllocateOperation(deadline time.Duration, requests ...Request) Operation {
 // it has been in use without a break since both: otherwise somebody else may own it by now. Where Services are kept in
 // another etcd than the range, leave their values to repair.
 type Ownership struct {
-	// Anchor is the revision at which the owner stopped having the value: that of the Service's deletion, or of the update
+	// AsOf is the revision at which the owner stopped having the value: that of the Service's deletion, or of the update
 	// that dropped the value.
-	Anchor int64
+	AsOf int64
 	// Oldest is the revision at which the owner was last stored with the value: the Service's before its deletion or update.
 	// It counts as far back as the history goes; 0 means all of that.
 	Oldest int64
@@ -120,7 +120,7 @@ type Ownership struct {
 
 // OwnedSince is the Ownership of a rollback, with the revision of the allocation, and of a caller that knows no owner and
 // releases as of a read, with the revision of that.
-func OwnedSince(revision int64) Ownership { return Ownership{Anchor: revision, Oldest: revision} }
+func OwnedSince(revision int64) Ownership { return Ownership{AsOf: revision, Oldest: revision} }
 
 // ReleaseOperation releases a value on behalf of its owner.
 func ReleaseOperation(deadline time.Duration, value Value, owner Ownership) Operation {
@@ -193,8 +193,8 @@ func (s KeyState) toC() C.rk_key_state {
 
 // KnownState is what is known of the object without asking the store: it may be out of date.
 type KnownState struct {
-	// Revision is that of the newest state of the key that was seen; 0 if none was, or there is no key. What is in use in
-	// it can be released from this anchor on.
+	// Revision is that of the newest state of the key that was seen; 0 if none was, or there is no key. A value
+	// that is in use in it can be released with this as-of revision.
 	Revision int64
 	// Used is how many values were in use; 0 if the object was missing or never initialised.
 	Used int

@@ -98,7 +98,7 @@ func (s *story) operation(words []string, deadline time.Duration) Operation {
 	case "read":
 		return ReadOperation(deadline)
 	case "release":
-		owner := Ownership{Anchor: int64(must(strconv.Atoi(words[2]))), Oldest: int64(must(strconv.Atoi(words[3])))}
+		owner := Ownership{AsOf: int64(must(strconv.Atoi(words[2]))), Oldest: int64(must(strconv.Atoi(words[3])))}
 		return ReleaseOperation(deadline, port(words[1]), owner)
 	}
 	var requests []Request

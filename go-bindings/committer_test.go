@@ -161,14 +161,14 @@ func TestCommitter(t *testing.T) {
 	}
 
 	// Another server frees a port and takes it again; then the first owner's release comes too late.
-	anchor := k.revision
-	if f := one(t, k, second, ReleaseOperation(NoDeadline, PortValue(30007), OwnedSince(anchor))); f.Outcome != Outcome(Released{true}) {
+	asOf := k.revision
+	if f := one(t, k, second, ReleaseOperation(NoDeadline, PortValue(30007), OwnedSince(asOf))); f.Outcome != Outcome(Released{true}) {
 		t.Errorf("%+v", f)
 	}
 	if f := one(t, k, second, AllocateOperation(NoDeadline, Named(PortValue(30007)))); errOf(f) != nil {
 		t.Errorf("%+v", f)
 	}
-	if f := one(t, k, first, ReleaseOperation(NoDeadline, PortValue(30007), OwnedSince(anchor))); f.Outcome != Outcome(Released{false}) {
+	if f := one(t, k, first, ReleaseOperation(NoDeadline, PortValue(30007), OwnedSince(asOf))); f.Outcome != Outcome(Released{false}) {
 		t.Errorf("%+v", f)
 	}
 	var batch *BatchError
@@ -184,7 +184,7 @@ func TestCommitter(t *testing.T) {
 	// the second one but for what has changed hands meanwhile.
 	k.now += time.Hour
 	passes := must(NewPasses(2, time.Minute))
-	anchor = k.revision
+	asOf = k.revision
 	for i, cleared := range []int{0, 199, 1} {
 		pass := must(passes.Start())
 		if err := first.BeginPass(pass); err != nil {
@@ -211,7 +211,7 @@ func TestCommitter(t *testing.T) {
 		}
 		k.now += time.Minute
 		if i == 0 {
-			one(t, k, second, ReleaseOperation(NoDeadline, PortValue(30008), OwnedSince(anchor)))
+			one(t, k, second, ReleaseOperation(NoDeadline, PortValue(30008), OwnedSince(asOf)))
 			one(t, k, second, AllocateOperation(NoDeadline, Named(PortValue(30008))))
 		}
 	}

@@ -24,8 +24,8 @@ func TestCheckersBite(t *testing.T) {
 	this := func(offset uint32, o outcome) *operation {
 		return &operation{kind: allocate, outcome: o, offset: offset}
 	}
-	free := func(offset uint32, anchor int64, o outcome) *operation {
-		return &operation{kind: release, outcome: o, offset: offset, anchor: anchor}
+	free := func(offset uint32, asOf int64, o outcome) *operation {
+		return &operation{kind: release, outcome: o, offset: offset, asOf: asOf}
 	}
 	batch := func(revision int64, offsets ...uint32) *operation {
 		return &operation{kind: allocateBatch, outcome: done, wanted: []uint32{anyOffset, offsets[1]}, given: offsets, revision: revision}
@@ -35,7 +35,7 @@ func TestCheckersBite(t *testing.T) {
 	}
 	unknownBatch := &operation{kind: allocateBatch, wanted: []uint32{anyOffset, 2}}
 	cleaned := func(offset uint32, seen int64) *operation {
-		return &operation{kind: clean, outcome: done, offset: offset, anchor: seen}
+		return &operation{kind: clean, outcome: done, offset: offset, asOf: seen}
 	}
 	lost := func(o *operation) *operation {
 		o.givenUp = map[uint32]time.Duration{o.offset: 0}

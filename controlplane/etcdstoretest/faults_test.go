@@ -475,7 +475,7 @@ func TestNoSpaceWhileAllocating(t *testing.T) {
 				for {
 					o := &operation{kind: allocate, offset: rand.Uint32N(values)}
 					if mine != nil {
-						o = &operation{kind: release, offset: mine.offset, anchor: mine.revision}
+						o = &operation{kind: release, offset: mine.offset, asOf: mine.revision}
 					}
 					err := perform(t.Context(), store, store.Range(), o)
 					if err != nil {
@@ -509,8 +509,8 @@ func TestNoSpaceWhileAllocating(t *testing.T) {
 	}
 }
 
-// TestCompacted takes the history away that a release needs: it does nothing and says
-// so. With an anchor that is known again, it frees the value.
+// TestCompacted takes the history away that a release needs: it does nothing and reports
+// so. With an as-of revision that is known again, it frees the value.
 func TestCompacted(t *testing.T) {
 	client := etcdtest.Start(t, "").Client()
 	s := startServer(t, client)

@@ -146,8 +146,8 @@ type operation struct {
 	wanted, given []uint32
 	place         int
 	full          bool
-	// anchor is that of a release, or the revision that a repair pass has read.
-	anchor int64
+	// asOf is a release's as-of revision, or the revision that a repair pass has read.
+	asOf int64
 	// revision is the one in which it took effect, 0 if it did not. An allocation is told it, for a release it is
 	// found in the history.
 	revision int64
@@ -182,8 +182,8 @@ func (o *operation) most() int {
 
 func (o *operation) String() string {
 	s := [kinds]string{
-		"allocate next", fmt.Sprintf("allocate %d", o.offset), fmt.Sprintf("release %d from revision %d on", o.offset, o.anchor),
-		fmt.Sprintf("allocate %d together (%d given)", o.wanted, o.given), fmt.Sprintf("clean %d, seen in revision %d", o.offset, o.anchor),
+		"allocate next", fmt.Sprintf("allocate %d", o.offset), fmt.Sprintf("release %d from revision %d on", o.offset, o.asOf),
+		fmt.Sprintf("allocate %d together (%d given)", o.wanted, o.given), fmt.Sprintf("clean %d, seen in revision %d", o.offset, o.asOf),
 	}[o.kind]
 	switch o.outcome {
 	case unknown:
@@ -295,7 +295,7 @@ func explain(changes []change, operations []*operation, held holders, lossy bool
 		delete(held, c.offset)
 		meant := func(o *operation) bool {
 			one := o.offset == c.offset && (o.kind == release || o.kind == clean)
-			return (one || o.kind == clean && o.outcome == unknown) && set <= o.anchor && o.anchor < c.revision
+			return (one || o.kind == clean && o.outcome == unknown) && set <= o.asOf && o.asOf < c.revision
 		}
 		// A pass frees what nobody has.
 		cleaned := func(o *operation) {
@@ -313,7 +313,7 @@ func explain(changes []change, operations []*operation, held holders, lossy bool
 			continue
 		}
 		fits := func(o *operation) bool { return meant(o) && (o.outcome == unknown || lossy && o.outcome == refused) }
-		ghost.kind, ghost.anchor, ghost.call = release, c.revision-1, earliest(fits)
+		ghost.kind, ghost.asOf, ghost.call = release, c.revision-1, earliest(fits)
 		if o := take(c.revision, fits); o != nil {
 			cleaned(o)
 		} else {
@@ -330,7 +330,7 @@ func explain(changes []change, operations []*operation, held holders, lossy bool
 		if o.outcome == done && made[o] < len(o.offsets()) {
 			faults = append(faults, fmt.Errorf("acknowledged but not in the store: %v", o))
 		}
-		if set, isHeld := held[o.offset]; isHeld && o.kind == release && (o.outcome == done || o.outcome == refused) && set <= o.anchor {
+		if set, isHeld := held[o.offset]; isHeld && o.kind == release && (o.outcome == done || o.outcome == refused) && set <= o.asOf {
 			faults = append(faults, fmt.Errorf("not free, set in revision %d: %v", set, o))
 		}
 	}

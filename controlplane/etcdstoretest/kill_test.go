@@ -137,7 +137,7 @@ func (l *lives) read(reports io.Reader) error {
 	for lines.Scan() {
 		var number int
 		o := new(operation)
-		if _, err := fmt.Sscanf(lines.Text(), "call %d %d %d %d", &number, &o.kind, &o.offset, &o.anchor); err == nil {
+		if _, err := fmt.Sscanf(lines.Text(), "call %d %d %d %d", &number, &o.kind, &o.offset, &o.asOf); err == nil {
 			byNumber[number] = o
 			l.operations = append(l.operations, o)
 			continue
@@ -205,7 +205,7 @@ func runLoad(args []string) error {
 			for {
 				o := nextOperation(ctx, e.Client(), values, &held)
 				n := number.Add(1)
-				report("call", n, int(o.kind), o.offset, o.anchor)
+				report("call", n, int(o.kind), o.offset, o.asOf)
 				if err := perform(ctx, store, values, o); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
@@ -229,9 +229,9 @@ func nextOperation(ctx context.Context, client *clientv3.Client, values rangekee
 		i := rand.IntN(n)
 		mine := (*held)[i]
 		*held = append((*held)[:i], (*held)[i+1:]...)
-		o := &operation{kind: release, offset: mine.offset, anchor: mine.revision}
+		o := &operation{kind: release, offset: mine.offset, asOf: mine.revision}
 		if now, err := client.Get(ctx, "/registry/services"); err == nil && rand.IntN(2) == 0 {
-			o.anchor = now.Header.Revision
+			o.asOf = now.Header.Revision
 		}
 		return o
 	}

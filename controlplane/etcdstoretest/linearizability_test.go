@@ -311,8 +311,8 @@ type owned struct {
 }
 
 // call is what one caller does: it takes values and gives them back, to any server.
-// Now and then it gives back once more what it has given back, with the anchor that it
-// used then: whoever has the value now must keep it.
+// Now and then it gives back once more what it has given back, with the as-of revision that it
+// used then: the value's present owner must keep it.
 func (r *round) call(ctx context.Context) {
 	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	var held []owned
@@ -322,17 +322,17 @@ func (r *round) call(ctx context.Context) {
 		switch n := random.IntN(100); {
 		case len(spent) > 0 && n < 8:
 			again := spent[random.IntN(len(spent))]
-			o = &operation{kind: release, offset: again.offset, anchor: again.anchor}
+			o = &operation{kind: release, offset: again.offset, asOf: again.asOf}
 			r.do(ctx, random, o)
 		case len(held) > 0 && n < 70 || len(held) >= 3:
 			i := random.IntN(len(held))
 			mine := held[i]
 			held = append(held[:i], held[i+1:]...)
-			o = &operation{kind: release, offset: mine.offset, anchor: mine.revision}
+			o = &operation{kind: release, offset: mine.offset, asOf: mine.revision}
 			if random.IntN(2) == 0 {
 				// Not a rollback: the Service was written, and has been deleted in a later revision.
 				if now, err := r.clients[random.IntN(servers)].Get(ctx, "/registry/services"); err == nil {
-					o.anchor = now.Header.Revision
+					o.asOf = now.Header.Revision
 				}
 			}
 			r.disown(mine)
@@ -483,7 +483,7 @@ func (r *round) pass(ctx context.Context, store *etcdstore.Store, passes *rangek
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	note := func(o operation) {
-		o.kind, o.anchor, o.call, o.end = clean, view.Revision, call, end
+		o.kind, o.asOf, o.call, o.end = clean, view.Revision, call, end
 		r.operations = append(r.operations, &o)
 	}
 	if errors.Is(err, etcdstore.ErrUnknown) || r.lossy && repaired.Changed > 0 {
@@ -521,7 +521,7 @@ func perform(ctx context.Context, store *etcdstore.Store, r rangekeeper.Range, o
 	switch o.kind {
 	case release:
 		var released bool
-		released, err = store.Release(ctx, value, rangekeeper.OwnedSince(o.anchor))
+		released, err = store.Release(ctx, value, rangekeeper.OwnedSince(o.asOf))
 		if err == nil && !released {
 			o.outcome = refused
 			return nil
@@ -658,9 +658,9 @@ func model() porcupine.Model {
 			return s.free() == 0, s
 		case o.kind == allocate && o.outcome == refused:
 			return since != 0, s
-		case o.kind == clean && (since == 0 || since > o.anchor):
+		case o.kind == clean && (since == 0 || since > o.asOf):
 			return false, s
-		case o.kind == release && (since == 0 || since > o.anchor):
+		case o.kind == release && (since == 0 || since > o.asOf):
 			return o.outcome == refused, s
 		case o.kind == release || o.kind == clean:
 			if o.outcome == refused || o.revision < s.last {

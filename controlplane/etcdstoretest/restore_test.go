@@ -109,8 +109,8 @@ func TestRestored(t *testing.T) {
 			}
 
 			goOn(ctx, other, int(lost.Revision))
-			anchor := header(t, client).Revision
-			if ok, err := a.Release(ctx, kept.Value, rangekeeper.OwnedSince(anchor)); err != nil || !ok {
+			asOf := header(t, client).Revision
+			if ok, err := a.Release(ctx, kept.Value, rangekeeper.OwnedSince(asOf)); err != nil || !ok {
 				t.Errorf("release of %v: %v, %v", kept.Value, ok, err)
 			}
 			if _, err := b.Allocate(ctx, kept.Value); err != nil {
@@ -302,8 +302,8 @@ type upheaval struct {
 	shared map[uint32]bool
 	// acknowledged operations, those of the new beginning, and releases among these.
 	acknowledged, anew, anewReleased int
-	// lostAnchors counts releases after the new beginning by an anchor of before.
-	lostAnchors int
+	// lostAsOf counts releases after the new beginning as of a revision before it.
+	lostAsOf int
 }
 
 type oneOfTwo struct {
@@ -355,7 +355,7 @@ func (w *upheaval) call(s *oneOfTwo, stop <-chan struct{}) {
 		var mine *operation
 		if len(held) > 0 && rand.IntN(2) == 0 || len(held) == 4 {
 			mine, held = held[0], held[1:]
-			o = &operation{kind: release, offset: mine.offset, anchor: mine.revision}
+			o = &operation{kind: release, offset: mine.offset, asOf: mine.revision}
 			w.disown(s, mine)
 		}
 		ctx, cancel := context.WithTimeout(w.t.Context(), patience)
@@ -364,7 +364,7 @@ func (w *upheaval) call(s *oneOfTwo, stop <-chan struct{}) {
 			// The Service was written, and has been deleted in a later revision.
 			now = time.Since(w.start)
 			if got, err := w.client.Get(ctx, "/registry/services"); err == nil {
-				o.anchor = got.Header.Revision
+				o.asOf = got.Header.Revision
 			} else {
 				now = 0
 			}
@@ -386,9 +386,9 @@ func (w *upheaval) call(s *oneOfTwo, stop <-chan struct{}) {
 	}
 }
 
-// note takes an operation down. A release is of mine, by an anchor that was read at a
-// time, or 0 for that of the allocation.
-func (w *upheaval) note(s *oneOfTwo, o, mine *operation, anchored time.Duration) {
+// note records an operation. A release is of mine; asOfRead is when its as-of revision was read,
+// 0 if it is the revision of the allocation.
+func (w *upheaval) note(s *oneOfTwo, o, mine *operation, asOfRead time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.operations = append(w.operations, o)
@@ -416,10 +416,10 @@ func (w *upheaval) note(s *oneOfTwo, o, mine *operation, anchored time.Duration)
 	if o.outcome == done {
 		w.anewReleased++
 	}
-	if lost := anchored == 0 && !w.isNew(mine.end) || anchored > 0 && !w.isNew(anchored); lost && w.isNew(o.call) {
-		w.lostAnchors++
+	if lost := asOfRead == 0 && !w.isNew(mine.end) || asOfRead > 0 && !w.isNew(asOfRead); lost && w.isNew(o.call) {
+		w.lostAsOf++
 		if o.outcome == done {
-			w.t.Errorf("an anchor of before the new beginning counts: %v", o)
+			w.t.Errorf("an as-of revision from before the new beginning counts: %v", o)
 		}
 	}
 }
@@ -508,10 +508,10 @@ func (w *upheaval) check(old int64) {
 			again++
 		}
 	}
-	w.t.Logf("%d operations acknowledged, %d of them after the new beginning; %d releases by an anchor of before it; %d offsets set that nobody was given, %d of them had been handed out before",
-		w.acknowledged, w.anew, w.lostAnchors, len(ghosts), again)
+	w.t.Logf("%d operations acknowledged, %d of them after the new beginning; %d releases as of a revision before it; %d offsets set that nobody was given, %d of them had been handed out before",
+		w.acknowledged, w.anew, w.lostAsOf, len(ghosts), again)
 	// Either is up to chance; TestRestored has both for certain.
-	if w.lostAnchors+again == 0 {
-		w.t.Error("no release by an anchor of before, and nothing was set again")
+	if w.lostAsOf+again == 0 {
+		w.t.Error("no release as of a revision before the new beginning, and nothing was set again")
 	}
 }

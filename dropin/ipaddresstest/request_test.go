@@ -77,15 +77,15 @@ func TestReleaseForService(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile func(t *testing.T, client *fake.Clientset, object *networkingv1.IPAddress)
 		owner     string
-		anchor    int64
+		asOf      int64
 		released  bool
 	}{
-		"deleted":              {owner: "a", anchor: 1000, released: true},
-		"of another Service":   {owner: "b", anchor: 1000},
-		"allocated later":      {owner: "a", anchor: 100},
-		"labelled meanwhile":   {meanwhile: label, owner: "a", anchor: 1000, released: true},
-		"of the next Service":  {meanwhile: replace("b"), owner: "a", anchor: 1000},
-		"recreated, same name": {meanwhile: replace("a"), owner: "a", anchor: 101},
+		"deleted":              {owner: "a", asOf: 1000, released: true},
+		"of another Service":   {owner: "b", asOf: 1000},
+		"allocated later":      {owner: "a", asOf: 100},
+		"labelled meanwhile":   {meanwhile: label, owner: "a", asOf: 1000, released: true},
+		"of the next Service":  {meanwhile: replace("b"), owner: "a", asOf: 1000},
+		"recreated, same name": {meanwhile: replace("a"), owner: "a", asOf: 101},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, allocator := newCluster(t)
@@ -104,7 +104,7 @@ func TestReleaseForService(t *testing.T) {
 			if !allocator.Has(ip) {
 				t.Fatal("released before the end of the request")
 			}
-			if err := request.Commit(owner(c.owner, c.anchor)); err != nil {
+			if err := request.Commit(owner(c.owner, c.asOf)); err != nil {
 				t.Fatal(err)
 			}
 			if released := !allocator.Has(ip); released != c.released {
@@ -114,8 +114,8 @@ func TestReleaseForService(t *testing.T) {
 	}
 }
 
-func owner(name string, anchor int64) serviceallocator.Owner {
-	return serviceallocator.Owner{Namespace: "default", Name: name, Ownership: rangekeeper.OwnedSince(anchor)}
+func owner(name string, asOf int64) serviceallocator.Owner {
+	return serviceallocator.Owner{Namespace: "default", Name: name, Ownership: rangekeeper.OwnedSince(asOf)}
 }
 
 func object(t *testing.T, client *fake.Clientset, ip net.IP) *networkingv1.IPAddress {

@@ -141,7 +141,7 @@ func (s *Store) Close(ctx context.Context) error {
 // Allocation is a value that was allocated.
 type Allocation struct {
 	Value rangekeeper.Value
-	// Revision is that of the allocation: the anchor of a rollback.
+	// Revision is the allocation's revision: the as-of revision of a rollback.
 	Revision int64
 	// UseUntil is when a Service with the value must be written.
 	UseUntil time.Time

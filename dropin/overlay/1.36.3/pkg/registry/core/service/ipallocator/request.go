@@ -91,7 +91,7 @@ func (q *request) removeOf(owner allocator.Owner, name string) error {
 	for range removeTries {
 		if err == nil {
 			revision, invalid := strconv.ParseInt(object.ResourceVersion, 10, 64)
-			if invalid != nil || revision > owner.Anchor || !refersTo(object, owner) {
+			if invalid != nil || revision > owner.AsOf || !refersTo(object, owner) {
 				return nil
 			}
 			if err = remove(q.client, object); !apierrors.IsConflict(err) {

@@ -23,11 +23,11 @@ func (r *REST) followDeletions(status *genericregistry.Store) {
 		store.Storage.Storage = d
 		store.AfterDelete = func(obj runtime.Object, options *metav1.DeleteOptions) {
 			service := obj.(*api.Service)
-			anchor := revisionOf(service)
-			oldest := d.takeBefore(service, anchor)
+			asOf := revisionOf(service)
+			oldest := d.takeBefore(service, asOf)
 			q := r.newRequest()
 			q.afterDelete(withAllocatedPorts(service), options)
-			q.commit(context.Background(), ownerOf(service, anchor, oldest))
+			q.commit(context.Background(), ownerOf(service, asOf, oldest))
 		}
 	}
 }

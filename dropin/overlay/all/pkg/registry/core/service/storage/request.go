@@ -84,8 +84,8 @@ func (q *request) checkTime() error {
 }
 
 // ownerOf returns a Service as the owner of values that it gave up at one revision, and was stored with at an older one.
-func ownerOf(service *api.Service, anchor, oldest int64) allocator.Owner {
+func ownerOf(service *api.Service, asOf, oldest int64) allocator.Owner {
 	owner := allocator.Owner{Namespace: service.Namespace, Name: service.Name}
-	owner.Anchor, owner.Oldest = anchor, oldest
+	owner.AsOf, owner.Oldest = asOf, oldest
 	return owner
 }
