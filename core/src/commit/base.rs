@@ -94,3 +94,46 @@ fn decode<R: Range>(value: &[u8], range: R, strategy: Strategy) -> Result<Readab
     };
     Ok(Readable { object, used: Allocator::with_used(range, strategy, used), range_state })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{SIZE, base, bitmap, port, range, state, stored};
+    use super::*;
+
+    /// A RangeAllocation with this range and offset 1 in use.
+    fn with_range(text: &str) -> Vec<u8> {
+        let mut object = RangeAllocation::decode(&stored([1])).expect("it was encoded");
+        object.range = text.to_owned();
+        object.encode()
+    }
+
+    #[test]
+    fn values_are_taken_only_from_an_object_of_the_configured_range() {
+        let wider = format!("{}-{}", port(0) - 1, port(SIZE));
+        for (text, expected) in [
+            (range().to_string(), Some((RangeState::Initialised, bitmap([1])))),
+            (String::new(), Some((RangeState::Uninitialised, bitmap([1])))),
+            // The same port has another offset.
+            (wider.clone(), Some((RangeState::OtherRange(wider), bitmap([0])))),
+            ("10.0.0.0/24".to_owned(), None),
+            ("no range".to_owned(), None),
+        ] {
+            let base = base(state(3), &with_range(&text));
+            assert_eq!(base.is_initialised(), text == range().to_string(), "{text:?}");
+            let found = match base.content {
+                Content::Readable(readable) => Some((readable.range_state, readable.used.bitmap().clone())),
+                Content::Unreadable { .. } => None,
+            };
+            assert_eq!(found, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bits_past_the_range_make_an_object_unreadable() {
+        let mut object = RangeAllocation::decode(&stored([])).expect("it was encoded");
+        object.data = vec![0xff; SIZE as usize / 8 + 1];
+        let base = base(state(3), &object.encode());
+        assert!(matches!(&base.content, Content::Unreadable { .. }), "{base:?}");
+        assert_eq!(base.used(), &bitmap([]));
+    }
+}

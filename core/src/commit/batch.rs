@@ -145,3 +145,6 @@ impl<R: Range> Memory<R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,3 +54,50 @@ impl<R: Range> Flight<R> {
         earliest
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::batch::Entry;
+    use super::super::limits::Limits;
+    use super::super::operation::Operation;
+    use super::super::plan::Planned;
+    use super::super::testing::*;
+    use super::*;
+    use crate::ports::PortRange;
+
+    fn flight(is_swap: bool, operations: Vec<Pending<PortRange>>) -> Flight<PortRange> {
+        let entries = operations.into_iter().map(|pending| Entry { pending, planned: Planned::View }).collect();
+        let (set, cleared) = (Vec::new(), Vec::new());
+        let batch = Batch { state: state(3), entries, next: None, set, cleared, services_unchanged_since: None };
+        Flight { sent: Duration::ZERO, asked: 0, reached: 0, batch: Some(batch), is_swap }
+    }
+
+    #[test]
+    fn a_cancelled_operation_is_unknown_only_if_it_may_be_written() {
+        for (is_swap, operation, is_unknown) in
+            [(true, next(), true), (true, release(1, 30), true), (true, Operation::Read, false), (false, next(), false)]
+        {
+            let mut flight = flight(is_swap, vec![pending(0, Operation::Create), pending(1, operation)]);
+            let expected = if is_unknown { Outcome::Unknown } else { Outcome::Failed(Failure::Cancelled) };
+            assert_eq!(flight.cancel(caller(1)), Some(expected));
+            assert_eq!(flight.owners().collect::<Vec<_>>(), [caller(0), Owner::Nobody], "it stays part of the batch");
+            assert_eq!(flight.cancel(caller(1)), None);
+        }
+    }
+
+    #[test]
+    fn only_overdue_operations_end_and_only_once() {
+        let until = |ticket, seconds| Pending { deadline: Duration::from_secs(seconds), ..pending(ticket, next()) };
+        let mut flight = flight(true, vec![until(0, 5), until(1, 7), until(2, 6)]);
+        let mut queue = Queue::new(Limits::default());
+        let mut expire = |seconds| {
+            let earliest = flight.expire(Duration::from_secs(seconds), &mut queue);
+            (earliest, queue.take_finished().into_iter().map(|one| (one.ticket.0, one.outcome)).collect::<Vec<_>>())
+        };
+        assert_eq!(expire(4), (Duration::from_secs(5), vec![]));
+        assert_eq!(expire(5), (Duration::from_secs(6), vec![(0, Outcome::Unknown)]));
+        assert_eq!(expire(6), (Duration::from_secs(7), vec![(2, Outcome::Unknown)]));
+        assert_eq!(expire(7), (Duration::MAX, vec![(1, Outcome::Unknown)]));
+        assert_eq!(expire(8), (Duration::MAX, vec![]));
+    }
+}

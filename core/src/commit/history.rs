@@ -342,3 +342,6 @@ impl<R: Range> History<R> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -130,6 +130,8 @@ mod queue;
 mod recent;
 mod request;
 mod settlement;
+#[cfg(test)]
+mod testing;
 mod timers;
 
 pub use committer::Committer;

@@ -298,3 +298,6 @@ impl<'a, R: Range> Plan<'a, R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,3 +64,42 @@ impl Quarantine {
         self.last.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{GRACE, SIZE, bitmap};
+    use super::*;
+
+    fn held_back(quarantine: &Quarantine, level: usize) -> Bitmap {
+        let mut set = bitmap([]);
+        quarantine.add_to(level, &mut set);
+        set
+    }
+
+    #[test]
+    fn the_last_level_holds_back_the_newest_only() {
+        let mut quarantine = Quarantine::new(SIZE, GRACE, Limits { quarantine: 2, ..Limits::default() });
+        [1, 2, 3, 4].into_iter().for_each(|offset| quarantine.insert(offset));
+        assert_eq!(held_back(&quarantine, 0), bitmap([1, 2, 3, 4]));
+        assert_eq!(held_back(&quarantine, Quarantine::LEVELS - 1), bitmap([3, 4]));
+        quarantine.clear();
+        assert!(quarantine.is_empty() && held_back(&quarantine, 1) == bitmap([]));
+    }
+
+    #[test]
+    fn the_last_level_holds_back_a_quarter_of_a_small_range_at_most() {
+        let mut quarantine = Quarantine::new(8, GRACE, Limits::default());
+        (0..8).for_each(|offset| quarantine.insert(offset));
+        assert_eq!(held_back(&quarantine, 1), bitmap([6, 7]));
+    }
+
+    #[test]
+    fn the_quarantine_ends_with_the_grace() {
+        let mut quarantine = Quarantine::new(SIZE, GRACE, Limits::default());
+        quarantine.insert(1);
+        quarantine.advance(GRACE);
+        assert!(!quarantine.is_empty());
+        quarantine.advance(GRACE * 2);
+        assert!(quarantine.is_empty());
+    }
+}

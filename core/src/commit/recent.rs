@@ -66,3 +66,43 @@ impl<const N: usize> Recent<N> {
         self.windows = [const { None }; N];
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn members_leave_after_the_span_and_at_most_a_window_later() {
+        for entered in 0..15 {
+            let mut recent = Recent::<3>::new(100, SPAN);
+            let mut left = None;
+            for second in 0..40 {
+                recent.advance(Duration::from_secs(second));
+                if second == entered {
+                    recent.insert(5);
+                } else if second > entered && left.is_none() && !recent.contains(5) {
+                    left = Some(second - entered);
+                }
+            }
+            assert!(left.is_some_and(|after| (10..=15).contains(&after)), "entered {entered}, left after {left:?}");
+            assert!(recent.is_empty(), "its memory is returned");
+        }
+    }
+
+    #[test]
+    fn a_member_that_enters_again_stays_and_one_that_is_removed_is_gone() {
+        let mut recent = Recent::<3>::new(100, SPAN);
+        for second in [0, 6] {
+            recent.advance(Duration::from_secs(second));
+            recent.insert(5);
+            recent.insert(6);
+        }
+        recent.remove(6);
+        recent.advance(Duration::from_secs(15));
+        assert!(recent.contains(5) && !recent.contains(6));
+        recent.advance(Duration::from_secs(1000));
+        assert!(!recent.contains(5));
+    }
+}

@@ -147,3 +147,6 @@ fn end<R: Range>(
         queue.end(pending.owner, outcome);
     }
 }
+
+#[cfg(test)]
+mod tests;

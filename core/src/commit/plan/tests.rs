@@ -1,0 +1,149 @@
+use std::collections::BTreeSet;
+
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::super::base::{Base, Content};
+use super::super::limits::Limits;
+use super::super::operation::Listed;
+use super::super::testing::*;
+use super::*;
+use crate::ports::PortRange;
+
+/// What a batch of these operations ends with and changes. `base` is in its third version.
+fn evaluate(
+    base: &Base<PortRange>,
+    changes: &Changes,
+    protection: &Protection,
+    operations: impl IntoIterator<Item = Operation<PortRange>>,
+) -> (Vec<Outcome<PortRange>>, Planning<PortRange>) {
+    let Content::Readable(readable) = &base.content else { panic!("{base:?}") };
+    let mut plan = Plan::new(readable, Context { changes, protection }, readable.used.clone());
+    let operations: Vec<_> = operations.into_iter().zip(0..).map(|(one, ticket)| pending(ticket, one)).collect();
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+    let outcomes = plan.evaluate(&operations, &mut rng).into_iter().map(|planned| match planned {
+        Some(Planned::End(outcome)) => outcome,
+        Some(Planned::Take(offsets)) => {
+            let values = offsets.into_iter().map(port).collect();
+            Outcome::Allocated { values, revision: 0, use_until: GRACE }
+        }
+        Some(Planned::View) | None => panic!("no read was planned"),
+    });
+    (outcomes.collect(), plan.finish())
+}
+
+fn allocated(offsets: &[u32]) -> Outcome<PortRange> {
+    let values = offsets.iter().copied().map(port).collect();
+    Outcome::Allocated { values, revision: 0, use_until: GRACE }
+}
+
+fn used(planning: &Planning<PortRange>) -> BTreeSet<u32> {
+    planning
+        .next
+        .as_ref()
+        .map_or_else(|used| used.bitmap().iter().collect(), |next| next.used.bitmap().iter().collect())
+}
+
+#[test]
+fn picks_leave_the_values_that_the_same_allocation_names() {
+    let (base, changes) = (base(state(3), &stored([1])), unchanged_since(state(1)));
+    let wanted = [Request::Next, Request::This(port(0)), Request::Next];
+    let (outcomes, planning) = evaluate(&base, &changes, &protection(), [Operation::Allocate(wanted.into())]);
+    assert_eq!(outcomes, [allocated(&[2, 0, 3])], "in the order of the requests");
+    assert_eq!(used(&planning), [0, 1, 2, 3].into());
+}
+
+#[test]
+fn an_allocation_that_fails_takes_nothing() {
+    let (base, changes) = (base(state(3), &stored([7])), unchanged_since(state(1)));
+    let failing = [Request::This(port(5)), Request::Next, Request::This(port(7))];
+    let operations = [Operation::Allocate(failing.into()), take(5), next()];
+    let (outcomes, planning) = evaluate(&base, &changes, &protection(), operations);
+    let source = AllocateError::AlreadyAllocated { value: port(7) };
+    let failure = Failure::Allocate(BatchError::Allocate { index: 2, source });
+    assert_eq!(outcomes, [Outcome::Failed(failure), allocated(&[5]), allocated(&[0])]);
+    assert_eq!((used(&planning), planning.set), ([0, 5, 7].into(), vec![5, 0]));
+}
+
+#[test]
+fn an_allocation_that_finds_too_few_values_returns_its_picks() {
+    let (base, changes) = (base(state(3), &stored(1..SIZE)), unchanged_since(state(1)));
+    let operations = [Operation::Allocate(vec![Request::Next; 2]), next()];
+    let (outcomes, planning) = evaluate(&base, &changes, &protection(), operations);
+    let failure = Failure::Allocate(BatchError::Full { index: 1, source: Full { range: range() } });
+    assert_eq!(outcomes, [Outcome::Failed(failure), allocated(&[0])]);
+    assert_eq!(planning.set, [0]);
+}
+
+#[test]
+fn the_value_that_was_released_last_is_picked_last() {
+    let (base, changes) = (base(state(3), &stored(3..SIZE)), unchanged_since(state(1)));
+    let mut protection = Protection::new(SIZE, GRACE, Limits { quarantine: 1, ..Limits::default() });
+    protection.cleared(&[1, 0], false);
+    let (outcomes, _) = evaluate(&base, &changes, &protection, [next(), next(), next()]);
+    assert_eq!(outcomes, [allocated(&[2]), allocated(&[1]), allocated(&[0])]);
+}
+
+#[test]
+fn a_release_frees_only_what_is_known_to_be_the_owners() {
+    let base = base(state(3), &stored([1, 2, 3]));
+    let mut changes = unchanged_since(state(1));
+    changes.advance(state(2), [2]);
+    let mut protection = protection();
+    protection.duplicated(&[3]);
+    let deferred = Outcome::Deferred;
+    for (offset, as_of, expected) in [
+        (1, 10, Outcome::Released { freed: true }),
+        (1, 9, deferred(Deferral::HistoryMissing)),
+        (2, 19, Outcome::Released { freed: false }),
+        (2, 20, Outcome::Released { freed: true }),
+        (3, 20, deferred(Deferral::Duplicate)),
+        (4, 9, Outcome::Released { freed: false }),
+    ] {
+        let freed = expected == Outcome::Released { freed: true };
+        let (outcomes, planning) = evaluate(&base, &changes, &protection, [release(offset, as_of)]);
+        assert_eq!(outcomes, [expected], "{offset} as of {as_of}");
+        assert_eq!(planning.cleared, if freed { vec![offset] } else { Vec::new() }, "{offset} as of {as_of}");
+    }
+}
+
+#[test]
+fn a_repair_leaves_what_changed_after_its_read_or_was_handed_out() {
+    let base = base(state(3), &stored([1, 2, 3]));
+    let mut changes = unchanged_since(state(1));
+    changes.advance(state(2), [2, 5]);
+    let mut protection = protection();
+    protection.hand_out(3);
+    let diff = |read| repair(read, &[4, 5], &[1, 2, 3], Listed::Elsewhere);
+    let ports = |offsets: &[u32]| offsets.iter().copied().map(port).collect();
+    let repaired = |set: &[u32], cleared: &[u32], changed| {
+        [Outcome::Repaired(Repaired { set: ports(set), cleared: ports(cleared), changed })]
+    };
+    for (read, expected) in
+        [(20, repaired(&[4, 5], &[1, 2], 1)), (10, repaired(&[4], &[1], 3)), (9, repaired(&[], &[], 5))]
+    {
+        assert_eq!(evaluate(&base, &changes, &protection, [diff(read)]).0, expected, "read at {read}");
+    }
+}
+
+#[test]
+fn the_oldest_list_of_services_guards_the_clears_of_a_batch() {
+    let (base, changes) = (base(state(3), &stored([1, 2])), unchanged_since(state(1)));
+    let clear = |offset, listed| repair(10, &[], &[offset], listed);
+    let guard = |operations: Vec<_>| evaluate(&base, &changes, &protection(), operations).1.services_unchanged_since;
+    assert_eq!(guard(vec![clear(1, Listed::Guarding(41)), clear(2, Listed::Guarding(40))]), Some(40));
+    assert_eq!(guard(vec![clear(1, Listed::Guarding(41)), clear(9, Listed::Guarding(40))]), Some(41), "9 is clear");
+    assert_eq!(guard(vec![clear(1, Listed::At(41))]), None);
+}
+
+#[test]
+fn a_range_that_was_never_initialised_is_created_once_and_serves_nothing_before() {
+    let base = Base::decode(None, range(), crate::allocator::Strategy::Contiguous);
+    let changes = unchanged_since(state(1));
+    let (outcomes, planning) = evaluate(&base, &changes, &protection(), [next(), release(1, 10)]);
+    assert_eq!(outcomes, [Outcome::Failed(Failure::NotInitialised), Outcome::Failed(Failure::NotInitialised)]);
+    assert!(planning.next.is_err(), "nothing is written");
+    let (outcomes, planning) = evaluate(&base, &changes, &protection(), [Operation::Create, Operation::Create]);
+    assert_eq!(outcomes, [Outcome::Created { created: true }, Outcome::Created { created: false }]);
+    assert!(planning.next.is_ok_and(|next| next.range_state == RangeState::Initialised));
+}

@@ -1,0 +1,86 @@
+//! States and operations for the tests of the committer's parts: a range of 100 ports, with the lowest free one next.
+
+use std::time::Duration;
+
+use crate::allocator::{Request as Wanted, Strategy};
+use crate::bitmap::Bitmap;
+use crate::ports::PortRange;
+use crate::range_allocation::{Form, RangeAllocation};
+
+use super::base::Base;
+use super::changes::Changes;
+use super::limits::Limits;
+use super::operation::{Diff, Listed, Operation, Ticket};
+use super::pending::{Owner, Pending};
+use super::protection::Protection;
+use super::request::{Guard, KeyValue};
+
+pub(super) const GRACE: Duration = Duration::from_secs(10);
+pub(super) const SIZE: u32 = 100;
+const LOW: u16 = 30_000;
+
+pub(super) fn range() -> PortRange {
+    PortRange::new(LOW, LOW + SIZE as u16 - 1).expect("a range")
+}
+
+pub(super) fn port(offset: u32) -> u16 {
+    LOW + offset as u16
+}
+
+pub(super) fn bitmap(offsets: impl IntoIterator<Item = u32>) -> Bitmap {
+    let mut bitmap = Bitmap::new(SIZE);
+    offsets.into_iter().for_each(|offset| _ = bitmap.insert(offset));
+    bitmap
+}
+
+/// The bytes of a RangeAllocation with these offsets in use.
+pub(super) fn stored(used: impl IntoIterator<Item = u32>) -> Vec<u8> {
+    let mut object = RangeAllocation::new(Form::Protobuf);
+    (object.range, object.data) = (range().to_string(), bitmap(used).snapshot().to_vec());
+    object.encode()
+}
+
+/// The key in its nth version, at ten times this revision. The first version is its creation.
+pub(super) fn state(version: u64) -> Guard {
+    Guard { mod_revision: version * 10, version, create_revision: 10 }
+}
+
+pub(super) fn base(state: Guard, value: &[u8]) -> Base<PortRange> {
+    Base::decode(Some(KeyValue { state, value }), range(), Strategy::Contiguous)
+}
+
+/// A history in which everything after `since` is known and nothing has changed.
+pub(super) fn unchanged_since(since: Guard) -> Changes {
+    let mut changes = Changes::new(Limits::default());
+    changes.restart(since);
+    changes
+}
+
+pub(super) fn protection() -> Protection {
+    Protection::new(SIZE, GRACE, Limits::default())
+}
+
+pub(super) fn caller(ticket: u64) -> Owner {
+    Owner::Caller(Ticket(ticket))
+}
+
+pub(super) fn pending(ticket: u64, operation: Operation<PortRange>) -> Pending<PortRange> {
+    Pending::new(caller(ticket), operation, Duration::MAX)
+}
+
+pub(super) fn take(offset: u32) -> Operation<PortRange> {
+    Operation::Allocate(vec![Wanted::This(port(offset))])
+}
+
+pub(super) fn next() -> Operation<PortRange> {
+    Operation::Allocate(vec![Wanted::Next])
+}
+
+pub(super) fn release(offset: u32, as_of: u64) -> Operation<PortRange> {
+    Operation::Release { value: port(offset), as_of, oldest: as_of }
+}
+
+pub(super) fn repair(read: u64, set: &[u32], clear: &[u32], listed: Listed) -> Operation<PortRange> {
+    let (set, clear) = (bitmap(set.iter().copied()), bitmap(clear.iter().copied()));
+    Operation::Repair(Box::new(Diff { read, set, clear, duplicates: Vec::new(), listed }))
+}
