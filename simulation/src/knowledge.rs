@@ -1,33 +1,33 @@
-//! What a server could know of the key's past: which states it was told of, by answers and by a watch.
+//! What a server could know of the key's past: the states that answers and a watch have reported to it.
 //!
-//! The oracle keeps this beside the committer, from the answers alone. So it can say of a release that went wrong whether the
-//! server could have known better.
+//! The oracle derives this from the answers alone, beside the committer. So it can say whether a server could have
+//! known that a release is wrong.
 
 use rangekeeper::commit::limits::Limits;
 
 use crate::store::{Store, Version};
 
-/// The states of the key that a server was told of since it started, or since the store was restored.
+/// The states of the key that a server has seen since it started, or since the store was restored.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knowledge {
     /// By place in the log.
-    told: Vec<bool>,
+    seen: Vec<bool>,
     /// Before this revision nothing is known: a watch had failed, or a change was left out.
     floor: u64,
 }
 
 impl Knowledge {
-    /// The server was told of the state at this place in the log.
-    pub(crate) fn tell(&mut self, at: usize) {
-        if self.told.len() <= at {
-            self.told.resize(at + 1, false);
+    /// An answer or a watch has reported the state at this place in the log to the server.
+    pub(crate) fn see(&mut self, at: usize) {
+        if self.seen.len() <= at {
+            self.seen.resize(at + 1, false);
         }
-        self.told[at] = true;
+        self.seen[at] = true;
     }
 
     /// Whether it was.
-    pub(crate) fn is_told(&self, at: usize) -> bool {
-        self.told.get(at).is_some_and(|told| *told)
+    pub(crate) fn has_seen(&self, at: usize) -> bool {
+        self.seen.get(at).is_some_and(|seen| *seen)
     }
 
     /// Nothing before this revision is known any more.
@@ -35,7 +35,7 @@ impl Knowledge {
         self.floor = self.floor.max(revision);
     }
 
-    /// The revision after which a server knows all changes up to the state of revision `base`, and whether it was told of
+    /// The revision after which a server knows all changes up to the state of revision `base`, and whether it has seen
     /// nothing older, with a gap in between.
     ///
     /// A server cannot know what was before the key was created or held no range, nor more changes than it remembers.
@@ -54,14 +54,14 @@ impl Knowledge {
             revisions += 1;
             changes += (version.mask ^ store.log[at - 1].mask).count_ones() as usize;
             let is_remembered = revisions <= limits.revisions && changes <= limits.changes;
-            let is_told = self.is_told(at - 1);
-            if is_first || !is_told || !is_remembered || version.revision <= self.floor || !holds_range(version) {
+            let is_seen = self.has_seen(at - 1);
+            if is_first || !is_seen || !is_remembered || version.revision <= self.floor || !holds_range(version) {
                 break;
             }
             at -= 1;
         }
-        let mut older = self.told.iter().take(at).zip(&store.log);
-        let is_whole = !older.any(|(told, version)| *told && version.revision > self.floor);
+        let mut older = self.seen.iter().take(at).zip(&store.log);
+        let is_whole = !older.any(|(seen, version)| *seen && version.revision > self.floor);
         (store.log[at].revision.max(self.floor), is_whole)
     }
 }

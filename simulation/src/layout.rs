@@ -8,10 +8,10 @@ use rangekeeper::range_allocation::RangeAllocation;
 /// A set of offsets, as bits; a schedule is about at most 64.
 pub type Mask = u64;
 
-/// The offsets that a schedule is about: the first 64 of a small range, or a window of up to 64 offsets anywhere in a large one,
-/// all other offsets of which are always in use.
+/// The offsets that a schedule is about: the first 64 of a small range, or a window of up to 64 offsets anywhere in a
+/// large one, all other offsets of which are always in use.
 ///
-/// Bit n of a [`Mask`] stands for the nth offset of the window.
+/// Bit n of a [`Mask`] is the nth offset of the window.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     /// Ascending; empty in a small range.
@@ -35,12 +35,12 @@ impl Layout {
         !self.window.is_empty()
     }
 
-    /// The offset that a bit stands for.
+    /// The offset of a bit.
     pub fn offset(&self, bit: u32) -> u32 {
         self.window.get(bit as usize).copied().unwrap_or(bit)
     }
 
-    /// The bit that stands for an offset; `None` if it is outside of the window.
+    /// The bit of an offset; `None` if it is outside of the window.
     pub fn bit(&self, offset: u32) -> Option<u32> {
         if !self.is_window() {
             return Some(offset);

@@ -17,7 +17,7 @@ simulate --seed SEED
     plays one schedule and prints what happens
 simulate --faults [--seconds N] [--write DOCUMENT | --check DOCUMENT]
     breaks the rules of the protocol one by one, and fails if one is not noticed within 60 seconds; writes the table of
-    seeds into a document, or compares it with what stands there (needs the feature faults)
+    seeds into a document, or compares it with the table there (needs the feature faults)
 simulate --fault N [--seconds N]
     breaks one of them";
 
@@ -71,7 +71,7 @@ fn options() -> Result<Options, String> {
             "--seed" => options.seed = Some(number()?),
             "--seconds" => options.seconds = number()?,
             "--fault" => (options.faults, options.fault) = (true, Some(number()?)),
-            _ => return Err(format!("what is {name}?\n{USAGE}")),
+            _ => return Err(format!("unknown argument {name}\n{USAGE}")),
         }
     }
     Ok(options)

@@ -1,4 +1,4 @@
-//! A server: a committer, the repair passes of its process, and what a caller of it knows.
+//! A server: a committer, the repair passes of its process, and what its callers know.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::commit::{self, Committer, Guard, Passes, Ticket, View};
@@ -81,14 +81,14 @@ pub(crate) struct Right {
     pub(crate) submitted: u64,
 }
 
-/// What a server took for a caller who had given up when the answer came.
+/// A value that a server took for a caller who had gone when the answer came.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owed {
     pub(crate) offset: u32,
-    /// The revision of the swap, and when its answer came, by the server's clock.
+    /// The revision of the compare-and-swap, and when its answer came, by the server's clock.
     pub(crate) revision: u64,
     pub(crate) since: u64,
-    /// How many swaps have not released it though it was due.
+    /// How many compare-and-swaps have not released it though it was due.
     pub(crate) missed: u8,
 }
 
@@ -116,7 +116,7 @@ pub(crate) enum Notice {
     Noticed,
     /// It has had no answer since.
     Due,
-    /// The first answer after it did not tell.
+    /// The first answer after it did not show it.
     Missed,
 }
 
@@ -128,14 +128,14 @@ pub(crate) struct Server {
     pub(crate) poll_at: u64,
     /// The number of the request under way.
     pub(crate) flight: Option<u32>,
-    /// Whether that is a swap.
+    /// Whether that is a compare-and-swap.
     pub(crate) is_swap: bool,
     pub(crate) open: Vec<Open>,
     /// The tickets of all allocations.
     pub(crate) allocations: Vec<Ticket>,
     /// The watch that runs: its number and the next revision that it reports.
     pub(crate) watch: Option<(u32, u64)>,
-    /// Whether it will tell something soon.
+    /// Whether it will report something soon.
     pub(crate) is_watch_due: bool,
     /// Whether it has left a change out.
     pub(crate) has_skipped: bool,
@@ -152,20 +152,20 @@ pub(crate) struct Server {
     pub(crate) wall: u64,
     pub(crate) rights: Vec<Right>,
     pub(crate) sightings: [Sightings; 64],
-    /// Whether anybody asked it to make the range.
+    /// Whether anybody asked it to create the range.
     pub(crate) creates: bool,
     /// The revision of the last answer, and whether there was one.
-    pub(crate) told: u64,
-    pub(crate) told_key: u64,
+    pub(crate) reported: u64,
+    pub(crate) reported_key: u64,
     pub(crate) has_answer: bool,
     /// The raft term and cluster of the last answer.
     pub(crate) identity: (u64, u64),
-    /// The newest revision that an answer or a watch has told.
+    /// The newest revision that an answer or a watch has reported.
     pub(crate) reached: u64,
-    /// The key as it was told last, and as the last answer told it.
+    /// The key as it was reported last, and as the last answer reported it.
     pub(crate) key: Option<(Guard, Mask)>,
     pub(crate) answered: Option<(Guard, Mask)>,
-    /// The newest change of it that a watch has told.
+    /// The newest change of it that a watch has reported.
     pub(crate) watched: u64,
     pub(crate) knowledge: Knowledge,
     pub(crate) notice: Notice,
@@ -178,16 +178,16 @@ pub(crate) struct Server {
     pub(crate) duplicates: Mask,
     /// When it freed each offset, by its clock.
     pub(crate) freed: [Option<u64>; 64],
-    /// The newest revision that a watch has told it, even if it left changes out before.
+    /// The newest revision that a watch has reported, even if it left changes out before.
     pub(crate) heard: u64,
     pub(crate) owed: Vec<Owed>,
     /// What was handed out before is not set again any more: the store refused it.
     pub(crate) refused: u64,
-    /// The place in the log of the swap that it is being told was written.
+    /// The place in the log of the compare-and-swap whose success is being reported to it.
     pub(crate) written: Option<usize>,
-    /// How far its clock is behind, as it stood still for so long.
+    /// How far its clock is behind after pauses.
     pub(crate) lag: u64,
-    /// What it shows while it stands still, and until when.
+    /// What its clock shows during a pause, and until when.
     pub(crate) frozen: Option<u64>,
     pub(crate) paused_until: u64,
 }
@@ -198,8 +198,8 @@ impl Server {
         self.up && self.frozen.is_none()
     }
 
-    /// Counts a pass as rule 6 wants it, from what the store knows; gives the offsets that may be cleaned, with the
-    /// revisions of their first sightings.
+    /// Counts a pass by the rule for leaks (I4), from what the store knows. Returns the offsets that may be cleaned,
+    /// with the revisions of their first sightings.
     pub(crate) fn sight(
         &mut self,
         store: &Store,

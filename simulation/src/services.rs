@@ -14,7 +14,7 @@ pub struct State {
 /// A Service with all its states.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// Tells it from all others that ever were.
+    /// Unique among all that ever were.
     pub uid: u32,
     /// No two live Services have the same.
     pub name: u32,

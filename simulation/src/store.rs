@@ -44,20 +44,21 @@ pub struct Version {
     pub acknowledged: Mask,
     /// The ticket of the only operation that can have set anything, if there was only one.
     pub sole: Option<Ticket>,
-    /// When the request that it was was sent, if it was one of our servers', and what the server's clock showed then.
+    /// When its request was sent, if it was one of our servers', and what the server's clock showed then.
     pub sent: (u64, u64),
-    /// Whether the writer took the store for the one before a restore: then it set and cleared what it never decided.
+    /// Whether the writer took the store for the one before a restore: then it set and cleared offsets that it never
+    /// decided on.
     pub is_misled: bool,
 }
 
 /// How a request was answered.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The answer's head.
+    /// The answer's header.
     pub header: Header,
     /// Whether the guard held.
     pub held: bool,
-    /// The place in the log of the state of the key that this tells of; `None` before the first change.
+    /// The place in the log of the state of the key that this reports; `None` before the first change.
     pub at: Option<usize>,
     /// The key, if it did not.
     pub key: Option<Key>,
@@ -66,7 +67,7 @@ pub struct Reply {
 /// The store.
 #[derive(Clone, Debug)]
 pub struct Store {
-    /// What stands at the head of answers.
+    /// The header of answers.
     pub header: Header,
     /// How often it was restored from a backup.
     pub epoch: u32,
@@ -78,7 +79,7 @@ pub struct Store {
     pub log: Vec<Version>,
     /// The Services.
     pub services: Services,
-    /// Which offsets the masks stand for.
+    /// Which offsets the bits of masks are.
     pub layout: Layout,
     /// The revision since which each offset has been in use; 0 for those that are free.
     pub set_since: [u64; 64],

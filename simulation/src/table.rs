@@ -23,7 +23,7 @@ const fn masked(number: u8, with: u8, name: &'static str) -> Row {
 }
 
 const ROWS: &[Row] = &[
-    row(1, "allocate what the same swap clears"),
+    row(1, "allocate what the same batch clears"),
     row(2, "clears before allocations"),
     row(3, "net-zero batch acknowledged from cache"),
     row(4, "\"full\" or \"already allocated\" from a stale cache"),
@@ -63,7 +63,7 @@ const ROWS: &[Row] = &[
     row(38, "answer of the old connection taken for one of the new"),
     masked(39, 22, "own allocations not protected from own repair"),
     row(40, "the last revision of a store that was restored trusted as an as-of revision"),
-    row(41, "operation of a swap under way ends as a failure"),
+    row(41, "operation of a compare-and-swap under way ends as a failure"),
     row(42, "missing key taken for one that was missing all the time"),
     row(43, "as-of revision trusted after a connection of which nothing is known"),
     row(44, "pass goes on across a restore"),
@@ -99,7 +99,7 @@ const ROWS: &[Row] = &[
     row(74, "grace from the answer instead of from the send"),
     row(75, "one sighting too many kept"),
     row(76, "as-of revision of another store kept for one more read"),
-    row(77, "refused swap ends without a read"),
+    row(77, "refused compare-and-swap ends without a read"),
 ];
 
 /// Bit n is the fault of number n.
@@ -138,7 +138,7 @@ fn find(row: &Row, limit: Duration) -> Option<(u64, Report)> {
     (seed != u64::MAX).then(|| (seed, play_with(base | own, seed)))
 }
 
-/// Where the table stands in the document.
+/// The place of the table in the document.
 const BEGIN: &str = "<!-- table of faults: written by simulate --faults --write -->\n";
 const END: &str = "<!-- end of the table -->\n";
 
@@ -148,7 +148,7 @@ pub(crate) enum Table {
     Print,
     /// Put it into this document.
     Write(String),
-    /// See that it is what this document has.
+    /// Compare it with that of this document.
     Check(String),
 }
 
@@ -199,6 +199,6 @@ fn in_document(table: &Table, text: &str) -> Result<(), String> {
             std::fs::write(path, document).map_err(|error| format!("{path}: {error}"))
         }
         _ if present == text => Ok(()),
-        _ => Err(format!("the table in {path} is another one; rewrite it by --faults --write {path}")),
+        _ => Err(format!("the table in {path} is out of date; rewrite it by --faults --write {path}")),
     }
 }

@@ -1,8 +1,8 @@
-//! What must hold, and what was found not to.
+//! The invariants, and their violations.
 
 use std::fmt::{Display, Formatter, Result};
 
-/// What must hold in every schedule.
+/// The invariants of every schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Invariant {
     /// Each acknowledged allocation is exactly one change from free to in use, and none is acknowledged twice.
@@ -33,14 +33,14 @@ pub enum Invariant {
     I12,
     /// What the last pass of a server saw with two Services is not released by it.
     I13,
-    /// A server releases what it took for a caller who had given up.
+    /// A server releases the values that it took for a caller who had gone.
     I14,
 }
 
-/// A schedule in which something did not hold.
+/// An invariant that a schedule has broken.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// What.
+    /// Which one.
     pub invariant: Invariant,
     /// How.
     pub message: String,

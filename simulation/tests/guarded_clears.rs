@@ -1,5 +1,5 @@
-//! Guarded clears spare creators that are slower than the grace. That they never do wrong, the invariants say; here it is
-//! counted that they do something.
+//! Creators that are slower than the grace keep their values if clears are guarded. The invariants check that guarded
+//! clears are right; this test counts that they make a difference.
 
 use rangekeeper_simulation::play;
 
@@ -17,6 +17,6 @@ fn slow_creators_keep_their_values() {
         lost += report.lost;
     }
     println!("{slow} creators were slower than the grace, {lost} of them lost the value before the Service");
-    assert!(slow > 1000, "too few to tell anything");
+    assert!(slow > 1000, "too few slow creators");
     assert!(lost < slow, "all who come before the clear keep the value");
 }

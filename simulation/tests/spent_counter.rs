@@ -1,8 +1,8 @@
 //! The reference's double allocation by a leak counter that is spent and never removed: shown on a model of the
 //! reference, absent here.
 //!
-//! A port is leaked and cleaned after three repairs. Somebody allocates it anew, and before the Service is written the
-//! next repair comes. The reference still has the port's counter, at its end, and cleans it at once; the next caller
+//! A port is leaked and cleaned after three repairs. A caller allocates it again, and the next repair comes before the
+//! Service is written. The reference still has the port's counter, at its end, and cleans it at once; the next caller
 //! gets the same port.
 
 mod common;

@@ -45,7 +45,7 @@ impl Protection {
         self.handed_out.insert(offset);
     }
 
-    /// This committer has cleared offsets. `is_known` says that a watch has reported it before.
+    /// This committer has cleared offsets. `is_known`: a watch has reported this already.
     pub(super) fn cleared(&mut self, offsets: &[u32], is_known: bool) {
         for offset in offsets {
             if !is_known {
@@ -69,8 +69,8 @@ impl Protection {
         self.duplicates.sort_unstable();
     }
 
-    /// The store is another one. What this committer handed out stays protected: its Services may be written to the new
-    /// store.
+    /// The store is another one. The offsets that this committer handed out stay protected: their Services may be
+    /// written to the new store.
     pub(super) fn change_store(&mut self) {
         self.quarantine.clear();
         self.duplicates.clear();
@@ -81,7 +81,7 @@ impl Protection {
         self.recreated = true;
     }
 
-    /// What has to be set again, once the recreated range is initialised and `used` is what is in use.
+    /// The offsets to set again in the recreated range, in which `used` are in use.
     pub(super) fn take_lost(&mut self, used: &Bitmap) -> Option<Bitmap> {
         if !std::mem::take(&mut self.recreated) {
             return None;
@@ -102,7 +102,7 @@ impl Protection {
         self.duplicates.binary_search(&offset).is_ok()
     }
 
-    /// What is not handed out again soon.
+    /// The offsets that are allocated last.
     pub(super) fn quarantine(&self) -> &Quarantine {
         &self.quarantine
     }
@@ -110,25 +110,11 @@ impl Protection {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{GRACE, SIZE, bitmap, protection};
     use super::*;
 
-    const LEN: u32 = 100;
-    const GRACE: Duration = Duration::from_secs(10);
-
-    fn protection() -> Protection {
-        Protection::new(LEN, GRACE, Limits::default())
-    }
-
-    fn bitmap(offsets: &[u32]) -> Bitmap {
-        let mut bitmap = Bitmap::new(LEN);
-        for offset in offsets {
-            bitmap.insert(*offset);
-        }
-        bitmap
-    }
-
     fn quarantined(protection: &Protection) -> Vec<u32> {
-        let mut set = Bitmap::new(LEN);
+        let mut set = Bitmap::new(SIZE);
         protection.quarantine().add_to(0, &mut set);
         set.iter().collect()
     }
@@ -150,7 +136,7 @@ mod tests {
         protection.hand_out(6);
         protection.cleared(&[5], false);
         protection.cleared(&[6], true);
-        protection.changed(&bitmap(&[7]), &[7, 8]);
+        protection.changed(&bitmap([7]), &[7, 8]);
         assert!(!protection.is_handed_out(5) && !protection.is_handed_out(6));
         assert_eq!(quarantined(&protection), [5, 8]);
         protection.change_store();
@@ -162,12 +148,12 @@ mod tests {
         let mut protection = protection();
         protection.hand_out(5);
         protection.hand_out(6);
-        assert_eq!(protection.take_lost(&bitmap(&[])), None, "nothing was recreated");
+        assert_eq!(protection.take_lost(&bitmap([])), None, "nothing was recreated");
         protection.recreated();
-        assert_eq!(protection.take_lost(&bitmap(&[5])), Some(bitmap(&[6])));
-        assert_eq!(protection.take_lost(&bitmap(&[5])), None);
+        assert_eq!(protection.take_lost(&bitmap([5])), Some(bitmap([6])));
+        assert_eq!(protection.take_lost(&bitmap([5])), None);
         protection.recreated();
-        assert_eq!(protection.take_lost(&bitmap(&[5, 6])), None);
+        assert_eq!(protection.take_lost(&bitmap([5, 6])), None);
     }
 
     #[test]

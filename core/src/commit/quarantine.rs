@@ -1,4 +1,4 @@
-//! Offsets that were cleared and are better not handed out again so soon.
+//! Recently cleared offsets, which are allocated last.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,23 +8,23 @@ use crate::bitmap::Bitmap;
 use super::limits::Limits;
 use super::recent::Recent;
 
-/// Which share of the range the last cleared offsets are at most that are told apart.
+/// The newest cleared offsets are at most one in so many of the range.
 const SHARE: u32 = 4;
 
-/// What was cleared within the last grace, and which of that last.
+/// The offsets that were cleared within the last grace, and the newest of them.
 ///
-/// An unchanged kube-apiserver gives back what an update of a Service drops before it writes the Service without it
-/// (`registry.Store.Update` calls `FinishFunc` in the update function): who gets it at once may be written first.
+/// A stock kube-apiserver releases a value before it writes the Service that drops it (`registry.Store.Update` calls
+/// `FinishFunc` in the update function), so a new owner can be stored first.
 #[derive(Clone, Debug)]
 pub(super) struct Quarantine {
     recent: Recent<2>,
-    /// The oldest first.
+    /// The newest cleared offsets, the oldest of them first.
     last: VecDeque<u32>,
     capacity: usize,
 }
 
 impl Quarantine {
-    /// How often it yields: first all are spared, then the last ones only.
+    /// How many levels there are: level 0 excludes all of its offsets from a pick, level 1 the newest only.
     pub(super) const LEVELS: usize = 2;
 
     pub(super) fn new(len: u32, grace: Duration, limits: Limits) -> Self {
@@ -32,7 +32,7 @@ impl Quarantine {
         Self { recent: Recent::new(len, grace), last: VecDeque::with_capacity(capacity), capacity }
     }
 
-    /// Lets go what was cleared before the grace.
+    /// Drops what was cleared before the grace.
     pub(super) fn advance(&mut self, now: Duration) {
         self.recent.advance(now);
     }
@@ -49,7 +49,7 @@ impl Quarantine {
         self.recent.is_empty()
     }
 
-    /// Adds to `set` what is spared after it has yielded so often.
+    /// Adds the offsets that this level excludes from a pick to `set`.
     pub(super) fn add_to(&self, level: usize, set: &mut Bitmap) {
         if level == 0 {
             return self.recent.add_to(set);
@@ -70,27 +70,27 @@ mod tests {
     use super::super::testing::{GRACE, SIZE, bitmap};
     use super::*;
 
-    fn held_back(quarantine: &Quarantine, level: usize) -> Bitmap {
+    fn excluded(quarantine: &Quarantine, level: usize) -> Bitmap {
         let mut set = bitmap([]);
         quarantine.add_to(level, &mut set);
         set
     }
 
     #[test]
-    fn the_last_level_holds_back_the_newest_only() {
+    fn the_last_level_excludes_the_newest_only() {
         let mut quarantine = Quarantine::new(SIZE, GRACE, Limits { quarantine: 2, ..Limits::default() });
         [1, 2, 3, 4].into_iter().for_each(|offset| quarantine.insert(offset));
-        assert_eq!(held_back(&quarantine, 0), bitmap([1, 2, 3, 4]));
-        assert_eq!(held_back(&quarantine, Quarantine::LEVELS - 1), bitmap([3, 4]));
+        assert_eq!(excluded(&quarantine, 0), bitmap([1, 2, 3, 4]));
+        assert_eq!(excluded(&quarantine, Quarantine::LEVELS - 1), bitmap([3, 4]));
         quarantine.clear();
-        assert!(quarantine.is_empty() && held_back(&quarantine, 1) == bitmap([]));
+        assert!(quarantine.is_empty() && excluded(&quarantine, 1) == bitmap([]));
     }
 
     #[test]
-    fn the_last_level_holds_back_a_quarter_of_a_small_range_at_most() {
+    fn the_last_level_excludes_a_quarter_of_a_small_range_at_most() {
         let mut quarantine = Quarantine::new(8, GRACE, Limits::default());
         (0..8).for_each(|offset| quarantine.insert(offset));
-        assert_eq!(held_back(&quarantine, 1), bitmap([6, 7]));
+        assert_eq!(excluded(&quarantine, 1), bitmap([6, 7]));
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! Offsets to which something happened a short while ago.
+//! Sets that forget their members after a while.
 
 use std::time::Duration;
 
 use crate::bitmap::Bitmap;
 
-/// A set whose members leave it by themselves: after `span` at the earliest, after `span * N / (N - 1)` at the latest.
+/// A set of offsets, each of which leaves it `span` after its insertion at the earliest, and `span * N / (N - 1)` after
+/// it at the latest.
 ///
 /// Memory: up to `N` bitmaps, none while nothing happens.
 #[derive(Clone, Debug)]
@@ -23,7 +24,7 @@ impl<const N: usize> Recent<N> {
         Self { len, step: span / (N as u32 - 1), windows: [const { None }; N], opened: Duration::ZERO }
     }
 
-    /// Lets the members go whose time is over.
+    /// Drops the members whose time is over.
     pub(super) fn advance(&mut self, now: Duration) {
         for _ in 0..N {
             if now.saturating_sub(self.opened) < self.step {
@@ -33,7 +34,7 @@ impl<const N: usize> Recent<N> {
             self.windows[0] = None;
             self.opened += self.step;
         }
-        // All have gone by.
+        // All windows are over.
         self.opened = now;
     }
 
@@ -100,8 +101,9 @@ mod tests {
             recent.insert(6);
         }
         recent.remove(6);
+        assert!(!recent.contains(6), "it is gone from both windows");
         recent.advance(Duration::from_secs(15));
-        assert!(recent.contains(5) && !recent.contains(6));
+        assert!(recent.contains(5));
         recent.advance(Duration::from_secs(1000));
         assert!(!recent.contains(5));
     }

@@ -1,4 +1,4 @@
-//! Allocations: which operations share a swap, and which values are picked.
+//! Allocations: which operations share a compare-and-swap, and which values are picked.
 
 use std::time::Duration;
 
@@ -60,13 +60,13 @@ fn what_was_cleared_last_is_handed_out_last() {
             assert!(matches!(store.one(&mut others, this(port)), Outcome::Allocated { .. }));
         }
         assert!(matches!(store.one(&mut ours, Operation::Read), Outcome::Read(_)));
-        // A swap for each, of which ours sees what came of them all.
+        // A compare-and-swap for each, of which this committer sees the sum.
         for port in (30_010..30_015).chain(30_000..30_005) {
             let as_of = store.revision;
             assert_eq!(store.one(&mut others, release(port, as_of)), Outcome::Released { freed: true });
         }
         assert!(matches!(store.one(&mut ours, Operation::Read), Outcome::Read(_)));
-        // Of those it knows that they were cleared, and of its own also in which order.
+        // It knows that the others' were cleared, and of its own also in which order.
         assert_eq!(take(&mut store, &mut ours, 5), [30_015, 30_016, 30_017, 30_018, 30_019]);
         for port in 30_005..30_010 {
             let as_of = store.revision;
@@ -119,7 +119,7 @@ fn at_most_4096_operations_share_a_swap() {
         if waits {
             ours.submit(release(30_000, as_of), NEVER);
         }
-        // The first swap is lost to the others.
+        // The first compare-and-swap is lost to the others.
         ours.submit(next(), NEVER);
         let swap = send(&mut ours, NOW);
         store.perform(swap, NOW, &mut ours);

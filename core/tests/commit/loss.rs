@@ -49,15 +49,15 @@ fn what_was_handed_out_lately_is_set_again_when_the_range_is_made_anew() {
         |store, _| store.put(b"not a range".to_vec()),
     ];
     for (way, spoil) in ways.into_iter().enumerate() {
-        for told in ["in the end", "by an answer", "by a watch"] {
+        for reported in ["in the end", "by an answer", "by a watch"] {
             let (mut store, mut ours, mut others) =
                 (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
             store.one(&mut ours, Operation::Create);
             assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Allocated { .. }));
-            ours.keep_history(told != "by an answer");
+            ours.keep_history(reported != "by an answer");
             let from = ours.watch_from();
             spoil(&mut store, empty.clone());
-            match told {
+            match reported {
                 "by an answer" => drop(store.one(&mut ours, Operation::Read)),
                 "by a watch" => store.watch(from.expect("history is kept"), &mut ours),
                 _ => {}
@@ -67,11 +67,11 @@ fn what_was_handed_out_lately_is_set_again_when_the_range_is_made_anew() {
                 store.put(empty.clone());
             }
             assert_eq!(store.one(&mut others, Operation::Create), Outcome::Created { created: true });
-            if told == "by a watch" {
+            if reported == "by a watch" {
                 store.watch(from.expect("history is kept"), &mut ours);
             }
             let again = store.one(&mut ours, this(30_003));
-            assert!(matches!(again, Outcome::Failed(Failure::Allocate(_))), "{way}, told {told}: {again:?}");
+            assert!(matches!(again, Outcome::Failed(Failure::Allocate(_))), "{way}, reported {reported}: {again:?}");
             assert!(matches!(store.one(&mut others, this(30_003)), Outcome::Failed(Failure::Allocate(_))));
         }
     }

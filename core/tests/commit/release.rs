@@ -18,7 +18,7 @@ fn a_value_is_freed_once_and_only_by_its_owner() {
     let Outcome::Allocated { revision, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
     assert_eq!(store.one(&mut others, release(30_003, revision)), Outcome::Released { freed: true });
     let Outcome::Allocated { .. } = store.one(&mut others, this(30_003)) else { panic!("free again") };
-    // The first owner's release comes late; the value is somebody else's by now.
+    // The first owner's release comes late: the value has another owner by now.
     let late = store.one(&mut ours, release(30_003, revision));
     assert_eq!(late, Outcome::Released { freed: false });
     assert!(matches!(store.one(&mut ours, this(30_003)), Outcome::Failed(Failure::Allocate(_))));
@@ -26,8 +26,8 @@ fn a_value_is_freed_once_and_only_by_its_owner() {
     assert!(matches!(store.one(&mut others, this(30_003)), Outcome::Failed(Failure::NotInitialised)));
 }
 
-/// The drop-in's usual case: the Service is deleted after the last answer. If the swap holds, the key has not changed
-/// since.
+/// The drop-in's usual case: the Service is deleted after the last answer. If the compare-and-swap holds, the key has
+/// not changed since.
 #[test]
 fn a_release_with_a_later_anchor_than_the_last_answer_needs_no_read() {
     let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
@@ -65,7 +65,7 @@ fn a_value_that_was_free_since_its_owner_was_stored_is_not_released() {
     assert_eq!(store.one(&mut others, release(30_003, allocation)), Outcome::Released { freed: true });
     allocated(store.one(&mut others, this(30_003)));
     let as_of = service_written(&mut store);
-    // Its own history tells of the break, though the value was in use at the as-of revision and ever since.
+    // Its own history has the break, though the value has been in use since the as-of revision.
     assert!(matches!(store.one(&mut ours, Operation::Read), Outcome::Read(_)));
     let owned = Operation::Release { value: 30_003, as_of, oldest };
     assert_eq!(store.one(&mut ours, owned.clone()), Outcome::Released { freed: false });
@@ -73,8 +73,8 @@ fn a_value_that_was_free_since_its_owner_was_stored_is_not_released() {
     assert_eq!(store.one(&mut committer("30000-30009", 3), owned), Outcome::Released { freed: true });
 }
 
-/// What happened to a value is forgotten after so many changes, or revisions: then an old as-of revision tells nothing
-/// any more.
+/// The history of a value is forgotten after so many changes, or revisions: then a release as of an older revision is
+/// deferred.
 #[test]
 fn an_anchor_older_than_what_is_remembered_frees_nothing() {
     // One change in each revision, and many in each.
@@ -82,7 +82,7 @@ fn an_anchor_older_than_what_is_remembered_frees_nothing() {
         let (mut store, mut ours) = (Store::default(), committer(range, 1));
         store.one(&mut ours, Operation::Create);
         let Outcome::Allocated { revision: as_of, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
-        // Its owner gives it back, and somebody else gets it.
+        // Its owner releases it, and another one gets it.
         assert_eq!(store.one(&mut ours, release(30_003, as_of)), Outcome::Released { freed: true });
         let Outcome::Allocated { revision: newer, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
         assert_eq!(store.one(&mut ours, release(30_003, as_of)), Outcome::Released { freed: false });

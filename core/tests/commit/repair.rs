@@ -24,7 +24,7 @@ fn seen(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration)
     pass
 }
 
-/// What a pass that has read its range finds out if there are no Services.
+/// The diff of a pass that has read its range, if there are no Services.
 fn concluded(ours: &mut Ports, passes: &mut Passes, pass: Pass, listed: Listed) -> Diff {
     let mut audit = Audit::new();
     let listing = pass.audit(&mut audit).expect("all is read");
@@ -32,15 +32,14 @@ fn concluded(ours: &mut Ports, passes: &mut Passes, pass: Pass, listed: Listed) 
     found.diff(passes, ours, listed).expect("its own range")
 }
 
-/// What a pass at this time finds out that sees no Services; its clears are guarded with the revision of their list, or
-/// not.
+/// The diff of a pass at this time that finds no Services. Its clears are guarded by the revision of the list, or not.
 fn found(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration, guarded: bool) -> Diff {
     let pass = seen(store, ours, passes, now);
     let listed = if guarded { Listed::Guarding(store.revision) } else { Listed::At(store.revision) };
     concluded(ours, passes, pass, listed)
 }
 
-/// A pass at this time that finds no Services; gives what it clears.
+/// A pass at this time that finds no Services; returns the offsets that it clears.
 fn pass(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration) -> Vec<u32> {
     let diff = found(store, ours, passes, now, false);
     let cleared = diff.clear.iter().collect();
@@ -105,7 +104,7 @@ fn a_counter_starts_again_when_its_value_was_free_meanwhile_or_nobody_knows() {
     }
 }
 
-/// However often others write the key between two passes, what nobody touches is counted on.
+/// However often others write the key between two passes, a leak that nobody touches keeps its counter.
 #[test]
 fn a_leak_is_cleaned_on_a_busy_key() {
     for writes in [200, 3_200] {
@@ -119,7 +118,7 @@ fn a_leak_is_cleaned_on_a_busy_key() {
         for number in 0..3 {
             cleared = pass(&mut store, &mut ours, &mut passes, NOW + INTERVAL * number);
             if number == 1 {
-                // Changes hands, and so much comes after that that nobody remembers it.
+                // It gets another owner, and then more changes come than are remembered.
                 let as_of = store.revision;
                 assert_eq!(store.one(&mut others, release(30_004, as_of)), Outcome::Released { freed: true });
                 assert!(matches!(store.one(&mut others, this(30_004)), Outcome::Allocated { .. }));
@@ -162,11 +161,11 @@ fn a_leak_stays_if_a_service_was_written_after_the_list() {
     // A read after a long silence.
     let read = send(&mut ours, now);
     store.perform(read, now, &mut ours);
-    let Request::Swap { services_unchanged_since, .. } = send(&mut ours, now) else { panic!("a swap") };
+    let Request::Swap { services_unchanged_since, .. } = send(&mut ours, now) else { panic!("a compare-and-swap") };
     assert_eq!(services_unchanged_since, Some(store.revision - 1));
     ours.handle(Event::Answered { header: store.header(), answer: store.current() }, now);
     // All else goes on at once.
-    let Step::Send(request) = ours.poll(now) else { panic!("a swap without a wait") };
+    let Step::Send(request) = ours.poll(now) else { panic!("a compare-and-swap without a wait") };
     assert!(matches!(request, Request::Swap { services_unchanged_since: None, .. }));
     store.perform(request, now, &mut ours);
     let ended: Vec<_> = ours.take_finished().into_iter().map(|one| (one.ticket, one.outcome)).collect();
@@ -309,7 +308,7 @@ fn a_repair_sets_a_value_only_if_it_is_known_to_have_been_free_since_the_read() 
     }
 }
 
-/// A pass has to know whether the range was ever initialised: otherwise there is nothing to be compared with.
+/// A view says whether the range was ever initialised: otherwise a pass has nothing to compare with.
 #[test]
 fn a_view_says_whether_the_range_was_initialised() {
     let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
@@ -353,7 +352,7 @@ fn a_leak_that_is_held_starts_again_with_a_single_pass_too() {
     assert_eq!(pass(&mut store, &mut ours, &mut passes, NOW + 6 * INTERVAL), [3]);
 }
 
-/// What a store answers to the read of a pass that has begun.
+/// The view that a pass reads after it has begun.
 fn view_of(store: &mut Store, ours: &mut Ports) -> View {
     let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
     view

@@ -12,7 +12,7 @@ fn after_a_restore_old_anchors_tell_nothing_and_new_views_do() {
     let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
     store.one(&mut ours, Operation::Create);
     let Outcome::Allocated { revision, .. } = store.one(&mut ours, this(30_003)) else { panic!("free") };
-    // The cluster starts anew from a backup, in which the value is taken by somebody else.
+    // The cluster is restored from a backup, in which the value has another owner.
     let old = store.revision;
     store.revision -= 1;
     let before = store.key.as_ref().map(|(_, value)| value.clone()).expect("stored");
@@ -55,7 +55,7 @@ fn a_restore_is_noticed_by_the_key_alone() {
         match case {
             // As `etcdutl snapshot restore --bump-revision` does it.
             "revision raised" => restored.revision += 100,
-            // Somebody else has already done as much to it as was lost.
+            // Others have already written it as often as was lost.
             "same revisions" => {
                 assert!(matches!(restored.one(&mut others, this(30_007)), Outcome::Allocated { .. }));
                 assert_eq!(restored.key.as_ref().map(|key| key.0), store.key.as_ref().map(|key| key.0));
@@ -66,7 +66,7 @@ fn a_restore_is_noticed_by_the_key_alone() {
                 }
                 assert!(restored.revision > lost);
             }
-            // No answer has told of the last revision that was lost.
+            // No answer has reported the last revision that was lost.
             _ => {
                 ours.keep_history(true);
                 let from = ours.watch_from().expect("wanted");
@@ -79,7 +79,7 @@ fn a_restore_is_noticed_by_the_key_alone() {
         ours.reconnected();
         let outcome = restored.one(&mut ours, release(30_003, lost));
         assert!(matches!(outcome, Outcome::Deferred(_) | Outcome::Released { freed: false }), "{case}: {outcome:?}");
-        // What was handed out before is set again, and nothing is gone of what others have allocated since.
+        // The values that were handed out before are set again, and the values that others have allocated since stay.
         let mut new = committer("30000-30009", 3);
         let own_and_others = if matches!(case, "same revisions" | "more changes than revisions") { 2 } else { 1 };
         for taken in [30_003, 30_007].into_iter().take(own_and_others) {
@@ -186,7 +186,8 @@ fn after_a_restore_a_value_that_was_free_meanwhile_is_not_released() {
     (store.revision, store.cluster_id) = (before, 8);
     ours.reconnected();
     store.one(&mut ours, Operation::Read);
-    // The value is released and allocated again, and this server is told of both. The store reaches the old revision.
+    // The value is released and allocated again, and a watch reports both to this server. The store reaches the old
+    // revision.
     ours.keep_history(true);
     let from = ours.watch_from().expect("wanted");
     let mut new = committer("30000-30009", 3);
@@ -222,7 +223,7 @@ fn an_anchor_that_came_right_after_a_restore_is_compared_with_the_store_also_lat
     assert_eq!(outcome(&mut ours, ticket), Outcome::Deferred(Deferral::HistoryMissing));
 }
 
-/// A restored store has a lower revision than a watch had told of before it failed.
+/// A restored store has a lower revision than a watch had reported before it failed.
 #[test]
 fn a_restore_is_noticed_by_what_a_watch_had_told() {
     let (mut store, mut ours, mut others) =

@@ -14,7 +14,7 @@ use rangekeeper::commit::{
 use rangekeeper::ports::PortRange;
 use rangekeeper::range_allocation::RangeAllocation;
 
-/// A committer, and what it has told its shell.
+/// A committer, and the steps that it has returned to its shell.
 pub(crate) struct Ports {
     committer: Committer<PortRange, Xoshiro256PlusPlus>,
     finished: Vec<Finished<PortRange>>,
@@ -134,7 +134,7 @@ impl Store {
         self.log.push((self.revision, None));
     }
 
-    /// What a watch from this revision on tells.
+    /// Reports the changes from this revision on, as a watch does.
     pub(crate) fn watch(&self, from: u64, committer: &mut Ports) {
         for (revision, key) in self.log.iter().filter(|(revision, _)| *revision >= from) {
             let change = match key {
@@ -167,13 +167,13 @@ impl Store {
         Answer::Current(self.key.as_ref().map(|(state, value)| KeyValue { state: *state, value }))
     }
 
-    /// Performs a request and tells the committer.
+    /// Performs a request and reports the answer to the committer.
     pub(crate) fn perform(&mut self, request: Request, now: Duration, committer: &mut Ports) {
         let (header, answer) = self.answer(request);
         committer.handle(Event::Answered { header, answer }, now);
     }
 
-    /// Lets the committer work until it has nothing to do; gives what it ended.
+    /// Lets the committer work until it has nothing to do; returns the operations that it ended.
     pub(crate) fn run(&mut self, committer: &mut Ports, now: Duration) -> Vec<(Ticket, Outcome<PortRange>)> {
         let mut now = now;
         for _ in 0..1000 {

@@ -1,4 +1,4 @@
-//! Swaps without an answer, late answers, and operations whose caller has given up.
+//! Compare-and-swaps without an answer, late answers, and operations whose caller has gone.
 
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ fn a_named_value_that_an_unknown_swap_took_is_not_reported_as_taken_by_others() 
         store.one(&mut ours, Operation::Create);
         ours.keep_history(true);
         let ticket = ours.submit(this(30_003), NEVER);
-        let Request::Swap { value, .. } = send(&mut ours, NOW) else { panic!("a swap") };
+        let Request::Swap { value, .. } = send(&mut ours, NOW) else { panic!("a compare-and-swap") };
         ours.unknown(NOW);
         if told_by_watch {
-            // The read finds nothing changed; only then does the swap take place, and the watch is first to tell.
+            // The read finds the key unchanged; only then does the compare-and-swap take effect, and the watch reports
+            // it first.
             let read = send(&mut ours, NOW);
             store.perform(read, NOW, &mut ours);
             let from = ours.watch_from().expect("history is kept");
@@ -30,7 +31,7 @@ fn a_named_value_that_an_unknown_swap_took_is_not_reported_as_taken_by_others() 
     }
 }
 
-/// Another store says nothing of a swap that went to the one before, though its key looks the same.
+/// A restored store, though its key looks the same, does not show whether the store before wrote a compare-and-swap.
 #[test]
 fn a_swap_without_an_answer_stays_unknown_in_another_store() {
     for written in [true, false] {

@@ -11,7 +11,7 @@ fn a_watch_that_cannot_begin_is_not_begun_over_and_over() {
     let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
     store.one(&mut ours, Operation::Create);
     ours.keep_history(true);
-    // The store went on without the key being changed; what was before is compacted.
+    // Other keys were written, and all earlier revisions are compacted.
     store.revision += 100;
     store.one(&mut ours, Operation::Read);
     ours.handle(Event::WatchEnded, NOW);
@@ -35,7 +35,7 @@ fn a_watch_that_leaves_out_a_recreation_has_a_gap() {
     let known = store.key.as_ref().expect("stored").0;
     store.delete();
     store.one(&mut others, Operation::Create);
-    // Somebody else has the value now.
+    // The value has another owner now.
     allocated(store.one(&mut others, this(30_003)));
     store.log.clear();
     allocated(store.one(&mut others, this(30_004)));
@@ -48,7 +48,7 @@ fn a_watch_that_leaves_out_a_recreation_has_a_gap() {
     assert!(is_set(&store, 3));
 }
 
-/// A watch tells all while a request has no answer for long: what is missing then is a read, not the history.
+/// A watch reports all changes while a request has no answer for long: then a read is missing, not the history.
 #[test]
 fn a_request_that_takes_long_does_not_cost_the_history() {
     let (mut store, mut ours, mut others) =

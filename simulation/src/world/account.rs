@@ -1,4 +1,4 @@
-//! What answers tell servers: the oracle keeps account of it, to say what a server could know.
+//! What answers report to servers. The oracle records it, to know what a server could know.
 
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use crate::store::{Mask, Reply, bits};
 use super::World;
 
 impl World {
-    /// What an answer reports to a server, as far as the oracle keeps account of that.
+    /// Records what an answer reports to a server.
     pub(super) fn learn(&mut self, server: usize, reached: u64, reply: &Reply) {
         let local = self.local(server);
         let is_first = self.servers[server].notice == Notice::Due;
@@ -22,7 +22,7 @@ impl World {
             let one = &mut self.servers[server];
             one.notice = if is_noticed { Notice::Noticed } else { Notice::Missed };
             one.knowledge = Knowledge::default();
-            one.foreign = one.told.max(reached).max(reply.header.revision);
+            one.foreign = one.reported.max(reached).max(reply.header.revision);
             one.wary_until = local + self.grace / 32;
             // A pass that ended before that may have read the store before.
             one.duplicates = 0;
@@ -32,11 +32,11 @@ impl World {
             }
         }
         let one = &mut self.servers[server];
-        one.told = reply.header.revision;
+        one.reported = reply.header.revision;
         if !reply.held || reply.at.is_some_and(|at| self.store.log.get(at).is_some_and(|version| version.key.is_some()))
         {
             // A key that is missing still may have been there meanwhile.
-            one.told_key = one.told;
+            one.reported_key = one.reported;
         }
         one.reached = one.reached.max(reply.header.revision);
         one.identity = (reply.header.cluster_id, reply.header.raft_term);
@@ -44,13 +44,13 @@ impl World {
         if self.is_answer_old {
             return;
         }
-        // A confirmation of what it knew of another store tells it nothing.
+        // To confirm what it knew of another store reports nothing of this one.
         let Some(at) = reply.at.filter(|_| !(is_first && reply.held)) else { return };
-        one.knowledge.tell(at);
+        one.knowledge.see(at);
         let version = &self.store.log[at];
         // Where a watch may replay little, history begins again some time after a gap.
         let is_short = self.limits.replayed != Limits::default().replayed;
-        one.is_cut |= is_short && !one.knowledge.is_told(at.wrapping_sub(1));
+        one.is_cut |= is_short && !one.knowledge.has_seen(at.wrapping_sub(1));
         if one.has_skipped || one.is_cut {
             // The watch cannot close the gap, and history begins again sooner or later.
             one.knowledge.forget_before(version.revision);
@@ -65,10 +65,10 @@ impl World {
         }
         one.written = Some(at);
         let before = at.checked_sub(1).map_or(0, |before| self.store.log[before].mask);
-        // A watch may have told of it before.
+        // A watch may have reported it before.
         let freed = Some(version.sent.1);
         bits(before & !version.mask).for_each(|offset| one.freed[offset as usize] = freed);
-        // Nobody wants what the only operation that can have set anything took, if that has ended already.
+        // If the only operation that can have set anything has ended already, nobody wants the values that it took.
         if let Some(sole) = version.sole
             && one.allocations.contains(&sole)
             && !one.open.iter().any(|open| open.ticket == sole)
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// Whether the first answer after a restore tells a server of it.
+    /// Whether the first answer after a restore shows a server that the store was restored.
     fn is_restore_noticed(&self, server: usize, reached: u64, reply: &Reply) -> bool {
         let one = &self.servers[server];
         if !one.has_answer {
@@ -88,13 +88,13 @@ impl World {
         }
         let (cluster, term) = one.identity;
         let header = reply.header;
-        let is_told =
-            header.cluster_id != cluster || header.raft_term < term || header.revision < one.told.max(reached);
+        let is_in_header =
+            header.cluster_id != cluster || header.raft_term < term || header.revision < one.reported.max(reached);
         let contradicts = |known: Option<(Guard, Mask)>| {
             let (Some((known, mask)), Some(key)) = (known, &reply.key) else { return false };
             let (state, revisions) = (key.state, key.state.mod_revision.wrapping_sub(known.mod_revision));
             match state.mod_revision.cmp(&known.mod_revision) {
-                // A watch may have told of what came after the answer.
+                // A watch may have reported later changes.
                 _ if known.mod_revision > header.revision => false,
                 Ordering::Less => true,
                 Ordering::Equal => state != known || self.store.layout.mask_of_value(&key.value) != mask,
@@ -106,6 +106,6 @@ impl World {
         };
         let is_older = reply.key.as_ref().is_some_and(|key| key.state.mod_revision < one.watched);
         let is_overtaken = is_older && one.watched <= header.revision;
-        is_told || is_overtaken || (contradicts(one.key) && contradicts(one.answered))
+        is_in_header || is_overtaken || (contradicts(one.key) && contradicts(one.answered))
     }
 }

@@ -1,4 +1,4 @@
-//! What must hold of each answer that a caller gets.
+//! The invariants of each answer that a caller gets.
 
 use rangekeeper::commit::{Failure, Outcome};
 use rangekeeper::ports::PortRange;
@@ -60,7 +60,7 @@ impl World {
         if !truth {
             return self.fail(Invariant::I7, format!("server {server} answers {open:?} with {outcome:?}"));
         }
-        // Who is told that a value is taken must not have taken it himself.
+        // A caller to whom a value is reported as taken must not have taken it itself.
         if let (Submitted::Allocate { named, count: 1, .. }, Outcome::Failed(Failure::Allocate(_))) =
             (&open.what, outcome)
             && *named != 0

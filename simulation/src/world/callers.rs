@@ -1,4 +1,4 @@
-//! What a server is asked for, and what comes of it.
+//! The operations that servers take on, and how they end.
 
 use std::fmt::Write as _;
 
@@ -172,7 +172,8 @@ impl World {
         }
         let acknowledged = self.local(server);
         if use_until > sent_local + self.grace {
-            let message = format!("offset {offset} may be used until {use_until}, after the grace of its swap");
+            let message =
+                format!("offset {offset} may be used until {use_until}, after the grace of its compare-and-swap");
             return fail(self, Invariant::I6, message);
         }
         if acknowledged - sent_local > self.grace / 2 {

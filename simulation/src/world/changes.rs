@@ -18,11 +18,11 @@ impl World {
         set.is_none_or(|two| two[1].writer == Writer::Server(server) && two[1].acknowledged >> offset & 1 == 0)
     }
 
-    /// Looks whether a pass has recreated the range without what Services use.
+    /// Checks that no pass has recreated the range without the values that Services use.
     ///
-    /// A server that was not told of the deletion cannot know: no guard tells a key that was made and deleted meanwhile
-    /// from one that never was.
-    pub(super) fn check_creation(&mut self, server: usize, repairs: bool, told: u64) {
+    /// A server to which the deletion was not reported cannot know: to every guard a key that was created and deleted
+    /// meanwhile looks like one that never existed.
+    pub(super) fn check_creation(&mut self, server: usize, repairs: bool, reported: u64) {
         let Some(deleted) = self.store.log.len().checked_sub(2).map(|at| &self.store.log[at]) else { return };
         let content = self.content(deleted);
         match content {
@@ -35,7 +35,7 @@ impl World {
             }
             Content::Missing | Content::Uninitialised | Content::OtherRange => {}
         }
-        let is_known = told >= deleted.revision || content != Content::Missing;
+        let is_known = reported >= deleted.revision || content != Content::Missing;
         if !is_known || (self.servers[server].creates && content != Content::OtherRange) {
             return;
         }
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Looks at the last change of the key; `sent` is the request that made it, if it was one of our servers'.
+    /// Checks the last change of the key; `sent` is the request that made it, if it was one of our servers'.
     pub(super) fn wrote(&mut self, writer: Writer, sent: Option<&Sent>) {
         let at = self.store.log.len() - 1;
         let before = at.checked_sub(1).map_or(0, |before| self.store.log[before].mask);
@@ -103,10 +103,10 @@ impl World {
         let unbroken = before.take_while(|version| version.mask >> offset & 1 == 1);
         let since = unbroken.last().map_or(0, |version| version.revision);
         let one = &self.servers[server];
-        // It cannot know of a revision that it is one of the store before if that had got further than the server knew,
-        // and the store has reached it again, or the release comes later than one does.
+        // It cannot know that a revision is one of the store before if that had got further than the server knew, and
+        // the store has reached it again, or the release comes later than they usually do.
         let is_foreign = |right: &Right| {
-            let is_late = right.submitted > one.wary_until || sent.told >= right.as_of;
+            let is_late = right.submitted > one.wary_until || sent.reported >= right.as_of;
             right.epoch != store.epoch && right.as_of > store.forked_at && (right.as_of <= one.foreign || !is_late)
         };
         let is_anchored = |right: &Right| right.offset == offset && right.as_of >= since && !is_foreign(right);
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// Whether a server sets what it handed out less than a grace ago again, once the range was recreated.
+    /// Whether a server sets the values again that it handed out less than a grace ago, once the range was recreated.
     fn check_protected(&mut self, at: usize, sent: &Sent) {
         let log = &self.store.log;
         let is_small = self.limits.operations != Limits::default().operations;
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Whether a server releases what it took for a caller who had given up by the time of the answer.
+    /// Whether a server releases the values that it took for a caller who had gone by the time of the answer.
     fn check_owed(&mut self, at: usize, sent: &Sent) {
         let is_small = self.limits.operations != Limits::default().operations;
         let store = &self.store;
@@ -177,20 +177,20 @@ impl World {
             let from = store.at(owed.revision).unwrap_or(0);
             store.log[from..=at].iter().all(|version| version.mask >> owed.offset & 1 == 1)
         });
-        // A watch may have to tell first what happened meanwhile; after 5 s without, the release is left to repair.
+        // A watch may have to report first what happened meanwhile; after 5 s without, the release is left to repair.
         let is_due = |owed: &&mut Owed| {
             let waited = sent.at.1.saturating_sub(owed.since);
             let has_waited = (500 * MS..5000 * MS).contains(&waited);
             has_waited && sent.known_since <= owed.revision && sent.duplicates >> owed.offset & 1 == 0
         };
         let due = owed.iter_mut().find(is_due).filter(|_| !is_small && sent.is_whole);
-        // Several swaps in a row: the oracle does not tell apart what the history lacks for a moment.
+        // Several compare-and-swaps in a row: the oracle does not know what the history lacks for a moment.
         if let Some(Owed { offset, revision, .. }) = due.and_then(|owed| {
             owed.missed += 1;
             (owed.missed > 2).then_some(*owed)
         }) {
             let message = format!(
-                "server {} keeps offset {offset}, which it took at r{revision} for a caller who had given up",
+                "server {} keeps offset {offset}, which it took at r{revision} for a caller who had gone",
                 sent.server
             );
             self.fail(Invariant::I14, message);
@@ -226,7 +226,7 @@ impl World {
             let Some(offset) = self.store.layout.bit(u32::from(value - LOW)) else { continue };
             let is_listed = listed >> offset & 1 == 1;
             let from = first.unwrap_or(0);
-            // No guard tells a key that was made and deleted meanwhile from one that was missing all the time.
+            // To every guard a key that was created and deleted meanwhile looks like one that was missing all the time.
             let is_missing = at.checked_sub(1).is_none_or(|before| log[before].key.is_none());
             let was_free =
                 is_missing || from >= at || log[from..at].iter().all(|version| version.mask >> offset & 1 == 0);

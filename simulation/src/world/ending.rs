@@ -1,4 +1,4 @@
-//! The end of a schedule: faults stop, a server tidies up, and nothing is left.
+//! The end of a schedule: faults stop, the passes of one server repair the range, and nothing is left.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ impl World {
         self.calm = true;
         for server in 0..self.servers.len() {
             self.start(server);
-            // What a watch left out, it is told of now.
+            // A watch reports now what it left out before.
             if self.servers[server].watch.take().is_some() {
                 self.watch_fails(server);
                 self.drive(server);
@@ -24,8 +24,8 @@ impl World {
         }
         let server = self.random.below(self.servers.len() as u64) as usize;
         self.finalist = Some(server);
-        // All that is on its way arrives or is given up, which takes two graces, and every Service is written or given up. A
-        // machine may stand still for one and a half graces more.
+        // All requests arrive or are lost, which takes two graces, and every Service is written or abandoned. A machine
+        // may pause for one and a half graces more.
         self.after(4 * self.grace, Event::Finale(0));
     }
 

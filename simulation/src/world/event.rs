@@ -18,16 +18,16 @@ pub(super) struct Sent {
     /// Whether it may be that of a repair pass.
     pub(super) repairs: bool,
     /// The revision of the last answer that the server had.
-    pub(super) told: u64,
-    /// That of the last one that told what the key was, if it was missing.
-    pub(super) told_key: u64,
-    /// The newest revision that an answer or a watch had told it.
+    pub(super) reported: u64,
+    /// That of the last one that reported the key, if it was missing.
+    pub(super) reported_key: u64,
+    /// The newest revision that an answer or a watch had reported to it.
     pub(super) reached: u64,
     /// When it was sent, and what the server's clock showed then.
     pub(super) at: (u64, u64),
     /// The server could know all changes after this revision.
     pub(super) known_since: u64,
-    /// And has not been told of anything older, with a gap in between.
+    /// And has seen nothing older, with a gap in between.
     pub(super) is_whole: bool,
     /// What the server's last pass had seen with more than one Service.
     pub(super) duplicates: Mask,
@@ -46,7 +46,7 @@ pub(super) enum Event {
         incarnation: u32,
         id: u32,
         epoch: u32,
-        /// The newest revision that the server had been told of when it sent the request.
+        /// The newest revision that the server knew of when it sent the request.
         reached: u64,
         reply: Reply,
     },
@@ -78,7 +78,7 @@ pub(super) enum Event {
     Crash(usize),
     Start(usize),
     Disconnect(usize),
-    /// A server's machine stands still for so long.
+    /// A server's machine pauses for so long.
     Pause(usize, u64),
     /// It goes on after so long.
     Resume(usize, u64),
@@ -87,7 +87,7 @@ pub(super) enum Event {
         stream: u32,
     },
     Compact,
-    /// Somebody makes the range if it is missing.
+    /// Somebody creates the range if it is missing.
     Make,
     Delete,
     Spoil,

@@ -1,4 +1,4 @@
-//! What happens to the machines and processes of servers: they crash, start, lose their connections and stand still.
+//! What happens to the machines and processes of servers: they crash, start, lose their connections and pause.
 
 use std::fmt::Write as _;
 
@@ -45,7 +45,7 @@ impl World {
         self.servers[server].up = true;
     }
 
-    /// A server's connection is recreated; in so many of a hundred cases it gives the request under way up.
+    /// A server's connection is recreated; in so many of a hundred cases the request under way has no answer.
     pub(super) fn disconnect(&mut self, server: usize, gives_up: u64) {
         note!(self, "the connection of server {server} is recreated");
         // An answer may be on its way already.
@@ -61,12 +61,12 @@ impl World {
         self.drive(server);
     }
 
-    /// The machine of a server stands still, and its clock with it.
+    /// The machine of a server pauses, and its clock with it.
     pub(super) fn pause(&mut self, server: usize, time: u64) {
         if self.calm || self.servers[server].frozen.is_some() {
             return;
         }
-        note!(self, "the machine of server {server} stands still for {time} us");
+        note!(self, "the machine of server {server} pauses for {time} us");
         self.servers[server].frozen = Some(self.local(server));
         self.servers[server].paused_until = self.now + time;
         self.after(time, Event::Resume(server, time));

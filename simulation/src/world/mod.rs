@@ -55,10 +55,10 @@ const SPOILT: &[u8] = b"not a range";
 const MS: u64 = 1000;
 /// A schedule that goes on for longer than this does not end.
 const LONGEST: u32 = 5000;
-/// The number that stands for the stock kube-apiserver.
+/// The number of the stock kube-apiserver.
 const STOCK: usize = usize::MAX;
 
-/// What came of a schedule.
+/// The result of a schedule.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// How many events there were.
@@ -71,9 +71,9 @@ pub struct Report {
     pub damage: u32,
     /// Creators that were slower than the grace.
     pub slow: u32,
-    /// Those of them whose value was not theirs any more when they wrote the Service.
+    /// Those of them who no longer owned the value when they wrote the Service.
     pub lost: u32,
-    /// Creators whose server stood still until their grace was over.
+    /// Creators whose machine paused until their grace was over.
     pub overslept: u32,
     /// Restores that a server could not notice.
     pub missed: u32,
@@ -91,7 +91,7 @@ enum State {
     Ended,
 }
 
-/// What stands under the key.
+/// The content of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Missing,
@@ -145,13 +145,14 @@ pub(crate) struct World {
     interval: u64,
     grace: u64,
     horizon: u64,
-    /// How many requests were sent and watches begun.
+    /// How many requests were sent and watches started.
     sent: u32,
-    /// Whether the answer that is told comes from a store that was restored since.
+    /// Whether the answer that is reported comes from a store that was restored since.
     is_answer_old: bool,
     /// How many of a hundred requests go wrong.
     trouble: u64,
-    /// Offsets whose owners have lost them, or may, by the doing of others: what owners are promised does not hold of them.
+    /// Offsets whose owners have lost them, or may, by the doing of others: what owners are promised does not hold of
+    /// them.
     damaged: Mask,
     /// Whether the store was restored from a backup, and whether connections outlived that.
     is_restored: bool,
@@ -160,7 +161,7 @@ pub(crate) struct World {
     is_disturbed: bool,
     reference: ReferenceRepair,
     habits: stock::Habits,
-    /// The server that tidies up in the end.
+    /// The server that repairs the range in the end.
     finalist: Option<usize>,
     calm: bool,
     traced: bool,
@@ -272,7 +273,7 @@ impl World {
             }
             Event::GiveUp { server, incarnation, id } => {
                 if self.is_under_way(server, incarnation, id) {
-                    note!(self, "server {server} gives request {id} up");
+                    note!(self, "server {server} stops waiting for request {id}");
                     self.give_up(server);
                     self.drive(server);
                 }
@@ -333,13 +334,13 @@ impl World {
         stored.encode()
     }
 
-    /// What stood under the key.
+    /// The content of the key.
     fn content(&self, version: &Version) -> Content {
         content(&self.text, version)
     }
 }
 
-/// What stood under the key of the range `text`.
+/// The content of the key of the range `text`.
 fn content(text: &str, version: &Version) -> Content {
     let Some(key) = &version.key else { return Content::Missing };
     if version.writer != Writer::Stranger {

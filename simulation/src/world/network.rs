@@ -1,4 +1,4 @@
-//! Servers, and what lies between them and the store: requests and answers.
+//! The requests of servers to the store, and its answers.
 
 use std::fmt::Write;
 
@@ -52,7 +52,7 @@ impl World {
         if let Request::Swap { services_unchanged_since: Some(revision), .. } = &mut request
             && ShellFault::ServicesGuardedLate.is_on()
         {
-            *revision = self.servers[server].told.max(*revision);
+            *revision = self.servers[server].reported.max(*revision);
         }
         self.sent += 1;
         let id = self.sent;
@@ -64,7 +64,7 @@ impl World {
             Request::Confirm { guard } => note!(self, "server {server} confirms r{} ({id})", guard.mod_revision),
             Request::Swap { guard, value, services_unchanged_since } => note!(
                 self,
-                "server {server} swaps r{} for {:b} ({id}), if no Service since {services_unchanged_since:?}",
+                "server {server} replaces r{} by {:b} ({id}), if no Service since {services_unchanged_since:?}",
                 guard.mod_revision,
                 self.store.layout.mask_of_value(value),
             ),
@@ -77,7 +77,7 @@ impl World {
             // The request is lost, or its answer.
             1 => (None, None),
             2 => (Some(there), None),
-            // It comes late, maybe after it was given up; or its answer does.
+            // It comes late, maybe after the server stopped waiting for it; or its answer does.
             3 => (Some(there + self.random.below(self.interval)), Some(back)),
             4 => (Some(there), Some(back + self.random.below(self.grace + self.interval))),
             5 => (Some(there + self.random.below(60 * MS)), Some(back)),
@@ -113,8 +113,8 @@ impl World {
             request,
             sole,
             repairs: one.open.iter().any(|open| matches!(open.what, Submitted::Repair)),
-            told: one.told,
-            told_key: one.told_key,
+            reported: one.reported,
+            reported_key: one.reported_key,
             reached: one.reached,
             at,
             known_since,
@@ -139,12 +139,12 @@ impl World {
         let is_swap = matches!(request, Request::Swap { .. });
         let is_refused =
             self.trouble > 0 && !self.calm && self.random.percent(2) && self.is_under_way(server, incarnation, id);
-        // etcd carries out a write that exceeds its quota, and then says that there is no space.
+        // etcd performs a write that exceeds its quota, and then reports that there is no space.
         let is_performed = !is_refused || (is_swap && self.random.percent(50));
         if is_performed {
             let reply = self.store.perform(request, Writer::Server(server));
             if is_swap && reply.held {
-                note!(self, "swap {id} of server {server} is written: {:b}", self.store.mask());
+                note!(self, "compare-and-swap {id} of server {server} is written: {:b}", self.store.mask());
                 let is_bound = self.is_bound(&sent);
                 if let Some(version) = self.store.log.last_mut() {
                     // A server that starts again begins its tickets again.
@@ -153,7 +153,7 @@ impl World {
                     version.is_misled = !is_bound;
                 }
                 if is_bound {
-                    self.check_creation(server, sent.repairs, sent.told_key);
+                    self.check_creation(server, sent.repairs, sent.reported_key);
                 }
                 self.wrote(Writer::Server(server), Some(&sent));
             }

@@ -21,7 +21,7 @@ impl World {
             self.store.put(self.encode(mask), Writer::Stranger);
             note!(self, "the key holds {mask:b}");
         } else {
-            // Somebody makes it, and it goes again.
+            // Somebody creates it, and it is deleted again.
             for _ in 0..self.random.pick(&[0, 1, 2, 2]) {
                 let at = self.random.below(self.horizon);
                 self.at(at, Event::Delete);

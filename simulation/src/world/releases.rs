@@ -62,7 +62,8 @@ impl World {
         let incarnation = self.servers[server].incarnation;
         self.after(delay, Event::Release { server, incarnation, release });
         if self.random.percent(4) {
-            // Another server, or the same one later on: the protocol allows it to whoever knows the revisions.
+            // Another server, or the same one later on: the protocol allows it to every server that knows the
+            // revisions.
             let other = self.random.below(self.servers.len() as u64) as usize;
             let incarnation = self.servers[other].incarnation;
             let delay = self.random.below(2 * self.interval);

@@ -62,8 +62,8 @@ impl World {
                 sightings: [Sightings::default(); 64],
                 last_pass: None,
                 creates: false,
-                told: 0,
-                told_key: 0,
+                reported: 0,
+                reported_key: 0,
                 has_answer: false,
                 identity: (0, 0),
                 reached: 0,
@@ -128,8 +128,8 @@ impl World {
     }
 }
 
-/// A range of 8 to 40 ports; now and then one of more than 4,096, whose bitmaps have two levels of summaries, with a window
-/// of up to 40 ports that are not in use from the beginning.
+/// A range of 8 to 40 ports; now and then one of more than 4,096, whose bitmaps have two levels of summaries, with a
+/// window of up to 40 ports that are not in use from the beginning.
 fn choose_range(random: &mut Random) -> (PortRange, Layout, u32) {
     let size = if random.percent(70) { random.between(8, 17) } else { random.between(17, 41) };
     if !random.percent(1) {
@@ -181,8 +181,8 @@ impl World {
         one.passes = Passes::new(NonZeroU8::new(self.passes).expect("not zero"), duration(self.interval));
         one.sightings = [Sightings::default(); 64];
         one.last_pass = None;
-        one.told_key = 0;
-        (one.told, one.has_answer, one.identity, one.reached) = (0, false, (0, 0), 0);
+        one.reported_key = 0;
+        (one.reported, one.has_answer, one.identity, one.reached) = (0, false, (0, 0), 0);
         (one.key, one.answered, one.watched) = (None, None, 0);
         one.knowledge = Knowledge::default();
         one.notice = Notice::Noticed;

@@ -12,7 +12,7 @@ impl World {
     pub(super) fn make(&mut self) {
         if self.store.key().is_none() {
             self.store.put(self.encode(0), Writer::Stranger);
-            note!(self, "somebody makes the key");
+            note!(self, "somebody creates the key");
             self.wrote(Writer::Stranger, None);
         }
     }
@@ -68,8 +68,8 @@ impl World {
         }
     }
 
-    /// The store becomes what it was when the backup was made. What tells servers of it differs: another cluster, a lower raft
-    /// term, a revision that goes back, or what stands under the key; and connections may outlive it.
+    /// The store is restored from a backup. Servers can notice it by another cluster id, a lower raft term, a revision
+    /// that goes back, or the content of the key; and connections may outlive it.
     pub(super) fn restore(&mut self) {
         let Some(backup) = self.backup.take() else { return };
         (self.is_disturbed, self.is_restored, self.damaged) = (true, true, u64::MAX);

@@ -65,16 +65,16 @@ impl World {
             one.committer.handle(commit::Event::Watched(change), now);
             one.heard = version.revision;
             // A watch that has outlived a restore begins too late.
-            let is_late = at.checked_sub(1).is_some_and(|before| !one.knowledge.is_told(before));
+            let is_late = at.checked_sub(1).is_some_and(|before| !one.knowledge.has_seen(before));
             one.has_skipped |= version.key.is_none() || is_late;
             if one.has_skipped {
-                // It cannot go on from what it knew, before an answer tells it the state of the key.
+                // It cannot continue from what it knew before an answer reports the state of the key.
                 let known = one.committer.known().revision;
                 one.knowledge.forget_before(known.max(version.revision));
                 // It may take this for what comes after the change that was left out.
                 one.answered = None;
             } else {
-                one.knowledge.tell(at);
+                one.knowledge.see(at);
                 one.reached = one.reached.max(version.revision);
                 one.watched = one.watched.max(version.revision);
                 one.key = version.key.as_ref().map(|key| (key.state, version.mask));
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// A server is told that its watch cannot go on.
+    /// Reports to a server that its watch cannot go on.
     pub(super) fn watch_fails(&mut self, server: usize) {
         let one = &mut self.servers[server];
         one.knowledge.forget_before(one.committer.known().revision);

@@ -1,4 +1,4 @@
-//! How a request writes its Service, and what becomes of its values then.
+//! How a request writes its Service, and what happens to its values then.
 
 use std::fmt::Write as _;
 
@@ -15,9 +15,9 @@ use super::{State, World};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Answered,
-    /// The server says no before anything is written: a webhook, a quota.
+    /// The server rejects it before anything is written: a webhook, a quota.
     Rejected,
-    /// There is no answer, and it may be written or not.
+    /// There is no answer: its outcome is unknown.
     Unknown {
         is_written: bool,
     },
@@ -46,7 +46,7 @@ impl World {
             return self.roll_back(index, 0);
         }
         for claim in claims {
-            // The server's clock stood still: its grace was over before it knew.
+            // The server's clock paused: its grace was over before it knew.
             if !is_slow && self.now >= self.claims[claim].safe_until {
                 self.report.overslept += 1;
                 // It may be lost already, or be cleaned as a leak by a pass that has not seen the Service.
@@ -91,7 +91,7 @@ impl World {
                 self.plan_service(uid);
             }
             None if fate == Fate::Answered => {
-                note!(self, "there is a Service of the name of {uid} already");
+                note!(self, "another Service has the name of {uid}");
                 return self.roll_back(index, 0);
             }
             None => self.abandon(index),

@@ -7,7 +7,7 @@ use rangekeeper::commit::{Answer, Change, Committer, Event, KeyValue, Operation,
 use rangekeeper::range::Range;
 use rangekeeper_simulation::store::{Store, Writer};
 
-/// Lets a committer carry out one operation. Its watch tells all that it asks for.
+/// Lets a committer carry out one operation. Its watch reports every change that it asks for.
 pub(crate) fn run<R: Range>(
     store: &mut Store,
     committer: &mut Committer<R, Xoshiro256PlusPlus>,
