@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Change is what has to be done about one object: nothing, or one of the three.
+// Change is the change to one object: none, or one of the three.
 type Change[T any] struct {
 	// Create: it does not exist.
 	Create *T
 	// Update: write it whole, with the resourceVersion that was read.
 	Update *T
-	// Replace: delete what was read, and create this.
+	// Replace: delete the object that was read, and create this one.
 	Replace *T
 }
 
@@ -45,7 +45,7 @@ func (c *Change[T]) UnmarshalJSON(text []byte) error {
 		case "replace":
 			c.Replace = object
 		default:
-			return fmt.Errorf("%q is not a change", name)
+			return fmt.Errorf("unknown change %q", name)
 		}
 	}
 	return nil
@@ -75,15 +75,15 @@ type Client[T any] interface {
 	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
 }
 
-// Read is what says which version of an object was read.
+// Read identifies the version of an object that was read.
 type Read interface {
 	GetName() string
 	GetUID() types.UID
 	GetResourceVersion() string
 }
 
-// Make makes the change. Where the object was replaced, read is what was read. The error is the API server's; IsStale reports
-// whether there was something else than what was read.
+// Make makes the change. Where the object was replaced, read is the version that was read. The error is the API server's;
+// IsStale reports whether another version was stored.
 func (c Change[T]) Make(ctx context.Context, client Client[T], read Read) error {
 	var err error
 	switch {
@@ -102,7 +102,7 @@ func (c Change[T]) Make(ctx context.Context, client Client[T], read Read) error 
 	return err
 }
 
-// IsStale reports whether a change failed because what was read is out of date.
+// IsStale reports whether a change failed because the version that was read is out of date.
 func IsStale(err error) bool {
 	return errors.IsConflict(err) || errors.IsAlreadyExists(err) || errors.IsNotFound(err)
 }

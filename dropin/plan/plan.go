@@ -1,7 +1,6 @@
 // Package plan asks Rangekeeper's bootstrap plans, with Kubernetes' objects in questions and answers, and makes the changes
-// that they order. It is for the drop-in packages of the control plane. What each plan decides, and by which fields,
-// stands in docs/bootstrap-json.md. A slice that is nil is not an empty one: questions need each one that is not
-// said to be optional.
+// that they order. It is for the drop-in packages of the control plane. docs/bootstrap-json.md has the decisions of each plan, and
+// the fields they depend on. A nil slice is not an empty one: questions need each one that is not documented as optional.
 package plan
 
 import (
@@ -14,15 +13,15 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// Stage is what the server is about to do.
+// Stage is the stage of the server's life.
 type Stage string
 
 const (
-	// StageStart is that of a server that is not ready yet, and takes away what it left behind when it ended.
+	// StageStart: the server is not ready yet, and removes the lease and address of its last run.
 	StageStart Stage = "start"
-	// StageRun is that of a server that runs.
+	// StageRun: the server runs.
 	StageRun Stage = "run"
-	// StageStop is that of a server that stops in order.
+	// StageStop: the server shuts down in order.
 	StageStop Stage = "stop"
 )
 
@@ -33,7 +32,7 @@ type NamespacesQuestion struct {
 	Wanted   []string `json:"wanted"`
 }
 
-// NamespacesAnswer lists what has to be created. "Already exists" counts as success.
+// NamespacesAnswer lists the namespaces to create. "Already exists" counts as success.
 type NamespacesAnswer struct {
 	Create []corev1.Namespace `json:"create"`
 }
@@ -43,7 +42,7 @@ func Namespaces(question NamespacesQuestion) (NamespacesAnswer, error) {
 	return ask[NamespacesAnswer]("namespaces", question)
 }
 
-// ServiceQuestion asks what has to be done about the Service of the API servers.
+// ServiceQuestion asks for the change to the Service of the API servers.
 type ServiceQuestion struct {
 	// Existing is nil if there is none.
 	Existing *corev1.Service `json:"existing"`
@@ -52,7 +51,7 @@ type ServiceQuestion struct {
 	Reconcile bool `json:"reconcile"`
 }
 
-// WantedService is what the Service should be.
+// WantedService is the desired Service.
 type WantedService struct {
 	Name      string `json:"name"`
 	ClusterIP string `json:"clusterIp"`
@@ -82,23 +81,23 @@ type StoredLease struct {
 	Value []byte `json:"value"`
 	// ModRevision is the revision of the last write.
 	ModRevision uint64 `json:"modRevision"`
-	// LeaseID is that of the lease of etcd that gives the key a time to live; 0 if it has none.
+	// LeaseID is the ID of the etcd lease that limits the key's time to live; 0 if it has none.
 	LeaseID int64 `json:"leaseId"`
 }
 
-// LeaseQuestion asks what has to be done about the own lease.
+// LeaseQuestion asks for the change to the server's own lease.
 type LeaseQuestion struct {
 	AdvertiseAddress string `json:"advertiseAddress"`
 	Stage            Stage  `json:"stage"`
 	// LeaseTTLMillis is for how long it is to hold; whole seconds, at least one.
 	LeaseTTLMillis int64 `json:"leaseTtlMs"`
-	// Generation is that of the last put that took place or may have; 0 if there was none.
+	// Generation is the generation of the last put that took effect or may have; 0 if there was none.
 	Generation int64 `json:"generation"`
 	// Read is nil if the key is not there.
 	Read *StoredLease `json:"read"`
 }
 
-// LeaseAnswer says what has to be done about the own lease.
+// LeaseAnswer is the change to the server's own lease.
 type LeaseAnswer struct {
 	// Request is empty if nothing has to be written.
 	Request struct {
@@ -129,9 +128,9 @@ const ModeLease = "lease"
 // ModeMasterCount keeps up to so many addresses, at least 1.
 func ModeMasterCount(count int) Mode { return map[string]int{"master-count": count} }
 
-// EndpointsQuestion asks what has to be done about Endpoints and EndpointSlice.
+// EndpointsQuestion asks for the changes to Endpoints and EndpointSlice.
 type EndpointsQuestion struct {
-	// Name is that of the Service and of both objects.
+	// Name is the name of the Service and of both objects.
 	Name             string `json:"name"`
 	AdvertiseAddress string `json:"advertiseAddress"`
 	Mode             Mode   `json:"mode"`
@@ -160,12 +159,12 @@ const (
 	OwnLeaseMissing Refusal = "own-lease-missing"
 )
 
-// EndpointsAnswer says what has to be done: first about the Endpoints, then about the slice.
+// EndpointsAnswer is the changes, first to the Endpoints, then to the slice.
 type EndpointsAnswer struct {
 	Endpoints Change[corev1.Endpoints]          `json:"endpoints"`
 	Slice     Change[discoveryv1.EndpointSlice] `json:"slice"`
 	Refused   Refusal                           `json:"refused"`
-	// Survey is what the leases tell.
+	// Survey is the state of the leases.
 	Survey struct {
 		// Faults are for reports only.
 		Faults []json.RawMessage `json:"faults"`
@@ -177,7 +176,7 @@ func Endpoints(question EndpointsQuestion) (EndpointsAnswer, error) {
 	return ask[EndpointsAnswer]("endpoints", question)
 }
 
-// SliceQuestion asks what has to be done about the EndpointSlice of Endpoints that stand there.
+// SliceQuestion asks for the change to the EndpointSlice of stored Endpoints.
 type SliceQuestion struct {
 	Endpoints *corev1.Endpoints `json:"endpoints"`
 	// Slice is nil if there is none. It was read before the Endpoints.
@@ -192,14 +191,14 @@ func Slice(question SliceQuestion) (Change[discoveryv1.EndpointSlice], error) {
 func ask[Answer any](name string, question any) (answer Answer, err error) {
 	text, err := json.Marshal(map[string]any{name: question})
 	if err != nil {
-		return answer, fmt.Errorf("the question about %s: %w", name, err)
+		return answer, fmt.Errorf("encode the question about %s: %w", name, err)
 	}
 	if text, err = rangekeeper.BootstrapPlan(text, nil); err != nil {
-		return answer, fmt.Errorf("the plan of %s: %w", name, err)
+		return answer, fmt.Errorf("plan %s: %w", name, err)
 	}
 	var answers map[string]Answer
 	if err = json.Unmarshal(text, &answers); err != nil {
-		return answer, fmt.Errorf("the answer about %s: %w", name, err)
+		return answer, fmt.Errorf("decode the answer about %s: %w", name, err)
 	}
 	return answers[name], nil
 }

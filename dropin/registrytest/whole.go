@@ -24,7 +24,7 @@ type whole struct {
 	registry rangeallocation.RangeRegistry
 	text     string
 
-	// What the pass under way has read and found.
+	// The state that the current pass has read, and its findings.
 	values rangekeeper.Range
 	stored *api.RangeAllocation
 	index  int

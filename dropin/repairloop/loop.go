@@ -1,6 +1,6 @@
 // Package repairloop runs the repair controllers of a kube-apiserver inside of it: those of ClusterIPs and of node ports.
-// What a pass finds out and writes is decided in [repair.Repairer]; this package makes one pass after another, over what
-// the API server keeps its ranges in, and counts with the API server's own counters.
+// [repair.Repairer] decides the findings and writes of a pass; this package makes one pass after another, over the
+// API server's stores of ranges, and counts with the API server's own counters.
 package repairloop
 
 import (
@@ -24,7 +24,7 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// Config says what a Loop repairs, and where it reports.
+// Config configures a Loop: its ranges, and where it reports.
 type Config struct {
 	// Controller is whose place the Loop takes.
 	Controller repair.Controller
@@ -32,13 +32,13 @@ type Config struct {
 	Ranges []Range
 	// Services are listed in all namespaces.
 	Services corev1client.ServicesGetter
-	// Events take what is found.
+	// Events record the findings.
 	Events eventsv1client.EventsV1Interface
 	// Interval is the time between passes, and the longest that one may take; 0 for repair.DefaultInterval.
 	Interval time.Duration
-	// Passes is how many passes in a row see a leak before it is cleaned.
+	// Passes is the number of passes in a row that see a leak before it is cleaned.
 	Passes uint8
-	// Found counts findings by their type, and as leaks what was freed; Failed counts passes.
+	// Found counts findings by their type, and as leaks the freed values; Failed counts passes.
 	Found  *metrics.CounterVec
 	Failed *metrics.Counter
 }
@@ -137,7 +137,7 @@ func (l *Loop) pass(ctx context.Context) (err error) {
 		l.found.WithLabelValues("leak").Add(float64(r.Cleared))
 	}
 	if apierrors.IsConflict(err) || errors.Is(err, rangekeeper.ErrPoisoned) {
-		// The pass has counted leaks, but what it read was not what is stored; or the counters are lost.
+		// The pass has counted leaks, but in an object that is out of date; or the counters are lost.
 		l.repairer.Close()
 		l.repairer = nil
 	}

@@ -30,7 +30,7 @@ func RangeOf(registry rangeallocation.RangeRegistry, rangeSpec string) Range {
 		passes, sameEtcd := registry.RepairRange(rangeSpec)
 		return Range{passes, sameEtcd}
 	}
-	return Range{passes: refusing{fmt.Errorf("range %s: a %T cannot be repaired", rangeSpec, registry)}}
+	return Range{passes: refusing{fmt.Errorf("range %s: cannot repair a registry of type %T", rangeSpec, registry)}}
 }
 
 // refusing is a range whose passes fail.

@@ -13,7 +13,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/dropin/plan"
 )
 
-// EndpointsAdapter reads and writes Endpoints together with the EndpointSlice of the same name, which says what they say. It
+// EndpointsAdapter reads and writes Endpoints together with the EndpointSlice of the same name, with the same content. It
 // is for Endpoints with at most one subset.
 type EndpointsAdapter struct {
 	endpoints corev1client.EndpointsGetter
@@ -59,7 +59,7 @@ func (a *EndpointsAdapter) write(namespace string, endpoints *corev1.Endpoints, 
 	return written, a.ensureSlice(namespace, written, slice)
 }
 
-// EnsureEndpointSliceFromEndpoints creates or changes the slice so that it says what these Endpoints say.
+// EnsureEndpointSliceFromEndpoints creates or changes the slice so that it matches these Endpoints.
 func (a *EndpointsAdapter) EnsureEndpointSliceFromEndpoints(namespace string, endpoints *corev1.Endpoints) error {
 	slice, err := a.slice(namespace, endpoints.Name)
 	if err != nil {

@@ -29,7 +29,7 @@ type Leases interface {
 	UpdateLease(ip string) error
 	// RemoveLease removes it, also if another server has written it. storage.IsNotFound(err) if there was none.
 	RemoveLease(ip string) error
-	// Destroy frees what this holds. It may be called again.
+	// Destroy frees the storage. It may be called again.
 	Destroy()
 
 	// list returns all leases as they are stored.
@@ -48,7 +48,7 @@ type storageLeases struct {
 	leaseTime time.Duration
 
 	lock sync.Mutex
-	// generations are those of the last puts that took place or may have, by address.
+	// generations are the generations of the last puts that took effect or may have, by address.
 	generations map[string]int64
 }
 
@@ -62,7 +62,7 @@ func NewLeases(config *storagebackend.ConfigForResource, baseKey string, leaseTi
 	tolerant := withKeys(*config)
 	store, destroy, err := factory.Create(tolerant, nil, nil, baseKey)
 	if err != nil {
-		return nil, fmt.Errorf("the storage of leases: %w", err)
+		return nil, fmt.Errorf("create the storage of leases: %w", err)
 	}
 	return &storageLeases{storage: store, destroyFn: sync.OnceFunc(destroy), baseKey: baseKey, leaseTime: leaseTime}, nil
 }
@@ -94,9 +94,9 @@ func (s *storageLeases) list() ([]plan.StoredLease, error) {
 	for _, lease := range leases {
 		revision, err := strconv.ParseUint(lease.ResourceVersion, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("the revision of a lease: %w", err)
+			return nil, fmt.Errorf("parse the revision of a lease: %w", err)
 		}
-		// A storage that was not made by NewLeases does not tell keys: then they are right.
+		// A storage that was not made by NewLeases does not report keys: then they are taken to be right.
 		key := lease.Name
 		if key == "" {
 			key = addressOf(&lease)
@@ -159,7 +159,7 @@ func (s *storageLeases) remove(ip string, stage plan.Stage) (bool, error) {
 	defer s.lock.Unlock()
 	question := s.question(ip, stage)
 	var answer plan.LeaseAnswer
-	// Called with what is deleted then, if it is still the same.
+	// Called with the lease that is deleted then, if it is still the same.
 	check := func(_ context.Context, input runtime.Object) error {
 		revision, err := strconv.ParseUint(input.(*corev1.Endpoints).ResourceVersion, 10, 64)
 		if err != nil {
@@ -213,7 +213,7 @@ func (s *storageLeases) remember(ip string, generation int64) {
 // stored is a lease as questions have it: by the key of this address, and with the value in JSON.
 func stored(address string, lease runtime.Object, revision uint64) (*plan.StoredLease, error) {
 	value, err := json.Marshal(lease)
-	// The storage does not tell etcd's lease; every key has one that UpdateLease has put.
+	// The storage does not report etcd's lease; every key has one that UpdateLease has put.
 	return &plan.StoredLease{Key: plan.LeaseKey(address), Value: value, ModRevision: revision, LeaseID: 1}, err
 }
 

@@ -44,7 +44,7 @@ type keyCodec struct{ runtime.Codec }
 
 func (c keyCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if len(data) == 0 || data[0] != 0 {
-		// What was just encoded, and does not come from the storage.
+		// A lease that was just encoded does not come from the storage.
 		return c.Codec.Decode(data, defaults, into)
 	}
 	key, plain, _ := bytes.Cut(data[1:], []byte{0})

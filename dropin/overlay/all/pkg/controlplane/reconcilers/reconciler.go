@@ -58,7 +58,7 @@ func (r *endpointReconciler) ReconcileEndpoints(serviceName string, ip net.IP, e
 func (r *endpointReconciler) refreshAndChange(question plan.EndpointsQuestion) error {
 	if r.leases != nil {
 		if err := r.leases.UpdateLease(question.AdvertiseAddress); err != nil {
-			return fmt.Errorf("the lease of this server cannot be refreshed: %w", err)
+			return fmt.Errorf("refresh the lease of this server: %w", err)
 		}
 	}
 	return r.change(question)

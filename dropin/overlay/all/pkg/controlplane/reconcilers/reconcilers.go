@@ -12,13 +12,13 @@ type EndpointReconciler interface {
 	// ReconcileEndpoints makes this server's address one of the endpoints. It is called again and again; with
 	// reconcilePorts it also resets ports that are others than endpointPorts.
 	ReconcileEndpoints(serviceName string, ip net.IP, endpointPorts []corev1.EndpointPort, reconcilePorts bool) error
-	// RemoveEndpoints takes this server's address out of the endpoints: what is left of before at the start, and after
+	// RemoveEndpoints removes this server's address from the endpoints: at the start that of the last run, and after
 	// StopReconciling for good. An error by which storage.IsNotFound says that there was no lease comes when everything
 	// is done.
 	RemoveEndpoints(serviceName string, ip net.IP, endpointPorts []corev1.EndpointPort) error
 	// StopReconciling makes ReconcileEndpoints do nothing from now on. It does not wait for a call that is under way.
 	StopReconciling()
-	// Destroy frees what the reconciler holds. It may be called again, and from several goroutines.
+	// Destroy frees the reconciler's storage. It may be called again, and from several goroutines.
 	Destroy()
 }
 

@@ -28,9 +28,8 @@ import (
 )
 
 const (
-	// What the Service is called.
 	serviceName = "kubernetes"
-	// What its port is called, and the endpoints'.
+	// The name of the Service's port, and of the endpoints' one.
 	portName = "https"
 	// How often the Service is planned again when others write it in between.
 	tries = 5
@@ -38,7 +37,7 @@ const (
 	readyInterval = 100 * time.Millisecond
 )
 
-// Config is what the controller has to know.
+// Config configures a Controller.
 type Config struct {
 	// PublicIP is the address of this server's endpoint.
 	PublicIP net.IP
@@ -80,10 +79,10 @@ func New(config Config, client kubernetes.Interface, serviceInformer v1informers
 	}
 }
 
-// Start takes away what this server left behind when it ended, and begins the rounds. They end with stopCh, or by Stop.
+// Start removes the lease and endpoint of this server's last run, and begins the rounds. They end with stopCh, or by Stop.
 func (c *Controller) Start(stopCh <-chan struct{}) {
 	if !cache.WaitForCacheSync(stopCh, c.serviceSynced) {
-		runtime.HandleError(errors.New("the Services could not be read before the server ended"))
+		runtime.HandleError(errors.New("the server ended before the Services could be read"))
 		return
 	}
 	if err := c.removeEndpoint(); err != nil {
@@ -128,7 +127,7 @@ func (c *Controller) Run(ch <-chan struct{}) {
 	}, c.EndpointInterval)
 }
 
-// Stop ends the rounds and takes this server's lease and endpoint away, so that nobody comes here any more. What fails is
+// Stop ends the rounds and removes this server's lease and endpoint, so that clients stop coming here. A failure is
 // tried again, for two intervals at most: then the lease runs out.
 func (c *Controller) Stop() {
 	c.stopOnce.Do(func() {

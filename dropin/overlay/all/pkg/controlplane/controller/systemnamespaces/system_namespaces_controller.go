@@ -65,7 +65,7 @@ func (c *Controller) sync() {
 	for _, namespace := range answer.Create {
 		_, err := c.client.CoreV1().Namespaces().Create(context.Background(), &namespace, metav1.CreateOptions{})
 		if err != nil && !errors.IsAlreadyExists(err) {
-			utilruntime.HandleError(fmt.Errorf("the system namespace %q cannot be created: %w", namespace.Name, err))
+			utilruntime.HandleError(fmt.Errorf("create the system namespace %q: %w", namespace.Name, err))
 		}
 	}
 }

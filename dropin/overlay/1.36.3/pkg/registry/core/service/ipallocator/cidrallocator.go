@@ -30,11 +30,11 @@ type MetaAllocator struct {
 	*shared
 	// bitmapAllocator allocates the addresses of the first CIDR as well, for older servers of the same cluster.
 	bitmapAllocator Interface
-	// request records what is allocated and released; nil for an allocator that serves no request of its own.
+	// request records allocations and releases; nil for an allocator that serves no request of its own.
 	request *request
 }
 
-// shared is what the allocators of all requests have in common.
+// shared is the state that the allocators of all requests share.
 type shared struct {
 	client            networkingv1client.NetworkingV1Interface
 	serviceCIDRLister networkingv1listers.ServiceCIDRLister
@@ -52,13 +52,13 @@ type shared struct {
 	// awaitsCIDR says that requests wait for served: a server takes requests before the first ServiceCIDR is there.
 	awaitsCIDR bool
 
-	// mu guards what follows, and is never held over a request. Only run writes the map.
+	// mu guards the fields below, and is never held over a request. Only run writes the map.
 	mu         sync.Mutex
 	allocators map[string]*item
 	metrics    bool
 }
 
-// item is what there is for one CIDR.
+// item is the state of one CIDR.
 type item struct {
 	allocator *Allocator
 	prefix    netip.Prefix
@@ -305,7 +305,7 @@ func (c *MetaAllocator) AllocateNext() (net.IP, error) { return c.AllocateNextSe
 // the API server.
 func (c *MetaAllocator) AllocateNextService(service *api.Service) (net.IP, error) {
 	if dualWrite() {
-		// What older servers can see goes first; once that is full, there are the other CIDRs.
+		// The CIDR that older servers know comes first, the other ones once it is full.
 		if ip, err := c.bitmapAllocator.AllocateNext(); err == nil {
 			allocator, err := c.getAllocator(ip, true)
 			if err != nil {
@@ -349,7 +349,7 @@ func (c *MetaAllocator) Release(ip net.IP) error {
 		return err
 	}
 	if c.inBitmap(ip) {
-		// What stays set is a leak, which a repair finds.
+		// A bit that stays set is a leak, which a repair finds.
 		_ = c.bitmapAllocator.Release(ip)
 	}
 	return allocator.Release(ip)
@@ -365,7 +365,7 @@ func (c *shared) ForEach(fn func(net.IP)) {
 // CIDR is none, as there may be several.
 func (c *shared) CIDR() net.IPNet { return net.IPNet{} }
 
-// IPFamily is that of the addresses.
+// IPFamily returns the family of the addresses.
 func (c *shared) IPFamily() api.IPFamily { return c.ipFamily }
 
 // Has asks the API server whether an address of a CIDR in service is in use.
@@ -374,10 +374,10 @@ func (c *shared) Has(ip net.IP) bool {
 	return err == nil && allocator.Has(ip)
 }
 
-// Used is how many addresses are in use, as far as the cache knows. Cost: linear.
+// Used returns the number of addresses in use, as far as the cache knows. Cost: linear.
 func (c *shared) Used() int { return len(listed(c.ipAddressInformer.Lister(), c.ipFamily)) }
 
-// Free is how many addresses can be handed out, each counted once.
+// Free returns the number of addresses that can be handed out, each counted once.
 func (c *shared) Free() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -36,7 +36,7 @@ type Allocator struct {
 	net    *net.IPNet
 	values rangekeeper.ServiceCIDR
 	family api.IPFamily
-	// size is how many addresses can be handed out.
+	// size is the number of addresses that can be handed out.
 	size uint64
 
 	client            networkingv1client.NetworkingV1Interface
@@ -47,9 +47,9 @@ type Allocator struct {
 	ready atomic.Bool
 
 	events cache.ResourceEventHandlerRegistration
-	// told is the number of objects with addresses of this CIDR, as far as the informer has reported them.
-	told atomic.Int64
-	// gauges is held while a number becomes what is shown, so that an older one does not take its place.
+	// reported is the number of objects with addresses of this CIDR, as far as the informer has reported them.
+	reported atomic.Int64
+	// gauges is held while a metric is set, so that an older number does not replace a newer one.
 	gauges  sync.Mutex
 	counted atomic.Bool
 }
@@ -95,9 +95,9 @@ func NewIPAllocator(
 // changed counts an object that the informer reports, as it was and as it is.
 func (a *Allocator) changed(before, after any) {
 	if change := a.count(after) - a.count(before); change != 0 {
-		a.told.Add(change)
-		// While a server starts, events tell of all objects one by one: they must not be listed for each.
-		a.gauge(a.countTold)
+		a.reported.Add(change)
+		// While a server starts, the informer reports all objects one by one: they must not be listed for each.
+		a.gauge(a.countReported)
 	}
 }
 
@@ -126,17 +126,17 @@ func isManaged(object *networkingv1.IPAddress, family api.IPFamily) bool {
 		object.Labels[networkingv1.LabelIPAddressFamily] == string(family)
 }
 
-// listed returns what the cache has of such objects.
+// listed returns the cached objects of this kind.
 func listed(lister networkingv1listers.IPAddressLister, family api.IPFamily) []*networkingv1.IPAddress {
 	// A cache does not fail.
 	objects, _ := lister.List(labels.Everything())
 	return slices.DeleteFunc(objects, func(object *networkingv1.IPAddress) bool { return !isManaged(object, family) })
 }
 
-// Used is how many addresses are in use, as far as the informer has reported them.
+// Used returns the number of addresses in use, as far as the informer has reported them.
 func (a *Allocator) Used() int {
 	if a.events.HasSynced() {
-		return a.countTold()
+		return a.countReported()
 	}
 	// The cache has objects that the informer has not reported yet.
 	used := int64(0)
@@ -146,10 +146,9 @@ func (a *Allocator) Used() int {
 	return int(used)
 }
 
-func (a *Allocator) countTold() int { return int(a.told.Load()) }
+func (a *Allocator) countReported() int { return int(a.reported.Load()) }
 
-// Free is how many addresses can be handed out; a CIDR with more than an int can count is taken for one that has as many
-// as that.
+// Free returns the number of addresses that can be handed out; the largest int if there are more.
 func (a *Allocator) Free() int { return a.free(a.Used()) }
 
 func (a *Allocator) free(used int) int {
@@ -214,7 +213,7 @@ func (a *Allocator) allocate(svc *api.Service, ip net.IP) (object *networkingv1.
 	return object, err
 }
 
-// named takes the address that somebody asks for.
+// named allocates the requested address.
 func (a *Allocator) named(ip net.IP, take func(netip.Addr) error) error {
 	if err := a.checkReady(); err != nil {
 		return err
@@ -226,7 +225,7 @@ func (a *Allocator) named(ip net.IP, take func(netip.Addr) error) error {
 	return take(address)
 }
 
-// addressOf is the zero address, which is in no CIDR, for what is none.
+// addressOf returns the zero address, which is in no CIDR, for text that is no address.
 func addressOf(ip net.IP) netip.Addr {
 	address, _ := netip.AddrFromSlice(ip)
 	return address.Unmap()
@@ -252,7 +251,7 @@ func (a *Allocator) allocateNext(svc *api.Service) (ip net.IP, object *networkin
 	return ip, object, err
 }
 
-// next takes the first address that nobody has. Somebody may have taken it whom the cache does not know yet; then the
+// next takes the first free address. Another client may have taken it without the cache knowing yet; then the
 // next one is tried. Any other error ends the search.
 func (a *Allocator) next(take func(netip.Addr) error) (net.IP, error) {
 	if err := a.checkReady(); err != nil {
@@ -322,7 +321,7 @@ func (a *Allocator) ForEach(fn func(net.IP)) {
 // CIDR returns the range.
 func (a *Allocator) CIDR() net.IPNet { return *a.net }
 
-// IPFamily is that of the addresses.
+// IPFamily returns the family of the addresses.
 func (a *Allocator) IPFamily() api.IPFamily { return a.family }
 
 // Has asks the API server whether an address is in use.

@@ -19,7 +19,7 @@ import (
 // removeTries is how often an object is read again that was written while it was to be removed.
 const removeTries = 3
 
-// request follows what one request to the API server does with addresses: the objects that it creates, and the addresses that
+// request records the effects of one API request on addresses: the objects that it creates, and the addresses that
 // its Service gives up.
 type request struct {
 	client networkingv1client.IPAddressInterface
@@ -45,7 +45,8 @@ func (c *MetaAllocator) ForRequest() (Interface, allocator.Request) {
 	return own, q
 }
 
-// UseUntil is that of the bitmap: an IPAddress object refers to its Service, and a repair asks for that before it removes one.
+// UseUntil returns the bitmap's limit: an IPAddress object refers to its Service, which a repair reads
+// before it removes the object.
 func (q *request) UseUntil() (until time.Time) {
 	if q.bitmap != nil {
 		until = q.bitmap.UseUntil()

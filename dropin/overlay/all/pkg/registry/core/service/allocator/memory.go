@@ -44,7 +44,7 @@ func (m *Memory) AllocateNext() (int, bool, error) {
 	return int(offset), ok, err
 }
 
-// Release frees an offset. To free what is free, or is no offset, changes nothing.
+// Release frees an offset. It does nothing if the offset is free or not in the range.
 func (m *Memory) Release(offset int) error {
 	value, ok := m.used.Range().ValueAt(uint32(offset))
 	if !ok {
@@ -79,12 +79,12 @@ func (m *Memory) Snapshot() (string, []byte) {
 	return m.used.Range().String(), data
 }
 
-// Restore replaces what is in use by a snapshot of the same range. After an error nothing is changed.
+// Restore replaces the set of used offsets with a snapshot of the same range. After an error nothing is changed.
 func (m *Memory) Restore(rangeSpec string, data []byte) error {
 	return m.used.Restore(rangeSpec, data)
 }
 
-// DryRun returns an independent copy: what is tried on it ends as it would here, and changes nothing here.
+// DryRun returns an independent copy: operations on it end as they would here, and change nothing here.
 func (m *Memory) DryRun() (Interface, error) {
 	dry, err := m.used.DryRun()
 	return &Memory{dry}, err

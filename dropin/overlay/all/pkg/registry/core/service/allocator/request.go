@@ -12,15 +12,15 @@ type Owner struct {
 	rangekeeper.Ownership
 }
 
-// Request follows what one request to the API server does with a range: what it allocates, and what its Service gives up.
-// Release only records a value; it is freed by Commit, once it is known what became of the Service. A Request is for one
+// Request records the effects of one API request on a range: the values it allocates, and those that its Service gives up.
+// Release only records a value; Commit frees it, once the outcome of the Service's write is known. A Request is for one
 // goroutine.
 type Request interface {
-	// UseUntil is when the Service must be written at the latest, or else lose what was allocated; zero for no limit.
+	// UseUntil is when the Service must be written at the latest, or else lose the allocated values; zero for no limit.
 	UseUntil() time.Time
-	// Undo releases what was allocated, as the Service was certainly not written.
+	// Undo releases the allocated values: the Service was certainly not written.
 	Undo() error
-	// Commit releases what the Service gave up, as it was written without that, or deleted.
+	// Commit releases the values that the Service gave up: it was written without them, or deleted.
 	Commit(owner Owner) error
 }
 

@@ -13,7 +13,7 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// What [Allocator] calls its two ways.
+// Arguments of the released [Allocator] of 1.32.2.
 const (
 	dryRunTrue  = true
 	dryRunFalse = false
@@ -23,7 +23,7 @@ const (
 type Range struct {
 	net    *net.IPNet
 	values rangekeeper.Range
-	// max is how many addresses can be handed out.
+	// max is the number of addresses that can be handed out.
 	max     int
 	alloc   allocator.Interface
 	metrics metricsRecorderInterface
@@ -31,7 +31,7 @@ type Range struct {
 
 var _ Interface = (*Range)(nil)
 
-// New makes a Range; its offsets are handed out by what allocatorFactory makes.
+// New returns a Range that gets its offsets from an allocator of allocatorFactory.
 func New(cidr *net.IPNet, allocatorFactory allocator.AllocatorWithOffsetFactory) (*Range, error) {
 	values, err := rangekeeper.ParseCIDR(cidr.String())
 	if err != nil {
@@ -56,7 +56,7 @@ func NewInMemory(cidr *net.IPNet) (*Range, error) {
 	})
 }
 
-// NewFromSnapshot makes a Range in memory of what was stored.
+// NewFromSnapshot returns a Range in memory with the content of a stored object.
 func NewFromSnapshot(snap *api.RangeAllocation) (*Range, error) {
 	_, cidr, err := netutils.ParseCIDRSloppy(snap.Range)
 	if err != nil {
@@ -72,7 +72,7 @@ func NewFromSnapshot(snap *api.RangeAllocation) (*Range, error) {
 	return r, nil
 }
 
-// calculateRangeOffset is how many addresses, from the first one on, are not picked while there are others.
+// calculateRangeOffset returns the size of the static band: that many lowest addresses are picked last.
 func calculateRangeOffset(cidr *net.IPNet) int {
 	values, err := rangekeeper.ParseCIDR(cidr.String())
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *Range) AllocateNext() (net.IP, error) {
 	return r.address(offset), nil
 }
 
-// Release frees an address. To free what is free, or not in the range, changes nothing.
+// Release frees an address. It does nothing if the address is free or not in the range.
 func (r *Range) Release(ip net.IP) error {
 	offset, ok := r.offset(ip)
 	if !ok {
@@ -183,7 +183,7 @@ func (r *Range) ForEach(fn func(net.IP)) {
 // CIDR returns the range.
 func (r *Range) CIDR() net.IPNet { return *r.net }
 
-// IPFamily is that of the addresses.
+// IPFamily returns the family of the addresses.
 func (r *Range) IPFamily() api.IPFamily {
 	if netutils.IsIPv6CIDR(r.net) {
 		return api.IPv6Protocol
@@ -197,13 +197,13 @@ func (r *Range) Has(ip net.IP) bool {
 	return ok && r.alloc.Has(offset)
 }
 
-// Free is how many addresses can be handed out.
+// Free returns the number of addresses that can be handed out.
 func (r *Range) Free() int { return r.alloc.Free() }
 
-// Used is how many addresses are in use.
+// Used returns the number of addresses in use.
 func (r *Range) Used() int { return r.max - r.alloc.Free() }
 
-// Destroy ends what hands the offsets out.
+// Destroy ends the allocator of the offsets.
 func (r *Range) Destroy() { r.alloc.Destroy() }
 
 // EnableMetrics lets allocations be counted.
@@ -239,7 +239,7 @@ func (r *Range) Restore(net *net.IPNet, data []byte) error {
 	return nil
 }
 
-// dryRunner returns a copy of what hands offsets out.
+// dryRunner returns a copy of the allocator of the offsets.
 type dryRunner interface {
 	DryRun() (allocator.Interface, error)
 }
@@ -259,7 +259,7 @@ func (r *Range) DryRun() Interface {
 	return dryRun{dry}
 }
 
-// dryRun is a copy; what it does is not counted.
+// dryRun is a copy whose operations are not counted.
 type dryRun struct{ *Range }
 
 func (d dryRun) Destroy()       {}

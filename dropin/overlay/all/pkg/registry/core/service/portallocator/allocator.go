@@ -22,7 +22,7 @@ type Interface interface {
 	EnableMetrics()
 }
 
-// What an allocation can end with.
+// Errors of an allocation.
 var (
 	ErrFull              = errors.New("range is full")
 	ErrAllocated         = errors.New("provided port is already allocated")
@@ -48,7 +48,7 @@ type PortAllocator struct {
 
 var _ Interface = (*PortAllocator)(nil)
 
-// New makes a PortAllocator; its offsets are handed out by what allocatorFactory makes.
+// New returns a PortAllocator that gets its offsets from an allocator of allocatorFactory.
 func New(pr net.PortRange, allocatorFactory allocator.AllocatorWithOffsetFactory) (*PortAllocator, error) {
 	alloc, err := allocatorFactory(pr.Size, pr.String(), calculateRangeOffset(pr))
 	if err != nil {
@@ -68,7 +68,7 @@ func NewInMemory(pr net.PortRange) (*PortAllocator, error) {
 	})
 }
 
-// NewFromSnapshot makes a PortAllocator in memory of what was stored.
+// NewFromSnapshot returns a PortAllocator in memory with the content of a stored object.
 func NewFromSnapshot(snap *api.RangeAllocation) (*PortAllocator, error) {
 	pr, err := net.ParsePortRange(snap.Range)
 	if err != nil {
@@ -84,7 +84,7 @@ func NewFromSnapshot(snap *api.RangeAllocation) (*PortAllocator, error) {
 	return r, nil
 }
 
-// calculateRangeOffset is how many ports, from the first one on, are not picked while there are others.
+// calculateRangeOffset returns the size of the static band: that many lowest ports are picked last.
 func calculateRangeOffset(pr net.PortRange) int {
 	ports, err := rangekeeper.ParsePortRange(pr.String())
 	if err != nil {
@@ -145,7 +145,7 @@ func (r *PortAllocator) AllocateNext() (int, error) {
 	return r.portRange.Base + offset, nil
 }
 
-// Release frees a port. To free what is free, or not in the range, changes nothing.
+// Release frees a port. It does nothing if the port is free or not in the range.
 func (r *PortAllocator) Release(port int) error {
 	if !r.portRange.Contains(port) {
 		return nil
@@ -179,13 +179,13 @@ func (r *PortAllocator) Has(port int) bool {
 	return r.portRange.Contains(port) && r.alloc.Has(port-r.portRange.Base)
 }
 
-// Free is how many ports can be handed out.
+// Free returns the number of ports that can be handed out.
 func (r *PortAllocator) Free() int { return r.alloc.Free() }
 
-// Used is how many ports are in use.
+// Used returns the number of ports in use.
 func (r *PortAllocator) Used() int { return r.portRange.Size - r.alloc.Free() }
 
-// Destroy ends what hands the offsets out.
+// Destroy ends the allocator of the offsets.
 func (r *PortAllocator) Destroy() { r.alloc.Destroy() }
 
 // EnableMetrics lets allocations be counted.

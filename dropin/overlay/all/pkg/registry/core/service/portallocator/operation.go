@@ -18,7 +18,7 @@ type PortAllocationOperation struct {
 	allocated []int
 	released  []int
 	dryRun    bool
-	// ended says that it was committed or rolled back: what it has allocated may be somebody else's by now.
+	// ended means committed or rolled back: the allocated ports may have another owner by now.
 	ended bool
 }
 
@@ -80,11 +80,11 @@ func (op *PortAllocationOperation) ReleaseDeferred(port int) {
 	}
 }
 
-// Commit releases what the owner has given up; the owner is written. What cannot be released has leaked, and is found by
+// Commit releases the ports that the written owner gave up. A port that cannot be released has leaked, and is found by
 // a repair.
 func (op *PortAllocationOperation) Commit() []error { return op.end(op.released) }
 
-// Rollback releases what was allocated; the owner was not written.
+// Rollback releases the allocated ports: the owner was not written.
 func (op *PortAllocationOperation) Rollback() []error { return op.end(op.allocated) }
 
 // Finish rolls back unless the operation has ended.

@@ -13,7 +13,7 @@ import (
 )
 
 // followDeletions has both stores release the values of a deleted Service on its behalf. It is called by NewREST, in the place
-// of the released line that gives the status store its hook (see scripts/dropin.sh).
+// of the released line that sets the status store's hook (see scripts/dropin.sh).
 //
 // The hook is also called when somebody else has deleted the Service (Store.deleteWithoutFinalizers in
 // k8s.io/apiserver/pkg/registry/generic/registry/store.go), and its values may belong to other Services by then.
@@ -64,7 +64,7 @@ func (d *deletions) takeBefore(service *api.Service, own int64) int64 {
 	return own
 }
 
-// revisionOf is that of an object from etcd; 0 if it has none, since when nobody owns anything.
+// revisionOf returns the revision of an object from etcd; 0 if it has none, as of which nothing has an owner.
 func revisionOf(service *api.Service) int64 {
 	revision, _ := strconv.ParseInt(service.ResourceVersion, 10, 64)
 	return revision

@@ -14,9 +14,9 @@ import (
 // isRefusal returns whether the error of a write means that nothing was sent to etcd, or that etcd has answered that it does
 // not write it. Its "no space" is no such answer: it has been seen to come after the write.
 func isRefusal(err error) bool {
-	var told *storage.StorageError
+	var failed *storage.StorageError
 	switch {
-	case errors.As(err, &told):
+	case errors.As(err, &failed):
 		return !storage.IsUnreachable(err)
 	case storage.IsInternalError(err), errors.Is(err, storage.ErrResourceVersionSetOnCreate):
 		return true

@@ -15,7 +15,7 @@ import (
 )
 
 // request is the REST storage for one request to the API server. Its allocators record what the released code allocates and
-// gives back; nothing is released before it is known what became of the Service, and then on behalf of that Service and
+// releases; nothing is released before the outcome of the Service's write is known, and then on behalf of that Service and
 // since when it had the values. Allocators in memory, and those of other code, release at once.
 type request struct {
 	REST
@@ -52,12 +52,12 @@ func (q *request) follow(part allocator.Request) {
 	}
 }
 
-// undo releases what was allocated, as the Service was certainly not written.
+// undo releases the allocated values: the Service was certainly not written.
 func (q *request) undo(ctx context.Context, name string) {
 	q.settle(ctx, name, allocator.Request.Undo)
 }
 
-// commit releases what the Service gave up, as it was written without that, or deleted.
+// commit releases the values that the Service gave up: it was written without them, or deleted.
 func (q *request) commit(ctx context.Context, owner allocator.Owner) {
 	q.settle(ctx, owner.Name, func(part allocator.Request) error { return part.Commit(owner) })
 }

@@ -43,7 +43,7 @@ const (
 	cacheGrace = 5 * time.Second
 	// firstPassPause is between two attempts at the first pass.
 	firstPassPause = time.Second
-	// repairWorkers is how many Services, and how many objects, are looked at side by side.
+	// repairWorkers is the number of Services, and of objects, that are checked concurrently.
 	repairWorkers = 5
 	// repairTries is how often one of them is looked at again after errors, before it waits for the next interval.
 	repairTries = 15
@@ -52,8 +52,8 @@ const (
 )
 
 // RepairIPAddress keeps the IPAddress objects as the Services want them: each ClusterIP has one that refers to its Service, and
-// each one that the allocator made has a Service that uses it. Events tell what is wrong. It looks at what has changed, and
-// at everything once in an interval.
+// each one that the allocator made has a Service that uses it. Events report the problems. It checks
+// objects that changed, and all of them once in an interval.
 //
 // A request creates an object before it writes the Service. So the controller removes an object only if it has seen the object
 // unused for as long as a request can take, by its own monotonic clock, and the API server has no Service that uses it.
@@ -115,7 +115,7 @@ func newQueue(name string) workqueue.TypedRateLimitingInterface[string] {
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: name})
 }
 
-// follow queues what is there or changes, and everything once in an interval; removed is called with objects that are gone.
+// follow queues objects that exist or change, and all of them once in an interval. It calls removed with deleted objects.
 func follow(informer cache.SharedIndexInformer, interval time.Duration, queue workqueue.TypedInterface[string], removed func(object any)) {
 	add := func(object any) {
 		if key, err := cache.MetaNamespaceKeyFunc(object); err == nil {
@@ -128,7 +128,7 @@ func follow(informer cache.SharedIndexInformer, interval time.Duration, queue wo
 	}
 }
 
-// clusterIPsOf returns what a Service is found by in the index byClusterIP.
+// clusterIPsOf returns a Service's keys in the index byClusterIP.
 func clusterIPsOf(object any) ([]string, error) {
 	var found []string
 	for _, text := range object.(*v1.Service).Spec.ClusterIPs {
@@ -194,7 +194,7 @@ func (r *RepairIPAddress) RunUntil(onFirstSuccess func(), stopCh chan struct{}) 
 	<-stopCh
 }
 
-// work looks at what is in the queue until that is shut down.
+// work processes the queue until that is shut down.
 func work(queue workqueue.TypedRateLimitingInterface[string], sync func(key string) error) {
 	for {
 		key, ended := queue.Get()
@@ -208,14 +208,14 @@ func work(queue workqueue.TypedRateLimitingInterface[string], sync func(key stri
 		} else {
 			queue.Forget(key)
 			if err != nil {
-				utilruntime.HandleError(fmt.Errorf("%s is not repaired before the next interval: %w", key, err))
+				utilruntime.HandleError(fmt.Errorf("repair %s, which is retried in the next interval: %w", key, err))
 			}
 		}
 		queue.Done(key)
 	}
 }
 
-// runOnce looks at everything. What others are in the way of, or admission that has not begun, is tried again.
+// runOnce checks everything. It retries conflicts with other writers and refusals while admission has not begun.
 func (r *RepairIPAddress) runOnce() error {
 	passes := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsForbidden(err) }
 	return retry.OnError(retry.DefaultBackoff, passes, func() error {
@@ -224,7 +224,7 @@ func (r *RepairIPAddress) runOnce() error {
 			return err
 		}
 		for _, service := range services {
-			// It may be gone by now, and its addresses somebody else's.
+			// It may be deleted by now, and its addresses another Service's.
 			if err := r.syncService(service.Namespace + "/" + service.Name); err != nil {
 				return err
 			}

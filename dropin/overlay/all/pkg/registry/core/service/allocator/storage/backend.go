@@ -25,7 +25,7 @@ type backend interface {
 	read(ctx context.Context) (bitmap []byte, revision int64, err error)
 	// memory returns a copy in memory, with a bitmap that was read.
 	memory(bitmap []byte) (allocator.Interface, error)
-	// used is how many offsets are in use, as far as that is known without asking etcd.
+	// used returns the number of offsets in use, as far as it is known without asking etcd.
 	used() int
 	// repairRange returns the range that repair passes are made over.
 	repairRange() repair.Range

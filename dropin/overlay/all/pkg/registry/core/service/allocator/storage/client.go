@@ -51,7 +51,7 @@ func connect(c storagebackend.TransportConfig) (*clientv3.Client, error) {
 	return clientv3.New(config)
 }
 
-// hostOf returns host:port of a URL, or what it is given if that is none.
+// hostOf returns host:port of a URL, and text that is no URL as it is.
 func hostOf(address string) string {
 	if strings.Contains(address, "//") {
 		if u, err := url.Parse(address); err == nil {

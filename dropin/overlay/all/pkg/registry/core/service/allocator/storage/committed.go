@@ -90,6 +90,6 @@ func (c *committed) close() {
 	ctx, cancel := operation()
 	defer cancel()
 	forget(c.store.Key(), c.store)
-	c.store.Close(ctx) // what has not ended by then is reported as unknown
+	c.store.Close(ctx) // reports operations that have not ended by then as unknown
 	c.done()
 }

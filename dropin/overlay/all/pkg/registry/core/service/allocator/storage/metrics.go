@@ -30,7 +30,7 @@ func (allStores) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// observe lets /metrics tell of a store; of two with the same key, of the one that was opened last.
+// observe adds a store to /metrics; of two with the same key, the one that was opened last.
 func observe(key string, store prometheus.Collector) {
 	stores.Lock()
 	defer stores.Unlock()

@@ -37,7 +37,7 @@ type Etcd struct {
 	storage  storage.Interface
 	backend  backend
 	destroy  func()
-	// size is how many offsets there are.
+	// size is the number of offsets.
 	size int
 	// given is the bitmap that NewEtcd got. Nothing here reads it, but the released tests look there for allocations.
 	given allocator.Snapshottable
@@ -107,8 +107,8 @@ func (e *Etcd) allocated(a allocation, err error) (allocation, bool, error) {
 	return a, true, nil
 }
 
-// Release releases an offset that is in use now, of any owner, as the caller names none. To free what is free, or is no
-// offset, changes nothing.
+// Release releases an offset that is in use now, of any owner, as the caller names none. It does
+// nothing if the offset is free or not in the range.
 func (e *Etcd) Release(offset int) error {
 	ctx, cancel := operation()
 	defer cancel()
@@ -141,7 +141,7 @@ func (e *Etcd) interpret(err error) error {
 	return storeerr.InterpretUpdateError(err, e.resource, "")
 }
 
-// now returns a copy in memory of what is stored now.
+// now returns a copy in memory of the stored object.
 func (e *Etcd) now() (allocator.Interface, error) {
 	ctx, cancel := operation()
 	defer cancel()
@@ -172,11 +172,11 @@ func (e *Etcd) Has(offset int) bool {
 	return now.Has(offset)
 }
 
-// Free is how many offsets are not in use, as far as that is known without asking etcd: metrics want it after every
+// Free returns the number of free offsets, as far as it is known without asking etcd: metrics want it after every
 // operation.
 func (e *Etcd) Free() int { return e.size - e.backend.used() }
 
-// DryRun returns a copy in memory: what is tried on it ends as it would here, and changes nothing here.
+// DryRun returns a copy in memory: operations on it end as they would here, and change nothing here.
 func (e *Etcd) DryRun() (allocator.Interface, error) { return e.now() }
 
 // RepairRange returns the range that repair passes are made over. It is in the etcd of Services, whose configuration the API

@@ -14,13 +14,12 @@ import (
 	"github.com/rangekeeper/rangekeeper/dropin/repairloop"
 )
 
-// numRepairsBeforeLeakCleanup is how many passes in a row have to see an address that is recorded and not used before it
-// is freed: the Service that it was allocated for may not be written yet.
+// numRepairsBeforeLeakCleanup is the number of passes in a row that see an unused address before it is freed:
+// the Service that it was allocated for may not be written yet.
 const numRepairsBeforeLeakCleanup = 3
 
 // Repair repairs drift between the ranges of ClusterIPs and the Services, and reports in Events what it cannot repair.
 type Repair struct {
-	// What there is of each IP family of the cluster.
 	networkByFamily   map[v1.IPFamily]*net.IPNet
 	allocatorByFamily map[v1.IPFamily]rangeallocation.RangeRegistry
 	leaksByFamily     map[v1.IPFamily]repairloop.Range

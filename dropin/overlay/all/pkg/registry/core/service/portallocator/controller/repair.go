@@ -12,8 +12,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/dropin/repairloop"
 )
 
-// numRepairsBeforeLeakCleanup is how many passes in a row have to see a port that is recorded and not used before it is
-// freed: the Service that it was allocated for may not be written yet.
+// numRepairsBeforeLeakCleanup is the number of passes in a row that see an unused port before it is freed:
+// the Service that it was allocated for may not be written yet.
 const numRepairsBeforeLeakCleanup = 3
 
 // Repair repairs drift between the range of node ports and the Services, and reports in Events what it cannot repair.
