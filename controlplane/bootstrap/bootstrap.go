@@ -1,7 +1,7 @@
 // Package bootstrap carries out what kube-apiserver's bootstrap controller does: it keeps the system namespaces, the
 // Service "kubernetes" and its endpoints, and starts the repairs of ranges, from start to stop.
 //
-// All decisions are made by a [rangekeeper.Bootstrap]; this package does what it orders, through the API server and etcd.
+// All decisions are made by a [rangekeeper.Bootstrap]; this package carries out its orders, through the API server and etcd.
 package bootstrap
 
 import (
@@ -20,7 +20,7 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// Server is what a Controller works with.
+// Server configures a Controller.
 type Server struct {
 	// API is how the API server is reached.
 	API *rest.Config
@@ -30,7 +30,7 @@ type Server struct {
 	RepairClusterIPs, RepairNodePorts func(context.Context) error
 	// Log records each failure once, and when it is over.
 	Log *slog.Logger
-	// DryRun logs what would be written, and writes nothing.
+	// DryRun logs the writes and makes none of them.
 	DryRun bool
 }
 
@@ -44,8 +44,8 @@ type Controller struct {
 	began   time.Time
 	// ended are the orders that are done.
 	ended chan result
-	// told are the writes that a dry run has logged.
-	told sync.Map
+	// logged are the writes that a dry run has logged.
+	logged sync.Map
 	// cancel ends orders under way.
 	cancel map[uint64]context.CancelFunc
 }
@@ -78,7 +78,7 @@ func New(config Config, server Server) (*Controller, error) {
 // Started reports whether the first repairs have succeeded: the server may serve.
 func (c *Controller) Started() bool { return c.started.Load() }
 
-// ErrFatal says that the server cannot run; what comes with it says why.
+// ErrFatal: the server cannot run. The wrapping error has the reason.
 var ErrFatal = errors.New("the bootstrap controller cannot continue")
 
 // Run works until the context is done, and then stops in order: own lease and endpoint are removed, within two intervals
@@ -86,7 +86,7 @@ var ErrFatal = errors.New("the bootstrap controller cannot continue")
 func (c *Controller) Run(ctx context.Context) error {
 	c.began = time.Now()
 	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWorking() // all that was ordered is done by then, but for what does not matter any more
+	defer stopWorking() // all orders are done by then, but for those that no longer matter
 	defer c.core.Close()
 	c.cluster.start(working)
 	stop, timer := ctx.Done(), time.NewTimer(0)
@@ -141,7 +141,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 func (c *Controller) now() time.Duration { return time.Since(c.began) }
 
-// perform begins what is ordered.
+// perform starts an order.
 func (c *Controller) perform(ctx context.Context, order order) {
 	limited, cancel := context.WithTimeout(ctx, time.Duration(order.TimeoutMs)*time.Millisecond)
 	c.cancel[order.ID] = cancel
@@ -173,7 +173,7 @@ func (c *Controller) answered(r result) error {
 // do carries out one request.
 func (c *Controller) do(ctx context.Context, r request) answer {
 	if write := r.write(); c.server.DryRun && write != "" {
-		if _, again := c.told.LoadOrStore(write, true); !again {
+		if _, again := c.logged.LoadOrStore(write, true); !again {
 			c.server.Log.Info("dry run", "would", write)
 		}
 		return skipped

@@ -115,7 +115,7 @@ func (h *host) stop() error {
 	}
 }
 
-// eventually waits until the check gives nothing to complain about.
+// eventually waits until the check succeeds.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	var err error
@@ -244,7 +244,7 @@ func TestMasterCount(t *testing.T) {
 	})
 }
 
-// TestServerRestarted has the API server gone for a while: each trouble is told once,
+// TestServerRestarted has the API server gone for a while: each failure is reported once,
 // and once that it is over.
 func TestServerRestarted(t *testing.T) {
 	eachVersion(t, func(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, client *kubernetes.Clientset) {
@@ -262,7 +262,7 @@ func TestServerRestarted(t *testing.T) {
 		})
 		for _, work := range []string{"kubernetesService", "namespaces"} {
 			if n := h.said("failed; retrying", "work="+work); n < 1 || n > 2 { // not answered, and not ready
-				t.Errorf("%s: told %d times", work, n)
+				t.Errorf("%s: reported %d times", work, n)
 			}
 		}
 	})

@@ -103,7 +103,7 @@ func (w *watched) broken() {
 // start fills the caches and keeps them until the context is done.
 func (c *cluster) start(ctx context.Context) {
 	for _, informer := range c.caches {
-		// What fails is tried again, and the round that needs it reports it.
+		// A failed request is retried, and the round that needs it reports the failure.
 		informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) { informer.broken() })
 		go informer.RunWithContext(ctx)
 	}

@@ -7,14 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Config says what a server is and how it is kept known. Empty fields have kube-apiserver's defaults.
+// Config describes a server and how its endpoint is kept. Empty fields have kube-apiserver's defaults.
 type Config struct {
 	// AdvertiseAddress is the address under which others reach this server: its endpoint. There is no default.
 	AdvertiseAddress string `json:"advertiseAddress"`
 	// SecurePort is the port on which it listens; 0 for 6443.
 	SecurePort uint16 `json:"securePort,omitempty"`
-	// ServiceClusterIPRange is the (primary) range of ClusterIPs; empty for 10.0.0.0/24. Its first address is that of
-	// the Service kubernetes.
+	// ServiceClusterIPRange is the (primary) range of ClusterIPs; empty for 10.0.0.0/24. Its first address is the
+	// ClusterIP of the Service kubernetes.
 	ServiceClusterIPRange string `json:"serviceClusterIpRange,omitempty"`
 	// KubernetesServiceNodePort is the node port of the Service kubernetes; 0 for none.
 	KubernetesServiceNodePort uint16 `json:"kubernetesServiceNodePort,omitempty"`
@@ -27,13 +27,13 @@ type Config struct {
 	Mode Mode `json:"mode,omitzero"`
 	// ExtraNamespaces are to be there beside the four that every cluster has.
 	ExtraNamespaces []string `json:"extraNamespaces,omitempty"`
-	// EtcdPrefix is what kube-apiserver was given as --etcd-prefix; empty for /registry.
+	// EtcdPrefix is kube-apiserver's --etcd-prefix; empty for /registry.
 	EtcdPrefix string `json:"etcdPrefix,omitempty"`
 	// Form is which kube-apiserver's order of start is followed; empty for Hooks.
 	Form Form `json:"form,omitempty"`
 	// Placement is where this runs; empty for Beside.
 	Placement Placement `json:"placement,omitempty"`
-	// Periods are how often what is done; empty for kube-apiserver's.
+	// Periods are the intervals of the work; empty for kube-apiserver's.
 	Periods Periods `json:"periods,omitzero"`
 }
 
@@ -60,7 +60,7 @@ const (
 // Mode is how the endpoints of the Service kubernetes are kept: kube-apiserver's --endpoint-reconciler-type.
 type Mode struct {
 	name string
-	// count is that of MasterCount.
+	// count is the argument of MasterCount.
 	count uint32
 }
 
@@ -82,7 +82,7 @@ func (m Mode) MarshalJSON() ([]byte, error) {
 	return json.Marshal(m.name)
 }
 
-// Periods are how often what is done; 0 for kube-apiserver's.
+// Periods are the intervals of the work; 0 for kube-apiserver's.
 type Periods struct {
 	// Endpoints: the Service kubernetes, the own lease and the endpoints; 10 s. LeaseTTL is how long a lease lives that
 	// is not refreshed; 15 s. Namespaces: 1 min. Repairs: each of the two; 3 min.

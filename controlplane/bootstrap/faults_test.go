@@ -26,7 +26,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
-// frontend stands before an API server, and answers for it if it is told to.
+// frontend stands before an API server, and can answer in its place.
 type frontend struct {
 	server *httptest.Server
 	// code is what it answers to everything; 0 for what the API server answers.
@@ -67,8 +67,8 @@ func (f *frontend) answer(code int) {
 	f.server.CloseClientConnections()
 }
 
-// toldOnce checks that of each work each reason was told at most once, and its end.
-func toldOnce(t *testing.T, log *syncBuffer) {
+// reportedOnce checks that of each work each reason was reported at most once, and its end.
+func reportedOnce(t *testing.T, log *syncBuffer) {
 	t.Helper()
 	seen := map[string]int{}
 	for line := range strings.Lines(log.String()) {
@@ -84,7 +84,7 @@ func toldOnce(t *testing.T, log *syncBuffer) {
 			what += " " + fields[1]
 		}
 		if seen[what]++; seen[what] == 2 {
-			t.Errorf("told more than once: %s", line)
+			t.Errorf("reported more than once: %s", line)
 		}
 	}
 }
@@ -139,9 +139,9 @@ func TestServerRefuses(t *testing.T) {
 				})
 			}
 			if n := h.said("failed; retrying", "work=kubernetesService", "reason=unavailable"); n != 1 {
-				t.Errorf("told %d times", n)
+				t.Errorf("reported %d times", n)
 			}
-			toldOnce(t, &h.syncBuffer)
+			reportedOnce(t, &h.syncBuffer)
 		}
 		for _, version := range versions(t, etcd.Client(), began) {
 			if version != nil && len(version) != len(addresses) {
@@ -153,7 +153,7 @@ func TestServerRefuses(t *testing.T) {
 
 // TestEtcdStopped stops etcd for 30 s beneath an API server and two processes: killed,
 // so that nobody listens, or paused, so that nobody answers. They recover by themselves
-// and tell of it once; the same when the API server is killed.
+// and report it once; the same when the API server is killed.
 func TestEtcdStopped(t *testing.T) {
 	t.Parallel()
 	const away = 30 * time.Second
@@ -161,7 +161,7 @@ func TestEtcdStopped(t *testing.T) {
 		name        string
 		version     apiservertest.Version
 		stop, start func(*etcdtest.Cluster)
-		// extended says that leases begin anew.
+		// extended reports that leases were extended.
 		extended bool
 	}{
 		{"killed", apiservertest.V1_32, func(c *etcdtest.Cluster) { c.Kill(0) }, func(c *etcdtest.Cluster) { c.Restart(0) }, true},
@@ -230,7 +230,7 @@ func TestEtcdStopped(t *testing.T) {
 				return nil
 			})
 			for i, p := range all {
-				toldOnce(t, &p.syncBuffer)
+				reportedOnce(t, &p.syncBuffer)
 				// Two works, unanswered and refused by the API server, each with its end; and nothing else.
 				if n := p.said() - before[i]; n < 2 || n > 6 {
 					t.Errorf("%d lines about an outage", n)

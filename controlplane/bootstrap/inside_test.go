@@ -79,7 +79,7 @@ func TestInside(t *testing.T) {
 		must(etcd.Client().Put(ctx, sliceKey, ipv6))
 		eventually(t, endpoints(t, client, a, b))
 
-		// A lease that cannot be read: its own server writes it anew, and another one's address stays if it is listed.
+		// A lease that cannot be read: its own server rewrites it, and another one's address stays if it is listed.
 		began := must(etcd.Client().Get(ctx, leaseDirectory+a))
 		put := func(key string, value []byte) int64 {
 			t.Helper()

@@ -14,7 +14,7 @@ type leaseStore struct {
 	client *clientv3.Client
 }
 
-var errNoEtcd = errors.New("there is no etcd to keep leases in")
+var errNoEtcd = errors.New("no etcd is configured for leases")
 
 func (s *leaseStore) list(ctx context.Context, key string, options ...clientv3.OpOption) answer {
 	if s.client == nil {

@@ -73,7 +73,7 @@ func neverDropped(t *testing.T, etcd *clientv3.Client, after int64, addresses ..
 }
 
 // TestWrongLeases damages leases in all ways beside three servers: none of them is
-// dropped, and each tells of each fault once.
+// dropped, and each reports each fault once.
 func TestWrongLeases(t *testing.T) {
 	t.Parallel()
 	eachVersion(t, func(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, client *kubernetes.Clientset) {
@@ -102,13 +102,13 @@ func TestWrongLeases(t *testing.T) {
 			t.Helper()
 			return must(etcd.Client().Put(ctx, leaseDirectory+key, string(value), options...)).Header.Revision
 		}
-		// told waits until all of these hosts have told of a fault.
-		told := func(key, fault string, hosts ...*host) {
+		// reported waits until all of these hosts have reported a fault.
+		reported := func(key, fault string, hosts ...*host) {
 			t.Helper()
 			eventually(t, func() error {
 				for _, h := range hosts {
 					if h.said("a lease is wrong", "fault="+fault, leaseDirectory+key) == 0 {
-						return fmt.Errorf("it is not told that the lease of %s is %s", key, fault)
+						return fmt.Errorf("not reported: the lease of %s is %s", key, fault)
 					}
 				}
 				return nil
@@ -116,13 +116,13 @@ func TestWrongLeases(t *testing.T) {
 		}
 		all := []*host{hosts[a], hosts[b], hosts[c]}
 
-		// The own lease: its server writes it anew.
+		// The own lease: its server rewrites it.
 		for _, damage := range []struct {
 			fault string
 			value []byte
 		}{{"unreadable", []byte("garbage")}, {"mismatch", value(c)}, {"unusable", bytes.ReplaceAll(value(a), []byte(a), []byte("192.0.2.xx"))}} {
 			revision := put(b, damage.value)
-			told(b, damage.fault, hosts[b])
+			reported(b, damage.fault, hosts[b])
 			eventually(t, func() error {
 				kvs := must(etcd.Client().Get(ctx, leaseDirectory+b)).Kvs
 				if len(kvs) != 1 || kvs[0].ModRevision <= revision || kvs[0].Lease == 0 || !bytes.Contains(kvs[0].Value, []byte(b)) {
@@ -143,10 +143,10 @@ func TestWrongLeases(t *testing.T) {
 		put(hidden, []byte("k8s\x00garbage"), ttl)
 		put(forever, value(forever))
 		put(key, value(other), ttl)
-		told(listed, "unreadable", all...)
-		told(hidden, "unreadable", all...)
-		told(forever, "neverExpires", all...)
-		told(key, "mismatch", all...)
+		reported(listed, "unreadable", all...)
+		reported(hidden, "unreadable", all...)
+		reported(forever, "neverExpires", all...)
+		reported(key, "mismatch", all...)
 		eventually(t, kubernetesObjects(t, client, append(live, listed, forever, other)...))
 		time.Sleep(4 * quickPeriods.Endpoints) // nothing more is said, and nothing changes
 		if err := kubernetesObjects(t, client, append(live, listed, forever, other)...)(); err != nil {
@@ -174,7 +174,7 @@ func TestWrongLeases(t *testing.T) {
 		// Another server with the same address: both go on, and it stays when one of them stops.
 		// (As it starts it takes the address for its own of before, and away for a round.)
 		twin := start(c)
-		told(c, "shared", hosts[c], twin)
+		reported(c, "shared", hosts[c], twin)
 		eventually(t, kubernetesObjects(t, client, live...))
 		twins := must(etcd.Client().Get(ctx, leaseDirectory)).Header.Revision
 		time.Sleep(4 * quickPeriods.Endpoints)
@@ -195,7 +195,7 @@ func TestWrongLeases(t *testing.T) {
 			for line := range strings.Lines(h.String()) {
 				_, about, ok := strings.Cut(line, `msg="a lease is wrong"`)
 				if seen[about]++; ok && seen[about] > 1 {
-					t.Errorf("told more than once: %s", about)
+					t.Errorf("reported more than once: %s", about)
 				}
 			}
 		}

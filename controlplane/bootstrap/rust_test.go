@@ -121,7 +121,7 @@ func leases(t *testing.T, etcd *embedded.Etcd, want ...string) func() error {
 	}
 }
 
-// failing is what tells the troubles apart that the program reports.
+// failing distinguishes the failures that the program reports.
 var failing = regexp.MustCompile(`WARN failed; retrying work=\w+ reason=\w+`)
 
 // TestRust lets the program of examples/bootstrap-rs start on an empty etcd, first alone and then beside a controller in
@@ -172,7 +172,7 @@ func TestRust(t *testing.T) {
 		must(client.CoreV1().Endpoints("default").Update(ctx, e, metav1.UpdateOptions{}))
 		eventually(t, endpoints(t, client, "192.0.2.21"))
 
-		// An outage of the server is told once for each reason, and when it is over.
+		// An outage of the server is reported once for each reason, and when it is over.
 		before := len(first.log.since(0))
 		says := func(text string) func() error {
 			return func() error {
@@ -187,13 +187,13 @@ func TestRust(t *testing.T) {
 		s.Restart()
 		eventually(t, says("works again"))
 		eventually(t, endpoints(t, client, "192.0.2.21"))
-		told := map[string]bool{}
+		reported := map[string]bool{}
 		for line := range strings.Lines(first.log.since(before)) {
 			about := failing.FindString(line)
-			if about == "" && !strings.Contains(line, "works again") || about != "" && told[about] {
+			if about == "" && !strings.Contains(line, "works again") || about != "" && reported[about] {
 				t.Errorf("it should not say %q", line)
 			}
-			told[about] = true
+			reported[about] = true
 		}
 
 		goes := startHost(t, etcd, s.RESTConfig(apiservertest.Admin), bootstrap.Config{AdvertiseAddress: "192.0.2.11"})

@@ -8,7 +8,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// What crosses to the core and back; docs/bootstrap-json.md describes it.
+// The JSON that is exchanged with the core; docs/bootstrap-json.md describes it.
 
 type step struct {
 	Send    []order           `json:"send"`
@@ -168,7 +168,7 @@ const (
 	badAnswer   reason = "badAnswer"
 )
 
-// write says what it writes, empty if it writes nothing but by a repair.
+// write describes the write of a request; empty if it has none, or only those of a repair.
 func (r request) write() string {
 	switch {
 	case r.Create != nil:

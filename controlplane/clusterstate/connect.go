@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// ErrUnreachable is wrapped by errors that say that no etcd answered.
+// ErrUnreachable: no etcd answered.
 var ErrUnreachable = errors.New("etcd is not reachable")
 
 // DefaultDialTimeout is how long [Connect] waits for a first answer.
@@ -77,7 +77,7 @@ func (o ConnectOptions) clientConfig(ctx context.Context) (clientv3.Config, erro
 		Username:    o.User,
 		Password:    o.Password,
 		DialTimeout: o.DialTimeout,
-		Logger:      zap.NewNop(), // what goes wrong comes back as an error
+		Logger:      zap.NewNop(), // failures come back as errors
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: DefaultDialTimeout})},
 	}
 	if config.DialTimeout == 0 {

@@ -138,7 +138,7 @@ func checkEncryption(value []byte) error {
 	return &EncryptedError{Provider: string(value[:end])}
 }
 
-// EncryptedError says that a value is encrypted at rest.
+// EncryptedError: a value is encrypted at rest.
 type EncryptedError struct {
 	// Provider is the part of the value that names how it is encrypted, like
 	// "k8s:enc:aescbc:v1:key1:".

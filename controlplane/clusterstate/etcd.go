@@ -18,9 +18,9 @@ const (
 	pageSize = 500
 	// pageTimeout is for one page; etcd answers in milliseconds.
 	pageTimeout = 10 * time.Second
-	// maxReads is how often to start over when the revision that is read gets
-	// compacted meanwhile. kube-apiserver compacts every 5 minutes what is older
-	// than that, so a second time is rare.
+	// maxReads is the number of attempts, as the revision that is read may get
+	// compacted meanwhile. kube-apiserver compacts every 5 minutes, so a second
+	// time is rare.
 	maxReads = 3
 )
 
@@ -82,7 +82,7 @@ func readPage(ctx context.Context, client *clientv3.Client, key string, opts ...
 	return page, explain(ctx, err)
 }
 
-// explain turns an error of the client into one that says what to do; ctx is the
+// explain turns an error of the client into one that helps its reader; ctx is the
 // caller's context, whose end is no fault of etcd.
 func explain(ctx context.Context, err error) error {
 	switch {

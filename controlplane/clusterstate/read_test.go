@@ -55,7 +55,7 @@ func TestFixtures(t *testing.T) {
 
 				plain, err := clusterstate.ReadSnapshotFile(t.Context(), etcdtest.Write(t, etcdtest.Gunzip(t, path)), clusterstate.Options{})
 				if err != nil || !reflect.DeepEqual(plain, s) {
-					t.Errorf("the uncompressed file gives something else (%v)", err)
+					t.Errorf("the uncompressed file reads differently (%v)", err)
 				}
 				client := etcdtest.Start(t, path).Client()
 				var done, total int64
@@ -64,7 +64,7 @@ func TestFixtures(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !reflect.DeepEqual(online, s) {
-					t.Error("the restored etcd gives something else")
+					t.Error("the restored etcd reads differently")
 				}
 				var want int64
 				for prefix, have := range map[string]int{

@@ -15,9 +15,9 @@ import (
 // --etcd-prefix.
 const DefaultPrefix = "/registry"
 
-// Options say what is read and how.
+// Options of a read.
 type Options struct {
-	// Prefix is what kube-apiserver was given as --etcd-prefix; empty for
+	// Prefix is kube-apiserver's --etcd-prefix; empty for
 	// DefaultPrefix.
 	Prefix string
 	// SkipHashCheck reads a snapshot file that has no valid hash, such as a copy
@@ -29,22 +29,21 @@ type Options struct {
 	Progress func(done, total int64)
 }
 
-// State is what an audit reads, all of it at one revision. The objects are as
-// stored, which is what the API server serves, even where a key names something
-// else; their TypeMeta is empty. All lists are sorted by key.
+// State is the input of an audit, all of it at one revision. The objects are as
+// stored: the API server serves them so, even where a key names something else;
+// their TypeMeta is empty. All lists are sorted by key.
 type State struct {
 	// Revision is the store's revision, at least 1.
 	Revision int64
-	// RangesPrefix is what the keys of Ranges begin with, such as
-	// /registry/ranges/.
+	// RangesPrefix is the prefix of the keys of Ranges, such as /registry/ranges/.
 	RangesPrefix string
 	// Ranges are the stored RangeAllocations by the last segment of their key:
-	// serviceips, secondaryserviceips, servicenodeports, and what else is there.
+	// serviceips, secondaryserviceips, servicenodeports, and any other.
 	Ranges map[string]StoredRange
-	// Services are those of all namespaces, of every type.
+	// Services are the Services of all namespaces and types.
 	Services []corev1.Service
 	// IPAddresses and ServiceCIDRs are empty on clusters that keep ClusterIPs in
-	// a bitmap only; v1beta1 objects are given as v1.
+	// a bitmap only; v1beta1 objects are converted to v1.
 	IPAddresses  []networkingv1.IPAddress
 	ServiceCIDRs []networkingv1.ServiceCIDR
 }
@@ -84,7 +83,7 @@ func (o Options) prefixes() prefixes {
 // DefaultPrefix.
 func RangeKey(prefix, name string) string { return Options{Prefix: prefix}.prefixes().ranges + name }
 
-// ServiceKeys is what the keys of Services begin with; prefix as of RangeKey.
+// ServiceKeys returns the prefix of the keys of Services; prefix as of RangeKey.
 func ServiceKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().services }
 
 func (p prefixes) all() []string {

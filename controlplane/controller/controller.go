@@ -27,7 +27,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
-// Config says what is run for which server.
+// Config configures a Controller.
 type Config struct {
 	// API is how the API server is reached, Etcd where its data are.
 	API  *rest.Config
@@ -42,7 +42,7 @@ type Config struct {
 	Metrics prometheus.Registerer
 	// Log records each failure once, and when it is over.
 	Log *slog.Logger
-	// DryRun logs what would be written, and writes nothing.
+	// DryRun logs the writes and makes none of them.
 	DryRun bool
 }
 
@@ -55,11 +55,11 @@ type Controller struct {
 	closers   []func(context.Context) error
 	health    []func() error
 	repairers map[string]*repair.Repairer
-	// objects says that ClusterIPs were IPAddress objects at the last look; nil before the first.
+	// objects reports whether ClusterIPs were IPAddress objects at the last check; nil before the first.
 	objects atomic.Pointer[bool]
 }
 
-// ClusterIPRangeNames are what the ranges of a Config are stored as, in its order.
+// ClusterIPRangeNames are the names under which the ranges of a Config are stored, in its order.
 var ClusterIPRangeNames = []string{audit.ServiceIPs, audit.SecondaryServiceIPs}
 
 func (c *Config) check() error {
@@ -67,7 +67,7 @@ func (c *Config) check() error {
 	_, hasPort := c.NodePortRange.OffsetOf(rangekeeper.PortValue(c.Bootstrap.KubernetesServiceNodePort))
 	switch {
 	case len(ranges) == 0:
-		return errors.New("there is no range of ClusterIPs")
+		return errors.New("no range of ClusterIPs is configured")
 	case len(ranges) > len(ClusterIPRangeNames):
 		return fmt.Errorf("%d ranges of ClusterIPs, at most two are possible", len(ranges))
 	case c.Bootstrap.KubernetesServiceNodePort != 0 && !hasPort:
@@ -94,7 +94,7 @@ func (c *Config) check() error {
 // closeTimeout is how long it may take to leave the ranges in order.
 const closeTimeout = 2 * time.Second
 
-// New makes a controller, which does nothing before Run. Errors name what of the Config cannot be used.
+// New makes a controller, which does nothing before Run. Errors name the unusable part of the Config.
 func New(config Config) (*Controller, error) {
 	if err := config.check(); err != nil {
 		return nil, err

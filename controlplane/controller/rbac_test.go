@@ -30,7 +30,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// apply creates what a file holds, and gives how many objects that were.
+// apply creates the objects of a file, and returns their number.
 func apply(t *testing.T, client kubernetes.Interface, path string) (n int) {
 	t.Helper()
 	for document := range strings.SplitSeq(string(must(os.ReadFile(path))), "\n---\n") {
@@ -62,7 +62,7 @@ func apply(t *testing.T, client kubernetes.Interface, path string) (n int) {
 }
 
 // TestLeastPrivilege runs the controller with the rights of deploy/base: on a damaged
-// cluster it comes up, repairs, tells of it in Events, and stops, and nothing is refused.
+// cluster it comes up, repairs, reports it in Events, and stops, and nothing is refused.
 func TestLeastPrivilege(t *testing.T) {
 	const account = "system:serviceaccount:kube-system:rangekeeper-controller"
 	etcd := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))

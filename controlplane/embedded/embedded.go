@@ -56,8 +56,7 @@ const (
 	maxWALFiles    = 1
 )
 
-// ErrInUse says that another process, or this one, runs an etcd in a data
-// directory.
+// ErrInUse: another process, or this one, runs an etcd in a data directory.
 var ErrInUse = errors.New("the data directory is in use by another process; an etcd with a data directory runs only once")
 
 // lockName is the file in a data directory that is locked while an etcd runs.
@@ -87,12 +86,12 @@ type Etcd struct {
 
 // Start runs an etcd on 127.0.0.1 and waits until it serves. Writes
 // are synced to disk and the history is compacted to the last 5 minutes, if it is
-// not to be kept. It logs nothing but what ends it. A database that is there
-// already is first read once, so that damage comes back as an error; use by another
+// not to be kept. It logs only the error that ends it. An existing database
+// is first read once, so that damage comes back as an error; use by another
 // process returns [ErrInUse].
 func Start(ctx context.Context, c Config) (*Etcd, error) {
 	if c.Dir == "" {
-		return nil, errors.New("embedded etcd: there is no data directory")
+		return nil, errors.New("embedded etcd: no data directory is configured")
 	}
 	loopback, err := url.Parse(anyPort)
 	if err != nil {
@@ -162,8 +161,8 @@ func (e *Etcd) Endpoints() []string {
 	return urls
 }
 
-// DatabaseSize is how many bytes the database takes, free pages in it included:
-// what the quota limits. It first commits all writes that were answered to the
+// DatabaseSize returns the size of the database in bytes, with its free pages:
+// the size that the quota limits. It first commits all writes that were answered to the
 // database, which etcd itself does ten times a second.
 func (e *Etcd) DatabaseSize() int64 {
 	e.server.Server.KV().Commit()
@@ -299,7 +298,7 @@ func guard(fn func() error) (err error) {
 	return fn()
 }
 
-// quietLogger writes only what makes etcd panic or give up, and makes it panic
+// quietLogger writes only the errors on which etcd panics or gives up, and makes it panic
 // where it would end the process.
 func quietLogger() *zap.Logger {
 	core := zapcore.NewCore(

@@ -10,7 +10,7 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// Whoever returns up gets nothing, and nothing stays allocated for them.
+// A caller that gives up gets nothing, and nothing stays allocated for it.
 func TestWhatNobodyWaitsForIsReleased(t *testing.T) {
 	etcd := startEtcd(t)
 	s := open(t, etcd, "10.0.0.0/20")

@@ -159,7 +159,7 @@ func (s *server) holdsExactly() {
 	}
 }
 
-// fails calls each operation and checks that it gives an error that names the key and
+// fails calls each operation and checks that it returns an error that names the key and
 // has these words.
 func (s *server) fails(timeout time.Duration, words ...string) {
 	s.t.Helper()
@@ -278,7 +278,7 @@ func TestMissing(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		fault     func()
-		byAnother bool // whether another server makes it anew
+		byAnother bool // whether another server recreates it
 	}{
 		{name: "deleted", fault: remove},
 		{name: "deleted, and recreated by another server", fault: remove, byAnother: true},
@@ -440,7 +440,7 @@ func TestNoSpace(t *testing.T) {
 
 // TestNoSpaceWhileAllocating reaches the quota while callers allocate and release. etcd
 // may carry a transaction out and answer that there is no space (its quota is checked
-// before it is proposed, and again where it is applied): what a caller is told must be
+// before it is proposed, and again where it is applied): the answer to a caller must be
 // true nevertheless.
 func TestNoSpaceWhileAllocating(t *testing.T) {
 	for range 5 {

@@ -123,11 +123,11 @@ const (
 // anyOffset is what a batch asks for where it names none.
 const anyOffset = ^uint32(0)
 
-// outcome is what it was told.
+// outcome is the answer that its caller got.
 type outcome int
 
 const (
-	unknown  outcome = iota // may have happened, may happen yet; also: was not told before it was killed
+	unknown  outcome = iota // may have happened, may happen yet; also: killed before it was reported
 	done                    // allocated, released
 	refused                 // full, already allocated, was free
 	deferred                // a release that did nothing
@@ -148,7 +148,7 @@ type operation struct {
 	full          bool
 	// asOf is a release's as-of revision, or the revision that a repair pass has read.
 	asOf int64
-	// revision is the one in which it took effect, 0 if it did not. An allocation is told it, for a release it is
+	// revision is the one in which it took effect, 0 if it did not. An allocation returns it, for a release it is
 	// found in the history.
 	revision int64
 	// call and end are times on one clock.
@@ -213,7 +213,7 @@ type holders map[uint32]int64
 
 // explain pairs each change of the stored object with the operation that made it:
 // each acknowledged operation has made exactly one, each unknown one at most one. It
-// updates held, notes the revisions of releases, and gives an operation of its own for
+// updates held, notes the revisions of releases, and returns an operation of its own for
 // each change that no acknowledged one explains: it took effect at some time after the
 // call of the first that may have made it.
 //

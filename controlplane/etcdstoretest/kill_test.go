@@ -130,7 +130,7 @@ func (l *lives) judge(endpoint string) {
 	l.operations = nil
 }
 
-// read takes note of a process's reports until they end.
+// read records a process's reports until they end.
 func (l *lives) read(reports io.Reader) error {
 	byNumber := map[int]*operation{}
 	lines := bufio.NewScanner(reports)

@@ -310,8 +310,8 @@ type owned struct {
 	offset uint32
 }
 
-// call is what one caller does: it takes values and gives them back, to any server.
-// Now and then it gives back once more what it has given back, with the as-of revision that it
+// call is what one caller does: it allocates and releases values, through any server.
+// Now and then it repeats a release, with the as-of revision that it
 // used then: the value's present owner must keep it.
 func (r *round) call(ctx context.Context) {
 	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))

@@ -33,12 +33,12 @@ func TestRestored(t *testing.T) {
 		// revisions the restored etcd lies behind the first one, all of them writes of the key.
 		meanwhile func(ctx context.Context, s *server, behind int)
 	}{
-		{name: "its revision tells", meanwhile: func(context.Context, *server, int) {}},
-		{name: "its raft term tells", restarts: 1, meanwhile: goOn},
-		{name: "its cluster id tells", how: etcdtest.Restoration{Token: "another"}, meanwhile: goOn},
-		{name: "all three tell", restarts: 1, how: etcdtest.Restoration{Token: "another"}, meanwhile: func(context.Context, *server, int) {}},
-		{name: "the key's revision tells", meanwhile: goOn},
-		{name: "the key's revision tells, and its history is compacted", how: etcdtest.Restoration{Bump: 1000}, meanwhile: func(context.Context, *server, int) {}},
+		{name: "its revision shows it", meanwhile: func(context.Context, *server, int) {}},
+		{name: "its raft term shows it", restarts: 1, meanwhile: goOn},
+		{name: "its cluster id shows it", how: etcdtest.Restoration{Token: "another"}, meanwhile: goOn},
+		{name: "all three show it", restarts: 1, how: etcdtest.Restoration{Token: "another"}, meanwhile: func(context.Context, *server, int) {}},
+		{name: "the key's revision shows it", meanwhile: goOn},
+		{name: "the key's revision shows it, and its history is compacted", how: etcdtest.Restoration{Bump: 1000}, meanwhile: func(context.Context, *server, int) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // it mostly waits for etcd to start
@@ -202,12 +202,12 @@ func bitCount(n *big.Int) int {
 const nodePorts = "30000-32767"
 
 // TestRestoredWhileAllocating restores a backup while callers work over two servers: they
-// go on, and what the restored etcd has to tell is the same as the callers were told.
+// go on, and the content of the restored etcd matches the answers to the callers.
 func TestRestoredWhileAllocating(t *testing.T) {
 	for name, how := range map[string]etcdtest.Restoration{"the same cluster id": {}, "another cluster id": {Token: "another"}} {
 		t.Run(name, func(t *testing.T) {
 			cluster := etcdtest.StartCluster(t, 1)
-			// One more raft term: by its revision alone the restored etcd could not be told from the first one any more
+			// One more raft term: by its revision alone the restored etcd could not be distinguished from the first one any more
 			// where one server comes back so late that the other has already written as much as was lost.
 			cluster.Kill(0)
 			cluster.Restart(0)
@@ -217,7 +217,7 @@ func TestRestoredWhileAllocating(t *testing.T) {
 			w.run(func() {
 				backup = etcdtest.Save(t, client)
 				w.wait(func() bool { return w.acknowledged > 500 })
-				cluster.Restore(backup, how, func() { w.startAnew(0) })
+				cluster.Restore(backup, how, func() { w.startAgain(0) })
 			})
 			status, err := snapshot.NewV3(zap.NewNop()).Status(backup)
 			if err != nil {
@@ -266,7 +266,7 @@ func TestReleaseAfterDeletion(t *testing.T) {
 }
 
 // TestDeletedWhileAllocating deletes the key while callers work over two servers, and one
-// of these makes it anew.
+// of these recreates it.
 func TestDeletedWhileAllocating(t *testing.T) {
 	etcd := etcdtest.Start(t, "")
 	client := etcd.Client()
@@ -276,7 +276,7 @@ func TestDeletedWhileAllocating(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.startAnew(deleted.Header.Revision)
+		w.startAgain(deleted.Header.Revision)
 		if created, err := w.servers[0].Init(t.Context()); err != nil || !created {
 			t.Fatalf("created: %v, %v", created, err)
 		}
@@ -284,7 +284,7 @@ func TestDeletedWhileAllocating(t *testing.T) {
 	w.check(0)
 }
 
-// upheaval is what callers know of a key that begins anew while they work.
+// upheaval is what callers know about a key that begins again while they work.
 type upheaval struct {
 	t       *testing.T
 	client  *clientv3.Client
@@ -294,14 +294,14 @@ type upheaval struct {
 
 	mu         sync.Mutex
 	operations []*operation
-	// newStart is since when it may have begun anew, 0 before; newAfter is a revision before
-	// that, or 0 if revisions begin anew as well.
+	// newStart is since when it may have begun again, 0 before; newAfter is a revision before
+	// that, or 0 if revisions begin again as well.
 	newStart time.Duration
 	newAfter int64
 	// shared are offsets that both servers have handed out: the one could not know of the other's.
 	shared map[uint32]bool
 	// acknowledged operations, those of the new beginning, and releases among these.
-	acknowledged, anew, anewReleased int
+	acknowledged, acknowledgedNew, releasedNew int
 	// lostAsOf counts releases after the new beginning as of a revision before it.
 	lostAsOf int
 }
@@ -328,8 +328,8 @@ func newUpheaval(t *testing.T, client *clientv3.Client, ofServers ...*clientv3.C
 	return w
 }
 
-// run lets the callers work until enough has been done after begin anew has returned.
-func (w *upheaval) run(beginAnew func()) {
+// run lets the callers work until enough has been done after beginAgain has returned.
+func (w *upheaval) run(beginAgain func()) {
 	var work sync.WaitGroup
 	stop := make(chan struct{})
 	defer work.Wait()
@@ -338,8 +338,8 @@ func (w *upheaval) run(beginAnew func()) {
 		work.Go(func() { w.call(w.servers[i%len(w.servers)], stop) })
 	}
 	w.wait(func() bool { return w.acknowledged > 200 })
-	beginAnew()
-	w.wait(func() bool { return w.anew > 1000 && w.anewReleased > 200 })
+	beginAgain()
+	w.wait(func() bool { return w.acknowledgedNew > 1000 && w.releasedNew > 200 })
 }
 
 // call allocates and releases at one server, until stop is closed.
@@ -396,7 +396,7 @@ func (w *upheaval) note(s *oneOfTwo, o, mine *operation, asOfRead time.Duration)
 	if o.outcome != unknown && o.outcome != expired {
 		w.acknowledged++
 		if isNew {
-			w.anew++
+			w.acknowledgedNew++
 		}
 	}
 	if o.outcome == done && o.kind == allocateNext {
@@ -414,7 +414,7 @@ func (w *upheaval) note(s *oneOfTwo, o, mine *operation, asOfRead time.Duration)
 		return
 	}
 	if o.outcome == done {
-		w.anewReleased++
+		w.releasedNew++
 	}
 	if lost := asOfRead == 0 && !w.isNew(mine.end) || asOfRead > 0 && !w.isNew(asOfRead); lost && w.isNew(o.call) {
 		w.lostAsOf++
@@ -435,8 +435,8 @@ func (w *upheaval) disown(s *oneOfTwo, o *operation) {
 	}
 }
 
-// startAnew notes that the key may begin anew from now on, after this revision.
-func (w *upheaval) startAnew(after int64) {
+// startAgain notes that the key may begin again from now on, after this revision.
+func (w *upheaval) startAgain(after int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.newStart, w.newAfter = time.Since(w.start), after
@@ -453,12 +453,12 @@ func (w *upheaval) wait(enough func() bool) {
 			return
 		}
 		if time.Now().After(deadline) {
-			w.t.Fatalf("%d operations acknowledged, %d of them and %d releases after the new beginning", w.acknowledged, w.anew, w.anewReleased)
+			w.t.Fatalf("%d operations acknowledged, %d of them and %d releases after the new beginning", w.acknowledged, w.acknowledgedNew, w.releasedNew)
 		}
 	}
 }
 
-// check compares what the callers were told with the history of the key: up to a revision
+// check compares the answers to the callers with the history of the key: up to a revision
 // that of before, then that of the new beginning.
 func (w *upheaval) check(old int64) {
 	all, _, err := readHistory(w.t.Context(), w.client, faultKey, w.values, state{})
@@ -509,7 +509,7 @@ func (w *upheaval) check(old int64) {
 		}
 	}
 	w.t.Logf("%d operations acknowledged, %d of them after the new beginning; %d releases as of a revision before it; %d offsets set that nobody was given, %d of them had been handed out before",
-		w.acknowledged, w.anew, w.lostAsOf, len(ghosts), again)
+		w.acknowledged, w.acknowledgedNew, w.lostAsOf, len(ghosts), again)
 	// Either is up to chance; TestRestored has both for certain.
 	if w.lostAsOf+again == 0 {
 		w.t.Error("no release as of a revision before the new beginning, and nothing was set again")

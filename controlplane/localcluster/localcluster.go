@@ -18,7 +18,7 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// MaxServers is how many API servers a cluster can have.
+// MaxServers is the largest number of API servers in a cluster.
 const MaxServers = 3
 
 // compactTimeout is how long the last compaction of etcd may take.
@@ -31,7 +31,7 @@ const watchGrace = 5 * time.Second
 // masterCount is the reconciler type that has to know how many servers there are.
 const masterCount = "master-count"
 
-// ErrServer says that an API server has ended by itself, or did not get ready.
+// ErrServer: an API server has ended by itself, or did not get ready.
 var ErrServer = errors.New("an API server failed")
 
 // The programs that a [PortTakenError] can be about.
@@ -40,9 +40,9 @@ const (
 	APIServer = "kube-apiserver"
 )
 
-// PortTakenError says that another program listens at an address.
+// PortTakenError: another program listens at an address.
 type PortTakenError struct {
-	// For is what the address was for, [Etcd] or [APIServer].
+	// For is the user of the address, [Etcd] or [APIServer].
 	For     string
 	Address string
 }
@@ -60,7 +60,7 @@ type Config struct {
 	// Servers is the number of API servers, 1 to [MaxServers].
 	Servers int
 	// ServiceClusterIPRange is one CIDR, or two of different IP families with a comma;
-	// empty for what the cluster had in its last run, or else the default. The same for
+	// empty for the range of the cluster's last run, or else the default. The same for
 	// ServiceNodePortRange.
 	ServiceClusterIPRange, ServiceNodePortRange string
 	// EndpointReconcilerType says how the servers keep the endpoints of the Service
@@ -72,7 +72,7 @@ type Config struct {
 	SecurePort uint16
 	// Flags are further flags of all servers. They win over those that this package makes.
 	Flags []string
-	// Progress hears what is done, in lines; nil for nobody.
+	// Progress, if set, is called with a line about each step.
 	Progress func(line string)
 }
 
@@ -96,7 +96,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		return nil, fmt.Errorf("%d API servers: there can be 1 to %d", config.Servers, MaxServers)
 	}
 	if config.SecurePort == 0 {
-		return nil, errors.New("the API servers need a port")
+		return nil, errors.New("no port for the API servers is configured")
 	}
 	if config.Progress == nil {
 		config.Progress = func(string) {}
@@ -228,11 +228,11 @@ func (c *Cluster) Kubeconfig() string { return c.file("kubeconfig") }
 // EtcdEndpoints are the URLs at which clients reach etcd.
 func (c *Cluster) EtcdEndpoints() []string { return c.etcd.Endpoints() }
 
-// Failed hears of each server that ends before [Cluster.Stop], by an [ErrServer].
+// Failed receives an [ErrServer] for each server that ends before [Cluster.Stop].
 func (c *Cluster) Failed() <-chan error { return c.failed }
 
-// Stop ends the servers in order, the last one first, and then etcd. The error is about
-// what did not end as it should; nothing runs any more in any case.
+// Stop ends the servers in order, the last one first, and then etcd. The error names
+// the programs that did not end in order; nothing runs any more in any case.
 func (c *Cluster) Stop() error {
 	var errs []error
 	for i := len(c.servers) - 1; i >= 0; i-- {

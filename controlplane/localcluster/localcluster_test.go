@@ -208,7 +208,7 @@ func TestServerEnds(t *testing.T) {
 			}
 		}
 	case <-time.After(wait):
-		t.Fatal("nobody tells")
+		t.Fatal("no error was reported")
 	}
 	stop(t, c)
 	if _, err := clients(t, c)[0].Discovery().ServerVersion(); err == nil {

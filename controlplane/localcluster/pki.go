@@ -29,7 +29,7 @@ const (
 	clockSkew = time.Hour
 )
 
-// serverNames are what the API servers are reached by, from the outside and as the
+// serverNames are the host names of the API servers, from the outside and as the
 // Service kubernetes.
 var serverNames = []string{
 	"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
@@ -49,8 +49,8 @@ type keyPair struct {
 	key               crypto.PrivateKey
 }
 
-// openPKI reads what is in a directory, which it makes if it is missing. What is
-// missing there is made; certificates that end soon, or that do not fit any more, are
+// openPKI reads the files of a directory. It creates the directory and missing files;
+// certificates that end soon, or that do not fit any more, are
 // replaced. A damaged file is an error.
 func openPKI(dir string, addresses []net.IP, now time.Time) (*pki, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -80,15 +80,15 @@ func (s *server) waitUntilReady(ctx context.Context, config *rest.Config, progre
 	}
 	defer client.CloseIdleConnections()
 	begin := time.Now()
-	told := begin
+	reported := begin
 	for {
 		why := s.ready(ctx, client)
 		if why == nil {
 			progress(s.name + " is ready")
 			return nil
 		}
-		if time.Since(told) > progressInterval {
-			told = time.Now()
+		if time.Since(reported) > progressInterval {
+			reported = time.Now()
 			progress(fmt.Sprintf("waiting for %s since %v: %v", s.name, time.Since(begin).Round(time.Second), why))
 		}
 		select {
@@ -124,7 +124,7 @@ func (s *server) ready(ctx context.Context, client *http.Client) error {
 	return nil
 }
 
-// ended says that a server has ended by itself.
+// ended returns the error of a server that has ended by itself.
 func (s *server) ended(what string) error {
 	how := "exit code 0"
 	if err := s.child.Err(); err != nil {

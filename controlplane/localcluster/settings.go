@@ -23,8 +23,8 @@ const (
 	nodePortRangeFlag  = "--service-node-port-range"
 )
 
-// settings are what a cluster keeps of its configuration: servers with other ranges make
-// over what is stored, so that must not come by leaving a flag out.
+// settings are the stored part of a cluster's configuration: servers with other ranges
+// rewrite the stored ones, and a flag left out must not lead to that.
 type settings struct {
 	ServiceClusterIPRange string `json:"serviceClusterIPRange"`
 	ServiceNodePortRange  string `json:"serviceNodePortRange"`
@@ -33,7 +33,7 @@ type settings struct {
 	clusterIPRanges []rangekeeper.Range
 }
 
-// settings are those of the last run, or else the defaults, but for what was given now.
+// settings returns the settings of the flags, or else of the last run, or else the defaults.
 // Nothing is written yet.
 func (c *Cluster) settings() (*settings, error) {
 	s := &settings{path: c.file("settings.json")}
@@ -77,7 +77,7 @@ func (c *Cluster) tellChange(flag, before, now string) {
 	}
 }
 
-// parse reads the ranges and gives them their canonical form.
+// parse parses the ranges and replaces them by their canonical forms.
 func (s *settings) parse() error {
 	ranges, err := parseClusterIPRanges(s.ServiceClusterIPRange)
 	if err != nil {

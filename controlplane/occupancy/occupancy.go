@@ -12,27 +12,27 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// CellCount is how many cells to ask the core for: 16 rows of a map. Maps with
+// CellCount is the number of cells to ask the core for: 16 rows of a map. Maps with
 // more or fewer cells have more or fewer rows.
 const CellCount = 16 * columns
 
-// columns is how many cells stand in one row, in every form of a map.
+// columns is the number of cells in a row, in every form of a map.
 const columns = 64
 
 // Map is one range to draw.
 type Map struct {
-	// Name, Range and Mode are shown as they are, without what is not printable.
+	// Name, Range and Mode are shown without unprintable characters.
 	Name, Range, Mode string
 	// Size, Used and Free count values; Used are those that are stored.
 	Size, Used, Free uint64
-	// StaticBand is how many of the lowest offsets form the static band.
+	// StaticBand is the number of offsets in the static band, the lowest ones.
 	StaticBand uint32
 	// Cells cover the offsets from 0 to Size in order. None at all is fine: the
 	// range then gets its title only.
 	Cells []rangekeeper.Cell
 }
 
-// class is what a cell is drawn as: the worst thing in it, or else the share of
+// class is the look of a cell: the worst fault in it, or else the share of
 // its values that are in use.
 type class int
 
@@ -139,7 +139,7 @@ func (m *Map) check() error {
 	return nil
 }
 
-// nothingToDraw is what stands in place of the cells when there are none.
+// nothingToDraw replaces the cells when there are none.
 func (m *Map) nothingToDraw() string {
 	if m.Size == 0 {
 		return "The range is empty."
@@ -186,7 +186,7 @@ func grouped(n uint64) string {
 	return digits
 }
 
-// printable replaces what could drive a terminal or turn the text around: names
+// printable replaces characters that control a terminal or turn the text around: names
 // come from keys of a store, which may hold any bytes.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {

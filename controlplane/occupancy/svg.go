@@ -27,12 +27,12 @@ const (
 	// glyph is a generous guess at the width of one character of the legend, as
 	// the viewer chooses the font.
 	glyph = 6.8
-	// textLimit is how many characters of a name or a range fit into the title.
+	// textLimit is the number of characters of a name or a range that fit into the title.
 	textLimit = 44
 )
 
 // styles are light to dark for the share in use. The three faults are of the
-// Okabe-Ito palette, which is made to be told apart by the colour-blind, and
+// Okabe-Ito palette, which colour-blind people can distinguish, and
 // bear a letter besides.
 const styles = `text{font-family:sans-serif;font-size:13px;fill:#222}
 .name{font-size:17px;font-weight:bold}
@@ -73,7 +73,7 @@ func SVG(w io.Writer, maps []Map) error {
 	return err
 }
 
-// drawing grows downwards: y is the upper edge of what comes next.
+// drawing grows downwards: y is the upper edge of the next element.
 type drawing struct {
 	body strings.Builder
 	y    int
@@ -99,7 +99,7 @@ func (d *drawing) line(text string) {
 }
 
 func (d *drawing) cells(m *Map) {
-	// The free cells have nothing to tell and are one path.
+	// The free cells have no tooltip and are one path.
 	var empty, band strings.Builder
 	for i, c := range m.Cells {
 		x, y := margin+i%columns*pitch, d.y+i/columns*rowPitch

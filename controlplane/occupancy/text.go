@@ -7,7 +7,7 @@ import (
 )
 
 // characters stand for a cell on a terminal, and the letters among them in a
-// picture too, so that nobody needs to tell colours apart.
+// picture too, so that nobody needs to distinguish colours.
 var characters = [classes]rune{
 	free:          '.',
 	quarter:       '░',

@@ -7,7 +7,7 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// Add adds what a Service claims to a batch.
+// Add adds the claims of a Service to a batch.
 func Add(batch *rangekeeper.Services, s *corev1.Service) {
 	batch.Add(s.Spec.ClusterIP, s.Spec.ClusterIPs)
 	for _, p := range s.Spec.Ports {

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Where etcd's storage keeps what is read here: every change of a key under its
-// revision, and how far the history was compacted, which can be later than the
-// newest change that is still there.
+// Buckets of etcd's storage: every change of a key under its revision, and the
+// compacted revision, which can be later than the newest change that is still
+// there.
 var (
 	keyBucket     = []byte("key")
 	metaBucket    = []byte("meta")

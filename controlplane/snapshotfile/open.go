@@ -46,8 +46,8 @@ type File struct {
 // to a temporary file that Close removes. The file at path is never written to.
 // The cost is reading the file three times.
 //
-// Errors name the file. They are those of the operating system, of the context,
-// or say what is wrong with the content.
+// Errors name the file. They come from the operating system or the context, or
+// describe the fault in the content.
 func Open(ctx context.Context, path string, o Options) (*File, error) {
 	f := &File{name: path, path: path, progress: &progress{report: o.Progress}}
 	if err := f.open(ctx, o); err != nil {
@@ -137,7 +137,7 @@ func (f *File) errorf(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", f.name, fmt.Errorf(format, args...))
 }
 
-// guard runs fn, in which bbolt reads mapped pages, and turns what goes wrong
+// guard runs fn, in which bbolt reads mapped pages, and turns a fault
 // there into an error. The pages were checked, but another process may cut the
 // file off meanwhile: then touching the mapping is a fault, which is a panic
 // only when asked for.

@@ -36,7 +36,7 @@ const (
 	minPageSize = 4 << 10
 	maxPageSize = 16 << 20
 
-	// maxDepth is far above what a real tree needs: at two children per page it
+	// maxDepth is far above the depth of a real tree: at two children per page it
 	// is more pages than a file can have.
 	maxDepth = 64
 )
@@ -237,7 +237,7 @@ func (c *pageChecker) leaf(where string, page, low, high []byte, depth int) erro
 		})
 }
 
-// bucket checks what a bucket's value refers to: a tree of its own or, for a
+// bucket checks the pages of a bucket's value: a tree of its own or, for a
 // small one, a leaf page within the value.
 func (c *pageChecker) bucket(where string, value []byte, depth int) error {
 	if len(value) < bucketSize {

@@ -26,7 +26,7 @@ func TestDamagedPages(t *testing.T) {
 	le := binary.LittleEndian
 	db := etcdtest.Gunzip(t, etcdtest.Fixture(etcdtest.DualStack, "clean.db.gz"))
 	path := etcdtest.Write(t, db[:len(db)-sha256.Size])
-	// etcd does not store the list of free pages; bbolt does unless told not to.
+	// etcd does not store the list of free pages; bbolt does unless an option forbids it.
 	w, err := bolt.Open(path, 0, nil)
 	if err != nil {
 		t.Fatal(err)

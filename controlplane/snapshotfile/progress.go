@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// progressStep is how many bytes pass between two reports, so that reporting
-// costs nothing next to the work.
+// progressStep is the number of bytes between two reports: often enough for a
+// reader, and cheap next to the work.
 const progressStep = 4 << 20
 
 // progress counts bytes of work over all steps of one operation. The total
@@ -39,7 +39,7 @@ func (p *progress) flush() {
 	p.report(p.done, p.total)
 }
 
-// meteredReader counts what is read and ends with the context's error once the
+// meteredReader counts the bytes read and ends with the context's error once the
 // context is done.
 type meteredReader struct {
 	ctx      context.Context

@@ -159,7 +159,7 @@ func put(path string, revision int64, newValues map[string][]byte, old []*mvccpb
 	return errors.Join(err, db.Close())
 }
 
-// cutAfterLastPage drops what bbolt allocated ahead, as etcd does when it sends a
+// cutAfterLastPage drops the pages that bbolt allocated ahead, as etcd does when it sends a
 // snapshot.
 func cutAfterLastPage(path string) error {
 	db, err := bolt.Open(path, 0, &bolt.Options{Timeout: lockTimeout, ReadOnly: true})

@@ -247,7 +247,7 @@ func TestWriteGivesUp(t *testing.T) {
 	}
 }
 
-// watched tells each time when it is asked whether it is done.
+// watched reports each time that it is asked whether it is done.
 type watched struct {
 	context.Context
 	asked func()

@@ -38,7 +38,7 @@ func TestServes(t *testing.T) {
 	connect := func(endpoint string) (*clientv3.Client, error) {
 		return clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: []string{endpoint}, DialTimeout: time.Second})
 	}
-	// The command tells its endpoint and waits until it was read.
+	// The command reports its endpoint and waits until it was read.
 	told, read := filepath.Join(t.TempDir(), "told"), filepath.Join(t.TempDir(), "read")
 	endpoint := make(chan string, 1)
 	go func() {
@@ -95,7 +95,7 @@ func TestNotRun(t *testing.T) {
 	}
 }
 
-// TestInterrupted ends the command when it is told to end itself.
+// TestInterrupted ends the command when the program is interrupted.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	started := filepath.Join(t.TempDir(), "started")

@@ -138,8 +138,8 @@ func TestServersOfACluster(t *testing.T) {
 	})
 }
 
-// inChild runs a test once more in a process of its own with a variable set, which
-// tells it that it is there.
+// inChild runs a test once more in a process of its own, which a variable reports to
+// the test.
 func inChild(t *testing.T, variable, value string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()

@@ -15,7 +15,7 @@ import (
 func newAudit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
-		Short: "Show what is wrong with the ranges and Services of a cluster",
+		Short: "Show the faults in the ranges and Services of a cluster",
 		Example: `  rangekeeper audit --etcd-snapshot backup.db.gz
   rangekeeper audit --endpoints https://10.0.0.1:2379 --cacert ca.crt --cert client.crt --key client.key -o json`,
 		Args:              cobra.NoArgs,

@@ -50,7 +50,7 @@ func (o *connection) connect(ctx context.Context) (*clientv3.Client, error) {
 // String names the etcd in errors.
 func (o *connection) String() string { return strings.Join(o.options.Endpoints, ",") }
 
-// completeNothing says that no files are to be offered for these flags.
+// completeNothing keeps the shell from offering files for these flags.
 func completeNothing(c *cobra.Command, flags ...string) {
 	for _, name := range flags {
 		c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)

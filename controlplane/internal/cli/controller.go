@@ -90,7 +90,7 @@ that cannot be used, 3 etcd cannot be reached.`,
 	}
 	o.connection.addFlags(c, "etcd of the cluster: URLs")
 	f := c.Flags()
-	f.StringVar(&o.prefix, "prefix", clusterstate.DefaultPrefix, "what kube-apiserver has as --etcd-prefix")
+	f.StringVar(&o.prefix, "prefix", clusterstate.DefaultPrefix, "kube-apiserver's --etcd-prefix")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "how the API server is reached; without it as a Pod of the cluster")
 	f.StringVar(&o.advertiseAddress, "advertise-address", "", "address of the API server in the endpoints (default: that of the interface with the default route)")
 	f.Uint16Var(&o.securePort, "secure-port", 6443, "port of the API server")
@@ -101,7 +101,7 @@ that cannot be used, 3 etcd cannot be reached.`,
 	f.Uint32Var(&o.apiserverCount, "apiserver-count", 1, "with master-count: number of API servers")
 	f.StringVar(&o.healthAddress, "healthz-bind-address", "127.0.0.1:10288", "where health and metrics are served; empty for nowhere")
 	f.StringVar(&o.logFormat, "logging-format", formatText, "text or json")
-	f.BoolVar(&o.dryRun, "dry-run", false, "log what would be written, and write nothing")
+	f.BoolVar(&o.dryRun, "dry-run", false, "log the writes and make none of them")
 	c.MarkFlagRequired("endpoints")
 	c.MarkFlagFilename("kubeconfig")
 	completeNothing(c, "prefix", "advertise-address", "secure-port", "service-cluster-ip-range", "service-node-port-range",
@@ -110,7 +110,7 @@ that cannot be used, 3 etcd cannot be reached.`,
 	return c
 }
 
-// config returns what the flags say, but for the clients.
+// config returns the configuration of the flags, without the clients.
 func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
 	config := controller.Config{DryRun: o.dryRun, Bootstrap: bootstrap.Config{
 		AdvertiseAddress: o.advertiseAddress, SecurePort: o.securePort,
@@ -154,7 +154,7 @@ func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
 		return config, fmt.Errorf("--logging-format is text or json, not %s", o.logFormat)
 	}
 	config.Log = slog.New(handler)
-	klog.SetSlogLogger(config.Log) // what the client libraries say
+	klog.SetSlogLogger(config.Log) // for the client libraries
 	return config, nil
 }
 

@@ -16,7 +16,7 @@ func newExplain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain IP|PORT",
 		Short: "Explain the state of one ClusterIP or node port",
-		Long:  "Says in which range and band an address or port lies, whether it is allocated, which\nServices use it and what a repair would do.",
+		Long:  "Shows the range and band of an address or port, whether it is allocated, the Services\nthat use it, and its repair.",
 		Example: `  rangekeeper explain 10.96.0.10 --etcd-snapshot backup.db.gz
   rangekeeper explain 30080 --endpoints http://127.0.0.1:2379`,
 		Args:              cobra.ExactArgs(1),
@@ -85,7 +85,7 @@ func writeExplanation(w io.Writer, e *audit.Explanation) error {
 	return err
 }
 
-// repairOf says what a repair does about a value.
+// repairOf describes the repair of a value.
 func repairOf(p audit.Place, findings []audit.Finding) string {
 	objects := p.Mode == audit.ModeIPAddress
 	repairable := slices.ContainsFunc(findings, func(f audit.Finding) bool { return f.Repairable && f.Range == p.Name })

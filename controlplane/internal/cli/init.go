@@ -110,8 +110,8 @@ func (s *store) checkFamily(ctx context.Context, name, spec string) error {
 	return nil
 }
 
-// checkServices refuses to make an empty range where Services are: what they use
-// would be handed out again.
+// checkServices refuses to make an empty range where Services are: their
+// values would be handed out again.
 func (s *store) checkServices(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()

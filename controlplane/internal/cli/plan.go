@@ -9,8 +9,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 )
 
-// writePlan writes a plan as tables: how much changes per range, what was found
-// and what is done about it, and what is left to the owners of Services.
+// writePlan writes a plan as tables: the number of changes per range, the findings
+// with their repairs, and those that are left to the owners of Services.
 func writePlan(w io.Writer, p *audit.Plan, left []audit.Finding) error {
 	var t table
 	var ranges [][]string
@@ -36,8 +36,7 @@ func writePlan(w io.Writer, p *audit.Plan, left []audit.Finding) error {
 	return err
 }
 
-// repair says what was found about a value and what becomes of it without an owner's
-// help.
+// planRow is a finding about a value, with its repair without an owner's help.
 type planRow struct{ in, value, found, namespace, name, repair string }
 
 // planRows returns all of a plan, sorted by range and value.
@@ -57,7 +56,7 @@ func planRows(p *audit.Plan) []planRow {
 			rows = append(rows, planRow{in: r.Name, value: value, found: leak, repair: "clear"})
 		}
 	}
-	// What is not in the bitmaps are IPAddress objects.
+	// Addresses outside of the bitmaps are IPAddress objects.
 	const byServer = "by kube-apiserver at its start"
 	for _, f := range p.Findings {
 		if i, ok := changes[place{f.Range, f.Value}]; ok && f.Repairable {

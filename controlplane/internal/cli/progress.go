@@ -29,7 +29,7 @@ func (p *progress) start(what string) func(done, total int64) {
 	}
 }
 
-// end says that the work is done, if anything was said before.
+// end reports the end of the work if any progress was reported.
 func (p *progress) end() {
 	if p.shown {
 		fmt.Fprintf(p.w, "rangekeeper: %s: done\n", p.what)

@@ -30,14 +30,13 @@ var commit string
 const (
 	exitOK = iota
 	// exitFound: the audit found something, the repair left something that only an
-	// owner can repair, what was asked for is not free, or a server failed.
+	// owner can repair, a requested value is not free, or a server failed.
 	exitFound
 	// exitInput: wrong usage or input that cannot be used.
 	exitInput
 	// exitUnreachable: no etcd answered, or another process has the data directory.
 	exitUnreachable
-	// exitInterrupted: what was under way was given up, by the shell's convention for
-	// SIGINT.
+	// exitInterrupted: interrupted, by the shell's convention for SIGINT.
 	exitInterrupted = 130
 )
 
@@ -92,12 +91,13 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rangekeeper",
 		Short: "Allocates ClusterIPs and node ports, and finds and repairs leaked, lost and duplicate ones",
-		Long: `rangekeeper compares what a Kubernetes cluster has recorded as allocated with what
-its Services use, on an etcd snapshot or on a running etcd. It also allocates from
-the stored ranges, as kube-apiserver does, and runs whole control planes that do it.
+		Long: `rangekeeper compares the values that a Kubernetes cluster has recorded as
+allocated with those that its Services use, in an etcd snapshot or a running etcd. It
+also allocates from the stored ranges, as kube-apiserver does, and runs whole control
+planes that do it.
 
 Exit codes: 0 done, or nothing found, 1 something found (repair: something is left
-that only the owner of a Service can repair; allocate: what was asked for is not free;
+that only the owner of a Service can repair; allocate: a requested value is not free;
 up: a server failed), 2 wrong usage or input that cannot be used, 3 etcd cannot be
 reached, 130 interrupted.`,
 		Version:       version + " (commit " + commitOrUnknown() + ")",

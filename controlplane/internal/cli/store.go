@@ -57,7 +57,7 @@ func withStore(c *cobra.Command, run func(c *cobra.Command, args []string, s *st
 	s.connection.addFlags(c, "use a running etcd at these URLs")
 	f := c.Flags()
 	f.StringVar(&s.dataDir, "data-dir", "", "without --endpoints: directory of the data of the etcd in this process (default: rangekeeper below $XDG_DATA_HOME or ~/.local/share)")
-	f.StringVar(&s.prefix, "prefix", clusterstate.DefaultPrefix, "what kube-apiserver has as --etcd-prefix")
+	f.StringVar(&s.prefix, "prefix", clusterstate.DefaultPrefix, "kube-apiserver's --etcd-prefix")
 	c.MarkFlagsMutuallyExclusive("endpoints", "data-dir")
 	c.MarkFlagDirname("data-dir")
 	completeNothing(c, "prefix")
@@ -132,7 +132,7 @@ func defaultDataDir() (string, error) {
 	return filepath.Join(data, "rangekeeper"), nil
 }
 
-// xdgDir is a base directory of that specification: what a variable says, or else a
+// xdgDir is a base directory of that specification: the variable's, or else a
 // directory below the user's.
 func xdgDir(variable string, belowHome ...string) (string, error) {
 	if dir := os.Getenv(variable); filepath.IsAbs(dir) { // to be ignored otherwise, by the specification
@@ -237,7 +237,7 @@ func decode(value []byte) (spec string, data []byte, err error) {
 	return spec, data, err
 }
 
-// unreachable marks an error if it says that etcd did not answer.
+// unreachable marks an error that means that etcd did not answer.
 func unreachable(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err // it was not waited for

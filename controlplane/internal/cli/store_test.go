@@ -28,7 +28,7 @@ func cluster(t *testing.T) (*embedded.Etcd, []string) {
 	return e, []string{"--endpoints", strings.Join(e.Endpoints(), ",")}
 }
 
-// runOK runs a command that must end well and say nothing on stderr, and gives the
+// runOK runs a command that must end well and say nothing on stderr, and returns the
 // lines of its output.
 func runOK(t *testing.T, args ...string) []string {
 	t.Helper()
@@ -218,7 +218,7 @@ func portsFrom(first, n int) (all []string) {
 	return all
 }
 
-// TestAllocateMany takes and gives back thousands of values with one command each.
+// TestAllocateMany allocates and releases thousands of values with one command each.
 func TestAllocateMany(t *testing.T) {
 	_, etcd := cluster(t)
 	with := func(args ...string) []string { return append(args, etcd...) }

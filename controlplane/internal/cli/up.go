@@ -20,7 +20,7 @@ import (
 // upVersions are the releases of Kubernetes that there is a server of, the default first.
 var upVersions = kubernetes.Releases()
 
-// upServer is what a server's program is called, with the release after it.
+// upServer is the name of a server's program, without the release at its end.
 const upServer = "kube-apiserver-rangekeeper-"
 
 type upFlags struct {
@@ -117,7 +117,7 @@ func (o *upFlags) check() (err error) {
 	if _, err := os.Stat(config.Program); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w%s", err, hint)
 	}
-	return nil // what else is wrong with it is found at its start
+	return nil // other faults of the program show at its start
 }
 
 func (o *upFlags) run(ctx context.Context, c *cobra.Command) error {
@@ -148,11 +148,11 @@ func (o *upFlags) run(ctx context.Context, c *cobra.Command) error {
 	return errors.Join(err, cluster.Stop())
 }
 
-// printNext says what can be typed when a cluster runs.
+// printNext lists useful commands for a running cluster.
 func (o *upFlags) printNext(w io.Writer, cluster *localcluster.Cluster) error {
 	kubectl := "  kubectl --kubeconfig " + shellWord(cluster.Kubeconfig())
 	lines := []string{
-		"", "The control plane is ready. What to type next:", "",
+		"", "The control plane is ready. Commands to try:", "",
 		kubectl + " create service clusterip demo --tcp=80",
 		kubectl + " get services",
 	}

@@ -52,7 +52,7 @@ func serves(address string) bool {
 	return true
 }
 
-// until reads lines up to one that contains the word, and gives them.
+// until reads lines up to one that contains the word, and returns them.
 func until(t *testing.T, lines *bufio.Scanner, word string) (read []string) {
 	t.Helper()
 	for lines.Scan() {

@@ -21,8 +21,8 @@ const formatText = "text"
 const (
 	changeAllocated = "allocated"
 	changeReleased  = "released"
-	// changeCreated: the object was made, or is for another range now; what is
-	// allocated in it comes next.
+	// changeCreated: the object was created, or is for another range now; its
+	// allocated values come next.
 	changeCreated = "created"
 	changeDeleted = "deleted"
 )
@@ -43,7 +43,7 @@ func newWatch() *cobra.Command {
 		Long: `Prints each allocation and release, by any client, on a line of its own until it is
 interrupted: "allocated" or "released", the value, and etcd's revision. If the object
 of the range is deleted, it prints "deleted"; if it is recreated, or created for
-another range, it prints "created" and then what is allocated in it.
+another range, it prints "created" and then its allocated values.
 
 ` + rangesHelp + ` Other commands reach that one meanwhile at a URL that is printed on
 stderr.
@@ -104,7 +104,7 @@ type rangeWatch struct {
 	key    string
 	parse  func(string) (rangekeeper.Range, error)
 
-	// What is stored as far as reported; values is zero if there is no object.
+	// The stored state as far as reported; values is zero if there is no object.
 	values rangekeeper.Range
 	data   []byte
 }
@@ -173,7 +173,7 @@ func (w *rangeWatch) follow(ctx context.Context, after int64, report func([]chan
 	return fmt.Errorf("watch %s: %w", w.key, context.Cause(ctx))
 }
 
-// next records the key as stored now, nil for none, and returns what has changed.
+// next records the key as stored now, nil for none, and returns the changes.
 func (w *rangeWatch) next(kv *mvccpb.KeyValue, revision int64) ([]change, error) {
 	spec, data, err := "", []byte(nil), error(nil)
 	if kv != nil {

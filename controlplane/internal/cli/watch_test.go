@@ -35,10 +35,10 @@ func startWatch(t *testing.T, args ...string) *watcher {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &watcher{t: t, lines: make(chan string, 100), errs: make(chan string, 100), cancel: cancel, ended: make(chan int, 1)}
-	var told sync.WaitGroup
+	var printed sync.WaitGroup
 	pipe := func(to chan string) *io.PipeWriter {
 		r, pipe := io.Pipe()
-		told.Go(func() {
+		printed.Go(func() {
 			for s := bufio.NewScanner(r); s.Scan(); {
 				to <- s.Text()
 			}
@@ -51,7 +51,7 @@ func startWatch(t *testing.T, args ...string) *watcher {
 		code := Run(ctx, append([]string{"watch"}, args...), stdout, stderr)
 		stdout.Close()
 		stderr.Close()
-		told.Wait()
+		printed.Wait()
 		w.ended <- code
 	}()
 	for line := ""; !strings.Contains(line, "watching"); w.said = append(w.said, line) {
@@ -178,7 +178,7 @@ func TestWatchDataDir(t *testing.T) {
 	}
 }
 
-// TestWatchCompacted misses changes that are compacted before they are told.
+// TestWatchCompacted misses changes that are compacted before they are reported.
 func TestWatchCompacted(t *testing.T) {
 	e, etcd := cluster(t)
 	with := func(args ...string) []string { return append(args, etcd...) }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// roleVariable tells a process that [StartProcess] started what it is to do.
+// roleVariable names the role of a process that [StartProcess] started.
 const roleVariable = "RANGEKEEPER_TEST_ROLE"
 
 // Role is what a process does that a test has started. It ends when the function
