@@ -214,7 +214,7 @@ func TestUnreadable(t *testing.T) {
 		is    error
 	}{
 		"empty":         {value: nil, words: []string{"empty"}, is: rangekeeper.ErrUnreadable},
-		"garbage":       {value: []byte("garbage"), words: []string{"no RangeAllocation", "garbage"}, is: rangekeeper.ErrUnreadable},
+		"garbage":       {value: []byte("garbage"), words: []string{"not a RangeAllocation", "garbage"}, is: rangekeeper.ErrUnreadable},
 		"cut off":       {value: good[:len(good)/2], words: []string{"at byte"}, is: rangekeeper.ErrUnreadable},
 		"flipped bytes": {value: bytes.ReplaceAll(good, []byte("v1"), []byte("\xff\xff")), words: []string{"at byte"}, is: rangekeeper.ErrUnreadable},
 		"protobuf of another kind": {
