@@ -13,7 +13,7 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// Each test here shows a fault of the reference and what Rangekeeper does instead. They are the only
+// Each test here shows a fault of the reference and Rangekeeper's behaviour instead. They are the only
 // differences that TestSameAsReference allows for; when a new version of the reference repairs one, its
 // test fails, and the allowance goes with it.
 
@@ -113,7 +113,7 @@ func TestFaultDryRunOfPortsTakesAnyPort(t *testing.T) {
 	}
 }
 
-// A port operation can be rolled back after its end, and then takes the port from whoever has it by now.
+// A port operation can be rolled back after its end, and then takes the port from its owner.
 func TestFaultOperationRollsBackTwice(t *testing.T) {
 	const spec, port = "30000-30009", 30003
 	reference, _, _ := newReferencePorts(t, spec)

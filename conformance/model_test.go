@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// floor is how many sequences have to be played.
+	// floor is the least number of sequences.
 	floor = 200_000
 	// stepsMost is the length of the longest sequence.
 	stepsMost = 60
@@ -45,7 +45,7 @@ const (
 	full       outcome = "full"
 	allocated  outcome = "already allocated"
 	mismatched outcome = "mismatched range"
-	// bitsPastRange is told by Rangekeeper only, see TestFaultRestoreTakesBitsPastTheRange.
+	// bitsPastRange is reported by Rangekeeper only, see TestFaultRestoreTakesBitsPastTheRange.
 	bitsPastRange outcome = "bits past the range"
 )
 
@@ -59,7 +59,7 @@ type subject[V comparable] interface {
 	has(V) bool
 	free() int
 	used() int
-	// all is what for_each visits, in its order.
+	// all returns the values that for_each visits, in its order.
 	all() []V
 	snapshot() (rangeSpec string, data []byte)
 	restore(rangeSpec string, data []byte) outcome
@@ -110,7 +110,7 @@ type game[V comparable] struct {
 	rand                   *rand.Rand
 	layout                 layout[V]
 	reference, rangekeeper subject[V]
-	// history is what was done so far, told when a difference shows.
+	// history is the sequence so far, printed with a difference.
 	history []string
 	// taken are snapshots made on the way, to be restored later.
 	taken [][]byte
@@ -269,7 +269,7 @@ func (g *game[V]) randomSnapshot() []byte {
 	return data
 }
 
-// dryRun compares with what the reference does in earnest, as its dry runs do not look at the state; see
+// dryRun compares with real operations of the reference, as its dry runs do not look at the state; see
 // TestFaultDryRunOfAddressesDoesNotLook and TestFaultDryRunOfPortsTakesAnyPort.
 func (g *game[V]) dryRun() {
 	before := g.reference.used()

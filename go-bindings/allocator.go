@@ -239,7 +239,7 @@ func (a *Allocator) Snapshot(dst []byte) ([]byte, error) {
 	}
 }
 
-// Restore replaces what is in use by a stored snapshot. Nothing is changed if that fails. Errors:
+// Restore replaces the values in use by those of a stored snapshot. Nothing is changed if that fails. Errors:
 // *MismatchedRangeError, *BitsPastRangeError.
 func (a *Allocator) Restore(rangeText string, data []byte) error {
 	var details C.rk_error

@@ -232,17 +232,17 @@ func testClosed(t *testing.T, a *Allocator) {
 		t.Error("a getter of a closed allocator returns something else than zero")
 	}
 	for range a.All() {
-		t.Error("All gives something")
+		t.Error("All is not empty")
 	}
 	for range a.FreeRuns() {
-		t.Error("FreeRuns gives something")
+		t.Error("FreeRuns is not empty")
 	}
 	if a.Close() != nil || a.Close() != nil {
 		t.Error("Close fails")
 	}
 }
 
-// All returns just what Has affirms, in ranges of every kind and fill, and stops when it is told to.
+// All returns just what Has affirms, in ranges of every kind and fill, and stops when its loop does.
 func TestAll(t *testing.T) {
 	cases := 0
 	for _, cidr := range []string{"10.96.0.0/20", "10.255.255.0/24", "10.0.0.0/30", "10.0.0.0/31", "fd00::/108", "fd00::ffff:0/112", "fd00::ffff:ff00/120"} {

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Audit is one pass over all Services, which compares them with what is recorded as allocated: in bitmaps, or since
-// Kubernetes 1.33 in IPAddress objects (KEP-1880). Read what is recorded first and list the Services after that.
+// Audit is one pass over all Services, which compares them with the recorded allocations: in bitmaps, or since
+// Kubernetes 1.33 in IPAddress objects (KEP-1880). Read the recorded allocations first and list the Services after that.
 //
-// It may be used from several goroutines at once, though the order of Services then is that of the calls. Where ClusterIPs
+// It may be used from several goroutines at once, though the order of Services is then the order of the calls. Where ClusterIPs
 // are IPAddress objects, it takes some 200 bytes per Service and per object, outside the Go heap.
 type Audit struct {
 	inner  *owned[*C.rk_audit]
 	ranges *rangeCount
 }
 
-// Stored is a stored range object: what stands in its range and data.
+// Stored is the range and data of a stored range object.
 type Stored struct {
 	// Range is the range as text. Empty means that the object was not initialised yet: the configured range is taken.
 	Range string
@@ -140,7 +140,7 @@ func (a *Audit) Observe(services *Services) error {
 // How many Services ObserveAll has in a batch: some 100 KiB.
 const servicesPerBatch = 4096
 
-// batches are what ObserveAll fills, kept for the next pass.
+// batches are ObserveAll's, kept for the next pass.
 var batches = sync.Pool{New: func() any { return new(Services) }}
 
 // ObserveAll records n Services: fill is called to add those from one index up to another to a batch, until all
@@ -193,7 +193,7 @@ func (a *Audit) ObserveAll(n int, fill func(batch *Services, from, to int)) erro
 	return err
 }
 
-// Presence says what is stored for a bitmap.
+// Presence is the state of a bitmap's stored object.
 type Presence uint32
 
 const (
@@ -205,17 +205,17 @@ const (
 	Initialised Presence = C.RK_PRESENCE_INITIALISED
 )
 
-// Bitmaps say what is stored for the bitmaps of a cluster, which are named after the last segments of their keys.
+// Bitmaps are the states of a cluster's bitmaps, which are named after the last segments of their keys.
 type Bitmaps struct {
 	ServiceIPs, SecondaryServiceIPs, ServiceNodePorts Presence
 }
 
-// MissingRangeError says that a range is missing without which an audit of a cluster would say nothing of some Services,
-// or something wrong.
+// MissingRangeError: a range is missing without which an audit of a cluster would omit some Services, or be wrong about
+// them.
 type MissingRangeError struct {
 	// Name is the last segment of the key that the message is about.
 	Name string
-	// Message says what is missing.
+	// Message names the missing object.
 	Message string
 }
 

@@ -19,7 +19,7 @@ type Bootstrap struct {
 	inner *owned[*C.rk_bootstrap]
 }
 
-// JSONError says that a text is no JSON, or not of the form that is documented for it.
+// JSONError: a text is no JSON, or not of the form that is documented for it.
 type JSONError struct {
 	// Offset is the byte at which it went wrong.
 	Offset  uint64
@@ -90,7 +90,7 @@ func (b *Bootstrap) Answered(now time.Duration, id uint64, answer []byte) error 
 }
 
 // Stop begins to stop in order: the loops end, own lease and endpoint are removed. Poll and Answered go on until a step
-// says that it has stopped, at most two intervals of the endpoints later.
+// reports that it has stopped, at most two intervals of the endpoints later.
 func (b *Bootstrap) Stop(now time.Duration) error {
 	code := C.rk_bootstrap_stop(b.pointer(), timeToC(now))
 	runtime.KeepAlive(b)

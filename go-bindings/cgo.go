@@ -2,7 +2,7 @@ package rangekeeper
 
 // The static library of this checkout is linked, or with the build tag rangekeeper_dynamic an installed shared one.
 //
-// No function calls back into Go or keeps a pointer that it was given. To say so of a function keeps its parameters off the
+// No function calls back into Go or keeps a pointer to an argument. Declaring so for a function keeps its parameters off the
 // heap, which takes a third of the time of the calls below (go test -bench .). The time of all others does not depend on it.
 
 /*

@@ -21,8 +21,8 @@ var (
 	ErrRefused = errors.New("the store refused the request")
 	// ErrUnreadable: the stored object is not a RangeAllocation for values of this kind; it is not overwritten.
 	ErrUnreadable = errors.New("the stored object cannot be decoded")
-	// ErrStaleList: the Services of a repair were listed before its range was read; what was allocated in between looks
-	// leaked.
+	// ErrStaleList: the Services of a repair were listed before its range was read; values that were
+	// allocated in between look leaked.
 	ErrStaleList = errors.New("the list of Services is older than the range that was read before it")
 	// ErrDeadlineExceeded: the deadline of an operation passed before it was sent. It is a context.DeadlineExceeded.
 	ErrDeadlineExceeded = fmt.Errorf("the operation was not sent before its deadline: %w", context.DeadlineExceeded)
@@ -30,8 +30,8 @@ var (
 	ErrCancelled = errors.New("the operation was cancelled before it was sent")
 )
 
-// Committer makes compare-and-swaps of one stored object out of the operations of many callers. It does no I/O: whoever
-// drives it asks it by Poll what to send, reports how that ended, and hands out what has Finished.
+// Committer makes compare-and-swaps of one stored object out of the operations of many callers. It does no I/O:
+// its driver gets the next step from Poll, carries it out, reports how it ended, and hands out what has Finished.
 //
 // Times are durations from a moment that the driver chooses, by a clock that never goes back; negative ones count as 0. All methods may be called
 // from several goroutines at once. Memory: up to 1 MiB for a /12 beside the object, outside the Go heap.
@@ -70,7 +70,7 @@ func (c *Committer) pointer() *C.rk_committer {
 	return c.inner.pointer()
 }
 
-// Close drops the state; what has not ended never will. It may be called again and beside other calls.
+// Close drops the state; operations under way never end. It may be called again and beside other calls.
 func (c *Committer) Close() error {
 	C.rk_committer_close(c.pointer())
 	runtime.KeepAlive(c)
@@ -152,25 +152,25 @@ func (c *Committer) Submit(operations ...Operation) ([]Ticket, error) {
 	return tickets, resultError(code)
 }
 
-// ServiceList says when the Services of a repair pass were listed; the zero value, that they are in another etcd than the
+// ServiceList describes the list of Services of a repair pass. The zero value is for Services in another etcd than the
 // range.
 type ServiceList struct {
-	// Revision is that of the list. A list from before the pass's read ends the repair with ErrStaleList.
+	// Revision is the list's revision. A list from before the pass's read ends the repair with ErrStaleList.
 	Revision int64
-	// Guards says that nothing is cleared once a Service was written after the list, so that a creator keeps its value
+	// Guards: nothing is cleared once a Service was written after the list, so that a creator keeps its value
 	// even if it took longer than the grace. Where Services never rest, leaks stay then.
 	Guards bool
 }
 
-// Cancel ends an operation that its caller no longer waits for; one that has ended is left alone. What it allocates if it
-// takes effect nevertheless is released again.
+// Cancel ends an operation that its caller no longer waits for; one that has ended is left alone. Values that it
+// allocates nevertheless are released again.
 func (c *Committer) Cancel(ticket Ticket) error {
 	code := C.rk_committer_cancel(c.pointer(), C.uint64_t(ticket))
 	runtime.KeepAlive(c)
 	return resultError(code)
 }
 
-// Abandon releases what an operation has allocated whose caller no longer waits for it.
+// Abandon releases the values of an allocation whose caller no longer waits for it.
 func (c *Committer) Abandon(allocated Allocated) error {
 	values := valuesToC(allocated.Values)
 	code := C.rk_committer_abandon(c.pointer(), C.uint64_t(allocated.Revision), unsafe.SliceData(values), C.size_t(len(values)))
@@ -191,18 +191,18 @@ func (s KeyState) toC() C.rk_key_state {
 	}
 }
 
-// KnownState is what is known of the object without asking the store: it may be out of date.
+// KnownState is the newest state that the committer knows without asking the store: it may be out of date.
 type KnownState struct {
-	// Revision is that of the newest state of the key that was seen; 0 if none was, or there is no key. A value
-	// that is in use in it can be released with this as-of revision.
+	// Revision is the revision of this state; 0 if none was seen, or there is no key. A value that
+	// is in use in it can be released with this as-of revision.
 	Revision int64
-	// Used is how many values were in use; 0 if the object was missing or never initialised.
+	// Used is the number of values in use; 0 if the object was missing or never initialised.
 	Used int
-	// Initialised says that the object was there and initialised.
+	// Initialised reports whether the object was there and initialised.
 	Initialised bool
 }
 
-// Known returns what is known of the object without asking the store. Cost: one crossing; after a change by others also
+// Known returns the KnownState. Cost: one crossing; after a change by others also
 // some 10 us for a million values.
 func (c *Committer) Known() KnownState {
 	var known C.rk_known
@@ -211,7 +211,7 @@ func (c *Committer) Known() KnownState {
 	return KnownState{int64(known.revision), int(known.used), bool(known.initialised)}
 }
 
-// Poll returns what to do next. It is to be called again after that is done, until it returns StepWait or StepIdle; and after
+// Poll returns the next step. Call it again when that is done, until it returns StepWait or StepIdle; and after
 // each Submit, SubmitRepair, Cancel, Abandon and event. A request must be ended by Answered, Unknown or Refused; until then
 // there is no other.
 func (c *Committer) Poll(now time.Duration) (Step, error) {
@@ -234,10 +234,10 @@ func (c *Committer) Value(dst []byte) ([]byte, error) {
 
 // Answer is how the store answered a request.
 type Answer struct {
-	// ClusterID, Revision and RaftTerm are those of the answer's header.
+	// ClusterID, Revision and RaftTerm are from the answer's header.
 	ClusterID, RaftTerm uint64
 	Revision            int64
-	// Held says that the guard held; it is false for a read.
+	// Held reports whether the guard held; it is false for a read.
 	Held bool
 	// Key and Value are the key if the guard did not hold, or for a read; all 0 if there is none.
 	Key   KeyState

@@ -114,7 +114,7 @@ func TestCommitter(t *testing.T) {
 	if f := one(t, k, second, CreateOperation(NoDeadline)); f.Outcome != Outcome(Created{false}) {
 		t.Errorf("%+v", f)
 	}
-	// More operations, values and bytes than one crossing gives at once; all in one swap.
+	// More operations, values and bytes than one crossing returns at once; all in one compare-and-swap.
 	var operations []Operation
 	for range 50 {
 		operations = append(operations, AllocateOperation(NoDeadline, slices.Repeat([]Request{Any()}, 4)...))
@@ -246,7 +246,7 @@ func TestCommitterFailures(t *testing.T) {
 	if err := c.Refused(time.Second, "no space left"); err != nil {
 		t.Fatal(err)
 	}
-	// A read tells that the swap was not carried out all the same.
+	// A read shows that the compare-and-swap took no effect after all.
 	if f := run(t, k, c); len(f) != 1 || f[0].Ticket != ticket || !errors.Is(errOf(f[0]), ErrRefused) || errOf(f[0]).Error() != "the store refused the request: no space left" {
 		t.Errorf("%+v", f)
 	}

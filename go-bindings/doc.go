@@ -6,7 +6,7 @@
 //   - To allocate from a range in a running etcd, beside kube-apiservers and other clients: the Store of package
 //     [github.com/rangekeeper/rangekeeper/go-bindings/etcdstore]. Many callers share one transaction, nothing is allocated
 //     twice, and a release frees a value only on behalf of its owner.
-//   - To find out what is wrong in a cluster: an [Audit] of what is stored and the Services; its [Report] has the findings,
+//   - To find the faults of a cluster: an [Audit] of the stored ranges and the Services; its [Report] has the findings,
 //     the leaks and the repaired bitmaps. In a running cluster a [Pass] ties it to the Stores, and package repair of module
 //     controlplane drives all of it.
 //   - To allocate where another program stores the result, or in memory only: an [Allocator]. [DecodeRangeAllocation] and

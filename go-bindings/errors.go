@@ -85,7 +85,7 @@ func (e *BitsPastRangeError) Error() string { return e.Message }
 type ParseError struct {
 	// Text is the input.
 	Text string
-	// Message says what is wrong with it.
+	// Message describes the fault in it.
 	Message string
 }
 
@@ -95,7 +95,7 @@ func (e *ParseError) Error() string { return e.Message }
 type DecodeError struct {
 	// Offset is the byte offset of the fault in the stored value.
 	Offset uint64
-	// Message says what is wrong.
+	// Message describes the fault.
 	Message string
 	// Err is ErrEncrypted for an object that is encrypted at rest, else nil.
 	Err error

@@ -52,7 +52,7 @@ const (
 	ReasonPortOutOfRange
 )
 
-// SubjectKind is what a finding is about.
+// SubjectKind is the kind of a Subject.
 type SubjectKind uint32
 
 const (
@@ -62,7 +62,7 @@ const (
 	SubjectIPAddress
 )
 
-// Subject is what a finding is about.
+// Subject is the object that a finding is about.
 type Subject struct {
 	Kind SubjectKind
 	// Ordinal is its place among those that were observed: 0 is the first.

@@ -19,7 +19,7 @@ const (
 	OwnerUses Owner = C.RK_OWNER_USES
 )
 
-// IPAddressVerdict says what is to become of an IPAddress object.
+// IPAddressVerdict is the repair of an IPAddress object.
 type IPAddressVerdict uint32
 
 const (
@@ -35,7 +35,7 @@ const (
 	IPAddressLeaked IPAddressVerdict = C.RK_IP_ADDRESS_LEAKED
 )
 
-// JudgeIPAddress says what is to become of an IPAddress object, and with IPAddressWait after which time it is to be judged
+// JudgeIPAddress returns the repair of an IPAddress object, and with IPAddressWait after which time it is to be judged
 // again. managed says whether the allocator made it, by its label; unusedFor is for how long at least nothing has used it,
 // grace the longest time that a request can take.
 func JudgeIPAddress(managed bool, owner Owner, unusedFor, grace time.Duration) (IPAddressVerdict, time.Duration) {
@@ -58,7 +58,7 @@ type AddressObject struct {
 	Owner      Owner
 }
 
-// ClusterIPVerdict says what is to become of a Service's ClusterIP that a ServiceCIDR hands out.
+// ClusterIPVerdict is the repair of a Service's ClusterIP that a ServiceCIDR hands out.
 type ClusterIPVerdict uint32
 
 const (
@@ -77,7 +77,7 @@ const (
 	ClusterIPTaken ClusterIPVerdict = C.RK_CLUSTER_IP_TAKEN
 )
 
-// JudgeClusterIP says what is to become of an address that a Service uses and a ServiceCIDR hands out, by its IPAddress
+// JudgeClusterIP returns the repair of an address that a Service uses and a ServiceCIDR hands out, by its IPAddress
 // object; nil if there is none.
 func JudgeClusterIP(object *AddressObject) ClusterIPVerdict {
 	var verdict C.uint32_t

@@ -20,7 +20,7 @@ type alignedStep struct {
 	c C.rk_step
 }
 
-// StepKind is what there is to do.
+// StepKind is the kind of a Step.
 type StepKind uint32
 
 const (
@@ -34,7 +34,7 @@ const (
 	StepSwap StepKind = C.RK_STEP_SWAP
 	// StepConfirm is a transaction: if the key is as in Step.Guard, nothing, else read the key.
 	StepConfirm StepKind = C.RK_STEP_CONFIRM
-	// StepFinished is to hand out Step.Finished. What their callers submit next joins the next swap.
+	// StepFinished is to hand out Step.Finished. Operations that their callers submit next join the next batch.
 	StepFinished StepKind = C.RK_STEP_FINISHED
 	// StepWatch is to watch the key from Step.WatchFrom on.
 	StepWatch StepKind = C.RK_STEP_WATCH
@@ -42,12 +42,12 @@ const (
 	StepStopWatch StepKind = C.RK_STEP_STOP_WATCH
 )
 
-// Step is what to do next.
+// Step is the next action of a committer's driver.
 type Step struct {
 	Kind StepKind
 	// Until is when to poll again, of StepWait.
 	Until time.Duration
-	// Guard is what the key must be, of StepSwap and StepConfirm: all three numbers.
+	// Guard is the required state of the key, of StepSwap and StepConfirm: all three numbers.
 	Guard KeyState
 	// ServicesUnchangedSince is a further condition of StepSwap, if not 0: no key of a Service has a later mod revision
 	// (in etcd a compare with a range end). Only after a SubmitRepair whose ServiceList guards.
@@ -153,7 +153,7 @@ type Failed struct {
 	Err error
 }
 
-// Unknown: the operation may have taken effect, or may yet do so. What it allocated must not be used.
+// Unknown: the operation may have taken effect, or may yet do so. The values it allocated must not be used.
 type Unknown struct{}
 
 func (Allocated) outcome() {}
@@ -226,7 +226,7 @@ func (c *Committer) outcome(flat *C.rk_finished, rest *contents) Outcome {
 		return Repaired{valuesFromC(rest.takeValues(repaired.set)), valuesFromC(rest.takeValues(repaired.cleared)), int(repaired.changed)}
 	case C.RK_OUTCOME_FAILED:
 		return Failed{c.failure((*C.rk_failed)(data), rest)}
-	default: // RK_OUTCOME_UNKNOWN, and what a later library may have
+	default: // RK_OUTCOME_UNKNOWN, and outcomes of a later library
 		return Unknown{}
 	}
 }

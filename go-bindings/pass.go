@@ -14,14 +14,14 @@ import (
 // ErrInvalidArgument and a message:
 //
 //  1. For each committer [Committer.BeginPass], then a ReadOperation to it, and when that has ended [Committer.PassRead].
-//  2. [Pass.Audit] adds what was read to an [Audit]. After that, Services are listed linearizably and observed by it.
+//  2. [Pass.Audit] adds the ranges that were read to an [Audit]. After that, Services are listed linearizably and observed by it.
 //  3. [Pass.Finish] ends the audit.
 //  4. For each committer [Committer.SubmitRepair].
 //
 // A pass that fails on its way is closed, and the next one started. It may be used from several goroutines at once.
 type Pass struct {
 	inner *owned[*C.rk_repair_pass]
-	// begun is how many ranges were begun.
+	// begun is the number of ranges that were begun.
 	begun *atomic.Int64
 }
 
@@ -50,8 +50,8 @@ func (p *Pass) Close() error {
 	return nil
 }
 
-// Audit adds what was read to an audit without ranges and Services, in the order of BeginPass. More ranges may be added to
-// the audit, and Services that are listed from now on. An error ends the pass; it may be ErrSameKind.
+// Audit adds the ranges that were read to an audit without ranges and Services, in the order of BeginPass. More ranges may
+// be added to the audit, and Services that are listed from now on. An error ends the pass; it may be ErrSameKind.
 func (p *Pass) Audit(audit *Audit) error {
 	if p.pointer() == nil || audit.pointer() == nil {
 		return ErrClosed
@@ -93,7 +93,7 @@ func (c *Committer) BeginPass(pass *Pass) error {
 	return passError(code, &details)
 }
 
-// PassRead says that the read of a pass has ended with this revision and snapshot. Services are listed
+// PassRead reports the read of a pass, with its revision and snapshot. Services are listed
 // after now. The leak counters of the committer's range go on only where the value was in use ever since the pass before;
 // where that is not known, or that pass was too short a while ago, all of them start again.
 func (c *Committer) PassRead(pass *Pass, revision int64, snapshot []byte, now time.Duration) error {
@@ -105,12 +105,12 @@ func (c *Committer) PassRead(pass *Pass, revision int64, snapshot []byte, now ti
 	return passError(code, &details)
 }
 
-// SubmitRepair takes on the operation that applies what a finished pass found out about the committer's range. It is to
+// SubmitRepair queues the operation that applies the result of a finished pass to the committer's range. It is to
 // be submitted even if the pass found nothing: the committer learns from it which values more than one Service claims. It
 // may be submitted again if it has failed.
 //
 // A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays and
-// is due again in the next pass; so does one that Services were in the way of.
+// is due again in the next pass; so does one that a write of a Service protected.
 func (c *Committer) SubmitRepair(deadline time.Duration, pass *Pass, listed ServiceList) (Ticket, error) {
 	var ticket C.uint64_t
 	var details C.rk_error

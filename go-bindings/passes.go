@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Passes are what a server's repair passes know from one to the next: the leak counters of all ranges, and when they
-// may advance.
+// Passes are the memory of a server's repair passes: the leak counters of all ranges, and when they may advance.
 //
 // [Passes.Start] starts a [Pass] over the objects of committers. Without committers every pass counts, and
 // [Audit.Finish] is all that is needed.

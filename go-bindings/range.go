@@ -80,7 +80,7 @@ func (r Range) String() string {
 	return r.inner.text
 }
 
-// Size is how many values can be allocated.
+// Size returns the number of values in the range.
 func (r Range) Size() uint32 {
 	if r.inner == nil {
 		return 0
@@ -88,8 +88,8 @@ func (r Range) Size() uint32 {
 	return r.inner.size
 }
 
-// StaticBand is how many of the lowest values form the static band, which dynamic allocation spares (KEP-3070 for
-// ClusterIPs, KEP-3668 for NodePorts).
+// StaticBand returns the number of values in the static band: the lowest ones, which dynamic allocation picks last (KEP-3070
+// for ClusterIPs, KEP-3668 for NodePorts).
 func (r Range) StaticBand() uint32 {
 	if r.inner == nil {
 		return 0
@@ -122,7 +122,7 @@ type ChangedValue struct {
 	Allocated bool
 }
 
-// Changes returns what differs between two snapshots of the range (see Allocator.Snapshot), ascending. The error is a
+// Changes returns the differences between two snapshots of the range (see Allocator.Snapshot), ascending. The error is a
 // *BitsPastRangeError.
 func (r Range) Changes(before, after []byte) ([]ChangedValue, error) {
 	var all []ChangedValue

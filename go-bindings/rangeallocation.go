@@ -11,7 +11,7 @@ type RangeAllocation struct {
 	inner *owned[*C.rk_range_allocation]
 }
 
-// DecodeRangeAllocation decodes a stored value; its first bytes tell the form. The error is a *DecodeError; for a value
+// DecodeRangeAllocation decodes a stored value; its first bytes identify the form. The error is a *DecodeError; for a value
 // that is encrypted at rest errors.Is finds ErrEncrypted in it.
 func DecodeRangeAllocation(stored []byte) (*RangeAllocation, error) {
 	var handle *C.rk_range_allocation

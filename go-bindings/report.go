@@ -18,23 +18,23 @@ type Report struct {
 type Set uint32
 
 const (
-	// ValuesSet are to be set in what is stored.
+	// ValuesSet are to be set in the stored bitmap.
 	ValuesSet Set = C.RK_VALUES_SET
-	// ValuesClear are to be cleared in what is stored.
+	// ValuesClear are to be cleared in the stored bitmap.
 	ValuesClear Set = C.RK_VALUES_CLEAR
 	// ValuesLeaked are stored though no Service uses them, due to be cleaned or not.
 	ValuesLeaked Set = C.RK_VALUES_LEAKED
 	// ValuesDuplicates are claimed by more than one Service.
 	ValuesDuplicates Set = C.RK_VALUES_DUPLICATES
-	// ValuesStored are what was stored before the audit.
+	// ValuesStored were stored before the audit.
 	ValuesStored Set = C.RK_VALUES_STORED
-	// ValuesInUse are what Services use.
+	// ValuesInUse are in use by Services.
 	ValuesInUse Set = C.RK_VALUES_IN_USE
-	// ValuesNext are what is to be stored: those in use, and the leaks that stay.
+	// ValuesNext are to be stored: those in use, and the leaks that stay.
 	ValuesNext Set = C.RK_VALUES_NEXT
 )
 
-// Record says how allocations from a range are recorded.
+// Record is the way in which allocations from a range are recorded.
 type Record uint32
 
 const (
@@ -50,9 +50,9 @@ const (
 // RangeReport counts the values of a range; see Set.
 type RangeReport struct {
 	Record Record
-	// StaticBand is how many of the lowest values form the static band.
+	// StaticBand is the number of values in the static band, the lowest ones.
 	StaticBand uint32
-	// Size is how many values there are, at most 2^64 - 1.
+	// Size is the number of values, at most 2^64 - 1.
 	Size                                                uint64
 	Stored, InUse, Leaked, Next, Set, Clear, Duplicates uint64
 	// Dropped values are stored, but the configured range does not have them: after a change of the range.
@@ -84,7 +84,7 @@ func (r *Report) Close() error {
 	return nil
 }
 
-// Findings returns what is wrong with Services, in their order, and then with IPAddress objects, in their order. Cost: a few
+// Findings returns the findings about Services, in their order, and then about IPAddress objects, in theirs. Cost: a few
 // crossings per 100 findings.
 func (r *Report) Findings() ([]Finding, error) {
 	defer runtime.KeepAlive(r)
@@ -183,7 +183,7 @@ func (r *Report) Runs(index int, set Set, members bool) iter.Seq[Run] {
 	}
 }
 
-// Snapshot returns what is to be stored for the bitmap with this index, as Allocator.Snapshot does. It replaces the content
+// Snapshot returns the new content of the bitmap with this index, as Allocator.Snapshot does. It replaces the content
 // of dst and reuses its capacity.
 func (r *Report) Snapshot(index int, dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(r)

@@ -48,7 +48,7 @@ func (c ServiceCIDR) pointer() *C.rk_service_cidr {
 	return c.inner.pointer
 }
 
-// Size is how many addresses can be allocated: without the network address and, in IPv4, the broadcast address; at most
+// Size returns the number of addresses that can be allocated: without the network address and, in IPv4, the broadcast address; at most
 // 2^64 - 1.
 func (c ServiceCIDR) Size() uint64 {
 	if c.inner == nil {
@@ -57,7 +57,7 @@ func (c ServiceCIDR) Size() uint64 {
 	return c.inner.size
 }
 
-// StaticBand is how many of the lowest addresses form the static band, which dynamic allocation spares (KEP-3070).
+// StaticBand returns the number of addresses in the static band: the lowest ones, which are picked last (KEP-3070).
 func (c ServiceCIDR) StaticBand() uint32 {
 	if c.inner == nil {
 		return 0

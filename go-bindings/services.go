@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxEntries is how many addresses or ports one Service can have in a batch.
+	// maxEntries is the largest number of addresses or ports of one Service in a batch.
 	maxEntries = 1<<16 - 1
 	// portUnit is one port in a Service's first word.
 	portUnit = 1 << 16
@@ -177,7 +177,7 @@ func (n *serviceNames) toC(pinner *runtime.Pinner) C.rk_service_names {
 	return C.rk_service_names{batch: n.batch.toC(pinner)}
 }
 
-// IPAddress is what an audit reads of an IPAddress object.
+// IPAddress has the fields of an IPAddress object that an audit reads.
 type IPAddress struct {
 	// Name is metadata.name: the address.
 	Name string

@@ -14,12 +14,12 @@ type difference struct {
 	reference, ours, reason string
 }
 
-// anyOf matches what one of the expressions matches whole.
+// anyOf matches text that one of the expressions matches as a whole.
 func anyOf(expressions ...string) *regexp.Regexp {
 	return regexp.MustCompile("^(" + strings.Join(expressions, "|") + ")$")
 }
 
-// What is told of endpoints, in part or all of it.
+// Reports about endpoints, in part or all of it.
 const (
 	addresses = `Endpoints default/kubernetes\.subsets\[\d\]\.(addresses|notReadyAddresses)\[\d\]\.ip`
 	ports     = `Endpoints default/kubernetes\.subsets\[\d\]\.ports\[\d\]\..*`
@@ -35,14 +35,14 @@ var (
 		name:      "generation after a lease ran out",
 		fields:    anyOf(`Lease \S+\.(metadata\.generation|value)`),
 		reference: "begins with 1 again when its own lease ran out",
-		ours:      "goes on from what it wrote last",
+		ours:      "goes on from its last write",
 		reason:    "a generation that is not higher than the own one is then from a backup, and not from a second writer",
 	}
 	stopWithoutLease = &difference{
 		name:      "stop without a lease",
 		fields:    anyOf(addresses, ports, allOfSlice),
 		reference: "leaves the endpoints as they are when it stops and has no lease, with its own address if its lease has run out",
-		ours:      "removes its address and brings them to what the leases tell, as always",
+		ours:      "removes its address and adapts them to the leases, as always",
 		reason:    "a server that has stopped in order must not get requests until another one looks",
 	}
 	foreignMetadata = &difference{
@@ -84,18 +84,18 @@ var (
 		name:      "ports that the API server refuses",
 		fields:    anyOf(addresses, ports, inSlice, slicePort, generation),
 		reference: "keeps them unless it reconciles ports, so that each write is refused and nothing is repaired",
-		ours:      "makes the subset anew",
-		reason:    "what was damaged in etcd must repair by itself",
+		ours:      "recreates the subset",
+		reason:    "damage in etcd must be repaired without help",
 	}
 	unreadableLease = &difference{
 		name:      "a lease that cannot be read",
 		fields:    anyOf(addresses, inSlice, generation, `Lease \S+\.(apiVersion|kind|metadata\.generation|ttl|value|subsets\[0\]\.addresses\[0\]\.ip)`),
-		reference: "fails in each turn of each server until somebody deletes the key, and does not write its own anew",
+		reference: "fails in each turn of each server until somebody deletes the key, and does not rewrite its own",
 		ours:      "goes on with the others; the address of the key stays if it is listed; the own one is rewritten",
 		reason:    "one wrong value must not end the work of all servers, nor drop a server that may live",
 	}
 	doubtfulLease = &difference{
-		name:      "a lease that does not tell the address of its key",
+		name:      "a lease whose address is not that of its key",
 		fields:    anyOf(addresses, inSlice, generation),
 		reference: "drops the address of the key",
 		ours:      "lets it stay if it is listed, and reports the lease",
@@ -125,8 +125,8 @@ var (
 	leaseAnew = &difference{
 		name:      "an own lease with more in it",
 		fields:    anyOf(`Lease \S+\.(metadata\.(name|namespace|labels\..*|annotations\..*)|value)`),
-		reference: "keeps what else is in its value",
-		ours:      "writes it anew",
+		reference: "keeps the rest of its value",
+		ours:      "rewrites it",
 		reason:    "only generation and address mean anything there",
 	}
 	twiceByCount = &difference{

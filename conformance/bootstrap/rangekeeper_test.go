@@ -102,7 +102,7 @@ type putLease struct {
 	TTLSeconds, ModRevision int64
 }
 
-// settle performs orders until there are no more, and tells how long nothing is due.
+// settle performs orders until there are no more, and returns how long nothing is due.
 func (r *rangekeeper) settle() time.Duration {
 	for range 1000 {
 		text, err := r.core.Poll(r.now, nil)
@@ -200,7 +200,7 @@ func (r *rangekeeper) leases(key string, options ...clientv3.OpOption) any {
 	return map[string]any{"leases": all}
 }
 
-// object reads what stands under the name of its kind.
+// object reads the object under the name of its kind.
 func (r *rangekeeper) object(byKind map[string]json.RawMessage) runtime.Object {
 	for kind, text := range byKind {
 		object := map[string]runtime.Object{

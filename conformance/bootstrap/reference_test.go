@@ -69,7 +69,7 @@ func newReference(t *testing.T, w *world, c config) server {
 	return r
 }
 
-// start does what comes before the server is ready.
+// start does the work before the server is ready.
 func (r *reference) start() {
 	namespaces := newInformer(r.world, "Namespace")
 	namespaces.fill(r.t)
@@ -132,7 +132,7 @@ func clientOf(w *world) kubernetes.Interface {
 		var object runtime.Object
 		var err error
 		switch action := action.(type) {
-		// A DeleteAction is a GetAction too, and a CreateAction an UpdateAction, so the verb has to tell.
+		// A DeleteAction is a GetAction too, and a CreateAction an UpdateAction, so the verb decides.
 		case clienttesting.GetAction:
 			if action.GetVerb() == "delete" {
 				err = w.delete(kind, action.GetNamespace(), action.GetName(), nil)

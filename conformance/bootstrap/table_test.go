@@ -25,11 +25,11 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 )
 
-// floor is how many situations there have to be.
+// floor is the least number of situations.
 const floor = 40
 
 func TestMain(m *testing.M) {
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // the reference logs what it cannot do
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // the reference logs its failures
 	os.Exit(m.Run())
 }
 
@@ -88,7 +88,7 @@ type play struct {
 // step is something that happens.
 type step func(*play)
 
-// play lets everything happen, and gives what there is after each step.
+// play plays the steps, and returns the objects after each.
 func (s situation) play(t *testing.T, w *world, newServer func(*testing.T, *world, config) server) []map[string]string {
 	for _, object := range s.objects {
 		w.seed(t, object)

@@ -31,7 +31,7 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// kinds are what is compared, with the resources that hold them.
+// kinds are the compared kinds, with their resources.
 var kinds = map[string]schema.GroupVersionResource{
 	"Namespace":     {Version: "v1", Resource: "namespaces"},
 	"Service":       {Version: "v1", Resource: "services"},
@@ -39,7 +39,7 @@ var kinds = map[string]schema.GroupVersionResource{
 	"EndpointSlice": {Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
 }
 
-// world is the cluster of one side: what a kube-apiserver has below its HTTP handlers, which sets defaults, refuses and
+// world is the cluster of one side: a kube-apiserver's layers below its HTTP handlers, which set defaults, refuses and
 // allocates, over a part of a real etcd.
 type world struct {
 	etcd      *clientv3.Client
@@ -50,7 +50,7 @@ type world struct {
 	stores  map[string]*genericregistry.Store
 }
 
-// storage is what serves the requests for a resource.
+// storage serves the requests for a resource.
 type storage interface {
 	rest.Getter
 	rest.Lister

@@ -59,7 +59,7 @@ func (c *connections) signal() {
 	}
 }
 
-// await signals whenever the client has lost all connections: what is sent next goes over a new one.
+// await signals whenever the client has lost all connections: the next request goes over a new one.
 func (c *connections) await(ctx context.Context, client *grpc.ClientConn) {
 	for state := client.GetState(); client.WaitForStateChange(ctx, state); state = client.GetState() {
 		if state == connectivity.Ready {

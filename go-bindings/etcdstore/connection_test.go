@@ -116,13 +116,13 @@ func TestWatchEndsWithItsConnection(t *testing.T) {
 		}
 	}
 	if len(c.reconnected) == 0 {
-		t.Error("nobody was told")
+		t.Error("the loss was not reported")
 	}
 }
 
-// TestLossIsTold cuts the only connection: that is told before anything is sent over the
+// TestLossIsReported cuts the only connection: the loss is reported before anything is sent over the
 // next one.
-func TestLossIsTold(t *testing.T) {
+func TestLossIsReported(t *testing.T) {
 	between := startProxy(t, endpoint(t))
 	client := connect(t, between.endpoint())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -134,7 +134,7 @@ func TestLossIsTold(t *testing.T) {
 		between.cut()
 		time.Sleep(time.Millisecond)
 		if ctx.Err() != nil {
-			t.Fatal("nobody was told")
+			t.Fatal("the loss was not reported")
 		}
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Stats counts what a Store has done since it was opened.
+// Stats are the counters of a Store since it was opened.
 type Stats struct {
 	// Operations have ended; Swaps, Confirms and Reads are the requests to etcd that it took.
 	Operations, Swaps, Confirms, Reads int64
-	// Conflicts are swaps and confirms that found another state, Unknown requests without an answer, Refused those that
+	// Conflicts are compare-and-swaps and confirms that found another state, Unknown requests without an answer, Refused those that
 	// etcd would not carry out.
 	Conflicts, Unknown, Refused int64
 	// Replaced committers have failed, by a fault of Rangekeeper.
@@ -21,7 +21,7 @@ type counters struct {
 	operations, swaps, confirms, reads, conflicts, unknown, refused, replaced atomic.Int64
 }
 
-// Stats counts what the store has done since it was opened.
+// Stats returns the counters of the store since it was opened.
 func (s *Store) Stats() Stats {
 	c := &s.counters
 	return Stats{
@@ -30,7 +30,7 @@ func (s *Store) Stats() Stats {
 	}
 }
 
-// descriptions are those of one Store. The key is a constant label of each, so that a registry takes several Stores.
+// descriptions are the metrics of one Store. The key is a constant label of each, so that a registry takes several Stores.
 type descriptions struct{ operations, requests, conflicts, failures, replaced *prometheus.Desc }
 
 func (s *Store) descriptions() descriptions {

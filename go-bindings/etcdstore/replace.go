@@ -35,8 +35,8 @@ func (s *Store) newCommitter() error {
 	return err
 }
 
-// replace takes a new committer in the place of one that has failed. What the old one was asked for may have been done or not. A
-// committer that knows nothing is safe: it reads before it writes, and clears only what it has seen in use.
+// replace replaces a committer that has failed by a new one. Operations of the old one have unknown outcomes. A new
+// committer is safe: it reads before it writes, and clears only what it has seen in use.
 func (d *driver) replace(reason error) error {
 	d.counters.replaced.Add(1)
 	d.failure.Lock()

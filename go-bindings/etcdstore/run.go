@@ -23,24 +23,24 @@ const watchPause = 100 * time.Millisecond
 type watched struct {
 	changes []rangekeeper.Change
 	ended   bool
-	// compacted says that there are changes which no watch can tell any more.
+	// compacted: there are changes that no watch can report any more.
 	compacted bool
 }
 
-// driver is what run works with; no other goroutine sees it.
+// driver is the state of run; no other goroutine sees it.
 type driver struct {
 	*Store
 	calls     map[rangekeeper.Ticket]*call
 	value     []byte
 	stopWatch context.CancelFunc // nil while there is no watch
-	told      chan watched       // by that watch
+	reports   chan watched       // of that watch
 
 	connections *connections
 	kv          clientv3.KV
 	watcher     clientv3.Watcher
 }
 
-// run does what the committer asks for until ctx is done.
+// run carries out the committer's steps until ctx is done.
 func (s *Store) run(ctx context.Context) {
 	client, connections := s.config.Client, newConnections()
 	d := &driver{
@@ -88,8 +88,8 @@ func (d *driver) wait(ctx context.Context, timeout <-chan time.Time) {
 	case <-d.wake:
 	case <-d.connections.reconnected:
 		d.committer().Reconnected(d.now())
-	case w := <-d.told:
-		d.tell(w)
+	case w := <-d.reports:
+		d.observe(w)
 	}
 }
 
@@ -144,7 +144,7 @@ func (d *driver) handed(c *call, ticket rangekeeper.Ticket, err error) {
 	d.mu.Unlock()
 }
 
-// deliver hands out what has ended. A caller may have stopped waiting before the committer was told.
+// deliver hands out outcomes. A caller may have stopped waiting before the committer knew.
 func (d *driver) deliver(finished []rangekeeper.Finished) {
 	n := 0
 	d.mu.Lock()
@@ -169,7 +169,7 @@ func (d *driver) deliver(finished []rangekeeper.Finished) {
 // end answers all that has not ended.
 func (d *driver) end() {
 	d.endWatch()
-	d.watcher.Close() // its error says that the watch was stopped
+	d.watcher.Close() // its error is that the watch was stopped
 	if step, err := d.committer().Poll(d.now()); err == nil {
 		d.deliver(step.Finished)
 	}
@@ -201,7 +201,7 @@ func (d *driver) perform(ctx context.Context, step rangekeeper.Step) {
 	response, err := txn.Commit()
 	now := d.now()
 	select {
-	case <-d.connections.reconnected: // before the answer is told: it may be another etcd's
+	case <-d.connections.reconnected: // before the answer: it may be another etcd's
 		d.committer().Reconnected(now)
 	default:
 	}
@@ -231,7 +231,7 @@ func (d *driver) perform(ctx context.Context, step rangekeeper.Step) {
 	d.committer().Answered(now, answer)
 }
 
-// transaction is what a step asks for.
+// transaction returns the transaction of a step.
 func (d *driver) transaction(ctx context.Context, step rangekeeper.Step) (clientv3.Txn, error) {
 	key := d.config.Key
 	var conditions []clientv3.Cmp
@@ -255,7 +255,7 @@ func (d *driver) transaction(ctx context.Context, step rangekeeper.Step) (client
 			services := clientv3.Compare(clientv3.ModRevision(d.config.Services), "<", since+1).WithPrefix()
 			conditions = append(conditions, services)
 		}
-		// OpPut copies the text; another copy for each swap would keep the collector busy.
+		// OpPut copies the text; another copy for each batch would keep the collector busy.
 		puts = append(puts, clientv3.OpPut(key, unsafe.String(unsafe.SliceData(d.value), len(d.value))))
 	}
 	return d.kv.Txn(ctx).If(conditions...).Then(puts...).Else(clientv3.OpGet(key)), nil
@@ -289,23 +289,23 @@ func isRefusal(err error) bool {
 // startWatch starts to watch the key.
 func (d *driver) startWatch(ctx context.Context, from int64) {
 	ctx, d.stopWatch = context.WithCancel(ctx)
-	d.told = make(chan watched)
-	go d.follow(ctx, d.watcher, from, d.told)
+	d.reports = make(chan watched)
+	go d.follow(ctx, d.watcher, from, d.reports)
 }
 
 // endWatch ends the watch, if there is one.
 func (d *driver) endWatch() {
 	if d.stopWatch != nil {
 		d.stopWatch()
-		d.stopWatch, d.told = nil, nil
+		d.stopWatch, d.reports = nil, nil
 	}
 }
 
 // follow reports to the driver all changes of the key from a revision on.
-func (s *Store) follow(ctx context.Context, watcher clientv3.Watcher, from int64, told chan watched) {
+func (s *Store) follow(ctx context.Context, watcher clientv3.Watcher, from int64, reports chan watched) {
 	tell := func(w watched) bool {
 		select {
-		case told <- w:
+		case reports <- w:
 			return true
 		case <-ctx.Done():
 			return false
@@ -338,22 +338,22 @@ func (s *Store) follow(ctx context.Context, watcher clientv3.Watcher, from int64
 	}
 }
 
-// drain hands on what is known already of the connection and from a watch, before the next request.
+// drain reports a new connection and the watch's reports to the committer, before the next request.
 func (d *driver) drain() {
 	for {
 		select {
 		case <-d.connections.reconnected:
 			d.committer().Reconnected(d.now())
-		case w := <-d.told:
-			d.tell(w)
+		case w := <-d.reports:
+			d.observe(w)
 		default:
 			return
 		}
 	}
 }
 
-// tell hands on what a watch told.
-func (d *driver) tell(w watched) {
+// observe passes a watch's report to the committer.
+func (d *driver) observe(w watched) {
 	if w.ended {
 		d.endWatch()
 		if w.compacted {

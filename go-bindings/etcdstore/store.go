@@ -1,6 +1,6 @@
 // Package etcdstore allocates through etcd: the operations of many callers become compare-and-swaps of one key, which
 // holds a RangeAllocation as kube-apiserver stores it. All decisions are made by a [rangekeeper.Committer]; this package
-// does what it asks for.
+// does its I/O.
 package etcdstore
 
 import (
@@ -21,22 +21,22 @@ import (
 const DefaultGrace = 6 * time.Minute
 
 var (
-	// ErrUnknown: an operation may have taken effect, or may yet do so. What it allocated must not be used; a repair pass
-	// frees it.
+	// ErrUnknown: an operation may have taken effect, or may yet do so. The values it allocated must not be used; a
+	// repair pass frees them.
 	ErrUnknown = errors.New("the outcome of the operation is unknown")
 	// ErrDeferred: a value was not released, and is left to a repair pass.
 	ErrDeferred = errors.New("not released, and left to a repair pass")
 )
 
-// Config says which stored object a Store keeps.
+// Config configures a Store.
 type Config struct {
 	Client *clientv3.Client
 	// Key is where the object is stored: /registry/ranges/serviceips and the like.
 	Key      string
 	Range    rangekeeper.Range
 	Strategy rangekeeper.Strategy
-	// Services is what the keys of Services begin with if they are in the same etcd, such as /registry/services/specs/:
-	// what a Repair needs whose list guards.
+	// Services is the prefix of the keys of Services if they are in the same etcd, such as /registry/services/specs/. A
+	// Repair whose list guards needs it.
 	Services string
 	// Grace is the time in which the Service of an allocation must be written; 0 for DefaultGrace.
 	Grace time.Duration
@@ -48,8 +48,8 @@ type Config struct {
 // Store allocates from one stored object. All methods may be called from several goroutines at once; their operations
 // share requests to etcd.
 //
-// An operation whose context ends before it is done returns the context's error, and ErrUnknown if it was under way. What
-// it then still allocates is released again.
+// An operation whose context ends before it is done returns the context's error, and ErrUnknown if it was under way.
+// Values that it then still allocates are released again.
 type Store struct {
 	config    Config
 	committer atomic.Pointer[rangekeeper.Committer]
@@ -74,16 +74,16 @@ type call struct {
 	repair    *repair // instead of operation
 	ticket    rangekeeper.Ticket
 	taken     bool // whether the committer has it
-	ended     bool // whether done has what came of it
+	ended     bool // whether done has its outcome
 	givenUp   bool // whether nobody waits for it any more
 	done      chan rangekeeper.Outcome
 }
 
-// check refuses what no etcd could serve, which would be tried for ever.
+// check refuses a Config that no etcd could serve: the store would retry for ever.
 func (c *Config) check() error {
 	switch {
 	case c.Client == nil:
-		return errors.New("there is no client")
+		return errors.New("the client is nil")
 	case c.Key == "":
 		return errors.New("the key is empty")
 	case c.Grace < 0:
@@ -121,7 +121,7 @@ func (s *Store) Key() string { return s.config.Key }
 // Range is the configured range.
 func (s *Store) Range() rangekeeper.Range { return s.config.Range }
 
-// Close lets what is under way end until the context is done; what then has not ended returns ErrUnknown. Later calls
+// Close waits for operations under way until the context is done; those that have not ended return ErrUnknown. Later calls
 // return rangekeeper.ErrClosed. The client stays open.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
@@ -147,7 +147,7 @@ type Allocation struct {
 	UseUntil time.Time
 }
 
-// Init makes the object if it is missing or was never initialised, and says whether it did. An object for another range
+// Init makes the object if it is missing or was never initialised, and reports whether it did. An object for another range
 // is a *rangekeeper.MismatchedRangeError.
 func (s *Store) Init(ctx context.Context) (created bool, err error) {
 	outcome, err := s.do(ctx, rangekeeper.CreateOperation(s.deadline(ctx)))
@@ -155,8 +155,8 @@ func (s *Store) Init(ctx context.Context) (created bool, err error) {
 	return of.Created, err
 }
 
-// AllocateNext takes a free value. Errors: rangekeeper.ErrFull, rangekeeper.ErrNotInitialised and what every operation
-// gives (see rangekeeper.Failed).
+// AllocateNext takes a free value. Errors: rangekeeper.ErrFull, rangekeeper.ErrNotInitialised and those of every
+// operation (see rangekeeper.Failed).
 func (s *Store) AllocateNext(ctx context.Context) (Allocation, error) {
 	return s.allocate(ctx, rangekeeper.Any())
 }
@@ -207,7 +207,7 @@ func (s *Store) Release(ctx context.Context, value rangekeeper.Value, owner rang
 	return all[0], err
 }
 
-// ReleaseAll releases values, all in one swap, and returns for each of them what Release returns. An error names the value
+// ReleaseAll releases values, all in one batch, and returns for each of them what Release returns. An error names the value
 // that it is about; the other values are released all the same.
 func (s *Store) ReleaseAll(ctx context.Context, owned ...Owned) (released []bool, err error) {
 	released = make([]bool, len(owned))
@@ -237,7 +237,7 @@ func (s *Store) Read(ctx context.Context) (rangekeeper.State, error) {
 	return state, err
 }
 
-// Known returns what is known of the object without asking etcd: it may be out of date. After Close it is zero.
+// Known returns the state that is known without asking etcd: it may be out of date. After Close it is zero.
 func (s *Store) Known() rangekeeper.KnownState { return s.committer.Load().Known() }
 
 type repair struct {
@@ -262,8 +262,8 @@ func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rangek
 	return view, nil
 }
 
-// Repair applies what a finished pass, which has read the range by ReadForPass, found out about it: as much of that as is
-// still right when it is written. Repair is called even if the pass found nothing: the store learns from it which values
+// Repair applies the result of a finished pass, which has read the range by ReadForPass: as much of it as is still right
+// when it is written. Repair is called even if the pass found nothing: the store learns from it which values
 // more than one Service claims.
 //
 // A list of Services from before ReadForPass is rangekeeper.ErrStaleList. One that guards needs Config.Services.

@@ -10,7 +10,7 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// cidrRow is the verdict on one string. What follows Accepted is there only for an accepted one.
+// cidrRow is the verdict on one string. The fields after Accepted are set only for an accepted one.
 type cidrRow struct {
 	Input    string `json:"input"`
 	Accepted bool   `json:"accepted"`
@@ -39,7 +39,7 @@ type ipOffset struct {
 // which shows size, static band and offsets without filling a bitmap.
 type probe struct {
 	size, band int
-	// asked is the offset of the latest Allocate; next is what AllocateNext answers.
+	// asked is the offset of the latest Allocate; next is the answer of AllocateNext.
 	asked, next int
 }
 

@@ -18,13 +18,13 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 )
 
-// envelopeRow is one RangeAllocation and what the reference's storage codec writes for it.
+// envelopeRow is one RangeAllocation and its bytes by the reference's storage codec.
 type envelopeRow struct {
 	Name  string `json:"name"`
 	Range string `json:"range"`
-	// Data is base64; null stands for an absent field, which the reference tells from an empty one.
+	// Data is base64; null stands for an absent field, which the reference distinguishes from an empty one.
 	Data *string `json:"data"`
-	// ResourceVersion is what metadata carries. A kube-apiserver clears it before it stores.
+	// ResourceVersion is in the metadata. A kube-apiserver clears it before it stores.
 	ResourceVersion string `json:"resource_version"`
 	// Protobuf and JSON are the stored values, in base64.
 	Protobuf string `json:"protobuf"`
@@ -96,7 +96,7 @@ func envelopeInputs() []envelopeInput {
 		}
 		return set.Bytes()
 	}
-	// alternate sets every third offset below size: more bytes than a length of one byte can tell.
+	// alternate sets every third offset below size: more bytes than a length of one byte can count.
 	alternate := func(size int) []byte {
 		var offsets []int
 		for offset := 0; offset < size; offset += 3 {

@@ -1,4 +1,4 @@
-// Command goldens writes tables of what the reference, k8s.io/kubernetes at the version in go.mod,
+// Command goldens writes tables of the answers that the reference, k8s.io/kubernetes at the version in go.mod,
 // answers to chosen inputs. Every value comes from running the reference's own packages; the tests of
 // the other languages read the tables as independent truth.
 //
@@ -70,7 +70,7 @@ func writeTable(path string, rows []any) error {
 func referenceVersion() (string, error) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "", fmt.Errorf("this program carries no build information")
+		return "", fmt.Errorf("this program has no build information")
 	}
 	for _, dependency := range info.Deps {
 		if dependency.Path == "k8s.io/kubernetes" {

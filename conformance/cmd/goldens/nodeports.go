@@ -9,7 +9,7 @@ import (
 )
 
 // collectServiceNodePorts is the routine by which the reference's port repair reads a Service. It is not
-// exported, and the repair's own output does not tell the order, so it is called as it is.
+// exported, and the repair's own output does not show the order, so it is called as it is.
 //
 //go:linkname collectServiceNodePorts k8s.io/kubernetes/pkg/registry/core/service/portallocator/controller.collectServiceNodePorts
 func collectServiceNodePorts(service *corev1.Service) []int

@@ -6,7 +6,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/portallocator"
 )
 
-// portRow is the verdict on one port range. What follows Accepted is there only for an accepted one.
+// portRow is the verdict on one port range. The fields after Accepted are set only for an accepted one.
 type portRow struct {
 	Input    string `json:"input"`
 	Accepted bool   `json:"accepted"`

@@ -47,7 +47,7 @@ var packages = []string{
 
 func main() {
 	release := flag.String("release", kubernetes.Releases()[0], "the release of Kubernetes whose tests are run")
-	verbose := flag.Bool("v", false, "show what the tests of packages with failures print")
+	verbose := flag.Bool("v", false, "show the output of the tests of packages with failures")
 	flag.Parse()
 	if err := run(os.Stdout, *release, *verbose); err != nil {
 		fmt.Fprintf(os.Stderr, "conformance with Kubernetes %s: %v\n", *release, err)
@@ -111,7 +111,7 @@ func run(w io.Writer, release string, verbose bool) error {
 	return nil
 }
 
-// checkReplaced makes sure that what is tested has the files of the drop-in in it.
+// checkReplaced makes sure that the tested sources have the drop-in's files.
 func checkReplaced(release string) error {
 	copied := filepath.Join("..", "target", "dropin", "v"+release)
 	return eachFile(release, func(folder, name string, ours []byte) error {
@@ -211,12 +211,12 @@ func list(arguments []string) (map[string][]string, error) {
 	return functions, nil
 }
 
-// event is what `go test -json` prints (cmd/test2json).
+// event is a line of `go test -json` (cmd/test2json).
 type event struct {
 	Action, Package, Test, Output string
 }
 
-// test runs tests and returns the result of each, and what was printed, by package. That some fail is no error.
+// test runs tests and returns the result of each, and the output by package. That some fail is no error.
 func test(arguments []string) (map[string]map[string]string, map[string]string, error) {
 	command := exec.Command(goCommand(), arguments...)
 	command.Dir, command.Stderr = dropin, os.Stderr
@@ -231,7 +231,7 @@ func test(arguments []string) (map[string]map[string]string, map[string]string, 
 		if err := decoder.Decode(&e); err == io.EOF {
 			return results, output, nil
 		} else if err != nil {
-			return nil, nil, fmt.Errorf("what go test prints: %w", err)
+			return nil, nil, fmt.Errorf("decode the output of go test: %w", err)
 		}
 		switch e.Action {
 		case "output":

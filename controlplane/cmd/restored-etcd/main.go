@@ -28,7 +28,7 @@ import (
 
 const (
 	endpointsVariable = "ETCDCTL_ENDPOINTS"
-	// exitNotRun is what env and timeout have for it.
+	// exitNotRun is the exit code of env and timeout for this case.
 	exitNotRun = 125
 	// stopTimeout is how long an interrupted command may take to end.
 	stopTimeout = 10 * time.Second

@@ -16,7 +16,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
-// rangesPrefix is what the keys of stored ranges begin with.
+// rangesPrefix is the prefix of the keys of stored ranges.
 const rangesPrefix = "/registry/ranges/"
 
 // Initialise makes what a server whose loops are off lacks to create a Service in the

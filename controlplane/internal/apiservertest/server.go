@@ -44,7 +44,7 @@ var Versions = []Version{V1_32, V1_36}
 // requiredVariable makes a test fail whose server was not built.
 const requiredVariable = "RANGEKEEPER_REQUIRE_APISERVER"
 
-// What [Config] leaves open.
+// Defaults of [Config].
 const (
 	DefaultServiceClusterIPRange = "10.96.0.0/16"
 	DefaultServiceNodePortRange  = "30000-32767"
@@ -56,7 +56,7 @@ const (
 	// readyTimeout and stopTimeout bound waiting on a machine that does much else.
 	readyTimeout = 2 * time.Minute
 	stopTimeout  = time.Minute
-	// logTail is how many bytes of its log a failed test shows.
+	// logTail is the number of bytes at the end of its log that a failed test shows.
 	logTail = 64 << 10
 )
 
@@ -82,7 +82,7 @@ type Config struct {
 }
 
 // Server is a kube-apiserver that runs as long as the test unless it is stopped. Its
-// functions are for one goroutine at a time; it fails the test by what goes wrong.
+// functions are for one goroutine at a time; their errors fail the test.
 type Server struct {
 	t       testing.TB
 	config  Config

@@ -1,4 +1,4 @@
-// Package etcdtest is what the tests of several packages need: the fixtures, a real
+// Package etcdtest has the shared tools of tests: the fixtures, a real
 // etcd in the process or as a cluster of processes, and processes that can be killed.
 package etcdtest
 

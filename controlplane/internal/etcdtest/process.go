@@ -15,7 +15,7 @@ import (
 // roleVariable names the role of a process that [StartProcess] started.
 const roleVariable = "RANGEKEEPER_TEST_ROLE"
 
-// Role is what a process does that a test has started. It ends when the function
+// Role is the work of a process that a test has started. It ends when the function
 // returns; an error is written to stderr.
 type Role func(args []string) error
 
@@ -25,7 +25,7 @@ const terminateTimeout = time.Minute
 // roles is nil until [Main] was called.
 var roles map[string]Role
 
-// Main is what the TestMain of a package calls whose tests start processes: it runs
+// Main is for the TestMain of a package whose tests start processes: it runs
 // the tests or, in such a process, the role, and does not return. A role of every
 // package is to be a member of a [Cluster].
 func Main(m *testing.M, own map[string]Role) {
@@ -111,7 +111,7 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 func (p *Process) Kill() {
 	p.end.Do(func() {
 		p.cmd.Process.Kill() // fails only if it has ended
-		p.cmd.Wait()         // its error says that it was killed
+		p.cmd.Wait()         // its error is that it was killed
 	})
 }
 

@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// counters are what the server and its etcd have counted up to now.
+// counters are counters of the server and its etcd.
 type counters struct {
 	// size is etcd's database in bytes, rangeWrites how often stored ranges were written.
 	size, rangeWrites int64
-	// cpu is the server's time in seconds. operations, swaps and reads are those of Rangekeeper's stores.
+	// cpu is the server's time in seconds. operations, swaps and reads count the work of Rangekeeper's stores.
 	cpu, operations, swaps, reads float64
 }
 
@@ -64,7 +64,7 @@ func sum(family *dto.MetricFamily, label, value string) (total float64) {
 	return total
 }
 
-// newDialer returns what dials for one client: client-go shares connections among clients with equal configurations.
+// newDialer returns the dial function of one client: client-go shares connections among clients with equal configurations.
 func newDialer() func(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: 30 * time.Second}).DialContext
 }

@@ -19,21 +19,21 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
 )
 
-// turns is how often each side runs a work; the medians of them count.
+// turns is the number of runs of each work by each side; their medians count.
 const turns = 5
 
-// work is what clients do in a turn.
+// work is the clients' load in a turn.
 type work struct {
 	name        string
 	serviceType corev1.ServiceType
 	clients     int
-	// services is how many Services are created in a turn, or deleted.
+	// services is the number of Services created in a turn, or deleted.
 	services int
-	// deletes says that Services are deleted that the works before have created.
+	// deletes: the Services of the works before are deleted.
 	deletes bool
 }
 
-// cluster is what the works of one turn share: they run one after the other on it.
+// cluster is the cluster of one turn: its works run one after the other on it.
 type cluster struct {
 	release        string
 	clusterIPRange string
@@ -62,16 +62,16 @@ var clusters = []cluster{
 // nodePortRange has room for all works of a turn.
 const nodePortRange = "20000-32767"
 
-// measurement is what one side's turn at a work came to.
+// measurement is the result of one side's turn at a work.
 type measurement struct {
 	// Ops are creates or deletes in a second.
 	Ops float64 `json:"ops"`
 	// P50 and P99 are how long one takes, in milliseconds.
 	P50 float64 `json:"p50_ms"`
 	P99 float64 `json:"p99_ms"`
-	// Bytes are what etcd's database grows by for each.
+	// Bytes is the growth of etcd's database for each.
 	Bytes float64 `json:"bytes"`
-	// CPU is what the API server needs for each, in milliseconds.
+	// CPU is the API server's CPU time for each, in milliseconds.
 	CPU float64 `json:"cpu_ms"`
 	// RangeWrites are the writes of stored ranges for each.
 	RangeWrites float64 `json:"range_writes"`

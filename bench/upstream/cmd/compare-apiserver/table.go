@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 )
 
-// printTable returns a work three lines: the reference, Rangekeeper, and their ratio.
+// printTable prints three lines per work: the reference, Rangekeeper, and their ratio.
 func printTable(results []result) error {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "work\tside\tper s\tp50 ms\tp99 ms\tetcd bytes each\tCPU ms each\trange writes each\treads each\tmerged per swap\t")

@@ -150,7 +150,7 @@ func (w work) deletion(ctx context.Context, client *kubernetes.Clientset) (func(
 		}
 	}
 	if len(names) < w.services {
-		return nil, fmt.Errorf("there are %d Services to be deleted, expected %d", len(names), w.services)
+		return nil, fmt.Errorf("found %d Services to delete, expected %d", len(names), w.services)
 	}
 	return func(ctx context.Context, client *kubernetes.Clientset, i int64) error {
 		return client.CoreV1().Services(metav1.NamespaceDefault).Delete(ctx, names[i], metav1.DeleteOptions{})

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// turns is how often each side runs a work; the medians of them count.
+	// turns is the number of runs of each work by each side; their medians count.
 	turns = 5
 	// turnTime is how long callers allocate in one turn, if the range lasts.
 	turnTime = 4 * time.Second
-	// runsPerTurn is how often a turn starts again on another etcd because half of the range is taken.
+	// runsPerTurn is the largest number of etcds of a turn: half of a range is taken on each.
 	runsPerTurn = 4
 )
 
@@ -29,11 +29,11 @@ type result struct {
 	ReferenceOps   float64 `json:"reference_ops"`
 	RangekeeperOps float64 `json:"rangekeeper_ops"`
 	Ratio          float64 `json:"ratio"`
-	// The bytes are what etcd's database grows by per allocation.
+	// The bytes are the growth of etcd's database per allocation.
 	ReferenceBytes   float64 `json:"reference_bytes"`
 	RangekeeperBytes float64 `json:"rangekeeper_bytes"`
 	BytesRatio       float64 `json:"bytes_ratio"`
-	// The times are what the slowest of 100 allocations takes, in milliseconds.
+	// The times are those of the slowest of 100 allocations, in milliseconds.
 	ReferenceP99   float64 `json:"reference_p99_ms"`
 	RangekeeperP99 float64 `json:"rangekeeper_p99_ms"`
 

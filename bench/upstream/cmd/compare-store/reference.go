@@ -19,7 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/portallocator"
 )
 
-// prefix is what a kube-apiserver puts before the keys of all its objects.
+// prefix is the prefix of all keys of a kube-apiserver.
 const prefix = "/registry"
 
 // referenceAddresses opens the ClusterIP allocator as a kube-apiserver does that keeps addresses in a bitmap.

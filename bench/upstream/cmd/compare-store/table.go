@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 )
 
-// printTable returns a work three lines: the reference, Rangekeeper, and the ratio of what the project promises.
+// printTable prints three lines per work: the reference, Rangekeeper, and the ratio that the project promises.
 func printTable(results []result) error {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "work\tside\tper second\tbytes each\tp50 ms\tp99 ms\tp99.9 ms\tmeasured\t")

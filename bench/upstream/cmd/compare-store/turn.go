@@ -14,21 +14,21 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 )
 
-// measurement is what one side's turn at a work came to.
+// measurement is the result of one side's turn at a work.
 type measurement struct {
-	// operations is how many allocations were measured.
+	// operations is the number of measured allocations.
 	operations int
-	// ops is how many there were in a second, bytes what the database grew by for each.
+	// ops is their number per second, bytes the growth of the database for each.
 	ops, bytes float64
 	// The percentiles of how long one allocation took, in milliseconds.
 	p50, p99, p999 float64
 }
 
-// run is what callers did on one etcd.
+// run is the result of one run on an etcd.
 type run struct {
 	took  time.Duration
 	grown int64
-	// offsets are what was handed out, latencies how long each took; the first came before the clock was started.
+	// offsets were handed out, each after a latency; the first one came before the clock was started.
 	offsets   []int
 	latencies []time.Duration
 }
@@ -59,7 +59,7 @@ func takeTurn(ctx context.Context, w work, open opener, dir string) (measurement
 }
 
 // runOnce starts an etcd on an empty directory, and servers on it, lets the callers allocate for a time or until half
-// of the range is taken, and checks what they got.
+// of the range is taken, and checks their offsets.
 func runOnce(ctx context.Context, w work, open opener, dir string, limit time.Duration) (r run, err error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return r, err

@@ -1,6 +1,6 @@
 package main
 
-// The stored objects, at the keys that a kube-apiserver gives them.
+// The stored objects, at a kube-apiserver's keys.
 const (
 	serviceIPs       = "/registry/ranges/serviceips"
 	serviceNodePorts = "/registry/ranges/servicenodeports"
@@ -13,7 +13,7 @@ const (
 	nodePorts, sizeNodePorts = "30000-32767", 2768
 )
 
-// work is what both sides do: callers that allocate one value after the other, spread over the servers.
+// work is a load for both sides: callers that allocate one value after the other, spread over the servers.
 type work struct {
 	name             string
 	callers, servers int

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// rounds is how often each side runs; the median of them counts.
+	// rounds is the number of runs of each side; their median counts.
 	rounds = 7
 	// enough is how long one run of one side must take, so that the clock and the scheduler do not matter.
 	enough = 100 * time.Millisecond

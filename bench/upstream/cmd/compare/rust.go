@@ -45,7 +45,7 @@ func compareRust(path string) ([]result, error) {
 	var results []result
 	for _, name := range order {
 		if len(rust[name]) != rounds {
-			return nil, fmt.Errorf("%s: %s came %d times in %d runs", path, name, len(rust[name]), rounds)
+			return nil, fmt.Errorf("%s: reported %s %d times in %d runs", path, name, len(rust[name]), rounds)
 		}
 		results = append(results, newResult(name, reference[name], rust[name]))
 	}
@@ -64,7 +64,7 @@ func referenceOf(name string) (func() float64, error) {
 			return func() float64 { return measure(reference, count) }, nil
 		}
 	}
-	return nil, fmt.Errorf("the Rust program reports %q, which is no work", name)
+	return nil, fmt.Errorf("the Rust program reports the unknown work %q", name)
 }
 
 type rustLine struct {

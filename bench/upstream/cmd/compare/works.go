@@ -1,6 +1,6 @@
 package main
 
-// works are what both sides do. Each name says what is done, in which range, how full it is. The floor is the lowest
+// works are the loads for both sides. Each name has the operation, the range, and how full it is. The floor is the lowest
 // ratio that is accepted; 0 accepts any.
 var works = []struct {
 	name    string

@@ -1,4 +1,4 @@
-// Package latency says what the comparisons tell of how long operations took.
+// Package latency computes the latencies that the comparisons report.
 package latency
 
 import (

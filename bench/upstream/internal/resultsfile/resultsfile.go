@@ -1,4 +1,4 @@
-// Package resultsfile writes what the comparisons have measured.
+// Package resultsfile writes the results of the comparisons.
 package resultsfile
 
 import (

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 )
 
-// A storage reads values without telling their keys, and reads nothing at all if one of the values cannot be read. But
-// from its key a lease tells whose it is, even if its value does not. So the transformer, which knows the key, puts its last
+// A storage reads values without their keys, and reads nothing at all if one of the values cannot be read. But
+// a lease's key names its owner, even if its value does not. So the transformer, which knows the key, puts its last
 // part before each value between two zero bytes, as no value of Kubernetes begins with one, and the codec makes it the name
 // of the object, whose own is empty in every lease.
 

@@ -49,7 +49,7 @@ type shared struct {
 	// stopped by Destroy.
 	followed, served, stopped chan struct{}
 	serve                     sync.Once
-	// awaitsCIDR says that requests wait for served: a server takes requests before the first ServiceCIDR is there.
+	// awaitsCIDR: requests wait for served, as a server takes requests before the first ServiceCIDR is there.
 	awaitsCIDR bool
 
 	// mu guards the fields below, and is never held over a request. Only run writes the map.

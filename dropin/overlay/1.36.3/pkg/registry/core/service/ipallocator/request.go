@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 )
 
-// removeTries is how often an object is read again that was written while it was to be removed.
+// removeTries is the number of attempts to remove an object that others write meanwhile.
 const removeTries = 3
 
 // request records the effects of one API request on addresses: the objects that it creates, and the addresses that

@@ -29,7 +29,7 @@ var (
 	ErrMismatchedNetwork = errors.New("the provided port range does not match the current port range")
 )
 
-// ErrNotInRange says that a port is not in the range.
+// ErrNotInRange: a port is not in the range.
 type ErrNotInRange struct {
 	// ValidPorts is the range.
 	ValidPorts string

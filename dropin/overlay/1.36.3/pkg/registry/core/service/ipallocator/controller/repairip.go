@@ -45,7 +45,7 @@ const (
 	firstPassPause = time.Second
 	// repairWorkers is the number of Services, and of objects, that are checked concurrently.
 	repairWorkers = 5
-	// repairTries is how often one of them is looked at again after errors, before it waits for the next interval.
+	// repairTries is the number of retries after errors, before an object waits for the next interval.
 	repairTries = 15
 	// byClusterIP is the index of Services by their addresses.
 	byClusterIP = "rangekeeper.clusterIP"
