@@ -193,33 +193,6 @@ func (a *Allocator) All() iter.Seq[Value] {
 	}
 }
 
-// UsedRuns returns the runs of values in use, ascending, some hundred per crossing.
-//
-// The allocator may change meanwhile: a value that was in use all the time is in one of the runs, one that never was is
-// not. On a closed allocator the sequence is empty, and it ends early if it is closed meanwhile.
-func (a *Allocator) UsedRuns() iter.Seq[Run] { return a.runs(true) }
-
-// FreeRuns returns the runs of free values, ascending; for changes meanwhile see UsedRuns.
-func (a *Allocator) FreeRuns() iter.Seq[Run] { return a.runs(false) }
-
-func (a *Allocator) runs(used bool) iter.Seq[Run] {
-	return func(yield func(Run) bool) {
-		read := func(from C.uint32_t, page *C.rk_run, capacity C.size_t, n *C.size_t, next *C.uint32_t) C.rk_result {
-			return C.rk_allocator_runs(a.pointer(), C.bool(used), from, page, capacity, n, next)
-		}
-		readPages(runsPerPage, read, func(page []C.rk_run) bool {
-			for i := range page {
-				run := &page[i]
-				if !yield(Run{valueFromC(&run.first), valueFromC(&run.last), uint64(run.len)}) {
-					return false
-				}
-			}
-			return true
-		})
-		runtime.KeepAlive(a)
-	}
-}
-
 // Snapshot returns the values in use as they are stored: one big-endian integer without leading zeros, bit n being offset
 // n. It replaces the content of dst and reuses its capacity.
 func (a *Allocator) Snapshot(dst []byte) ([]byte, error) {
