@@ -272,6 +272,11 @@
 #define RK_DETAIL_BITMAP 4
 
 /**
+ * As the range of a finding or leak: the audit has no range of addresses to name.
+ */
+#define RK_NO_RANGE 4294967295
+
+/**
  * A finding is about a Service.
  */
 #define RK_SUBJECT_KIND_SERVICE 0
@@ -425,11 +430,6 @@
  * Values that are allocated after the repair.
  */
 #define RK_VALUES_NEXT 7
-
-/**
- * As the range of a finding or leak: the audit has no range of addresses to name.
- */
-#define RK_NO_RANGE 4294967295
 
 /**
  * As the object of a leak: a bitmap records the value.
@@ -1927,29 +1927,6 @@ rk_result rk_committer_submit(const struct rk_committer *committer,
                               uint64_t *tickets);
 
 /**
- * Takes on the operation that applies what a pass found out about the committer's range, after rk_repair_pass_finish. It is to be
- * submitted even if the pass found nothing: the committer learns from it which values more than one Service claims.
- * It may be submitted again if it has failed. deadline as in rk_operation.
- *
- * listed is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from before
- * the pass's read ends the operation with RK_RESULT_STALE_LIST. With is_guarded, nothing is cleared once a Service was
- * written after the list, so that a creator keeps its value even if it took longer than the grace; where Services never
- * rest, leaks stay then.
- *
- * A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays
- * and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT with a
- * message in error if the pass has not finished its audit, does not have the committer's range, or a later one has
- * started.
- */
-rk_result rk_committer_submit_repair(const struct rk_committer *committer,
-                                     const struct rk_repair_pass *pass,
-                                     uint64_t listed,
-                                     bool is_guarded,
-                                     uint64_t deadline_at,
-                                     uint64_t *ticket,
-                                     struct rk_error *error);
-
-/**
  * Ends an operation that its caller no longer waits for; one that has ended is left alone. What it allocates if it takes
  * effect nevertheless is released again.
  */
@@ -2308,6 +2285,29 @@ rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
                                 const struct rk_audit *audit,
                                 struct rk_report **report,
                                 struct rk_error *error);
+
+/**
+ * Submits the operation that repairs the committer's range, after rk_repair_pass_finish. Submit it even if the pass found
+ * nothing: from it the committer learns which values more than one Service claims. It may be submitted again if it has
+ * failed. deadline_at as in rk_operation.
+ *
+ * listed is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from before
+ * the pass's read ends the operation with RK_RESULT_STALE_LIST. With is_guarded, nothing is cleared once a Service was
+ * written after the list, so that a creator that takes longer than the grace period keeps its value. Where Services are
+ * written all the time, leaks then stay.
+ *
+ * A leak stays, and is due again in the next pass, if it was first seen less than the grace period ago, if this committer
+ * allocated it within the grace period, or if a Service was written after a list that guards. RK_RESULT_INVALID_ARGUMENT
+ * with a message in error if the pass has not finished its audit, does not have the committer's range, or a later one has
+ * started.
+ */
+rk_result rk_committer_submit_repair(const struct rk_committer *committer,
+                                     const struct rk_repair_pass *pass,
+                                     uint64_t listed,
+                                     bool is_guarded,
+                                     uint64_t deadline_at,
+                                     uint64_t *ticket,
+                                     struct rk_error *error);
 
 /**
  * Destroys a report.

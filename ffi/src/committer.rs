@@ -5,20 +5,19 @@ use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use rangekeeper_core::commit::{Committer, Config, Known, Listed, Operation, Outcome, Request, Step, Ticket};
+use rangekeeper_core::commit::{Committer, Config, Known, Outcome, Request, Step, Ticket};
 
 use crate::allocator::strategy;
-use crate::committer_input::{deadline, events, operations, rk_event, rk_operation};
+use crate::committer_input::{events, operations, rk_event, rk_operation};
 use crate::committer_output::{
     Outcomes, RK_STEP_CONFIRM, RK_STEP_FINISHED, RK_STEP_IDLE, RK_STEP_READ, RK_STEP_STOP_WATCH, RK_STEP_SWAP,
     RK_STEP_WAIT, RK_STEP_WATCH, nanoseconds, rk_finished, rk_step, rk_step_confirm, rk_step_data, rk_step_finished,
     rk_step_swap, rk_step_wait, rk_step_watch,
 };
-use crate::error::{self, rk_error};
-use crate::guard::{guard, guard_error, guard_or};
+use crate::error::Failure;
+use crate::guard::{guard, guard_or};
 use crate::handle::Handle;
 use crate::range::{ValueRange, rk_range};
-use crate::repair_pass::rk_repair_pass;
 use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice};
 use crate::value::{Value, rk_value};
@@ -32,10 +31,7 @@ pub struct rk_committer(Handle<State>);
 
 impl rk_committer {
     /// Works on the committer itself.
-    pub(crate) fn with<R>(
-        &self,
-        work: impl FnOnce(&mut RangeCommitter) -> Result<R, error::Failure>,
-    ) -> Result<R, error::Failure> {
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut RangeCommitter) -> Result<R, Failure>) -> Result<R, Failure> {
         self.0.with(|state| work(&mut state.committer))
     }
 }
@@ -165,45 +161,6 @@ pub unsafe extern "C" fn rk_committer_submit(
             Ok(())
         })
     })
-}
-
-/// Takes on the operation that applies what a pass found out about the committer's range, after rk_repair_pass_finish. It is to be
-/// submitted even if the pass found nothing: the committer learns from it which values more than one Service claims.
-/// It may be submitted again if it has failed. deadline as in rk_operation.
-///
-/// listed is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from before
-/// the pass's read ends the operation with RK_RESULT_STALE_LIST. With is_guarded, nothing is cleared once a Service was
-/// written after the list, so that a creator keeps its value even if it took longer than the grace; where Services never
-/// rest, leaks stay then.
-///
-/// A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays
-/// and is due again in the next pass; so does one that Services were in the way of. RK_RESULT_INVALID_ARGUMENT with a
-/// message in error if the pass has not finished its audit, does not have the committer's range, or a later one has
-/// started.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_committer_submit_repair(
-    committer: *const rk_committer,
-    pass: *const rk_repair_pass,
-    listed: u64,
-    is_guarded: bool,
-    deadline_at: u64,
-    ticket: *mut u64,
-    error: *mut rk_error,
-) -> rk_result {
-    // SAFETY: the caller's promise; see guard.
-    unsafe {
-        guard_error(error, |scope| {
-            let (committer, pass, ticket) = (borrow(scope, committer)?, borrow(scope, pass)?, Out::new(scope, ticket)?);
-            let listed = match listed {
-                0 => Listed::Elsewhere,
-                _ if is_guarded => Listed::Guarding(listed),
-                _ => Listed::At(listed),
-            };
-            pass.repair(committer, listed, |committer, diff| {
-                ticket.write(committer.submit(Operation::Repair(Box::new(diff)), deadline(deadline_at)).0);
-            })
-        })
-    }
 }
 
 /// Ends an operation that its caller no longer waits for; one that has ended is left alone. What it allocates if it takes

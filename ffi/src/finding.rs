@@ -8,10 +8,12 @@ use rangekeeper_core::finding::{Finding, FoundValue, Reason, Subject};
 use rangekeeper_core::range::Band;
 
 use crate::guard::guard_or;
-use crate::report::RK_NO_RANGE;
 use crate::result::rk_result;
 use crate::scope::Array;
 use crate::value::{RK_VALUE_KIND_PORT, RK_VALUE_KIND_TEXT, rk_value};
+
+/// As the range of a finding or leak: the audit has no range of addresses to name.
+pub const RK_NO_RANGE: u32 = 0xffff_ffff;
 
 /// A finding is about a Service.
 pub const RK_SUBJECT_KIND_SERVICE: u32 = 0;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rangekeeper_core::bitmap::Bitmap;
-use rangekeeper_core::commit::{Diff, Found, Listed, Listing, Pass, PassError, Passes, View};
+use rangekeeper_core::commit::{Diff, Found, Listed, Listing, Operation, Pass, PassError, Passes, View};
 use rangekeeper_core::range::Range;
 
 use crate::audit::rk_audit;
 use crate::committer::{RangeCommitter, rk_committer};
+use crate::committer_input::deadline;
 use crate::error::{Failure, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
@@ -230,6 +231,45 @@ pub unsafe extern "C" fn rk_repair_pass_finish(
                     out.give(rk_report::new(report));
                     Ok(())
                 })
+            })
+        })
+    }
+}
+
+/// Submits the operation that repairs the committer's range, after rk_repair_pass_finish. Submit it even if the pass found
+/// nothing: from it the committer learns which values more than one Service claims. It may be submitted again if it has
+/// failed. deadline_at as in rk_operation.
+///
+/// listed is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from before
+/// the pass's read ends the operation with RK_RESULT_STALE_LIST. With is_guarded, nothing is cleared once a Service was
+/// written after the list, so that a creator that takes longer than the grace period keeps its value. Where Services are
+/// written all the time, leaks then stay.
+///
+/// A leak stays, and is due again in the next pass, if it was first seen less than the grace period ago, if this committer
+/// allocated it within the grace period, or if a Service was written after a list that guards. RK_RESULT_INVALID_ARGUMENT
+/// with a message in error if the pass has not finished its audit, does not have the committer's range, or a later one has
+/// started.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_committer_submit_repair(
+    committer: *const rk_committer,
+    pass: *const rk_repair_pass,
+    listed: u64,
+    is_guarded: bool,
+    deadline_at: u64,
+    ticket: *mut u64,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let (committer, pass, ticket) = (borrow(scope, committer)?, borrow(scope, pass)?, Out::new(scope, ticket)?);
+            let listed = match listed {
+                0 => Listed::Elsewhere,
+                _ if is_guarded => Listed::Guarding(listed),
+                _ => Listed::At(listed),
+            };
+            pass.repair(committer, listed, |committer, diff| {
+                ticket.write(committer.submit(Operation::Repair(Box::new(diff)), deadline(deadline_at)).0);
             })
         })
     }

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 
 use rangekeeper_core::audit::{BitmapReport, Leak, Offsets, RangeReport, Report, Values};
 
-use crate::finding::{at, findings_page, rk_cell, rk_finding, rk_offset_state, texts};
+use crate::finding::{RK_NO_RANGE, at, findings_page, rk_cell, rk_finding, rk_offset_state, texts};
 use crate::guard::{guard, guard_or};
 use crate::handle::Handle;
 use crate::range::rk_run;
@@ -28,8 +28,6 @@ pub const RK_VALUES_IN_USE: u32 = 6;
 /// Values that are allocated after the repair.
 pub const RK_VALUES_NEXT: u32 = 7;
 
-/// As the range of a finding or leak: the audit has no range of addresses to name.
-pub const RK_NO_RANGE: u32 = 0xffff_ffff;
 /// As the object of a leak: a bitmap records the value.
 pub const RK_NO_OBJECT: u64 = 0xffff_ffff_ffff_ffff;
 
