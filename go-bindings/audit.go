@@ -70,7 +70,7 @@ func (a *Audit) Close() error {
 // addresses is the primary range. It returns the index that names the range from then on: ranges of all sorts count up from 0.
 //
 // The stored range may differ from the configured one, after a change of the cluster's configuration: values that both
-// have are taken over. Errors: ErrSameKind, *ParseError (of the stored range), *MismatchedRangeError (one of the two ranges is
+// have are taken over. All ranges are added before the first Service is observed. Errors: ErrSameKind, ErrInvalidArgument, *ParseError (of the stored range), *MismatchedRangeError (one of the two ranges is
 // of addresses, the other of ports), *BitsPastRangeError.
 func (a *Audit) AddBitmap(r Range, stored Stored) (index int, err error) {
 	if a.pointer() == nil {

@@ -41,6 +41,9 @@ func TestIPAddressAudit(t *testing.T) {
 	if err := errors.Join(audit.ObserveIPAddresses(&objects), audit.Observe(&services)); err != nil {
 		t.Fatal(err)
 	}
+	if err := audit.Observe(new(Services)); err != nil {
+		t.Error("a batch without Services needs no names:", err)
+	}
 	services.Add("10.0.0.9", nil)
 	if err := audit.Observe(&services); !errors.Is(err, ErrInvalidBatch) {
 		t.Error("not all Services have names:", err)

@@ -390,3 +390,20 @@ func TestReasonNames(t *testing.T) {
 		}
 	}
 }
+
+// A Service that was observed before its range was added would not be known to use its port.
+func TestRangeAfterServices(t *testing.T) {
+	audit := must(NewAudit())
+	defer audit.Close()
+	var services Services
+	services.Add("", nil)
+	services.AddPort("TCP", 30001)
+	if err := audit.Observe(&services); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []Range{must(ParsePortRange("30000-32767")), must(ParseCIDR("10.0.0.0/24"))} {
+		if _, err := audit.AddBitmap(r, Stored{}); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "after the first Service") {
+			t.Error(r, err)
+		}
+	}
+}

@@ -114,7 +114,7 @@ type Ownership struct {
 	// that dropped the value.
 	AsOf int64
 	// Oldest is the revision at which the owner was last stored with the value: the Service's before its deletion or update.
-	// It counts as far back as the history goes; 0 means all of that.
+	// It counts as far back as the history goes; 0, or less, means all of that.
 	Oldest int64
 }
 

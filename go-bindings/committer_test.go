@@ -309,3 +309,23 @@ func TestNegativeTimes(t *testing.T) {
 		t.Errorf("%s, want %s", early, zero)
 	}
 }
+
+// A negative revision is none: it must not stand for one in the far future, before which nothing counts.
+func TestNegativeOldest(t *testing.T) {
+	c, k := newCommitter(t, "1-100", 1), &memoryKey{}
+	one(t, k, c, CreateOperation(NoDeadline))
+	allocate := func() Allocated {
+		return one(t, k, c, AllocateOperation(NoDeadline, Named(PortValue(7)))).Outcome.(Allocated)
+	}
+	release := func(owner Ownership) Outcome {
+		return one(t, k, c, ReleaseOperation(NoDeadline, PortValue(7), owner)).Outcome
+	}
+	first := allocate()
+	release(OwnedSince(first.Revision))
+	second := allocate()
+	for _, oldest := range []int64{first.Revision, 0, -1, math.MinInt64} {
+		if outcome, ok := release(Ownership{AsOf: second.Revision, Oldest: oldest}).(Released); !ok || outcome.Freed {
+			t.Errorf("oldest %d: the value of another owner was released", oldest)
+		}
+	}
+}

@@ -174,8 +174,8 @@ func snapshotError(code C.rk_result, details *C.rk_error, expected, found string
 		return &BitsPastRangeError{Range: found, Offset: highest, Byte: offset, Message: message}
 	case C.RK_RESULT_INVALID_RANGE:
 		return &ParseError{Text: found, Message: message}
-	case C.RK_RESULT_SAME_KIND:
-		return fmt.Errorf("%w: %s", ErrSameKind, message)
+	case C.RK_RESULT_SAME_KIND, C.RK_RESULT_INVALID_ARGUMENT:
+		return fmt.Errorf("%w: %s", resultError(code), message)
 	default:
 		return resultError(code)
 	}

@@ -78,7 +78,7 @@ func (o *Operation) toC(to *C.rk_operation, requests []C.rk_value) []C.rk_value 
 		return append(requests, o.values...)
 	case C.RK_OPERATION_RELEASE:
 		*(*C.rk_release)(unsafe.Pointer(&to.data)) = C.rk_release{
-			value: o.values[0], as_of: C.uint64_t(o.owner.AsOf), oldest: C.uint64_t(o.owner.Oldest),
+			value: o.values[0], as_of: C.uint64_t(o.owner.AsOf), oldest: C.uint64_t(max(o.owner.Oldest, 0)),
 		}
 	}
 	return requests

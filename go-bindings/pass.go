@@ -111,7 +111,12 @@ func (c *Committer) PassRead(pass *Pass, revision int64, snapshot []byte, now ti
 //
 // A leak that is due, but was first seen less than the grace ago or was handed out by this committer within it, stays and
 // is due again in the next pass; so does one that a write of a Service protected.
+//
+// The error is ErrInvalidArgument if the pass is at another step, or the ServiceList guards and has no revision.
 func (c *Committer) SubmitRepair(deadline time.Duration, pass *Pass, listed ServiceList) (Ticket, error) {
+	if listed.Revision < 0 {
+		return 0, fmt.Errorf("%w: a list of Services with revision %d", ErrInvalidArgument, listed.Revision)
+	}
 	var ticket C.uint64_t
 	var details C.rk_error
 	code := C.rk_committer_submit_repair(c.pointer(), pass.pointer(), C.uint64_t(listed.Revision), C.bool(listed.Guards),

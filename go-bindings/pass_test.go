@@ -43,6 +43,8 @@ func TestOrderOfPass(t *testing.T) {
 		t.Errorf("%+v", counts)
 	}
 	refused(second(others.SubmitRepair(NoDeadline, pass, ServiceList{})), "30200-30299")
+	refused(second(ours.SubmitRepair(NoDeadline, pass, ServiceList{Guards: true})), "a list that guards has no revision")
+	refused(second(ours.SubmitRepair(NoDeadline, pass, ServiceList{Revision: -1, Guards: true})), "revision -1")
 	must(ours.SubmitRepair(NoDeadline, pass, ServiceList{}))
 
 	later := must(passes.Start())

@@ -1755,7 +1755,7 @@ rk_result rk_audit_close(const struct rk_audit *audit);
  * Adds a configured range of addresses or ports that is stored as a bitmap, with the stored text of its range and the
  * stored bitmap; an empty text means that nothing was stored yet. Ranges and CIDRs count from 0 in the order in which
  * they are added; the first range of addresses is the primary one. Add all of them before the first Service is
- * observed.
+ * observed: RK_RESULT_INVALID_ARGUMENT after that, since the values of those Services would look leaked.
  *
  * The stored range may differ from the configured one: values that both have are kept. RK_RESULT_SAME_KIND if the
  * audit has a range of ports, or of this IP family, already. For the stored data: RK_RESULT_INVALID_RANGE;
@@ -2299,7 +2299,7 @@ rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
  * A leak stays, and is due again in the next pass, if it was first seen less than the grace period ago, if this committer
  * allocated it within the grace period, or if a Service was written after a list that guards. RK_RESULT_INVALID_ARGUMENT
  * with a message in error if the pass has not finished its audit, does not have the committer's range, or a later one has
- * started.
+ * started, and for a guarded list without a revision.
  */
 rk_result rk_committer_submit_repair(const struct rk_committer *committer,
                                      const struct rk_repair_pass *pass,

@@ -49,6 +49,7 @@ impl From<AddRangeError> for Failure {
     fn from(error: AddRangeError) -> Self {
         match &error {
             AddRangeError::SameKind { .. } => Self::new(rk_result::SameKind, error),
+            AddRangeError::AfterServices(_) => Self::new(rk_result::InvalidArgument, error),
             AddRangeError::StoredRange(_) => Self::new(rk_result::InvalidRange, error),
             AddRangeError::StoredKind { .. } => Self::new(rk_result::MismatchedRange, error),
             AddRangeError::BitsPastRange { source, .. } => Self::bits_past_range(&error, source),
@@ -125,7 +126,7 @@ pub unsafe extern "C" fn rk_audit_close(audit: *const rk_audit) -> rk_result {
 /// Adds a configured range of addresses or ports that is stored as a bitmap, with the stored text of its range and the
 /// stored bitmap; an empty text means that nothing was stored yet. Ranges and CIDRs count from 0 in the order in which
 /// they are added; the first range of addresses is the primary one. Add all of them before the first Service is
-/// observed.
+/// observed: RK_RESULT_INVALID_ARGUMENT after that, since the values of those Services would look leaked.
 ///
 /// The stored range may differ from the configured one: values that both have are kept. RK_RESULT_SAME_KIND if the
 /// audit has a range of ports, or of this IP family, already. For the stored data: RK_RESULT_INVALID_RANGE;
@@ -211,7 +212,7 @@ pub unsafe extern "C" fn rk_audit_observe_services(
             unsafe { (borrow(scope, audit)?, borrow_optional(scope, names)?, Services::new(scope, batch)?) };
         let Some(names) = names else {
             return audit.0.with(|audit| {
-                if audit.needs_names() {
+                if audit.needs_names() && services.count > 0 {
                     return Err(rk_result::InvalidArgument);
                 }
                 services.for_each(|service| audit.observe(service))

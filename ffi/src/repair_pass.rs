@@ -248,7 +248,7 @@ pub unsafe extern "C" fn rk_repair_pass_finish(
 /// A leak stays, and is due again in the next pass, if it was first seen less than the grace period ago, if this committer
 /// allocated it within the grace period, or if a Service was written after a list that guards. RK_RESULT_INVALID_ARGUMENT
 /// with a message in error if the pass has not finished its audit, does not have the committer's range, or a later one has
-/// started.
+/// started, and for a guarded list without a revision.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit_repair(
     committer: *const rk_committer,
@@ -264,6 +264,10 @@ pub unsafe extern "C" fn rk_committer_submit_repair(
         guard_error(error, |scope| {
             let (committer, pass, ticket) = (borrow(scope, committer)?, borrow(scope, pass)?, Out::new(scope, ticket)?);
             let listed = match listed {
+                0 if is_guarded => {
+                    let message = "a list that guards has no revision: a store compares it with those of Services";
+                    return Err(Failure::new(rk_result::InvalidArgument, message));
+                }
                 0 => Listed::Elsewhere,
                 _ if is_guarded => Listed::Guarding(listed),
                 _ => Listed::At(listed),

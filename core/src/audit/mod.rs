@@ -78,6 +78,9 @@ pub enum AddRangeError {
         /// The range of the audit.
         present: AnyRange,
     },
+    /// The audit has observed Services, whose values of this range it would take for leaks.
+    #[error("range {0} comes after the first Service: all ranges are added before Services are observed")]
+    AfterServices(AnyRange),
     /// The stored object's range is not a range.
     #[error("stored range: {0}")]
     StoredRange(#[from] ParseRangeError),
@@ -202,6 +205,10 @@ impl Audit {
         self.ranges == 0 && self.services == 0 && self.pass.is_none()
     }
 
+    fn check_no_services(&self, added: AnyRange) -> Result<(), AddRangeError> {
+        if self.services == 0 { Ok(()) } else { Err(AddRangeError::AfterServices(added)) }
+    }
+
     /// Adds a configured range and its stored bitmap by [`add_cluster_ips`](Self::add_cluster_ips) or
     /// [`add_node_ports`](Self::add_node_ports).
     ///
@@ -220,8 +227,10 @@ impl Audit {
     /// the values that both have.
     ///
     /// # Errors
-    /// If the family has a range already, or the stored object is not a snapshot of a range of addresses.
+    /// If the family has a range already, a Service was observed, or the stored object is not a snapshot of a range of
+    /// addresses.
     pub fn add_cluster_ips(&mut self, range: CidrRange, stored: Stored<'_>) -> Result<(), AddRangeError> {
+        self.check_no_services(AnyRange::Cidr(range))?;
         if self.objects.is_some() {
             self.stale.push(RangePass::new(self.ranges, range, stored)?.finish_unused());
             self.ranges += 1;
@@ -243,6 +252,7 @@ impl Audit {
     /// # Errors
     /// If there is one already, or the stored object is not a snapshot of a range of ports.
     pub fn add_node_ports(&mut self, range: PortRange, stored: Stored<'_>) -> Result<(), AddRangeError> {
+        self.check_no_services(AnyRange::Ports(range))?;
         let added = AnyRange::Ports(range);
         if let Some(present) = &self.ports {
             return Err(AddRangeError::SameKind { added, present: AnyRange::Ports(present.range) });
