@@ -4,12 +4,11 @@ package rangekeeper
 import "C"
 
 import (
-	"math"
 	"sync"
 	"unsafe"
 )
 
-// rangeCount returns the ranges of an audit their indexes, which the library does by the order in which they are added.
+// rangeCount counts the ranges of an audit: the library numbers them in the order in which they are added.
 type rangeCount struct {
 	mutex sync.Mutex
 	n     int
@@ -109,24 +108,6 @@ type Cell struct {
 	Lost uint64
 	// Duplicate counts values that more than one Service claims; part of InUse.
 	Duplicate uint64
-}
-
-func readCells(cells int, read func(count C.uint32_t, page *C.rk_cell, capacity C.size_t, n *C.size_t) C.rk_result) ([]Cell, C.rk_result) {
-	count := C.uint32_t(min(max(int64(cells), 1), math.MaxUint32))
-	var n C.size_t
-	code := read(count, nil, 0, &n)
-	if code != C.RK_RESULT_BUFFER_TOO_SMALL {
-		return nil, code
-	}
-	page := make([]C.rk_cell, n)
-	if code = read(count, &page[0], n, &n); code != C.RK_RESULT_OK {
-		return nil, code
-	}
-	all := make([]Cell, n)
-	for i, c := range page {
-		all[i] = Cell{uint64(c.first), uint64(c.len), uint64(c.in_use), uint64(c.leaked), uint64(c.lost), uint64(c.duplicate)}
-	}
-	return all, code
 }
 
 // How many findings cross at once.

@@ -6,6 +6,7 @@ import "C"
 import (
 	"errors"
 	"iter"
+	"math"
 	"runtime"
 )
 
@@ -213,9 +214,20 @@ func (r *Report) State(index int, value Value) (OffsetState, bool) {
 
 // Occupancy cuts the range with this index into at most so many cells of equal length; the last may be shorter.
 func (r *Report) Occupancy(index, cells int) ([]Cell, error) {
-	all, code := readCells(cells, func(count C.uint32_t, page *C.rk_cell, capacity C.size_t, n *C.size_t) C.rk_result {
-		return C.rk_report_occupancy(r.pointer(), C.size_t(index), count, page, capacity, n)
-	})
-	runtime.KeepAlive(r)
-	return all, indexError(code, index)
+	defer runtime.KeepAlive(r)
+	count := C.uint32_t(min(max(int64(cells), 1), math.MaxUint32))
+	var n C.size_t
+	code := C.rk_report_occupancy(r.pointer(), C.size_t(index), count, nil, 0, &n)
+	if code != C.RK_RESULT_BUFFER_TOO_SMALL {
+		return nil, indexError(code, index)
+	}
+	page := make([]C.rk_cell, n)
+	if code = C.rk_report_occupancy(r.pointer(), C.size_t(index), count, &page[0], n, &n); code != C.RK_RESULT_OK {
+		return nil, indexError(code, index)
+	}
+	all := make([]Cell, n)
+	for i, c := range page {
+		all[i] = Cell{uint64(c.first), uint64(c.len), uint64(c.in_use), uint64(c.leaked), uint64(c.lost), uint64(c.duplicate)}
+	}
+	return all, nil
 }

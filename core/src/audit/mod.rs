@@ -250,7 +250,7 @@ impl Audit {
     /// Adds the configured range of node ports and its stored bitmap.
     ///
     /// # Errors
-    /// If there is one already, or the stored object is not a snapshot of a range of ports.
+    /// If there is one already, a Service was observed, or the stored object is not a snapshot of a range of ports.
     pub fn add_node_ports(&mut self, range: PortRange, stored: Stored<'_>) -> Result<(), AddRangeError> {
         self.check_no_services(AnyRange::Ports(range))?;
         let added = AnyRange::Ports(range);
