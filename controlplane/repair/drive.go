@@ -15,16 +15,6 @@ type Range interface {
 	Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error)
 }
 
-// Uncommitted is a Range that no committer keeps, so that its leak counters advance in every pass. Either all ranges of
-// a pass are of this sort, or none is.
-type Uncommitted interface {
-	Range
-	// Add adds the range to the audit of the pass, with what was read.
-	Add(audit *rangekeeper.Audit) error
-	// Found is called with the report of the pass before Repair.
-	Found(report *rangekeeper.Report)
-}
-
 // RangeOutcome is the outcome of a pass for one range.
 type RangeOutcome struct {
 	rangekeeper.Repaired

@@ -190,13 +190,6 @@ func (r *Repairer) audit(pass *rangekeeper.Pass, services []*corev1.Service) (*r
 	if err := pass.Audit(audit); err != nil {
 		return nil, err
 	}
-	for _, one := range r.config.Ranges {
-		if one, ok := one.(Uncommitted); ok {
-			if err := one.Add(audit); err != nil {
-				return nil, err
-			}
-		}
-	}
 	err = audit.ObserveAll(len(services), func(batch *rangekeeper.Services, from, to int) {
 		for _, service := range services[from:to] {
 			servicebatch.Add(batch, service)
@@ -205,13 +198,7 @@ func (r *Repairer) audit(pass *rangekeeper.Pass, services []*corev1.Service) (*r
 	if err != nil {
 		return nil, err
 	}
-	report, err := pass.Finish(audit)
-	for _, one := range r.config.Ranges {
-		if one, ok := one.(Uncommitted); ok {
-			one.Found(report)
-		}
-	}
-	return report, err
+	return pass.Finish(audit)
 }
 
 // list returns all Services, at one revision that is not older than the call: a list without a resource version is

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -51,7 +50,7 @@ type Loop struct {
 	broadcaster events.EventBroadcaster
 
 	mu       sync.Mutex
-	repairer *repair.Repairer // nil when nothing is known of passes before
+	repairer *repair.Repairer // nil before the first pass, and after a fault of Rangekeeper
 }
 
 // New makes a Loop that has seen nothing yet.
@@ -104,18 +103,14 @@ func (l *Loop) RunUntil(onFirstSuccess func(), stop <-chan struct{}) {
 	}
 }
 
-// Once makes one pass. One that has failed only because something changed meanwhile is made again at once, a few times.
+// Once makes one pass. If it fails because the list of Services is older than a range, it is repeated at once, a few times.
 func (l *Loop) Once(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, l.config.Interval)
 	defer cancel()
-	return retry.OnError(retry.DefaultBackoff, overtaken, func() error { return l.pass(ctx) })
-}
-
-// overtaken says of the error of a pass that the next one may well succeed.
-func overtaken(err error) bool {
-	return apierrors.IsConflict(err) || errors.Is(err, rangekeeper.ErrStaleList)
+	isStale := func(err error) bool { return errors.Is(err, rangekeeper.ErrStaleList) }
+	return retry.OnError(retry.DefaultBackoff, isStale, func() error { return l.pass(ctx) })
 }
 
 func (l *Loop) pass(ctx context.Context) (err error) {
@@ -136,8 +131,7 @@ func (l *Loop) pass(ctx context.Context) (err error) {
 	for _, r := range result.Ranges {
 		l.found.WithLabelValues("leak").Add(float64(r.Cleared))
 	}
-	if apierrors.IsConflict(err) || errors.Is(err, rangekeeper.ErrPoisoned) {
-		// The pass has counted leaks, but in an object that is out of date; or the counters are lost.
+	if errors.Is(err, rangekeeper.ErrPoisoned) { // the leak counters are lost
 		l.repairer.Close()
 		l.repairer = nil
 	}

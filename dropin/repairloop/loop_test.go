@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -23,13 +21,11 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// registry keeps a range in memory, and refuses a write that is not of what is there.
+// registry keeps a range in memory.
 type registry struct {
-	version int
-	text    string
-	data    []byte
-	meddle  func() // before a write, as another server does
-	fails   int    // so many reads
+	text  string
+	data  []byte
+	fails int // so many reads
 }
 
 var errNoEtcd = errors.New("no etcd")
@@ -39,25 +35,20 @@ func (r *registry) Get() (*api.RangeAllocation, error) {
 		r.fails--
 		return nil, errNoEtcd
 	}
-	o := &api.RangeAllocation{Range: r.text, Data: r.data}
-	if r.version != 0 {
-		o.ResourceVersion = strconv.Itoa(r.version)
-	}
-	return o, nil
+	return &api.RangeAllocation{Range: r.text, Data: r.data}, nil
 }
 
 func (r *registry) CreateOrUpdate(o *api.RangeAllocation) error {
-	if r.meddle != nil {
-		r.meddle()
-	}
-	if version, _ := strconv.Atoi(o.ResourceVersion); version != r.version {
-		return apierrors.NewConflict(api.Resource("serviceips"), "", errors.New("changed"))
-	}
-	r.version, r.text, r.data = r.version+1, o.Range, o.Data
+	r.text, r.data = o.Range, o.Data
 	return nil
 }
 
-// has lists the ports in use of 100-200.
+// RepairRange returns a range whose revisions are not those of Services.
+func (r *registry) RepairRange(rangeSpec string) (repair.Range, bool) {
+	return registrytest.RangeOf(r, rangeSpec), false
+}
+
+// has returns whether a port of 100-200 is in use.
 func (r *registry) has(t *testing.T, port uint16) bool {
 	t.Helper()
 	allocator := must(rangekeeper.NewAllocator(must(rangekeeper.ParsePortRange("100-200")), rangekeeper.Contiguous, 1))
@@ -95,10 +86,6 @@ func TestMadeFromServices(t *testing.T) {
 	}
 }
 
-func (r *registry) RepairRange(rangeSpec string) (repair.Range, bool) {
-	return registrytest.Whole(r, rangeSpec), false
-}
-
 // TestFirstPass lets passes fail at first, as while etcd starts. The server that starts does not wait for the interval.
 func TestFirstPass(t *testing.T) {
 	stored := &registry{fails: 1}
@@ -128,54 +115,9 @@ func TestFirstPass(t *testing.T) {
 	}
 }
 
-// TestConflictIsNoPass lets another server write in the middle of passes: they are made again, and do not count for
-// leaks, which are given the time to become a Service's.
-func TestConflictIsNoPass(t *testing.T) {
-	stored := &registry{}
-	clients := fake.NewSimpleClientset(service("one", 111))
-	found, failed := counters()
-	loop := New(Config{
-		Controller: repair.NodePorts, Ranges: []Range{RangeOf(stored, "100-200")},
-		Services: clients.CoreV1(), Events: clients.EventsV1(), Passes: 3, Found: found, Failed: failed,
-	})
-	once := func() {
-		t.Helper()
-		if err := loop.Once(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	once()
-	if err := clients.CoreV1().Services("default").Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	conflicts := 0
-	stored.meddle = func() {
-		if conflicts < 2 {
-			conflicts++
-			stored.version++
-		}
-	}
-	once() // with two conflicts on its way
-	if conflicts != 2 {
-		t.Fatalf("%d conflicts", conflicts)
-	}
-	for seen := 1; seen <= 3; seen++ {
-		if want := seen < 3; stored.has(t, 111) != want {
-			t.Errorf("recorded after %d passes: %v", seen, !want)
-		}
-		once()
-	}
-	if leaks := counted(t, found, "leak"); leaks != 1 {
-		t.Errorf("%d leaks", leaks)
-	}
-	if n := must(testutil.GetCounterMetricValue(failed)); n != 2 {
-		t.Errorf("%v attempts failed", n)
-	}
-}
-
 // stale is a range for which the list of Services is too old at first.
 type stale struct {
-	repair.Uncommitted
+	repair.Range
 	times    int
 	revision int64
 }
@@ -198,7 +140,7 @@ func TestStaleList(t *testing.T) {
 		return true, &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: "77"}}, nil
 	})
 	found, failed := counters()
-	passes := &stale{Uncommitted: registrytest.Whole(&registry{}, "100-200"), times: 2}
+	passes := &stale{Range: registrytest.RangeOf(&registry{}, "100-200"), times: 2}
 	committed := struct {
 		rangeallocation.RangeRegistry
 		Repairable

@@ -12,5 +12,5 @@ func (c *Repair) runOnce() error { return c.loop.Once(context.Background()) }
 
 // RepairRange lets passes be made over the registries of the released tests.
 func (r *mockRangeRegistry) RepairRange(rangeSpec string) (repair.Range, bool) {
-	return registrytest.Whole(r, rangeSpec), false
+	return registrytest.RangeOf(r, rangeSpec), false
 }

@@ -41,5 +41,5 @@ func must[T any](value T, err error) T {
 
 // RepairRange lets passes be made over the registries of the released tests.
 func (r *mockRangeRegistry) RepairRange(rangeSpec string) (repair.Range, bool) {
-	return registrytest.Whole(r, rangeSpec), false
+	return registrytest.RangeOf(r, rangeSpec), false
 }
