@@ -1,6 +1,11 @@
 //! Short uses of every handle, for Miri and ThreadSanitizer (`make miri`, `make tsan`): what they report is memory and
 //! data races, so each test checks only that its calls did their work.
 
+mod audit;
+mod bootstrap;
+mod commit;
+mod store;
+
 use std::ptr;
 use std::sync::Barrier;
 use std::thread;
@@ -34,6 +39,25 @@ fn range(text: &str) -> *mut rk_range {
 
 fn port(number: u16) -> rk_value {
     rk_value { high: 0, low: number.into(), kind: RK_VALUE_KIND_PORT }
+}
+
+/// A batch over these words and this text.
+fn batch(words: &mut [u32], text: &mut str, count: usize) -> rk_batch {
+    rk_batch {
+        words: words.as_mut_ptr(),
+        words_len: words.len(),
+        words_capacity: 0,
+        text: text.as_mut_ptr().cast(),
+        text_len: text.len(),
+        text_capacity: 0,
+        count,
+    }
+}
+
+/// Passes a batch with one Service, in memory that is gone afterwards.
+fn services(cluster_ip: &str, observe: impl FnOnce(&rk_services) -> rk_result) -> rk_result {
+    let (mut words, mut text) = (vec![2, 0, cluster_ip.len() as u32, RK_SAME_TEXT], cluster_ip.to_owned());
+    observe(&rk_services { batch: batch(&mut words, &mut text, 1) })
 }
 
 #[test]
@@ -127,18 +151,8 @@ fn snapshots_runs_and_failed_batches_stay_inside_their_buffers() {
 fn a_report_is_read_by_threads_while_one_closes_it() {
     let (range, mut tracker, mut audit, mut report) =
         (range("10.0.0.0/24"), ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-    let (mut words, mut text) = ([2, 0, 8, RK_SAME_TEXT, 2, 0, 3, RK_SAME_TEXT], *b"10.0.0.1bad");
-    let services = rk_services {
-        batch: rk_batch {
-            words: words.as_mut_ptr(),
-            words_len: words.len(),
-            words_capacity: 0,
-            text: text.as_mut_ptr().cast(),
-            text_len: text.len(),
-            text_capacity: 0,
-            count: 2,
-        },
-    };
+    let (mut words, mut text) = ([2, 0, 8, RK_SAME_TEXT, 2, 0, 3, RK_SAME_TEXT], String::from("10.0.0.1bad"));
+    let services = rk_services { batch: batch(&mut words, &mut text, 2) };
     // SAFETY: all pointers are to live variables of the lengths that they are passed with, and handles are freed once.
     unsafe {
         assert_eq!(rk_leak_tracker_new(3, 0, &mut tracker), OK);
