@@ -246,3 +246,41 @@ pub struct Finished<R: Range> {
     /// How.
     pub outcome: Outcome<R>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn a_value_outside_the_range_fails_its_allocation() {
+        let value = port(SIZE);
+        let wanted = |value| Operation::Allocate(vec![Request::Next, Request::This(value)]);
+        let source = AllocateError::NotInRange { value, range: range() };
+        assert_eq!(wanted(value).check(range()), Err(BatchError::Allocate { index: 1, source }.into()));
+        assert_eq!(wanted(port(SIZE - 1)).check(range()), Ok(()));
+        assert_eq!(release(SIZE, 30).check(range()), Ok(()), "it is free");
+    }
+
+    #[test]
+    fn a_list_from_before_the_read_fails_the_repair() {
+        for (listed, is_stale) in [
+            (Listed::At(29), true),
+            (Listed::Guarding(29), true),
+            (Listed::At(30), false),
+            (Listed::Guarding(30), false),
+            (Listed::Elsewhere, false),
+        ] {
+            let stale = Err(Failure::StaleList { listed: 29, read: 30 });
+            let checked = repair(30, &[1], &[], listed).check(range());
+            assert_eq!(checked, if is_stale { stale } else { Ok(()) }, "{listed:?}");
+        }
+    }
+
+    #[test]
+    fn clears_depend_only_on_a_list_that_guards() {
+        let revisions =
+            [Listed::Elsewhere, Listed::At(30), Listed::Guarding(30)].map(|one| (one.revision(), one.guard()));
+        assert_eq!(revisions, [(None, None), (Some(30), None), (Some(30), Some(30))]);
+    }
+}

@@ -200,3 +200,6 @@ impl Found {
         Ok(passes.diff(changes.ok_or(PassError::NotAudited(range))?, committer, listed))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -183,3 +183,6 @@ fn seen(ranges: &mut Vec<(AnyRange, Seen)>, range: AnyRange) -> &mut Seen {
     });
     &mut ranges[at].1
 }
+
+#[cfg(test)]
+mod tests;

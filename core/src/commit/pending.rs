@@ -94,3 +94,61 @@ impl<R: Range> Pending<R> {
         self.is_retry = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::operation::Listed;
+    use super::super::testing::*;
+    use super::*;
+    use crate::ports::PortRange;
+
+    fn changing() -> [Operation<PortRange>; 4] {
+        [next(), release(1, 30), Operation::Create, repair(30, &[1], &[], Listed::Elsewhere)]
+    }
+
+    #[test]
+    fn only_releases_repairs_and_reads_for_a_pass_need_history() {
+        let needs = |operation, is_kept| pending(0, operation).needs_history(is_kept);
+        let repair = || repair(30, &[1], &[], Listed::Elsewhere);
+        for is_kept in [false, true] {
+            assert!(needs(release(1, 30), is_kept) && needs(repair(), is_kept));
+            assert!(!needs(next(), is_kept) && !needs(Operation::Create, is_kept));
+            assert_eq!(needs(Operation::Read, is_kept), is_kept);
+        }
+        assert!(!Pending::new(Owner::Own, repair(), Duration::MAX).needs_history(true), "it sets lost offsets again");
+    }
+
+    #[test]
+    fn an_operation_that_may_have_been_written_does_not_end_as_failed() {
+        let failed = Outcome::Failed(Failure::Cancelled);
+        for operation in changing() {
+            let mut pending = pending(0, operation);
+            assert_eq!(pending.given_up(false, Failure::Cancelled), failed);
+            assert_eq!(pending.given_up(true, Failure::Cancelled), Outcome::Unknown);
+            assert_eq!(pending.ended(failed.clone()), failed);
+            pending.retry(Some(state(3)));
+            assert_eq!(pending.given_up(false, Failure::Cancelled), Outcome::Unknown);
+            assert_eq!(pending.refused("no space"), Outcome::Unknown);
+            assert_eq!(pending.ended(failed.clone()), Outcome::Unknown);
+            let released = Outcome::Released { freed: false };
+            assert_eq!(pending.ended(released.clone()), released, "the new answer counts");
+        }
+        assert_eq!(pending(0, Operation::Read).given_up(true, Failure::Cancelled), failed);
+    }
+
+    #[test]
+    fn a_retry_records_which_write_has_an_unknown_outcome() {
+        for operation in changing() {
+            let mut pending = pending(0, operation);
+            pending.retry(None);
+            assert_eq!((pending.is_retry, pending.unknown_on, pending.was_unknown), (true, None, false));
+            pending.retry(Some(state(3)));
+            assert_eq!((pending.unknown_on, pending.was_unknown), (Some(state(3)), true));
+            pending.retry(None);
+            assert_eq!((pending.unknown_on, pending.was_unknown), (Some(state(3)), true));
+        }
+        let mut read = pending(0, Operation::Read);
+        read.retry(Some(state(3)));
+        assert_eq!((read.is_retry, read.unknown_on, read.was_unknown), (true, None, false));
+    }
+}

@@ -155,3 +155,25 @@ pub enum Step<R: Range> {
     /// Wait until something happens.
     Idle,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::state;
+    use super::*;
+
+    #[test]
+    fn only_the_next_version_of_the_same_key_follows() {
+        let recreated = Guard { mod_revision: 40, version: 1, create_revision: 40 };
+        let other = Guard { create_revision: 11, ..state(4) };
+        for (after, follows, is_same_key, is_next_version) in [
+            (state(4), true, true, true),
+            (state(5), false, true, false),
+            (state(3), false, true, false),
+            (other, false, false, true),
+            (recreated, false, false, false),
+        ] {
+            let found = (after.follows_watched(state(3)), after.is_same_key(state(3)), after.is_next_version(state(3)));
+            assert_eq!(found, (follows, is_same_key, is_next_version), "{after:?}");
+        }
+    }
+}

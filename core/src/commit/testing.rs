@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
 use crate::allocator::{Request as Wanted, Strategy};
 use crate::bitmap::Bitmap;
 use crate::ports::PortRange;
@@ -9,11 +12,13 @@ use crate::range_allocation::{Form, RangeAllocation};
 
 use super::base::Base;
 use super::changes::Changes;
+use super::history::{Adopted, History};
 use super::limits::Limits;
 use super::operation::{Diff, Listed, Operation, Ticket};
 use super::pending::{Owner, Pending};
 use super::protection::Protection;
-use super::request::{Guard, KeyValue};
+use super::request::{Answer, Change, Guard, Header, KeyValue};
+use super::{Committer, Config};
 
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 pub(super) const SIZE: u32 = 100;
@@ -54,6 +59,44 @@ pub(super) fn unchanged_since(since: Guard) -> Changes {
     let mut changes = Changes::new(Limits::default());
     changes.restart(since);
     changes
+}
+
+pub(super) fn header(revision: u64) -> Header {
+    Header { cluster_id: 1, revision, raft_term: 1 }
+}
+
+/// A read is answered at this revision. Returns whether the store is the same, and what the key means.
+pub(super) fn read(
+    history: &mut History<PortRange>,
+    protection: &mut Protection,
+    revision: u64,
+    key: Option<(Guard, &[u32])>,
+) -> (bool, Adopted) {
+    let value = key.map(|(_, used)| stored(used.iter().copied()));
+    let key = key.zip(value.as_ref()).map(|((state, _), value)| KeyValue { state, value });
+    history.connection.read_sent();
+    let reached = history.connection.reached();
+    let is_same = history.answered(Duration::from_secs(1), header(revision), reached, Answer::Current(key));
+    (is_same, history.adopt(header(revision), key, protection))
+}
+
+/// A watch reports the key. Returns whether that is the new base.
+pub(super) fn watch(
+    history: &mut History<PortRange>,
+    protection: &mut Protection,
+    state: Guard,
+    used: &[u32],
+    is_asking: bool,
+) -> bool {
+    let value = stored(used.iter().copied());
+    history.watched(Change::Put(KeyValue { state, value: &value }), is_asking, protection)
+}
+
+pub(super) type Ports = Committer<PortRange, Xoshiro256PlusPlus>;
+
+pub(super) fn committer(range: PortRange) -> Ports {
+    let config = Config { strategy: Strategy::Contiguous, grace: GRACE };
+    Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(1))
 }
 
 pub(super) fn protection() -> Protection {

@@ -3,13 +3,12 @@
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use rangekeeper::audit::{AddRangeError, Audit, Stored};
+use rangekeeper::audit::Audit;
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
-    Diff, Event, Failure, Listed, Operation, Outcome, Pass, PassError, Passes, Repaired, Request, Step, View,
+    Diff, Event, Failure, Listed, Operation, Outcome, Pass, Passes, Repaired, Request, Step, View,
 };
 use rangekeeper::range_allocation::{Form, RangeAllocation};
-use rangekeeper::service::Service;
 
 use crate::store::{NEVER, NOW, Ports, Store, allocated, committer, is_set, release, send, this};
 
@@ -350,98 +349,4 @@ fn a_leak_that_is_held_starts_again_with_a_single_pass_too() {
     store.watch(from, &mut ours);
     assert!(pass(&mut store, &mut ours, &mut passes, NOW + 3 * INTERVAL).is_empty(), "it is another leak");
     assert_eq!(pass(&mut store, &mut ours, &mut passes, NOW + 6 * INTERVAL), [3]);
-}
-
-/// The view that a pass reads after it has begun.
-fn view_of(store: &mut Store, ours: &mut Ports) -> View {
-    let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
-    view
-}
-
-#[test]
-fn steps_of_a_pass_in_another_order_are_refused() {
-    let (mut store, mut first, mut second) =
-        (Store::default(), committer("30000-30009", 1), committer("30010-30019", 2));
-    let (range, other) = (first.range().into(), second.range().into());
-    let mut passes = Passes::new(NonZeroU8::new(1).expect("not zero"), INTERVAL);
-    store.one(&mut first, Operation::Create);
-    let view = view_of(&mut store, &mut first);
-
-    let mut pass = passes.start();
-    assert_eq!(pass.read(&mut passes, &first, &view, NOW), Err(PassError::NotBegun(range)));
-    pass.begin(&mut first).expect("not begun yet");
-    assert_eq!(pass.begin(&mut first), Err(PassError::BegunTwice(range)));
-    let view = view_of(&mut store, &mut first);
-    pass.read(&mut passes, &first, &view, NOW).expect("begun");
-    assert_eq!(pass.read(&mut passes, &first, &view, NOW), Err(PassError::ReadTwice(range)));
-    let mut unread = pass.clone();
-    unread.begin(&mut second).expect("not begun yet");
-    assert_eq!(unread.audit(&mut Audit::new()).err(), Some(PassError::NotRead(other)));
-
-    // Only an audit that has what this pass has read, and nothing from before.
-    let mut used = Audit::new();
-    used.observe(&Service::default());
-    assert_eq!(pass.clone().audit(&mut used).err(), Some(PassError::AuditInUse));
-    let mut used = Audit::new();
-    used.add_bitmap(other, Stored::default()).expect("the first range");
-    assert_eq!(pass.clone().audit(&mut used).err(), Some(PassError::AuditInUse));
-    let mut audit = Audit::new();
-    let listing = pass.clone().audit(&mut audit).expect("all is read");
-    assert!(audit.is_of_pass());
-    assert_eq!(pass.clone().audit(&mut audit).err(), Some(PassError::AuditInUse));
-    assert_eq!(listing.clone().finish(&mut passes, Audit::new()).err(), Some(PassError::OtherAudit));
-
-    let (found, _) = listing.finish(&mut passes, audit).expect("its own audit");
-    let missing = found.diff(&mut passes, &mut second, Listed::Elsewhere);
-    assert_eq!(missing, Err(PassError::NotAudited(other)));
-    let diff = found.diff(&mut passes, &mut first, Listed::Elsewhere).expect("its own range");
-    assert_eq!(found.diff(&mut passes, &mut first, Listed::Elsewhere), Ok(diff), "after a repair that has failed");
-}
-
-#[test]
-fn a_pass_is_given_up_when_a_later_one_starts() {
-    let (mut store, mut ours) = (Store::default(), committer("30000-30009", 1));
-    let mut passes = Passes::new(NonZeroU8::new(1).expect("not zero"), INTERVAL);
-    store.one(&mut ours, Operation::Create);
-    for step in 0..3 {
-        let mut pass = passes.start();
-        pass.begin(&mut ours).expect("the only range");
-        let view = view_of(&mut store, &mut ours);
-        if step == 0 {
-            passes.start();
-        }
-        let read = pass.read(&mut passes, &ours, &view, NOW);
-        assert_eq!(read.err(), (step == 0).then_some(PassError::GivenUp));
-        if step == 0 {
-            continue;
-        }
-        let mut audit = Audit::new();
-        let listing = pass.audit(&mut audit).expect("all is read");
-        if step == 1 {
-            passes.start();
-            assert_eq!(listing.finish(&mut passes, audit).err(), Some(PassError::GivenUp));
-            continue;
-        }
-        let (found, _) = listing.finish(&mut passes, audit).expect("its own audit");
-        passes.start();
-        assert_eq!(found.diff(&mut passes, &mut ours, Listed::Elsewhere), Err(PassError::GivenUp));
-    }
-}
-
-#[test]
-fn a_pass_has_one_range_of_a_kind() {
-    let (mut store, mut first, mut second) =
-        (Store::default(), committer("30000-30009", 1), committer("30010-30019", 2));
-    let mut other = Store::default();
-    let mut passes = Passes::new(NonZeroU8::new(1).expect("not zero"), INTERVAL);
-    store.one(&mut first, Operation::Create);
-    other.one(&mut second, Operation::Create);
-    let mut pass = passes.start();
-    for (store, ours) in [(&mut store, &mut first), (&mut other, &mut second)] {
-        pass.begin(ours).expect("not begun yet");
-        let view = view_of(store, ours);
-        pass.read(&mut passes, ours, &view, NOW).expect("begun");
-    }
-    let refused = pass.audit(&mut Audit::new()).err();
-    assert!(matches!(refused, Some(PassError::Range(AddRangeError::SameKind { .. }))), "{refused:?}");
 }

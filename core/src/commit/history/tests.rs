@@ -1,4 +1,3 @@
-use super::super::request::Header;
 use super::super::testing::*;
 use super::*;
 use crate::ports::PortRange;
@@ -10,10 +9,6 @@ struct Known {
     protection: Protection,
 }
 
-fn header(revision: u64) -> Header {
-    Header { cluster_id: 1, revision, raft_term: 1 }
-}
-
 /// A read has found the key in its third version, with offset 1 in use.
 fn known() -> Known {
     let history = History::new(range(), Strategy::Contiguous, Limits::default());
@@ -23,20 +18,12 @@ fn known() -> Known {
 }
 
 impl Known {
-    /// A read is answered at this revision. Returns whether the store is the same, and what the key means.
     fn read(&mut self, revision: u64, key: Option<(Guard, &[u32])>) -> (bool, Adopted) {
-        let value = key.map(|(_, used)| stored(used.iter().copied()));
-        let key = key.zip(value.as_ref()).map(|((state, _), value)| KeyValue { state, value });
-        self.history.connection.read_sent();
-        let reached = self.history.connection.reached();
-        let is_same = self.history.answered(NOW, header(revision), reached, Answer::Current(key));
-        (is_same, self.history.adopt(header(revision), key, &mut self.protection))
+        read(&mut self.history, &mut self.protection, revision, key)
     }
 
-    /// A watch reports the key. Returns whether that is the new base.
     fn watch(&mut self, state: Guard, used: &[u32], is_asking: bool) -> bool {
-        let value = stored(used.iter().copied());
-        self.history.watched(Change::Put(KeyValue { state, value: &value }), is_asking, &mut self.protection)
+        watch(&mut self.history, &mut self.protection, state, used, is_asking)
     }
 
     fn used(&self) -> Vec<u32> {

@@ -1,0 +1,104 @@
+use std::num::NonZeroU8;
+
+use super::super::testing::*;
+use super::*;
+use crate::ports::PortRange;
+use crate::service::Service;
+
+fn passes() -> Passes {
+    Passes::new(NonZeroU8::new(3).expect("not zero"), GRACE)
+}
+
+/// A range after that of [`range`].
+fn other_range() -> PortRange {
+    PortRange::new(port(SIZE), port(SIZE + 9)).expect("a range")
+}
+
+fn view() -> View {
+    View { revision: 30, used: bitmap([1]), initialised: true }
+}
+
+#[test]
+fn a_range_is_begun_once_and_read_once_after_that() {
+    let (mut passes, mut committer, any) = (passes(), committer(range()), range().into());
+    let mut pass = passes.start();
+    assert_eq!(pass.read(&mut passes, &committer, &view(), GRACE), Err(PassError::NotBegun(any)));
+    assert_eq!(pass.begin(&mut committer), Ok(()));
+    assert!(committer.history.is_kept());
+    assert_eq!(pass.begin(&mut committer), Err(PassError::BegunTwice(any)));
+    assert_eq!(pass.clone().audit(&mut Audit::new()).err(), Some(PassError::NotRead(any)));
+    assert_eq!(pass.read(&mut passes, &committer, &view(), GRACE), Ok(()));
+    assert_eq!(pass.read(&mut passes, &committer, &view(), GRACE), Err(PassError::ReadTwice(any)));
+}
+
+/// A pass that has read a range with offset 1 in use.
+fn read(passes: &mut Passes, committer: &mut Ports) -> Pass {
+    let mut pass = passes.start();
+    pass.begin(committer).expect("its first range");
+    pass.read(passes, committer, &view(), GRACE).expect("it is begun");
+    pass
+}
+
+#[test]
+fn only_an_audit_that_the_pass_has_begun_ends_it() {
+    let (mut passes, mut committer) = (passes(), committer(range()));
+    let pass = read(&mut passes, &mut committer);
+    let (mut observed, mut filled, mut audit) = (Audit::new(), Audit::new(), Audit::new());
+    observed.observe(&Service::default());
+    filled.add_bitmap(other_range().into(), Stored::default()).expect("its first range");
+    let listing = pass.clone().audit(&mut audit).expect("the range is read");
+    assert!(audit.is_of_pass());
+    for used in [&mut observed, &mut filled, &mut audit] {
+        assert_eq!(pass.clone().audit(used).err(), Some(PassError::AuditInUse));
+    }
+    assert_eq!(listing.clone().finish(&mut passes, Audit::new()).err(), Some(PassError::OtherAudit));
+    assert!(listing.finish(&mut passes, audit).is_ok());
+}
+
+#[test]
+fn a_pass_has_one_range_of_a_kind() {
+    let (mut passes, mut first, mut second) = (passes(), committer(range()), committer(other_range()));
+    let mut pass = read(&mut passes, &mut first);
+    pass.begin(&mut second).expect("another range");
+    pass.read(&mut passes, &second, &View { used: Bitmap::new(10), ..view() }, GRACE).expect("it is begun");
+    let refused = pass.audit(&mut Audit::new()).err();
+    assert!(matches!(refused, Some(PassError::Range(AddRangeError::SameKind { .. }))), "{refused:?}");
+}
+
+#[test]
+fn each_committer_gets_the_diff_of_its_range() {
+    let (mut passes, mut ours, mut others) = (passes(), committer(range()), committer(other_range()));
+    let mut audit = Audit::new();
+    let listing = read(&mut passes, &mut ours).audit(&mut audit).expect("the range is read");
+    for claimed in [1, 2, 2] {
+        audit.observe(&Service { health_check_node_port: port(claimed).into(), ..Service::default() });
+    }
+    let (found, report) = listing.finish(&mut passes, audit).expect("its own audit");
+    assert_eq!(report.bitmaps().count(), 1);
+    let diff = found.diff(&mut passes, &mut ours, Listed::At(40)).expect("its own range");
+    assert_eq!((diff.set.clone(), diff.clear.clone()), (bitmap([2]), bitmap([])));
+    assert_eq!((&diff.duplicates[..], diff.listed), (&[2][..], Listed::At(40)));
+    assert_eq!(found.diff(&mut passes, &mut ours, Listed::At(40)), Ok(diff), "after a repair that has failed");
+    let missing = found.diff(&mut passes, &mut others, Listed::At(40));
+    assert_eq!(missing, Err(PassError::NotAudited(other_range().into())));
+}
+
+#[test]
+fn a_later_pass_ends_an_earlier_one_at_any_step() {
+    let (mut passes, mut committer) = (passes(), committer(range()));
+    let mut begun = passes.start();
+    begun.begin(&mut committer).expect("its first range");
+    passes.start();
+    assert_eq!(begun.read(&mut passes, &committer, &view(), GRACE), Err(PassError::GivenUp));
+
+    let mut audit = Audit::new();
+    let listing = read(&mut passes, &mut committer).audit(&mut audit).expect("the range is read");
+    passes.start();
+    assert_eq!(listing.finish(&mut passes, audit).err(), Some(PassError::GivenUp));
+
+    let mut audit = Audit::new();
+    let listing = read(&mut passes, &mut committer).audit(&mut audit).expect("the range is read");
+    let (found, _) = listing.finish(&mut passes, audit).expect("its own audit");
+    passes.start();
+    assert_eq!(found.diff(&mut passes, &mut committer, Listed::Elsewhere), Err(PassError::GivenUp));
+}
