@@ -12,16 +12,15 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// longVariable has tests wait for what the servers' own repair does in its time, and go on for longer: 45 minutes in all.
-// `make e2e` sets it.
+// longVariable makes the tests run longer, 45 minutes in all, and wait for the repairs of the servers. `make e2e` sets it.
 const longVariable = "RANGEKEEPER_E2E_LONG"
 
 var isLong = os.Getenv(longVariable) != ""
 
-// repairTimeout is for three passes, 3 minutes apart, that see a leak after its grace of 6 minutes.
+// repairTimeout covers three passes, 3 minutes apart, that see a leak after its grace of 6 minutes.
 const repairTimeout = 16 * time.Minute
 
-// TestCluster runs three servers on one etcd under load, kills one and starts it again.
+// TestCluster runs three servers on one etcd under load, and kills and restarts one of them.
 func TestCluster(t *testing.T) {
 	for _, version := range apiservertest.Versions {
 		t.Run(string(version), func(t *testing.T) {
@@ -53,9 +52,9 @@ func testCluster(t *testing.T, version apiservertest.Version) {
 	if created := w.created.Load(); created < services {
 		t.Errorf("%d creates", created)
 	}
-	t.Logf("%d creates, %d updates, %d deletes in %v, %d tried again; %d changes of Services in etcd", w.created.Load(), w.updated.Load(), w.deleted.Load(), took.Round(time.Second), w.retried.Load(), changes)
+	t.Logf("%d creates, %d updates, %d deletes in %v, %d retries; %d changes of Services in etcd", w.created.Load(), w.updated.Load(), w.deleted.Load(), took.Round(time.Second), w.retried.Load(), changes)
 
-	// What is under way when a server is killed may leak: a request of each client, of up to two addresses and two ports.
+	// The requests to the killed server may leak: one of each client, with up to two addresses and two ports.
 	report := auditEtcd(t, etcd)
 	if len(report.Leaks) > 4*clients {
 		t.Errorf("%d leaks", len(report.Leaks))
@@ -69,9 +68,9 @@ func testCluster(t *testing.T, version apiservertest.Version) {
 		report = auditEtcd(t, etcd)
 	}
 	if !isRepaired() {
-		t.Errorf("after %v %d leaks and %d findings are not repaired: %v %v", repairTimeout, len(report.Leaks), len(report.Findings), report.Leaks, report.Findings)
+		t.Errorf("%v after the workload, %d leaks and %d findings are not repaired: %v %v", repairTimeout, len(report.Leaks), len(report.Findings), report.Leaks, report.Findings)
 	}
-	t.Logf("repaired %v after the last request", time.Since(start.Add(took)).Round(time.Second))
+	t.Logf("repaired %v after the workload", time.Since(start.Add(took)).Round(time.Second))
 }
 
 func auditEtcd(t *testing.T, etcd *clientv3.Client) *audit.Report {
@@ -80,7 +79,8 @@ func auditEtcd(t *testing.T, etcd *clientv3.Client) *audit.Report {
 	return must(audit.New(state, audit.Options{Now: time.Now()})).Report()
 }
 
-// checkReport fails the test by everything but leaks: duplicates, and values that a Service has and that are not recorded.
+// checkReport fails the test if a value has two owners, or a Service has a value that is not recorded as allocated. Leaks are
+// allowed.
 func checkReport(t *testing.T, report *audit.Report) {
 	t.Helper()
 	for _, finding := range report.Findings {

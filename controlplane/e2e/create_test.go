@@ -15,23 +15,23 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// TestCreationGivenUp has clients that go before a Service is created. If it is written all the same, what it has stays
-// allocated. An unchanged server gives that back.
-func TestCreationGivenUp(t *testing.T) { onEachVersion(t, testCreationGivenUp) }
+// TestCreateDisconnect creates Services with clients that disconnect before the answer. If the Service is written nevertheless, its
+// values must stay allocated. A stock kube-apiserver releases them.
+func TestCreateDisconnect(t *testing.T) { onEachVersion(t, testCreateDisconnect) }
 
-func testCreationGivenUp(t *testing.T, version apiservertest.Version) {
+func testCreateDisconnect(t *testing.T, version apiservertest.Version) {
 	const callers, floor = 8, 50
 	etcd, servers := startServers(t, version, 1)
 	services := newWorkload(0, servers...).servers[0].CoreV1().Services(metav1.NamespaceDefault)
-	create := func(patience time.Duration, name string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+	create := func(timeout time.Duration, name string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		_, err := services.Create(ctx, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports("TCP")},
 		}, metav1.CreateOptions{})
 		return err
 	}
-	var givenUp, written atomic.Int64
+	var disconnected, written atomic.Int64
 	end := time.Now().Add(time.Minute)
 	var group sync.WaitGroup
 	for caller := range callers {
@@ -42,12 +42,12 @@ func testCreationGivenUp(t *testing.T, version apiservertest.Version) {
 				if err := create(time.Minute, name); err != nil {
 					t.Error(err)
 				}
-				// Some go while addresses are taken, some while the Service is written.
-				name += "-given-up"
+				// Some disconnect while addresses are allocated, some while the Service is written.
+				name += "-disconnected"
 				if create(rand.N(time.Since(start)), name) == nil {
 					continue
 				}
-				givenUp.Add(1)
+				disconnected.Add(1)
 				time.Sleep(time.Since(start))
 				if _, err := services.Get(t.Context(), name, metav1.GetOptions{}); err == nil {
 					written.Add(1)
@@ -56,9 +56,9 @@ func testCreationGivenUp(t *testing.T, version apiservertest.Version) {
 		})
 	}
 	group.Wait()
-	t.Logf("%d creations given up, %d Services written all the same", givenUp.Load(), written.Load())
+	t.Logf("%d clients disconnected, %d of their Services were written", disconnected.Load(), written.Load())
 	if written.Load() < floor {
-		t.Errorf("%d Services written though their client had gone, want at least %d", written.Load(), floor)
+		t.Errorf("%d Services were written after their client had disconnected, want at least %d", written.Load(), floor)
 	}
 	checkReport(t, auditEtcd(t, etcd))
 }

@@ -1,3 +1,3 @@
-// Package e2e has no code: its tests run clusters whose kube-apiservers have Rangekeeper inside, `make dropin` builds
-// them. What is checked is read from etcd, not from the servers.
+// Package e2e tests clusters whose kube-apiservers have Rangekeeper inside. `make dropin` builds these. The tests check what
+// etcd stores, not what the servers answer.
 package e2e

@@ -10,8 +10,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// TestExternalNameWithNodePort has ExternalName Services name the node port of another Service, which kube-apiserver accepts. They
-// neither take it nor release it.
+// TestExternalNameWithNodePort creates ExternalName Services with the node port of another Service, which kube-apiserver accepts.
+// They must neither allocate nor release the port.
 func TestExternalNameWithNodePort(t *testing.T) { onEachVersion(t, testExternalNameWithNodePort) }
 
 func testExternalNameWithNodePort(t *testing.T, version apiservertest.Version) {
@@ -42,22 +42,22 @@ func testExternalNameWithNodePort(t *testing.T, version apiservertest.Version) {
 	must(create("deleted", corev1.ServiceTypeExternalName))
 	mustRemove("deleted")
 	if _, err := create("thief", corev1.ServiceTypeNodePort); !apierrors.IsInvalid(err) {
-		t.Errorf("after the deletion of an ExternalName Service the port of another one can be allocated: %v", err)
+		t.Errorf("the deletion of an ExternalName Service released the port of another Service: %v", err)
 	}
 
 	changed := must(create("changed", corev1.ServiceTypeExternalName))
 	if err := toNodePort(changed); !apierrors.IsInvalid(err) {
-		t.Errorf("an ExternalName Service becomes a NodePort Service with the port of another one: %v", err)
+		t.Errorf("an ExternalName Service became a NodePort Service with the port of another Service: %v", err)
 	}
 	mustRemove("changed")
 
-	// Once the port is free, such a Service can have it, and releases it.
+	// Once the port is free, such a Service can allocate it.
 	mustRemove("owner")
 	if err := toNodePort(must(create("next", corev1.ServiceTypeExternalName))); err != nil {
 		t.Error(err)
 	}
 	if _, err := create("thief", corev1.ServiceTypeNodePort); !apierrors.IsInvalid(err) {
-		t.Errorf("the port of a Service that was an ExternalName Service can be allocated: %v", err)
+		t.Errorf("a NodePort Service that was an ExternalName Service did not allocate its port: %v", err)
 	}
 	mustRemove("next")
 	checkAudit(t, etcd)

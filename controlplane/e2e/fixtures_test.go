@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// eventsTimeout is for the Events of the first pass, which are written after it, and of the IPAddress objects that are removed
-	// when their grace is over: the time limit of a request, a minute, since that pass.
+	// eventsTimeout covers the Events of the first pass, which are written after it, and those of IPAddress objects, which are
+	// removed after a grace: a minute, the timeout of a request.
 	eventsTimeout = 3 * time.Minute
-	// thirdPassTimeout is for two intervals of 3 minutes, after which the third pass cleans what has leaked.
+	// thirdPassTimeout covers two intervals of 3 minutes. The third pass then cleans leaks.
 	thirdPassTimeout = 9 * time.Minute
 )
 
-// fixture is a damaged cluster, and what the unchanged server made of it.
+// fixture is a damaged cluster that a stock kube-apiserver has repaired.
 type fixture struct {
 	name           string
 	version        apiservertest.Version
@@ -39,11 +39,11 @@ var fixtures = []fixture{
 	{etcdtest.SingleStack, apiservertest.V1_36, "10.0.0.0/16", []string{audit.ServiceNodePorts}},
 }
 
-// event is what the verdict has of an Event; it does not have its text.
+// event identifies an Event of the verdict, which has no messages.
 type event struct{ Controller, Reason, Namespace, Name string }
 
-// TestFixtures starts a server on each damaged cluster: after its first pass there are the Events and the bytes that the
-// unchanged server wrote, after its third one those of its third.
+// TestFixtures starts a server on each damaged cluster. After the first and the third repair pass the stored bytes must be those
+// that a stock kube-apiserver wrote, and so must the Events of the first pass.
 func TestFixtures(t *testing.T) {
 	for _, f := range fixtures {
 		t.Run(f.name, func(t *testing.T) {
@@ -61,8 +61,8 @@ func (f fixture) test(t *testing.T) {
 		Version: f.version, Rangekeeper: true, Etcd: etcd.Endpoints(),
 		ServiceClusterIPRange: f.clusterIPRange, ServiceNodePortRange: "30000-32767",
 	})
-	if wrong := f.unlike(t, etcd.Client(), "repaired1"); len(wrong) > 0 {
-		t.Errorf("after the first pass %s are not as the unchanged server left them", strings.Join(wrong, ", "))
+	if different := f.different(t, etcd.Client(), "repaired1"); len(different) > 0 {
+		t.Errorf("after the first pass %s differ from those that a stock kube-apiserver wrote", strings.Join(different, ", "))
 	}
 	client := must(kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin)))
 	missing := f.events(t)
@@ -74,7 +74,7 @@ func (f fixture) test(t *testing.T) {
 				found[key] = true
 				delete(missing, key)
 			} else if !found[key] {
-				t.Errorf("the unchanged server does not write %+v: %s", key, e.Note)
+				t.Errorf("a stock kube-apiserver does not write Event %+v: %s", key, e.Note)
 				found[key] = true
 			}
 		}
@@ -86,21 +86,21 @@ func (f fixture) test(t *testing.T) {
 	if !isLong {
 		return
 	}
-	wrong := f.unlike(t, etcd.Client(), "repaired3")
-	for end := time.Now().Add(thirdPassTimeout); len(wrong) > 0 && time.Now().Before(end); time.Sleep(5 * time.Second) {
-		wrong = f.unlike(t, etcd.Client(), "repaired3")
+	different := f.different(t, etcd.Client(), "repaired3")
+	for end := time.Now().Add(thirdPassTimeout); len(different) > 0 && time.Now().Before(end); time.Sleep(5 * time.Second) {
+		different = f.different(t, etcd.Client(), "repaired3")
 	}
-	if len(wrong) > 0 {
-		t.Errorf("after the third pass %s are not as the unchanged server left them", strings.Join(wrong, ", "))
+	if len(different) > 0 {
+		t.Errorf("after the third pass %s differ from those that a stock kube-apiserver wrote", strings.Join(different, ", "))
 	}
 }
 
-// events are those of the verdict.
+// events returns the Events of the verdict.
 func (f fixture) events(t *testing.T) map[event]bool {
 	t.Helper()
 	var verdict struct {
 		Events []event
-		// LeakedIPAddresses are IPAddress objects without a Service, which have an Event each when they are removed.
+		// LeakedIPAddresses are IPAddress objects without a Service. The removal of each is an Event.
 		LeakedIPAddresses []string `json:"leaked_ip_addresses"`
 	}
 	if err := json.Unmarshal(must(os.ReadFile(etcdtest.Fixture(f.name, "upstream-verdict.json"))), &verdict); err != nil {
@@ -116,8 +116,8 @@ func (f fixture) events(t *testing.T) map[event]bool {
 	return all
 }
 
-// unlike gives the ranges whose stored bytes are not those of a stage.
-func (f fixture) unlike(t *testing.T, etcd *clientv3.Client, stage string) (names []string) {
+// different returns the ranges whose stored bytes differ from those of a stage.
+func (f fixture) different(t *testing.T, etcd *clientv3.Client, stage string) (names []string) {
 	t.Helper()
 	for _, name := range f.ranges {
 		answer := must(etcd.Get(t.Context(), clusterstate.RangeKey(clusterstate.DefaultPrefix, name)))

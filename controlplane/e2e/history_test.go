@@ -16,23 +16,23 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 )
 
-// history goes through every change of every Service in etcd and notes each moment at which two of them have the same
-// address or port. It knows nothing of ranges and bitmaps.
+// history replays every change of every Service in etcd and records each one by which two Services have the same address or port.
+// It does not read ranges.
 type history struct {
 	changes int
-	// owners are the Services, by key, that have a value; values are those of each.
+	// owners has the Service's key by value, values the values by the Service's key.
 	owners map[string]string
 	values map[string][]string
 	wrong  []string
 }
 
-// checkHistory fails the test by what was ever wrong, from the store's first revision on, which must not be compacted. It
-// gives the number of changes.
+// checkHistory fails the test if two Services ever had the same value, and returns the number of changes. etcd must not have
+// compacted any revision.
 func checkHistory(t *testing.T, etcd *clientv3.Client) int {
 	t.Helper()
 	h := readHistory(t, etcd, 1)
 	if len(h.wrong) > 0 {
-		t.Errorf("%d violations in %d changes, the first ones:\n%s", len(h.wrong), h.changes, strings.Join(h.wrong[:min(10, len(h.wrong))], "\n"))
+		t.Errorf("%d violations in %d changes, the first of them:\n%s", len(h.wrong), h.changes, strings.Join(h.wrong[:min(10, len(h.wrong))], "\n"))
 	}
 	return h.changes
 }
@@ -61,7 +61,7 @@ func readHistory(t *testing.T, etcd *clientv3.Client, from int64) *history {
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		t.Fatalf("the history was not read to its end: %v", err)
+		t.Fatalf("read the history of Services: %v", err)
 	}
 	return h
 }
@@ -79,12 +79,12 @@ func (h *history) change(event *clientv3.Event) {
 	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(event.Kv.Value, nil, nil)
 	service, ok := object.(*corev1.Service)
 	if !ok {
-		h.wrong = append(h.wrong, fmt.Sprintf("revision %d: %s is no Service: %v", event.Kv.ModRevision, key, err))
+		h.wrong = append(h.wrong, fmt.Sprintf("revision %d: %s is not a Service: %v", event.Kv.ModRevision, key, err))
 		return
 	}
 	for _, value := range valuesOf(service) {
 		if owner, taken := h.owners[value]; taken {
-			h.wrong = append(h.wrong, fmt.Sprintf("revision %d: %s has %s, which is %s's", event.Kv.ModRevision, key, value, owner))
+			h.wrong = append(h.wrong, fmt.Sprintf("revision %d: %s has %s, which %s owns", event.Kv.ModRevision, key, value, owner))
 			continue
 		}
 		h.owners[value] = key
@@ -92,7 +92,7 @@ func (h *history) change(event *clientv3.Event) {
 	}
 }
 
-// valuesOf are the addresses and ports that a Service has of its own.
+// valuesOf returns the addresses and ports of a Service.
 func valuesOf(s *corev1.Service) []string {
 	var values []string
 	for _, ip := range append(slices.Clone(s.Spec.ClusterIPs), s.Spec.ClusterIP) {

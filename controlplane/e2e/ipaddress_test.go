@@ -12,10 +12,10 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// An IPAddress object that is removed by hand, or put in the place of another without the allocator's labels, is recreated for the
-// Service that has the address, and not only by the next pass over everything: others could get the address.
+// TestIPAddressRemoved deletes the IPAddress object of one Service, and replaces that of another by an object without the
+// allocator's labels. The server must recreate both before its next repair pass: until then the addresses can be allocated again.
 func TestIPAddressRemoved(t *testing.T) {
-	// repairWithin is less than the interval of that pass, 3 minutes.
+	// repairWithin is less than the interval of repair passes, 3 minutes.
 	const repairWithin = time.Minute
 	etcd, servers := startServers(t, apiservertest.V1_36, 1)
 	client := newWorkload(0, servers...).servers[0]
@@ -40,7 +40,7 @@ func TestIPAddressRemoved(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if !apierrors.IsAlreadyExists(err) { // the server has made it anew
+		if !apierrors.IsAlreadyExists(err) { // the server has recreated it
 			t.Fatal(err)
 		}
 	}
@@ -52,7 +52,7 @@ func TestIPAddressRemoved(t *testing.T) {
 		}
 		for end := time.Now().Add(repairWithin); !isRepaired(); time.Sleep(100 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("after %v the address %s of %s has no object of its own", repairWithin, service.Spec.ClusterIP, service.Name)
+				t.Fatalf("address %s of %s has no IPAddress object after %v", service.Spec.ClusterIP, service.Name, repairWithin)
 			}
 		}
 	}

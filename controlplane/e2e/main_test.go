@@ -27,13 +27,13 @@ func onEachVersion(t *testing.T, test func(t *testing.T, version apiservertest.V
 	}
 }
 
-// startServers starts an etcd, whose history is kept, and servers with Rangekeeper inside on it.
+// startServers starts an etcd without compaction and servers with Rangekeeper inside.
 func startServers(t *testing.T, version apiservertest.Version, count int) (*clientv3.Client, []*apiservertest.Server) {
 	t.Helper()
 	return startCluster(t, version, true, count)
 }
 
-// startCluster starts an etcd, whose history is kept, and servers on it: with Rangekeeper inside, or stock ones.
+// startCluster starts an etcd without compaction and servers: with Rangekeeper inside, or stock kube-apiservers.
 func startCluster(t *testing.T, version apiservertest.Version, rangekeeper bool, count int) (*clientv3.Client, []*apiservertest.Server) {
 	t.Helper()
 	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
@@ -45,7 +45,7 @@ func startCluster(t *testing.T, version apiservertest.Version, rangekeeper bool,
 	return etcd.Client(), servers
 }
 
-// serverConfig is for server i of a cluster. All run with all their loops, and leave etcd's history alone.
+// serverConfig returns the configuration of server i of a cluster, with all loops and without compaction of etcd.
 func serverConfig(etcd *embedded.Etcd, version apiservertest.Version, rangekeeper bool, i int) apiservertest.Config {
 	return apiservertest.Config{
 		Version: version, Rangekeeper: rangekeeper, OwnLoops: !rangekeeper, Etcd: etcd.Endpoints(),

@@ -19,11 +19,11 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// TestNothingWritten has Services refused that are too large for etcd, and clients that go before anything is written: then
-// nothing stays allocated. kube-apiserver tries a Service that is too large again without its managed fields.
-func TestNothingWritten(t *testing.T) { onEachVersion(t, testNothingWritten) }
+// TestWriteFails sends Services that are too large for etcd, and disconnects before the Service is written. Both must leave nothing
+// allocated. kube-apiserver retries a Service that is too large without its managed fields.
+func TestWriteFails(t *testing.T) { onEachVersion(t, testWriteFails) }
 
-func testNothingWritten(t *testing.T, version apiservertest.Version) {
+func testWriteFails(t *testing.T, version apiservertest.Version) {
 	etcd, servers := startServers(t, version, 1)
 	services := newWorkload(0, servers...).servers[0].CoreV1().Services(metav1.NamespaceDefault)
 	nodePort := func(name string, ports int) *corev1.Service {
@@ -44,7 +44,7 @@ func testNothingWritten(t *testing.T, version apiservertest.Version) {
 		return created
 	}
 
-	// etcd takes 1.5 MiB, its client sends 2 MiB.
+	// etcd accepts 1.5 MiB, its client sends 2 MiB.
 	for _, c := range []struct {
 		name   string
 		labels int
@@ -71,22 +71,23 @@ func testNothingWritten(t *testing.T, version apiservertest.Version) {
 		updated := clusterIP(fmt.Sprintf("updated-%d", i), ports)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		if _, err := services.Create(ctx, nodePort(fmt.Sprintf("created-%d", i), ports), metav1.CreateOptions{}); err == nil {
-			t.Error("created at once")
+			t.Error("the Service was created before its client disconnected")
 		}
 		cancel()
 		ctx, cancel = context.WithTimeout(t.Context(), 5*time.Millisecond)
 		if _, err := services.Update(ctx, updated, metav1.UpdateOptions{}); err == nil {
-			t.Error("updated at once")
+			t.Error("the Service was updated before its client disconnected")
 		}
 		cancel()
 	}
 	for deadline := time.Now().Add(time.Minute); len(auditEtcd(t, etcd).Leaks) > 0 && time.Now().Before(deadline); {
-		time.Sleep(100 * time.Millisecond) // the server has not given all back yet
+		time.Sleep(100 * time.Millisecond) // the server has not released all values yet
 	}
 	checkAudit(t, etcd)
 }
 
-// TestSecondFamilyRefused has dual-stack Services refused whose second address is in use: the first one is released.
+// TestSecondFamilyRefused creates dual-stack Services whose second address is in use. The server must refuse them and release the
+// first address.
 func TestSecondFamilyRefused(t *testing.T) { onEachVersion(t, testSecondFamilyRefused) }
 
 func testSecondFamilyRefused(t *testing.T, version apiservertest.Version) {
@@ -107,7 +108,7 @@ func testSecondFamilyRefused(t *testing.T, version apiservertest.Version) {
 		// The server allocates the families in random order.
 		next := dualStack(fmt.Sprintf("next-%d", i), fmt.Sprintf("10.96.201.%d", i+1), "fd00:10:96::200")
 		if _, err := services.Create(t.Context(), next, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
-			t.Fatalf("an address that is in use: %v", err)
+			t.Fatalf("creation with an address that is in use: %v", err)
 		}
 	}
 	checkAudit(t, etcd)
@@ -146,11 +147,11 @@ func testEncryptionAtRest(t *testing.T, version apiservertest.Version) {
 	}
 	stored := must(etcd.Client().Get(t.Context(), "/registry/ranges/servicenodeports")).Kvs[0].Value
 	if data := must(must(rangekeeper.DecodeRangeAllocation(stored)).Data(nil)); len(data) > 0 {
-		t.Errorf("after the only Service is deleted, the bitmap is %x", data)
+		t.Errorf("the bitmap is %x after the deletion of the only Service", data)
 	}
 }
 
-// manyLabels take 126 bytes each.
+// manyLabels returns n labels of 126 bytes.
 func manyLabels(n int) map[string]string {
 	labels := make(map[string]string, n)
 	for i := range n {

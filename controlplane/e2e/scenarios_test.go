@@ -35,7 +35,7 @@ var (
 	clusterIP = corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: ports("TCP")}
 )
 
-// finalizer is the last one of a Service. Two clients remove it: by an update and a patch, or both by a patch of the status.
+// finalizer is the last finalizer of a Service. Two clients remove it: by an update and a patch, or both by a patch of the status.
 const finalizer = "example.com/last"
 
 var (

@@ -11,11 +11,11 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// updatePause keeps the unchanged 1.36.3 from removing the IPAddress objects of addresses that a Service gets by an update, or
-// when it is recreated, in the second in which it was made: then others get them, too.
+// updatePause separates the creation of a Service from its update or its next creation. If they are in the same second, a stock
+// 1.36.3 removes the new IPAddress objects, and other Services get their addresses, too.
 const updatePause = 1100 * time.Millisecond
 
-// TestTakeover lets the unchanged server and ours take a cluster over from each other, and at last both write at once.
+// TestTakeover runs a stock kube-apiserver and ours on a cluster in turn, and then both concurrently.
 func TestTakeover(t *testing.T) { onEachVersion(t, testTakeover) }
 
 func testTakeover(t *testing.T, version apiservertest.Version) {
@@ -59,7 +59,7 @@ func testTakeover(t *testing.T, version apiservertest.Version) {
 		creates, deletes, turns, together, changes)
 }
 
-// checkAudit fails the test by what is wrong in etcd. Without kills there are no leaks.
+// checkAudit fails the test by the findings and leaks of an audit. It is for clusters in which no server was killed.
 func checkAudit(t *testing.T, etcd *clientv3.Client) {
 	t.Helper()
 	report := auditEtcd(t, etcd)

@@ -13,11 +13,12 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// TestUpdateInVain has two clients change each Service at once: the one that comes second gives nothing back that the
-// Service still has, and keeps nothing that it has not got. Unchanged servers free the port of nearly each of them.
-func TestUpdateInVain(t *testing.T) { onEachVersion(t, testUpdateInVain) }
+// TestUpdateConflict lets two clients update each Service concurrently. The update that loses the race must release no value that the
+// Service keeps, and leave no value allocated that the Service did not get. Stock kube-apiservers release the port of nearly every
+// Service.
+func TestUpdateConflict(t *testing.T) { onEachVersion(t, testUpdateConflict) }
 
-func testUpdateInVain(t *testing.T, version apiservertest.Version) {
+func testUpdateConflict(t *testing.T, version apiservertest.Version) {
 	const services, floor = 150, 5
 	etcd, servers := startServers(t, version, 2)
 	w := newWorkload(services, servers...)
@@ -30,7 +31,7 @@ func testUpdateInVain(t *testing.T, version apiservertest.Version) {
 		{corev1.ServiceSpec{Ports: ports("TCP")}, toType(corev1.ServiceTypeNodePort)},
 		{corev1.ServiceSpec{IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack), Ports: ports("TCP")}, single},
 	}
-	inVain := make([]int, len(kinds))
+	conflicts := make([]int, len(kinds))
 	for i := range services {
 		kind := kinds[i%len(kinds)]
 		created, err := first.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s-%d", i)}, Spec: kind.from}, metav1.CreateOptions{})
@@ -50,17 +51,17 @@ func testUpdateInVain(t *testing.T, version apiservertest.Version) {
 			_, err := first.Update(t.Context(), changed, metav1.UpdateOptions{})
 			switch {
 			case apierrors.IsConflict(err):
-				inVain[i%len(kinds)]++
+				conflicts[i%len(kinds)]++
 			case err != nil:
 				t.Error(err)
 			}
 		})
 		group.Wait()
 	}
-	t.Logf("of %d updates each in vain: %v", services/len(kinds), inVain)
-	for i, n := range inVain {
+	t.Logf("conflicts of each kind, of %d updates: %v", services/len(kinds), conflicts)
+	for i, n := range conflicts {
 		if n < floor {
-			t.Errorf("kind %d: %d updates in vain, want at least %d", i, n, floor)
+			t.Errorf("kind %d: %d conflicts, want at least %d", i, n, floor)
 		}
 	}
 	checkAudit(t, etcd)

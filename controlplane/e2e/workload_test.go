@@ -22,23 +22,24 @@ import (
 
 const (
 	clients = 32
-	// retryPause lets a server come back that was killed.
+	// retryPause gives a killed server time to restart.
 	retryPause = 100 * time.Millisecond
 )
 
-// workload creates, changes and deletes Services by many clients over several servers.
+// workload creates, updates and deletes Services by many clients over several servers.
 type workload struct {
-	// servers are clients of each server, ours of those that have Rangekeeper inside.
+	// servers has a client per server, ours only those of servers with Rangekeeper inside.
 	servers, ours []*kubernetes.Clientset
-	// How many requests have succeeded, were refused as they had to be, and were tried again.
+	// refused counts the requests that had to fail, retried the repeated attempts.
 	created, updated, deleted, refused, retried atomic.Int64
 	// half is closed when half of the Services are created.
 	half chan struct{}
-	// prefix is what the names of the Services begin with, services how many there are, at most until end if there is one.
+	// prefix begins the names of the Services.
 	prefix   string
 	services int
-	end      time.Time
-	// pause is how long a Service is left alone once it is made.
+	// end, if set, stops the workload before all Services are created.
+	end time.Time
+	// pause is the time between the creation of a Service and its first update.
 	pause time.Duration
 }
 
@@ -56,7 +57,7 @@ func newWorkload(services int, servers ...*apiservertest.Server) *workload {
 	return w
 }
 
-// form is one of the types of Services that are created, and what becomes of it.
+// form is a kind of Service, with the updates that follow its creation.
 type form struct {
 	name    string
 	spec    corev1.ServiceSpec
@@ -78,7 +79,7 @@ func families(policy corev1.IPFamilyPolicy) func(*corev1.ServiceSpec) {
 	return func(s *corev1.ServiceSpec) { s.IPFamilyPolicy = &policy }
 }
 
-// single goes back to one family, whichever was first.
+// single drops the second family.
 func single(s *corev1.ServiceSpec) {
 	s.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicySingleStack)
 	s.IPFamilies, s.ClusterIPs = s.IPFamilies[:1], s.ClusterIPs[:1]
@@ -110,7 +111,7 @@ var forms = []form{
 	{"to-external-name", corev1.ServiceSpec{Ports: ports("TCP")}, []func(*corev1.ServiceSpec){external}},
 }
 
-// run ends when all Services are there, every fourth one deleted again, every eighth one for the second time.
+// run creates all Services, recreates some of them, and deletes every fourth one at the end.
 func (w *workload) run(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -120,7 +121,7 @@ func (w *workload) run(t *testing.T) {
 	for range clients {
 		group.Go(func() {
 			for i := int(next.Add(1)) - 1; i < w.services && (w.end.IsZero() || time.Now().Before(w.end)); i = int(next.Add(1)) - 1 {
-				if err := w.live(ctx, i); err != nil {
+				if err := w.runService(ctx, i); err != nil {
 					t.Errorf("Service %d, %s: %v", i, forms[i%len(forms)].name, err)
 				}
 				if i == w.services/2 {
@@ -132,8 +133,8 @@ func (w *workload) run(t *testing.T) {
 	group.Wait()
 }
 
-// live is the life of one Service.
-func (w *workload) live(ctx context.Context, i int) error {
+// runService creates, updates and deletes one Service, once or twice.
+func (w *workload) runService(ctx context.Context, i int) error {
 	form := forms[i%len(forms)]
 	name := fmt.Sprintf("%s%s-%d", w.prefix, form.name, i)
 	lives := 1
@@ -167,13 +168,13 @@ func (w *workload) create(ctx context.Context, name string, spec corev1.ServiceS
 	return w.try(ctx, w.servers, &w.created, func(c *kubernetes.Clientset, again bool) error {
 		_, err := c.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service, metav1.CreateOptions{})
 		if again && apierrors.IsAlreadyExists(err) {
-			return nil // by the attempt whose answer was lost
+			return nil // an attempt without an answer has created it
 		}
 		return err
 	})
 }
 
-// createTwice has a server take addresses and ports for a Service that cannot be written, and give them back.
+// createTwice creates a Service that exists. The server allocates values for it and has to release them.
 func (w *workload) createTwice(ctx context.Context, name string, spec corev1.ServiceSpec) error {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault}, Spec: spec}
 	return w.try(ctx, w.servers, &w.refused, func(c *kubernetes.Clientset, _ bool) error {
@@ -182,7 +183,7 @@ func (w *workload) createTwice(ctx context.Context, name string, spec corev1.Ser
 		case apierrors.IsAlreadyExists(err):
 			return nil
 		case err == nil:
-			return errors.New("there are two of them")
+			return errors.New("a Service was created twice")
 		}
 		return err
 	})
@@ -191,8 +192,7 @@ func (w *workload) createTwice(ctx context.Context, name string, spec corev1.Ser
 func (w *workload) update(ctx context.Context, name string, change func(*corev1.ServiceSpec)) error {
 	servers := w.servers
 	if len(w.ours) > 0 {
-		// The unchanged server gives back what an update drops before it writes the Service without it, and then both may have it
-		// for a moment.
+		// A stock kube-apiserver releases a value before it writes the Service that gives it up, so a new owner can be stored first.
 		servers = w.ours
 	}
 	return w.try(ctx, servers, &w.updated, func(c *kubernetes.Clientset, _ bool) error {
@@ -216,8 +216,8 @@ func (w *workload) remove(ctx context.Context, name string) error {
 	})
 }
 
-// try asks one server after the other until one answers. Only what a server gives that is gone or has just begun (its range
-// is "full" until it has seen the ServiceCIDRs), or another client's write, is tried again.
+// try repeats a request on one server after the other. It retries conflicts and the errors of a server that stops or starts: until
+// a server has seen the ServiceCIDRs, its range is "full".
 func (w *workload) try(ctx context.Context, servers []*kubernetes.Clientset, count *atomic.Int64, do func(c *kubernetes.Clientset, again bool) error) error {
 	at := rand.IntN(len(servers))
 	for again := false; ; again = true {
