@@ -129,10 +129,13 @@ func (a *Allocator) Used() int {
 
 // Free returns the number of free values.
 func (a *Allocator) Free() int {
-	var count C.uint32_t
-	C.rk_allocator_available(a.pointer(), &count)
+	var used C.uint32_t
+	code := C.rk_allocator_used(a.pointer(), &used)
 	runtime.KeepAlive(a)
-	return int(count)
+	if code != C.RK_RESULT_OK {
+		return 0
+	}
+	return int(a.r.Size() - uint32(used))
 }
 
 // Request is one part of an all-or-nothing batch; the zero Request is Any.

@@ -26,8 +26,6 @@ package rangekeeper
 #cgo nocallback rk_allocator_has
 #cgo noescape rk_allocator_used
 #cgo nocallback rk_allocator_used
-#cgo noescape rk_allocator_available
-#cgo nocallback rk_allocator_available
 #cgo noescape rk_allocator_snapshot
 #cgo nocallback rk_allocator_snapshot
 

@@ -73,18 +73,3 @@ func readText(read func(buffer *C.char, capacity C.size_t, length *C.size_t) C.r
 	b, err := readBytes(make([]byte, 0, 256), read8)
 	return string(b), err
 }
-
-// readPages fills a page of the given size again and again until one is not full, and hands each to use, which may
-// stop by returning false.
-func readPages[T any, O C.uint32_t | C.uint64_t](size int, read func(from O, page *T, capacity C.size_t, n *C.size_t, next *O) C.rk_result, use func(page []T) bool) {
-	page := make([]T, size)
-	var from, next O
-	var n C.size_t
-	for {
-		code := read(from, &page[0], C.size_t(size), &n, &next)
-		if code != C.RK_RESULT_OK || !use(page[:n]) || int(n) < size {
-			return
-		}
-		from = next
-	}
-}

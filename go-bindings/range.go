@@ -54,15 +54,11 @@ func newRange(spec string) (*rangeHandle, C.uint32_t, error) {
 		return nil, 0, &ParseError{Text: spec, Message: errorMessage(&details)}
 	}
 	runtime.AddCleanup(h, func(pointer *C.rk_range) { C.rk_range_free(pointer) }, h.pointer)
-	var kind, size, staticBand C.uint32_t
-	C.rk_range_kind(h.pointer, &kind)
-	C.rk_range_size(h.pointer, &size)
-	C.rk_range_static_band(h.pointer, &staticBand)
-	canonical, err := readText(func(buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
-		return C.rk_range_text(h.pointer, buffer, capacity, length)
-	})
-	h.text, h.size, h.staticBand = canonical, uint32(size), uint32(staticBand)
-	return h, kind, err
+	var description C.rk_range_description
+	C.rk_range_describe(h.pointer, &description)
+	h.text = C.GoStringN(&description.text[0], C.int(description.text_len))
+	h.size, h.staticBand = uint32(description.size), uint32(description.static_band)
+	return h, description.kind, nil
 }
 
 func (r Range) pointer() *C.rk_range {

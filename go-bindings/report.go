@@ -150,18 +150,15 @@ func (r *Report) Range(index int) RangeReport {
 // such range or set, and after Close; it ends early if the report is closed meanwhile.
 func (r *Report) Values(index int, set Set) iter.Seq[Value] {
 	return func(yield func(Value) bool) {
-		read := func(from C.uint64_t, page *C.rk_value, capacity C.size_t, n *C.size_t, next *C.uint64_t) C.rk_result {
-			return C.rk_report_values(r.pointer(), C.size_t(index), C.uint32_t(set), from, page, capacity, n, next)
-		}
-		readPages(valuesPerPage, read, func(page []C.rk_value) bool {
-			for _, value := range page {
-				if !yield(valueFromC(&value)) {
-					return false
+		for run := range r.Runs(index, set, true) {
+			for ; run.Len > 0; run.Len-- {
+				if !yield(run.First) {
+					return
 				}
+				// No carry: the addresses of a range that have an offset share their upper 64 bits.
+				run.First.low++
 			}
-			return true
-		})
-		runtime.KeepAlive(r)
+		}
 	}
 }
 
@@ -169,18 +166,24 @@ func (r *Report) Values(index int, set Set) iter.Seq[Value] {
 // sequence is empty if there is no such range or set, and after Close; it ends early if the report is closed meanwhile.
 func (r *Report) Runs(index int, set Set, members bool) iter.Seq[Run] {
 	return func(yield func(Run) bool) {
-		read := func(from C.uint64_t, page *C.rk_run, capacity C.size_t, n *C.size_t, next *C.uint64_t) C.rk_result {
-			return C.rk_report_runs(r.pointer(), C.size_t(index), C.uint32_t(set), C.bool(members), from, page, capacity, n, next)
-		}
-		readPages(runsPerPage, read, func(page []C.rk_run) bool {
-			for _, run := range page {
+		page := make([]C.rk_run, runsPerPage)
+		for from := C.uint64_t(0); ; {
+			var n C.size_t
+			code := C.rk_report_runs(r.pointer(), C.size_t(index), C.uint32_t(set), C.bool(members), from,
+				&page[0], runsPerPage, &n, &from)
+			runtime.KeepAlive(r)
+			if code != C.RK_RESULT_OK {
+				return
+			}
+			for _, run := range page[:n] {
 				if !yield(Run{valueFromC(&run.first), valueFromC(&run.last), uint64(run.len)}) {
-					return false
+					return
 				}
 			}
-			return true
-		})
-		runtime.KeepAlive(r)
+			if n < runsPerPage {
+				return
+			}
+		}
 	}
 }
 

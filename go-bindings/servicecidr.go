@@ -33,11 +33,9 @@ func ParseServiceCIDR(cidr string) (ServiceCIDR, error) {
 		return ServiceCIDR{}, &ParseError{Text: cidr, Message: errorMessage(&details)}
 	}
 	runtime.AddCleanup(h, func(pointer *C.rk_service_cidr) { C.rk_service_cidr_free(pointer) }, h.pointer)
-	var size C.uint64_t
-	var staticBand C.uint32_t
-	C.rk_service_cidr_size(h.pointer, &size)
-	C.rk_service_cidr_static_band(h.pointer, &staticBand)
-	h.size, h.staticBand = uint64(size), uint32(staticBand)
+	var description C.rk_service_cidr_description
+	C.rk_service_cidr_describe(h.pointer, &description)
+	h.size, h.staticBand = uint64(description.size), uint32(description.static_band)
 	return ServiceCIDR{h}, nil
 }
 

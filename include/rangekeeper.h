@@ -32,7 +32,7 @@
  *
  * Pages. A function that lists items starts at the place or offset that it is passed, writes at most capacity items, and
  * their number to *n or *len. Fewer than capacity means the end; otherwise call again with *next_offset, or with the place
- * after the last item. No lock is held between the calls.
+ * after the last item.
  *
  * Handles. A function that writes an rk_X * makes the caller its owner, and the new handle needs no other. rk_X_free
  * destroys a handle: once, as the last call with it; NULL is allowed. rk_X_close drops its state at once, beside other
@@ -385,6 +385,11 @@
  * Ports.
  */
 #define RK_RANGE_KIND_PORTS 2
+
+/**
+ * Bytes in the text of an rk_range_description, the NUL at its end included: more than any range needs.
+ */
+#define RK_RANGE_TEXT_CAPACITY 48
 
 /**
  * Kubernetes' protobuf, as every current kube-apiserver stores it.
@@ -840,24 +845,6 @@ typedef struct rk_error {
    */
   char message[RK_ERROR_MESSAGE_CAPACITY];
 } rk_error;
-
-/**
- * A stretch of adjacent values.
- */
-typedef struct rk_run {
-  /**
-   * First value.
-   */
-  struct rk_value first;
-  /**
-   * Last value, included.
-   */
-  struct rk_value last;
-  /**
-   * How many values: at least 1.
-   */
-  uint64_t len;
-} rk_run;
 
 /**
  * Objects in flat form, so that many cross in one call: numbers in words, in the machine's byte order, and texts in text,
@@ -1436,6 +1423,32 @@ typedef struct rk_address_object {
 } rk_address_object;
 
 /**
+ * A range in numbers, and its text.
+ */
+typedef struct rk_range_description {
+  /**
+   * One of RK_RANGE_KIND_*.
+   */
+  uint32_t kind;
+  /**
+   * How many values can be allocated; offsets are below that. 0 is possible ("10.0.0.1/32").
+   */
+  uint32_t size;
+  /**
+   * How many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070, KEP-3668).
+   */
+  uint32_t static_band;
+  /**
+   * Bytes in text, without the NUL.
+   */
+  size_t text_len;
+  /**
+   * The canonical text, as it is stored beside the bitmap, with a terminating NUL.
+   */
+  char text[RK_RANGE_TEXT_CAPACITY];
+} rk_range_description;
+
+/**
  * The value of a finding; the kind determines which member is valid, for a text none.
  */
 typedef union rk_found_value {
@@ -1555,6 +1568,24 @@ typedef struct rk_range_report {
 } rk_range_report;
 
 /**
+ * A stretch of adjacent values: first, and then those whose low is one more each.
+ */
+typedef struct rk_run {
+  /**
+   * First value.
+   */
+  struct rk_value first;
+  /**
+   * Last value, included.
+   */
+  struct rk_value last;
+  /**
+   * How many values: at least 1.
+   */
+  uint64_t len;
+} rk_run;
+
+/**
  * The state of one value of a range.
  */
 typedef struct rk_offset_state {
@@ -1609,6 +1640,20 @@ typedef struct rk_cell {
    */
   uint64_t duplicate;
 } rk_cell;
+
+/**
+ * A CIDR of a ServiceCIDR object in numbers.
+ */
+typedef struct rk_service_cidr_description {
+  /**
+   * How many addresses can be allocated, at most UINT64_MAX; offsets are below that. 0 is possible ("10.0.0.1/32").
+   */
+  uint64_t size;
+  /**
+   * How many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070).
+   */
+  uint32_t static_band;
+} rk_service_cidr_description;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1678,11 +1723,6 @@ rk_result rk_allocator_has(const struct rk_allocator *allocator,
 rk_result rk_allocator_used(const struct rk_allocator *allocator, uint32_t *used);
 
 /**
- * Writes how many values are free. Cost: that of rk_allocator_used.
- */
-rk_result rk_allocator_available(const struct rk_allocator *allocator, uint32_t *available);
-
-/**
  * Serves all n requests, or none. A request of kind RK_VALUE_KIND_ANY allocates any free value; requests for a named
  * value are served first, wherever they stand. values has room for n values, in the order of the requests.
  *
@@ -1694,18 +1734,6 @@ rk_result rk_allocator_allocate_batch(const struct rk_allocator *allocator,
                                       size_t n,
                                       struct rk_value *values,
                                       struct rk_error *error);
-
-/**
- * Writes a page of the maximal runs of values in use (used) or of free values (not used), ascending. A run that
- * contains from_offset begins there.
- */
-rk_result rk_allocator_runs(const struct rk_allocator *allocator,
-                            bool used,
-                            uint32_t from_offset,
-                            struct rk_run *runs,
-                            size_t capacity,
-                            size_t *n,
-                            uint32_t *next_offset);
 
 /**
  * Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, bit n being
@@ -2107,25 +2135,9 @@ rk_result rk_range_parse(const char *spec,
 void rk_range_free(struct rk_range *range);
 
 /**
- * Writes the canonical text of a range, as it is stored beside the bitmap.
+ * Describes a range.
  */
-rk_result rk_range_text(const struct rk_range *range, char *buffer, size_t capacity, size_t *len);
-
-/**
- * Writes which of RK_RANGE_KIND_* a range is.
- */
-rk_result rk_range_kind(const struct rk_range *range, uint32_t *kind);
-
-/**
- * Writes how many values can be allocated; offsets are below that. 0 is possible ("10.0.0.1/32").
- */
-rk_result rk_range_size(const struct rk_range *range, uint32_t *size);
-
-/**
- * Writes how many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070, KEP-3668).
- */
-rk_result rk_range_static_band(const struct rk_range *range,
-                               uint32_t *static_band);
+rk_result rk_range_describe(const struct rk_range *range, struct rk_range_description *description);
 
 /**
  * Writes the offset of a value.
@@ -2367,18 +2379,6 @@ rk_result rk_report_range(const struct rk_report *report,
                           struct rk_range_report *numbers);
 
 /**
- * Writes a page of the values of the range at place range that belong to a set (one of RK_VALUES_*), ascending.
- */
-rk_result rk_report_values(const struct rk_report *report,
-                           size_t range,
-                           uint32_t set,
-                           uint64_t from_offset,
-                           struct rk_value *values,
-                           size_t capacity,
-                           size_t *n,
-                           uint64_t *next_offset);
-
-/**
  * Writes a page of the maximal runs of values of the range at place range that belong to a set (one of RK_VALUES_*),
  * or do not (members is false), ascending. A run that contains from_offset begins there.
  */
@@ -2441,17 +2441,10 @@ rk_result rk_service_cidr_parse(const char *spec,
 void rk_service_cidr_free(struct rk_service_cidr *cidr);
 
 /**
- * Writes how many addresses can be allocated, at most UINT64_MAX; offsets are below that. 0 is possible
- * ("10.0.0.1/32").
+ * Describes a CIDR.
  */
-rk_result rk_service_cidr_size(const struct rk_service_cidr *cidr,
-                               uint64_t *size);
-
-/**
- * Writes how many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070).
- */
-rk_result rk_service_cidr_static_band(const struct rk_service_cidr *cidr,
-                                      uint32_t *static_band);
+rk_result rk_service_cidr_describe(const struct rk_service_cidr *cidr,
+                                   struct rk_service_cidr_description *description);
 
 /**
  * Writes the offset of an address.
@@ -2506,11 +2499,6 @@ rk_result rk_value_text(const struct rk_value *value, char *buffer, size_t capac
  * Returns the ABI version of the linked library, to be compared with RK_ABI_VERSION.
  */
 uint32_t rk_abi_version(void);
-
-/**
- * Returns the version of the linked library, such as "0.1.0". The text is static: never NULL, never freed.
- */
-const char *rk_version(void);
 
 /**
  * Returns the name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for a number that is no

@@ -9,7 +9,7 @@ use rangekeeper_core::allocator::{AllocateError, Allocator, BatchError, Full, Re
 use crate::error::{Failure, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
-use crate::range::{ValueRange, rk_range, rk_run, runs_page};
+use crate::range::{ValueRange, rk_range};
 use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice, text};
 use crate::value::{RK_VALUE_KIND_ANY, Value, rk_value};
@@ -223,17 +223,6 @@ pub unsafe extern "C" fn rk_allocator_used(allocator: *const rk_allocator, used:
     })
 }
 
-/// Writes how many values are free. Cost: that of rk_allocator_used.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_allocator_available(allocator: *const rk_allocator, available: *mut u32) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (allocator, out) = unsafe { (borrow(scope, allocator)?, Out::new(scope, available)?) };
-        out.write(allocator.0.with(|state| Ok::<_, rk_result>(state.allocator.free()))?);
-        Ok(())
-    })
-}
-
 /// Serves all n requests, or none. A request of kind RK_VALUE_KIND_ANY allocates any free value; requests for a named
 /// value are served first, wherever they stand. values has room for n values, in the order of the requests.
 ///
@@ -259,42 +248,6 @@ pub unsafe extern "C" fn rk_allocator_allocate_batch(
             Ok(())
         })
     }
-}
-
-/// Writes a page of the maximal runs of values in use (used) or of free values (not used), ascending. A run that
-/// contains from_offset begins there.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_allocator_runs(
-    allocator: *const rk_allocator,
-    used: bool,
-    from_offset: u32,
-    runs: *mut rk_run,
-    capacity: usize,
-    n: *mut usize,
-    next_offset: *mut u32,
-) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (allocator, runs, n, next) = unsafe {
-            (
-                borrow(scope, allocator)?,
-                Array::new(scope, runs, capacity)?,
-                Out::new(scope, n)?,
-                Out::new(scope, next_offset)?,
-            )
-        };
-        allocator.0.with(|state| {
-            let allocator = &state.allocator;
-            let (written, after) = if used {
-                runs_page(allocator.range().0, allocator.runs_used(from_offset), from_offset, runs)
-            } else {
-                runs_page(allocator.range().0, allocator.runs_free(from_offset), from_offset, runs)
-            };
-            n.write(written);
-            next.write(after);
-            Ok(())
-        })
-    })
 }
 
 /// Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, bit n being

@@ -6,20 +6,23 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use rangekeeper_core::any::{AnyRange, AnyValue, ParseRangeError};
-use rangekeeper_core::bitmap::{Bitmap, Run};
+use rangekeeper_core::bitmap::Bitmap;
 use rangekeeper_core::range::Range;
 use rangekeeper_core::snapshot::changes;
 
 use crate::error::{Failure, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::result::rk_result;
-use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice, text};
+use crate::scope::{Array, Out, borrow, reclaim, slice, text};
 use crate::value::{RK_VALUE_KIND_IPV4, RK_VALUE_KIND_IPV6, RK_VALUE_KIND_PORT, Value, rk_value};
 
 /// Addresses of a CIDR.
 pub const RK_RANGE_KIND_CIDR: u32 = 1;
 /// Ports.
 pub const RK_RANGE_KIND_PORTS: u32 = 2;
+
+/// Bytes in the text of an rk_range_description, the NUL at its end included: more than any range needs.
+pub const RK_RANGE_TEXT_CAPACITY: usize = 48;
 
 /// A range: which values it has, and the offset of each. Immutable.
 pub struct rk_range(pub(crate) AnyRange);
@@ -88,16 +91,20 @@ impl Range for ValueRange {
     }
 }
 
-/// A stretch of adjacent values.
+/// A range in numbers, and its text.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct rk_run {
-    /// First value.
-    pub first: rk_value,
-    /// Last value, included.
-    pub last: rk_value,
-    /// How many values: at least 1.
-    pub len: u64,
+pub struct rk_range_description {
+    /// One of RK_RANGE_KIND_*.
+    pub kind: u32,
+    /// How many values can be allocated; offsets are below that. 0 is possible ("10.0.0.1/32").
+    pub size: u32,
+    /// How many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070, KEP-3668).
+    pub static_band: u32,
+    /// Bytes in text, without the NUL.
+    pub text_len: usize,
+    /// The canonical text, as it is stored beside the bitmap, with a terminating NUL.
+    pub text: [c_char; RK_RANGE_TEXT_CAPACITY],
 }
 
 impl From<ParseRangeError> for Failure {
@@ -125,22 +132,6 @@ fn typed_page<R: Range>(
     let written = values.fill(bitmap.iter_from(from).filter_map(|offset| {
         next = offset + 1;
         range.value_at(offset).map(|value| any(value).into())
-    }));
-    (written, next)
-}
-
-/// The first of `runs`, and the offset to go on from.
-pub(crate) fn runs_page(
-    range: AnyRange,
-    runs: impl Iterator<Item = Run>,
-    from: u32,
-    page: Array<rk_run>,
-) -> (usize, u32) {
-    let mut next = from;
-    let written = page.fill(runs.filter_map(|run| {
-        next = run.last + 1;
-        let (first, last) = (range.value_at(run.first)?, range.value_at(run.last)?);
-        Some(rk_run { first: first.into(), last: last.into(), len: run.len() })
     }));
     (written, next)
 }
@@ -173,53 +164,31 @@ pub unsafe extern "C" fn rk_range_free(range: *mut rk_range) {
     guard_or((), || drop(unsafe { reclaim(range) }))
 }
 
-/// Writes the canonical text of a range, as it is stored beside the bitmap.
+/// Describes a range.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_range_text(
+pub unsafe extern "C" fn rk_range_describe(
     range: *const rk_range,
-    buffer: *mut c_char,
-    capacity: usize,
-    len: *mut usize,
+    description: *mut rk_range_description,
 ) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (range, buffer) = unsafe { (borrow(scope, range)?, Buffer::new(scope, buffer, capacity, len)?) };
-        buffer.write_text(&range.0.to_string())
-    })
-}
-
-/// Writes which of RK_RANGE_KIND_* a range is.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_range_kind(range: *const rk_range, kind: *mut u32) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (range, kind) = unsafe { (borrow(scope, range)?, Out::new(scope, kind)?) };
-        kind.write(match range.0 {
-            AnyRange::Cidr(_) => RK_RANGE_KIND_CIDR,
-            AnyRange::Ports(_) => RK_RANGE_KIND_PORTS,
+        let (range, out) = unsafe { (borrow(scope, range)?, Out::new(scope, description)?) };
+        let mut text = [0; RK_RANGE_TEXT_CAPACITY];
+        let canonical = range.0.to_string();
+        // The NUL at the end stays.
+        for (place, byte) in text[..RK_RANGE_TEXT_CAPACITY - 1].iter_mut().zip(canonical.bytes()) {
+            *place = byte as c_char;
+        }
+        out.write(rk_range_description {
+            kind: match range.0 {
+                AnyRange::Cidr(_) => RK_RANGE_KIND_CIDR,
+                AnyRange::Ports(_) => RK_RANGE_KIND_PORTS,
+            },
+            size: range.0.size(),
+            static_band: range.0.static_band(),
+            text_len: canonical.len(),
+            text,
         });
-        Ok(())
-    })
-}
-
-/// Writes how many values can be allocated; offsets are below that. 0 is possible ("10.0.0.1/32").
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_range_size(range: *const rk_range, size: *mut u32) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (range, size) = unsafe { (borrow(scope, range)?, Out::new(scope, size)?) };
-        size.write(range.0.size());
-        Ok(())
-    })
-}
-
-/// Writes how many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070, KEP-3668).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_range_static_band(range: *const rk_range, static_band: *mut u32) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (range, static_band) = unsafe { (borrow(scope, range)?, Out::new(scope, static_band)?) };
-        static_band.write(range.0.static_band());
         Ok(())
     })
 }

@@ -8,7 +8,6 @@ use rangekeeper_core::audit::{BitmapReport, Leak, Offsets, RangeReport, Report, 
 use crate::finding::{RK_NO_RANGE, at, findings_page, rk_cell, rk_finding, rk_offset_state, texts};
 use crate::guard::{guard, guard_or};
 use crate::handle::Handle;
-use crate::range::rk_run;
 use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim};
 use crate::value::rk_value;
@@ -61,6 +60,18 @@ pub struct rk_leak {
     /// The IPAddress object that records it, by the order in which objects were observed; RK_NO_OBJECT if a bitmap
     /// records it.
     pub object: u64,
+}
+
+/// A stretch of adjacent values: first, and then those whose low is one more each.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_run {
+    /// First value.
+    pub first: rk_value,
+    /// Last value, included.
+    pub last: rk_value,
+    /// How many values: at least 1.
+    pub len: u64,
 }
 
 /// Counts of one range.
@@ -274,41 +285,6 @@ pub unsafe extern "C" fn rk_report_range(
                 duplicates: counts.duplicates,
                 dropped: counts.dropped.into(),
             });
-            Ok(())
-        })
-    })
-}
-
-/// Writes a page of the values of the range at place range that belong to a set (one of RK_VALUES_*), ascending.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_report_values(
-    report: *const rk_report,
-    range: usize,
-    set: u32,
-    from_offset: u64,
-    values: *mut rk_value,
-    capacity: usize,
-    n: *mut usize,
-    next_offset: *mut u64,
-) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (report, values, n, next) = unsafe {
-            (
-                borrow(scope, report)?,
-                Array::new(scope, values, capacity)?,
-                Out::new(scope, n)?,
-                Out::new(scope, next_offset)?,
-            )
-        };
-        report.0.with(|found| {
-            let (offsets, range) = (found.offsets(range, set)?, found.range(range)?);
-            let mut after = from_offset;
-            n.write(values.fill(offsets.iter_from(from_offset).filter_map(|offset| {
-                after = offset + 1;
-                range.value_at(offset).map(rk_value::from)
-            })));
-            next.write(after);
             Ok(())
         })
     })

@@ -14,6 +14,16 @@ use crate::value::rk_value;
 /// A CIDR of a ServiceCIDR object: which addresses it has, and in which order they are tried. Immutable.
 pub struct rk_service_cidr(ServiceCidr);
 
+/// A CIDR of a ServiceCIDR object in numbers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_service_cidr_description {
+    /// How many addresses can be allocated, at most UINT64_MAX; offsets are below that. 0 is possible ("10.0.0.1/32").
+    pub size: u64,
+    /// How many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070).
+    pub static_band: u32,
+}
+
 /// Parses a CIDR of a ServiceCIDR object, such as "10.96.0.0/12" or "fd00::/64"; host bits are cleared.
 ///
 /// RK_RESULT_INVALID_RANGE.
@@ -42,25 +52,16 @@ pub unsafe extern "C" fn rk_service_cidr_free(cidr: *mut rk_service_cidr) {
     guard_or((), || drop(unsafe { reclaim(cidr) }))
 }
 
-/// Writes how many addresses can be allocated, at most UINT64_MAX; offsets are below that. 0 is possible
-/// ("10.0.0.1/32").
+/// Describes a CIDR.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_service_cidr_size(cidr: *const rk_service_cidr, size: *mut u64) -> rk_result {
+pub unsafe extern "C" fn rk_service_cidr_describe(
+    cidr: *const rk_service_cidr,
+    description: *mut rk_service_cidr_description,
+) -> rk_result {
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
-        let (cidr, size) = unsafe { (borrow(scope, cidr)?, Out::new(scope, size)?) };
-        size.write(cidr.0.size());
-        Ok(())
-    })
-}
-
-/// Writes how many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_service_cidr_static_band(cidr: *const rk_service_cidr, static_band: *mut u32) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (cidr, static_band) = unsafe { (borrow(scope, cidr)?, Out::new(scope, static_band)?) };
-        static_band.write(cidr.0.static_band());
+        let (cidr, out) = unsafe { (borrow(scope, cidr)?, Out::new(scope, description)?) };
+        out.write(rk_service_cidr_description { size: cidr.0.size(), static_band: cidr.0.static_band() });
         Ok(())
     })
 }

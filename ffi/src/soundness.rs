@@ -93,7 +93,7 @@ fn threads_share_an_allocator_that_one_of_them_closes() {
 }
 
 #[test]
-fn snapshots_runs_and_failed_batches_stay_inside_their_buffers() {
+fn snapshots_changes_and_failed_batches_stay_inside_their_buffers() {
     let (range, mut allocator) = (range("10.0.0.0/26"), ptr::null_mut());
     let any = rk_value { high: 0, low: 0, kind: RK_VALUE_KIND_ANY };
     // SAFETY: all pointers are to live variables of the lengths that they are passed with, and handles are freed once.
@@ -122,11 +122,7 @@ fn snapshots_runs_and_failed_batches_stay_inside_their_buffers() {
             (RK_DETAIL_BITS, 71, 0)
         );
 
-        let empty = rk_run { first: port(0), last: port(0), len: 0 };
-        let (mut runs, mut n, mut next) = (vec![empty; 1], 0, 0);
-        assert_eq!(rk_allocator_runs(allocator, true, 0, runs.as_mut_ptr(), 1, &mut n, &mut next), OK);
-        assert_eq!(n, 1);
-        let (mut changed, mut flags) = (vec![rk_value::default(); 2], vec![false; 2]);
+        let (mut changed, mut flags, mut n, mut next) = (vec![rk_value::default(); 2], vec![false; 2], 0, 0);
         let result = rk_range_changes(
             range,
             ptr::null(),
@@ -167,9 +163,11 @@ fn a_report_is_read_by_threads_while_one_closes_it() {
                     let report = ptr::from_ref(shared);
                     start.wait();
                     for call in 0..CALLS / 10 {
-                        let (mut values, mut count, mut next) = ([rk_value::default(); 2], 0, 0);
+                        let empty = rk_run { first: port(0), last: port(0), len: 0 };
+                        let (mut runs, mut count, mut next) = ([empty; 2], 0, 0);
                         let set = RK_VALUES_SET + (call % 7) as u32;
-                        let result = rk_report_values(report, 0, set, 0, values.as_mut_ptr(), 2, &mut count, &mut next);
+                        let result =
+                            rk_report_runs(report, 0, set, n == 0, 0, runs.as_mut_ptr(), 2, &mut count, &mut next);
                         assert!(matches!(result, OK | rk_result::Closed), "{result:?}");
                         let (mut texts, mut ends) = ([0; 256], [0; 4]);
                         let result = rk_report_finding_texts(

@@ -1,6 +1,6 @@
 //! What this library is, and what it calls its results.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 
 use crate::guard::guard_or;
 use crate::result::rk_result;
@@ -23,21 +23,10 @@ const _: () = assert!(
     "the header's version is that of Cargo.toml"
 );
 
-const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-    Ok(version) => version,
-    Err(_) => panic!("a version has no NUL"),
-};
-
 /// Returns the ABI version of the linked library, to be compared with RK_ABI_VERSION.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_abi_version() -> u32 {
     guard_or(RK_ABI_VERSION, || RK_ABI_VERSION)
-}
-
-/// Returns the version of the linked library, such as "0.1.0". The text is static: never NULL, never freed.
-#[unsafe(no_mangle)]
-pub extern "C" fn rk_version() -> *const c_char {
-    guard_or(VERSION.as_ptr(), || VERSION.as_ptr())
 }
 
 /// Returns the name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for a number that is no

@@ -3,17 +3,11 @@
 
 static void ranges(void) {
   rk_range *range = range_of("10.0.0.77/24");
-  char text[64];
-  size_t len = 0;
-  CHECK_OK(rk_range_text(range, text, sizeof text, &len));
-  CHECK(len == 11 && memcmp(text, "10.0.0.0/24", len) == 0);
+  rk_range_description description;
+  CHECK_OK(rk_range_describe(range, &description));
+  CHECK(description.kind == RK_RANGE_KIND_CIDR && description.size == 254 && description.static_band == 16);
+  CHECK(description.text_len == 11 && strcmp(description.text, "10.0.0.0/24") == 0);
   uint32_t number = 0;
-  CHECK_OK(rk_range_kind(range, &number));
-  CHECK(number == RK_RANGE_KIND_CIDR);
-  CHECK_OK(rk_range_size(range, &number));
-  CHECK(number == 254);
-  CHECK_OK(rk_range_static_band(range, &number));
-  CHECK(number == 16);
   CHECK_OK(rk_range_offset_of(range, AT(rk_value_ipv4(0x0a000001)), &number));
   CHECK(number == 0);
   CHECK_RESULT(rk_range_offset_of(range, AT(rk_value_ipv4(0x0a000000)), &number), RK_RESULT_NOT_IN_RANGE);
@@ -25,12 +19,18 @@ static void ranges(void) {
   rk_range_free(range);
 
   range = range_of("30000+2767");
-  CHECK_OK(rk_range_text(range, text, sizeof text, &len));
-  CHECK(len == 11 && memcmp(text, "30000-32767", len) == 0);
-  CHECK_OK(rk_range_kind(range, &number));
-  CHECK(number == RK_RANGE_KIND_PORTS);
+  CHECK_OK(rk_range_describe(range, &description));
+  CHECK(description.kind == RK_RANGE_KIND_PORTS && description.size == 2768 && description.static_band == 86);
+  CHECK(description.text_len == 11 && strcmp(description.text, "30000-32767") == 0);
+  rk_range_free(range);
+  /* No range has a longer text. */
+  range = range_of("1111:2222:3333:4444:5555:6666:7777:8888/128");
+  CHECK_OK(rk_range_describe(range, &description));
+  CHECK(description.size == 0 && strcmp(description.text, "1111:2222:3333:4444:5555:6666:7777:8888/128") == 0);
   rk_range_free(range);
 
+  char text[64];
+  size_t len = 0;
   CHECK_OK(rk_address_parse(TEXT("010.000.0.1"), &value));
   CHECK(same(value, rk_value_ipv4(0x0a000001)));
   CHECK_OK(rk_address_parse(TEXT("::ffff:10.0.0.1"), &value));
@@ -75,8 +75,6 @@ static void allocate(void) {
   uint32_t count = 0;
   CHECK_OK(rk_allocator_used(allocator, &count));
   CHECK(count == 1);
-  CHECK_OK(rk_allocator_available(allocator, &count));
-  CHECK(count == 5);
 
   /* A dry run answers as the allocator would, and changes nothing there. */
   rk_allocator *dry_run = NULL;
@@ -100,13 +98,6 @@ static void allocate(void) {
   CHECK(same(values[0], rk_value_ipv4(0x0a000003)) && same(values[1], rk_value_ipv4(0x0a000002)));
 
   /* In use now: .1, .2 and .3. */
-  size_t n = 0;
-  uint32_t offset = 0;
-  rk_run runs[4];
-  CHECK_OK(rk_allocator_runs(allocator, true, 0, runs, 4, &n, &offset));
-  CHECK(n == 1 && runs[0].len == 3 && same(runs[0].last, rk_value_ipv4(0x0a000003)));
-  CHECK_OK(rk_allocator_runs(allocator, false, 0, runs, 4, &n, &offset));
-  CHECK(n == 1 && runs[0].len == 3 && same(runs[0].first, rk_value_ipv4(0x0a000004)));
 
   uint8_t data[8] = {0};
   size_t len = 0;
@@ -151,9 +142,6 @@ static void leak_counters(void) {
 
 int main(void) {
   CHECK(rk_abi_version() == RK_ABI_VERSION);
-  char version[32];
-  snprintf(version, sizeof version, "%d.%d.%d", RK_VERSION_MAJOR, RK_VERSION_MINOR, RK_VERSION_PATCH);
-  CHECK(strcmp(rk_version(), version) == 0);
   ranges();
   allocate();
   leak_counters();

@@ -98,13 +98,12 @@ int main(void) {
   CHECK_OK(rk_report_leaks(report, 0, leaks, 3, &n));
   CHECK(n == 1 && same(leaks[0].value, rk_value_ipv4(0x0a000003)) && leaks[0].range == 0 && leaks[0].object == RK_NO_OBJECT);
   static const uint32_t sole[] = {0, 0x0a000002, 0x0a000003, 0x0a000003, 0x0a000002};
-  rk_value values[4];
+  rk_run runs[4];
   uint64_t next = 0;
   for (uint32_t which = RK_VALUES_SET; which <= RK_VALUES_DUPLICATES; which++) {
-    CHECK_OK(rk_report_values(report, 0, which, 0, values, 4, &n, &next));
-    CHECK(n == 1 && same(values[0], rk_value_ipv4(sole[which])));
+    CHECK_OK(rk_report_runs(report, 0, which, true, 0, runs, 4, &n, &next));
+    CHECK(n == 1 && runs[0].len == 1 && same(runs[0].first, rk_value_ipv4(sole[which])));
   }
-  rk_run runs[4];
   CHECK_OK(rk_report_runs(report, 0, RK_VALUES_NEXT, true, 0, runs, 4, &n, &next));
   CHECK(n == 1 && runs[0].len == 2);
   CHECK_OK(rk_report_runs(report, 0, RK_VALUES_NEXT, false, 0, runs, 4, &n, &next));

@@ -59,21 +59,20 @@ static void append_value(size_t len) {
 
 /* A key: its state, and what is stored if the ports that follow are in use. */
 static rk_key key_of(char **words, size_t n, uint8_t *value, size_t capacity) {
-  char spec[32];
+  rk_range_description description;
   uint8_t data[64] = {0};
-  size_t spec_len, len, bytes;
-  uint32_t size, offset;
+  size_t len, bytes;
+  uint32_t offset;
   unsigned state[3];
   if (sscanf(words[0], "%u/%u/%u", &state[0], &state[1], &state[2]) != 3) fail("not a state");
-  CHECK_OK(rk_range_size(range, &size));
-  bytes = (size + 7) / 8;
+  CHECK_OK(rk_range_describe(range, &description));
+  bytes = (description.size + 7) / 8;
   for (size_t i = 1; i < n; i++) {
     rk_value one = rk_value_port((uint16_t)number(words[i]));
     CHECK_OK(rk_range_offset_of(range, &one, &offset));
     data[bytes - 1 - offset / 8] |= (uint8_t)(1u << offset % 8);
   }
-  CHECK_OK(rk_range_text(range, spec, sizeof spec, &spec_len));
-  CHECK_OK(rk_range_allocation_set(empty, spec, spec_len, data, bytes));
+  CHECK_OK(rk_range_allocation_set(empty, description.text, description.text_len, data, bytes));
   CHECK_OK(rk_range_allocation_encode(empty, value, capacity, &len));
   return (rk_key){{state[0], state[1], state[2]}, value, len};
 }

@@ -21,19 +21,18 @@ static void search(const rk_service_cidr *cidr, uint64_t start, size_t capacity,
 int main(void) {
   rk_service_cidr *cidr = NULL;
   rk_value value;
-  uint64_t size = 0, offset = 0;
-  uint32_t band = 0;
+  rk_service_cidr_description description;
+  uint64_t offset = 0;
   CHECK_OK(rk_service_cidr_parse(TEXT("10.0.0.7/24"), &cidr, NULL));
-  CHECK_OK(rk_service_cidr_size(cidr, &size));
-  CHECK_OK(rk_service_cidr_static_band(cidr, &band));
-  CHECK(size == ALL && band == BAND);
-  for (uint64_t at = 0; at < size; at++) {
+  CHECK_OK(rk_service_cidr_describe(cidr, &description));
+  CHECK(description.size == ALL && description.static_band == BAND);
+  for (uint64_t at = 0; at < ALL; at++) {
     CHECK_OK(rk_service_cidr_value_at(cidr, at, &value));
     CHECK(same(value, rk_value_ipv4(0x0a000001 + (uint32_t)at)));
     CHECK_OK(rk_service_cidr_offset_of(cidr, &value, &offset));
     CHECK(offset == at);
   }
-  CHECK_RESULT(rk_service_cidr_value_at(cidr, size, &value), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_service_cidr_value_at(cidr, ALL, &value), RK_RESULT_NOT_IN_RANGE);
   CHECK_RESULT(rk_service_cidr_offset_of(cidr, AT(rk_value_ipv4(0x0a000000)), &offset), RK_RESULT_NOT_IN_RANGE);
   CHECK_RESULT(rk_service_cidr_offset_of(cidr, AT(rk_value_ipv4(0x0a0000ff)), &offset), RK_RESULT_NOT_IN_RANGE);
 
@@ -53,9 +52,9 @@ int main(void) {
   rk_service_cidr_free(cidr);
 
   CHECK_OK(rk_service_cidr_parse(TEXT("fd00::/64"), &cidr, NULL));
-  CHECK_OK(rk_service_cidr_size(cidr, &size));
-  CHECK(size == UINT64_MAX);
-  CHECK_OK(rk_service_cidr_value_at(cidr, size - 1, &value));
+  CHECK_OK(rk_service_cidr_describe(cidr, &description));
+  CHECK(description.size == UINT64_MAX);
+  CHECK_OK(rk_service_cidr_value_at(cidr, UINT64_MAX - 1, &value));
   CHECK(value.kind == RK_VALUE_KIND_IPV6 && value.high == 0xfd00ull << 48 && value.low == UINT64_MAX);
   rk_service_cidr_free(cidr);
   return 0;
