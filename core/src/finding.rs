@@ -13,7 +13,7 @@ use std::fmt::{self, Display};
 use std::net::IpAddr;
 
 use crate::address::family_name;
-use crate::any::AnyRange;
+use crate::any::{AnyRange, AnyValue};
 
 /// The kind of a finding. The names are the reasons of the reference's Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -98,6 +98,17 @@ pub enum FoundValue {
     Port(i32),
     /// A text that should be an address.
     Text(String),
+}
+
+impl FoundValue {
+    /// The value, if it is an address or a port that a range could have.
+    pub(crate) fn any(&self) -> Option<AnyValue> {
+        match self {
+            Self::Address(address) => Some(AnyValue::Address(*address)),
+            Self::Port(port) => u16::try_from(*port).ok().map(AnyValue::Port),
+            Self::Text(_) => None,
+        }
+    }
 }
 
 impl Display for FoundValue {

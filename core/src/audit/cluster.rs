@@ -54,7 +54,7 @@ pub struct Bitmaps {
     pub service_node_ports: Presence,
 }
 
-/// Why a cluster cannot be audited. `Display` writes a message for people about [`bitmap`](Self::bitmap).
+/// Why a cluster cannot be audited. `Display` writes a message for people, about [`bitmap`](Self::bitmap) if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAuditable {
     /// One range of ClusterIPs is not initialised, though the other is: all addresses of its family would look as if they
@@ -79,9 +79,21 @@ pub enum NotAuditable {
         /// How many Services have such values.
         services: u64,
     },
+    /// Values are recorded and there is no Service: leaks and values in use cannot be distinguished. A cluster has the
+    /// `kubernetes` Service at least, so its Services must be stored elsewhere.
+    #[error("there are no Services, but {recorded} recorded as allocated{NO_TELLING}", recorded = values_are(.recorded))]
+    NoServices {
+        /// How many values are recorded, in bitmaps and IPAddress objects.
+        recorded: u64,
+    },
 }
 
 const ADVICE: &str = "a kube-apiserver of this cluster sets it up when it starts";
+const NO_TELLING: &str = ", so leaks and values in use cannot be distinguished";
+
+fn values_are(count: &u64) -> String {
+    if *count == 1 { "1 value is".into() } else { format!("{count} values are") }
+}
 
 fn state(is_there: &bool) -> &'static str {
     if *is_there { "is not initialised" } else { "is missing" }
@@ -95,21 +107,22 @@ fn values(bitmap: &StoredBitmap) -> &'static str {
 }
 
 impl NotAuditable {
-    /// The bitmap that the message is about.
-    pub fn bitmap(&self) -> StoredBitmap {
+    /// The bitmap that the message is about, if it is about one.
+    pub fn bitmap(&self) -> Option<StoredBitmap> {
         match self {
-            Self::Uninitialised { bitmap, .. } | Self::NoRange { bitmap, .. } => *bitmap,
-            Self::NoPrimary => StoredBitmap::SecondaryServiceIps,
+            Self::Uninitialised { bitmap, .. } | Self::NoRange { bitmap, .. } => Some(*bitmap),
+            Self::NoPrimary => Some(StoredBitmap::SecondaryServiceIps),
+            Self::NoServices { .. } => None,
         }
     }
 }
 
 impl Audit {
     /// Checks, once all Services were observed, that the audit of a whole cluster with these stored bitmaps has all ranges
-    /// that it needs. An audit of some of the ranges needs no such check.
+    /// that it needs, and Services. An audit of some of the ranges needs no such check.
     ///
     /// # Errors
-    /// If the audit would find nothing, or report something wrong, for lack of a range.
+    /// If the audit would find nothing, or report something wrong, for lack of a range or of Services.
     pub fn check_cluster(&self, bitmaps: Bitmaps) -> Result<(), NotAuditable> {
         let Bitmaps { service_ips, secondary_service_ips, service_node_ports } = bitmaps;
         if self.objects.is_none() {
@@ -132,7 +145,18 @@ impl Audit {
             Err(NotAuditable::NoRange { bitmap, is_there: presence != Presence::Missing, services })
         };
         missing(StoredBitmap::ServiceIps, service_ips, self.without_addresses)?;
-        missing(StoredBitmap::ServiceNodePorts, service_node_ports, self.without_ports)
+        missing(StoredBitmap::ServiceNodePorts, service_node_ports, self.without_ports)?;
+        match self.recorded() {
+            recorded if recorded > 0 && self.services == 0 => Err(NotAuditable::NoServices { recorded }),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many values are recorded in bitmaps that are compared with the Services, and in IPAddress objects.
+    fn recorded(&self) -> u64 {
+        let cidrs = [&self.ipv4, &self.ipv6].into_iter().flatten().map(|pass| pass.stored().count());
+        let bits: u64 = cidrs.chain(self.ports.iter().map(|pass| pass.stored().count())).map(u64::from).sum();
+        bits + self.objects.as_ref().map_or(0, |objects| objects.len() as u64)
     }
 }
 
@@ -149,7 +173,11 @@ mod tests {
     }
 
     fn refused(audit: &Audit, bitmaps: Bitmaps) -> String {
-        audit.check_cluster(bitmaps).map_or_else(|error| format!("{}: {error}", error.bitmap()), |()| "fine".into())
+        let about = |error: NotAuditable| match error.bitmap() {
+            Some(bitmap) => format!("{bitmap}: {error}"),
+            None => error.to_string(),
+        };
+        audit.check_cluster(bitmaps).map_or_else(about, |()| "fine".into())
     }
 
     #[test]
@@ -215,5 +243,33 @@ mod tests {
         let cidr = crate::service_cidr::ServiceCidr::parse("10.0.0.0/24").expect("a CIDR");
         objects.add_service_cidr(cidr).expect("an audit of IPAddress objects");
         assert_eq!(refused(&observe(objects), bitmaps(Missing, Missing, Initialised)), "fine");
+    }
+
+    #[test]
+    fn recorded_values_need_services() {
+        let port_range = "30000-30001".parse().expect("ports");
+        let of_bitmaps = |data: &[u8]| {
+            let mut audit = Audit::new();
+            let cidr = "10.0.0.0/24".parse().expect("a CIDR");
+            audit.add_cluster_ips(cidr, Stored { range: "10.0.0.0/24", data }).expect("bits in the range");
+            audit.add_node_ports(port_range, Stored { range: "30000-30001", data }).expect("bits in the range");
+            audit
+        };
+        let all = bitmaps(Initialised, Missing, Initialised);
+        assert_eq!(refused(&of_bitmaps(&[]), all), "fine", "nothing is recorded");
+        let mut recorded = of_bitmaps(&[0b11]);
+        assert_eq!(
+            refused(&recorded, all),
+            format!("there are no Services, but 4 values are recorded as allocated{NO_TELLING}")
+        );
+        recorded.observe(&Service::default());
+        assert_eq!(refused(&recorded, all), "fine");
+        let mut objects = Audit::of_ip_addresses(None);
+        let object = crate::ipaddress::IpAddressObject { name: "10.0.0.1", ..Default::default() };
+        objects.observe_ip_address(&object).expect("an audit of IPAddress objects");
+        assert_eq!(
+            refused(&objects, bitmaps(Missing, Missing, Missing)),
+            format!("there are no Services, but 1 value is recorded as allocated{NO_TELLING}")
+        );
     }
 }

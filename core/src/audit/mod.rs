@@ -54,7 +54,7 @@ pub use cluster::{Bitmaps, NotAuditable, Presence, StoredBitmap};
 pub use objects::ServiceCidrReport;
 pub use occupancy::Cell;
 pub use offsets::{OffsetRun, Offsets, Values};
-pub use report::{BitmapReport, Counts, Leak, OffsetState, RangeReport, Report};
+pub use report::{BitmapReport, Counts, Leak, OffsetState, RangeReport, RecordRepairError, Remedy, Report};
 
 /// The `range` and `data` of a stored range object.
 ///
@@ -102,10 +102,18 @@ pub enum AddRangeError {
     },
 }
 
-/// The audit is of ClusterIPs in bitmaps, so it takes no ServiceCIDR or IPAddress object.
+/// Why a ServiceCIDR or an IPAddress object could not be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the audit is of ClusterIPs in bitmaps, not of IPAddress objects")]
-pub struct NoIpAddresses;
+pub enum AddObjectError {
+    /// The audit takes no such object.
+    #[error("the audit is of ClusterIPs in bitmaps, not of IPAddress objects")]
+    InBitmaps,
+    /// A Service that was observed before may be older than the object.
+    #[error(
+        "a ServiceCIDR or IPAddress object comes after the first Service: all are added before Services are observed"
+    )]
+    AfterServices,
+}
 
 /// What the audit does about leaks: offsets that are stored though no Service uses them.
 #[derive(Debug)]
@@ -205,8 +213,21 @@ impl Audit {
         self.ranges == 0 && self.services == 0 && self.pass.is_none()
     }
 
-    fn check_no_services(&self, added: AnyRange) -> Result<(), AddRangeError> {
-        if self.services == 0 { Ok(()) } else { Err(AddRangeError::AfterServices(added)) }
+    /// What is recorded is added before Services are observed: what is added later could be younger than they are, and
+    /// its values would look leaked.
+    fn takes_records(&self) -> bool {
+        self.services == 0
+    }
+
+    fn check_takes(&self, added: AnyRange) -> Result<(), AddRangeError> {
+        if self.takes_records() { Ok(()) } else { Err(AddRangeError::AfterServices(added)) }
+    }
+
+    fn objects(&mut self) -> Result<&mut Objects, AddObjectError> {
+        if !self.takes_records() {
+            return Err(AddObjectError::AfterServices);
+        }
+        self.objects.as_mut().ok_or(AddObjectError::InBitmaps)
     }
 
     /// Adds a configured range and its stored bitmap by [`add_cluster_ips`](Self::add_cluster_ips) or
@@ -230,7 +251,7 @@ impl Audit {
     /// If the family has a range already, a Service was observed, or the stored object is not a snapshot of a range of
     /// addresses.
     pub fn add_cluster_ips(&mut self, range: CidrRange, stored: Stored<'_>) -> Result<(), AddRangeError> {
-        self.check_no_services(AnyRange::Cidr(range))?;
+        self.check_takes(AnyRange::Cidr(range))?;
         if self.objects.is_some() {
             self.stale.push(RangePass::new(self.ranges, range, stored)?.finish_unused());
             self.ranges += 1;
@@ -252,7 +273,7 @@ impl Audit {
     /// # Errors
     /// If there is one already, a Service was observed, or the stored object is not a snapshot of a range of ports.
     pub fn add_node_ports(&mut self, range: PortRange, stored: Stored<'_>) -> Result<(), AddRangeError> {
-        self.check_no_services(AnyRange::Ports(range))?;
+        self.check_takes(AnyRange::Ports(range))?;
         let added = AnyRange::Ports(range);
         if let Some(present) = &self.ports {
             return Err(AddRangeError::SameKind { added, present: AnyRange::Ports(present.range) });
@@ -265,9 +286,10 @@ impl Audit {
     /// Adds one CIDR of a ServiceCIDR object; they may overlap.
     ///
     /// # Errors
-    /// If the audit is of a cluster whose ClusterIPs are in bitmaps.
-    pub fn add_service_cidr(&mut self, cidr: ServiceCidr) -> Result<(), NoIpAddresses> {
-        self.objects.as_mut().ok_or(NoIpAddresses)?.add_cidr(self.ranges, cidr);
+    /// If the audit is of a cluster whose ClusterIPs are in bitmaps, or a Service was observed.
+    pub fn add_service_cidr(&mut self, cidr: ServiceCidr) -> Result<(), AddObjectError> {
+        let index = self.ranges;
+        self.objects()?.add_cidr(index, cidr);
         self.ranges += 1;
         Ok(())
     }
@@ -275,9 +297,9 @@ impl Audit {
     /// Records an IPAddress object.
     ///
     /// # Errors
-    /// If the audit is of a cluster whose ClusterIPs are in bitmaps.
-    pub fn observe_ip_address(&mut self, object: &IpAddressObject<'_>) -> Result<(), NoIpAddresses> {
-        self.objects.as_mut().ok_or(NoIpAddresses)?.observe_ip_address(object);
+    /// If the audit is of a cluster whose ClusterIPs are in bitmaps, or a Service was observed.
+    pub fn observe_ip_address(&mut self, object: &IpAddressObject<'_>) -> Result<(), AddObjectError> {
+        self.objects()?.observe_ip_address(object);
         Ok(())
     }
 

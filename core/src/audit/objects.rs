@@ -102,6 +102,11 @@ impl Objects {
         !self.cidrs.is_empty()
     }
 
+    /// How many IPAddress objects were observed.
+    pub(super) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
     pub(super) fn observe_ip_address(&mut self, object: &IpAddressObject<'_>) {
         let address = parse_address(object.name);
         if let Some(address) = address {
@@ -187,7 +192,7 @@ impl Objects {
                 ObjectVerdict::Leaked if used => {}
                 ObjectVerdict::Leaked => {
                     let (range, value) = (self.range_of(address), AnyValue::Address(address));
-                    leaks.push(Leak { range, value, object: Some(ordinal as u64) });
+                    leaks.push(Leak { range, value, object: Some(ordinal as u64), stays: false });
                 }
             }
             // The API server removes the object, and creates another one for a Service that uses the address.
@@ -327,7 +332,7 @@ impl ServiceCidrReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::{Audit, Leaks, NoIpAddresses, RangeReport, Report, Stored};
+    use crate::audit::{AddObjectError, Audit, Leaks, RangeReport, Report, Stored};
     use crate::service::ServicePort;
 
     /// An IPAddress object of the allocator for the Service `ns/parent`.
@@ -506,10 +511,24 @@ mod tests {
     #[test]
     fn an_audit_of_bitmaps_takes_no_objects() {
         let mut audit = Audit::new();
-        assert_eq!(audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/29").expect("a CIDR")), Err(NoIpAddresses));
-        assert_eq!(audit.observe_ip_address(&object("10.0.0.1", "one")), Err(NoIpAddresses));
+        assert_eq!(
+            audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/29").expect("a CIDR")),
+            Err(AddObjectError::InBitmaps)
+        );
+        assert_eq!(audit.observe_ip_address(&object("10.0.0.1", "one")), Err(AddObjectError::InBitmaps));
         let report = audit.finish(Leaks::CleanAtOnce);
         assert!(report.ranges.is_empty() && report.findings.is_empty() && report.leaks().next().is_none());
+    }
+
+    #[test]
+    fn objects_come_before_the_first_service() {
+        let mut audit = Audit::of_ip_addresses(None);
+        let cidr = ServiceCidr::parse("10.0.0.0/29").expect("a CIDR");
+        audit.add_service_cidr(cidr).expect("no Service was observed");
+        audit.observe(&Service { namespace: "ns", name: "one", cluster_ip: "10.0.0.1", ..Service::default() });
+        assert_eq!(audit.add_service_cidr(cidr), Err(AddObjectError::AfterServices));
+        assert_eq!(audit.observe_ip_address(&object("10.0.0.1", "one")), Err(AddObjectError::AfterServices));
+        assert_eq!(audit.finish(Leaks::CleanAtOnce).ranges.len(), 1, "nothing was added");
     }
 
     #[test]

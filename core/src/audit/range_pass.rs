@@ -101,6 +101,10 @@ impl<R: Repaired> RangePass<R> {
         Ok(Self { index, range, stored: bitmap, dropped, in_use, duplicates: Vec::new(), waiting })
     }
 
+    pub(super) fn stored(&self) -> &Bitmap {
+        &self.stored
+    }
+
     /// Records a claim.
     #[inline(always)]
     pub(super) fn claim(&mut self, claim: Claim, findings: &mut Findings) {

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use crate::any::{AnyRange, AnyValue};
 use crate::bitmap::Bitmap;
-use crate::finding::Finding;
-
+use crate::finding::{Finding, FoundValue};
 use crate::range::{Band, Range};
 
 use super::ServiceCidrReport;
@@ -47,6 +46,35 @@ pub struct Leak {
     /// The IPAddress object that records it, by its place among those that were observed: 0 is the first. `None` if a
     /// bitmap records it.
     pub object: Option<u64>,
+    /// Whether the repair leaves it for now, since a Service that uses it may still be under way.
+    pub stays: bool,
+}
+
+/// Who repairs what a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Remedy {
+    /// The repair of the bitmap.
+    Repair,
+    /// The API server, which repairs IPAddress objects when it starts and every few minutes after that.
+    ApiServer,
+    /// Only the owner of the Service, who recreates it or widens the range.
+    Owner,
+}
+
+/// Why the outcome of a repair could not be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordRepairError {
+    /// There is no such range, or no bitmap of it that was compared with the Services.
+    #[error("the report has no bitmap {0} that was compared with the Services")]
+    NoBitmap(usize),
+    /// The range cannot allocate the value.
+    #[error("{value} is not in the range {range}")]
+    NotInRange {
+        /// The value.
+        value: AnyValue,
+        /// The range.
+        range: AnyRange,
+    },
 }
 
 /// Counts of the values of a range, by the sets of [`Values`].
@@ -109,11 +137,62 @@ impl Report {
     /// Cost: a copy of each bitmap.
     pub fn leaks(&self) -> impl Iterator<Item = Leak> + '_ {
         let in_bitmaps = self.bitmaps().flat_map(|(index, bitmap)| {
-            let values: Vec<AnyValue> =
-                bitmap.leaked().iter().filter_map(|offset| bitmap.range().value_at(offset)).collect();
-            values.into_iter().map(move |value| Leak { range: Some(index), value, object: None })
+            let leak = |offset| {
+                let (value, stays) = (bitmap.range().value_at(offset)?, bitmap.next().contains(offset));
+                Some(Leak { range: Some(index), value, object: None, stays })
+            };
+            bitmap.leaked().iter().filter_map(leak).collect::<Vec<_>>()
         });
         in_bitmaps.chain(self.object_leaks.iter().copied())
+    }
+
+    /// Who repairs what the finding of this report is about.
+    pub fn remedy(&self, finding: &Finding) -> Remedy {
+        if !finding.reason.is_repairable() {
+            return Remedy::Owner;
+        }
+        match finding.range.and_then(|range| self.bitmap(range)) {
+            Some(_) => Remedy::Repair,
+            None => Remedy::ApiServer,
+        }
+    }
+
+    /// Records the outcome of the repair of the bitmap at this place: only these values were set and cleared. From then on
+    /// the report is about what was done. [`Values::Set`], [`Values::Clear`] and [`Values::Next`] are the values that were
+    /// set, cleared and then stored; the other leaks stay. A finding whose remedy was the repair is dropped if its value
+    /// was not set: its Service came after the ranges were read, or the repair has failed.
+    ///
+    /// # Errors
+    /// [`RecordRepairError`]; the report stays as it was.
+    pub fn record_repair(
+        &mut self,
+        range: usize,
+        set: impl IntoIterator<Item = AnyValue>,
+        cleared: impl IntoIterator<Item = AnyValue>,
+    ) -> Result<(), RecordRepairError> {
+        let Some(RangeReport::Bitmap(bitmap)) = self.ranges.get_mut(range) else {
+            return Err(RecordRepairError::NoBitmap(range));
+        };
+        let offset_of = |value| {
+            let range = bitmap.range;
+            range.offset_of(value).ok_or(RecordRepairError::NotInRange { value, range })
+        };
+        let mut next = bitmap.stored.clone();
+        for value in set {
+            next.insert(offset_of(value)?);
+        }
+        for value in cleared {
+            next.remove(offset_of(value)?);
+        }
+        let was_set = |value: &FoundValue| {
+            let offset = value.any().and_then(|value| bitmap.range.offset_of(value));
+            offset.is_some_and(|offset| next.contains(offset) && !bitmap.stored.contains(offset))
+        };
+        self.findings.retain(|finding| {
+            finding.range != Some(range) || !finding.reason.is_repairable() || was_set(&finding.value)
+        });
+        bitmap.next = Some(next);
+        Ok(())
     }
 }
 
@@ -301,5 +380,97 @@ impl BitmapReport {
                 duplicate: duplicate as u64,
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::{Audit, Leaks, RepairCounters, Stored};
+    use crate::finding::Reason;
+    use crate::service::Service;
+    use crate::service_cidr::ServiceCidr;
+
+    fn address(text: &str) -> AnyValue {
+        AnyValue::Address(text.parse().expect("an address"))
+    }
+
+    /// 10.0.0.3 and 10.0.0.4 are leaked; 10.0.0.1 and 10.0.0.2 are in use and not recorded, and claimed by two Services and
+    /// by one.
+    fn report(leaks: Leaks<'_>) -> Report {
+        let mut audit = Audit::new();
+        let stored = Stored { range: "10.0.0.0/24", data: &[0b1100] };
+        audit.add_cluster_ips("10.0.0.0/24".parse().expect("a CIDR"), stored).expect("bits in the range");
+        for cluster_ip in ["10.0.0.1", "10.0.0.2", "10.0.0.1"] {
+            audit.observe(&Service { cluster_ip, ..Service::default() });
+        }
+        audit.finish(leaks)
+    }
+
+    fn found(report: &Report) -> Vec<(Reason, String, Remedy)> {
+        report.findings.iter().map(|found| (found.reason, found.value.to_string(), report.remedy(found))).collect()
+    }
+
+    fn leaked(report: &Report) -> Vec<(String, bool)> {
+        report.leaks().map(|leak| (leak.value.to_string(), leak.stays)).collect()
+    }
+
+    #[test]
+    fn a_recorded_repair_leaves_what_was_done() {
+        let mut report = report(Leaks::CleanAtOnce);
+        let lost = |value: &str| (Reason::ClusterIPNotAllocated, value.to_owned(), Remedy::Repair);
+        let taken = (Reason::ClusterIPAlreadyAllocated, "10.0.0.1".to_owned(), Remedy::Owner);
+        assert_eq!(found(&report), [lost("10.0.0.1"), lost("10.0.0.2"), taken.clone()]);
+        assert_eq!(leaked(&report), [("10.0.0.3".into(), false), ("10.0.0.4".into(), false)]);
+
+        report.record_repair(0, [address("10.0.0.2")], [address("10.0.0.4")]).expect("values of the range");
+        assert_eq!(found(&report), [lost("10.0.0.2"), taken]);
+        assert_eq!(leaked(&report), [("10.0.0.3".into(), true), ("10.0.0.4".into(), false)]);
+        let counts = report.ranges[0].counts();
+        assert_eq!((counts.set, counts.clear, counts.next, counts.leaked), (1, 1, 2, 2));
+        let next: Vec<_> = report.bitmap(0).expect("a bitmap").next().iter().collect();
+        assert_eq!(next, [1, 2]);
+    }
+
+    #[test]
+    fn a_repair_that_did_nothing_leaves_what_owners_must_do() {
+        let mut report = report(Leaks::CleanAtOnce);
+        report.record_repair(0, [], []).expect("a bitmap");
+        let taken = (Reason::ClusterIPAlreadyAllocated, "10.0.0.1".to_owned(), Remedy::Owner);
+        assert_eq!(found(&report), [taken]);
+        assert!(leaked(&report).iter().all(|(_, stays)| *stays));
+        let range = report.bitmap(0).expect("a bitmap");
+        assert!(range.set().is_empty() && range.clear().is_empty());
+    }
+
+    #[test]
+    fn a_leak_stays_until_its_counter_is_spent() {
+        let mut counters = RepairCounters::new(std::num::NonZeroU8::new(2).expect("not 0"));
+        for stays in [true, false] {
+            let leaks = leaked(&report(Leaks::Keep(&mut counters)));
+            assert_eq!(leaks, [("10.0.0.3".to_owned(), stays), ("10.0.0.4".to_owned(), stays)]);
+        }
+    }
+
+    #[test]
+    fn a_repair_is_recorded_for_the_values_of_a_compared_bitmap() {
+        let mut report = report(Leaks::CleanAtOnce);
+        let before = format!("{report:?}");
+        let outside = address("10.0.1.1");
+        let refused = report.record_repair(0, [address("10.0.0.1"), outside], []);
+        let range = report.bitmap(0).expect("a bitmap").range();
+        assert_eq!(refused, Err(RecordRepairError::NotInRange { value: outside, range }));
+        assert_eq!(report.record_repair(1, [], []), Err(RecordRepairError::NoBitmap(1)));
+        assert_eq!(format!("{report:?}"), before);
+
+        let mut audit = Audit::of_ip_addresses(None);
+        audit.add_cluster_ips("10.0.0.0/24".parse().expect("a CIDR"), Stored::default()).expect("nothing is stored");
+        audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/24").expect("a CIDR")).expect("IPAddress objects");
+        audit.observe(&Service { namespace: "ns", name: "one", cluster_ip: "10.0.0.1", ..Service::default() });
+        let mut report = audit.finish(Leaks::CleanAtOnce);
+        assert_eq!(report.record_repair(0, [], []), Err(RecordRepairError::NoBitmap(0)), "it is stale");
+        assert_eq!(report.record_repair(1, [], []), Err(RecordRepairError::NoBitmap(1)), "it has objects");
+        let by_server = (Reason::ClusterIPNotAllocated, "10.0.0.1".to_owned(), Remedy::ApiServer);
+        assert_eq!(found(&report), [by_server]);
     }
 }
