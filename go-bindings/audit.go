@@ -4,6 +4,7 @@ package rangekeeper
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -221,14 +222,22 @@ type MissingRangeError struct {
 
 func (e *MissingRangeError) Error() string { return e.Message }
 
+// ErrNoServices: values are recorded as allocated, and no Service was observed. A cluster has the kubernetes Service at
+// least, so its Services are stored elsewhere.
+var ErrNoServices = errors.New("leaks cannot be cleaned")
+
 // CheckCluster reports whether this is an audit of a whole cluster, for which these bitmaps are stored; it is asked once all
-// Services were observed. The error is a *MissingRangeError.
-func (a *Audit) CheckCluster(bitmaps Bitmaps) error {
+// Services were observed. If leaks are cleaned after it, as cleansLeaks says, it needs Services, too. The error is a
+// *MissingRangeError, or wraps ErrNoServices.
+func (a *Audit) CheckCluster(bitmaps Bitmaps, cleansLeaks bool) error {
 	var details C.rk_error
 	code := C.rk_audit_check_cluster(a.pointer(), C.uint32_t(bitmaps.ServiceIPs), C.uint32_t(bitmaps.SecondaryServiceIPs),
-		C.uint32_t(bitmaps.ServiceNodePorts), &details)
+		C.uint32_t(bitmaps.ServiceNodePorts), C.bool(cleansLeaks), &details)
 	runtime.KeepAlive(a)
-	if code == C.RK_RESULT_NOT_INITIALISED {
+	switch code {
+	case C.RK_RESULT_NO_SERVICES:
+		return fmt.Errorf("%w: %s", ErrNoServices, errorMessage(&details))
+	case C.RK_RESULT_NOT_INITIALISED:
 		names := [...]string{
 			C.RK_BITMAP_SERVICE_IPS: "serviceips", C.RK_BITMAP_SECONDARY_SERVICE_IPS: "secondaryserviceips",
 			C.RK_BITMAP_SERVICE_NODE_PORTS: "servicenodeports",

@@ -88,9 +88,12 @@ func TestAudit(t *testing.T) {
 	}
 	for i, w := range want {
 		f := findings[i]
-		repairable := strings.HasSuffix(f.Reason.String(), "NotAllocated")
+		remedy := RemedyOwner
+		if strings.HasSuffix(f.Reason.String(), "NotAllocated") {
+			remedy = RemedyRepair
+		}
 		if f.Reason != w.reason || f.Subject != (Subject{SubjectService, w.ordinal}) || f.Range != w.at || f.Value != w.value ||
-			f.Repairable != repairable || !strings.Contains(f.Message, w.value) {
+			f.Remedy != remedy || !strings.Contains(f.Message, w.value) {
 			t.Errorf("%+v, want %+v", f, w)
 		}
 	}
@@ -405,5 +408,67 @@ func TestRangeAfterServices(t *testing.T) {
 		if _, err := audit.AddBitmap(r, Stored{}); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "after the first Service") {
 			t.Error(r, err)
 		}
+	}
+}
+
+// TestRecordRepair records what a repair has done of what the audit found.
+func TestRecordRepair(t *testing.T) {
+	audit := must(NewAudit())
+	must(audit.AddBitmap(must(ParsePortRange("30000-30009")), Stored{Range: "30000-30009", Data: []byte{0b11}}))
+	var services Services
+	for _, port := range []int32{30005, 30006} {
+		services.Add("", nil)
+		services.AddPort("TCP", port)
+	}
+	if err := audit.Observe(&services); err != nil {
+		t.Fatal(err)
+	}
+	report := must(audit.Finish(nil))
+	defer report.Close()
+	if err := report.RecordRepair(0, Repaired{Set: []Value{PortValue(29999)}}); !errors.Is(err, ErrNotInRange) || !strings.Contains(err.Error(), "29999") {
+		t.Error(err)
+	}
+	for _, index := range []int{-1, 1} {
+		if err := report.RecordRepair(index, Repaired{}); !errors.Is(err, ErrInvalidArgument) {
+			t.Error(index, err)
+		}
+	}
+	if counts := report.Range(0); counts.Set != 2 || counts.Clear != 2 || counts.Next != 2 {
+		t.Errorf("%+v", counts)
+	}
+	if values := collect(report.Values(0, ValuesSet)); !slices.Equal(values, []string{"30005", "30006"}) {
+		t.Error(values)
+	}
+	if leaks := must(report.Leaks()); len(leaks) != 2 || leaks[0].Stays || leaks[1].Stays {
+		t.Error(leaks)
+	}
+
+	if err := report.RecordRepair(0, Repaired{Set: []Value{PortValue(30006)}, Cleared: []Value{PortValue(30001)}}); err != nil {
+		t.Fatal(err)
+	}
+	if counts := report.Range(0); counts.Set != 1 || counts.Clear != 1 || counts.Next != 2 {
+		t.Errorf("%+v", counts)
+	}
+	if values := collect(report.Values(0, ValuesSet)); !slices.Equal(values, []string{"30006"}) {
+		t.Error(values)
+	}
+	if leaks := must(report.Leaks()); len(leaks) != 2 || !leaks[0].Stays || leaks[1].Stays {
+		t.Error(leaks)
+	}
+	if findings := must(report.Findings()); len(findings) != 1 || findings[0].Value != "30006" || findings[0].Remedy != RemedyRepair {
+		t.Error(findings)
+	}
+}
+
+// TestNoServices audits recorded values without any Service.
+func TestNoServices(t *testing.T) {
+	audit := must(NewAudit())
+	must(audit.AddBitmap(must(ParsePortRange("30000-30009")), Stored{Range: "30000-30009", Data: []byte{0b11}}))
+	if err := audit.CheckCluster(Bitmaps{ServiceNodePorts: Initialised}, false); err != nil {
+		t.Error("leaks are only reported:", err)
+	}
+	err := audit.CheckCluster(Bitmaps{ServiceNodePorts: Initialised}, true)
+	if !errors.Is(err, ErrNoServices) || !strings.Contains(err.Error(), "2 values") {
+		t.Error(err)
 	}
 }

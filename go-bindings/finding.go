@@ -68,14 +68,26 @@ type Subject struct {
 	Ordinal uint64
 }
 
+// Remedy says who repairs what a finding is about.
+type Remedy uint32
+
+const (
+	// RemedyRepair: a repair of the bitmap.
+	RemedyRepair Remedy = C.RK_REMEDY_REPAIR
+	// RemedyAPIServer: kube-apiserver, which repairs IPAddress objects when it starts and every few minutes after that.
+	RemedyAPIServer Remedy = C.RK_REMEDY_API_SERVER
+	// RemedyOwner: only the owner of the Service, who recreates it or widens the range.
+	RemedyOwner Remedy = C.RK_REMEDY_OWNER
+)
+
 // Finding is one thing that is wrong.
 type Finding struct {
 	Reason  Reason
 	Subject Subject
 	// Range is the range that it concerns, by its index; -1 if the audit has no range of addresses.
 	Range int
-	// Repairable reports whether a repair of the ranges, or the API server at its start, repairs it without the owner's help.
-	Repairable bool
+	// Remedy says who repairs it.
+	Remedy Remedy
 	// Value is the address, port or text that is wrong.
 	Value string
 	// Message is for people.
@@ -131,10 +143,10 @@ func readFindings(report *C.rk_report) ([]Finding, error) {
 		}
 		for _, c := range page[:n] {
 			all = append(all, Finding{
-				Reason:     Reason(c.reason),
-				Subject:    Subject{SubjectKind(c.subject_kind), uint64(c.subject)},
-				Range:      rangeIndex(c._range),
-				Repairable: bool(c.repairable),
+				Reason:  Reason(c.reason),
+				Subject: Subject{SubjectKind(c.subject_kind), uint64(c.subject)},
+				Range:   rangeIndex(c._range),
+				Remedy:  Remedy(c.remedy),
 			})
 		}
 		if n < findingsPerPage {

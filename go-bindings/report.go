@@ -5,12 +5,14 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
 	"iter"
 	"math"
 	"runtime"
+	"unsafe"
 )
 
-// Report is the result of an audit. It never changes and may be used from several goroutines at once.
+// Report is the result of an audit. Only RecordRepair changes it. It may be used from several goroutines at once.
 type Report struct {
 	inner *owned[*C.rk_report]
 }
@@ -69,6 +71,8 @@ type Leak struct {
 	// Object is the place of the IPAddress object that records it among those that were observed: 0 is the first. -1 if
 	// a bitmap does.
 	Object int
+	// Stays reports whether the repair leaves it for now, since a Service that uses it may still be under way.
+	Stays bool
 }
 
 func (r *Report) pointer() *C.rk_report {
@@ -106,7 +110,7 @@ func (r *Report) Leaks() ([]Leak, error) {
 			return nil, resultError(code)
 		}
 		for _, leak := range page[:n] {
-			one := Leak{Value: valueFromC(&leak.value), Range: rangeIndex(leak._range), Object: -1}
+			one := Leak{Value: valueFromC(&leak.value), Range: rangeIndex(leak._range), Object: -1, Stays: bool(leak.stays)}
 			if leak.object != C.RK_NO_OBJECT {
 				one.Object = int(leak.object)
 			}
@@ -115,6 +119,28 @@ func (r *Report) Leaks() ([]Leak, error) {
 		if n < pageSize {
 			return all, nil
 		}
+	}
+}
+
+// RecordRepair records the outcome of the repair of the bitmap with this index. From then on the report is about what was
+// done: ValuesSet, ValuesClear and ValuesNext are the values that were set, cleared and then stored; the other leaks stay;
+// and a finding whose remedy was the repair is dropped if its value was not set, since its Service came after the range was
+// read, or the repair has failed. The error is ErrInvalidArgument if the index is not that of a bitmap that was compared with
+// the Services, or wraps ErrNotInRange; the report then stays as it was.
+func (r *Report) RecordRepair(index int, repaired Repaired) error {
+	if index < 0 {
+		return indexError(C.RK_RESULT_INVALID_ARGUMENT, index)
+	}
+	set, cleared := valuesToC(repaired.Set), valuesToC(repaired.Cleared)
+	var details C.rk_error
+	code := C.rk_report_record_repair(r.pointer(), C.size_t(index), unsafe.SliceData(set), C.size_t(len(set)),
+		unsafe.SliceData(cleared), C.size_t(len(cleared)), &details)
+	runtime.KeepAlive(r)
+	switch code {
+	case C.RK_RESULT_INVALID_ARGUMENT, C.RK_RESULT_NOT_IN_RANGE:
+		return fmt.Errorf("%w: %s", resultError(code), errorMessage(&details))
+	default:
+		return resultError(code)
 	}
 }
 

@@ -42,6 +42,12 @@ var subjectKindTexts = map[SubjectKind]string{SubjectService: "Service", Subject
 
 func (k SubjectKind) String() string { return enumText(subjectKindTexts, k) }
 
+var remedyTexts = map[Remedy]string{
+	RemedyRepair: "repair", RemedyAPIServer: "kube-apiserver", RemedyOwner: "owner of the Service",
+}
+
+func (r Remedy) String() string { return enumText(remedyTexts, r) }
+
 var ownerTexts = map[Owner]string{
 	OwnerNoService: "no Service", OwnerMissing: "missing Service", OwnerOther: "Service without the address",
 	OwnerUses: "Service with the address",

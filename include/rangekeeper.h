@@ -287,6 +287,21 @@
 #define RK_SUBJECT_KIND_IP_ADDRESS 1
 
 /**
+ * A repair of the bitmap remedies it.
+ */
+#define RK_REMEDY_REPAIR 0
+
+/**
+ * The API server remedies it: it repairs IPAddress objects when it starts, and every few minutes after that.
+ */
+#define RK_REMEDY_API_SERVER 1
+
+/**
+ * Only the owner of the Service remedies it: recreates it, or widens the range.
+ */
+#define RK_REMEDY_OWNER 2
+
+/**
  * The low offsets, which dynamic allocation uses last.
  */
 #define RK_BAND_STATIC 0
@@ -630,6 +645,10 @@ enum rk_result
    */
   RK_RESULT_STALE_LIST = 52,
   /**
+   * Values are recorded as allocated, and no Service was observed.
+   */
+  RK_RESULT_NO_SERVICES = 53,
+  /**
    * A text is not JSON, or not of the documented form.
    */
   RK_RESULT_INVALID_JSON = 64,
@@ -758,7 +777,7 @@ typedef struct rk_range_allocation rk_range_allocation;
 typedef struct rk_repair_pass rk_repair_pass;
 
 /**
- * The result of an audit. Immutable.
+ * The result of an audit. Only rk_report_record_repair changes it.
  */
 typedef struct rk_report rk_report;
 
@@ -1484,9 +1503,9 @@ typedef struct rk_finding {
    */
   uint32_t range;
   /**
-   * Whether a repair, or the API server at its start, repairs it without the owner's help.
+   * One of RK_REMEDY_*: who repairs it.
    */
-  bool repairable;
+  uint32_t remedy;
   /**
    * One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: what kind of value it is about.
    */
@@ -1515,6 +1534,10 @@ typedef struct rk_leak {
    * records it.
    */
   uint64_t object;
+  /**
+   * Whether the repair leaves it for now, since a Service that uses it may still be under way.
+   */
+  bool stays;
 } rk_leak;
 
 /**
@@ -1800,7 +1823,7 @@ rk_result rk_audit_add_bitmap(const struct rk_audit *audit,
 /**
  * Adds one CIDR of a ServiceCIDR object; CIDRs may overlap. It counts as one of the ranges.
  *
- * RK_RESULT_INVALID_RANGE; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded in bitmaps.
+ * RK_RESULT_INVALID_RANGE; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded in bitmaps, or a Service was observed.
  */
 rk_result rk_audit_add_service_cidr(const struct rk_audit *audit,
                                     const char *cidr,
@@ -1811,7 +1834,7 @@ rk_result rk_audit_add_service_cidr(const struct rk_audit *audit,
  * Records a batch of IPAddress objects; see rk_ip_addresses_add.
  *
  * RK_RESULT_INVALID_BATCH, and nothing of the batch is recorded; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded
- * in bitmaps.
+ * in bitmaps, or a Service was observed.
  */
 rk_result rk_audit_observe_ip_addresses(const struct rk_audit *audit,
                                         const struct rk_ip_addresses *batch);
@@ -1831,12 +1854,15 @@ rk_result rk_audit_observe_services(const struct rk_audit *audit,
  * Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_*), once all
  * Services were observed. Otherwise its findings about some Services would be missing or wrong.
  *
- * RK_RESULT_NOT_INITIALISED, with the bitmap in error.
+ * RK_RESULT_NOT_INITIALISED, with the bitmap in error. RK_RESULT_NO_SERVICES if cleans_leaks says that leaks are cleaned
+ * after the audit, values are recorded as allocated, and no Service was observed: a cluster has the kubernetes Service at
+ * least, so its Services are stored elsewhere.
  */
 rk_result rk_audit_check_cluster(const struct rk_audit *audit,
                                  uint32_t service_ips,
                                  uint32_t secondary_service_ips,
                                  uint32_t service_node_ports,
+                                 bool cleans_leaks,
                                  struct rk_error *error);
 
 /**
@@ -2330,6 +2356,23 @@ void rk_report_free(struct rk_report *report);
  * Drops a report's state.
  */
 rk_result rk_report_close(const struct rk_report *report);
+
+/**
+ * Records the outcome of the repair of the bitmap at place range: the values that were set and cleared, as in
+ * rk_repaired. From then on the report is about what was done: RK_VALUES_SET, _CLEAR and _NEXT are the values that were
+ * set, cleared and then stored; the other leaks stay; and a finding whose remedy is RK_REMEDY_REPAIR is dropped if its
+ * value was not set, since its Service came after the range was read, or the repair has failed.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services; RK_RESULT_NOT_IN_RANGE.
+ * The report stays as it was.
+ */
+rk_result rk_report_record_repair(const struct rk_report *report,
+                                  size_t range,
+                                  const struct rk_value *set,
+                                  size_t set_len,
+                                  const struct rk_value *cleared,
+                                  size_t cleared_len,
+                                  struct rk_error *error);
 
 /**
  * Writes how many Services were observed.

@@ -6,6 +6,7 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -40,6 +41,8 @@ type Options struct {
 	// that is younger than a minute may still wait for its Service. Zero for data
 	// that nobody works on any more.
 	Now time.Time
+	// CleansLeaks says that leaks are cleaned after the audit, which needs Services.
+	CleansLeaks bool
 	// Pass is the repair pass that the audit belongs to; leaks of bitmaps stay until
 	// they are due. Without it all are to be cleaned at once, which is right only
 	// where nobody allocates meanwhile.
@@ -66,7 +69,6 @@ type auditedRange struct {
 	name, text string
 	record     rangekeeper.Record
 	staticBand uint32
-	leaked     int
 	// stored is what stands in etcd for a bitmap.
 	stored clusterstate.StoredRange
 }
@@ -84,7 +86,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 		state: state,
 		report: &Report{
 			APIVersion: APIVersion, Kind: KindAudit,
-			Ranges: []Range{}, Findings: []Finding{}, Leaks: []Leak{},
+			Ranges: []Range{},
 		},
 	}
 	byObjects := len(state.ServiceCIDRs) > 0 && !o.Bitmap
@@ -129,7 +131,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.check(core); err != nil {
+	if err := a.check(core, o.CleansLeaks); err != nil {
 		return nil, err
 	}
 	if o.Pass != nil {
@@ -202,14 +204,18 @@ func (a *Audit) addObjects(core *rangekeeper.Audit) error {
 	return nil
 }
 
-// check refuses a cluster without a range that it needs. The error names its key.
-func (a *Audit) check(core *rangekeeper.Audit) error {
+// check refuses a cluster without a range that it needs, whose key the error names, or
+// without Services.
+func (a *Audit) check(core *rangekeeper.Audit, cleansLeaks bool) error {
 	err := core.CheckCluster(rangekeeper.Bitmaps{
 		ServiceIPs: a.presence(ServiceIPs), SecondaryServiceIPs: a.presence(SecondaryServiceIPs),
 		ServiceNodePorts: a.presence(ServiceNodePorts),
-	})
+	}, cleansLeaks)
 	if missing := (*rangekeeper.MissingRangeError)(nil); errors.As(err, &missing) {
 		return fmt.Errorf("key %s%s: %w", a.state.RangesPrefix, missing.Name, err)
+	}
+	if errors.Is(err, rangekeeper.ErrNoServices) {
+		return fmt.Errorf("%w; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)?", err)
 	}
 	return err
 }
@@ -242,29 +248,47 @@ func (a *Audit) fillReport() error {
 	for i := range a.ranges {
 		audited := &a.ranges[i]
 		counts := a.core.Range(i)
-		audited.record, audited.staticBand, audited.leaked = counts.Record, counts.StaticBand, int(counts.Leaked)
+		audited.record, audited.staticBand = counts.Record, counts.StaticBand
 		r.Ranges = append(r.Ranges, Range{
 			Name: audited.name, Range: audited.text, Mode: modes[counts.Record],
 			Size: counts.Size, Used: counts.Stored, Free: counts.Size - counts.Stored,
 		})
 	}
-	findings, err := a.core.Findings()
-	if err != nil {
+	// The document does not depend on the order of keys.
+	slices.SortStableFunc(r.Ranges, func(a, b Range) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Range, b.Range))
+	})
+	var err error
+	if r.Findings, err = a.findings(); err != nil {
 		return err
 	}
-	for _, f := range findings {
-		r.Findings = append(r.Findings, a.finding(f))
-	}
-	leaks, err := a.core.Leaks()
-	if err != nil {
+	if r.Leaks, err = a.leaks(); err != nil {
 		return err
 	}
-	for _, leak := range leaks {
-		r.Leaks = append(r.Leaks, Leak{a.rangeName(leak.Range), leak.Value.String()})
-	}
-	r.Summary.Services = a.core.Services()
-	r.finish()
+	r.Summary = Summary{Findings: len(r.Findings), Leaks: len(r.Leaks), Services: a.core.Services()}
 	return nil
+}
+
+// findings returns the core's findings, sorted.
+func (a *Audit) findings() ([]Finding, error) {
+	findings, err := a.core.Findings()
+	all := []Finding{}
+	for _, f := range findings {
+		all = append(all, a.finding(f))
+	}
+	sortFindings(all)
+	return all, err
+}
+
+// leaks returns the core's leaks, sorted.
+func (a *Audit) leaks() ([]Leak, error) {
+	leaks, err := a.core.Leaks()
+	all := []Leak{}
+	for _, leak := range leaks {
+		all = append(all, Leak{a.rangeName(leak.Range), leak.Value.String(), leak.Stays})
+	}
+	sortLeaks(all)
+	return all, err
 }
 
 // modes says how the document calls the core's records.
@@ -299,7 +323,7 @@ func (a *Audit) bitmap(name string) int {
 func (a *Audit) finding(f rangekeeper.Finding) Finding {
 	finding := Finding{
 		Reason: f.Reason.String(), Range: a.rangeName(f.Range), Value: f.Value,
-		Message: f.Message, Repairable: f.Repairable,
+		Message: f.Message, Remedy: f.Remedy,
 	}
 	if f.Subject.Kind == rangekeeper.SubjectIPAddress {
 		finding.Name = a.state.IPAddresses[f.Subject.Ordinal].Name

@@ -20,9 +20,6 @@ type Plan struct {
 	Leaks    []Leak      `json:"leaks"`
 	// Applied reports whether it was carried out.
 	Applied bool `json:"applied"`
-
-	// left is how many leaks in bitmaps the last pass did not clear.
-	left int
 }
 
 // RangePlan is what changes in one bitmap, values ascending.
@@ -33,33 +30,36 @@ type RangePlan struct {
 	Clear []string `json:"clear"`
 }
 
-// Unrepairable returns the findings that only the owner of a Service can repair.
-func (p *Plan) Unrepairable() []Finding {
+// LeftToOwners returns the findings that only the owners of Services can repair.
+func (p *Plan) LeftToOwners() []Finding {
 	var all []Finding
 	for _, f := range p.Findings {
-		if !f.Repairable {
+		if f.Remedy == rangekeeper.RemedyOwner {
 			all = append(all, f)
 		}
 	}
 	return all
 }
 
-// LeaksLeft says how many leaks of the last pass it did not clear, as they may
-// still come into use.
-func (p *Plan) LeaksLeft() int { return p.left }
-
-// Repaired records the outcome of the repair of a bitmap: only that is set and
-// cleared. The plan has no bitmap that is stale.
-func (p *Plan) Repaired(name string, set, clear []rangekeeper.Value) {
-	i := slices.IndexFunc(p.Ranges, func(r RangePlan) bool { return r.Name == name })
-	if i < 0 {
-		return
-	}
-	p.left += len(p.Ranges[i].Clear) - len(clear)
-	p.Ranges[i].Set, p.Ranges[i].Clear = sortedTexts(slices.Values(set)), sortedTexts(slices.Values(clear))
+// ChangesAny reports whether a value is set or cleared.
+func (p *Plan) ChangesAny() bool {
+	return slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return len(r.Set)+len(r.Clear) > 0 })
 }
 
-// After adds what an earlier pass of the same repair has changed and found.
+// LeaksLeft is the number of leaks in bitmaps that stay for now, as they may still
+// come into use.
+func (p *Plan) LeaksLeft() int {
+	n := 0
+	for _, l := range p.Leaks {
+		if l.Stays {
+			n++
+		}
+	}
+	return n
+}
+
+// After adds what earlier passes of the same repair have done. What they have found
+// and could not repair is found again, if it is still there.
 func (p *Plan) After(earlier *Plan) {
 	for _, before := range earlier.Ranges {
 		i := slices.IndexFunc(p.Ranges, func(r RangePlan) bool { return r.Name == before.Name })
@@ -67,41 +67,45 @@ func (p *Plan) After(earlier *Plan) {
 			p.Ranges = append(p.Ranges, before)
 			continue
 		}
-		p.Ranges[i].Set = slices.Concat(before.Set, p.Ranges[i].Set)
-		p.Ranges[i].Clear = slices.Concat(before.Clear, p.Ranges[i].Clear)
-		slices.Sort(p.Ranges[i].Set)
-		slices.Sort(p.Ranges[i].Clear)
+		p.Ranges[i].Set = union(before.Set, p.Ranges[i].Set)
+		p.Ranges[i].Clear = union(before.Clear, p.Ranges[i].Clear)
 	}
 	p.sortRanges()
-	findings := slices.Clone(earlier.Findings)
-	for _, f := range p.Findings {
-		if !slices.Contains(findings, f) {
-			findings = append(findings, f)
+	for _, f := range earlier.Findings {
+		if f.Remedy == rangekeeper.RemedyRepair {
+			p.Findings = append(p.Findings, f)
 		}
 	}
-	sortFindings(findings)
-	p.Findings = findings
+	sortFindings(p.Findings)
+}
+
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func (p *Plan) sortRanges() {
 	slices.SortFunc(p.Ranges, func(a, b RangePlan) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Plan returns the document.
-func (a *Audit) Plan() *Plan {
-	p := &Plan{
-		APIVersion: APIVersion, Kind: KindRepairPlan,
-		Ranges: []RangePlan{}, Findings: a.report.Findings, Leaks: a.report.Leaks,
-	}
+// Plan returns what a repair changes: the document of what is to be done, or of what
+// was done, once the core's report has recorded it.
+func (a *Audit) Plan() (*Plan, error) {
+	p := &Plan{APIVersion: APIVersion, Kind: KindRepairPlan, Ranges: []RangePlan{}}
 	for i, r := range a.ranges {
 		if r.record == rangekeeper.RecordBitmap {
 			set, clear := sortedTexts(a.core.Values(i, rangekeeper.ValuesSet)), sortedTexts(a.core.Values(i, rangekeeper.ValuesClear))
 			p.Ranges = append(p.Ranges, RangePlan{Name: r.name, Range: r.text, Set: set, Clear: clear})
-			p.left += r.leaked - len(clear)
 		}
 	}
 	p.sortRanges()
-	return p
+	var err error
+	if p.Findings, err = a.findings(); err != nil {
+		return nil, err
+	}
+	p.Leaks, err = a.leaks()
+	return p, err
 }
 
 func sortedTexts(values iter.Seq[rangekeeper.Value]) []string {

@@ -3,6 +3,8 @@ package audit
 import (
 	"cmp"
 	"slices"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // APIVersion is in every document of the audit.
@@ -69,15 +71,16 @@ type Finding struct {
 	Name      string `json:"name"`
 	// Message is for people.
 	Message string `json:"message"`
-	// Repairable reports whether a repair, or kube-apiserver at its start, repairs it
-	// without the owner's help.
-	Repairable bool `json:"-"`
+	// Remedy says who repairs it.
+	Remedy rangekeeper.Remedy `json:"-"`
 }
 
 // Leak is a value that is recorded as allocated though no Service uses it.
 type Leak struct {
 	Range string `json:"range"`
 	Value string `json:"value"`
+	// Stays reports whether the repair of a running cluster leaves it for now.
+	Stays bool `json:"stays,omitempty"`
 }
 
 // Summary counts.
@@ -90,22 +93,15 @@ type Summary struct {
 // Clean reports whether nothing was found.
 func (r *Report) Clean() bool { return len(r.Findings)+len(r.Leaks) == 0 }
 
-// finish sorts the lists, which then do not depend on the order of keys, and
-// counts them.
-func (r *Report) finish() {
-	slices.SortStableFunc(r.Ranges, func(a, b Range) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Range, b.Range))
-	})
-	sortFindings(r.Findings)
-	slices.SortStableFunc(r.Leaks, func(a, b Leak) int {
-		return cmp.Or(cmp.Compare(a.Range, b.Range), cmp.Compare(a.Value, b.Value))
-	})
-	r.Summary.Findings, r.Summary.Leaks = len(r.Findings), len(r.Leaks)
-}
-
 func sortFindings(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Range, b.Range), cmp.Compare(a.Value, b.Value),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Reason, b.Reason))
+	})
+}
+
+func sortLeaks(leaks []Leak) {
+	slices.SortStableFunc(leaks, func(a, b Leak) int {
+		return cmp.Or(cmp.Compare(a.Range, b.Range), cmp.Compare(a.Value, b.Value))
 	})
 }

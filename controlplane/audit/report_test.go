@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,17 +14,20 @@ import (
 
 // TestPlanAfter joins the plans of two passes.
 func TestPlanAfter(t *testing.T) {
-	finding := func(value string) audit.Finding { return audit.Finding{Range: "serviceips", Value: value} }
+	finding := func(value string, remedy rangekeeper.Remedy) audit.Finding {
+		return audit.Finding{Range: "serviceips", Value: value, Remedy: remedy}
+	}
+	const repair, owner = rangekeeper.RemedyRepair, rangekeeper.RemedyOwner
 	first := &audit.Plan{
 		Ranges: []audit.RangePlan{
 			{Name: "serviceips", Set: []string{"10.0.0.9"}, Clear: []string{"10.0.0.20"}},
 			{Name: "gone", Set: []string{"1"}, Clear: []string{}},
 		},
-		Findings: []audit.Finding{finding("10.0.0.9"), finding("10.0.0.30")},
+		Findings: []audit.Finding{finding("10.0.0.9", repair), finding("10.0.0.30", owner), finding("10.0.0.31", owner)},
 	}
 	second := &audit.Plan{
 		Ranges:   []audit.RangePlan{{Name: "serviceips", Set: []string{"10.0.0.10", "10.0.0.1"}, Clear: []string{"10.0.0.3"}}},
-		Findings: []audit.Finding{finding("10.0.0.10"), finding("10.0.0.30")},
+		Findings: []audit.Finding{finding("10.0.0.10", repair), finding("10.0.0.30", owner)},
 		Leaks:    []audit.Leak{{Range: "serviceips", Value: "10.0.0.3"}},
 	}
 	want := &audit.Plan{
@@ -31,7 +35,7 @@ func TestPlanAfter(t *testing.T) {
 			{Name: "gone", Set: []string{"1"}, Clear: []string{}},
 			{Name: "serviceips", Set: []string{"10.0.0.1", "10.0.0.10", "10.0.0.9"}, Clear: []string{"10.0.0.20", "10.0.0.3"}},
 		},
-		Findings: []audit.Finding{finding("10.0.0.10"), finding("10.0.0.30"), finding("10.0.0.9")},
+		Findings: []audit.Finding{finding("10.0.0.10", repair), finding("10.0.0.30", owner), finding("10.0.0.9", repair)},
 		Leaks:    second.Leaks,
 	}
 	if second.After(first); !reflect.DeepEqual(second, want) {
@@ -50,7 +54,8 @@ func TestLeaksLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer passes.Close()
-	plan := func() *audit.Plan {
+	// A pass whose repair has the outcome of done, or is not made at all.
+	plan := func(done func(*rangekeeper.Report, int) rangekeeper.Repaired) *audit.Plan {
 		pass, err := passes.Start()
 		if err != nil {
 			t.Fatal(err)
@@ -59,41 +64,39 @@ func TestLeaksLeft(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return a.Plan()
-	}
-	first, second := plan(), plan()
-	leaks := len(first.Leaks)
-	if leaks == 0 || first.LeaksLeft() != leaks || second.LeaksLeft() != 0 {
-		t.Errorf("%d leaks, %d left, then %d", leaks, first.LeaksLeft(), second.LeaksLeft())
-	}
-	// What the second pass has freed leaks again in the third.
-	for _, r := range second.Ranges {
-		second.Repaired(r.Name, valuesOf(t, r.Set), valuesOf(t, r.Clear))
-	}
-	third := plan()
-	third.After(second)
-	if third.LeaksLeft() != leaks {
-		t.Errorf("%d of %d left", third.LeaksLeft(), leaks)
-	}
-	// Nothing of it was freed.
-	fourth := plan()
-	for _, r := range fourth.Ranges {
-		fourth.Repaired(r.Name, nil, nil)
-	}
-	if fourth.LeaksLeft() != leaks {
-		t.Errorf("%d of %d left", fourth.LeaksLeft(), leaks)
-	}
-}
-
-func valuesOf(t *testing.T, texts []string) (values []rangekeeper.Value) {
-	for _, text := range texts {
-		value, err := rangekeeper.ParseValue(text)
+		for i := range 3 {
+			if done == nil || a.Core().Range(i).Record != rangekeeper.RecordBitmap {
+				continue
+			}
+			if err := a.Core().RecordRepair(i, done(a.Core(), i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := a.Plan()
 		if err != nil {
 			t.Fatal(err)
 		}
-		values = append(values, value)
+		return p
 	}
-	return values
+	first := plan(nil)
+	leaks := len(first.Leaks)
+	// The second pass clears all, and the third finds all of it leaked again, as the state is the same.
+	second := plan(func(report *rangekeeper.Report, i int) rangekeeper.Repaired {
+		return rangekeeper.Repaired{
+			Set: slices.Collect(report.Values(i, rangekeeper.ValuesSet)), Cleared: slices.Collect(report.Values(i, rangekeeper.ValuesClear)),
+		}
+	})
+	third := plan(nil)
+	third.After(second)
+	nothing := func(*rangekeeper.Report, int) rangekeeper.Repaired { return rangekeeper.Repaired{} }
+	fourth := plan(nothing)
+	got := []int{first.LeaksLeft(), second.LeaksLeft(), third.LeaksLeft(), fourth.LeaksLeft()}
+	if leaks == 0 || !slices.Equal(got, []int{leaks, 0, leaks, leaks}) {
+		t.Errorf("%v of %d leaks left", got, leaks)
+	}
+	if len(fourth.LeftToOwners()) != len(fourth.Findings) || len(second.LeftToOwners()) == len(second.Findings) {
+		t.Errorf("found %+v, then %+v", second.Findings, fourth.Findings)
+	}
 }
 
 // TestOneFamilyMissing takes a range of a dual-stack cluster away. Without the

@@ -17,19 +17,21 @@ type Range interface {
 
 // RangeOutcome is the outcome of a pass for one range.
 type RangeOutcome struct {
-	rangekeeper.Repaired
 	// Missing says that nothing was stored before.
 	Missing bool
+	// Changed is the number of values that were left alone, as they, or Services, had changed since they were read.
+	Changed int
 }
 
-// Drive makes one pass, step by step: it reads the ranges, has observe end the audit of the pass, and repairs the ranges
-// that are in use. The outcomes are in the order of the ranges. If some repairs fail, the others are made all the same, and
-// their outcomes come with the error; there are no outcomes if the pass failed before.
+// Drive makes one pass, step by step: it reads the ranges, has observe end the audit of the pass, repairs the ranges that are
+// in use unless dryRun is set, and records in the report what was done. The outcomes are in the order of the ranges. If some
+// repairs fail, the others are made all the same, and their outcomes come with the error; there are no outcomes if the pass
+// failed before.
 //
 // observe is called when all ranges are read. It lists Services linearizably, shows them to an audit to which
 // [rangekeeper.Pass.Audit] has added what was read, and returns what [rangekeeper.Pass.Finish] has returned; the caller
 // closes that.
-func Drive(ctx context.Context, passes *rangekeeper.Passes, ranges []Range, observe func(*rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error)) ([]RangeOutcome, error) {
+func Drive(ctx context.Context, passes *rangekeeper.Passes, ranges []Range, dryRun bool, observe func(*rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error)) ([]RangeOutcome, error) {
 	pass, err := passes.Start()
 	if err != nil {
 		return nil, err
@@ -49,10 +51,12 @@ func Drive(ctx context.Context, passes *rangekeeper.Passes, ranges []Range, obse
 	}
 	var failures []error
 	for i, one := range ranges {
-		if report.Range(i).Record == rangekeeper.RecordStale {
+		if dryRun || report.Range(i).Record == rangekeeper.RecordStale {
 			continue
 		}
-		if outcomes[i].Repaired, err = one.Repair(ctx, pass, listed); err != nil {
+		repaired, err := one.Repair(ctx, pass, listed)
+		outcomes[i].Changed = repaired.Changed
+		if err := errors.Join(err, report.RecordRepair(i, repaired)); err != nil {
 			failures = append(failures, err)
 		}
 	}

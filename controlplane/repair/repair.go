@@ -115,17 +115,10 @@ func (r *Repairer) Pass(ctx context.Context) (Result, error) {
 }
 
 func (r *Repairer) pass(ctx context.Context) (Result, error) {
-	ranges := r.config.Ranges
-	if r.config.DryRun {
-		ranges = make([]Range, len(ranges))
-		for i, one := range r.config.Ranges {
-			ranges[i] = readOnly{one}
-		}
-	}
 	var services []*corev1.Service
 	var report *rangekeeper.Report
 	var result Result
-	outcomes, failure := Drive(ctx, r.passes, ranges, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
+	outcomes, failure := Drive(ctx, r.passes, r.config.Ranges, r.config.DryRun, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
 		var listed rangekeeper.ServiceList
 		var err error
 		if services, result.ResourceVersion, err = r.list(ctx); err != nil {
@@ -142,42 +135,22 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	}
 	defer report.Close()
 	result.Services = len(services)
-	set := map[string]bool{}
 	for i, done := range outcomes {
 		counts := report.Range(i)
-		repaired := RangeResult{
-			Made: done.Missing, Leaked: int(counts.Leaked), Set: len(done.Set), Cleared: len(done.Cleared), Changed: done.Changed,
-		}
-		if r.config.DryRun {
-			repaired.Set, repaired.Cleared = int(counts.Set), int(counts.Clear)
-		}
-		for _, value := range done.Set {
-			set[value.String()] = true
-		}
-		result.Ranges = append(result.Ranges, repaired)
+		result.Ranges = append(result.Ranges, RangeResult{
+			Made: done.Missing, Leaked: int(counts.Leaked), Set: int(counts.Set), Cleared: int(counts.Clear), Changed: done.Changed,
+		})
 	}
-	findings, err := report.Findings()
-	if err != nil {
+	var err error
+	if result.Findings, err = report.Findings(); err != nil {
 		return Result{}, errors.Join(failure, err)
 	}
-	for _, finding := range findings {
-		// A Service that came between the read and the list has a value that is not recorded in what was read.
-		if finding.Repairable && !r.config.DryRun && !set[finding.Value] {
-			continue
-		}
-		result.Findings = append(result.Findings, finding)
-		if !r.config.DryRun {
+	if !r.config.DryRun {
+		for _, finding := range result.Findings {
 			r.report(services[finding.Subject.Ordinal], finding)
 		}
 	}
 	return result, failure
-}
-
-// readOnly is a range that is not repaired.
-type readOnly struct{ Range }
-
-func (readOnly) Repair(context.Context, *rangekeeper.Pass, rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
-	return rangekeeper.Repaired{}, nil
 }
 
 // audit compares what the pass has read with Services that were listed after that.

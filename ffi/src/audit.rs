@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use rangekeeper_core::audit::{
-    AddRangeError, Audit, Bitmaps, Leaks, NoIpAddresses, NotAuditable, Presence, Stored, StoredBitmap,
+    AddObjectError, AddRangeError, Audit, Bitmaps, Leaks, NotAuditable, Presence, Stored, StoredBitmap,
 };
 use rangekeeper_core::service::Service;
 use rangekeeper_core::service_cidr::ServiceCidr;
@@ -59,7 +59,8 @@ impl From<AddRangeError> for Failure {
 
 impl From<NotAuditable> for Failure {
     fn from(error: NotAuditable) -> Self {
-        Self::new(rk_result::NotInitialised, error).of_bitmap(match error.bitmap() {
+        let Some(bitmap) = error.bitmap() else { return Self::new(rk_result::NoServices, error) };
+        Self::new(rk_result::NotInitialised, error).of_bitmap(match bitmap {
             StoredBitmap::ServiceIps => RK_BITMAP_SERVICE_IPS,
             StoredBitmap::SecondaryServiceIps => RK_BITMAP_SECONDARY_SERVICE_IPS,
             StoredBitmap::ServiceNodePorts => RK_BITMAP_SERVICE_NODE_PORTS,
@@ -76,14 +77,14 @@ fn presence(presence: u32) -> Result<Presence, rk_result> {
     })
 }
 
-impl From<NoIpAddresses> for Failure {
-    fn from(error: NoIpAddresses) -> Self {
+impl From<AddObjectError> for Failure {
+    fn from(error: AddObjectError) -> Self {
         Self::new(rk_result::InvalidArgument, error)
     }
 }
 
-impl From<NoIpAddresses> for rk_result {
-    fn from(_: NoIpAddresses) -> Self {
+impl From<AddObjectError> for rk_result {
+    fn from(_: AddObjectError) -> Self {
         Self::InvalidArgument
     }
 }
@@ -156,7 +157,7 @@ pub unsafe extern "C" fn rk_audit_add_bitmap(
 
 /// Adds one CIDR of a ServiceCIDR object; CIDRs may overlap. It counts as one of the ranges.
 ///
-/// RK_RESULT_INVALID_RANGE; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded in bitmaps.
+/// RK_RESULT_INVALID_RANGE; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded in bitmaps, or a Service was observed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_add_service_cidr(
     audit: *const rk_audit,
@@ -177,7 +178,7 @@ pub unsafe extern "C" fn rk_audit_add_service_cidr(
 /// Records a batch of IPAddress objects; see rk_ip_addresses_add.
 ///
 /// RK_RESULT_INVALID_BATCH, and nothing of the batch is recorded; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded
-/// in bitmaps.
+/// in bitmaps, or a Service was observed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_observe_ip_addresses(
     audit: *const rk_audit,
@@ -236,13 +237,16 @@ pub unsafe extern "C" fn rk_audit_observe_services(
 /// Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_*), once all
 /// Services were observed. Otherwise its findings about some Services would be missing or wrong.
 ///
-/// RK_RESULT_NOT_INITIALISED, with the bitmap in error.
+/// RK_RESULT_NOT_INITIALISED, with the bitmap in error. RK_RESULT_NO_SERVICES if cleans_leaks says that leaks are cleaned
+/// after the audit, values are recorded as allocated, and no Service was observed: a cluster has the kubernetes Service at
+/// least, so its Services are stored elsewhere.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_check_cluster(
     audit: *const rk_audit,
     service_ips: u32,
     secondary_service_ips: u32,
     service_node_ports: u32,
+    cleans_leaks: bool,
     error: *mut rk_error,
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
@@ -254,7 +258,7 @@ pub unsafe extern "C" fn rk_audit_check_cluster(
                 secondary_service_ips: presence(secondary_service_ips)?,
                 service_node_ports: presence(service_node_ports)?,
             };
-            audit.0.with(|audit| Ok(audit.check_cluster(bitmaps)?))
+            audit.0.with(|audit| Ok(audit.check_cluster(bitmaps, cleans_leaks)?))
         })
     }
 }

@@ -2,8 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use rangekeeper_core::audit::Cell;
-use rangekeeper_core::audit::OffsetState;
+use rangekeeper_core::audit::{Cell, OffsetState, Remedy, Report};
 use rangekeeper_core::finding::{Finding, FoundValue, Reason, Subject};
 use rangekeeper_core::range::Band;
 
@@ -19,6 +18,13 @@ pub const RK_NO_RANGE: u32 = 0xffff_ffff;
 pub const RK_SUBJECT_KIND_SERVICE: u32 = 0;
 /// A finding is about an IPAddress object.
 pub const RK_SUBJECT_KIND_IP_ADDRESS: u32 = 1;
+
+/// A repair of the bitmap remedies it.
+pub const RK_REMEDY_REPAIR: u32 = 0;
+/// The API server remedies it: it repairs IPAddress objects when it starts, and every few minutes after that.
+pub const RK_REMEDY_API_SERVER: u32 = 1;
+/// Only the owner of the Service remedies it: recreates it, or widens the range.
+pub const RK_REMEDY_OWNER: u32 = 2;
 
 /// The low offsets, which dynamic allocation uses last.
 pub const RK_BAND_STATIC: u32 = 0;
@@ -105,8 +111,8 @@ pub struct rk_finding {
     /// The range it concerns: its place in the order in which they were added; RK_NO_RANGE if there is no range of
     /// addresses.
     pub range: u32,
-    /// Whether a repair, or the API server at its start, repairs it without the owner's help.
-    pub repairable: bool,
+    /// One of RK_REMEDY_*: who repairs it.
+    pub remedy: u32,
     /// One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: what kind of value it is about.
     pub value_kind: u32,
     /// The value; for a text see rk_report_finding_texts.
@@ -147,8 +153,8 @@ pub struct rk_cell {
     pub duplicate: u64,
 }
 
-impl From<&Finding> for rk_finding {
-    fn from(finding: &Finding) -> Self {
+impl rk_finding {
+    fn new(report: &Report, finding: &Finding) -> Self {
         let (subject_kind, subject) = match finding.subject {
             Subject::Service(ordinal) => (RK_SUBJECT_KIND_SERVICE, ordinal),
             Subject::IPAddress(ordinal) => (RK_SUBJECT_KIND_IP_ADDRESS, ordinal),
@@ -172,7 +178,11 @@ impl From<&Finding> for rk_finding {
             subject_kind,
             subject,
             range: finding.range.map_or(RK_NO_RANGE, |range| range as u32),
-            repairable: finding.reason.is_repairable(),
+            remedy: match report.remedy(finding) {
+                Remedy::Repair => RK_REMEDY_REPAIR,
+                Remedy::ApiServer => RK_REMEDY_API_SERVER,
+                Remedy::Owner => RK_REMEDY_OWNER,
+            },
             value_kind,
             value,
         }
@@ -198,8 +208,8 @@ impl From<Cell> for rk_cell {
 }
 
 /// The findings from place `from` on. Returns how many were written.
-pub(crate) fn findings_page(findings: &[Finding], from: usize, page: Array<rk_finding>) -> usize {
-    page.fill(findings.iter().skip(from).map(rk_finding::from))
+pub(crate) fn findings_page(report: &Report, from: usize, page: Array<rk_finding>) -> usize {
+    page.fill(report.findings.iter().skip(from).map(|finding| rk_finding::new(report, finding)))
 }
 
 /// The item at a place that C names.

@@ -3,13 +3,15 @@
 use std::cell::OnceCell;
 use std::ffi::c_char;
 
-use rangekeeper_core::audit::{BitmapReport, Leak, Offsets, RangeReport, Report, Values};
+use rangekeeper_core::any::AnyValue;
+use rangekeeper_core::audit::{BitmapReport, Leak, Offsets, RangeReport, RecordRepairError, Report, Values};
 
+use crate::error::{Failure, rk_error};
 use crate::finding::{RK_NO_RANGE, at, findings_page, rk_cell, rk_finding, rk_offset_state, texts};
-use crate::guard::{guard, guard_or};
+use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::result::rk_result;
-use crate::scope::{Array, Buffer, Out, borrow, reclaim};
+use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice};
 use crate::value::rk_value;
 
 /// Values that the repair allocates.
@@ -38,7 +40,7 @@ pub const RK_RECORD_STALE: u32 = 1;
 /// A CIDR of a ServiceCIDR object, whose values are IPAddress objects.
 pub const RK_RECORD_IP_ADDRESSES: u32 = 2;
 
-/// The result of an audit. Immutable.
+/// The result of an audit. Only rk_report_record_repair changes it.
 pub struct rk_report(Handle<Found>);
 
 struct Found {
@@ -46,6 +48,16 @@ struct Found {
     /// Made only if they are asked for.
     leaks: OnceCell<Vec<Leak>>,
     sets: Vec<[OnceCell<Offsets<'static>>; 7]>,
+}
+
+impl From<RecordRepairError> for Failure {
+    fn from(error: RecordRepairError) -> Self {
+        let result = match error {
+            RecordRepairError::NoBitmap(_) => rk_result::InvalidArgument,
+            RecordRepairError::NotInRange { .. } => rk_result::NotInRange,
+        };
+        Self::new(result, error)
+    }
 }
 
 /// A value that is recorded as allocated though no Service uses it.
@@ -60,6 +72,8 @@ pub struct rk_leak {
     /// The IPAddress object that records it, by the order in which objects were observed; RK_NO_OBJECT if a bitmap
     /// records it.
     pub object: u64,
+    /// Whether the repair leaves it for now, since a Service that uses it may still be under way.
+    pub stays: bool,
 }
 
 /// A stretch of adjacent values: first, and then those whose low is one more each.
@@ -144,6 +158,7 @@ fn rk_leak_of(leak: &Leak) -> rk_leak {
         value: leak.value.into(),
         range: leak.range.map_or(RK_NO_RANGE, |range| range as u32),
         object: leak.object.unwrap_or(RK_NO_OBJECT),
+        stays: leak.stays,
     }
 }
 
@@ -163,6 +178,41 @@ pub unsafe extern "C" fn rk_report_close(report: *const rk_report) -> rk_result 
         report.0.close();
         Ok(())
     })
+}
+
+/// Records the outcome of the repair of the bitmap at place range: the values that were set and cleared, as in
+/// rk_repaired. From then on the report is about what was done: RK_VALUES_SET, _CLEAR and _NEXT are the values that were
+/// set, cleared and then stored; the other leaks stay; and a finding whose remedy is RK_REMEDY_REPAIR is dropped if its
+/// value was not set, since its Service came after the range was read, or the repair has failed.
+///
+/// RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services; RK_RESULT_NOT_IN_RANGE.
+/// The report stays as it was.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_record_repair(
+    report: *const rk_report,
+    range: usize,
+    set: *const rk_value,
+    set_len: usize,
+    cleared: *const rk_value,
+    cleared_len: usize,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let report = borrow(scope, report)?;
+            let values = |values: &[rk_value]| values.iter().map(|value| AnyValue::try_from(*value)).collect();
+            let set: Result<Vec<_>, _> = values(slice(scope, set, set_len)?);
+            let cleared: Result<Vec<_>, _> = values(slice(scope, cleared, cleared_len)?);
+            let (set, cleared) = (set?, cleared?);
+            report.0.with(|found| {
+                found.report.record_repair(range, set, cleared)?;
+                found.leaks.take();
+                found.sets[range] = Default::default();
+                Ok(())
+            })
+        })
+    }
 }
 
 /// Writes how many Services were observed.
@@ -192,7 +242,7 @@ pub unsafe extern "C" fn rk_report_findings(
         let (report, findings, n) =
             unsafe { (borrow(scope, report)?, Array::new(scope, findings, capacity)?, Out::new(scope, n)?) };
         report.0.with(|found| {
-            n.write(findings_page(&found.report.findings, from, findings));
+            n.write(findings_page(&found.report, from, findings));
             Ok(())
         })
     })

@@ -53,6 +53,8 @@ pub enum rk_result {
     Cancelled = 51,
     /// The Services of a repair were listed before its range was read.
     StaleList = 52,
+    /// Values are recorded as allocated, and no Service was observed.
+    NoServices = 53,
     /// A text is not JSON, or not of the documented form.
     InvalidJson = 64,
     /// A configuration cannot be used, or a question about a plan has no answer.
@@ -61,7 +63,7 @@ pub enum rk_result {
 
 impl rk_result {
     /// Every code.
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::Ok,
         Self::NullPointer,
         Self::BufferTooSmall,
@@ -85,6 +87,7 @@ impl rk_result {
         Self::DeadlineExceeded,
         Self::Cancelled,
         Self::StaleList,
+        Self::NoServices,
         Self::InvalidJson,
         Self::InvalidConfig,
     ];
@@ -114,6 +117,7 @@ impl rk_result {
             Self::DeadlineExceeded => c"DEADLINE_EXCEEDED",
             Self::Cancelled => c"CANCELLED",
             Self::StaleList => c"STALE_LIST",
+            Self::NoServices => c"NO_SERVICES",
             Self::InvalidJson => c"INVALID_JSON",
             Self::InvalidConfig => c"INVALID_CONFIG",
         }

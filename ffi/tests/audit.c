@@ -42,15 +42,15 @@ int main(void) {
     rk_reason reason;
     uint64_t subject;
     const char *text;
-    bool repairable;
+    uint32_t remedy;
   } expected[] = {
-      {RK_REASON_PORT_NOT_ALLOCATED, 0, "30005", true},
-      {RK_REASON_PORT_NOT_ALLOCATED, 0, "30006", true},
-      {RK_REASON_CLUSTER_IP_NOT_ALLOCATED, 1, "10.0.0.2", true},
-      {RK_REASON_CLUSTER_IP_ALREADY_ALLOCATED, 2, "10.0.0.2", false},
-      {RK_REASON_CLUSTER_IP_OUT_OF_RANGE, 3, "10.1.0.1", false},
-      {RK_REASON_PORT_OUT_OF_RANGE, 3, "80", false},
-      {RK_REASON_CLUSTER_IP_NOT_VALID, 4, "bad", false},
+      {RK_REASON_PORT_NOT_ALLOCATED, 0, "30005", RK_REMEDY_REPAIR},
+      {RK_REASON_PORT_NOT_ALLOCATED, 0, "30006", RK_REMEDY_REPAIR},
+      {RK_REASON_CLUSTER_IP_NOT_ALLOCATED, 1, "10.0.0.2", RK_REMEDY_REPAIR},
+      {RK_REASON_CLUSTER_IP_ALREADY_ALLOCATED, 2, "10.0.0.2", RK_REMEDY_OWNER},
+      {RK_REASON_CLUSTER_IP_OUT_OF_RANGE, 3, "10.1.0.1", RK_REMEDY_OWNER},
+      {RK_REASON_PORT_OUT_OF_RANGE, 3, "80", RK_REMEDY_OWNER},
+      {RK_REASON_CLUSTER_IP_NOT_VALID, 4, "bad", RK_REMEDY_OWNER},
   };
   rk_finding findings[10];
   size_t n = 0, len = 0;
@@ -58,7 +58,7 @@ int main(void) {
   CHECK(n == sizeof expected / sizeof *expected);
   for (size_t i = 0; i < n; i++) {
     CHECK(findings[i].reason == expected[i].reason && findings[i].subject == expected[i].subject);
-    CHECK(findings[i].repairable == expected[i].repairable && findings[i].subject_kind == RK_SUBJECT_KIND_SERVICE);
+    CHECK(findings[i].remedy == expected[i].remedy && findings[i].subject_kind == RK_SUBJECT_KIND_SERVICE);
   }
   /* Two at a time, and the last one alone. */
   char texts[400];
@@ -119,6 +119,24 @@ int main(void) {
   CHECK_OK(rk_report_occupancy(report, 0, 2, cells, 2, &n));
   CHECK(n == 2 && cells[0].len == 127 && cells[0].in_use == 2 && cells[0].leaked == 1 && cells[0].lost == 1);
   CHECK(cells[0].duplicate == 1 && cells[1].first == 127 && cells[1].in_use == 0);
+
+  /* The repair has set the address in use, and left the leak. */
+  rk_error error;
+  const rk_value set = rk_value_ipv4(0x0a000002), outside = rk_value_ipv4(0x0b000003);
+  CHECK_RESULT(rk_report_record_repair(report, 0, &outside, 1, NULL, 0, &error), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_report_record_repair(report, 2, &set, 1, NULL, 0, &error), RK_RESULT_INVALID_ARGUMENT);
+  CHECK(!leaks[0].stays);
+  CHECK_OK(rk_report_record_repair(report, 0, &set, 1, NULL, 0, &error));
+  CHECK_OK(rk_report_range(report, 0, &counts));
+  CHECK(counts.set == 1 && counts.clear == 0 && counts.leaked == 1 && counts.next == 3);
+  CHECK_OK(rk_report_leaks(report, 0, leaks, 3, &n));
+  CHECK(n == 1 && leaks[0].stays);
+  CHECK_OK(rk_report_values(report, 0, RK_VALUES_CLEAR, 0, values, 4, &n, &next));
+  CHECK(n == 0);
+  /* That of the ports was not carried out: what the owners must do is left. */
+  CHECK_OK(rk_report_record_repair(report, 1, NULL, 0, NULL, 0, &error));
+  CHECK_OK(rk_report_findings(report, 0, findings, 10, &n));
+  CHECK(n == 5 && findings[0].remedy == RK_REMEDY_REPAIR && findings[1].remedy == RK_REMEDY_OWNER);
   rk_report_free(report);
 
   /* If two passes have to see it the leak stays once. */

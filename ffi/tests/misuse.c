@@ -388,6 +388,10 @@ static void audit(const rk_range *range) {
   rk_cell cells[4];
   uint64_t observed = 0, next = 0;
   /* Of the batches only the last one counts. */
+  CHECK_NULL(rk_report_record_repair(NULL, 0, NULL, 0, NULL, 0, &error));
+  CHECK_NULL(rk_report_record_repair(o, 0, NULL, 1, NULL, 0, &error));
+  CHECK_INVALID(rk_report_record_repair(o, 0, AT((rk_value){.kind = 9}), 1, NULL, 0, &error));
+  CHECK_INVALID(rk_report_record_repair(o, 9, NULL, 0, NULL, 0, &error));
   CHECK_OK(rk_report_services(o, &observed));
   CHECK(observed == 1);
   CHECK_NULL(rk_report_services(NULL, &observed));
@@ -545,12 +549,15 @@ static void audit_of_ip_addresses(void) {
   rk_report_free(o);
 
   CHECK_OK(rk_audit_new(true, NULL, &a));
-  CHECK_NULL(rk_audit_check_cluster(NULL, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, &error));
-  CHECK_INVALID(rk_audit_check_cluster(a, 3, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, &error));
-  CHECK_OK(rk_audit_check_cluster(a, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, &error));
+  CHECK_NULL(rk_audit_check_cluster(NULL, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error));
+  CHECK_INVALID(rk_audit_check_cluster(a, 3, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error));
+  CHECK_OK(rk_audit_check_cluster(a, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error));
   CHECK_OK(rk_audit_observe_services(a, &names, &services));
-  CHECK_RESULT(rk_audit_check_cluster(a, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, &error), RK_RESULT_NOT_INITIALISED);
+  CHECK_RESULT(rk_audit_check_cluster(a, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error), RK_RESULT_NOT_INITIALISED);
   CHECK(error.detail_kind == RK_DETAIL_BITMAP && error.detail.bitmap == RK_BITMAP_SERVICE_IPS);
+  /* What is recorded comes before the first Service. */
+  CHECK_INVALID(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), &error));
+  CHECK_INVALID(rk_audit_observe_ip_addresses(a, &objects));
   rk_audit_free(a);
 
   /* An audit of bitmaps takes none of this. */

@@ -9,7 +9,9 @@ use rangekeeper::audit::{Audit, Leaks, Report, Values};
 use rangekeeper::ipaddress::{ALLOCATOR, IpAddressObject};
 use rangekeeper::service::Service;
 use rangekeeper::service_cidr::ServiceCidr;
-use rangekeeper_fuzz::abi::{self, Batch, Damage, INVALID_BATCH, OK, OwnedIpAddress, as_c, leak_as_c};
+use rangekeeper_fuzz::abi::{
+    self, Batch, Damage, INVALID_ARGUMENT, INVALID_BATCH, OK, OwnedIpAddress, as_c, leak_as_c,
+};
 use rangekeeper_fuzz::service::OwnedService;
 
 const CIDRS: [&str; 5] = ["10.0.0.0/27", "fd00::/123", "10.0.0.0/24", "fd00::/64", "192.168.0.0/31"];
@@ -60,7 +62,7 @@ fuzz_target!(|input: Input| {
     let report = direct.finish(Leaks::CleanAtOnce);
     let (services, findings, leaks) = through_c.finish(usize::from(input.page) + 1);
     assert_eq!(services, report.services);
-    assert_eq!(findings, report.findings.iter().map(as_c).collect::<Vec<_>>());
+    assert_eq!(findings, report.findings.iter().map(|finding| as_c(&report, finding)).collect::<Vec<_>>());
     assert_eq!(leaks, report.leaks().map(|leak| leak_as_c(&leak)).collect::<Vec<_>>());
     laws(&report);
 });
@@ -82,21 +84,22 @@ fn observe_ip_addresses(through_c: &abi::Audit, direct: &mut Audit, objects: &[O
     damage.iter().for_each(|damage| damage.apply(&mut batch));
     match batch.ip_addresses() {
         Ok(objects) => {
-            assert_eq!(through_c.observe_ip_addresses(&batch), OK, "{batch:?}");
+            let mut observed = Ok(());
             for object in &objects {
                 let [managed_by, parent_group, parent_resource, parent_namespace, parent_name] = &object.rest;
-                direct
-                    .observe_ip_address(&IpAddressObject {
-                        name: &object.name.0,
-                        managed_by,
-                        created: object.created,
-                        parent_group,
-                        parent_resource,
-                        parent_namespace,
-                        parent_name,
-                    })
-                    .expect("an audit of IPAddress objects");
+                observed = direct.observe_ip_address(&IpAddressObject {
+                    name: &object.name.0,
+                    managed_by,
+                    created: object.created,
+                    parent_group,
+                    parent_resource,
+                    parent_namespace,
+                    parent_name,
+                });
             }
+            // They are refused after the first Service.
+            let expected = if observed.is_ok() { OK } else { INVALID_ARGUMENT };
+            assert_eq!(through_c.observe_ip_addresses(&batch), expected, "{batch:?}");
         }
         Err(result) => assert_eq!(through_c.observe_ip_addresses(&batch), result, "{batch:?}"),
     }

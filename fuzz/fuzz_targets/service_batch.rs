@@ -41,5 +41,5 @@ fuzz_target!(|input: Input| {
     let outcome = direct.finish(Leaks::CleanAtOnce);
     let (services, findings, _) = through_c.finish(usize::from(input.page) + 1);
     assert_eq!(services, outcome.services);
-    assert_eq!(findings, outcome.findings.iter().map(as_c).collect::<Vec<_>>());
+    assert_eq!(findings, outcome.findings.iter().map(|finding| as_c(&outcome, finding)).collect::<Vec<_>>());
 });

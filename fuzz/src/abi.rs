@@ -4,7 +4,7 @@
 use std::ffi::c_char;
 use std::ptr;
 
-use rangekeeper::audit::Leak;
+use rangekeeper::audit::{Leak, Remedy, Report};
 use rangekeeper::finding::{Finding, Reason, Subject};
 
 use crate::service::{Address, NodePort, OwnedService, Protocol};
@@ -85,7 +85,7 @@ struct RawFinding {
     subject_kind: u32,
     subject: u64,
     range: u32,
-    repairable: bool,
+    remedy: u32,
     value_kind: u32,
     value: RawFoundValue,
 }
@@ -97,6 +97,7 @@ struct RawLeak {
     value: RawValue,
     range: u32,
     object: u64,
+    stays: bool,
 }
 
 #[repr(C)]
@@ -151,21 +152,26 @@ unsafe extern "C" {
     fn rk_report_leaks(report: *const Opaque, from: usize, leaks: *mut RawLeak, capacity: usize, n: *mut usize) -> u32;
 }
 
-/// A finding as C sees it: reason, subject's kind and number, range, repairable, the value as text, and the message.
-pub type FoundByC = (&'static str, u32, u64, u32, bool, String, String);
+/// A finding as C sees it: reason, subject's kind and number, range, remedy, the value as text, and the message.
+pub type FoundByC = (&'static str, u32, u64, u32, u32, String, String);
 
 /// What C has for no range.
 const NO_RANGE: u32 = u32::MAX;
 
 /// A core's finding as C must see it.
-pub fn as_c(finding: &Finding) -> FoundByC {
+pub fn as_c(report: &Report, finding: &Finding) -> FoundByC {
     let (kind, subject) = match finding.subject {
         Subject::Service(ordinal) => (0, ordinal),
         Subject::IPAddress(ordinal) => (1, ordinal),
     };
     let reason = finding.reason;
     let range = finding.range.map_or(NO_RANGE, |range| range as u32);
-    (reason.as_str(), kind, subject, range, reason.is_repairable(), finding.value.to_string(), finding.to_string())
+    let remedy = match report.remedy(finding) {
+        Remedy::Repair => 0,
+        Remedy::ApiServer => 1,
+        Remedy::Owner => 2,
+    };
+    (reason.as_str(), kind, subject, range, remedy, finding.value.to_string(), finding.to_string())
 }
 
 /// The reasons by their numbers in C, from 1 on.
@@ -564,7 +570,7 @@ fn findings(
             assert_eq!(unsafe { finding.value.port }.to_string(), value);
         }
         let reason = REASONS[finding.reason as usize - 1].as_str();
-        (reason, finding.subject_kind, finding.subject, finding.range, finding.repairable, value, message)
+        (reason, finding.subject_kind, finding.subject, finding.range, finding.remedy, value, message)
     });
     found.collect()
 }

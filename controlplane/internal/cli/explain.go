@@ -88,10 +88,12 @@ func writeExplanation(w io.Writer, e *audit.Explanation) error {
 // repairOf describes the repair of a value.
 func repairOf(p audit.Place, findings []audit.Finding) string {
 	objects := p.Mode == audit.ModeIPAddress
-	repairable := slices.ContainsFunc(findings, func(f audit.Finding) bool { return f.Repairable && f.Range == p.Name })
+	byServer := slices.ContainsFunc(findings, func(f audit.Finding) bool {
+		return f.Remedy == rangekeeper.RemedyAPIServer && f.Range == p.Name
+	})
 	var text string
 	switch s := p.State; {
-	case s.Stored && s.Next && objects && repairable:
+	case s.Stored && s.Next && byServer:
 		text = "kube-apiserver recreates its IPAddress object"
 	case s.Stored == s.Next:
 		text = "changes nothing"

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // writePlan writes a plan as tables: the number of changes per range, the findings
@@ -42,7 +43,7 @@ type planRow struct{ in, value, found, namespace, name, repair string }
 // planRows returns all of a plan, sorted by range and value.
 func planRows(p *audit.Plan) []planRow {
 	var rows []planRow
-	type place audit.Leak // a value of a range
+	type place struct{ name, value string }
 	changes := map[place]int{}
 	bitmaps := map[string]bool{}
 	for _, r := range p.Ranges {
@@ -56,20 +57,23 @@ func planRows(p *audit.Plan) []planRow {
 			rows = append(rows, planRow{in: r.Name, value: value, found: leak, repair: "clear"})
 		}
 	}
-	// Addresses outside of the bitmaps are IPAddress objects.
 	const byServer = "by kube-apiserver at its start"
 	for _, f := range p.Findings {
-		if i, ok := changes[place{f.Range, f.Value}]; ok && f.Repairable {
-			rows[i].found, rows[i].namespace, rows[i].name = f.Reason, f.Namespace, f.Name
-		} else if f.Repairable && !bitmaps[f.Range] {
+		switch f.Remedy {
+		case rangekeeper.RemedyRepair:
+			if i, ok := changes[place{f.Range, f.Value}]; ok {
+				rows[i].found, rows[i].namespace, rows[i].name = f.Reason, f.Namespace, f.Name
+			}
+		case rangekeeper.RemedyAPIServer:
 			rows = append(rows, planRow{f.Range, printable(f.Value), f.Reason, f.Namespace, f.Name, byServer})
 		}
 	}
 	for _, l := range p.Leaks {
-		if !bitmaps[l.Range] {
-			rows = append(rows, planRow{in: l.Range, value: l.Value, found: leak, repair: byServer})
-		} else if _, ok := changes[place(l)]; !ok {
+		switch {
+		case l.Stays:
 			rows = append(rows, planRow{in: l.Range, value: l.Value, found: leak, repair: "stays for now"})
+		case !bitmaps[l.Range]:
+			rows = append(rows, planRow{in: l.Range, value: l.Value, found: leak, repair: byServer})
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b planRow) int {

@@ -111,18 +111,23 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, []audit.Finding, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := audit.New(state, r.source.auditOptions())
+	o := r.source.auditOptions()
+	o.CleansLeaks = true
+	a, err := audit.New(state, o)
 	if err != nil {
 		return nil, nil, r.source.explain(err)
 	}
-	plan := a.Plan()
+	plan, err := a.Plan()
+	if err != nil {
+		return nil, nil, err
+	}
 	if r.output != "" {
 		if err := r.writeSnapshot(ctx, state, a); err != nil {
 			return nil, nil, err
 		}
 		plan.Applied = true
 	}
-	return plan, plan.Unrepairable(), nil
+	return plan, plan.LeftToOwners(), nil
 }
 
 func (r *repair) writeSnapshot(ctx context.Context, state *clusterstate.State, a *audit.Audit) error {
@@ -164,11 +169,14 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, erro
 	var leftBefore []audit.Finding
 	for n := 1; ; n++ {
 		plan, left, err := r.pass(ctx, known, ranges)
-		if err != nil {
+		if plan == nil {
 			return before, leftBefore, err
 		}
 		if before != nil {
 			plan.After(before)
+		}
+		if err != nil {
+			return plan, left, err
 		}
 		if n == passes {
 			if stay := plan.LeaksLeft(); r.apply && stay > 0 {
@@ -232,46 +240,44 @@ func (r *repair) openRanges(ctx context.Context) ([]repairRange, error) {
 // the findings that are left to the owners, too.
 func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []repairRange) (*audit.Plan, []audit.Finding, error) {
 	o := r.source.auditOptions()
+	o.CleansLeaks = r.cleanLeaks
 	driven := make([]controller.Range, len(ranges))
 	for i, k := range ranges {
 		driven[i] = timedRange{k.Store}
 		o.Read = append(o.Read, audit.ReadRange{Name: k.name, Range: k.Range().String()})
 	}
-	var plan *audit.Plan
-	outcomes, err := controller.Drive(ctx, known, driven, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
+	var audited *audit.Audit
+	outcomes, err := controller.Drive(ctx, known, driven, !r.apply, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
 		state, err := r.source.read(ctx)
 		if err != nil {
 			return nil, rangekeeper.ServiceList{}, err
 		}
 		o.Pass = pass
-		a, err := audit.New(state, o)
-		if err != nil {
+		if audited, err = audit.New(state, o); err != nil {
 			return nil, rangekeeper.ServiceList{}, r.source.explain(err)
 		}
-		found := a.Plan()
-		if r.cleanLeaks && len(state.Services) == 0 && len(found.Leaks) > 0 {
-			return nil, rangekeeper.ServiceList{}, fmt.Errorf("%s: there are no Services below %s, so leaks and values in use cannot be distinguished; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)?",
-				&r.source.connection, clusterstate.ServiceKeys(r.source.prefix))
-		}
-		plan = found
-		return a.Core(), rangekeeper.ServiceList{Revision: state.Revision, Guards: true}, nil
+		return audited.Core(), rangekeeper.ServiceList{Revision: state.Revision, Guards: true}, nil
 	})
-	if err != nil && plan != nil {
-		err = fmt.Errorf("%w (some ranges may be repaired; run the command again)", err)
-	}
-	if err != nil {
+	if outcomes == nil {
 		return nil, nil, err
 	}
-	left := plan.Unrepairable()
+	if err != nil {
+		err = fmt.Errorf("%w (some ranges may be repaired; run the command again)", err)
+	}
 	for i, k := range ranges {
-		done := outcomes[i]
-		plan.Repaired(k.name, done.Set, done.Cleared)
-		if done.Changed > 0 {
-			fmt.Fprintf(r.log, "rangekeeper: %s of %s left alone, as they or Services changed meanwhile; run the command again\n", count(done.Changed, "value"), k.name)
+		if changed := outcomes[i].Changed; changed > 0 {
+			fmt.Fprintf(r.log, "rangekeeper: %s of %s left alone, as they or Services changed meanwhile; run the command again\n", count(changed, "value"), k.name)
 		}
 	}
+	plan, planErr := audited.Plan()
+	if planErr != nil {
+		return nil, nil, errors.Join(err, planErr)
+	}
+	if err != nil && !plan.ChangesAny() {
+		return nil, nil, err
+	}
 	plan.Applied = r.apply
-	return plan, left, nil
+	return plan, plan.LeftToOwners(), err
 }
 
 // timedRange is a range whose operations have the time of an operation each.

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
 	"math/big"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -201,8 +204,29 @@ func TestServicesElsewhere(t *testing.T) {
 	if _, err := e.Client().Delete(t.Context(), "/registry/services/specs/", clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
-	code, _, stderr := run(t, "repair", "--endpoints", e.Endpoints()[0], "--apply", "--clean-leaks", "--interval", "1ms")
-	if code != exitInput || !strings.Contains(stderr, "no Services below /registry/services/specs/") {
+	snapshot := filepath.Join(t.TempDir(), "without-services.db")
+	content, err := e.Client().Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	var file bytes.Buffer
+	if _, err := file.ReadFrom(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(snapshot, file.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	repaired := filepath.Join(t.TempDir(), "repaired.db")
+	code, _, stderr := run(t, "repair", "--etcd-snapshot", snapshot, "--output", repaired)
+	if code != exitInput || !strings.Contains(stderr, "leaks cannot be cleaned: there are no Services") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if _, err := os.Stat(repaired); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("a repaired snapshot was written:", err)
+	}
+	code, _, stderr = run(t, "repair", "--endpoints", e.Endpoints()[0], "--apply", "--clean-leaks", "--interval", "1ms")
+	if code != exitInput || !strings.Contains(stderr, "leaks cannot be cleaned: there are no Services") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	checkStored(t, etcdtest.DualStack, "drift", readEtcd(t, e.Client()))

@@ -119,11 +119,12 @@ impl NotAuditable {
 
 impl Audit {
     /// Checks, once all Services were observed, that the audit of a whole cluster with these stored bitmaps has all ranges
-    /// that it needs, and Services. An audit of some of the ranges needs no such check.
+    /// that it needs. An audit of some of the ranges needs no such check. If leaks are cleaned after it, as `cleans_leaks`
+    /// says, it needs Services, too.
     ///
     /// # Errors
     /// If the audit would find nothing, or report something wrong, for lack of a range or of Services.
-    pub fn check_cluster(&self, bitmaps: Bitmaps) -> Result<(), NotAuditable> {
+    pub fn check_cluster(&self, bitmaps: Bitmaps, cleans_leaks: bool) -> Result<(), NotAuditable> {
         let Bitmaps { service_ips, secondary_service_ips, service_node_ports } = bitmaps;
         if self.objects.is_none() {
             use StoredBitmap::{SecondaryServiceIps, ServiceIps};
@@ -147,7 +148,9 @@ impl Audit {
         missing(StoredBitmap::ServiceIps, service_ips, self.without_addresses)?;
         missing(StoredBitmap::ServiceNodePorts, service_node_ports, self.without_ports)?;
         match self.recorded() {
-            recorded if recorded > 0 && self.services == 0 => Err(NotAuditable::NoServices { recorded }),
+            recorded if cleans_leaks && recorded > 0 && self.services == 0 => {
+                Err(NotAuditable::NoServices { recorded })
+            }
             _ => Ok(()),
         }
     }
@@ -177,7 +180,7 @@ mod tests {
             Some(bitmap) => format!("{bitmap}: {error}"),
             None => error.to_string(),
         };
-        audit.check_cluster(bitmaps).map_or_else(about, |()| "fine".into())
+        audit.check_cluster(bitmaps, true).map_or_else(about, |()| "fine".into())
     }
 
     #[test]
@@ -262,6 +265,7 @@ mod tests {
             refused(&recorded, all),
             format!("there are no Services, but 4 values are recorded as allocated{NO_TELLING}")
         );
+        assert_eq!(recorded.check_cluster(all, false), Ok(()), "leaks are only reported");
         recorded.observe(&Service::default());
         assert_eq!(refused(&recorded, all), "fine");
         let mut objects = Audit::of_ip_addresses(None);
