@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Change is the change to one object: none, or one of the three.
+// Change is the change to one object: none, or one of the fields.
 type Change[T any] struct {
-	// Create: it does not exist.
+	// Create: the object does not exist.
 	Create *T
-	// Update: write it whole, with the resourceVersion that was read.
+	// Update: write the whole object, with the resourceVersion that was read.
 	Update *T
-	// Replace: delete the object that was read, and create this one.
+	// Replace: delete the object that was read, and create this one in its place.
 	Replace *T
 }
 
@@ -33,7 +33,7 @@ func (c *Change[T]) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	for name, object := range fields {
-		// The type says it, as in all objects of client-go.
+		// Clear apiVersion and kind, as client-go does.
 		if typed, ok := any(object).(runtime.Object); ok {
 			typed.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 		}
@@ -51,7 +51,7 @@ func (c *Change[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// IsLeave is whether nothing has to be done.
+// IsLeave reports whether there is no change.
 func (c Change[T]) IsLeave() bool { return c == Change[T]{} }
 
 // String names the change.
@@ -68,7 +68,7 @@ func (c Change[T]) String() string {
 	}
 }
 
-// Client is as much of a typed client of client-go as a change needs.
+// Client is the part of a typed client of client-go that a change needs.
 type Client[T any] interface {
 	Create(ctx context.Context, object *T, options metav1.CreateOptions) (*T, error)
 	Update(ctx context.Context, object *T, options metav1.UpdateOptions) (*T, error)
@@ -82,8 +82,8 @@ type Read interface {
 	GetResourceVersion() string
 }
 
-// Make makes the change. Where the object was replaced, read is the version that was read. The error is the API server's;
-// IsStale reports whether another version was stored.
+// Make makes the change; read is the version that was read. The error is the API server's. IsStale reports whether another version
+// was stored.
 func (c Change[T]) Make(ctx context.Context, client Client[T], read Read) error {
 	var err error
 	switch {

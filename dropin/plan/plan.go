@@ -1,6 +1,6 @@
-// Package plan asks Rangekeeper's bootstrap plans, with Kubernetes' objects in questions and answers, and makes the changes
-// that they order. It is for the drop-in packages of the control plane. docs/bootstrap-json.md has the decisions of each plan, and
-// the fields they depend on. A nil slice is not an empty one: questions need each one that is not documented as optional.
+// Package plan sends questions to Rangekeeper's bootstrap plans, with Kubernetes' objects in questions and answers, and makes the
+// changes of the answers. It is for the drop-in packages of the control plane. docs/bootstrap-json.md describes the decisions of each
+// plan and the fields they depend on. A nil slice is not an empty one: a question must have every slice that is not optional.
 package plan
 
 import (
@@ -21,13 +21,13 @@ const (
 	StageStart Stage = "start"
 	// StageRun: the server runs.
 	StageRun Stage = "run"
-	// StageStop: the server shuts down in order.
+	// StageStop: the server shuts down gracefully.
 	StageStop Stage = "stop"
 )
 
 // NamespacesQuestion asks which namespaces are missing.
 type NamespacesQuestion struct {
-	// Existing names those of Wanted that exist. Others do not matter.
+	// Existing has the names in Wanted that exist; other names have no effect.
 	Existing []string `json:"existing"`
 	Wanted   []string `json:"wanted"`
 }
@@ -37,17 +37,17 @@ type NamespacesAnswer struct {
 	Create []corev1.Namespace `json:"create"`
 }
 
-// Namespaces asks.
+// Namespaces plans the system namespaces.
 func Namespaces(question NamespacesQuestion) (NamespacesAnswer, error) {
 	return ask[NamespacesAnswer]("namespaces", question)
 }
 
 // ServiceQuestion asks for the change to the Service of the API servers.
 type ServiceQuestion struct {
-	// Existing is nil if there is none.
+	// Existing is nil if the Service does not exist.
 	Existing *corev1.Service `json:"existing"`
 	Wanted   WantedService   `json:"wanted"`
-	// Reconcile resets ports and type of one that exists.
+	// Reconcile resets the ports and type of an existing Service.
 	Reconcile bool `json:"reconcile"`
 }
 
@@ -59,21 +59,20 @@ type WantedService struct {
 	PortName  string `json:"portName"`
 	// SecurePort is the port on which the API servers listen.
 	SecurePort int `json:"securePort"`
-	// NodePort, if not 0, makes it one of type NodePort.
+	// NodePort, if not 0, makes the Service one of type NodePort.
 	NodePort   int32                `json:"nodePort"`
 	ExtraPorts []corev1.ServicePort `json:"extraPorts"`
 }
 
-// Service asks.
+// Service plans the Service.
 func Service(question ServiceQuestion) (Change[corev1.Service], error) {
 	return ask[Change[corev1.Service]]("service", question)
 }
 
-// LeaseKey is the key that questions have for the lease of the server with this address. Where the leases of the cluster
-// really are is the storage's business.
+// LeaseKey returns the key that questions have for the lease of the server with this address. The storage may have another one.
 func LeaseKey(address string) string { return "/registry/masterleases/" + address }
 
-// StoredLease is a lease as it was read.
+// StoredLease is a lease that was read.
 type StoredLease struct {
 	// Key is the result of LeaseKey.
 	Key string `json:"key"`
@@ -89,17 +88,17 @@ type StoredLease struct {
 type LeaseQuestion struct {
 	AdvertiseAddress string `json:"advertiseAddress"`
 	Stage            Stage  `json:"stage"`
-	// LeaseTTLMillis is for how long it is to hold; whole seconds, at least one.
+	// LeaseTTLMillis is the lease's time to live: whole seconds, at least one.
 	LeaseTTLMillis int64 `json:"leaseTtlMs"`
-	// Generation is the generation of the last put that took effect or may have; 0 if there was none.
+	// Generation is that of the last put that took effect or has an unknown outcome; 0 if there was none.
 	Generation int64 `json:"generation"`
-	// Read is nil if the key is not there.
+	// Read is nil if the key does not exist.
 	Read *StoredLease `json:"read"`
 }
 
 // LeaseAnswer is the change to the server's own lease.
 type LeaseAnswer struct {
-	// Request is empty if nothing has to be written.
+	// Request is empty if there is nothing to write.
 	Request struct {
 		PutLease *struct {
 			// Value is a v1 Endpoints in Kubernetes' protobuf.
@@ -108,24 +107,24 @@ type LeaseAnswer struct {
 		} `json:"putLease"`
 		DeleteLease *struct{} `json:"deleteLease"`
 	} `json:"request"`
-	// Endpoints is whether the plan of the endpoints follows.
+	// Endpoints reports whether the endpoints are to be planned next.
 	Endpoints bool `json:"endpoints"`
-	// Generation is for the next question, unless the put has met a conflict.
+	// Generation is for the next question, unless the put ends with a conflict.
 	Generation int64 `json:"generation"`
 }
 
-// Lease asks.
+// Lease plans the server's own lease.
 func Lease(question LeaseQuestion) (LeaseAnswer, error) {
 	return ask[LeaseAnswer]("lease", question)
 }
 
-// Mode is how the endpoints are kept: ModeLease, or a result of ModeMasterCount.
+// Mode decides which addresses the endpoints have: ModeLease, or a result of ModeMasterCount.
 type Mode any
 
 // ModeLease keeps the addresses of all servers that hold a lease.
 const ModeLease = "lease"
 
-// ModeMasterCount keeps up to so many addresses, at least 1.
+// ModeMasterCount keeps up to count addresses, at least 1.
 func ModeMasterCount(count int) Mode { return map[string]int{"master-count": count} }
 
 // EndpointsQuestion asks for the changes to Endpoints and EndpointSlice.
@@ -135,43 +134,43 @@ type EndpointsQuestion struct {
 	AdvertiseAddress string `json:"advertiseAddress"`
 	Mode             Mode   `json:"mode"`
 	Stage            Stage  `json:"stage"`
-	// Ports are all that the server's endpoint has.
+	// Ports are all ports of the server's endpoint.
 	Ports []corev1.EndpointPort `json:"ports"`
-	// Reconcile resets other ports while it runs.
+	// Reconcile resets ports that differ from Ports in StageRun.
 	Reconcile bool `json:"reconcile"`
-	// Leases are all there are, listed after both objects were read; nil but in mode lease.
+	// Leases are all leases, listed after both objects were read; nil unless the mode is lease.
 	Leases []StoredLease `json:"leases"`
-	// Endpoints is nil if there are none.
+	// Endpoints is nil if the object does not exist.
 	Endpoints *corev1.Endpoints `json:"endpoints"`
-	// Slice is nil if there is none. It was read before the Endpoints.
+	// Slice is nil if the object does not exist. It was read before the Endpoints.
 	Slice *discoveryv1.EndpointSlice `json:"slice"`
 }
 
-// Refusal says why endpoints are left, though they do not look right; empty if they are not.
+// Refusal is the reason for which wrong endpoints are not changed; empty if there is none.
 type Refusal string
 
 const (
-	// NoLeases is that no server holds a lease, not even this one.
+	// NoLeases: no server holds a lease, not even this one.
 	NoLeases Refusal = "no-leases"
-	// OnlyOwnAddress is that a server that starts would take away the only address.
+	// OnlyOwnAddress: the starting server would remove the only address.
 	OnlyOwnAddress Refusal = "only-own-address"
-	// OwnLeaseMissing is that the own lease is gone right after it was put: it has to be put once more.
+	// OwnLeaseMissing: this server's lease is gone right after its put, and has to be put again.
 	OwnLeaseMissing Refusal = "own-lease-missing"
 )
 
-// EndpointsAnswer is the changes, first to the Endpoints, then to the slice.
+// EndpointsAnswer has the changes, to be made to the Endpoints first.
 type EndpointsAnswer struct {
 	Endpoints Change[corev1.Endpoints]          `json:"endpoints"`
 	Slice     Change[discoveryv1.EndpointSlice] `json:"slice"`
 	Refused   Refusal                           `json:"refused"`
 	// Survey is the state of the leases.
 	Survey struct {
-		// Faults are for reports only.
+		// Faults are for the log.
 		Faults []json.RawMessage `json:"faults"`
 	} `json:"survey"`
 }
 
-// Endpoints asks.
+// Endpoints plans Endpoints and EndpointSlice.
 func Endpoints(question EndpointsQuestion) (EndpointsAnswer, error) {
 	return ask[EndpointsAnswer]("endpoints", question)
 }
@@ -179,11 +178,11 @@ func Endpoints(question EndpointsQuestion) (EndpointsAnswer, error) {
 // SliceQuestion asks for the change to the EndpointSlice of stored Endpoints.
 type SliceQuestion struct {
 	Endpoints *corev1.Endpoints `json:"endpoints"`
-	// Slice is nil if there is none. It was read before the Endpoints.
+	// Slice is nil if the object does not exist. It was read before the Endpoints.
 	Slice *discoveryv1.EndpointSlice `json:"slice"`
 }
 
-// Slice asks.
+// Slice plans the EndpointSlice.
 func Slice(question SliceQuestion) (Change[discoveryv1.EndpointSlice], error) {
 	return ask[Change[discoveryv1.EndpointSlice]]("slice", question)
 }

@@ -40,8 +40,8 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// startEtcd runs an etcd that is restored from a snapshot. It is a process of another module, as that needs other
-// versions of etcd's packages than a released kube-apiserver pins.
+// startEtcd runs an etcd that is restored from a snapshot. It is a process of another module, which needs other versions of etcd's
+// packages than those that a released kube-apiserver pins.
 func startEtcd(t *testing.T, snapshot string) *clientv3.Client {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "restored-etcd")
@@ -66,7 +66,7 @@ func startEtcd(t *testing.T, snapshot string) *clientv3.Client {
 	return client
 }
 
-// servicesOf is a clientset whose Services are those in etcd, listed linearizably.
+// servicesOf returns a clientset that lists the Services in etcd, linearizably.
 func servicesOf(etcd *clientv3.Client) *fake.Clientset {
 	clients := fake.NewSimpleClientset()
 	clients.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -87,15 +87,15 @@ func servicesOf(etcd *clientv3.Client) *fake.Clientset {
 	return clients
 }
 
-// committed is a registry whose writes are made by a committer.
+// committed is a registry whose range is an etcdstore.
 type committed struct {
-	rangeallocation.RangeRegistry // none: it is not to be used
+	rangeallocation.RangeRegistry // nil: no test calls it
 	passes                        repair.Range
 }
 
 func (c committed) RepairRange(string) (repair.Range, bool) { return c.passes, true }
 
-// interval is that between passes.
+// interval is the time between passes.
 const interval = 2 * time.Second
 
 func open(t *testing.T, etcd *clientv3.Client, name string, values rangekeeper.Range) *etcdstore.Store {
@@ -116,7 +116,7 @@ func ports(t *testing.T, etcd *clientv3.Client, name, all string) Range {
 	return RangeOf(committed{passes: store}, all)
 }
 
-// counters are as those of the API server.
+// counters returns counters like those of the API server.
 func counters() (found *metrics.CounterVec, failed *metrics.Counter) {
 	found = metrics.NewCounterVec(&metrics.CounterOpts{Name: "found"}, []string{"type"})
 	failed = metrics.NewCounter(&metrics.CounterOpts{Name: "failed"})
@@ -129,18 +129,18 @@ func counted(t *testing.T, found *metrics.CounterVec, kind string) int {
 	return int(must(testutil.GetCounterMetricValue(found.WithLabelValues(kind))))
 }
 
-// event is what a verdict has of an Event.
+// event identifies an Event of a verdict.
 type event struct{ Controller, Reason, Namespace, Name, Value string }
 
-// TestDamagedClusters repairs the damaged ranges of two real clusters beside their Services, and compares with what their
-// API servers did: the same Events, the same bytes after the first pass and after the third.
+// TestDamagedClusters repairs the damaged ranges of two real clusters. The Events, and the stored bytes after the first and the third
+// pass, must be those that the clusters' API servers wrote.
 func TestDamagedClusters(t *testing.T) {
 	compared := 0
 	for _, cluster := range []struct {
 		folder     string
 		controller repair.Controller
 		action     string   // in Events
-		leaks      string   // what the verdict calls them
+		leaks      string   // the key of leaks in the verdict
 		ranges     []string // the stored objects
 		open       func(*clientv3.Client) []Range
 	}{
@@ -163,7 +163,7 @@ func TestDamagedClusters(t *testing.T) {
 				Controller: cluster.controller, Ranges: cluster.open(etcd), Services: clients.CoreV1(), Events: clients.EventsV1(),
 				Interval: interval, Passes: 3, Found: found, Failed: failed,
 			})
-			// What is stored, and how many times it was written.
+			// stored returns the stored values, and the number of writes.
 			stored := func() (values map[string]string, writes int64) {
 				values = map[string]string{}
 				for _, name := range cluster.ranges {
@@ -204,7 +204,7 @@ func TestDamagedClusters(t *testing.T) {
 			select {
 			case first := <-successes:
 				if !maps.Equal(first, expected("repaired1")) {
-					t.Error("other bytes after the first pass")
+					t.Error("the stored bytes differ after the first pass")
 				}
 			case <-time.After(time.Minute):
 				t.Fatal("no pass has succeeded")
@@ -219,7 +219,7 @@ func TestDamagedClusters(t *testing.T) {
 					break
 				}
 				if time.Now().After(late) {
-					t.Fatal("other bytes after the third pass, and later")
+					t.Fatal("the stored bytes differ a minute after the third pass")
 				}
 			}
 
@@ -230,8 +230,8 @@ func TestDamagedClusters(t *testing.T) {
 			if err := json.Unmarshal(must(os.ReadFile(fixture("upstream-verdict.json"))), &verdict); err != nil {
 				t.Fatal(err)
 			}
-			// One Event is kept for each reason and Service. If two values of a Service are wrong, which one it names is
-			// left to chance: client-go brings each Event to the API server in a goroutine of its own.
+			// The API server keeps one Event per reason and Service. If two values of a Service are wrong, the Event names either of
+			// them: client-go sends each Event in its own goroutine.
 			claims := map[string][]string{}
 			for _, s := range must(clients.CoreV1().Services("").List(t.Context(), metav1.ListOptions{})).Items {
 				claimed := append([]string{fmt.Sprint(s.Spec.HealthCheckNodePort)}, s.Spec.ClusterIPs...)
@@ -259,7 +259,7 @@ func TestDamagedClusters(t *testing.T) {
 					if names(values[one]) {
 						same++
 					} else if !slices.ContainsFunc(claims[one.Namespace+"/"+one.Name], names) {
-						t.Fatalf("%v: the note %q names none of the Service's values", one, e.Note)
+						t.Fatalf("%v: the note %q has none of the Service's values", one, e.Note)
 					}
 					if e.Type != corev1.EventTypeWarning || e.Action != cluster.action {
 						t.Fatalf("%v: %s Event with the action %q", one, e.Type, e.Action)
@@ -268,7 +268,7 @@ func TestDamagedClusters(t *testing.T) {
 			}
 			for e := range want {
 				if !got[e] {
-					t.Errorf("no Event %v", e)
+					t.Errorf("Event %v is missing", e)
 				}
 			}
 			for e := range got {
@@ -276,15 +276,15 @@ func TestDamagedClusters(t *testing.T) {
 					t.Errorf("Event %v is not in the verdict", e)
 				}
 			}
-			t.Logf("%d of %d Events name the same value", same, len(want))
+			t.Logf("%d of %d Events name the value of the verdict", same, len(want))
 			if same < len(want)/2 {
-				t.Error("too few")
+				t.Error("fewer than half of the Events name the value of the verdict")
 			}
 			compared += len(want)
 
 			end()
 			if len(successes) > 0 {
-				t.Error("more than one first success")
+				t.Error("onFirstSuccess was called more than once")
 			}
 			if leaks := len(verdict.Leaks[cluster.leaks]); counted(t, found, "leak") != leaks || leaks == 0 {
 				t.Errorf("%d leaks counted, want %d", counted(t, found, "leak"), leaks)
@@ -296,6 +296,6 @@ func TestDamagedClusters(t *testing.T) {
 	}
 	t.Logf("%d Events compared", compared)
 	if compared < 90 {
-		t.Error("too few")
+		t.Error("fewer than 90 Events were compared")
 	}
 }

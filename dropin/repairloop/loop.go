@@ -1,6 +1,5 @@
-// Package repairloop runs the repair controllers of a kube-apiserver inside of it: those of ClusterIPs and of node ports.
-// [repair.Repairer] decides the findings and writes of a pass; this package makes one pass after another, over the
-// API server's stores of ranges, and counts with the API server's own counters.
+// Package repairloop runs the repair controllers of ClusterIPs and node ports inside a kube-apiserver. A [repair.Repairer] makes a
+// pass over the API server's ranges; this package makes one pass after another, and counts in the API server's metrics.
 package repairloop
 
 import (
@@ -25,7 +24,7 @@ import (
 
 // Config configures a Loop: its ranges, and where it reports.
 type Config struct {
-	// Controller is whose place the Loop takes.
+	// Controller is the controller that the Loop replaces.
 	Controller repair.Controller
 	// Ranges are repaired together; the first one of addresses is the primary range.
 	Ranges []Range
@@ -33,11 +32,11 @@ type Config struct {
 	Services corev1client.ServicesGetter
 	// Events record the findings.
 	Events eventsv1client.EventsV1Interface
-	// Interval is the time between passes, and the longest that one may take; 0 for repair.DefaultInterval.
+	// Interval is the time between passes and the time limit of a pass; 0 for repair.DefaultInterval.
 	Interval time.Duration
 	// Passes is the number of passes in a row that see a leak before it is cleaned.
 	Passes uint8
-	// Found counts findings by their type, and as leaks the freed values; Failed counts passes.
+	// Found counts findings by type, and released leaks; Failed counts failed passes.
 	Found  *metrics.CounterVec
 	Failed *metrics.Counter
 }
@@ -53,7 +52,7 @@ type Loop struct {
 	repairer *repair.Repairer // nil before the first pass, and after a fault of Rangekeeper
 }
 
-// New makes a Loop that has seen nothing yet.
+// New returns a Loop that has made no pass yet.
 func New(config Config) *Loop {
 	if config.Interval == 0 {
 		config.Interval = repair.DefaultInterval
@@ -77,12 +76,11 @@ func New(config Config) *Loop {
 	return l
 }
 
-// retryInterval is the time between passes until one has not failed: a server that starts is not ready before that, and
-// gives up after a minute.
+// retryInterval is the time between passes until one succeeds. A starting server is not ready before that, and exits after a minute.
 const retryInterval = time.Second
 
-// RunUntil makes a pass at once and then one after each interval, until the channel is closed. onFirstSuccess is called
-// after the first pass that did not fail; before that, passes come faster.
+// RunUntil makes a pass immediately and then one after each interval, until the channel is closed. It calls onFirstSuccess after the
+// first pass that succeeds; before that, the time between passes is shorter.
 func (l *Loop) RunUntil(onFirstSuccess func(), stop <-chan struct{}) {
 	ctx := wait.ContextForChannel(stop)
 	l.broadcaster.StartRecordingToSink(stop)
@@ -103,7 +101,7 @@ func (l *Loop) RunUntil(onFirstSuccess func(), stop <-chan struct{}) {
 	}
 }
 
-// Once makes one pass. If it fails because the list of Services is older than a range, it is repeated at once, a few times.
+// Once makes one pass. It retries a few times without waiting for the interval if the list of Services is older than a range.
 func (l *Loop) Once(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,9 +23,10 @@ import (
 
 // registry keeps a range in memory.
 type registry struct {
-	text  string
-	data  []byte
-	fails int // so many reads
+	text string
+	data []byte
+	// fails is the number of reads that fail.
+	fails int
 }
 
 var errNoEtcd = errors.New("no etcd")
@@ -66,8 +67,8 @@ func service(name string, port int32) *corev1.Service {
 	}
 }
 
-// TestMadeFromServices lets a pass make a range that is not there yet.
-func TestMadeFromServices(t *testing.T) {
+// TestCreateRange makes a pass over a range that does not exist. The pass must create it from the Services.
+func TestCreateRange(t *testing.T) {
 	stored := &registry{}
 	clients := fake.NewSimpleClientset(service("one", 111), service("two", 222))
 	found, failed := counters()
@@ -86,7 +87,7 @@ func TestMadeFromServices(t *testing.T) {
 	}
 }
 
-// TestFirstPass lets passes fail at first, as while etcd starts. The server that starts does not wait for the interval.
+// TestFirstPass makes the first pass fail, as while etcd starts. The loop must retry before the interval has passed.
 func TestFirstPass(t *testing.T) {
 	stored := &registry{fails: 1}
 	clients := fake.NewSimpleClientset(service("one", 111))
@@ -103,7 +104,7 @@ func TestFirstPass(t *testing.T) {
 	select {
 	case <-success:
 	case <-time.After(time.Minute):
-		t.Error("no success")
+		t.Error("no pass succeeded within a minute")
 	}
 	close(stop)
 	<-ended
@@ -111,11 +112,11 @@ func TestFirstPass(t *testing.T) {
 		t.Errorf("%+v", stored)
 	}
 	if n := must(testutil.GetCounterMetricValue(failed)); n != 1 {
-		t.Errorf("%v passes failed", n)
+		t.Errorf("%v failed passes, want 1", n)
 	}
 }
 
-// stale is a range for which the list of Services is too old at first.
+// stale is a range whose first repairs fail because the list of Services is too old.
 type stale struct {
 	repair.Range
 	times    int
@@ -132,8 +133,8 @@ func (s *stale) Repair(_ context.Context, _ *rangekeeper.Pass, listed rangekeepe
 	return rangekeeper.Repaired{}, nil
 }
 
-// TestStaleList makes a pass again at once if it was the list's fault that it failed: a server that starts waits for the
-// first pass that does not fail, and the next one is minutes away.
+// TestStaleList fails passes because of an old list of Services. The loop must retry them before the interval has passed: a starting
+// server waits for the first pass that succeeds.
 func TestStaleList(t *testing.T) {
 	clients := fake.NewSimpleClientset()
 	clients.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -153,9 +154,9 @@ func TestStaleList(t *testing.T) {
 		t.Error(err)
 	}
 	if passes.revision != 77 {
-		t.Errorf("the list is said to be of revision %d", passes.revision)
+		t.Errorf("the repair got a list of revision %d, want 77", passes.revision)
 	}
 	if n := must(testutil.GetCounterMetricValue(failed)); n != 2 {
-		t.Errorf("%v attempts failed", n)
+		t.Errorf("%v failed passes, want 2", n)
 	}
 }

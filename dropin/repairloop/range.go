@@ -10,15 +10,15 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// Repairable is a registry over whose range passes can be made. They go through the committer of the registry, so that they
-// share writes with allocations and clear nothing that was allocated meanwhile.
+// Repairable is a registry whose range can be repaired. A pass uses the committer of the registry, so that it shares writes with
+// allocations and releases nothing that was allocated concurrently.
 type Repairable interface {
-	// RepairRange returns the range, and whether it is in
-	// the etcd of Services, so that revisions compare. rangeSpec is the range that the controller was configured with.
+	// RepairRange returns the range, and whether it is in the etcd of Services, so that revisions are comparable. rangeSpec is
+	// the configured range.
 	RepairRange(rangeSpec string) (passes repair.Range, sameEtcd bool)
 }
 
-// Range is a stored range that a Loop makes passes over.
+// Range is a stored range that a Loop repairs.
 type Range struct {
 	passes   repair.Range
 	sameEtcd bool
@@ -33,7 +33,7 @@ func RangeOf(registry rangeallocation.RangeRegistry, rangeSpec string) Range {
 	return Range{passes: refusing{fmt.Errorf("range %s: cannot repair a registry of type %T", rangeSpec, registry)}}
 }
 
-// refusing is a range whose passes fail.
+// refusing is a range that fails every pass with err.
 type refusing struct{ err error }
 
 func (r refusing) ReadForPass(context.Context, *rangekeeper.Pass) (rangekeeper.State, error) {

@@ -17,5 +17,5 @@ func init() { Set(Default) }
 // Set stores the flag's value. The command calls it before it creates the server.
 func Set(timeout time.Duration) { current.Store(int64(timeout)) }
 
-// Get returns how long a request that is not a watch can run.
+// Get returns the flag's value: the time limit of a request that is not a watch.
 func Get() time.Duration { return time.Duration(current.Load()) }

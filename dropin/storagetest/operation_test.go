@@ -7,7 +7,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/portallocator"
 )
 
-// TestOperationEndsOnce ends an operation on ports a second time, when somebody else has the ports. The release frees them.
+// TestOperationEndsOnce ends an operation a second time after its port got another owner. The released code releases the port again.
 func TestOperationEndsOnce(t *testing.T) {
 	const port = 30003
 	for name, end := range map[string]func(*portallocator.PortAllocationOperation) []error{
@@ -26,14 +26,14 @@ func TestOperationEndsOnce(t *testing.T) {
 		if errs := end(operation); errs != nil || ports.Has(port) {
 			t.Fatal(name, errs, ports.Has(port))
 		}
-		if err := ports.Allocate(port); err != nil { // by somebody else
+		if err := ports.Allocate(port); err != nil { // for another owner
 			t.Fatal(err)
 		}
 		operation.Rollback()
 		operation.Commit()
 		operation.Finish()
 		if !ports.Has(port) {
-			t.Errorf("%s: a second end freed the port of its new owner", name)
+			t.Errorf("%s: the second end released the port of another owner", name)
 		}
 	}
 }

@@ -25,7 +25,7 @@ import (
 
 const baseKey = "/ranges/serviceips"
 
-// servers open one stored range as several API servers do, and make it.
+// servers creates a stored range and opens it like n API servers.
 func servers(t *testing.T, config *storagebackend.ConfigForResource, n int) (all []*ipallocator.Range) {
 	t.Helper()
 	_, cidr, _ := net.ParseCIDR("10.0.0.0/24")
@@ -46,7 +46,7 @@ func servers(t *testing.T, config *storagebackend.ConfigForResource, n int) (all
 	return all
 }
 
-// stored reads the stored range: its value, and how often it was written.
+// stored returns the stored range.
 func stored(t *testing.T, config *storagebackend.Config) *mvccpb.KeyValue {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: config.Transport.ServerList})
@@ -61,8 +61,8 @@ func stored(t *testing.T, config *storagebackend.Config) *mvccpb.KeyValue {
 	return answer.Kvs[0]
 }
 
-// TestConcurrent allocates all addresses of a range through two servers at once, while others look, and releases half of
-// them: the operations of many share a write.
+// TestConcurrent allocates all addresses of a range through two servers concurrently, with readers beside them, and releases half of
+// the addresses. Concurrent operations must share writes.
 func TestConcurrent(t *testing.T) {
 	config, server := registrytest.NewEtcdStorage(t, "")
 	defer server.Terminate(t)
@@ -97,7 +97,7 @@ func TestConcurrent(t *testing.T) {
 	for i, ip := range taken {
 		if i%2 == 0 {
 			group.Go(func() {
-				// By another server than the one that knows of the allocation, often.
+				// Often by the server that did not allocate the address.
 				if err := both[i/2%2].Release(net.ParseIP(ip)); err != nil {
 					t.Errorf("release %s: %v", ip, err)
 				}
@@ -107,13 +107,13 @@ func TestConcurrent(t *testing.T) {
 	group.Wait()
 	for i, ip := range taken {
 		if both[0].Has(net.ParseIP(ip)) != (i%2 == 1) {
-			t.Errorf("%s is in use: %v", ip, i%2 == 0)
+			t.Errorf("%s is in use: %v, want %v", ip, i%2 == 0, i%2 == 1)
 		}
 	}
 	writes := stored(t, &config.Config).Version
 	t.Logf("%d writes for %d operations", writes, 254+127)
 	if writes >= 254+127 {
-		t.Errorf("%d writes", writes)
+		t.Errorf("%d writes, want fewer than operations", writes)
 	}
 }
 
@@ -131,8 +131,8 @@ func allocateBoth(t *testing.T, r ipallocator.Interface) {
 	}
 }
 
-// TestRequest has one request allocate and another one release: nothing is released before the end of the request, and then
-// all in one write, each value once.
+// TestRequest allocates in one request and releases in another. A request releases nothing before its end, and then all values in
+// one write, each of them once.
 func TestRequest(t *testing.T) {
 	config, server := registrytest.NewEtcdStorage(t, "")
 	defer server.Terminate(t)
@@ -161,7 +161,7 @@ func TestRequest(t *testing.T) {
 		t.Errorf("%d writes for one deletion", writes)
 	}
 
-	// Another Service gets an address. The same deletion once more, as by the second of two clients, keeps it.
+	// Another Service gets an address. A second release by the same owner, as after a second deletion, must not release it.
 	if err := r.Allocate(first); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestDryRun tries allocations on a copy of what another server has stored: they end as real ones would, and store nothing.
+// TestDryRun allocates in a dry run after another server has allocated. The results must be those of real allocations, and nothing
+// may be stored.
 func TestDryRun(t *testing.T) {
 	config, server := registrytest.NewEtcdStorage(t, "")
 	defer server.Terminate(t)
@@ -201,7 +202,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestUndo has requests give back what they allocated, and nothing that is somebody else's by then.
+// TestUndo undoes a request. It must release the values that the request allocated, but none that has another owner by then.
 func TestUndo(t *testing.T) {
 	config, server := registrytest.NewEtcdStorage(t, "")
 	defer server.Terminate(t)
@@ -209,9 +210,9 @@ func TestUndo(t *testing.T) {
 	own, request := r.ForRequest()
 	allocateBoth(t, own)
 	if until := request.UseUntil(); time.Until(until) < time.Minute || time.Until(until) > etcdstore.DefaultGrace {
-		t.Errorf("to be used until %s", until)
+		t.Errorf("the Service must be written by %s", until)
 	}
-	// A repair finds the first address leaked, and another Service gets it.
+	// A repair releases the first address, and another Service gets it.
 	if err := errors.Join(r.Release(first), r.Allocate(first)); err != nil {
 		t.Fatal(err)
 	}
@@ -219,6 +220,6 @@ func TestUndo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !r.Has(first) || r.Has(second) {
-		t.Errorf("the address of another Service is in use: %v; the own one: %v", r.Has(first), r.Has(second))
+		t.Errorf("address of another Service in use: %v, address of the request in use: %v", r.Has(first), r.Has(second))
 	}
 }

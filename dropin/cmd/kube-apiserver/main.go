@@ -3,7 +3,7 @@ package main
 
 import (
 	"os"
-	_ "time/tzdata" // as in the release: CronJobs name time zones
+	_ "time/tzdata" // as in the released command: CronJobs name time zones
 
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/cli"

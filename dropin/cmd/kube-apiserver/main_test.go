@@ -9,7 +9,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/dropin/requesttimeout"
 )
 
-// The repair of IPAddress objects knows the server's --request-timeout when the server begins.
+// TestRequestTimeout checks that the command stores --request-timeout before it starts the server.
 func TestRequestTimeout(t *testing.T) {
 	command := newCommand()
 	if flag := command.Flags().Lookup("request-timeout"); flag == nil || flag.DefValue != requesttimeout.Default.String() {
@@ -22,6 +22,6 @@ func TestRequestTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	if seen != 95*time.Second {
-		t.Errorf("the server begins with %v", seen)
+		t.Errorf("the server starts with a request timeout of %v, want 95s", seen)
 	}
 }

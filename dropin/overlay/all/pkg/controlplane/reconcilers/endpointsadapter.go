@@ -13,14 +13,13 @@ import (
 	"github.com/rangekeeper/rangekeeper/dropin/plan"
 )
 
-// EndpointsAdapter reads and writes Endpoints together with the EndpointSlice of the same name, with the same content. It
-// is for Endpoints with at most one subset.
+// EndpointsAdapter reads and writes Endpoints with at most one subset, and the EndpointSlice of the same name and content.
 type EndpointsAdapter struct {
 	endpoints corev1client.EndpointsGetter
 	slices    discoveryclient.EndpointSlicesGetter
 }
 
-// NewEndpointsAdapter makes one.
+// NewEndpointsAdapter returns an EndpointsAdapter.
 func NewEndpointsAdapter(endpointClient corev1client.EndpointsGetter, endpointSliceClient discoveryclient.EndpointSlicesGetter) EndpointsAdapter {
 	return EndpointsAdapter{endpoints: endpointClient, slices: endpointSliceClient}
 }
@@ -30,23 +29,22 @@ func (a *EndpointsAdapter) Get(namespace, name string, options metav1.GetOptions
 	return a.endpoints.Endpoints(namespace).Get(context.Background(), name, options)
 }
 
-// Create creates Endpoints, and then creates or changes their slice. It returns the API server's Endpoints.
+// Create creates Endpoints, then creates or updates their slice. It returns the stored Endpoints.
 func (a *EndpointsAdapter) Create(namespace string, endpoints *corev1.Endpoints) (*corev1.Endpoints, error) {
 	return a.write(namespace, endpoints, func() (*corev1.Endpoints, error) {
 		return a.endpoints.Endpoints(namespace).Create(context.Background(), endpoints, metav1.CreateOptions{})
 	})
 }
 
-// Update writes Endpoints that exist, and then creates or changes their slice. It returns the API server's
-// Endpoints.
+// Update updates Endpoints, then creates or updates their slice. It returns the stored Endpoints.
 func (a *EndpointsAdapter) Update(namespace string, endpoints *corev1.Endpoints) (*corev1.Endpoints, error) {
 	return a.write(namespace, endpoints, func() (*corev1.Endpoints, error) {
 		return a.endpoints.Endpoints(namespace).Update(context.Background(), endpoints, metav1.UpdateOptions{})
 	})
 }
 
-// write reads the slice before the Endpoints are written: if somebody writes both in between, the write of the slice meets a
-// conflict, and does not set it back.
+// write reads the slice before it writes the Endpoints. If another client writes both in between, the write of the slice conflicts
+// and does not reset it.
 func (a *EndpointsAdapter) write(namespace string, endpoints *corev1.Endpoints, write func() (*corev1.Endpoints, error)) (*corev1.Endpoints, error) {
 	slice, err := a.slice(namespace, endpoints.Name)
 	if err != nil {
@@ -59,7 +57,7 @@ func (a *EndpointsAdapter) write(namespace string, endpoints *corev1.Endpoints, 
 	return written, a.ensureSlice(namespace, written, slice)
 }
 
-// EnsureEndpointSliceFromEndpoints creates or changes the slice so that it matches these Endpoints.
+// EnsureEndpointSliceFromEndpoints creates or updates the slice so that it matches these Endpoints.
 func (a *EndpointsAdapter) EnsureEndpointSliceFromEndpoints(namespace string, endpoints *corev1.Endpoints) error {
 	slice, err := a.slice(namespace, endpoints.Name)
 	if err != nil {

@@ -21,43 +21,43 @@ import (
 	"github.com/rangekeeper/rangekeeper/dropin/plan"
 )
 
-// Leases are keys in etcd with a time to live, one for each server, by which the servers know which of them live.
+// Leases are keys in etcd with a time to live, one for each running server.
 type Leases interface {
-	// ListLeases returns the addresses of the servers that live.
+	// ListLeases returns the addresses of the running servers.
 	ListLeases() ([]string, error)
-	// UpdateLease makes the lease of the server with this address, or refreshes it.
+	// UpdateLease creates or refreshes the lease of the server with this address.
 	UpdateLease(ip string) error
-	// RemoveLease removes it, also if another server has written it. storage.IsNotFound(err) if there was none.
+	// RemoveLease removes the lease, even if another server has written it. storage.IsNotFound(err) if there was none.
 	RemoveLease(ip string) error
 	// Destroy frees the storage. It may be called again.
 	Destroy()
 
 	// list returns all leases as they are stored.
 	list() ([]plan.StoredLease, error)
-	// remove removes the lease of a server that starts or stops, and reports whether its address has to be removed from the
-	// endpoints, too. That can be so although there was no lease, with storage.IsNotFound(err).
+	// remove removes the lease of a server that starts or stops, and reports whether the caller has to remove its address from
+	// the endpoints. Both are possible at once: true, and storage.IsNotFound(err) as there was no lease.
 	remove(ip string, stage plan.Stage) (bool, error)
 }
 
 type storageLeases struct {
 	storage   storage.Interface
 	destroyFn func()
-	// baseKey is the folder that the leases are in.
+	// baseKey is the prefix of the leases' keys.
 	baseKey string
-	// leaseTime is for how long they hold; counted in whole seconds.
+	// leaseTime is the time to live of a lease, in whole seconds.
 	leaseTime time.Duration
 
 	lock sync.Mutex
-	// generations are the generations of the last puts that took effect or may have, by address.
+	// generations has, by address, the generation of the last put that took effect or has an unknown outcome.
 	generations map[string]int64
 }
 
 var _ Leases = &storageLeases{}
 
-// A lease of the own address that another server has written since it was put here.
+// errLeftToOther means that another server has written the lease since this one put it.
 var errLeftToOther = errors.New("the lease belongs to another server")
 
-// NewLeases makes leases in the storage of config, in the folder baseKey.
+// NewLeases returns the leases under baseKey in the storage of config.
 func NewLeases(config *storagebackend.ConfigForResource, baseKey string, leaseTime time.Duration) (Leases, error) {
 	tolerant := withKeys(*config)
 	store, destroy, err := factory.Create(tolerant, nil, nil, baseKey)
@@ -96,7 +96,7 @@ func (s *storageLeases) list() ([]plan.StoredLease, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parse the revision of a lease: %w", err)
 		}
-		// A storage that was not made by NewLeases does not report keys: then they are taken to be right.
+		// Only the storage of NewLeases reports keys. Without one, the lease's address stands for its key.
 		key := lease.Name
 		if key == "" {
 			key = addressOf(&lease)
@@ -122,7 +122,7 @@ func (s *storageLeases) UpdateLease(ip string) error {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	question := s.question(ip, plan.StageRun)
-	// Whether the last put took place is not known for sure after an error.
+	// After an error the put may have taken effect.
 	generation := question.Generation
 	defer func() { s.remember(ip, generation) }()
 	put := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
@@ -159,7 +159,7 @@ func (s *storageLeases) remove(ip string, stage plan.Stage) (bool, error) {
 	defer s.lock.Unlock()
 	question := s.question(ip, stage)
 	var answer plan.LeaseAnswer
-	// Called with the lease that is deleted then, if it is still the same.
+	// The storage calls check with the lease that it deletes.
 	check := func(_ context.Context, input runtime.Object) error {
 		revision, err := strconv.ParseUint(input.(*corev1.Endpoints).ResourceVersion, 10, 64)
 		if err != nil {
@@ -210,14 +210,14 @@ func (s *storageLeases) remember(ip string, generation int64) {
 	s.generations[ip] = generation
 }
 
-// stored is a lease as questions have it: by the key of this address, and with the value in JSON.
+// stored returns a lease as questions have it: with the key of this address, and the value in JSON.
 func stored(address string, lease runtime.Object, revision uint64) (*plan.StoredLease, error) {
 	value, err := json.Marshal(lease)
-	// The storage does not report etcd's lease; every key has one that UpdateLease has put.
+	// The storage does not report the ID of the etcd lease. Every key that UpdateLease has put has one.
 	return &plan.StoredLease{Key: plan.LeaseKey(address), Value: value, ModRevision: revision, LeaseID: 1}, err
 }
 
-// addressOf is the address in a lease; empty if it has none.
+// addressOf returns the address in a lease; empty if it has none.
 func addressOf(lease *corev1.Endpoints) string {
 	for _, subset := range lease.Subsets[:min(1, len(lease.Subsets))] {
 		for _, address := range subset.Addresses[:min(1, len(subset.Addresses))] {
@@ -227,8 +227,8 @@ func addressOf(lease *corev1.Endpoints) string {
 	return ""
 }
 
-// NewLeaseEndpointReconciler makes a reconciler that keeps the addresses of servers that hold a lease. It refreshes its own
-// in each call of ReconcileEndpoints, so that has to be called more often than a lease holds.
+// NewLeaseEndpointReconciler returns a reconciler that keeps the addresses of servers that hold a lease. Each call of
+// ReconcileEndpoints refreshes this server's lease, so calls must be more frequent than the lease's time to live.
 func NewLeaseEndpointReconciler(epAdapter EndpointsAdapter, masterLeases Leases) EndpointReconciler {
 	return &endpointReconciler{mode: plan.ModeLease, endpoints: epAdapter, leases: masterLeases}
 }

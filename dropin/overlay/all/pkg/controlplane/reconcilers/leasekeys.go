@@ -13,12 +13,11 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 )
 
-// A storage reads values without their keys, and reads nothing at all if one of the values cannot be read. But
-// a lease's key names its owner, even if its value does not. So the transformer, which knows the key, puts its last
-// part before each value between two zero bytes, as no value of Kubernetes begins with one, and the codec makes it the name
-// of the object, whose own is empty in every lease.
-
-// withKeys makes a configuration of a storage which names each lease after its key and reads every value.
+// withKeys returns a configuration of a storage that names each lease after its key and reads every value.
+//
+// A storage returns objects without their keys, and no object at all if one of them cannot be decoded. But a lease's key names its
+// owner, even if its value does not. So the transformer, which has the key, puts its last part before each value, between two zero
+// bytes: no value of Kubernetes begins with one. The codec makes it the name of the object, which is empty in every lease.
 func withKeys(config storagebackend.ConfigForResource) storagebackend.ConfigForResource {
 	if config.Transformer == nil {
 		config.Transformer = identity.NewEncryptCheckTransformer()
@@ -33,7 +32,7 @@ type keyTransformer struct{ value.Transformer }
 func (t keyTransformer) TransformFromStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, bool, error) {
 	plain, stale, err := t.Transformer.TransformFromStorage(ctx, data, dataCtx)
 	if err != nil {
-		// Encrypted by a key that is not there: as any value that cannot be read.
+		// The encryption key is missing. Treat the value like any other that cannot be decoded.
 		plain, stale = nil, true
 	}
 	key := path.Base(string(dataCtx.AuthenticatedData()))

@@ -6,10 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// noneEndpointReconciler leaves everything as it is.
 type noneEndpointReconciler struct{}
 
-// NewNoneEndpointReconciler makes a reconciler that does nothing.
+// NewNoneEndpointReconciler returns a reconciler that does nothing.
 func NewNoneEndpointReconciler() EndpointReconciler { return noneEndpointReconciler{} }
 
 func (noneEndpointReconciler) ReconcileEndpoints(string, net.IP, []corev1.EndpointPort, bool) error {

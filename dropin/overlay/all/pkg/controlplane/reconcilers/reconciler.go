@@ -19,29 +19,29 @@ import (
 	"github.com/rangekeeper/rangekeeper/dropin/plan"
 )
 
-// How often a round starts again when other servers write the same objects in between.
+// tries is the number of attempts to change objects that other servers write concurrently.
 const tries = 5
 
-// The own lease was gone right after it was put: it ran out while an answer was late, or somebody took it.
+// errOwnLeaseMissing means that the lease expired before the answer to its put, or that another server removed it.
 var errOwnLeaseMissing = errors.New("this server's lease is missing right after it was written")
 
-// endpointReconciler keeps the endpoints as Rangekeeper's plans say.
+// endpointReconciler carries out Rangekeeper's plans for the endpoints.
 type endpointReconciler struct {
 	mode      plan.Mode
 	endpoints EndpointsAdapter
-	// leases is nil but in mode lease.
+	// leases is nil unless the mode is lease.
 	leases  Leases
 	stopped atomic.Bool
-	// round keeps a removal from running beside a round that would undo it.
-	round sync.Mutex
-	// faults of the leases, as they were reported last.
+	// mu keeps a reconciliation from undoing a concurrent removal.
+	mu sync.Mutex
+	// faults are the last reported faults of leases.
 	faults []json.RawMessage
 }
 
 // ReconcileEndpoints implements EndpointReconciler.
 func (r *endpointReconciler) ReconcileEndpoints(serviceName string, ip net.IP, endpointPorts []corev1.EndpointPort, reconcilePorts bool) error {
-	r.round.Lock()
-	defer r.round.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.stopped.Load() {
 		return nil
 	}
@@ -66,8 +66,8 @@ func (r *endpointReconciler) refreshAndChange(question plan.EndpointsQuestion) e
 
 // RemoveEndpoints implements EndpointReconciler.
 func (r *endpointReconciler) RemoveEndpoints(serviceName string, ip net.IP, endpointPorts []corev1.EndpointPort) error {
-	r.round.Lock()
-	defer r.round.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	question := plan.EndpointsQuestion{
 		Name: serviceName, AdvertiseAddress: ip.String(), Mode: r.mode, Stage: plan.StageStart, Ports: endpointPorts,
 	}
@@ -97,7 +97,7 @@ func (r *endpointReconciler) Destroy() {
 	}
 }
 
-// change reads everything and changes it, until nobody else writes in between.
+// change repeats tryChange until no other server writes the same objects concurrently.
 func (r *endpointReconciler) change(question plan.EndpointsQuestion) error {
 	var err error
 	for range tries {
@@ -108,8 +108,8 @@ func (r *endpointReconciler) change(question plan.EndpointsQuestion) error {
 	return err
 }
 
-// tryChange reads in the order that matters: the slice must not be set back to Endpoints that are older, and an address that
-// another server has put there has to be known from its lease.
+// tryChange reads the slice, then the Endpoints, then the leases. So it never resets the slice to older Endpoints, and has the lease
+// of each address that another server has added.
 func (r *endpointReconciler) tryChange(question plan.EndpointsQuestion) error {
 	const namespace = metav1.NamespaceDefault
 	var err error
@@ -155,7 +155,7 @@ func (r *endpointReconciler) tryChange(question plan.EndpointsQuestion) error {
 // report logs faults when they change.
 func (r *endpointReconciler) report(faults []json.RawMessage) {
 	if !slices.EqualFunc(faults, r.faults, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
-		klog.Warningf("Faults of API servers' leases: %s", faults)
+		klog.Warningf("Leases of API servers have faults: %s", faults)
 	}
 	r.faults = faults
 }

@@ -6,17 +6,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// EndpointReconciler keeps the endpoints of a Service of the API servers, as far as one server's address is concerned. All
-// servers of a cluster use the same type and the same ports.
+// EndpointReconciler keeps one API server's address in the endpoints of the servers' Service. All servers of a cluster use the same
+// type and the same ports.
 type EndpointReconciler interface {
-	// ReconcileEndpoints makes this server's address one of the endpoints. It is called again and again; with
-	// reconcilePorts it also resets ports that are others than endpointPorts.
+	// ReconcileEndpoints adds this server's address to the endpoints if it is missing. With reconcilePorts it also resets the
+	// ports to endpointPorts.
 	ReconcileEndpoints(serviceName string, ip net.IP, endpointPorts []corev1.EndpointPort, reconcilePorts bool) error
-	// RemoveEndpoints removes this server's address from the endpoints: at the start that of the last run, and after
-	// StopReconciling for good. An error by which storage.IsNotFound says that there was no lease comes when everything
-	// is done.
+	// RemoveEndpoints removes this server's address from the endpoints: when it starts, that of its last run, and after
+	// StopReconciling its own. If storage.IsNotFound(err), the removal is complete and there was no lease.
 	RemoveEndpoints(serviceName string, ip net.IP, endpointPorts []corev1.EndpointPort) error
-	// StopReconciling makes ReconcileEndpoints do nothing from now on. It does not wait for a call that is under way.
+	// StopReconciling makes later calls of ReconcileEndpoints do nothing. It does not wait for a concurrent call.
 	StopReconciling()
 	// Destroy frees the reconciler's storage. It may be called again, and from several goroutines.
 	Destroy()
@@ -26,21 +25,21 @@ type EndpointReconciler interface {
 type Type string
 
 const (
-	// MasterCountReconcilerType keeps up to as many addresses as there are servers. Nobody looks who lives.
+	// MasterCountReconcilerType keeps up to as many addresses as there are servers, running or not.
 	MasterCountReconcilerType Type = "master-count"
 	// LeaseEndpointReconcilerType keeps the addresses of servers that hold a lease in etcd.
 	LeaseEndpointReconcilerType Type = "lease"
-	// NoneEndpointReconcilerType leaves the endpoints to somebody else.
+	// NoneEndpointReconcilerType does not touch the endpoints.
 	NoneEndpointReconcilerType Type = "none"
 )
 
-// Types is a list of them.
+// Types is a list of types.
 type Types []Type
 
-// AllTypes lists all.
+// AllTypes has every Type.
 var AllTypes = Types{MasterCountReconcilerType, LeaseEndpointReconcilerType, NoneEndpointReconcilerType}
 
-// Names are the types as text, in the same order.
+// Names returns the types as text, in the same order.
 func (t Types) Names() []string {
 	names := make([]string, 0, len(t))
 	for _, name := range t {

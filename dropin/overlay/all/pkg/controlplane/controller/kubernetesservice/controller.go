@@ -29,11 +29,11 @@ import (
 
 const (
 	serviceName = "kubernetes"
-	// The name of the Service's port, and of the endpoints' one.
+	// portName is the name of the port of the Service and of its endpoints.
 	portName = "https"
-	// How often the Service is planned again when others write it in between.
+	// tries is the number of attempts to change the Service while other clients write it.
 	tries = 5
-	// How often the server is asked whether it is ready.
+	// readyInterval is the time between two requests for /readyz.
 	readyInterval = 100 * time.Millisecond
 )
 
@@ -43,7 +43,7 @@ type Config struct {
 	PublicIP net.IP
 
 	EndpointReconciler reconcilers.EndpointReconciler
-	// EndpointInterval is between two rounds.
+	// EndpointInterval is the time between two reconciliations.
 	EndpointInterval time.Duration
 
 	// ServiceIP is the address of the Service, and ServicePort its port.
@@ -55,7 +55,7 @@ type Config struct {
 	KubernetesServiceNodePort int
 }
 
-// Controller keeps the Service "kubernetes", and this server's address among its endpoints.
+// Controller reconciles the Service "kubernetes", and this server's address in its endpoints.
 type Controller struct {
 	Config
 
@@ -68,7 +68,7 @@ type Controller struct {
 	stopOnce sync.Once
 }
 
-// New makes a controller that has not begun.
+// New returns a controller, which Start starts.
 func New(config Config, client kubernetes.Interface, serviceInformer v1informers.ServiceInformer) *Controller {
 	return &Controller{
 		Config:        config,
@@ -79,14 +79,14 @@ func New(config Config, client kubernetes.Interface, serviceInformer v1informers
 	}
 }
 
-// Start removes the lease and endpoint of this server's last run, and begins the rounds. They end with stopCh, or by Stop.
+// Start removes the lease and endpoint of this server's last run, and reconciles until stopCh is closed or Stop is called.
 func (c *Controller) Start(stopCh <-chan struct{}) {
 	if !cache.WaitForCacheSync(stopCh, c.serviceSynced) {
-		runtime.HandleError(errors.New("the server ended before the Services could be read"))
+		runtime.HandleError(errors.New("the server stopped before its informer had listed the Services"))
 		return
 	}
 	if err := c.removeEndpoint(); err != nil {
-		klog.Errorf("Removing this server's old endpoint failed: %v", err)
+		klog.Errorf("Failed to remove the endpoint of this server's last run: %v", err)
 	}
 	ctx, cancel := context.WithCancel(wait.ContextForChannel(stopCh))
 	go func() {
@@ -99,8 +99,8 @@ func (c *Controller) Start(stopCh <-chan struct{}) {
 	go c.Run(ctx.Done())
 }
 
-// Run makes rounds, from when the server is ready, until ch is closed. One that fails is tried again after 1 s, 2 s, 4 s and
-// so on until the next one is due: a lease does not hold for as long as two of them take.
+// Run waits until the server is ready and then reconciles in intervals until ch is closed. It retries after 1 s, 2 s, 4 s and so on
+// within an interval: a lease expires before two intervals have passed.
 func (c *Controller) Run(ch <-chan struct{}) {
 	ctx := wait.ContextForChannel(ch)
 	isReady := func(ctx context.Context) (bool, error) {
@@ -127,8 +127,8 @@ func (c *Controller) Run(ch <-chan struct{}) {
 	}, c.EndpointInterval)
 }
 
-// Stop ends the rounds and removes this server's lease and endpoint, so that clients stop coming here. A failure is
-// tried again, for two intervals at most: then the lease runs out.
+// Stop ends the reconciliation and removes this server's lease and endpoint, so that clients use other servers. It retries for two
+// intervals at most: then the lease expires.
 func (c *Controller) Stop() {
 	c.stopOnce.Do(func() {
 		close(c.stopCh)
@@ -140,14 +140,14 @@ func (c *Controller) Stop() {
 			_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
 				err := c.removeEndpoint()
 				if err != nil {
-					klog.Errorf("Removing this server's endpoint failed: %v", err)
+					klog.Errorf("Failed to remove this server's endpoint; retrying: %v", err)
 				}
 				return err == nil, nil
 			})
 		}()
 		<-ctx.Done()
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			klog.Warning("This server's endpoint was not removed in time")
+			klog.Warning("Stopped before this server's endpoint was removed")
 		}
 	})
 }
@@ -161,8 +161,8 @@ func (c *Controller) removeEndpoint() error {
 	return err
 }
 
-// UpdateKubernetesService makes one round: the Service, and this server's endpoint, which does not wait for the Service to
-// be well. With reconcile it also resets ports and type.
+// UpdateKubernetesService reconciles the Service and this server's endpoint once, each of them even if the other fails. With
+// reconcile it also resets ports and type.
 func (c *Controller) UpdateKubernetesService(reconcile bool) error {
 	service := c.CreateOrUpdateMasterServiceIfNeeded(serviceName, c.ServiceIP, c.servicePorts(), c.serviceType(), reconcile)
 	endpoints := c.EndpointReconciler.ReconcileEndpoints(serviceName, c.PublicIP, c.endpointPorts(), reconcile)
@@ -190,11 +190,11 @@ func (c *Controller) endpointPorts() []corev1.EndpointPort {
 	return []corev1.EndpointPort{{Name: portName, Protocol: corev1.ProtocolTCP, Port: int32(c.PublicServicePort)}}
 }
 
-// CreateOrUpdateMasterServiceIfNeeded creates the Service where it is missing. With reconcile it also resets ports and type of
-// one that exists. The first of the ports is the API servers', and the type is NodePort if it has a NodePort.
+// CreateOrUpdateMasterServiceIfNeeded creates the Service if it is missing. With reconcile it also resets ports and type. The first
+// port is that of the API servers; its NodePort makes the Service one of type NodePort.
 func (c *Controller) CreateOrUpdateMasterServiceIfNeeded(serviceName string, serviceIP net.IP, servicePorts []corev1.ServicePort, serviceType corev1.ServiceType, reconcile bool) error {
 	if len(servicePorts) == 0 {
-		return fmt.Errorf("Service %q needs a port", serviceName)
+		return fmt.Errorf("Service %q has no port", serviceName)
 	}
 	first := servicePorts[0]
 	question := plan.ServiceQuestion{
@@ -228,7 +228,7 @@ func (c *Controller) CreateOrUpdateMasterServiceIfNeeded(serviceName string, ser
 		if err = change.Make(context.Background(), services, existing); !plan.IsStale(err) {
 			return err
 		}
-		// The cache was late.
+		// The cache was out of date.
 		existing, err = services.Get(context.Background(), serviceName, metav1.GetOptions{})
 	}
 	return err

@@ -18,7 +18,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/dropin/plan"
 )
 
-// Between the end of a round and the next one.
+// interval is the time from the end of a sync to the next one.
 const interval = time.Minute
 
 // Controller creates the system namespaces where they are missing.
@@ -29,7 +29,7 @@ type Controller struct {
 	wanted          []string
 }
 
-// NewController makes a controller that has not begun.
+// NewController returns a controller, which Run starts.
 func NewController(systemNamespaces []string, clientset kubernetes.Interface, namespaceInformer coreinformers.NamespaceInformer) *Controller {
 	return &Controller{
 		client:          clientset,
@@ -39,7 +39,7 @@ func NewController(systemNamespaces []string, clientset kubernetes.Interface, na
 	}
 }
 
-// Run makes rounds until stopCh is closed.
+// Run syncs in intervals until stopCh is closed.
 func (c *Controller) Run(stopCh <-chan struct{}) {
 	defer utilruntime.HandleCrash()
 	if !cache.WaitForCacheSync(stopCh, c.namespaceSynced) {
@@ -49,7 +49,7 @@ func (c *Controller) Run(stopCh <-chan struct{}) {
 	wait.Until(c.sync, interval, stopCh)
 }
 
-// sync makes a round. A namespace that cannot be created keeps no other from being created.
+// sync creates the missing namespaces. After an error it goes on with the next one.
 func (c *Controller) sync() {
 	question := plan.NamespacesQuestion{Existing: []string{}, Wanted: c.wanted}
 	for _, name := range c.wanted {

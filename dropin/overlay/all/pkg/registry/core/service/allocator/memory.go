@@ -8,14 +8,14 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// Memory hands out the offsets of a range in memory. All its choices are made by Rangekeeper.
+// Memory allocates the offsets of a range in memory.
 type Memory struct {
 	used *rangekeeper.Allocator
 }
 
 var _ Snapshottable = (*Memory)(nil)
 
-// NewMemory returns a Memory with nothing in use. It picks offsets of the static band only when all others are in use.
+// NewMemory returns an empty Memory, which allocates the dynamic band first.
 func NewMemory(values rangekeeper.Range) (*Memory, error) {
 	used, err := rangekeeper.NewAllocator(values, rangekeeper.DynamicBandFirst, rand.Uint64())
 	return &Memory{used}, err
@@ -44,7 +44,7 @@ func (m *Memory) AllocateNext() (int, bool, error) {
 	return int(offset), ok, err
 }
 
-// Release frees an offset. It does nothing if the offset is free or not in the range.
+// Release releases an offset. It does nothing if the offset is free or not in the range.
 func (m *Memory) Release(offset int) error {
 	value, ok := m.used.Range().ValueAt(uint32(offset))
 	if !ok {
@@ -68,27 +68,27 @@ func (m *Memory) Has(offset int) bool {
 	return ok && m.used.Has(value)
 }
 
-// Free returns how many offsets are not in use.
+// Free returns the number of free offsets.
 func (m *Memory) Free() int {
 	return m.used.Free()
 }
 
-// Snapshot returns the range, and its bitmap as a RangeAllocation has it.
+// Snapshot returns the range and the data of a RangeAllocation.
 func (m *Memory) Snapshot() (string, []byte) {
 	data, _ := m.used.Snapshot(nil)
 	return m.used.Range().String(), data
 }
 
-// Restore replaces the set of used offsets with a snapshot of the same range. After an error nothing is changed.
+// Restore replaces the offsets in use by those of a snapshot of the same range. An error changes nothing.
 func (m *Memory) Restore(rangeSpec string, data []byte) error {
 	return m.used.Restore(rangeSpec, data)
 }
 
-// DryRun returns an independent copy: operations on it end as they would here, and change nothing here.
+// DryRun returns an independent copy.
 func (m *Memory) DryRun() (Interface, error) {
 	dry, err := m.used.DryRun()
 	return &Memory{dry}, err
 }
 
-// Destroy does nothing: the memory is freed when nobody uses it any more.
+// Destroy does nothing.
 func (m *Memory) Destroy() {}

@@ -6,7 +6,7 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// Owner is the Service on whose behalf values are released, and since when it had them.
+// Owner is the Service on whose behalf values are released, and the revisions between which it had them.
 type Owner struct {
 	Namespace, Name string
 	rangekeeper.Ownership
@@ -16,7 +16,7 @@ type Owner struct {
 // Release only records a value; Commit frees it, once the outcome of the Service's write is known. A Request is for one
 // goroutine.
 type Request interface {
-	// UseUntil is when the Service must be written at the latest, or else lose the allocated values; zero for no limit.
+	// UseUntil is the time by which the Service must be written, or it may lose the allocated values; zero for no limit.
 	UseUntil() time.Time
 	// Undo releases the allocated values: the Service was certainly not written.
 	Undo() error
@@ -24,7 +24,7 @@ type Request interface {
 	Commit(owner Owner) error
 }
 
-// PerRequest is an allocator whose values a Request can follow.
+// PerRequest is an allocator that supports Requests.
 type PerRequest interface {
 	// ForRequest returns an allocator of the same offsets for one request.
 	ForRequest() (Interface, Request)

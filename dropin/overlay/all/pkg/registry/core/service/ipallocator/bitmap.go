@@ -13,17 +13,17 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// Arguments of the released [Allocator] of 1.32.2.
+// The released [Allocator] of 1.32.2 uses these constants.
 const (
 	dryRunTrue  = true
 	dryRunFalse = false
 )
 
-// Range hands out the addresses of a CIDR. Rangekeeper decides which there are, and which offset each has.
+// Range allocates the addresses of a CIDR. Rangekeeper decides which addresses there are and their offsets.
 type Range struct {
 	net    *net.IPNet
 	values rangekeeper.Range
-	// max is the number of addresses that can be handed out.
+	// max is the number of allocatable addresses.
 	max     int
 	alloc   allocator.Interface
 	metrics metricsRecorderInterface
@@ -31,7 +31,7 @@ type Range struct {
 
 var _ Interface = (*Range)(nil)
 
-// New returns a Range that gets its offsets from an allocator of allocatorFactory.
+// New returns a Range over an allocator of offsets that allocatorFactory returns.
 func New(cidr *net.IPNet, allocatorFactory allocator.AllocatorWithOffsetFactory) (*Range, error) {
 	values, err := rangekeeper.ParseCIDR(cidr.String())
 	if err != nil {
@@ -45,7 +45,7 @@ func New(cidr *net.IPNet, allocatorFactory allocator.AllocatorWithOffsetFactory)
 	return r, nil
 }
 
-// NewInMemory makes a Range that is kept in memory only.
+// NewInMemory returns a Range in memory.
 func NewInMemory(cidr *net.IPNet) (*Range, error) {
 	return New(cidr, func(_ int, rangeSpec string, _ int) (allocator.Interface, error) {
 		values, err := rangekeeper.ParseCIDR(rangeSpec)
@@ -81,7 +81,7 @@ func calculateRangeOffset(cidr *net.IPNet) int {
 	return int(values.StaticBand())
 }
 
-// offset is which one of the addresses that can be handed out ip is, if it is.
+// offset returns the offset of an allocatable address.
 func (r *Range) offset(ip net.IP) (int, bool) {
 	address, ok := netip.AddrFromSlice(ip)
 	if !ok {
@@ -118,7 +118,7 @@ func (r *Range) gauge() {
 	r.metrics.setAvailable(cidr, free)
 }
 
-// Allocate takes an address. The error is an *ErrNotInRange if it cannot be handed out, ErrAllocated if it is in use.
+// Allocate allocates an address. The error is an *ErrNotInRange, or ErrAllocated if the address is in use.
 func (r *Range) Allocate(ip net.IP) error {
 	err := r.allocate(ip)
 	r.count(static, err)
@@ -137,7 +137,7 @@ func (r *Range) allocate(ip net.IP) error {
 	return err
 }
 
-// AllocateNext takes a free address. The error is ErrFull if there is none.
+// AllocateNext allocates a free address. The error is ErrFull if there is none.
 func (r *Range) AllocateNext() (net.IP, error) {
 	offset, ok, err := r.alloc.AllocateNext()
 	if err == nil && !ok {
@@ -150,7 +150,7 @@ func (r *Range) AllocateNext() (net.IP, error) {
 	return r.address(offset), nil
 }
 
-// Release frees an address. It does nothing if the address is free or not in the range.
+// Release releases an address. It does nothing if the address is free or not in the range.
 func (r *Range) Release(ip net.IP) error {
 	offset, ok := r.offset(ip)
 	if !ok {
@@ -163,7 +163,7 @@ func (r *Range) Release(ip net.IP) error {
 	return err
 }
 
-// ForRequest returns an allocator of the same addresses for one request, and the request; nil if they are kept in memory.
+// ForRequest returns an allocator of the same addresses for one request, and the request. In memory there is none: it is nil.
 func (r *Range) ForRequest() (Interface, allocator.Request) {
 	source, ok := r.alloc.(allocator.PerRequest)
 	if !ok {
@@ -197,22 +197,22 @@ func (r *Range) Has(ip net.IP) bool {
 	return ok && r.alloc.Has(offset)
 }
 
-// Free returns the number of addresses that can be handed out.
+// Free returns the number of free addresses.
 func (r *Range) Free() int { return r.alloc.Free() }
 
 // Used returns the number of addresses in use.
 func (r *Range) Used() int { return r.max - r.alloc.Free() }
 
-// Destroy ends the allocator of the offsets.
+// Destroy destroys the allocator of offsets.
 func (r *Range) Destroy() { r.alloc.Destroy() }
 
-// EnableMetrics lets allocations be counted.
+// EnableMetrics starts to count allocations.
 func (r *Range) EnableMetrics() {
 	registerMetrics()
 	r.metrics = &metricsRecorder{}
 }
 
-var errNoSnapshots = errors.New("the allocator has no snapshots")
+var errNoSnapshots = errors.New("the allocator does not support snapshots")
 
 // Snapshot writes the range and its bitmap to dst.
 func (r *Range) Snapshot(dst *api.RangeAllocation) error {
@@ -224,7 +224,8 @@ func (r *Range) Snapshot(dst *api.RangeAllocation) error {
 	return nil
 }
 
-// Restore takes the bitmap of a snapshot over. The error is ErrMismatchedNetwork if that is of another range.
+// Restore replaces the addresses in use by those of a snapshot. The error is ErrMismatchedNetwork if the snapshot is of another
+// range.
 func (r *Range) Restore(net *net.IPNet, data []byte) error {
 	if net.String() != r.net.String() {
 		return ErrMismatchedNetwork
@@ -239,17 +240,17 @@ func (r *Range) Restore(net *net.IPNet, data []byte) error {
 	return nil
 }
 
-// dryRunner returns a copy of the allocator of the offsets.
+// dryRunner returns a copy for a dry run.
 type dryRunner interface {
 	DryRun() (allocator.Interface, error)
 }
 
-// DryRun returns a copy that answers as this Range would, and changes nothing here.
+// DryRun returns a copy in memory for a dry run.
 func (r *Range) DryRun() Interface {
 	dry := &Range{net: r.net, values: r.values, max: r.max, metrics: &emptyMetricsRecorder{}}
 	source, ok := r.alloc.(dryRunner)
 	if !ok {
-		dry.alloc = refusing{errors.New("the allocator has no dry run")}
+		dry.alloc = refusing{errors.New("the allocator does not support dry runs")}
 		return dryRun{dry}
 	}
 	var err error
@@ -265,7 +266,7 @@ type dryRun struct{ *Range }
 func (d dryRun) Destroy()       {}
 func (d dryRun) EnableMetrics() {}
 
-// refusing hands out nothing, and says why.
+// refusing fails every allocation with err.
 type refusing struct{ err error }
 
 func (r refusing) Allocate(int) (bool, error)       { return false, r.err }

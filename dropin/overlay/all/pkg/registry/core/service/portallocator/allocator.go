@@ -11,7 +11,7 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// Interface hands out the ports of a range. All of it may be called from several goroutines.
+// Interface allocates the ports of a range. All methods may be called concurrently.
 type Interface interface {
 	Allocate(int) error
 	AllocateNext() (int, error)
@@ -39,7 +39,7 @@ func (e *ErrNotInRange) Error() string {
 	return fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %s", e.ValidPorts)
 }
 
-// PortAllocator hands out the ports of a range.
+// PortAllocator allocates the ports of a range.
 type PortAllocator struct {
 	portRange net.PortRange
 	alloc     allocator.Interface
@@ -48,7 +48,7 @@ type PortAllocator struct {
 
 var _ Interface = (*PortAllocator)(nil)
 
-// New returns a PortAllocator that gets its offsets from an allocator of allocatorFactory.
+// New returns a PortAllocator over an allocator of offsets that allocatorFactory returns.
 func New(pr net.PortRange, allocatorFactory allocator.AllocatorWithOffsetFactory) (*PortAllocator, error) {
 	alloc, err := allocatorFactory(pr.Size, pr.String(), calculateRangeOffset(pr))
 	if err != nil {
@@ -57,7 +57,7 @@ func New(pr net.PortRange, allocatorFactory allocator.AllocatorWithOffsetFactory
 	return &PortAllocator{portRange: pr, alloc: alloc, metrics: &emptyMetricsRecorder{}}, nil
 }
 
-// NewInMemory makes a PortAllocator that is kept in memory only.
+// NewInMemory returns a PortAllocator in memory.
 func NewInMemory(pr net.PortRange) (*PortAllocator, error) {
 	return New(pr, func(_ int, rangeSpec string, _ int) (allocator.Interface, error) {
 		values, err := rangekeeper.ParsePortRange(rangeSpec)
@@ -114,7 +114,7 @@ func (r *PortAllocator) gauge() {
 	r.metrics.setAvailable(free)
 }
 
-// Allocate takes a port. The error is an *ErrNotInRange or ErrAllocated if it cannot be had.
+// Allocate allocates a port. The error is an *ErrNotInRange, or ErrAllocated if the port is in use.
 func (r *PortAllocator) Allocate(port int) error {
 	err := r.allocate(port)
 	r.count(static, err)
@@ -132,7 +132,7 @@ func (r *PortAllocator) allocate(port int) error {
 	return err
 }
 
-// AllocateNext takes a free port. The error is ErrFull if there is none.
+// AllocateNext allocates a free port. The error is ErrFull if there is none.
 func (r *PortAllocator) AllocateNext() (int, error) {
 	offset, ok, err := r.alloc.AllocateNext()
 	if err == nil && !ok {
@@ -145,7 +145,7 @@ func (r *PortAllocator) AllocateNext() (int, error) {
 	return r.portRange.Base + offset, nil
 }
 
-// Release frees a port. It does nothing if the port is free or not in the range.
+// Release releases a port. It does nothing if the port is free or not in the range.
 func (r *PortAllocator) Release(port int) error {
 	if !r.portRange.Contains(port) {
 		return nil
@@ -157,7 +157,7 @@ func (r *PortAllocator) Release(port int) error {
 	return err
 }
 
-// ForRequest returns an allocator of the same ports for one request, and the request; nil if they are kept in memory.
+// ForRequest returns an allocator of the same ports for one request, and the request. In memory there is none: it is nil.
 func (r *PortAllocator) ForRequest() (Interface, allocator.Request) {
 	source, ok := r.alloc.(allocator.PerRequest)
 	if !ok {
@@ -179,22 +179,22 @@ func (r *PortAllocator) Has(port int) bool {
 	return r.portRange.Contains(port) && r.alloc.Has(port-r.portRange.Base)
 }
 
-// Free returns the number of ports that can be handed out.
+// Free returns the number of free ports.
 func (r *PortAllocator) Free() int { return r.alloc.Free() }
 
 // Used returns the number of ports in use.
 func (r *PortAllocator) Used() int { return r.portRange.Size - r.alloc.Free() }
 
-// Destroy ends the allocator of the offsets.
+// Destroy destroys the allocator of offsets.
 func (r *PortAllocator) Destroy() { r.alloc.Destroy() }
 
-// EnableMetrics lets allocations be counted.
+// EnableMetrics starts to count allocations.
 func (r *PortAllocator) EnableMetrics() {
 	registerMetrics()
 	r.metrics = &metricsRecorder{}
 }
 
-var errNoSnapshots = errors.New("the allocator has no snapshots")
+var errNoSnapshots = errors.New("the allocator does not support snapshots")
 
 // Snapshot writes the range and its bitmap to dst.
 func (r *PortAllocator) Snapshot(dst *api.RangeAllocation) error {
@@ -206,7 +206,7 @@ func (r *PortAllocator) Snapshot(dst *api.RangeAllocation) error {
 	return nil
 }
 
-// Restore takes the bitmap of a snapshot over. The error is ErrMismatchedNetwork if that is of another range.
+// Restore replaces the ports in use by those of a snapshot. The error is ErrMismatchedNetwork if the snapshot is of another range.
 func (r *PortAllocator) Restore(pr net.PortRange, data []byte) error {
 	if pr.String() != r.portRange.String() {
 		return ErrMismatchedNetwork
@@ -218,13 +218,13 @@ func (r *PortAllocator) Restore(pr net.PortRange, data []byte) error {
 	return alloc.Restore(pr.String(), data)
 }
 
-// DryRun returns a copy that answers as this PortAllocator would, and changes nothing here.
+// DryRun returns a copy in memory for a dry run.
 func (r *PortAllocator) DryRun() (Interface, error) {
 	source, ok := r.alloc.(interface {
 		DryRun() (allocator.Interface, error)
 	})
 	if !ok {
-		return nil, errors.New("the allocator has no dry run")
+		return nil, errors.New("the allocator does not support dry runs")
 	}
 	alloc, err := source.DryRun()
 	if err != nil {

@@ -5,27 +5,26 @@ import (
 	"slices"
 )
 
-// PortAllocationOperation allocates ports for an owner that is not written yet: at once, so that nobody else takes them.
-// Ports that the owner gives up are released when it is written, and those it was to get if it is not. A port may leak
-// that way, and is never handed out twice.
+// PortAllocationOperation allocates ports for an owner before that is written. Commit releases the ports that the owner gives up,
+// Rollback the allocated ones. So a port may leak, but never has two owners.
 //
 //	op := StartOperation(ports, false)
 //	defer op.Finish()
 //	...
-//	op.Commit() // once the owner is written
+//	op.Commit() // after the owner is written
 type PortAllocationOperation struct {
 	ports     Interface
 	allocated []int
 	released  []int
 	dryRun    bool
-	// ended means committed or rolled back: the allocated ports may have another owner by now.
+	// ended means committed or rolled back: the allocated ports may have other owners by now.
 	ended bool
 }
 
-// dryRunner returns a copy to try operations on.
+// dryRunner returns a copy for a dry run.
 type dryRunner interface{ DryRun() (Interface, error) }
 
-// StartOperation begins an operation. A dry one is tried on a copy of pa, and changes nothing.
+// StartOperation starts an operation. A dry run works on a copy of pa.
 func StartOperation(pa Interface, dryRun bool) *PortAllocationOperation {
 	op := &PortAllocationOperation{ports: pa, dryRun: dryRun}
 	if dryRun {
@@ -37,7 +36,7 @@ func StartOperation(pa Interface, dryRun bool) *PortAllocationOperation {
 func dryCopy(pa Interface) Interface {
 	source, ok := pa.(dryRunner)
 	if !ok {
-		return refusing{pa, errors.New("the allocator has no dry run")}
+		return refusing{pa, errors.New("the allocator does not support dry runs")}
 	}
 	dry, err := source.DryRun()
 	if err != nil {
@@ -46,7 +45,7 @@ func dryCopy(pa Interface) Interface {
 	return dry
 }
 
-// refusing hands out nothing, and says why.
+// refusing fails every allocation with err.
 type refusing struct {
 	Interface
 	err error
@@ -73,15 +72,14 @@ func (op *PortAllocationOperation) AllocateNext() (int, error) {
 	return port, err
 }
 
-// ReleaseDeferred records a port that the owner gives up. It may be named twice: for TCP and for UDP.
+// ReleaseDeferred records a port that the owner gives up, once if it is for TCP and UDP.
 func (op *PortAllocationOperation) ReleaseDeferred(port int) {
 	if !slices.Contains(op.released, port) {
 		op.released = append(op.released, port)
 	}
 }
 
-// Commit releases the ports that the written owner gave up. A port that cannot be released has leaked, and is found by
-// a repair.
+// Commit releases the ports that the written owner gave up. If one cannot be released, it leaks until a repair pass.
 func (op *PortAllocationOperation) Commit() []error { return op.end(op.released) }
 
 // Rollback releases the allocated ports: the owner was not written.

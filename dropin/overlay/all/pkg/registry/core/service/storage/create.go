@@ -11,10 +11,10 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 )
 
-// Create creates a Service. The values that were allocated for it are released only if it was certainly not written.
+// Create creates a Service. It releases the allocated values only if the Service was certainly not written.
 //
-// Store.Create has them released whenever the write has not succeeded (k8s.io/apiserver/pkg/registry/generic/registry/store.go),
-// also if etcd has not answered, or the client has gone before it did: then the Service is there, and others get its values.
+// Store.Create releases them after every error of the write (k8s.io/apiserver/pkg/registry/generic/registry/store.go), even if etcd
+// has not answered or the client disconnected before the answer. Then the Service may be stored, and other Services get its values.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	q := r.newRequest()
 	store := *r.Store
@@ -50,14 +50,14 @@ type creation struct {
 }
 
 func (c *creation) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	// If the client has gone while values were allocated, nothing is sent.
+	// Send nothing if the client disconnected during the allocation.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := c.request.checkTime(); err != nil {
 		return err
 	}
-	c.unknown = true // also if it panics
+	c.unknown = true // even after a panic
 	err := c.Interface.Create(ctx, key, obj, out, ttl)
 	c.unknown = err != nil && !isRefusal(err)
 	return err

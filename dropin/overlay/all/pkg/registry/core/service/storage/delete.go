@@ -12,11 +12,11 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 )
 
-// followDeletions has both stores release the values of a deleted Service on its behalf. It is called by NewREST, in the place
-// of the released line that sets the status store's hook (see scripts/dropin.sh).
+// followDeletions makes both stores release the values of a deleted Service on its behalf. NewREST calls it instead of setting the
+// status store's hook (see scripts/dropin.sh).
 //
-// The hook is also called when somebody else has deleted the Service (Store.deleteWithoutFinalizers in
-// k8s.io/apiserver/pkg/registry/generic/registry/store.go), and its values may belong to other Services by then.
+// The stores also call the hook if another client has deleted the Service (Store.deleteWithoutFinalizers in
+// k8s.io/apiserver/pkg/registry/generic/registry/store.go). Other Services may own its values by then.
 func (r *REST) followDeletions(status *genericregistry.Store) {
 	d := &deletions{Interface: r.Store.Storage.Storage}
 	for _, store := range []*genericregistry.Store{r.Store, status} {
@@ -32,10 +32,10 @@ func (r *REST) followDeletions(status *genericregistry.Store) {
 	}
 }
 
-// deletions remembers at which revision each deleted Service was stored before, until its values are released.
+// deletions holds the last revision of each deleted Service until its values are released.
 type deletions struct {
 	storage.Interface
-	// before has that revision by the object that the deletion was decoded into.
+	// before has the revision by the object into which the deletion was decoded.
 	before sync.Map
 }
 
@@ -43,7 +43,7 @@ func (d *deletions) Delete(ctx context.Context, key string, out runtime.Object, 
 	validate storage.ValidateObjectFunc, cachedExistingObject runtime.Object, options storage.DeleteOptions) error {
 	var before int64
 	err := d.Interface.Delete(ctx, key, out, preconditions, func(ctx context.Context, obj runtime.Object) error {
-		// The last object that is validated is the one that is deleted.
+		// The storage deletes the object that it validated last.
 		if service, ok := obj.(*api.Service); ok {
 			before = revisionOf(service)
 		}
@@ -55,8 +55,8 @@ func (d *deletions) Delete(ctx context.Context, key string, out runtime.Object, 
 	return err
 }
 
-// takeBefore returns the revision at which a Service was stored before its deletion. If somebody else has deleted it, the
-// object is older than that, and so is its own revision.
+// takeBefore returns the last revision of a Service before its deletion. If another client has deleted the Service, the object is
+// from before that deletion, and its own revision is returned.
 func (d *deletions) takeBefore(service *api.Service, own int64) int64 {
 	if before, ok := d.before.LoadAndDelete(service); ok {
 		return before.(int64)
@@ -64,7 +64,7 @@ func (d *deletions) takeBefore(service *api.Service, own int64) int64 {
 	return own
 }
 
-// revisionOf returns the revision of an object from etcd; 0 if it has none, as of which nothing has an owner.
+// revisionOf returns the revision of a Service from etcd; 0 if it has none. As of 0 nothing has an owner.
 func revisionOf(service *api.Service) int64 {
 	revision, _ := strconv.ParseInt(service.ResourceVersion, 10, 64)
 	return revision

@@ -11,8 +11,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// isRefusal returns whether the error of a write means that nothing was sent to etcd, or that etcd has answered that it does
-// not write it. Its "no space" is no such answer: it has been seen to come after the write.
+// isRefusal returns whether the error of a write means that nothing was sent to etcd, or that etcd refused it. "No space" is no
+// refusal: etcd was seen to answer it after the write.
 func isRefusal(err error) bool {
 	var failed *storage.StorageError
 	switch {
@@ -23,11 +23,11 @@ func isRefusal(err error) bool {
 	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyRequests):
 		return true
 	}
-	// By the client, above 2 MiB (google.golang.org/grpc/stream.go).
+	// The client refuses requests above 2 MiB (google.golang.org/grpc/stream.go).
 	return strings.Contains(err.Error(), "trying to send message larger than max")
 }
 
-// logUnknown logs that a Service may have been written or not.
+// logUnknown logs the unknown outcome of a Service's write.
 func logUnknown(ctx context.Context, name string) {
 	service := klog.KRef(genericapirequest.NamespaceValue(ctx), name)
 	klog.FromContext(ctx).Info("Service write has an unknown outcome; keeping old and new allocations until the next repair", "service", service)

@@ -14,9 +14,9 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/portallocator"
 )
 
-// request is the REST storage for one request to the API server. Its allocators record what the released code allocates and
-// releases; nothing is released before the outcome of the Service's write is known, and then on behalf of that Service and
-// since when it had the values. Allocators in memory, and those of other code, release at once.
+// request is the REST storage for one request to the API server. Its allocators record the values that the released code allocates
+// and releases. They release on behalf of the Service, and only when the outcome of its write is known. Allocators in memory, and
+// those of other code, release immediately.
 type request struct {
 	REST
 	parts []allocator.Request
@@ -62,18 +62,18 @@ func (q *request) commit(ctx context.Context, owner allocator.Owner) {
 	q.settle(ctx, owner.Name, func(part allocator.Request) error { return part.Commit(owner) })
 }
 
-// settle goes on after an error: values that are not released are left to the next repair.
+// settle goes on after an error. It leaves values that were not released to the next repair.
 func (q *request) settle(ctx context.Context, name string, settle func(allocator.Request) error) {
 	var errs []error
 	for _, part := range q.parts {
 		errs = append(errs, settle(part))
 	}
 	if err := errors.Join(errs...); err != nil {
-		utilruntime.HandleErrorWithContext(ctx, err, "Values of a Service stay allocated until the next repair", "service", name)
+		utilruntime.HandleErrorWithContext(ctx, err, "Failed to release values of a Service; keeping them allocated until the next repair", "service", name)
 	}
 }
 
-// checkTime refuses a write that comes too late: the repair of another server may have released what was allocated.
+// checkTime refuses a late write: a repair of another server may have released the allocated values.
 func (q *request) checkTime() error {
 	for _, part := range q.parts {
 		if until := part.UseUntil(); !until.IsZero() && time.Now().After(until) {
@@ -83,7 +83,7 @@ func (q *request) checkTime() error {
 	return nil
 }
 
-// ownerOf returns a Service as the owner of values that it gave up at one revision, and was stored with at an older one.
+// ownerOf returns the owner of values that a Service gave up at revision asOf and was stored with at revision oldest.
 func ownerOf(service *api.Service, asOf, oldest int64) allocator.Owner {
 	owner := allocator.Owner{Namespace: service.Namespace, Name: service.Name}
 	owner.AsOf, owner.Oldest = asOf, oldest

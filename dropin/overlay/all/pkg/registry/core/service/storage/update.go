@@ -11,11 +11,11 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 )
 
-// Update updates a Service, or creates it. The values that it takes and drops are settled after the write.
+// Update updates a Service, or creates it. It releases values only after the write.
 //
-// Store.Update has them settled before the write (k8s.io/apiserver/pkg/registry/generic/registry/store.go): then others get
-// a NodePort that the stored Service still has, for a moment, or until the next repair if somebody else has changed the
-// Service meanwhile and the write fails.
+// Store.Update releases them before the write (k8s.io/apiserver/pkg/registry/generic/registry/store.go). Then another Service can
+// get a NodePort that the stored Service still has: for a moment, or until the next repair if the write fails because of a
+// concurrent change.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	q := r.newRequest()
@@ -26,7 +26,7 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 		return write.begun(q.beginCreate(ctx, obj, options))
 	}
 	store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object, options *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
-		// The released code fills in the fields of an old object that have defaults; the original needs them, too.
+		// The released code sets the defaults of the old object; withAllocatedPorts may pass it a copy.
 		q.defaultOnRead(old)
 		return write.begun(q.beginUpdate(ctx, obj, withAllocatedPorts(old.(*api.Service)), options))
 	}
@@ -43,7 +43,7 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 	return out, created, err
 }
 
-// update undoes the attempts at an update that were not written.
+// update undoes the attempts that were not written.
 type update struct {
 	storage.Interface
 	request *request
@@ -54,7 +54,7 @@ type update struct {
 	oldest uint64
 }
 
-// begun puts off the end of an attempt that is about to be written.
+// begun defers the end of an attempt until its outcome is known.
 func (u *update) begun(finish genericregistry.FinishFunc, err error) (genericregistry.FinishFunc, error) {
 	if err != nil {
 		u.request.undo(context.Background(), u.name)
@@ -68,7 +68,7 @@ func (u *update) begun(finish genericregistry.FinishFunc, err error) (genericreg
 	}, nil
 }
 
-// undo ends the last attempt, as it was certainly not written.
+// undo ends the last attempt, which was certainly not written.
 func (u *update) undo(ctx context.Context) {
 	if u.finish != nil {
 		u.finish(ctx, false)
@@ -80,11 +80,11 @@ func (u *update) undo(ctx context.Context) {
 func (u *update) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cachedExistingObject runtime.Object) error {
 	attempt := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
-		u.undo(ctx) // there is another attempt only if the last one was not written
+		u.undo(ctx) // the storage repeats an attempt only if it was not written
 		u.oldest = meta.ResourceVersion
 		output, ttl, err := tryUpdate(input, meta)
 		if err == nil {
-			// If the client has gone while values were allocated, nothing is sent.
+			// Send nothing if the client disconnected during the allocation.
 			err = ctx.Err()
 		}
 		if err == nil {

@@ -13,21 +13,21 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// backend carries out operations on the stored object. One that is missing or was never initialised is
-// rangekeeper.ErrNotInitialised.
+// backend carries out operations on the stored object. Their error is rangekeeper.ErrNotInitialised if the object is missing or was
+// never initialised.
 type backend interface {
 	// allocate returns rangekeeper.ErrAlreadyAllocated for an offset in use.
 	allocate(ctx context.Context, offset int) (allocation, error)
 	// allocateNext returns rangekeeper.ErrFull if there is none.
 	allocateNext(ctx context.Context) (allocation, error)
 	release(ctx context.Context, all []owned) error
-	// read returns the stored bitmap, and the revision that it is the state of.
+	// read returns the stored bitmap and its revision.
 	read(ctx context.Context) (bitmap []byte, revision int64, err error)
-	// memory returns a copy in memory, with a bitmap that was read.
+	// memory returns an allocator in memory with a bitmap from read.
 	memory(bitmap []byte) (allocator.Interface, error)
-	// used returns the number of offsets in use, as far as it is known without asking etcd.
+	// used returns the number of offsets in use in the newest known state, without a request to etcd.
 	used() int
-	// repairRange returns the range that repair passes are made over.
+	// repairRange returns the range for repair passes.
 	repairRange() repair.Range
 	close()
 }
@@ -40,13 +40,13 @@ type allocation struct {
 	useUntil time.Time
 }
 
-// owned is an offset that is released on behalf of its owner.
+// owned is an offset to be released on behalf of its owner.
 type owned struct {
 	offset int
 	owner  rangekeeper.Ownership
 }
 
-// newBackend opens a Rangekeeper store of addresses or ports.
+// newBackend opens an etcdstore of addresses or ports.
 var newBackend = func(e *Etcd, config *storagebackend.ConfigForResource) (backend, error) {
 	rangeSpec, _ := e.given.Snapshot()
 	key := path.Join("/", config.Prefix, e.key)

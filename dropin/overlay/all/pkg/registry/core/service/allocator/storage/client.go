@@ -15,20 +15,19 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 )
 
-// The API server's own connections to etcd have the same times (k8s.io/apiserver
-// pkg/storage/storagebackend/factory/etcd3.go).
+// The timeouts of the API server's own connections to etcd (k8s.io/apiserver/pkg/storage/storagebackend/factory/etcd3.go).
 const (
 	dialTimeout      = 20 * time.Second
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 10 * time.Second
 )
 
-// connect makes a client of the etcd that the API server uses. It does not wait for etcd.
+// connect returns a client of the API server's etcd. It does not wait for the connection.
 func connect(c storagebackend.TransportConfig) (*clientv3.Client, error) {
 	config := clientv3.Config{
 		Endpoints: c.ServerList, DialTimeout: dialTimeout,
 		DialKeepAliveTime: keepaliveTime, DialKeepAliveTimeout: keepaliveTimeout,
-		Logger: zap.NewNop(), // a Rangekeeper store returns errors to its callers
+		Logger: zap.NewNop(), // etcdstore returns errors to its callers
 	}
 	if c.CertFile != "" || c.KeyFile != "" || c.TrustedCAFile != "" {
 		files := transport.TLSInfo{CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.TrustedCAFile}
@@ -51,7 +50,7 @@ func connect(c storagebackend.TransportConfig) (*clientv3.Client, error) {
 	return clientv3.New(config)
 }
 
-// hostOf returns host:port of a URL, and text that is no URL as it is.
+// hostOf returns host:port of a URL. It returns other text unchanged.
 func hostOf(address string) string {
 	if strings.Contains(address, "//") {
 		if u, err := url.Parse(address); err == nil {

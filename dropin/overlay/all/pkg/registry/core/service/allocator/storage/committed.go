@@ -13,7 +13,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
-// committed carries operations out through a Rangekeeper store: many of them in one compare-and-swap.
+// committed carries out operations through an etcdstore, many of them in one compare-and-swap.
 type committed struct {
 	store *etcdstore.Store
 	done  func()
@@ -26,7 +26,7 @@ func openCommitted(values rangekeeper.Range, key string, config *storagebackend.
 	}
 	store, err := etcdstore.Open(etcdstore.Config{
 		Client: client, Key: key, Range: values, Strategy: rangekeeper.DynamicBandFirst,
-		Replaced: func(err error) { klog.ErrorS(err, "A committer failed and is replaced", "key", key) },
+		Replaced: func(err error) { klog.ErrorS(err, "Replacing a committer that failed", "key", key) },
 	})
 	if err != nil {
 		client.Close()

@@ -7,8 +7,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// stores are the collectors of the stores that are open, by their keys. A registry of the API server unregisters nothing,
-// so that it has this one collector for all of them.
+// stores has the collectors of all open stores, by key. The API server's registry has one collector for all of them, as it cannot
+// unregister one.
 var stores = struct {
 	sync.Mutex
 	registered bool
@@ -18,7 +18,7 @@ var stores = struct {
 // allStores collects the metrics of all open stores.
 type allStores struct{}
 
-// Describe describes nothing: which keys there are is not known beforehand.
+// Describe describes nothing, as the keys are not known beforehand.
 func (allStores) Describe(chan<- *prometheus.Desc) {}
 
 // Collect returns the metrics of etcdstore, with the key as a label.
@@ -30,7 +30,7 @@ func (allStores) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// observe adds a store to /metrics; of two with the same key, the one that was opened last.
+// observe adds a store to /metrics. Of two stores with the same key, /metrics has the one that was opened last.
 func observe(key string, store prometheus.Collector) {
 	stores.Lock()
 	defer stores.Unlock()
@@ -41,7 +41,7 @@ func observe(key string, store prometheus.Collector) {
 	}
 }
 
-// forget ends that.
+// forget removes a store from /metrics.
 func forget(key string, store prometheus.Collector) {
 	stores.Lock()
 	defer stores.Unlock()

@@ -14,7 +14,7 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// The released tests store a range that is neither addresses nor ports.
+// The released tests store a range that has neither addresses nor ports.
 func init() {
 	committed := newBackend
 	newBackend = func(e *Etcd, config *storagebackend.ConfigForResource) (backend, error) {
@@ -25,8 +25,8 @@ func init() {
 	}
 }
 
-// swapped carries operations out one by one, each a compare-and-swap by the API server's own storage. What is stored is worked
-// out in the bitmap that NewEtcd got.
+// swapped carries out each operation by a compare-and-swap of the API server's own storage. It evaluates the operation in the
+// allocator that NewEtcd was called with.
 type swapped struct {
 	of   *Etcd
 	lock sync.Mutex
@@ -58,7 +58,7 @@ func (s *swapped) release(ctx context.Context, all []owned) error {
 	return s.swap(ctx, func() error { return s.of.given.Release(all[0].offset) })
 }
 
-// swap stores what is stored, changed.
+// swap applies a change to the stored object.
 func (s *swapped) swap(ctx context.Context, change func() error) error {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -77,7 +77,7 @@ func (s *swapped) swap(ctx context.Context, change func() error) error {
 	return s.of.storage.GuaranteedUpdate(ctx, s.of.key, &api.RangeAllocation{}, true, nil, update, nil)
 }
 
-// take puts what is stored into memory.
+// take restores the allocator from the stored object.
 func (s *swapped) take(object *api.RangeAllocation) error {
 	if object.ResourceVersion == "" {
 		return rangekeeper.ErrNotInitialised

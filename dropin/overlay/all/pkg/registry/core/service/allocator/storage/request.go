@@ -12,7 +12,7 @@ import (
 type request struct {
 	*Etcd
 	allocated []allocation
-	// released are the offsets that the Service gives up. It may name one twice: a node port for TCP and for UDP.
+	// released are the offsets that the Service gives up. A node port for TCP and UDP may be there twice.
 	released []int
 }
 
@@ -50,7 +50,7 @@ func (r *request) Release(offset int) error {
 	return nil
 }
 
-// UseUntil returns the limit of the first allocation.
+// UseUntil returns that of the first allocation.
 func (r *request) UseUntil() (until time.Time) {
 	if len(r.allocated) > 0 {
 		until = r.allocated[0].useUntil
@@ -58,7 +58,7 @@ func (r *request) UseUntil() (until time.Time) {
 	return until
 }
 
-// Undo releases the allocated offsets in one compare-and-swap.
+// Undo releases all allocated offsets in one compare-and-swap.
 func (r *request) Undo() error {
 	owned := make([]owned, len(r.allocated))
 	for i, a := range r.allocated {
@@ -68,7 +68,7 @@ func (r *request) Undo() error {
 	return r.release(owned)
 }
 
-// Commit releases the offsets that the Service gave up in one compare-and-swap.
+// Commit releases all recorded offsets in one compare-and-swap.
 func (r *request) Commit(owner allocator.Owner) error {
 	owned := make([]owned, len(r.released))
 	for i, offset := range r.released {

@@ -1,4 +1,4 @@
-// Package storage hands out the offsets of a range that is stored in etcd.
+// Package storage allocates the offsets of a range that is stored in etcd.
 package storage
 
 import (
@@ -17,7 +17,7 @@ import (
 	storeerr "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	api "k8s.io/kubernetes/pkg/apis/core"
-	_ "k8s.io/kubernetes/pkg/apis/core/install" // RangeAllocations can be encoded
+	_ "k8s.io/kubernetes/pkg/apis/core/install" // to encode RangeAllocations
 	"k8s.io/kubernetes/pkg/registry/core/rangeallocation"
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 
@@ -26,11 +26,10 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// operationTimeout is for an allocation or release, whose callers do not say how long they can wait. The request that
-// needs it has a minute.
+// operationTimeout limits an allocation or release, which has no context. It is half the default timeout of a request.
 const operationTimeout = 30 * time.Second
 
-// Etcd hands out the offsets of a stored RangeAllocation. The operations of many requests share one compare-and-swap.
+// Etcd allocates the offsets of a stored RangeAllocation. The operations of many requests share one compare-and-swap.
 type Etcd struct {
 	resource schema.GroupResource
 	key      string
@@ -39,7 +38,7 @@ type Etcd struct {
 	destroy  func()
 	// size is the number of offsets.
 	size int
-	// given is the bitmap that NewEtcd got. Nothing here reads it, but the released tests look there for allocations.
+	// given is the allocator that NewEtcd was called with. Only the released tests read allocations from it.
 	given allocator.Snapshottable
 }
 
@@ -49,7 +48,7 @@ var (
 	_ repairloop.Repairable         = (*Etcd)(nil)
 )
 
-// NewEtcd makes an Etcd of the object under baseKey. alloc is empty and says which range is expected there.
+// NewEtcd returns an Etcd of the object at baseKey. alloc is empty and has the expected range.
 func NewEtcd(alloc allocator.Snapshottable, baseKey string, config *storagebackend.ConfigForResource) (*Etcd, error) {
 	objects, destroy, err := generic.NewRawStorage(config, nil, nil, baseKey)
 	if err != nil {
@@ -107,8 +106,7 @@ func (e *Etcd) allocated(a allocation, err error) (allocation, bool, error) {
 	return a, true, nil
 }
 
-// Release releases an offset that is in use now, of any owner, as the caller names none. It does
-// nothing if the offset is free or not in the range.
+// Release releases an offset of any owner. It does nothing if the offset is free or not in the range.
 func (e *Etcd) Release(offset int) error {
 	ctx, cancel := operation()
 	defer cancel()
@@ -119,8 +117,7 @@ func (e *Etcd) Release(offset int) error {
 	return e.release([]owned{{offset, rangekeeper.OwnedSince(now)}})
 }
 
-// release releases offsets on behalf of their owners. Those that are left to a repair are no reason for the caller to keep
-// others, so that the error is for the log.
+// release releases offsets on behalf of their owners. After an error some of them are left to a repair pass; the caller only logs it.
 func (e *Etcd) release(all []owned) error {
 	if len(all) == 0 {
 		return nil
@@ -152,7 +149,7 @@ func (e *Etcd) now() (allocator.Interface, error) {
 	return e.backend.memory(bitmap)
 }
 
-// ForEach calls fn with each offset in use, ascending; with none if etcd does not answer.
+// ForEach calls fn with each offset in use, ascending. If etcd does not answer, it calls fn with none.
 func (e *Etcd) ForEach(fn func(int)) {
 	now, err := e.now()
 	if err != nil {
@@ -162,7 +159,7 @@ func (e *Etcd) ForEach(fn func(int)) {
 	now.ForEach(fn)
 }
 
-// Has returns whether an offset is in use; if etcd does not answer, it may be.
+// Has returns whether an offset is in use. If etcd does not answer, it returns true.
 func (e *Etcd) Has(offset int) bool {
 	now, err := e.now()
 	if err != nil {
@@ -172,20 +169,19 @@ func (e *Etcd) Has(offset int) bool {
 	return now.Has(offset)
 }
 
-// Free returns the number of free offsets, as far as it is known without asking etcd: metrics want it after every
-// operation.
+// Free returns the number of free offsets in the newest known state. It sends no request, as metrics need it after every operation.
 func (e *Etcd) Free() int { return e.size - e.backend.used() }
 
-// DryRun returns a copy in memory: operations on it end as they would here, and change nothing here.
+// DryRun returns a copy in memory for a dry run.
 func (e *Etcd) DryRun() (allocator.Interface, error) { return e.now() }
 
-// RepairRange returns the range that repair passes are made over. It is in the etcd of Services, whose configuration the API
-// server takes for it (k8s.io/kubernetes/pkg/registry/core/rest/storage_core.go), overrides included.
+// RepairRange returns the range for repair passes. It is in the etcd of Services: the API server uses their configuration for it,
+// overrides included (k8s.io/kubernetes/pkg/registry/core/rest/storage_core.go).
 func (e *Etcd) RepairRange(string) (passes repair.Range, sameEtcd bool) {
 	return e.backend.repairRange(), true
 }
 
-// Get returns the stored object; one that is missing has no ResourceVersion.
+// Get returns the stored object. If there is none, the returned object has no ResourceVersion.
 func (e *Etcd) Get() (*api.RangeAllocation, error) {
 	object := &api.RangeAllocation{}
 	err := e.storage.Get(context.Background(), e.key, storage.GetOptions{IgnoreNotFound: true}, object)
@@ -195,8 +191,8 @@ func (e *Etcd) Get() (*api.RangeAllocation, error) {
 	return object, nil
 }
 
-// CreateOrUpdate stores an object in the place of the one with the same ResourceVersion; without one, if there is none
-// yet. Otherwise the error is a conflict.
+// CreateOrUpdate replaces the stored object of the same ResourceVersion, or creates it if there is none. Otherwise the error is a
+// conflict.
 func (e *Etcd) CreateOrUpdate(snapshot *api.RangeAllocation) error {
 	update := storage.SimpleUpdate(func(stored runtime.Object) (runtime.Object, error) {
 		if is := stored.(*api.RangeAllocation).ResourceVersion; is != "" && is != snapshot.ResourceVersion {
@@ -208,5 +204,5 @@ func (e *Etcd) CreateOrUpdate(snapshot *api.RangeAllocation) error {
 	return storeerr.InterpretUpdateError(err, e.resource, "")
 }
 
-// Destroy ends the connections to etcd.
+// Destroy closes the connections to etcd.
 func (e *Etcd) Destroy() { e.destroy() }

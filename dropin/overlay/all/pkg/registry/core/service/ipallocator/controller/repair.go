@@ -14,8 +14,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/dropin/repairloop"
 )
 
-// numRepairsBeforeLeakCleanup is the number of passes in a row that see an unused address before it is freed:
-// the Service that it was allocated for may not be written yet.
+// numRepairsBeforeLeakCleanup is the number of passes in a row that see an unused address before it is released:
+// its Service may not be written yet.
 const numRepairsBeforeLeakCleanup = 3
 
 // Repair repairs drift between the ranges of ClusterIPs and the Services, and reports in Events what it cannot repair.
@@ -27,7 +27,7 @@ type Repair struct {
 	loop *repairloop.Loop
 }
 
-// NewRepair makes a Repair of one range or, if secondaryNetwork has an address, of two.
+// NewRepair returns a Repair of one range or, if secondaryNetwork has an address, of two.
 func NewRepair(interval time.Duration, serviceClient corev1client.ServicesGetter, eventClient eventsv1client.EventsV1Interface, network *net.IPNet, alloc rangeallocation.RangeRegistry, secondaryNetwork *net.IPNet, secondaryAlloc rangeallocation.RangeRegistry) *Repair {
 	registerMetrics()
 	c := &Repair{
@@ -57,7 +57,7 @@ func (c *Repair) add(network *net.IPNet, alloc rangeallocation.RangeRegistry) re
 	return c.leaksByFamily[family]
 }
 
-// RunUntil makes passes until stopCh is closed, and calls onFirstSuccess after the first one that did not fail.
+// RunUntil makes passes until stopCh is closed, and calls onFirstSuccess after the first one that succeeds.
 func (c *Repair) RunUntil(onFirstSuccess func(), stopCh chan struct{}) {
 	c.loop.RunUntil(onFirstSuccess, stopCh)
 }

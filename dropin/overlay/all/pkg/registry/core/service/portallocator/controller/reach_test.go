@@ -12,11 +12,11 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// runOnce is what the release's tests make a pass with.
+// runOnce makes a pass for the released tests.
 func (c *Repair) runOnce() error { return c.loop.Once(context.Background()) }
 
-// collectServiceNodePorts is what the release's tests ask for the ports that a Service claims. Here that is decided in the
-// core library; a pass tells it if nothing is recorded, as each claim then is a finding.
+// collectServiceNodePorts returns the ports that a Service claims to the released tests. The core library decides that: if no port
+// is recorded as allocated, each claim is a finding.
 func collectServiceNodePorts(service *corev1.Service) (claimed []int) {
 	all := must(rangekeeper.ParsePortRange("1-65535"))
 	pass := must(rangekeeper.NewAudit())
@@ -39,7 +39,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// RepairRange lets passes be made over the registries of the released tests.
+// RepairRange returns the range of a registry of the released tests.
 func (r *mockRangeRegistry) RepairRange(rangeSpec string) (repair.Range, bool) {
 	return registrytest.RangeOf(r, rangeSpec), false
 }

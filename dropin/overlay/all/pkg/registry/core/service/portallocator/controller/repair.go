@@ -12,8 +12,8 @@ import (
 	"github.com/rangekeeper/rangekeeper/dropin/repairloop"
 )
 
-// numRepairsBeforeLeakCleanup is the number of passes in a row that see an unused port before it is freed:
-// the Service that it was allocated for may not be written yet.
+// numRepairsBeforeLeakCleanup is the number of passes in a row that see an unused port before it is released:
+// its Service may not be written yet.
 const numRepairsBeforeLeakCleanup = 3
 
 // Repair repairs drift between the range of node ports and the Services, and reports in Events what it cannot repair.
@@ -21,7 +21,7 @@ type Repair struct {
 	loop *repairloop.Loop
 }
 
-// NewRepair makes a Repair.
+// NewRepair returns a Repair.
 func NewRepair(interval time.Duration, serviceClient corev1client.ServicesGetter, eventClient eventsv1client.EventsV1Interface, portRange net.PortRange, alloc rangeallocation.RangeRegistry) *Repair {
 	registerMetrics()
 	return &Repair{repairloop.New(repairloop.Config{
@@ -32,7 +32,7 @@ func NewRepair(interval time.Duration, serviceClient corev1client.ServicesGetter
 	})}
 }
 
-// RunUntil makes passes until stopCh is closed, and calls onFirstSuccess after the first one that did not fail.
+// RunUntil makes passes until stopCh is closed, and calls onFirstSuccess after the first one that succeeds.
 func (c *Repair) RunUntil(onFirstSuccess func(), stopCh chan struct{}) {
 	c.loop.RunUntil(onFirstSuccess, stopCh)
 }
