@@ -5,13 +5,12 @@ import "C"
 
 import (
 	"iter"
-	"math"
 	"runtime"
 	"unsafe"
 )
 
 // Strategy is how the next free value is chosen.
-type Strategy int
+type Strategy uint32
 
 const (
 	// Contiguous takes the lowest free value.
@@ -21,14 +20,6 @@ const (
 	// DynamicBandFirst scans the dynamic band so, and only if that is full the static band.
 	DynamicBandFirst Strategy = C.RK_STRATEGY_DYNAMIC_BAND_FIRST
 )
-
-// toC returns the library's number; for one that does not fit, a number that the library refuses.
-func (s Strategy) toC() C.uint32_t {
-	if s < 0 || int64(s) > math.MaxUint32 {
-		return math.MaxUint32
-	}
-	return C.uint32_t(s)
-}
 
 // How many items cross the border at once where there may be many.
 const (
@@ -48,10 +39,11 @@ type Allocator struct {
 // NewAllocator makes an allocator with nothing in use. The seed alone decides the random choices.
 func NewAllocator(r Range, strategy Strategy, seed uint64) (*Allocator, error) {
 	var handle *C.rk_allocator
-	code := C.rk_allocator_new(r.pointer(), strategy.toC(), C.uint64_t(seed), &handle)
+	var details C.rk_error
+	code := C.rk_allocator_new(r.pointer(), C.uint32_t(strategy), C.uint64_t(seed), &handle, &details)
 	runtime.KeepAlive(r.inner)
 	if code != C.RK_RESULT_OK {
-		return nil, resultError(code)
+		return nil, detailedError(code, &details)
 	}
 	return ownAllocator(handle, r), nil
 }
@@ -166,7 +158,7 @@ func requestsToC(requests []Request) []C.rk_value {
 func batchError(code C.rk_result, requests []Request, details *C.rk_error, r Range) error {
 	index, ok := detailRequest(details)
 	if !ok {
-		return resultError(code)
+		return detailedError(code, details)
 	}
 	return &BatchError{Index: index, Err: valueError(code, requests[index].value, r)}
 }

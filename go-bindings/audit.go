@@ -113,9 +113,10 @@ func (a *Audit) ObserveIPAddresses(objects *IPAddresses) error {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
 	c := objects.toC(&pinner)
-	code := C.rk_audit_observe_ip_addresses(a.pointer(), &c)
+	var details C.rk_error
+	code := C.rk_audit_observe_ip_addresses(a.pointer(), &c, &details)
 	runtime.KeepAlive(a)
-	return resultError(code)
+	return detailedError(code, &details)
 }
 
 // Observe records the Services of a batch, in one crossing. Cost: some 30 ns per address or port, whatever the size of
@@ -133,9 +134,10 @@ func (a *Audit) Observe(services *Services) error {
 		named := services.names.toC(&pinner)
 		names = &named
 	}
-	code := C.rk_audit_observe_services(a.pointer(), names, &c)
+	var details C.rk_error
+	code := C.rk_audit_observe_services(a.pointer(), names, &c, &details)
 	runtime.KeepAlive(a)
-	return resultError(code)
+	return detailedError(code, &details)
 }
 
 // How many Services ObserveAll has in a batch: some 100 KiB.
@@ -244,7 +246,7 @@ func (a *Audit) CheckCluster(bitmaps Bitmaps, cleansLeaks bool) error {
 		}
 		return &MissingRangeError{Name: names[detailBitmap(&details)], Message: errorMessage(&details)}
 	}
-	return resultError(code)
+	return detailedError(code, &details)
 }
 
 // Finish ends the audit. Without passes all leaks in bitmaps are cleaned at once, which is right only where nobody
@@ -257,11 +259,12 @@ func (a *Audit) Finish(passes *Passes) (*Report, error) {
 		}
 	}
 	var handle *C.rk_report
-	code := C.rk_audit_finish(a.pointer(), kept, &handle)
+	var details C.rk_error
+	code := C.rk_audit_finish(a.pointer(), kept, &handle, &details)
 	runtime.KeepAlive(a)
 	runtime.KeepAlive(passes)
 	if code != C.RK_RESULT_OK {
-		return nil, resultError(code)
+		return nil, detailedError(code, &details)
 	}
 	return &Report{own(handle, func(c *C.rk_report) { C.rk_report_free(c) })}, nil
 }

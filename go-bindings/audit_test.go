@@ -213,9 +213,7 @@ func TestBadBatches(t *testing.T) {
 	var services Services
 	services.Add("10.0.0.1", nil)
 	services.Add("10.0.0.\xff", nil)
-	if err := pass.Observe(&services); !errors.Is(err, ErrInvalidBatch) && !errors.Is(err, ErrInvalidUTF8) {
-		t.Error(err)
-	}
+	expectError(t, pass.Observe(&services), ErrInvalidBatch, "invalid batch: Service 1 of the batch has text that is not UTF-8")
 	services.Reset()
 	services.Add("10.0.0.1", make([]string, 1<<16))
 	if err := pass.Observe(&services); !errors.Is(err, ErrInvalidBatch) {

@@ -53,7 +53,7 @@ func jsonError(code C.rk_result, details *C.rk_error) error {
 	case C.RK_RESULT_INVALID_CONFIG:
 		return &ConfigError{Message: errorMessage(details)}
 	default:
-		return resultError(code)
+		return detailedError(code, details)
 	}
 }
 

@@ -54,11 +54,12 @@ type CommitterConfig struct {
 // NewCommitter makes a committer that knows nothing of the store yet.
 func NewCommitter(r Range, config CommitterConfig) (*Committer, error) {
 	var handle *C.rk_committer
-	code := C.rk_committer_new(r.pointer(), config.Strategy.toC(), timeToC(config.Grace), C.uint64_t(config.Seed),
-		&handle)
+	var details C.rk_error
+	code := C.rk_committer_new(r.pointer(), C.uint32_t(config.Strategy), timeToC(config.Grace), C.uint64_t(config.Seed),
+		&handle, &details)
 	runtime.KeepAlive(r.inner)
 	if code != C.RK_RESULT_OK {
-		return nil, resultError(code)
+		return nil, detailedError(code, &details)
 	}
 	return &Committer{own(handle, func(c *C.rk_committer) { C.rk_committer_free(c) }), r}, nil
 }
@@ -146,10 +147,11 @@ func (c *Committer) Submit(operations ...Operation) ([]Ticket, error) {
 		requests = operations[i].toC(&all[i], requests)
 	}
 	tickets := make([]Ticket, len(operations))
+	var details C.rk_error
 	code := C.rk_committer_submit(c.pointer(), unsafe.SliceData(all), C.size_t(len(all)),
-		unsafe.SliceData(requests), C.size_t(len(requests)), (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(tickets))))
+		unsafe.SliceData(requests), C.size_t(len(requests)), (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(tickets))), &details)
 	runtime.KeepAlive(c)
-	return tickets, resultError(code)
+	return tickets, detailedError(code, &details)
 }
 
 // ServiceList describes the list of Services of a repair pass. The zero value is for Services in another etcd than the

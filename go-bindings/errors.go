@@ -27,10 +27,10 @@ var (
 	ErrSameKind = errors.New("there is a range of this kind already")
 	// ErrInvalidArgument: an argument makes no sense; the error around it names it.
 	ErrInvalidArgument = errors.New("invalid argument")
-	// ErrInvalidUTF8: a text is not UTF-8.
+	// ErrInvalidUTF8: a text is not UTF-8. In a batch that is ErrInvalidBatch.
 	ErrInvalidUTF8 = errors.New("text is not UTF-8")
-	// ErrInvalidBatch: the library cannot read a batch, as one of its objects is too large or has text that is not UTF-8.
-	ErrInvalidBatch = errors.New("invalid batch: an object in it is too large or has text that is not UTF-8")
+	// ErrInvalidBatch: an object of a batch is too large or has text that is not UTF-8; the error around it names the object.
+	ErrInvalidBatch = errors.New("invalid batch")
 )
 
 // ValueError is the error of a call about one value. errors.Is finds its reason: ErrFull, ErrAlreadyAllocated or
@@ -143,6 +143,18 @@ func resultError(code C.rk_result) error {
 	}
 }
 
+// detailedError returns the error of a result with details. The library's message names the argument.
+func detailedError(code C.rk_result, details *C.rk_error) error {
+	err := resultError(code)
+	switch code {
+	case C.RK_RESULT_NULL_POINTER, C.RK_RESULT_INVALID_ARGUMENT, C.RK_RESULT_INVALID_UTF8, C.RK_RESULT_INVALID_BATCH,
+		C.RK_RESULT_SAME_KIND, C.RK_RESULT_NOT_IN_RANGE:
+		return fmt.Errorf("%w: %s", err, errorMessage(details))
+	default:
+		return err
+	}
+}
+
 // valueError returns the error of a call about one value, or about any free one.
 func valueError(code C.rk_result, value Value, r Range) error {
 	switch code {
@@ -174,10 +186,8 @@ func snapshotError(code C.rk_result, details *C.rk_error, expected, found string
 		return &BitsPastRangeError{Range: found, Offset: highest, Byte: offset, Message: message}
 	case C.RK_RESULT_INVALID_RANGE:
 		return &ParseError{Text: found, Message: message}
-	case C.RK_RESULT_SAME_KIND, C.RK_RESULT_INVALID_ARGUMENT:
-		return fmt.Errorf("%w: %s", resultError(code), message)
 	default:
-		return resultError(code)
+		return detailedError(code, details)
 	}
 }
 

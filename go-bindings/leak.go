@@ -23,10 +23,11 @@ type LeakCounters struct {
 // Kubernetes, at least 1).
 func NewLeakCounters(r Range, passes uint8) (*LeakCounters, error) {
 	var handle *C.rk_leak_counters
-	code := C.rk_leak_counters_new(r.pointer(), C.uint8_t(passes), &handle)
+	var details C.rk_error
+	code := C.rk_leak_counters_new(r.pointer(), C.uint8_t(passes), &handle, &details)
 	runtime.KeepAlive(r.inner)
 	if code != C.RK_RESULT_OK {
-		return nil, resultError(code)
+		return nil, detailedError(code, &details)
 	}
 	return &LeakCounters{own(handle, func(c *C.rk_leak_counters) { C.rk_leak_counters_free(c) }), r}, nil
 }

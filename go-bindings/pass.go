@@ -65,7 +65,7 @@ func (p *Pass) Audit(audit *Audit) error {
 	if code == C.RK_RESULT_OK {
 		audit.ranges.n += int(p.begun.Load())
 	}
-	return passError(code, &details)
+	return detailedError(code, &details)
 }
 
 // Finish ends the audit of the pass. Leaks stay until they were seen in enough passes in a row. An error ends the pass.
@@ -76,7 +76,7 @@ func (p *Pass) Finish(audit *Audit) (*Report, error) {
 	runtime.KeepAlive(p)
 	runtime.KeepAlive(audit)
 	if code != C.RK_RESULT_OK {
-		return nil, passError(code, &details)
+		return nil, detailedError(code, &details)
 	}
 	return &Report{own(handle, func(c *C.rk_report) { C.rk_report_free(c) })}, nil
 }
@@ -90,19 +90,23 @@ func (c *Committer) BeginPass(pass *Pass) error {
 	if code == C.RK_RESULT_OK {
 		pass.begun.Add(1)
 	}
-	return passError(code, &details)
+	return detailedError(code, &details)
 }
 
 // PassRead reports the read of a pass, with its revision and snapshot. Services are listed
 // after now. The leak counters of the committer's range go on only where the value was in use ever since the pass before;
-// where that is not known, or that pass was too short a while ago, all of them start again.
+// where that is not known, or that pass was too short a while ago, all of them start again. The error may be a
+// *BitsPastRangeError.
 func (c *Committer) PassRead(pass *Pass, revision int64, snapshot []byte, now time.Duration) error {
 	var details C.rk_error
 	code := C.rk_repair_pass_read(pass.pointer(), c.pointer(), C.uint64_t(revision), cBytes(snapshot), C.size_t(len(snapshot)),
 		timeToC(now), &details)
 	runtime.KeepAlive(pass)
 	runtime.KeepAlive(c)
-	return passError(code, &details)
+	if code != C.RK_RESULT_OK {
+		return snapshotError(code, &details, c.r.String(), c.r.String())
+	}
+	return nil
 }
 
 // SubmitRepair queues the operation that applies the result of a finished pass to the committer's range. It is to
@@ -123,16 +127,5 @@ func (c *Committer) SubmitRepair(deadline time.Duration, pass *Pass, listed Serv
 		deadlineToC(deadline), &ticket, &details)
 	runtime.KeepAlive(c)
 	runtime.KeepAlive(pass)
-	return Ticket(ticket), passError(code, &details)
-}
-
-func passError(code C.rk_result, details *C.rk_error) error {
-	switch err := resultError(code); code {
-	case C.RK_RESULT_INVALID_ARGUMENT, C.RK_RESULT_SAME_KIND:
-		return fmt.Errorf("%w: %s", err, errorMessage(details))
-	case C.RK_RESULT_BITS_PAST_RANGE:
-		return fmt.Errorf("%w: %s", ErrInvalidArgument, errorMessage(details))
-	default:
-		return err
-	}
+	return Ticket(ticket), detailedError(code, &details)
 }

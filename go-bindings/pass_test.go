@@ -26,7 +26,10 @@ func TestOrderOfPass(t *testing.T) {
 	refused(ours.BeginPass(pass), "begun twice")
 	refused(second(pass.Finish(audit)), "no audit yet")
 	refused(second(ours.SubmitRepair(NoDeadline, pass, ServiceList{})), "no audit yet")
-	refused(ours.PassRead(pass, 1, bytes.Repeat([]byte{0xff}, 26), 1), "")
+	var past *BitsPastRangeError
+	if err := ours.PassRead(pass, 1, bytes.Repeat([]byte{0xff}, 26), 1); !errors.As(err, &past) || past.Range != "30000-30199" {
+		t.Error(err)
+	}
 	if err := ours.PassRead(pass, 1, nil, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +37,7 @@ func TestOrderOfPass(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(ours.BeginPass(pass), "waits for the end of its audit")
-	refused(second(audit.Finish(passes)), "")
+	refused(second(audit.Finish(passes)), "the audit is that of a repair pass")
 	if i := must(audit.AddBitmap(must(ParseCIDR("10.0.0.0/24")), Stored{})); i != 1 {
 		t.Errorf("the range behind that of the pass has index %d", i)
 	}

@@ -23,8 +23,9 @@ type Passes struct {
 // value was in use all the time between.
 func NewPasses(passes uint8, interval time.Duration) (*Passes, error) {
 	var handle *C.rk_leak_tracker
-	if code := C.rk_leak_tracker_new(C.uint8_t(passes), timeToC(interval), &handle); code != C.RK_RESULT_OK {
-		return nil, resultError(code)
+	var details C.rk_error
+	if code := C.rk_leak_tracker_new(C.uint8_t(passes), timeToC(interval), &handle, &details); code != C.RK_RESULT_OK {
+		return nil, detailedError(code, &details)
 	}
 	return &Passes{own(handle, func(c *C.rk_leak_tracker) { C.rk_leak_tracker_free(c) })}, nil
 }

@@ -5,7 +5,6 @@ import "C"
 
 import (
 	"errors"
-	"fmt"
 	"iter"
 	"math"
 	"runtime"
@@ -136,12 +135,7 @@ func (r *Report) RecordRepair(index int, repaired Repaired) error {
 	code := C.rk_report_record_repair(r.pointer(), C.size_t(index), unsafe.SliceData(set), C.size_t(len(set)),
 		unsafe.SliceData(cleared), C.size_t(len(cleared)), &details)
 	runtime.KeepAlive(r)
-	switch code {
-	case C.RK_RESULT_INVALID_ARGUMENT, C.RK_RESULT_NOT_IN_RANGE:
-		return fmt.Errorf("%w: %s", resultError(code), errorMessage(&details))
-	default:
-		return resultError(code)
-	}
+	return detailedError(code, &details)
 }
 
 // Services returns the number of Services that were observed.

@@ -13,8 +13,8 @@
  * drift. These conventions hold for every function; its own comment says only what goes beyond them.
  *
  * Results. A function that can fail returns an rk_result. All else goes through out-parameters, which come last and are
- * written only on success. Details of a failure go to an rk_error, which is written only on failure and may be NULL.
- * There is no "last error".
+ * written only on success. Details of a failure go to an rk_error, which is written only on failure and may be NULL: a
+ * sentence that names the parameter, and where it can, the place. There is no "last error".
  *
  * Pointers. A pointer must be valid until the call returns; no function keeps one. NULL is RK_RESULT_NULL_POINTER unless
  * the function allows it. A pointer that is not aligned, or a length beyond the address space, is
@@ -24,7 +24,7 @@
  * of the constants that a parameter takes, and a place past the end are RK_RESULT_INVALID_ARGUMENT.
  *
  * Text and bytes. A pointer and a length, without a terminating NUL; NULL is allowed if the length is 0. Text that is not
- * UTF-8 is RK_RESULT_INVALID_UTF8.
+ * UTF-8 is RK_RESULT_INVALID_UTF8, in a batch of objects RK_RESULT_INVALID_BATCH.
  *
  * Buffers. A pointer, a capacity, and a size_t * for the length. If the capacity is too small, the function returns
  * RK_RESULT_BUFFER_TOO_SMALL, writes the required length, and changes nothing else. So NULL with capacity 0 queries the
@@ -787,27 +787,6 @@ typedef struct rk_report rk_report;
 typedef struct rk_service_cidr rk_service_cidr;
 
 /**
- * An address or a port; rk_value_port and the like build one. kind is one of RK_VALUE_KIND_* and determines the
- * meaning of high and low.
- *
- * Functions take it by pointer: a copy of 24 bytes by value costs a caller that has just written them some 5 ns.
- */
-typedef struct rk_value {
-  /**
-   * High half; see the kinds.
-   */
-  uint64_t high;
-  /**
-   * Low half; see the kinds.
-   */
-  uint64_t low;
-  /**
-   * One of RK_VALUE_KIND_*.
-   */
-  uint32_t kind;
-} rk_value;
-
-/**
  * The bits past the end of a range in a stored bitmap.
  */
 typedef struct rk_bits_past_range {
@@ -864,6 +843,27 @@ typedef struct rk_error {
    */
   char message[RK_ERROR_MESSAGE_CAPACITY];
 } rk_error;
+
+/**
+ * An address or a port; rk_value_port and the like build one. kind is one of RK_VALUE_KIND_* and determines the
+ * meaning of high and low.
+ *
+ * Functions take it by pointer: a copy of 24 bytes by value costs a caller that has just written them some 5 ns.
+ */
+typedef struct rk_value {
+  /**
+   * High half; see the kinds.
+   */
+  uint64_t high;
+  /**
+   * Low half; see the kinds.
+   */
+  uint64_t low;
+  /**
+   * One of RK_VALUE_KIND_*.
+   */
+  uint32_t kind;
+} rk_value;
 
 /**
  * Objects in flat form, so that many cross in one call: numbers in words, in the machine's byte order, and texts in text,
@@ -1691,7 +1691,8 @@ extern "C" {
 rk_result rk_allocator_new(const struct rk_range *range,
                            uint32_t strategy,
                            uint64_t seed,
-                           struct rk_allocator **allocator);
+                           struct rk_allocator **allocator,
+                           struct rk_error *error);
 
 /**
  * Destroys an allocator.
@@ -1837,7 +1838,8 @@ rk_result rk_audit_add_service_cidr(const struct rk_audit *audit,
  * in bitmaps, or a Service was observed.
  */
 rk_result rk_audit_observe_ip_addresses(const struct rk_audit *audit,
-                                        const struct rk_ip_addresses *batch);
+                                        const struct rk_ip_addresses *batch,
+                                        struct rk_error *error);
 
 /**
  * Records a batch of Services; see rk_services_add. Their names are needed only where ClusterIPs are recorded in
@@ -1848,7 +1850,8 @@ rk_result rk_audit_observe_ip_addresses(const struct rk_audit *audit,
  */
 rk_result rk_audit_observe_services(const struct rk_audit *audit,
                                     const struct rk_service_names *names,
-                                    const struct rk_services *batch);
+                                    const struct rk_services *batch,
+                                    struct rk_error *error);
 
 /**
  * Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_*), once all
@@ -1873,7 +1876,8 @@ rk_result rk_audit_check_cluster(const struct rk_audit *audit,
  */
 rk_result rk_audit_finish(const struct rk_audit *audit,
                           const struct rk_leak_tracker *tracker,
-                          struct rk_report **report);
+                          struct rk_report **report,
+                          struct rk_error *error);
 
 /**
  * Creates a controller that has not begun. config is JSON (docs/bootstrap-json.md).
@@ -1951,10 +1955,11 @@ rk_result rk_bootstrap_plan(const char *question,
  * RK_RESULT_INVALID_ARGUMENT for an unknown strategy.
  */
 rk_result rk_committer_new(const struct rk_range *range,
-                           uint32_t strategy_number,
+                           uint32_t strategy,
                            uint64_t grace,
                            uint64_t seed,
-                           struct rk_committer **committer);
+                           struct rk_committer **committer,
+                           struct rk_error *error);
 
 /**
  * Destroys a committer.
@@ -1970,15 +1975,16 @@ rk_result rk_committer_close(const struct rk_committer *committer);
  * Submits n operations and writes the ticket of each. values are the requests of all allocations, back to back, as
  * rk_allocator_allocate_batch takes them.
  *
- * RK_RESULT_INVALID_ARGUMENT for an unknown kind, a value that is none, or a wrong number of values: nothing is submitted
- * then.
+ * RK_RESULT_INVALID_ARGUMENT for an unknown kind, a value that does not follow its kind, or a wrong number of values:
+ * nothing is submitted then.
  */
 rk_result rk_committer_submit(const struct rk_committer *committer,
                               const struct rk_operation *submitted,
                               size_t n,
                               const struct rk_value *values,
                               size_t values_len,
-                              uint64_t *tickets);
+                              uint64_t *tickets,
+                              struct rk_error *error);
 
 /**
  * Ends an operation that its caller no longer waits for; one that has ended is left alone. What it allocates if it takes
@@ -2082,7 +2088,8 @@ rk_result rk_cluster_ip_judge(const struct rk_address_object *object,
  */
 rk_result rk_leak_counters_new(const struct rk_range *range,
                                uint8_t passes,
-                               struct rk_leak_counters **counters);
+                               struct rk_leak_counters **counters,
+                               struct rk_error *error);
 
 /**
  * Destroys counters.
@@ -2132,7 +2139,8 @@ rk_result rk_leak_counters_reset(const struct rk_leak_counters *counters);
  */
 rk_result rk_leak_tracker_new(uint8_t passes,
                               uint64_t interval,
-                              struct rk_leak_tracker **tracker);
+                              struct rk_leak_tracker **tracker,
+                              struct rk_error *error);
 
 /**
  * Destroys a tracker.

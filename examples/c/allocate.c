@@ -17,7 +17,7 @@ int main(void) {
   size_t text_len, data_len, stored_len;
 
   MUST(rk_range_parse(cidr, strlen(cidr), &range, NULL));
-  MUST(rk_allocator_new(range, RK_STRATEGY_CONTIGUOUS, 0, &allocator));
+  MUST(rk_allocator_new(range, RK_STRATEGY_CONTIGUOUS, 0, &allocator, NULL));
   MUST(rk_address_parse(dns, strlen(dns), &named));
   MUST(rk_allocator_allocate(allocator, &named));
   MUST(rk_allocator_allocate_next(allocator, &next));

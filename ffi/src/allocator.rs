@@ -6,7 +6,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper_core::allocator::{AllocateError, Allocator, BatchError, Full, Request, RestoreError, Strategy};
 
-use crate::error::{Failure, rk_error};
+use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::range::{ValueRange, rk_range};
@@ -69,20 +69,24 @@ impl From<RestoreError<ValueRange>> for Failure {
 pub(crate) fn requests(values: &[rk_value]) -> Result<Vec<Request<Value>>, Failure> {
     let request = |(index, value): (usize, &rk_value)| match *value {
         rk_value { high: 0, low: 0, kind: RK_VALUE_KIND_ANY } => Ok(Request::Next),
-        value => (&value).try_into().map(Request::This).map_err(|result: rk_result| {
-            Failure::new(result, format_args!("request {index} is no value: {value:?}")).of_request(index)
-        }),
+        value => {
+            let value = Value::try_from(&value);
+            value.map(Request::This).map_err(|error| error.of(format_args!("request {index}")).of_request(index))
+        }
     };
     values.iter().enumerate().map(request).collect()
 }
 
 /// The strategy that a number stands for.
-pub(crate) fn strategy(number: u32) -> Result<Strategy, rk_result> {
+pub(crate) fn strategy(number: u32) -> Result<Strategy, Failure> {
     match number {
         RK_STRATEGY_CONTIGUOUS => Ok(Strategy::Contiguous),
         RK_STRATEGY_RANDOM_SCAN => Ok(Strategy::RandomScan),
         RK_STRATEGY_DYNAMIC_BAND_FIRST => Ok(Strategy::DynamicBandFirst),
-        _ => Err(rk_result::InvalidArgument),
+        _ => Err(Failure::new(
+            rk_result::InvalidArgument,
+            format_args!("strategy {number} is none of 0 (contiguous), 1 (random scan), 2 (dynamic band first)"),
+        )),
     }
 }
 
@@ -96,15 +100,18 @@ pub unsafe extern "C" fn rk_allocator_new(
     strategy: u32,
     seed: u64,
     allocator: *mut *mut rk_allocator,
+    error: *mut rk_error,
 ) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (range, out) = unsafe { (borrow(scope, range)?, Out::new(scope, allocator)?) };
-        let allocator = Allocator::new(ValueRange(range.0), self::strategy(strategy)?);
-        let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
-        out.give(rk_allocator(Handle::new(AllocatorState { allocator, generator })));
-        Ok(())
-    })
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let (range, out) = (borrow(scope, range).named("range")?, Out::new(scope, allocator).named("allocator")?);
+            let allocator = Allocator::new(ValueRange(range.0), self::strategy(strategy)?);
+            let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
+            out.give(rk_allocator(Handle::new(AllocatorState { allocator, generator })));
+            Ok(())
+        })
+    }
 }
 
 /// Destroys an allocator.
@@ -239,8 +246,9 @@ pub unsafe extern "C" fn rk_allocator_allocate_batch(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (allocator, out) = (borrow(scope, allocator)?, Array::new(scope, values, n)?);
-            let requests = self::requests(slice(scope, requests, n)?)?;
+            let (allocator, out) =
+                (borrow(scope, allocator).named("allocator")?, Array::new(scope, values, n).named("values")?);
+            let requests = self::requests(slice(scope, requests, n).named("requests")?)?;
             let values = allocator
                 .0
                 .with(|state| state.allocator.allocate_batch(&requests, &mut state.generator).map_err(Failure::from))?;
@@ -282,8 +290,11 @@ pub unsafe extern "C" fn rk_allocator_restore(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (allocator, range, data) =
-                (borrow(scope, allocator)?, text(scope, range, range_len)?, slice(scope, data, data_len)?);
+            let (allocator, range, data) = (
+                borrow(scope, allocator).named("allocator")?,
+                text(scope, range, range_len).named("range")?,
+                slice(scope, data, data_len).named("data")?,
+            );
             allocator.0.with(|state| Ok(state.allocator.restore(range, data)?))
         })
     }

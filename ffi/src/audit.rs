@@ -8,7 +8,7 @@ use rangekeeper_core::audit::{
 use rangekeeper_core::service::Service;
 use rangekeeper_core::service_cidr::ServiceCidr;
 
-use crate::error::{Failure, rk_error};
+use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::leak_tracker::rk_leak_tracker;
@@ -68,24 +68,23 @@ impl From<NotAuditable> for Failure {
     }
 }
 
-fn presence(presence: u32) -> Result<Presence, rk_result> {
+fn presence(parameter: &str, presence: u32) -> Result<Presence, Failure> {
     Ok(match presence {
         RK_PRESENCE_MISSING => Presence::Missing,
         RK_PRESENCE_UNINITIALISED => Presence::Uninitialised,
         RK_PRESENCE_INITIALISED => Presence::Initialised,
-        _ => return Err(rk_result::InvalidArgument),
+        _ => {
+            return Err(Failure::new(
+                rk_result::InvalidArgument,
+                format_args!("{parameter} {presence} is none of 0 (missing), 1 (uninitialised), 2 (initialised)"),
+            ));
+        }
     })
 }
 
 impl From<AddObjectError> for Failure {
     fn from(error: AddObjectError) -> Self {
         Self::new(rk_result::InvalidArgument, error)
-    }
-}
-
-impl From<AddObjectError> for rk_result {
-    fn from(_: AddObjectError) -> Self {
-        Self::InvalidArgument
     }
 }
 
@@ -145,10 +144,11 @@ pub unsafe extern "C" fn rk_audit_add_bitmap(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (audit, configured) = (borrow(scope, audit)?, borrow(scope, configured)?);
+            let (audit, configured) =
+                (borrow(scope, audit).named("audit")?, borrow(scope, configured).named("configured")?);
             let stored = Stored {
-                range: text(scope, stored_range, stored_range_len)?,
-                data: slice(scope, stored_data, stored_data_len)?,
+                range: text(scope, stored_range, stored_range_len).named("stored_range")?,
+                data: slice(scope, stored_data, stored_data_len).named("stored_data")?,
             };
             audit.0.with(|audit| Ok(audit.add_bitmap(configured.0, stored)?))
         })
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn rk_audit_add_service_cidr(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (audit, cidr) = (borrow(scope, audit)?, text(scope, cidr, cidr_len)?);
+            let (audit, cidr) = (borrow(scope, audit).named("audit")?, text(scope, cidr, cidr_len).named("cidr")?);
             let cidr = ServiceCidr::parse(cidr).map_err(|error| Failure::new(rk_result::InvalidRange, error))?;
             audit.0.with(|audit| Ok(audit.add_service_cidr(cidr)?))
         })
@@ -183,17 +183,20 @@ pub unsafe extern "C" fn rk_audit_add_service_cidr(
 pub unsafe extern "C" fn rk_audit_observe_ip_addresses(
     audit: *const rk_audit,
     batch: *const rk_ip_addresses,
+    error: *mut rk_error,
 ) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (audit, objects) = unsafe { (borrow(scope, audit)?, ip_addresses(scope, batch)?) };
-        audit.0.with(|audit| {
-            for object in &objects {
-                audit.observe_ip_address(object)?;
-            }
-            Ok(())
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let (audit, objects) = (borrow(scope, audit).named("audit")?, ip_addresses(scope, batch)?);
+            audit.0.with(|audit| {
+                for object in &objects {
+                    audit.observe_ip_address(object)?;
+                }
+                Ok(())
+            })
         })
-    })
+    }
 }
 
 /// Records a batch of Services; see rk_services_add. Their names are needed only where ClusterIPs are recorded in
@@ -206,32 +209,37 @@ pub unsafe extern "C" fn rk_audit_observe_services(
     audit: *const rk_audit,
     names: *const rk_service_names,
     batch: *const rk_services,
+    error: *mut rk_error,
 ) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (audit, names, services) =
-            unsafe { (borrow(scope, audit)?, borrow_optional(scope, names)?, Services::new(scope, batch)?) };
-        let Some(names) = names else {
-            return audit.0.with(|audit| {
-                if audit.needs_names() && services.count > 0 {
-                    return Err(rk_result::InvalidArgument);
-                }
-                services.for_each(|service| audit.observe(service))
-            });
-        };
-        // SAFETY: the caller's promise; see guard.
-        let names = unsafe { service_names(scope, names)? };
-        if names.len() != services.count {
-            return Err(rk_result::InvalidBatch);
-        }
-        audit.0.with(|audit| {
-            let mut names = names.into_iter();
-            services.for_each(|service| {
-                let (namespace, name) = names.next().unwrap_or_default();
-                audit.observe(&Service { namespace, name, ..*service });
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let (audit, names) = (borrow(scope, audit).named("audit")?, borrow_optional(scope, names).named("names")?);
+            let services = Services::new(scope, batch)?;
+            let Some(names) = names else {
+                return audit.0.with(|audit| {
+                    if audit.needs_names() && services.count > 0 {
+                        let message = "names are missing: where ClusterIPs are IPAddress objects, Services need them";
+                        return Err(Failure::new(rk_result::InvalidArgument, message));
+                    }
+                    services.for_each(|service| audit.observe(service))
+                });
+            };
+            let names = service_names(scope, names)?;
+            if names.len() != services.count {
+                let (named, count) = (names.len(), services.count);
+                let message = format_args!("the batch has {count} Services and {named} names");
+                return Err(Failure::new(rk_result::InvalidBatch, message));
+            }
+            audit.0.with(|audit| {
+                let mut names = names.into_iter();
+                services.for_each(|service| {
+                    let (namespace, name) = names.next().unwrap_or_default();
+                    audit.observe(&Service { namespace, name, ..*service });
+                })
             })
         })
-    })
+    }
 }
 
 /// Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_*), once all
@@ -252,11 +260,11 @@ pub unsafe extern "C" fn rk_audit_check_cluster(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let audit = borrow(scope, audit)?;
+            let audit = borrow(scope, audit).named("audit")?;
             let bitmaps = Bitmaps {
-                service_ips: presence(service_ips)?,
-                secondary_service_ips: presence(secondary_service_ips)?,
-                service_node_ports: presence(service_node_ports)?,
+                service_ips: presence("service_ips", service_ips)?,
+                secondary_service_ips: presence("secondary_service_ips", secondary_service_ips)?,
+                service_node_ports: presence("service_node_ports", service_node_ports)?,
             };
             audit.0.with(|audit| Ok(audit.check_cluster(bitmaps, cleans_leaks)?))
         })
@@ -272,18 +280,25 @@ pub unsafe extern "C" fn rk_audit_finish(
     audit: *const rk_audit,
     tracker: *const rk_leak_tracker,
     report: *mut *mut rk_report,
+    error: *mut rk_error,
 ) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (audit, tracker, out) =
-            unsafe { (borrow(scope, audit)?, borrow_optional(scope, tracker)?, Out::new(scope, report)?) };
-        audit.0.with(|audit| if audit.is_of_pass() { Err(rk_result::InvalidArgument) } else { Ok(()) })?;
-        let finish = |leaks: Leaks<'_>| audit.0.finish(|audit| Ok::<_, rk_result>(audit.finish(leaks)));
-        let report = match tracker {
-            None => finish(Leaks::CleanAtOnce)?,
-            Some(tracker) => tracker.0.with(|passes| finish(Leaks::Keep(passes.counters())))?,
-        };
-        out.give(rk_report::new(report));
-        Ok(())
-    })
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let (audit, tracker) =
+                (borrow(scope, audit).named("audit")?, borrow_optional(scope, tracker).named("tracker")?);
+            let out = Out::new(scope, report).named("report")?;
+            audit.0.with(|audit| {
+                let message = "the audit is that of a repair pass, which finishes it";
+                if audit.is_of_pass() { Err(Failure::new(rk_result::InvalidArgument, message)) } else { Ok(()) }
+            })?;
+            let finish = |leaks: Leaks<'_>| audit.0.finish(|audit| Ok::<_, Failure>(audit.finish(leaks)));
+            let report = match tracker {
+                None => finish(Leaks::CleanAtOnce)?,
+                Some(tracker) => tracker.0.with(|passes| finish(Leaks::Keep(passes.counters())))?,
+            };
+            out.give(rk_report::new(report));
+            Ok(())
+        })
+    }
 }

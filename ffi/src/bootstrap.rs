@@ -7,11 +7,11 @@ use rangekeeper_bootstrap::controller::Controller;
 use rangekeeper_bootstrap::plan::{Question, plan};
 use serde::Deserialize;
 
-use crate::error::{Failure, rk_error};
+use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::result::rk_result;
-use crate::scope::{Buffer, Out, borrow, reclaim, text};
+use crate::scope::{Array, Buffer, Out, borrow, reclaim, text};
 
 /// The bootstrap controller of one server: a state machine that does no I/O.
 pub struct rk_bootstrap(Handle<State>);
@@ -45,7 +45,8 @@ pub unsafe extern "C" fn rk_bootstrap_new(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (config, out) = (text(scope, config, config_len)?, Out::new(scope, bootstrap)?);
+            let (config, out) =
+                (text(scope, config, config_len).named("config")?, Out::new(scope, bootstrap).named("bootstrap")?);
             let controller =
                 Controller::new(parse(config)?).map_err(|error| Failure::new(rk_result::InvalidConfig, error))?;
             out.give(rk_bootstrap(Handle::new(State { controller, step: None })));
@@ -115,7 +116,8 @@ pub unsafe extern "C" fn rk_bootstrap_answered(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (bootstrap, answer) = (borrow(scope, bootstrap)?, text(scope, answer, answer_len)?);
+            let (bootstrap, answer) =
+                (borrow(scope, bootstrap).named("bootstrap")?, text(scope, answer, answer_len).named("answer")?);
             let answer = parse(answer)?;
             bootstrap.0.with(|state| {
                 state.controller.answered(Duration::from_nanos(now), id, answer);
@@ -157,10 +159,20 @@ pub unsafe extern "C" fn rk_bootstrap_plan(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (question, buffer) = (text(scope, question, question_len)?, Buffer::new(scope, buffer, capacity, len)?);
+            let (question, buffer) = (
+                text(scope, question, question_len).named("question")?,
+                Buffer::of(Array::new(scope, buffer, capacity).named("buffer")?, Out::new(scope, len).named("len")?),
+            );
             let question: Question = parse(question)?;
             let answer = plan(&question).map_err(|error| Failure::new(rk_result::InvalidConfig, error))?;
-            Ok(buffer.write_text(&to_json(&answer)?)?)
+            let answer = to_json(&answer).map_err(|result| Failure::new(result, "the answer has no JSON form"))?;
+            let required = answer.len();
+            buffer.write_text(&answer).map_err(|result| {
+                Failure::new(
+                    result,
+                    format_args!("buffer has room for {capacity} bytes, and the answer has {required}"),
+                )
+            })
         })
     }
 }

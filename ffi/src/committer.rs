@@ -7,15 +7,15 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper_core::commit::{Committer, Config, Known, Outcome, Request, Step, Ticket};
 
-use crate::allocator::strategy;
+use crate::allocator;
 use crate::committer_input::{events, operations, rk_event, rk_operation};
 use crate::committer_output::{
     Outcomes, RK_STEP_CONFIRM, RK_STEP_FINISHED, RK_STEP_IDLE, RK_STEP_READ, RK_STEP_STOP_WATCH, RK_STEP_SWAP,
     RK_STEP_WAIT, RK_STEP_WATCH, nanoseconds, rk_finished, rk_step, rk_step_confirm, rk_step_data, rk_step_finished,
     rk_step_swap, rk_step_wait, rk_step_watch,
 };
-use crate::error::Failure;
-use crate::guard::{guard, guard_or};
+use crate::error::{Failure, Named, rk_error};
+use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::range::{ValueRange, rk_range};
 use crate::result::rk_result;
@@ -100,21 +100,24 @@ pub struct rk_known {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_new(
     range: *const rk_range,
-    strategy_number: u32,
+    strategy: u32,
     grace: u64,
     seed: u64,
     committer: *mut *mut rk_committer,
+    error: *mut rk_error,
 ) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (range, out) = unsafe { (borrow(scope, range)?, Out::new(scope, committer)?) };
-        let config = Config { strategy: strategy(strategy_number)?, grace: Duration::from_nanos(grace) };
-        let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let committer = Committer::new(ValueRange(range.0), config, generator);
-        let state = State { committer, value: Vec::new(), finished: Outcomes::default() };
-        out.give(rk_committer(Handle::new(state)));
-        Ok(())
-    })
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let (range, out) = (borrow(scope, range).named("range")?, Out::new(scope, committer).named("committer")?);
+            let config = Config { strategy: allocator::strategy(strategy)?, grace: Duration::from_nanos(grace) };
+            let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
+            let committer = Committer::new(ValueRange(range.0), config, generator);
+            let state = State { committer, value: Vec::new(), finished: Outcomes::default() };
+            out.give(rk_committer(Handle::new(state)));
+            Ok(())
+        })
+    }
 }
 
 /// Destroys a committer.
@@ -138,8 +141,8 @@ pub unsafe extern "C" fn rk_committer_close(committer: *const rk_committer) -> r
 /// Submits n operations and writes the ticket of each. values are the requests of all allocations, back to back, as
 /// rk_allocator_allocate_batch takes them.
 ///
-/// RK_RESULT_INVALID_ARGUMENT for an unknown kind, a value that is none, or a wrong number of values: nothing is submitted
-/// then.
+/// RK_RESULT_INVALID_ARGUMENT for an unknown kind, a value that does not follow its kind, or a wrong number of values:
+/// nothing is submitted then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit(
     committer: *const rk_committer,
@@ -148,19 +151,23 @@ pub unsafe extern "C" fn rk_committer_submit(
     values: *const rk_value,
     values_len: usize,
     tickets: *mut u64,
+    error: *mut rk_error,
 ) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (committer, all, tickets) = unsafe {
-            let all = operations(slice(scope, submitted, n)?, slice(scope, values, values_len)?);
-            (borrow(scope, committer)?, all?, Array::new(scope, tickets, n)?)
-        };
-        committer.0.with(|state| {
-            let submitted = all.into_iter().map(|(operation, deadline)| state.committer.submit(operation, deadline).0);
-            tickets.fill(submitted);
-            Ok(())
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let (committer, submitted) =
+                (borrow(scope, committer).named("committer")?, slice(scope, submitted, n).named("submitted")?);
+            let (values, tickets) =
+                (slice(scope, values, values_len).named("values")?, Array::new(scope, tickets, n).named("tickets")?);
+            let all = operations(submitted, values)?;
+            committer.0.with(|state| {
+                let submit = |(operation, deadline)| state.committer.submit(operation, deadline).0;
+                tickets.fill(all.into_iter().map(submit));
+                Ok(())
+            })
         })
-    })
+    }
 }
 
 /// Ends an operation that its caller no longer waits for; one that has ended is left alone. What it allocates if it takes

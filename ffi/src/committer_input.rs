@@ -6,10 +6,11 @@ use std::time::Duration;
 use rangekeeper_core::commit::{Answer, Change, Event, Guard, Header, KeyValue, Operation};
 
 use crate::allocator::requests;
+use crate::error::Failure;
 use crate::range::ValueRange;
 use crate::result::rk_result;
 use crate::scope::{Scope, slice, text};
-use crate::value::rk_value;
+use crate::value::{Value, rk_value};
 
 /// Serve all requests of data.allocate, or none.
 pub const RK_OPERATION_ALLOCATE: u32 = 1;
@@ -204,30 +205,41 @@ pub(crate) fn deadline(nanoseconds: u64) -> Duration {
 /// Of the data of each operation, what belongs to its kind is written.
 pub(crate) unsafe fn operations(
     operations: &[rk_operation],
-    mut values: &[rk_value],
-) -> Result<Vec<(Operation<ValueRange>, Duration)>, rk_result> {
+    values: &[rk_value],
+) -> Result<Vec<(Operation<ValueRange>, Duration)>, Failure> {
+    let invalid = |message: std::fmt::Arguments<'_>| Failure::new(rk_result::InvalidArgument, message);
+    let mut rest = values;
     let mut all = Vec::with_capacity(operations.len());
-    for operation in operations {
+    for (index, operation) in operations.iter().enumerate() {
         let submitted = match operation.kind {
             RK_OPERATION_ALLOCATE => {
                 // SAFETY: written, as promised; any numbers are a valid member.
                 let n = unsafe { operation.data.allocate }.requests;
-                let (own, rest) = values.split_at_checked(n).ok_or(rk_result::InvalidArgument)?;
-                values = rest;
-                Operation::Allocate(requests(own).map_err(|failure| failure.result)?)
+                let (own, others) = rest.split_at_checked(n).ok_or_else(|| {
+                    let len = values.len();
+                    invalid(format_args!("values_len {len} is too small: operation {index} has {n} requests more"))
+                })?;
+                rest = others;
+                Operation::Allocate(requests(own)?)
             }
             RK_OPERATION_RELEASE => {
                 // SAFETY: as above.
                 let rk_release { value, as_of, oldest } = unsafe { operation.data.release };
-                Operation::Release { value: (&value).try_into()?, as_of, oldest }
+                let value = Value::try_from(&value)
+                    .map_err(|error| error.of(format_args!("the value of operation {index}")))?;
+                Operation::Release { value, as_of, oldest }
             }
             RK_OPERATION_READ => Operation::Read,
             RK_OPERATION_CREATE => Operation::Create,
-            _ => return Err(rk_result::InvalidArgument),
+            kind => return Err(invalid(format_args!("operation {index} is of an unknown kind: {kind}"))),
         };
         all.push((submitted, deadline(operation.deadline)));
     }
-    if values.is_empty() { Ok(all) } else { Err(rk_result::InvalidArgument) }
+    if !rest.is_empty() {
+        let (len, more) = (values.len(), rest.len());
+        return Err(invalid(format_args!("values_len {len} is too large: no operation requests the last {more}")));
+    }
+    Ok(all)
 }
 
 /// The events that one event of C stands for.

@@ -5,7 +5,9 @@ use std::fmt::{Display, Write};
 
 use rangekeeper_core::snapshot::BitsPastRange;
 
+use crate::handle::Gone;
 use crate::result::rk_result;
+use crate::scope::Unusable;
 
 /// Bytes in the message of an rk_error, the NUL at its end included.
 pub const RK_ERROR_MESSAGE_CAPACITY: usize = 512;
@@ -106,9 +108,29 @@ impl Failure {
     }
 }
 
-impl From<rk_result> for Failure {
-    fn from(result: rk_result) -> Self {
-        Self::new(result, result.name().to_string_lossy())
+// There is no conversion from rk_result: each failure has a sentence.
+
+impl From<Gone> for Failure {
+    fn from(gone: Gone) -> Self {
+        let message = match gone {
+            Gone::Closed => "a handle was closed, or its pass or audit has ended",
+            Gone::Poisoned => "an earlier call caught a fault in Rangekeeper: the handle can only be closed and freed",
+        };
+        Self::new(gone.into(), message)
+    }
+}
+
+/// Turns an argument that cannot be used into a failure that names its parameter, as the header spells it.
+pub(crate) trait Named<T> {
+    fn named(self, parameter: &str) -> Result<T, Failure>;
+}
+
+impl<T> Named<T> for Result<T, Unusable> {
+    fn named(self, parameter: &str) -> Result<T, Failure> {
+        self.map_err(|unusable| {
+            let failure = Failure::new(unusable.into(), format_args!("{parameter} {unusable}"));
+            if let Unusable::NotUtf8 { at } = unusable { failure.at_byte(at) } else { failure }
+        })
     }
 }
 
@@ -127,6 +149,14 @@ impl Write for MessageWriter<'_> {
 }
 
 #[cfg(test)]
+impl rk_error {
+    pub(crate) fn message(&self) -> String {
+        let bytes = self.message[..self.message_len].iter().map(|byte| *byte as u8).collect();
+        String::from_utf8(bytes).expect("cut at a character")
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -135,8 +165,7 @@ mod tests {
         for shift in 0..4 {
             let text = "x".repeat(shift) + &"ä€".repeat(200);
             let error = Failure::new(rk_result::InvalidRange, &text).error;
-            let bytes: Vec<u8> = error.message[..error.message_len].iter().map(|byte| *byte as u8).collect();
-            let message = String::from_utf8(bytes).expect("cut at a character");
+            let message = error.message();
             assert!(text.starts_with(&message));
             assert!(message.len() > RK_ERROR_MESSAGE_CAPACITY - 5 && message.len() < RK_ERROR_MESSAGE_CAPACITY);
             assert_eq!(error.message[error.message_len], 0);

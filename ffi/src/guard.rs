@@ -40,7 +40,9 @@ pub(crate) unsafe fn guard_error(error: *mut rk_error, body: impl FnOnce(&Scope)
         body(scope).or_else(|failure| fail(scope, failure))
     });
     match result {
-        rk_result::Panic => guard(|scope| fail(scope, rk_result::Panic.into())),
+        rk_result::Panic => guard(|scope| {
+            fail(scope, Failure::new(rk_result::Panic, "a fault in Rangekeeper was caught, please report it"))
+        }),
         result => result,
     }
 }

@@ -6,6 +6,22 @@ use parking_lot::Mutex;
 
 use crate::result::rk_result;
 
+/// Why a handle has no value any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    Closed,
+    Poisoned,
+}
+
+impl From<Gone> for rk_result {
+    fn from(gone: Gone) -> Self {
+        match gone {
+            Gone::Closed => Self::Closed,
+            Gone::Poisoned => Self::Poisoned,
+        }
+    }
+}
+
 /// The inside of a handle that may be used from several threads at once.
 pub(crate) struct Handle<T>(Mutex<State<T>>);
 
@@ -23,7 +39,7 @@ impl<T> Handle<T> {
 
     /// Works on the value. A panic in `work` poisons the handle and goes on to the guard.
     #[inline]
-    pub(crate) fn with<R, E: From<rk_result>>(&self, work: impl FnOnce(&mut T) -> Result<R, E>) -> Result<R, E> {
+    pub(crate) fn with<R, E: From<Gone>>(&self, work: impl FnOnce(&mut T) -> Result<R, E>) -> Result<R, E> {
         let mut state = self.0.lock();
         let poison = PoisonOnDrop(&mut state);
         let result = match &mut *poison.0 {
@@ -32,15 +48,15 @@ impl<T> Handle<T> {
                 hook::run();
                 work(value)
             }
-            State::Closed => Err(rk_result::Closed.into()),
-            State::Poisoned => Err(rk_result::Poisoned.into()),
+            State::Closed => Err(Gone::Closed.into()),
+            State::Poisoned => Err(Gone::Poisoned.into()),
         };
         mem::forget(poison);
         result
     }
 
     /// Works on the value for the last time: the handle is closed afterwards, or poisoned by a panic in `work`.
-    pub(crate) fn finish<R, E: From<rk_result>>(&self, work: impl FnOnce(T) -> Result<R, E>) -> Result<R, E> {
+    pub(crate) fn finish<R, E: From<Gone>>(&self, work: impl FnOnce(T) -> Result<R, E>) -> Result<R, E> {
         let mut state = self.0.lock();
         match mem::replace(&mut *state, State::Poisoned) {
             State::Open(value) => {
@@ -52,9 +68,9 @@ impl<T> Handle<T> {
             }
             State::Closed => {
                 *state = State::Closed;
-                Err(rk_result::Closed.into())
+                Err(Gone::Closed.into())
             }
-            State::Poisoned => Err(rk_result::Poisoned.into()),
+            State::Poisoned => Err(Gone::Poisoned.into()),
         }
     }
 
@@ -112,7 +128,7 @@ mod tests {
         // SAFETY: all pointers are to live variables.
         unsafe {
             assert_eq!(rk_range_parse(text.as_ptr().cast(), text.len(), &mut range, ptr::null_mut()), rk_result::Ok);
-            assert_eq!(rk_allocator_new(range, 0, 1, &mut allocator), rk_result::Ok);
+            assert_eq!(rk_allocator_new(range, 0, 1, &mut allocator, ptr::null_mut()), rk_result::Ok);
             rk_range_free(range);
         }
         allocator
@@ -149,13 +165,14 @@ mod tests {
     fn a_panic_is_told_in_the_error() {
         let allocator = allocator();
         let mut value = rk_value::default();
-        let mut error = *Failure::from(rk_result::Full).of_request(7).error;
+        let mut error = *Failure::new(rk_result::Full, "").of_request(7).error;
         hook::panic_next();
         // SAFETY: all pointers are to live variables, and the handle is freed once.
         unsafe {
             let result = rk_allocator_allocate_batch(allocator, &VALUE, 1, &mut value, &mut error);
             assert_eq!(result, rk_result::Panic);
-            assert_eq!((error.detail_kind, error.message_len), (RK_DETAIL_NONE, "PANIC".len()));
+            assert_eq!(error.detail_kind, RK_DETAIL_NONE);
+            assert_eq!(error.message(), "a fault in Rangekeeper was caught, please report it");
             rk_allocator_free(allocator);
         }
     }
@@ -167,9 +184,9 @@ mod tests {
         unsafe {
             assert_eq!(rk_audit_new(false, ptr::null(), &mut audit), rk_result::Ok);
             hook::panic_next();
-            assert_eq!(rk_audit_finish(audit, ptr::null(), &mut report), rk_result::Panic);
+            assert_eq!(rk_audit_finish(audit, ptr::null(), &mut report, ptr::null_mut()), rk_result::Panic);
             assert!(report.is_null());
-            assert_eq!(rk_audit_finish(audit, ptr::null(), &mut report), rk_result::Poisoned);
+            assert_eq!(rk_audit_finish(audit, ptr::null(), &mut report, ptr::null_mut()), rk_result::Poisoned);
             rk_audit_free(audit);
         }
     }

@@ -7,7 +7,8 @@ use rangekeeper_core::bitmap::Bitmap;
 use rangekeeper_core::leak::LeakCounters;
 use rangekeeper_core::range::Range;
 
-use crate::guard::{guard, guard_or};
+use crate::error::{Failure, Named, rk_error};
+use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::range::{rk_range, values_page};
 use crate::result::rk_result;
@@ -26,6 +27,12 @@ impl rk_leak_counters {
     }
 }
 
+/// After how many passes in a row a leak is cleaned.
+pub(crate) fn passes(number: u8) -> Result<NonZeroU8, Failure> {
+    let message = "passes 0 is less than 1: a leak is cleaned in the first pass that sees it, or later";
+    NonZeroU8::new(number).ok_or_else(|| Failure::new(rk_result::InvalidArgument, message))
+}
+
 /// Creates counters at 0. A leak is due to be cleaned in the pass that sees it for the passes-th time in a row;
 /// kube-apiserver waits for 3.
 ///
@@ -35,15 +42,17 @@ pub unsafe extern "C" fn rk_leak_counters_new(
     range: *const rk_range,
     passes: u8,
     counters: *mut *mut rk_leak_counters,
+    error: *mut rk_error,
 ) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (range, out) = unsafe { (borrow(scope, range)?, Out::new(scope, counters)?) };
-        let passes = NonZeroU8::new(passes).ok_or(rk_result::InvalidArgument)?;
-        let counters = Handle::new(LeakCounters::new(range.0.size(), passes));
-        out.give(rk_leak_counters { range: range.0, counters });
-        Ok(())
-    })
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let (range, out) = (borrow(scope, range).named("range")?, Out::new(scope, counters).named("counters")?);
+            let counters = Handle::new(LeakCounters::new(range.0.size(), self::passes(passes)?));
+            out.give(rk_leak_counters { range: range.0, counters });
+            Ok(())
+        })
+    }
 }
 
 /// Destroys counters.

@@ -1,13 +1,14 @@
 //! What repair passes know from one to the next.
 
-use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rangekeeper_core::commit::Passes;
 
-use crate::guard::{guard, guard_or};
+use crate::error::{Named, rk_error};
+use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
+use crate::leak;
 use crate::result::rk_result;
 use crate::scope::{Out, borrow, reclaim};
 
@@ -25,14 +26,17 @@ pub unsafe extern "C" fn rk_leak_tracker_new(
     passes: u8,
     interval: u64,
     tracker: *mut *mut rk_leak_tracker,
+    error: *mut rk_error,
 ) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let out = unsafe { Out::new(scope, tracker)? };
-        let passes = NonZeroU8::new(passes).ok_or(rk_result::InvalidArgument)?;
-        out.give(rk_leak_tracker(Arc::new(Handle::new(Passes::new(passes, Duration::from_nanos(interval))))));
-        Ok(())
-    })
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let out = Out::new(scope, tracker).named("tracker")?;
+            let passes = Passes::new(leak::passes(passes)?, Duration::from_nanos(interval));
+            out.give(rk_leak_tracker(Arc::new(Handle::new(passes))));
+            Ok(())
+        })
+    }
 }
 
 /// Destroys a tracker.

@@ -10,7 +10,7 @@ use rangekeeper_core::bitmap::Bitmap;
 use rangekeeper_core::range::Range;
 use rangekeeper_core::snapshot::changes;
 
-use crate::error::{Failure, rk_error};
+use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::result::rk_result;
 use crate::scope::{Array, Out, borrow, reclaim, slice, text};
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn rk_range_parse(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (spec, range) = (text(scope, spec, spec_len)?, Out::new(scope, range)?);
+            let (spec, range) = (text(scope, spec, spec_len).named("spec")?, Out::new(scope, range).named("range")?);
             range.give(rk_range(spec.parse::<AnyRange>()?));
             Ok(())
         })
@@ -247,10 +247,16 @@ pub unsafe extern "C" fn rk_range_changes(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (range, before, after) =
-                (borrow(scope, range)?.0, slice(scope, before, before_len)?, slice(scope, after, after_len)?);
-            let (values, flags) = (Array::new(scope, values, capacity)?, Array::new(scope, allocated, capacity)?);
-            let (n, next) = (Out::new(scope, n)?, Out::new(scope, next_offset)?);
+            let (range, before, after) = (
+                borrow(scope, range).named("range")?.0,
+                slice(scope, before, before_len).named("before")?,
+                slice(scope, after, after_len).named("after")?,
+            );
+            let (values, flags) = (
+                Array::new(scope, values, capacity).named("values")?,
+                Array::new(scope, allocated, capacity).named("allocated")?,
+            );
+            let (n, next) = (Out::new(scope, n).named("n")?, Out::new(scope, next_offset).named("next_offset")?);
             let (allocated, mut changed) =
                 changes(range, before, after).map_err(|past| Failure::bits_past_range(past, &past))?;
             changed.union_with(&allocated);

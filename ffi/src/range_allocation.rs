@@ -4,7 +4,7 @@ use std::ffi::c_char;
 
 use rangekeeper_core::range_allocation::{DecodeError, Form, RangeAllocation};
 
-use crate::error::{Failure, rk_error};
+use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::result::rk_result;
@@ -59,7 +59,8 @@ pub unsafe extern "C" fn rk_range_allocation_decode(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (stored, out) = (slice(scope, stored, stored_len)?, Out::new(scope, object)?);
+            let (stored, out) =
+                (slice(scope, stored, stored_len).named("stored")?, Out::new(scope, object).named("object")?);
             out.give(rk_range_allocation(Handle::new(RangeAllocation::decode(stored)?)));
             Ok(())
         })

@@ -11,7 +11,7 @@ use rangekeeper_core::range::Range;
 use crate::audit::rk_audit;
 use crate::committer::{RangeCommitter, rk_committer};
 use crate::committer_input::deadline;
-use crate::error::{Failure, rk_error};
+use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::leak_tracker::rk_leak_tracker;
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn rk_repair_pass_begin(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (pass, committer) = (borrow(scope, pass)?, borrow(scope, committer)?);
+            let (pass, committer) = (borrow(scope, pass).named("pass")?, borrow(scope, committer).named("committer")?);
             pass.stage.with(|stage| {
                 let pass = stage.reading()?;
                 committer.with(|committer| Ok(pass.begin(committer)?))
@@ -161,8 +161,11 @@ pub unsafe extern "C" fn rk_repair_pass_read(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (pass, committer, data) =
-                (borrow(scope, pass)?, borrow(scope, committer)?, slice(scope, data, data_len)?);
+            let (pass, committer, data) = (
+                borrow(scope, pass).named("pass")?,
+                borrow(scope, committer).named("committer")?,
+                slice(scope, data, data_len).named("data")?,
+            );
             pass.passes.with(|passes| {
                 pass.stage.with(|stage| {
                     let pass = stage.reading()?;
@@ -192,7 +195,7 @@ pub unsafe extern "C" fn rk_repair_pass_audit(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (pass, audit) = (borrow(scope, pass)?, borrow(scope, audit)?);
+            let (pass, audit) = (borrow(scope, pass).named("pass")?, borrow(scope, audit).named("audit")?);
             pass.stage.with(|stage| {
                 stage.reading()?;
                 let Stage::Reading(pass) = mem::replace(stage, Stage::Over) else { return Err(stage.refusal()) };
@@ -219,7 +222,11 @@ pub unsafe extern "C" fn rk_repair_pass_finish(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (pass, audit, out) = (borrow(scope, pass)?, borrow(scope, audit)?, Out::new(scope, report)?);
+            let (pass, audit, out) = (
+                borrow(scope, pass).named("pass")?,
+                borrow(scope, audit).named("audit")?,
+                Out::new(scope, report).named("report")?,
+            );
             pass.passes.with(|passes| {
                 pass.stage.with(|stage| {
                     if !matches!(stage, Stage::Listing(_)) {
@@ -262,7 +269,11 @@ pub unsafe extern "C" fn rk_committer_submit_repair(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (committer, pass, ticket) = (borrow(scope, committer)?, borrow(scope, pass)?, Out::new(scope, ticket)?);
+            let (committer, pass, ticket) = (
+                borrow(scope, committer).named("committer")?,
+                borrow(scope, pass).named("pass")?,
+                Out::new(scope, ticket).named("ticket")?,
+            );
             let listed = match listed {
                 0 if is_guarded => {
                     let message = "a list that guards has no revision: a store compares it with those of Services";

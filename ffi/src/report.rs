@@ -6,7 +6,7 @@ use std::ffi::c_char;
 use rangekeeper_core::any::AnyValue;
 use rangekeeper_core::audit::{BitmapReport, Leak, Offsets, RangeReport, RecordRepairError, Report, Values};
 
-use crate::error::{Failure, rk_error};
+use crate::error::{Failure, Named, rk_error};
 use crate::finding::{RK_NO_RANGE, at, findings_page, rk_cell, rk_finding, rk_offset_state, texts};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
@@ -153,6 +153,13 @@ impl Found {
     }
 }
 
+fn any_values(parameter: &str, values: &[rk_value]) -> Result<Vec<AnyValue>, Failure> {
+    let any = |(index, value): (usize, &rk_value)| {
+        AnyValue::try_from(*value).map_err(|error| error.of(format_args!("value {index} of {parameter}")))
+    };
+    values.iter().enumerate().map(any).collect()
+}
+
 fn rk_leak_of(leak: &Leak) -> rk_leak {
     rk_leak {
         value: leak.value.into(),
@@ -200,11 +207,9 @@ pub unsafe extern "C" fn rk_report_record_repair(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let report = borrow(scope, report)?;
-            let values = |values: &[rk_value]| values.iter().map(|value| AnyValue::try_from(*value)).collect();
-            let set: Result<Vec<_>, _> = values(slice(scope, set, set_len)?);
-            let cleared: Result<Vec<_>, _> = values(slice(scope, cleared, cleared_len)?);
-            let (set, cleared) = (set?, cleared?);
+            let report = borrow(scope, report).named("report")?;
+            let set = any_values("set", slice(scope, set, set_len).named("set")?)?;
+            let cleared = any_values("cleared", slice(scope, cleared, cleared_len).named("cleared")?)?;
             report.0.with(|found| {
                 found.report.record_repair(range, set, cleared)?;
                 found.leaks.take();

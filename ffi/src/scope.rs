@@ -3,6 +3,7 @@
 //! Everything here carries the lifetime of a [`Scope`], which only [`enter`] makes and which ends with the call. So the
 //! borrow checker upholds that nothing keeps a pointer (`tests/scope.rs` tries to).
 
+use std::fmt::{self, Display, Formatter};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
@@ -17,18 +18,49 @@ pub(crate) fn enter<R>(body: impl FnOnce(&Scope) -> R) -> R {
     body(&Scope(()))
 }
 
-fn check<T>(pointer: *const T) -> Result<NonNull<T>, rk_result> {
-    let pointer = NonNull::new(pointer.cast_mut()).ok_or(rk_result::NullPointer)?;
-    if pointer.is_aligned() { Ok(pointer) } else { Err(rk_result::InvalidArgument) }
+/// What is wrong with an argument in the caller's memory. As text it follows the name of the parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    Null,
+    Unaligned,
+    TooLong,
+    NotUtf8 { at: usize },
+}
+
+impl Display for Unusable {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("is NULL"),
+            Self::Unaligned => f.write_str("is not aligned"),
+            Self::TooLong => f.write_str("is longer than the address space"),
+            Self::NotUtf8 { at } => write!(f, "is not UTF-8 at byte {at}"),
+        }
+    }
+}
+
+impl From<Unusable> for rk_result {
+    #[inline]
+    fn from(unusable: Unusable) -> Self {
+        match unusable {
+            Unusable::Null => Self::NullPointer,
+            Unusable::Unaligned | Unusable::TooLong => Self::InvalidArgument,
+            Unusable::NotUtf8 { .. } => Self::InvalidUtf8,
+        }
+    }
+}
+
+fn check<T>(pointer: *const T) -> Result<NonNull<T>, Unusable> {
+    let pointer = NonNull::new(pointer.cast_mut()).ok_or(Unusable::Null)?;
+    if pointer.is_aligned() { Ok(pointer) } else { Err(Unusable::Unaligned) }
 }
 
 /// As [`check`], for `len` items in a row; NULL is allowed if there are none.
-fn check_many<T>(first: *const T, len: usize) -> Result<NonNull<T>, rk_result> {
+fn check_many<T>(first: *const T, len: usize) -> Result<NonNull<T>, Unusable> {
     if len == 0 {
         return Ok(NonNull::dangling());
     }
     let bytes = len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok());
-    if bytes.is_none() { Err(rk_result::InvalidArgument) } else { check(first) }
+    if bytes.is_none() { Err(Unusable::TooLong) } else { check(first) }
 }
 
 /// The object of a caller's pointer.
@@ -36,7 +68,7 @@ fn check_many<T>(first: *const T, len: usize) -> Result<NonNull<T>, rk_result> {
 /// # Safety
 /// `pointer` is NULL, or valid for reads during the scope.
 #[inline]
-pub(crate) unsafe fn borrow<T>(_: &Scope, pointer: *const T) -> Result<&T, rk_result> {
+pub(crate) unsafe fn borrow<T>(_: &Scope, pointer: *const T) -> Result<&T, Unusable> {
     let pointer = check(pointer)?;
     // SAFETY: not NULL and aligned, as checked; valid, as promised.
     Ok(unsafe { pointer.as_ref() })
@@ -46,7 +78,7 @@ pub(crate) unsafe fn borrow<T>(_: &Scope, pointer: *const T) -> Result<&T, rk_re
 ///
 /// # Safety
 /// As [`borrow`].
-pub(crate) unsafe fn borrow_optional<T>(scope: &Scope, pointer: *const T) -> Result<Option<&T>, rk_result> {
+pub(crate) unsafe fn borrow_optional<T>(scope: &Scope, pointer: *const T) -> Result<Option<&T>, Unusable> {
     if pointer.is_null() {
         return Ok(None);
     }
@@ -58,7 +90,7 @@ pub(crate) unsafe fn borrow_optional<T>(scope: &Scope, pointer: *const T) -> Res
 ///
 /// # Safety
 /// If `len` is not 0, `first` is NULL or valid for reads of `len` items during the scope.
-pub(crate) unsafe fn slice<T>(_: &Scope, first: *const T, len: usize) -> Result<&[T], rk_result> {
+pub(crate) unsafe fn slice<T>(_: &Scope, first: *const T, len: usize) -> Result<&[T], Unusable> {
     let first = check_many(first, len)?;
     // SAFETY: not NULL, aligned and of a length that an object can have, as checked; valid, as promised.
     Ok(unsafe { std::slice::from_raw_parts(first.as_ptr(), len) })
@@ -68,10 +100,10 @@ pub(crate) unsafe fn slice<T>(_: &Scope, first: *const T, len: usize) -> Result<
 ///
 /// # Safety
 /// As [`slice`].
-pub(crate) unsafe fn text<T: Byte>(scope: &Scope, first: *const T, len: usize) -> Result<&str, rk_result> {
+pub(crate) unsafe fn text<T: Byte>(scope: &Scope, first: *const T, len: usize) -> Result<&str, Unusable> {
     // SAFETY: as promised to this function; a Byte has the size and alignment of u8.
     let bytes = unsafe { slice(scope, first.cast::<u8>(), len) }?;
-    std::str::from_utf8(bytes).map_err(|_| rk_result::InvalidUtf8)
+    std::str::from_utf8(bytes).map_err(|error| Unusable::NotUtf8 { at: error.valid_up_to() })
 }
 
 /// A byte of a text in C: c_char is one of these, by the platform.
@@ -95,7 +127,7 @@ impl<'s, T> Out<'s, T> {
     /// # Safety
     /// `pointer` is NULL, or valid for a write during `'s`.
     #[inline]
-    pub(crate) unsafe fn new(_: &'s Scope, pointer: *mut T) -> Result<Self, rk_result> {
+    pub(crate) unsafe fn new(_: &'s Scope, pointer: *mut T) -> Result<Self, Unusable> {
         check(pointer).map(|pointer| Self(pointer, PhantomData))
     }
 
@@ -104,7 +136,7 @@ impl<'s, T> Out<'s, T> {
     /// # Safety
     /// As [`new`](Self::new).
     #[inline]
-    pub(crate) unsafe fn optional(scope: &'s Scope, pointer: *mut T) -> Result<Option<Self>, rk_result> {
+    pub(crate) unsafe fn optional(scope: &'s Scope, pointer: *mut T) -> Result<Option<Self>, Unusable> {
         // SAFETY: as promised to this function.
         if pointer.is_null() { Ok(None) } else { unsafe { Self::new(scope, pointer) }.map(Some) }
     }
@@ -135,7 +167,7 @@ impl<'s, T> Array<'s, T> {
     /// # Safety
     /// If `capacity` is not 0, `first` is NULL, or valid for writes of `capacity` items during `'s`.
     #[inline]
-    pub(crate) unsafe fn new(_: &'s Scope, first: *mut T, capacity: usize) -> Result<Self, rk_result> {
+    pub(crate) unsafe fn new(_: &'s Scope, first: *mut T, capacity: usize) -> Result<Self, Unusable> {
         Ok(Self { first: check_many(first, capacity)?, capacity, scope: PhantomData })
     }
 
@@ -172,9 +204,14 @@ impl<'s, T: Copy> Buffer<'s, T> {
         first: *mut T,
         capacity: usize,
         len: *mut usize,
-    ) -> Result<Self, rk_result> {
+    ) -> Result<Self, Unusable> {
         // SAFETY: as promised to this function.
-        unsafe { Ok(Self { array: Array::new(scope, first, capacity)?, len: Out::new(scope, len)? }) }
+        unsafe { Ok(Self::of(Array::new(scope, first, capacity)?, Out::new(scope, len)?)) }
+    }
+
+    #[inline]
+    pub(crate) fn of(array: Array<'s, T>, len: Out<'s, usize>) -> Self {
+        Self { array, len }
     }
 
     /// Writes `items` and their number; if there is no room, only the number that is needed.

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use rangekeeper_core::any::AnyValue;
 use rangekeeper_core::service_cidr::ServiceCidr;
 
-use crate::error::{Failure, rk_error};
+use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::result::rk_result;
 use crate::scope::{Array, Out, borrow, reclaim, text};
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn rk_service_cidr_parse(
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (spec, out) = (text(scope, spec, spec_len)?, Out::new(scope, cidr)?);
+            let (spec, out) = (text(scope, spec, spec_len).named("spec")?, Out::new(scope, cidr).named("cidr")?);
             let cidr = ServiceCidr::parse(spec).map_err(|error| Failure::new(rk_result::InvalidRange, error))?;
             out.give(rk_service_cidr(cidr));
             Ok(())

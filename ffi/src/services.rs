@@ -4,12 +4,14 @@
 //! Memory is allocated per batch, not per object.
 
 use std::ffi::c_char;
+use std::fmt::{self, Display, Formatter};
 
 use rangekeeper_core::ipaddress::IpAddressObject;
 use rangekeeper_core::service::{Service, ServicePort};
 
+use crate::error::{Failure, Named};
 use crate::result::rk_result;
-use crate::scope::{Scope, borrow, slice, text};
+use crate::scope::{Scope, borrow, slice};
 
 /// As the length of an entry: the same text as that of the entry before, and no bytes in text.
 pub const RK_SAME_TEXT: u32 = 0xffff_ffff;
@@ -76,47 +78,107 @@ pub struct rk_ip_addresses {
     pub batch: rk_batch,
 }
 
+/// Why an object of a batch cannot be read. As text it follows the object.
+#[derive(Clone, Copy, Debug)]
+enum Malformed {
+    Words,
+    Text,
+    NotUtf8,
+    NoClusterIp,
+    Protocol(u32),
+}
+
+impl Display for Malformed {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Words => f.write_str("has more words than there are"),
+            Self::Text => f.write_str("has a text that ends behind the text of the batch, or inside a character"),
+            Self::NotUtf8 => f.write_str("has text that is not UTF-8"),
+            Self::NoClusterIp => f.write_str("has no text for spec.clusterIP"),
+            Self::Protocol(number) => write!(f, "has a port of the unknown protocol {number}"),
+        }
+    }
+}
+
 /// The words and the text of a batch that are not read yet.
 #[derive(Clone, Copy)]
 struct Rest<'a> {
     words: &'a [u32],
     text: &'a str,
+    /// Whether the text was longer, and is not UTF-8 from here on: the first object that needs more of it is at fault.
+    is_cut: bool,
 }
 
 impl<'a> Rest<'a> {
     /// # Safety
     /// What the batch points to is valid for reads during `'a`.
-    unsafe fn new(scope: &'a Scope, batch: &'a rk_batch) -> Result<Self, rk_result> {
-        // SAFETY: as promised to this function.
-        unsafe {
-            Ok(Self {
-                words: slice(scope, batch.words, batch.words_len)?,
-                text: text(scope, batch.text, batch.text_len)?,
-            })
-        }
+    unsafe fn new(scope: &'a Scope, batch: &'a rk_batch) -> Result<Self, Failure> {
+        // SAFETY: as promised to this function; a c_char has the size and alignment of u8.
+        let (words, text) = unsafe {
+            (
+                slice(scope, batch.words, batch.words_len).named("words")?,
+                slice(scope, batch.text.cast::<u8>(), batch.text_len).named("text")?,
+            )
+        };
+        let (text, is_cut) = match std::str::from_utf8(text) {
+            Ok(text) => (text, false),
+            Err(_) => (text.utf8_chunks().next().map_or("", |chunk| chunk.valid()), true),
+        };
+        Ok(Self { words, text, is_cut })
     }
 
-    fn words(&mut self, count: usize) -> Result<&'a [u32], rk_result> {
-        let (words, rest) = self.words.split_at_checked(count).ok_or(rk_result::InvalidBatch)?;
+    fn words(&mut self, count: usize) -> Result<&'a [u32], Malformed> {
+        let (words, rest) = self.words.split_at_checked(count).ok_or(Malformed::Words)?;
         self.words = rest;
         Ok(words)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u32; N], rk_result> {
-        let (words, rest) = self.words.split_first_chunk().ok_or(rk_result::InvalidBatch)?;
+    fn array<const N: usize>(&mut self) -> Result<[u32; N], Malformed> {
+        let (words, rest) = self.words.split_first_chunk().ok_or(Malformed::Words)?;
         self.words = rest;
         Ok(*words)
     }
 
-    fn text(&mut self, len: u32) -> Result<&'a str, rk_result> {
+    fn text(&mut self, len: u32) -> Result<&'a str, Malformed> {
         // Fails past the end and inside a character.
-        let (text, rest) = self.text.split_at_checked(len as usize).ok_or(rk_result::InvalidBatch)?;
+        let (text, rest) = self.text.split_at_checked(len as usize).ok_or_else(|| self.text_fault())?;
         self.text = rest;
         Ok(text)
     }
 
-    fn end(self) -> Result<(), rk_result> {
-        if self.words.is_empty() && self.text.is_empty() { Ok(()) } else { Err(rk_result::InvalidBatch) }
+    #[cold]
+    fn text_fault(&self) -> Malformed {
+        if self.is_cut { Malformed::NotUtf8 } else { Malformed::Text }
+    }
+
+    fn end(self) -> Result<(), Failure> {
+        if self.words.is_empty() && self.text.is_empty() && !self.is_cut {
+            return Ok(());
+        }
+        let message = "the batch has words or text behind those of its last object";
+        Err(Failure::new(rk_result::InvalidBatch, message))
+    }
+
+    /// Reads all objects of a batch.
+    fn read<T>(
+        mut self,
+        count: usize,
+        kind: &str,
+        mut one: impl FnMut(&mut Self) -> Result<T, Malformed>,
+    ) -> Result<Vec<T>, Failure> {
+        let mut all = Vec::new();
+        for index in 0..count {
+            all.push(one(&mut self).map_err(|malformed| malformed.failure(kind, index))?);
+        }
+        self.end()?;
+        Ok(all)
+    }
+}
+
+impl Malformed {
+    #[cold]
+    fn failure(self, kind: &str, index: usize) -> Failure {
+        Failure::new(rk_result::InvalidBatch, format_args!("{kind} {index} of the batch {self}"))
     }
 }
 
@@ -149,11 +211,41 @@ impl<'a> Rest<'a> {
         }
     }
 
-    fn service(&mut self) -> Result<ServiceWords<'a>, rk_result> {
+    fn service(&mut self) -> Result<ServiceWords<'a>, Malformed> {
         let [shape, health] = self.array()?;
         let entries = self.words((shape & 0xffff) as usize)?;
         let ports = self.words(2 * (shape >> 16) as usize)?.as_chunks().0;
         Ok(ServiceWords { health_check_node_port: health.cast_signed(), entries, ports })
+    }
+
+    /// Reads the words of a Service, and moves `end` behind its texts; the text itself stays.
+    #[inline(always)]
+    fn check_service(&mut self, end: &mut usize) -> Result<(), Malformed> {
+        if let Some(service) = self.plain_service() {
+            return self.advance(end, service.len);
+        }
+        let service = self.service()?;
+        if matches!(service.entries, [] | [RK_SAME_TEXT, ..]) {
+            return Err(Malformed::NoClusterIp);
+        }
+        for len in service.entries.iter().filter(|len| **len != RK_SAME_TEXT) {
+            self.advance(end, *len)?;
+        }
+        for [_, protocol] in service.ports {
+            match protocol.checked_sub(RK_PROTOCOL_TEXT) {
+                Some(len) => self.advance(end, len)?,
+                None if *protocol <= RK_PROTOCOL_SCTP => {}
+                None => return Err(Malformed::Protocol(*protocol)),
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn advance(&self, end: &mut usize, len: u32) -> Result<(), Malformed> {
+        *end = end.saturating_add(len as usize);
+        // False past the end, too.
+        if self.text.is_char_boundary(*end) { Ok(()) } else { Err(self.text_fault()) }
     }
 
     /// Puts a Service of any shape together in lists that are used again for the next one.
@@ -162,9 +254,9 @@ impl<'a> Rest<'a> {
         &mut self,
         cluster_ips: &'l mut Vec<&'a str>,
         ports: &'l mut Vec<ServicePort<'a>>,
-    ) -> Result<Service<'l>, rk_result> {
+    ) -> Result<Service<'l>, Malformed> {
         let service = self.service()?;
-        let (len, others) = service.entries.split_first().ok_or(rk_result::InvalidBatch)?;
+        let (len, others) = service.entries.split_first().ok_or(Malformed::NoClusterIp)?;
         let cluster_ip = self.text(*len)?;
         cluster_ips.clear();
         let mut last = cluster_ip;
@@ -198,10 +290,10 @@ pub(crate) struct Services<'a> {
 impl<'a> Services<'a> {
     /// # Safety
     /// `batch` is NULL, or it and what it points to is valid for reads during `'a`.
-    pub(crate) unsafe fn new(scope: &'a Scope, batch: *const rk_services) -> Result<Self, rk_result> {
+    pub(crate) unsafe fn new(scope: &'a Scope, batch: *const rk_services) -> Result<Self, Failure> {
         // SAFETY: as promised to this function.
         let (rest, count) = unsafe {
-            let batch = &borrow(scope, batch)?.batch;
+            let batch = &borrow(scope, batch).named("batch")?.batch;
             (Rest::new(scope, batch)?, batch.count)
         };
         let services = Self { rest, count };
@@ -210,52 +302,31 @@ impl<'a> Services<'a> {
     }
 
     /// Reads the words alone: the lengths must add up to the text, and none may end inside a character.
-    fn check(&self) -> Result<(), rk_result> {
+    fn check(&self) -> Result<(), Failure> {
         let mut rest = self.rest;
-        let text = rest.text;
-        let mut end = 0_usize;
-        let mut advance = |len: u32| {
-            end = end.saturating_add(len as usize);
-            // False past the end, too.
-            if text.is_char_boundary(end) { Ok(()) } else { Err(rk_result::InvalidBatch) }
-        };
-        for _ in 0..self.count {
-            if let Some(service) = rest.plain_service() {
-                advance(service.len)?;
-                continue;
-            }
-            let service = rest.service()?;
-            if matches!(service.entries, [] | [RK_SAME_TEXT, ..]) {
-                return Err(rk_result::InvalidBatch);
-            }
-            for len in service.entries.iter().filter(|len| **len != RK_SAME_TEXT) {
-                advance(*len)?;
-            }
-            for [_, protocol] in service.ports {
-                match protocol.checked_sub(RK_PROTOCOL_TEXT) {
-                    Some(len) => advance(len)?,
-                    None if *protocol <= RK_PROTOCOL_SCTP => {}
-                    None => return Err(rk_result::InvalidBatch),
-                }
-            }
+        let mut end = 0;
+        for index in 0..self.count {
+            rest.check_service(&mut end).map_err(|malformed| malformed.failure("Service", index))?;
         }
-        if rest.words.is_empty() && end == text.len() { Ok(()) } else { Err(rk_result::InvalidBatch) }
+        rest.text = &rest.text[end..];
+        rest.end()
     }
 
     /// Hands each Service over. It cannot fail, since all was checked.
     #[inline(always)]
-    pub(crate) fn for_each(self, mut each: impl FnMut(&Service<'_>)) -> Result<(), rk_result> {
+    pub(crate) fn for_each(self, mut each: impl FnMut(&Service<'_>)) -> Result<(), Failure> {
         let mut rest = self.rest;
         let (mut cluster_ips, mut ports) = (Vec::new(), Vec::new());
-        for _ in 0..self.count {
+        for index in 0..self.count {
             let own;
+            let failure = |malformed: Malformed| malformed.failure("Service", index);
             // One call of `each`, so that it becomes part of this loop.
             each(&if let Some(PlainService { health_check_node_port, len }) = rest.plain_service() {
-                let cluster_ip = rest.text(len)?;
+                let cluster_ip = rest.text(len).map_err(failure)?;
                 own = [cluster_ip];
                 Service { cluster_ip, cluster_ips: &own, health_check_node_port, ..Service::default() }
             } else {
-                rest.borrow_service(&mut cluster_ips, &mut ports)?
+                rest.borrow_service(&mut cluster_ips, &mut ports).map_err(failure)?
             });
         }
         Ok(())
@@ -266,22 +337,16 @@ impl<'a> Services<'a> {
 ///
 /// # Safety
 /// As [`Services::new`].
-pub(crate) unsafe fn service_names(
-    scope: &Scope,
-    batch: *const rk_service_names,
-) -> Result<Vec<(&str, &str)>, rk_result> {
+pub(crate) unsafe fn service_names<'a>(
+    scope: &'a Scope,
+    names: &'a rk_service_names,
+) -> Result<Vec<(&'a str, &'a str)>, Failure> {
     // SAFETY: as promised to this function.
-    let (mut rest, count) = unsafe {
-        let batch = &borrow(scope, batch)?.batch;
-        (Rest::new(scope, batch)?, batch.count)
-    };
-    let mut names = Vec::new();
-    for _ in 0..count {
+    let rest = unsafe { Rest::new(scope, &names.batch)? };
+    rest.read(names.batch.count, "the name of Service", |rest| {
         let [namespace, name] = rest.array()?;
-        names.push((rest.text(namespace)?, rest.text(name)?));
-    }
-    rest.end()?;
-    Ok(names)
+        Ok((rest.text(namespace)?, rest.text(name)?))
+    })
 }
 
 /// The IPAddress objects of a batch, checked.
@@ -291,16 +356,15 @@ pub(crate) unsafe fn service_names(
 pub(crate) unsafe fn ip_addresses<'a>(
     scope: &'a Scope,
     batch: *const rk_ip_addresses,
-) -> Result<Vec<IpAddressObject<'a>>, rk_result> {
+) -> Result<Vec<IpAddressObject<'a>>, Failure> {
     // SAFETY: as promised to this function.
-    let (mut rest, count) = unsafe {
-        let batch = &borrow(scope, batch)?.batch;
+    let (rest, count) = unsafe {
+        let batch = &borrow(scope, batch).named("batch")?.batch;
         (Rest::new(scope, batch)?, batch.count)
     };
-    let mut objects = Vec::new();
-    for _ in 0..count {
+    rest.read(count, "IPAddress object", |rest| {
         let [low, high, name, managed_by, group, resource, namespace, parent_name] = rest.array()?;
-        objects.push(IpAddressObject {
+        Ok(IpAddressObject {
             name: rest.text(name)?,
             managed_by: rest.text(managed_by)?,
             created: (u64::from(high) << 32 | u64::from(low)).cast_signed(),
@@ -308,8 +372,6 @@ pub(crate) unsafe fn ip_addresses<'a>(
             parent_resource: rest.text(resource)?,
             parent_namespace: rest.text(namespace)?,
             parent_name: rest.text(parent_name)?,
-        });
-    }
-    rest.end()?;
-    Ok(objects)
+        })
+    })
 }

@@ -65,7 +65,7 @@ fn threads_share_an_allocator_that_one_of_them_closes() {
     let (range, mut allocator) = (range("30000-30063"), ptr::null_mut());
     // SAFETY: all pointers are to live variables, and the handles are freed after the threads have ended.
     unsafe {
-        assert_eq!(rk_allocator_new(range, RK_STRATEGY_RANDOM_SCAN, 1, &mut allocator), OK);
+        assert_eq!(rk_allocator_new(range, RK_STRATEGY_RANDOM_SCAN, 1, &mut allocator, ptr::null_mut()), OK);
         rk_range_free(range);
         let (shared, start) = (&*allocator, &Barrier::new(3));
         thread::scope(|threads| {
@@ -98,9 +98,9 @@ fn snapshots_changes_and_failed_batches_stay_inside_their_buffers() {
     let any = rk_value { high: 0, low: 0, kind: RK_VALUE_KIND_ANY };
     // SAFETY: all pointers are to live variables of the lengths that they are passed with, and handles are freed once.
     unsafe {
-        assert_eq!(rk_allocator_new(range, RK_STRATEGY_DYNAMIC_BAND_FIRST, 1, &mut allocator), OK);
+        assert_eq!(rk_allocator_new(range, RK_STRATEGY_DYNAMIC_BAND_FIRST, 1, &mut allocator, ptr::null_mut()), OK);
         let mut values = [rk_value::default(); 3];
-        let mut error = *Failure::from(rk_result::Full).error;
+        let mut error = *Failure::new(rk_result::Full, "").error;
         assert_eq!(rk_allocator_allocate_batch(allocator, [any; 3].as_ptr(), 3, values.as_mut_ptr(), &mut error), OK);
         let asked = [any, values[0]];
         let result = rk_allocator_allocate_batch(allocator, asked.as_ptr(), 2, values.as_mut_ptr(), &mut error);
@@ -151,11 +151,11 @@ fn a_report_is_read_by_threads_while_one_closes_it() {
     let services = rk_services { batch: batch(&mut words, &mut text, 2) };
     // SAFETY: all pointers are to live variables of the lengths that they are passed with, and handles are freed once.
     unsafe {
-        assert_eq!(rk_leak_tracker_new(3, 0, &mut tracker), OK);
+        assert_eq!(rk_leak_tracker_new(3, 0, &mut tracker, ptr::null_mut()), OK);
         assert_eq!(rk_audit_new(false, ptr::null(), &mut audit), OK);
         assert_eq!(rk_audit_add_bitmap(audit, range, ptr::null(), 0, ptr::null(), 0, ptr::null_mut()), OK);
-        assert_eq!(rk_audit_observe_services(audit, ptr::null(), &services), OK);
-        assert_eq!(rk_audit_finish(audit, tracker, &mut report), OK);
+        assert_eq!(rk_audit_observe_services(audit, ptr::null(), &services, ptr::null_mut()), OK);
+        assert_eq!(rk_audit_finish(audit, tracker, &mut report, ptr::null_mut()), OK);
         let (shared, start) = (&*report, &Barrier::new(2));
         thread::scope(|threads| {
             for n in 0..2 {
@@ -213,7 +213,7 @@ fn other_handles_keep_nothing_of_what_they_were_created_from() {
         rk_range_allocation_free(object);
 
         let range = range("1-9");
-        assert_eq!(rk_leak_counters_new(range, 1, &mut counters), OK);
+        assert_eq!(rk_leak_counters_new(range, 1, &mut counters, ptr::null_mut()), OK);
         rk_range_free(range);
         let (mut due, mut due_len) = ([rk_value::default(); 1], 0);
         assert_eq!(rk_leak_counters_advance(counters, &port(3), 1, due.as_mut_ptr(), 1, &mut due_len), OK);
@@ -236,9 +236,12 @@ fn pointers_that_cannot_be_read_are_refused_without_reading() {
     let odd = words.as_ptr().wrapping_byte_add(1);
     // SAFETY: all that is not refused is a live variable.
     unsafe {
-        assert_eq!(guard(|scope| borrow(scope, odd).map(|_| ())), rk_result::InvalidArgument);
-        assert_eq!(guard(|scope| slice(scope, odd, 1).map(|_| ())), rk_result::InvalidArgument);
-        assert_eq!(guard(|scope| slice(scope, words.as_ptr(), usize::MAX).map(|_| ())), rk_result::InvalidArgument);
-        assert_eq!(guard(|scope| slice(scope, ptr::null::<u32>(), 0).map(|_| ())), OK);
+        assert_eq!(guard(|scope| Ok(borrow(scope, odd).map(|_| ())?)), rk_result::InvalidArgument);
+        assert_eq!(guard(|scope| Ok(slice(scope, odd, 1).map(|_| ())?)), rk_result::InvalidArgument);
+        assert_eq!(
+            guard(|scope| Ok(slice(scope, words.as_ptr(), usize::MAX).map(|_| ())?)),
+            rk_result::InvalidArgument
+        );
+        assert_eq!(guard(|scope| Ok(slice(scope, ptr::null::<u32>(), 0).map(|_| ())?)), OK);
     }
 }

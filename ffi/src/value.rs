@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use rangekeeper_core::address::parse_address;
 use rangekeeper_core::any::AnyValue;
 
+use crate::error::Failure;
 use crate::guard::guard;
 use crate::result::rk_result;
 use crate::scope::{Buffer, Out, borrow, text};
@@ -37,11 +38,30 @@ pub struct rk_value {
     pub kind: u32,
 }
 
+/// The numbers do not follow their kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAValue(rk_value);
+
+impl From<NotAValue> for rk_result {
+    #[inline(always)]
+    fn from(_: NotAValue) -> Self {
+        Self::InvalidArgument
+    }
+}
+
+impl NotAValue {
+    /// The failure of a call with this argument.
+    pub(crate) fn of(self, argument: impl Display) -> Failure {
+        let rk_value { high, low, kind } = self.0;
+        Failure::new(self.into(), format_args!("{argument} is malformed: kind {kind}, high {high}, low {low}"))
+    }
+}
+
 impl TryFrom<rk_value> for AnyValue {
-    type Error = rk_result;
+    type Error = NotAValue;
 
     #[inline(always)]
-    fn try_from(value: rk_value) -> Result<Self, rk_result> {
+    fn try_from(value: rk_value) -> Result<Self, NotAValue> {
         let rk_value { high, low, kind } = value;
         let valid = match kind {
             RK_VALUE_KIND_IPV4 if high == 0 => {
@@ -53,7 +73,7 @@ impl TryFrom<rk_value> for AnyValue {
             RK_VALUE_KIND_PORT if high == 0 => u16::try_from(low).ok().map(Self::Port),
             _ => None,
         };
-        valid.ok_or(rk_result::InvalidArgument)
+        valid.ok_or(NotAValue(value))
     }
 }
 
@@ -71,17 +91,17 @@ impl Value {
 }
 
 impl TryFrom<&rk_value> for Value {
-    type Error = rk_result;
+    type Error = NotAValue;
 
     #[inline(always)]
-    fn try_from(value: &rk_value) -> Result<Self, rk_result> {
+    fn try_from(value: &rk_value) -> Result<Self, NotAValue> {
         let valid = match value.kind {
             // The kinds of the hot path, recognised without a jump.
             RK_VALUE_KIND_IPV4 => value.high | value.low >> 32 == 0,
             RK_VALUE_KIND_PORT => value.high | value.low >> 16 == 0,
             _ => AnyValue::try_from(*value).is_ok(),
         };
-        if valid { Ok(Self(*value)) } else { Err(rk_result::InvalidArgument) }
+        if valid { Ok(Self(*value)) } else { Err(NotAValue(*value)) }
     }
 }
 

@@ -55,7 +55,7 @@ static void ranges(void) {
 static void allocate(void) {
   rk_range *range = range_of("10.0.0.0/29");
   rk_allocator *allocator = NULL;
-  CHECK_OK(rk_allocator_new(range, RK_STRATEGY_CONTIGUOUS, 1, &allocator));
+  CHECK_OK(rk_allocator_new(range, RK_STRATEGY_CONTIGUOUS, 1, &allocator, NULL));
   rk_range_free(range);
 
   rk_value value;
@@ -120,7 +120,7 @@ static void allocate(void) {
 static void leak_counters(void) {
   rk_range *range = range_of("30000-32767");
   rk_leak_counters *counters = NULL;
-  CHECK_OK(rk_leak_counters_new(range, 2, &counters));
+  CHECK_OK(rk_leak_counters_new(range, 2, &counters, NULL));
   rk_range_free(range);
   rk_value leaked[2] = {rk_value_port(30001), rk_value_port(30000)};
   rk_value due[2];

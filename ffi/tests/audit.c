@@ -23,11 +23,11 @@ static rk_report *run(const rk_leak_tracker *tracker) {
   add_service(&second, "10.1.0.1", 80, 0);
   add_service(&second, "bad", 0, 0);
   add_service(&second, "None", 0, 0);
-  CHECK_OK(rk_audit_observe_services(audit, NULL, &first));
-  CHECK_OK(rk_audit_observe_services(audit, NULL, &second));
+  CHECK_OK(rk_audit_observe_services(audit, NULL, &first, NULL));
+  CHECK_OK(rk_audit_observe_services(audit, NULL, &second, NULL));
   rk_report *report = NULL;
-  CHECK_OK(rk_audit_finish(audit, tracker, &report));
-  CHECK_RESULT(rk_audit_observe_services(audit, NULL, &second), RK_RESULT_CLOSED);
+  CHECK_OK(rk_audit_finish(audit, tracker, &report, NULL));
+  CHECK_RESULT(rk_audit_observe_services(audit, NULL, &second, NULL), RK_RESULT_CLOSED);
   rk_audit_free(audit);
   return report;
 }
@@ -141,7 +141,7 @@ int main(void) {
 
   /* If two passes have to see it the leak stays once. */
   rk_leak_tracker *passes = NULL;
-  CHECK_OK(rk_leak_tracker_new(2, 0, &passes));
+  CHECK_OK(rk_leak_tracker_new(2, 0, &passes, NULL));
   for (uint32_t clear = 0; clear < 2; clear++) {
     report = run(passes);
     CHECK_OK(rk_report_range(report, 0, &counts));

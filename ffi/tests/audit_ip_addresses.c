@@ -25,11 +25,11 @@ static rk_report *run(const int64_t *now) {
   CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a")));
   add_service(&services, "10.0.0.2", 0, 0);
   CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("b")));
-  CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects));
-  CHECK_OK(rk_audit_observe_services(audit, &names, &services));
+  CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
+  CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
   rk_report *report = NULL;
-  CHECK_OK(rk_audit_finish(audit, NULL, &report));
-  CHECK_RESULT(rk_audit_finish(audit, NULL, &report), RK_RESULT_CLOSED);
+  CHECK_OK(rk_audit_finish(audit, NULL, &report, NULL));
+  CHECK_RESULT(rk_audit_finish(audit, NULL, &report, NULL), RK_RESULT_CLOSED);
   rk_audit_free(audit);
   return report;
 }

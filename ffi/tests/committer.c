@@ -91,7 +91,7 @@ static void expect(size_t count) {
 static uint64_t submit(rk_operation operation, const rk_value *requests, size_t n) {
   uint64_t ticket;
   operation.deadline = UINT64_MAX;
-  CHECK_OK(rk_committer_submit(committer, &operation, 1, requests, n, &ticket));
+  CHECK_OK(rk_committer_submit(committer, &operation, 1, requests, n, &ticket, NULL));
   return ticket;
 }
 
@@ -105,7 +105,7 @@ static uint64_t release(rk_value value, uint64_t as_of) {
 
 int main(void) {
   rk_range *range = range_of("10.0.0.0/29");
-  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 360000000000u, 1, &committer));
+  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 360000000000u, 1, &committer, NULL));
 
   rk_value any = {0, 0, RK_VALUE_KIND_ANY};
   uint64_t early = allocate(&any);
@@ -124,7 +124,7 @@ int main(void) {
   rk_value wanted[] = {{0, 0, RK_VALUE_KIND_ANY}, {0, 0x0a000004, RK_VALUE_KIND_IPV4}, {0, 0, RK_VALUE_KIND_ANY}};
   rk_operation two[] = {{UINT64_MAX, RK_OPERATION_ALLOCATE, {{2}}}, {UINT64_MAX, RK_OPERATION_ALLOCATE, {{1}}}};
   uint64_t tickets[2];
-  CHECK_OK(rk_committer_submit(committer, two, 2, wanted, 3, tickets));
+  CHECK_OK(rk_committer_submit(committer, two, 2, wanted, 3, tickets, NULL));
   run();
   expect(2);
   CHECK(swaps == 2 && finished[0].ticket == tickets[0] && finished[1].ticket == tickets[1]);
@@ -158,7 +158,7 @@ int main(void) {
      in the second one a grace later all is due. */
   now += 3600000000000u;
   rk_leak_tracker *passes;
-  CHECK_OK(rk_leak_tracker_new(2, 360000000000u, &passes));
+  CHECK_OK(rk_leak_tracker_new(2, 360000000000u, &passes, NULL));
   for (uint32_t cleared = 0; cleared <= 3; cleared += 3, now += 360000000000u) {
     rk_repair_pass *pass;
     rk_audit *audit;

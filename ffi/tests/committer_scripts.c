@@ -128,7 +128,7 @@ static void submit(char **words, size_t n) {
   }
   CHECK(operations_len < 16);
   strncpy(operations[operations_len].name, words[0], 15);
-  CHECK_OK(rk_committer_submit(committer, &operation, 1, requests, requests_len, &operations[operations_len++].ticket));
+  CHECK_OK(rk_committer_submit(committer, &operation, 1, requests, requests_len, &operations[operations_len++].ticket, NULL));
 }
 
 static const char *failure(rk_result result) {
@@ -214,7 +214,7 @@ static void poll(const char *expected) {
 
 static rk_committer *new_committer(void) {
   rk_committer *c;
-  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 360000000000u, 1, &c));
+  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 360000000000u, 1, &c, NULL));
   return c;
 }
 
@@ -236,7 +236,7 @@ static void begin_story(const char *spec) {
   now = 1000000000;
   range = range_of(spec);
   committer = new_committer();
-  CHECK_OK(rk_committer_submit(committer, &create, 1, NULL, 0, &ticket));
+  CHECK_OK(rk_committer_submit(committer, &create, 1, NULL, 0, &ticket, NULL));
   CHECK_OK(rk_committer_poll(committer, now, &step));
   CHECK_OK(rk_committer_handle(committer, &missing, now));
   CHECK_OK(rk_committer_poll(committer, now, &step));

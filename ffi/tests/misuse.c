@@ -64,7 +64,7 @@ static void ranges(const rk_range *range) {
   rk_range *none = NULL;
   memset(&error, 0, sizeof error);
   CHECK_NULL(rk_range_parse(NULL, 1, &none, &error));
-  CHECK(strcmp(error.message, "NULL_POINTER") == 0);
+  CHECK(strcmp(error.message, "spec is NULL") == 0);
   CHECK_NULL(rk_range_parse(TEXT("10.0.0.0/24"), NULL, &error));
   CHECK_INVALID(rk_range_parse(TEXT("10.0.0.0/24"), &none, odd(&error)));
   CHECK_INVALID(rk_range_parse("x", SIZE_MAX / 2 + 1, &none, &error));
@@ -133,12 +133,12 @@ static void allocators(const rk_range *range) {
   bool flag = false;
   rk_value values[2] = {good, good};
 
-  CHECK_NULL(rk_allocator_new(NULL, 0, 1, &a));
-  CHECK_NULL(rk_allocator_new(range, 0, 1, NULL));
-  CHECK_INVALID(rk_allocator_new(range, 3, 1, &a));
+  CHECK_NULL(rk_allocator_new(NULL, 0, 1, &a, NULL));
+  CHECK_NULL(rk_allocator_new(range, 0, 1, NULL, NULL));
+  CHECK_INVALID(rk_allocator_new(range, 3, 1, &a, NULL));
   CHECK(a == NULL);
   rk_allocator_free(NULL);
-  CHECK_OK(rk_allocator_new(range, 0, 1, &a));
+  CHECK_OK(rk_allocator_new(range, 0, 1, &a, NULL));
   CHECK_NULL(rk_allocator_close(NULL));
   CHECK_NULL(rk_allocator_dry_run(NULL, &none));
   CHECK_NULL(rk_allocator_dry_run(a, NULL));
@@ -209,11 +209,11 @@ static void leak_counters(const rk_range *range) {
   rk_value due[2];
   rk_value leaked[2] = {good, rk_value_port(1)};
   uint8_t count = 7;
-  CHECK_NULL(rk_leak_counters_new(NULL, 3, &c));
-  CHECK_NULL(rk_leak_counters_new(range, 3, NULL));
-  CHECK_INVALID(rk_leak_counters_new(range, 0, &c));
+  CHECK_NULL(rk_leak_counters_new(NULL, 3, &c, NULL));
+  CHECK_NULL(rk_leak_counters_new(range, 3, NULL, NULL));
+  CHECK_INVALID(rk_leak_counters_new(range, 0, &c, NULL));
   CHECK(c == NULL);
-  CHECK_OK(rk_leak_counters_new(range, 1, &c));
+  CHECK_OK(rk_leak_counters_new(range, 1, &c, NULL));
   CHECK_NULL(rk_leak_counters_advance(NULL, leaked, 1, due, 2, &len));
   CHECK_NULL(rk_leak_counters_advance(c, NULL, 1, due, 2, &len));
   CHECK_NULL(rk_leak_counters_advance(c, leaked, 1, NULL, 2, &len));
@@ -314,24 +314,24 @@ static void batches(const rk_audit *a) {
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     rk_services services = {{(uint32_t *)bad[i].words, bad[i].words_len, 0, (char *)bad[i].text, strlen(bad[i].text), 0, bad[i].count}};
-    CHECK_RESULT(rk_audit_observe_services(a, NULL, &services), RK_RESULT_INVALID_BATCH);
+    CHECK_RESULT(rk_audit_observe_services(a, NULL, &services, NULL), RK_RESULT_INVALID_BATCH);
   }
   uint32_t words[] = {1, 0, 1};
   char invalid[] = "\xff", valid[] = "x";
   rk_services services = {{words, 3, 0, invalid, 1, 0, 1}};
-  CHECK_RESULT(rk_audit_observe_services(a, NULL, &services), RK_RESULT_INVALID_UTF8);
+  CHECK_RESULT(rk_audit_observe_services(a, NULL, &services, NULL), RK_RESULT_INVALID_BATCH);
   services.batch.text = NULL;
-  CHECK_NULL(rk_audit_observe_services(a, NULL, &services));
+  CHECK_NULL(rk_audit_observe_services(a, NULL, &services, NULL));
   services.batch.text = valid;
   services.batch.words = NULL;
-  CHECK_NULL(rk_audit_observe_services(a, NULL, &services));
+  CHECK_NULL(rk_audit_observe_services(a, NULL, &services, NULL));
   services.batch.words = odd(words);
-  CHECK_INVALID(rk_audit_observe_services(a, NULL, &services));
+  CHECK_INVALID(rk_audit_observe_services(a, NULL, &services, NULL));
   services.batch.words = words;
   services.batch.words_len = SIZE_MAX / 4;
-  CHECK_INVALID(rk_audit_observe_services(a, NULL, &services));
-  CHECK_NULL(rk_audit_observe_services(NULL, NULL, &services));
-  CHECK_NULL(rk_audit_observe_services(a, NULL, NULL));
+  CHECK_INVALID(rk_audit_observe_services(a, NULL, &services, NULL));
+  CHECK_NULL(rk_audit_observe_services(NULL, NULL, &services, NULL));
+  CHECK_NULL(rk_audit_observe_services(a, NULL, NULL, NULL));
 }
 
 static void audit(const rk_range *range) {
@@ -339,9 +339,9 @@ static void audit(const rk_range *range) {
   rk_audit *a = NULL;
   rk_report *o = NULL;
   rk_error error;
-  CHECK_NULL(rk_leak_tracker_new(3, 1, NULL));
-  CHECK_INVALID(rk_leak_tracker_new(0, 1, &passes));
-  CHECK_OK(rk_leak_tracker_new(3, 1, &passes));
+  CHECK_NULL(rk_leak_tracker_new(3, 1, NULL, NULL));
+  CHECK_INVALID(rk_leak_tracker_new(0, 1, &passes, NULL));
+  CHECK_OK(rk_leak_tracker_new(3, 1, &passes, NULL));
   CHECK_NULL(rk_audit_new(false, NULL, NULL));
   CHECK_OK(rk_audit_new(false, NULL, &a));
 
@@ -358,12 +358,12 @@ static void audit(const rk_range *range) {
   CHECK_OK(rk_audit_add_bitmap(a, range, NULL, 0, NULL, 0, NULL));
   batches(a);
 
-  CHECK_NULL(rk_audit_finish(NULL, NULL, &o));
-  CHECK_NULL(rk_audit_finish(a, NULL, NULL));
+  CHECK_NULL(rk_audit_finish(NULL, NULL, &o, NULL));
+  CHECK_NULL(rk_audit_finish(a, NULL, NULL, NULL));
   CHECK_NULL(rk_leak_tracker_close(NULL));
   CHECK_OK(rk_leak_tracker_close(passes));
   CHECK_OK(rk_leak_tracker_close(passes));
-  CHECK_CLOSED(rk_audit_finish(a, passes, &o));
+  CHECK_CLOSED(rk_audit_finish(a, passes, &o, NULL));
   CHECK(o == NULL);
   rk_leak_tracker_free(passes);
   rk_leak_tracker_free(NULL);
@@ -371,10 +371,10 @@ static void audit(const rk_range *range) {
   memory m;
   rk_services services = {batch_in(&m)};
   add_service(&services, "10.9.9.9", 0, 0);
-  CHECK_OK(rk_audit_observe_services(a, NULL, &services));
-  CHECK_OK(rk_audit_finish(a, NULL, &o));
-  CHECK_CLOSED(rk_audit_finish(a, NULL, &o));
-  CHECK_CLOSED(rk_audit_observe_services(a, NULL, &services));
+  CHECK_OK(rk_audit_observe_services(a, NULL, &services, NULL));
+  CHECK_OK(rk_audit_finish(a, NULL, &o, NULL));
+  CHECK_CLOSED(rk_audit_finish(a, NULL, &o, NULL));
+  CHECK_CLOSED(rk_audit_observe_services(a, NULL, &services, NULL));
   CHECK_CLOSED(rk_audit_add_bitmap(a, range, NULL, 0, NULL, 0, &error));
   CHECK_NULL(rk_audit_close(NULL));
   CHECK_OK(rk_audit_close(a));
@@ -511,37 +511,37 @@ static void audit_of_ip_addresses(void) {
   add_service(&services, "10.9.9.9", 0, 0);
   CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a")));
   const rk_service_names all_names = names;
-  CHECK_NULL(rk_audit_observe_services(NULL, &names, &services));
-  CHECK_INVALID(rk_audit_observe_services(a, NULL, &services));
-  CHECK_NULL(rk_audit_observe_services(a, &names, NULL));
+  CHECK_NULL(rk_audit_observe_services(NULL, &names, &services, NULL));
+  CHECK_INVALID(rk_audit_observe_services(a, NULL, &services, NULL));
+  CHECK_NULL(rk_audit_observe_services(a, &names, NULL, NULL));
   names.batch.words_len = 1;
-  CHECK_RESULT(rk_audit_observe_services(a, &names, &services), RK_RESULT_INVALID_BATCH);
+  CHECK_RESULT(rk_audit_observe_services(a, &names, &services, NULL), RK_RESULT_INVALID_BATCH);
   rk_batch_clear(&names.batch);
-  CHECK_RESULT(rk_audit_observe_services(a, &names, &services), RK_RESULT_INVALID_BATCH);
+  CHECK_RESULT(rk_audit_observe_services(a, &names, &services, NULL), RK_RESULT_INVALID_BATCH);
   uint32_t words[8] = {0, 0, 1, 0, 0, 0, 0, 0};
   char x[] = "x";
   rk_ip_addresses objects = {{words, 7, 0, x, 1, 0, 1}};
-  CHECK_RESULT(rk_audit_observe_ip_addresses(a, &objects), RK_RESULT_INVALID_BATCH);
+  CHECK_RESULT(rk_audit_observe_ip_addresses(a, &objects, NULL), RK_RESULT_INVALID_BATCH);
   objects.batch.words_len = 8;
   objects.batch.text_len = 0;
-  CHECK_RESULT(rk_audit_observe_ip_addresses(a, &objects), RK_RESULT_INVALID_BATCH);
+  CHECK_RESULT(rk_audit_observe_ip_addresses(a, &objects, NULL), RK_RESULT_INVALID_BATCH);
   objects.batch.count = SIZE_MAX;
-  CHECK_RESULT(rk_audit_observe_ip_addresses(a, &objects), RK_RESULT_INVALID_BATCH);
-  CHECK_NULL(rk_audit_observe_ip_addresses(NULL, &objects));
-  CHECK_NULL(rk_audit_observe_ip_addresses(a, NULL));
+  CHECK_RESULT(rk_audit_observe_ip_addresses(a, &objects, NULL), RK_RESULT_INVALID_BATCH);
+  CHECK_NULL(rk_audit_observe_ip_addresses(NULL, &objects, NULL));
+  CHECK_NULL(rk_audit_observe_ip_addresses(a, NULL, NULL));
   names = all_names;
-  CHECK_OK(rk_audit_observe_services(a, &names, &services));
-  CHECK_NULL(rk_audit_finish(NULL, NULL, &o));
-  CHECK_NULL(rk_audit_finish(a, NULL, NULL));
-  CHECK_OK(rk_audit_finish(a, NULL, &o));
+  CHECK_OK(rk_audit_observe_services(a, &names, &services, NULL));
+  CHECK_NULL(rk_audit_finish(NULL, NULL, &o, NULL));
+  CHECK_NULL(rk_audit_finish(a, NULL, NULL, NULL));
+  CHECK_OK(rk_audit_finish(a, NULL, &o, NULL));
   CHECK_NULL(rk_audit_close(NULL));
   CHECK_OK(rk_audit_close(a));
-  CHECK_CLOSED(rk_audit_finish(a, NULL, &o));
+  CHECK_CLOSED(rk_audit_finish(a, NULL, &o, NULL));
   CHECK_CLOSED(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), NULL));
-  CHECK_CLOSED(rk_audit_observe_services(a, &names, &services));
+  CHECK_CLOSED(rk_audit_observe_services(a, &names, &services, NULL));
   objects.batch.text_len = 1;
   objects.batch.count = 1;
-  CHECK_CLOSED(rk_audit_observe_ip_addresses(a, &objects));
+  CHECK_CLOSED(rk_audit_observe_ip_addresses(a, &objects, NULL));
   rk_audit_free(a);
   rk_audit_free(NULL);
   CHECK_OK(rk_report_services(o, &observed));
@@ -552,18 +552,18 @@ static void audit_of_ip_addresses(void) {
   CHECK_NULL(rk_audit_check_cluster(NULL, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error));
   CHECK_INVALID(rk_audit_check_cluster(a, 3, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error));
   CHECK_OK(rk_audit_check_cluster(a, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error));
-  CHECK_OK(rk_audit_observe_services(a, &names, &services));
+  CHECK_OK(rk_audit_observe_services(a, &names, &services, NULL));
   CHECK_RESULT(rk_audit_check_cluster(a, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error), RK_RESULT_NOT_INITIALISED);
   CHECK(error.detail_kind == RK_DETAIL_BITMAP && error.detail.bitmap == RK_BITMAP_SERVICE_IPS);
   /* What is recorded comes before the first Service. */
   CHECK_INVALID(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), &error));
-  CHECK_INVALID(rk_audit_observe_ip_addresses(a, &objects));
+  CHECK_INVALID(rk_audit_observe_ip_addresses(a, &objects, NULL));
   rk_audit_free(a);
 
   /* An audit of bitmaps takes none of this. */
   CHECK_OK(rk_audit_new(false, NULL, &a));
   CHECK_INVALID(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), &error));
-  CHECK_INVALID(rk_audit_observe_ip_addresses(a, &objects));
+  CHECK_INVALID(rk_audit_observe_ip_addresses(a, &objects, NULL));
   rk_audit_free(a);
 }
 
@@ -578,10 +578,10 @@ static void changes_of_an_event(void) {
   rk_known known;
   rk_step step;
   uint64_t ticket = 0;
-  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 1000, 1, &c));
+  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 1000, 1, &c, NULL));
   rk_range_free(range);
   rk_operation read = {.kind = RK_OPERATION_READ, .deadline = UINT64_MAX};
-  CHECK_OK(rk_committer_submit(c, &read, 1, NULL, 0, &ticket));
+  CHECK_OK(rk_committer_submit(c, &read, 1, NULL, 0, &ticket, NULL));
   CHECK_OK(rk_committer_poll(c, 0, &step));
   CHECK(step.kind == RK_STEP_READ);
   rk_event event = {.kind = RK_EVENT_CURRENT, .data.current = {{1, 5, 1}, {{5, 1, 5}, value, value_len}}};
@@ -611,11 +611,11 @@ static void steps_of_a_pass(const rk_committer *c) {
   rk_committer *of_others = NULL;
   rk_error error;
   uint64_t ticket = 77;
-  CHECK_OK(rk_leak_tracker_new(3, UINT64_MAX, &passes));
+  CHECK_OK(rk_leak_tracker_new(3, UINT64_MAX, &passes, NULL));
   CHECK_OK(rk_audit_new(false, NULL, &audit));
   CHECK_OK(rk_audit_new(false, NULL, &other));
   rk_range *range = range_of("10.0.0.0/25");
-  CHECK_OK(rk_committer_new(range, 0, 1000, 1, &of_others));
+  CHECK_OK(rk_committer_new(range, 0, 1000, 1, &of_others, NULL));
   CHECK_NULL(rk_repair_pass_new(NULL, &pass));
   CHECK_NULL(rk_repair_pass_new(passes, NULL));
   CHECK_OK(rk_repair_pass_new(passes, &pass));
@@ -642,7 +642,8 @@ static void steps_of_a_pass(const rk_committer *c) {
   CHECK_INVALID(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, &error));
   CHECK_OK(rk_repair_pass_audit(pass, audit, &error));
   not_reading(pass, c, other, &error);
-  CHECK_INVALID(rk_audit_finish(audit, NULL, &report)); /* that is the pass's to do */
+  CHECK_INVALID(rk_audit_finish(audit, NULL, &report, &error)); /* that is the pass's to do */
+  CHECK(strcmp(error.message, "the audit is that of a repair pass, which finishes it") == 0);
   CHECK_INVALID(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, NULL));
   CHECK_OK(rk_repair_pass_finish(pass, audit, &report, &error));
   not_reading(pass, c, other, &error);
@@ -686,36 +687,36 @@ static void steps_of_a_pass(const rk_committer *c) {
 
 static void committers(const rk_range *range) {
   rk_committer *c = NULL;
-  CHECK_NULL(rk_committer_new(NULL, 0, 1, 1, &c));
-  CHECK_NULL(rk_committer_new(range, 0, 1, 1, NULL));
-  CHECK_INVALID(rk_committer_new(range, 3, 1, 1, &c));
+  CHECK_NULL(rk_committer_new(NULL, 0, 1, 1, &c, NULL));
+  CHECK_NULL(rk_committer_new(range, 0, 1, 1, NULL, NULL));
+  CHECK_INVALID(rk_committer_new(range, 3, 1, 1, &c, NULL));
   CHECK(c == NULL);
-  CHECK_OK(rk_committer_new(range, 0, 1000, 1, &c));
+  CHECK_OK(rk_committer_new(range, 0, 1000, 1, &c, NULL));
 
   rk_operation release = {.deadline = UINT64_MAX, .kind = RK_OPERATION_RELEASE, .data.release = {.value = good}};
   rk_operation allocate = {.deadline = UINT64_MAX, .kind = RK_OPERATION_ALLOCATE, .data.allocate = {1}};
   uint64_t ticket = 77;
-  CHECK_NULL(rk_committer_submit(NULL, &allocate, 1, &good, 1, &ticket));
-  CHECK_NULL(rk_committer_submit(c, NULL, 1, &good, 1, &ticket));
-  CHECK_NULL(rk_committer_submit(c, &allocate, 1, NULL, 1, &ticket));
-  CHECK_NULL(rk_committer_submit(c, &allocate, 1, &good, 1, NULL));
-  CHECK_INVALID(rk_committer_submit(c, &allocate, 1, &good, 0, &ticket));
-  CHECK_INVALID(rk_committer_submit(c, &release, 1, &good, 1, &ticket));
+  CHECK_NULL(rk_committer_submit(NULL, &allocate, 1, &good, 1, &ticket, NULL));
+  CHECK_NULL(rk_committer_submit(c, NULL, 1, &good, 1, &ticket, NULL));
+  CHECK_NULL(rk_committer_submit(c, &allocate, 1, NULL, 1, &ticket, NULL));
+  CHECK_NULL(rk_committer_submit(c, &allocate, 1, &good, 1, NULL, NULL));
+  CHECK_INVALID(rk_committer_submit(c, &allocate, 1, &good, 0, &ticket, NULL));
+  CHECK_INVALID(rk_committer_submit(c, &release, 1, &good, 1, &ticket, NULL));
   for (int i = 0; i < MALFORMED; i++) {
     rk_value bad = malformed(i);
     rk_operation wrong = release;
     wrong.data.release.value = bad;
-    CHECK_INVALID(rk_committer_submit(c, &wrong, 1, NULL, 0, &ticket));
-    if (bad.kind != RK_VALUE_KIND_ANY) CHECK_INVALID(rk_committer_submit(c, &allocate, 1, &bad, 1, &ticket));
+    CHECK_INVALID(rk_committer_submit(c, &wrong, 1, NULL, 0, &ticket, NULL));
+    if (bad.kind != RK_VALUE_KIND_ANY) CHECK_INVALID(rk_committer_submit(c, &allocate, 1, &bad, 1, &ticket, NULL));
     CHECK_INVALID(rk_committer_abandon(c, 1, &bad, 1));
   }
   for (uint32_t kind = 0; kind < 7; kind++) {
     rk_operation wrong = release;
     wrong.kind = kind;
-    if (kind < RK_OPERATION_ALLOCATE || kind > RK_OPERATION_CREATE) CHECK_INVALID(rk_committer_submit(c, &wrong, 1, NULL, 0, &ticket));
-    if (kind > RK_OPERATION_ALLOCATE) CHECK_INVALID(rk_committer_submit(c, &wrong, 1, &good, 1, &ticket));
+    if (kind < RK_OPERATION_ALLOCATE || kind > RK_OPERATION_CREATE) CHECK_INVALID(rk_committer_submit(c, &wrong, 1, NULL, 0, &ticket, NULL));
+    if (kind > RK_OPERATION_ALLOCATE) CHECK_INVALID(rk_committer_submit(c, &wrong, 1, &good, 1, &ticket, NULL));
   }
-  CHECK_OK(rk_committer_submit(c, NULL, 0, NULL, 0, NULL));
+  CHECK_OK(rk_committer_submit(c, NULL, 0, NULL, 0, NULL, NULL));
   CHECK(ticket == 77);
   CHECK_NULL(rk_committer_abandon(NULL, 1, &good, 1));
   CHECK_NULL(rk_committer_abandon(c, 1, NULL, 1));
@@ -766,7 +767,7 @@ static void committers(const rk_range *range) {
   CHECK_OK(rk_committer_finished(c, NULL, 0, NULL, 0, NULL, 0, &len));
   CHECK(len == 0);
   rk_value outside = {0, 0x0b000001, RK_VALUE_KIND_IPV4};
-  CHECK_OK(rk_committer_submit(c, &allocate, 1, &outside, 1, &ticket));
+  CHECK_OK(rk_committer_submit(c, &allocate, 1, &outside, 1, &ticket, NULL));
   for (int i = 0; i < 2; i++) {
     CHECK_OK(rk_committer_poll(c, 0, &step));
     CHECK(step.kind == RK_STEP_FINISHED);
@@ -784,7 +785,7 @@ static void committers(const rk_range *range) {
   CHECK_OK(rk_committer_close(c));
   CHECK_CLOSED(rk_committer_poll(c, 0, &step));
   CHECK_CLOSED(rk_committer_known(c, &known));
-  CHECK_CLOSED(rk_committer_submit(c, &allocate, 1, &outside, 1, &ticket));
+  CHECK_CLOSED(rk_committer_submit(c, &allocate, 1, &outside, 1, &ticket, NULL));
   rk_committer_free(c);
   rk_committer_free(NULL);
 }
@@ -858,8 +859,114 @@ static void plans(void) {
   CHECK(len == sizeof wanted - 1 && memcmp(answer, wanted, len) == 0);
 }
 
+static rk_error error;
+
+/* Whether the call fails with this result, and this sentence in error. */
+#define CHECK_SAYS(call, expected, sentence)                                               \
+  do {                                                                                     \
+    CHECK_RESULT(call, expected);                                                          \
+    if (strcmp(error.message, sentence) != 0) {                                            \
+      fprintf(stderr, "%s:%d: %s says %s\n", __FILE__, __LINE__, #call, error.message);    \
+      exit(1);                                                                             \
+    }                                                                                      \
+  } while (0)
+#define CHECK_INVALID_SAYS(call, sentence) CHECK_SAYS(call, RK_RESULT_INVALID_ARGUMENT, sentence)
+
+/* Each failure names its argument, as the header spells it, and the value. */
+static void sentences(const rk_range *range) {
+  rk_allocator *allocator = NULL;
+  CHECK_INVALID_SAYS(rk_allocator_new(range, 9, 1, &allocator, &error),
+                     "strategy 9 is none of 0 (contiguous), 1 (random scan), 2 (dynamic band first)");
+  CHECK_SAYS(rk_allocator_new(range, 0, 1, NULL, &error), RK_RESULT_NULL_POINTER, "allocator is NULL");
+  CHECK_INVALID_SAYS(rk_allocator_new(odd(&number), 0, 1, &allocator, &error), "range is not aligned");
+  CHECK_OK(rk_allocator_new(range, 0, 1, &allocator, &error));
+  rk_value bad = malformed(1);
+  CHECK_INVALID_SAYS(rk_allocator_allocate_batch(allocator, &bad, 1, &value, &error),
+                     "request 0 is malformed: kind 1, high 0, low 65536");
+  CHECK_INVALID_SAYS(rk_allocator_allocate_batch(allocator, &bad, SIZE_MAX, &value, &error),
+                     "values is longer than the address space");
+  CHECK_SAYS(rk_allocator_restore(allocator, TEXT("10\xff"), NULL, 0, &error), RK_RESULT_INVALID_UTF8,
+             "range is not UTF-8 at byte 2");
+  CHECK(error.detail_kind == RK_DETAIL_BYTE && error.detail.byte == 2);
+  CHECK_OK(rk_allocator_close(allocator));
+  CHECK_SAYS(rk_allocator_restore(allocator, NULL, 0, NULL, 0, &error), RK_RESULT_CLOSED,
+             "a handle was closed, or its pass or audit has ended");
+  rk_allocator_free(allocator);
+
+  rk_leak_counters *counters = NULL;
+  rk_leak_tracker *tracker = NULL;
+  const char *passes = "passes 0 is less than 1: a leak is cleaned in the first pass that sees it, or later";
+  CHECK_INVALID_SAYS(rk_leak_counters_new(range, 0, &counters, &error), passes);
+  CHECK_INVALID_SAYS(rk_leak_tracker_new(0, 1, &tracker, &error), passes);
+
+  rk_committer *committer = NULL;
+  CHECK_INVALID_SAYS(rk_committer_new(range, 3, 1, 1, &committer, &error),
+                     "strategy 3 is none of 0 (contiguous), 1 (random scan), 2 (dynamic band first)");
+  CHECK_OK(rk_committer_new(range, 0, 1, 1, &committer, &error));
+  rk_operation operations[2] = {
+      {.deadline = 1, .kind = RK_OPERATION_ALLOCATE, .data.allocate = {1}},
+      {.deadline = 1, .kind = RK_OPERATION_RELEASE, .data.release = {.value = bad}},
+  };
+  const rk_value two[2] = {good, good};
+  uint64_t tickets[2];
+  CHECK_INVALID_SAYS(rk_committer_submit(committer, operations, 2, two, 1, tickets, &error),
+                     "the value of operation 1 is malformed: kind 1, high 0, low 65536");
+  CHECK_INVALID_SAYS(rk_committer_submit(committer, operations, 1, two, 2, tickets, &error),
+                     "values_len 2 is too large: no operation requests the last 1");
+  CHECK_INVALID_SAYS(rk_committer_submit(committer, operations, 1, NULL, 0, tickets, &error),
+                     "values_len 0 is too small: operation 0 has 1 requests more");
+  operations[0].kind = 9;
+  CHECK_INVALID_SAYS(rk_committer_submit(committer, operations, 1, NULL, 0, tickets, &error),
+                     "operation 0 is of an unknown kind: 9");
+  rk_committer_free(committer);
+}
+
+/* A batch that cannot be read is one result, and the place. */
+static void sentences_about_batches(void) {
+  rk_audit *audit = NULL;
+  rk_report *report = NULL;
+  CHECK_OK(rk_audit_new(true, NULL, &audit));
+  memory m[2];
+  rk_services services = {batch_in(&m[0])};
+  rk_service_names names = {batch_in(&m[1])};
+  add_service(&services, "10.0.0.1", 0, 0);
+  CHECK_INVALID_SAYS(rk_audit_observe_services(audit, NULL, &services, &error),
+                     "names are missing: where ClusterIPs are IPAddress objects, Services need them");
+  CHECK_SAYS(rk_audit_observe_services(audit, &names, &services, &error), RK_RESULT_INVALID_BATCH,
+             "the batch has 1 Services and 0 names");
+  add_service(&services, "10.0.0.\xff", 0, 0);
+  add_service(&services, "10.0.0.3", 0, 0);
+  CHECK_SAYS(rk_audit_observe_services(audit, NULL, &services, &error), RK_RESULT_INVALID_BATCH,
+             "Service 1 of the batch has text that is not UTF-8");
+  services.batch.text[15] = 'x';
+  services.batch.text_len--;
+  CHECK_SAYS(rk_audit_observe_services(audit, NULL, &services, &error), RK_RESULT_INVALID_BATCH,
+             "Service 2 of the batch has a text that ends behind the text of the batch, or inside a character");
+  services.batch.text_len += 2;
+  services.batch.text[24] = '\xff';
+  CHECK_SAYS(rk_audit_observe_services(audit, NULL, &services, &error), RK_RESULT_INVALID_BATCH,
+             "the batch has words or text behind those of its last object");
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("\xff")));
+  rk_services one = {batch_in(&m[0])};
+  add_service(&one, "10.0.0.1", 0, 0);
+  CHECK_SAYS(rk_audit_observe_services(audit, &names, &one, &error), RK_RESULT_INVALID_BATCH,
+             "the name of Service 0 of the batch has text that is not UTF-8");
+  rk_ip_addresses objects = {batch_in(&m[1])};
+  const rk_ip_address object = {.name = rk_text_of("10.0.0.1"), .parent_name = rk_text_of("\xff")};
+  CHECK_OK(rk_ip_addresses_add(&objects, &object));
+  CHECK_SAYS(rk_audit_observe_ip_addresses(audit, &objects, &error), RK_RESULT_INVALID_BATCH,
+             "IPAddress object 0 of the batch has text that is not UTF-8");
+  CHECK_INVALID_SAYS(rk_audit_check_cluster(audit, 0, 7, 0, true, &error),
+                     "secondary_service_ips 7 is none of 0 (missing), 1 (uninitialised), 2 (initialised)");
+  CHECK_OK(rk_audit_finish(audit, NULL, &report, &error));
+  rk_audit_free(audit);
+  rk_report_free(report);
+}
+
 int main(void) {
   rk_range *range = range_of("10.0.0.0/24");
+  sentences(range);
+  sentences_about_batches();
   names_and_values();
   ranges(range);
   service_cidrs();

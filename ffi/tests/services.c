@@ -64,11 +64,11 @@ static void audit_of_services(void) {
     rk_range_free(range);
   }
   CHECK_OK(rk_services_add(&batch, &service));
-  CHECK_OK(rk_audit_observe_services(audit, NULL, &batch));
+  CHECK_OK(rk_audit_observe_services(audit, NULL, &batch, NULL));
   rk_batch_clear(&batch.batch);
   add_service(&batch, "10.96.0.20", 30080, 31000);
-  CHECK_OK(rk_audit_observe_services(audit, NULL, &batch));
-  CHECK_OK(rk_audit_finish(audit, NULL, &report));
+  CHECK_OK(rk_audit_observe_services(audit, NULL, &batch, NULL));
+  CHECK_OK(rk_audit_finish(audit, NULL, &report, NULL));
   CHECK_OK(rk_report_findings(report, 0, findings, 7, &n));
   CHECK(n == 6);
   rk_report_free(report);

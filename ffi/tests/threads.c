@@ -28,7 +28,7 @@ int main(void) {
   static rk_value values[THREADS][EACH];
   pthread_t threads[THREADS];
   rk_range *range = range_of("10.0.0.0/16");
-  CHECK_OK(rk_allocator_new(range, RK_STRATEGY_RANDOM_SCAN, 1, &allocator));
+  CHECK_OK(rk_allocator_new(range, RK_STRATEGY_RANDOM_SCAN, 1, &allocator, NULL));
   for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, allocate, values[i]) == 0);
   for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
   static bool seen[65536];

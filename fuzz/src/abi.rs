@@ -128,9 +128,19 @@ unsafe extern "C" {
         error: *mut Opaque,
     ) -> u32;
     fn rk_audit_add_service_cidr(audit: *const Opaque, cidr: *const c_char, len: usize, error: *mut Opaque) -> u32;
-    fn rk_audit_observe_ip_addresses(audit: *const Opaque, batch: *const RawBatch) -> u32;
-    fn rk_audit_observe_services(audit: *const Opaque, names: *const RawBatch, batch: *const RawBatch) -> u32;
-    fn rk_audit_finish(audit: *const Opaque, passes: *const Opaque, report: *mut *mut Opaque) -> u32;
+    fn rk_audit_observe_ip_addresses(audit: *const Opaque, batch: *const RawBatch, error: *mut Opaque) -> u32;
+    fn rk_audit_observe_services(
+        audit: *const Opaque,
+        names: *const RawBatch,
+        batch: *const RawBatch,
+        error: *mut Opaque,
+    ) -> u32;
+    fn rk_audit_finish(
+        audit: *const Opaque,
+        passes: *const Opaque,
+        report: *mut *mut Opaque,
+        error: *mut Opaque,
+    ) -> u32;
     fn rk_report_free(report: *mut Opaque);
     fn rk_report_services(report: *const Opaque, services: *mut u64) -> u32;
     fn rk_report_findings(
@@ -321,7 +331,7 @@ impl Batch {
     }
 
     fn read<T>(&self, mut one: impl FnMut(&mut Words<'_>, &mut Text<'_>) -> Option<T>) -> Result<Vec<T>, u32> {
-        let mut text = Text(str::from_utf8(&self.text).map_err(|_| INVALID_UTF8)?);
+        let mut text = Text(str::from_utf8(&self.text).map_err(|_| INVALID_BATCH)?);
         let mut words = Words(&self.words);
         let mut items = Vec::new();
         for _ in 0..self.count {
@@ -470,19 +480,19 @@ impl Audit {
     /// Hands over a batch of IPAddress objects.
     pub fn observe_ip_addresses(&self, batch: &Batch) -> u32 {
         // SAFETY: the handle is freed by drop only; the batch and its arrays live until the call returns.
-        unsafe { rk_audit_observe_ip_addresses(self.0, &batch.raw()) }
+        unsafe { rk_audit_observe_ip_addresses(self.0, &batch.raw(), ptr::null_mut()) }
     }
 
     /// Hands over a batch of Services without names.
     pub fn observe(&self, batch: &Batch) -> u32 {
         // SAFETY: as above; names may be NULL.
-        unsafe { rk_audit_observe_services(self.0, ptr::null(), &batch.raw()) }
+        unsafe { rk_audit_observe_services(self.0, ptr::null(), &batch.raw(), ptr::null_mut()) }
     }
 
     /// Hands over a batch of Services with their names.
     pub fn observe_services(&self, names: &Batch, batch: &Batch) -> u32 {
         // SAFETY: as above.
-        unsafe { rk_audit_observe_services(self.0, &names.raw(), &batch.raw()) }
+        unsafe { rk_audit_observe_services(self.0, &names.raw(), &batch.raw(), ptr::null_mut()) }
     }
 
     /// Hands over a batch whose words lie where no word can lie, or nowhere.
@@ -493,9 +503,9 @@ impl Audit {
         // SAFETY: the border promises to refuse NULL and what is not aligned without reading from it.
         unsafe {
             [
-                rk_audit_observe_services(self.0, ptr::null(), ptr::null()),
-                rk_audit_observe_services(self.0, ptr::null(), &nowhere),
-                rk_audit_observe_services(self.0, ptr::null(), &unaligned),
+                rk_audit_observe_services(self.0, ptr::null(), ptr::null(), ptr::null_mut()),
+                rk_audit_observe_services(self.0, ptr::null(), &nowhere, ptr::null_mut()),
+                rk_audit_observe_services(self.0, ptr::null(), &unaligned, ptr::null_mut()),
             ]
         }
     }
@@ -504,7 +514,7 @@ impl Audit {
     pub fn finish(self, page: usize) -> (u64, Vec<FoundByC>, Vec<(u32, u64)>) {
         let (mut report, mut services) = (ptr::null_mut(), 0);
         // SAFETY: the handle is freed by drop only; the out-parameter lives until the call returns; NULL is for none.
-        assert_eq!(unsafe { rk_audit_finish(self.0, ptr::null(), &mut report) }, OK);
+        assert_eq!(unsafe { rk_audit_finish(self.0, ptr::null(), &mut report, ptr::null_mut()) }, OK);
         // SAFETY: the report was just made; the out-parameter lives until the call returns.
         assert_eq!(unsafe { rk_report_services(report, &mut services) }, OK);
         let found = findings(

@@ -38,18 +38,18 @@ fn observe(audit: &rk_audit, of_objects: bool) -> rk_result {
         // SAFETY: all pointers are to live variables of the lengths that they are passed with.
         unsafe {
             if !of_objects {
-                return rk_audit_observe_services(audit, ptr::null(), services);
+                return rk_audit_observe_services(audit, ptr::null(), services, ptr::null_mut());
             }
             let (mut words, mut text) = (vec![0, 0, 8, 0, 0, 8, 1, 1], String::from("10.0.0.1servicesna"));
             let objects = rk_ip_addresses { batch: batch(&mut words, &mut text, 1) };
-            let result = rk_audit_observe_ip_addresses(audit, &objects);
+            let result = rk_audit_observe_ip_addresses(audit, &objects, ptr::null_mut());
             drop((words, text));
             if result != OK {
                 return result;
             }
             let (mut words, mut text) = (vec![1, 1], String::from("na"));
             let names = rk_service_names { batch: batch(&mut words, &mut text, 1) };
-            rk_audit_observe_services(audit, &names, services)
+            rk_audit_observe_services(audit, &names, services, ptr::null_mut())
         }
     })
 }
@@ -76,7 +76,7 @@ fn an_audit_is_observed_by_threads_until_one_finishes_it() {
                     });
                     start.wait();
                     thread::yield_now();
-                    assert_eq!(rk_audit_finish(shared, ptr::null(), &mut report), OK);
+                    assert_eq!(rk_audit_finish(shared, ptr::null(), &mut report, ptr::null_mut()), OK);
                     observers.into_iter().map(|observer| observer.join().expect("it checks results only")).sum()
                 });
                 rk_audit_free(audit);

@@ -143,7 +143,7 @@ fn passes_audits_and_reports_need_nothing_that_they_were_made_of() {
     store.run(committer);
     // SAFETY: all pointers are to live variables, and each handle is freed once, after its last call.
     unsafe {
-        assert_eq!(rk_leak_tracker_new(3, 0, &mut tracker), OK);
+        assert_eq!(rk_leak_tracker_new(3, 0, &mut tracker, ptr::null_mut()), OK);
 
         // A pass is closed and freed while its audit lives.
         assert_eq!(rk_repair_pass_new(tracker, &mut pass), OK);
@@ -151,11 +151,17 @@ fn passes_audits_and_reports_need_nothing_that_they_were_made_of() {
         assert_eq!(rk_audit_new(false, ptr::null(), &mut audit), OK);
         assert_eq!(rk_repair_pass_audit(pass, audit, ptr::null_mut()), OK);
         assert_eq!(rk_repair_pass_close(pass), OK);
-        assert_eq!(services("10.0.0.1", |batch| rk_audit_observe_services(audit, ptr::null(), batch)), OK);
+        assert_eq!(
+            services("10.0.0.1", |batch| rk_audit_observe_services(audit, ptr::null(), batch, ptr::null_mut())),
+            OK
+        );
         assert_eq!(rk_repair_pass_finish(pass, audit, &mut report, ptr::null_mut()), rk_result::Closed);
         rk_repair_pass_free(pass);
-        assert_eq!(services("10.0.0.2", |batch| rk_audit_observe_services(audit, ptr::null(), batch)), OK);
-        assert_eq!(rk_audit_finish(audit, tracker, &mut report), rk_result::InvalidArgument);
+        assert_eq!(
+            services("10.0.0.2", |batch| rk_audit_observe_services(audit, ptr::null(), batch, ptr::null_mut())),
+            OK
+        );
+        assert_eq!(rk_audit_finish(audit, tracker, &mut report, ptr::null_mut()), rk_result::InvalidArgument);
         rk_audit_free(audit);
 
         // An audit is closed before its pass has finished it.
@@ -175,7 +181,10 @@ fn passes_audits_and_reports_need_nothing_that_they_were_made_of() {
         read(pass, committer, &mut store);
         assert_eq!(rk_audit_new(false, ptr::null(), &mut audit), OK);
         assert_eq!(rk_repair_pass_audit(pass, audit, ptr::null_mut()), OK);
-        assert_eq!(services("10.0.0.3", |batch| rk_audit_observe_services(audit, ptr::null(), batch)), OK);
+        assert_eq!(
+            services("10.0.0.3", |batch| rk_audit_observe_services(audit, ptr::null(), batch, ptr::null_mut())),
+            OK
+        );
         assert_eq!(rk_repair_pass_finish(pass, audit, &mut report, ptr::null_mut()), OK);
         rk_audit_free(audit);
         rk_leak_tracker_free(tracker);
@@ -201,7 +210,7 @@ fn threads_take_passes_of_one_tracker_over_one_committer() {
     let mut tracker = ptr::null_mut();
     // SAFETY: all pointers are to live variables, and handles that threads share are freed after these have ended.
     unsafe {
-        assert_eq!(rk_leak_tracker_new(2, 0, &mut tracker), OK);
+        assert_eq!(rk_leak_tracker_new(2, 0, &mut tracker, ptr::null_mut()), OK);
         let (committer, tracker) = (&*committer, &*tracker);
         one_pass(tracker, committer);
         let ended = store.run(committer);
@@ -251,7 +260,7 @@ fn one_pass(tracker: &rk_leak_tracker, committer: &rk_committer) {
                 rk_repair_pass_begin(pass, committer, ptr::null_mut()),
                 rk_repair_pass_read(pass, committer, 1, ptr::null(), 0, 1, ptr::null_mut()),
                 rk_repair_pass_audit(pass, audit, ptr::null_mut()),
-                services("10.0.0.9", |batch| rk_audit_observe_services(audit, ptr::null(), batch)),
+                services("10.0.0.9", |batch| rk_audit_observe_services(audit, ptr::null(), batch, ptr::null_mut())),
                 rk_repair_pass_finish(pass, audit, &mut report, ptr::null_mut()),
                 rk_committer_submit_repair(committer, pass, 0, false, u64::MAX, &mut ticket, ptr::null_mut()),
             ]);

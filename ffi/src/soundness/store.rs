@@ -176,8 +176,9 @@ pub(super) fn submit(
     let operation = Box::new(rk_operation { deadline: u64::MAX, kind, data });
     let (requests, mut ticket) = (requests.to_vec(), 0);
     // SAFETY: the handle lives, and all other pointers are to live variables of these lengths.
-    let result =
-        unsafe { rk_committer_submit(committer, &*operation, 1, requests.as_ptr(), requests.len(), &mut ticket) };
+    let result = unsafe {
+        rk_committer_submit(committer, &*operation, 1, requests.as_ptr(), requests.len(), &mut ticket, ptr::null_mut())
+    };
     (result, ticket)
 }
 
@@ -194,7 +195,7 @@ pub(super) fn created(range: &str, strategy: u32) -> (*mut rk_committer, Store) 
     let (range, mut committer, mut store) = (super::range(range), ptr::null_mut(), Store::default());
     // SAFETY: all pointers are to live variables, and the handle is freed once.
     unsafe {
-        assert_eq!(rk_committer_new(range, strategy, 1_000, 1, &mut committer), OK);
+        assert_eq!(rk_committer_new(range, strategy, 1_000, 1, &mut committer, ptr::null_mut()), OK);
         crate::range::rk_range_free(range);
     }
     assert_eq!(submit(committer, RK_OPERATION_CREATE, NO_DATA, &[]).0, OK);

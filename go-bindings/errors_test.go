@@ -1,0 +1,54 @@
+package rangekeeper
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func expectError(t *testing.T, err, is error, text string) {
+	t.Helper()
+	if !errors.Is(err, is) || err.Error() != text {
+		t.Errorf("%v, want %q", err, text)
+	}
+}
+
+// TestErrorsNameTheArgument makes each error of a bad argument.
+func TestErrorsNameTheArgument(t *testing.T) {
+	ports := must(ParsePortRange("1-9"))
+	const strategies = " is none of 0 (contiguous), 1 (random scan), 2 (dynamic band first)"
+	const passes = "invalid argument: passes 0 is less than 1: a leak is cleaned in the first pass that sees it, or later"
+	invalid := func(err error, text string) {
+		t.Helper()
+		expectError(t, err, ErrInvalidArgument, "invalid argument: "+text)
+	}
+	invalid(second(NewAllocator(ports, 9, 0)), "strategy 9"+strategies)
+	invalid(second(NewCommitter(ports, CommitterConfig{Strategy: 1 << 31})), "strategy 2147483648"+strategies)
+	expectError(t, second(NewLeakCounters(ports, 0)), ErrInvalidArgument, passes)
+	expectError(t, second(NewPasses(0, time.Minute)), ErrInvalidArgument, passes)
+	expectError(t, second(NewAllocator(Range{}, Contiguous, 0)), ErrClosed, "use of a closed or zero object: range is NULL")
+	expectError(t, second(NewCommitter(Range{}, CommitterConfig{})), ErrClosed, "use of a closed or zero object: range is NULL")
+
+	audit := must(NewIPAddressAudit(time.Time{}))
+	invalid(audit.CheckCluster(Bitmaps{ServiceNodePorts: 7}, true),
+		"service_node_ports 7 is none of 0 (missing), 1 (uninitialised), 2 (initialised)")
+	var services Services
+	services.Add("10.0.0.1", nil)
+	invalid(audit.Observe(&services), "names are missing: where ClusterIPs are IPAddress objects, Services need them")
+	services.Name("default", "a")
+	services.Name("default", "b")
+	expectError(t, audit.Observe(&services), ErrInvalidBatch, "invalid batch: the batch has 1 Services and 2 names")
+	var objects IPAddresses
+	objects.Add(&IPAddress{Name: "10.0.0.1"})
+	objects.Add(&IPAddress{Name: "10.0.0.2", ParentName: "\xff"})
+	expectError(t, audit.ObserveIPAddresses(&objects), ErrInvalidBatch,
+		"invalid batch: IPAddress object 1 of the batch has text that is not UTF-8")
+	objects.Reset()
+	objects.Add(&IPAddress{Name: "10.0.0.1"})
+	invalid(must(NewAudit()).ObserveIPAddresses(&objects), "the audit is of ClusterIPs in bitmaps, not of IPAddress objects")
+
+	committer := must(NewCommitter(ports, CommitterConfig{}))
+	invalid(second(committer.Submit(Operation{})), "operation 0 is of an unknown kind: 0")
+	expectError(t, must(NewAllocator(ports, Contiguous, 0)).Restore("1-9\xff", nil), ErrInvalidUTF8,
+		"text is not UTF-8: range is not UTF-8 at byte 3")
+}
