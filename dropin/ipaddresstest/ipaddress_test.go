@@ -1,4 +1,4 @@
-// Package ipaddresstest tests the allocators of ClusterIPs that are IPAddress objects, beside the release's own tests of
+// Package ipaddresstest tests the allocators of ClusterIPs that are IPAddress objects, beside the released tests of
 // them: with informers that run.
 package ipaddresstest
 
@@ -21,10 +21,10 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
 )
 
-// patience is for what happens at once if it happens at all.
-const patience = 20 * time.Second
+// timeout is far longer than what it limits takes.
+const timeout = 20 * time.Second
 
-// meeting is a client whose creations of IPAddress objects wait until so many are under way.
+// meeting is a client whose creations of IPAddress objects wait until a number of them are in flight.
 type meeting struct {
 	networkingv1client.NetworkingV1Interface
 	arrived *sync.WaitGroup
@@ -46,21 +46,21 @@ func (m meetingIPAddresses) Create(ctx context.Context, object *networkingv1.IPA
 	select {
 	case <-all:
 		return m.IPAddressInterface.Create(ctx, object, opts)
-	case <-time.After(patience):
-		return nil, errors.New("the others do not come")
+	case <-time.After(timeout):
+		return nil, errors.New("timed out waiting for concurrent creations")
 	}
 }
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(timeout); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not so", what)
+			t.Fatalf("after %v this does not hold: %s", timeout, what)
 		}
 	}
 }
 
-// gauge returns what /metrics says of a CIDR.
+// gauge returns the value of a CIDR's metric.
 func gauge(t *testing.T, name, cidr string) float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
@@ -80,7 +80,7 @@ func gauge(t *testing.T, name, cidr string) float64 {
 	return -1
 }
 
-func TestCreationsMeetAndAreCounted(t *testing.T) {
+func TestConcurrentCreationsAreCounted(t *testing.T) {
 	const creators, cidr = 32, "10.7.0.0/24"
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -94,12 +94,12 @@ func TestCreationsMeetAndAreCounted(t *testing.T) {
 	defer a.Destroy()
 	a.EnableMetrics()
 	if _, err := a.AllocateNext(); !errors.Is(err, ipallocator.ErrNotReady) {
-		t.Fatalf("before the cache has been filled: %v", err)
+		t.Fatalf("allocation before the cache has synced: %v", err)
 	}
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())
 
-	// Addresses that nobody else tries, as who has met others once would wait for more.
+	// Each address is tried once: a retry would wait for another meeting.
 	var group sync.WaitGroup
 	for i := range creators {
 		group.Go(func() {
@@ -118,7 +118,7 @@ func TestCreationsMeetAndAreCounted(t *testing.T) {
 	}
 	eventually(t, "each object is counted once", agree(creators))
 
-	// What others do counts as well, if it is about an address of this CIDR that an allocator has made.
+	// Changes by other clients count, too, for objects of an allocator with an address of this CIDR.
 	objects := client.NetworkingV1().IPAddresses()
 	object, err := objects.Get(t.Context(), "10.7.0.1", metav1.GetOptions{})
 	if err != nil {
@@ -139,14 +139,14 @@ func TestCreationsMeetAndAreCounted(t *testing.T) {
 	if _, err := objects.Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an object of somebody else does not count", agree(creators))
+	eventually(t, "an object of another manager does not count", agree(creators))
 	if err := objects.Delete(t.Context(), "10.7.0.1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Release(net.IPv4(10, 7, 0, 2)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "what is released does not count", agree(creators-1))
+	eventually(t, "released addresses do not count", agree(creators-1))
 }
 
 func serviceCIDR(name, cidr string, ready metav1.ConditionStatus) *networkingv1.ServiceCIDR {
@@ -159,7 +159,7 @@ func serviceCIDR(name, cidr string, ready metav1.ConditionStatus) *networkingv1.
 	}
 }
 
-func TestServiceCIDRsComeAndGo(t *testing.T) {
+func TestServiceCIDRsChange(t *testing.T) {
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	c, err := ipallocator.NewMetaAllocator(client.NetworkingV1(), factory.Networking().V1().ServiceCIDRs(), factory.Networking().V1().IPAddresses(), false, nil)
@@ -167,7 +167,7 @@ func TestServiceCIDRsComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Destroy()
-	// Who comes before the informers have begun waits.
+	// A request that comes before the informers have started waits.
 	first := make(chan error)
 	go func() { _, err := c.AllocateNext(); first <- err }()
 	if _, err := client.NetworkingV1().ServiceCIDRs().Create(t.Context(), serviceCIDR("first", "10.6.0.0/30", metav1.ConditionTrue), metav1.CreateOptions{}); err != nil {
@@ -175,7 +175,7 @@ func TestServiceCIDRsComeAndGo(t *testing.T) {
 	}
 	factory.Start(t.Context().Done())
 	if err := <-first; err != nil {
-		t.Errorf("before the informers have begun: %v", err)
+		t.Errorf("allocation before the informers have started: %v", err)
 	}
 	if err := client.NetworkingV1().ServiceCIDRs().Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestServiceCIDRsComeAndGo(t *testing.T) {
 	small, wide := net.IPv4(10, 7, 0, 1), net.IPv4(10, 8, 0, 1)
 	dry := func(ip net.IP) error { return c.DryRun().Allocate(ip) }
 
-	eventually(t, "without a CIDR all is full", func() bool {
+	eventually(t, "without a CIDR the allocator is full", func() bool {
 		_, err := c.DryRun().AllocateNext()
 		return errors.Is(err, ipallocator.ErrFull)
 	})
@@ -197,19 +197,19 @@ func TestServiceCIDRsComeAndGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "a dry run knows all CIDRs", func() bool { return dry(small) == nil && dry(wide) == nil })
-	if free := c.Free(); free != 2+254-1 { // one object is left of the first
-		t.Errorf("%d free", free)
+	eventually(t, "a dry run can allocate from all CIDRs", func() bool { return dry(small) == nil && dry(wide) == nil })
+	if free := c.Free(); free != 2+254-1 { // the object of the first allocation still exists
+		t.Errorf("%d addresses are free, want %d", free, 2+254-1)
 	}
 	if err := c.Allocate(small); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Allocate(small); !errors.Is(err, ipallocator.ErrAllocated) {
-		t.Errorf("an address that is in use: %v", err)
+		t.Errorf("allocation of an address in use: %v", err)
 	}
-	eventually(t, "a dry run says so, too", func() bool { return errors.Is(dry(small), ipallocator.ErrAllocated) })
+	eventually(t, "a dry run finds the address in use, too", func() bool { return errors.Is(dry(small), ipallocator.ErrAllocated) })
 	if ip, err := c.DryRun().AllocateNext(); err != nil || c.Has(ip) {
-		t.Errorf("a dry run gives %v, %v", ip, err)
+		t.Errorf("a dry run allocated %v, which is in use: %v, error: %v", ip, c.Has(ip), err)
 	}
 
 	out := func(name string) {
@@ -221,17 +221,17 @@ func TestServiceCIDRsComeAndGo(t *testing.T) {
 	if err := objects.Delete(t.Context(), "c", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a CIDR that is gone has no addresses", func() bool { return errors.Is(dry(wide), ipallocator.ErrMismatchedNetwork) })
+	eventually(t, "a deleted CIDR has no addresses", func() bool { return errors.Is(dry(wide), ipallocator.ErrMismatchedNetwork) })
 	if !c.Has(small) {
-		t.Error("a CIDR of two objects is out of service with the first of them")
+		t.Error("a CIDR is not ready, but one of its two objects is")
 	}
 	out("b")
-	eventually(t, "it is with the second", func() bool { return !c.Has(small) })
+	eventually(t, "a CIDR without a ready object is not ready", func() bool { return !c.Has(small) })
 	if _, err := c.AllocateNext(); !errors.Is(err, ipallocator.ErrFull) {
-		t.Errorf("out of service: %v", err)
+		t.Errorf("allocation without a ready CIDR: %v", err)
 	}
 	if err := c.Release(small); err != nil {
-		t.Errorf("what is in use when a CIDR goes out of service cannot be released: %v", err)
+		t.Errorf("release of an address of a CIDR that is not ready: %v", err)
 	}
 }
 
@@ -248,18 +248,18 @@ func TestCIDRWiderThanASubnet(t *testing.T) {
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())
 	if ip, err := a.AllocateNext(); err != nil || !subnet.Contains(ip) {
-		t.Errorf("%v, %v", ip, err)
+		t.Errorf("allocated %v, error: %v; want an address of %v", ip, err, subnet)
 	}
 	var out *ipallocator.ErrNotInRange
 	if err := a.Allocate(net.ParseIP("fd00:7:0:1::1")); !errors.As(err, &out) {
-		t.Errorf("an address past the first 2^64: %v", err)
+		t.Errorf("allocation of an address past the first 2^64: %v", err)
 	}
 	if free := a.Free(); free != math.MaxInt {
-		t.Errorf("%d free", free)
+		t.Errorf("%d addresses are free, want the largest int", free)
 	}
 }
 
-// TestFirstServiceCIDR has requests come before the first ServiceCIDR of a cluster, as right after its first server is ready.
+// TestFirstServiceCIDR allocates before the first ServiceCIDR of a cluster is ready. The requests must wait for it.
 func TestFirstServiceCIDR(t *testing.T) {
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -279,10 +279,10 @@ func TestFirstServiceCIDR(t *testing.T) {
 	} {
 		select {
 		case err := <-next:
-			t.Fatalf("any address: %v", err)
+			t.Fatalf("the allocation of any address did not wait: %v", err)
 		case err := <-named:
-			t.Fatalf("a named address: %v", err)
-		case <-time.After(200 * time.Millisecond): // they wait
+			t.Fatalf("the allocation of a named address did not wait: %v", err)
+		case <-time.After(200 * time.Millisecond): // both wait
 		}
 		if _, err := client.NetworkingV1().ServiceCIDRs().Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

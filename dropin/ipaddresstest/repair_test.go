@@ -26,37 +26,37 @@ import (
 )
 
 const (
-	// interval is that of a server's passes over everything.
+	// interval is the interval in which a server checks all objects.
 	interval = 3 * time.Minute
 	// requestTimeout is the default of a server's --request-timeout.
 	requestTimeout = 60 * time.Second
-	// cacheGrace is how long a cache may be behind.
+	// cacheGrace is the time for which a cache may be stale.
 	cacheGrace = 5 * time.Second
-	// retries is enough time for what has failed to be tried again.
+	// retries covers the retries of a failed repair.
 	retries = 5 * time.Second
 
 	ipv4, otherIPv4 = "10.0.0.7", "10.0.0.8"
 	ipv6, otherIPv6 = "fd00::7", "fd00::8"
 )
 
-// cluster is an API server and the caches that a repair of IPAddress objects reads. They are two, so that a test decides what has
-// not come to a cache yet.
+// cluster is an API server and the caches that a repair of IPAddress objects reads. Each has its own objects, so that tests can make
+// the caches stale.
 type cluster struct {
 	*testing.T
 	api, cache *fake.Clientset
 	begun      time.Time
 	written    int
-	// unreadable lets each read of a Service fail.
+	// unreadable makes each read of a Service fail.
 	unreadable atomic.Bool
 }
 
 func init() {
-	// Another handler limits the rate of errors by the time of the last one, which is in the future for a test with fake time.
+	// The other handlers include a rate limiter, whose last error may be in the future of a test with fake time.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 }
 
-// runRepair runs a repair on a cluster with fake time, which passes when everything waits. It has made its first pass when test
-// is called.
+// runRepair runs a repair on a cluster with fake time, which advances when all goroutines wait. It calls test after the first check of
+// all objects.
 func runRepair(t *testing.T, test func(c *cluster)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{T: t, begun: time.Now(), api: fake.NewClientset(), cache: fake.NewClientset()}
@@ -68,7 +68,7 @@ func runRepair(t *testing.T, test func(c *cluster)) {
 		if err := c.cache.Tracker().Add(cidr); err != nil {
 			t.Fatal(err)
 		}
-		factory := informers.NewSharedInformerFactory(c.cache, 10*time.Minute) // as in the server; 0 would mean no passes
+		factory := informers.NewSharedInformerFactory(c.cache, 10*time.Minute) // as in the server; 0 would disable the checks in intervals
 		repair := controller.NewRepairIPAddress(interval, c.api, factory.Core().V1().Services(),
 			factory.Networking().V1().ServiceCIDRs(), factory.Networking().V1().IPAddresses())
 		ctx, cancel := context.WithCancel(t.Context())
@@ -85,7 +85,7 @@ func runRepair(t *testing.T, test func(c *cluster)) {
 	})
 }
 
-// deleteAddress obeys preconditions, which the fake clientset does not, and removes the object from the cache as well.
+// deleteAddress checks preconditions, which the fake clientset ignores, and also removes the object from the cache.
 func (c *cluster) deleteAddress(action k8stesting.Action) (bool, runtime.Object, error) {
 	deletion := action.(k8stesting.DeleteActionImpl)
 	object, err := c.api.Tracker().Get(deletion.GetResource(), "", deletion.GetName())
@@ -105,13 +105,13 @@ func (c *cluster) deleteAddress(action k8stesting.Action) (bool, runtime.Object,
 	return true, nil, nil
 }
 
-// revision is the next one of etcd.
+// revision returns a new revision.
 func (c *cluster) revision() string {
 	c.written++
 	return fmt.Sprint(c.written)
 }
 
-// address makes an IPAddress object of the allocator for a Service. The repair's clock is ahead of that of its timestamp.
+// address returns an IPAddress object of the allocator for a Service. The repair's clock is ahead of the clock of its timestamp.
 func (c *cluster) address(name, service string, ahead time.Duration) *networkingv1.IPAddress {
 	revision := c.revision()
 	return &networkingv1.IPAddress{
@@ -152,8 +152,8 @@ func (c *cluster) service(name string, addresses ...string) *corev1.Service {
 	return service
 }
 
-// going makes a Service one that is being deleted and has a finalizer.
-func going(service *corev1.Service) *corev1.Service {
+// terminating returns a Service that is being deleted and has a finalizer.
+func terminating(service *corev1.Service) *corev1.Service {
 	service.DeletionTimestamp = &service.CreationTimestamp
 	service.Finalizers = []string{"service.kubernetes.io/load-balancer-cleanup"}
 	return service
@@ -167,13 +167,13 @@ func (c *cluster) put(object runtime.Object) {
 	synctest.Wait()
 }
 
-// putInAPI stores an object that has not come to the cache yet.
+// putInAPI stores an object in the API server only.
 func (c *cluster) putInAPI(object runtime.Object) {
 	c.Helper()
 	c.putInto(c.api, object)
 }
 
-// putInCache stores an object that is not in the API server any more.
+// putInCache stores an object in the cache only.
 func (c *cluster) putInCache(object runtime.Object) {
 	c.Helper()
 	c.putInto(c.cache, object)
@@ -212,7 +212,7 @@ func (c *cluster) removeService(name string) {
 	synctest.Wait()
 }
 
-// removeAddress removes an IPAddress object as others would.
+// removeAddress removes an IPAddress object from the API server and from the cache.
 func (c *cluster) removeAddress(name string) {
 	c.Helper()
 	if err := c.api.NetworkingV1().IPAddresses().Delete(c.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -221,7 +221,7 @@ func (c *cluster) removeAddress(name string) {
 	synctest.Wait()
 }
 
-// stored returns the object of an address in the API server, nil if there is none.
+// stored returns the object of an address in the API server; nil if there is none.
 func (c *cluster) stored(name string) *networkingv1.IPAddress {
 	c.Helper()
 	object, err := c.api.Tracker().Get(networkingv1.SchemeGroupVersion.WithResource("ipaddresses"), "", name)
@@ -234,7 +234,7 @@ func (c *cluster) stored(name string) *networkingv1.IPAddress {
 	return object.(*networkingv1.IPAddress)
 }
 
-// keeps fails the test unless an object is still there when some time has passed.
+// keeps fails the test if an object is removed within a time.
 func (c *cluster) keeps(object *networkingv1.IPAddress, during time.Duration) {
 	c.Helper()
 	c.pass(during)
@@ -245,7 +245,7 @@ func (c *cluster) keeps(object *networkingv1.IPAddress, during time.Duration) {
 	}
 }
 
-// removes fails the test unless an object is gone when some time has passed.
+// removes fails the test unless an object is removed within a time.
 func (c *cluster) removes(object *networkingv1.IPAddress, within time.Duration) {
 	c.Helper()
 	c.pass(within)
@@ -254,14 +254,14 @@ func (c *cluster) removes(object *networkingv1.IPAddress, within time.Duration) 
 	}
 }
 
-// pass lets fake time pass, and what is under way then end.
+// pass advances fake time, and waits for the repairs that are due then.
 func (c *cluster) pass(duration time.Duration) {
 	time.Sleep(duration)
 	synctest.Wait()
 }
 
-// onEachSkew runs a test with different clocks: the repairing server's is this much ahead of that of the server that makes
-// the objects.
+// onEachSkew runs a test with different clock skews: the repairing server's clock is ahead of that of the server that creates the
+// objects.
 func onEachSkew(t *testing.T, test func(c *cluster, ahead time.Duration)) {
 	for _, ahead := range []time.Duration{0, 6 * time.Second, 61 * time.Second, 24 * time.Hour, -24 * time.Hour} {
 		t.Run(ahead.String(), func(t *testing.T) {
@@ -270,7 +270,7 @@ func onEachSkew(t *testing.T, test func(c *cluster, ahead time.Duration)) {
 	}
 }
 
-func TestCreationUnderWayKeepsItsAddress(t *testing.T) {
+func TestConcurrentCreationKeepsItsAddress(t *testing.T) {
 	onEachSkew(t, func(c *cluster, ahead time.Duration) {
 		object := c.address(ipv4, "a", ahead)
 		c.put(object)
@@ -280,9 +280,9 @@ func TestCreationUnderWayKeepsItsAddress(t *testing.T) {
 	})
 }
 
-// An update that adds an address is under way until it has written the Service, not only for as long as a cache can be behind: its
-// validation by webhooks comes after the allocation.
-func TestUpdateUnderWayKeepsItsAddress(t *testing.T) {
+// TestConcurrentUpdateKeepsItsAddress allocates an address for an update. The grace must cover the whole request, not only a stale
+// cache: webhooks validate the update after the allocation.
+func TestConcurrentUpdateKeepsItsAddress(t *testing.T) {
 	for name, before := range map[string][]string{"second family": {ipv4}, "ExternalName": nil} {
 		t.Run(name, func(t *testing.T) {
 			onEachSkew(t, func(c *cluster, ahead time.Duration) {
@@ -293,7 +293,7 @@ func TestUpdateUnderWayKeepsItsAddress(t *testing.T) {
 				c.pass(time.Minute)
 				object := c.address(ipv6, "a", ahead)
 				c.put(object)
-				// Its status is written meanwhile, by others.
+				// Another client updates the status.
 				c.put(c.service("a", before...))
 				c.keeps(object, requestTimeout-time.Second)
 				c.put(c.service("a", append(before, ipv6)...))
@@ -323,8 +323,8 @@ func TestLeakIsRemovedAfterItsGrace(t *testing.T) {
 			c.put(c.service("a", otherIPv6))
 			leaked(c, ahead, requestTimeout)
 		},
-		"Service is going": func(c *cluster, ahead time.Duration) {
-			c.put(going(c.service("a", otherIPv6)))
+		"Service is terminating": func(c *cluster, ahead time.Duration) {
+			c.put(terminating(c.service("a", otherIPv6)))
 			leaked(c, ahead, requestTimeout)
 		},
 	} {
@@ -332,8 +332,9 @@ func TestLeakIsRemovedAfterItsGrace(t *testing.T) {
 	}
 }
 
-// Another request creates a Service of that name, with another address, and it is deleted: then the first one creates its.
-func TestServiceOfTheSameNameKeepsTheAddressOfACreationUnderWay(t *testing.T) {
+// TestSameNameKeepsAddressOfConcurrentCreation creates and deletes a Service with another address before the request that allocated
+// the address creates a Service of the same name.
+func TestSameNameKeepsAddressOfConcurrentCreation(t *testing.T) {
 	onEachSkew(t, func(c *cluster, ahead time.Duration) {
 		object := c.address(ipv4, "a", ahead)
 		c.put(object)
@@ -358,12 +359,12 @@ func TestGraceIsTheRequestTimeout(t *testing.T) {
 	}
 }
 
-// The grace is that of an object in one version, in which no Service used it all the time.
-func TestGraceBeginsAgain(t *testing.T) {
+// TestGraceStartsAgain changes an object, or uses it, within its grace.
+func TestGraceStartsAgain(t *testing.T) {
 	for name, change := range map[string]func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress{
 		"recreated": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
 			another := c.address(object.Name, "a", 0)
-			c.put(another) // one event, as after a watch that was broken
+			c.put(another) // one event, as after an interrupted watch
 			return another
 		},
 		"deleted and created": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
@@ -378,14 +379,14 @@ func TestGraceBeginsAgain(t *testing.T) {
 			c.put(written)
 			return written
 		},
-		"in use meanwhile": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
+		"in use in between": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
 			c.put(c.service("a", object.Name))
 			c.keeps(object, time.Until(c.begun.Add(interval)))
 			c.removeService("a")
-			c.keeps(object, interval) // until the next pass sees it
+			c.keeps(object, interval) // until the next check of all objects
 			return object
 		},
-		"of others meanwhile": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
+		"of another manager in between": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
 			theirs := object.DeepCopy()
 			theirs.Labels = nil
 			c.put(theirs)
@@ -406,7 +407,7 @@ func TestGraceBeginsAgain(t *testing.T) {
 	}
 }
 
-// The cache of Services can be behind for longer than any grace.
+// TestServiceIsReadBeforeAnObjectIsRemoved makes the cache of Services stale for longer than the grace.
 func TestServiceIsReadBeforeAnObjectIsRemoved(t *testing.T) {
 	for name, cached := range map[string]func(c *cluster) *corev1.Service{
 		"not in the cache": nil,
@@ -445,8 +446,8 @@ func TestObjectStaysIfItsServiceCannotBeRead(t *testing.T) {
 	})
 }
 
-// The caches of Services and of IPAddress objects are not equally old.
-func TestObjectIsNotGivenToAServiceOfAnOldCache(t *testing.T) {
+// TestObjectKeepsItsServiceDespiteStaleCache makes the cache of Services older than that of IPAddress objects.
+func TestObjectKeepsItsServiceDespiteStaleCache(t *testing.T) {
 	for name, owner := range map[string]func(c *cluster){
 		"created":       func(c *cluster) { c.putInAPI(c.service("new", ipv4)) },
 		"one of two":    func(c *cluster) { c.putInAPI(c.service("old", ipv4)); c.putInAPI(c.service("new", ipv4)) },
@@ -466,7 +467,7 @@ func TestObjectIsNotGivenToAServiceOfAnOldCache(t *testing.T) {
 	}
 }
 
-// An object of the allocator keeps its grace if another Service has the address, too.
+// TestObjectOfAnotherServiceKeepsItsGrace allocates an address for one Service that another Service has.
 func TestObjectOfAnotherServiceKeepsItsGrace(t *testing.T) {
 	runRepair(t, func(c *cluster) {
 		c.put(c.service("b", ipv4))
@@ -481,7 +482,7 @@ func TestObjectOfAnotherServiceKeepsItsGrace(t *testing.T) {
 	})
 }
 
-// If a Service has the address, the object that refers to no other Service becomes its.
+// TestWrongReferenceIsRepaired creates a Service whose object refers to a Service that does not exist.
 func TestWrongReferenceIsRepaired(t *testing.T) {
 	runRepair(t, func(c *cluster) {
 		c.put(c.address(ipv4, "nobody", 0))
@@ -492,8 +493,8 @@ func TestWrongReferenceIsRepaired(t *testing.T) {
 	})
 }
 
-// An object that was written since the cache got it is not removed.
-func TestObjectOfAnOldCacheIsNotRemoved(t *testing.T) {
+// TestStaleObjectIsNotRemoved writes an object in the API server only. The repair must not delete the stored version.
+func TestStaleObjectIsNotRemoved(t *testing.T) {
 	for name, change := range map[string]func(c *cluster, object *networkingv1.IPAddress){
 		"recreated": func(c *cluster, object *networkingv1.IPAddress) { object.UID = "another" },
 		"written":   func(c *cluster, object *networkingv1.IPAddress) { object.ResourceVersion = c.revision() },
@@ -514,13 +515,13 @@ func TestObjectOfAnOldCacheIsNotRemoved(t *testing.T) {
 	}
 }
 
-// A deletion removes the object of an address, and the cache of Services learns of the deletion later.
-func TestNoObjectForAServiceOfAnOldCache(t *testing.T) {
+// TestNoObjectForStaleService deletes a Service and its object, but leaves the Service in the cache.
+func TestNoObjectForStaleService(t *testing.T) {
 	for name, stored := range map[string]func(c *cluster){
-		"deleted":      func(*cluster) {},
-		"recreated":    func(c *cluster) { c.putInAPI(c.service("a", otherIPv4)) },
-		"without it":   func(c *cluster) { c.putInAPI(c.service("a")) },
-		"not readable": func(c *cluster) { c.unreadable.Store(true); c.putInAPI(c.service("a", ipv4)) },
+		"deleted":    func(*cluster) {},
+		"recreated":  func(c *cluster) { c.putInAPI(c.service("a", otherIPv4)) },
+		"without it": func(c *cluster) { c.putInAPI(c.service("a")) },
+		"unreadable": func(c *cluster) { c.unreadable.Store(true); c.putInAPI(c.service("a", ipv4)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			runRepair(t, func(c *cluster) {
@@ -528,15 +529,16 @@ func TestNoObjectForAServiceOfAnOldCache(t *testing.T) {
 				c.putInCache(c.service("a", ipv4))
 				c.pass(2 * interval)
 				if object := c.stored(ipv4); object != nil {
-					c.Errorf("there is an object: %+v", object)
+					c.Errorf("the repair created an object: %+v", object)
 				}
 			})
 		})
 	}
 }
 
-// A deletion that comes between the read of the Service and the creation of its object finds no object to remove.
-func TestObjectIsRemovedIfItsServiceIsDeletedMeanwhile(t *testing.T) {
+// TestObjectIsRemovedAfterConcurrentDeletion deletes a Service between the repair's read of it and the creation of its object. The
+// deletion finds no object to remove.
+func TestObjectIsRemovedAfterConcurrentDeletion(t *testing.T) {
 	runRepair(t, func(c *cluster) {
 		created := false
 		c.api.PrependReactor("create", "ipaddresses", func(k8stesting.Action) (bool, runtime.Object, error) {

@@ -22,7 +22,8 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// newCluster has a ServiceCIDR 10.6.0.0/24, and numbers the revisions of IPAddress objects, which the client's tracker does not.
+// newCluster returns a cluster with the ServiceCIDR 10.6.0.0/24. It numbers the revisions of IPAddress objects, which the fake
+// clientset does not.
 func newCluster(t *testing.T) (*fake.Clientset, *ipallocator.MetaAllocator) {
 	t.Helper()
 	client := fake.NewClientset(serviceCIDR("kubernetes", "10.6.0.0/24", metav1.ConditionTrue))
@@ -45,7 +46,7 @@ func newCluster(t *testing.T) (*fake.Clientset, *ipallocator.MetaAllocator) {
 		number(action.(clienttesting.UpdateAction).GetObject().(*networkingv1.IPAddress))
 		return false, nil, nil
 	})
-	// As an API server, it deletes only what the preconditions are about.
+	// Check preconditions like an API server.
 	client.PrependReactor("delete", "ipaddresses", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		deletion := action.(clienttesting.DeleteActionImpl)
 		stored, err := client.Tracker().Get(deletion.GetResource(), "", deletion.Name)
@@ -54,7 +55,7 @@ func newCluster(t *testing.T) (*fake.Clientset, *ipallocator.MetaAllocator) {
 			return false, nil, nil
 		}
 		if object := stored.(*networkingv1.IPAddress); *only.UID != object.UID || *only.ResourceVersion != object.ResourceVersion {
-			return true, nil, apierrors.NewConflict(deletion.GetResource().GroupResource(), deletion.Name, errors.New("written since"))
+			return true, nil, apierrors.NewConflict(deletion.GetResource().GroupResource(), deletion.Name, errors.New("the object was written since it was read"))
 		}
 		return false, nil, nil
 	})
@@ -68,24 +69,24 @@ func newCluster(t *testing.T) (*fake.Clientset, *ipallocator.MetaAllocator) {
 	return client, c
 }
 
-// TestReleaseForService releases addresses on behalf of Services: those that are theirs, and no others.
+// TestReleaseForService releases an address on behalf of a Service. The address must be released only if the Service owns it.
 func TestReleaseForService(t *testing.T) {
 	ip := net.IPv4(10, 6, 0, 5)
 	service := func(name string) *api.Service {
 		return &api.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	}
 	for name, c := range map[string]struct {
-		meanwhile func(t *testing.T, client *fake.Clientset, object *networkingv1.IPAddress)
-		owner     string
-		asOf      int64
-		released  bool
+		change   func(t *testing.T, client *fake.Clientset, object *networkingv1.IPAddress)
+		owner    string
+		asOf     int64
+		released bool
 	}{
 		"deleted":              {owner: "a", asOf: 1000, released: true},
 		"of another Service":   {owner: "b", asOf: 1000},
 		"allocated later":      {owner: "a", asOf: 100},
-		"labelled meanwhile":   {meanwhile: label, owner: "a", asOf: 1000, released: true},
-		"of the next Service":  {meanwhile: replace("b"), owner: "a", asOf: 1000},
-		"recreated, same name": {meanwhile: replace("a"), owner: "a", asOf: 101},
+		"labelled in between":  {change: label, owner: "a", asOf: 1000, released: true},
+		"of the next Service":  {change: replace("b"), owner: "a", asOf: 1000},
+		"recreated, same name": {change: replace("a"), owner: "a", asOf: 101},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, allocator := newCluster(t)
@@ -93,9 +94,9 @@ func TestReleaseForService(t *testing.T) {
 			if err := creating.(*ipallocator.MetaAllocator).AllocateService(service("a"), ip); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the cache knows the object", func() bool { return allocator.Used() == 1 })
-			if c.meanwhile != nil {
-				c.meanwhile(t, client, object(t, client, ip))
+			eventually(t, "the cache has the object", func() bool { return allocator.Used() == 1 })
+			if c.change != nil {
+				c.change(t, client, object(t, client, ip))
 			}
 			deleting, request := allocator.ForRequest()
 			if err := deleting.Release(ip); err != nil {
@@ -108,7 +109,7 @@ func TestReleaseForService(t *testing.T) {
 				t.Fatal(err)
 			}
 			if released := !allocator.Has(ip); released != c.released {
-				t.Errorf("released: %v", released)
+				t.Errorf("released: %v, want %v", released, c.released)
 			}
 		})
 	}
@@ -127,7 +128,7 @@ func object(t *testing.T, client *fake.Clientset, ip net.IP) *networkingv1.IPAdd
 	return object
 }
 
-// label has the cache lag behind: the object in it is older than the stored one, but both are the Service's.
+// label updates an object, so that the cached version is stale.
 func label(t *testing.T, client *fake.Clientset, object *networkingv1.IPAddress) {
 	t.Helper()
 	object.Labels["team"] = "a"
@@ -136,7 +137,7 @@ func label(t *testing.T, client *fake.Clientset, object *networkingv1.IPAddress)
 	}
 }
 
-// replace has somebody else release the address, and a Service of this name get it.
+// replace releases the address and allocates it for a Service of this name.
 func replace(name string) func(*testing.T, *fake.Clientset, *networkingv1.IPAddress) {
 	return func(t *testing.T, client *fake.Clientset, object *networkingv1.IPAddress) {
 		t.Helper()
@@ -151,7 +152,7 @@ func replace(name string) func(*testing.T, *fake.Clientset, *networkingv1.IPAddr
 	}
 }
 
-// TestUndoForService has a request remove the object that it created, unless somebody has written it since.
+// TestUndoForService undoes a request. It must delete the object that it created, unless another client has written the object.
 func TestUndoForService(t *testing.T) {
 	for _, written := range []bool{false, true} {
 		client, allocator := newCluster(t)
@@ -167,7 +168,7 @@ func TestUndoForService(t *testing.T) {
 			t.Fatal(err)
 		}
 		if allocator.Has(ip) != written {
-			t.Errorf("written since: %v; is in use: %v", written, allocator.Has(ip))
+			t.Errorf("object written: %v, address in use after the undo: %v", written, allocator.Has(ip))
 		}
 	}
 }

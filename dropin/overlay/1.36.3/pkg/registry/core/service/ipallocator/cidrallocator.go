@@ -24,13 +24,13 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// MetaAllocator hands out the addresses of all ServiceCIDR objects of a family. It has an [Allocator] for each CIDR; CIDRs
-// may overlap, and several objects may have the same one.
+// MetaAllocator allocates the addresses of all ServiceCIDR objects of a family. It has an [Allocator] for each CIDR. CIDRs may
+// overlap, and several objects may have the same one.
 type MetaAllocator struct {
 	*shared
-	// bitmapAllocator allocates the addresses of the first CIDR as well, for older servers of the same cluster.
+	// bitmapAllocator also records the addresses of the first CIDR, for older servers of the cluster.
 	bitmapAllocator Interface
-	// request records allocations and releases; nil for an allocator that serves no request of its own.
+	// request records allocations and releases; nil outside of a request.
 	request *request
 }
 
@@ -43,16 +43,15 @@ type shared struct {
 	ipAddressSynced   cache.InformerSynced
 	ipFamily          api.IPFamily
 
-	// changed has something in it while the allocators may differ from the objects.
+	// changed has an entry while the allocators may differ from the objects.
 	changed chan struct{}
-	// followed is closed once the objects have been looked at, served once addresses of one of them can be allocated, and
-	// stopped by Destroy.
+	// followed is closed after the first follow, served when the first CIDR is ready, and stopped by Destroy.
 	followed, served, stopped chan struct{}
 	serve                     sync.Once
-	// awaitsCIDR: requests wait for served, as a server takes requests before the first ServiceCIDR is there.
+	// awaitsCIDR makes requests wait for served: a server accepts requests before the first ServiceCIDR is created.
 	awaitsCIDR bool
 
-	// mu guards the fields below, and is never held over a request. Only run writes the map.
+	// mu guards the fields below, and is not held during a request. Only run writes the map.
 	mu         sync.Mutex
 	allocators map[string]*item
 	metrics    bool
@@ -66,8 +65,8 @@ type item struct {
 
 var _ Interface = (*MetaAllocator)(nil)
 
-// NewMetaAllocator makes a MetaAllocator, which follows the objects until Destroy. bitmapAllocator is nil if there are no
-// older servers.
+// NewMetaAllocator returns a MetaAllocator, which follows the objects until Destroy. bitmapAllocator is nil if there are no older
+// servers.
 func NewMetaAllocator(
 	client networkingv1client.NetworkingV1Interface,
 	serviceCIDRInformer networkingv1informers.ServiceCIDRInformer,
@@ -89,7 +88,7 @@ func NewMetaAllocator(
 	return c, nil
 }
 
-// newMetaAllocator makes one that follows nothing yet.
+// newMetaAllocator returns a MetaAllocator that does not follow the objects yet.
 func newMetaAllocator(
 	client networkingv1client.NetworkingV1Interface,
 	serviceCIDRInformer networkingv1informers.ServiceCIDRInformer,
@@ -117,7 +116,7 @@ func newMetaAllocator(
 	return &MetaAllocator{shared: s, bitmapAllocator: bitmapAllocator}
 }
 
-// enqueueServiceCIDR notes that an object has changed. Which one does not matter: all are looked at.
+// enqueueServiceCIDR makes run follow all objects again.
 func (c *shared) enqueueServiceCIDR(any) {
 	select {
 	case c.changed <- struct{}{}:
@@ -125,7 +124,7 @@ func (c *shared) enqueueServiceCIDR(any) {
 	}
 }
 
-// run follows the objects.
+// run follows the objects until Destroy.
 func (c *shared) run() {
 	if !cache.WaitForCacheSync(c.stopped, c.serviceCIDRSynced, c.ipAddressSynced) {
 		return
@@ -142,15 +141,15 @@ func (c *shared) run() {
 	}
 }
 
-// follow lets there be an allocator for each CIDR of an object, ready if one of its objects is in service.
+// follow creates and removes allocators so that each CIDR of an object has one, which is ready if one of its objects is.
 func (c *shared) follow() {
-	// A cache does not fail.
+	// A lister returns no error.
 	objects, _ := c.serviceCIDRLister.List(labels.Everything())
 	wanted := make(map[string]bool)
 	for _, object := range objects {
 		for _, cidr := range object.Spec.CIDRs {
 			if netutils.IsIPv6CIDRString(cidr) == (c.ipFamily == api.IPv6Protocol) {
-				wanted[cidr] = wanted[cidr] || isInService(object)
+				wanted[cidr] = wanted[cidr] || isReady(object)
 			}
 		}
 	}
@@ -162,7 +161,7 @@ func (c *shared) follow() {
 		var err error
 		if made[cidr], err = c.newItem(cidr); err != nil {
 			delete(made, cidr)
-			klog.ErrorS(err, "A CIDR of a ServiceCIDR cannot be used", "cidr", cidr)
+			klog.ErrorS(err, "Ignoring an invalid CIDR of a ServiceCIDR", "cidr", cidr)
 		}
 	}
 
@@ -203,17 +202,17 @@ func (c *shared) newItem(cidr string) (*item, error) {
 	return &item{allocator, prefix}, nil
 }
 
-// isInService reports whether addresses of an object are handed out. Without a controller that says whether it is ready, it
-// is.
-func isInService(object *networkingv1.ServiceCIDR) bool {
+// isReady reports whether addresses of an object can be allocated. An object without a Ready condition has no controller, and is
+// ready.
+func isReady(object *networkingv1.ServiceCIDR) bool {
 	condition := meta.FindStatusCondition(object.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
 	return object.DeletionTimestamp.IsZero() && (condition == nil || condition.Status == metav1.ConditionTrue)
 }
 
-// startTimeout is how long a request waits for a server that has just begun to know the objects.
+// startTimeout is the time that a request waits for a starting server to see the objects.
 const startTimeout = 30 * time.Second
 
-// all returns the allocators, in no order, so that none is always the first.
+// all returns the allocators in random order.
 func (c *shared) all() []*Allocator {
 	c.awaitStart()
 	c.mu.Lock()
@@ -225,9 +224,9 @@ func (c *shared) all() []*Allocator {
 	return all
 }
 
-// awaitStart returns when addresses can be allocated for the first time. A server takes requests before its informers have
-// begun, and the first server of a cluster before it has created the default ServiceCIDR. Without a CIDR it would answer
-// that no address is left, and no client tries that again.
+// awaitStart waits until addresses can be allocated for the first time. A server accepts requests before its informers have started,
+// and the first server of a cluster before it has created the default ServiceCIDR. Without a CIDR it would answer that the range is
+// full, which no client retries.
 func (c *shared) awaitStart() {
 	start := c.followed
 	if c.awaitsCIDR {
@@ -235,7 +234,7 @@ func (c *shared) awaitStart() {
 	}
 	select {
 	case <-start:
-		return // and makes no timer for each request
+		return // without a timer for each request
 	default:
 	}
 	select {
@@ -245,8 +244,8 @@ func (c *shared) awaitStart() {
 	}
 }
 
-// getAllocator returns an allocator that hands ip out; with ready, one that does so now. Any one will do, as the object is
-// the same. The error is ErrMismatchedNetwork if there is none.
+// getAllocator returns an allocator of a CIDR that contains ip, and with ready one that is ready. All of them create the same object.
+// The error is ErrMismatchedNetwork if there is none.
 func (c *shared) getAllocator(ip net.IP, ready bool) (*Allocator, error) {
 	address := addressOf(ip)
 	for _, allocator := range c.all() {
@@ -257,12 +256,12 @@ func (c *shared) getAllocator(ip net.IP, ready bool) (*Allocator, error) {
 	return nil, ErrMismatchedNetwork
 }
 
-// dualWrite reports whether the bitmap has to have the addresses, too.
+// dualWrite reports whether addresses are also recorded in the bitmap.
 func dualWrite() bool {
 	return !utilfeature.DefaultFeatureGate.Enabled(features.DisableAllocatorDualWrite)
 }
 
-// inBitmap reports whether the bitmap has to have ip, too.
+// inBitmap reports whether ip is also recorded in the bitmap.
 func (c *MetaAllocator) inBitmap(ip net.IP) bool {
 	if !dualWrite() {
 		return false
@@ -271,11 +270,11 @@ func (c *MetaAllocator) inBitmap(ip net.IP) bool {
 	return cidr.Contains(ip)
 }
 
-// Allocate takes an address for no Service: an API server refuses the object.
+// Allocate allocates an address without a Service. An API server refuses such an object.
 func (c *MetaAllocator) Allocate(ip net.IP) error { return c.AllocateService(nil, ip) }
 
-// AllocateService takes an address for a Service. The error is ErrMismatchedNetwork if no CIDR in service has it, and
-// otherwise that of [Allocator.AllocateService].
+// AllocateService allocates an address for a Service. The error is ErrMismatchedNetwork if no ready CIDR contains it, otherwise that
+// of [Allocator.AllocateService].
 func (c *MetaAllocator) AllocateService(service *api.Service, ip net.IP) error {
 	allocator, err := c.getAllocator(ip, true)
 	if err != nil {
@@ -291,21 +290,20 @@ func (c *MetaAllocator) AllocateService(service *api.Service, ip net.IP) error {
 	return err
 }
 
-// record lets the request remove the object again.
+// record adds an object to those that the request can undo.
 func (c *MetaAllocator) record(object *networkingv1.IPAddress, err error) {
 	if c.request != nil && err == nil {
 		c.request.created = append(c.request.created, object)
 	}
 }
 
-// AllocateNext takes a free address for no Service: an API server refuses the object.
+// AllocateNext allocates a free address without a Service. An API server refuses such an object.
 func (c *MetaAllocator) AllocateNext() (net.IP, error) { return c.AllocateNextService(nil) }
 
-// AllocateNextService takes a free address for a Service. The error is ErrFull if no CIDR in service has one, or that of
-// the API server.
+// AllocateNextService allocates a free address for a Service. The error is ErrFull if no ready CIDR has one, or the API server's.
 func (c *MetaAllocator) AllocateNextService(service *api.Service) (net.IP, error) {
 	if dualWrite() {
-		// The CIDR that older servers know comes first, the other ones once it is full.
+		// The CIDR of the bitmap comes first, the other ones when it is full.
 		if ip, err := c.bitmapAllocator.AllocateNext(); err == nil {
 			allocator, err := c.getAllocator(ip, true)
 			if err != nil {
@@ -323,7 +321,7 @@ func (c *MetaAllocator) AllocateNextService(service *api.Service) (net.IP, error
 	})
 }
 
-// first returns the first answer of an allocator that has a free address.
+// first calls the allocators until one has a free address.
 func (c *shared) first(next func(*Allocator) (net.IP, error)) (net.IP, error) {
 	for _, allocator := range c.all() {
 		ip, err := next(allocator)
@@ -334,12 +332,12 @@ func (c *shared) first(next func(*Allocator) (net.IP, error)) (net.IP, error) {
 	return nil, ErrFull
 }
 
-// Release frees an address, also one of a CIDR that is not in service. The error is ErrMismatchedNetwork if no CIDR has it.
-// In a request it only records the address.
+// Release releases an address, also of a CIDR that is not ready. The error is ErrMismatchedNetwork if no CIDR contains it. In a
+// request it only records the address.
 func (c *MetaAllocator) Release(ip net.IP) error {
 	if c.request != nil {
 		if c.inBitmap(ip) {
-			_ = c.bitmapAllocator.Release(ip) // it records, too
+			_ = c.bitmapAllocator.Release(ip) // it only records the address, too
 		}
 		c.request.released = append(c.request.released, ip)
 		return nil
@@ -349,35 +347,35 @@ func (c *MetaAllocator) Release(ip net.IP) error {
 		return err
 	}
 	if c.inBitmap(ip) {
-		// A bit that stays set is a leak, which a repair finds.
+		// A bit that stays set is a leak, which a repair pass finds.
 		_ = c.bitmapAllocator.Release(ip)
 	}
 	return allocator.Release(ip)
 }
 
-// ForEach calls fn with each address in use, as far as the cache knows.
+// ForEach calls fn with each address in use in the cache.
 func (c *shared) ForEach(fn func(net.IP)) {
 	for _, object := range listed(c.ipAddressInformer.Lister(), c.ipFamily) {
 		fn(netutils.ParseIPSloppy(object.Name))
 	}
 }
 
-// CIDR is none, as there may be several.
+// CIDR returns an empty network, as there may be several CIDRs.
 func (c *shared) CIDR() net.IPNet { return net.IPNet{} }
 
 // IPFamily returns the family of the addresses.
 func (c *shared) IPFamily() api.IPFamily { return c.ipFamily }
 
-// Has asks the API server whether an address of a CIDR in service is in use.
+// Has reports whether an address of a ready CIDR is in use, after a request to the API server.
 func (c *shared) Has(ip net.IP) bool {
 	allocator, err := c.getAllocator(ip, true)
 	return err == nil && allocator.Has(ip)
 }
 
-// Used returns the number of addresses in use, as far as the cache knows. Cost: linear.
+// Used returns the number of addresses in use in the cache. Cost: linear.
 func (c *shared) Used() int { return len(listed(c.ipAddressInformer.Lister(), c.ipFamily)) }
 
-// Free returns the number of addresses that can be handed out, each counted once.
+// Free returns the number of free addresses, each counted once.
 func (c *shared) Free() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -394,14 +392,14 @@ func (c *shared) Free() int {
 	return size - c.Used()
 }
 
-// isNotContained reports whether none of prefixes is wider than prefix and has it in it.
+// isNotContained reports whether no wider prefix contains prefix.
 func isNotContained(prefix netip.Prefix, prefixes []netip.Prefix) bool {
 	return !slices.ContainsFunc(prefixes, func(other netip.Prefix) bool {
 		return other.Bits() < prefix.Bits() && other.Contains(prefix.Addr())
 	})
 }
 
-// Destroy ends the following of the objects, and the counting.
+// Destroy stops following the objects, and destroys the allocators.
 func (c *MetaAllocator) Destroy() {
 	select {
 	case <-c.stopped:
@@ -417,7 +415,7 @@ func (c *MetaAllocator) Destroy() {
 	}
 }
 
-// EnableMetrics lets allocations be counted.
+// EnableMetrics starts to count allocations.
 func (c *shared) EnableMetrics() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -427,7 +425,7 @@ func (c *shared) EnableMetrics() {
 	}
 }
 
-// DryRun answers as the cache would, and changes nothing.
+// DryRun returns an allocator that evaluates allocations on the cache and creates nothing.
 func (c *MetaAllocator) DryRun() Interface {
 	named := func(ip net.IP) error {
 		allocator, err := c.getAllocator(ip, true)

@@ -27,36 +27,36 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// ControllerName is who manages the IPAddress objects that are made here, as their label says.
+// ControllerName is the value of the managed-by label of the allocated IPAddress objects.
 const ControllerName = "ipallocator.k8s.io"
 
-// Allocator hands out the addresses of a CIDR, each by the creation of an IPAddress object: the API server says who was
-// first. Rangekeeper decides which addresses there are, and which one is tried next. No lock is held over a request.
+// Allocator allocates the addresses of a CIDR by creating IPAddress objects: of concurrent creations the API server accepts one.
+// Rangekeeper decides which addresses there are and orders the candidates. No lock is held during a request.
 type Allocator struct {
 	net    *net.IPNet
 	values rangekeeper.ServiceCIDR
 	family api.IPFamily
-	// size is the number of addresses that can be handed out.
+	// size is the number of allocatable addresses.
 	size uint64
 
 	client            networkingv1client.NetworkingV1Interface
 	ipAddressInformer cache.SharedIndexInformer
 	ipAddressLister   networkingv1listers.IPAddressLister
 	ipAddressSynced   cache.InformerSynced
-	// ready reports whether addresses are handed out: whether a ServiceCIDR with this CIDR is in service.
+	// ready reports whether a ServiceCIDR with this CIDR is ready.
 	ready atomic.Bool
 
 	events cache.ResourceEventHandlerRegistration
-	// reported is the number of objects with addresses of this CIDR, as far as the informer has reported them.
+	// reported is the number of objects with addresses of this CIDR that the informer has reported.
 	reported atomic.Int64
-	// gauges is held while a metric is set, so that an older number does not replace a newer one.
+	// gauges is held while a gauge is set, so that an older number does not replace a newer one.
 	gauges  sync.Mutex
 	counted atomic.Bool
 }
 
 var _ Interface = (*Allocator)(nil)
 
-// NewIPAllocator makes an Allocator that is ready. Destroy ends it.
+// NewIPAllocator returns an Allocator that is ready. Destroy stops it.
 func NewIPAllocator(
 	cidr *net.IPNet,
 	client networkingv1client.NetworkingV1Interface,
@@ -92,16 +92,16 @@ func NewIPAllocator(
 	return a, nil
 }
 
-// changed counts an object that the informer reports, as it was and as it is.
+// changed counts the change of an object that the informer reports.
 func (a *Allocator) changed(before, after any) {
 	if change := a.count(after) - a.count(before); change != 0 {
 		a.reported.Add(change)
-		// While a server starts, the informer reports all objects one by one: they must not be listed for each.
+		// A starting informer reports all objects one by one. Listing all of them for each would take quadratic time.
 		a.gauge(a.countReported)
 	}
 }
 
-// count is 1 for an object that holds an address of this CIDR, and else 0.
+// count returns 1 for an object of this allocator with an address of the CIDR, else 0.
 func (a *Allocator) count(obj any) int64 {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
@@ -120,25 +120,25 @@ func (a *Allocator) count(obj any) int64 {
 	return 1
 }
 
-// isManaged reports whether an allocator of a family has made an object.
+// isManaged reports whether an allocator of a family has created an object.
 func isManaged(object *networkingv1.IPAddress, family api.IPFamily) bool {
 	return object.Labels[networkingv1.LabelManagedBy] == ControllerName &&
 		object.Labels[networkingv1.LabelIPAddressFamily] == string(family)
 }
 
-// listed returns the cached objects of this kind.
+// listed returns the cached objects that an allocator of a family has created.
 func listed(lister networkingv1listers.IPAddressLister, family api.IPFamily) []*networkingv1.IPAddress {
-	// A cache does not fail.
+	// A lister returns no error.
 	objects, _ := lister.List(labels.Everything())
 	return slices.DeleteFunc(objects, func(object *networkingv1.IPAddress) bool { return !isManaged(object, family) })
 }
 
-// Used returns the number of addresses in use, as far as the informer has reported them.
+// Used returns the number of addresses in use that the informer has reported.
 func (a *Allocator) Used() int {
 	if a.events.HasSynced() {
 		return a.countReported()
 	}
-	// The cache has objects that the informer has not reported yet.
+	// The cache may have objects that the informer has not reported yet.
 	used := int64(0)
 	for _, object := range listed(a.ipAddressLister, a.family) {
 		used += a.count(object)
@@ -148,7 +148,7 @@ func (a *Allocator) Used() int {
 
 func (a *Allocator) countReported() int { return int(a.reported.Load()) }
 
-// Free returns the number of addresses that can be handed out; the largest int if there are more.
+// Free returns the number of free addresses; the largest int if there are more.
 func (a *Allocator) Free() int { return a.free(a.Used()) }
 
 func (a *Allocator) free(used int) int {
@@ -162,8 +162,7 @@ func (a *Allocator) recorder() metricsRecorderInterface {
 	return &emptyMetricsRecorder{}
 }
 
-// gauge shows how many addresses are in use. The informer hears of a change after the one who made it has ended, so this
-// is done for both.
+// gauge sets the metrics of addresses in use and free. It is called after an operation and again when the informer reports its change.
 func (a *Allocator) gauge(count func() int) {
 	a.gauges.Lock()
 	defer a.gauges.Unlock()
@@ -173,7 +172,7 @@ func (a *Allocator) gauge(count func() int) {
 	a.recorder().setAvailable(cidr, a.free(used))
 }
 
-// record counts an allocation that has ended. One that was not tried does not count.
+// record counts an allocation in the metrics, but not if the allocator was not ready.
 func (a *Allocator) record(scope string, begun time.Time, err error) {
 	cidr := a.net.String()
 	switch {
@@ -193,11 +192,11 @@ func (a *Allocator) checkReady() error {
 	return nil
 }
 
-// Allocate takes an address for no Service: an API server refuses the object.
+// Allocate allocates an address without a Service. An API server refuses such an object.
 func (a *Allocator) Allocate(ip net.IP) error { return a.AllocateService(nil, ip) }
 
-// AllocateService takes an address for a Service. The error is ErrNotReady, an *ErrNotInRange if the address cannot be
-// handed out, ErrAllocated if it is in use, or that of the API server.
+// AllocateService allocates an address for a Service. The error is ErrNotReady, an *ErrNotInRange, ErrAllocated if the address is in
+// use, or the API server's.
 func (a *Allocator) AllocateService(svc *api.Service, ip net.IP) error {
 	_, err := a.allocate(svc, ip)
 	return err
@@ -225,17 +224,16 @@ func (a *Allocator) named(ip net.IP, take func(netip.Addr) error) error {
 	return take(address)
 }
 
-// addressOf returns the zero address, which is in no CIDR, for text that is no address.
+// addressOf returns the zero address, which is in no CIDR, for an invalid IP.
 func addressOf(ip net.IP) netip.Addr {
 	address, _ := netip.AddrFromSlice(ip)
 	return address.Unmap()
 }
 
-// AllocateNext takes a free address for no Service: an API server refuses the object.
+// AllocateNext allocates a free address without a Service. An API server refuses such an object.
 func (a *Allocator) AllocateNext() (net.IP, error) { return a.AllocateNextService(nil) }
 
-// AllocateNextService takes a free address for a Service. The error is ErrNotReady, ErrFull if there is none, or that of
-// the API server.
+// AllocateNextService allocates a free address for a Service. The error is ErrNotReady, ErrFull if there is none, or the API server's.
 func (a *Allocator) AllocateNextService(svc *api.Service) (net.IP, error) {
 	ip, _, err := a.allocateNext(svc)
 	return ip, err
@@ -251,8 +249,8 @@ func (a *Allocator) allocateNext(svc *api.Service) (ip net.IP, object *networkin
 	return ip, object, err
 }
 
-// next takes the first free address. Another client may have taken it without the cache knowing yet; then the
-// next one is tried. Any other error ends the search.
+// next allocates the first candidate that is free. The cache may lack an address that another client has allocated: after ErrAllocated
+// it tries the next candidate. It returns any other error.
 func (a *Allocator) next(take func(netip.Addr) error) (net.IP, error) {
 	if err := a.checkReady(); err != nil {
 		return nil, err
@@ -277,7 +275,7 @@ func (a *Allocator) isCached(address netip.Addr) bool {
 	return err == nil
 }
 
-// create makes the object that takes an address. The error is ErrAllocated if there is one.
+// create creates the object of an address. The error is ErrAllocated if it exists.
 func (a *Allocator) create(address netip.Addr, svc *api.Service) (*networkingv1.IPAddress, error) {
 	object := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{
 		Name: address.String(),
@@ -296,20 +294,20 @@ func (a *Allocator) create(address netip.Addr, svc *api.Service) (*networkingv1.
 	return object, err
 }
 
-// Release releases an address of any owner, as the caller names none. One that is free, or not in the CIDR, is no error. Nor
-// is a failure: the repair of IPAddress objects finds the address.
+// Release releases an address of any owner. It always returns nil: the repair of IPAddress objects finds an address whose release
+// has failed.
 func (a *Allocator) Release(ip net.IP) error {
 	err := a.client.IPAddresses().Delete(context.Background(), ip.String(), metav1.DeleteOptions{})
 	switch {
 	case err == nil:
 		a.gauge(a.Used)
 	case !apierrors.IsNotFound(err):
-		klog.ErrorS(err, "Leaving an IPAddress object to the repair", "ipAddress", ip)
+		klog.ErrorS(err, "Failed to delete an IPAddress object; leaving it to the repair", "ipAddress", ip)
 	}
 	return nil
 }
 
-// ForEach calls fn with each address in use, as far as the cache knows.
+// ForEach calls fn with each address in use in the cache.
 func (a *Allocator) ForEach(fn func(net.IP)) {
 	for _, object := range listed(a.ipAddressLister, a.family) {
 		if a.count(object) > 0 {
@@ -324,25 +322,25 @@ func (a *Allocator) CIDR() net.IPNet { return *a.net }
 // IPFamily returns the family of the addresses.
 func (a *Allocator) IPFamily() api.IPFamily { return a.family }
 
-// Has asks the API server whether an address is in use.
+// Has reports whether an address is in use, after a request to the API server.
 func (a *Allocator) Has(ip net.IP) bool {
 	object, err := a.client.IPAddresses().Get(context.Background(), ip.String(), metav1.GetOptions{})
 	return err == nil && object.Name != ""
 }
 
-// Destroy ends the counting. Requests that are under way go on.
+// Destroy stops the event handler, and no request.
 func (a *Allocator) Destroy() {
-	// It fails of no handler that was added.
+	// It returns an error only for an unknown handler.
 	_ = a.ipAddressInformer.RemoveEventHandler(a.events)
 }
 
-// EnableMetrics lets allocations be counted.
+// EnableMetrics starts to count allocations.
 func (a *Allocator) EnableMetrics() {
 	registerMetrics()
 	a.counted.Store(true)
 }
 
-// DryRun answers as the cache would, and changes nothing.
+// DryRun returns an allocator that evaluates allocations on the cache and creates nothing.
 func (a *Allocator) DryRun() Interface {
 	return dryRunAllocator{a, a.tryNamed, a.tryNext}
 }
@@ -360,7 +358,7 @@ func (a *Allocator) tryNext() (net.IP, error) {
 	return a.next(func(netip.Addr) error { return nil })
 }
 
-// dryRunAllocator is an allocator that nothing is taken from.
+// dryRunAllocator is an allocator for dry runs.
 type dryRunAllocator struct {
 	Interface
 	named func(net.IP) error

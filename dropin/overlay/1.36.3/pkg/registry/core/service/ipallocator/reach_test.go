@@ -9,16 +9,16 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// What the release's tests ask of the inside. Here it is decided in the core library, which is asked.
+// The released tests call these functions. The core library decides their results.
 
-// deleteServiceCIDR is what they tell of the end of an object with.
+// deleteServiceCIDR reports the deletion of an object.
 func (c *MetaAllocator) deleteServiceCIDR(obj any) { c.enqueueServiceCIDR(obj) }
 
 func hostsPerNetwork(subnet *net.IPNet) uint64 {
 	return must(rangekeeper.ParseServiceCIDR(subnet.String())).Size()
 }
 
-// broadcastAddress is the highest address of a subnet, which IPv4 does not hand out.
+// broadcastAddress returns the highest address of a subnet, which is not allocatable in IPv4.
 func broadcastAddress(subnet netip.Prefix) (netip.Addr, error) {
 	cidr, err := rangekeeper.ParseServiceCIDR(subnet.String())
 	if err != nil {
@@ -34,7 +34,7 @@ func broadcastAddress(subnet netip.Prefix) (netip.Addr, error) {
 	return last, nil
 }
 
-// addOffsetAddress counts from any address on, and not from the first one of a subnet.
+// addOffsetAddress counts from any address, not from the first one of a subnet.
 func addOffsetAddress(address netip.Addr, offset uint64) (netip.Addr, error) {
 	if offset == 0 {
 		return address, nil

@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 )
 
-// removeTries is the number of attempts to remove an object that others write meanwhile.
+// removeTries is the number of attempts to delete an object that other clients write concurrently.
 const removeTries = 3
 
 // request records the effects of one API request on addresses: the objects that it creates, and the addresses that
@@ -45,8 +45,8 @@ func (c *MetaAllocator) ForRequest() (Interface, allocator.Request) {
 	return own, q
 }
 
-// UseUntil returns the bitmap's limit: an IPAddress object refers to its Service, which a repair reads
-// before it removes the object.
+// UseUntil returns that of the bitmap. An IPAddress object has no limit: it refers to its Service, which a repair reads before it
+// deletes the object.
 func (q *request) UseUntil() (until time.Time) {
 	if q.bitmap != nil {
 		until = q.bitmap.UseUntil()
@@ -54,7 +54,7 @@ func (q *request) UseUntil() (until time.Time) {
 	return until
 }
 
-// Undo removes the objects that were created, and none that somebody has written since.
+// Undo deletes the created objects, unless another client has written them since.
 func (q *request) Undo() error {
 	var errs []error
 	for _, object := range q.created {
@@ -71,7 +71,7 @@ func (q *request) Undo() error {
 	return errors.Join(errs...)
 }
 
-// Commit removes the objects of the addresses that the Service gave up.
+// Commit deletes the objects of the addresses that the Service gave up.
 func (q *request) Commit(owner allocator.Owner) error {
 	var errs []error
 	for _, ip := range q.released {
@@ -84,9 +84,9 @@ func (q *request) Commit(owner allocator.Owner) error {
 	return errors.Join(errs...)
 }
 
-// removeOf removes the object of an address if it is the owner's: it refers to the owner, and nobody has written it since the
-// owner stopped having the address. IPAddress objects and Services are in one etcd, so that revisions compare; where they are
-// not (--etcd-servers-overrides), an object may be left to the repair.
+// removeOf deletes the object of an address if it refers to the owner and was not written since the owner gave up the address. It
+// compares revisions, as IPAddress objects and Services are in one etcd. Where they are not (--etcd-servers-overrides), it may leave
+// an object to the repair.
 func (q *request) removeOf(owner allocator.Owner, name string) error {
 	object, err := q.lister.Get(name)
 	for range removeTries {
@@ -99,7 +99,7 @@ func (q *request) removeOf(owner allocator.Owner, name string) error {
 				break
 			}
 		}
-		// The cache is behind.
+		// The cache is stale.
 		if object, err = q.client.Get(context.Background(), name, metav1.GetOptions{}); err != nil {
 			break
 		}
@@ -116,7 +116,7 @@ func refersTo(object *networkingv1.IPAddress, owner allocator.Owner) bool {
 		parent.Namespace == owner.Namespace && parent.Name == owner.Name
 }
 
-// remove removes an object if nobody has written it since it was read.
+// remove deletes an object unless it was written since it was read.
 func remove(client networkingv1client.IPAddressInterface, object *networkingv1.IPAddress) error {
 	only := &metav1.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion}
 	return client.Delete(context.Background(), object.Name, metav1.DeleteOptions{Preconditions: only})

@@ -39,24 +39,24 @@ import (
 )
 
 const (
-	// cacheGrace is how long a cache may be behind.
+	// cacheGrace is the time for which a cache may be stale.
 	cacheGrace = 5 * time.Second
 	// firstPassPause is between two attempts at the first pass.
 	firstPassPause = time.Second
 	// repairWorkers is the number of Services, and of objects, that are checked concurrently.
 	repairWorkers = 5
-	// repairTries is the number of retries after errors, before an object waits for the next interval.
+	// repairTries is the number of retries before an object waits for the next interval.
 	repairTries = 15
 	// byClusterIP is the index of Services by their addresses.
 	byClusterIP = "rangekeeper.clusterIP"
 )
 
-// RepairIPAddress keeps the IPAddress objects as the Services want them: each ClusterIP has one that refers to its Service, and
-// each one that the allocator made has a Service that uses it. Events report the problems. It checks
-// objects that changed, and all of them once in an interval.
+// RepairIPAddress repairs drift between IPAddress objects and Services: each ClusterIP needs an object that refers to its Service, and
+// each object of the allocator needs a Service that uses it. It reports drift in Events. It checks objects that change, and all of
+// them once per interval.
 //
-// A request creates an object before it writes the Service. So the controller removes an object only if it has seen the object
-// unused for as long as a request can take, by its own monotonic clock, and the API server has no Service that uses it.
+// A request creates an object before it writes the Service. So the controller deletes an object only if it has seen the object unused
+// for the time limit of a request, by its own monotonic clock, and the API server has no Service that uses it.
 type RepairIPAddress struct {
 	client      kubernetes.Interface
 	clock       clock.Clock
@@ -72,13 +72,13 @@ type RepairIPAddress struct {
 
 	services, addresses workqueue.TypedRateLimitingInterface[string]
 
-	// requestGrace is how long a request can take to write the Service of an object: this server's --request-timeout. The other
-	// servers need the same.
+	// requestGrace is the time in which a request writes the Service of an object: this server's --request-timeout, which must be
+	// that of all servers.
 	requestGrace time.Duration
 	sightings    sightings
 }
 
-// NewRepairIPAddress makes a controller that looks at everything once in an interval.
+// NewRepairIPAddress returns a controller that checks all objects once per interval.
 func NewRepairIPAddress(interval time.Duration, client kubernetes.Interface, services coreinformers.ServiceInformer,
 	serviceCIDRs networkinginformers.ServiceCIDRInformer, addresses networkinginformers.IPAddressInformer) *RepairIPAddress {
 	return newRepair(interval, client, services, serviceCIDRs, addresses, clock.RealClock{})
@@ -104,18 +104,18 @@ func newRepair(interval time.Duration, client kubernetes.Interface, services cor
 	if err := services.Informer().AddIndexers(cache.Indexers{byClusterIP: clusterIPsOf}); err != nil {
 		utilruntime.HandleError(err) // the informer has stopped
 	}
-	follow(services.Informer(), interval, r.services, nil) // its addresses are looked at on their own
+	follow(services.Informer(), interval, r.services, nil) // its IPAddress objects have events of their own
 	follow(addresses.Informer(), interval, r.addresses, r.addressRemoved)
 	return r
 }
 
-// newQueue makes a queue whose metrics have the name of the release's.
+// newQueue returns a queue with the metrics of the released one.
 func newQueue(name string) workqueue.TypedRateLimitingInterface[string] {
 	limiter := workqueue.DefaultTypedControllerRateLimiter[string]()
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: name})
 }
 
-// follow queues objects that exist or change, and all of them once in an interval. It calls removed with deleted objects.
+// follow queues objects that exist or change, and all of them once per interval. It calls removed with deleted objects.
 func follow(informer cache.SharedIndexInformer, interval time.Duration, queue workqueue.TypedInterface[string], removed func(object any)) {
 	add := func(object any) {
 		if key, err := cache.MetaNamespaceKeyFunc(object); err == nil {
@@ -139,7 +139,7 @@ func clusterIPsOf(object any) ([]string, error) {
 	return found, nil
 }
 
-// addressRemoved handles an object that is gone: others could get an address that a Service still has.
+// addressRemoved handles a deleted object. Its address may still belong to a Service, and could be allocated again.
 func (r *RepairIPAddress) addressRemoved(object any) {
 	if address, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
 		r.sightings.forget(address)
@@ -147,20 +147,20 @@ func (r *RepairIPAddress) addressRemoved(object any) {
 	}
 }
 
-// queueUsers queues who has an address without an object of the allocator. Mostly a Service released it, and only the cache does
-// not know it yet.
+// queueUsers queues the Services with an address that has no object of the allocator. Mostly the Service was deleted and only the
+// cache is stale.
 func (r *RepairIPAddress) queueUsers(address string) {
 	services, err := r.serviceIndexer.IndexKeys(byClusterIP, address)
 	if err != nil {
-		return // without an index the next interval finds it
+		return // the next interval checks it
 	}
 	for _, service := range services {
 		r.services.AddAfter(service, cacheGrace)
 	}
 }
 
-// RunUntil works until stopCh is closed. onFirstSuccess is called when everything has been looked at once; where that fails it
-// is tried again.
+// RunUntil repairs until stopCh is closed. It retries the first check of all objects until that succeeds, and then calls
+// onFirstSuccess.
 func (r *RepairIPAddress) RunUntil(onFirstSuccess func(), stopCh chan struct{}) {
 	defer r.addresses.ShutDown()
 	defer r.services.ShutDown()
@@ -169,7 +169,7 @@ func (r *RepairIPAddress) RunUntil(onFirstSuccess func(), stopCh chan struct{}) 
 	if !cache.WaitForNamedCacheSync("ipallocator-repair-controller", stopCh, r.servicesSynced, r.serviceCIDRSynced, r.ipAddressSynced) {
 		return
 	}
-	// The first server of a cluster makes the first ServiceCIDR while this runs.
+	// The first server of a cluster creates the first ServiceCIDR concurrently.
 	hasCIDR := func(context.Context) (bool, error) {
 		_, err := r.serviceCIDRLister.Get(defaultservicecidr.DefaultServiceCIDRName)
 		return err == nil, nil
@@ -194,7 +194,7 @@ func (r *RepairIPAddress) RunUntil(onFirstSuccess func(), stopCh chan struct{}) 
 	<-stopCh
 }
 
-// work processes the queue until that is shut down.
+// work processes the queue until its shutdown.
 func work(queue workqueue.TypedRateLimitingInterface[string], sync func(key string) error) {
 	for {
 		key, ended := queue.Get()
@@ -208,14 +208,14 @@ func work(queue workqueue.TypedRateLimitingInterface[string], sync func(key stri
 		} else {
 			queue.Forget(key)
 			if err != nil {
-				utilruntime.HandleError(fmt.Errorf("repair %s, which is retried in the next interval: %w", key, err))
+				utilruntime.HandleError(fmt.Errorf("repair %s: %w; retrying in the next interval", key, err))
 			}
 		}
 		queue.Done(key)
 	}
 }
 
-// runOnce checks everything. It retries conflicts with other writers and refusals while admission has not begun.
+// runOnce checks all objects. It retries conflicts, and refusals by an admission that has not started.
 func (r *RepairIPAddress) runOnce() error {
 	passes := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsForbidden(err) }
 	return retry.OnError(retry.DefaultBackoff, passes, func() error {
@@ -224,7 +224,7 @@ func (r *RepairIPAddress) runOnce() error {
 			return err
 		}
 		for _, service := range services {
-			// It may be deleted by now, and its addresses another Service's.
+			// It may be deleted by now, and other Services may have its addresses.
 			if err := r.syncService(service.Namespace + "/" + service.Name); err != nil {
 				return err
 			}
@@ -250,7 +250,7 @@ func (r *RepairIPAddress) syncService(key string) error {
 	}
 	service, err := r.serviceLister.Services(namespace).Get(name)
 	if err != nil {
-		return nil // it is gone; its objects are looked at on their own
+		return nil // deleted; its IPAddress objects have events of their own
 	}
 	return r.repairService(service)
 }
@@ -259,12 +259,12 @@ func (r *RepairIPAddress) syncIPAddress(key string) error {
 	address, err := r.ipAddressLister.Get(key)
 	if err != nil {
 		r.sightings.forget(key)
-		return nil // it is gone
+		return nil // deleted
 	}
 	return r.repairAddress(address)
 }
 
-// repairService sees to it that each of the Service's ClusterIPs has an object that refers to it.
+// repairService repairs the objects of the Service's ClusterIPs.
 func (r *RepairIPAddress) repairService(service *v1.Service) error {
 	if !helper.IsServiceIPSet(service) {
 		return nil
@@ -304,7 +304,7 @@ func (r *RepairIPAddress) repairClusterIP(service *v1.Service, ip net.IP) error 
 			return nil
 		}
 	}
-	// Something is wrong, or a cache is behind: it may still have a Service whose deletion has removed the object.
+	// Read the Service: a stale cache may have one that was deleted together with the object.
 	service, err = r.read(this)
 	if err != nil || service == nil || !uses(service, ip.String()) {
 		return err
@@ -316,7 +316,7 @@ func (r *RepairIPAddress) repairClusterIP(service *v1.Service, ip net.IP) error 
 	}
 	switch rangekeeper.JudgeClusterIP(object) {
 	case rangekeeper.ClusterIPKeep, rangekeeper.ClusterIPWait:
-		return nil // the object is looked at on its own, and this Service when it is gone
+		return nil // repairAddress checks the object, and its deletion queues this Service
 	case rangekeeper.ClusterIPTaken:
 		r.warn(service, "ClusterIPAlreadyAllocated", "ClusterIPAllocation",
 			"Cluster IP [%v]:%s was assigned to multiple services; please recreate service", familyOf(ip), ip)
@@ -334,7 +334,7 @@ func (r *RepairIPAddress) repairClusterIP(service *v1.Service, ip net.IP) error 
 	return r.create(ip, service)
 }
 
-// ownerOf asks the API server for the Service to which an object refers.
+// ownerOf reads the Service to which an object refers from the API server.
 func (r *RepairIPAddress) ownerOf(address *networkingv1.IPAddress) (rangekeeper.Owner, error) {
 	owner, hasOwner := parentOf(address)
 	if !hasOwner {
@@ -356,7 +356,7 @@ func ownerOf(address *networkingv1.IPAddress, service *v1.Service) rangekeeper.O
 	}
 }
 
-// read asks the API server for a Service, as the cache may be behind; nil if there is none.
+// read reads a Service from the API server, as the cache may be stale; nil if there is none.
 func (r *RepairIPAddress) read(name cache.ObjectName) (*v1.Service, error) {
 	service, err := r.client.CoreV1().Services(name.Namespace).Get(context.Background(), name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -365,8 +365,8 @@ func (r *RepairIPAddress) read(name cache.ObjectName) (*v1.Service, error) {
 	return service, err
 }
 
-// repairAddress removes an object that the allocator made and that is of no use any more. One that others made is a matter of the
-// Service that has the address.
+// repairAddress deletes an object of the allocator that no Service uses. For an object of another client it queues the Services that
+// have the address.
 func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
 	if !isOwn(address) {
 		r.sightings.forget(address.Name)
@@ -387,7 +387,7 @@ func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
 		}
 		verdict = r.judge(address, ownerOf(address, service))
 		if verdict != rangekeeper.IPAddressKeep && verdict != rangekeeper.IPAddressWait {
-			// The cache may be behind.
+			// The cache may be stale.
 			known, err := r.ownerOf(address)
 			if err != nil {
 				return err
@@ -412,7 +412,7 @@ func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
 	return r.remove(address)
 }
 
-// judge asks the core about an object. One that waits for its Service is queued for the end of its grace.
+// judge returns the core's verdict. It queues an object that waits for its Service for the end of the grace.
 func (r *RepairIPAddress) judge(address *networkingv1.IPAddress, owner rangekeeper.Owner) rangekeeper.IPAddressVerdict {
 	var unusedFor time.Duration
 	switch owner {
@@ -429,14 +429,14 @@ func (r *RepairIPAddress) judge(address *networkingv1.IPAddress, owner rangekeep
 	return verdict
 }
 
-// warn reports a fault in an Event and in the log.
+// warn reports drift in an Event and in the log.
 func (r *RepairIPAddress) warn(about runtime.Object, reason, action, note string, args ...any) {
 	r.recorder.Eventf(about, nil, v1.EventTypeWarning, reason, action, note, args...)
 	utilruntime.HandleError(fmt.Errorf(note, args...))
 }
 
-// create makes the object of an address of a Service. If there is one by now, the cache is behind, and has it later.
-// A request that took the address from the Service meanwhile could not remove the object: then create does.
+// create creates the object of a Service's address. If it exists, the cache is stale. If the Service gave up the address concurrently,
+// that request found no object to delete, so create deletes it.
 func (r *RepairIPAddress) create(ip net.IP, service *v1.Service) error {
 	created, err := r.client.NetworkingV1().IPAddresses().Create(context.Background(), newIPAddress(ip.String(), service), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
@@ -452,7 +452,7 @@ func (r *RepairIPAddress) create(ip net.IP, service *v1.Service) error {
 	return r.remove(created)
 }
 
-// remove deletes an object. It fails if the object was written since the cache got it, or recreated.
+// remove deletes an object, unless it was written or recreated since it was read.
 func (r *RepairIPAddress) remove(address *networkingv1.IPAddress) error {
 	only := metav1.Preconditions{UID: &address.UID, ResourceVersion: &address.ResourceVersion}
 	err := r.client.NetworkingV1().IPAddresses().Delete(context.Background(), address.Name, metav1.DeleteOptions{Preconditions: &only})

@@ -16,16 +16,16 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// newRepairIPAddress makes the controller for the release's tests. They put objects into the caches only, say by creation
-// timestamps what came when, and count all requests. So for them
+// newRepairIPAddress returns the controller for the released tests. They put objects into the caches only, order them by creation
+// timestamps, and count all requests. So in these tests
 //
-//   - the controller has first seen an object at its creation timestamp;
-//   - that of a Service with other addresses, whose grace the release ends earlier, it has seen for that much longer;
-//   - the API server has the Services that the cache has, and reads of them are not counted.
+//   - the controller first saw an object at its creation timestamp;
+//   - if the released grace of an object is shorter, the controller first saw the object earlier by the difference;
+//   - the API server has the cached Services, and reads of them are not counted.
 func newRepairIPAddress(interval time.Duration, client kubernetes.Interface, services coreinformers.ServiceInformer,
 	serviceCIDRs networkinginformers.ServiceCIDRInformer, addresses networkinginformers.IPAddressInformer, clock clock.Clock) *RepairIPAddress {
 	r := newRepair(interval, cachedServices{client, services.Lister()}, services, serviceCIDRs, addresses, clock)
-	// An index function is called when a test puts an object into a cache.
+	// The cache calls an index function when a test adds an object.
 	stored := func(object any) ([]string, error) {
 		address := object.(*networkingv1.IPAddress)
 		created := address.CreationTimestamp.Time
@@ -38,7 +38,7 @@ func newRepairIPAddress(interval time.Duration, client kubernetes.Interface, ser
 	return r
 }
 
-// releasedGraceOf returns how long after its creation the release removes an object that its Service does not use.
+// releasedGraceOf returns the age at which the released code deletes an object that its Service does not use.
 func releasedGraceOf(address *networkingv1.IPAddress, services corelisters.ServiceLister) time.Duration {
 	owner, _ := parentOf(address)
 	service, err := services.Services(owner.Namespace).Get(owner.Name)

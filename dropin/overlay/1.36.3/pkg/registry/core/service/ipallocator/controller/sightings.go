@@ -37,7 +37,7 @@ func (s *sightings) first(address *networkingv1.IPAddress, now time.Time) time.T
 	return known.at
 }
 
-// forget drops the entry of an object that is gone, or that a Service uses.
+// forget drops the entry of an object that is deleted or that a Service uses.
 func (s *sightings) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

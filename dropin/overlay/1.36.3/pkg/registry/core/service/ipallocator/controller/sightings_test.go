@@ -39,9 +39,9 @@ func newWaiting(t *testing.T) *waiting {
 		addresses: addresses.Informer().GetStore(),
 	}
 	w.put(w.addresses, w.address)
-	w.look()
+	w.check()
 	if len(w.repair.sightings.byName) != 1 {
-		t.Fatalf("an object that waits for its Service: %v", w.repair.sightings.byName)
+		t.Fatalf("sightings of an object that waits for its Service: %v", w.repair.sightings.byName)
 	}
 	return w
 }
@@ -53,45 +53,45 @@ func (w *waiting) put(store cache.Store, object any) {
 	}
 }
 
-func (w *waiting) look() {
+func (w *waiting) check() {
 	w.Helper()
 	if err := w.repair.syncIPAddress(w.address.Name); err != nil {
 		w.Fatal(err)
 	}
 }
 
-// Nothing is remembered of an object that is in use, of others, or gone.
+// TestSightingsEnd checks that the controller forgets an object that is in use, deleted, or managed by another client.
 func TestSightingsEnd(t *testing.T) {
 	for name, end := range map[string]func(w *waiting){
-		"the Service comes": func(w *waiting) {
+		"the Service is created": func(w *waiting) {
 			w.put(w.services, w.service)
-			w.look()
+			w.check()
 		},
 		"the Service is not in the cache yet": func(w *waiting) {
 			if err := w.client.Tracker().Add(w.service); err != nil {
 				w.Fatal(err)
 			}
 			w.clock.Step(w.repair.requestGrace)
-			w.look()
+			w.check()
 		},
-		"somebody else manages the object": func(w *waiting) {
+		"another client manages the object": func(w *waiting) {
 			theirs := w.address.DeepCopy()
 			theirs.Labels = nil
 			w.put(w.addresses, theirs)
-			w.look()
+			w.check()
 		},
-		"the informer reports its end": func(w *waiting) { w.repair.addressRemoved(w.address) },
-		"it is gone before the look": func(w *waiting) {
+		"the informer reports its deletion": func(w *waiting) { w.repair.addressRemoved(w.address) },
+		"it is deleted before the check": func(w *waiting) {
 			if err := w.addresses.Delete(w.address); err != nil {
 				w.Fatal(err)
 			}
-			w.look()
+			w.check()
 		},
-		"it is removed": func(w *waiting) {
+		"the controller deletes it": func(w *waiting) {
 			w.clock.Step(w.repair.requestGrace)
-			w.look()
+			w.check()
 			if actions := w.client.Actions(); len(actions) == 0 || actions[len(actions)-1].GetVerb() != "delete" {
-				w.Errorf("%v", actions)
+				w.Errorf("the last action is not a deletion: %v", actions)
 			}
 		},
 	} {
@@ -99,7 +99,7 @@ func TestSightingsEnd(t *testing.T) {
 			w := newWaiting(t)
 			end(w)
 			if known := w.repair.sightings.byName; len(known) != 0 {
-				t.Errorf("left: %v", known)
+				t.Errorf("sightings that are left: %v", known)
 			}
 		})
 	}
