@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// Reasons for which an operation of a Committer fails, for errors.Is.
+// Errors of a Committer and of its operations, for errors.Is.
 var (
 	// ErrNotInitialised: there is no stored object, or it was never initialised.
 	ErrNotInitialised = errors.New("the stored range was never initialised")
@@ -26,6 +26,8 @@ var (
 	ErrStaleList = errors.New("the list of Services is older than the range that was read before it")
 	// ErrDeadlineExceeded: the deadline of an operation passed before it was sent. It is a context.DeadlineExceeded.
 	ErrDeadlineExceeded = fmt.Errorf("the operation was not sent before its deadline: %w", context.DeadlineExceeded)
+	// ErrNoSwap: Value was called while no compare-and-swap was under way.
+	ErrNoSwap = errors.New("no compare-and-swap is under way")
 	// ErrCancelled: an operation was cancelled before it was sent.
 	ErrCancelled = errors.New("the operation was cancelled before it was sent")
 )
@@ -226,7 +228,8 @@ func (c *Committer) Poll(now time.Duration) (Step, error) {
 	return c.step(&step.c)
 }
 
-// Value returns the value that the compare-and-swap under way puts. It replaces the content of dst and reuses its capacity.
+// Value returns the value that the compare-and-swap under way puts; ErrNoSwap if there is none. It replaces the content of
+// dst and reuses its capacity.
 func (c *Committer) Value(dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(c)
 	return readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {

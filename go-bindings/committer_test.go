@@ -260,6 +260,9 @@ func TestCommitterFailures(t *testing.T) {
 	if err := c.WatchFailed(k.now); err != nil {
 		t.Fatal(err)
 	}
+	if value, err := c.Value(nil); !errors.Is(err, ErrNoSwap) {
+		t.Errorf("the value %q of a compare-and-swap that has ended: %v", value, err)
+	}
 	c.Close()
 	for _, c := range []*Committer{c, {}, nil} {
 		_, polled := c.Poll(0)

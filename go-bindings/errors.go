@@ -138,6 +138,8 @@ func resultError(code C.rk_result) error {
 		return ErrInvalidUTF8
 	case C.RK_RESULT_INVALID_BATCH:
 		return ErrInvalidBatch
+	case C.RK_RESULT_NO_SWAP:
+		return ErrNoSwap
 	default:
 		return fmt.Errorf("unexpected result %s", C.GoString(C.rk_result_name(code)))
 	}

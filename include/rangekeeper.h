@@ -649,6 +649,10 @@ enum rk_result
    */
   RK_RESULT_NO_SERVICES = 53,
   /**
+   * No compare-and-swap is under way.
+   */
+  RK_RESULT_NO_SWAP = 54,
+  /**
    * A text is not JSON, or not of the documented form.
    */
   RK_RESULT_INVALID_JSON = 64,
@@ -2032,6 +2036,8 @@ rk_result rk_committer_known(const struct rk_committer *committer, struct rk_kno
 
 /**
  * Writes the value that the RK_STEP_SWAP under way stores.
+ *
+ * RK_RESULT_NO_SWAP before such a step, and after the event that ends it.
  */
 rk_result rk_committer_value(const struct rk_committer *committer,
                              uint8_t *buffer,
@@ -2335,7 +2341,7 @@ rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
 /**
  * Submits the operation that repairs the committer's range, after rk_repair_pass_finish. Submit it even if the pass found
  * nothing: from it the committer learns which values more than one Service claims. It may be submitted again if it has
- * failed. deadline_at as in rk_operation.
+ * failed. deadline as in rk_operation.
  *
  * listed is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from before
  * the pass's read ends the operation with RK_RESULT_STALE_LIST. With is_guarded, nothing is cleared once a Service was
@@ -2351,7 +2357,7 @@ rk_result rk_committer_submit_repair(const struct rk_committer *committer,
                                      const struct rk_repair_pass *pass,
                                      uint64_t listed,
                                      bool is_guarded,
-                                     uint64_t deadline_at,
+                                     uint64_t deadline,
                                      uint64_t *ticket,
                                      struct rk_error *error);
 

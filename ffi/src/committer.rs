@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use rangekeeper_core::commit::{Committer, Config, Known, Outcome, Request, Step, Ticket};
+use rangekeeper_core::commit::{Committer, Config, Event, Known, Outcome, Request, Step, Ticket};
 
 use crate::allocator;
 use crate::committer_input::{events, operations, rk_event, rk_operation};
@@ -38,8 +38,8 @@ impl rk_committer {
 
 struct State {
     committer: RangeCommitter,
-    /// The value of the swap that is under way.
-    value: Vec<u8>,
+    /// The value of the compare-and-swap that is under way.
+    swap: Option<Vec<u8>>,
     /// What has ended and was not fetched yet.
     finished: Outcomes,
 }
@@ -66,13 +66,21 @@ impl State {
             Step::Send(Request::Swap { guard, value, services_unchanged_since }) => {
                 let services_unchanged_since = services_unchanged_since.unwrap_or(0);
                 let swap = rk_step_swap { guard: guard.into(), services_unchanged_since, value_len: value.len() };
-                self.committer.reuse(mem::replace(&mut self.value, value));
+                self.swap = Some(value);
                 (RK_STEP_SWAP, rk_step_data { swap })
             }
             Step::Wait(until) => (RK_STEP_WAIT, rk_step_data { wait: rk_step_wait { until: nanoseconds(until) } }),
             Step::Idle => (RK_STEP_IDLE, none),
         };
         rk_step { kind, data }
+    }
+
+    fn handle(&mut self, event: Event<'_>, now: Duration) {
+        let ends_request = matches!(event, Event::Answered { .. } | Event::Unknown | Event::Refused(_));
+        self.committer.handle(event, now);
+        if ends_request && let Some(value) = self.swap.take() {
+            self.committer.reuse(value);
+        }
     }
 }
 
@@ -113,7 +121,7 @@ pub unsafe extern "C" fn rk_committer_new(
             let config = Config { strategy: allocator::strategy(strategy)?, grace: Duration::from_nanos(grace) };
             let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
             let committer = Committer::new(ValueRange(range.0), config, generator);
-            let state = State { committer, value: Vec::new(), finished: Outcomes::default() };
+            let state = State { committer, swap: None, finished: Outcomes::default() };
             out.give(rk_committer(Handle::new(state)));
             Ok(())
         })
@@ -235,7 +243,7 @@ pub unsafe extern "C" fn rk_committer_handle(
         // SAFETY: the caller's promise; see guard.
         let (committer, events) = unsafe { (borrow(scope, committer)?, events(scope, borrow(scope, event)?)?) };
         committer.0.with(|state| {
-            events.into_iter().for_each(|event| state.committer.handle(event, Duration::from_nanos(now)));
+            events.into_iter().for_each(|event| state.handle(event, Duration::from_nanos(now)));
             Ok(())
         })
     })
@@ -258,6 +266,8 @@ pub unsafe extern "C" fn rk_committer_known(committer: *const rk_committer, know
 }
 
 /// Writes the value that the RK_STEP_SWAP under way stores.
+///
+/// RK_RESULT_NO_SWAP before such a step, and after the event that ends it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_value(
     committer: *const rk_committer,
@@ -268,7 +278,7 @@ pub unsafe extern "C" fn rk_committer_value(
     guard(|scope| {
         // SAFETY: the caller's promise; see guard.
         let (committer, buffer) = unsafe { (borrow(scope, committer)?, Buffer::new(scope, buffer, capacity, len)?) };
-        committer.0.with(|state| buffer.write(&state.value))
+        committer.0.with(|state| buffer.write(state.swap.as_ref().ok_or(rk_result::NoSwap)?))
     })
 }
 

@@ -10,7 +10,7 @@ use rangekeeper_core::range::Range;
 
 use crate::audit::rk_audit;
 use crate::committer::{RangeCommitter, rk_committer};
-use crate::committer_input::deadline;
+use crate::committer_input;
 use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn rk_repair_pass_finish(
 
 /// Submits the operation that repairs the committer's range, after rk_repair_pass_finish. Submit it even if the pass found
 /// nothing: from it the committer learns which values more than one Service claims. It may be submitted again if it has
-/// failed. deadline_at as in rk_operation.
+/// failed. deadline as in rk_operation.
 ///
 /// listed is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from before
 /// the pass's read ends the operation with RK_RESULT_STALE_LIST. With is_guarded, nothing is cleared once a Service was
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn rk_committer_submit_repair(
     pass: *const rk_repair_pass,
     listed: u64,
     is_guarded: bool,
-    deadline_at: u64,
+    deadline: u64,
     ticket: *mut u64,
     error: *mut rk_error,
 ) -> rk_result {
@@ -284,7 +284,8 @@ pub unsafe extern "C" fn rk_committer_submit_repair(
                 _ => Listed::At(listed),
             };
             pass.repair(committer, listed, |committer, diff| {
-                ticket.write(committer.submit(Operation::Repair(Box::new(diff)), deadline(deadline_at)).0);
+                ticket
+                    .write(committer.submit(Operation::Repair(Box::new(diff)), committer_input::deadline(deadline)).0);
             })
         })
     }

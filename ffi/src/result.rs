@@ -55,6 +55,8 @@ pub enum rk_result {
     StaleList = 52,
     /// Values are recorded as allocated, and no Service was observed.
     NoServices = 53,
+    /// No compare-and-swap is under way.
+    NoSwap = 54,
     /// A text is not JSON, or not of the documented form.
     InvalidJson = 64,
     /// A configuration cannot be used, or a question about a plan has no answer.
@@ -63,7 +65,7 @@ pub enum rk_result {
 
 impl rk_result {
     /// Every code.
-    pub(crate) const ALL: [Self; 26] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::Ok,
         Self::NullPointer,
         Self::BufferTooSmall,
@@ -88,6 +90,7 @@ impl rk_result {
         Self::Cancelled,
         Self::StaleList,
         Self::NoServices,
+        Self::NoSwap,
         Self::InvalidJson,
         Self::InvalidConfig,
     ];
@@ -118,6 +121,7 @@ impl rk_result {
             Self::Cancelled => c"CANCELLED",
             Self::StaleList => c"STALE_LIST",
             Self::NoServices => c"NO_SERVICES",
+            Self::NoSwap => c"NO_SWAP",
             Self::InvalidJson => c"INVALID_JSON",
             Self::InvalidConfig => c"INVALID_CONFIG",
         }

@@ -131,7 +131,7 @@ int main(void) {
   CHECK(counts.set == 1 && counts.clear == 0 && counts.leaked == 1 && counts.next == 3);
   CHECK_OK(rk_report_leaks(report, 0, leaks, 3, &n));
   CHECK(n == 1 && leaks[0].stays);
-  CHECK_OK(rk_report_values(report, 0, RK_VALUES_CLEAR, 0, values, 4, &n, &next));
+  CHECK_OK(rk_report_runs(report, 0, RK_VALUES_CLEAR, true, 0, runs, 4, &n, &next));
   CHECK(n == 0);
   /* That of the ports was not carried out: what the owners must do is left. */
   CHECK_OK(rk_report_record_repair(report, 1, NULL, 0, NULL, 0, &error));

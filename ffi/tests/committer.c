@@ -118,6 +118,10 @@ int main(void) {
   submit((rk_operation){.kind = RK_OPERATION_CREATE}, NULL, 0);
   run();
   expect(1);
+  uint8_t gone[256];
+  size_t gone_len = 77;
+  CHECK_RESULT(rk_committer_value(committer, gone, sizeof gone, &gone_len), RK_RESULT_NO_SWAP);
+  CHECK(gone_len == 77);
   CHECK(finished[0].outcome == RK_OUTCOME_CREATED && finished[0].data.created.created && swaps == 1 && lost == 0);
 
   /* Two operations of three values in all: one swap. */

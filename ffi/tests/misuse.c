@@ -733,7 +733,7 @@ static void committers(const rk_range *range) {
   CHECK_NULL(rk_committer_value(NULL, data, sizeof data, &len));
   CHECK_NULL(rk_committer_value(c, NULL, 1, &len));
   CHECK_NULL(rk_committer_value(c, data, sizeof data, NULL));
-  CHECK_OK(rk_committer_value(c, NULL, 0, &len));
+  CHECK_RESULT(rk_committer_value(c, data, sizeof data, &len), RK_RESULT_NO_SWAP);
   rk_event unknown = {.kind = RK_EVENT_UNKNOWN};
   CHECK_NULL(rk_committer_handle(NULL, &unknown, 0));
   CHECK_NULL(rk_committer_handle(c, NULL, 0));

@@ -11,8 +11,8 @@ use crate::report::*;
 use crate::result::rk_result;
 use crate::services::*;
 
-/// An audit of one bitmap that uses the first address, or of IPAddress objects in one CIDR. All that it was created from
-/// is gone.
+/// An audit of one bitmap in which the first address is allocated, or of one CIDR and the IPAddress object of that
+/// address. All that it was created from is gone.
 fn audit(of_objects: bool) -> *mut rk_audit {
     let mut audit = ptr::null_mut();
     let (cidr, data) = (String::from("10.0.0.0/24"), vec![1_u8]);
@@ -22,6 +22,9 @@ fn audit(of_objects: bool) -> *mut rk_audit {
         assert_eq!(rk_audit_new(of_objects, &0, &mut audit), OK);
         if of_objects {
             assert_eq!(rk_audit_add_service_cidr(audit, text, len, ptr::null_mut()), OK);
+            let (mut words, mut text) = (vec![0, 0, 8, 0, 0, 8, 1, 1], String::from("10.0.0.1servicesna"));
+            let objects = rk_ip_addresses { batch: batch(&mut words, &mut text, 1) };
+            assert_eq!(rk_audit_observe_ip_addresses(audit, &objects, ptr::null_mut()), OK);
         } else {
             let range = range(&cidr);
             let result = rk_audit_add_bitmap(audit, range, text, len, data.as_ptr(), data.len(), ptr::null_mut());
@@ -32,20 +35,13 @@ fn audit(of_objects: bool) -> *mut rk_audit {
     audit
 }
 
-/// Observes one Service, and before it one IPAddress object if the audit is of such.
+/// Observes one Service, with its name if the audit is of IPAddress objects.
 fn observe(audit: &rk_audit, of_objects: bool) -> rk_result {
     services("10.0.0.1", |services| {
         // SAFETY: all pointers are to live variables of the lengths that they are passed with.
         unsafe {
             if !of_objects {
                 return rk_audit_observe_services(audit, ptr::null(), services, ptr::null_mut());
-            }
-            let (mut words, mut text) = (vec![0, 0, 8, 0, 0, 8, 1, 1], String::from("10.0.0.1servicesna"));
-            let objects = rk_ip_addresses { batch: batch(&mut words, &mut text, 1) };
-            let result = rk_audit_observe_ip_addresses(audit, &objects, ptr::null_mut());
-            drop((words, text));
-            if result != OK {
-                return result;
             }
             let (mut words, mut text) = (vec![1, 1], String::from("na"));
             let names = rk_service_names { batch: batch(&mut words, &mut text, 1) };
