@@ -9,7 +9,7 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// ours is a subject on Rangekeeper's allocator. Its values are the game's V.
+// ours is Rangekeeper's allocator as a subject. V is the type of the game's values.
 type ours[V comparable] struct {
 	t        *testing.T
 	a        *rangekeeper.Allocator
@@ -79,12 +79,12 @@ func (s ours[V]) restore(rangeSpec string, data []byte) outcome {
 	given := slices.Clone(data)
 	err := s.a.Restore(rangeSpec, data)
 	if !slices.Equal(data, given) {
-		s.t.Errorf("restore changed the bytes it was given")
+		s.t.Error("restore changed its argument")
 	}
 	return ourOutcome(s.t, err)
 }
 
-// dryRun is a copy of the allocator, to be closed by the caller.
+// dryRun returns a copy of the allocator, which the caller closes.
 func (s ours[V]) dryRun() *rangekeeper.Allocator {
 	copied, err := s.a.DryRun()
 	noError(s.t, err)
@@ -131,6 +131,6 @@ func ourOutcome(t *testing.T, err error) outcome {
 	case errors.As(err, &past):
 		return bitsPastRange
 	}
-	t.Fatalf("Rangekeeper ended with an error of no known kind: %v", err)
+	t.Fatalf("Rangekeeper returned an unknown error: %v", err)
 	return ""
 }

@@ -16,8 +16,8 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/portallocator"
 )
 
-// cidrs are the address ranges to play on, the small ones often, as there full and empty are near.
-// The reference's offsets wrap at 2^64 in 2001:db8::/48; see strayAddress and TestFaultsOfTheReference.
+// cidrs are the address ranges of the games. Small ones are frequent, as random operations fill and empty them. The reference's
+// offsets wrap at 2^64 in 2001:db8::/48: see strayAddress and TestFaultOffsetsWrap.
 var cidrs = []string{
 	"10.0.0.0/27", "10.0.0.0/27", "10.0.0.0/28", "10.0.0.0/28", "10.0.0.0/29", "10.0.0.0/30", "10.0.0.0/31", "10.0.0.0/32",
 	"10.0.0.0/26", "10.0.0.64/26", "10.0.0.0/25", "192.168.7.0/24", "192.168.6.0/23", "10.96.0.0/16", "10.96.0.0/12", "0.0.0.0/0", "255.255.255.224/27", "0.0.0.0/28",
@@ -48,8 +48,8 @@ func playAddresses(t *testing.T, r *rand.Rand) int {
 	return g.play()
 }
 
-// strayAddress is an address at an edge of the range, past its tracked part, IPv4-mapped, or of the other family.
-// Left out are addresses 2^64 or more above the base, for which the reference's offsets wrap.
+// strayAddress returns an address at an edge of the range, past its tracked part, IPv4-mapped, or of the other family. It returns none
+// that is 2^64 or more above the base, where the reference's offsets wrap.
 func strayAddress(r *rand.Rand, prefix netip.Prefix, size int, at func(int) netip.Addr) netip.Addr {
 	switch r.IntN(8) {
 	case 0:
@@ -71,7 +71,7 @@ func strayAddress(r *rand.Rand, prefix netip.Prefix, size int, at func(int) neti
 	}
 }
 
-// add is the address that lies that far above another; it wraps at the end of the address space.
+// add returns the address at a distance above another one; it wraps at the end of the address space.
 func add(address netip.Addr, distance int64) netip.Addr {
 	bytes := address.AsSlice()
 	sum := new(big.Int).SetBytes(bytes)
@@ -155,7 +155,7 @@ func (s *referenceIPs) close() {}
 
 func toIP(address netip.Addr) net.IP { return net.IP(address.AsSlice()) }
 
-// toAddr returns IPv4 its short form, as net.IP may hold it in 16 bytes.
+// toAddr converts an address. net.IP may hold an IPv4 address in 16 bytes.
 func toAddr(ip net.IP) netip.Addr {
 	address, _ := netip.AddrFromSlice(ip)
 	return address.Unmap()
@@ -175,7 +175,7 @@ func ipOutcome(t *testing.T, err error) outcome {
 	case errors.As(err, &outside):
 		return notInRange(outside.ValidRange)
 	}
-	t.Fatalf("the reference ended with an error of no known kind: %v", err)
+	t.Fatalf("the reference returned an unknown error: %v", err)
 	return ""
 }
 
@@ -251,7 +251,7 @@ func (s *referencePorts) restore(spec string, data []byte) outcome {
 	return portOutcome(s.t, s.r.Restore(*ports, data))
 }
 
-// The reference has dry runs on ports in operations only; these are operations of a single step.
+// The reference has dry runs of port operations only. These operations have one step.
 
 func (s *referencePorts) dryRunAllocate(port int) outcome {
 	return portOutcome(s.t, portallocator.StartOperation(s.r, true).Allocate(port))
@@ -284,7 +284,7 @@ func portOutcome(t *testing.T, err error) outcome {
 	case errors.As(err, &outside):
 		return notInRange(outside.ValidPorts)
 	}
-	t.Fatalf("the reference ended with an error of no known kind: %v", err)
+	t.Fatalf("the reference returned an unknown error: %v", err)
 	return ""
 }
 

@@ -1,5 +1,5 @@
-// Package upstream plays the same random operations on Rangekeeper and on the reference's own allocators,
-// k8s.io/kubernetes at the version in go.mod, and compares every answer.
+// Package upstream performs the same random operations on Rangekeeper and on the reference's allocators, k8s.io/kubernetes at the
+// version in go.mod, and compares every result.
 package upstream
 
 import (
@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// floor is the least number of sequences.
+	// floor is the number of sequences.
 	floor = 200_000
 	// stepsMost is the length of the longest sequence.
 	stepsMost = 60
-	// dense is the largest range that is filled up; in larger ones only a few offsets are set, as the
-	// reference visits them one by one at 0.4 µs each.
+	// dense is the size of the largest range that is filled. Snapshots of larger ones have few offsets in use, as the reference
+	// visits each in 0.4 µs.
 	dense = 600
 )
 
-// TestMain silences the warnings that the reference logs for each port that is released outside of its range.
+// TestMain discards the reference's log, which has a warning for each release of a port outside of its range.
 func TestMain(m *testing.M) {
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
@@ -36,8 +36,7 @@ func TestMain(m *testing.M) {
 
 var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the random sequences")
 
-// outcome is how an operation ended: "" for success, else the kind of error.
-// One that carries the valid range has it after the kind.
+// outcome is the result of an operation: "" for success, else the kind of error, with the valid range if the error has one.
 type outcome string
 
 const (
@@ -45,7 +44,7 @@ const (
 	full       outcome = "full"
 	allocated  outcome = "already allocated"
 	mismatched outcome = "mismatched range"
-	// bitsPastRange is reported by Rangekeeper only, see TestFaultRestoreTakesBitsPastTheRange.
+	// bitsPastRange is an error of Rangekeeper only, see TestFaultRestoreAcceptsBitsPastTheRange.
 	bitsPastRange outcome = "bits past the range"
 )
 
@@ -59,7 +58,7 @@ type subject[V comparable] interface {
 	has(V) bool
 	free() int
 	used() int
-	// all returns the values that for_each visits, in its order.
+	// all returns the values in use, in the order of for_each.
 	all() []V
 	snapshot() (rangeSpec string, data []byte)
 	restore(rangeSpec string, data []byte) outcome
@@ -69,15 +68,15 @@ type subject[V comparable] interface {
 	close()
 }
 
-// layout is a range as the reference lays it out, with ways to name values in and around it.
+// layout describes the reference's range, and finds values inside and outside of it.
 type layout[V comparable] struct {
 	spec string
-	// otherSpec is a range of the same kind that is not this one.
+	// otherSpec is another range of the same kind.
 	otherSpec  string
 	size, band int
-	// at is the value of an offset. Offsets below 0 and from size on lie around the range.
+	// at returns the value of an offset. Offsets below 0 and from size on are outside of the range.
 	at func(offset int) V
-	// stray is any value, often one at an edge or of another family.
+	// stray returns a random value, often at an edge of the range or of the other family.
 	stray func(*rand.Rand) V
 }
 
@@ -100,7 +99,7 @@ func TestSameAsReference(t *testing.T) {
 	}
 	t.Logf("%d sequences played: %d on address ranges, %d on port ranges, %d operations", addresses+ports, addresses, ports, steps)
 	if addresses < floor/2 || ports < floor/5 {
-		t.Errorf("too few sequences of one kind for a floor of %d", floor)
+		t.Errorf("fewer sequences of one kind than a half or a fifth of %d", floor)
 	}
 }
 
@@ -110,9 +109,9 @@ type game[V comparable] struct {
 	rand                   *rand.Rand
 	layout                 layout[V]
 	reference, rangekeeper subject[V]
-	// history is the sequence so far, printed with a difference.
+	// history is the log of the sequence, which is printed with a difference.
 	history []string
-	// taken are snapshots made on the way, to be restored later.
+	// taken are earlier snapshots, to be restored later.
 	taken [][]byte
 }
 
@@ -167,8 +166,8 @@ func (g *game[V]) step() {
 	}
 }
 
-// allocateNext lets one side pick and the other allocate that very value: the picks are random, so they
-// cannot be equal, but each must be one that the other side could have picked.
+// allocateNext allocates the next value on one side and the same value by name on the other. The choice is random, so the sides differ,
+// but each must be able to allocate the other's choice.
 func (g *game[V]) allocateNext() {
 	if g.rand.IntN(2) == 0 {
 		picked, outcome := g.reference.allocateNext()
@@ -194,7 +193,7 @@ func (g *game[V]) allocateNext() {
 	g.same("allocate of Rangekeeper's pick", g.reference.allocate(picked), done)
 	for offset := range g.layout.band {
 		if !dynamicBandFull && picked == g.layout.at(offset) {
-			g.fail("allocate next took %v from the static band while the dynamic band had room", picked)
+			g.fail("allocate next returned %v of the static band, but the dynamic band is not full", picked)
 		}
 	}
 }
@@ -208,7 +207,7 @@ func (g *game[V]) dynamicBandFull() bool {
 	return true
 }
 
-// restore restores a random snapshot, one taken earlier, or one that does not fit.
+// restore restores a random snapshot, an earlier one, or one of another range.
 func (g *game[V]) restore() {
 	switch p := g.rand.IntN(10); {
 	case p == 0:
@@ -233,8 +232,8 @@ func (g *game[V]) restoreBoth(data []byte) {
 	g.compareState()
 }
 
-// restorePastTheRange restores bits that lie past the range: Rangekeeper refuses them and stays as it was.
-// The reference is not asked, see TestFaultRestoreTakesBitsPastTheRange.
+// restorePastTheRange restores bits past the range on Rangekeeper only, which refuses them and does not change its state. For the
+// reference see TestFaultRestoreAcceptsBitsPastTheRange.
 func (g *game[V]) restorePastTheRange() {
 	set := new(big.Int).SetBytes(g.randomSnapshot())
 	set.SetBit(set, g.layout.size+g.rand.IntN(100), 1)
@@ -263,14 +262,14 @@ func (g *game[V]) randomSnapshot() []byte {
 	}
 	data := set.Bytes()
 	if g.rand.IntN(4) == 0 {
-		// No one writes leading zero bytes, and both take them.
+		// Neither side writes leading zero bytes, but both accept them.
 		data = append(make([]byte, 1+g.rand.IntN(2)), data...)
 	}
 	return data
 }
 
-// dryRun compares with real operations of the reference, as its dry runs do not look at the state; see
-// TestFaultDryRunOfAddressesDoesNotLook and TestFaultDryRunOfPortsTakesAnyPort.
+// dryRun compares with real operations of the reference, as its dry runs ignore the state: see TestFaultDryRunOfAddressesIgnoresState
+// and TestFaultDryRunOfPortsAcceptsAnyPort.
 func (g *game[V]) dryRun() {
 	before := g.reference.used()
 	value := g.value()
@@ -293,7 +292,7 @@ func (g *game[V]) dryRun() {
 	g.same("used after a dry run", before, g.rangekeeper.used())
 }
 
-// tried is how an allocation by the reference ends; it is undone.
+// tried returns the outcome of an allocation by the reference, and undoes it.
 func (g *game[V]) tried(value V) outcome {
 	outcome := g.reference.allocate(value)
 	if outcome == done {
@@ -327,7 +326,7 @@ func (g *game[V]) compareAll() {
 	}
 }
 
-// value is mostly one in the range; small ranges are drawn from as a whole, large ones from a part, so that values meet.
+// value returns a random value, mostly in the range. In a large range it is from a part, so that operations share values.
 func (g *game[V]) value() V {
 	if g.layout.size == 0 || g.rand.IntN(6) == 0 {
 		return g.layout.stray(g.rand)

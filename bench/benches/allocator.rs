@@ -1,4 +1,4 @@
-//! Allocating from a range, beside a bit vector and a compressed bitmap that search linearly.
+//! Allocation from a range, compared with a bit vector and a compressed bitmap, which search linearly.
 
 use std::hint::black_box;
 

@@ -1,5 +1,5 @@
-//! The audit of 1,000,000 IPAddress objects, and the sets of offsets that its report consists of: sorted lists, beside
-//! compressed bitmaps of 64-bit offsets.
+//! The audit of 1,000,000 IPAddress objects, and the sets of offsets in its report: sorted lists, compared with compressed
+//! bitmaps of 64-bit offsets.
 
 use std::hint::black_box;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ const OBJECTS: usize = 1_000_000;
 /// The cells of an occupancy map.
 const CELLS: u64 = 4096;
 
-/// Distinct random offsets, in no order.
+/// Distinct random offsets, unordered.
 fn offsets(cidr: &ServiceCidr) -> Vec<u64> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let mut offsets: Vec<u64> = if cidr.size() < 4 * OBJECTS as u64 {
@@ -101,7 +101,7 @@ fn objects(c: &mut Criterion) {
             })
         });
         let addresses: Vec<IpAddr> = offsets.iter().filter_map(|offset| cidr.value_at(*offset)).collect();
-        // Seconds: too long for samples.
+        // It takes seconds, too long for criterion's samples.
         let start = Instant::now();
         black_box(audit(cidr, &addresses));
         println!("{name}/audit: {:?}", start.elapsed());

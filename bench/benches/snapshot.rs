@@ -1,4 +1,4 @@
-//! Writing and reading the stored bitmap and the object around it, beside a plain copy of the same bytes.
+//! Writing and reading the stored bitmap and the RangeAllocation object, compared with a copy of the same bytes.
 
 use std::hint::black_box;
 
@@ -25,7 +25,7 @@ fn snapshot(c: &mut Criterion) {
     c.bench_function("restore/12", |b| b.iter(|| allocator.restore("10.96.0.0/12", black_box(&data))));
 }
 
-/// The same bits in the rivals' own stored forms: the raw words of a bit vector, and Roaring's portable format.
+/// The same bits in the stored forms of a bit vector (its words) and of Roaring (its portable format).
 fn rivals(c: &mut Criterion) {
     let (allocator, _) = half_full(slash_12());
     let offsets: Vec<u32> = allocator.bitmap().iter().collect();

@@ -4,21 +4,21 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::{Allocator, CidrRange, PortRange, Range, Strategy};
 
-/// An allocator with a random half of the values in use; seeded, so that every run has the same values.
+/// An allocator with a random half of the values in use: the same values in every run.
 pub fn half_full<R: Range>(range: R) -> (Allocator<R>, Xoshiro256PlusPlus) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let mut allocator = Allocator::new(range, Strategy::DynamicBandFirst);
     while allocator.used() < range.size() / 2 {
         let offset = (rng.next_u64() % u64::from(range.size())) as u32;
         if let Some(value) = range.value_at(offset) {
-            // A value that is in use already is drawn again.
+            // Fails if the value is in use; then another one is drawn.
             let _ = allocator.allocate(value);
         }
     }
     (allocator, rng)
 }
 
-/// An allocator with all values in use but one in the middle.
+/// An allocator in which only one value, in the middle, is free.
 pub fn one_free<R: Range>(range: R) -> (Allocator<R>, Xoshiro256PlusPlus) {
     let mut allocator = Allocator::new(range, Strategy::DynamicBandFirst);
     for value in (0..range.size()).filter_map(|offset| range.value_at(offset)) {

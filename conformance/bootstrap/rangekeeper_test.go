@@ -17,14 +17,14 @@ import (
 	rk "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// rangekeeper is one server by Rangekeeper's core. It performs the orders one after the other, on a clock of its own.
+// rangekeeper is a server with Rangekeeper's core. It carries out its orders one by one, on its own clock.
 type rangekeeper struct {
 	t     *testing.T
 	world *world
 	core  *rk.Bootstrap
 	now   time.Duration
 	ready bool
-	// rounds counts the turns of the Service's loop.
+	// rounds counts the syncs of the Service.
 	rounds  int
 	stopped bool
 	reports []json.RawMessage
@@ -102,7 +102,7 @@ type putLease struct {
 	TTLSeconds, ModRevision int64
 }
 
-// settle performs orders until there are no more, and returns how long nothing is due.
+// settle carries out orders until there are no more, and returns the time until the next one is due.
 func (r *rangekeeper) settle() time.Duration {
 	for range 1000 {
 		text, err := r.core.Poll(r.now, nil)
@@ -118,7 +118,7 @@ func (r *rangekeeper) settle() time.Duration {
 		}
 		check(r.t, json.Unmarshal(text, &step))
 		r.reports = append(r.reports, step.Reports...)
-		r.stopped = len(step.Phase) > 0 && step.Phase[0] == '{' // the only phase with more to say
+		r.stopped = len(step.Phase) > 0 && step.Phase[0] == '{' // the only phase with fields
 		if len(step.Send) == 0 {
 			return time.Duration(step.WaitMs) * time.Millisecond
 		}
@@ -128,7 +128,7 @@ func (r *rangekeeper) settle() time.Duration {
 			check(r.t, r.core.Answered(r.now, order.ID, answer))
 		}
 	}
-	r.t.Fatal("there is no end of orders")
+	r.t.Fatal("the orders do not end")
 	return 0
 }
 
@@ -200,7 +200,7 @@ func (r *rangekeeper) leases(key string, options ...clientv3.OpOption) any {
 	return map[string]any{"leases": all}
 }
 
-// object reads the object under the name of its kind.
+// object decodes the object in the field of its kind.
 func (r *rangekeeper) object(byKind map[string]json.RawMessage) runtime.Object {
 	for kind, text := range byKind {
 		object := map[string]runtime.Object{
@@ -212,7 +212,7 @@ func (r *rangekeeper) object(byKind map[string]json.RawMessage) runtime.Object {
 	return nil
 }
 
-// answer is how a request to the API server ended.
+// answer is the result of a request to the API server.
 func answer(err error) any {
 	switch {
 	case err == nil:

@@ -26,7 +26,7 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// reference is one server by k8s.io/kubernetes.
+// reference is a server with the controllers of k8s.io/kubernetes.
 type reference struct {
 	t          *testing.T
 	world      *world
@@ -69,7 +69,7 @@ func newReference(t *testing.T, w *world, c config) server {
 	return r
 }
 
-// start does the work before the server is ready.
+// start does the work of a server that is not ready yet.
 func (r *reference) start() {
 	namespaces := newInformer(r.world, "Namespace")
 	namespaces.fill(r.t)
@@ -88,13 +88,13 @@ func (r *reference) start() {
 			break
 		}
 		if time.Now().After(deadline) {
-			r.t.Fatalf("%d of the reference's namespaces are missing", missing)
+			r.t.Fatalf("%d of the reference's namespaces were not created", missing)
 		}
 	}
 	r.controller.Start(r.life.Done())
 }
 
-// run is one turn of the loop. Errors are logged there, and the next turn comes.
+// run syncs once. The controller logs errors and retries them in the next sync.
 func (r *reference) run() {
 	r.services.fill(r.t)
 	c := r.config
@@ -102,7 +102,7 @@ func (r *reference) run() {
 		r.controller.UpdateKubernetesService(c.reconcile)
 		return
 	}
-	// Since 1.32 the controller has no extra ports, but its parts take them as they always did.
+	// Since 1.32 the controller has no extra ports, but its parts still accept them.
 	servicePorts := append([]corev1.ServicePort{{Name: "https", Protocol: "TCP", Port: 443, TargetPort: intstr.FromInt32(6443), NodePort: int32(c.nodePort)}}, c.servicePorts...)
 	serviceType := corev1.ServiceTypeClusterIP
 	if c.nodePort > 0 {
@@ -120,7 +120,7 @@ func (r *reference) stop() { r.controller.Stop() }
 
 func (r *reference) kill() { r.kills() }
 
-// clientOf makes a client of a world.
+// clientOf returns a client of a world.
 func clientOf(w *world) kubernetes.Interface {
 	client := &fake.Clientset{}
 	kindsByResource := map[string]string{}
@@ -153,7 +153,7 @@ func clientOf(w *world) kubernetes.Interface {
 	return client
 }
 
-// notReady is a client of a server that never gets ready, so that the loop does not begin and the test takes its turns.
+// notReady is a client of a server that never becomes ready. So the loop does not start, and the test calls each sync.
 type notReady struct{ kubernetes.Interface }
 
 func (c notReady) CoreV1() corev1client.CoreV1Interface { return notReadyCore{c.Interface.CoreV1()} }
@@ -164,7 +164,7 @@ func (notReadyCore) RESTClient() restclient.Interface {
 	return &restfake.RESTClient{NegotiatedSerializer: legacyscheme.Codecs, Err: errors.New("not ready")}
 }
 
-// informer is a shared informer that has what it was filled with last.
+// informer is a shared informer with the objects of the last fill.
 type informer struct {
 	cache.SharedIndexInformer
 	indexer cache.Indexer

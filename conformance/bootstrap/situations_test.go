@@ -12,10 +12,10 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// The servers. The first one is under test where there is no other.
+// Addresses of servers. Most situations start only the first one.
 const a, b, c, d = "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"
 
-// start begins a life of a server, run is a turn of its loop, stop ends it in order, kill does not.
+// start starts a server, run makes it sync once, stop stops it gracefully, and kill does not.
 func start(address string) step {
 	return func(p *play) {
 		c := p.config
@@ -29,15 +29,15 @@ func run(address string) step  { return func(p *play) { p.servers[address].run()
 func stop(address string) step { return func(p *play) { p.servers[address].stop() } }
 func kill(address string) step { return func(p *play) { p.servers[address].kill() } }
 
-// expire lets the lease of an address end.
+// expire makes the lease of an address expire.
 func expire(address string) step { return func(p *play) { p.world.expire(p.t, address) } }
 
-// overwrite puts another value under the lease of an address.
+// overwrite replaces the value of an address's lease.
 func overwrite(address string, value []byte) step {
 	return func(p *play) { p.world.put(p.t, lease{address, value}) }
 }
 
-// remove takes objects away.
+// remove deletes objects.
 func remove(objects ...runtime.Object) step {
 	return func(p *play) {
 		for _, object := range objects {
@@ -46,7 +46,7 @@ func remove(objects ...runtime.Object) step {
 	}
 }
 
-// damage puts objects in the place of those that there are.
+// damage replaces objects.
 func damage(objects ...runtime.Object) step {
 	return func(p *play) {
 		for _, object := range objects {
@@ -56,12 +56,12 @@ func damage(objects ...runtime.Object) step {
 	}
 }
 
-// starts is the first life of a server up to its first turn.
+// starts are a server's start and first sync.
 var starts = []step{start(a), run(a)}
 
 func then(steps ...step) []step { return append(append([]step{}, starts...), steps...) }
 
-// leaseOf is the value of a lease as a kube-apiserver writes it.
+// leaseOf returns the value that a kube-apiserver writes for a lease.
 func leaseOf(address string) []byte {
 	object := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Generation: 7}}
 	if address != "" {
@@ -87,7 +87,7 @@ func leases(addresses ...string) []lease {
 	return all
 }
 
-// endpoints are right ones.
+// endpoints returns correct Endpoints.
 func endpoints(addresses ...string) *corev1.Endpoints {
 	e := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "kubernetes", Labels: map[string]string{"endpointslice.kubernetes.io/skip-mirror": "true"},
@@ -110,7 +110,7 @@ func port(name string, number int32) corev1.EndpointPort {
 	return corev1.EndpointPort{Name: name, Port: number, Protocol: corev1.ProtocolTCP}
 }
 
-// slice is a right one, of the family of its first address.
+// slice returns a correct EndpointSlice. Its family is IPv6 if one of the addresses is.
 func slice(addresses ...string) *discoveryv1.EndpointSlice {
 	ready, name, number, protocol := true, "https", int32(6443), corev1.ProtocolTCP
 	s := &discoveryv1.EndpointSlice{
@@ -127,7 +127,7 @@ func slice(addresses ...string) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// both are right Endpoints with the slice that belongs to them.
+// both returns correct Endpoints and their slice.
 func both(addresses ...string) []runtime.Object {
 	return []runtime.Object{endpoints(addresses...), slice(addresses...)}
 }
@@ -138,7 +138,7 @@ func with[T any](object T, change func(T)) T {
 	return object
 }
 
-// service is the one that a kube-apiserver makes, as it is stored.
+// service returns the stored Service that a kube-apiserver creates.
 func service() *corev1.Service {
 	policy := corev1.IPFamilyPolicySingleStack
 	return &corev1.Service{
@@ -154,13 +154,13 @@ func service() *corev1.Service {
 const (
 	six    = "2001:db8::1"
 	sixToo = "2001:db8::2"
-	// dead is an address that nobody has any more.
+	// dead is the address of a server that is gone.
 	dead = "192.0.2.99"
 )
 
 var foreign = map[string]string{"example.com/team": "net"}
 
-// foreignTo adds a label and an annotation that a bootstrap controller knows nothing of.
+// foreignTo adds a label and an annotation of another client.
 func foreignTo[T metav1.Object](object T) T {
 	labels := object.GetLabels()
 	labels["example.com/team"] = "net"
@@ -179,7 +179,7 @@ func withNotReady(e *corev1.Endpoints, addresses ...string) *corev1.Endpoints {
 	return e
 }
 
-// extra is another port of every server.
+// extra and extraService are another port of every server.
 var (
 	extra        = []corev1.EndpointPort{port("konnectivity", 8132)}
 	extraService = []corev1.ServicePort{{Name: "konnectivity", Protocol: corev1.ProtocolTCP, Port: 8132, TargetPort: intstr.FromInt32(8132)}}
@@ -189,7 +189,7 @@ func withServicePort(change func(*corev1.ServicePort)) *corev1.Service {
 	return with(service(), func(s *corev1.Service) { change(&s.Spec.Ports[0]) })
 }
 
-// atNodePort is the Service with a NodePort.
+// atNodePort returns the Service with a NodePort.
 func atNodePort(number int32) *corev1.Service {
 	return with(withServicePort(func(p *corev1.ServicePort) { p.NodePort = number }), func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort })
 }
@@ -352,7 +352,7 @@ var withWrongLeases = []situation{
 	{name: "two leases have the same address", leases: []lease{{b, leaseOf(b)}, {c, leaseOf(b)}}, steps: starts, ready: []string{a, b}},
 	{name: "the own lease has another address", steps: then(overwrite(a, leaseOf(b)), run(a)), ready: []string{a}},
 	{name: "the own lease has more in it",
-		steps: then(overwrite(a, encoded(with(endpoints(a), func(e *corev1.Endpoints) { e.Annotations, e.Generation = foreign, 7 }))), run(a)), ready: []string{a}, differs: []*difference{leaseAnew}},
+		steps: then(overwrite(a, encoded(with(endpoints(a), func(e *corev1.Endpoints) { e.Annotations, e.Generation = foreign, 7 }))), run(a)), ready: []string{a}, differs: []*difference{ownLease}},
 	{name: "the own lease is another one at the start", leases: []lease{{a, leaseOf(b)}}, objects: both(a, b), steps: starts, ready: []string{a}},
 	{name: "the own lease is written by another server", leases: leases(b), steps: then(overwrite(a, leaseOf(a)), stop(a)),
 		ready: []string{a, b}, theirs: []string{b}, differs: []*difference{sharedLease}},

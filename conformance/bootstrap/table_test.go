@@ -1,5 +1,5 @@
-// Package bootstrap puts the same situations before the reference's own bootstrap controller (k8s.io/kubernetes,
-// pkg/controlplane) and before Rangekeeper's, and compares the objects and leases that they leave.
+// Package bootstrap runs the reference's bootstrap controller (k8s.io/kubernetes, pkg/controlplane) and Rangekeeper's in the same
+// situations, and compares the resulting objects and leases.
 package bootstrap
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 )
 
-// floor is the least number of situations.
+// floor is the lowest number of situations that the test accepts.
 const floor = 40
 
 func TestMain(m *testing.M) {
@@ -33,24 +33,24 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// situation is a row of the table: what there is, how the servers are configured, and what they do.
+// situation is a row of the table.
 type situation struct {
 	name string
 	config
-	// objects and leases are there when the first server starts.
+	// objects and leases exist when the first server starts.
 	objects []runtime.Object
 	leases  []lease
 	steps   []step
-	// ready are the addresses that must stand ready in Rangekeeper's Endpoints at the end, sorted or not, and, as far as
-	// they are of the family of its slice, in that.
+	// ready are the addresses that must be ready in Rangekeeper's Endpoints at the end, in any order. Those of the slice's family must
+	// be ready in the slice.
 	ready []string
-	// theirs are those in the reference's Endpoints, if they are others.
+	// theirs are the ready addresses in the reference's Endpoints, if they differ.
 	theirs []string
-	// differs are all differences that the situation shows.
+	// differs has every difference that the situation must show.
 	differs []*difference
 }
 
-// config is how a server is configured; the lease mode unless another one is asked for.
+// config is the configuration of the servers: lease mode, unless count or none is set.
 type config struct {
 	address       string
 	count         int
@@ -64,31 +64,31 @@ type config struct {
 	namespaces    []string
 }
 
-// server is one that can be put into a situation.
+// server is a server of either side.
 type server interface {
-	// start begins a life, in which the server is not ready yet.
+	// start starts the server, which is not ready yet.
 	start()
-	// run is one turn of the loop of a server that is ready.
+	// run makes the ready server sync once.
 	run()
-	// stop ends it in order, kill without any.
+	// stop stops the server gracefully, kill does not.
 	stop()
 	kill()
 }
 
-// play is a situation that happens in the world of one side.
+// play is a situation in the world of one side.
 type play struct {
 	t         *testing.T
 	world     *world
 	config    config
 	newServer func(*testing.T, *world, config) server
-	// servers are those that have been started, by their addresses.
+	// servers has the started servers by address.
 	servers map[string]server
 }
 
-// step is something that happens.
+// step is an action in a situation.
 type step func(*play)
 
-// play plays the steps, and returns the objects after each.
+// play performs the steps, and returns the fields after each.
 func (s situation) play(t *testing.T, w *world, newServer func(*testing.T, *world, config) server) []map[string]string {
 	for _, object := range s.objects {
 		w.seed(t, object)
@@ -105,7 +105,7 @@ func (s situation) play(t *testing.T, w *world, newServer func(*testing.T, *worl
 	return states
 }
 
-// fieldsOf are all fields of all objects and leases, but for those that no two clusters have alike.
+// fieldsOf returns all fields of all objects and leases, except those that differ between any two clusters.
 func fieldsOf(t *testing.T, w *world) map[string]string {
 	t.Helper()
 	fields := map[string]string{}
@@ -147,7 +147,7 @@ func treeOf(t *testing.T, object runtime.Object) map[string]any {
 	return tree
 }
 
-// flatten names every leaf of a tree by its path.
+// flatten adds every leaf of a tree to fields, by its path.
 func flatten(fields map[string]string, path string, value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -164,7 +164,7 @@ func flatten(fields map[string]string, path string, value any) {
 	}
 }
 
-// unlike is a field that the two sides do not have alike after a step; "" for one that is not there.
+// unlike is a field that differs between the sides after a step; "" if it is missing.
 type unlike struct {
 	step                   int
 	field, reference, ours string
@@ -201,7 +201,7 @@ func TestBootstrapSameObjects(t *testing.T) {
 	names := map[string]bool{}
 	for _, s := range situations {
 		if names[s.name] {
-			t.Errorf("two situations are called %q", s.name)
+			t.Errorf("two situations have the name %q", s.name)
 		}
 		names[s.name] = true
 		if s.serviceRange == "" {
@@ -219,7 +219,7 @@ func TestBootstrapSameObjects(t *testing.T) {
 				for _, u := range compare(i+1, theirs[i], ours[i]) {
 					of := slices.IndexFunc(s.differs, func(d *difference) bool { return d.fields.MatchString(u.field) })
 					if of < 0 {
-						t.Errorf("not listed: %s", u)
+						t.Errorf("unexpected difference: %s", u)
 						continue
 					}
 					t.Logf("%s: %s", s.differs[of].name, u)
@@ -228,7 +228,7 @@ func TestBootstrapSameObjects(t *testing.T) {
 			}
 			for _, d := range s.differs {
 				if !seen[d] {
-					t.Errorf("the difference %q does not show", d.name)
+					t.Errorf("the situation does not show the difference %q", d.name)
 				}
 				shown[d]++
 			}
@@ -251,11 +251,11 @@ func TestBootstrapSameObjects(t *testing.T) {
 	}
 	t.Logf("%d situations, %d fields", played, fields)
 	if played < floor {
-		t.Errorf("%d situations were played, want %d at least", played, floor)
+		t.Errorf("%d situations, want at least %d", played, floor)
 	}
 }
 
-// checkEndpoints checks that these addresses are ready.
+// checkEndpoints checks the ready addresses of the Endpoints.
 func checkEndpoints(t *testing.T, whose string, w *world, want []string) {
 	t.Helper()
 	object, err := w.get("Endpoints", "default", "kubernetes")
@@ -274,7 +274,7 @@ func checkEndpoints(t *testing.T, whose string, w *world, want []string) {
 	}
 }
 
-// checkSlice checks that those of these addresses are ready that are of the slice's family.
+// checkSlice checks the ready addresses of Rangekeeper's slice: the wanted ones of its family.
 func checkSlice(t *testing.T, w *world, want []string) {
 	t.Helper()
 	object, err := w.get("EndpointSlice", "default", "kubernetes")

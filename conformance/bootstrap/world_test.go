@@ -39,8 +39,8 @@ var kinds = map[string]schema.GroupVersionResource{
 	"EndpointSlice": {Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
 }
 
-// world is the cluster of one side: a kube-apiserver's layers below its HTTP handlers, which set defaults, refuses and
-// allocates, over a part of a real etcd.
+// world is the cluster of one side: the storage layers of a kube-apiserver, which set defaults, validate and allocate, over a prefix of
+// a real etcd.
 type world struct {
 	etcd      *clientv3.Client
 	endpoints []string
@@ -108,7 +108,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// GetRESTOptions says how objects of a resource are stored.
+// GetRESTOptions returns the storage options of a resource.
 func (w *world) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	config, err := w.storageConfig(resource)
 	return generic.RESTOptions{
@@ -133,7 +133,7 @@ func (w *world) storageConfig(resource schema.GroupResource) (*storagebackend.Co
 	return config.ForResource(resource), nil
 }
 
-// seed stores an object as it is, past all checks.
+// seed stores an object without validation.
 func (w *world) seed(t *testing.T, versioned runtime.Object) {
 	t.Helper()
 	object, kind := internal(versioned)
@@ -142,7 +142,7 @@ func (w *world) seed(t *testing.T, versioned runtime.Object) {
 	ctx := w.context(kind, m.GetNamespace(), m.GetName(), "create")
 	rest.FillObjectMetaSystemFields(m)
 	store := w.stores[kind]
-	if store == nil { // namespaces are not damaged
+	if store == nil { // no situation damages namespaces
 		_, err = w.create(versioned)
 		check(t, err)
 		return
@@ -165,7 +165,7 @@ func (w *world) get(kind, namespace, name string) (runtime.Object, error) {
 	return external(object, kind, err)
 }
 
-// all are the objects of a kind.
+// all returns the objects of a kind.
 func (w *world) all(kind string) ([]runtime.Object, error) {
 	list, err := w.storage[kind].List(w.context(kind, "", "", "list"), nil)
 	if err != nil {
@@ -218,7 +218,7 @@ func (w *world) context(kind, namespace, name, verb string) context.Context {
 	})
 }
 
-// lease are the bytes under a key below the directory of leases.
+// lease is the value of a key under the prefix of leases.
 type lease struct {
 	key   string
 	value []byte
@@ -235,17 +235,17 @@ func (w *world) put(t *testing.T, l lease) {
 	check(t, err)
 }
 
-// expire lets a lease end.
+// expire makes a lease expire.
 func (w *world) expire(t *testing.T, name string) {
 	t.Helper()
 	gone, err := w.etcd.Delete(t.Context(), w.leaseKey(name))
 	check(t, err)
 	if gone.Deleted != 1 {
-		t.Fatalf("there is no lease %s to expire", name)
+		t.Fatalf("lease %s does not exist", name)
 	}
 }
 
-// storedLeases are the leases by their keys below the directory, with the time to live that was granted.
+// storedLeases returns the leases by key under their prefix, and the granted times to live.
 func (w *world) storedLeases(ctx context.Context) (map[string][]byte, map[string]int64, error) {
 	got, err := w.etcd.Get(ctx, w.leaseKey(""), clientv3.WithPrefix())
 	if err != nil {
@@ -264,7 +264,7 @@ func (w *world) storedLeases(ctx context.Context) (map[string][]byte, map[string
 	return values, ttls, nil
 }
 
-// internal is an object as the storage takes it, with defaults, and its kind.
+// internal returns the internal version of an object, with defaults, and its kind.
 func internal(versioned runtime.Object) (runtime.Object, string) {
 	kind := kindOf(versioned)
 	copied := versioned.DeepCopyObject()
@@ -276,7 +276,7 @@ func internal(versioned runtime.Object) (runtime.Object, string) {
 	return object, kind
 }
 
-// external is an object as clients see it.
+// external returns the version of an object that clients see.
 func external(object runtime.Object, kind string, err error) (runtime.Object, error) {
 	if err != nil {
 		return nil, err

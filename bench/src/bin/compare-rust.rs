@@ -1,4 +1,4 @@
-//! Measures, in Rust alone, the work that is compared with the reference, and prints one JSON line `{"name", "ns"}` each.
+//! Measures the works of the comparison with the reference in Rust, and prints a JSON line `{"name", "ns"}` per work.
 //!
 //! `ns` is per operation. `memcpy/12/rust` copies as many bytes as `snapshot/12/rust`, and is its lower limit.
 
@@ -9,7 +9,7 @@ use rangekeeper::allocator::Allocator;
 use rangekeeper::range::Range;
 use rangekeeper_bench::{half_full, node_ports, slash_12};
 
-/// The time for which each is measured.
+/// The time for which a work is measured.
 const BUDGET: Duration = Duration::from_millis(300);
 
 fn report(name: &str, batch: u64, mut work: impl FnMut()) {

@@ -10,36 +10,36 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// cidrRow is the verdict on one string. The fields after Accepted are set only for an accepted one.
+// cidrRow is the reference's answer for one text. The fields after Accepted are set only if it is accepted.
 type cidrRow struct {
 	Input    string `json:"input"`
 	Accepted bool   `json:"accepted"`
 	// Canonical is the text stored as the range of a RangeAllocation.
 	Canonical string `json:"canonical,omitempty"`
 	Family    string `json:"family,omitempty"`
-	// Size counts allocatable addresses; offsets run from 0 to Size-1.
+	// Size is the number of allocatable addresses; offsets are 0 to Size-1.
 	Size *int `json:"size,omitempty"`
 	// StaticBand is the offset at which the dynamic band starts.
 	StaticBand *int `json:"static_band,omitempty"`
 	// First and Last are the addresses of offsets 0 and Size-1; absent when Size is 0.
 	First string `json:"first,omitempty"`
 	Last  string `json:"last,omitempty"`
-	// WrapsAt64 marks a range in which the reference takes addresses 2^64 apart for the same offset.
+	// WrapsAt64 marks a range in which the reference has one offset for addresses 2^64 apart.
 	WrapsAt64 bool       `json:"wraps_at_64,omitempty"`
 	Probes    []ipOffset `json:"probes,omitempty"`
 }
 
-// ipOffset is an address and its offset, null when the reference says that it is not in range.
+// ipOffset is an address and its offset, null if the reference reports that it is not in range.
 type ipOffset struct {
 	IP     string `json:"ip"`
 	Offset *int   `json:"offset"`
 }
 
-// probe stands in for the bitmap below the reference's range. It records how the range calls it,
-// which shows size, static band and offsets without filling a bitmap.
+// probe replaces the bitmap of the reference's range and records its calls: they show size, static band and offsets without filling a
+// bitmap.
 type probe struct {
 	size, band int
-	// asked is the offset of the latest Allocate; next is the answer of AllocateNext.
+	// asked is the offset of the last Allocate; next is the result of AllocateNext.
 	asked, next int
 }
 
@@ -111,7 +111,7 @@ func offsetOf(r *ipallocator.Range, p *probe, ip net.IP) *int {
 	return &offset
 }
 
-// probesOf picks addresses at both ends of the CIDR and of its tracked part, inside and out.
+// probesOf returns addresses inside and outside of both ends of the CIDR and of its tracked part.
 func probesOf(cidr *net.IPNet, size int) []net.IP {
 	ones, bits := cidr.Mask.Size()
 	base := new(big.Int).SetBytes(cidr.IP)
@@ -169,7 +169,7 @@ func cidrInputs() []string {
 		"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128", "ffff:ffff:ffff:ffff::/64", "ffff:ffff:ffff::/48",
 		// Bits set below the prefix.
 		"10.96.0.1/12", "10.111.255.255/12", "192.168.7.9/30", "2001:db8::1/112", "2001:DB8::ABCD:1/112", "fd00::ffff:ffff/108",
-		// Leading zeros are decimal, in the address and not in the length.
+		// Leading zeros are decimal; only the address may have them.
 		"010.096.000.000/12", "10.08.09.0/24", "0010.0.0.0/8", "192.168.001.000/24", "00000000000010.0.0.0/8", "10.0.0.0/08", "10.0.0.0/024",
 		"2001:0db8::/32", "2001:db8:0000::/48", "2001:00db8::/48", "10.0.0.0/00", "fd00::/0112",
 		// IPv4-mapped and other mixed forms.

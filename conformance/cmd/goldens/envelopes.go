@@ -18,11 +18,11 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 )
 
-// envelopeRow is one RangeAllocation and its bytes by the reference's storage codec.
+// envelopeRow is a RangeAllocation, encoded by the reference's storage codec.
 type envelopeRow struct {
 	Name  string `json:"name"`
 	Range string `json:"range"`
-	// Data is base64; null stands for an absent field, which the reference distinguishes from an empty one.
+	// Data is base64; null is an absent field, which the reference distinguishes from an empty one.
 	Data *string `json:"data"`
 	// ResourceVersion is in the metadata. A kube-apiserver clears it before it stores.
 	ResourceVersion string `json:"resource_version"`
@@ -58,7 +58,7 @@ func envelopeRows() ([]any, error) {
 	return rows, nil
 }
 
-// storageCodec is the codec by which a kube-apiserver writes core objects to etcd.
+// storageCodec returns the codec with which a kube-apiserver encodes core objects for etcd.
 func storageCodec(mediaType string) (runtime.Codec, error) {
 	version := schema.GroupVersion{Version: "v1"}
 	codec, _, err := storage.NewStorageCodec(storage.StorageCodecConfig{
@@ -88,7 +88,7 @@ func envelopeInputs() []envelopeInput {
 		return &api.RangeAllocation{ObjectMeta: meta, Range: spec, Data: data}
 	}
 	bare := metav1.ObjectMeta{}
-	// bits is the snapshot with these offsets set.
+	// bits returns the snapshot with these offsets set.
 	bits := func(offsets ...int) []byte {
 		set := new(big.Int)
 		for _, offset := range offsets {
@@ -96,7 +96,7 @@ func envelopeInputs() []envelopeInput {
 		}
 		return set.Bytes()
 	}
-	// alternate sets every third offset below size: more bytes than a length of one byte can count.
+	// alternate sets every third offset below size: more bytes than a length of one byte can represent.
 	alternate := func(size int) []byte {
 		var offsets []int
 		for offset := 0; offset < size; offset += 3 {

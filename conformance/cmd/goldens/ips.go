@@ -2,11 +2,11 @@ package main
 
 import netutils "k8s.io/utils/net"
 
-// ipRow is how the reference reads one string as an address: its canonical form, or null.
+// ipRow is the address that the reference parses from a text: its canonical form, or null.
 type ipRow struct {
 	Input     string  `json:"input"`
 	Canonical *string `json:"canonical"`
-	// Family is the IP family the reference sorts the address into.
+	// Family is the IP family that the reference returns for the address.
 	Family string `json:"family,omitempty"`
 }
 

@@ -1,8 +1,7 @@
-// Command goldens writes tables of the answers that the reference, k8s.io/kubernetes at the version in go.mod,
-// answers to chosen inputs. Every value comes from running the reference's own packages; the tests of
-// the other languages read the tables as independent truth.
+// Command goldens writes tables of the results that the reference, k8s.io/kubernetes at the version in go.mod, returns for chosen inputs.
+// Every value is computed by the reference's packages; tests in other languages take their expected values from the tables.
 //
-// The output depends on nothing but this source and the module versions: running it again writes the same bytes.
+// The output depends only on this source and the module versions: each run writes the same bytes.
 package main
 
 import (
@@ -66,7 +65,7 @@ func writeTable(path string, rows []any) error {
 	return os.WriteFile(path, out.Bytes(), 0o644)
 }
 
-// referenceVersion is the version of k8s.io/kubernetes that this program is linked with.
+// referenceVersion returns the version of k8s.io/kubernetes in this program.
 func referenceVersion() (string, error) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	_ "k8s.io/kubernetes/pkg/registry/core/service/portallocator/controller"
 )
 
-// collectServiceNodePorts is the routine by which the reference's port repair reads a Service. It is not
-// exported, and the repair's own output does not show the order, so it is called as it is.
+// collectServiceNodePorts is the function by which the reference's port repair reads a Service. It is linked by name, as it is not
+// exported, and the repair's output does not show the order.
 //
 //go:linkname collectServiceNodePorts k8s.io/kubernetes/pkg/registry/core/service/portallocator/controller.collectServiceNodePorts
 func collectServiceNodePorts(service *corev1.Service) []int
@@ -17,7 +17,7 @@ func collectServiceNodePorts(service *corev1.Service) []int
 type nodePortRow struct {
 	Ports               []servicePort `json:"ports"`
 	HealthCheckNodePort int32         `json:"health_check_node_port"`
-	// Collected are the ports that the repair allocates one by one; the second of two equal ones is a duplicate.
+	// Collected are the ports that the repair allocates one by one; it reports the second of two equal ones as a duplicate.
 	Collected []int `json:"collected"`
 }
 
@@ -63,17 +63,17 @@ func nodePortInputs() []nodePortRow {
 		// The same port with the same protocol counts each time.
 		row(0, tcp(a), tcp(a)), row(0, udp(a), udp(a)), row(0, sctp(a), sctp(a)), row(0, none(a), none(a)), row(0, tcp(a), tcp(a), tcp(a)), row(0, tcp(a), udp(a), tcp(a)), row(0, tcp(a), udp(a), udp(a)),
 		row(0, tcp(a), udp(a), tcp(a), udp(a)), row(0, tcp(a), tcp(b), tcp(a), tcp(b)), row(0, udp(a), tcp(a), udp(a), tcp(b)), row(0, lower(a), lower(a)),
-		// Protocols nobody knows.
+		// Unknown protocols.
 		row(0, servicePort{"DCCP", a}, servicePort{"DCCP", a}), row(0, servicePort{"DCCP", a}, tcp(a)), row(b, servicePort{"DCCP", b}),
 		// The health check's port, alone and beside others.
 		row(a), row(b, tcp(a)), row(b, tcp(0)), row(b, tcp(a), udp(a)), row(c, tcp(a), tcp(b)),
 		// The health check's port among the others: added only where TCP is one of its protocols.
 		row(a, tcp(a)), row(a, udp(a)), row(a, sctp(a)), row(a, none(a)), row(a, lower(a)), row(a, tcp(a), udp(a)), row(a, udp(a), tcp(a)), row(a, udp(a), sctp(a)), row(a, udp(a), sctp(a), tcp(a)),
 		row(a, tcp(a), tcp(a)), row(a, udp(a), udp(a)), row(a, tcp(b), udp(a)), row(a, udp(b), tcp(a)), row(b, tcp(a), udp(b), udp(b)), row(a, none(a), udp(a)),
-		// Values that no API server lets in but that a hand-written object may hold.
+		// Values that an API server refuses, but that an object written to etcd by hand may have.
 		row(0, tcp(-1)), row(0, tcp(70000)), row(-1), row(70000), row(-1, tcp(-1)), row(0, tcp(-1), tcp(-1)), row(2147483647, tcp(-2147483648)), row(1, tcp(1), tcp(65535)),
 	}
-	// More ports than any list that is searched one by one would take well.
+	// So many ports that a linear search would be slow.
 	many := make([]servicePort, 0, 150)
 	for port := int32(a); port < a+50; port++ {
 		many = append(many, tcp(port), udp(port), tcp(port+25))

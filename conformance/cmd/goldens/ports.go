@@ -6,11 +6,11 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/portallocator"
 )
 
-// portRow is the verdict on one port range. The fields after Accepted are set only for an accepted one.
+// portRow is the reference's answer for one port range. The fields after Accepted are set only if it is accepted.
 type portRow struct {
 	Input    string `json:"input"`
 	Accepted bool   `json:"accepted"`
-	// Base is the lowest port, Size the number of ports; the reference reads an empty text as a range of none.
+	// Base is the lowest port, Size the number of ports; the reference parses an empty text as a range without ports.
 	Base *int `json:"base,omitempty"`
 	Size *int `json:"size,omitempty"`
 	// Canonical is the text stored as the range of a RangeAllocation.
@@ -50,7 +50,7 @@ var portInputs = []string{
 	// Sizes around the steps of the static band.
 	"30000-30014", "30000-30015", "30000-30016", "30000-30017", "30000-30510", "30000-30511", "30000-30512", "30000-30542", "30000-30543", "30000-30544", "30000-30575", "30000-30576",
 	"30000-34062", "30000-34063", "30000-34094", "30000-34095", "30000-34096", "30000-34127", "30000+15", "30000+16", "30000+4095", "30000+4096", "20000-22767", "10000-32767", "30000-30100", "31000-31999",
-	// Blanks around it are cut off, those inside are not.
+	// Leading and trailing blanks are trimmed, others are not.
 	" 30000-32767 ", "\t30000-32767\n", "30000-32767\r\n", "\u00a030000-32767", "\u200330000-32767\u2003", "\u200b30000-32767", "30000 -32767", "30000- 32767", "30000 - 32767", "30000 + 10", "3 0000",
 	// Leading zeros.
 	"030000-032767", "000080", "0000000000000000000000080", "00", "030000+010",

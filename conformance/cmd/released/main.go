@@ -1,8 +1,8 @@
-// Command released runs a release's own tests of the packages whose place Rangekeeper takes, against Rangekeeper:
+// Command released runs a release's tests of the packages that Rangekeeper replaces, against Rangekeeper:
 //
 //	go run ./cmd/released -release VERSION
 //
-// The tests are unchanged. Exit code 1 says that one fails, or that a package has no tests or does not build.
+// The tests are unchanged. The exit code is 1 if one fails, or if a package has no tests or does not build.
 package main
 
 import (
@@ -30,7 +30,7 @@ const (
 	dropin = "../dropin"
 )
 
-// packages are those in which code of Rangekeeper is tested, and the two whose tests go through them to etcd.
+// packages are those that Rangekeeper replaces, and the two whose tests use them with an etcd.
 var packages = []string{
 	"registry/core/service/allocator/storage",
 	"registry/core/service/ipallocator",
@@ -55,7 +55,7 @@ func main() {
 	}
 }
 
-// moduleFile is which of the drop-in's module files is for the release.
+// moduleFile returns the drop-in's module file for the release.
 func moduleFile(release string) string {
 	if release == kubernetes.Releases()[0] {
 		return "go.mod"
@@ -81,7 +81,7 @@ func run(w io.Writer, release string, verbose bool) error {
 		return err
 	}
 
-	fmt.Fprintf(w, "Kubernetes %s: its own tests of %d packages, against Rangekeeper\n\n", release, len(packages))
+	fmt.Fprintf(w, "Kubernetes %s: tests of %d packages, against Rangekeeper\n\n", release, len(packages))
 	if err := checkReplaced(release); err != nil {
 		return err
 	}
@@ -111,19 +111,19 @@ func run(w io.Writer, release string, verbose bool) error {
 	return nil
 }
 
-// checkReplaced makes sure that the tested sources have the drop-in's files.
+// checkReplaced returns an error unless the tested sources have the drop-in's files.
 func checkReplaced(release string) error {
 	copied := filepath.Join("..", "target", "dropin", "v"+release)
 	return eachFile(release, func(folder, name string, ours []byte) error {
 		tested, err := os.ReadFile(filepath.Join(copied, name))
 		if err == nil && !bytes.Equal(ours, tested) {
-			err = fmt.Errorf("%s is not that of %s: scripts/dropin.sh %s --sources", name, folder, release)
+			err = fmt.Errorf("%s differs from the file in %s: run scripts/dropin.sh %s --sources", name, folder, release)
 		}
 		return err
 	})
 }
 
-// eachFile calls fn with each file of the drop-in that is put into the release, by its name there.
+// eachFile calls fn with each file that the drop-in adds to the release, by its name there.
 func eachFile(release string, fn func(folder, name string, content []byte) error) error {
 	folders := []string{filepath.Join(dropin, "overlay", "all")}
 	if own := filepath.Join(dropin, "overlay", release); exists(own) {
@@ -158,8 +158,8 @@ func exists(path string) bool {
 
 var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// withoutOwn returns the test functions of packages without those in the drop-in's files. They run with the release's and must
-// pass, but do not count as the release's.
+// withoutOwn returns the test functions of packages without those in the drop-in's files. These run and must pass, too, but are not
+// counted as tests of the release.
 func withoutOwn(release string, functions map[string][]string) (map[string][]string, error) {
 	counted := maps.Clone(functions)
 	err := eachFile(release, func(_, name string, content []byte) error {
@@ -176,7 +176,7 @@ func withoutOwn(release string, functions map[string][]string) (map[string][]str
 func notPassed(w io.Writer, name string, functions []string, results map[string]string) (failures []string) {
 	ran := slices.Sorted(maps.Keys(results))
 	for _, test := range append(slices.Clone(functions), ran...) {
-		// A test that fails because a part of it does is explained by that part.
+		// If a subtest fails, it is printed instead of its test.
 		explained := slices.ContainsFunc(ran, func(part string) bool {
 			return strings.HasPrefix(part, test+"/") && results[part] == "fail"
 		})
@@ -216,7 +216,7 @@ type event struct {
 	Action, Package, Test, Output string
 }
 
-// test runs tests and returns the result of each, and the output by package. That some fail is no error.
+// test runs tests and returns their results, and the output by package. A failed test is no error.
 func test(arguments []string) (map[string]map[string]string, map[string]string, error) {
 	command := exec.Command(goCommand(), arguments...)
 	command.Dir, command.Stderr = dropin, os.Stderr

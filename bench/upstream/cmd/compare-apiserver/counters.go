@@ -15,9 +15,9 @@ import (
 
 // counters are counters of the server and its etcd.
 type counters struct {
-	// size is etcd's database in bytes, rangeWrites how often stored ranges were written.
+	// size is that of etcd's database in bytes, rangeWrites the number of writes of stored ranges.
 	size, rangeWrites int64
-	// cpu is the server's time in seconds. operations, swaps and reads count the work of Rangekeeper's stores.
+	// cpu is the server's CPU time in seconds. operations, swaps and reads are counters of etcdstore.
 	cpu, operations, swaps, reads float64
 }
 
@@ -50,7 +50,7 @@ func readCounters(ctx context.Context, client *kubernetes.Clientset, etcd *clien
 	return c, nil
 }
 
-// sum adds up the counters of a family, or those with a label.
+// sum returns the sum of a family's counters, or of those with a label.
 func sum(family *dto.MetricFamily, label, value string) (total float64) {
 	for _, metric := range family.GetMetric() {
 		matches := label == ""

@@ -29,11 +29,11 @@ type work struct {
 	clients     int
 	// services is the number of Services created in a turn, or deleted.
 	services int
-	// deletes: the Services of the works before are deleted.
+	// deletes means that the work deletes the Services of earlier works.
 	deletes bool
 }
 
-// cluster is the cluster of one turn: its works run one after the other on it.
+// cluster is the cluster of one turn, on which the works run one after the other.
 type cluster struct {
 	release        string
 	clusterIPRange string
@@ -59,25 +59,25 @@ var clusters = []cluster{
 	}},
 }
 
-// nodePortRange has room for all works of a turn.
+// nodePortRange has enough ports for all works of a turn.
 const nodePortRange = "20000-32767"
 
 // measurement is the result of one side's turn at a work.
 type measurement struct {
-	// Ops are creates or deletes in a second.
+	// Ops is the number of creations or deletions per second.
 	Ops float64 `json:"ops"`
-	// P50 and P99 are how long one takes, in milliseconds.
+	// P50 and P99 are percentiles of their latency, in milliseconds.
 	P50 float64 `json:"p50_ms"`
 	P99 float64 `json:"p99_ms"`
-	// Bytes is the growth of etcd's database for each.
+	// Bytes is the growth of etcd's database per operation.
 	Bytes float64 `json:"bytes"`
-	// CPU is the API server's CPU time for each, in milliseconds.
+	// CPU is the API server's CPU time per operation, in milliseconds.
 	CPU float64 `json:"cpu_ms"`
-	// RangeWrites are the writes of stored ranges for each.
+	// RangeWrites is the number of writes of stored ranges per operation.
 	RangeWrites float64 `json:"range_writes"`
-	// Reads are the reads of stored ranges by Rangekeeper for each.
+	// Reads is the number of reads of stored ranges by Rangekeeper per operation.
 	Reads float64 `json:"reads"`
-	// PerSwap are the operations that a write of a range has carried out; 0 if there was none.
+	// PerSwap is the number of operations per compare-and-swap; 0 if there was none.
 	PerSwap float64 `json:"operations_per_swap"`
 }
 
@@ -96,9 +96,9 @@ type result struct {
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("compare-apiserver: ")
-	out := flag.String("out", "../../target/compare-apiserver.json", "file to write the results to; the servers' data lie beside it meanwhile")
+	out := flag.String("out", "../../target/compare-apiserver.json", "file to write the results to; the servers keep their data beside it while they run")
 	bin := flag.String("bin", "../../bin", "folder of the servers")
-	before := flag.String("before", "", "folder of servers with Rangekeeper inside of an earlier build, to be measured in the place of the stock ones")
+	before := flag.String("before", "", "folder of an earlier build's servers with Rangekeeper inside, which replace the stock ones")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -113,7 +113,7 @@ func main() {
 	must(resultsfile.Write(*out, results))
 }
 
-// compare returns both sides their turns.
+// compare runs the sides in turn and returns the results.
 func (c cluster) compare(ctx context.Context, bin, before, dir string) ([]result, error) {
 	ours := "kube-apiserver-rangekeeper-" + c.release
 	sides := [2]side{
@@ -150,7 +150,7 @@ func (c cluster) compare(ctx context.Context, bin, before, dir string) ([]result
 	return results, nil
 }
 
-// median takes each figure's median over the turns.
+// median returns the median of each figure over the turns.
 func median(turns []measurement) measurement {
 	of := func(figure func(measurement) float64) float64 {
 		values := make([]float64, len(turns))

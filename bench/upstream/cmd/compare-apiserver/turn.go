@@ -28,12 +28,12 @@ type side struct {
 	flags         []string
 }
 
-// takeTurn starts a server on an empty etcd and has clients do the works, one after the other.
+// takeTurn starts a server on an empty etcd and measures the works, one after the other.
 func (c cluster) takeTurn(ctx context.Context, s side, dir string) (all []measurement, err error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) // the next turn says if it fails
+	defer os.RemoveAll(dir) // if it fails, so does the next turn
 	program, err := filepath.Abs(s.program)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (c cluster) takeTurn(ctx context.Context, s side, dir string) (all []measur
 	if err != nil {
 		return nil, err
 	}
-	defer running.Stop() // the next turn says if it fails
+	defer running.Stop() // if it fails, so does the next turn
 	config, err := clientcmd.BuildConfigFromFlags("", running.Kubeconfig())
 	if err != nil {
 		return nil, err
@@ -68,18 +68,18 @@ func (c cluster) takeTurn(ctx context.Context, s side, dir string) (all []measur
 
 const securePort = 16443
 
-// measure has the clients create or delete Services.
+// measure lets clients create or delete Services concurrently.
 func (w work) measure(ctx context.Context, config *rest.Config, etcd *clientv3.Client) (measurement, error) {
 	clients := make([]*kubernetes.Clientset, w.clients)
 	for i := range clients {
 		own := *config
-		own.Dial = newDialer() // a connection of its own, as each client has that is a process
+		own.Dial = newDialer() // a connection per client, as for clients in different processes
 		client, err := kubernetes.NewForConfig(&own)
 		if err != nil {
 			return measurement{}, err
 		}
 		clients[i] = client
-		if _, err := client.Discovery().ServerVersion(); err != nil { // it is connected
+		if _, err := client.Discovery().ServerVersion(); err != nil { // connects
 			return measurement{}, err
 		}
 	}
@@ -137,7 +137,7 @@ func (w work) measure(ctx context.Context, config *rest.Config, etcd *clientv3.C
 	return m, nil
 }
 
-// deletion deletes one of the Services of the work's type each.
+// deletion returns a function that deletes one of the Services of the work's type per call.
 func (w work) deletion(ctx context.Context, client *kubernetes.Clientset) (func(context.Context, *kubernetes.Clientset, int64) error, error) {
 	list, err := client.CoreV1().Services(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
 	if err != nil {

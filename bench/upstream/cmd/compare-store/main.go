@@ -16,24 +16,24 @@ import (
 const (
 	// turns is the number of runs of each work by each side; their medians count.
 	turns = 5
-	// turnTime is how long callers allocate in one turn, if the range lasts.
+	// turnTime is the time in which callers allocate in one turn, if the range has enough values.
 	turnTime = 4 * time.Second
-	// runsPerTurn is the largest number of etcds of a turn: half of a range is taken on each.
+	// runsPerTurn is the largest number of runs in a turn, each of which allocates half of the range on an empty etcd.
 	runsPerTurn = 4
 )
 
 // result is one line of the comparison. Ratios are Rangekeeper / reference.
 type result struct {
 	Name string `json:"name"`
-	// The ops are allocations per second.
+	// Allocations per second.
 	ReferenceOps   float64 `json:"reference_ops"`
 	RangekeeperOps float64 `json:"rangekeeper_ops"`
 	Ratio          float64 `json:"ratio"`
-	// The bytes are the growth of etcd's database per allocation.
+	// Growth of etcd's database in bytes per allocation.
 	ReferenceBytes   float64 `json:"reference_bytes"`
 	RangekeeperBytes float64 `json:"rangekeeper_bytes"`
 	BytesRatio       float64 `json:"bytes_ratio"`
-	// The times are those of the slowest of 100 allocations, in milliseconds.
+	// The 99th percentiles of latencies, in milliseconds.
 	ReferenceP99   float64 `json:"reference_p99_ms"`
 	RangekeeperP99 float64 `json:"rangekeeper_p99_ms"`
 
@@ -43,7 +43,7 @@ type result struct {
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("compare-store: ")
-	out := flag.String("out", "../../target/compare-store.json", "file to write the results to; etcd's data lies beside it meanwhile")
+	out := flag.String("out", "../../target/compare-store.json", "file to write the results to; etcd keeps its data beside it while it runs")
 	flag.Parse()
 
 	var results []result
@@ -55,7 +55,7 @@ func main() {
 	must(report(results, *out))
 }
 
-// compare returns both sides their turns. Each turn has data directories of its own in dir.
+// compare runs the sides in turn and returns the result. Each turn has data directories of its own in dir.
 func compare(ctx context.Context, w work, dir string) (result, error) {
 	log.Printf("%s: %d turns of each side", w.name, turns)
 	var measured [2][]measurement
@@ -87,7 +87,7 @@ func newResult(name string, reference, rangekeeper measurement) result {
 	}
 }
 
-// median takes each figure's median over the turns, and all their operations together.
+// median returns the median of each figure over the turns, and the sum of their operations.
 func median(turns []measurement) measurement {
 	var all measurement
 	for _, turn := range turns {

@@ -14,7 +14,7 @@ func ourAddresses(cidr string) opener { return ours(serviceIPs, cidr, rangekeepe
 
 func ourNodePorts() opener { return ours(serviceNodePorts, nodePorts, rangekeeper.ParsePortRange) }
 
-// ours opens Rangekeeper's store with the reference's strategy.
+// ours opens an etcdstore with the reference's strategy.
 func ours(key, spec string, parse func(string) (rangekeeper.Range, error)) opener {
 	return func(endpoints []string) (server, error) {
 		values, err := parse(spec)

@@ -22,7 +22,7 @@ import (
 // prefix is the prefix of all keys of a kube-apiserver.
 const prefix = "/registry"
 
-// referenceAddresses opens the ClusterIP allocator as a kube-apiserver does that keeps addresses in a bitmap.
+// referenceAddresses opens the ClusterIP allocator like a kube-apiserver that keeps addresses in a bitmap.
 func referenceAddresses(cidr string) opener {
 	return func(endpoints []string) (server, error) {
 		_, network, err := net.ParseCIDR(cidr)
@@ -52,7 +52,7 @@ func referenceAddresses(cidr string) opener {
 	}
 }
 
-// referenceNodePorts opens the NodePort allocator as every kube-apiserver does.
+// referenceNodePorts opens the NodePort allocator like a kube-apiserver.
 func referenceNodePorts() opener {
 	return func(endpoints []string) (server, error) {
 		portRange, err := utilnet.ParsePortRange(nodePorts)
@@ -78,7 +78,7 @@ func referenceNodePorts() opener {
 	}
 }
 
-// openReference opens the stored allocator below either, and creates its object as kube-apiserver's repair does at start.
+// openReference opens the stored allocator of either, and creates its object like the repair of a starting kube-apiserver.
 func openReference(endpoints []string, key, resource string, size int, spec string, staticBand int) (*storage.Etcd, error) {
 	codec, versioner, err := referenceCodec()
 	if err != nil {
@@ -115,7 +115,7 @@ func closeReference(stored *storage.Etcd) func() error {
 	}
 }
 
-// referenceCodec is the codec by which a kube-apiserver keeps core objects in etcd.
+// referenceCodec returns the codec with which a kube-apiserver encodes core objects for etcd.
 func referenceCodec() (runtime.Codec, runtime.GroupVersioner, error) {
 	return serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
 		StorageMediaType:  "application/vnd.kubernetes.protobuf",
@@ -125,7 +125,7 @@ func referenceCodec() (runtime.Codec, runtime.GroupVersioner, error) {
 	})
 }
 
-// decodeStored reads a stored object as a kube-apiserver does.
+// decodeStored decodes a stored object like a kube-apiserver.
 func decodeStored(value []byte) (*api.RangeAllocation, error) {
 	codec, _, err := referenceCodec()
 	if err != nil {

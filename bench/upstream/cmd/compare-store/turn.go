@@ -18,9 +18,9 @@ import (
 type measurement struct {
 	// operations is the number of measured allocations.
 	operations int
-	// ops is their number per second, bytes the growth of the database for each.
+	// ops is the number of allocations per second, bytes the growth of the database per allocation.
 	ops, bytes float64
-	// The percentiles of how long one allocation took, in milliseconds.
+	// Percentiles of the latency of an allocation, in milliseconds.
 	p50, p99, p999 float64
 }
 
@@ -28,7 +28,7 @@ type measurement struct {
 type run struct {
 	took  time.Duration
 	grown int64
-	// offsets were handed out, each after a latency; the first one came before the clock was started.
+	// offsets are the allocated offsets, latencies those of their allocations. The first allocation is not measured.
 	offsets   []int
 	latencies []time.Duration
 }
@@ -58,13 +58,13 @@ func takeTurn(ctx context.Context, w work, open opener, dir string) (measurement
 	}, nil
 }
 
-// runOnce starts an etcd on an empty directory, and servers on it, lets the callers allocate for a time or until half
-// of the range is taken, and checks their offsets.
+// runOnce starts an etcd on an empty directory and servers. It lets the callers allocate for a time or until half of the range is in
+// use, and checks their offsets.
 func runOnce(ctx context.Context, w work, open opener, dir string, limit time.Duration) (r run, err error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return r, err
 	}
-	defer os.RemoveAll(dir) // the next run says if it fails
+	defer os.RemoveAll(dir) // if it fails, so does the next run
 	etcd, err := embedded.Start(ctx, embedded.Config{Dir: dir, KeepHistory: true})
 	if err != nil {
 		return r, err
@@ -98,12 +98,12 @@ func runOnce(ctx context.Context, w work, open opener, dir string, limit time.Du
 		return r, err
 	}
 	if len(got.Kvs) != 1 {
-		return r, fmt.Errorf("no object at %s", w.key)
+		return r, fmt.Errorf("key %s does not exist", w.key)
 	}
 	return r, r.check(got.Kvs[0].Value)
 }
 
-// drive lets the callers allocate side by side.
+// drive lets the callers allocate concurrently.
 func (r *run) drive(w work, servers []server, limit time.Duration) error {
 	type caller struct {
 		offsets   []int
@@ -142,7 +142,7 @@ func (r *run) drive(w work, servers []server, limit time.Duration) error {
 	return nil
 }
 
-// check makes sure that no value was handed out twice, and that these and no others are taken in the stored object.
+// check returns an error unless each offset was allocated once, and the stored object has exactly these in use.
 func (r *run) check(value []byte) error {
 	object, err := decodeStored(value)
 	if err != nil {
@@ -159,12 +159,12 @@ func (r *run) check(value []byte) error {
 	stored := len(taken)
 	for _, offset := range r.offsets {
 		if !taken[offset] {
-			return fmt.Errorf("offset %d of %s was handed out twice, or is free in the stored object", offset, object.Range)
+			return fmt.Errorf("offset %d of %s was allocated twice, or is free in the stored object", offset, object.Range)
 		}
 		delete(taken, offset)
 	}
 	if len(taken) != 0 {
-		return fmt.Errorf("%d of the %d values taken in the stored object were handed out to nobody", len(taken), stored)
+		return fmt.Errorf("%d of the %d values in use in the stored object were not allocated by a caller", len(taken), stored)
 	}
 	return nil
 }

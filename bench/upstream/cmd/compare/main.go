@@ -20,7 +20,7 @@ import (
 const (
 	// rounds is the number of runs of each side; their median counts.
 	rounds = 7
-	// enough is how long one run of one side must take, so that the clock and the scheduler do not matter.
+	// enough is the shortest time of a run, so that the effects of clock and scheduler are small.
 	enough = 100 * time.Millisecond
 )
 
@@ -38,7 +38,7 @@ type result struct {
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("compare: ")
-	rust := flag.String("rust", "", "path of the compare-rust binary; without it the works that end in /rust are left out")
+	rust := flag.String("rust", "", "path of the compare-rust binary; without it, works that end in /rust are not run")
 	out := flag.String("out", "../../target/compare.json", "file to write the results to")
 	flag.Parse()
 
@@ -74,7 +74,7 @@ func main() {
 	}
 }
 
-// operationsFor finds out how many operations make a run that is long enough.
+// operationsFor returns the number of operations of a run that is long enough.
 func operationsFor(run side) int {
 	for n := 1; ; n *= 2 {
 		if took := time.Duration(measure(run, n) * float64(n)); took >= enough {
@@ -83,7 +83,7 @@ func operationsFor(run side) int {
 	}
 }
 
-// measure returns the nanoseconds that one of n operations takes.
+// measure returns the nanoseconds per operation of n operations.
 func measure(run side, n int) float64 {
 	runtime.GC()
 	start := time.Now()

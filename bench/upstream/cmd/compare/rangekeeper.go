@@ -16,7 +16,7 @@ func ourCIDR(cidr string) rangekeeper.Range {
 	return r
 }
 
-// ourAllocator is Rangekeeper's allocator with the reference's strategy and this snapshot in it.
+// ourAllocator returns Rangekeeper's allocator with the reference's strategy, restored from a snapshot.
 func ourAllocator(r rangekeeper.Range, snapshot []byte) *rangekeeper.Allocator {
 	a, err := rangekeeper.NewAllocator(r, rangekeeper.DynamicBandFirst, random().Uint64())
 	must(err)
@@ -57,7 +57,7 @@ func ourHas(cidr string, snapshot []byte, addresses []netip.Addr) side {
 	}
 }
 
-// ourSnapshot takes each snapshot into the same buffer.
+// ourSnapshot writes each snapshot into the same buffer.
 func ourSnapshot(cidr string, snapshot []byte) side {
 	a := ourAllocator(ourCIDR(cidr), snapshot)
 	var buffer []byte
@@ -97,8 +97,8 @@ func ourNodePorts(snapshot []byte) side {
 	return ourAllocateNext(r, snapshot)
 }
 
-// ourRepair runs a repair pass at a time, from the list of Services to the new snapshot. The leak counters are kept
-// between passes, as a server does.
+// ourRepair runs repair passes, each from the list of Services to the new snapshot. It keeps the leak counters between passes like a
+// server.
 func ourRepair(c cluster) side {
 	configured := ourCIDR(cidr12)
 	passes, err := rangekeeper.NewPasses(3, 3*time.Minute)
@@ -123,8 +123,8 @@ func ourRepair(c cluster) side {
 	}
 }
 
-// fill adds Services to a batch. A decoded Service is over a kilobyte, so reading one misses the caches; a loop that
-// does nothing else has many of these misses under way at a time.
+// fill adds Services to a batch. A decoded Service has more than a kilobyte, so reading one misses the caches. A loop that does nothing
+// else lets the processor overlap these misses.
 func fill(batch *rangekeeper.Services, services []corev1.Service) {
 	const together = 64
 	var clusterIP [together]string

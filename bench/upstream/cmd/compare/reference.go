@@ -25,7 +25,7 @@ func referenceCIDR(cidr string) *net.IPNet {
 	return parsed
 }
 
-// referenceRange is the reference's allocator with this snapshot in it; its metrics are off.
+// referenceRange returns the reference's allocator without metrics, restored from a snapshot.
 func referenceRange(cidr string, snapshot []byte) *ipallocator.Range {
 	parsed := referenceCIDR(cidr)
 	r, err := ipallocator.NewInMemory(parsed)
@@ -111,7 +111,7 @@ func referenceNodePorts(snapshot []byte) side {
 	}
 }
 
-// referenceRepair runs the reference's repair controller for one pass at a time.
+// referenceRepair runs passes of the reference's repair controller.
 func referenceRepair(c cluster) side {
 	network := referenceCIDR(cidr12)
 	services := &serviceList{list: corev1.ServiceList{Items: c.services}}
@@ -130,7 +130,7 @@ func referenceRepair(c cluster) side {
 	}
 }
 
-// serviceList answers a list of Services from memory.
+// serviceList is a client that lists Services from memory.
 type serviceList struct {
 	corev1client.ServiceInterface
 	list corev1.ServiceList
@@ -157,7 +157,7 @@ func (r *rangeRegistry) CreateOrUpdate(updated *api.RangeAllocation) error {
 	return nil
 }
 
-// noEvents has no methods behind it: a cluster without drift causes no Event, and if one came the run would crash.
+// noEvents panics on every call: a cluster without drift causes no Event.
 type noEvents struct {
 	eventsv1client.EventsV1Interface
 }
@@ -170,7 +170,7 @@ func referenceIPs(addresses []netip.Addr) []net.IP {
 	return ips
 }
 
-// sink keeps results in use, so that the compiler drops no call.
+// sink uses results, so that the compiler removes no call.
 var sink int
 
 func toInt(b bool) int {
@@ -182,6 +182,6 @@ func toInt(b bool) int {
 
 func mustEqual(got, want []byte) {
 	if !bytes.Equal(got, want) {
-		must(fmt.Errorf("the snapshot came out different: %d bytes, want %d", len(got), len(want)))
+		must(fmt.Errorf("the snapshot differs from the expected one: %d bytes, want %d", len(got), len(want)))
 	}
 }

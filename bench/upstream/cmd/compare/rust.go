@@ -10,13 +10,12 @@ import (
 	"strings"
 )
 
-// memcpy is a line of the Rust program that the reference has no work for: the copying of as many bytes as a
-// snapshot of a half-full /12 has. It is the limit of snapshot/12/rust, so in its result the copying stands
-// in the place of the reference and the snapshot beside it.
+// memcpy is a work of the Rust program that the reference does not have: it copies as many bytes as a snapshot of a half-full /12 has.
+// It is the lower limit of snapshot/12/rust, so its result compares snapshot/12/rust with the copy instead of the reference.
 const memcpy = "memcpy/12/rust"
 
-// compareRust runs the Rust program in turn with the reference. Each line the program prints is a work
-// of the same name with "/rust" after it.
+// compareRust runs the Rust program and the reference in turn. Each line of the program's output is the result of a work, whose name
+// ends in "/rust".
 func compareRust(path string) ([]result, error) {
 	var order []string
 	rust := map[string][]float64{}
@@ -52,7 +51,7 @@ func compareRust(path string) ([]result, error) {
 	return results, nil
 }
 
-// referenceOf prepares the reference's side of a work of the Rust program; memcpy has none.
+// referenceOf returns the reference's side of a work of the Rust program; memcpy has none.
 func referenceOf(name string) (func() float64, error) {
 	if name == memcpy {
 		return nil, nil

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The ranges of the works, and how many offsets each has.
+// The ranges of the works, and their numbers of offsets.
 const (
 	cidr12, size12   = "10.96.0.0/12", 1<<20 - 2
 	cidr16, size16   = "10.96.0.0/16", 1<<16 - 2
@@ -20,10 +20,10 @@ const (
 	addressesPerWork = 1 << 14
 )
 
-// random is seeded alike in every run, so that two runs compare the same states.
+// random has the same seed in every run, so that all runs compare the same states.
 func random() *rand.Rand { return rand.New(rand.NewPCG(20, 26)) }
 
-// halfFull is a snapshot of a range of this size with half of its offsets set at random, the highest among them.
+// halfFull returns a snapshot with a random half of the offsets set, the highest one among them.
 func halfFull(size int) []byte {
 	set := new(big.Int).SetBit(new(big.Int), size-1, 1)
 	for i, offset := range random().Perm(size - 1) {
@@ -35,7 +35,7 @@ func halfFull(size int) []byte {
 	return set.Bytes()
 }
 
-// oneFree is a snapshot of a range of this size with every offset set but one in its upper half.
+// oneFree returns a snapshot with all offsets set but one in the upper half.
 func oneFree(size int) []byte {
 	set := new(big.Int).Lsh(big.NewInt(1), uint(size))
 	set.Sub(set, big.NewInt(1))
@@ -48,7 +48,7 @@ func isSet(snapshot []byte, offset int) bool {
 	return at >= 0 && snapshot[at]>>(offset%8)&1 == 1
 }
 
-// addressOf is the address of an offset in an IPv4 CIDR.
+// addressOf returns the address of an offset in an IPv4 CIDR.
 func addressOf(cidr string, offset int) netip.Addr {
 	base := netip.MustParsePrefix(cidr).Addr().As4()
 	var ip [4]byte
@@ -56,7 +56,7 @@ func addressOf(cidr string, offset int) netip.Addr {
 	return netip.AddrFrom4(ip)
 }
 
-// addresses picks addresses of a range at random, all of them or only those that are free in the snapshot.
+// addresses returns random addresses of a range, or only of those that are free in the snapshot.
 func addresses(cidr string, size int, snapshot []byte, onlyFree bool) []netip.Addr {
 	picked := make([]netip.Addr, 0, addressesPerWork)
 	for r := random(); len(picked) < addressesPerWork; {
@@ -67,13 +67,13 @@ func addresses(cidr string, size int, snapshot []byte, onlyFree bool) []netip.Ad
 	return picked
 }
 
-// cluster is a list of Services as a client has decoded it, and the snapshot that a cluster without any drift stores for it.
+// cluster is a decoded list of Services, and the snapshot of a cluster without drift.
 type cluster struct {
 	services []corev1.Service
 	snapshot []byte
 }
 
-// newCluster makes that many Services with one ClusterIP each, spread at random over the /12.
+// newCluster returns n Services with one random ClusterIP of the /12 each.
 func newCluster(count int) cluster {
 	services := make([]corev1.Service, count)
 	set := new(big.Int)

@@ -1,7 +1,7 @@
 package main
 
-// works are the loads for both sides. Each name has the operation, the range, and how full it is. The floor is the lowest
-// ratio that is accepted; 0 accepts any.
+// works are the workloads of both sides. A name has the operation, the range, and its fill. The floor is the lowest accepted ratio; 0
+// accepts any.
 var works = []struct {
 	name    string
 	floor   float64

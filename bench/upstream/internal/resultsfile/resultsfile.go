@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Write puts results into a JSON file, and makes the folder for it.
+// Write writes results to a JSON file, and creates its folder.
 func Write(path string, results any) error {
 	encoded, err := json.MarshalIndent(results, "", "  ")
 	if err != nil {
