@@ -52,6 +52,10 @@ func TestOrderOfPass(t *testing.T) {
 
 	later := must(passes.Start())
 	refused(second(ours.SubmitRepair(NoDeadline, pass, ServiceList{})), "a later one has started")
+	givenUp := later
+	later = must(passes.Start())
+	refused(ours.BeginPass(givenUp), "a later one has started")
+	refused(givenUp.Audit(must(NewAudit())), "a later one has started")
 	if err := ours.BeginPass(later); err != nil {
 		t.Fatal(err)
 	}

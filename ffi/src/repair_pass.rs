@@ -123,7 +123,8 @@ pub unsafe extern "C" fn rk_repair_pass_close(pass: *const rk_repair_pass) -> rk
 
 /// Makes the committer keep the history of its key. Call it before the read of the pass is submitted.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if the committer's range was begun already, or all ranges were read.
+/// RK_RESULT_INVALID_ARGUMENT if the committer's range was begun already, all ranges were read, or a later pass has
+/// started.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_begin(
     pass: *const rk_repair_pass,
@@ -134,9 +135,11 @@ pub unsafe extern "C" fn rk_repair_pass_begin(
     unsafe {
         guard_error(error, |scope| {
             let (pass, committer) = (borrow(scope, pass).named("pass")?, borrow(scope, committer).named("committer")?);
-            pass.stage.with(|stage| {
-                let pass = stage.reading()?;
-                committer.with(|committer| Ok(pass.begin(committer)?))
+            pass.passes.with(|passes| {
+                pass.stage.with(|stage| {
+                    let pass = stage.reading()?;
+                    committer.with(|committer| Ok(pass.begin(passes, committer)?))
+                })
             })
         })
     }
@@ -184,8 +187,8 @@ pub unsafe extern "C" fn rk_repair_pass_read(
 /// Adds the ranges that were read to an audit, in the order of rk_repair_pass_begin. The caller may add more, and
 /// observes Services that it lists from now on. A failure ends the pass.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if a range was begun and not read, or the audit has ranges or Services already;
-/// RK_RESULT_SAME_KIND.
+/// RK_RESULT_INVALID_ARGUMENT if a range was begun and not read, the audit has ranges or Services already, or a later
+/// pass has started; RK_RESULT_SAME_KIND.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_audit(
     pass: *const rk_repair_pass,
@@ -196,12 +199,14 @@ pub unsafe extern "C" fn rk_repair_pass_audit(
     unsafe {
         guard_error(error, |scope| {
             let (pass, audit) = (borrow(scope, pass).named("pass")?, borrow(scope, audit).named("audit")?);
-            pass.stage.with(|stage| {
-                stage.reading()?;
-                let Stage::Reading(pass) = mem::replace(stage, Stage::Over) else { return Err(stage.refusal()) };
-                audit.with(|audit| {
-                    *stage = Stage::Listing(pass.audit(audit)?);
-                    Ok(())
+            pass.passes.with(|passes| {
+                pass.stage.with(|stage| {
+                    stage.reading()?;
+                    let Stage::Reading(pass) = mem::replace(stage, Stage::Over) else { return Err(stage.refusal()) };
+                    audit.with(|audit| {
+                        *stage = Stage::Listing(pass.audit(passes, audit)?);
+                        Ok(())
+                    })
                 })
             })
         })

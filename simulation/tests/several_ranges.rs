@@ -110,8 +110,8 @@ impl<R: Kind> Key<R> {
     /// The beginning of a pass, which may fail.
     fn look(&mut self, passes: &mut Passes, together: &mut Pass, random: &mut Random, now: Duration) {
         let mut alone = self.alone.start();
-        together.begin(&mut self.repairer).expect("not begun yet");
-        alone.begin(&mut self.repairer).expect("not begun yet");
+        together.begin(passes, &mut self.repairer).expect("not begun yet");
+        alone.begin(&self.alone, &mut self.repairer).expect("not begun yet");
         self.reading = None;
         if random.percent(4) {
             return;
@@ -131,7 +131,8 @@ impl<R: Kind> Key<R> {
     /// The end of a pass: what it clears.
     fn repair(&mut self, passes: &mut Passes, together: &Found, seed: u64, now: Duration) -> usize {
         let mut audit = Audit::new();
-        let listing = self.reading.take().expect("all have been read").audit(&mut audit).expect("it was read");
+        let listing =
+            self.reading.take().expect("all have been read").audit(&self.alone, &mut audit).expect("it was read");
         self.observe(&mut audit);
         let (found, _) = listing.finish(&mut self.alone, audit).expect("its own audit");
         let alone = found.diff(&mut self.alone, &mut self.repairer, Listed::Elsewhere).expect("its own range");
@@ -170,7 +171,7 @@ fn a_pass_over_several_ranges_is_one_over_each() {
             ports.look(&mut together, &mut pass, random, now);
             let mut audit = Audit::new();
             let is_read = ipv4.reading.is_some() && ipv6.reading.is_some() && ports.reading.is_some();
-            let listing = pass.audit(&mut audit);
+            let listing = pass.audit(&together, &mut audit);
             assert_eq!(listing.is_ok(), is_read, "seed {seed}");
             let Ok(listing) = listing else { continue };
             ipv4.observe(&mut audit);

@@ -45,11 +45,11 @@ type Ports = Committer<PortRange, Xoshiro256PlusPlus>;
 /// A repair pass that finds no Services.
 fn repair(store: &mut Store, committer: &mut Ports, passes: &mut Passes, now: Duration) {
     let mut pass = passes.start();
-    pass.begin(committer).expect("the only range");
+    pass.begin(passes, committer).expect("the only range");
     let Outcome::Read(view) = run(store, committer, now, Operation::Read) else { panic!("a view") };
     pass.read(passes, committer, &view, now).expect("begun");
     let mut audit = Audit::new();
-    let listing = pass.audit(&mut audit).expect("all is read");
+    let listing = pass.audit(passes, &mut audit).expect("all is read");
     let (found, _) = listing.finish(passes, audit).expect("its own audit");
     let diff = found.diff(passes, committer, Listed::Elsewhere).expect("its own range");
     run(store, committer, now, Operation::Repair(Box::new(diff)));

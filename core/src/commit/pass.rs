@@ -91,12 +91,13 @@ impl Pass {
     /// Has the committer keep the history of its key: before the pass's read is submitted.
     ///
     /// # Errors
-    /// [`PassError::BegunTwice`].
-    pub fn begin<R, G>(&mut self, committer: &mut Committer<R, G>) -> Result<(), PassError>
+    /// [`PassError::GivenUp`], [`PassError::BegunTwice`].
+    pub fn begin<R, G>(&mut self, passes: &Passes, committer: &mut Committer<R, G>) -> Result<(), PassError>
     where
         R: Range + Into<AnyRange>,
         G: Rng,
     {
+        passes.check(self.number)?;
         let range = committer.range().into();
         if self.ranges.iter().any(|(begun, _)| *begun == range) {
             return Err(PassError::BegunTwice(range));
@@ -140,9 +141,10 @@ impl Pass {
     /// are listed from now on.
     ///
     /// # Errors
-    /// [`PassError::NotRead`], [`PassError::AuditInUse`], or [`PassError::Range`] for two ranges of one kind or a range
+    /// [`PassError::GivenUp`], [`PassError::NotRead`], [`PassError::AuditInUse`], or [`PassError::Range`] for two ranges of one kind or a range
     /// that no Service uses.
-    pub fn audit(self, audit: &mut Audit) -> Result<Listing, PassError> {
+    pub fn audit(self, passes: &Passes, audit: &mut Audit) -> Result<Listing, PassError> {
+        passes.check(self.number)?;
         if !audit.is_new() {
             return Err(PassError::AuditInUse);
         }

@@ -17,7 +17,7 @@ const INTERVAL: Duration = Duration::from_secs(180);
 /// A pass at this time that has read its range.
 fn seen(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration) -> Pass {
     let mut pass = passes.start();
-    pass.begin(ours).expect("the only range");
+    pass.begin(passes, ours).expect("the only range");
     let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
     pass.read(passes, ours, &view, now).expect("begun");
     pass
@@ -26,7 +26,7 @@ fn seen(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration)
 /// The diff of a pass that has read its range, if there are no Services.
 fn concluded(ours: &mut Ports, passes: &mut Passes, pass: Pass, listed: Listed) -> Diff {
     let mut audit = Audit::new();
-    let listing = pass.audit(&mut audit).expect("all is read");
+    let listing = pass.audit(passes, &mut audit).expect("all is read");
     let (found, _) = listing.finish(passes, audit).expect("its own audit");
     found.diff(passes, ours, listed).expect("its own range")
 }

@@ -37,7 +37,7 @@ impl World {
         let listed = ShellFault::ListedBeforeRead.is_on().then(|| self.store.services.values());
         let one = &mut self.servers[server];
         let mut pass = one.passes.start();
-        pass.begin(&mut one.committer).expect("the only range");
+        pass.begin(&one.passes, &mut one.committer).expect("the only range");
         let deadline = local + interval / 2;
         let ticket = self.submit(server, Operation::Read, Submitted::Read { is_pass: true }, deadline);
         self.servers[server].pass = Pass::Reading { ticket, listed, pass };
@@ -87,7 +87,7 @@ impl World {
             one.rights.push(Right { offset, as_of, oldest: as_of, epoch, submitted: local });
         }
         let mut audit = Audit::new();
-        let listing = pass.audit(&mut audit).expect("its range was read");
+        let listing = pass.audit(&one.passes, &mut audit).expect("its range was read");
         let port = |(offset, protocol)| ServicePort { protocol, node_port: i32::from(LOW) + offset as i32 };
         for offset in self.store.layout.others() {
             audit.observe(&Service { ports: &[port((offset, "TCP"))], ..Service::default() });

@@ -23,10 +23,10 @@ fn a_range_is_begun_once_and_read_once_after_that() {
     let (mut passes, mut committer, any) = (passes(), committer(range()), range().into());
     let mut pass = passes.start();
     assert_eq!(pass.read(&mut passes, &committer, &view(), GRACE), Err(PassError::NotBegun(any)));
-    assert_eq!(pass.begin(&mut committer), Ok(()));
+    assert_eq!(pass.begin(&passes, &mut committer), Ok(()));
     assert!(committer.history.is_kept());
-    assert_eq!(pass.begin(&mut committer), Err(PassError::BegunTwice(any)));
-    assert_eq!(pass.clone().audit(&mut Audit::new()).err(), Some(PassError::NotRead(any)));
+    assert_eq!(pass.begin(&passes, &mut committer), Err(PassError::BegunTwice(any)));
+    assert_eq!(pass.clone().audit(&passes, &mut Audit::new()).err(), Some(PassError::NotRead(any)));
     assert_eq!(pass.read(&mut passes, &committer, &view(), GRACE), Ok(()));
     assert_eq!(pass.read(&mut passes, &committer, &view(), GRACE), Err(PassError::ReadTwice(any)));
 }
@@ -34,7 +34,7 @@ fn a_range_is_begun_once_and_read_once_after_that() {
 /// A pass that has read a range with offset 1 in use.
 fn read(passes: &mut Passes, committer: &mut Ports) -> Pass {
     let mut pass = passes.start();
-    pass.begin(committer).expect("its first range");
+    pass.begin(passes, committer).expect("its first range");
     pass.read(passes, committer, &view(), GRACE).expect("it is begun");
     pass
 }
@@ -46,10 +46,10 @@ fn only_an_audit_that_the_pass_has_begun_ends_it() {
     let (mut observed, mut filled, mut audit) = (Audit::new(), Audit::new(), Audit::new());
     observed.observe(&Service::default());
     filled.add_bitmap(other_range().into(), Stored::default()).expect("its first range");
-    let listing = pass.clone().audit(&mut audit).expect("the range is read");
+    let listing = pass.clone().audit(&passes, &mut audit).expect("the range is read");
     assert!(audit.is_of_pass());
     for used in [&mut observed, &mut filled, &mut audit] {
-        assert_eq!(pass.clone().audit(used).err(), Some(PassError::AuditInUse));
+        assert_eq!(pass.clone().audit(&passes, used).err(), Some(PassError::AuditInUse));
     }
     assert_eq!(listing.clone().finish(&mut passes, Audit::new()).err(), Some(PassError::OtherAudit));
     assert!(listing.finish(&mut passes, audit).is_ok());
@@ -59,9 +59,9 @@ fn only_an_audit_that_the_pass_has_begun_ends_it() {
 fn a_pass_has_one_range_of_a_kind() {
     let (mut passes, mut first, mut second) = (passes(), committer(range()), committer(other_range()));
     let mut pass = read(&mut passes, &mut first);
-    pass.begin(&mut second).expect("another range");
+    pass.begin(&passes, &mut second).expect("another range");
     pass.read(&mut passes, &second, &View { used: Bitmap::new(10), ..view() }, GRACE).expect("it is begun");
-    let refused = pass.audit(&mut Audit::new()).err();
+    let refused = pass.audit(&passes, &mut Audit::new()).err();
     assert!(matches!(refused, Some(PassError::Range(AddRangeError::SameKind { .. }))), "{refused:?}");
 }
 
@@ -69,7 +69,7 @@ fn a_pass_has_one_range_of_a_kind() {
 fn each_committer_gets_the_diff_of_its_range() {
     let (mut passes, mut ours, mut others) = (passes(), committer(range()), committer(other_range()));
     let mut audit = Audit::new();
-    let listing = read(&mut passes, &mut ours).audit(&mut audit).expect("the range is read");
+    let listing = read(&mut passes, &mut ours).audit(&passes, &mut audit).expect("the range is read");
     for claimed in [1, 2, 2] {
         audit.observe(&Service { health_check_node_port: port(claimed).into(), ..Service::default() });
     }
@@ -87,17 +87,24 @@ fn each_committer_gets_the_diff_of_its_range() {
 fn a_later_pass_ends_an_earlier_one_at_any_step() {
     let (mut passes, mut committer) = (passes(), committer(range()));
     let mut begun = passes.start();
-    begun.begin(&mut committer).expect("its first range");
+    begun.begin(&passes, &mut committer).expect("its first range");
     passes.start();
     assert_eq!(begun.read(&mut passes, &committer, &view(), GRACE), Err(PassError::GivenUp));
+    let mut other = self::committer(other_range());
+    assert_eq!(begun.begin(&passes, &mut other), Err(PassError::GivenUp));
+    assert!(!other.history.is_kept());
+
+    let pass = read(&mut passes, &mut committer);
+    passes.start();
+    assert_eq!(pass.audit(&passes, &mut Audit::new()).err(), Some(PassError::GivenUp));
 
     let mut audit = Audit::new();
-    let listing = read(&mut passes, &mut committer).audit(&mut audit).expect("the range is read");
+    let listing = read(&mut passes, &mut committer).audit(&passes, &mut audit).expect("the range is read");
     passes.start();
     assert_eq!(listing.finish(&mut passes, audit).err(), Some(PassError::GivenUp));
 
     let mut audit = Audit::new();
-    let listing = read(&mut passes, &mut committer).audit(&mut audit).expect("the range is read");
+    let listing = read(&mut passes, &mut committer).audit(&passes, &mut audit).expect("the range is read");
     let (found, _) = listing.finish(&mut passes, audit).expect("its own audit");
     passes.start();
     assert_eq!(found.diff(&mut passes, &mut committer, Listed::Elsewhere), Err(PassError::GivenUp));
