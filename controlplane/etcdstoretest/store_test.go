@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -51,20 +52,50 @@ func open(t *testing.T, etcd *embedded.Etcd, cidr string) *etcdstore.Store {
 // TestOpenRefuses opens stores that no etcd could serve: they would try for ever.
 func TestOpenRefuses(t *testing.T) {
 	good := etcdstore.Config{Client: startEtcd(t).Client(), Key: key, Range: must(rangekeeper.ParseCIDR("10.0.0.0/24"))}
-	for name, spoil := range map[string]func(*etcdstore.Config){
-		"no client":                    func(c *etcdstore.Config) { c.Client = nil },
-		"no key":                       func(c *etcdstore.Config) { c.Key = "" },
-		"a grace that is over already": func(c *etcdstore.Config) { c.Grace = -time.Second },
+	for message, spoil := range map[string]func(*etcdstore.Config){
+		"the client is nil":              func(c *etcdstore.Config) { c.Client = nil },
+		"the key is empty":               func(c *etcdstore.Config) { c.Key = "" },
+		"the range is missing":           func(c *etcdstore.Config) { c.Range = rangekeeper.Range{} },
+		"the grace of -1s is negative":   func(c *etcdstore.Config) { c.Grace = -time.Second },
+		"strategy 9 is none of 0 (conti": func(c *etcdstore.Config) { c.Strategy = 9 },
 	} {
 		config := good
 		spoil(&config)
 		s, err := etcdstore.Open(config)
-		if !errors.Is(err, rangekeeper.ErrInvalidArgument) {
-			t.Errorf("%s: %v", name, err)
+		if !errors.Is(err, rangekeeper.ErrInvalidArgument) || !strings.Contains(err.Error(), message) {
+			t.Errorf("%v, want %q", err, message)
 		}
 		if s != nil {
 			s.Close(t.Context())
 		}
+	}
+}
+
+// TestZeroStore calls each method of a Store that was not opened.
+func TestZeroStore(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	passes := must(rangekeeper.NewPasses(3, time.Minute))
+	defer passes.Close()
+	var s etcdstore.Store
+	_, created := s.Init(ctx)
+	_, next := s.AllocateNext(ctx)
+	_, allocated := s.Allocate(ctx, rangekeeper.PortValue(1))
+	_, batch := s.AllocateBatch(ctx)
+	_, released := s.Release(ctx, rangekeeper.PortValue(1), rangekeeper.OwnedSince(1))
+	_, read := s.Read(ctx)
+	_, readForPass := s.ReadForPass(ctx, must(passes.Start()))
+	_, repaired := s.Repair(ctx, must(passes.Start()), rangekeeper.ServiceList{})
+	for i, err := range []error{created, next, allocated, batch, released, read, readForPass, repaired} {
+		if !errors.Is(err, rangekeeper.ErrClosed) {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+	if s.Key() != "" || s.Range() != (rangekeeper.Range{}) || s.Known() != (rangekeeper.KnownState{}) || s.Stats() != (etcdstore.Stats{}) {
+		t.Error("a zero Store has a state")
+	}
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
 	}
 }
 

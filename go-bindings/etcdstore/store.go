@@ -49,7 +49,7 @@ type Config struct {
 // share requests to etcd.
 //
 // An operation whose context ends before it is done returns the context's error, and ErrUnknown if it was under way.
-// Values that it then still allocates are released again.
+// Values that it then still allocates are released again. Operations of a zero Store return rangekeeper.ErrClosed.
 type Store struct {
 	config    Config
 	committer atomic.Pointer[rangekeeper.Committer]
@@ -86,6 +86,8 @@ func (c *Config) check() error {
 		return errors.New("the client is nil")
 	case c.Key == "":
 		return errors.New("the key is empty")
+	case c.Range == rangekeeper.Range{}:
+		return errors.New("the range is missing")
 	case c.Grace < 0:
 		return fmt.Errorf("the grace of %s is negative", c.Grace)
 	}
@@ -115,6 +117,9 @@ func Open(config Config) (*Store, error) {
 	return s, nil
 }
 
+// isZero reports whether the Store was not opened. Like the other zero values of the binding it is as good as closed.
+func (s *Store) isZero() bool { return s.committer.Load() == nil }
+
 // Key is where the object is stored.
 func (s *Store) Key() string { return s.config.Key }
 
@@ -124,6 +129,9 @@ func (s *Store) Range() rangekeeper.Range { return s.config.Range }
 // Close waits for operations under way until the context is done; those that have not ended return ErrUnknown. Later calls
 // return rangekeeper.ErrClosed. The client stays open.
 func (s *Store) Close(ctx context.Context) error {
+	if s.isZero() {
+		return nil
+	}
 	s.mu.Lock()
 	s.refuse()
 	s.mu.Unlock()
@@ -308,7 +316,7 @@ func (s *Store) submit(ctx context.Context, calls ...*call) error {
 		c.done = make(chan rangekeeper.Outcome, 1)
 	}
 	s.mu.Lock()
-	if s.closed {
+	if s.closed || s.isZero() {
 		s.mu.Unlock()
 		return fmt.Errorf("%s: %w", s.config.Key, rangekeeper.ErrClosed)
 	}
