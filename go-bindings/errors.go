@@ -49,6 +49,9 @@ func (e *ValueError) Error() string {
 	case ErrFull:
 		return fmt.Sprintf("the range %s is full", e.Range)
 	case ErrNotInRange:
+		if e.Value == (Value{}) {
+			return fmt.Sprintf("no value was given for the range %s", e.Range)
+		}
 		return fmt.Sprintf("%s is not in the range %s of allocatable values", e.Value, e.Range)
 	default:
 		return fmt.Sprintf("%s in the range %s: %v", e.Value, e.Range, e.Err)

@@ -2,6 +2,7 @@ package rangekeeper
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 )
@@ -10,6 +11,20 @@ func expectError(t *testing.T, err, is error, text string) {
 	t.Helper()
 	if !errors.Is(err, is) || err.Error() != text {
 		t.Errorf("%v, want %q", err, text)
+	}
+}
+
+// TestParsersSpeakOfTheirForm hands each parser texts of the other form.
+func TestParsersSpeakOfTheirForm(t *testing.T) {
+	for _, text := range []string{"", "30000-32767", "10.0.0.1"} {
+		if _, err := ParseCIDR(text); err == nil || !strings.HasPrefix(err.Error(), "CIDR ") || strings.Contains(err.Error(), "port") {
+			t.Errorf("ParseCIDR(%q): %v", text, err)
+		}
+	}
+	for _, text := range []string{"", "10.0.0.1", "10.0.0.0/24", "fd00::/64"} {
+		if _, err := ParsePortRange(text); err == nil || !strings.HasPrefix(err.Error(), "port range ") || strings.Contains(err.Error(), "CIDR") {
+			t.Errorf("ParsePortRange(%q): %v", text, err)
+		}
 	}
 }
 
@@ -47,8 +62,40 @@ func TestErrorsNameTheArgument(t *testing.T) {
 	objects.Add(&IPAddress{Name: "10.0.0.1"})
 	invalid(must(NewAudit()).ObserveIPAddresses(&objects), "the audit is of ClusterIPs in bitmaps, not of IPAddress objects")
 
+	for call, early := range map[string]func(*Services){
+		"AddPort":                func(s *Services) { s.AddPort("TCP", 30000) },
+		"SetHealthCheckNodePort": func(s *Services) { s.SetHealthCheckNodePort(30000) },
+	} {
+		var batch Services
+		early(&batch)
+		batch.Add("10.0.0.1", nil)
+		expectError(t, must(NewAudit()).Observe(&batch), ErrInvalidBatch, "invalid batch: "+call+" was called before Add")
+		batch.Reset()
+		if err := must(NewAudit()).Observe(&batch); err != nil {
+			t.Error(err)
+		}
+	}
+
 	committer := must(NewCommitter(ports, CommitterConfig{}))
 	invalid(second(committer.Submit(Operation{})), "operation 0 is of an unknown kind: 0")
+	cidr := must(ParseCIDR("fd00::/120"))
+	const none = "no value was given for the range fd00::/120"
+	c, k := must(NewCommitter(cidr, CommitterConfig{})), &memoryKey{}
+	one(t, k, c, CreateOperation(NoDeadline))
+	failed := errOf(one(t, k, c, AllocateOperation(NoDeadline, Named(Value{}))))
+	expectError(t, failed, ErrNotInRange, "request 0: "+none)
+	var of *ValueError
+	if !errors.As(failed, &of) || of.Value != (Value{}) {
+		t.Errorf("%+v", of)
+	}
+	if released := one(t, k, c, ReleaseOperation(NoDeadline, Value{}, OwnedSince(1))); released.Outcome != (Released{}) {
+		t.Errorf("%+v", released)
+	}
+	allocator := must(NewAllocator(cidr, Contiguous, 0))
+	expectError(t, allocator.Allocate(Value{}), ErrNotInRange, none)
+	expectError(t, second(allocator.AllocateBatch([]Request{Named(Value{})})), ErrNotInRange, "request 0: "+none)
+	expectError(t, second(must(NewLeakCounters(cidr, 1)).Advance([]Value{{}})), ErrNotInRange, none)
+
 	expectError(t, must(NewAllocator(ports, Contiguous, 0)).Restore("1-9\xff", nil), ErrInvalidUTF8,
 		"text is not UTF-8: range is not UTF-8 at byte 3")
 }

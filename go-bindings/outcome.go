@@ -251,8 +251,8 @@ func (c *Committer) failure(failed *C.rk_failed, rest *contents) error {
 	case C.RK_RESULT_CANCELLED:
 		return ErrCancelled
 	default:
-		var value Value // none if no value is free
-		if len(values) > 0 {
+		var value Value // none if no value is free, or none was given
+		if len(values) > 0 && values[0].kind != C.RK_VALUE_KIND_NONE {
 			value = valueFromC(&values[0])
 		}
 		return &BatchError{Index: int(failed.request), Err: valueError(failed.result, value, c.r)}

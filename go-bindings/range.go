@@ -25,40 +25,25 @@ type rangeHandle struct {
 //
 // The network address is never allocated, nor is an IPv4 broadcast address; of an IPv6 range the first 65,536
 // addresses are tracked. The error is a *ParseError.
-func ParseCIDR(cidr string) (Range, error) {
-	return parseRange(cidr, C.RK_RANGE_KIND_CIDR, "a CIDR")
-}
+func ParseCIDR(cidr string) (Range, error) { return parseRange(cidr, C.RK_RANGE_KIND_CIDR) }
 
 // ParsePortRange reads a range of ports: low-high, low+offset (which ends at low + offset) or one number. The error is
 // a *ParseError.
-func ParsePortRange(ports string) (Range, error) {
-	return parseRange(ports, C.RK_RANGE_KIND_PORTS, "a port range")
-}
+func ParsePortRange(ports string) (Range, error) { return parseRange(ports, C.RK_RANGE_KIND_PORTS) }
 
-func parseRange(spec string, kind C.uint32_t, what string) (Range, error) {
-	handle, found, err := newRange(spec)
-	if err != nil {
-		return Range{}, err
-	}
-	if found != kind {
-		return Range{}, &ParseError{Text: spec, Message: handle.text + " is not " + what}
-	}
-	return Range{handle}, nil
-}
-
-func newRange(spec string) (*rangeHandle, C.uint32_t, error) {
+func parseRange(spec string, kind C.uint32_t) (Range, error) {
 	var details C.rk_error
 	h := new(rangeHandle)
-	code := C.rk_range_parse(cText(spec), C.size_t(len(spec)), &h.pointer, &details)
+	code := C.rk_range_parse(cText(spec), C.size_t(len(spec)), kind, &h.pointer, &details)
 	if code != C.RK_RESULT_OK {
-		return nil, 0, &ParseError{Text: spec, Message: errorMessage(&details)}
+		return Range{}, &ParseError{Text: spec, Message: errorMessage(&details)}
 	}
 	runtime.AddCleanup(h, func(pointer *C.rk_range) { C.rk_range_free(pointer) }, h.pointer)
 	var description C.rk_range_description
 	C.rk_range_describe(h.pointer, &description)
 	h.text = C.GoStringN(&description.text[0], C.int(description.text_len))
 	h.size, h.staticBand = uint32(description.size), uint32(description.static_band)
-	return h, description.kind, nil
+	return Range{h}, nil
 }
 
 func (r Range) pointer() *C.rk_range {

@@ -235,10 +235,11 @@ func (r *Report) State(index int, value Value) (OffsetState, bool) {
 	}, code == C.RK_RESULT_OK
 }
 
-// Occupancy cuts the range with this index into at most so many cells of equal length; the last may be shorter.
+// Occupancy cuts the range with this index into at most so many cells of equal length; the last may be shorter. With 0 or less
+// there are none.
 func (r *Report) Occupancy(index, cells int) ([]Cell, error) {
 	defer runtime.KeepAlive(r)
-	count := C.uint32_t(min(max(int64(cells), 1), math.MaxUint32))
+	count := C.uint32_t(min(max(int64(cells), 0), math.MaxUint32))
 	var n C.size_t
 	code := C.rk_report_occupancy(r.pointer(), C.size_t(index), count, nil, 0, &n)
 	if code != C.RK_RESULT_BUFFER_TOO_SMALL {

@@ -121,10 +121,11 @@ func appendAddress(to []byte, text string) []byte {
 	return to
 }
 
-// AddPort adds one of spec.ports to the Service that was added last; one without a node port may be left out.
+// AddPort adds one of spec.ports to the Service that was added last; one without a node port may be left out. Before the first
+// Add, Audit.Observe refuses the batch.
 func (s *Services) AddPort(protocol string, nodePort int32) {
-	if s.count == 0 {
-		panic("rangekeeper: AddPort without a Service")
+	if s.noService("AddPort") {
+		return
 	}
 	if s.words[s.head]/portUnit == maxEntries {
 		s.tooLarge(s.count-1, "ports")
@@ -146,12 +147,20 @@ func (s *Services) AddPort(protocol string, nodePort int32) {
 	s.words = append(s.words, uint32(nodePort), code)
 }
 
-// SetHealthCheckNodePort sets spec.healthCheckNodePort of the Service that was added last.
+// SetHealthCheckNodePort sets spec.healthCheckNodePort of the Service that was added last. Before the first Add, Audit.Observe
+// refuses the batch.
 func (s *Services) SetHealthCheckNodePort(port int32) {
-	if s.count == 0 {
-		panic("rangekeeper: SetHealthCheckNodePort without a Service")
+	if s.noService("SetHealthCheckNodePort") {
+		return
 	}
 	s.words[s.head+1] = uint32(port)
+}
+
+func (s *Services) noService(call string) bool {
+	if s.count == 0 && s.err == nil {
+		s.err = fmt.Errorf("%w: %s was called before Add", ErrInvalidBatch, call)
+	}
+	return s.count == 0
 }
 
 func (s *Services) tooLarge(index int, what string) {

@@ -93,12 +93,11 @@ func (v Value) String() string {
 	return "none"
 }
 
-// toC returns the Value as it crosses the border. The zero Value crosses as the address ::, which every range refuses: a
-// zero rk_value would ask for any free value.
+// toC returns the Value as it crosses the border. A zero rk_value would ask for any free value.
 func (v Value) toC() *C.rk_value {
 	c := C.rk_value{high: v.high, low: v.low, kind: v.kind}
 	if c.kind == 0 {
-		c.kind = C.RK_VALUE_KIND_IPV6
+		c.kind = C.RK_VALUE_KIND_NONE
 	}
 	return &c
 }

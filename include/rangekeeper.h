@@ -523,6 +523,11 @@
 #define RK_VALUE_KIND_TEXT 7
 
 /**
+ * No value: no range has it. low and high are 0. It is for bindings whose values may be none.
+ */
+#define RK_VALUE_KIND_NONE 8
+
+/**
  * The version of the C ABI that this header describes: the number in the soname of the shared library. It grows when
  * programs that were built against an older header must be rebuilt.
  */
@@ -1450,10 +1455,6 @@ typedef struct rk_address_object {
  */
 typedef struct rk_range_description {
   /**
-   * One of RK_RANGE_KIND_*.
-   */
-  uint32_t kind;
-  /**
    * How many values can be allocated; offsets are below that. 0 is possible ("10.0.0.1/32").
    */
   uint32_t size;
@@ -2159,13 +2160,14 @@ void rk_leak_tracker_free(struct rk_leak_tracker *tracker);
 rk_result rk_leak_tracker_close(const struct rk_leak_tracker *tracker);
 
 /**
- * Parses a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6; host bits are cleared) or ports ("30000-32767", "30000+2767",
- * or one port).
+ * Parses a range of this kind: a CIDR ("10.96.0.0/12", IPv4 or IPv6; host bits are cleared) or ports ("30000-32767",
+ * "30000+2767", or one port).
  *
  * RK_RESULT_INVALID_RANGE.
  */
 rk_result rk_range_parse(const char *spec,
                          size_t spec_len,
+                         uint32_t kind,
                          struct rk_range **range,
                          struct rk_error *error);
 
@@ -2294,7 +2296,8 @@ rk_result rk_repair_pass_close(const struct rk_repair_pass *pass);
 /**
  * Makes the committer keep the history of its key. Call it before the read of the pass is submitted.
  *
- * RK_RESULT_INVALID_ARGUMENT if the committer's range was begun already, or all ranges were read.
+ * RK_RESULT_INVALID_ARGUMENT if the committer's range was begun already, all ranges were read, or a later pass has
+ * started.
  */
 rk_result rk_repair_pass_begin(const struct rk_repair_pass *pass,
                                const struct rk_committer *committer,
@@ -2320,8 +2323,8 @@ rk_result rk_repair_pass_read(const struct rk_repair_pass *pass,
  * Adds the ranges that were read to an audit, in the order of rk_repair_pass_begin. The caller may add more, and
  * observes Services that it lists from now on. A failure ends the pass.
  *
- * RK_RESULT_INVALID_ARGUMENT if a range was begun and not read, or the audit has ranges or Services already;
- * RK_RESULT_SAME_KIND.
+ * RK_RESULT_INVALID_ARGUMENT if a range was begun and not read, the audit has ranges or Services already, or a later
+ * pass has started; RK_RESULT_SAME_KIND.
  */
 rk_result rk_repair_pass_audit(const struct rk_repair_pass *pass,
                                const struct rk_audit *audit,
@@ -2473,7 +2476,7 @@ rk_result rk_report_state(const struct rk_report *report,
 
 /**
  * Divides the range at place range into at most count cells of equal length (the last may be shorter) and writes the
- * counts of each; a range of size 0 has no cells. cells is a buffer, whose length is *n.
+ * counts of each; a range of size 0 has no cells, and count 0 is for none. cells is a buffer, whose length is *n.
  */
 rk_result rk_report_occupancy(const struct rk_report *report,
                               size_t range,

@@ -537,6 +537,7 @@ fn compare_details(range: &BitmapReport, entry: &Entry, expected: &Expected, rng
             assert_eq!(range.state_of(value), state, "{value}");
         }
     }
+    assert_eq!(range.occupancy(0).count(), 0);
     let count = 1 + below(100, rng);
     let cells: Vec<_> = range.occupancy(count).collect();
     assert!(cells.len() <= count as usize);

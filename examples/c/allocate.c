@@ -16,7 +16,7 @@ int main(void) {
   rk_value named, next;
   size_t text_len, data_len, stored_len;
 
-  MUST(rk_range_parse(cidr, strlen(cidr), &range, NULL));
+  MUST(rk_range_parse(cidr, strlen(cidr), RK_RANGE_KIND_CIDR, &range, NULL));
   MUST(rk_allocator_new(range, RK_STRATEGY_CONTIGUOUS, 0, &allocator, NULL));
   MUST(rk_address_parse(dns, strlen(dns), &named));
   MUST(rk_allocator_allocate(allocator, &named));

@@ -127,7 +127,10 @@ mod tests {
         let text = "10.0.0.0/24";
         // SAFETY: all pointers are to live variables.
         unsafe {
-            assert_eq!(rk_range_parse(text.as_ptr().cast(), text.len(), &mut range, ptr::null_mut()), rk_result::Ok);
+            assert_eq!(
+                rk_range_parse(text.as_ptr().cast(), text.len(), RK_RANGE_KIND_CIDR, &mut range, ptr::null_mut()),
+                rk_result::Ok
+            );
             assert_eq!(rk_allocator_new(range, 0, 1, &mut allocator, ptr::null_mut()), rk_result::Ok);
             rk_range_free(range);
         }

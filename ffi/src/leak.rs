@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU8;
 
-use rangekeeper_core::any::{AnyRange, AnyValue};
+use rangekeeper_core::any::AnyRange;
 use rangekeeper_core::bitmap::Bitmap;
 use rangekeeper_core::leak::LeakCounters;
 use rangekeeper_core::range::Range;
@@ -10,10 +10,10 @@ use rangekeeper_core::range::Range;
 use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
-use crate::range::{rk_range, values_page};
+use crate::range::{ValueRange, rk_range, values_page};
 use crate::result::rk_result;
 use crate::scope::{Array, Out, borrow, reclaim, slice};
-use crate::value::rk_value;
+use crate::value::{Value, rk_value};
 
 /// A counter for each value of a range: how many passes in a row it was leaked.
 pub struct rk_leak_counters {
@@ -23,7 +23,7 @@ pub struct rk_leak_counters {
 
 impl rk_leak_counters {
     fn offset_of(&self, value: rk_value) -> Result<u32, rk_result> {
-        self.range.offset_of(AnyValue::try_from(value)?).ok_or(rk_result::NotInRange)
+        ValueRange(self.range).offset_of(Value::try_from(&value)?).ok_or(rk_result::NotInRange)
     }
 }
 

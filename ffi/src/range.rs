@@ -95,8 +95,6 @@ impl Range for ValueRange {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_range_description {
-    /// One of RK_RANGE_KIND_*.
-    pub kind: u32,
     /// How many values can be allocated; offsets are below that. 0 is possible ("10.0.0.1/32").
     pub size: u32,
     /// How many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070, KEP-3668).
@@ -136,14 +134,15 @@ fn typed_page<R: Range>(
     (written, next)
 }
 
-/// Parses a range: a CIDR ("10.96.0.0/12", IPv4 or IPv6; host bits are cleared) or ports ("30000-32767", "30000+2767",
-/// or one port).
+/// Parses a range of this kind: a CIDR ("10.96.0.0/12", IPv4 or IPv6; host bits are cleared) or ports ("30000-32767",
+/// "30000+2767", or one port).
 ///
 /// RK_RESULT_INVALID_RANGE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_parse(
     spec: *const c_char,
     spec_len: usize,
+    kind: u32,
     range: *mut *mut rk_range,
     error: *mut rk_error,
 ) -> rk_result {
@@ -151,7 +150,14 @@ pub unsafe extern "C" fn rk_range_parse(
     unsafe {
         guard_error(error, |scope| {
             let (spec, range) = (text(scope, spec, spec_len).named("spec")?, Out::new(scope, range).named("range")?);
-            range.give(rk_range(spec.parse::<AnyRange>()?));
+            range.give(rk_range(match kind {
+                RK_RANGE_KIND_CIDR => AnyRange::Cidr(spec.parse().map_err(ParseRangeError::from)?),
+                RK_RANGE_KIND_PORTS => AnyRange::Ports(spec.parse().map_err(ParseRangeError::from)?),
+                _ => {
+                    let message = format_args!("kind {kind} is none of 1 (CIDR), 2 (ports)");
+                    return Err(Failure::new(rk_result::InvalidArgument, message));
+                }
+            }));
             Ok(())
         })
     }
@@ -180,10 +186,6 @@ pub unsafe extern "C" fn rk_range_describe(
             *place = byte as c_char;
         }
         out.write(rk_range_description {
-            kind: match range.0 {
-                AnyRange::Cidr(_) => RK_RANGE_KIND_CIDR,
-                AnyRange::Ports(_) => RK_RANGE_KIND_PORTS,
-            },
             size: range.0.size(),
             static_band: range.0.static_band(),
             text_len: canonical.len(),
@@ -207,7 +209,7 @@ pub unsafe extern "C" fn rk_range_offset_of(
         // SAFETY: the caller's promise; see guard.
         let (range, value, offset) =
             unsafe { (borrow(scope, range)?, borrow(scope, value)?, Out::new(scope, offset)?) };
-        offset.write(range.0.offset_of(AnyValue::try_from(*value)?).ok_or(rk_result::NotInRange)?);
+        offset.write(ValueRange(range.0).offset_of(value.try_into()?).ok_or(rk_result::NotInRange)?);
         Ok(())
     })
 }

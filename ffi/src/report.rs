@@ -424,7 +424,7 @@ pub unsafe extern "C" fn rk_report_state(
 }
 
 /// Divides the range at place range into at most count cells of equal length (the last may be shorter) and writes the
-/// counts of each; a range of size 0 has no cells. cells is a buffer, whose length is *n.
+/// counts of each; a range of size 0 has no cells, and count 0 is for none. cells is a buffer, whose length is *n.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_occupancy(
     report: *const rk_report,

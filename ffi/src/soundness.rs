@@ -32,8 +32,9 @@ const CALLS: u64 = if cfg!(miri) { 40 } else { 20_000 };
 
 fn range(text: &str) -> *mut rk_range {
     let mut range = ptr::null_mut();
+    let kind = if text.contains('.') { RK_RANGE_KIND_CIDR } else { RK_RANGE_KIND_PORTS };
     // SAFETY: all pointers are to live variables.
-    assert_eq!(unsafe { rk_range_parse(text.as_ptr().cast(), text.len(), &mut range, ptr::null_mut()) }, OK);
+    assert_eq!(unsafe { rk_range_parse(text.as_ptr().cast(), text.len(), kind, &mut range, ptr::null_mut()) }, OK);
     range
 }
 

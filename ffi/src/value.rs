@@ -23,6 +23,9 @@ pub const RK_VALUE_KIND_IPV6: u32 = 6;
 /// A text that should be an address and is not: only in findings.
 pub const RK_VALUE_KIND_TEXT: u32 = 7;
 
+/// No value: no range has it. low and high are 0. It is for bindings whose values may be none.
+pub const RK_VALUE_KIND_NONE: u32 = 8;
+
 /// An address or a port; rk_value_port and the like build one. kind is one of RK_VALUE_KIND_* and determines the
 /// meaning of high and low.
 ///
@@ -99,6 +102,7 @@ impl TryFrom<&rk_value> for Value {
             // The kinds of the hot path, recognised without a jump.
             RK_VALUE_KIND_IPV4 => value.high | value.low >> 32 == 0,
             RK_VALUE_KIND_PORT => value.high | value.low >> 16 == 0,
+            RK_VALUE_KIND_NONE => value.high | value.low == 0,
             _ => AnyValue::try_from(*value).is_ok(),
         };
         if valid { Ok(Self(*value)) } else { Err(NotAValue(*value)) }
@@ -116,7 +120,7 @@ impl Display for Value {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match AnyValue::try_from(self.0) {
             Ok(value) => Display::fmt(&value, f),
-            Err(_) => Err(fmt::Error),
+            Err(_) => f.write_str("no value"),
         }
     }
 }

@@ -5,7 +5,7 @@ static void ranges(void) {
   rk_range *range = range_of("10.0.0.77/24");
   rk_range_description description;
   CHECK_OK(rk_range_describe(range, &description));
-  CHECK(description.kind == RK_RANGE_KIND_CIDR && description.size == 254 && description.static_band == 16);
+  CHECK(description.size == 254 && description.static_band == 16);
   CHECK(description.text_len == 11 && strcmp(description.text, "10.0.0.0/24") == 0);
   uint32_t number = 0;
   CHECK_OK(rk_range_offset_of(range, AT(rk_value_ipv4(0x0a000001)), &number));
@@ -20,7 +20,7 @@ static void ranges(void) {
 
   range = range_of("30000+2767");
   CHECK_OK(rk_range_describe(range, &description));
-  CHECK(description.kind == RK_RANGE_KIND_PORTS && description.size == 2768 && description.static_band == 86);
+  CHECK(description.size == 2768 && description.static_band == 86);
   CHECK(description.text_len == 11 && strcmp(description.text, "30000-32767") == 0);
   rk_range_free(range);
   /* No range has a longer text. */
@@ -42,12 +42,12 @@ static void ranges(void) {
 
   rk_error error;
   rk_range *none = NULL;
-  CHECK_RESULT(rk_range_parse(TEXT("10.0.0.0/33"), &none, &error), RK_RESULT_INVALID_RANGE);
+  CHECK_RESULT(rk_range_parse(TEXT("10.0.0.0/33"), RK_RANGE_KIND_CIDR, &none, &error), RK_RESULT_INVALID_RANGE);
   CHECK(none == NULL && error.message_len == strlen(error.message) && strstr(error.message, "33") != NULL);
   char *huge = malloc(100000);
   CHECK(huge != NULL);
   memset(huge, '.', 100000);
-  CHECK_RESULT(rk_range_parse(huge, 100000, &none, &error), RK_RESULT_INVALID_RANGE);
+  CHECK_RESULT(rk_range_parse(huge, 100000, RK_RANGE_KIND_CIDR, &none, &error), RK_RESULT_INVALID_RANGE);
   CHECK(error.message_len < RK_ERROR_MESSAGE_CAPACITY && error.message[error.message_len] == 0);
   free(huge);
 }

@@ -39,7 +39,8 @@ static inline bool same(rk_value a, rk_value b) {
 
 static inline rk_range *range_of(const char *text) {
   rk_range *range = NULL;
-  CHECK_OK(rk_range_parse(text, strlen(text), &range, NULL));
+  uint32_t kind = strpbrk(text, ".:") ? RK_RANGE_KIND_CIDR : RK_RANGE_KIND_PORTS;
+  CHECK_OK(rk_range_parse(text, strlen(text), kind, &range, NULL));
   return range;
 }
 

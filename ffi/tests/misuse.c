@@ -63,14 +63,14 @@ static void ranges(const rk_range *range) {
   rk_error error;
   rk_range *none = NULL;
   memset(&error, 0, sizeof error);
-  CHECK_NULL(rk_range_parse(NULL, 1, &none, &error));
+  CHECK_NULL(rk_range_parse(NULL, 1, RK_RANGE_KIND_CIDR, &none, &error));
   CHECK(strcmp(error.message, "spec is NULL") == 0);
-  CHECK_NULL(rk_range_parse(TEXT("10.0.0.0/24"), NULL, &error));
-  CHECK_INVALID(rk_range_parse(TEXT("10.0.0.0/24"), &none, odd(&error)));
-  CHECK_INVALID(rk_range_parse("x", SIZE_MAX / 2 + 1, &none, &error));
-  CHECK_RESULT(rk_range_parse(TEXT("\xc3"), &none, &error), RK_RESULT_INVALID_UTF8);
-  CHECK_RESULT(rk_range_parse(NULL, 0, &none, &error), RK_RESULT_INVALID_RANGE);
-  CHECK_RESULT(rk_range_parse(TEXT("1-2-3"), &none, NULL), RK_RESULT_INVALID_RANGE);
+  CHECK_NULL(rk_range_parse(TEXT("10.0.0.0/24"), RK_RANGE_KIND_CIDR, NULL, &error));
+  CHECK_INVALID(rk_range_parse(TEXT("10.0.0.0/24"), RK_RANGE_KIND_CIDR, &none, odd(&error)));
+  CHECK_INVALID(rk_range_parse("x", SIZE_MAX / 2 + 1, RK_RANGE_KIND_CIDR, &none, &error));
+  CHECK_RESULT(rk_range_parse(TEXT("\xc3"), RK_RANGE_KIND_CIDR, &none, &error), RK_RESULT_INVALID_UTF8);
+  CHECK_RESULT(rk_range_parse(NULL, 0, RK_RANGE_KIND_CIDR, &none, &error), RK_RESULT_INVALID_RANGE);
+  CHECK_RESULT(rk_range_parse(TEXT("1-2-3"), RK_RANGE_KIND_PORTS, &none, NULL), RK_RESULT_INVALID_RANGE);
   CHECK(none == NULL);
   rk_range_free(NULL);
 
@@ -874,6 +874,12 @@ static rk_error error;
 
 /* Each failure names its argument, as the header spells it, and the value. */
 static void sentences(const rk_range *range) {
+  rk_range *none = NULL;
+  CHECK_INVALID_SAYS(rk_range_parse(TEXT("1-9"), 3, &none, &error), "kind 3 is none of 1 (CIDR), 2 (ports)");
+  CHECK_SAYS(rk_range_parse(TEXT(""), RK_RANGE_KIND_CIDR, &none, &error), RK_RESULT_INVALID_RANGE,
+             "CIDR \"\" has no prefix length: expected ADDRESS/LENGTH");
+  CHECK_SAYS(rk_range_parse(TEXT("10.0.0.1"), RK_RANGE_KIND_PORTS, &none, &error), RK_RESULT_INVALID_RANGE,
+             "port range \"10.0.0.1\": \"10.0.0.1\" is not a number");
   rk_allocator *allocator = NULL;
   CHECK_INVALID_SAYS(rk_allocator_new(range, 9, 1, &allocator, &error),
                      "strategy 9 is none of 0 (contiguous), 1 (random scan), 2 (dynamic band first)");

@@ -17,7 +17,8 @@ pub struct Cell {
     pub duplicate: u64,
 }
 
-/// Cuts `0..size` into at most `count` stretches of equal length, except that the last one may be shorter. A stretch is
+/// Cuts `0..size` into at most `count` stretches of equal length, except that the last one may be shorter; into none if
+/// `count` is 0. A stretch is
 /// counted when the iterator reaches it; the iterator's length costs nothing.
 pub(super) fn cells(
     size: u64,
@@ -26,7 +27,8 @@ pub(super) fn cells(
 ) -> impl ExactSizeIterator<Item = Cell> {
     let length = size.div_ceil(u64::from(count.max(1))).max(1);
     // At most count, so it fits.
-    (0..size.div_ceil(length) as u32).map(move |index| {
+    let stretches = if count == 0 { 0 } else { size.div_ceil(length) as u32 };
+    (0..stretches).map(move |index| {
         let first = u64::from(index) * length;
         cell(first, first.saturating_add(length).min(size))
     })
