@@ -1,5 +1,5 @@
 
-/* What follows is written by hand in ffi/inline.h: values, and batches of Services, are put together without a call. */
+/* The rest is written by hand in ffi/inline.h: it builds values and batches without a call of the library. */
 
 /** A port. */
 static inline rk_value rk_value_port(uint16_t port) {
@@ -43,7 +43,7 @@ typedef struct rk_service_port {
   int32_t node_port;
 } rk_service_port;
 
-/** What an audit reads of a Service. */
+/** The fields of a Service that an audit reads. */
 typedef struct rk_service {
   /** spec.clusterIP as it is: empty, "None" and malformed text too. */
   rk_text cluster_ip;
@@ -57,7 +57,7 @@ typedef struct rk_service {
   int32_t health_check_node_port;
 } rk_service;
 
-/** What an audit reads of an IPAddress object; the text of a missing field is empty. */
+/** The fields of an IPAddress object that an audit reads; the text of a missing field is empty. */
 typedef struct rk_ip_address {
   /** metadata.creationTimestamp in seconds since 1970. */
   int64_t created;

@@ -10,7 +10,8 @@
 
 /*
  * Rangekeeper: allocates Service ClusterIPs and NodePorts from ranges, stores them as kube-apiserver does, and repairs
- * drift. These conventions hold for every function; its own comment says only what goes beyond them.
+ * drift. These conventions hold for every function; its own comment says only what goes beyond them, and puts the names
+ * of its parameters between `backticks`.
  *
  * Results. A function that can fail returns an rk_result. All else goes through out-parameters, which come last and are
  * written only on success. Details of a failure go to an rk_error, which is written only on failure and may be NULL: a
@@ -46,17 +47,17 @@
  */
 
 /**
- * The lowest free value.
+ * Picks the lowest free value.
  */
 #define RK_STRATEGY_CONTIGUOUS 0
 
 /**
- * The first free value from a random start, with wrap.
+ * Picks the first free value from a random offset on, with wrap.
  */
 #define RK_STRATEGY_RANDOM_SCAN 1
 
 /**
- * A random scan of the dynamic band; of the static band only if the dynamic band is full.
+ * Picks as RK_STRATEGY_RANDOM_SCAN in the dynamic band; in the static band only if the dynamic band is full.
  */
 #define RK_STRATEGY_DYNAMIC_BAND_FIRST 2
 
@@ -116,12 +117,12 @@
 #define RK_EVENT_HELD 1
 
 /**
- * The store has answered a read, or a request whose guard did not hold, by the current key: data.current.
+ * The store has answered a read, or a request whose guard did not hold, with the current key: data.current.
  */
 #define RK_EVENT_CURRENT 2
 
 /**
- * It is unknown whether the request took effect, or will.
+ * It is unknown whether the request has taken or will take effect.
  */
 #define RK_EVENT_UNKNOWN 3
 
@@ -131,7 +132,7 @@
 #define RK_EVENT_REFUSED 4
 
 /**
- * The connection to the store is a new one. Reported before anything that came over it.
+ * The connection to the store is new. Report this before anything that came over it.
  */
 #define RK_EVENT_RECONNECTED 5
 
@@ -141,12 +142,12 @@
 #define RK_EVENT_WATCHED 6
 
 /**
- * The watch has ended, by no RK_STEP_STOP_WATCH, and can be started again.
+ * The watch has ended without an RK_STEP_STOP_WATCH, and can be started again.
  */
 #define RK_EVENT_WATCH_ENDED 7
 
 /**
- * The watch has ended and cannot see all changes: they are compacted.
+ * The watch has ended, and changes that it has not reported are compacted.
  */
 #define RK_EVENT_WATCH_FAILED 8
 
@@ -166,18 +167,18 @@
 #define RK_STEP_READ 2
 
 /**
- * A transaction: if the key is as in data.swap, put the value of rk_committer_value, else read the key.
+ * Perform a transaction: if the key is as in data.swap, put the value of rk_committer_value, else read the key.
  */
 #define RK_STEP_SWAP 3
 
 /**
- * A transaction: if the key is as in data.confirm, nothing, else read the key.
+ * Perform a transaction: if the key is as in data.confirm, do nothing, else read the key.
  */
 #define RK_STEP_CONFIRM 4
 
 /**
- * Hand out the outcomes that rk_committer_finished writes: data.finished. What their callers submit next joins the next
- * swap.
+ * Fetch outcomes with rk_committer_finished, and pass them to their callers: data.finished. Operations that these submit
+ * before the next poll join the next compare-and-swap.
  */
 #define RK_STEP_FINISHED 5
 
@@ -187,7 +188,7 @@
 #define RK_STEP_WATCH 6
 
 /**
- * End the watch: report nothing of it any more.
+ * End the watch. Report none of its events after that.
  */
 #define RK_STEP_STOP_WATCH 7
 
@@ -202,22 +203,22 @@
 #define RK_OUTCOME_RELEASED 2
 
 /**
- * The value was not freed; a repair pass has to look at it: data.deferred.
+ * The value was not freed, and is left to a repair pass: data.deferred.
  */
 #define RK_OUTCOME_DEFERRED 3
 
 /**
- * What is stored: data.read.
+ * The object was read: data.read.
  */
 #define RK_OUTCOME_READ 4
 
 /**
- * The object is there: data.created.
+ * The object exists: data.created.
  */
 #define RK_OUTCOME_CREATED 5
 
 /**
- * As much of a diff as was still right was applied: data.repaired.
+ * The diff was applied as far as it was still right: data.repaired.
  */
 #define RK_OUTCOME_REPAIRED 6
 
@@ -227,7 +228,8 @@
 #define RK_OUTCOME_FAILED 7
 
 /**
- * The outcome is unknown: the operation may have taken effect or may do so yet. What it allocated must not be used.
+ * The outcome is unknown: the operation may have taken effect, or may do so later. Values that it may have allocated
+ * must not be used.
  */
 #define RK_OUTCOME_UNKNOWN 8
 
@@ -247,32 +249,32 @@
 #define RK_ERROR_MESSAGE_CAPACITY 512
 
 /**
- * As the kind of an error's detail: it has none.
+ * As the detail_kind of an rk_error: it has no detail.
  */
 #define RK_DETAIL_NONE 0
 
 /**
- * As the kind of an error's detail: byte.
+ * As the detail_kind of an rk_error: detail.byte is valid.
  */
 #define RK_DETAIL_BYTE 1
 
 /**
- * As the kind of an error's detail: bits.
+ * As the detail_kind of an rk_error: detail.bits is valid.
  */
 #define RK_DETAIL_BITS 2
 
 /**
- * As the kind of an error's detail: request.
+ * As the detail_kind of an rk_error: detail.request is valid.
  */
 #define RK_DETAIL_REQUEST 3
 
 /**
- * As the kind of an error's detail: bitmap.
+ * As the detail_kind of an rk_error: detail.bitmap is valid.
  */
 #define RK_DETAIL_BITMAP 4
 
 /**
- * As the range of a finding or leak: the audit has no range of addresses to name.
+ * As the range of a finding or leak: the audit has no range of addresses.
  */
 #define RK_NO_RANGE 4294967295
 
@@ -332,7 +334,7 @@
 #define RK_OWNER_USES 3
 
 /**
- * As the owner in an rk_address_object: it refers to the Service that is judged.
+ * As the owner in an rk_address_object: the IPAddress object refers to the Service that is judged.
  */
 #define RK_OWNER_SELF 4
 
@@ -473,7 +475,7 @@
 #define RK_RECORD_IP_ADDRESSES 2
 
 /**
- * As the length of an entry: the same text as that of the entry before, and no bytes in text.
+ * As the length of an entry: its text is that of the entry before, and has no bytes in rk_batch.text.
  */
 #define RK_SAME_TEXT 4294967295
 
@@ -493,7 +495,7 @@
 #define RK_PROTOCOL_SCTP 2
 
 /**
- * As a port's protocol: another one, whose text stands in text; its length is added to this.
+ * As a port's protocol: another one. The length of its name, which is in rk_batch.text, is added to this.
  */
 #define RK_PROTOCOL_TEXT 16
 
@@ -523,7 +525,7 @@
 #define RK_VALUE_KIND_TEXT 7
 
 /**
- * No value: no range has it. low and high are 0. It is for bindings whose values may be none.
+ * No value: no range has it. low and high are 0. It is for bindings in which a value may be missing.
  */
 #define RK_VALUE_KIND_NONE 8
 
@@ -675,7 +677,7 @@ typedef uint32_t rk_result;
 #endif // __cplusplus
 
 /**
- * Why something was found, by the reasons of kube-apiserver's Events. Numbers never change and are never reused.
+ * The reason of a finding, as in kube-apiserver's Events. Numbers never change and are never reused.
  */
 enum rk_reason
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -732,7 +734,7 @@ typedef uint32_t rk_reason;
 #endif // __cplusplus
 
 /**
- * Which values of a range are in use.
+ * Records which values of a range are in use, and picks free ones.
  */
 typedef struct rk_allocator rk_allocator;
 
@@ -747,8 +749,7 @@ typedef struct rk_audit rk_audit;
 typedef struct rk_bootstrap rk_bootstrap;
 
 /**
- * One stored object and the operations on it: a state machine that does no I/O. May be used from several threads at
- * once.
+ * One stored object and the operations on it: a state machine that does no I/O.
  */
 typedef struct rk_committer rk_committer;
 
@@ -844,7 +845,7 @@ typedef struct rk_error {
    */
   union rk_detail detail;
   /**
-   * Bytes in message, without the NUL.
+   * Bytes in message, without the NUL at its end.
    */
   size_t message_len;
   /**
@@ -949,7 +950,7 @@ typedef struct rk_services {
 } rk_services;
 
 /**
- * An allocation.
+ * The requests of an allocation.
  */
 typedef struct rk_allocate {
   /**
@@ -980,7 +981,7 @@ typedef struct rk_release {
 } rk_release;
 
 /**
- * What belongs to the kind of an operation.
+ * The data of an operation; the kind determines which member is valid.
  */
 typedef union rk_operation_data {
   /**
@@ -1006,17 +1007,17 @@ typedef struct rk_operation {
    */
   uint32_t kind;
   /**
-   * What belongs to the kind.
+   * Data that the kind determines.
    */
   union rk_operation_data data;
 } rk_operation;
 
 /**
- * Until when to wait.
+ * A wait.
  */
 typedef struct rk_step_wait {
   /**
-   * In nanoseconds by the caller's clock.
+   * When it ends, in nanoseconds by the caller's clock.
    */
   uint64_t until;
 } rk_step_wait;
@@ -1044,7 +1045,7 @@ typedef struct rk_key_state {
  */
 typedef struct rk_step_swap {
   /**
-   * What the key must be: its mod revision, version and create revision, all three.
+   * The state that the key must have, in all three fields.
    */
   struct rk_key_state guard;
   /**
@@ -1063,13 +1064,13 @@ typedef struct rk_step_swap {
  */
 typedef struct rk_step_confirm {
   /**
-   * What the key must be: its mod revision, version and create revision, all three.
+   * The state that the key must have, in all three fields.
    */
   struct rk_key_state guard;
 } rk_step_confirm;
 
 /**
- * What rk_committer_finished writes.
+ * The sizes of the arrays that rk_committer_finished fills.
  */
 typedef struct rk_step_finished {
   /**
@@ -1087,17 +1088,17 @@ typedef struct rk_step_finished {
 } rk_step_finished;
 
 /**
- * From where to watch.
+ * A watch.
  */
 typedef struct rk_step_watch {
   /**
-   * The revision.
+   * The revision of the first change to report.
    */
   uint64_t from;
 } rk_step_watch;
 
 /**
- * What belongs to the kind of a step.
+ * The data of a step; the kind determines which member is valid.
  */
 typedef union rk_step_data {
   /**
@@ -1123,7 +1124,7 @@ typedef union rk_step_data {
 } rk_step_data;
 
 /**
- * What to do next.
+ * A step to take.
  */
 typedef struct rk_step {
   /**
@@ -1131,7 +1132,7 @@ typedef struct rk_step {
    */
   uint32_t kind;
   /**
-   * What belongs to the kind.
+   * Data that the kind determines.
    */
   union rk_step_data data;
 } rk_step;
@@ -1163,7 +1164,7 @@ typedef struct rk_key {
    */
   struct rk_key_state state;
   /**
-   * What is stored under it.
+   * The value.
    */
   const uint8_t *value;
   /**
@@ -1177,7 +1178,7 @@ typedef struct rk_key {
  */
 typedef struct rk_current {
   /**
-   * Of the answer.
+   * The header of the answer.
    */
   struct rk_header header;
   /**
@@ -1187,11 +1188,11 @@ typedef struct rk_current {
 } rk_current;
 
 /**
- * Why the store refuses a request.
+ * A refusal of the store.
  */
 typedef struct rk_refused {
   /**
-   * The store's account of it.
+   * The store's error message.
    */
   const char *reason;
   /**
@@ -1216,7 +1217,7 @@ typedef struct rk_watched {
 } rk_watched;
 
 /**
- * What belongs to the kind of an event.
+ * The data of an event; the kind determines which member is valid.
  */
 typedef union rk_event_data {
   /**
@@ -1246,18 +1247,18 @@ typedef struct rk_event {
    */
   uint32_t kind;
   /**
-   * What belongs to the kind.
+   * Data that the kind determines.
    */
   union rk_event_data data;
 } rk_event;
 
 /**
- * What is known of the object without asking the store.
+ * The newest state of the object that the committer has seen.
  */
 typedef struct rk_known {
   /**
-   * The revision of the newest state of the key that was seen; 0 if none was, or there is no key. What is in use in it
-   * can be released as of this revision.
+   * The revision of that state; 0 if none was seen, or there is no key. A value that is in use in it can be released as
+   * of this revision.
    */
   uint64_t revision;
   /**
@@ -1265,13 +1266,13 @@ typedef struct rk_known {
    */
   uint32_t used;
   /**
-   * Whether the object was there and initialised.
+   * Whether the object existed and was initialised.
    */
   bool initialised;
 } rk_known;
 
 /**
- * An allocation.
+ * An allocation that has taken effect.
  */
 typedef struct rk_allocated {
   /**
@@ -1283,17 +1284,17 @@ typedef struct rk_allocated {
    */
   uint64_t revision;
   /**
-   * Until when a Service with the values must be written, in nanoseconds by the caller's clock.
+   * The time until which a Service with the values must be written, in nanoseconds by the caller's clock.
    */
   uint64_t use_until;
 } rk_allocated;
 
 /**
- * A release.
+ * A release that has ended.
  */
 typedef struct rk_released {
   /**
-   * Whether this operation freed the value. Otherwise it was free already, or somebody else owns it.
+   * Whether this operation freed the value. Otherwise it was free already, or has another owner.
    */
   bool freed;
 } rk_released;
@@ -1309,35 +1310,35 @@ typedef struct rk_deferred {
 } rk_deferred;
 
 /**
- * What is stored, confirmed by the store after the operation was submitted.
+ * The stored object, as the store confirmed it after the operation was submitted.
  */
 typedef struct rk_view {
   /**
-   * The store's revision that this is the state of.
+   * The store's revision at which this is the state.
    */
   uint64_t revision;
   /**
-   * How many of the bytes belong to it: what is in use, in the form of rk_allocator_snapshot.
+   * How many of the bytes belong to it: the values in use, in the form of rk_allocator_snapshot.
    */
   size_t bytes;
   /**
-   * Whether the object is there and was initialised.
+   * Whether the object exists and is initialised.
    */
   bool initialised;
 } rk_view;
 
 /**
- * An object that is there.
+ * An object that exists.
  */
 typedef struct rk_created {
   /**
-   * Whether this operation created it. Otherwise it was there already, for the same range.
+   * Whether this operation created it. Otherwise it existed already, for the same range.
    */
   bool created;
 } rk_created;
 
 /**
- * What became of a diff.
+ * A diff that was applied as far as it was still right.
  */
 typedef struct rk_repaired {
   /**
@@ -1349,17 +1350,17 @@ typedef struct rk_repaired {
    */
   size_t cleared;
   /**
-   * How many were left alone because they, or Services, had changed, or may have.
+   * How many values of the diff stay as they are, because they or Services have or may have changed.
    */
   uint32_t changed;
 } rk_repaired;
 
 /**
- * A failure.
+ * An operation that has failed.
  */
 typedef struct rk_failed {
   /**
-   * Why.
+   * The reason.
    */
   rk_result result;
   /**
@@ -1381,7 +1382,7 @@ typedef struct rk_failed {
 } rk_failed;
 
 /**
- * What belongs to an outcome.
+ * The data of an outcome; rk_finished.outcome determines which member is valid.
  */
 typedef union rk_outcome_data {
   /**
@@ -1419,7 +1420,7 @@ typedef union rk_outcome_data {
  */
 typedef struct rk_finished {
   /**
-   * Which one.
+   * The ticket of the operation.
    */
   uint64_t ticket;
   /**
@@ -1427,7 +1428,7 @@ typedef struct rk_finished {
    */
   uint32_t outcome;
   /**
-   * What belongs to the outcome.
+   * Data that the outcome determines.
    */
   union rk_outcome_data data;
 } rk_finished;
@@ -1445,7 +1446,7 @@ typedef struct rk_address_object {
    */
   bool labelled;
   /**
-   * One of RK_OWNER_*: what it refers to.
+   * One of RK_OWNER_*: the object that it refers to.
    */
   uint32_t owner;
 } rk_address_object;
@@ -1463,7 +1464,7 @@ typedef struct rk_range_description {
    */
   uint32_t static_band;
   /**
-   * Bytes in text, without the NUL.
+   * Bytes in text, without the NUL at its end.
    */
   size_t text_len;
   /**
@@ -1491,11 +1492,11 @@ typedef union rk_found_value {
  */
 typedef struct rk_finding {
   /**
-   * Why.
+   * The reason.
    */
   rk_reason reason;
   /**
-   * One of RK_SUBJECT_KIND_*: what it is about.
+   * One of RK_SUBJECT_KIND_*: the kind of object that it is about.
    */
   uint32_t subject_kind;
   /**
@@ -1512,7 +1513,7 @@ typedef struct rk_finding {
    */
   uint32_t remedy;
   /**
-   * One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: what kind of value it is about.
+   * One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: the kind of value that it is about.
    */
   uint32_t value_kind;
   /**
@@ -1690,8 +1691,9 @@ extern "C" {
 /**
  * Creates an allocator with nothing in use. Memory: one bit per value.
  *
- * strategy is one of RK_STRATEGY_* and decides what rk_allocator_allocate_next returns. seed starts the generator of
- * the random strategies (xoshiro256++): the same seed and the same calls return the same values.
+ * `strategy` is one of RK_STRATEGY_* and determines the values that rk_allocator_allocate_next picks. `seed`
+ * starts the generator of the random strategies (xoshiro256++): the same seed and the same calls return the same
+ * values.
  */
 rk_result rk_allocator_new(const struct rk_range *range,
                            uint32_t strategy,
@@ -1725,38 +1727,41 @@ rk_result rk_allocator_allocate(const struct rk_allocator *allocator,
                                 const struct rk_value *value);
 
 /**
- * Allocates a free value, chosen by the strategy. Cost: some nanoseconds at any fill.
+ * Allocates a free value that the strategy picks. Cost: some nanoseconds at any fill.
  *
  * RK_RESULT_FULL if none is free.
  */
 rk_result rk_allocator_allocate_next(const struct rk_allocator *allocator, struct rk_value *value);
 
 /**
- * Releases a value; one that is free or not in range is no error. *was_used is whether the value was in use; was_used
- * may be NULL.
+ * Releases a value; one that is free or not in range is no error. Writes whether the value was in use to
+ * `was_used`, which may be NULL.
  */
 rk_result rk_allocator_release(const struct rk_allocator *allocator,
                                const struct rk_value *value,
                                bool *was_used);
 
 /**
- * Writes whether a value is in use; false for one that is not in range.
+ * Writes whether a value is in use: false for one that is not in range.
  */
 rk_result rk_allocator_has(const struct rk_allocator *allocator,
                            const struct rk_value *value,
                            bool *is_used);
 
 /**
- * Writes how many values are in use. Cost: O(1); O(size / 64) for the first call after a restore.
+ * Writes how many values are in use; all others of the range are free. Cost: O(1); O(size / 64) for the first call
+ * after a restore.
  */
-rk_result rk_allocator_used(const struct rk_allocator *allocator, uint32_t *used);
+rk_result rk_allocator_used(const struct rk_allocator *allocator,
+                            uint32_t *used);
 
 /**
- * Serves all n requests, or none. A request of kind RK_VALUE_KIND_ANY allocates any free value; requests for a named
- * value are served first, wherever they stand. values has room for n values, in the order of the requests.
+ * Serves all `n` requests, or none. A request of kind RK_VALUE_KIND_ANY allocates any free value; requests for a
+ * named value are served first, wherever they stand. `values` has room for `n` values, in the order of the
+ * requests.
  *
- * RK_RESULT_ALREADY_ALLOCATED, RK_RESULT_NOT_IN_RANGE, RK_RESULT_FULL and, for a request that is no value,
- * RK_RESULT_INVALID_ARGUMENT, each with the request that failed in error.
+ * RK_RESULT_ALREADY_ALLOCATED, RK_RESULT_NOT_IN_RANGE, RK_RESULT_FULL and, for a request that does not follow its
+ * kind, RK_RESULT_INVALID_ARGUMENT, each with the request that failed in `error`.
  */
 rk_result rk_allocator_allocate_batch(const struct rk_allocator *allocator,
                                       const struct rk_value *requests,
@@ -1765,8 +1770,8 @@ rk_result rk_allocator_allocate_batch(const struct rk_allocator *allocator,
                                       struct rk_error *error);
 
 /**
- * Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, bit n being
- * offset n; no bytes if nothing is in use. (size + 7) / 8 bytes always suffice.
+ * Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, in
+ * which bit k stands for offset k; no bytes if nothing is in use. (size + 7) / 8 bytes always suffice.
  */
 rk_result rk_allocator_snapshot(const struct rk_allocator *allocator,
                                 uint8_t *buffer,
@@ -1774,10 +1779,10 @@ rk_result rk_allocator_snapshot(const struct rk_allocator *allocator,
                                 size_t *len);
 
 /**
- * Replaces the state by a stored snapshot: the text of its range, and its data as rk_allocator_snapshot writes it
- * (leading zero bytes are accepted).
+ * Replaces the state by a stored snapshot: `range` is the text of its range, `data` has the form of
+ * rk_allocator_snapshot, in which leading zero bytes are accepted.
  *
- * RK_RESULT_MISMATCHED_RANGE; RK_RESULT_BITS_PAST_RANGE, with the bits in error. Nothing changes then.
+ * RK_RESULT_MISMATCHED_RANGE; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`. The state stays as it was then.
  */
 rk_result rk_allocator_restore(const struct rk_allocator *allocator,
                                const char *range,
@@ -1789,10 +1794,10 @@ rk_result rk_allocator_restore(const struct rk_allocator *allocator,
 /**
  * Begins an audit without ranges. Read the stored ranges first, and list the Services after that.
  *
- * Without ip_addresses, ClusterIPs are recorded in bitmaps. With it, they are recorded in IPAddress objects, and
- * bitmaps of addresses are stale: they are counted, and not compared with the Services. now, in seconds since 1970,
- * then grants an IPAddress object of at most 60 s that its Service is still to be stored; with NULL none is granted
- * that, which is right for data at rest.
+ * Without `ip_addresses`, ClusterIPs are recorded in bitmaps. With it, they are recorded in IPAddress objects, and
+ * bitmaps of addresses are stale: they are counted, and not compared with the Services. `now` is in seconds since
+ * 1970: an IPAddress object that is at most 60 s old may still wait for its Service, and is no leak. If `now` is
+ * NULL, every object counts, which is right for data at rest.
  */
 rk_result rk_audit_new(bool ip_addresses,
                        const int64_t *now,
@@ -1809,14 +1814,14 @@ void rk_audit_free(struct rk_audit *audit);
 rk_result rk_audit_close(const struct rk_audit *audit);
 
 /**
- * Adds a configured range of addresses or ports that is stored as a bitmap, with the stored text of its range and the
- * stored bitmap; an empty text means that nothing was stored yet. Ranges and CIDRs count from 0 in the order in which
- * they are added; the first range of addresses is the primary one. Add all of them before the first Service is
- * observed: RK_RESULT_INVALID_ARGUMENT after that, since the values of those Services would look leaked.
+ * Adds a configured range of addresses or ports that is stored as a bitmap, with the stored text of its range and
+ * the stored bitmap; an empty text means that nothing is stored yet. Ranges and CIDRs count from 0 in the order in
+ * which they are added; the first range of addresses is the primary one. Add all of them before the first Service
+ * is observed: RK_RESULT_INVALID_ARGUMENT after that, since the values of those Services would look leaked.
  *
  * The stored range may differ from the configured one: values that both have are kept. RK_RESULT_SAME_KIND if the
- * audit has a range of ports, or of this IP family, already. For the stored data: RK_RESULT_INVALID_RANGE;
- * RK_RESULT_MISMATCHED_RANGE if it is of another kind; RK_RESULT_BITS_PAST_RANGE, with the bits in error.
+ * audit already has a range of ports, or of this IP family. For the stored data: RK_RESULT_INVALID_RANGE;
+ * RK_RESULT_MISMATCHED_RANGE if it is of another kind; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
  */
 rk_result rk_audit_add_bitmap(const struct rk_audit *audit,
                               const struct rk_range *configured,
@@ -1847,8 +1852,8 @@ rk_result rk_audit_observe_ip_addresses(const struct rk_audit *audit,
                                         struct rk_error *error);
 
 /**
- * Records a batch of Services; see rk_services_add. Their names are needed only where ClusterIPs are recorded in
- * IPAddress objects; otherwise names may be NULL. Cost: some 30 ns per address or port in bitmaps.
+ * Records a batch of Services; see rk_services_add. `names` are needed only where ClusterIPs are recorded in
+ * IPAddress objects, and may be NULL otherwise. Cost: some 30 ns per address or port in bitmaps.
  *
  * RK_RESULT_INVALID_BATCH, also if there are not as many names as Services, and nothing of the batch is recorded;
  * RK_RESULT_INVALID_ARGUMENT if names are needed and NULL.
@@ -1860,11 +1865,11 @@ rk_result rk_audit_observe_services(const struct rk_audit *audit,
 
 /**
  * Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_*), once all
- * Services were observed. Otherwise its findings about some Services would be missing or wrong.
+ * Services are observed. Otherwise its findings about some Services would be missing or wrong.
  *
- * RK_RESULT_NOT_INITIALISED, with the bitmap in error. RK_RESULT_NO_SERVICES if cleans_leaks says that leaks are cleaned
- * after the audit, values are recorded as allocated, and no Service was observed: a cluster has the kubernetes Service at
- * least, so its Services are stored elsewhere.
+ * RK_RESULT_NOT_INITIALISED, with the bitmap in `error`. RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks
+ * are cleaned after the audit, values are recorded as allocated, and no Service was observed: a cluster has the
+ * kubernetes Service at least, so its Services are stored elsewhere.
  */
 rk_result rk_audit_check_cluster(const struct rk_audit *audit,
                                  uint32_t service_ips,
@@ -1874,10 +1879,10 @@ rk_result rk_audit_check_cluster(const struct rk_audit *audit,
                                  struct rk_error *error);
 
 /**
- * Ends and closes the audit. With a tracker, a leak in a bitmap stays until enough passes in a row have seen it; with
- * NULL, leaks are cleaned at once, which is right only where nobody else allocates.
+ * Ends and closes the audit. With a `tracker`, a leak in a bitmap stays until enough passes in a row have seen it;
+ * with NULL, leaks are cleaned at once, which is right only where nobody else allocates.
  *
- * RK_RESULT_INVALID_ARGUMENT if it is the audit of an rk_repair_pass, which rk_repair_pass_finish ends.
+ * RK_RESULT_INVALID_ARGUMENT if the audit belongs to an rk_repair_pass: rk_repair_pass_finish ends it.
  */
 rk_result rk_audit_finish(const struct rk_audit *audit,
                           const struct rk_leak_tracker *tracker,
@@ -1885,9 +1890,9 @@ rk_result rk_audit_finish(const struct rk_audit *audit,
                           struct rk_error *error);
 
 /**
- * Creates a controller that has not begun. config is JSON (docs/bootstrap-json.md).
+ * Creates a controller that has not begun. `config` is JSON (docs/bootstrap-json.md).
  *
- * RK_RESULT_INVALID_JSON, with the byte in error; RK_RESULT_INVALID_CONFIG.
+ * RK_RESULT_INVALID_JSON, with the byte in `error`; RK_RESULT_INVALID_CONFIG.
  */
 rk_result rk_bootstrap_new(const char *config,
                            size_t config_len,
@@ -1905,8 +1910,8 @@ void rk_bootstrap_free(struct rk_bootstrap *bootstrap);
 rk_result rk_bootstrap_close(const struct rk_bootstrap *bootstrap);
 
 /**
- * Writes the step to take at the time now, in nanoseconds of a monotonic clock, as JSON (docs/bootstrap-json.md). A
- * step that does not fit is kept for the next call.
+ * Writes the step to take at the time `now`, in nanoseconds of a monotonic clock, as JSON
+ * (docs/bootstrap-json.md). A step that does not fit is kept for the next call.
  */
 rk_result rk_bootstrap_poll(const struct rk_bootstrap *bootstrap,
                             uint64_t now,
@@ -1915,10 +1920,10 @@ rk_result rk_bootstrap_poll(const struct rk_bootstrap *bootstrap,
                             size_t *len);
 
 /**
- * Reports that the order of this id has ended. answer is JSON (docs/bootstrap-json.md). An answer to an order that was
- * given up is ignored.
+ * Reports that the order `id` has ended. `answer` is JSON (docs/bootstrap-json.md). The answer to an order that
+ * the controller has given up is ignored.
  *
- * RK_RESULT_INVALID_JSON, with the byte in error; the order stays open then.
+ * RK_RESULT_INVALID_JSON, with the byte in `error`; the order stays open then.
  */
 rk_result rk_bootstrap_answered(const struct rk_bootstrap *bootstrap,
                                 uint64_t now,
@@ -1928,19 +1933,19 @@ rk_result rk_bootstrap_answered(const struct rk_bootstrap *bootstrap,
                                 struct rk_error *error);
 
 /**
- * Begins an orderly stop: the loops end, then the server's own lease and endpoint are removed. Poll and answer until
- * the phase of a step is stopped, at most two intervals of the endpoints later.
+ * Begins an orderly stop at the time `now`: the loops end, then the server's own lease and endpoint are removed.
+ * Poll and answer until a step has the phase "stopped", at most two intervals of the endpoints later.
  */
 rk_result rk_bootstrap_stop(const struct rk_bootstrap *bootstrap,
                             uint64_t now);
 
 /**
- * Decides one thing without a controller: which namespaces are missing, or what to do about the Service kubernetes,
- * the server's own lease, or Endpoints and EndpointSlice. question and answer are JSON (docs/bootstrap-json.md). The
- * same question has the same answer.
+ * Decides one thing without a controller: which namespaces are missing, or what to do about the Service
+ * kubernetes, the server's own lease, or Endpoints and EndpointSlice. `question` and the answer are JSON
+ * (docs/bootstrap-json.md). The same question has the same answer.
  *
- * RK_RESULT_INVALID_JSON, with the byte in error, also for an object of another kind; RK_RESULT_INVALID_CONFIG for a
- * well-formed question that has no answer.
+ * RK_RESULT_INVALID_JSON, with the byte in `error`, also for an object of another kind; RK_RESULT_INVALID_CONFIG
+ * for a well-formed question that has no answer.
  */
 rk_result rk_bootstrap_plan(const char *question,
                             size_t question_len,
@@ -1950,14 +1955,11 @@ rk_result rk_bootstrap_plan(const char *question,
                             struct rk_error *error);
 
 /**
- * Makes a committer that knows nothing of the store yet.
+ * Creates a committer that knows nothing of the store yet.
  *
- * strategy is one of RK_STRATEGY_*. grace is the time in nanoseconds in which a Service has to be written once its
- * values are allocated: two intervals of repair, 6 minutes in Kubernetes; a creator that takes longer may lose them.
- * seed starts the generator for choices and back-off. Memory: up to 1 MiB for a /12 beside the object.
- *
- * The caller owns *committer and frees it with rk_committer_free; range is not needed any more.
- * RK_RESULT_INVALID_ARGUMENT for an unknown strategy.
+ * `strategy` is one of RK_STRATEGY_*. `grace` is the time in nanoseconds in which a Service has to be written once
+ * its values are allocated: two intervals of repair, 6 minutes in Kubernetes; a creator that takes longer may lose
+ * them. `seed` starts the generator for choices and back-off. Memory: up to 1 MiB for a /12 beside the object.
  */
 rk_result rk_committer_new(const struct rk_range *range,
                            uint32_t strategy,
@@ -1977,11 +1979,11 @@ void rk_committer_free(struct rk_committer *committer);
 rk_result rk_committer_close(const struct rk_committer *committer);
 
 /**
- * Submits n operations and writes the ticket of each. values are the requests of all allocations, back to back, as
- * rk_allocator_allocate_batch takes them.
+ * Submits `n` operations and writes the ticket of each. `values` are the requests of all allocations, back to
+ * back, as rk_allocator_allocate_batch takes them.
  *
- * RK_RESULT_INVALID_ARGUMENT for an unknown kind, a value that does not follow its kind, or a wrong number of values:
- * nothing is submitted then.
+ * RK_RESULT_INVALID_ARGUMENT also if `values_len` differs from the number of requests. On failure nothing is
+ * submitted.
  */
 rk_result rk_committer_submit(const struct rk_committer *committer,
                               const struct rk_operation *submitted,
@@ -1992,16 +1994,14 @@ rk_result rk_committer_submit(const struct rk_committer *committer,
                               struct rk_error *error);
 
 /**
- * Ends an operation that its caller no longer waits for; one that has ended is left alone. What it allocates if it takes
- * effect nevertheless is released again.
+ * Ends an operation that its caller no longer waits for; one that has ended is left alone. If the operation takes
+ * effect nevertheless, the values that it allocates are released again.
  */
 rk_result rk_committer_cancel(const struct rk_committer *committer,
                               uint64_t ticket);
 
 /**
- * Releases the n values of an RK_OUTCOME_ALLOCATED of this revision, whose caller no longer waits for it.
- *
- * RK_RESULT_INVALID_ARGUMENT for a value that is none.
+ * Releases the `n` values of an RK_OUTCOME_ALLOCATED with this `revision`, whose caller no longer waits for it.
  */
 rk_result rk_committer_abandon(const struct rk_committer *committer,
                                uint64_t revision,
@@ -2009,9 +2009,11 @@ rk_result rk_committer_abandon(const struct rk_committer *committer,
                                size_t n);
 
 /**
- * Writes what to do next, at the time now (nanoseconds by a clock that never goes back). To be called again after it is
- * done, until it says to wait or that there is nothing to do; and after each call that submits, cancels, abandons or
- * handles something. RK_STEP_FINISHED is repeated until the outcomes are fetched. A request (RK_STEP_READ, RK_STEP_SWAP,
+ * Writes the step to take at the time `now`, in nanoseconds by a clock that never goes back. Take it and poll
+ * again, until the step is to wait or to do nothing; poll also after each call that submits, cancels, abandons or
+ * handles something.
+ *
+ * RK_STEP_FINISHED is repeated until the outcomes are fetched. A request (RK_STEP_READ, RK_STEP_SWAP,
  * RK_STEP_CONFIRM) ends by an event, RK_EVENT_HELD to RK_EVENT_REFUSED; until then there is no other.
  */
 rk_result rk_committer_poll(const struct rk_committer *committer,
@@ -2019,17 +2021,14 @@ rk_result rk_committer_poll(const struct rk_committer *committer,
                             struct rk_step *step);
 
 /**
- * Reports an event, at the time now.
- *
- * RK_RESULT_INVALID_ARGUMENT for an unknown kind, RK_RESULT_INVALID_UTF8 for a reason that is none: nothing is handled
- * then.
+ * Reports an event at the time `now`. On failure nothing of it is handled.
  */
 rk_result rk_committer_handle(const struct rk_committer *committer,
                               const struct rk_event *event,
                               uint64_t now);
 
 /**
- * Writes what is known of the object without asking the store: it may be out of date.
+ * Writes the newest state of the object that the committer has seen. It may be out of date.
  *
  * Cost: O(1); after a change by others O(size / 64), some 10 us for a million values.
  */
@@ -2046,11 +2045,11 @@ rk_result rk_committer_value(const struct rk_committer *committer,
                              size_t *len);
 
 /**
- * Writes the outcomes of an RK_STEP_FINISHED, in the order in which the operations ended, and their values and bytes, each
- * back to back. *n is how many outcomes; 0 if all were fetched before.
+ * Writes the outcomes of an RK_STEP_FINISHED, in the order in which the operations ended, and their values and
+ * bytes, each back to back; and to `*n` the number of outcomes, 0 if all were fetched before.
  *
- * RK_RESULT_BUFFER_TOO_SMALL if one of the capacities is less than the step says: nothing is fetched then.
- *
+ * RK_RESULT_BUFFER_TOO_SMALL if one of the capacities is less than the step says: nothing is fetched, and no
+ * length is written.
  */
 rk_result rk_committer_finished(const struct rk_committer *committer,
                                 struct rk_finished *finished,
@@ -2062,16 +2061,16 @@ rk_result rk_committer_finished(const struct rk_committer *committer,
                                 size_t *n);
 
 /**
- * Returns a reason as kube-apiserver's Events spell it, such as "ClusterIPNotAllocated"; "Unknown" for a number that
- * is no reason. The text is static: never NULL, never freed.
+ * Returns a reason as kube-apiserver's Events spell it, such as "ClusterIPNotAllocated"; "Unknown" for any other
+ * number. The text is static: never NULL, never freed.
  */
 const char *rk_reason_name(uint32_t reason);
 
 /**
- * Judges an IPAddress object: *verdict is one of RK_IP_ADDRESS_*. managed is whether its label says that the allocator
- * manages it; owner is one of RK_OWNER_* except RK_OWNER_SELF. unused_for is how long at least nothing has used the
- * address, grace the longest time that a request can take, both in nanoseconds. With RK_IP_ADDRESS_WAIT, *wait is
- * after how many nanoseconds to judge again; otherwise it is 0.
+ * Judges an IPAddress object: `*verdict` is one of RK_IP_ADDRESS_*. `managed` is whether its label says that the
+ * allocator manages it; `owner` is one of RK_OWNER_* except RK_OWNER_SELF. `unused_for` is how long at least
+ * nothing has used the address, `grace` the longest time that a request can take, both in nanoseconds. With
+ * RK_IP_ADDRESS_WAIT, `*wait` is the number of nanoseconds after which to judge again; otherwise it is 0.
  */
 rk_result rk_ip_address_judge(bool managed,
                               uint32_t owner,
@@ -2081,17 +2080,17 @@ rk_result rk_ip_address_judge(bool managed,
                               uint64_t *wait);
 
 /**
- * Judges an address that a Service uses and a ServiceCIDR contains, by its IPAddress object, NULL if there is none:
- * *verdict is one of RK_CLUSTER_IP_*.
+ * Judges an address that a Service uses and a ServiceCIDR contains, by its IPAddress object `object`, NULL if
+ * there is none: `*verdict` is one of RK_CLUSTER_IP_*.
  */
 rk_result rk_cluster_ip_judge(const struct rk_address_object *object,
                               uint32_t *verdict);
 
 /**
- * Creates counters at 0. A leak is due to be cleaned in the pass that sees it for the passes-th time in a row;
- * kube-apiserver waits for 3.
+ * Creates counters at 0. A leak is due to be cleaned if this many `passes` in a row have seen it; kube-apiserver
+ * waits for 3.
  *
- * RK_RESULT_INVALID_ARGUMENT if passes is 0.
+ * RK_RESULT_INVALID_ARGUMENT if `passes` is 0.
  */
 rk_result rk_leak_counters_new(const struct rk_range *range,
                                uint8_t passes,
@@ -2109,9 +2108,9 @@ void rk_leak_counters_free(struct rk_leak_counters *counters);
 rk_result rk_leak_counters_close(const struct rk_leak_counters *counters);
 
 /**
- * Counts a pass that saw exactly the n values of leaked, and writes those that are due to be cleaned, ascending. The
- * counters of those, and of every value that is not in leaked, return to 0. due needs room for n values: with less,
- * RK_RESULT_BUFFER_TOO_SMALL and n in *due_len.
+ * Counts a pass that saw exactly the `n` values of `leaked`, and writes those that are due to be cleaned,
+ * ascending. Their counters, and the counter of every value that is not in `leaked`, return to 0. `due` needs room
+ * for `n` values: with less, RK_RESULT_BUFFER_TOO_SMALL, and `*due_len` is `n`.
  *
  * RK_RESULT_NOT_IN_RANGE. On failure nothing is counted.
  */
@@ -2123,7 +2122,7 @@ rk_result rk_leak_counters_advance(const struct rk_leak_counters *counters,
                                    size_t *due_len);
 
 /**
- * Writes how many passes in a row a value was leaked, the last one included.
+ * Writes how many passes in a row have seen a value leaked, the last one included.
  *
  * RK_RESULT_NOT_IN_RANGE.
  */
@@ -2132,17 +2131,17 @@ rk_result rk_leak_counters_count(const struct rk_leak_counters *counters,
                                  uint8_t *count);
 
 /**
- * Sets every counter to 0, as is right after a restore from a backup.
+ * Sets every counter to 0, for use after a restore from a backup.
  */
 rk_result rk_leak_counters_reset(const struct rk_leak_counters *counters);
 
 /**
- * Creates a tracker whose counters are 0. A leak is cleaned in the pass that sees it for the passes-th time in a row;
+ * Creates a tracker whose counters are 0. A leak is cleaned if this many `passes` in a row have seen it;
  * kube-apiserver waits for 3.
  *
- * In an rk_repair_pass, counters advance only if passes are at least 0.9 of interval (in nanoseconds) apart and the
- * value was in use all the time between. In rk_audit_finish every pass counts, and interval has no meaning.
- * RK_RESULT_INVALID_ARGUMENT if passes is 0.
+ * In an rk_repair_pass, counters advance only if passes are at least 0.9 of `interval` (in nanoseconds) apart and
+ * the value was in use all the time between. In rk_audit_finish every pass counts, and `interval` has no meaning.
+ * RK_RESULT_INVALID_ARGUMENT if `passes` is 0.
  */
 rk_result rk_leak_tracker_new(uint8_t passes,
                               uint64_t interval,
@@ -2160,7 +2159,7 @@ void rk_leak_tracker_free(struct rk_leak_tracker *tracker);
 rk_result rk_leak_tracker_close(const struct rk_leak_tracker *tracker);
 
 /**
- * Parses a range of this kind: a CIDR ("10.96.0.0/12", IPv4 or IPv6; host bits are cleared) or ports ("30000-32767",
+ * Parses a range of this `kind`: a CIDR ("10.96.0.0/12", IPv4 or IPv6; host bits are cleared) or ports ("30000-32767",
  * "30000+2767", or one port).
  *
  * RK_RESULT_INVALID_RANGE.
@@ -2177,7 +2176,7 @@ rk_result rk_range_parse(const char *spec,
 void rk_range_free(struct rk_range *range);
 
 /**
- * Describes a range.
+ * Writes the size, static band and text of a range.
  */
 rk_result rk_range_describe(const struct rk_range *range, struct rk_range_description *description);
 
@@ -2200,9 +2199,9 @@ rk_result rk_range_value_at(const struct rk_range *range, uint32_t offset, struc
 
 /**
  * Compares two snapshots of a range (see rk_allocator_snapshot): writes a page of the values that only one of them
- * contains, ascending, and for each whether it was allocated, that is, whether the second one contains it.
+ * contains, ascending, and for each to `allocated` whether `after` contains it.
  *
- * RK_RESULT_BITS_PAST_RANGE, with the bits in error.
+ * RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
  */
 rk_result rk_range_changes(const struct rk_range *range,
                            const uint8_t *before,
@@ -2218,16 +2217,15 @@ rk_result rk_range_changes(const struct rk_range *range,
                            struct rk_error *error);
 
 /**
- * Creates an object with empty range and data, as kube-apiserver creates one. form is one of RK_FORM_*.
+ * Creates an object with empty range and data, as kube-apiserver creates one. `form` is one of RK_FORM_*.
  */
 rk_result rk_range_allocation_new(uint32_t form,
                                   struct rk_range_allocation **object);
 
 /**
- * Decodes a stored value, which is copied; its first bytes determine the form. Metadata and unknown fields are
- * preserved.
+ * Decodes a stored value; its first bytes determine the form. Metadata and unknown fields are preserved.
  *
- * RK_RESULT_INVALID_OBJECT and RK_RESULT_ENCRYPTED, with the byte in error.
+ * RK_RESULT_INVALID_OBJECT and RK_RESULT_ENCRYPTED, with the byte in `error`.
  */
 rk_result rk_range_allocation_decode(const uint8_t *stored,
                                      size_t stored_len,
@@ -2261,7 +2259,7 @@ rk_result rk_range_allocation_data(const struct rk_range_allocation *object,
                                    size_t *len);
 
 /**
- * Replaces range and data. Both are copied, and not checked.
+ * Replaces range and data, without a check of either.
  */
 rk_result rk_range_allocation_set(const struct rk_range_allocation *object,
                                   const char *range,
@@ -2270,7 +2268,7 @@ rk_result rk_range_allocation_set(const struct rk_range_allocation *object,
                                   size_t data_len);
 
 /**
- * Writes the object in its stored form. What kube-apiserver wrote and nobody changed comes out byte for byte.
+ * Writes the object in its stored form. An object of kube-apiserver that nobody changed comes out byte for byte.
  */
 rk_result rk_range_allocation_encode(const struct rk_range_allocation *object,
                                      uint8_t *buffer,
@@ -2296,7 +2294,7 @@ rk_result rk_repair_pass_close(const struct rk_repair_pass *pass);
 /**
  * Makes the committer keep the history of its key. Call it before the read of the pass is submitted.
  *
- * RK_RESULT_INVALID_ARGUMENT if the committer's range was begun already, all ranges were read, or a later pass has
+ * RK_RESULT_INVALID_ARGUMENT if the committer's range has begun already, all ranges are read, or a later pass has
  * started.
  */
 rk_result rk_repair_pass_begin(const struct rk_repair_pass *pass,
@@ -2304,12 +2302,13 @@ rk_result rk_repair_pass_begin(const struct rk_repair_pass *pass,
                                struct rk_error *error);
 
 /**
- * Records the read of a committer's object: the revision and the bitmap of its outcome. Services are listed after now,
- * in nanoseconds of the caller's clock. A counter goes on only if the value was in use ever since the previous pass;
- * if that is not known, or that pass was too recent, all counters of the range start again.
+ * Records the read of a committer's object: `revision` and `data` are the revision and the bitmap of its outcome.
+ * Services are listed after `now`, in nanoseconds of the caller's clock. A counter goes on only if the value has
+ * been in use ever since the previous pass; if that is unknown, or that pass was too recent, all counters of the
+ * range start again.
  *
- * RK_RESULT_INVALID_ARGUMENT if the committer's range was not begun, or was read already, or a later pass has started;
- * RK_RESULT_BITS_PAST_RANGE, with the bits in error.
+ * RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun, or is read already, or a later pass has
+ * started; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
  */
 rk_result rk_repair_pass_read(const struct rk_repair_pass *pass,
                               const struct rk_committer *committer,
@@ -2323,8 +2322,8 @@ rk_result rk_repair_pass_read(const struct rk_repair_pass *pass,
  * Adds the ranges that were read to an audit, in the order of rk_repair_pass_begin. The caller may add more, and
  * observes Services that it lists from now on. A failure ends the pass.
  *
- * RK_RESULT_INVALID_ARGUMENT if a range was begun and not read, the audit has ranges or Services already, or a later
- * pass has started; RK_RESULT_SAME_KIND.
+ * RK_RESULT_INVALID_ARGUMENT if a range has begun and is not read, the audit has ranges or Services already, or a
+ * later pass has started; RK_RESULT_SAME_KIND.
  */
 rk_result rk_repair_pass_audit(const struct rk_repair_pass *pass,
                                const struct rk_audit *audit,
@@ -2342,19 +2341,19 @@ rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
                                 struct rk_error *error);
 
 /**
- * Submits the operation that repairs the committer's range, after rk_repair_pass_finish. Submit it even if the pass found
- * nothing: from it the committer learns which values more than one Service claims. It may be submitted again if it has
- * failed. deadline as in rk_operation.
+ * Submits the operation that repairs the committer's range, after rk_repair_pass_finish. Submit it even if the
+ * pass found nothing: from it the committer learns which values more than one Service claims. It may be submitted
+ * again if it has failed. `deadline` is as in rk_operation.
  *
- * listed is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from before
- * the pass's read ends the operation with RK_RESULT_STALE_LIST. With is_guarded, nothing is cleared once a Service was
- * written after the list, so that a creator that takes longer than the grace period keeps its value. Where Services are
- * written all the time, leaks then stay.
+ * `listed` is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from
+ * before the pass's read ends the operation with RK_RESULT_STALE_LIST. With `is_guarded`, nothing is cleared once
+ * a Service was written after the list, so that a creator that takes longer than the grace period keeps its value.
+ * Where Services are written all the time, leaks then stay.
  *
- * A leak stays, and is due again in the next pass, if it was first seen less than the grace period ago, if this committer
- * allocated it within the grace period, or if a Service was written after a list that guards. RK_RESULT_INVALID_ARGUMENT
- * with a message in error if the pass has not finished its audit, does not have the committer's range, or a later one has
- * started, and for a guarded list without a revision.
+ * A leak stays, and is due again in the next pass, if it was first seen less than the grace period ago, if this
+ * committer allocated it within the grace period, or if a Service was written after a list that guards.
+ * RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, does not have the committer's range, or a
+ * later one has started, and for a guarded list without a revision.
  */
 rk_result rk_committer_submit_repair(const struct rk_committer *committer,
                                      const struct rk_repair_pass *pass,
@@ -2375,13 +2374,14 @@ void rk_report_free(struct rk_report *report);
 rk_result rk_report_close(const struct rk_report *report);
 
 /**
- * Records the outcome of the repair of the bitmap at place range: the values that were set and cleared, as in
- * rk_repaired. From then on the report is about what was done: RK_VALUES_SET, _CLEAR and _NEXT are the values that were
- * set, cleared and then stored; the other leaks stay; and a finding whose remedy is RK_REMEDY_REPAIR is dropped if its
- * value was not set, since its Service came after the range was read, or the repair has failed.
+ * Records the outcome of the repair of the bitmap at place `range`: `set` and `cleared` are the values that were
+ * set and cleared, as in rk_repaired. From then on the report is about the repair as it was done: RK_VALUES_SET,
+ * _CLEAR and _NEXT are the values that were set, cleared and then stored; the other leaks stay; and a finding
+ * whose remedy is RK_REMEDY_REPAIR is dropped if its value was not set, since its Service came after the range was
+ * read, or the repair has failed.
  *
- * RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services; RK_RESULT_NOT_IN_RANGE.
- * The report stays as it was.
+ * RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services;
+ * RK_RESULT_NOT_IN_RANGE. The report stays as it was then.
  */
 rk_result rk_report_record_repair(const struct rk_report *report,
                                   size_t range,
@@ -2406,10 +2406,10 @@ rk_result rk_report_findings(const struct rk_report *report,
                              size_t *n);
 
 /**
- * Writes the texts of findings from the one at place `from` on, back to back: for each the value that it is about, and
- * its message. Writes at most n findings, and only whole ones. The value of the i-th ends at byte ends[2 * i] of
- * buffer, where its message begins, which ends at byte ends[2 * i + 1]; so ends has room for 2 * n. *written is the
- * number of findings, 0 past their end.
+ * Writes the texts of findings from the one at place `from` on, back to back: for each the value that it is about,
+ * and its message. Writes at most `n` findings, and only whole ones. The value of the i-th finding ends at byte
+ * ends[2 * i] of `buffer`, where its message begins; the message ends at byte ends[2 * i + 1]. So `ends` has room
+ * for 2 * n. `*written` is the number of findings, 0 past their end.
  *
  * RK_RESULT_BUFFER_TOO_SMALL if not even one fits; no length is written then.
  */
@@ -2422,8 +2422,9 @@ rk_result rk_report_finding_texts(const struct rk_report *report,
                                   size_t *written);
 
 /**
- * Writes a page of leaks: those of bitmaps by range and value, due to be cleaned or not; then the IPAddress objects of
- * the allocator whose Service does not exist and whose address no other Service uses, in the order of observation.
+ * Writes a page of leaks: those of bitmaps by range and value, due to be cleaned or not; then the IPAddress
+ * objects of the allocator whose Service does not exist and whose address no other Service uses, in the order of
+ * observation.
  */
 rk_result rk_report_leaks(const struct rk_report *report,
                           size_t from,
@@ -2432,15 +2433,15 @@ rk_result rk_report_leaks(const struct rk_report *report,
                           size_t *n);
 
 /**
- * Writes the counts of the range at place range.
+ * Writes the counts of the range at place `range`.
  */
 rk_result rk_report_range(const struct rk_report *report,
                           size_t range,
                           struct rk_range_report *numbers);
 
 /**
- * Writes a page of the maximal runs of values of the range at place range that belong to a set (one of RK_VALUES_*),
- * or do not (members is false), ascending. A run that contains from_offset begins there.
+ * Writes a page of the maximal runs of values of the range at place `range` that belong to `set` (one of
+ * RK_VALUES_*), or if `members` is false do not, ascending. A run that contains `from_offset` begins there.
  */
 rk_result rk_report_runs(const struct rk_report *report,
                          size_t range,
@@ -2453,7 +2454,7 @@ rk_result rk_report_runs(const struct rk_report *report,
                          uint64_t *next_offset);
 
 /**
- * Writes the repaired bitmap at place range, in the form of rk_allocator_snapshot.
+ * Writes the repaired bitmap at place `range`, in the form of rk_allocator_snapshot.
  *
  * RK_RESULT_INVALID_ARGUMENT if no bitmap at that place was compared with the Services.
  */
@@ -2464,8 +2465,8 @@ rk_result rk_report_snapshot(const struct rk_report *report,
                              size_t *len);
 
 /**
- * Writes the state of one value of the range at place range. Where IPAddress objects record it, next is the state
- * after the API server's own repair.
+ * Writes the state of one value of the range at place `range`. For a value that IPAddress objects record,
+ * rk_offset_state.next is the state after the API server's own repair.
  *
  * RK_RESULT_NOT_IN_RANGE.
  */
@@ -2475,8 +2476,9 @@ rk_result rk_report_state(const struct rk_report *report,
                           struct rk_offset_state *state);
 
 /**
- * Divides the range at place range into at most count cells of equal length (the last may be shorter) and writes the
- * counts of each; a range of size 0 has no cells, and count 0 is for none. cells is a buffer, whose length is *n.
+ * Divides the range at place `range` into at most `count` cells of equal length (the last may be shorter) and
+ * writes the counts of each; a range of size 0 has no cells, and count 0 is for none. `cells` is a buffer, and `*n`
+ * its length.
  */
 rk_result rk_report_occupancy(const struct rk_report *report,
                               size_t range,
@@ -2501,7 +2503,7 @@ rk_result rk_service_cidr_parse(const char *spec,
 void rk_service_cidr_free(struct rk_service_cidr *cidr);
 
 /**
- * Describes a CIDR.
+ * Writes the size and the static band of a CIDR.
  */
 rk_result rk_service_cidr_describe(const struct rk_service_cidr *cidr,
                                    struct rk_service_cidr_description *description);
@@ -2526,12 +2528,12 @@ rk_result rk_service_cidr_value_at(const struct rk_service_cidr *cidr,
                                    struct rk_value *value);
 
 /**
- * Writes a page of the addresses in the order in which an allocation of any address tries them, without the first from
- * of them.
+ * Writes a page of the addresses in the order in which an allocation of any address tries them; the page begins at
+ * place `from` of that order.
  *
- * Those of the dynamic band come first, ascending from one that start selects, with wrap; then those of the static
- * band likewise. Each address comes once. start is a random number, the same in all calls of one search; only its
- * remainders by the sizes of the bands count, so 0 begins at the lowest address of each.
+ * The addresses of the dynamic band come first, ascending from one that `start` selects, with wrap; then those of
+ * the static band likewise. Each address comes once. `start` is a random number, the same in all calls of one
+ * search; only its remainders by the sizes of the bands count, so 0 begins at the lowest address of each.
  */
 rk_result rk_service_cidr_candidates(const struct rk_service_cidr *cidr,
                                      uint64_t start,
@@ -2556,13 +2558,14 @@ rk_result rk_address_parse(const char *address,
 rk_result rk_value_text(const struct rk_value *value, char *buffer, size_t capacity, size_t *len);
 
 /**
- * Returns the ABI version of the linked library, to be compared with RK_ABI_VERSION.
+ * Returns the ABI version of the linked library. A program that loads the library itself compares it with
+ * RK_ABI_VERSION.
  */
 uint32_t rk_abi_version(void);
 
 /**
- * Returns the name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for a number that is no
- * result. The text is static: never NULL, never freed.
+ * Returns the name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for any other number.
+ * The text is static: never NULL, never freed.
  */
 const char *rk_result_name(uint32_t result);
 
@@ -2572,7 +2575,7 @@ const char *rk_result_name(uint32_t result);
 
 #endif  /* RANGEKEEPER_H */
 
-/* What follows is written by hand in ffi/inline.h: values, and batches of Services, are put together without a call. */
+/* The rest is written by hand in ffi/inline.h: it builds values and batches without a call of the library. */
 
 /** A port. */
 static inline rk_value rk_value_port(uint16_t port) {
@@ -2616,7 +2619,7 @@ typedef struct rk_service_port {
   int32_t node_port;
 } rk_service_port;
 
-/** What an audit reads of a Service. */
+/** The fields of a Service that an audit reads. */
 typedef struct rk_service {
   /** spec.clusterIP as it is: empty, "None" and malformed text too. */
   rk_text cluster_ip;
@@ -2630,7 +2633,7 @@ typedef struct rk_service {
   int32_t health_check_node_port;
 } rk_service;
 
-/** What an audit reads of an IPAddress object; the text of a missing field is empty. */
+/** The fields of an IPAddress object that an audit reads; the text of a missing field is empty. */
 typedef struct rk_ip_address {
   /** metadata.creationTimestamp in seconds since 1970. */
   int64_t created;

@@ -14,14 +14,14 @@ use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice, text};
 use crate::value::{RK_VALUE_KIND_ANY, Value, rk_value};
 
-/// The lowest free value.
+/// Picks the lowest free value.
 pub const RK_STRATEGY_CONTIGUOUS: u32 = 0;
-/// The first free value from a random start, with wrap.
+/// Picks the first free value from a random offset on, with wrap.
 pub const RK_STRATEGY_RANDOM_SCAN: u32 = 1;
-/// A random scan of the dynamic band; of the static band only if the dynamic band is full.
+/// Picks as RK_STRATEGY_RANDOM_SCAN in the dynamic band; in the static band only if the dynamic band is full.
 pub const RK_STRATEGY_DYNAMIC_BAND_FIRST: u32 = 2;
 
-/// Which values of a range are in use.
+/// Records which values of a range are in use, and picks free ones.
 pub struct rk_allocator(Handle<AllocatorState>);
 
 struct AllocatorState {
@@ -92,8 +92,9 @@ pub(crate) fn strategy(number: u32) -> Result<Strategy, Failure> {
 
 /// Creates an allocator with nothing in use. Memory: one bit per value.
 ///
-/// strategy is one of RK_STRATEGY_* and decides what rk_allocator_allocate_next returns. seed starts the generator of
-/// the random strategies (xoshiro256++): the same seed and the same calls return the same values.
+/// `strategy` is one of RK_STRATEGY_* and determines the values that rk_allocator_allocate_next picks. `seed`
+/// starts the generator of the random strategies (xoshiro256++): the same seed and the same calls return the same
+/// values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_new(
     range: *const rk_range,
@@ -166,7 +167,7 @@ pub unsafe extern "C" fn rk_allocator_allocate(allocator: *const rk_allocator, v
     })
 }
 
-/// Allocates a free value, chosen by the strategy. Cost: some nanoseconds at any fill.
+/// Allocates a free value that the strategy picks. Cost: some nanoseconds at any fill.
 ///
 /// RK_RESULT_FULL if none is free.
 #[unsafe(no_mangle)]
@@ -181,8 +182,8 @@ pub unsafe extern "C" fn rk_allocator_allocate_next(allocator: *const rk_allocat
     })
 }
 
-/// Releases a value; one that is free or not in range is no error. *was_used is whether the value was in use; was_used
-/// may be NULL.
+/// Releases a value; one that is free or not in range is no error. Writes whether the value was in use to
+/// `was_used`, which may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_release(
     allocator: *const rk_allocator,
@@ -202,7 +203,7 @@ pub unsafe extern "C" fn rk_allocator_release(
     })
 }
 
-/// Writes whether a value is in use; false for one that is not in range.
+/// Writes whether a value is in use: false for one that is not in range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_has(
     allocator: *const rk_allocator,
@@ -219,7 +220,8 @@ pub unsafe extern "C" fn rk_allocator_has(
     })
 }
 
-/// Writes how many values are in use. Cost: O(1); O(size / 64) for the first call after a restore.
+/// Writes how many values are in use; all others of the range are free. Cost: O(1); O(size / 64) for the first call
+/// after a restore.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_used(allocator: *const rk_allocator, used: *mut u32) -> rk_result {
     guard(|scope| {
@@ -230,11 +232,12 @@ pub unsafe extern "C" fn rk_allocator_used(allocator: *const rk_allocator, used:
     })
 }
 
-/// Serves all n requests, or none. A request of kind RK_VALUE_KIND_ANY allocates any free value; requests for a named
-/// value are served first, wherever they stand. values has room for n values, in the order of the requests.
+/// Serves all `n` requests, or none. A request of kind RK_VALUE_KIND_ANY allocates any free value; requests for a
+/// named value are served first, wherever they stand. `values` has room for `n` values, in the order of the
+/// requests.
 ///
-/// RK_RESULT_ALREADY_ALLOCATED, RK_RESULT_NOT_IN_RANGE, RK_RESULT_FULL and, for a request that is no value,
-/// RK_RESULT_INVALID_ARGUMENT, each with the request that failed in error.
+/// RK_RESULT_ALREADY_ALLOCATED, RK_RESULT_NOT_IN_RANGE, RK_RESULT_FULL and, for a request that does not follow its
+/// kind, RK_RESULT_INVALID_ARGUMENT, each with the request that failed in `error`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_allocate_batch(
     allocator: *const rk_allocator,
@@ -258,8 +261,8 @@ pub unsafe extern "C" fn rk_allocator_allocate_batch(
     }
 }
 
-/// Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, bit n being
-/// offset n; no bytes if nothing is in use. (size + 7) / 8 bytes always suffice.
+/// Writes the stored form of the values in use: one big-endian unsigned integer without leading zero bytes, in
+/// which bit k stands for offset k; no bytes if nothing is in use. (size + 7) / 8 bytes always suffice.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_snapshot(
     allocator: *const rk_allocator,
@@ -274,10 +277,10 @@ pub unsafe extern "C" fn rk_allocator_snapshot(
     })
 }
 
-/// Replaces the state by a stored snapshot: the text of its range, and its data as rk_allocator_snapshot writes it
-/// (leading zero bytes are accepted).
+/// Replaces the state by a stored snapshot: `range` is the text of its range, `data` has the form of
+/// rk_allocator_snapshot, in which leading zero bytes are accepted.
 ///
-/// RK_RESULT_MISMATCHED_RANGE; RK_RESULT_BITS_PAST_RANGE, with the bits in error. Nothing changes then.
+/// RK_RESULT_MISMATCHED_RANGE; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`. The state stays as it was then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_allocator_restore(
     allocator: *const rk_allocator,

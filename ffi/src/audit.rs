@@ -90,10 +90,10 @@ impl From<AddObjectError> for Failure {
 
 /// Begins an audit without ranges. Read the stored ranges first, and list the Services after that.
 ///
-/// Without ip_addresses, ClusterIPs are recorded in bitmaps. With it, they are recorded in IPAddress objects, and
-/// bitmaps of addresses are stale: they are counted, and not compared with the Services. now, in seconds since 1970,
-/// then grants an IPAddress object of at most 60 s that its Service is still to be stored; with NULL none is granted
-/// that, which is right for data at rest.
+/// Without `ip_addresses`, ClusterIPs are recorded in bitmaps. With it, they are recorded in IPAddress objects, and
+/// bitmaps of addresses are stale: they are counted, and not compared with the Services. `now` is in seconds since
+/// 1970: an IPAddress object that is at most 60 s old may still wait for its Service, and is no leak. If `now` is
+/// NULL, every object counts, which is right for data at rest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_new(ip_addresses: bool, now: *const i64, audit: *mut *mut rk_audit) -> rk_result {
     guard(|scope| {
@@ -123,14 +123,14 @@ pub unsafe extern "C" fn rk_audit_close(audit: *const rk_audit) -> rk_result {
     })
 }
 
-/// Adds a configured range of addresses or ports that is stored as a bitmap, with the stored text of its range and the
-/// stored bitmap; an empty text means that nothing was stored yet. Ranges and CIDRs count from 0 in the order in which
-/// they are added; the first range of addresses is the primary one. Add all of them before the first Service is
-/// observed: RK_RESULT_INVALID_ARGUMENT after that, since the values of those Services would look leaked.
+/// Adds a configured range of addresses or ports that is stored as a bitmap, with the stored text of its range and
+/// the stored bitmap; an empty text means that nothing is stored yet. Ranges and CIDRs count from 0 in the order in
+/// which they are added; the first range of addresses is the primary one. Add all of them before the first Service
+/// is observed: RK_RESULT_INVALID_ARGUMENT after that, since the values of those Services would look leaked.
 ///
 /// The stored range may differ from the configured one: values that both have are kept. RK_RESULT_SAME_KIND if the
-/// audit has a range of ports, or of this IP family, already. For the stored data: RK_RESULT_INVALID_RANGE;
-/// RK_RESULT_MISMATCHED_RANGE if it is of another kind; RK_RESULT_BITS_PAST_RANGE, with the bits in error.
+/// audit already has a range of ports, or of this IP family. For the stored data: RK_RESULT_INVALID_RANGE;
+/// RK_RESULT_MISMATCHED_RANGE if it is of another kind; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_add_bitmap(
     audit: *const rk_audit,
@@ -199,8 +199,8 @@ pub unsafe extern "C" fn rk_audit_observe_ip_addresses(
     }
 }
 
-/// Records a batch of Services; see rk_services_add. Their names are needed only where ClusterIPs are recorded in
-/// IPAddress objects; otherwise names may be NULL. Cost: some 30 ns per address or port in bitmaps.
+/// Records a batch of Services; see rk_services_add. `names` are needed only where ClusterIPs are recorded in
+/// IPAddress objects, and may be NULL otherwise. Cost: some 30 ns per address or port in bitmaps.
 ///
 /// RK_RESULT_INVALID_BATCH, also if there are not as many names as Services, and nothing of the batch is recorded;
 /// RK_RESULT_INVALID_ARGUMENT if names are needed and NULL.
@@ -243,11 +243,11 @@ pub unsafe extern "C" fn rk_audit_observe_services(
 }
 
 /// Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_*), once all
-/// Services were observed. Otherwise its findings about some Services would be missing or wrong.
+/// Services are observed. Otherwise its findings about some Services would be missing or wrong.
 ///
-/// RK_RESULT_NOT_INITIALISED, with the bitmap in error. RK_RESULT_NO_SERVICES if cleans_leaks says that leaks are cleaned
-/// after the audit, values are recorded as allocated, and no Service was observed: a cluster has the kubernetes Service at
-/// least, so its Services are stored elsewhere.
+/// RK_RESULT_NOT_INITIALISED, with the bitmap in `error`. RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks
+/// are cleaned after the audit, values are recorded as allocated, and no Service was observed: a cluster has the
+/// kubernetes Service at least, so its Services are stored elsewhere.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_check_cluster(
     audit: *const rk_audit,
@@ -271,10 +271,10 @@ pub unsafe extern "C" fn rk_audit_check_cluster(
     }
 }
 
-/// Ends and closes the audit. With a tracker, a leak in a bitmap stays until enough passes in a row have seen it; with
-/// NULL, leaks are cleaned at once, which is right only where nobody else allocates.
+/// Ends and closes the audit. With a `tracker`, a leak in a bitmap stays until enough passes in a row have seen it;
+/// with NULL, leaks are cleaned at once, which is right only where nobody else allocates.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if it is the audit of an rk_repair_pass, which rk_repair_pass_finish ends.
+/// RK_RESULT_INVALID_ARGUMENT if the audit belongs to an rk_repair_pass: rk_repair_pass_finish ends it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_finish(
     audit: *const rk_audit,

@@ -32,9 +32,9 @@ fn parse<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T, Failure> {
     })
 }
 
-/// Creates a controller that has not begun. config is JSON (docs/bootstrap-json.md).
+/// Creates a controller that has not begun. `config` is JSON (docs/bootstrap-json.md).
 ///
-/// RK_RESULT_INVALID_JSON, with the byte in error; RK_RESULT_INVALID_CONFIG.
+/// RK_RESULT_INVALID_JSON, with the byte in `error`; RK_RESULT_INVALID_CONFIG.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_new(
     config: *const c_char,
@@ -73,8 +73,8 @@ pub unsafe extern "C" fn rk_bootstrap_close(bootstrap: *const rk_bootstrap) -> r
     })
 }
 
-/// Writes the step to take at the time now, in nanoseconds of a monotonic clock, as JSON (docs/bootstrap-json.md). A
-/// step that does not fit is kept for the next call.
+/// Writes the step to take at the time `now`, in nanoseconds of a monotonic clock, as JSON
+/// (docs/bootstrap-json.md). A step that does not fit is kept for the next call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_poll(
     bootstrap: *const rk_bootstrap,
@@ -100,10 +100,10 @@ fn to_json(value: &impl serde::Serialize) -> Result<String, rk_result> {
     serde_json::to_string(value).map_err(|_| rk_result::Panic)
 }
 
-/// Reports that the order of this id has ended. answer is JSON (docs/bootstrap-json.md). An answer to an order that was
-/// given up is ignored.
+/// Reports that the order `id` has ended. `answer` is JSON (docs/bootstrap-json.md). The answer to an order that
+/// the controller has given up is ignored.
 ///
-/// RK_RESULT_INVALID_JSON, with the byte in error; the order stays open then.
+/// RK_RESULT_INVALID_JSON, with the byte in `error`; the order stays open then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_answered(
     bootstrap: *const rk_bootstrap,
@@ -127,8 +127,8 @@ pub unsafe extern "C" fn rk_bootstrap_answered(
     }
 }
 
-/// Begins an orderly stop: the loops end, then the server's own lease and endpoint are removed. Poll and answer until
-/// the phase of a step is stopped, at most two intervals of the endpoints later.
+/// Begins an orderly stop at the time `now`: the loops end, then the server's own lease and endpoint are removed.
+/// Poll and answer until a step has the phase "stopped", at most two intervals of the endpoints later.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_stop(bootstrap: *const rk_bootstrap, now: u64) -> rk_result {
     guard(|scope| {
@@ -141,12 +141,12 @@ pub unsafe extern "C" fn rk_bootstrap_stop(bootstrap: *const rk_bootstrap, now: 
     })
 }
 
-/// Decides one thing without a controller: which namespaces are missing, or what to do about the Service kubernetes,
-/// the server's own lease, or Endpoints and EndpointSlice. question and answer are JSON (docs/bootstrap-json.md). The
-/// same question has the same answer.
+/// Decides one thing without a controller: which namespaces are missing, or what to do about the Service
+/// kubernetes, the server's own lease, or Endpoints and EndpointSlice. `question` and the answer are JSON
+/// (docs/bootstrap-json.md). The same question has the same answer.
 ///
-/// RK_RESULT_INVALID_JSON, with the byte in error, also for an object of another kind; RK_RESULT_INVALID_CONFIG for a
-/// well-formed question that has no answer.
+/// RK_RESULT_INVALID_JSON, with the byte in `error`, also for an object of another kind; RK_RESULT_INVALID_CONFIG
+/// for a well-formed question that has no answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_bootstrap_plan(
     question: *const c_char,

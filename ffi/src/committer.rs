@@ -25,8 +25,7 @@ use crate::value::{Value, rk_value};
 /// A committer of any range.
 pub(crate) type RangeCommitter = Committer<ValueRange, Xoshiro256PlusPlus>;
 
-/// One stored object and the operations on it: a state machine that does no I/O. May be used from several threads at
-/// once.
+/// One stored object and the operations on it: a state machine that does no I/O.
 pub struct rk_committer(Handle<State>);
 
 impl rk_committer {
@@ -84,27 +83,24 @@ impl State {
     }
 }
 
-/// What is known of the object without asking the store.
+/// The newest state of the object that the committer has seen.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_known {
-    /// The revision of the newest state of the key that was seen; 0 if none was, or there is no key. What is in use in it
-    /// can be released as of this revision.
+    /// The revision of that state; 0 if none was seen, or there is no key. A value that is in use in it can be released as
+    /// of this revision.
     pub revision: u64,
     /// How many values were in use; 0 if the object was missing or never initialised.
     pub used: u32,
-    /// Whether the object was there and initialised.
+    /// Whether the object existed and was initialised.
     pub initialised: bool,
 }
 
-/// Makes a committer that knows nothing of the store yet.
+/// Creates a committer that knows nothing of the store yet.
 ///
-/// strategy is one of RK_STRATEGY_*. grace is the time in nanoseconds in which a Service has to be written once its
-/// values are allocated: two intervals of repair, 6 minutes in Kubernetes; a creator that takes longer may lose them.
-/// seed starts the generator for choices and back-off. Memory: up to 1 MiB for a /12 beside the object.
-///
-/// The caller owns *committer and frees it with rk_committer_free; range is not needed any more.
-/// RK_RESULT_INVALID_ARGUMENT for an unknown strategy.
+/// `strategy` is one of RK_STRATEGY_*. `grace` is the time in nanoseconds in which a Service has to be written once
+/// its values are allocated: two intervals of repair, 6 minutes in Kubernetes; a creator that takes longer may lose
+/// them. `seed` starts the generator for choices and back-off. Memory: up to 1 MiB for a /12 beside the object.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_new(
     range: *const rk_range,
@@ -146,11 +142,11 @@ pub unsafe extern "C" fn rk_committer_close(committer: *const rk_committer) -> r
     })
 }
 
-/// Submits n operations and writes the ticket of each. values are the requests of all allocations, back to back, as
-/// rk_allocator_allocate_batch takes them.
+/// Submits `n` operations and writes the ticket of each. `values` are the requests of all allocations, back to
+/// back, as rk_allocator_allocate_batch takes them.
 ///
-/// RK_RESULT_INVALID_ARGUMENT for an unknown kind, a value that does not follow its kind, or a wrong number of values:
-/// nothing is submitted then.
+/// RK_RESULT_INVALID_ARGUMENT also if `values_len` differs from the number of requests. On failure nothing is
+/// submitted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit(
     committer: *const rk_committer,
@@ -178,8 +174,8 @@ pub unsafe extern "C" fn rk_committer_submit(
     }
 }
 
-/// Ends an operation that its caller no longer waits for; one that has ended is left alone. What it allocates if it takes
-/// effect nevertheless is released again.
+/// Ends an operation that its caller no longer waits for; one that has ended is left alone. If the operation takes
+/// effect nevertheless, the values that it allocates are released again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_cancel(committer: *const rk_committer, ticket: u64) -> rk_result {
     guard(|scope| {
@@ -192,9 +188,7 @@ pub unsafe extern "C" fn rk_committer_cancel(committer: *const rk_committer, tic
     })
 }
 
-/// Releases the n values of an RK_OUTCOME_ALLOCATED of this revision, whose caller no longer waits for it.
-///
-/// RK_RESULT_INVALID_ARGUMENT for a value that is none.
+/// Releases the `n` values of an RK_OUTCOME_ALLOCATED with this `revision`, whose caller no longer waits for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_abandon(
     committer: *const rk_committer,
@@ -213,9 +207,11 @@ pub unsafe extern "C" fn rk_committer_abandon(
     })
 }
 
-/// Writes what to do next, at the time now (nanoseconds by a clock that never goes back). To be called again after it is
-/// done, until it says to wait or that there is nothing to do; and after each call that submits, cancels, abandons or
-/// handles something. RK_STEP_FINISHED is repeated until the outcomes are fetched. A request (RK_STEP_READ, RK_STEP_SWAP,
+/// Writes the step to take at the time `now`, in nanoseconds by a clock that never goes back. Take it and poll
+/// again, until the step is to wait or to do nothing; poll also after each call that submits, cancels, abandons or
+/// handles something.
+///
+/// RK_STEP_FINISHED is repeated until the outcomes are fetched. A request (RK_STEP_READ, RK_STEP_SWAP,
 /// RK_STEP_CONFIRM) ends by an event, RK_EVENT_HELD to RK_EVENT_REFUSED; until then there is no other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: u64, step: *mut rk_step) -> rk_result {
@@ -229,10 +225,7 @@ pub unsafe extern "C" fn rk_committer_poll(committer: *const rk_committer, now: 
     })
 }
 
-/// Reports an event, at the time now.
-///
-/// RK_RESULT_INVALID_ARGUMENT for an unknown kind, RK_RESULT_INVALID_UTF8 for a reason that is none: nothing is handled
-/// then.
+/// Reports an event at the time `now`. On failure nothing of it is handled.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_handle(
     committer: *const rk_committer,
@@ -249,7 +242,7 @@ pub unsafe extern "C" fn rk_committer_handle(
     })
 }
 
-/// Writes what is known of the object without asking the store: it may be out of date.
+/// Writes the newest state of the object that the committer has seen. It may be out of date.
 ///
 /// Cost: O(1); after a change by others O(size / 64), some 10 us for a million values.
 #[unsafe(no_mangle)]
@@ -282,11 +275,11 @@ pub unsafe extern "C" fn rk_committer_value(
     })
 }
 
-/// Writes the outcomes of an RK_STEP_FINISHED, in the order in which the operations ended, and their values and bytes, each
-/// back to back. *n is how many outcomes; 0 if all were fetched before.
+/// Writes the outcomes of an RK_STEP_FINISHED, in the order in which the operations ended, and their values and
+/// bytes, each back to back; and to `*n` the number of outcomes, 0 if all were fetched before.
 ///
-/// RK_RESULT_BUFFER_TOO_SMALL if one of the capacities is less than the step says: nothing is fetched then.
-///
+/// RK_RESULT_BUFFER_TOO_SMALL if one of the capacities is less than the step says: nothing is fetched, and no
+/// length is written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_finished(
     committer: *const rk_committer,

@@ -23,19 +23,19 @@ pub const RK_OPERATION_CREATE: u32 = 4;
 
 /// The store has answered, and the guard of the request held: data.held.
 pub const RK_EVENT_HELD: u32 = 1;
-/// The store has answered a read, or a request whose guard did not hold, by the current key: data.current.
+/// The store has answered a read, or a request whose guard did not hold, with the current key: data.current.
 pub const RK_EVENT_CURRENT: u32 = 2;
-/// It is unknown whether the request took effect, or will.
+/// It is unknown whether the request has taken or will take effect.
 pub const RK_EVENT_UNKNOWN: u32 = 3;
 /// The store refuses the request (no space, no permission), which will not take effect later: data.refused.
 pub const RK_EVENT_REFUSED: u32 = 4;
-/// The connection to the store is a new one. Reported before anything that came over it.
+/// The connection to the store is new. Report this before anything that came over it.
 pub const RK_EVENT_RECONNECTED: u32 = 5;
 /// The watch has seen changes of the key: data.watched.
 pub const RK_EVENT_WATCHED: u32 = 6;
-/// The watch has ended, by no RK_STEP_STOP_WATCH, and can be started again.
+/// The watch has ended without an RK_STEP_STOP_WATCH, and can be started again.
 pub const RK_EVENT_WATCH_ENDED: u32 = 7;
-/// The watch has ended and cannot see all changes: they are compacted.
+/// The watch has ended, and changes that it has not reported are compacted.
 pub const RK_EVENT_WATCH_FAILED: u32 = 8;
 
 /// An operation to be submitted.
@@ -46,11 +46,11 @@ pub struct rk_operation {
     pub deadline: u64,
     /// One of RK_OPERATION_*.
     pub kind: u32,
-    /// What belongs to the kind.
+    /// Data that the kind determines.
     pub data: rk_operation_data,
 }
 
-/// What belongs to the kind of an operation.
+/// The data of an operation; the kind determines which member is valid.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union rk_operation_data {
@@ -60,7 +60,7 @@ pub union rk_operation_data {
     pub release: rk_release,
 }
 
-/// An allocation.
+/// The requests of an allocation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_allocate {
@@ -101,7 +101,7 @@ pub struct rk_key_state {
 pub struct rk_key {
     /// Its revisions and version.
     pub state: rk_key_state,
-    /// What is stored under it.
+    /// The value.
     pub value: *const u8,
     /// How many bytes.
     pub value_len: usize,
@@ -113,11 +113,11 @@ pub struct rk_key {
 pub struct rk_event {
     /// One of RK_EVENT_*.
     pub kind: u32,
-    /// What belongs to the kind.
+    /// Data that the kind determines.
     pub data: rk_event_data,
 }
 
-/// What belongs to the kind of an event.
+/// The data of an event; the kind determines which member is valid.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union rk_event_data {
@@ -147,17 +147,17 @@ pub struct rk_header {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_current {
-    /// Of the answer.
+    /// The header of the answer.
     pub header: rk_header,
     /// The key; its state is all 0 if there is none.
     pub key: rk_key,
 }
 
-/// Why the store refuses a request.
+/// A refusal of the store.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_refused {
-    /// The store's account of it.
+    /// The store's error message.
     pub reason: *const c_char,
     /// How many bytes.
     pub reason_len: usize,

@@ -16,33 +16,34 @@ pub const RK_STEP_IDLE: u32 = 0;
 pub const RK_STEP_WAIT: u32 = 1;
 /// Read the key, linearizably.
 pub const RK_STEP_READ: u32 = 2;
-/// A transaction: if the key is as in data.swap, put the value of rk_committer_value, else read the key.
+/// Perform a transaction: if the key is as in data.swap, put the value of rk_committer_value, else read the key.
 pub const RK_STEP_SWAP: u32 = 3;
-/// A transaction: if the key is as in data.confirm, nothing, else read the key.
+/// Perform a transaction: if the key is as in data.confirm, do nothing, else read the key.
 pub const RK_STEP_CONFIRM: u32 = 4;
-/// Hand out the outcomes that rk_committer_finished writes: data.finished. What their callers submit next joins the next
-/// swap.
+/// Fetch outcomes with rk_committer_finished, and pass them to their callers: data.finished. Operations that these submit
+/// before the next poll join the next compare-and-swap.
 pub const RK_STEP_FINISHED: u32 = 5;
 /// Watch the key from the revision of data.watch on.
 pub const RK_STEP_WATCH: u32 = 6;
-/// End the watch: report nothing of it any more.
+/// End the watch. Report none of its events after that.
 pub const RK_STEP_STOP_WATCH: u32 = 7;
 
 /// The caller owns the values of data.allocated.
 pub const RK_OUTCOME_ALLOCATED: u32 = 1;
 /// The value is free: data.released.
 pub const RK_OUTCOME_RELEASED: u32 = 2;
-/// The value was not freed; a repair pass has to look at it: data.deferred.
+/// The value was not freed, and is left to a repair pass: data.deferred.
 pub const RK_OUTCOME_DEFERRED: u32 = 3;
-/// What is stored: data.read.
+/// The object was read: data.read.
 pub const RK_OUTCOME_READ: u32 = 4;
-/// The object is there: data.created.
+/// The object exists: data.created.
 pub const RK_OUTCOME_CREATED: u32 = 5;
-/// As much of a diff as was still right was applied: data.repaired.
+/// The diff was applied as far as it was still right: data.repaired.
 pub const RK_OUTCOME_REPAIRED: u32 = 6;
 /// Nothing was changed: data.failed.
 pub const RK_OUTCOME_FAILED: u32 = 7;
-/// The outcome is unknown: the operation may have taken effect or may do so yet. What it allocated must not be used.
+/// The outcome is unknown: the operation may have taken effect, or may do so later. Values that it may have allocated
+/// must not be used.
 pub const RK_OUTCOME_UNKNOWN: u32 = 8;
 
 /// The history of the value since the as-of revision is unknown.
@@ -50,17 +51,17 @@ pub const RK_DEFERRAL_HISTORY_MISSING: u32 = 1;
 /// More than one Service had the value in the last repair pass.
 pub const RK_DEFERRAL_DUPLICATE: u32 = 2;
 
-/// What to do next.
+/// A step to take.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_step {
     /// One of RK_STEP_*.
     pub kind: u32,
-    /// What belongs to the kind.
+    /// Data that the kind determines.
     pub data: rk_step_data,
 }
 
-/// What belongs to the kind of a step.
+/// The data of a step; the kind determines which member is valid.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union rk_step_data {
@@ -76,11 +77,11 @@ pub union rk_step_data {
     pub watch: rk_step_watch,
 }
 
-/// Until when to wait.
+/// A wait.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_step_wait {
-    /// In nanoseconds by the caller's clock.
+    /// When it ends, in nanoseconds by the caller's clock.
     pub until: u64,
 }
 
@@ -88,7 +89,7 @@ pub struct rk_step_wait {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_step_swap {
-    /// What the key must be: its mod revision, version and create revision, all three.
+    /// The state that the key must have, in all three fields.
     pub guard: rk_key_state,
     /// A further condition of the transaction, if not 0: no key of a Service has a later mod revision than this (in etcd a
     /// compare with a range_end). Only after an rk_committer_submit_repair that is guarded.
@@ -101,11 +102,11 @@ pub struct rk_step_swap {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_step_confirm {
-    /// What the key must be: its mod revision, version and create revision, all three.
+    /// The state that the key must have, in all three fields.
     pub guard: rk_key_state,
 }
 
-/// What rk_committer_finished writes.
+/// The sizes of the arrays that rk_committer_finished fills.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_step_finished {
@@ -117,11 +118,11 @@ pub struct rk_step_finished {
     pub bytes: usize,
 }
 
-/// From where to watch.
+/// A watch.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_step_watch {
-    /// The revision.
+    /// The revision of the first change to report.
     pub from: u64,
 }
 
@@ -129,15 +130,15 @@ pub struct rk_step_watch {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_finished {
-    /// Which one.
+    /// The ticket of the operation.
     pub ticket: u64,
     /// One of RK_OUTCOME_*.
     pub outcome: u32,
-    /// What belongs to the outcome.
+    /// Data that the outcome determines.
     pub data: rk_outcome_data,
 }
 
-/// What belongs to an outcome.
+/// The data of an outcome; rk_finished.outcome determines which member is valid.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union rk_outcome_data {
@@ -157,7 +158,7 @@ pub union rk_outcome_data {
     pub failed: rk_failed,
 }
 
-/// An allocation.
+/// An allocation that has taken effect.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct rk_allocated {
@@ -165,15 +166,15 @@ pub struct rk_allocated {
     pub values: usize,
     /// The revision of the allocation: the as-of revision of a rollback.
     pub revision: u64,
-    /// Until when a Service with the values must be written, in nanoseconds by the caller's clock.
+    /// The time until which a Service with the values must be written, in nanoseconds by the caller's clock.
     pub use_until: u64,
 }
 
-/// A release.
+/// A release that has ended.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_released {
-    /// Whether this operation freed the value. Otherwise it was free already, or somebody else owns it.
+    /// Whether this operation freed the value. Otherwise it was free already, or has another owner.
     pub freed: bool,
 }
 
@@ -185,27 +186,27 @@ pub struct rk_deferred {
     pub reason: u32,
 }
 
-/// What is stored, confirmed by the store after the operation was submitted.
+/// The stored object, as the store confirmed it after the operation was submitted.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_view {
-    /// The store's revision that this is the state of.
+    /// The store's revision at which this is the state.
     pub revision: u64,
-    /// How many of the bytes belong to it: what is in use, in the form of rk_allocator_snapshot.
+    /// How many of the bytes belong to it: the values in use, in the form of rk_allocator_snapshot.
     pub bytes: usize,
-    /// Whether the object is there and was initialised.
+    /// Whether the object exists and is initialised.
     pub initialised: bool,
 }
 
-/// An object that is there.
+/// An object that exists.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_created {
-    /// Whether this operation created it. Otherwise it was there already, for the same range.
+    /// Whether this operation created it. Otherwise it existed already, for the same range.
     pub created: bool,
 }
 
-/// What became of a diff.
+/// A diff that was applied as far as it was still right.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_repaired {
@@ -213,15 +214,15 @@ pub struct rk_repaired {
     pub set: usize,
     /// How many of the values after these were cleared, ascending.
     pub cleared: usize,
-    /// How many were left alone because they, or Services, had changed, or may have.
+    /// How many values of the diff stay as they are, because they or Services have or may have changed.
     pub changed: u32,
 }
 
-/// A failure.
+/// An operation that has failed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_failed {
-    /// Why.
+    /// The reason.
     pub result: rk_result,
     /// Which request of an allocation failed; else 0.
     pub request: u32,

@@ -12,15 +12,15 @@ use crate::scope::Unusable;
 /// Bytes in the message of an rk_error, the NUL at its end included.
 pub const RK_ERROR_MESSAGE_CAPACITY: usize = 512;
 
-/// As the kind of an error's detail: it has none.
+/// As the detail_kind of an rk_error: it has no detail.
 pub const RK_DETAIL_NONE: u32 = 0;
-/// As the kind of an error's detail: byte.
+/// As the detail_kind of an rk_error: detail.byte is valid.
 pub const RK_DETAIL_BYTE: u32 = 1;
-/// As the kind of an error's detail: bits.
+/// As the detail_kind of an rk_error: detail.bits is valid.
 pub const RK_DETAIL_BITS: u32 = 2;
-/// As the kind of an error's detail: request.
+/// As the detail_kind of an rk_error: detail.request is valid.
 pub const RK_DETAIL_REQUEST: u32 = 3;
-/// As the kind of an error's detail: bitmap.
+/// As the detail_kind of an rk_error: detail.bitmap is valid.
 pub const RK_DETAIL_BITMAP: u32 = 4;
 
 /// The bits past the end of a range in a stored bitmap.
@@ -55,7 +55,7 @@ pub struct rk_error {
     pub detail_kind: u32,
     /// Where the failure lies.
     pub detail: rk_detail,
-    /// Bytes in message, without the NUL.
+    /// Bytes in message, without the NUL at its end.
     pub message_len: usize,
     /// For people: UTF-8 with a terminating NUL, cut at a character if it is too long.
     pub message: [c_char; RK_ERROR_MESSAGE_CAPACITY],

@@ -11,7 +11,7 @@ use crate::result::rk_result;
 use crate::scope::Array;
 use crate::value::{RK_VALUE_KIND_PORT, RK_VALUE_KIND_TEXT, rk_value};
 
-/// As the range of a finding or leak: the audit has no range of addresses to name.
+/// As the range of a finding or leak: the audit has no range of addresses.
 pub const RK_NO_RANGE: u32 = 0xffff_ffff;
 
 /// A finding is about a Service.
@@ -31,7 +31,7 @@ pub const RK_BAND_STATIC: u32 = 0;
 /// All other offsets.
 pub const RK_BAND_DYNAMIC: u32 = 1;
 
-/// Why something was found, by the reasons of kube-apiserver's Events. Numbers never change and are never reused.
+/// The reason of a finding, as in kube-apiserver's Events. Numbers never change and are never reused.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum rk_reason {
@@ -102,9 +102,9 @@ pub union rk_found_value {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_finding {
-    /// Why.
+    /// The reason.
     pub reason: rk_reason,
-    /// One of RK_SUBJECT_KIND_*: what it is about.
+    /// One of RK_SUBJECT_KIND_*: the kind of object that it is about.
     pub subject_kind: u32,
     /// Which Service or IPAddress object, by its place among those that were observed: 0 is the first.
     pub subject: u64,
@@ -113,7 +113,7 @@ pub struct rk_finding {
     pub range: u32,
     /// One of RK_REMEDY_*: who repairs it.
     pub remedy: u32,
-    /// One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: what kind of value it is about.
+    /// One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: the kind of value that it is about.
     pub value_kind: u32,
     /// The value; for a text see rk_report_finding_texts.
     pub value: rk_found_value,
@@ -217,8 +217,8 @@ pub(crate) fn at<T>(items: &[T], index: usize) -> Result<&T, rk_result> {
     items.get(index).ok_or(rk_result::InvalidArgument)
 }
 
-/// Returns a reason as kube-apiserver's Events spell it, such as "ClusterIPNotAllocated"; "Unknown" for a number that
-/// is no reason. The text is static: never NULL, never freed.
+/// Returns a reason as kube-apiserver's Events spell it, such as "ClusterIPNotAllocated"; "Unknown" for any other
+/// number. The text is static: never NULL, never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_reason_name(reason: u32) -> *const c_char {
     guard_or(c"Unknown".as_ptr(), || {

@@ -19,7 +19,7 @@ pub const RK_OWNER_OTHER: u32 = 2;
 /// An IPAddress object refers to a Service that uses the address.
 pub const RK_OWNER_USES: u32 = 3;
 
-/// As the owner in an rk_address_object: it refers to the Service that is judged.
+/// As the owner in an rk_address_object: the IPAddress object refers to the Service that is judged.
 pub const RK_OWNER_SELF: u32 = 4;
 
 /// Keep the IPAddress object.
@@ -54,7 +54,7 @@ pub struct rk_address_object {
     pub managed: bool,
     /// Whether its labels are those that the allocator sets.
     pub labelled: bool,
-    /// One of RK_OWNER_*: what it refers to.
+    /// One of RK_OWNER_*: the object that it refers to.
     pub owner: u32,
 }
 
@@ -68,10 +68,10 @@ fn owner_of(owner: u32) -> Result<Owner, rk_result> {
     })
 }
 
-/// Judges an IPAddress object: *verdict is one of RK_IP_ADDRESS_*. managed is whether its label says that the allocator
-/// manages it; owner is one of RK_OWNER_* except RK_OWNER_SELF. unused_for is how long at least nothing has used the
-/// address, grace the longest time that a request can take, both in nanoseconds. With RK_IP_ADDRESS_WAIT, *wait is
-/// after how many nanoseconds to judge again; otherwise it is 0.
+/// Judges an IPAddress object: `*verdict` is one of RK_IP_ADDRESS_*. `managed` is whether its label says that the
+/// allocator manages it; `owner` is one of RK_OWNER_* except RK_OWNER_SELF. `unused_for` is how long at least
+/// nothing has used the address, `grace` the longest time that a request can take, both in nanoseconds. With
+/// RK_IP_ADDRESS_WAIT, `*wait` is the number of nanoseconds after which to judge again; otherwise it is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ip_address_judge(
     managed: bool,
@@ -99,8 +99,8 @@ pub unsafe extern "C" fn rk_ip_address_judge(
     })
 }
 
-/// Judges an address that a Service uses and a ServiceCIDR contains, by its IPAddress object, NULL if there is none:
-/// *verdict is one of RK_CLUSTER_IP_*.
+/// Judges an address that a Service uses and a ServiceCIDR contains, by its IPAddress object `object`, NULL if
+/// there is none: `*verdict` is one of RK_CLUSTER_IP_*.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_cluster_ip_judge(object: *const rk_address_object, verdict: *mut u32) -> rk_result {
     guard(|scope| {

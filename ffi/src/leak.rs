@@ -33,10 +33,10 @@ pub(crate) fn passes(number: u8) -> Result<NonZeroU8, Failure> {
     NonZeroU8::new(number).ok_or_else(|| Failure::new(rk_result::InvalidArgument, message))
 }
 
-/// Creates counters at 0. A leak is due to be cleaned in the pass that sees it for the passes-th time in a row;
-/// kube-apiserver waits for 3.
+/// Creates counters at 0. A leak is due to be cleaned if this many `passes` in a row have seen it; kube-apiserver
+/// waits for 3.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if passes is 0.
+/// RK_RESULT_INVALID_ARGUMENT if `passes` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_new(
     range: *const rk_range,
@@ -73,9 +73,9 @@ pub unsafe extern "C" fn rk_leak_counters_close(counters: *const rk_leak_counter
     })
 }
 
-/// Counts a pass that saw exactly the n values of leaked, and writes those that are due to be cleaned, ascending. The
-/// counters of those, and of every value that is not in leaked, return to 0. due needs room for n values: with less,
-/// RK_RESULT_BUFFER_TOO_SMALL and n in *due_len.
+/// Counts a pass that saw exactly the `n` values of `leaked`, and writes those that are due to be cleaned,
+/// ascending. Their counters, and the counter of every value that is not in `leaked`, return to 0. `due` needs room
+/// for `n` values: with less, RK_RESULT_BUFFER_TOO_SMALL, and `*due_len` is `n`.
 ///
 /// RK_RESULT_NOT_IN_RANGE. On failure nothing is counted.
 #[unsafe(no_mangle)]
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn rk_leak_counters_advance(
     })
 }
 
-/// Writes how many passes in a row a value was leaked, the last one included.
+/// Writes how many passes in a row have seen a value leaked, the last one included.
 ///
 /// RK_RESULT_NOT_IN_RANGE.
 #[unsafe(no_mangle)]
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn rk_leak_counters_count(
     })
 }
 
-/// Sets every counter to 0, as is right after a restore from a backup.
+/// Sets every counter to 0, for use after a restore from a backup.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_counters_reset(counters: *const rk_leak_counters) -> rk_result {
     guard(|scope| {

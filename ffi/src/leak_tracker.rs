@@ -15,12 +15,12 @@ use crate::scope::{Out, borrow, reclaim};
 /// The leak counters of all ranges of a server's repair, kept from one pass to the next, and when they may advance.
 pub struct rk_leak_tracker(pub(crate) Arc<Handle<Passes>>);
 
-/// Creates a tracker whose counters are 0. A leak is cleaned in the pass that sees it for the passes-th time in a row;
+/// Creates a tracker whose counters are 0. A leak is cleaned if this many `passes` in a row have seen it;
 /// kube-apiserver waits for 3.
 ///
-/// In an rk_repair_pass, counters advance only if passes are at least 0.9 of interval (in nanoseconds) apart and the
-/// value was in use all the time between. In rk_audit_finish every pass counts, and interval has no meaning.
-/// RK_RESULT_INVALID_ARGUMENT if passes is 0.
+/// In an rk_repair_pass, counters advance only if passes are at least 0.9 of `interval` (in nanoseconds) apart and
+/// the value was in use all the time between. In rk_audit_finish every pass counts, and `interval` has no meaning.
+/// RK_RESULT_INVALID_ARGUMENT if `passes` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_tracker_new(
     passes: u8,

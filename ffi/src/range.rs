@@ -99,7 +99,7 @@ pub struct rk_range_description {
     pub size: u32,
     /// How many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070, KEP-3668).
     pub static_band: u32,
-    /// Bytes in text, without the NUL.
+    /// Bytes in text, without the NUL at its end.
     pub text_len: usize,
     /// The canonical text, as it is stored beside the bitmap, with a terminating NUL.
     pub text: [c_char; RK_RANGE_TEXT_CAPACITY],
@@ -134,7 +134,7 @@ fn typed_page<R: Range>(
     (written, next)
 }
 
-/// Parses a range of this kind: a CIDR ("10.96.0.0/12", IPv4 or IPv6; host bits are cleared) or ports ("30000-32767",
+/// Parses a range of this `kind`: a CIDR ("10.96.0.0/12", IPv4 or IPv6; host bits are cleared) or ports ("30000-32767",
 /// "30000+2767", or one port).
 ///
 /// RK_RESULT_INVALID_RANGE.
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn rk_range_free(range: *mut rk_range) {
     guard_or((), || drop(unsafe { reclaim(range) }))
 }
 
-/// Describes a range.
+/// Writes the size, static band and text of a range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_describe(
     range: *const rk_range,
@@ -228,9 +228,9 @@ pub unsafe extern "C" fn rk_range_value_at(range: *const rk_range, offset: u32, 
 }
 
 /// Compares two snapshots of a range (see rk_allocator_snapshot): writes a page of the values that only one of them
-/// contains, ascending, and for each whether it was allocated, that is, whether the second one contains it.
+/// contains, ascending, and for each to `allocated` whether `after` contains it.
 ///
-/// RK_RESULT_BITS_PAST_RANGE, with the bits in error.
+/// RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_changes(
     range: *const rk_range,

@@ -29,7 +29,7 @@ impl From<DecodeError> for Failure {
     }
 }
 
-/// Creates an object with empty range and data, as kube-apiserver creates one. form is one of RK_FORM_*.
+/// Creates an object with empty range and data, as kube-apiserver creates one. `form` is one of RK_FORM_*.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_new(form: u32, object: *mut *mut rk_range_allocation) -> rk_result {
     guard(|scope| {
@@ -45,10 +45,9 @@ pub unsafe extern "C" fn rk_range_allocation_new(form: u32, object: *mut *mut rk
     })
 }
 
-/// Decodes a stored value, which is copied; its first bytes determine the form. Metadata and unknown fields are
-/// preserved.
+/// Decodes a stored value; its first bytes determine the form. Metadata and unknown fields are preserved.
 ///
-/// RK_RESULT_INVALID_OBJECT and RK_RESULT_ENCRYPTED, with the byte in error.
+/// RK_RESULT_INVALID_OBJECT and RK_RESULT_ENCRYPTED, with the byte in `error`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_decode(
     stored: *const u8,
@@ -115,7 +114,7 @@ pub unsafe extern "C" fn rk_range_allocation_data(
     })
 }
 
-/// Replaces range and data. Both are copied, and not checked.
+/// Replaces range and data, without a check of either.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_set(
     object: *const rk_range_allocation,
@@ -136,7 +135,7 @@ pub unsafe extern "C" fn rk_range_allocation_set(
     })
 }
 
-/// Writes the object in its stored form. What kube-apiserver wrote and nobody changed comes out byte for byte.
+/// Writes the object in its stored form. An object of kube-apiserver that nobody changed comes out byte for byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_range_allocation_encode(
     object: *const rk_range_allocation,

@@ -123,7 +123,7 @@ pub unsafe extern "C" fn rk_repair_pass_close(pass: *const rk_repair_pass) -> rk
 
 /// Makes the committer keep the history of its key. Call it before the read of the pass is submitted.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if the committer's range was begun already, all ranges were read, or a later pass has
+/// RK_RESULT_INVALID_ARGUMENT if the committer's range has begun already, all ranges are read, or a later pass has
 /// started.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_begin(
@@ -145,12 +145,13 @@ pub unsafe extern "C" fn rk_repair_pass_begin(
     }
 }
 
-/// Records the read of a committer's object: the revision and the bitmap of its outcome. Services are listed after now,
-/// in nanoseconds of the caller's clock. A counter goes on only if the value was in use ever since the previous pass;
-/// if that is not known, or that pass was too recent, all counters of the range start again.
+/// Records the read of a committer's object: `revision` and `data` are the revision and the bitmap of its outcome.
+/// Services are listed after `now`, in nanoseconds of the caller's clock. A counter goes on only if the value has
+/// been in use ever since the previous pass; if that is unknown, or that pass was too recent, all counters of the
+/// range start again.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if the committer's range was not begun, or was read already, or a later pass has started;
-/// RK_RESULT_BITS_PAST_RANGE, with the bits in error.
+/// RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun, or is read already, or a later pass has
+/// started; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_read(
     pass: *const rk_repair_pass,
@@ -187,8 +188,8 @@ pub unsafe extern "C" fn rk_repair_pass_read(
 /// Adds the ranges that were read to an audit, in the order of rk_repair_pass_begin. The caller may add more, and
 /// observes Services that it lists from now on. A failure ends the pass.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if a range was begun and not read, the audit has ranges or Services already, or a later
-/// pass has started; RK_RESULT_SAME_KIND.
+/// RK_RESULT_INVALID_ARGUMENT if a range has begun and is not read, the audit has ranges or Services already, or a
+/// later pass has started; RK_RESULT_SAME_KIND.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_audit(
     pass: *const rk_repair_pass,
@@ -248,19 +249,19 @@ pub unsafe extern "C" fn rk_repair_pass_finish(
     }
 }
 
-/// Submits the operation that repairs the committer's range, after rk_repair_pass_finish. Submit it even if the pass found
-/// nothing: from it the committer learns which values more than one Service claims. It may be submitted again if it has
-/// failed. deadline as in rk_operation.
+/// Submits the operation that repairs the committer's range, after rk_repair_pass_finish. Submit it even if the
+/// pass found nothing: from it the committer learns which values more than one Service claims. It may be submitted
+/// again if it has failed. `deadline` is as in rk_operation.
 ///
-/// listed is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from before
-/// the pass's read ends the operation with RK_RESULT_STALE_LIST. With is_guarded, nothing is cleared once a Service was
-/// written after the list, so that a creator that takes longer than the grace period keeps its value. Where Services are
-/// written all the time, leaks then stay.
+/// `listed` is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from
+/// before the pass's read ends the operation with RK_RESULT_STALE_LIST. With `is_guarded`, nothing is cleared once
+/// a Service was written after the list, so that a creator that takes longer than the grace period keeps its value.
+/// Where Services are written all the time, leaks then stay.
 ///
-/// A leak stays, and is due again in the next pass, if it was first seen less than the grace period ago, if this committer
-/// allocated it within the grace period, or if a Service was written after a list that guards. RK_RESULT_INVALID_ARGUMENT
-/// with a message in error if the pass has not finished its audit, does not have the committer's range, or a later one has
-/// started, and for a guarded list without a revision.
+/// A leak stays, and is due again in the next pass, if it was first seen less than the grace period ago, if this
+/// committer allocated it within the grace period, or if a Service was written after a list that guards.
+/// RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, does not have the committer's range, or a
+/// later one has started, and for a guarded list without a revision.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_submit_repair(
     committer: *const rk_committer,

@@ -187,13 +187,14 @@ pub unsafe extern "C" fn rk_report_close(report: *const rk_report) -> rk_result 
     })
 }
 
-/// Records the outcome of the repair of the bitmap at place range: the values that were set and cleared, as in
-/// rk_repaired. From then on the report is about what was done: RK_VALUES_SET, _CLEAR and _NEXT are the values that were
-/// set, cleared and then stored; the other leaks stay; and a finding whose remedy is RK_REMEDY_REPAIR is dropped if its
-/// value was not set, since its Service came after the range was read, or the repair has failed.
+/// Records the outcome of the repair of the bitmap at place `range`: `set` and `cleared` are the values that were
+/// set and cleared, as in rk_repaired. From then on the report is about the repair as it was done: RK_VALUES_SET,
+/// _CLEAR and _NEXT are the values that were set, cleared and then stored; the other leaks stay; and a finding
+/// whose remedy is RK_REMEDY_REPAIR is dropped if its value was not set, since its Service came after the range was
+/// read, or the repair has failed.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services; RK_RESULT_NOT_IN_RANGE.
-/// The report stays as it was.
+/// RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services;
+/// RK_RESULT_NOT_IN_RANGE. The report stays as it was then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_record_repair(
     report: *const rk_report,
@@ -253,10 +254,10 @@ pub unsafe extern "C" fn rk_report_findings(
     })
 }
 
-/// Writes the texts of findings from the one at place `from` on, back to back: for each the value that it is about, and
-/// its message. Writes at most n findings, and only whole ones. The value of the i-th ends at byte ends[2 * i] of
-/// buffer, where its message begins, which ends at byte ends[2 * i + 1]; so ends has room for 2 * n. *written is the
-/// number of findings, 0 past their end.
+/// Writes the texts of findings from the one at place `from` on, back to back: for each the value that it is about,
+/// and its message. Writes at most `n` findings, and only whole ones. The value of the i-th finding ends at byte
+/// ends[2 * i] of `buffer`, where its message begins; the message ends at byte ends[2 * i + 1]. So `ends` has room
+/// for 2 * n. `*written` is the number of findings, 0 past their end.
 ///
 /// RK_RESULT_BUFFER_TOO_SMALL if not even one fits; no length is written then.
 #[unsafe(no_mangle)]
@@ -287,8 +288,9 @@ pub unsafe extern "C" fn rk_report_finding_texts(
     })
 }
 
-/// Writes a page of leaks: those of bitmaps by range and value, due to be cleaned or not; then the IPAddress objects of
-/// the allocator whose Service does not exist and whose address no other Service uses, in the order of observation.
+/// Writes a page of leaks: those of bitmaps by range and value, due to be cleaned or not; then the IPAddress
+/// objects of the allocator whose Service does not exist and whose address no other Service uses, in the order of
+/// observation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_leaks(
     report: *const rk_report,
@@ -309,7 +311,7 @@ pub unsafe extern "C" fn rk_report_leaks(
     })
 }
 
-/// Writes the counts of the range at place range.
+/// Writes the counts of the range at place `range`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_range(
     report: *const rk_report,
@@ -345,8 +347,8 @@ pub unsafe extern "C" fn rk_report_range(
     })
 }
 
-/// Writes a page of the maximal runs of values of the range at place range that belong to a set (one of RK_VALUES_*),
-/// or do not (members is false), ascending. A run that contains from_offset begins there.
+/// Writes a page of the maximal runs of values of the range at place `range` that belong to `set` (one of
+/// RK_VALUES_*), or if `members` is false do not, ascending. A run that contains `from_offset` begins there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_runs(
     report: *const rk_report,
@@ -383,7 +385,7 @@ pub unsafe extern "C" fn rk_report_runs(
     })
 }
 
-/// Writes the repaired bitmap at place range, in the form of rk_allocator_snapshot.
+/// Writes the repaired bitmap at place `range`, in the form of rk_allocator_snapshot.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if no bitmap at that place was compared with the Services.
 #[unsafe(no_mangle)]
@@ -401,8 +403,8 @@ pub unsafe extern "C" fn rk_report_snapshot(
     })
 }
 
-/// Writes the state of one value of the range at place range. Where IPAddress objects record it, next is the state
-/// after the API server's own repair.
+/// Writes the state of one value of the range at place `range`. For a value that IPAddress objects record,
+/// rk_offset_state.next is the state after the API server's own repair.
 ///
 /// RK_RESULT_NOT_IN_RANGE.
 #[unsafe(no_mangle)]
@@ -423,8 +425,9 @@ pub unsafe extern "C" fn rk_report_state(
     })
 }
 
-/// Divides the range at place range into at most count cells of equal length (the last may be shorter) and writes the
-/// counts of each; a range of size 0 has no cells, and count 0 is for none. cells is a buffer, whose length is *n.
+/// Divides the range at place `range` into at most `count` cells of equal length (the last may be shorter) and
+/// writes the counts of each; a range of size 0 has no cells, and count 0 is for none. `cells` is a buffer, and `*n`
+/// its length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_occupancy(
     report: *const rk_report,

@@ -52,7 +52,7 @@ pub unsafe extern "C" fn rk_service_cidr_free(cidr: *mut rk_service_cidr) {
     guard_or((), || drop(unsafe { reclaim(cidr) }))
 }
 
-/// Describes a CIDR.
+/// Writes the size and the static band of a CIDR.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_describe(
     cidr: *const rk_service_cidr,
@@ -105,12 +105,12 @@ pub unsafe extern "C" fn rk_service_cidr_value_at(
     })
 }
 
-/// Writes a page of the addresses in the order in which an allocation of any address tries them, without the first from
-/// of them.
+/// Writes a page of the addresses in the order in which an allocation of any address tries them; the page begins at
+/// place `from` of that order.
 ///
-/// Those of the dynamic band come first, ascending from one that start selects, with wrap; then those of the static
-/// band likewise. Each address comes once. start is a random number, the same in all calls of one search; only its
-/// remainders by the sizes of the bands count, so 0 begins at the lowest address of each.
+/// The addresses of the dynamic band come first, ascending from one that `start` selects, with wrap; then those of
+/// the static band likewise. Each address comes once. `start` is a random number, the same in all calls of one
+/// search; only its remainders by the sizes of the bands count, so 0 begins at the lowest address of each.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_service_cidr_candidates(
     cidr: *const rk_service_cidr,

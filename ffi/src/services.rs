@@ -13,7 +13,7 @@ use crate::error::{Failure, Named};
 use crate::result::rk_result;
 use crate::scope::{Scope, borrow, slice};
 
-/// As the length of an entry: the same text as that of the entry before, and no bytes in text.
+/// As the length of an entry: its text is that of the entry before, and has no bytes in rk_batch.text.
 pub const RK_SAME_TEXT: u32 = 0xffff_ffff;
 /// As a port's protocol: TCP.
 pub const RK_PROTOCOL_TCP: u32 = 0;
@@ -21,7 +21,7 @@ pub const RK_PROTOCOL_TCP: u32 = 0;
 pub const RK_PROTOCOL_UDP: u32 = 1;
 /// As a port's protocol: SCTP.
 pub const RK_PROTOCOL_SCTP: u32 = 2;
-/// As a port's protocol: another one, whose text stands in text; its length is added to this.
+/// As a port's protocol: another one. The length of its name, which is in rk_batch.text, is added to this.
 pub const RK_PROTOCOL_TEXT: u32 = 16;
 
 /// Objects in flat form, so that many cross in one call: numbers in words, in the machine's byte order, and texts in text,

@@ -23,7 +23,7 @@ pub const RK_VALUE_KIND_IPV6: u32 = 6;
 /// A text that should be an address and is not: only in findings.
 pub const RK_VALUE_KIND_TEXT: u32 = 7;
 
-/// No value: no range has it. low and high are 0. It is for bindings whose values may be none.
+/// No value: no range has it. low and high are 0. It is for bindings in which a value may be missing.
 pub const RK_VALUE_KIND_NONE: u32 = 8;
 
 /// An address or a port; rk_value_port and the like build one. kind is one of RK_VALUE_KIND_* and determines the

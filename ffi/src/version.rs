@@ -23,14 +23,15 @@ const _: () = assert!(
     "the header's version is that of Cargo.toml"
 );
 
-/// Returns the ABI version of the linked library, to be compared with RK_ABI_VERSION.
+/// Returns the ABI version of the linked library. A program that loads the library itself compares it with
+/// RK_ABI_VERSION.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_abi_version() -> u32 {
     guard_or(RK_ABI_VERSION, || RK_ABI_VERSION)
 }
 
-/// Returns the name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for a number that is no
-/// result. The text is static: never NULL, never freed.
+/// Returns the name of a result without its prefix, such as "ALREADY_ALLOCATED"; "UNKNOWN" for any other number.
+/// The text is static: never NULL, never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_result_name(result: u32) -> *const c_char {
     guard_or(c"UNKNOWN".as_ptr(), || {

@@ -19,7 +19,7 @@
   do {                                                                            \
     rk_result result_ = (call);                                                   \
     if (result_ != (expected)) {                                                  \
-      fprintf(stderr, "%s:%d: %s gave %s, not %s\n", __FILE__, __LINE__, #call,   \
+      fprintf(stderr, "%s:%d: %s returned %s, not %s\n", __FILE__, __LINE__, #call,   \
               rk_result_name(result_), #expected);                                \
       exit(1);                                                                    \
     }                                                                             \

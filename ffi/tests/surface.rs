@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use syn::{Expr, Item, ItemFn, Stmt};
+use syn::{Expr, FnArg, Item, ItemFn, Pat, PatType, Stmt};
 
 /// What an entry point may consist of: one call of one of these.
 const GUARDS: [&str; 3] = ["guard", "guard_error", "guard_or"];
@@ -170,6 +170,65 @@ fn source_header_and_symbol_list_name_the_same_functions() {
     let header: BTreeSet<_> = header_functions(&read("include/rangekeeper.h")).into_keys().collect();
     assert_eq!(source, listed, "source and ffi/symbols.txt differ");
     assert_eq!(header, listed, "include/rangekeeper.h and ffi/symbols.txt differ");
+}
+
+/// The header without its comments, and the text of these.
+fn code_and_comments(header: &str) -> (String, String) {
+    let (mut code, mut comments) = (String::new(), String::new());
+    for part in header.split("/*") {
+        // The first part has no comment, every other one begins with one.
+        let (comment, rest) = part.split_once("*/").unwrap_or(("", part));
+        comments.push_str(comment);
+        code.push_str(rest);
+    }
+    (code, comments)
+}
+
+fn words(text: &str) -> BTreeSet<&str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect()
+}
+
+/// The names in comments that nothing in the code has. A trailing underscore stands for all names that begin so, and
+/// `rk_X` for every handle.
+fn unknown_names<'a>(code: &str, comments: &'a str) -> Vec<&'a str> {
+    let known = words(code);
+    let is_known = |name: &str| match name.strip_suffix('_') {
+        Some(_) => known.range(name..).next().is_some_and(|first| first.starts_with(name)),
+        None => known.contains(name) || name == "rk_X" || name.starts_with("rk_X_"),
+    };
+    let is_name = |word: &&str| word.starts_with("rk_") || word.starts_with("RK_");
+    words(comments).into_iter().filter(is_name).filter(|name| !is_known(name)).collect()
+}
+
+/// The words between backticks in a comment that are no parameter of its function.
+fn unknown_parameters<'a>(comment: &'a str, parameters: &[String]) -> Vec<&'a str> {
+    let quoted = comment.split('`').skip(1).step_by(2).map(|word| word.trim_start_matches('*'));
+    quoted.filter(|word| !parameters.iter().any(|parameter| parameter == word)).collect()
+}
+
+#[test]
+fn comments_name_what_there_is() {
+    let header = read("include/rangekeeper.h");
+    let (code, comments) = code_and_comments(&header);
+    assert_eq!(unknown_names(&code, &comments), [""; 0]);
+    for (name, function) in entry_points() {
+        let parameters = function.sig.inputs.iter().filter_map(|input| match input {
+            FnArg::Typed(PatType { pat, .. }) => match &**pat {
+                Pat::Ident(parameter) => Some(parameter.ident.to_string()),
+                _ => None,
+            },
+            FnArg::Receiver(_) => None,
+        });
+        assert_eq!(unknown_parameters(&doc(&function), &parameters.collect::<Vec<_>>()), [""; 0], "{name}");
+    }
+}
+
+#[test]
+fn the_check_of_names_can_fail() {
+    let (code, comments) =
+        code_and_comments("/* RK_A_*, RK_B_*, rk_x, rk_gone, rk_X_free */ rk_x(RK_A_ONE); /** RK_A */");
+    assert_eq!(unknown_names(&code, &comments), ["RK_A", "RK_B_", "rk_gone"]);
+    assert_eq!(unknown_parameters("`a` and `*b`, `c`", &["a".into(), "b".into()]), ["c"]);
 }
 
 #[test]
