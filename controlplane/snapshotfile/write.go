@@ -1,6 +1,7 @@
 package snapshotfile
 
 import (
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -32,8 +34,8 @@ type WriteOptions struct {
 // leases are dropped. Everything else stays as it is, history included. Without
 // new values dst is a plain copy.
 //
-// src is opened as by [Open] and never changed. dst must not exist; it is always
-// uncompressed, has a valid hash and appears complete or not at all.
+// src is opened as by [Open] and never changed. dst must not exist; it has a valid hash
+// and appears complete or not at all. It is compressed by gzip if its name ends in .gz.
 func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]byte, o WriteOptions) (int64, error) {
 	if _, ok := newValues[""]; ok {
 		return 0, errors.New("an etcd key is never empty")
@@ -66,7 +68,12 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 	}
 	defer os.Remove(out.Name()) // fails once it is renamed
 	defer out.Close()
-	f.progress.expect(2 * f.size)
+	compressed := strings.HasSuffix(dst, ".gz")
+	readings := int64(2)
+	if compressed {
+		readings = 3
+	}
+	f.progress.expect(readings * f.size)
 	if err := f.copyTo(ctx, out); err != nil {
 		return 0, fmt.Errorf("write %s: %w", dst, err)
 	}
@@ -84,11 +91,18 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 	if err := f.seal(ctx, out); err != nil {
 		return 0, fmt.Errorf("write %s: %w", dst, err)
 	}
+	written := out.Name()
+	if compressed {
+		if written, err = f.compress(ctx, written); err != nil {
+			return 0, fmt.Errorf("write %s: %w", dst, err)
+		}
+		defer os.Remove(written) // fails once it is renamed
+	}
 	// Someone may have made dst meanwhile.
 	if err := checkTarget(src, dst); err != nil {
 		return 0, err
 	}
-	if err := os.Rename(out.Name(), dst); err != nil {
+	if err := os.Rename(written, dst); err != nil {
 		return 0, fmt.Errorf("write %s: %w", dst, err)
 	}
 	f.progress.finish()
@@ -193,6 +207,30 @@ func (f *File) seal(ctx context.Context, out *os.File) error {
 		return err
 	}
 	return out.Close()
+}
+
+// compress writes the file at path, compressed, to a temporary file beside it.
+func (f *File) compress(ctx context.Context, path string) (compressed string, err error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	out, err := os.CreateTemp(filepath.Dir(path), ".rangekeeper-*.db.gz")
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			out.Close()
+			os.Remove(out.Name())
+		}
+	}()
+	w := gzip.NewWriter(out)
+	if _, err := io.Copy(w, meteredReader{ctx, in, f.progress}); err != nil {
+		return "", err
+	}
+	return out.Name(), errors.Join(w.Close(), out.Sync(), out.Close())
 }
 
 // syncDir makes a rename within dir survive a crash.

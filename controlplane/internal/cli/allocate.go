@@ -32,7 +32,7 @@ usage or input that cannot be used, 3 etcd cannot be reached.`,
 		Example: `  rangekeeper allocate serviceips
   rangekeeper allocate serviceips 10.96.0.10
   rangekeeper allocate servicenodeports -n 3 --endpoints http://127.0.0.1:2379`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: arguments,
 	}
 	c.Flags().Uint32VarP(&count, "count", "n", 1, "allocate so many values, all or none")
 	completeNothing(c, "count")

@@ -18,7 +18,7 @@ func newAudit() *cobra.Command {
 		Short: "Show the faults in the ranges and Services of a cluster",
 		Example: `  rangekeeper audit --etcd-snapshot backup.db.gz
   rangekeeper audit --endpoints https://10.0.0.1:2379 --cacert ca.crt --cert client.crt --key client.key -o json`,
-		Args:              cobra.NoArgs,
+		Args:              arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML, formatSVG)

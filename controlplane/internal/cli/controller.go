@@ -82,7 +82,7 @@ that cannot be used, 3 etcd cannot be reached.`,
 		Example: `  rangekeeper controller --kubeconfig admin.conf --endpoints https://127.0.0.1:2379 \
     --cacert ca.crt --cert client.crt --key client.key --service-cluster-ip-range 10.96.0.0/12
   rangekeeper controller --kubeconfig admin.conf --endpoints http://127.0.0.1:2379 --dry-run`,
-		Args:              cobra.NoArgs,
+		Args:              arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.run(c.Context(), c)
@@ -102,7 +102,7 @@ that cannot be used, 3 etcd cannot be reached.`,
 	f.StringVar(&o.healthAddress, "healthz-bind-address", "127.0.0.1:10288", "where health and metrics are served; empty for nowhere")
 	f.StringVar(&o.logFormat, "logging-format", formatText, "text or json")
 	f.BoolVar(&o.dryRun, "dry-run", false, "log the writes and make none of them")
-	c.MarkFlagRequired("endpoints")
+	required(c, "endpoints")
 	c.MarkFlagFilename("kubeconfig")
 	completeNothing(c, "prefix", "advertise-address", "secure-port", "service-cluster-ip-range", "service-node-port-range",
 		"kubernetes-service-node-port", "apiserver-count", "healthz-bind-address")

@@ -19,7 +19,7 @@ func newExplain() *cobra.Command {
 		Long:  "Shows the range and band of an address or port, whether it is allocated, the Services\nthat use it, and its repair.",
 		Example: `  rangekeeper explain 10.96.0.10 --etcd-snapshot backup.db.gz
   rangekeeper explain 30080 --endpoints http://127.0.0.1:2379`,
-		Args:              cobra.ExactArgs(1),
+		Args:              arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	withSource(c, func(c *cobra.Command, args []string, s *source) error {

@@ -28,7 +28,7 @@ Exit codes: 0 the range is there, 2 wrong usage, or it is there with another SPE
 3 etcd cannot be reached.`,
 		Example: `  rangekeeper init serviceips 10.96.0.0/12
   rangekeeper init servicenodeports 30000-32767 --endpoints http://127.0.0.1:2379`,
-		Args: cobra.ExactArgs(2),
+		Args: arguments,
 	}
 	withStore(c, func(c *cobra.Command, args []string, s *store) error {
 		name := args[0]

@@ -26,7 +26,7 @@ Exit codes: 0 all are free, 1 a value could not be released safely, 2 wrong usag
 input that cannot be used, 3 etcd cannot be reached.`,
 		Example: `  rangekeeper release serviceips 10.96.0.10 10.96.0.11
   rangekeeper release servicenodeports 30080 --endpoints http://127.0.0.1:2379`,
-		Args: cobra.MinimumNArgs(2),
+		Args: arguments,
 	}
 	withStore(c, func(c *cobra.Command, args []string, s *store) error {
 		r, err := s.openStored(c.Context(), args[0])

@@ -46,16 +46,17 @@ Exit codes: 0 nothing is left to repair, 1 something is left that only an owner 
 repair, 2 wrong usage or input that cannot be used, 3 etcd cannot be reached.`,
 		Example: `  rangekeeper repair --etcd-snapshot backup.db.gz --output repaired.db
   rangekeeper repair --endpoints http://127.0.0.1:2379 --apply --clean-leaks`,
-		Args:              cobra.NoArgs,
+		Args:              arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	format := addFormat(c, formatTable, formatJSON, formatYAML)
 	f := c.Flags()
-	f.StringVar(&r.output, "output", "", "with --etcd-snapshot: write the repaired snapshot to this new file")
+	f.StringVar(&r.output, "output", "", "with --etcd-snapshot: write the repaired snapshot to this new file, compressed if its name ends in .gz")
 	f.BoolVar(&r.apply, "apply", false, "with --endpoints: write the repaired ranges to etcd")
 	f.BoolVar(&r.cleanLeaks, "clean-leaks", false, "with --apply: clean what stays leaked over all passes")
 	f.Uint8Var(&r.passes, "passes", controller.DefaultPasses, "with --clean-leaks: number of passes, at least 1")
 	f.DurationVar(&r.interval, "interval", controller.DefaultInterval, "with --clean-leaks: time between two passes")
+	notEmpty(c, "output")
 	c.MarkFlagFilename("output")
 	completeNothing(c, "passes", "interval")
 	withSource(c, func(c *cobra.Command, _ []string, s *source) error {

@@ -101,17 +101,27 @@ that only the owner of a Service can repair; allocate: a requested value is not 
 up: a server failed), 2 wrong usage or input that cannot be used, 3 etcd cannot be
 reached, 130 interrupted.`,
 		Version:       version + " (commit " + commitOrUnknown() + ")",
+		Args:          subcommands,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,
+
+		SuggestionsMinimumDistance: 2,
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newAudit(), newRepair(), newShow(), newExplain(),
 		newInit(), newAllocate(), newRelease(), newWatch(), newController(), newUp())
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	// Without these an unknown shell or command would be no error.
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
-		// Without this an unknown shell would be no error.
+		completion.Args = subcommands
 		completion.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Run, help.RunE = nil, showHelp
 	}
 	return root
 }

@@ -18,7 +18,7 @@ func newShow() *cobra.Command {
 		Short:   "Show how a range is used, with its free and used runs",
 		Long:    "Shows how a range is used, with its free and used runs. RANGE is serviceips,\nsecondaryserviceips, servicenodeports or the name of a ServiceCIDR object.",
 		Example: "  rangekeeper show serviceips --etcd-snapshot backup.db.gz",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments,
 	}
 	s := withSource(c, func(c *cobra.Command, args []string, s *source) error {
 		a, err := s.audit(c.Context())

@@ -58,7 +58,8 @@ func withStore(c *cobra.Command, run func(c *cobra.Command, args []string, s *st
 	f := c.Flags()
 	f.StringVar(&s.dataDir, "data-dir", "", "without --endpoints: directory of the data of the etcd in this process (default: rangekeeper below $XDG_DATA_HOME or ~/.local/share)")
 	f.StringVar(&s.prefix, "prefix", clusterstate.DefaultPrefix, "kube-apiserver's --etcd-prefix")
-	c.MarkFlagsMutuallyExclusive("endpoints", "data-dir")
+	exclusive(c, "endpoints", "data-dir")
+	notEmpty(c, "data-dir")
 	c.MarkFlagDirname("data-dir")
 	completeNothing(c, "prefix")
 	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -60,7 +60,10 @@ interrupted before the servers were ready.`,
 			if at := c.ArgsLenAtDash(); at >= 0 {
 				before = args[:at]
 			}
-			return cobra.NoArgs(c, before)
+			if len(before) > 0 {
+				return unexpected(c, before[0])
+			}
+			return nil
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -78,7 +81,7 @@ interrupted before the servers were ready.`,
 	addReconcilerType(c, &o.cluster.EndpointReconcilerType)
 	f.Uint16Var(&o.cluster.SecurePort, "secure-port", 6443, "port of the servers")
 	f.Uint16Var(&o.cluster.EtcdPort, "etcd-port", 2379, "port of etcd on 127.0.0.1; 0 for a free one")
-	c.MarkFlagsMutuallyExclusive("kubernetes-version", "kube-apiserver")
+	exclusive(c, "kubernetes-version", "kube-apiserver")
 	c.MarkFlagDirname("data-dir")
 	c.MarkFlagFilename("kube-apiserver")
 	completeNothing(c, "servers", "service-cluster-ip-range", "service-node-port-range", "secure-port", "etcd-port")

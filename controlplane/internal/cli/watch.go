@@ -52,7 +52,7 @@ Exit codes: 0 interrupted, 2 wrong usage or input that cannot be used, 3 etcd ca
 be reached.`,
 		Example: `  rangekeeper watch serviceips --endpoints http://127.0.0.1:2379
   rangekeeper watch servicenodeports -o json`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments,
 	}
 	format := addFormat(c, formatText, formatJSON)
 	withStore(c, func(c *cobra.Command, args []string, s *store) error {

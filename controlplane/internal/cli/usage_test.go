@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+)
+
+// TestUsageErrors makes each kind of wrong usage: one sentence that names the input, and how to get help.
+func TestUsageErrors(t *testing.T) {
+	snapshot := []string{"--etcd-snapshot", etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")}
+	for want, args := range map[string][]string{
+		`there is no command "nosuch"; see rangekeeper --help`:                                      {"nosuch"},
+		`there is no command "audt" (did you mean audit?); see rangekeeper --help`:                  {"audt"},
+		`there is no command "other"; see rangekeeper --help`:                                       {"help", "other"},
+		`there is no command "extra"; see rangekeeper audit --help`:                                 {"help", "audit", "extra"},
+		`there is no command "csh"; see rangekeeper completion --help`:                              {"completion", "csh"},
+		`there is no flag --x; see rangekeeper audit --help`:                                        {"audit", "--x"},
+		`there is no flag -x; see rangekeeper audit --help`:                                         {"audit", "-x"},
+		`--prefix needs a value; see rangekeeper audit --help`:                                      {"audit", "--prefix"},
+		`--passes cannot be "256": value out of range; see rangekeeper repair --help`:               {"repair", "--passes", "256"},
+		`--interval cannot be "soon": time: invalid duration "soon"; see rangekeeper repair --help`: {"repair", "--interval", "soon"},
+		`--apply cannot be "perhaps": invalid syntax; see rangekeeper repair --help`:                {"repair", "--apply=perhaps"},
+		`unexpected argument "extra"; see rangekeeper audit --help`:                                 append(snapshot, "audit", "extra"),
+		`IP|PORT is missing; see rangekeeper explain --help`:                                        append(snapshot, "explain"),
+		`unexpected argument "2"; see rangekeeper explain --help`:                                   append(snapshot, "explain", "1", "2"),
+		`SPEC is missing; see rangekeeper init --help`:                                              {"init", "serviceips"},
+		`RANGE is missing; see rangekeeper allocate --help`:                                         {"allocate"},
+		`unexpected argument "10.0.0.2"; see rangekeeper allocate --help`:                           {"allocate", "serviceips", "10.0.0.1", "10.0.0.2"},
+		`VALUE is missing; see rangekeeper release --help`:                                          {"release", "serviceips"},
+		`unexpected argument "extra"; see rangekeeper up --help`:                                    {"up", "extra", "--", "--v=2"},
+		`--endpoints is missing; see rangekeeper controller --help`:                                 {"controller"},
+		`--etcd-snapshot or --endpoints is missing; see rangekeeper audit --help`:                   {"audit"},
+		`--etcd-snapshot and --endpoints exclude each other; see rangekeeper audit --help`:          append(snapshot, "audit", "--endpoints", "http://127.0.0.1:1"),
+		`--etcd-snapshot is empty; see rangekeeper audit --help`:                                    {"audit", "--etcd-snapshot", ""},
+		`--output is empty; see rangekeeper repair --help`:                                          append(snapshot, "repair", "--output", ""),
+		`--endpoints and --data-dir exclude each other; see rangekeeper watch --help`:               {"watch", "serviceips", "--data-dir", "x", "--endpoints", "http://127.0.0.1:1"},
+		`--data-dir is empty; see rangekeeper watch --help`:                                         {"watch", "serviceips", "--data-dir", ""},
+		`--kubernetes-version and --kube-apiserver exclude each other; see rangekeeper up --help`:   {"up", "--kubernetes-version", "1.36.3", "--kube-apiserver", "x"},
+	} {
+		code, stdout, stderr := run(t, args...)
+		if code != exitInput || stdout != "" || stderr != "rangekeeper: "+want+"\n" {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q, want %q", args, code, stdout, stderr, want)
+		}
+	}
+	if code, stdout, stderr := run(t, "help", "audit"); code != exitOK || !strings.Contains(stdout, "rangekeeper audit --etcd-snapshot") || stderr != "" {
+		t.Errorf("help audit: exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+// TestRepairIntoCompressedFile repairs into a file whose name ends in .gz, and audits it.
+func TestRepairIntoCompressedFile(t *testing.T) {
+	file := etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz")
+	plain, compressed := filepath.Join(t.TempDir(), "x.db"), filepath.Join(t.TempDir(), "x.db.gz")
+	for _, output := range []string{plain, compressed} {
+		if code, _, stderr := run(t, "repair", "--etcd-snapshot", file, "--output", output); code > exitFound {
+			t.Fatal(stderr)
+		}
+	}
+	want, err := os.ReadFile(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := etcdtest.Gunzip(t, compressed); string(got) != string(want) {
+		t.Errorf("%d bytes, not the %d of the plain file", len(got), len(want))
+	}
+	if all, err := os.ReadDir(filepath.Dir(compressed)); err != nil || len(all) != 1 {
+		t.Error(all, err)
+	}
+}
