@@ -243,11 +243,11 @@ func TestCommitterFailures(t *testing.T) {
 	if step := must(c.Poll(time.Second)); step.Kind != StepSwap {
 		t.Fatal(step)
 	}
-	if err := c.Refused(time.Second, "no space left"); err != nil {
+	if err := c.Refused(time.Second, "no space \xffleft"); err != nil {
 		t.Fatal(err)
 	}
 	// A read shows that the compare-and-swap took no effect after all.
-	if f := run(t, k, c); len(f) != 1 || f[0].Ticket != ticket || !errors.Is(errOf(f[0]), ErrRefused) || errOf(f[0]).Error() != "the store refused the request: no space left" {
+	if f := run(t, k, c); len(f) != 1 || f[0].Ticket != ticket || !errors.Is(errOf(f[0]), ErrRefused) || errOf(f[0]).Error() != "the store refused the request: no space \uFFFDleft" {
 		t.Errorf("%+v", f)
 	}
 	if err := c.Reconnected(k.now); err != nil {

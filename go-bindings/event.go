@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"runtime"
+	"strings"
 	"unsafe"
 )
 
@@ -39,6 +40,8 @@ func (a *Answer) event(pinner *runtime.Pinner) alignedEvent {
 
 func refusal(pinner *runtime.Pinner, reason string) alignedEvent {
 	event := eventOf(C.RK_EVENT_REFUSED)
+	// The reason is a store's, for people: bytes that are not UTF-8 must not leave the request without an end.
+	reason = strings.ToValidUTF8(reason, "\uFFFD")
 	if len(reason) > 0 {
 		pinner.Pin(unsafe.StringData(reason))
 		*(*C.rk_refused)(unsafe.Pointer(&event.c.data)) = C.rk_refused{reason: cText(reason), reason_len: C.size_t(len(reason))}

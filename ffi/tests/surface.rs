@@ -128,6 +128,24 @@ fn every_entry_point_is_guarded() {
 }
 
 #[test]
+fn errors_name_parameters_as_the_header_spells_them() {
+    let mut names = 0;
+    for entry in fs::read_dir(root().join("ffi/src")).expect("ffi/src is there") {
+        let text = fs::read_to_string(entry.expect("ffi/src can be read").path()).unwrap_or_default();
+        for function in text.split("pub unsafe extern \"C\" fn ").skip(1) {
+            let (signature, rest) = function.split_once(") ->").unwrap_or((function, ""));
+            let body = &rest[..rest.find("\n}\n").unwrap_or(rest.len())];
+            for part in body.split(".named(\"").skip(1) {
+                let name = part.split('"').next().unwrap_or_default();
+                assert!(signature.contains(&format!("{name}: ")), "{name} is no parameter of {signature}");
+                names += 1;
+            }
+        }
+    }
+    assert!(names >= 50, "only {names} names found: the search is broken");
+}
+
+#[test]
 fn the_guard_check_can_fail() {
     let bodies = [
         ("{ guard(|| Ok(())) }", true),
