@@ -41,7 +41,7 @@ impl rk_audit {
     }
 
     pub(crate) fn finish<R>(&self, work: impl FnOnce(Audit) -> Result<R, Failure>) -> Result<R, Failure> {
-        self.0.finish(work)
+        self.0.finish(|_| Ok(()), work)
     }
 }
 
@@ -288,11 +288,11 @@ pub unsafe extern "C" fn rk_audit_finish(
             let (audit, tracker) =
                 (borrow(scope, audit).named("audit")?, borrow_optional(scope, tracker).named("tracker")?);
             let out = Out::new(scope, report).named("report")?;
-            audit.0.with(|audit| {
+            let check = |audit: &Audit| {
                 let message = "the audit is that of a repair pass, which finishes it";
                 if audit.is_of_pass() { Err(Failure::new(rk_result::InvalidArgument, message)) } else { Ok(()) }
-            })?;
-            let finish = |leaks: Leaks<'_>| audit.0.finish(|audit| Ok::<_, Failure>(audit.finish(leaks)));
+            };
+            let finish = |leaks: Leaks<'_>| audit.0.finish(check, |audit| Ok::<_, Failure>(audit.finish(leaks)));
             let report = match tracker {
                 None => finish(Leaks::CleanAtOnce)?,
                 Some(tracker) => tracker.0.with(|passes| finish(Leaks::Keep(passes.counters())))?,

@@ -55,13 +55,22 @@ impl<T> Handle<T> {
         result
     }
 
-    /// Works on the value for the last time: the handle is closed afterwards, or poisoned by a panic in `work`.
-    pub(crate) fn finish<R, E: From<Gone>>(&self, work: impl FnOnce(T) -> Result<R, E>) -> Result<R, E> {
+    /// Works on the value for the last time, unless `check` refuses that: the handle is closed afterwards, or poisoned by a
+    /// panic.
+    pub(crate) fn finish<R, E: From<Gone>>(
+        &self,
+        check: impl FnOnce(&T) -> Result<(), E>,
+        work: impl FnOnce(T) -> Result<R, E>,
+    ) -> Result<R, E> {
         let mut state = self.0.lock();
         match mem::replace(&mut *state, State::Poisoned) {
             State::Open(value) => {
                 #[cfg(test)]
                 hook::run();
+                if let Err(refusal) = check(&value) {
+                    *state = State::Open(value);
+                    return Err(refusal);
+                }
                 let result = work(value);
                 *state = State::Closed;
                 result

@@ -6,7 +6,9 @@ use std::thread;
 
 use super::{CALLS, OK, batch, range, services};
 use crate::audit::*;
+use crate::leak_tracker::*;
 use crate::range::rk_range_free;
+use crate::repair_pass::*;
 use crate::report::*;
 use crate::result::rk_result;
 use crate::services::*;
@@ -82,5 +84,35 @@ fn an_audit_is_observed_by_threads_until_one_finishes_it() {
                 rk_report_free(report);
             }
         }
+    }
+}
+
+#[test]
+fn an_audit_that_a_pass_takes_is_not_finished_by_others() {
+    let mut tracker = ptr::null_mut();
+    // SAFETY: all pointers are to live variables, and each handle is freed once, after the threads have ended.
+    unsafe {
+        assert_eq!(rk_leak_tracker_new(3, 0, &mut tracker, ptr::null_mut()), OK);
+        for _ in 0..CALLS / 10 {
+            let (mut pass, mut audit, mut report) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+            assert_eq!(rk_repair_pass_new(tracker, &mut pass), OK);
+            assert_eq!(rk_audit_new(false, ptr::null(), &mut audit), OK);
+            let (shared, of_pass, start) = (&*audit, &*pass, &Barrier::new(2));
+            let (taken, finished) = thread::scope(|threads| {
+                let taking = threads.spawn(move || {
+                    start.wait();
+                    rk_repair_pass_audit(of_pass, shared, ptr::null_mut())
+                });
+                start.wait();
+                let finished = rk_audit_finish(shared, ptr::null(), &mut report, ptr::null_mut());
+                (taking.join().expect("it makes one call"), finished)
+            });
+            let expected = [(OK, rk_result::InvalidArgument), (rk_result::Closed, OK)];
+            assert!(expected.contains(&(taken, finished)), "{taken:?}, {finished:?}");
+            rk_report_free(report);
+            rk_audit_free(audit);
+            rk_repair_pass_free(pass);
+        }
+        rk_leak_tracker_free(tracker);
     }
 }
