@@ -96,6 +96,8 @@ func TestErrorsNameTheArgument(t *testing.T) {
 	expectError(t, second(allocator.AllocateBatch([]Request{Named(Value{})})), ErrNotInRange, "request 0: "+none)
 	expectError(t, second(must(NewLeakCounters(cidr, 1)).Advance([]Value{{}})), ErrNotInRange, none)
 
+	object := must(DecodeRangeAllocation([]byte(`{"kind":"RangeAllocation","apiVersion":"v1","range":"","data":""}`)))
+	expectError(t, object.Set("\xff", nil), ErrInvalidUTF8, "text is not UTF-8: range is not UTF-8 at byte 0")
 	expectError(t, must(NewAllocator(ports, Contiguous, 0)).Restore("1-9\xff", nil), ErrInvalidUTF8,
 		"text is not UTF-8: range is not UTF-8 at byte 3")
 }

@@ -59,11 +59,12 @@ func (o *RangeAllocation) Data(dst []byte) ([]byte, error) {
 	})
 }
 
-// Set replaces range and bitmap; both are copied.
+// Set replaces range and bitmap; both are copied. The error of a range that is not UTF-8 is ErrInvalidUTF8.
 func (o *RangeAllocation) Set(rangeText string, data []byte) error {
-	code := C.rk_range_allocation_set(o.pointer(), cText(rangeText), C.size_t(len(rangeText)), cBytes(data), C.size_t(len(data)))
+	var details C.rk_error
+	code := C.rk_range_allocation_set(o.pointer(), cText(rangeText), C.size_t(len(rangeText)), cBytes(data), C.size_t(len(data)), &details)
 	runtime.KeepAlive(o)
-	return resultError(code)
+	return detailedError(code, &details)
 }
 
 // Encode returns the value to be stored. It replaces the content of dst and reuses its capacity.

@@ -2265,7 +2265,8 @@ rk_result rk_range_allocation_set(const struct rk_range_allocation *object,
                                   const char *range,
                                   size_t range_len,
                                   const uint8_t *data,
-                                  size_t data_len);
+                                  size_t data_len,
+                                  struct rk_error *error);
 
 /**
  * Writes the object in its stored form. An object of kube-apiserver that nobody changed comes out byte for byte.

@@ -27,7 +27,7 @@ int main(void) {
 
   MUST(rk_allocator_snapshot(allocator, data, sizeof data, &data_len));
   MUST(rk_range_allocation_new(RK_FORM_PROTOBUF, &object));
-  MUST(rk_range_allocation_set(object, cidr, strlen(cidr), data, data_len));
+  MUST(rk_range_allocation_set(object, cidr, strlen(cidr), data, data_len, NULL));
   MUST(rk_range_allocation_encode(object, stored, sizeof stored, &stored_len));
   for (size_t i = 0; i < stored_len; i++) printf("%02x", stored[i]);
   putchar('\n');

@@ -122,17 +122,21 @@ pub unsafe extern "C" fn rk_range_allocation_set(
     range_len: usize,
     data: *const u8,
     data_len: usize,
+    error: *mut rk_error,
 ) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (object, range, data) =
-            unsafe { (borrow(scope, object)?, text(scope, range, range_len)?, slice(scope, data, data_len)?) };
-        object.0.with(|object| {
-            range.clone_into(&mut object.range);
-            data.clone_into(&mut object.data);
-            Ok(())
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let object = borrow(scope, object).named("object")?;
+            let range = text(scope, range, range_len).named("range")?;
+            let data = slice(scope, data, data_len).named("data")?;
+            object.0.with(|object| {
+                range.clone_into(&mut object.range);
+                data.clone_into(&mut object.data);
+                Ok(())
+            })
         })
-    })
+    }
 }
 
 /// Writes the object in its stored form. An object of kube-apiserver that nobody changed comes out byte for byte.

@@ -144,7 +144,7 @@ int main(void) {
   CHECK_OK(rk_range_allocation_decode(stored, stored_len, &object, NULL));
   uint8_t others[256];
   size_t len;
-  CHECK_OK(rk_range_allocation_set(object, TEXT("10.0.0.0/29"), (const uint8_t *)"\x0f", 1));
+  CHECK_OK(rk_range_allocation_set(object, TEXT("10.0.0.0/29"), (const uint8_t *)"\x0f", 1, NULL));
   CHECK_OK(rk_range_allocation_encode(object, others, sizeof others, &len));
   rk_range_allocation_free(object);
   put(others, len);

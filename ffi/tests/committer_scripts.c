@@ -72,7 +72,7 @@ static rk_key key_of(char **words, size_t n, uint8_t *value, size_t capacity) {
     CHECK_OK(rk_range_offset_of(range, &one, &offset));
     data[bytes - 1 - offset / 8] |= (uint8_t)(1u << offset % 8);
   }
-  CHECK_OK(rk_range_allocation_set(empty, description.text, description.text_len, data, bytes));
+  CHECK_OK(rk_range_allocation_set(empty, description.text, description.text_len, data, bytes, NULL));
   CHECK_OK(rk_range_allocation_encode(empty, value, capacity, &len));
   return (rk_key){{state[0], state[1], state[2]}, value, len};
 }

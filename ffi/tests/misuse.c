@@ -254,11 +254,11 @@ static void range_allocations(void) {
   CHECK_RESULT(rk_range_allocation_decode((const uint8_t *)"{", 1, &o, NULL), RK_RESULT_INVALID_OBJECT);
   CHECK(o == NULL);
   CHECK_OK(rk_range_allocation_new(RK_FORM_PROTOBUF, &o));
-  CHECK_NULL(rk_range_allocation_set(NULL, TEXT("1-2"), data, 1));
-  CHECK_NULL(rk_range_allocation_set(o, NULL, 1, data, 1));
-  CHECK_NULL(rk_range_allocation_set(o, TEXT("1-2"), NULL, 1));
-  CHECK_RESULT(rk_range_allocation_set(o, TEXT("\x80"), data, 1), RK_RESULT_INVALID_UTF8);
-  CHECK_OK(rk_range_allocation_set(o, TEXT("1-2"), data, 2));
+  CHECK_NULL(rk_range_allocation_set(NULL, TEXT("1-2"), data, 1, NULL));
+  CHECK_NULL(rk_range_allocation_set(o, NULL, 1, data, 1, NULL));
+  CHECK_NULL(rk_range_allocation_set(o, TEXT("1-2"), NULL, 1, NULL));
+  CHECK_RESULT(rk_range_allocation_set(o, TEXT("\x80"), data, 1, NULL), RK_RESULT_INVALID_UTF8);
+  CHECK_OK(rk_range_allocation_set(o, TEXT("1-2"), data, 2, NULL));
   CHECK_NULL(rk_range_allocation_range(NULL, text, sizeof text, &len));
   CHECK_NULL(rk_range_allocation_range(o, NULL, 1, &len));
   CHECK_NULL(rk_range_allocation_range(o, text, sizeof text, NULL));
@@ -277,7 +277,7 @@ static void range_allocations(void) {
   CHECK_NULL(rk_range_allocation_close(NULL));
   CHECK_OK(rk_range_allocation_close(o));
   CHECK_OK(rk_range_allocation_close(o));
-  CHECK_CLOSED(rk_range_allocation_set(o, TEXT("1-2"), data, 2));
+  CHECK_CLOSED(rk_range_allocation_set(o, TEXT("1-2"), data, 2, NULL));
   CHECK_CLOSED(rk_range_allocation_range(o, text, sizeof text, &len));
   CHECK_CLOSED(rk_range_allocation_data(o, data, sizeof data, &len));
   CHECK_CLOSED(rk_range_allocation_encode(o, data, sizeof data, &len));

@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
     rk_range_allocation *object = NULL;
     CHECK_OK(rk_range_allocation_new(form, &object));
     const uint8_t data[2] = {1, 2};
-    CHECK_OK(rk_range_allocation_set(object, TEXT("30000-32767"), data, 2));
+    CHECK_OK(rk_range_allocation_set(object, TEXT("30000-32767"), data, 2, NULL));
     uint8_t stored[512];
     size_t len = 0;
     CHECK_OK(rk_range_allocation_encode(object, stored, sizeof stored, &len));
