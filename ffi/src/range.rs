@@ -134,8 +134,8 @@ fn typed_page<R: Range>(
     (written, next)
 }
 
-/// Parses a range of this `kind`: a CIDR ("10.96.0.0/12", IPv4 or IPv6; host bits are cleared) or ports ("30000-32767",
-/// "30000+2767", or one port).
+/// Parses a range. `kind` is RK_RANGE_KIND_CIDR for "10.96.0.0/12" and the like (IPv4 or IPv6; host bits are cleared),
+/// or RK_RANGE_KIND_PORTS for "30000-32767", "30000+2767" or one port.
 ///
 /// RK_RESULT_INVALID_RANGE.
 #[unsafe(no_mangle)]
