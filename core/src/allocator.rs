@@ -22,7 +22,7 @@ use std::ops;
 
 use rand_core::Rng;
 
-use crate::bitmap::{Bitmap, Run};
+use crate::bitmap::Bitmap;
 use crate::range::Range;
 use crate::snapshot::BitsPastRange;
 
@@ -194,16 +194,6 @@ impl<R: Range> Allocator<R> {
     /// The values in use at `offset` and above, ascending, to continue an iteration.
     pub fn iter_from(&self, offset: u32) -> impl Iterator<Item = R::Value> + '_ {
         self.used.iter_from(offset).filter_map(|offset| self.range.value_at(offset))
-    }
-
-    /// The maximal runs of values in use at `offset` and above.
-    pub fn runs_used(&self, offset: u32) -> impl Iterator<Item = Run> + '_ {
-        self.used.runs_set(offset)
-    }
-
-    /// The maximal runs of free values at `offset` and above.
-    pub fn runs_free(&self, offset: u32) -> impl Iterator<Item = Run> + '_ {
-        self.used.runs_clear(offset)
     }
 
     /// Serves all requests, or none. Returns the values in the order of the requests.

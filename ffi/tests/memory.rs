@@ -125,7 +125,7 @@ fn fill_and_empty<R: Range>(range: R, foreign: R::Value, strategy: Strategy) -> 
         }
         // To look at it costs nothing either.
         assert_eq!(allocator.iter().count() as u32, range.size());
-        assert_eq!((allocator.runs_used(0).count(), allocator.runs_free(0).count()), (1, 0));
+        assert_eq!((allocator.bitmap().runs_set(0).count(), allocator.bitmap().runs_clear(0).count()), (1, 0));
         assert_eq!(allocator.snapshot().len() as u32, range.size().div_ceil(8));
         for offset in 0..range.size() {
             assert!(allocator.release(range.value_at(offset).expect("in range")));

@@ -174,7 +174,7 @@ fuzz_target!(|input: Input| {
     let in_use: Vec<AnyValue> = (0..model.used.len()).filter(|at| model.used[*at]).map(|at| model.values[at]).collect();
     assert_eq!(real.iter().collect::<Vec<_>>(), in_use);
     assert_eq!(real.snapshot(), bits::stored(&model.used));
-    let free: Vec<_> = real.runs_free(0).map(|run| (run.first, run.last)).collect();
+    let free: Vec<_> = real.bitmap().runs_clear(0).map(|run| (run.first, run.last)).collect();
     assert_eq!(free, bits::runs(&model.used, 0, false));
     for (at, value) in model.values.iter().enumerate() {
         assert_eq!(real.has(*value), model.used[at], "{value}");
