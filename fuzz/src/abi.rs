@@ -114,13 +114,7 @@ unsafe extern "C" {
         len: *mut usize,
         error: *mut RawError,
     ) -> u32;
-    fn rk_range_parse(
-        spec: *const c_char,
-        len: usize,
-        kind: u32,
-        range: *mut *mut Opaque,
-        error: *mut Opaque,
-    ) -> u32;
+    fn rk_range_parse(spec: *const c_char, len: usize, kind: u32, range: *mut *mut Opaque, error: *mut Opaque) -> u32;
     fn rk_range_free(range: *mut Opaque);
     fn rk_audit_new(ip_addresses: bool, now: *const i64, audit: *mut *mut Opaque) -> u32;
     fn rk_audit_free(audit: *mut Opaque);
