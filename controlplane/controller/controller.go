@@ -62,7 +62,8 @@ type Controller struct {
 // ClusterIPRangeNames are the names under which the ranges of a Config are stored, in its order.
 var ClusterIPRangeNames = []string{audit.ServiceIPs, audit.SecondaryServiceIPs}
 
-func (c *Config) check() error {
+// Check returns an error that names the part of the ranges and node ports that no controller can use. It makes no I/O.
+func (c *Config) Check() error {
 	ranges := c.ClusterIPRanges
 	_, hasPort := c.NodePortRange.OffsetOf(rangekeeper.PortValue(c.Bootstrap.KubernetesServiceNodePort))
 	switch {
@@ -96,7 +97,7 @@ const closeTimeout = 2 * time.Second
 
 // New makes a controller, which does nothing before Run. Errors name the unusable part of the Config.
 func New(config Config) (*Controller, error) {
-	if err := config.check(); err != nil {
+	if err := config.Check(); err != nil {
 		return nil, err
 	}
 	config.API = rest.CopyConfig(config.API)

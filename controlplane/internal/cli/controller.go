@@ -163,6 +163,9 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if err := config.Check(); err != nil {
+		return usageError(c, "%v", err)
+	}
 	if config.API, err = apiConfig(o.kubeconfig); err != nil {
 		return err
 	}

@@ -230,6 +230,7 @@ func TestControllerUsage(t *testing.T) {
 		{exitInput, []string{"--service-cluster-ip-range", "10.0.0.0/40"}, append(endpoints, "--service-cluster-ip-range", "10.0.0.0/40")},
 		{exitInput, []string{"--service-node-port-range", "70000"}, append(endpoints, "--service-node-port-range", "1-70000")},
 		{exitInput, []string{"10.0.0.0/24", "10.1.0.0/24", "one IP family"}, slices.Concat(known, []string{"--service-cluster-ip-range", "10.0.0.0/24,10.1.0.0/24"})},
+		{exitInput, []string{"3 ranges", "see rangekeeper controller --help"}, slices.Concat(known, []string{"--service-cluster-ip-range", "10.0.0.0/24,fd00::/112,10.1.0.0/24"})},
 		{exitInput, []string{"443", "30000-32767"}, slices.Concat(known, []string{"--kubernetes-service-node-port", "443"})},
 		{exitInput, []string{"--service-cluster-ip-range is needed", "serviceips", "10.96.0.0/12"}, slices.Concat(known, []string{"--prefix", "/other"})},
 		{exitInput, []string{"--service-node-port-range is needed", "servicenodeports", "31000-31999"}, slices.Concat(known, []string{"--prefix", "/other", "--service-cluster-ip-range", "10.96.0.0/12"})},
