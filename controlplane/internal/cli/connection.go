@@ -25,6 +25,7 @@ func (o *connection) addFlags(c *cobra.Command, endpointsUsage string) {
 	f.StringVar(&o.options.Key, "key", "", "key of the client certificate (PEM file)")
 	f.StringVar(&o.options.User, "user", "", "etcd user, or user:password")
 	f.StringVar(&o.options.Password, "password", "", "password of the etcd user")
+	notEmpty(c, "endpoints")
 	completeNothing(c, "endpoints", "user", "password")
 }
 

@@ -82,6 +82,7 @@ interrupted before the servers were ready.`,
 	f.Uint16Var(&o.cluster.SecurePort, "secure-port", 6443, "port of the servers")
 	f.Uint16Var(&o.cluster.EtcdPort, "etcd-port", 2379, "port of etcd on 127.0.0.1; 0 for a free one")
 	exclusive(c, "kubernetes-version", "kube-apiserver")
+	notEmpty(c, "data-dir")
 	c.MarkFlagDirname("data-dir")
 	c.MarkFlagFilename("kube-apiserver")
 	completeNothing(c, "servers", "service-cluster-ip-range", "service-node-port-range", "secure-port", "etcd-port")

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -130,10 +131,17 @@ func oneOf(c *cobra.Command, one, other string) {
 	})
 }
 
-// notEmpty: the flag may be left out, and must not be empty.
+// notEmpty: the flag may be left out. It must not be empty, as it is for an unset variable of the shell, nor may one
+// element of a list.
 func notEmpty(c *cobra.Command, name string) {
 	addRule(c, func() error {
-		if f := c.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+		f := c.Flags().Lookup(name)
+		list, isList := f.Value.(pflag.SliceValue)
+		switch {
+		case !f.Changed:
+		case isList && slices.Contains(list.GetSlice(), ""):
+			return usageError(c, "--%s has an empty element", name)
+		case isList && len(list.GetSlice()) == 0, f.Value.String() == "":
 			return usageError(c, "--%s is empty", name)
 		}
 		return nil

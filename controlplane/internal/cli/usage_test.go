@@ -11,6 +11,8 @@ import (
 
 // TestUsageErrors makes each kind of wrong usage: one sentence that names the input, and how to get help.
 func TestUsageErrors(t *testing.T) {
+	t.Setenv("XDG_DATA_HOME", t.TempDir()) // where a command that accepts its input would keep data
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	snapshot := []string{"--etcd-snapshot", etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")}
 	for want, args := range map[string][]string{
 		`there is no command "nosuch"; see rangekeeper --help`:                                      {"nosuch"},
@@ -36,6 +38,15 @@ func TestUsageErrors(t *testing.T) {
 		`--etcd-snapshot or --endpoints is missing; see rangekeeper audit --help`:                   {"audit"},
 		`--etcd-snapshot and --endpoints exclude each other; see rangekeeper audit --help`:          append(snapshot, "audit", "--endpoints", "http://127.0.0.1:1"),
 		`--etcd-snapshot is empty; see rangekeeper audit --help`:                                    {"audit", "--etcd-snapshot", ""},
+		`--endpoints is empty; see rangekeeper audit --help`:                                        {"audit", "--endpoints", ""},
+		`--endpoints is empty; see rangekeeper repair --help`:                                       {"repair", "--endpoints="},
+		`--endpoints has an empty element; see rangekeeper show --help`:                             {"show", "serviceips", "--endpoints", "http://127.0.0.1:1,"},
+		`--endpoints is empty; see rangekeeper init --help`:                                         {"init", "serviceips", "10.96.0.0/12", "--endpoints", ""},
+		`--endpoints is empty; see rangekeeper allocate --help`:                                     {"allocate", "serviceips", "--endpoints", ""},
+		`--endpoints is empty; see rangekeeper release --help`:                                      {"release", "serviceips", "10.96.0.1", "--endpoints", ""},
+		`--endpoints has an empty element; see rangekeeper watch --help`:                            {"watch", "serviceips", "--endpoints", ",http://127.0.0.1:1"},
+		`--endpoints is empty; see rangekeeper controller --help`:                                   {"controller", "--endpoints", ""},
+		`--data-dir is empty; see rangekeeper up --help`:                                            {"up", "--data-dir", ""},
 		`--output is empty; see rangekeeper repair --help`:                                          append(snapshot, "repair", "--output", ""),
 		`--endpoints and --data-dir exclude each other; see rangekeeper watch --help`:               {"watch", "serviceips", "--data-dir", "x", "--endpoints", "http://127.0.0.1:1"},
 		`--data-dir is empty; see rangekeeper watch --help`:                                         {"watch", "serviceips", "--data-dir", ""},
