@@ -411,17 +411,20 @@ func TestRangeAfterServices(t *testing.T) {
 
 // TestRecordRepair records what a repair has done of what the audit found.
 func TestRecordRepair(t *testing.T) {
-	audit := must(NewAudit())
-	must(audit.AddBitmap(must(ParsePortRange("30000-30009")), Stored{Range: "30000-30009", Data: []byte{0b11}}))
-	var services Services
-	for _, port := range []int32{30005, 30006} {
-		services.Add("", nil)
-		services.AddPort("TCP", port)
+	finish := func() (*Report, error) {
+		audit := must(NewAudit())
+		must(audit.AddBitmap(must(ParsePortRange("30000-30009")), Stored{Range: "30000-30009", Data: []byte{0b11}}))
+		var services Services
+		for _, port := range []int32{30005, 30006} {
+			services.Add("", nil)
+			services.AddPort("TCP", port)
+		}
+		if err := audit.Observe(&services); err != nil {
+			return nil, err
+		}
+		return audit.Finish(nil)
 	}
-	if err := audit.Observe(&services); err != nil {
-		t.Fatal(err)
-	}
-	report := must(audit.Finish(nil))
+	report := must(finish())
 	defer report.Close()
 	if err := report.RecordRepair(0, Repaired{Set: []Value{PortValue(29999)}}); !errors.Is(err, ErrNotInRange) || !strings.Contains(err.Error(), "29999") {
 		t.Error(err)
@@ -439,6 +442,11 @@ func TestRecordRepair(t *testing.T) {
 	}
 	if leaks := must(report.Leaks()); len(leaks) != 2 || leaks[0].Stays || leaks[1].Stays {
 		t.Error(leaks)
+	}
+
+	failed := must(finish())
+	if err := failed.RecordFailedRepair(0); err != nil || len(must(failed.Findings())) != 2 || failed.Range(0).Set != 0 {
+		t.Error(err, must(failed.Findings()))
 	}
 
 	if err := report.RecordRepair(0, Repaired{Set: []Value{PortValue(30006)}, Cleared: []Value{PortValue(30001)}}); err != nil {

@@ -70,6 +70,8 @@ type Leak struct {
 	// Object is the place of the IPAddress object that records it among those that were observed: 0 is the first. -1 if
 	// a bitmap does.
 	Object int
+	// Remedy is RemedyRepair or RemedyAPIServer: who frees it, if it does not stay.
+	Remedy Remedy
 	// Stays reports whether the repair leaves it for now, since a Service that uses it may still be under way.
 	Stays bool
 }
@@ -109,7 +111,7 @@ func (r *Report) Leaks() ([]Leak, error) {
 			return nil, resultError(code)
 		}
 		for _, leak := range page[:n] {
-			one := Leak{Value: valueFromC(&leak.value), Range: rangeIndex(leak._range), Object: -1, Stays: bool(leak.stays)}
+			one := Leak{Value: valueFromC(&leak.value), Range: rangeIndex(leak._range), Object: -1, Remedy: Remedy(leak.remedy), Stays: bool(leak.stays)}
 			if leak.object != C.RK_NO_OBJECT {
 				one.Object = int(leak.object)
 			}
@@ -121,18 +123,26 @@ func (r *Report) Leaks() ([]Leak, error) {
 	}
 }
 
-// RecordRepair records the outcome of the repair of the bitmap with this index. From then on the report is about what was
-// done: ValuesSet, ValuesClear and ValuesNext are the values that were set, cleared and then stored; the other leaks stay;
-// and a finding whose remedy was the repair is dropped if its value was not set, since its Service came after the range was
-// read, or the repair has failed. The error is ErrInvalidArgument if the index is not that of a bitmap that was compared with
-// the Services, or wraps ErrNotInRange; the report then stays as it was.
+// RecordRepair records the outcome of the repair of the bitmap with this index. From then on ValuesSet and ValuesClear are the
+// values that were set and cleared, ValuesNext those that were read and not cleared, or were set; the other leaks stay. A
+// finding whose remedy was the repair is dropped if its value was not set: its Service came after the range was read. The
+// error is ErrInvalidArgument if the index is not that of a bitmap that was compared with the Services, or wraps ErrNotInRange;
+// the report then stays as it was.
 func (r *Report) RecordRepair(index int, repaired Repaired) error {
+	return r.recordRepair(index, false, repaired)
+}
+
+// RecordFailedRepair records that the repair of the bitmap with this index has failed: nothing is known to have been set or
+// cleared, all leaks stay, and all findings are left. The error is that of RecordRepair.
+func (r *Report) RecordFailedRepair(index int) error { return r.recordRepair(index, true, Repaired{}) }
+
+func (r *Report) recordRepair(index int, failed bool, repaired Repaired) error {
 	if index < 0 {
 		return indexError(C.RK_RESULT_INVALID_ARGUMENT, index)
 	}
 	set, cleared := valuesToC(repaired.Set), valuesToC(repaired.Cleared)
 	var details C.rk_error
-	code := C.rk_report_record_repair(r.pointer(), C.size_t(index), unsafe.SliceData(set), C.size_t(len(set)),
+	code := C.rk_report_record_repair(r.pointer(), C.size_t(index), C.bool(failed), unsafe.SliceData(set), C.size_t(len(set)),
 		unsafe.SliceData(cleared), C.size_t(len(cleared)), &details)
 	runtime.KeepAlive(r)
 	return detailedError(code, &details)

@@ -1541,6 +1541,10 @@ typedef struct rk_leak {
    */
   uint64_t object;
   /**
+   * RK_REMEDY_REPAIR or RK_REMEDY_API_SERVER: who frees it, if it does not stay.
+   */
+  uint32_t remedy;
+  /**
    * Whether the repair leaves it for now, since a Service that uses it may still be under way.
    */
   bool stays;
@@ -2375,17 +2379,18 @@ void rk_report_free(struct rk_report *report);
 rk_result rk_report_close(const struct rk_report *report);
 
 /**
- * Records the outcome of the repair of the bitmap at place `range`: `set` and `cleared` are the values that were
- * set and cleared, as in rk_repaired. From then on the report is about the repair as it was done: RK_VALUES_SET,
- * _CLEAR and _NEXT are the values that were set, cleared and then stored; the other leaks stay; and a finding
- * whose remedy is RK_REMEDY_REPAIR is dropped if its value was not set, since its Service came after the range was
- * read, or the repair has failed.
+ * Records the outcome of the repair of the bitmap at place `range`: `set` and `cleared` are the values that were set
+ * and cleared, as in rk_repaired. From then on RK_VALUES_SET and _CLEAR are these values, RK_VALUES_NEXT those that
+ * were read and not cleared, or were set; the other leaks stay. A finding whose remedy is RK_REMEDY_REPAIR is dropped
+ * if its value was not set: its Service came after the range was read. With `failed` the repair has failed, nothing is
+ * known to have been set or cleared, and all findings are left.
  *
- * RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services;
- * RK_RESULT_NOT_IN_RANGE. The report stays as it was then.
+ * RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services, or a failed repair has
+ * values; RK_RESULT_NOT_IN_RANGE. The report stays as it was then.
  */
 rk_result rk_report_record_repair(const struct rk_report *report,
                                   size_t range,
+                                  bool failed,
                                   const struct rk_value *set,
                                   size_t set_len,
                                   const struct rk_value *cleared,

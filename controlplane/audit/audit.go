@@ -285,7 +285,7 @@ func (a *Audit) leaks() ([]Leak, error) {
 	leaks, err := a.core.Leaks()
 	all := []Leak{}
 	for _, leak := range leaks {
-		all = append(all, Leak{a.rangeName(leak.Range), leak.Value.String(), leak.Stays})
+		all = append(all, Leak{a.rangeName(leak.Range), leak.Value.String(), leak.Remedy, leak.Stays})
 	}
 	sortLeaks(all)
 	return all, err

@@ -77,6 +77,7 @@ func (p *Plan) After(earlier *Plan) {
 		}
 	}
 	sortFindings(p.Findings)
+	p.Findings = slices.Compact(p.Findings)
 }
 
 func union(a, b []string) []string {

@@ -79,6 +79,8 @@ type Finding struct {
 type Leak struct {
 	Range string `json:"range"`
 	Value string `json:"value"`
+	// Remedy says who frees it.
+	Remedy rangekeeper.Remedy `json:"-"`
 	// Stays reports whether the repair of a running cluster leaves it for now.
 	Stays bool `json:"stays,omitempty"`
 }

@@ -56,9 +56,11 @@ func Drive(ctx context.Context, passes *rangekeeper.Passes, ranges []Range, dryR
 		}
 		repaired, err := one.Repair(ctx, pass, listed)
 		outcomes[i].Changed = repaired.Changed
-		if err := errors.Join(err, report.RecordRepair(i, repaired)); err != nil {
-			failures = append(failures, err)
+		if err != nil {
+			failures = append(failures, err, report.RecordFailedRepair(i))
+			continue
 		}
+		failures = append(failures, report.RecordRepair(i, repaired))
 	}
 	return outcomes, errors.Join(failures...)
 }

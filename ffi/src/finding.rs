@@ -178,14 +178,18 @@ impl rk_finding {
             subject_kind,
             subject,
             range: finding.range.map_or(RK_NO_RANGE, |range| range as u32),
-            remedy: match report.remedy(finding) {
-                Remedy::Repair => RK_REMEDY_REPAIR,
-                Remedy::ApiServer => RK_REMEDY_API_SERVER,
-                Remedy::Owner => RK_REMEDY_OWNER,
-            },
+            remedy: remedy_number(report.remedy(finding)),
             value_kind,
             value,
         }
+    }
+}
+
+pub(crate) fn remedy_number(remedy: Remedy) -> u32 {
+    match remedy {
+        Remedy::Repair => RK_REMEDY_REPAIR,
+        Remedy::ApiServer => RK_REMEDY_API_SERVER,
+        Remedy::Owner => RK_REMEDY_OWNER,
     }
 }
 

@@ -4,10 +4,12 @@ use std::cell::OnceCell;
 use std::ffi::c_char;
 
 use rangekeeper_core::any::AnyValue;
-use rangekeeper_core::audit::{BitmapReport, Leak, Offsets, RangeReport, RecordRepairError, Report, Values};
+use rangekeeper_core::audit::{
+    BitmapReport, Leak, Offsets, RangeReport, RecordRepairError, RepairOutcome, Report, Values,
+};
 
 use crate::error::{Failure, Named, rk_error};
-use crate::finding::{RK_NO_RANGE, at, findings_page, rk_cell, rk_finding, rk_offset_state, texts};
+use crate::finding::{RK_NO_RANGE, at, findings_page, remedy_number, rk_cell, rk_finding, rk_offset_state, texts};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::result::rk_result;
@@ -72,6 +74,8 @@ pub struct rk_leak {
     /// The IPAddress object that records it, by the order in which objects were observed; RK_NO_OBJECT if a bitmap
     /// records it.
     pub object: u64,
+    /// RK_REMEDY_REPAIR or RK_REMEDY_API_SERVER: who frees it, if it does not stay.
+    pub remedy: u32,
     /// Whether the repair leaves it for now, since a Service that uses it may still be under way.
     pub stays: bool,
 }
@@ -165,6 +169,7 @@ fn rk_leak_of(leak: &Leak) -> rk_leak {
         value: leak.value.into(),
         range: leak.range.map_or(RK_NO_RANGE, |range| range as u32),
         object: leak.object.unwrap_or(RK_NO_OBJECT),
+        remedy: remedy_number(leak.remedy()),
         stays: leak.stays,
     }
 }
@@ -187,18 +192,19 @@ pub unsafe extern "C" fn rk_report_close(report: *const rk_report) -> rk_result 
     })
 }
 
-/// Records the outcome of the repair of the bitmap at place `range`: `set` and `cleared` are the values that were
-/// set and cleared, as in rk_repaired. From then on the report is about the repair as it was done: RK_VALUES_SET,
-/// _CLEAR and _NEXT are the values that were set, cleared and then stored; the other leaks stay; and a finding
-/// whose remedy is RK_REMEDY_REPAIR is dropped if its value was not set, since its Service came after the range was
-/// read, or the repair has failed.
+/// Records the outcome of the repair of the bitmap at place `range`: `set` and `cleared` are the values that were set
+/// and cleared, as in rk_repaired. From then on RK_VALUES_SET and _CLEAR are these values, RK_VALUES_NEXT those that
+/// were read and not cleared, or were set; the other leaks stay. A finding whose remedy is RK_REMEDY_REPAIR is dropped
+/// if its value was not set: its Service came after the range was read. With `failed` the repair has failed, nothing is
+/// known to have been set or cleared, and all findings are left.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services;
-/// RK_RESULT_NOT_IN_RANGE. The report stays as it was then.
+/// RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services, or a failed repair has
+/// values; RK_RESULT_NOT_IN_RANGE. The report stays as it was then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_report_record_repair(
     report: *const rk_report,
     range: usize,
+    failed: bool,
     set: *const rk_value,
     set_len: usize,
     cleared: *const rk_value,
@@ -211,8 +217,13 @@ pub unsafe extern "C" fn rk_report_record_repair(
             let report = borrow(scope, report).named("report")?;
             let set = any_values("set", slice(scope, set, set_len).named("set")?)?;
             let cleared = any_values("cleared", slice(scope, cleared, cleared_len).named("cleared")?)?;
+            if failed && set.len() + cleared.len() > 0 {
+                let message = "failed is true, and set or cleared is not empty";
+                return Err(Failure::new(rk_result::InvalidArgument, message));
+            }
+            let done = RepairOutcome::Done { set: &set, cleared: &cleared };
             report.0.with(|found| {
-                found.report.record_repair(range, set, cleared)?;
+                found.report.record_repair(range, if failed { RepairOutcome::Failed } else { done })?;
                 found.leaks.take();
                 found.sets[range] = Default::default();
                 Ok(())

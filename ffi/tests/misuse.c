@@ -388,10 +388,10 @@ static void audit(const rk_range *range) {
   rk_cell cells[4];
   uint64_t observed = 0, next = 0;
   /* Of the batches only the last one counts. */
-  CHECK_NULL(rk_report_record_repair(NULL, 0, NULL, 0, NULL, 0, &error));
-  CHECK_NULL(rk_report_record_repair(o, 0, NULL, 1, NULL, 0, &error));
-  CHECK_INVALID(rk_report_record_repair(o, 0, AT((rk_value){.kind = 9}), 1, NULL, 0, &error));
-  CHECK_INVALID(rk_report_record_repair(o, 9, NULL, 0, NULL, 0, &error));
+  CHECK_NULL(rk_report_record_repair(NULL, 0, false, NULL, 0, NULL, 0, &error));
+  CHECK_NULL(rk_report_record_repair(o, 0, false, NULL, 1, NULL, 0, &error));
+  CHECK_INVALID(rk_report_record_repair(o, 0, false, AT((rk_value){.kind = 9}), 1, NULL, 0, &error));
+  CHECK_INVALID(rk_report_record_repair(o, 9, false, NULL, 0, NULL, 0, &error));
   CHECK_OK(rk_report_services(o, &observed));
   CHECK(observed == 1);
   CHECK_NULL(rk_report_services(NULL, &observed));

@@ -10,7 +10,7 @@ use std::num::NonZeroU8;
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use rangekeeper::any::{AnyRange, AnyValue};
-use rangekeeper::audit::{AddRangeError, Audit, Leaks, RepairCounters, Report, Stored};
+use rangekeeper::audit::{AddRangeError, Audit, Leaks, RepairCounters, RepairOutcome, Report, Stored};
 use rangekeeper::finding::{FoundValue, Reason, Subject};
 use rangekeeper::range::Range;
 use rangekeeper_fuzz::service::OwnedService;
@@ -115,6 +115,7 @@ fuzz_target!(|input: Input| {
                 assert_eq!(counters.of(range).count(offset), expected, "{value} of {range}");
             }
         }
+        recorded(&outcome);
         again(&outcome, &round.services);
     }
 });
@@ -253,13 +254,43 @@ fn compare(outcome: &Report, index: usize, part: &Part, leaked: &BTreeSet<AnyVal
     }
     for count in [0, 1, 3, 100] {
         let cells: Vec<_> = real.occupancy(count).collect();
-        assert!(cells.len() as u64 <= u64::from(count.max(1)));
+        assert!(cells.len() as u64 <= u64::from(count));
+        if count == 0 {
+            continue;
+        }
         let total = |number: fn(&rangekeeper::audit::Cell) -> u64| cells.iter().map(number).sum::<u64>() as usize;
         assert_eq!(total(|cell| cell.len), part.values.len());
         assert_eq!(total(|cell| cell.in_use), part.in_use.len());
         assert_eq!(total(|cell| cell.leaked), leaked.len());
         assert_eq!(total(|cell| cell.lost), part.in_use.difference(&part.stored).count());
         assert_eq!(total(|cell| cell.duplicate), part.duplicates.len());
+    }
+}
+
+/// The repair of every other value is done: only that is left of the diff, and of the findings that it repairs.
+fn recorded(outcome: &Report) {
+    let mut report = outcome.clone();
+    let mut expected = found(outcome);
+    for (index, bitmap) in outcome.bitmaps() {
+        let half = |offsets: &rangekeeper::bitmap::Bitmap| -> Vec<AnyValue> {
+            offsets.iter().step_by(2).filter_map(|offset| bitmap.range().value_at(offset)).collect()
+        };
+        let (set, cleared) = (half(&bitmap.set()), half(&bitmap.clear()));
+        report.record_repair(index, RepairOutcome::Failed).expect("a bitmap");
+        assert_eq!(found(&report), expected);
+        report.record_repair(index, RepairOutcome::Done { set: &set, cleared: &cleared }).expect("values of the range");
+        let was_set = |value: &FoundValue| set.iter().any(|set| set.to_string() == value.to_string());
+        expected.retain(|(reason, range, _, value, _)| *range != index || !reason.is_repairable() || was_set(value));
+        assert_eq!(found(&report), expected);
+        let real = report.bitmap(index).expect("a bitmap");
+        let values = |offsets: rangekeeper::bitmap::Bitmap| -> Vec<AnyValue> {
+            offsets.iter().filter_map(|offset| bitmap.range().value_at(offset)).collect()
+        };
+        assert_eq!((values(real.set()), values(real.clear())), (set, cleared.clone()));
+        assert_eq!(real.leaked(), bitmap.leaked());
+        for leak in report.leaks().filter(|leak| leak.range == Some(index)) {
+            assert_eq!(leak.stays, !cleared.contains(&leak.value), "{leak:?}");
+        }
     }
 }
 

@@ -97,6 +97,7 @@ struct RawLeak {
     value: RawValue,
     range: u32,
     object: u64,
+    remedy: u32,
     stays: bool,
 }
 

@@ -45,9 +45,7 @@ func planRows(p *audit.Plan) []planRow {
 	var rows []planRow
 	type place struct{ name, value string }
 	changes := map[place]int{}
-	bitmaps := map[string]bool{}
 	for _, r := range p.Ranges {
-		bitmaps[r.Name] = true
 		for _, value := range r.Set {
 			changes[place{r.Name, value}] = len(rows)
 			rows = append(rows, planRow{in: r.Name, value: value, repair: "set"})
@@ -63,6 +61,8 @@ func planRows(p *audit.Plan) []planRow {
 		case rangekeeper.RemedyRepair:
 			if i, ok := changes[place{f.Range, f.Value}]; ok {
 				rows[i].found, rows[i].namespace, rows[i].name = f.Reason, f.Namespace, f.Name
+			} else {
+				rows = append(rows, planRow{f.Range, f.Value, f.Reason, f.Namespace, f.Name, "failed"})
 			}
 		case rangekeeper.RemedyAPIServer:
 			rows = append(rows, planRow{f.Range, printable(f.Value), f.Reason, f.Namespace, f.Name, byServer})
@@ -72,7 +72,7 @@ func planRows(p *audit.Plan) []planRow {
 		switch {
 		case l.Stays:
 			rows = append(rows, planRow{in: l.Range, value: l.Value, found: leak, repair: "stays for now"})
-		case !bitmaps[l.Range]:
+		case l.Remedy == rangekeeper.RemedyAPIServer:
 			rows = append(rows, planRow{in: l.Range, value: l.Value, found: leak, repair: byServer})
 		}
 	}

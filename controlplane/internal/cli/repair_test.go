@@ -19,6 +19,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
@@ -258,6 +260,15 @@ func TestServiceAfterList(t *testing.T) {
 // repairWith cleans leaks in three passes, and calls before ahead of each swap.
 func repairWith(t *testing.T, e *embedded.Etcd, log io.Writer, before func(context.Context, *pb.TxnRequest) error) *audit.Plan {
 	t.Helper()
+	plan, err := tryRepair(t, e, log, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+func tryRepair(t *testing.T, e *embedded.Etcd, log io.Writer, before func(context.Context, *pb.TxnRequest) error) (*audit.Plan, error) {
+	t.Helper()
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: e.Endpoints(),
 		DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -276,10 +287,45 @@ func repairWith(t *testing.T, e *embedded.Etcd, log io.Writer, before func(conte
 	defer s.close()
 	r := &repair{source: s, apply: true, cleanLeaks: true, passes: 3, log: log}
 	plan, _, err := r.run(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	return plan, err
+}
+
+// TestOneRangeFails has one range refused by etcd: its findings and leaks are left, and the other ranges are repaired.
+func TestOneRangeFails(t *testing.T) {
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
+	plan, err := tryRepair(t, e, io.Discard, func(_ context.Context, txn *pb.TxnRequest) error {
+		if strings.HasSuffix(string(txn.Success[0].GetRequestPut().GetKey()), "/serviceips") {
+			return status.Error(codes.PermissionDenied, "etcdserver: permission denied")
+		}
+		return nil
+	})
+	if err == nil || plan == nil {
+		t.Fatalf("%+v, %v", plan, err)
 	}
-	return plan
+	for _, r := range plan.Ranges {
+		failed := r.Name == "serviceips"
+		if failed != (len(r.Set) == 0) || len(r.Clear) > 0 {
+			t.Errorf("%s: %d set, %d cleared", r.Name, len(r.Set), len(r.Clear))
+		}
+	}
+	lost, leaks := 0, 0
+	for _, f := range plan.Findings {
+		if f.Range == "serviceips" && f.Remedy == rangekeeper.RemedyRepair {
+			lost++
+		}
+	}
+	for _, l := range plan.Leaks {
+		if l.Range == "serviceips" && l.Stays {
+			leaks++
+		}
+	}
+	if lost == 0 || leaks == 0 {
+		t.Errorf("%d findings and %d leaks of the failed range", lost, leaks)
+	}
+	rows := slices.DeleteFunc(planRows(plan), func(row planRow) bool { return row.repair != "failed" })
+	if len(rows) != lost {
+		t.Errorf("%d rows of %d findings", len(rows), lost)
+	}
 }
 
 // toggle takes a port, or gives it back if it is taken.

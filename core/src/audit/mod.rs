@@ -54,7 +54,9 @@ pub use cluster::{Bitmaps, NotAuditable, Presence, StoredBitmap};
 pub use objects::ServiceCidrReport;
 pub use occupancy::Cell;
 pub use offsets::{OffsetRun, Offsets, Values};
-pub use report::{BitmapReport, Counts, Leak, OffsetState, RangeReport, RecordRepairError, Remedy, Report};
+pub use report::{
+    BitmapReport, Counts, Leak, OffsetState, RangeReport, RecordRepairError, Remedy, RepairOutcome, Report,
+};
 
 /// The `range` and `data` of a stored range object.
 ///

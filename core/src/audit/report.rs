@@ -50,7 +50,28 @@ pub struct Leak {
     pub stays: bool,
 }
 
-/// Who repairs what a finding is about.
+impl Leak {
+    /// Who frees the value, if it is freed.
+    pub fn remedy(&self) -> Remedy {
+        if self.object.is_some() { Remedy::ApiServer } else { Remedy::Repair }
+    }
+}
+
+/// The outcome of the repair of a bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepairOutcome<'a> {
+    /// Just these values were set and cleared.
+    Done {
+        /// The values that were set.
+        set: &'a [AnyValue],
+        /// The values that were cleared.
+        cleared: &'a [AnyValue],
+    },
+    /// The repair has failed. Nothing is known to have been set or cleared.
+    Failed,
+}
+
+/// Who repairs what a finding or a leak is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Remedy {
     /// The repair of the bitmap.
@@ -157,32 +178,33 @@ impl Report {
         }
     }
 
-    /// Records the outcome of the repair of the bitmap at this place: only these values were set and cleared. From then on
-    /// the report is about what was done. [`Values::Set`], [`Values::Clear`] and [`Values::Next`] are the values that were
-    /// set, cleared and then stored; the other leaks stay. A finding whose remedy was the repair is dropped if its value
-    /// was not set: its Service came after the ranges were read, or the repair has failed.
+    /// Records the outcome of the repair of the bitmap at this place. From then on the report is about what was done:
+    /// [`Values::Set`] and [`Values::Clear`] are the values that were set and cleared, [`Values::Next`] those that were read
+    /// and not cleared, or were set. The other leaks stay.
+    ///
+    /// After [`RepairOutcome::Done`] a finding whose remedy is the repair is dropped if its value was not set: its Service
+    /// came after the ranges were read. After [`RepairOutcome::Failed`] all findings are left.
     ///
     /// # Errors
     /// [`RecordRepairError`]; the report stays as it was.
-    pub fn record_repair(
-        &mut self,
-        range: usize,
-        set: impl IntoIterator<Item = AnyValue>,
-        cleared: impl IntoIterator<Item = AnyValue>,
-    ) -> Result<(), RecordRepairError> {
+    pub fn record_repair(&mut self, range: usize, outcome: RepairOutcome<'_>) -> Result<(), RecordRepairError> {
         let Some(RangeReport::Bitmap(bitmap)) = self.ranges.get_mut(range) else {
             return Err(RecordRepairError::NoBitmap(range));
+        };
+        let mut next = bitmap.stored.clone();
+        let RepairOutcome::Done { set, cleared } = outcome else {
+            bitmap.next = Some(next);
+            return Ok(());
         };
         let offset_of = |value| {
             let range = bitmap.range;
             range.offset_of(value).ok_or(RecordRepairError::NotInRange { value, range })
         };
-        let mut next = bitmap.stored.clone();
         for value in set {
-            next.insert(offset_of(value)?);
+            next.insert(offset_of(*value)?);
         }
         for value in cleared {
-            next.remove(offset_of(value)?);
+            next.remove(offset_of(*value)?);
         }
         let was_set = |value: &FoundValue| {
             let offset = value.any().and_then(|value| bitmap.range.offset_of(value));
@@ -391,6 +413,8 @@ mod tests {
     use crate::service::Service;
     use crate::service_cidr::ServiceCidr;
 
+    const NOTHING: RepairOutcome<'_> = RepairOutcome::Done { set: &[], cleared: &[] };
+
     fn address(text: &str) -> AnyValue {
         AnyValue::Address(text.parse().expect("an address"))
     }
@@ -423,7 +447,8 @@ mod tests {
         assert_eq!(found(&report), [lost("10.0.0.1"), lost("10.0.0.2"), taken.clone()]);
         assert_eq!(leaked(&report), [("10.0.0.3".into(), false), ("10.0.0.4".into(), false)]);
 
-        report.record_repair(0, [address("10.0.0.2")], [address("10.0.0.4")]).expect("values of the range");
+        let outcome = RepairOutcome::Done { set: &[address("10.0.0.2")], cleared: &[address("10.0.0.4")] };
+        report.record_repair(0, outcome).expect("values of the range");
         assert_eq!(found(&report), [lost("10.0.0.2"), taken]);
         assert_eq!(leaked(&report), [("10.0.0.3".into(), true), ("10.0.0.4".into(), false)]);
         let counts = report.ranges[0].counts();
@@ -435,9 +460,20 @@ mod tests {
     #[test]
     fn a_repair_that_did_nothing_leaves_what_owners_must_do() {
         let mut report = report(Leaks::CleanAtOnce);
-        report.record_repair(0, [], []).expect("a bitmap");
+        report.record_repair(0, NOTHING).expect("a bitmap");
         let taken = (Reason::ClusterIPAlreadyAllocated, "10.0.0.1".to_owned(), Remedy::Owner);
         assert_eq!(found(&report), [taken]);
+        assert!(leaked(&report).iter().all(|(_, stays)| *stays));
+        let range = report.bitmap(0).expect("a bitmap");
+        assert!(range.set().is_empty() && range.clear().is_empty());
+    }
+
+    #[test]
+    fn a_failed_repair_leaves_all_findings() {
+        let mut report = report(Leaks::CleanAtOnce);
+        let before = found(&report);
+        report.record_repair(0, RepairOutcome::Failed).expect("a bitmap");
+        assert_eq!(found(&report), before);
         assert!(leaked(&report).iter().all(|(_, stays)| *stays));
         let range = report.bitmap(0).expect("a bitmap");
         assert!(range.set().is_empty() && range.clear().is_empty());
@@ -457,10 +493,11 @@ mod tests {
         let mut report = report(Leaks::CleanAtOnce);
         let before = format!("{report:?}");
         let outside = address("10.0.1.1");
-        let refused = report.record_repair(0, [address("10.0.0.1"), outside], []);
+        let set = [address("10.0.0.1"), outside];
+        let refused = report.record_repair(0, RepairOutcome::Done { set: &set, cleared: &[] });
         let range = report.bitmap(0).expect("a bitmap").range();
         assert_eq!(refused, Err(RecordRepairError::NotInRange { value: outside, range }));
-        assert_eq!(report.record_repair(1, [], []), Err(RecordRepairError::NoBitmap(1)));
+        assert_eq!(report.record_repair(1, NOTHING), Err(RecordRepairError::NoBitmap(1)));
         assert_eq!(format!("{report:?}"), before);
 
         let mut audit = Audit::of_ip_addresses(None);
@@ -468,8 +505,8 @@ mod tests {
         audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/24").expect("a CIDR")).expect("IPAddress objects");
         audit.observe(&Service { namespace: "ns", name: "one", cluster_ip: "10.0.0.1", ..Service::default() });
         let mut report = audit.finish(Leaks::CleanAtOnce);
-        assert_eq!(report.record_repair(0, [], []), Err(RecordRepairError::NoBitmap(0)), "it is stale");
-        assert_eq!(report.record_repair(1, [], []), Err(RecordRepairError::NoBitmap(1)), "it has objects");
+        assert_eq!(report.record_repair(0, RepairOutcome::Failed), Err(RecordRepairError::NoBitmap(0)), "it is stale");
+        assert_eq!(report.record_repair(1, NOTHING), Err(RecordRepairError::NoBitmap(1)), "it has objects");
         let by_server = (Reason::ClusterIPNotAllocated, "10.0.0.1".to_owned(), Remedy::ApiServer);
         assert_eq!(found(&report), [by_server]);
     }
