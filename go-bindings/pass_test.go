@@ -74,3 +74,19 @@ func TestOrderOfPass(t *testing.T) {
 		}
 	}
 }
+
+// Two servers of one process have the first pass of each: their numbers would be the same.
+func TestAuditOfAnotherTracker(t *testing.T) {
+	start := func(seed uint64) (*Pass, *Audit) {
+		pass, audit, committer := must(must(NewPasses(2, time.Minute)).Start()), must(NewAudit()), newCommitter(t, "30000-30199", seed)
+		if err := errors.Join(committer.BeginPass(pass), committer.PassRead(pass, 1, nil, 1), pass.Audit(audit)); err != nil {
+			t.Fatal(err)
+		}
+		return pass, audit
+	}
+	ours, _ := start(1)
+	_, theirs := start(2)
+	if _, err := ours.Finish(theirs); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "not the one of this pass") {
+		t.Error(err)
+	}
+}

@@ -34,6 +34,7 @@ mod range_pass;
 mod report;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::address::{parse_address, parse_ipv4};
 use crate::any::{AnyRange, ParseRangeError};
@@ -155,6 +156,16 @@ impl RepairCounters {
     }
 }
 
+/// The identity of a repair pass: it equals only its clones.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PassId(Arc<()>);
+
+impl PartialEq for PassId {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 /// An audit under way.
 ///
 /// Memory: a few bits per value of the bitmaps; if ClusterIPs are IPAddress objects, some 200 bytes per Service and per
@@ -177,8 +188,8 @@ pub struct Audit {
     without_addresses: u64,
     without_ports: u64,
     findings: Findings,
-    /// The number of the pass that the audit belongs to.
-    pass: Option<u64>,
+    /// The pass that the audit belongs to.
+    pass: Option<PassId>,
 }
 
 impl Audit {
@@ -202,12 +213,12 @@ impl Audit {
         self.pass.is_some()
     }
 
-    pub(crate) fn pass(&self) -> Option<u64> {
-        self.pass
+    pub(crate) fn pass(&self) -> Option<&PassId> {
+        self.pass.as_ref()
     }
 
-    pub(crate) fn of_pass(&mut self, number: u64) {
-        self.pass = Some(number);
+    pub(crate) fn of_pass(&mut self, pass: PassId) {
+        self.pass = Some(pass);
     }
 
     /// Whether nothing was added or observed, and the audit belongs to no pass.

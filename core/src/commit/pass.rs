@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand_core::Rng;
 
 use crate::any::AnyRange;
-use crate::audit::{AddRangeError, Audit, Leaks, Report, Stored};
+use crate::audit::{AddRangeError, Audit, Leaks, PassId, Report, Stored};
 use crate::bitmap::Bitmap;
 use crate::range::Range;
 
@@ -25,7 +25,7 @@ use super::{Committer, Diff, Listed, View};
 /// A pass that fails on its way is dropped, and the next one starts. Memory: a copy of each bitmap.
 #[derive(Clone, Debug)]
 pub struct Pass {
-    number: u64,
+    id: PassId,
     /// The ranges that were begun, with their bitmaps once they are read.
     ranges: Vec<(AnyRange, Option<Bitmap>)>,
 }
@@ -33,22 +33,22 @@ pub struct Pass {
 /// A pass whose ranges are all read, while Services are listed and observed.
 #[derive(Clone, Debug)]
 pub struct Listing {
-    number: u64,
+    id: PassId,
     ranges: Vec<AnyRange>,
 }
 
 /// A pass that has seen all Services: what is to be repaired.
 #[derive(Clone, Debug)]
 pub struct Found {
-    number: u64,
+    id: PassId,
     changes: Vec<Changes>,
 }
 
 /// Why a step of a pass is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PassError {
-    /// Passes go one after another.
-    #[error("the pass was given up: a later one has started")]
+    /// Passes go one after another, each with the leak tracker that started it.
+    #[error("the pass was given up: a later one has started, or it belongs to another leak tracker")]
     GivenUp,
     /// The range has a committer in this pass already.
     #[error("range {0} was begun twice in one pass")]
@@ -79,11 +79,11 @@ pub enum PassError {
 impl Passes {
     /// Starts a pass; one that is under way is given up.
     pub fn start(&mut self) -> Pass {
-        Pass { number: self.next_number(), ranges: Vec::new() }
+        Pass { id: self.next_pass(), ranges: Vec::new() }
     }
 
-    fn check(&self, number: u64) -> Result<(), PassError> {
-        if self.is_last(number) { Ok(()) } else { Err(PassError::GivenUp) }
+    fn check(&self, pass: &PassId) -> Result<(), PassError> {
+        if self.is_latest(pass) { Ok(()) } else { Err(PassError::GivenUp) }
     }
 }
 
@@ -97,7 +97,7 @@ impl Pass {
         R: Range + Into<AnyRange>,
         G: Rng,
     {
-        passes.check(self.number)?;
+        passes.check(&self.id)?;
         let range = committer.range().into();
         if self.ranges.iter().any(|(begun, _)| *begun == range) {
             return Err(PassError::BegunTwice(range));
@@ -125,7 +125,7 @@ impl Pass {
         R: Range + Into<AnyRange>,
         G: Rng,
     {
-        passes.check(self.number)?;
+        passes.check(&self.id)?;
         let range = committer.range().into();
         let begun = self.ranges.iter_mut().find(|(begun, _)| *begun == range);
         let (_, read) = begun.ok_or(PassError::NotBegun(range))?;
@@ -144,19 +144,19 @@ impl Pass {
     /// [`PassError::GivenUp`], [`PassError::NotRead`], [`PassError::AuditInUse`], or [`PassError::Range`] for two ranges of one kind or a range
     /// that no Service uses.
     pub fn audit(self, passes: &Passes, audit: &mut Audit) -> Result<Listing, PassError> {
-        passes.check(self.number)?;
+        passes.check(&self.id)?;
         if !audit.is_new() {
             return Err(PassError::AuditInUse);
         }
         if let Some((range, _)) = self.ranges.iter().find(|(_, read)| read.is_none()) {
             return Err(PassError::NotRead(*range));
         }
-        audit.of_pass(self.number);
+        audit.of_pass(self.id.clone());
         for (range, used) in &self.ranges {
             let data = used.as_ref().map_or(&[][..], Bitmap::snapshot);
             audit.add_bitmap(*range, Stored { range: "", data })?;
         }
-        Ok(Listing { number: self.number, ranges: self.ranges.into_iter().map(|(range, _)| range).collect() })
+        Ok(Listing { id: self.id, ranges: self.ranges.into_iter().map(|(range, _)| range).collect() })
     }
 }
 
@@ -166,14 +166,14 @@ impl Listing {
     /// # Errors
     /// [`PassError::GivenUp`], [`PassError::OtherAudit`].
     pub fn finish(self, passes: &mut Passes, audit: Audit) -> Result<(Found, Report), PassError> {
-        passes.check(self.number)?;
-        if audit.pass() != Some(self.number) {
+        passes.check(&self.id)?;
+        if audit.pass() != Some(&self.id) {
             return Err(PassError::OtherAudit);
         }
         let report = audit.finish(Leaks::Keep(passes.counters()));
         let of_pass = report.bitmaps().filter(|(_, bitmap)| self.ranges.contains(&bitmap.range()));
         let changes = of_pass.map(|(_, bitmap)| Changes::of(bitmap)).collect();
-        Ok((Found { number: self.number, changes }, report))
+        Ok((Found { id: self.id, changes }, report))
     }
 }
 
@@ -196,7 +196,7 @@ impl Found {
         R: Range + Into<AnyRange>,
         G: Rng,
     {
-        passes.check(self.number)?;
+        passes.check(&self.id)?;
         let range = committer.range().into();
         let changes = self.changes.iter().find(|changes| changes.range == range);
         Ok(passes.diff(changes.ok_or(PassError::NotAudited(range))?, committer, listed))

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rand_core::Rng;
 
 use crate::any::AnyRange;
-use crate::audit::{BitmapReport, RepairCounters};
+use crate::audit::{BitmapReport, PassId, RepairCounters};
 use crate::bitmap::Bitmap;
 use crate::range::Range;
 
@@ -29,8 +29,8 @@ pub struct Passes {
     spacing: Duration,
     counters: RepairCounters,
     ranges: Vec<(AnyRange, Seen)>,
-    /// How many passes have started.
-    started: u64,
+    /// The pass that started last.
+    latest: PassId,
 }
 
 /// What a pass has found out about one range.
@@ -69,19 +69,19 @@ impl Passes {
             spacing: interval / 10 * 9,
             counters: RepairCounters::new(passes),
             ranges: Vec::new(),
-            started: 0,
+            latest: PassId::default(),
         }
     }
 
-    /// The number of a pass that starts.
-    pub(super) fn next_number(&mut self) -> u64 {
-        self.started += 1;
-        self.started
+    /// The identity of a pass that starts.
+    pub(super) fn next_pass(&mut self) -> PassId {
+        self.latest = PassId::default();
+        self.latest.clone()
     }
 
-    /// Whether no pass has started since.
-    pub(super) fn is_last(&self, number: u64) -> bool {
-        self.started == number
+    /// Whether the pass is the one that started last.
+    pub(super) fn is_latest(&self, pass: &PassId) -> bool {
+        self.latest == *pass
     }
 
     /// See [`Pass::read`](super::Pass::read).

@@ -56,6 +56,22 @@ fn only_an_audit_that_the_pass_has_begun_ends_it() {
 }
 
 #[test]
+fn a_step_of_another_leak_trackers_pass_is_refused() {
+    let (mut ours, mut others) = (passes(), passes());
+    let (mut our_committer, mut other_committer) = (committer(range()), committer(range()));
+    let mut pass = ours.start();
+    others.start();
+    assert_eq!(pass.begin(&others, &mut our_committer), Err(PassError::GivenUp));
+    assert!(!our_committer.history.is_kept());
+
+    let (mut our_audit, mut other_audit) = (Audit::new(), Audit::new());
+    let listing = read(&mut ours, &mut our_committer).audit(&ours, &mut our_audit).expect("the range is read");
+    read(&mut others, &mut other_committer).audit(&others, &mut other_audit).expect("the range is read");
+    assert_eq!(listing.clone().finish(&mut ours, other_audit).err(), Some(PassError::OtherAudit));
+    assert!(listing.finish(&mut ours, our_audit).is_ok());
+}
+
+#[test]
 fn a_pass_has_one_range_of_a_kind() {
     let (mut passes, mut first, mut second) = (passes(), committer(range()), committer(other_range()));
     let mut pass = read(&mut passes, &mut first);
