@@ -185,7 +185,7 @@ func (a *Audit) ObserveAll(n int, fill func(batch *Services, from, to int)) erro
 			batch := <-free
 			fill(batch, from, to)
 			if batch.Len() != to-from && batch.err == nil {
-				batch.err = fmt.Errorf("%w: %d Services instead of %d", ErrInvalidBatch, batch.Len(), to-from)
+				batch.err = fmt.Errorf("%w: the number of Services is %d instead of %d", ErrInvalidBatch, batch.Len(), to-from)
 			}
 			full <- batch
 		}

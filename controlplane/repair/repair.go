@@ -101,8 +101,8 @@ type RangeResult struct {
 }
 
 // Pass makes one pass: it reads the ranges, lists Services after that, and repairs what is wrong. After an error nothing
-// was repaired, or not in all ranges, and the Result has what was; the next pass tries again. Passes go one after another: one that was given up may
-// still be under way when the next is called for.
+// was repaired, or not in all ranges, and the Result has what was; the next pass tries again. Passes go one after another: one
+// that was given up may still be under way when the next is called for.
 func (r *Repairer) Pass(ctx context.Context) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

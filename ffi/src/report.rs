@@ -80,7 +80,7 @@ pub struct rk_leak {
     pub stays: bool,
 }
 
-/// A stretch of adjacent values: first, and then those whose low is one more each.
+/// A run of adjacent values, from first to last: kind and high are the same, and low grows by one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_run {

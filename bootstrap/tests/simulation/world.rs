@@ -105,11 +105,11 @@ pub(crate) struct World {
     totals: Totals,
     violations: Vec<String>,
     /// Whether to print the events.
-    tells: bool,
+    prints: bool,
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, tells: bool) -> Self {
+    pub(crate) fn new(seed: u64, prints: bool) -> Self {
         let mut random = Random::new(seed);
         let addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.10", "fd00::1"];
         let most = if random.percent(20) { 4 } else { 3 };
@@ -144,7 +144,7 @@ impl World {
             lost: random.pick(&[0, 1, 5]),
             totals: Totals::default(),
             violations: Vec::new(),
-            tells,
+            prints,
             random,
         };
         for server in 0..count {
@@ -230,7 +230,7 @@ impl World {
         found.reports += step.reports.len() as u64;
         self.totals.reports += step.reports.len() as u64;
         for report in &step.reports {
-            if self.tells {
+            if self.prints {
                 println!("{now} {} reports {report:?}", found.address);
             }
             if let Report::Fatal { .. } = report {
@@ -294,7 +294,7 @@ impl World {
             let (address, stops) = (self.servers[server].address, self.servers[server].stops);
             self.store.apply(self.now, address, stops, &request)
         };
-        if self.tells {
+        if self.prints {
             println!("{} {} asks {request:?}: {answer:?}", self.now, self.servers[server].address);
         }
         let lost = self.random.percent(self.lost);
@@ -333,7 +333,7 @@ impl World {
         let server = self.random.below(self.servers.len() as u64) as usize;
         let is_up = self.servers[server].controller.is_some();
         let what = self.random.below(12);
-        if self.tells {
+        if self.prints {
             println!("{} chaos {what} for {}", self.now, self.servers[server].address);
         }
         match what {

@@ -121,8 +121,8 @@ func (s *store) checkServices(ctx context.Context, name string) error {
 		return unreachable(fmt.Errorf("read %s: %w", keys, err))
 	}
 	if got.Count > 0 {
-		return fmt.Errorf("%s: the range is missing, and %d Services are below %s: a kube-apiserver creates it from the Services at its start",
-			s.key(name), got.Count, keys)
+		return fmt.Errorf("%s: the range is missing, and the number of Services below %s is %d: a kube-apiserver creates it from the Services at its start",
+			s.key(name), keys, got.Count)
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ pub enum NotAuditable {
     #[error("there is no {} beside it; {ADVICE}", StoredBitmap::ServiceIps)]
     NoPrimary,
     /// Services have values of a kind without a range: the audit would find nothing.
-    #[error("{}, but {services} Services have {}; {ADVICE}", state(.is_there), values(.bitmap))]
+    #[error("{}, but {} {}; {ADVICE}", state(.is_there), services_have(.services), values(.bitmap))]
     NoRange {
         /// The missing range.
         bitmap: StoredBitmap,
@@ -93,6 +93,10 @@ const NO_TELLING: &str = ", so leaks and values in use cannot be distinguished";
 
 fn values_are(count: &u64) -> String {
     if *count == 1 { "1 value is".into() } else { format!("{count} values are") }
+}
+
+fn services_have(count: &u64) -> String {
+    if *count == 1 { "1 Service has".into() } else { format!("{count} Services have") }
 }
 
 fn state(is_there: &bool) -> &'static str {
@@ -226,6 +230,12 @@ mod tests {
         assert_eq!(
             refused(&none, bitmaps(Uninitialised, Missing, Missing)),
             format!("serviceips: is not initialised, but 2 Services have ClusterIPs; {advice}")
+        );
+        let mut one = Audit::new();
+        one.observe(&services[2]);
+        assert_eq!(
+            refused(&one, bitmaps(Missing, Missing, Missing)),
+            format!("servicenodeports: is missing, but 1 Service has node ports; {advice}")
         );
         let mut addresses = Audit::new();
         addresses

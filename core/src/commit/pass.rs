@@ -141,8 +141,8 @@ impl Pass {
     /// are listed from now on.
     ///
     /// # Errors
-    /// [`PassError::GivenUp`], [`PassError::NotRead`], [`PassError::AuditInUse`], or [`PassError::Range`] for two ranges of one kind or a range
-    /// that no Service uses.
+    /// [`PassError::GivenUp`], [`PassError::NotRead`], [`PassError::AuditInUse`], or [`PassError::Range`] for two ranges of
+    /// one kind or a range that no Service uses.
     pub fn audit(self, passes: &Passes, audit: &mut Audit) -> Result<Listing, PassError> {
         passes.check(&self.id)?;
         if !audit.is_new() {
