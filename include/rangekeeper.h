@@ -1601,7 +1601,7 @@ typedef struct rk_range_report {
 } rk_range_report;
 
 /**
- * A stretch of adjacent values: first, and then those whose low is one more each.
+ * A run of adjacent values, from first to last: kind and high are the same, and low grows by one.
  */
 typedef struct rk_run {
   /**

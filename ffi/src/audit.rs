@@ -228,7 +228,8 @@ pub unsafe extern "C" fn rk_audit_observe_services(
             let names = service_names(scope, names)?;
             if names.len() != services.count {
                 let (named, count) = (names.len(), services.count);
-                let message = format_args!("the batch has another number of names ({named}) than of Services ({count})");
+                let message =
+                    format_args!("the batch has another number of names ({named}) than of Services ({count})");
                 return Err(Failure::new(rk_result::InvalidBatch, message));
             }
             audit.0.with(|audit| {

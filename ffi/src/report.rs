@@ -14,7 +14,7 @@ use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice};
-use crate::value::rk_value;
+use crate::value::{Value, rk_value};
 
 /// Values that the repair allocates.
 pub const RK_VALUES_SET: u32 = 1;
@@ -159,7 +159,9 @@ impl Found {
 
 fn any_values(parameter: &str, values: &[rk_value]) -> Result<Vec<AnyValue>, Failure> {
     let any = |(index, value): (usize, &rk_value)| {
-        AnyValue::try_from(*value).map_err(|error| error.of(format_args!("value {index} of {parameter}")))
+        let value = Value::try_from(value).map_err(|error| error.of(format_args!("value {index} of {parameter}")))?;
+        let none = || format!("value {index} of {parameter} is none, which no range has");
+        value.any().ok_or_else(|| Failure::new(rk_result::NotInRange, none()))
     };
     values.iter().enumerate().map(any).collect()
 }
@@ -429,7 +431,8 @@ pub unsafe extern "C" fn rk_report_state(
         // SAFETY: the caller's promise; see guard.
         let (report, value, out) = unsafe { (borrow(scope, report)?, borrow(scope, value)?, Out::new(scope, state)?) };
         report.0.with(|found| {
-            let state = found.range(range)?.state_of((*value).try_into()?).ok_or(rk_result::NotInRange)?;
+            let (range, value) = (found.range(range)?, Value::try_from(value)?);
+            let state = value.any().and_then(|value| range.state_of(value)).ok_or(rk_result::NotInRange)?;
             out.write(state.into());
             Ok(())
         })

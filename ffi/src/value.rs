@@ -91,6 +91,11 @@ impl Value {
     pub(crate) fn get(self) -> rk_value {
         self.0
     }
+
+    /// The value in the core's form; `None` for [`RK_VALUE_KIND_NONE`].
+    pub(crate) fn any(self) -> Option<AnyValue> {
+        AnyValue::try_from(self.0).ok()
+    }
 }
 
 impl TryFrom<&rk_value> for Value {
@@ -118,9 +123,9 @@ impl From<AnyValue> for Value {
 
 impl Display for Value {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match AnyValue::try_from(self.0) {
-            Ok(value) => Display::fmt(&value, f),
-            Err(_) => f.write_str("no value"),
+        match self.any() {
+            Some(value) => Display::fmt(&value, f),
+            None => f.write_str("no value"),
         }
     }
 }

@@ -115,6 +115,8 @@ int main(void) {
   CHECK_OK(rk_report_state(report, 0, AT(rk_value_ipv4(0x0a000003)), &state));
   CHECK(state.band == RK_BAND_STATIC && state.stored && !state.in_use && !state.duplicate && !state.next);
   CHECK_RESULT(rk_report_state(report, 0, AT(rk_value_ipv4(0x0b000003)), &state), RK_RESULT_NOT_IN_RANGE);
+  const rk_value none = {0, 0, RK_VALUE_KIND_NONE};
+  CHECK_RESULT(rk_report_state(report, 0, &none, &state), RK_RESULT_NOT_IN_RANGE);
   rk_cell cells[2];
   CHECK_OK(rk_report_occupancy(report, 0, 2, cells, 2, &n));
   CHECK(n == 2 && cells[0].len == 127 && cells[0].in_use == 2 && cells[0].leaked == 1 && cells[0].lost == 1);
@@ -134,6 +136,7 @@ int main(void) {
   rk_error error;
   const rk_value set = rk_value_ipv4(0x0a000002), outside = rk_value_ipv4(0x0b000003);
   CHECK_RESULT(rk_report_record_repair(report, 0, false, &outside, 1, NULL, 0, &error), RK_RESULT_NOT_IN_RANGE);
+  CHECK_RESULT(rk_report_record_repair(report, 0, false, &none, 1, NULL, 0, &error), RK_RESULT_NOT_IN_RANGE);
   CHECK_RESULT(rk_report_record_repair(report, 2, false, &set, 1, NULL, 0, &error), RK_RESULT_INVALID_ARGUMENT);
   CHECK(!leaks[0].stays && leaks[0].remedy == RK_REMEDY_REPAIR);
   CHECK_OK(rk_report_record_repair(report, 0, false, &set, 1, NULL, 0, &error));

@@ -939,7 +939,7 @@ static void sentences_about_batches(void) {
   CHECK_INVALID_SAYS(rk_audit_observe_services(audit, NULL, &services, &error),
                      "names are missing: where ClusterIPs are IPAddress objects, Services need them");
   CHECK_SAYS(rk_audit_observe_services(audit, &names, &services, &error), RK_RESULT_INVALID_BATCH,
-             "the batch has 1 Services and 0 names");
+             "the batch has another number of names (0) than of Services (1)");
   add_service(&services, "10.0.0.\xff", 0, 0);
   add_service(&services, "10.0.0.3", 0, 0);
   CHECK_SAYS(rk_audit_observe_services(audit, NULL, &services, &error), RK_RESULT_INVALID_BATCH,
