@@ -257,6 +257,9 @@ type repair struct {
 // ReadForPass reads the range for a pass that has started; Services are to be listed, linearizably, after it has
 // returned.
 func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rangekeeper.State, error) {
+	if s.isZero() {
+		return rangekeeper.State{}, rangekeeper.ErrClosed
+	}
 	view, err := rangekeeper.State{}, s.committer.Load().BeginPass(pass)
 	if err == nil {
 		if view, err = s.Read(ctx); err != nil {
@@ -276,6 +279,9 @@ func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rangek
 //
 // A list of Services from before ReadForPass is rangekeeper.ErrStaleList. One that guards needs Config.Services.
 func (s *Store) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
+	if s.isZero() {
+		return rangekeeper.Repaired{}, rangekeeper.ErrClosed
+	}
 	if listed.Guards && s.config.Services == "" {
 		return rangekeeper.Repaired{}, fmt.Errorf("%s: %w: a list of Services that guards needs Config.Services", s.config.Key, rangekeeper.ErrInvalidArgument)
 	}
@@ -309,6 +315,9 @@ func (s *Store) wait(ctx context.Context, c *call) (rangekeeper.Outcome, error) 
 
 // submit queues calls for the committer, which takes them on together.
 func (s *Store) submit(ctx context.Context, calls ...*call) error {
+	if s.isZero() {
+		return rangekeeper.ErrClosed
+	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", s.config.Key, err)
 	}
@@ -316,7 +325,7 @@ func (s *Store) submit(ctx context.Context, calls ...*call) error {
 		c.done = make(chan rangekeeper.Outcome, 1)
 	}
 	s.mu.Lock()
-	if s.closed || s.isZero() {
+	if s.closed {
 		s.mu.Unlock()
 		return fmt.Errorf("%s: %w", s.config.Key, rangekeeper.ErrClosed)
 	}

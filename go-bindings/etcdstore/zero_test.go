@@ -1,0 +1,29 @@
+package etcdstore
+
+import (
+	"context"
+	"testing"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// A zero Store has no key that an error could name.
+func TestZeroStore(t *testing.T) {
+	var s Store
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	pass := must(must(rangekeeper.NewPasses(1, 0)).Start())
+	for _, ctx := range []context.Context{t.Context(), cancelled} {
+		_, initialised := s.Init(ctx)
+		_, allocated := s.AllocateNext(ctx)
+		_, released := s.Release(ctx, rangekeeper.PortValue(1), rangekeeper.OwnedSince(1))
+		_, read := s.Read(ctx)
+		_, readForPass := s.ReadForPass(ctx, pass)
+		_, repaired := s.Repair(ctx, pass, rangekeeper.ServiceList{Revision: 1, Guards: true})
+		for i, err := range []error{initialised, allocated, released, read, readForPass, repaired} {
+			if err != rangekeeper.ErrClosed {
+				t.Errorf("%d: %v", i, err)
+			}
+		}
+	}
+}
