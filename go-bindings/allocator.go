@@ -38,6 +38,9 @@ type Allocator struct {
 
 // NewAllocator makes an allocator with nothing in use. The seed alone decides the random choices.
 func NewAllocator(r Range, strategy Strategy, seed uint64) (*Allocator, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
 	var handle *C.rk_allocator
 	var details C.rk_error
 	code := C.rk_allocator_new(r.pointer(), C.uint32_t(strategy), C.uint64_t(seed), &handle, &details)

@@ -18,7 +18,7 @@ import (
 // are IPAddress objects, it takes some 200 bytes per Service and per object, outside the Go heap.
 type Audit struct {
 	inner  *owned[*C.rk_audit]
-	ranges *rangeCount
+	ranges *ranges
 }
 
 // Stored is the range and data of a stored range object.
@@ -50,7 +50,7 @@ func newAudit(ipAddresses bool, now time.Time) (*Audit, error) {
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	return &Audit{own(handle, func(c *C.rk_audit) { C.rk_audit_free(c) }), new(rangeCount)}, nil
+	return &Audit{own(handle, func(c *C.rk_audit) { C.rk_audit_free(c) }), new(ranges)}, nil
 }
 
 func (a *Audit) pointer() *C.rk_audit {
@@ -71,44 +71,52 @@ func (a *Audit) Close() error {
 // addresses is the primary range. It returns the index that names the range from then on: ranges of all sorts count up from 0.
 //
 // The stored range may differ from the configured one, after a change of the cluster's configuration: values that both
-// have are taken over. All ranges are added before the first Service is observed. Errors: ErrSameKind, ErrInvalidArgument, *ParseError (of the stored range), *MismatchedRangeError (one of the two ranges is
-// of addresses, the other of ports), *BitsPastRangeError.
+// have are taken over. All ranges are added before the first Service is observed. Errors: ErrSameKind, ErrInvalidArgument after
+// the first Service, *ParseError (of the stored range), *MismatchedRangeError (one of the two ranges is of addresses, the other of
+// ports), *BitsPastRangeError.
 func (a *Audit) AddBitmap(r Range, stored Stored) (index int, err error) {
 	if a.pointer() == nil {
 		return 0, ErrClosed
 	}
-	return a.ranges.add(func() error {
+	if err := r.check(); err != nil {
+		return 0, err
+	}
+	return a.ranges.add(r, func() error {
 		var details C.rk_error
 		code := C.rk_audit_add_bitmap(a.pointer(), r.pointer(),
 			cText(stored.Range), C.size_t(len(stored.Range)), cBytes(stored.Data), C.size_t(len(stored.Data)), &details)
 		runtime.KeepAlive(a)
 		runtime.KeepAlive(r.inner)
-		if code != C.RK_RESULT_OK {
+		switch code {
+		case C.RK_RESULT_OK:
+			return nil
+		case C.RK_RESULT_INVALID_RANGE, C.RK_RESULT_INVALID_UTF8:
+			return parseError(code, &details, stored.Range)
+		default:
 			return snapshotError(code, &details, r.String(), stored.Range)
 		}
-		return nil
 	})
 }
 
 // AddServiceCIDR adds one CIDR of a ServiceCIDR object; they may overlap. Index as of AddBitmap. The error is a *ParseError,
-// or ErrInvalidArgument in an audit of bitmaps.
+// or ErrInvalidArgument in an audit of bitmaps and after the first Service.
 func (a *Audit) AddServiceCIDR(cidr string) (index int, err error) {
 	if a.pointer() == nil {
 		return 0, ErrClosed
 	}
-	return a.ranges.add(func() error {
+	return a.ranges.add(Range{}, func() error {
 		var details C.rk_error
 		code := C.rk_audit_add_service_cidr(a.pointer(), cText(cidr), C.size_t(len(cidr)), &details)
 		runtime.KeepAlive(a)
-		if code != C.RK_RESULT_OK {
-			return snapshotError(code, &details, "", cidr)
+		if code == C.RK_RESULT_INVALID_RANGE || code == C.RK_RESULT_INVALID_UTF8 {
+			return parseError(code, &details, cidr)
 		}
-		return nil
+		return detailedError(code, &details)
 	})
 }
 
 // ObserveIPAddresses records the objects of a batch, in one crossing. The error may be ErrInvalidBatch; nothing of the
-// batch counts then. In an audit of bitmaps it is ErrInvalidArgument.
+// batch counts then. In an audit of bitmaps and after the first Service it is ErrInvalidArgument.
 func (a *Audit) ObserveIPAddresses(objects *IPAddresses) error {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
@@ -150,6 +158,9 @@ var batches = sync.Pool{New: func() any { return new(Services) }}
 // are added. While the core works on one batch, fill works on the next ones, so that two processors are busy; fill is
 // called by this goroutine alone. After an error, which is as of Observe, the rest is not observed.
 func (a *Audit) ObserveAll(n int, fill func(batch *Services, from, to int)) error {
+	if n <= 0 {
+		return a.Observe(new(Services)) // which reports a closed audit
+	}
 	// With fewer batches both sides would often wait for each other, which takes the system as long as a batch.
 	const several = 4
 	free, full := make(chan *Services, several), make(chan *Services, several)
@@ -266,5 +277,5 @@ func (a *Audit) Finish(passes *Passes) (*Report, error) {
 	if code != C.RK_RESULT_OK {
 		return nil, detailedError(code, &details)
 	}
-	return &Report{own(handle, func(c *C.rk_report) { C.rk_report_free(c) })}, nil
+	return &Report{own(handle, func(c *C.rk_report) { C.rk_report_free(c) }), a.ranges.list()}, nil
 }

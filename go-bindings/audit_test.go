@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/big"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -240,7 +241,8 @@ func TestRepairAfterClose(t *testing.T) {
 	closed := must(NewAudit())
 	closed.Close()
 	for _, pass := range []*Audit{closed, {}, nil} {
-		for _, err := range []error{pass.Observe(new(Services)), second(pass.AddBitmap(must(ParsePortRange("1-2")), Stored{})), second(pass.Finish(nil))} {
+		fill := func(*Services, int, int) {}
+		for _, err := range []error{pass.Observe(new(Services)), pass.ObserveAll(0, fill), second(pass.AddBitmap(must(ParsePortRange("1-2")), Stored{})), second(pass.Finish(nil))} {
 			if !errors.Is(err, ErrClosed) {
 				t.Error(err)
 			}
@@ -250,7 +252,7 @@ func TestRepairAfterClose(t *testing.T) {
 	gone := must(must(NewAudit()).Finish(nil))
 	gone.Close()
 	for _, o := range []*Report{gone, {}, nil} {
-		if _, in := o.State(0, Value{}); in || o.Services() != 0 || o.Range(0) != (RangeReport{}) {
+		if state, in := o.State(0, Value{}); in || state != (OffsetState{}) || o.Services() != 0 || o.Range(0) != (RangeReport{}) {
 			t.Error("a getter of a closed report returns something else than zero")
 		}
 		for _, err := range []error{second(o.Findings()), second(o.Snapshot(0, nil)), second(o.Occupancy(0, 1))} {
@@ -411,9 +413,10 @@ func TestRangeAfterServices(t *testing.T) {
 
 // TestRecordRepair records what a repair has done of what the audit found.
 func TestRecordRepair(t *testing.T) {
+	ports := must(ParsePortRange("30000-30009"))
 	finish := func() (*Report, error) {
 		audit := must(NewAudit())
-		must(audit.AddBitmap(must(ParsePortRange("30000-30009")), Stored{Range: "30000-30009", Data: []byte{0b11}}))
+		must(audit.AddBitmap(ports, Stored{Range: "30000-30009", Data: []byte{0b11}}))
 		var services Services
 		for _, port := range []int32{30005, 30006} {
 			services.Add("", nil)
@@ -426,8 +429,15 @@ func TestRecordRepair(t *testing.T) {
 	}
 	report := must(finish())
 	defer report.Close()
-	if err := report.RecordRepair(0, Repaired{Set: []Value{PortValue(29999)}}); !errors.Is(err, ErrNotInRange) || !strings.Contains(err.Error(), "29999") {
-		t.Error(err)
+	for _, outside := range []Value{PortValue(29999), AddrValue(netip.MustParseAddr("10.0.0.1")), {}} {
+		for _, repaired := range []Repaired{{Set: []Value{outside}}, {Set: []Value{PortValue(30006)}, Cleared: []Value{outside}}} {
+			err := report.RecordRepair(0, repaired)
+			want := (&ValueError{Value: outside, Range: ports, Err: ErrNotInRange}).Error()
+			var of *ValueError
+			if !errors.As(err, &of) || of.Value != outside || of.Range != ports || err.Error() != want {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
 	}
 	for _, index := range []int{-1, 1} {
 		if err := report.RecordRepair(index, Repaired{}); !errors.Is(err, ErrInvalidArgument) {

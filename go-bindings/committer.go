@@ -55,6 +55,9 @@ type CommitterConfig struct {
 
 // NewCommitter makes a committer that knows nothing of the store yet.
 func NewCommitter(r Range, config CommitterConfig) (*Committer, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
 	var handle *C.rk_committer
 	var details C.rk_error
 	code := C.rk_committer_new(r.pointer(), C.uint32_t(config.Strategy), timeToC(config.Grace), C.uint64_t(config.Seed),

@@ -6,6 +6,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Errors without details, for errors.Is.
@@ -152,7 +153,7 @@ func resultError(code C.rk_result) error {
 func detailedError(code C.rk_result, details *C.rk_error) error {
 	err := resultError(code)
 	switch code {
-	case C.RK_RESULT_NULL_POINTER, C.RK_RESULT_INVALID_ARGUMENT, C.RK_RESULT_INVALID_UTF8, C.RK_RESULT_INVALID_BATCH,
+	case C.RK_RESULT_INVALID_ARGUMENT, C.RK_RESULT_INVALID_UTF8, C.RK_RESULT_INVALID_BATCH,
 		C.RK_RESULT_SAME_KIND, C.RK_RESULT_NOT_IN_RANGE:
 		return fmt.Errorf("%w: %s", err, errorMessage(details))
 	default:
@@ -172,6 +173,16 @@ func valueError(code C.rk_result, value Value, r Range) error {
 	}
 }
 
+// outsideError returns the error of a call with several values, one of which is not in the range.
+func outsideError(r Range, values ...[]Value) error {
+	for _, value := range slices.Concat(values...) {
+		if _, in := r.OffsetOf(value); !in {
+			return &ValueError{Value: value, Range: r, Err: ErrNotInRange}
+		}
+	}
+	return ErrNotInRange
+}
+
 // indexError returns the error of a call about one of several ranges.
 func indexError(code C.rk_result, index int) error {
 	if code == C.RK_RESULT_INVALID_ARGUMENT {
@@ -189,11 +200,18 @@ func snapshotError(code C.rk_result, details *C.rk_error, expected, found string
 	case C.RK_RESULT_BITS_PAST_RANGE:
 		highest, offset := detailBits(details)
 		return &BitsPastRangeError{Range: found, Offset: highest, Byte: offset, Message: message}
-	case C.RK_RESULT_INVALID_RANGE:
-		return &ParseError{Text: found, Message: message}
 	default:
 		return detailedError(code, details)
 	}
+}
+
+// parseError returns the error of a call that parses a text. The library's message about UTF-8 names a parameter of C.
+func parseError(code C.rk_result, details *C.rk_error, text string) error {
+	message := errorMessage(details)
+	if code == C.RK_RESULT_INVALID_UTF8 {
+		message = fmt.Sprintf("%q is not UTF-8 at byte %d", text, detailByte(details))
+	}
+	return &ParseError{Text: text, Message: message}
 }
 
 func errorMessage(details *C.rk_error) string {

@@ -41,8 +41,13 @@ func TestErrorsNameTheArgument(t *testing.T) {
 	invalid(second(NewCommitter(ports, CommitterConfig{Strategy: 1 << 31})), "strategy 2147483648"+strategies)
 	expectError(t, second(NewLeakCounters(ports, 0)), ErrInvalidArgument, passes)
 	expectError(t, second(NewPasses(0, time.Minute)), ErrInvalidArgument, passes)
-	expectError(t, second(NewAllocator(Range{}, Contiguous, 0)), ErrClosed, "use of a closed or zero object: range is NULL")
-	expectError(t, second(NewCommitter(Range{}, CommitterConfig{})), ErrClosed, "use of a closed or zero object: range is NULL")
+	const zeroRange = "use of a closed or zero object: the Range is the zero value"
+	expectError(t, second(NewAllocator(Range{}, Contiguous, 0)), ErrClosed, zeroRange)
+	expectError(t, second(NewCommitter(Range{}, CommitterConfig{})), ErrClosed, zeroRange)
+	expectError(t, second(NewLeakCounters(Range{}, 3)), ErrClosed, zeroRange)
+	expectError(t, second(must(NewAudit()).AddBitmap(Range{}, Stored{})), ErrClosed, zeroRange)
+	expectError(t, second(Range{}.Changes(nil, nil)), ErrClosed, zeroRange)
+	expectError(t, second(must(must(NewPasses(2, 0)).Start()).Finish(nil)), ErrClosed, "use of a closed or zero object")
 
 	audit := must(NewIPAddressAudit(time.Time{}))
 	invalid(audit.CheckCluster(Bitmaps{ServiceNodePorts: 7}, true),
@@ -51,8 +56,9 @@ func TestErrorsNameTheArgument(t *testing.T) {
 	services.Add("10.0.0.1", nil)
 	invalid(audit.Observe(&services), "names are missing: where ClusterIPs are IPAddress objects, Services need them")
 	services.Name("default", "a")
-	services.Name("default", "b")
-	expectError(t, audit.Observe(&services), ErrInvalidBatch, "invalid batch: the batch has 1 Services and 2 names")
+	services.Add("10.0.0.2", nil)
+	expectError(t, audit.Observe(&services), ErrInvalidBatch,
+		"invalid batch: the batch has another number of names (1) than of Services (2)")
 	var objects IPAddresses
 	objects.Add(&IPAddress{Name: "10.0.0.1"})
 	objects.Add(&IPAddress{Name: "10.0.0.2", ParentName: "\xff"})
@@ -65,6 +71,7 @@ func TestErrorsNameTheArgument(t *testing.T) {
 	for call, early := range map[string]func(*Services){
 		"AddPort":                func(s *Services) { s.AddPort("TCP", 30000) },
 		"SetHealthCheckNodePort": func(s *Services) { s.SetHealthCheckNodePort(30000) },
+		"Name":                   func(s *Services) { s.Name("default", "a") },
 	} {
 		var batch Services
 		early(&batch)
@@ -74,6 +81,25 @@ func TestErrorsNameTheArgument(t *testing.T) {
 		if err := must(NewAudit()).Observe(&batch); err != nil {
 			t.Error(err)
 		}
+	}
+
+	for text, fill := range map[string]func(*Services){
+		"Name was called twice for the Service at index 0 of the batch": func(s *Services) {
+			s.Add("10.0.0.1", nil)
+			s.Name("default", "a")
+			s.Name("default", "a2")
+			s.Add("10.0.0.2", nil)
+		},
+		"Name was not called for the Service at index 0 of the batch": func(s *Services) {
+			s.Add("10.0.0.1", nil)
+			s.Add("10.0.0.2", nil)
+			s.Name("default", "b")
+			s.Name("default", "b2")
+		},
+	} {
+		var batch Services
+		fill(&batch)
+		expectError(t, must(NewIPAddressAudit(time.Time{})).Observe(&batch), ErrInvalidBatch, "invalid batch: "+text)
 	}
 
 	committer := must(NewCommitter(ports, CommitterConfig{}))
@@ -100,4 +126,22 @@ func TestErrorsNameTheArgument(t *testing.T) {
 	expectError(t, object.Set("\xff", nil), ErrInvalidUTF8, "text is not UTF-8: range is not UTF-8 at byte 0")
 	expectError(t, must(NewAllocator(ports, Contiguous, 0)).Restore("1-9\xff", nil), ErrInvalidUTF8,
 		"text is not UTF-8: range is not UTF-8 at byte 3")
+}
+
+// TestParseInvalidUTF8 has each parser read a text that is not UTF-8.
+func TestParseInvalidUTF8(t *testing.T) {
+	const text = "10.0.0.0/\xff"
+	cidr, objects := must(ParseCIDR("10.0.0.0/24")), must(NewIPAddressAudit(time.Time{}))
+	for call, err := range map[string]error{
+		"ParseCIDR":        second(ParseCIDR(text)),
+		"ParsePortRange":   second(ParsePortRange(text)),
+		"ParseServiceCIDR": second(ParseServiceCIDR(text)),
+		"AddBitmap":        second(must(NewAudit()).AddBitmap(cidr, Stored{Range: text})),
+		"AddServiceCIDR":   second(objects.AddServiceCIDR(text)),
+	} {
+		var parse *ParseError
+		if !errors.As(err, &parse) || parse.Text != text || err.Error() != `"10.0.0.0/\xff" is not UTF-8 at byte 9` {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
 }

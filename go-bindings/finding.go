@@ -4,25 +4,34 @@ package rangekeeper
 import "C"
 
 import (
+	"slices"
 	"sync"
 	"unsafe"
 )
 
-// rangeCount counts the ranges of an audit: the library numbers them in the order in which they are added.
-type rangeCount struct {
+// ranges are those of an audit or a pass: the library numbers them in the order in which they are added.
+type ranges struct {
 	mutex sync.Mutex
-	n     int
+	// all has the zero Range for a ServiceCIDR.
+	all []Range
 }
 
 // add runs work, which adds a range, and returns that range's index.
-func (c *rangeCount) add(work func() error) (index int, err error) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
+func (r *ranges) add(added Range, work func() error) (index int, err error) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
 	if err := work(); err != nil {
 		return 0, err
 	}
-	c.n++
-	return c.n - 1, nil
+	r.all = append(r.all, added)
+	return len(r.all) - 1, nil
+}
+
+// list returns a copy of the ranges.
+func (r *ranges) list() []Range {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return slices.Clone(r.all)
 }
 
 // Reason says why something was found; its text is the reason of the reference's Event.

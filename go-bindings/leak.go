@@ -5,7 +5,6 @@ import "C"
 
 import (
 	"runtime"
-	"slices"
 	"unsafe"
 )
 
@@ -22,6 +21,9 @@ type LeakCounters struct {
 // NewLeakCounters makes counters at 0; a leak is due in the pass that sees it for the passes-th time in a row (3 in
 // Kubernetes, at least 1).
 func NewLeakCounters(r Range, passes uint8) (*LeakCounters, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
 	var handle *C.rk_leak_counters
 	var details C.rk_error
 	code := C.rk_leak_counters_new(r.pointer(), C.uint8_t(passes), &handle, &details)
@@ -57,8 +59,7 @@ func (c *LeakCounters) Advance(leaked []Value) (due []Value, err error) {
 	case C.RK_RESULT_OK:
 		return valuesFromC(spent[:n]), nil
 	case C.RK_RESULT_NOT_IN_RANGE:
-		outside := slices.IndexFunc(leaked, func(value Value) bool { _, in := c.r.OffsetOf(value); return !in })
-		return nil, valueError(code, leaked[outside], c.r)
+		return nil, outsideError(c.r, leaked)
 	default:
 		return nil, resultError(code)
 	}

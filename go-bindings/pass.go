@@ -6,7 +6,6 @@ import "C"
 import (
 	"fmt"
 	"runtime"
-	"sync/atomic"
 	"time"
 )
 
@@ -21,8 +20,7 @@ import (
 // A pass that fails on its way is closed, and the next one started. It may be used from several goroutines at once.
 type Pass struct {
 	inner *owned[*C.rk_repair_pass]
-	// begun is the number of ranges that were begun.
-	begun *atomic.Int64
+	begun *ranges
 }
 
 // Start starts a pass. One of the same Passes that is under way is given up: its steps are refused.
@@ -33,7 +31,7 @@ func (p *Passes) Start() (*Pass, error) {
 	if code != C.RK_RESULT_OK {
 		return nil, resultError(code)
 	}
-	return &Pass{own(handle, func(c *C.rk_repair_pass) { C.rk_repair_pass_free(c) }), new(atomic.Int64)}, nil
+	return &Pass{own(handle, func(c *C.rk_repair_pass) { C.rk_repair_pass_free(c) }), new(ranges)}, nil
 }
 
 func (p *Pass) pointer() *C.rk_repair_pass {
@@ -63,7 +61,7 @@ func (p *Pass) Audit(audit *Audit) error {
 	runtime.KeepAlive(p)
 	runtime.KeepAlive(audit)
 	if code == C.RK_RESULT_OK {
-		audit.ranges.n += int(p.begun.Load())
+		audit.ranges.all = append(audit.ranges.all, p.begun.list()...)
 	}
 	return detailedError(code, &details)
 }
@@ -78,19 +76,22 @@ func (p *Pass) Finish(audit *Audit) (*Report, error) {
 	if code != C.RK_RESULT_OK {
 		return nil, detailedError(code, &details)
 	}
-	return &Report{own(handle, func(c *C.rk_report) { C.rk_report_free(c) })}, nil
+	return &Report{own(handle, func(c *C.rk_report) { C.rk_report_free(c) }), audit.ranges.list()}, nil
 }
 
 // BeginPass has the committer keep the history of its key; it comes before the read of a pass is submitted.
 func (c *Committer) BeginPass(pass *Pass) error {
-	var details C.rk_error
-	code := C.rk_repair_pass_begin(pass.pointer(), c.pointer(), &details)
-	runtime.KeepAlive(pass)
-	runtime.KeepAlive(c)
-	if code == C.RK_RESULT_OK {
-		pass.begun.Add(1)
+	if c.pointer() == nil || pass.pointer() == nil {
+		return ErrClosed
 	}
-	return detailedError(code, &details)
+	_, err := pass.begun.add(c.r, func() error {
+		var details C.rk_error
+		code := C.rk_repair_pass_begin(pass.pointer(), c.pointer(), &details)
+		runtime.KeepAlive(pass)
+		runtime.KeepAlive(c)
+		return detailedError(code, &details)
+	})
+	return err
 }
 
 // PassRead reports the read of a pass, with its revision and snapshot. Services are listed
@@ -98,6 +99,9 @@ func (c *Committer) BeginPass(pass *Pass) error {
 // where that is not known, or that pass was too short a while ago, all of them start again. The error may be a
 // *BitsPastRangeError.
 func (c *Committer) PassRead(pass *Pass, revision int64, snapshot []byte, now time.Duration) error {
+	if c.pointer() == nil {
+		return ErrClosed
+	}
 	var details C.rk_error
 	code := C.rk_repair_pass_read(pass.pointer(), c.pointer(), C.uint64_t(revision), cBytes(snapshot), C.size_t(len(snapshot)),
 		timeToC(now), &details)

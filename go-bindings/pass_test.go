@@ -42,6 +42,10 @@ func TestOrderOfPass(t *testing.T) {
 		t.Errorf("the range behind that of the pass has index %d", i)
 	}
 	report := must(pass.Finish(audit))
+	var outside *ValueError
+	if err := report.RecordRepair(0, Repaired{Set: []Value{PortValue(77)}}); !errors.As(err, &outside) || outside.Range != ours.r {
+		t.Error(err)
+	}
 	if counts := report.Range(1); counts.Size != 254 {
 		t.Errorf("%+v", counts)
 	}

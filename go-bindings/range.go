@@ -4,6 +4,7 @@ package rangekeeper
 import "C"
 
 import (
+	"fmt"
 	"runtime"
 )
 
@@ -36,7 +37,7 @@ func parseRange(spec string, kind C.uint32_t) (Range, error) {
 	h := new(rangeHandle)
 	code := C.rk_range_parse(cText(spec), C.size_t(len(spec)), kind, &h.pointer, &details)
 	if code != C.RK_RESULT_OK {
-		return Range{}, &ParseError{Text: spec, Message: errorMessage(&details)}
+		return Range{}, parseError(code, &details, spec)
 	}
 	runtime.AddCleanup(h, func(pointer *C.rk_range) { C.rk_range_free(pointer) }, h.pointer)
 	var description C.rk_range_description
@@ -44,6 +45,14 @@ func parseRange(spec string, kind C.uint32_t) (Range, error) {
 	h.text = C.GoStringN(&description.text[0], C.int(description.text_len))
 	h.size, h.staticBand = uint32(description.size), uint32(description.static_band)
 	return Range{h}, nil
+}
+
+// check returns the error of a call that needs another Range than the zero one.
+func (r Range) check() error {
+	if r.inner == nil {
+		return fmt.Errorf("%w: the Range is the zero value", ErrClosed)
+	}
+	return nil
 }
 
 func (r Range) pointer() *C.rk_range {
@@ -106,6 +115,9 @@ type ChangedValue struct {
 // Changes returns the differences between two snapshots of the range (see Allocator.Snapshot), ascending. The error is a
 // *BitsPastRangeError.
 func (r Range) Changes(before, after []byte) ([]ChangedValue, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
 	var all []ChangedValue
 	values, allocated := make([]C.rk_value, valuesPerPage), make([]C.bool, valuesPerPage)
 	for from := C.uint32_t(0); ; {

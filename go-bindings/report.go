@@ -14,6 +14,8 @@ import (
 // Report is the result of an audit. Only RecordRepair changes it. It may be used from several goroutines at once.
 type Report struct {
 	inner *owned[*C.rk_report]
+	// ranges has the zero Range for a ServiceCIDR.
+	ranges []Range
 }
 
 // Set names a set of values of a range in a Report.
@@ -126,8 +128,8 @@ func (r *Report) Leaks() ([]Leak, error) {
 // RecordRepair records the outcome of the repair of the bitmap with this index. From then on ValuesSet and ValuesClear are the
 // values that were set and cleared, ValuesNext those that were read and not cleared, or were set; the other leaks stay. A
 // finding whose remedy was the repair is dropped if its value was not set: its Service came after the range was read. The
-// error is ErrInvalidArgument if the index is not that of a bitmap that was compared with the Services, or wraps ErrNotInRange;
-// the report then stays as it was.
+// error is ErrInvalidArgument if the index is not that of a bitmap that was compared with the Services, or a *ValueError:
+// ErrNotInRange; the report then stays as it was.
 func (r *Report) RecordRepair(index int, repaired Repaired) error {
 	return r.recordRepair(index, false, repaired)
 }
@@ -145,6 +147,9 @@ func (r *Report) recordRepair(index int, failed bool, repaired Repaired) error {
 	code := C.rk_report_record_repair(r.pointer(), C.size_t(index), C.bool(failed), unsafe.SliceData(set), C.size_t(len(set)),
 		unsafe.SliceData(cleared), C.size_t(len(cleared)), &details)
 	runtime.KeepAlive(r)
+	if code == C.RK_RESULT_NOT_IN_RANGE && index < len(r.ranges) {
+		return outsideError(r.ranges[index], repaired.Set, repaired.Cleared)
+	}
 	return detailedError(code, &details)
 }
 
@@ -236,13 +241,16 @@ func (r *Report) State(index int, value Value) (OffsetState, bool) {
 	var c C.rk_offset_state
 	code := C.rk_report_state(r.pointer(), C.size_t(index), value.toC(), &c)
 	runtime.KeepAlive(r)
+	if code != C.RK_RESULT_OK {
+		return OffsetState{}, false
+	}
 	return OffsetState{
 		StaticBand: c.band == C.RK_BAND_STATIC,
 		Stored:     bool(c.stored),
 		InUse:      bool(c.in_use),
 		Duplicate:  bool(c.duplicate),
 		Next:       bool(c.next),
-	}, code == C.RK_RESULT_OK
+	}, true
 }
 
 // Occupancy cuts the range with this index into at most so many cells of equal length; the last may be shorter. With 0 or less

@@ -30,7 +30,7 @@ func ParseServiceCIDR(cidr string) (ServiceCIDR, error) {
 	h := new(serviceCIDRHandle)
 	code := C.rk_service_cidr_parse(cText(cidr), C.size_t(len(cidr)), &h.pointer, &details)
 	if code != C.RK_RESULT_OK {
-		return ServiceCIDR{}, &ParseError{Text: cidr, Message: errorMessage(&details)}
+		return ServiceCIDR{}, parseError(code, &details, cidr)
 	}
 	runtime.AddCleanup(h, func(pointer *C.rk_service_cidr) { C.rk_service_cidr_free(pointer) }, h.pointer)
 	var description C.rk_service_cidr_description

@@ -175,8 +175,21 @@ func (s *Services) toC(pinner *runtime.Pinner) C.rk_services {
 }
 
 // Name names the Service that was added last. All Services of a batch have names, or none has: only an audit of IPAddress
-// objects needs them.
-func (s *Services) Name(namespace, name string) { s.names.add(nil, namespace, name) }
+// objects needs them. Audit.Observe refuses the batch if Name was called before the first Add, or more or less than once for a
+// Service.
+func (s *Services) Name(namespace, name string) {
+	if s.noService("Name") {
+		return
+	}
+	if missing := s.count - s.names.count; missing != 1 && s.err == nil {
+		index, calls := s.names.count, "not called"
+		if missing == 0 {
+			index, calls = s.count-1, "called twice"
+		}
+		s.err = fmt.Errorf("%w: Name was %s for the Service at index %d of the batch", ErrInvalidBatch, calls, index)
+	}
+	s.names.add(nil, namespace, name)
+}
 
 // serviceNames are the names of the Services in a batch, in the same order.
 type serviceNames struct {
