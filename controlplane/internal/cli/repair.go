@@ -26,6 +26,8 @@ type repair struct {
 	passes     uint8
 	interval   time.Duration
 	log        io.Writer
+	// leftAlone is the number of values that the last pass left alone, as they or Services changed meanwhile.
+	leftAlone int
 }
 
 func newRepair() *cobra.Command {
@@ -42,8 +44,11 @@ unless --clean-leaks is given, which cleans those that stay leaked over all pass
 if no Service is written while the last one is under way.
 IPAddress objects are not written: kube-apiserver repairs them at its start.
 
-Exit codes: 0 nothing is left to repair, 1 something is left that only an owner can
-repair, 2 wrong usage or input that cannot be used, 3 etcd cannot be reached.`,
+Exit codes: 0 nothing is left, or only leaks without --clean-leaks and IPAddress
+objects, 1 something else is left: a fault that only an owner can repair, a value that
+changed during the repair, or a leak despite --clean-leaks, 2 wrong usage or input
+that cannot be used, 3 etcd cannot be reached. Without --output or --apply 0 and 1 are
+about what a repair would leave.`,
 		Example: `  rangekeeper repair --etcd-snapshot backup.db.gz --output repaired.db
   rangekeeper repair --endpoints http://127.0.0.1:2379 --apply --clean-leaks`,
 		Args:              arguments,
@@ -68,19 +73,25 @@ repair, 2 wrong usage or input that cannot be used, 3 etcd cannot be reached.`,
 		if plan == nil {
 			return runErr
 		}
-		// What was written before it failed is to be known, too.
+		// If a later pass fails, the plan reports the writes of the earlier ones.
 		var err error
 		if format.value == formatTable {
 			err = writePlan(c.OutOrStdout(), plan, left)
 		} else {
 			err = writeDocument(c.OutOrStdout(), plan, format.value)
 		}
-		if err = errors.Join(runErr, err); err == nil && len(left) > 0 {
+		if err = errors.Join(runErr, err); err == nil && r.leaves(plan, left) {
 			return errFound
 		}
 		return err
 	})
 	return c
+}
+
+// leaves reports whether the repair leaves something that it does not leave by design: without --clean-leaks it leaves
+// leaks, and IPAddress objects always.
+func (r *repair) leaves(plan *audit.Plan, toOwners []audit.Finding) bool {
+	return len(toOwners) > 0 || r.leftAlone > 0 || r.cleanLeaks && plan.LeaksLeft() > 0
 }
 
 // check refuses flags that do not go together.
@@ -169,6 +180,7 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, erro
 	var before *audit.Plan
 	var leftBefore []audit.Finding
 	for n := 1; ; n++ {
+		r.leftAlone = 0
 		plan, left, err := r.pass(ctx, known, ranges)
 		if plan == nil {
 			return before, leftBefore, err
@@ -180,7 +192,7 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, erro
 			return plan, left, err
 		}
 		if n == passes {
-			if stay := plan.LeaksLeft(); r.apply && stay > 0 {
+			if stay := plan.LeaksLeft(); stay > 0 {
 				reason := "--clean-leaks cleans those that stay leaked over several passes"
 				if r.cleanLeaks {
 					reason = "not known to have stayed leaked over all passes; run the command again"
@@ -267,6 +279,7 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 	}
 	for i, k := range ranges {
 		if changed := outcomes[i].Changed; changed > 0 {
+			r.leftAlone += changed
 			fmt.Fprintf(r.log, "rangekeeper: %s of %s left alone, as they or Services changed meanwhile; run the command again\n", count(changed, "value"), k.name)
 		}
 	}

@@ -29,8 +29,8 @@ var commit string
 // The exit codes.
 const (
 	exitOK = iota
-	// exitFound: the audit found something, the repair left something that only an
-	// owner can repair, a requested value is not free, or a server failed.
+	// exitFound: the audit found something, the repair left something that it should
+	// not leave, a requested value is not free, or a server failed.
 	exitFound
 	// exitInput: wrong usage or input that cannot be used.
 	exitInput
@@ -96,10 +96,11 @@ allocated with those that its Services use, in an etcd snapshot or a running etc
 also allocates from the stored ranges, as kube-apiserver does, and runs whole control
 planes that do it.
 
-Exit codes: 0 done, or nothing found, 1 something found (repair: something is left
-that only the owner of a Service can repair; allocate: a requested value is not free;
-up: a server failed), 2 wrong usage or input that cannot be used, 3 etcd cannot be
-reached, 130 interrupted.`,
+Exit codes: 0 done, or nothing found, 1 something found (repair: something is left that
+only the owner of a Service can repair, that changed during the repair, or that is
+leaked despite --clean-leaks; allocate: a requested value is not free; up: a server
+failed), 2 wrong usage or input that cannot be used, 3 etcd cannot be reached, 130
+interrupted.`,
 		Version:       version + " (commit " + commitOrUnknown() + ")",
 		Args:          subcommands,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
