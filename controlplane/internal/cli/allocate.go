@@ -37,23 +37,20 @@ usage or input that cannot be used, 3 etcd cannot be reached.`,
 	c.Flags().Uint32VarP(&count, "count", "n", 1, "allocate so many values, all or none")
 	completeNothing(c, "count")
 	withStore(c, func(c *cobra.Command, args []string, s *store) error {
-		value := ""
-		switch {
-		case count == 0:
-			return errors.New("--count is at least 1")
-		case len(args) == 2 && c.Flags().Changed("count"):
-			return errors.New("--count and VALUE exclude each other")
-		case len(args) == 2:
-			if value = args[1]; value == "" {
-				return errors.New("VALUE is empty")
+		request := rangekeeper.Any()
+		if len(args) == 2 {
+			value, err := rangekeeper.ParseValue(args[1])
+			if err != nil {
+				return usageError(c, "%v", err)
 			}
+			request = rangekeeper.Named(value)
 		}
 		r, err := s.openStored(c.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		defer closeRange(r)
-		allocations, err := allocate(c.Context(), r, value, count)
+		allocations, err := allocate(c.Context(), r, request, count)
 		if err != nil {
 			return err
 		}
@@ -63,22 +60,25 @@ usage or input that cannot be used, 3 etcd cannot be reached.`,
 		}
 		return out.Flush()
 	})
+	addRule(c, func(args []string) error {
+		switch {
+		case count == 0:
+			return usageError(c, "--count is at least 1, not 0")
+		case len(args) == 2 && c.Flags().Changed("count"):
+			return usageError(c, "--count and VALUE exclude each other")
+		}
+		return nil
+	})
 	return c
 }
 
-// allocate allocates the value, or count free values if value is empty.
-func allocate(ctx context.Context, r *etcdstore.Store, value string, count uint32) ([]etcdstore.Allocation, error) {
+// allocate allocates the requested value, and any free values up to count.
+func allocate(ctx context.Context, r *etcdstore.Store, request rangekeeper.Request, count uint32) ([]etcdstore.Allocation, error) {
 	if count > r.Range().Size() { // the store would make a request for each
 		return nil, full(r, count)
 	}
 	requests := make([]rangekeeper.Request, count) // each for any value
-	if value != "" {
-		parsed, err := rangekeeper.ParseValue(value)
-		if err != nil {
-			return nil, err
-		}
-		requests[0] = rangekeeper.Named(parsed)
-	}
+	requests[0] = request
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
 	allocations, err := r.AllocateBatch(ctx, requests...)

@@ -23,14 +23,11 @@ func newAudit() *cobra.Command {
 	}
 	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML, formatSVG)
 	withSource(c, func(c *cobra.Command, _ []string, s *source) error {
-		if err := format.check(); err != nil {
-			return err
-		}
 		a, err := s.audit(c.Context())
 		if err != nil {
 			return err
 		}
-		if err := writeAudit(c.OutOrStdout(), a, format.value); err != nil {
+		if err := writeAudit(c.OutOrStdout(), a, *format); err != nil {
 			return err
 		}
 		if !a.Report().Clean() {
@@ -73,24 +70,16 @@ const (
 	formatSVG   = "svg"
 )
 
-// outputFormat is the flag -o.
-type outputFormat struct {
-	value   string
-	allowed []string
-}
-
-// addFormat adds the flag with the formats that a command knows, the default
+// addFormat adds the flag -o with the formats that a command knows, the default
 // first.
-func addFormat(c *cobra.Command, allowed ...string) *outputFormat {
-	f := &outputFormat{allowed: allowed}
-	c.Flags().StringVarP(&f.value, "format", "o", allowed[0], "output format: "+strings.Join(allowed, ", "))
+func addFormat(c *cobra.Command, allowed ...string) *string {
+	format := c.Flags().StringP("format", "o", allowed[0], "output format: "+strings.Join(allowed, ", "))
+	addRule(c, func([]string) error {
+		if !slices.Contains(allowed, *format) {
+			return usageError(c, "unknown output format %q: expected %s", *format, strings.Join(allowed, ", "))
+		}
+		return nil
+	})
 	c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
-	return f
-}
-
-func (f *outputFormat) check() error {
-	if !slices.Contains(f.allowed, f.value) {
-		return fmt.Errorf("unknown output format %q: expected %s", f.value, strings.Join(f.allowed, ", "))
-	}
-	return nil
+	return format
 }

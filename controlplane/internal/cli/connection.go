@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,19 +25,17 @@ func (o *connection) addFlags(c *cobra.Command, endpointsUsage string) {
 	f.StringVar(&o.options.User, "user", "", "etcd user, or user:password")
 	f.StringVar(&o.options.Password, "password", "", "password of the etcd user")
 	notEmpty(c, "endpoints")
+	addRule(c, func([]string) error {
+		if p := &o.options; !o.given() && p.CACert+p.Cert+p.Key+p.User+p.Password != "" {
+			return usageError(c, "--cacert, --cert, --key, --user and --password are for --endpoints")
+		}
+		return nil
+	})
 	completeNothing(c, "endpoints", "user", "password")
 }
 
 // given reports whether a running etcd was named.
 func (o *connection) given() bool { return len(o.options.Endpoints) > 0 }
-
-// check refuses flags that are of no use without endpoints.
-func (o *connection) check() error {
-	if p := &o.options; !o.given() && p.CACert+p.Cert+p.Key+p.User+p.Password != "" {
-		return errors.New("--cacert, --cert, --key, --user and --password are for --endpoints")
-	}
-	return nil
-}
 
 func (o *connection) connect(ctx context.Context) (*clientv3.Client, error) {
 	options := o.options

@@ -41,8 +41,8 @@ func addReconcilerType(c *cobra.Command, value *string) {
 	c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(reconcilerTypes, cobra.ShellCompDirectiveNoFileComp))
 }
 
-func unknownReconcilerType(value string) error {
-	return fmt.Errorf("--endpoint-reconciler-type is lease, master-count or none, not %s", value)
+func unknownReconcilerType(c *cobra.Command, value string) error {
+	return usageError(c, "--endpoint-reconciler-type is lease, master-count or none, not %q", value)
 }
 
 // controllerFlags have the names of kube-apiserver's, where it has them.
@@ -120,12 +120,12 @@ func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
 	for text := range strings.SplitSeq(o.clusterIPRange, ",") {
 		var values rangekeeper.Range
 		if values, err = rangekeeper.ParseCIDR(text); err != nil {
-			return config, fmt.Errorf("--service-cluster-ip-range: %w", err)
+			return config, usageError(c, "--service-cluster-ip-range: %v", err)
 		}
 		config.ClusterIPRanges = append(config.ClusterIPRanges, values)
 	}
 	if config.NodePortRange, err = rangekeeper.ParsePortRange(o.nodePortRange); err != nil {
-		return config, fmt.Errorf("--service-node-port-range: %w", err)
+		return config, usageError(c, "--service-node-port-range: %v", err)
 	}
 	switch o.reconcilerType {
 	case reconcileLease:
@@ -135,14 +135,7 @@ func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
 	case reconcileNone:
 		config.Bootstrap.Mode = bootstrap.None
 	default:
-		return config, unknownReconcilerType(o.reconcilerType)
-	}
-	if o.advertiseAddress == "" {
-		address, err := utilnet.ChooseHostInterface()
-		if err != nil {
-			return config, fmt.Errorf("--advertise-address is needed: %w", err)
-		}
-		config.Bootstrap.AdvertiseAddress = address.String()
+		return config, unknownReconcilerType(c, o.reconcilerType)
 	}
 	var handler slog.Handler
 	switch o.logFormat {
@@ -151,7 +144,7 @@ func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
 	case formatJSON:
 		handler = slog.NewJSONHandler(c.ErrOrStderr(), nil)
 	default:
-		return config, fmt.Errorf("--logging-format is text or json, not %s", o.logFormat)
+		return config, usageError(c, "--logging-format is text or json, not %q", o.logFormat)
 	}
 	config.Log = slog.New(handler)
 	klog.SetSlogLogger(config.Log) // for the client libraries
@@ -165,6 +158,13 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 	}
 	if err := config.Check(); err != nil {
 		return usageError(c, "%v", err)
+	}
+	if o.advertiseAddress == "" {
+		address, err := utilnet.ChooseHostInterface()
+		if err != nil {
+			return fmt.Errorf("--advertise-address is needed: %w", err)
+		}
+		config.Bootstrap.AdvertiseAddress = address.String()
 	}
 	if config.API, err = apiConfig(o.kubeconfig); err != nil {
 		return err

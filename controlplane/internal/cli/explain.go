@@ -25,7 +25,7 @@ func newExplain() *cobra.Command {
 	withSource(c, func(c *cobra.Command, args []string, s *source) error {
 		value, err := rangekeeper.ParseValue(args[0])
 		if err != nil {
-			return err
+			return usageError(c, "%v", err)
 		}
 		a, err := s.audit(c.Context())
 		if err != nil {

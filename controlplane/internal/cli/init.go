@@ -34,7 +34,7 @@ Exit codes: 0 the range is there, 2 wrong usage, or it is there with another SPE
 		name := args[0]
 		values, err := parseRange(name)(args[1])
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return usageError(c, "%s: %v", name, err)
 		}
 		if err := s.open(c.Context(), true); err != nil {
 			return err

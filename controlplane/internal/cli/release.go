@@ -14,9 +14,10 @@ func newRelease() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release RANGE VALUE...",
 		Short: "Release values",
-		Long: `Releases values as of now, also values that a Service uses. Values that are free
-already are listed on stderr; that is no error. So are values that another client
-releases, and perhaps allocates again, while the command runs. If one of the values is not in the range, none is released.
+		Long: `Releases the values, even if a Service uses them. If one of them is not in the range,
+none is released. Values that are free already are listed on stderr, which is no
+error. If another client releases a value while the command runs, the value is listed,
+too, and stays allocated if a client has allocated it since.
 
 ` + rangesHelp + `
 
@@ -29,12 +30,19 @@ input that cannot be used, 3 etcd cannot be reached.`,
 		Args: arguments,
 	}
 	withStore(c, func(c *cobra.Command, args []string, s *store) error {
+		values := make([]rangekeeper.Value, len(args)-1)
+		for i, text := range args[1:] {
+			var err error
+			if values[i], err = rangekeeper.ParseValue(text); err != nil {
+				return usageError(c, "%v", err)
+			}
+		}
 		r, err := s.openStored(c.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		defer closeRange(r)
-		free, err := release(c.Context(), r, args[1:])
+		free, err := release(c.Context(), r, values)
 		for _, value := range free {
 			fmt.Fprintf(c.ErrOrStderr(), "rangekeeper: %s was free already\n", value)
 		}
@@ -44,14 +52,12 @@ input that cannot be used, 3 etcd cannot be reached.`,
 }
 
 // release releases values as of now, and returns those that were free already.
-func release(ctx context.Context, r *etcdstore.Store, values []string) (free []string, err error) {
+func release(ctx context.Context, r *etcdstore.Store, values []rangekeeper.Value) (free []rangekeeper.Value, err error) {
 	owned := make([]etcdstore.Owned, len(values))
 	for i, value := range values {
-		if owned[i].Value, err = rangekeeper.ParseValue(value); err != nil {
-			return nil, err
-		}
-		if _, ok := r.Range().OffsetOf(owned[i].Value); !ok {
-			return nil, fmt.Errorf("%s: %w", r.Key(), &rangekeeper.ValueError{Value: owned[i].Value, Range: r.Range(), Err: rangekeeper.ErrNotInRange})
+		owned[i].Value = value
+		if _, ok := r.Range().OffsetOf(value); !ok {
+			return nil, fmt.Errorf("%s: %w", r.Key(), &rangekeeper.ValueError{Value: value, Range: r.Range(), Err: rangekeeper.ErrNotInRange})
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)

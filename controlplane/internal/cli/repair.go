@@ -59,32 +59,30 @@ about what a repair would leave.`,
 	f.StringVar(&r.output, "output", "", "with --etcd-snapshot: write the repaired snapshot to this new file, compressed if its name ends in .gz")
 	f.BoolVar(&r.apply, "apply", false, "with --endpoints: write the repaired ranges to etcd")
 	f.BoolVar(&r.cleanLeaks, "clean-leaks", false, "with --apply: clean what stays leaked over all passes")
-	f.Uint8Var(&r.passes, "passes", controller.DefaultPasses, "with --clean-leaks: number of passes, at least 1")
+	f.Uint8Var(&r.passes, "passes", controller.DefaultPasses, "with --clean-leaks: number of passes, at least 2")
 	f.DurationVar(&r.interval, "interval", controller.DefaultInterval, "with --clean-leaks: time between two passes")
 	notEmpty(c, "output")
 	c.MarkFlagFilename("output")
 	completeNothing(c, "passes", "interval")
-	withSource(c, func(c *cobra.Command, _ []string, s *source) error {
-		r.source, r.log = s, c.ErrOrStderr()
-		if err := errors.Join(format.check(), r.check(c)); err != nil {
-			return err
-		}
+	r.source = withSource(c, func(c *cobra.Command, _ []string, _ *source) error {
+		r.log = c.ErrOrStderr()
 		plan, left, runErr := r.run(c.Context())
 		if plan == nil {
 			return runErr
 		}
 		// If a later pass fails, the plan reports the writes of the earlier ones.
 		var err error
-		if format.value == formatTable {
+		if *format == formatTable {
 			err = writePlan(c.OutOrStdout(), plan, left)
 		} else {
-			err = writeDocument(c.OutOrStdout(), plan, format.value)
+			err = writeDocument(c.OutOrStdout(), plan, *format)
 		}
 		if err = errors.Join(runErr, err); err == nil && r.leaves(plan, left) {
 			return errFound
 		}
 		return err
 	})
+	addRule(c, func([]string) error { return r.check(c) })
 	return c
 }
 
@@ -98,17 +96,17 @@ func (r *repair) leaves(plan *audit.Plan, toOwners []audit.Finding) bool {
 func (r *repair) check(c *cobra.Command) error {
 	switch {
 	case r.output != "" && r.source.online():
-		return errors.New("--output is for --etcd-snapshot")
+		return usageError(c, "--output is for --etcd-snapshot")
 	case r.apply && !r.source.online():
-		return errors.New("--apply is for --endpoints; a repaired snapshot is written with --output")
+		return usageError(c, "--apply is for --endpoints; --output writes a repaired snapshot")
 	case r.cleanLeaks && !r.apply:
-		return errors.New("--clean-leaks is for --apply")
+		return usageError(c, "--clean-leaks is for --apply")
 	case !r.cleanLeaks && (c.Flags().Changed("passes") || c.Flags().Changed("interval")):
-		return errors.New("--passes and --interval are for --clean-leaks")
-	case r.passes == 0:
-		return errors.New("--passes is at least 1")
+		return usageError(c, "--passes and --interval are for --clean-leaks")
+	case r.passes < 2: // a leak is cleaned in a later pass than the first that finds it
+		return usageError(c, "--passes is at least 2, not %d", r.passes)
 	case r.interval < 0:
-		return errors.New("--interval is not negative")
+		return usageError(c, "--interval is negative: %s", r.interval)
 	}
 	return nil
 }

@@ -116,10 +116,13 @@ interrupted.`,
 		newInit(), newAllocate(), newRelease(), newWatch(), newController(), newUp())
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
-	// Without these an unknown shell or command would be no error.
+	// Without these an unknown shell or command would be no error, and an argument of a shell an error of cobra's.
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		completion.Args = subcommands
 		completion.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		for _, shell := range completion.Commands() {
+			shell.Args = arguments
+		}
 	}
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Run, help.RunE = nil, showHelp

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,6 +40,15 @@ func (s *source) addFlags(c *cobra.Command) {
 	exclusive(c, "etcd-snapshot", "endpoints")
 	oneOf(c, "etcd-snapshot", "endpoints")
 	notEmpty(c, "etcd-snapshot")
+	addRule(c, func([]string) error {
+		switch {
+		case s.mode != modeAuto && s.mode != modeBitmap:
+			return usageError(c, "--mode is auto or bitmap, not %q", s.mode)
+		case s.skipHashCheck && s.online():
+			return usageError(c, "--skip-hash-check is for --etcd-snapshot")
+		}
+		return nil
+	})
 	c.MarkFlagFilename("etcd-snapshot")
 	completeNothing(c, "prefix")
 	c.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{modeAuto, modeBitmap}, cobra.ShellCompDirectiveNoFileComp))
@@ -51,20 +59,11 @@ func (s *source) online() bool { return s.snapshot == "" }
 
 // read returns the state as it is now.
 func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
-	if s.mode != modeAuto && s.mode != modeBitmap {
-		return nil, errors.New("--mode is auto or bitmap, not " + s.mode)
-	}
 	o := clusterstate.Options{Prefix: s.prefix, SkipHashCheck: s.skipHashCheck}
 	if !s.online() {
-		if err := s.connection.check(); err != nil {
-			return nil, err
-		}
 		o.Progress = s.progress.start("reading " + s.snapshot)
 		defer s.progress.end()
 		return clusterstate.ReadSnapshotFile(ctx, s.snapshot, o)
-	}
-	if s.skipHashCheck {
-		return nil, errors.New("--skip-hash-check is for --etcd-snapshot")
 	}
 	client, err := s.connect(ctx)
 	if err != nil {

@@ -60,6 +60,12 @@ func withStore(c *cobra.Command, run func(c *cobra.Command, args []string, s *st
 	f.StringVar(&s.prefix, "prefix", clusterstate.DefaultPrefix, "kube-apiserver's --etcd-prefix")
 	exclusive(c, "endpoints", "data-dir")
 	notEmpty(c, "data-dir")
+	addRule(c, func(args []string) error {
+		if !slices.Contains(bitmapNames, args[0]) {
+			return usageError(c, "unknown range %q: expected %s", args[0], strings.Join(bitmapNames, ", "))
+		}
+		return nil
+	})
 	c.MarkFlagDirname("data-dir")
 	completeNothing(c, "prefix")
 	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -69,12 +75,6 @@ func withStore(c *cobra.Command, run func(c *cobra.Command, args []string, s *st
 		return bitmapNames, cobra.ShellCompDirectiveNoFileComp
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if !slices.Contains(bitmapNames, args[0]) {
-			return fmt.Errorf("unknown range %q: expected %s", args[0], strings.Join(bitmapNames, ", "))
-		}
-		if err := s.connection.check(); err != nil {
-			return err
-		}
 		s.log = c.ErrOrStderr()
 		defer s.close()
 		return run(c, args, s)

@@ -90,17 +90,17 @@ interrupted before the servers were ready.`,
 	return c
 }
 
-func (o *upFlags) check() (err error) {
+func (o *upFlags) check(c *cobra.Command) error {
 	config := &o.cluster
 	switch {
 	case !slices.Contains(upVersions, o.kubernetesVersion):
-		return fmt.Errorf("--kubernetes-version is %s, not %s", strings.Join(upVersions, " or "), o.kubernetesVersion)
+		return usageError(c, "--kubernetes-version is %s, not %q", strings.Join(upVersions, " or "), o.kubernetesVersion)
 	case config.Servers < 1 || config.Servers > localcluster.MaxServers:
-		return fmt.Errorf("--servers is 1 to %d, not %d", localcluster.MaxServers, config.Servers)
+		return usageError(c, "--servers is 1 to %d, not %d", localcluster.MaxServers, config.Servers)
 	case config.SecurePort == 0:
-		return errors.New("--secure-port is 1 to 65535, not 0")
+		return usageError(c, "--secure-port is 1 to 65535, not 0")
 	case !slices.Contains(reconcilerTypes, config.EndpointReconcilerType):
-		return unknownReconcilerType(config.EndpointReconcilerType)
+		return unknownReconcilerType(c, config.EndpointReconcilerType)
 	}
 	if config.Dir == "" {
 		state, err := xdgDir("XDG_STATE_HOME", ".local", "state")
@@ -125,7 +125,7 @@ func (o *upFlags) check() (err error) {
 }
 
 func (o *upFlags) run(ctx context.Context, c *cobra.Command) error {
-	if err := o.check(); err != nil {
+	if err := o.check(c); err != nil {
 		return err
 	}
 	stderr := c.ErrOrStderr()

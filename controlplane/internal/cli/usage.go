@@ -65,8 +65,11 @@ func subcommands(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	if c.ArgsLenAtDash() == 0 {
+		return usageError(c, "unexpected argument %q after --", args[0])
+	}
 	hint := ""
-	if similar := c.SuggestionsFor(args[0]); len(similar) > 0 {
+	if similar := c.SuggestionsFor(args[0]); args[0] != "" && len(similar) > 0 { // each name begins with ""
 		hint = " (did you mean " + strings.Join(similar, " or ") + "?)"
 	}
 	return usageError(c, "there is no command %q%s", args[0], hint)
@@ -85,8 +88,9 @@ func showHelp(c *cobra.Command, args []string) error {
 	return of.Help()
 }
 
-// addRule adds a check of a command's flags. It comes before cobra's own checks, which serve the completion of flags.
-func addRule(c *cobra.Command, rule func() error) {
+// addRule adds a check of a command's flags and arguments, which makes no I/O. It comes before cobra's own checks, which
+// serve the completion of flags.
+func addRule(c *cobra.Command, rule func(args []string) error) {
 	before := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
 		if before != nil {
@@ -94,14 +98,14 @@ func addRule(c *cobra.Command, rule func() error) {
 				return err
 			}
 		}
-		return rule()
+		return rule(args)
 	}
 }
 
 // required: the flag must be there.
 func required(c *cobra.Command, name string) {
 	c.MarkFlagRequired(name)
-	addRule(c, func() error {
+	addRule(c, func([]string) error {
 		if !c.Flags().Changed(name) {
 			return usageError(c, "--%s is missing", name)
 		}
@@ -112,7 +116,7 @@ func required(c *cobra.Command, name string) {
 // exclusive: only one of the two flags may be there.
 func exclusive(c *cobra.Command, one, other string) {
 	c.MarkFlagsMutuallyExclusive(one, other)
-	addRule(c, func() error {
+	addRule(c, func([]string) error {
 		if c.Flags().Changed(one) && c.Flags().Changed(other) {
 			return usageError(c, "--%s and --%s exclude each other", one, other)
 		}
@@ -123,7 +127,7 @@ func exclusive(c *cobra.Command, one, other string) {
 // oneOf: one of the two flags must be there.
 func oneOf(c *cobra.Command, one, other string) {
 	c.MarkFlagsOneRequired(one, other)
-	addRule(c, func() error {
+	addRule(c, func([]string) error {
 		if !c.Flags().Changed(one) && !c.Flags().Changed(other) {
 			return usageError(c, "--%s or --%s is missing", one, other)
 		}
@@ -134,7 +138,7 @@ func oneOf(c *cobra.Command, one, other string) {
 // notEmpty: the flag may be left out. It must not be empty, as it is for an unset variable of the shell, nor may one
 // element of a list.
 func notEmpty(c *cobra.Command, name string) {
-	addRule(c, func() error {
+	addRule(c, func([]string) error {
 		f := c.Flags().Lookup(name)
 		list, isList := f.Value.(pflag.SliceValue)
 		switch {

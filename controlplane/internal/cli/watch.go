@@ -56,9 +56,6 @@ be reached.`,
 	}
 	format := addFormat(c, formatText, formatJSON)
 	withStore(c, func(c *cobra.Command, args []string, s *store) error {
-		if err := format.check(); err != nil {
-			return err
-		}
 		if err := s.open(c.Context(), false); err != nil {
 			return err
 		}
@@ -78,7 +75,7 @@ be reached.`,
 				fmt.Fprintf(s.log, "rangekeeper: watching %s %s after revision %d\n", w.key, values, revision)
 			}
 			for _, change := range changes {
-				if format.value == formatJSON {
+				if *format == formatJSON {
 					line, err := json.Marshal(change)
 					if err != nil {
 						return err
