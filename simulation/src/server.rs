@@ -1,6 +1,7 @@
 //! A server: a committer, the repair passes of its process, and what its callers know.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rangekeeper::audit::Report;
 use rangekeeper::commit::{self, Committer, Guard, Passes, Ticket, View};
 use rangekeeper::ports::PortRange;
 
@@ -98,7 +99,7 @@ pub(crate) enum Pass {
     None,
     Reading { ticket: Ticket, listed: Option<Mask>, pass: commit::Pass },
     Listing { view: View, listed: Option<Mask>, time: u64, pass: commit::Pass },
-    Repairing { ticket: Ticket, clears: Mask, listed: Mask, read: u64, epoch: u32 },
+    Repairing { ticket: Ticket, report: Box<Report>, clears: Mask, listed: Mask, read: u64, epoch: u32 },
 }
 
 /// What the oracle knows of one offset's sightings by one server's passes.

@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
-use rangekeeper::any::AnyRange;
+use rangekeeper::any::{AnyRange, AnyValue};
+use rangekeeper::audit::{Remedy, RepairOutcome, Report};
 use rangekeeper::commit::{Operation, Outcome, Ticket};
+use rangekeeper::finding::Finding;
 use rangekeeper::ports::PortRange;
 
 use crate::faults::ShellFault;
@@ -108,11 +110,13 @@ impl World {
     /// A repair has ended.
     fn repaired(&mut self, server: usize, ticket: Ticket, outcome: &Outcome<PortRange>) {
         let one = &mut self.servers[server];
-        let Pass::Repairing { ticket: own, clears, listed, read, epoch } = one.pass else { return };
-        if own != ticket {
+        if !matches!(one.pass, Pass::Repairing { ticket: own, .. } if own == ticket) {
             return;
         }
-        one.pass = Pass::None;
+        let Pass::Repairing { report, clears, listed, read, epoch, .. } = std::mem::replace(&mut one.pass, Pass::None)
+        else {
+            return;
+        };
         let done = matches!(outcome, Outcome::Repaired(repaired) if repaired.changed == 0);
         if !done && ShellFault::CountersSurviveUnknownClears.is_on() {
             let layout = self.store.layout.clone();
@@ -123,6 +127,38 @@ impl World {
             && epoch == self.store.epoch
         {
             self.check_repaired_sets(server, &repaired.set, listed, read);
+        }
+        self.check_report(server, *report, outcome);
+    }
+
+    /// Records the outcome of a repair in the report of its pass.
+    fn check_report(&mut self, server: usize, mut report: Report, outcome: &Outcome<PortRange>) {
+        let ports = |values: &[u16]| values.iter().map(|port| AnyValue::Port(*port)).collect::<Vec<_>>();
+        let before = report.findings.len();
+        let (set, cleared) = match outcome {
+            Outcome::Repaired(repaired) => (ports(&repaired.set), ports(&repaired.cleared)),
+            _ => Default::default(),
+        };
+        let done = RepairOutcome::Done { set: &set, cleared: &cleared };
+        let failed = !matches!(outcome, Outcome::Repaired(_));
+        report.record_repair(0, if failed { RepairOutcome::Failed } else { done }).expect("values of the range");
+        let was_set = |found: &Finding| set.iter().any(|value| value.to_string() == found.value.to_string());
+        let repaired = report.findings.iter().filter(|found| report.remedy(found) == Remedy::Repair);
+        let all_set = repaired.clone().all(was_set) && repaired.count() <= set.len();
+        let counts = report.ranges[0].counts();
+        let mut leaks = report.leaks();
+        let holds = if failed {
+            report.findings.len() == before && counts.set + counts.clear == 0 && leaks.all(|leak| leak.stays)
+        } else {
+            all_set
+                && (counts.set, counts.clear) == (set.len() as u64, cleared.len() as u64)
+                && leaks.all(|leak| leak.stays != cleared.contains(&leak.value))
+        };
+        if !holds {
+            drop(leaks);
+            let message =
+                format!("after {outcome:?} the report of server {server} has {counts:?}, {:?}", report.findings);
+            self.fail(Invariant::I7, message);
         }
     }
 

@@ -189,7 +189,7 @@ impl World {
         let one = &mut self.servers[server];
         if ShellFault::RetriesCount.is_on()
             && !reply.held
-            && let Pass::Repairing { ticket, .. } = one.pass
+            && let &Pass::Repairing { ticket, .. } = &one.pass
         {
             one.committer.cancel(ticket);
             one.pass = Pass::None;

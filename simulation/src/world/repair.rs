@@ -97,15 +97,17 @@ impl World {
             let ports: Vec<_> = ports.map(|(bit, protocol)| port((self.store.layout.offset(bit), protocol))).collect();
             audit.observe(&Service { ports: &ports, ..Service::default() });
         }
-        let diff = if ShellFault::NoGrace.is_on() {
+        let (diff, report) = if ShellFault::NoGrace.is_on() {
             let report = audit.finish(Leaks::CleanAtOnce);
             let range = report.bitmap(0).expect("a bitmap");
             let duplicates = range.duplicates().to_vec();
-            Diff { read, set: range.set(), clear: range.clear(), duplicates, listed: guard }
+            (Diff { read, set: range.set(), clear: range.clear(), duplicates, listed: guard }, report)
         } else {
-            let (found, _) = listing.finish(&mut one.passes, audit).expect("its own audit");
+            let (found, report) = listing.finish(&mut one.passes, audit).expect("its own audit");
             let more = if one.repeats { 1 << 33 } else { 0 };
-            with_more(more, || found.diff(&mut one.passes, &mut one.committer, guard)).expect("its own range")
+            let diff =
+                with_more(more, || found.diff(&mut one.passes, &mut one.committer, guard)).expect("its own range");
+            (diff, report)
         };
         one.repeats = false;
         one.duplicates = duplicates;
@@ -113,7 +115,8 @@ impl World {
         note!(self, "server {server} has passed: sets {sets:b}, clears {clears:b}, duplicates {duplicates:b}");
         let deadline = self.deadline(server);
         let ticket = self.submit(server, Operation::Repair(Box::new(diff)), Submitted::Repair, deadline);
-        self.servers[server].pass = Pass::Repairing { ticket, clears, listed: services, read, epoch };
+        self.servers[server].pass =
+            Pass::Repairing { ticket, report: Box::new(report), clears, listed: services, read, epoch };
         self.drive(server);
     }
 
