@@ -72,8 +72,8 @@ func (a *Audit) Close() error {
 //
 // The stored range may differ from the configured one, after a change of the cluster's configuration: values that both
 // have are taken over. All ranges are added before the first Service is observed. Errors: ErrSameKind, ErrInvalidArgument after
-// the first Service, *ParseError (of the stored range), *MismatchedRangeError (one of the two ranges is of addresses, the other of
-// ports), *BitsPastRangeError.
+// the first Service, *ParseError (of the stored range), *MismatchedRangeError (one of the two ranges is of addresses, the
+// other of ports), *BitsPastRangeError.
 func (a *Audit) AddBitmap(r Range, stored Stored) (index int, err error) {
 	if a.pointer() == nil {
 		return 0, ErrClosed

@@ -98,8 +98,8 @@ func (b *Bootstrap) Stop(now time.Duration) error {
 }
 
 // BootstrapPlan decides one thing without a controller: which namespaces are missing, what is to be done about the Service
-// "kubernetes", the own lease, Endpoints and EndpointSlice, or the slice alone. It is for a control plane that has loops of its own.
-// Question and answer are JSON in the form that docs/bootstrap-json.md describes; the same question has the same answer.
+// "kubernetes", the own lease, Endpoints and EndpointSlice, or the slice alone. It is for a control plane that has loops of its
+// own. Question and answer are JSON in the form that docs/bootstrap-json.md describes; the same question has the same answer.
 //
 // It replaces the content of dst and reuses its capacity. The error may be a *JSONError, also for an object of another
 // kind, or a *ConfigError.

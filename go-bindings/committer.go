@@ -35,8 +35,8 @@ var (
 // Committer makes compare-and-swaps of one stored object out of the operations of many callers. It does no I/O:
 // its driver gets the next step from Poll, carries it out, reports how it ended, and hands out what has Finished.
 //
-// Times are durations from a moment that the driver chooses, by a clock that never goes back; negative ones count as 0. All methods
-// may be called from several goroutines at once. Memory: up to 1 MiB for a /12 beside the object, outside the Go heap.
+// Times are durations from a moment that the driver chooses, by a clock that never goes back; negative ones count as 0. All
+// methods may be called from several goroutines at once. Memory: up to 1 MiB for a /12 beside the object, outside the Go heap.
 type Committer struct {
 	inner *owned[*C.rk_committer]
 	r     Range

@@ -46,8 +46,8 @@ func (c ServiceCIDR) pointer() *C.rk_service_cidr {
 	return c.inner.pointer
 }
 
-// Size returns the number of addresses that can be allocated: without the network address and, in IPv4, the broadcast address; at most
-// 2^64 - 1.
+// Size returns the number of addresses that can be allocated: without the network address and, in IPv4, the broadcast address; at
+// most 2^64 - 1.
 func (c ServiceCIDR) Size() uint64 {
 	if c.inner == nil {
 		return 0

@@ -54,8 +54,8 @@ func (b *batch) toC(pinner *runtime.Pinner) C.rk_batch {
 	return c
 }
 
-// Services is a batch of Services for Audit.Observe, to be filled, observed, reset and filled again. The zero value is empty. Some
-// thousand Services per batch are a good size.
+// Services is a batch of Services for Audit.Observe, to be filled, observed, reset and filled again. The zero value is empty.
+// Some thousand Services per batch are a good size.
 //
 // Adding costs a few nanoseconds per address or port, and no memory once the batch has had its size. A batch is for one
 // goroutine at a time.

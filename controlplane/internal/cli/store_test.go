@@ -129,7 +129,7 @@ func TestInit(t *testing.T) {
 	if _, err := e.Client().Put(t.Context(), "/used/services/specs/default/web", "a Service"); err != nil {
 		t.Fatal(err)
 	}
-	runFails(t, exitInput, []string{"/used/ranges/serviceips", "1 Services"}, with("init", "serviceips", "10.96.0.0/28", "--prefix", "/used")...)
+	runFails(t, exitInput, []string{"/used/ranges/serviceips", "the number of Services below /used/services/specs/ is 1:"}, with("init", "serviceips", "10.96.0.0/28", "--prefix", "/used")...)
 	if _, err := e.Client().Delete(t.Context(), "/used/services/specs/default/web"); err != nil {
 		t.Fatal(err)
 	}
