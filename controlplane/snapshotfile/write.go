@@ -66,7 +66,7 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 	if err != nil {
 		return 0, fmt.Errorf("write %s: %w", dst, err)
 	}
-	defer os.Remove(out.Name()) // fails once it is renamed
+	defer os.Remove(out.Name()) // a second name of dst by then, or none
 	defer out.Close()
 	compressed := strings.HasSuffix(dst, ".gz")
 	readings := int64(2)
@@ -96,36 +96,45 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 		if written, err = f.compress(ctx, written); err != nil {
 			return 0, fmt.Errorf("write %s: %w", dst, err)
 		}
-		defer os.Remove(written) // fails once it is renamed
+		defer os.Remove(written) // a second name of dst by then, or none
 	}
-	// Someone may have made dst meanwhile.
-	if err := checkTarget(src, dst); err != nil {
+	if err := publish(os.Link, written, src, dst); err != nil {
 		return 0, err
-	}
-	if err := os.Rename(written, dst); err != nil {
-		return 0, fmt.Errorf("write %s: %w", dst, err)
 	}
 	f.progress.finish()
 	return revision, syncDir(filepath.Dir(dst))
 }
 
-// checkTarget refuses to write where something is already.
+// checkTarget refuses to write where something is already, be it a symbolic link to nothing.
 func checkTarget(src, dst string) error {
-	to, err := os.Stat(dst)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(dst); errors.Is(err, fs.ErrNotExist) {
 		return nil
-	}
-	if err != nil {
+	} else if err != nil {
 		return err
 	}
 	from, err := os.Stat(src)
 	if err != nil {
 		return err
 	}
-	if os.SameFile(from, to) {
+	if to, err := os.Stat(dst); err == nil && os.SameFile(from, to) {
 		return fmt.Errorf("%s: is the snapshot that is read; write to another file", dst)
 	}
 	return fmt.Errorf("%s: %w", dst, fs.ErrExist)
+}
+
+// publish makes the file written appear at dst, where another process may have made something meanwhile. A hard link
+// never replaces that. A file system without hard links leaves a moment between the check and the rename.
+func publish(link func(written, dst string) error, written, src, dst string) error {
+	if link(written, dst) == nil {
+		return nil
+	}
+	if err := checkTarget(src, dst); err != nil {
+		return err
+	}
+	if err := os.Rename(written, dst); err != nil {
+		return fmt.Errorf("write %s: %w", dst, err)
+	}
+	return nil
 }
 
 // copyTo writes the database of f, without its hash, to out.
@@ -233,7 +242,7 @@ func (f *File) compress(ctx context.Context, path string) (compressed string, er
 	return out.Name(), errors.Join(w.Close(), out.Sync(), out.Close())
 }
 
-// syncDir makes a rename within dir survive a crash.
+// syncDir makes a new name within dir survive a crash.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

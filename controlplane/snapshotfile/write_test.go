@@ -157,7 +157,8 @@ func TestWriteRepairedRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	link, hard, there := filepath.Join(dir, "link.db"), filepath.Join(dir, "hard.db"), filepath.Join(dir, "there.db")
-	for _, err := range []error{os.Symlink(src, link), os.Link(src, hard), os.WriteFile(there, []byte("precious"), 0o600)} {
+	dangling := filepath.Join(dir, "dangling.db")
+	for _, err := range []error{os.Symlink(src, link), os.Symlink(filepath.Join(dir, "gone.db"), dangling), os.Link(src, hard), os.WriteFile(there, []byte("precious"), 0o600)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,6 +178,7 @@ func TestWriteRepairedRefuses(t *testing.T) {
 		{name: "itself by symlink", dst: link, want: "is the snapshot that is read"},
 		{name: "itself by hard link", dst: hard, want: "is the snapshot that is read"},
 		{name: "existing", dst: there, want: "exists"},
+		{name: "symlink to nothing", dst: dangling, want: "exists"},
 		{name: "directory", dst: dir, want: "exists"},
 		{name: "missing directory", dst: filepath.Join(dir, "none", "new.db"), want: "no such file"},
 		{name: "other revision", dst: filepath.Join(dir, "new.db"), o: snapshotfile.WriteOptions{Revision: rev - 1}, want: "revision"},
@@ -201,7 +203,7 @@ func TestWriteRepairedRefuses(t *testing.T) {
 	if b, _ := os.ReadFile(there); string(b) != "precious" {
 		t.Error("an existing file was replaced")
 	}
-	if entries, _ := os.ReadDir(dir); len(entries) != 4 {
+	if entries, _ := os.ReadDir(dir); len(entries) != 5 {
 		t.Errorf("left behind: %v", entries)
 	}
 	if _, err := snapshotfile.WriteRepaired(t.Context(), src, there, values, snapshotfile.WriteOptions{Revision: rev}); !errors.Is(err, fs.ErrExist) {

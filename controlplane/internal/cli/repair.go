@@ -56,7 +56,7 @@ about what a repair would leave.`,
 	}
 	format := addFormat(c, formatTable, formatJSON, formatYAML)
 	f := c.Flags()
-	f.StringVar(&r.output, "output", "", "with --etcd-snapshot: write the repaired snapshot to this new file, compressed if its name ends in .gz")
+	f.StringVar(&r.output, "output", "", "with --etcd-snapshot: write the repaired snapshot to this new file, compressed if its name ends in .gz, in lower case")
 	f.BoolVar(&r.apply, "apply", false, "with --endpoints: write the repaired ranges to etcd")
 	f.BoolVar(&r.cleanLeaks, "clean-leaks", false, "with --apply: clean what stays leaked over all passes")
 	f.Uint8Var(&r.passes, "passes", controller.DefaultPasses, "with --clean-leaks: number of passes, at least 2")
