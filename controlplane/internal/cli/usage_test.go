@@ -79,6 +79,7 @@ func TestUsageErrors(t *testing.T) {
 		`unexpected argument "audit" after --; see rangekeeper --help`:                                                   {"--", "audit"},
 		`there is no command "wach" (did you mean watch?); see rangekeeper --help`:                                       {"wach", "--", "x"},
 		`there is no command ""; see rangekeeper --help`:                                                                 {""},
+		`serviceips: CIDR "x" has no prefix length: expected ADDRESS/LENGTH; see rangekeeper init --help`:                append(etcd, "init", "serviceips", "x"),
 		`--output is empty; see rangekeeper repair --help`:                                                               append(snapshot, "repair", "--output", ""),
 		`--endpoints and --data-dir exclude each other; see rangekeeper watch --help`:                                    {"watch", "serviceips", "--data-dir", "x", "--endpoints", "http://127.0.0.1:1"},
 		`--data-dir is empty; see rangekeeper watch --help`:                                                              {"watch", "serviceips", "--data-dir", ""},
