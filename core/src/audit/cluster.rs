@@ -151,11 +151,12 @@ impl Audit {
         };
         missing(StoredBitmap::ServiceIps, service_ips, self.without_addresses)?;
         missing(StoredBitmap::ServiceNodePorts, service_node_ports, self.without_ports)?;
+        if !cleans_leaks || self.services > 0 {
+            return Ok(());
+        }
         match self.recorded() {
-            recorded if cleans_leaks && recorded > 0 && self.services == 0 => {
-                Err(NotAuditable::NoServices { recorded })
-            }
-            _ => Ok(()),
+            0 => Ok(()),
+            recorded => Err(NotAuditable::NoServices { recorded }),
         }
     }
 
