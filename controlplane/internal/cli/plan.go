@@ -12,7 +12,8 @@ import (
 
 // writePlan writes a plan as tables: the number of changes per range, the findings
 // with their repairs, and those that are left to the owners of Services.
-func writePlan(w io.Writer, p *audit.Plan, left []audit.Finding) error {
+func writePlan(w io.Writer, p *audit.Plan) error {
+	left := p.LeftToOwners()
 	var t table
 	var ranges [][]string
 	set, clear := 0, 0

@@ -66,18 +66,18 @@ about what a repair would leave.`,
 	completeNothing(c, "passes", "interval")
 	r.source = withSource(c, func(c *cobra.Command, _ []string, _ *source) error {
 		r.log = c.ErrOrStderr()
-		plan, left, runErr := r.run(c.Context())
+		plan, runErr := r.run(c.Context())
 		if plan == nil {
 			return runErr
 		}
 		// If a later pass fails, the plan reports the writes of the earlier ones.
 		var err error
 		if *format == formatTable {
-			err = writePlan(c.OutOrStdout(), plan, left)
+			err = writePlan(c.OutOrStdout(), plan)
 		} else {
 			err = writeDocument(c.OutOrStdout(), plan, *format)
 		}
-		if err = errors.Join(runErr, err); err == nil && r.leaves(plan, left) {
+		if err = errors.Join(runErr, err); err == nil && r.leaves(plan) {
 			return errFound
 		}
 		return err
@@ -88,8 +88,8 @@ about what a repair would leave.`,
 
 // leaves reports whether the repair leaves something that it does not leave by design: without --clean-leaks it leaves
 // leaks, and IPAddress objects always.
-func (r *repair) leaves(plan *audit.Plan, toOwners []audit.Finding) bool {
-	return len(toOwners) > 0 || r.leftAlone > 0 || r.cleanLeaks && plan.LeaksLeft() > 0
+func (r *repair) leaves(plan *audit.Plan) bool {
+	return len(plan.LeftToOwners()) > 0 || r.leftAlone > 0 || r.cleanLeaks && plan.LeaksLeft() > 0
 }
 
 // check refuses flags that do not go together.
@@ -111,33 +111,33 @@ func (r *repair) check(c *cobra.Command) error {
 	return nil
 }
 
-// run returns what was or would be changed, and the findings that then are left to
-// the owners of Services; with an error what earlier passes have changed, if any.
-func (r *repair) run(ctx context.Context) (*audit.Plan, []audit.Finding, error) {
+// run returns what was or would be changed; with an error what was changed before, if
+// anything.
+func (r *repair) run(ctx context.Context) (*audit.Plan, error) {
 	if r.source.online() {
 		return r.online(ctx)
 	}
 	state, err := r.source.read(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	o := r.source.auditOptions()
 	o.CleansLeaks = true
 	a, err := audit.New(state, o)
 	if err != nil {
-		return nil, nil, r.source.explain(err)
+		return nil, r.source.explain(err)
 	}
 	plan, err := a.Plan()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if r.output != "" {
 		if err := r.writeSnapshot(ctx, state, a); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		plan.Applied = true
 	}
-	return plan, plan.LeftToOwners(), nil
+	return plan, nil
 }
 
 func (r *repair) writeSnapshot(ctx context.Context, state *clusterstate.State, a *audit.Audit) error {
@@ -156,14 +156,14 @@ func (r *repair) writeSnapshot(ctx context.Context, state *clusterstate.State, a
 	return err
 }
 
-func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, error) {
+func (r *repair) online(ctx context.Context) (*audit.Plan, error) {
 	passes, due := 1, uint8(2) // no leak is due in a single pass
 	if r.cleanLeaks {
 		passes, due = int(r.passes), r.passes
 	}
 	known, err := rangekeeper.NewPasses(due, r.interval)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer known.Close()
 	ranges, err := r.openRanges(ctx)
@@ -173,21 +173,20 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, erro
 		}
 	}()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var before *audit.Plan
-	var leftBefore []audit.Finding
 	for n := 1; ; n++ {
 		r.leftAlone = 0
-		plan, left, err := r.pass(ctx, known, ranges)
+		plan, err := r.pass(ctx, known, ranges)
 		if plan == nil {
-			return before, leftBefore, err
+			return before, err
 		}
 		if before != nil {
 			plan.After(before)
 		}
 		if err != nil {
-			return plan, left, err
+			return plan, err
 		}
 		if n == passes {
 			if stay := plan.LeaksLeft(); stay > 0 {
@@ -197,14 +196,14 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, []audit.Finding, erro
 				}
 				fmt.Fprintf(r.log, "rangekeeper: %s left: %s\n", count(stay, "leak"), reason)
 			}
-			return plan, left, nil
+			return plan, nil
 		}
-		before, leftBefore = plan, left
+		before = plan
 		fmt.Fprintf(r.log, "rangekeeper: pass %d of %d: %s; the next one in %s\n", n, passes, count(len(plan.Leaks), "leak"), r.interval)
 		select {
 		case <-time.After(r.interval):
 		case <-ctx.Done():
-			return before, leftBefore, fmt.Errorf("interrupted after pass %d of %d, before leaks are cleaned: %w", n, passes, ctx.Err())
+			return before, fmt.Errorf("interrupted after pass %d of %d, before leaks are cleaned: %w", n, passes, ctx.Err())
 		}
 	}
 }
@@ -247,9 +246,8 @@ func (r *repair) openRanges(ctx context.Context) ([]repairRange, error) {
 	return ranges, nil
 }
 
-// pass reads the state, audits it and, with --apply, writes what changes. It returns
-// the findings that are left to the owners, too.
-func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []repairRange) (*audit.Plan, []audit.Finding, error) {
+// pass reads the state, audits it and, with --apply, writes what changes.
+func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []repairRange) (*audit.Plan, error) {
 	o := r.source.auditOptions()
 	o.CleansLeaks = r.cleanLeaks
 	driven := make([]controller.Range, len(ranges))
@@ -270,7 +268,7 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 		return audited.Core(), rangekeeper.ServiceList{Revision: state.Revision, Guards: true}, nil
 	})
 	if outcomes == nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err != nil {
 		err = fmt.Errorf("%w (some ranges may be repaired; run the command again)", err)
@@ -283,13 +281,13 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 	}
 	plan, planErr := audited.Plan()
 	if planErr != nil {
-		return nil, nil, errors.Join(err, planErr)
+		return nil, errors.Join(err, planErr)
 	}
 	if err != nil && !plan.ChangesAny() {
-		return nil, nil, err
+		return nil, err
 	}
 	plan.Applied = r.apply
-	return plan, plan.LeftToOwners(), err
+	return plan, err
 }
 
 // timedRange is a range whose operations have the time of an operation each.

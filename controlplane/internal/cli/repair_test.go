@@ -251,7 +251,7 @@ func TestServiceAfterList(t *testing.T) {
 	if !written || len(plan.Ranges[0].Clear) > 0 || plan.LeaksLeft() == 0 {
 		t.Errorf("%v, %+v", written, plan)
 	}
-	if r.cleanLeaks = false; !r.leaves(plan, nil) { // not counting the leaks
+	if r.cleanLeaks = false; !r.leaves(plan) { // not counting the leaks
 		t.Error("nothing is left, though values were left alone")
 	}
 	if said := log.String(); !strings.Contains(said, "left alone") || !strings.Contains(said, "run the command again") {
@@ -289,7 +289,7 @@ func tryRepair(t *testing.T, e *embedded.Etcd, log io.Writer, before func(contex
 	s := &source{client: client, mode: modeAuto, progress: &progress{w: t.Output()}}
 	defer s.close()
 	r := &repair{source: s, apply: true, cleanLeaks: true, passes: 3, log: log}
-	plan, _, err := r.run(t.Context())
+	plan, err := r.run(t.Context())
 	return r, plan, err
 }
 
