@@ -14,8 +14,14 @@ package rangekeeper
 #cgo nocallback rk_range_offset_of
 #cgo noescape rk_range_value_at
 #cgo nocallback rk_range_value_at
-#cgo noescape rk_service_cidr_candidates
-#cgo nocallback rk_service_cidr_candidates
+#cgo noescape rk_index_reserve
+#cgo nocallback rk_index_reserve
+#cgo noescape rk_index_confirm
+#cgo nocallback rk_index_confirm
+#cgo noescape rk_index_removed
+#cgo nocallback rk_index_removed
+#cgo noescape rk_index_usage
+#cgo nocallback rk_index_usage
 #cgo noescape rk_allocator_allocate
 #cgo nocallback rk_allocator_allocate
 #cgo noescape rk_allocator_allocate_next

@@ -21,9 +21,8 @@ var (
 	ErrRefused = errors.New("the store refused the request")
 	// ErrUnreadable: the stored object is not a RangeAllocation for values of this kind; it is not overwritten.
 	ErrUnreadable = errors.New("the stored object cannot be decoded")
-	// ErrStaleList: the Services of a repair were listed before its range was read; values that were
-	// allocated in between look leaked.
-	ErrStaleList = errors.New("the list of Services is older than the range that was read before it")
+	// ErrStaleList: a list is older than what was read before it. What was allocated in between looks leaked, or free.
+	ErrStaleList = errors.New("the list is older than what was read before it")
 	// ErrDeadlineExceeded: the deadline of an operation passed before it was sent. It is a context.DeadlineExceeded.
 	ErrDeadlineExceeded = fmt.Errorf("the operation was not sent before its deadline: %w", context.DeadlineExceeded)
 	// ErrNoSwap: Value was called while no compare-and-swap was under way.

@@ -144,6 +144,8 @@ func resultError(code C.rk_result) error {
 		return ErrInvalidBatch
 	case C.RK_RESULT_NO_SWAP:
 		return ErrNoSwap
+	case C.RK_RESULT_STALE_LIST:
+		return ErrStaleList
 	default:
 		return fmt.Errorf("unexpected result %s", C.GoString(C.rk_result_name(code)))
 	}

@@ -4,7 +4,6 @@ package rangekeeper
 import "C"
 
 import (
-	"iter"
 	"net/netip"
 	"runtime"
 )
@@ -80,34 +79,4 @@ func (c ServiceCIDR) ValueAt(offset uint64) (netip.Addr, bool) {
 		return netip.Addr{}, false
 	}
 	return valueFromC(&value).Addr(), true
-}
-
-// Candidates returns all addresses in the order in which they are to be tried by who wants any: first those of the dynamic
-// band, ascending from one that start picks, with wrap, then those of the static band in the same way.
-//
-// With a random start, those who search at the same time rarely try the same address. Its remainders by the sizes of the
-// bands count, so 0 begins at the lowest address of each. Cost: one crossing for the first few, then one for 1,024.
-func (c ServiceCIDR) Candidates(start uint64) iter.Seq[netip.Addr] {
-	return func(yield func(netip.Addr) bool) {
-		// As a rule one of the first is free, and these need no memory from the heap.
-		var few [4]C.rk_value
-		page := few[:]
-		for from := C.uint64_t(0); ; {
-			var n C.size_t
-			C.rk_service_cidr_candidates(c.pointer(), C.uint64_t(start), from, &page[0], C.size_t(len(page)), &n)
-			runtime.KeepAlive(c.inner)
-			for i := range page[:n] {
-				if !yield(valueFromC(&page[i]).Addr()) {
-					return
-				}
-			}
-			if int(n) < len(page) {
-				return
-			}
-			from += C.uint64_t(n)
-			if len(page) < valuesPerPage {
-				page = make([]C.rk_value, valuesPerPage)
-			}
-		}
-	}
 }

@@ -43,65 +43,11 @@ func TestServiceCIDR(t *testing.T) {
 	}
 }
 
-func TestServiceCIDRCandidates(t *testing.T) {
-	compared := 0
-	for _, text := range []string{"10.0.0.0/32", "10.0.0.0/29", "10.0.0.0/24", "10.0.0.0/20", "fd00::/118"} {
-		c := must(ParseServiceCIDR(text))
-		band, dynamic := uint64(c.StaticBand()), c.Size()-uint64(c.StaticBand())
-		for _, start := range []uint64{0, 5, 1000, math.MaxUint64} {
-			n := uint64(0)
-			for addr := range c.Candidates(start) {
-				want := (start%max(band, 1) + n - dynamic) % max(band, 1)
-				if n < dynamic {
-					want = band + (start%dynamic+n)%dynamic
-				}
-				if offset, ok := c.OffsetOf(addr); !ok || offset != want {
-					t.Fatalf("%s from %d: candidate %d is %v, not that at %d", text, start, n, addr, want)
-				}
-				n++
-			}
-			if n != c.Size() {
-				t.Errorf("%s from %d: %d candidates of %d", text, start, n, c.Size())
-			}
-			compared += int(n)
-		}
-	}
-	if compared < 20_000 {
-		t.Errorf("%d candidates compared", compared)
-	}
-	wide := must(ParseServiceCIDR("fd00::/64"))
-	for addr := range wide.Candidates(math.MaxUint64 - 257) {
-		if addr.String() != "fd00::ffff:ffff:ffff:ffff" {
-			t.Errorf("the highest start begins at %v", addr)
-		}
-		break
-	}
-}
-
 func TestZeroServiceCIDR(t *testing.T) {
 	var c ServiceCIDR
 	_, of := c.OffsetOf(netip.MustParseAddr("10.0.0.1"))
 	_, at := c.ValueAt(0)
-	for addr := range c.Candidates(0) {
-		t.Error(addr)
-	}
 	if c.Size() != 0 || c.StaticBand() != 0 || of || at {
 		t.Error("the zero CIDR has something in it")
-	}
-}
-
-// BenchmarkServiceCIDRFirstCandidate is what a creator takes as a rule.
-func BenchmarkServiceCIDRFirstCandidate(b *testing.B) {
-	c := must(ParseServiceCIDR("10.96.0.0/12"))
-	b.ReportAllocs()
-	start := uint64(0)
-	for b.Loop() {
-		for addr := range c.Candidates(start) {
-			if !addr.IsValid() {
-				b.Fatal(addr)
-			}
-			break
-		}
-		start += 0x9e3779b97f4a7c15
 	}
 }

@@ -754,6 +754,11 @@ typedef struct rk_bootstrap rk_bootstrap;
 typedef struct rk_committer rk_committer;
 
 /**
+ * Which addresses of ServiceCIDRs are free, where the creation of an IPAddress object is what allocates.
+ */
+typedef struct rk_index rk_index;
+
+/**
  * A counter for each value of a range: how many passes in a row it was leaked.
  */
 typedef struct rk_leak_counters rk_leak_counters;
@@ -1434,6 +1439,34 @@ typedef struct rk_finished {
 } rk_finished;
 
 /**
+ * The right to create the IPAddress object of an address.
+ */
+typedef struct rk_reservation {
+  /**
+   * The address.
+   */
+  struct rk_value address;
+  /**
+   * Which reservation of that address it is.
+   */
+  uint64_t id;
+} rk_reservation;
+
+/**
+ * What a full list has changed.
+ */
+typedef struct rk_index_changes {
+  /**
+   * How many addresses were free before and are taken now.
+   */
+  uint64_t added;
+  /**
+   * How many addresses were taken before and are free now.
+   */
+  uint64_t removed;
+} rk_index_changes;
+
+/**
  * The IPAddress object of an address that a Service uses.
  */
 typedef struct rk_address_object {
@@ -2071,6 +2104,136 @@ rk_result rk_committer_finished(const struct rk_committer *committer,
 const char *rk_reason_name(uint32_t reason);
 
 /**
+ * Creates an index without CIDRs and addresses. The seed decides the random choices; keep it from those who may choose
+ * IPv6 addresses.
+ *
+ * Times are nanoseconds of a clock of the caller's that never goes back; revisions are those of the objects in etcd.
+ */
+rk_result rk_index_new(uint64_t seed,
+                       struct rk_index **index);
+
+/**
+ * Destroys an index.
+ */
+void rk_index_free(struct rk_index *index);
+
+/**
+ * Drops an index's state.
+ */
+rk_result rk_index_close(const struct rk_index *index);
+
+/**
+ * Adds a CIDR, which may overlap with others; *added is false if it is there already. Addresses that were observed
+ * before and lie in it are taken. Cost: O(addresses taken in CIDRs that overlap with it, and in none).
+ */
+rk_result rk_index_insert_cidr(const struct rk_index *index,
+                               const struct rk_service_cidr *cidr,
+                               bool *added);
+
+/**
+ * Removes a CIDR, so that its addresses are not handed out any more; *removed is false if it is not there. The index
+ * remembers which of them are taken. Cost: O(addresses taken in it).
+ */
+rk_result rk_index_remove_cidr(const struct rk_index *index,
+                               const struct rk_service_cidr *cidr,
+                               bool *removed);
+
+/**
+ * Writes how many addresses of a CIDR are taken, reserved ones included, and how many are free. Cost: O(CIDRs).
+ *
+ * RK_RESULT_INVALID_ARGUMENT if the index does not have the CIDR.
+ */
+rk_result rk_index_usage(const struct rk_index *index,
+                         const struct rk_service_cidr *cidr,
+                         uint64_t *used,
+                         uint64_t *free);
+
+/**
+ * Writes whether an address is taken.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if it is no address.
+ */
+rk_result rk_index_is_taken(const struct rk_index *index,
+                            const struct rk_value *value,
+                            bool *is_taken);
+
+/**
+ * Reserves a free address of these CIDRs until a time, of the dynamic band of its CIDR as long as that has one (KEP-3070).
+ * With `in_order` it is of the first CIDR that has one; without it, a CIDR is chosen with the probability of its share in
+ * the free addresses. CIDRs that the index does not have count as full. Cost: O(CIDRs + log addresses), at any fill.
+ *
+ * RK_RESULT_FULL.
+ */
+rk_result rk_index_reserve(const struct rk_index *index,
+                           const struct rk_service_cidr *const *cidrs,
+                           size_t len,
+                           bool in_order,
+                           uint64_t until,
+                           struct rk_reservation *reservation);
+
+/**
+ * Reserves this address until a time.
+ *
+ * RK_RESULT_ALREADY_ALLOCATED if it is taken, RK_RESULT_NOT_IN_RANGE if no CIDR has it, RK_RESULT_INVALID_ARGUMENT if
+ * it is no address.
+ */
+rk_result rk_index_reserve_address(const struct rk_index *index,
+                                   const struct rk_value *value,
+                                   uint64_t until,
+                                   struct rk_reservation *reservation);
+
+/**
+ * Records that the object was created at revision. Its address stays taken until a later removal is observed, or a later
+ * list without it. A reservation that has expired can be confirmed, too.
+ */
+rk_result rk_index_confirm(const struct rk_index *index,
+                           const struct rk_reservation *reservation,
+                           uint64_t revision);
+
+/**
+ * Records that no object was created. If that is not certain, let the reservation expire; so do if the API server says
+ * that the object exists, as its creation will be observed.
+ */
+rk_result rk_index_abort(const struct rk_index *index,
+                         const struct rk_reservation *reservation);
+
+/**
+ * Ends the reservations whose time is over, and writes how many there were. Cost: O(reservations).
+ */
+rk_result rk_index_expire(const struct rk_index *index, uint64_t now, size_t *expired);
+
+/**
+ * Records that a watch reports an address's object as added or changed, at revision.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if it is no address.
+ */
+rk_result rk_index_added(const struct rk_index *index,
+                         const struct rk_value *value,
+                         uint64_t revision);
+
+/**
+ * Records that a watch reports an address's object as removed, at revision.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if it is no address.
+ */
+rk_result rk_index_removed(const struct rk_index *index,
+                           const struct rk_value *value,
+                           uint64_t revision);
+
+/**
+ * Records a list of the addresses of all objects as of revision, and writes what it has changed. Reservations stay, and
+ * so do objects that were created later. Cost: O(len + addresses taken before).
+ *
+ * RK_RESULT_STALE_LIST if a later revision was observed before, RK_RESULT_INVALID_ARGUMENT if one is no address; nothing
+ * has changed then.
+ */
+rk_result rk_index_replace(const struct rk_index *index,
+                           const struct rk_value *values,
+                           size_t len,
+                           uint64_t revision,
+                           struct rk_index_changes *changes);
+
+/**
  * Judges an IPAddress object: `*verdict` is one of RK_IP_ADDRESS_*. `managed` is whether its label says that the
  * allocator manages it; `owner` is one of RK_OWNER_* except RK_OWNER_SELF. `unused_for` is how long at least
  * nothing has used the address, `grace` the longest time that a request can take, both in nanoseconds. With
@@ -2532,21 +2695,6 @@ rk_result rk_service_cidr_offset_of(const struct rk_service_cidr *cidr,
 rk_result rk_service_cidr_value_at(const struct rk_service_cidr *cidr,
                                    uint64_t offset,
                                    struct rk_value *value);
-
-/**
- * Writes a page of the addresses in the order in which an allocation of any address tries them; the page begins at
- * place `from` of that order.
- *
- * The addresses of the dynamic band come first, ascending from one that `start` selects, with wrap; then those of
- * the static band likewise. Each address comes once. `start` is a random number, the same in all calls of one
- * search; only its remainders by the sizes of the bands count, so 0 begins at the lowest address of each.
- */
-rk_result rk_service_cidr_candidates(const struct rk_service_cidr *cidr,
-                                     uint64_t start,
-                                     uint64_t from,
-                                     struct rk_value *values,
-                                     size_t capacity,
-                                     size_t *len);
 
 /**
  * Parses an address as Kubernetes does, leniently: leading zeros are decimal, and an IPv4-mapped IPv6 address is the

@@ -22,6 +22,7 @@ pub mod bitmap;
 pub mod cidr;
 pub mod commit;
 pub mod finding;
+pub mod index;
 pub mod ipaddress;
 pub mod leak;
 pub mod ports;

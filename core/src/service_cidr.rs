@@ -1,17 +1,12 @@
-//! CIDRs of ServiceCIDR objects (KEP-1880): their addresses, and the order in which those are tried.
-//!
-//! Creating the IPAddress object is the allocation, so there is no bitmap. This module only orders the candidates.
+//! CIDRs of ServiceCIDR objects (KEP-1880) and their addresses. [`index`](crate::index) knows which of them are free.
 //!
 //! ```
 //! use rangekeeper::service_cidr::ServiceCidr;
 //!
 //! let cidr = ServiceCidr::parse("10.96.0.0/27")?;
 //! assert_eq!((cidr.size(), cidr.static_band()), (30, 16));
-//! // The caller tries to create an IPAddress object for one candidate after another.
-//! let candidates: Vec<_> = (0..).map_while(|n| cidr.candidate(5, n)).collect();
-//! assert_eq!(candidates.len(), 30);
-//! assert_eq!(candidates[0].to_string(), "10.96.0.22");
-//! # Ok::<(), rangekeeper::cidr::ParseCidrError>(())
+//! assert_eq!(cidr.value_at(29), Some("10.96.0.30".parse()?));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -58,6 +53,12 @@ impl ServiceCidr {
         self.range.static_band()
     }
 
+    /// Whether some address lies in both: then one lies in the other as a whole.
+    pub(crate) fn overlaps(&self, other: Self) -> bool {
+        let (one, other) = (self.network(), other.network());
+        one.contains(other.ip()) || other.contains(one.ip())
+    }
+
     /// The distance of `address` from the first allocatable one; `None` if it is never allocated.
     pub fn offset_of(&self, address: IpAddr) -> Option<u64> {
         let offset = match (self.network(), address.to_canonical()) {
@@ -84,39 +85,10 @@ impl ServiceCidr {
             IpNetwork::V6(network) => Ipv6Addr::from_bits(network.ip().to_bits() + 1 + u128::from(offset)).into(),
         })
     }
-
-    /// The candidate after `n` others; `None` if there are no more.
-    ///
-    /// The addresses of the dynamic band come first, ascending from the one at `start` modulo the band's size, and after
-    /// its end from its beginning; then those of the static band in the same way. Each address comes once. With random
-    /// starts, concurrent callers rarely try the same address.
-    ///
-    /// This is the order of kubernetes `pkg/registry/core/service/ipallocator/ipallocator.go`. Cost: constant.
-    pub fn candidate(&self, start: u64, n: u64) -> Option<IpAddr> {
-        let band = u64::from(self.static_band());
-        let dynamic = self.size() - band;
-        let offset = match n.checked_sub(dynamic) {
-            None => band + nth_with_wrap(start, n, dynamic),
-            Some(n) if n < band => nth_with_wrap(start, n, band),
-            Some(_) => return None,
-        };
-        self.value_at(offset)
-    }
-}
-
-/// `(start + n) % len` without overflow; `n` is below `len`.
-fn nth_with_wrap(start: u64, n: u64, len: u64) -> u64 {
-    let first = start % len;
-    n.checked_sub(len - first).unwrap_or_else(|| first + n)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
-    use rand_core::{Rng, SeedableRng};
-    use rand_xoshiro::Xoshiro256PlusPlus;
-
     use super::*;
 
     fn cidr(text: &str) -> ServiceCidr {
@@ -143,63 +115,6 @@ mod tests {
             assert_eq!(cidr.offset_of(past.parse().expect("an address")), None, "{text}");
             assert_eq!(cidr.offset_of(cidr.network().ip()), None, "{text}");
             assert_eq!(cidr.value_at(size), None, "{text}");
-        }
-    }
-
-    /// The order of candidates, written as plainly as possible: the addresses in a list, each band rotated.
-    fn naive(cidr: &ServiceCidr, start: u64) -> Vec<IpAddr> {
-        let all: Vec<IpAddr> = cidr.network().iter().filter(|address| cidr.offset_of(*address).is_some()).collect();
-        let (low, high) = all.split_at(cidr.static_band() as usize);
-        let mut order = Vec::new();
-        for band in [high, low] {
-            let mut band = band.to_vec();
-            if !band.is_empty() {
-                let turn = (start % band.len() as u64) as usize;
-                band.rotate_left(turn);
-            }
-            order.extend(band);
-        }
-        order
-    }
-
-    #[test]
-    fn candidates_are_those_of_a_naive_model() {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
-        let mut compared = 0;
-        for (base, prefixes) in [("10.1.0.0", 20..=32), ("fd00::", 116..=128)] {
-            for prefix in prefixes {
-                let cidr = cidr(&format!("{base}/{prefix}"));
-                let size = cidr.size();
-                for start in [0, 1, size / 2, size, u64::MAX, rng.next_u64(), rng.next_u64(), rng.next_u64()] {
-                    let order: Vec<IpAddr> = (0..size).filter_map(|n| cidr.candidate(start, n)).collect();
-                    assert_eq!(order, naive(&cidr, start), "{cidr:?} from {start}");
-                    assert_eq!(order.iter().collect::<HashSet<_>>().len() as u64, size, "{cidr:?}: each one once");
-                    for past in [size, size + 1, u64::MAX] {
-                        assert_eq!(cidr.candidate(start, past), None, "{cidr:?} from {start}");
-                    }
-                    compared += order.len();
-                }
-            }
-        }
-        println!("{compared} candidates compared");
-        assert!(compared > 100_000);
-    }
-
-    #[test]
-    fn candidates_of_a_64_bit_subnet_do_not_overflow() {
-        let cidr = cidr("fd00::/64");
-        let band = u64::from(cidr.static_band());
-        let dynamic = u64::MAX - band;
-        let at = |start, n| cidr.offset_of(cidr.candidate(start, n)?);
-        for start in [0, 1, u64::MAX / 2, dynamic - 1, dynamic, u64::MAX] {
-            let first = at(start, 0);
-            assert_eq!(first, Some(band + start % dynamic), "{start}");
-            assert_eq!(at(start, dynamic - 1 - start % dynamic), Some(u64::MAX - 1), "{start}: the highest");
-            // The last of the dynamic band is the one before the first, which may have wrapped.
-            let before = first.filter(|first| *first > band).map_or(u64::MAX - 1, |first| first - 1);
-            assert_eq!(at(start, dynamic - 1), Some(before), "{start}");
-            assert_eq!(at(start, dynamic), Some(start % band), "{start}: the static band");
-            assert_eq!(at(start, u64::MAX), None, "{start}");
         }
     }
 }

@@ -17,6 +17,7 @@ mod error;
 mod finding;
 mod guard;
 mod handle;
+mod index;
 mod ip_address;
 mod leak;
 mod leak_tracker;

@@ -8,7 +8,7 @@ use rangekeeper_core::service_cidr::ServiceCidr;
 use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::result::rk_result;
-use crate::scope::{Array, Out, borrow, reclaim, text};
+use crate::scope::{Out, borrow, reclaim, text};
 use crate::value::rk_value;
 
 /// A CIDR of a ServiceCIDR object: which addresses it has, and in which order they are tried. Immutable.
@@ -22,6 +22,12 @@ pub struct rk_service_cidr_description {
     pub size: u64,
     /// How many of the lowest offsets form the static band, which dynamic allocation uses last (KEP-3070).
     pub static_band: u32,
+}
+
+impl rk_service_cidr {
+    pub(crate) fn get(&self) -> ServiceCidr {
+        self.0
+    }
 }
 
 /// Parses a CIDR of a ServiceCIDR object, such as "10.96.0.0/12" or "fd00::/64"; host bits are cleared.
@@ -101,31 +107,6 @@ pub unsafe extern "C" fn rk_service_cidr_value_at(
         // SAFETY: the caller's promise; see guard.
         let (cidr, value) = unsafe { (borrow(scope, cidr)?, Out::new(scope, value)?) };
         value.write(cidr.0.value_at(offset).ok_or(rk_result::NotInRange)?.into());
-        Ok(())
-    })
-}
-
-/// Writes a page of the addresses in the order in which an allocation of any address tries them; the page begins at
-/// place `from` of that order.
-///
-/// The addresses of the dynamic band come first, ascending from one that `start` selects, with wrap; then those of
-/// the static band likewise. Each address comes once. `start` is a random number, the same in all calls of one
-/// search; only its remainders by the sizes of the bands count, so 0 begins at the lowest address of each.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_service_cidr_candidates(
-    cidr: *const rk_service_cidr,
-    start: u64,
-    from: u64,
-    values: *mut rk_value,
-    capacity: usize,
-    len: *mut usize,
-) -> rk_result {
-    guard(|scope| {
-        // SAFETY: the caller's promise; see guard.
-        let (cidr, values, len) =
-            unsafe { (borrow(scope, cidr)?, Array::new(scope, values, capacity)?, Out::new(scope, len)?) };
-        let candidates = (from..=u64::MAX).map_while(|n| cidr.0.candidate(start, n));
-        len.write(values.fill(candidates.map(rk_value::from)));
         Ok(())
     })
 }

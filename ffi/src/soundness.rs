@@ -15,6 +15,7 @@ use crate::audit::*;
 use crate::error::*;
 use crate::finding::*;
 use crate::guard::guard;
+use crate::index::*;
 use crate::leak::*;
 use crate::leak_tracker::*;
 use crate::range::*;
@@ -224,10 +225,15 @@ fn other_handles_keep_nothing_of_what_they_were_created_from() {
         let text = String::from("fd00::/64");
         assert_eq!(rk_service_cidr_parse(text.as_ptr().cast(), text.len(), &mut cidr, ptr::null_mut()), OK);
         drop(text);
-        let (mut values, mut n) = ([rk_value::default(); 3], 0);
-        assert_eq!(rk_service_cidr_candidates(cidr, 5, 0, values.as_mut_ptr(), 3, &mut n), OK);
-        assert_eq!(n, 3);
+        let (mut index, mut added, mut reservation) = (ptr::null_mut(), false, rk_reservation::default());
+        assert_eq!(rk_index_new(1, &mut index), OK);
+        assert_eq!(rk_index_insert_cidr(index, cidr, &mut added), OK);
+        let order = vec![cidr.cast_const()];
+        assert_eq!(rk_index_reserve(index, order.as_ptr(), 1, true, 9, &mut reservation), OK);
+        drop(order);
         rk_service_cidr_free(cidr);
+        assert_eq!(rk_index_confirm(index, &reservation, 1), OK);
+        rk_index_free(index);
     }
 }
 

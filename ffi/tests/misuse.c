@@ -114,16 +114,7 @@ static void service_cidrs(void) {
   CHECK_NULL(rk_service_cidr_value_at(NULL, 0, &value));
   CHECK_NULL(rk_service_cidr_value_at(cidr, 0, NULL));
   CHECK_RESULT(rk_service_cidr_value_at(cidr, UINT64_MAX, &value), RK_RESULT_NOT_IN_RANGE);
-  CHECK_NULL(rk_service_cidr_candidates(NULL, 0, 0, &value, 1, &len));
-  CHECK_NULL(rk_service_cidr_candidates(cidr, 0, 0, NULL, 1, &len));
-  CHECK_NULL(rk_service_cidr_candidates(cidr, 0, 0, &value, 1, NULL));
-  CHECK_INVALID(rk_service_cidr_candidates(cidr, 0, 0, &value, SIZE_MAX, &len));
-  CHECK_INVALID(rk_service_cidr_candidates(cidr, 0, 0, odd(&value), 1, &len));
   CHECK(offset == 7);
-  CHECK_OK(rk_service_cidr_candidates(cidr, UINT64_MAX, UINT64_MAX, &value, 1, &len));
-  CHECK(len == 0);
-  CHECK_OK(rk_service_cidr_candidates(cidr, 0, 0, NULL, 0, &len));
-  CHECK(len == 0);
   rk_service_cidr_free(cidr);
 }
 
@@ -969,6 +960,75 @@ static void sentences_about_batches(void) {
   rk_report_free(report);
 }
 
+static void indexes(void) {
+  rk_service_cidr *cidr = NULL;
+  rk_index *x = NULL;
+  rk_reservation r = {0};
+  rk_index_changes changes;
+  rk_value good = rk_value_ipv4(0x0a000001);
+  uint64_t a = 0, b = 0;
+  size_t n = 0;
+  bool flag = false;
+  CHECK_OK(rk_service_cidr_parse(TEXT("10.0.0.0/24"), &cidr, NULL));
+  CHECK_NULL(rk_index_new(1, NULL));
+  rk_index_free(NULL);
+  CHECK_NULL(rk_index_close(NULL));
+  CHECK_OK(rk_index_new(1, &x));
+  CHECK_NULL(rk_index_insert_cidr(NULL, cidr, &flag));
+  CHECK_NULL(rk_index_insert_cidr(x, NULL, &flag));
+  CHECK_NULL(rk_index_insert_cidr(x, cidr, NULL));
+  CHECK_NULL(rk_index_remove_cidr(NULL, cidr, &flag));
+  CHECK_NULL(rk_index_remove_cidr(x, NULL, &flag));
+  CHECK_NULL(rk_index_remove_cidr(x, cidr, NULL));
+  CHECK_INVALID(rk_index_usage(x, cidr, &a, &b));
+  CHECK_NULL(rk_index_usage(NULL, cidr, &a, &b));
+  CHECK_NULL(rk_index_usage(x, NULL, &a, &b));
+  CHECK_NULL(rk_index_usage(x, cidr, NULL, &b));
+  CHECK_NULL(rk_index_usage(x, cidr, &a, NULL));
+  CHECK_NULL(rk_index_is_taken(NULL, &good, &flag));
+  CHECK_NULL(rk_index_is_taken(x, NULL, &flag));
+  CHECK_NULL(rk_index_is_taken(x, &good, NULL));
+  const rk_service_cidr *order[1] = {NULL};
+  CHECK_NULL(rk_index_reserve(NULL, order, 0, true, 0, &r));
+  CHECK_NULL(rk_index_reserve(x, NULL, 1, true, 0, &r));
+  CHECK_NULL(rk_index_reserve(x, order, 1, true, 0, &r));
+  CHECK_NULL(rk_index_reserve(x, NULL, 0, true, 0, NULL));
+  CHECK_RESULT(rk_index_reserve(x, NULL, 0, false, 0, &r), RK_RESULT_FULL);
+  CHECK_NULL(rk_index_reserve_address(NULL, &good, 0, &r));
+  CHECK_NULL(rk_index_reserve_address(x, NULL, 0, &r));
+  CHECK_NULL(rk_index_reserve_address(x, &good, 0, NULL));
+  CHECK_NULL(rk_index_confirm(NULL, &r, 1));
+  CHECK_NULL(rk_index_confirm(x, NULL, 1));
+  CHECK_INVALID(rk_index_confirm(x, &r, 1));
+  CHECK_NULL(rk_index_abort(NULL, &r));
+  CHECK_NULL(rk_index_abort(x, NULL));
+  CHECK_INVALID(rk_index_abort(x, &r));
+  CHECK_NULL(rk_index_expire(NULL, 0, &n));
+  CHECK_NULL(rk_index_expire(x, 0, NULL));
+  CHECK_NULL(rk_index_added(NULL, &good, 1));
+  CHECK_NULL(rk_index_added(x, NULL, 1));
+  CHECK_NULL(rk_index_removed(NULL, &good, 1));
+  CHECK_NULL(rk_index_removed(x, NULL, 1));
+  CHECK_NULL(rk_index_replace(NULL, &good, 1, 1, &changes));
+  CHECK_NULL(rk_index_replace(x, NULL, 1, 1, &changes));
+  CHECK_NULL(rk_index_replace(x, &good, 1, 1, NULL));
+  for (int i = 0; i < MALFORMED; i++) {
+    CHECK_INVALID(rk_index_is_taken(x, AT(malformed(i)), &flag));
+    CHECK_INVALID(rk_index_reserve_address(x, AT(malformed(i)), 0, &r));
+    CHECK_INVALID(rk_index_added(x, AT(malformed(i)), 1));
+    CHECK_INVALID(rk_index_removed(x, AT(malformed(i)), 1));
+    CHECK_INVALID(rk_index_replace(x, AT(malformed(i)), 1, 1, &changes));
+  }
+  CHECK_OK(rk_index_close(x));
+  CHECK_OK(rk_index_close(x));
+  CHECK_CLOSED(rk_index_insert_cidr(x, cidr, &flag));
+  CHECK_CLOSED(rk_index_expire(x, 0, &n));
+  CHECK_CLOSED(rk_index_added(x, &good, 1));
+  CHECK_CLOSED(rk_index_replace(x, &good, 1, 1, &changes));
+  rk_index_free(x);
+  rk_service_cidr_free(cidr);
+}
+
 int main(void) {
   rk_range *range = range_of("10.0.0.0/24");
   sentences(range);
@@ -976,6 +1036,7 @@ int main(void) {
   names_and_values();
   ranges(range);
   service_cidrs();
+  indexes();
   allocators(range);
   leak_counters(range);
   range_allocations();

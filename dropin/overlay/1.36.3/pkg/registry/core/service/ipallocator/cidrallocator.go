@@ -1,7 +1,6 @@
 package ipallocator
 
 import (
-	"errors"
 	"math"
 	"net"
 	"net/netip"
@@ -9,10 +8,12 @@ import (
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	networkingv1informers "k8s.io/client-go/informers/networking/v1"
 	networkingv1client "k8s.io/client-go/kubernetes/typed/networking/v1"
@@ -22,6 +23,8 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/features"
 	netutils "k8s.io/utils/net"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/ipaddress"
 )
 
 // MetaAllocator allocates the addresses of all ServiceCIDR objects of a family. It has an [Allocator] for each CIDR. CIDRs may
@@ -42,6 +45,8 @@ type shared struct {
 	ipAddressInformer networkingv1informers.IPAddressInformer
 	ipAddressSynced   cache.InformerSynced
 	ipFamily          api.IPFamily
+	// index has the CIDRs of the allocators.
+	index *ipaddress.Index
 
 	// changed has an entry while the allocators may differ from the objects.
 	changed chan struct{}
@@ -113,7 +118,24 @@ func newMetaAllocator(
 		stopped:           make(chan struct{}),
 		allocators:        make(map[string]*item),
 	}
+	index, err := ipaddress.NewIndex(ipAddressInformer.Informer(), v1.IPFamily(family), s.gauge)
+	if err != nil {
+		// The released tests need a function without an error; an informer refuses handlers only after its end.
+		utilruntime.HandleError(err)
+	}
+	s.index = index
 	return &MetaAllocator{shared: s, bitmapAllocator: bitmapAllocator}
+}
+
+// gauge sets the gauges of the CIDRs of an address whose object has changed.
+func (c *shared) gauge(address netip.Addr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, item := range c.allocators {
+		if item.allocator.contains(address) {
+			item.allocator.gauge()
+		}
+	}
 }
 
 // enqueueServiceCIDR makes run follow all objects again.
@@ -195,7 +217,7 @@ func (c *shared) newItem(cidr string) (*item, error) {
 	if err != nil {
 		return nil, err
 	}
-	allocator, err := NewIPAllocator(ipNet, c.client, c.ipAddressInformer)
+	allocator, err := newAllocator(ipNet, c.client, c.ipAddressInformer, c.index)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +271,7 @@ func (c *shared) awaitStart() {
 func (c *shared) getAllocator(ip net.IP, ready bool) (*Allocator, error) {
 	address := addressOf(ip)
 	for _, allocator := range c.all() {
-		if _, ok := allocator.values.OffsetOf(address); ok && (!ready || allocator.ready.Load()) {
+		if allocator.contains(address) && (!ready || allocator.ready.Load()) {
 			return allocator, nil
 		}
 	}
@@ -314,22 +336,18 @@ func (c *MetaAllocator) AllocateNextService(service *api.Service) (net.IP, error
 			return ip, err
 		}
 	}
-	return c.first(func(allocator *Allocator) (net.IP, error) {
-		ip, object, err := allocator.allocateNext(service)
-		c.record(object, err)
-		return ip, err
-	})
+	allocators := c.ready()
+	object, err := allocateNext(c.index, allocators, creation{c.client, c.ipFamily, service})
+	c.record(object, err)
+	if err != nil {
+		return nil, err
+	}
+	return netutils.ParseIPSloppy(object.Name), nil
 }
 
-// first calls the allocators until one has a free address.
-func (c *shared) first(next func(*Allocator) (net.IP, error)) (net.IP, error) {
-	for _, allocator := range c.all() {
-		ip, err := next(allocator)
-		if !errors.Is(err, ErrFull) && !errors.Is(err, ErrNotReady) {
-			return ip, err
-		}
-	}
-	return nil, ErrFull
+// ready returns the allocators that can allocate.
+func (c *shared) ready() []*Allocator {
+	return slices.DeleteFunc(c.all(), func(a *Allocator) bool { return a.checkReady() != nil })
 }
 
 // Release releases an address, also of a CIDR that is not ready. The error is ErrMismatchedNetwork if no CIDR contains it. In a
@@ -372,24 +390,27 @@ func (c *shared) Has(ip net.IP) bool {
 	return err == nil && allocator.Has(ip)
 }
 
-// Used returns the number of addresses in use in the cache. Cost: linear.
-func (c *shared) Used() int { return len(listed(c.ipAddressInformer.Lister(), c.ipFamily)) }
+// Used returns the number of addresses in use, each counted once.
+func (c *shared) Used() int { return c.count((*Allocator).Used) }
 
-// Free returns the number of free addresses, each counted once.
-func (c *shared) Free() int {
+// Free returns the number of free addresses, each counted once; the largest int if there are more.
+func (c *shared) Free() int { return c.count((*Allocator).Free) }
+
+// count adds up the numbers of the CIDRs that no other one contains.
+func (c *shared) count(of func(*Allocator) int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var prefixes []netip.Prefix
 	for _, item := range c.allocators {
 		prefixes = append(prefixes, item.prefix)
 	}
-	size := 0
+	sum := 0
 	for _, item := range c.allocators {
 		if isNotContained(item.prefix, prefixes) {
-			size += int(min(item.allocator.size, uint64(math.MaxInt-size)))
+			sum += min(of(item.allocator), math.MaxInt-sum)
 		}
 	}
-	return size - c.Used()
+	return sum
 }
 
 // isNotContained reports whether no wider prefix contains prefix.
@@ -410,9 +431,7 @@ func (c *MetaAllocator) Destroy() {
 	if dualWrite() {
 		c.bitmapAllocator.Destroy()
 	}
-	for _, allocator := range c.all() {
-		allocator.Destroy()
-	}
+	_ = c.index.Close() // an informer that has ended has no handlers
 }
 
 // EnableMetrics starts to count allocations.
@@ -434,6 +453,6 @@ func (c *MetaAllocator) DryRun() Interface {
 		}
 		return allocator.tryNamed(ip)
 	}
-	next := func() (net.IP, error) { return c.first((*Allocator).tryNext) }
+	next := func() (net.IP, error) { return tryNext(c.index, c.ready()) }
 	return dryRunAllocator{c, named, next}
 }

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +23,7 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 	netutils "k8s.io/utils/net"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/ipaddress"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -31,7 +31,7 @@ import (
 const ControllerName = "ipallocator.k8s.io"
 
 // Allocator allocates the addresses of a CIDR by creating IPAddress objects: of concurrent creations the API server accepts one.
-// Rangekeeper decides which addresses there are and orders the candidates. No lock is held during a request.
+// The index of Rangekeeper knows which addresses are free. No lock is held during a request.
 type Allocator struct {
 	net    *net.IPNet
 	values rangekeeper.ServiceCIDR
@@ -39,16 +39,16 @@ type Allocator struct {
 	// size is the number of allocatable addresses.
 	size uint64
 
-	client            networkingv1client.NetworkingV1Interface
-	ipAddressInformer cache.SharedIndexInformer
-	ipAddressLister   networkingv1listers.IPAddressLister
-	ipAddressSynced   cache.InformerSynced
+	client          networkingv1client.NetworkingV1Interface
+	ipAddressLister networkingv1listers.IPAddressLister
+	ipAddressSynced cache.InformerSynced
+	// index has the CIDR; the allocators of a MetaAllocator share it.
+	index *ipaddress.Index
+	// destroy removes the CIDR from the index.
+	destroy func()
 	// ready reports whether a ServiceCIDR with this CIDR is ready.
 	ready atomic.Bool
 
-	events cache.ResourceEventHandlerRegistration
-	// reported is the number of objects with addresses of this CIDR that the informer has reported.
-	reported atomic.Int64
 	// gauges is held while a gauge is set, so that an older number does not replace a newer one.
 	gauges  sync.Mutex
 	counted atomic.Bool
@@ -56,103 +56,94 @@ type Allocator struct {
 
 var _ Interface = (*Allocator)(nil)
 
-// NewIPAllocator returns an Allocator that is ready. Destroy stops it.
+// NewIPAllocator returns an Allocator with an index of its own that is ready. Destroy stops it.
 func NewIPAllocator(
 	cidr *net.IPNet,
 	client networkingv1client.NetworkingV1Interface,
 	ipAddressInformer networkingv1informers.IPAddressInformer,
 ) (*Allocator, error) {
-	values, err := rangekeeper.ParseServiceCIDR(cidr.String())
-	if err != nil {
-		return nil, err
-	}
-	a := &Allocator{
-		net:               cidr,
-		values:            values,
-		family:            api.IPv4Protocol,
-		size:              values.Size(),
-		client:            client,
-		ipAddressInformer: ipAddressInformer.Informer(),
-		ipAddressLister:   ipAddressInformer.Lister(),
-		ipAddressSynced:   ipAddressInformer.Informer().HasSynced,
-	}
-	if netutils.IsIPv6CIDR(cidr) {
-		a.family = api.IPv6Protocol
-	}
-	a.ready.Store(true)
-
-	a.events, err = a.ipAddressInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { a.changed(nil, obj) },
-		UpdateFunc: a.changed,
-		DeleteFunc: func(obj any) { a.changed(obj, nil) },
+	var made atomic.Pointer[Allocator]
+	index, err := ipaddress.NewIndex(ipAddressInformer.Informer(), v1.IPFamily(familyOf(cidr)), func(netip.Addr) {
+		if a := made.Load(); a != nil {
+			a.gauge()
+		}
 	})
 	if err != nil {
 		return nil, err
 	}
+	a, err := newAllocator(cidr, client, ipAddressInformer, index)
+	if err != nil {
+		index.Close()
+		return nil, err
+	}
+	a.destroy = func() { index.Close() }
+	made.Store(a)
 	return a, nil
 }
 
-// changed counts the change of an object that the informer reports.
-func (a *Allocator) changed(before, after any) {
-	if change := a.count(after) - a.count(before); change != 0 {
-		a.reported.Add(change)
-		// A starting informer reports all objects one by one. Listing all of them for each would take quadratic time.
-		a.gauge(a.countReported)
-	}
-}
-
-// count returns 1 for an object of this allocator with an address of the CIDR, else 0.
-func (a *Allocator) count(obj any) int64 {
-	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = gone.Obj
-	}
-	object, ok := obj.(*networkingv1.IPAddress)
-	if !ok || !isManaged(object, a.family) {
-		return 0
-	}
-	address, err := netip.ParseAddr(object.Name)
+// newAllocator adds a CIDR to an index, and returns its Allocator.
+func newAllocator(
+	cidr *net.IPNet,
+	client networkingv1client.NetworkingV1Interface,
+	ipAddressInformer networkingv1informers.IPAddressInformer,
+	index *ipaddress.Index,
+) (*Allocator, error) {
+	values, err := rangekeeper.ParseServiceCIDR(cidr.String())
 	if err != nil {
-		return 0
+		return nil, err
 	}
-	if _, ok := a.values.OffsetOf(address); !ok {
-		return 0
+	if err := index.Insert(values); err != nil {
+		return nil, err
 	}
-	return 1
+	a := &Allocator{
+		net:             cidr,
+		values:          values,
+		family:          familyOf(cidr),
+		size:            values.Size(),
+		client:          client,
+		ipAddressLister: ipAddressInformer.Lister(),
+		ipAddressSynced: ipAddressInformer.Informer().HasSynced,
+		index:           index,
+	}
+	// It fails only after the index was closed.
+	a.destroy = func() { _ = index.Remove(values) }
+	a.ready.Store(true)
+	return a, nil
 }
 
-// isManaged reports whether an allocator of a family has created an object.
-func isManaged(object *networkingv1.IPAddress, family api.IPFamily) bool {
-	return object.Labels[networkingv1.LabelManagedBy] == ControllerName &&
-		object.Labels[networkingv1.LabelIPAddressFamily] == string(family)
+func familyOf(cidr *net.IPNet) api.IPFamily {
+	if netutils.IsIPv6CIDR(cidr) {
+		return api.IPv6Protocol
+	}
+	return api.IPv4Protocol
 }
 
-// listed returns the cached objects that an allocator of a family has created.
+// contains reports whether the CIDR can allocate an address.
+func (a *Allocator) contains(address netip.Addr) bool {
+	_, ok := a.values.OffsetOf(address)
+	return ok
+}
+
+// listed returns the cached objects of allocators of this family.
 func listed(lister networkingv1listers.IPAddressLister, family api.IPFamily) []*networkingv1.IPAddress {
 	// A lister returns no error.
-	objects, _ := lister.List(labels.Everything())
-	return slices.DeleteFunc(objects, func(object *networkingv1.IPAddress) bool { return !isManaged(object, family) })
+	objects, _ := lister.List(labels.SelectorFromSet(labelsOf(family)))
+	return objects
 }
 
-// Used returns the number of addresses in use that the informer has reported.
+func labelsOf(family api.IPFamily) labels.Set {
+	return labels.Set{networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: ControllerName}
+}
+
+// Used returns the number of addresses in use, those whose objects are being created included.
 func (a *Allocator) Used() int {
-	if a.events.HasSynced() {
-		return a.countReported()
-	}
-	// The cache may have objects that the informer has not reported yet.
-	used := int64(0)
-	for _, object := range listed(a.ipAddressLister, a.family) {
-		used += a.count(object)
-	}
-	return int(used)
+	used, _ := a.index.Usage(a.values)
+	return int(min(used, math.MaxInt))
 }
-
-func (a *Allocator) countReported() int { return int(a.reported.Load()) }
 
 // Free returns the number of free addresses; the largest int if there are more.
-func (a *Allocator) Free() int { return a.free(a.Used()) }
-
-func (a *Allocator) free(used int) int {
-	return max(int(min(a.size, math.MaxInt))-used, 0)
+func (a *Allocator) Free() int {
+	return max(int(min(a.size, math.MaxInt))-a.Used(), 0)
 }
 
 func (a *Allocator) recorder() metricsRecorderInterface {
@@ -162,24 +153,23 @@ func (a *Allocator) recorder() metricsRecorderInterface {
 	return &emptyMetricsRecorder{}
 }
 
-// gauge sets the metrics of addresses in use and free. It is called after an operation and again when the informer reports its change.
-func (a *Allocator) gauge(count func() int) {
+// gauge sets the gauges of used and free addresses.
+func (a *Allocator) gauge() {
 	a.gauges.Lock()
 	defer a.gauges.Unlock()
 	cidr := a.net.String()
-	used := count()
-	a.recorder().setAllocated(cidr, used)
-	a.recorder().setAvailable(cidr, a.free(used))
+	a.recorder().setAllocated(cidr, a.Used())
+	a.recorder().setAvailable(cidr, a.Free())
 }
 
-// record counts an allocation in the metrics, but not if the allocator was not ready.
+// record counts a finished allocation. One that was not attempted does not count.
 func (a *Allocator) record(scope string, begun time.Time, err error) {
 	cidr := a.net.String()
 	switch {
 	case err == nil:
 		a.recorder().incrementAllocations(cidr, scope)
 		a.recorder().setLatency(cidr, time.Since(begun))
-		a.gauge(a.Used)
+		a.gauge()
 	case !errors.Is(err, ErrNotReady):
 		a.recorder().incrementAllocationErrors(cidr, scope)
 	}
@@ -195,8 +185,8 @@ func (a *Allocator) checkReady() error {
 // Allocate allocates an address without a Service. An API server refuses such an object.
 func (a *Allocator) Allocate(ip net.IP) error { return a.AllocateService(nil, ip) }
 
-// AllocateService allocates an address for a Service. The error is ErrNotReady, an *ErrNotInRange, ErrAllocated if the address is in
-// use, or the API server's.
+// AllocateService allocates an address for a Service. The error is ErrNotReady, an *ErrNotInRange if the CIDR cannot allocate it,
+// ErrAllocated if it is in use, or the API server's.
 func (a *Allocator) AllocateService(svc *api.Service, ip net.IP) error {
 	_, err := a.allocate(svc, ip)
 	return err
@@ -204,27 +194,30 @@ func (a *Allocator) AllocateService(svc *api.Service, ip net.IP) error {
 
 func (a *Allocator) allocate(svc *api.Service, ip net.IP) (object *networkingv1.IPAddress, err error) {
 	begun := time.Now()
-	err = a.named(ip, func(address netip.Addr) (err error) {
-		object, err = a.create(address, svc)
-		return err
-	})
+	address, err := a.check(ip)
+	if err == nil {
+		object, err = a.index.This(address, creation{a.client, a.family, svc}.create)
+	}
+	if apierrors.IsAlreadyExists(err) {
+		err = ErrAllocated
+	}
 	a.record(static, begun, err)
 	return object, err
 }
 
-// named allocates the requested address.
-func (a *Allocator) named(ip net.IP, take func(netip.Addr) error) error {
+// check returns the address if this allocator can allocate it.
+func (a *Allocator) check(ip net.IP) (netip.Addr, error) {
 	if err := a.checkReady(); err != nil {
-		return err
+		return netip.Addr{}, err
 	}
 	address := addressOf(ip)
-	if _, ok := a.values.OffsetOf(address); !ok {
-		return &ErrNotInRange{ip, a.net.String()}
+	if !a.contains(address) {
+		return netip.Addr{}, &ErrNotInRange{ip, a.net.String()}
 	}
-	return take(address)
+	return address, nil
 }
 
-// addressOf returns the zero address, which is in no CIDR, for an invalid IP.
+// addressOf returns the zero address, which is in no CIDR, for an invalid one.
 func addressOf(ip net.IP) netip.Addr {
 	address, _ := netip.AddrFromSlice(ip)
 	return address.Unmap()
@@ -233,76 +226,71 @@ func addressOf(ip net.IP) netip.Addr {
 // AllocateNext allocates a free address without a Service. An API server refuses such an object.
 func (a *Allocator) AllocateNext() (net.IP, error) { return a.AllocateNextService(nil) }
 
-// AllocateNextService allocates a free address for a Service. The error is ErrNotReady, ErrFull if there is none, or the API server's.
+// AllocateNextService allocates a free address for a Service. The error is ErrNotReady, ErrFull if there is none, or the API
+// server's.
 func (a *Allocator) AllocateNextService(svc *api.Service) (net.IP, error) {
-	ip, _, err := a.allocateNext(svc)
-	return ip, err
-}
-
-func (a *Allocator) allocateNext(svc *api.Service) (ip net.IP, object *networkingv1.IPAddress, err error) {
-	begun := time.Now()
-	ip, err = a.next(func(address netip.Addr) (err error) {
-		object, err = a.create(address, svc)
-		return err
-	})
-	a.record(dynamic, begun, err)
-	return ip, object, err
-}
-
-// next allocates the first candidate that is free. The cache may lack an address that another client has allocated: after ErrAllocated
-// it tries the next candidate. It returns any other error.
-func (a *Allocator) next(take func(netip.Addr) error) (net.IP, error) {
 	if err := a.checkReady(); err != nil {
 		return nil, err
 	}
-	for address := range a.values.Candidates(rand.Uint64()) {
-		if a.isCached(address) {
-			continue
-		}
-		err := take(address)
-		if err == nil {
-			return address.AsSlice(), nil
-		}
-		if !errors.Is(err, ErrAllocated) {
-			return nil, err
-		}
+	object, err := allocateNext(a.index, []*Allocator{a}, creation{a.client, a.family, svc})
+	if err != nil {
+		return nil, err
 	}
-	return nil, ErrFull
+	return netutils.ParseIPSloppy(object.Name), nil
 }
 
-func (a *Allocator) isCached(address netip.Addr) bool {
-	_, err := a.ipAddressLister.Get(address.String())
-	return err == nil
-}
-
-// create creates the object of an address. The error is ErrAllocated if it exists.
-func (a *Allocator) create(address netip.Addr, svc *api.Service) (*networkingv1.IPAddress, error) {
-	object := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{
-		Name: address.String(),
-		Labels: map[string]string{
-			networkingv1.LabelIPAddressFamily: string(a.family),
-			networkingv1.LabelManagedBy:       ControllerName,
-		},
-	}}
-	if svc != nil {
-		object.Spec.ParentRef = &networkingv1.ParentReference{Resource: "services", Namespace: svc.Namespace, Name: svc.Name}
+// allocateNext creates the object of a free address of allocators that share an index.
+func allocateNext(index *ipaddress.Index, allocators []*Allocator, of creation) (*networkingv1.IPAddress, error) {
+	begun := time.Now()
+	address, object, err := index.Next(cidrsOf(allocators), of.create)
+	if errors.Is(err, rangekeeper.ErrFull) {
+		err = ErrFull
 	}
-	object, err := a.client.IPAddresses().Create(context.Background(), object, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil, ErrAllocated
+	for _, a := range allocators {
+		if !address.IsValid() || a.contains(address) {
+			a.record(dynamic, begun, err)
+		}
+		if a.contains(address) {
+			break
+		}
 	}
 	return object, err
 }
 
-// Release releases an address of any owner. It always returns nil: the repair of IPAddress objects finds an address whose release
-// has failed.
+func cidrsOf(allocators []*Allocator) []rangekeeper.ServiceCIDR {
+	cidrs := make([]rangekeeper.ServiceCIDR, len(allocators))
+	for i, a := range allocators {
+		cidrs[i] = a.values
+	}
+	return cidrs
+}
+
+// creation is the creation of an IPAddress object for a Service.
+type creation struct {
+	client networkingv1client.NetworkingV1Interface
+	family api.IPFamily
+	// service is nil for none.
+	service *api.Service
+}
+
+// create creates the object of an address.
+func (c creation) create(address netip.Addr) (*networkingv1.IPAddress, error) {
+	object := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: address.String(), Labels: labelsOf(c.family)}}
+	if c.service != nil {
+		object.Spec.ParentRef = &networkingv1.ParentReference{Resource: "services", Namespace: c.service.Namespace, Name: c.service.Name}
+	}
+	return c.client.IPAddresses().Create(context.Background(), object, metav1.CreateOptions{})
+}
+
+// Release releases an address of any owner, as the caller names none. A free address, or one outside of the CIDR, is no error. Nor
+// is a failure: the repair of IPAddress objects finds the address.
 func (a *Allocator) Release(ip net.IP) error {
 	err := a.client.IPAddresses().Delete(context.Background(), ip.String(), metav1.DeleteOptions{})
 	switch {
 	case err == nil:
-		a.gauge(a.Used)
+		a.gauge()
 	case !apierrors.IsNotFound(err):
-		klog.ErrorS(err, "Failed to delete an IPAddress object; leaving it to the repair", "ipAddress", ip)
+		klog.ErrorS(err, "Leaving an IPAddress object to the repair", "ipAddress", ip)
 	}
 	return nil
 }
@@ -310,8 +298,8 @@ func (a *Allocator) Release(ip net.IP) error {
 // ForEach calls fn with each address in use in the cache.
 func (a *Allocator) ForEach(fn func(net.IP)) {
 	for _, object := range listed(a.ipAddressLister, a.family) {
-		if a.count(object) > 0 {
-			fn(netutils.ParseIPSloppy(object.Name))
+		if ip := netutils.ParseIPSloppy(object.Name); a.contains(addressOf(ip)) {
+			fn(ip)
 		}
 	}
 }
@@ -322,17 +310,14 @@ func (a *Allocator) CIDR() net.IPNet { return *a.net }
 // IPFamily returns the family of the addresses.
 func (a *Allocator) IPFamily() api.IPFamily { return a.family }
 
-// Has reports whether an address is in use, after a request to the API server.
+// Has asks the API server whether an address is in use.
 func (a *Allocator) Has(ip net.IP) bool {
 	object, err := a.client.IPAddresses().Get(context.Background(), ip.String(), metav1.GetOptions{})
 	return err == nil && object.Name != ""
 }
 
-// Destroy stops the event handler, and no request.
-func (a *Allocator) Destroy() {
-	// It returns an error only for an unknown handler.
-	_ = a.ipAddressInformer.RemoveEventHandler(a.events)
-}
+// Destroy ends the allocation of addresses of the CIDR. Requests that are under way go on.
+func (a *Allocator) Destroy() { a.destroy() }
 
 // EnableMetrics starts to count allocations.
 func (a *Allocator) EnableMetrics() {
@@ -340,25 +325,33 @@ func (a *Allocator) EnableMetrics() {
 	a.counted.Store(true)
 }
 
-// DryRun returns an allocator that evaluates allocations on the cache and creates nothing.
+// DryRun returns an allocator that evaluates allocations on the index and creates nothing.
 func (a *Allocator) DryRun() Interface {
-	return dryRunAllocator{a, a.tryNamed, a.tryNext}
+	return dryRunAllocator{a, a.tryNamed, func() (net.IP, error) {
+		if err := a.checkReady(); err != nil {
+			return nil, err
+		}
+		return tryNext(a.index, []*Allocator{a})
+	}}
 }
 
 func (a *Allocator) tryNamed(ip net.IP) error {
-	return a.named(ip, func(address netip.Addr) error {
-		if a.isCached(address) {
-			return ErrAllocated
-		}
-		return nil
-	})
+	address, err := a.check(ip)
+	if err == nil && a.index.IsTaken(address) {
+		err = ErrAllocated
+	}
+	return err
 }
 
-func (a *Allocator) tryNext() (net.IP, error) {
-	return a.next(func(netip.Addr) error { return nil })
+func tryNext(index *ipaddress.Index, allocators []*Allocator) (net.IP, error) {
+	address, err := index.Peek(cidrsOf(allocators))
+	if errors.Is(err, rangekeeper.ErrFull) {
+		return nil, ErrFull
+	}
+	return address.AsSlice(), err
 }
 
-// dryRunAllocator is an allocator for dry runs.
+// dryRunAllocator allocates nothing.
 type dryRunAllocator struct {
 	Interface
 	named func(net.IP) error

@@ -2,7 +2,6 @@ package ipallocator
 
 import (
 	"fmt"
-	"iter"
 	"net"
 	"net/netip"
 
@@ -58,32 +57,26 @@ func addOffsetAddress(address netip.Addr, offset uint64) (netip.Addr, error) {
 	return sum, nil
 }
 
-// ipIterator returns the addresses from first to last, from an offset on and with wrap: candidates of the smallest CIDR in
-// whose dynamic band they are.
+// ipIterator returns the addresses from first to last, from an offset on and with wrap, by a CIDR that has both.
 func ipIterator(first, last netip.Addr, offset uint64) func() netip.Addr {
-	for bits := first.BitLen(); bits > 0; bits-- {
+	for bits := first.BitLen(); bits >= 0; bits-- {
 		cidr := must(rangekeeper.ParseServiceCIDR(netip.PrefixFrom(first, bits).String()))
 		low, okLow := cidr.OffsetOf(first)
-		_, okHigh := cidr.OffsetOf(last)
-		band := uint64(cidr.StaticBand())
-		if !okLow || !okHigh || low < band {
+		high, okHigh := cidr.OffsetOf(last)
+		if !okLow || !okHigh {
 			continue
 		}
-		next, stop := iter.Pull(cidr.Candidates(low - band + offset))
+		size, n := high-low+1, uint64(0)
 		return func() netip.Addr {
-			for {
-				address, ok := next()
-				if !ok {
-					stop()
-					return netip.Addr{}
-				}
-				if offset, _ := cidr.OffsetOf(address); offset >= band && !address.Less(first) && !last.Less(address) {
-					return address
-				}
+			if n == size {
+				return netip.Addr{}
 			}
+			address, _ := cidr.ValueAt(low + (offset+n)%size)
+			n++
+			return address
 		}
 	}
-	panic(fmt.Sprintf("no CIDR has %s to %s in its dynamic band", first, last))
+	panic(fmt.Sprintf("no CIDR has %s and %s", first, last))
 }
 
 func must[T any](value T, err error) T {

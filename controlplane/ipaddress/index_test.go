@@ -1,0 +1,230 @@
+package ipaddress
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// server is an API server of IPAddress objects whose watch reports events when it is told to.
+type server struct {
+	mu       sync.Mutex
+	revision uint64
+	objects  map[string]*networkingv1.IPAddress
+	unseen   []watch.Event
+	watch    *watch.FakeWatcher
+	refusals int
+}
+
+// IsWatchListSemanticsUnSupported makes the informer list: the watch reports no initial events.
+func (s *server) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (s *server) next(object *networkingv1.IPAddress) *networkingv1.IPAddress {
+	s.revision++
+	object = object.DeepCopy()
+	object.ResourceVersion = strconv.FormatUint(s.revision, 10)
+	return object
+}
+
+func (s *server) create(address netip.Addr) (*networkingv1.IPAddress, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := address.String()
+	if s.objects[name] != nil {
+		s.refusals++
+		return nil, apierrors.NewAlreadyExists(networkingv1.Resource("ipaddresses"), name)
+	}
+	object := s.next(&networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	s.objects[name] = object
+	s.unseen = append(s.unseen, watch.Event{Type: watch.Added, Object: object})
+	return object, nil
+}
+
+func (s *server) delete(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	object := s.next(s.objects[name])
+	delete(s.objects, name)
+	s.unseen = append(s.unseen, watch.Event{Type: watch.Deleted, Object: object})
+}
+
+// report has the watch report all that has happened.
+func (s *server) report() {
+	s.mu.Lock()
+	events := s.unseen
+	s.unseen = nil
+	s.mu.Unlock()
+	for _, event := range events {
+		s.watch.Action(event.Type, event.Object)
+	}
+}
+
+func (s *server) list(metav1.ListOptions) (runtime.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := &networkingv1.IPAddressList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatUint(s.revision, 10)}}
+	for _, object := range s.objects {
+		list.Items = append(list.Items, *object)
+	}
+	s.unseen = nil
+	return list, nil
+}
+
+// start returns a server with some objects, an Index that follows it, and the index's CIDRs.
+func start(t *testing.T, names []string, cidrs ...string) (*server, *Index, []rangekeeper.ServiceCIDR) {
+	t.Helper()
+	s := &server{revision: 100, objects: map[string]*networkingv1.IPAddress{}, watch: watch.NewFake()}
+	for _, name := range names {
+		s.objects[name] = s.next(&networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	lists := &cache.ListWatch{
+		ListFunc:  s.list,
+		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return s.watch, nil },
+	}
+	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lists, s), &networkingv1.IPAddress{}, 0, cache.Indexers{})
+	index, err := NewIndex(informer, corev1.IPv4Protocol, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { index.Close() })
+	var all []rangekeeper.ServiceCIDR
+	for _, text := range cidrs {
+		cidr, err := rangekeeper.ParseServiceCIDR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := index.Insert(cidr); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, cidr)
+	}
+	go informer.Run(t.Context().Done())
+	eventually(t, "the informer has reported its objects", index.events.HasSynced)
+	return s, index, all
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for until := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("after 20 s this does not hold:", what)
+		}
+	}
+}
+
+// TestLaggingWatch fills a CIDR while the watch reports nothing: no address is tried twice, down to the last one.
+func TestLaggingWatch(t *testing.T) {
+	s, index, cidrs := start(t, []string{"10.0.0.9", "10.1.0.1", "no-address"}, "10.0.0.0/24", "10.0.1.0/28")
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for {
+				if _, _, err := index.Next(cidrs, s.create); errors.Is(err, rangekeeper.ErrFull) {
+					return
+				} else if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if s.refusals != 0 || len(s.objects) != 254+14+2 {
+		t.Errorf("%d objects, %d creations refused", len(s.objects), s.refusals)
+	}
+	if used, free := index.Usage(cidrs[0]); used != 254 || free != 0 {
+		t.Errorf("%d used, %d free", used, free)
+	}
+	s.delete("10.0.0.7")
+	s.report()
+	eventually(t, "a removed address is free", func() bool {
+		_, free := index.Usage(cidrs[0])
+		return free == 1
+	})
+	if address, object, err := index.Next(cidrs, s.create); err != nil || address.String() != "10.0.0.7" || object.Name != "10.0.0.7" {
+		t.Error(address, object, err)
+	}
+}
+
+// TestTakenElsewhere has addresses taken by a server whose creations the watch has not reported.
+func TestTakenElsewhere(t *testing.T) {
+	s, index, cidrs := start(t, nil, "10.0.0.0/29")
+	for i := 1; i <= 5; i++ {
+		if _, err := s.create(netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if address, _, err := index.Next(cidrs, s.create); err != nil || address.String() != "10.0.0.6" {
+		t.Error(address, err)
+	}
+	// Those that were refused are not tried again.
+	before := s.refusals
+	if _, _, err := index.Next(cidrs, s.create); !errors.Is(err, rangekeeper.ErrFull) && s.refusals == before {
+		t.Error(err)
+	}
+}
+
+// TestNamedAddress asks for an address that the informer still reports as taken.
+func TestNamedAddress(t *testing.T) {
+	s, index, cidrs := start(t, []string{"10.0.0.1"}, "10.0.0.0/29")
+	one := netip.MustParseAddr("10.0.0.1")
+	if _, err := index.This(one, s.create); !apierrors.IsAlreadyExists(err) {
+		t.Error(err)
+	}
+	s.delete("10.0.0.1")
+	if _, err := index.This(one, s.create); err != nil {
+		t.Error(err)
+	}
+	s.report()
+	s.delete("10.0.0.1")
+	s.report()
+	eventually(t, "the address is free", func() bool { return !index.IsTaken(one) })
+	if _, err := index.This(netip.MustParseAddr("10.0.1.1"), s.create); !errors.Is(err, rangekeeper.ErrNotInRange) {
+		t.Error(err)
+	}
+	if used, _ := index.Usage(cidrs[0]); used != 0 {
+		t.Error(used, "are used")
+	}
+}
+
+// TestFailures creates nothing for certain, and perhaps.
+func TestFailures(t *testing.T) {
+	_, index, cidrs := start(t, nil, "10.0.0.0/30")
+	fail := func(err error) func(netip.Addr) (*networkingv1.IPAddress, error) {
+		return func(netip.Addr) (*networkingv1.IPAddress, error) { return nil, err }
+	}
+	forbidden, timeout := apierrors.NewForbidden(networkingv1.Resource("ipaddresses"), "x", nil), errors.New("connection lost")
+	if _, _, err := index.Next(cidrs, fail(forbidden)); !errors.Is(err, forbidden) {
+		t.Error(err)
+	}
+	if used, _ := index.Usage(cidrs[0]); used != 0 {
+		t.Error(used, "are used after a refusal")
+	}
+	if _, _, err := index.Next(cidrs, fail(timeout)); !errors.Is(err, timeout) {
+		t.Error(err)
+	}
+	if used, _ := index.Usage(cidrs[0]); used != 1 {
+		t.Error(used, "are used after an unknown outcome")
+	}
+	index.started = index.started.Add(-reservationTime - 2*expireEvery)
+	if address, err := index.Peek(cidrs); err != nil || !address.IsValid() {
+		t.Error(address, err)
+	}
+	if used, _ := index.Usage(cidrs[0]); used != 0 {
+		t.Error(used, "are used after the reservation has expired")
+	}
+}

@@ -1,0 +1,111 @@
+//! A set of offsets in a range too wide for a bitmap.
+
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
+
+use foldhash::SharedSeed;
+use foldhash::fast::SeedableRandomState;
+
+/// Offsets in a hash set, with further sets that say where everything is taken.
+///
+/// `levels[0]` holds the offsets. A number is in `levels[n + 1]` if the 64 numbers below it, `number * 64` to
+/// `number * 64 + 63`, are all in `levels[n]`. So a search for a free offset looks at no more than 64 numbers per level
+/// on its way up and on its way down, and a level has at most a 64th of the numbers of the one before.
+///
+/// A roaring treemap is no alternative: with a million addresses at random places of a /64, nearly each has a bitmap of
+/// its own there (the bench `index` measures both).
+#[derive(Clone, Debug)]
+pub(super) struct Sparse {
+    levels: Vec<HashSet<Number, SeedableRandomState>>,
+}
+
+/// A number of a level. The 64 of a block have one hash, so that they lie side by side and a look at a sibling needs no
+/// other memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Number(u64);
+
+impl Hash for Number {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0 >> 6);
+    }
+}
+
+impl Sparse {
+    /// An empty set with room for so many offsets. Who knows the seed can choose offsets that are slow to look up.
+    pub(super) fn new(room: usize, seed: u64) -> Self {
+        let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
+        Self { levels: vec![HashSet::with_capacity_and_hasher(room, hasher)] }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.levels[0].len() as u64
+    }
+
+    pub(super) fn contains(&self, offset: u64) -> bool {
+        self.levels[0].contains(&Number(offset))
+    }
+
+    /// Adds an offset; false if it is there already.
+    pub(super) fn insert(&mut self, offset: u64) -> bool {
+        if !self.levels[0].insert(Number(offset)) {
+            return false;
+        }
+        let (mut level, mut number) = (0, offset);
+        while self.are_siblings_in(level, number) {
+            (level, number) = (level + 1, number >> 6);
+            if level == self.levels.len() {
+                self.levels.push(HashSet::with_hasher(self.levels[0].hasher().clone()));
+            }
+            self.levels[level].insert(Number(number));
+        }
+        true
+    }
+
+    /// Takes an offset out; false if it is not there.
+    pub(super) fn remove(&mut self, offset: u64) -> bool {
+        if !self.levels[0].remove(&Number(offset)) {
+            return false;
+        }
+        let mut number = offset;
+        for level in &mut self.levels[1..] {
+            number >>= 6;
+            if !level.remove(&Number(number)) {
+                break;
+            }
+        }
+        true
+    }
+
+    /// Whether the other 63 numbers of the block of `number` are there, too. The nearest come first: where offsets were
+    /// taken in order, one of two look-ups finds a gap.
+    fn are_siblings_in(&self, level: usize, number: u64) -> bool {
+        let block = number & !63;
+        let has = |sibling: u64| self.levels[level].contains(&Number(block | (sibling & 63)));
+        (1..=32).all(|distance| has(number.wrapping_add(distance)) && has(number.wrapping_sub(distance)))
+    }
+
+    /// The first offset from `from` on that is not in the set.
+    pub(super) fn next_clear(&self, from: u64) -> u64 {
+        let (mut level, mut number) = (0, from);
+        // Up, past blocks that are full.
+        while self.levels.get(level).is_some_and(|set| set.contains(&Number(number))) {
+            number += 1;
+            if number & 63 == 0 {
+                (level, number) = (level + 1, number >> 6);
+            }
+        }
+        // Down, to the first gap of a block that is not full.
+        while level > 0 {
+            (level, number) = (level - 1, number << 6);
+            while self.levels[level].contains(&Number(number)) {
+                number += 1;
+            }
+        }
+        number
+    }
+
+    /// All offsets, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        self.levels[0].iter().map(|number| number.0)
+    }
+}

@@ -1,0 +1,198 @@
+package rangekeeper
+
+// #include <rangekeeper.h>
+import "C"
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"time"
+	"unsafe"
+)
+
+// Index holds which addresses of a cluster's ServiceCIDRs are free, where the creation of an IPAddress object is what
+// allocates (KEP-1880).
+//
+// It is fed by what is observed: Added, Removed and Replace. A caller that wants an address reserves one, creates the
+// object, and confirms the reservation with the resource version of the object, or aborts it. Nobody else is offered the
+// address meanwhile. An address that was confirmed stays taken until a later removal is observed, so a watch may lag.
+//
+// Times are durations since a moment that the caller chooses, by a clock that never goes back. All methods may be called
+// from several goroutines at once. Memory, outside the Go heap: up to 8 MiB for a CIDR of at most 2^26 addresses, by what
+// is taken; for a wider one 9 to 18 bytes for each address that is taken.
+type Index struct {
+	inner *owned[*C.rk_index]
+}
+
+// Reservation is the right to create the object of an address.
+type Reservation struct {
+	// Addr is the address.
+	Addr netip.Addr
+	id   uint64
+}
+
+func (r Reservation) toC() C.rk_reservation {
+	return C.rk_reservation{address: *AddrValue(r.Addr).toC(), id: C.uint64_t(r.id)}
+}
+
+func reservationFromC(c *C.rk_reservation) Reservation {
+	return Reservation{valueFromC(&c.address).Addr(), uint64(c.id)}
+}
+
+// NewIndex returns an index without CIDRs and addresses. The seed decides the random choices; keep it from those who may
+// choose IPv6 addresses.
+func NewIndex(seed uint64) (*Index, error) {
+	var handle *C.rk_index
+	if code := C.rk_index_new(C.uint64_t(seed), &handle); code != C.RK_RESULT_OK {
+		return nil, resultError(code)
+	}
+	return &Index{own(handle, func(c *C.rk_index) { C.rk_index_free(c) })}, nil
+}
+
+func (x *Index) pointer() *C.rk_index {
+	if x == nil {
+		return nil
+	}
+	return x.inner.pointer()
+}
+
+// Close drops the state. It may be called again and beside other calls.
+func (x *Index) Close() error {
+	C.rk_index_close(x.pointer())
+	runtime.KeepAlive(x)
+	return nil
+}
+
+// InsertCIDR adds a CIDR, which may overlap with others, and reports whether it was missing. Addresses that were observed
+// before and lie in it are taken. Cost: O(addresses taken in CIDRs that overlap with it, and in none).
+func (x *Index) InsertCIDR(cidr ServiceCIDR) (added bool, err error) {
+	var c C.bool
+	code := C.rk_index_insert_cidr(x.pointer(), cidr.pointer(), &c)
+	runtime.KeepAlive(x)
+	runtime.KeepAlive(cidr.inner)
+	return bool(c), resultError(code)
+}
+
+// RemoveCIDR removes a CIDR, so that its addresses are not handed out any more, and reports whether it was there. The
+// index remembers which of them are taken. Cost: O(addresses taken in it).
+func (x *Index) RemoveCIDR(cidr ServiceCIDR) (removed bool, err error) {
+	var c C.bool
+	code := C.rk_index_remove_cidr(x.pointer(), cidr.pointer(), &c)
+	runtime.KeepAlive(x)
+	runtime.KeepAlive(cidr.inner)
+	return bool(c), resultError(code)
+}
+
+// Usage returns how many addresses of a CIDR are taken, reserved ones included, and how many are free; zeros for a CIDR
+// that the index does not have. Cost: O(CIDRs).
+func (x *Index) Usage(cidr ServiceCIDR) (used, free uint64) {
+	var u, f C.uint64_t
+	C.rk_index_usage(x.pointer(), cidr.pointer(), &u, &f)
+	runtime.KeepAlive(x)
+	runtime.KeepAlive(cidr.inner)
+	return uint64(u), uint64(f)
+}
+
+// IsTaken reports whether an address is taken.
+func (x *Index) IsTaken(addr netip.Addr) bool {
+	var taken C.bool
+	C.rk_index_is_taken(x.pointer(), AddrValue(addr).toC(), &taken)
+	runtime.KeepAlive(x)
+	return bool(taken)
+}
+
+// Reserve reserves a free address of one of these CIDRs until a time, of the dynamic band of its CIDR as long as that has
+// one (KEP-3070). Each CIDR has the probability of its share in the free addresses. One that the index does not have counts
+// as full. The error is ErrFull. Cost: O(CIDRs + log addresses), at any fill.
+func (x *Index) Reserve(cidrs []ServiceCIDR, until time.Duration) (Reservation, error) {
+	return x.reserve(cidrs, false, until)
+}
+
+// ReserveInOrder is Reserve from the first of these CIDRs that has a free address.
+func (x *Index) ReserveInOrder(cidrs []ServiceCIDR, until time.Duration) (Reservation, error) {
+	return x.reserve(cidrs, true, until)
+}
+
+func (x *Index) reserve(cidrs []ServiceCIDR, inOrder bool, until time.Duration) (Reservation, error) {
+	// Most clusters have a few CIDRs: this stays on the stack.
+	var few [4]*C.rk_service_cidr
+	pointers := few[:0]
+	for _, cidr := range cidrs {
+		pointers = append(pointers, cidr.pointer())
+	}
+	var c C.rk_reservation
+	code := C.rk_index_reserve(x.pointer(), unsafe.SliceData(pointers), C.size_t(len(pointers)), C.bool(inOrder), timeToC(until), &c)
+	runtime.KeepAlive(x)
+	runtime.KeepAlive(cidrs)
+	if code != C.RK_RESULT_OK {
+		return Reservation{}, resultError(code)
+	}
+	return reservationFromC(&c), nil
+}
+
+// ReserveAddr reserves this address until a time. The error is ErrAlreadyAllocated if it is taken, ErrNotInRange if no
+// CIDR has it.
+func (x *Index) ReserveAddr(addr netip.Addr, until time.Duration) (Reservation, error) {
+	var c C.rk_reservation
+	code := C.rk_index_reserve_address(x.pointer(), AddrValue(addr).toC(), timeToC(until), &c)
+	runtime.KeepAlive(x)
+	if code != C.RK_RESULT_OK {
+		return Reservation{}, fmt.Errorf("address %s: %w", addr, resultError(code))
+	}
+	return reservationFromC(&c), nil
+}
+
+// Confirm records that the object was created at this resource version. Its address stays taken until a later removal is
+// observed, or a later list without it. A reservation that has expired can be confirmed, too.
+func (x *Index) Confirm(reservation Reservation, revision uint64) error {
+	c := reservation.toC()
+	code := C.rk_index_confirm(x.pointer(), &c, C.uint64_t(revision))
+	runtime.KeepAlive(x)
+	return resultError(code)
+}
+
+// Abort records that no object was created. If that is not certain, let the reservation expire; so do if the API server
+// says that the object exists, as its creation will be observed.
+func (x *Index) Abort(reservation Reservation) error {
+	c := reservation.toC()
+	code := C.rk_index_abort(x.pointer(), &c)
+	runtime.KeepAlive(x)
+	return resultError(code)
+}
+
+// Expire ends the reservations whose time is over, and returns how many there were. Cost: O(reservations).
+func (x *Index) Expire(now time.Duration) (int, error) {
+	var n C.size_t
+	code := C.rk_index_expire(x.pointer(), timeToC(now), &n)
+	runtime.KeepAlive(x)
+	return int(n), resultError(code)
+}
+
+// Added records that a watch reports the object of an address as added or changed, at this resource version.
+func (x *Index) Added(addr netip.Addr, revision uint64) error {
+	code := C.rk_index_added(x.pointer(), AddrValue(addr).toC(), C.uint64_t(revision))
+	runtime.KeepAlive(x)
+	return resultError(code)
+}
+
+// Removed records that a watch reports the object of an address as removed, at this resource version.
+func (x *Index) Removed(addr netip.Addr, revision uint64) error {
+	code := C.rk_index_removed(x.pointer(), AddrValue(addr).toC(), C.uint64_t(revision))
+	runtime.KeepAlive(x)
+	return resultError(code)
+}
+
+// Replace records a list of the addresses of all objects as of a resource version, and returns how many addresses it has
+// added and removed. Reservations stay, and so do objects that were created later. The error is ErrStaleList if a later
+// resource version was observed before; nothing has changed then.
+func (x *Index) Replace(addrs []netip.Addr, revision uint64) (added, removed int, err error) {
+	values := make([]C.rk_value, len(addrs))
+	for i, addr := range addrs {
+		values[i] = *AddrValue(addr).toC()
+	}
+	var changes C.rk_index_changes
+	code := C.rk_index_replace(x.pointer(), unsafe.SliceData(values), C.size_t(len(values)), C.uint64_t(revision), &changes)
+	runtime.KeepAlive(x)
+	return int(changes.added), int(changes.removed), resultError(code)
+}
