@@ -2,7 +2,8 @@
 # Builds bin/kube-apiserver-rangekeeper-VERSION: the kube-apiserver of a release, with files of dropin/overlay instead of its
 # own. Go refuses an overlay over its module cache, so the script copies the module to target/dropin.
 #
-#   scripts/dropin.sh VERSION [--sources]     --sources: the copy only, no program
+#   scripts/dropin.sh VERSION [--sources | --overlays]
+#   --sources: the copy only, no program; --overlays: prints the folders of files that the release gets
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$1
@@ -11,6 +12,18 @@ copy=$PWD/target/dropin/v$version
 
 releases=$(<controlplane/kubernetes/releases.txt)
 grep -qxF "$version" <<<"$releases" || { echo "Kubernetes $version is not supported; supported releases:" $releases >&2; exit 2; }
+
+# Each release gets the files of `all`, and then those of each folder named after its minor version or an older one.
+minor=$(cut -d. -f2 <<<"$version")
+overlays=(dropin/overlay/all)
+for from in dropin/overlay/1.*; do
+	((${from##*.} > minor)) || overlays+=("$from")
+done
+if [[ ${2:-} == --overlays ]]; then
+	printf '%s\n' "${overlays[@]}"
+	exit 0
+fi
+
 module=v$version.mod
 [[ -e apiserver/$module ]] || module=go.mod # the newest release
 
@@ -36,8 +49,7 @@ while read -r file; do
 	fi
 done <"$copy/.replaced"
 : >"$copy/.replaced"
-for from in dropin/overlay/all "dropin/overlay/$version"; do
-	[[ -d $from ]] || continue
+for from in "${overlays[@]}"; do
 	(cd "$from" && find . -type f) >>"$copy/.replaced"
 	cp -r "$from/." "$copy"
 done

@@ -57,10 +57,11 @@ func main() {
 
 // moduleFile returns the drop-in's module file for the release.
 func moduleFile(release string) string {
-	if release == kubernetes.Releases()[0] {
-		return "go.mod"
+	own := "v" + release + ".mod"
+	if _, err := os.Stat(filepath.Join(dropin, own)); err != nil {
+		return "go.mod" // the newest release
 	}
-	return "v" + release + ".mod"
+	return own
 }
 
 func run(w io.Writer, release string, verbose bool) error {
@@ -125,11 +126,14 @@ func checkReplaced(release string) error {
 
 // eachFile calls fn with each file that the drop-in adds to the release, by its name there.
 func eachFile(release string, fn func(folder, name string, content []byte) error) error {
-	folders := []string{filepath.Join(dropin, "overlay", "all")}
-	if own := filepath.Join(dropin, "overlay", release); exists(own) {
-		folders = append(folders, own)
+	command := exec.Command(filepath.Join("..", "scripts", "dropin.sh"), release, "--overlays")
+	command.Stderr = os.Stderr
+	folders, err := command.Output()
+	if err != nil {
+		return fmt.Errorf("list the overlays of the drop-in: %w", err)
 	}
-	for _, folder := range folders {
+	for folder := range strings.FieldsSeq(string(folders)) {
+		folder = filepath.Join("..", folder)
 		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
 				return err
@@ -149,11 +153,6 @@ func eachFile(release string, fn func(folder, name string, content []byte) error
 		}
 	}
 	return nil
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
