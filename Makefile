@@ -20,7 +20,7 @@ TARGETS := aarch64-unknown-linux-gnu s390x-unknown-linux-gnu
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-model goldens header install fmt lint targets miri tsan doc setup clean
+.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-growth compare-model goldens header install fmt lint targets miri tsan doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -113,6 +113,10 @@ compare-store: library ## Measures allocations through an etcd by the reference 
 compare-apiserver: apiservers dropin ## Measures the creation of Services by stock kube-apiservers and with Rangekeeper inside; writes target/compare-apiserver.json.
 	rm -f target/compare-apiserver
 	cd bench/upstream && $(GO) build -o ../../target/compare-apiserver ./cmd/compare-apiserver && ../../target/compare-apiserver
+
+compare-growth: apiservers dropin ## Measures kube-apiservers with more and more Services, stock ones and with Rangekeeper inside; writes target/compare-growth.json and docs/growth.svg.
+	rm -f target/compare-growth
+	cd bench/upstream && $(GO) build -o ../../target/compare-growth ./cmd/compare-growth && ../../target/compare-growth
 
 compare-model: library ## Plays random operation sequences on the reference's allocators and on ours.
 	cd conformance && $(GO) test -count=1 -v -run . ./...

@@ -9,12 +9,12 @@ import (
 	"flag"
 	"log"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/apiserver"
 	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/resultsfile"
 	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
 )
@@ -115,18 +115,15 @@ func main() {
 
 // compare runs the sides in turn and returns the results.
 func (c cluster) compare(ctx context.Context, bin, before, dir string) ([]result, error) {
-	ours := "kube-apiserver-rangekeeper-" + c.release
-	sides := [2]side{
-		{name: "reference", program: filepath.Join(bin, "kube-apiserver-"+c.release), flags: []string{"--own-loops"}},
-		{name: "rangekeeper", program: filepath.Join(bin, ours)},
-	}
+	sides := [2]apiserver.Side{apiserver.Reference(bin, c.release), apiserver.Rangekeeper(bin, c.release)}
 	if before != "" {
-		sides[0] = side{name: "before", program: filepath.Join(before, ours)}
+		sides[0] = apiserver.Rangekeeper(before, c.release)
+		sides[0].Name = "before"
 	}
 	measured := make([][2][]measurement, len(c.works))
 	for turn := range turns {
 		for i, side := range sides {
-			log.Printf("kube-apiserver %s: turn %d of %d, %s", c.release, turn+1, turns, side.name)
+			log.Printf("kube-apiserver %s: turn %d of %d, %s", c.release, turn+1, turns, side.Name)
 			all, err := c.takeTurn(ctx, side, dir)
 			if err != nil {
 				return nil, err
