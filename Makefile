@@ -11,8 +11,8 @@ SECONDS ?= 60
 CLUSTER_PACKAGES = $(sort $(dir $(shell cd controlplane && grep -rl apiservertest --include=*_test.go .)))
 GOFILES := go-bindings controlplane dropin conformance bench/upstream examples apiserver
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
-# The supported releases of Kubernetes, the newest one first.
-RELEASES ?= $(shell cat controlplane/kubernetes/releases.txt)
+# The releases of Kubernetes for which servers are built and tested: by default the newest and the oldest supported one.
+RELEASES ?= $(shell sed -n '1p;$$p' controlplane/kubernetes/releases.txt)
 # The platform of this machine, which ThreadSanitizer needs by name.
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 # Other platforms that the library must compile for: one with an unsigned char in C, and a big-endian one.
@@ -67,23 +67,23 @@ test-go: library ## Runs the Go tests, the binding's also under the race detecto
 	cd controlplane && $(GO) test -count=1 -short ./...
 
 test-cluster: apiservers dropin ## Builds kube-apiservers and runs the tests that need them.
-	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -timeout 20m $(CLUSTER_PACKAGES)
+	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test -count=1 -timeout 20m $(CLUSTER_PACKAGES)
 	cd dropin && $(GO) test -count=1 -trimpath ./...
 
-apiservers: ## Builds the kube-apiservers that tests run, bin/kube-apiserver-VERSION; minutes the first time.
-	@scripts/apiservers.sh
+apiservers: ## Builds the kube-apiservers of RELEASES that tests run, bin/kube-apiserver-VERSION; minutes the first time.
+	@for release in $(RELEASES); do scripts/build-apiserver.sh $$release apiserver . bin/kube-apiserver-$$release; done
 
-dropin: library ## Builds kube-apiservers with Rangekeeper inside, bin/kube-apiserver-rangekeeper-VERSION; minutes the first time.
+dropin: library ## Builds the kube-apiservers of RELEASES with Rangekeeper inside, bin/kube-apiserver-rangekeeper-VERSION; minutes the first time.
 	@for release in $(RELEASES); do scripts/dropin.sh $$release; done
 
-conformance: library ## Runs Kubernetes' own tests of the packages that Rangekeeper replaces, for all RELEASES.
+conformance: library ## Runs Kubernetes' own tests of the packages that Rangekeeper replaces, for RELEASES.
 	@for release in $(RELEASES); do scripts/dropin.sh $$release --sources; (cd conformance && $(GO) run ./cmd/released -release $$release); done
 
 e2e: apiservers dropin ## Runs clusters of servers with Rangekeeper inside until their repairs have run: 45 minutes.
-	cd controlplane && RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -v -timeout 90m ./e2e
+	cd controlplane && RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test -count=1 -v -timeout 90m ./e2e
 
 e2e-stock: apiservers ## Counts the values that stock kube-apiservers allocate twice, for docs/differences.md; 15 minutes.
-	cd controlplane && RANGEKEEPER_E2E_STOCK=1 RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER=1 $(GO) test -count=1 -v -timeout 60m -run '^TestStockContention$$' ./e2e
+	cd controlplane && RANGEKEEPER_E2E_STOCK=1 RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test -count=1 -v -timeout 60m -run '^TestStockContention$$' ./e2e
 
 examples: build ## Runs the example programs and checks that README.md shows them.
 	examples/run.sh

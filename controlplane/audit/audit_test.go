@@ -20,8 +20,6 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
-var clusters = []string{etcdtest.DualStack, etcdtest.SingleStack}
-
 // verdict is what the reference said of a fixture.
 type verdict struct {
 	Events      []event `json:"events"`
@@ -85,7 +83,8 @@ func claimants(state *clusterstate.State) map[string][]string {
 // several with one reason about one object its recorder keeps a single Event,
 // which names one of the values.
 func TestDriftGivesTheVerdictOfTheReference(t *testing.T) {
-	for _, cluster := range clusters {
+	for _, fixture := range etcdtest.FixtureClusters {
+		cluster := fixture.Name
 		t.Run(cluster, func(t *testing.T) {
 			want := readVerdict(t, cluster)
 			a, state := newAudit(t, cluster, "drift.db.gz", audit.Options{})
@@ -150,7 +149,8 @@ func TestDriftGivesTheVerdictOfTheReference(t *testing.T) {
 
 // TestNotAllocatedIsAllThatIsUsedAndNotStored compares with big integers.
 func TestNotAllocatedIsAllThatIsUsedAndNotStored(t *testing.T) {
-	for _, cluster := range clusters {
+	for _, fixture := range etcdtest.FixtureClusters {
+		cluster := fixture.Name
 		a, state := newAudit(t, cluster, "drift.db.gz", audit.Options{})
 		claims := claimants(state)
 		want := map[string]bool{}
@@ -205,7 +205,8 @@ func number(value string) *big.Int {
 }
 
 func TestCleanGivesNothing(t *testing.T) {
-	for _, cluster := range clusters {
+	for _, fixture := range etcdtest.FixtureClusters {
+		cluster := fixture.Name
 		a, _ := newAudit(t, cluster, "clean.db.gz", audit.Options{})
 		if r := a.Report(); !r.Clean() {
 			t.Errorf("%s: %v, %v", cluster, r.Findings, r.Leaks)

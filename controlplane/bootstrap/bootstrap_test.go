@@ -155,7 +155,7 @@ func endpoints(t *testing.T, client kubernetes.Interface, want ...string) func()
 }
 
 func eachVersion(t *testing.T, test func(t *testing.T, etcd *embedded.Etcd, s *apiservertest.Server, client *kubernetes.Clientset)) {
-	for _, v := range apiservertest.Versions {
+	for _, v := range apiservertest.Versions() {
 		t.Run(string(v), func(t *testing.T) {
 			etcd := etcdtest.Start(t, "")
 			s := apiservertest.Start(t, apiservertest.Config{

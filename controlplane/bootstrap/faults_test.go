@@ -165,7 +165,7 @@ func TestEtcdStopped(t *testing.T) {
 		extended bool
 	}{
 		{"killed", apiservertest.V1_32, func(c *etcdtest.Cluster) { c.Kill(0) }, func(c *etcdtest.Cluster) { c.Restart(0) }, true},
-		{"paused", apiservertest.V1_36, func(c *etcdtest.Cluster) { c.Pause(0) }, func(c *etcdtest.Cluster) { c.Resume(0) }, false},
+		{"paused", apiservertest.Newest, func(c *etcdtest.Cluster) { c.Pause(0) }, func(c *etcdtest.Cluster) { c.Resume(0) }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

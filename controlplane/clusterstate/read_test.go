@@ -28,7 +28,8 @@ import (
 // names. The file, plain and compressed, and the etcd restored from it must give
 // the same state.
 func TestFixtures(t *testing.T) {
-	for _, cluster := range []string{etcdtest.DualStack, etcdtest.SingleStack} {
+	for _, fixture := range etcdtest.FixtureClusters {
+		cluster := fixture.Name
 		for _, name := range []string{"clean", "drift"} {
 			t.Run(cluster+"/"+name, func(t *testing.T) {
 				path := etcdtest.Fixture(cluster, name+".db.gz")
@@ -86,7 +87,7 @@ func TestFixtures(t *testing.T) {
 				if cluster == etcdtest.DualStack && len(s.Services) <= 1000 {
 					t.Errorf("%d Services do not need a third page", len(s.Services))
 				}
-				if cluster == etcdtest.SingleStack && (len(s.ServiceCIDRs) == 0 || len(s.IPAddresses) == 0) {
+				if cluster != etcdtest.DualStack && (len(s.ServiceCIDRs) == 0 || len(s.IPAddresses) == 0) {
 					t.Errorf("%d ServiceCIDRs, %d IPAddresses", len(s.ServiceCIDRs), len(s.IPAddresses))
 				}
 			})

@@ -22,7 +22,7 @@ const repairTimeout = 16 * time.Minute
 
 // TestCluster runs three servers on one etcd under load, and kills and restarts one of them.
 func TestCluster(t *testing.T) {
-	for _, version := range apiservertest.Versions {
+	for _, version := range apiservertest.Versions() {
 		t.Run(string(version), func(t *testing.T) {
 			if isLong {
 				t.Parallel() // they wait most of the time

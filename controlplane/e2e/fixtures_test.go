@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
@@ -27,17 +26,7 @@ const (
 )
 
 // fixture is a damaged cluster that a stock kube-apiserver has repaired.
-type fixture struct {
-	name           string
-	version        apiservertest.Version
-	clusterIPRange string
-	ranges         []string
-}
-
-var fixtures = []fixture{
-	{etcdtest.DualStack, apiservertest.V1_32, "10.96.0.0/12,fd00:10:96::/108", []string{audit.ServiceIPs, audit.SecondaryServiceIPs, audit.ServiceNodePorts}},
-	{etcdtest.SingleStack, apiservertest.V1_36, "10.0.0.0/16", []string{audit.ServiceNodePorts}},
-}
+type fixture struct{ etcdtest.FixtureCluster }
 
 // event identifies an Event of the verdict, which has no messages.
 type event struct{ Controller, Reason, Namespace, Name string }
@@ -45,8 +34,9 @@ type event struct{ Controller, Reason, Namespace, Name string }
 // TestFixtures starts a server on each damaged cluster. After the first and the third repair pass the stored bytes must be those
 // that a stock kube-apiserver wrote, and so must the Events of the first pass.
 func TestFixtures(t *testing.T) {
-	for _, f := range fixtures {
-		t.Run(f.name, func(t *testing.T) {
+	for _, cluster := range etcdtest.FixtureClusters {
+		f := fixture{cluster}
+		t.Run(f.Name, func(t *testing.T) {
 			if isLong {
 				t.Parallel() // they wait most of the time
 			}
@@ -56,10 +46,10 @@ func TestFixtures(t *testing.T) {
 }
 
 func (f fixture) test(t *testing.T) {
-	etcd := etcdtest.Start(t, etcdtest.Fixture(f.name, "drift.db.gz"))
+	etcd := etcdtest.Start(t, etcdtest.Fixture(f.Name, "drift.db.gz"))
 	server := apiservertest.Start(t, apiservertest.Config{
-		Version: f.version, Rangekeeper: true, Etcd: etcd.Endpoints(),
-		ServiceClusterIPRange: f.clusterIPRange, ServiceNodePortRange: "30000-32767",
+		Version: apiservertest.Version(f.Release), Rangekeeper: true, Etcd: etcd.Endpoints(),
+		ServiceClusterIPRange: f.ClusterIPRange, ServiceNodePortRange: "30000-32767",
 	})
 	if different := f.different(t, etcd.Client(), "repaired1"); len(different) > 0 {
 		t.Errorf("after the first pass %s differ from those that a stock kube-apiserver wrote", strings.Join(different, ", "))
@@ -103,7 +93,7 @@ func (f fixture) events(t *testing.T) map[event]bool {
 		// LeakedIPAddresses are IPAddress objects without a Service. The removal of each is an Event.
 		LeakedIPAddresses []string `json:"leaked_ip_addresses"`
 	}
-	if err := json.Unmarshal(must(os.ReadFile(etcdtest.Fixture(f.name, "upstream-verdict.json"))), &verdict); err != nil {
+	if err := json.Unmarshal(must(os.ReadFile(etcdtest.Fixture(f.Name, "upstream-verdict.json"))), &verdict); err != nil {
 		t.Fatal(err)
 	}
 	all := make(map[event]bool)
@@ -119,9 +109,9 @@ func (f fixture) events(t *testing.T) map[event]bool {
 // different returns the ranges whose stored bytes differ from those of a stage.
 func (f fixture) different(t *testing.T, etcd *clientv3.Client, stage string) (names []string) {
 	t.Helper()
-	for _, name := range f.ranges {
+	for _, name := range f.Bitmaps {
 		answer := must(etcd.Get(t.Context(), clusterstate.RangeKey(clusterstate.DefaultPrefix, name)))
-		want := etcdtest.Gunzip(t, etcdtest.Fixture(f.name, stage+"-"+name+".bin.gz"))
+		want := etcdtest.Gunzip(t, etcdtest.Fixture(f.Name, stage+"-"+name+".bin.gz"))
 		if len(answer.Kvs) != 1 || !bytes.Equal(answer.Kvs[0].Value, want) {
 			names = append(names, name)
 		}

@@ -17,7 +17,7 @@ import (
 func TestIPAddressRemoved(t *testing.T) {
 	// repairWithin is less than the interval of repair passes, 3 minutes.
 	const repairWithin = time.Minute
-	etcd, servers := startServers(t, apiservertest.V1_36, 1)
+	etcd, servers := startServers(t, apiservertest.Newest, 1)
 	client := newWorkload(0, servers...).servers[0]
 	ctx := t.Context()
 	create := func(name string) *corev1.Service {

@@ -22,7 +22,7 @@ func must[T any](value T, err error) T {
 
 // onEachVersion runs a test on servers of each release.
 func onEachVersion(t *testing.T, test func(t *testing.T, version apiservertest.Version)) {
-	for _, version := range apiservertest.Versions {
+	for _, version := range apiservertest.Versions() {
 		t.Run(string(version), func(t *testing.T) { test(t, version) })
 	}
 }

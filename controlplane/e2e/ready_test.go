@@ -19,7 +19,7 @@ func TestCreateWhenReady(t *testing.T) {
 		starts = 16
 	}
 	for range starts {
-		etcd, servers := startServers(t, apiservertest.V1_36, 1)
+		etcd, servers := startServers(t, apiservertest.Newest, 1)
 		services := newWorkload(0, servers...).servers[0].CoreV1().Services(metav1.NamespaceDefault)
 		var group sync.WaitGroup
 		for i := range clients {

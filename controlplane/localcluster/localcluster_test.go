@@ -33,7 +33,7 @@ const wait = time.Minute
 // here does not depend on who allocates.
 func testConfig(t *testing.T, servers int) Config {
 	return Config{
-		Dir: filepath.Join(t.TempDir(), "a", "cluster"), Program: apiservertest.Program(t, apiservertest.Config{Version: apiservertest.V1_36}), Servers: servers,
+		Dir: filepath.Join(t.TempDir(), "a", "cluster"), Program: apiservertest.Program(t, apiservertest.Config{Version: apiservertest.Newest}), Servers: servers,
 		EndpointReconcilerType: "lease", SecurePort: uint16(etcdtest.FreePort(t)), Flags: []string{"--own-loops"},
 		Progress: func(line string) { fmt.Fprintln(t.Output(), line) },
 	}

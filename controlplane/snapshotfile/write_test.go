@@ -40,7 +40,8 @@ func repairedValues(t *testing.T, cluster string) map[string][]byte {
 }
 
 func TestWriteRepaired(t *testing.T) {
-	for _, cluster := range []string{etcdtest.DualStack, etcdtest.SingleStack} {
+	for _, fixture := range etcdtest.FixtureClusters {
+		cluster := fixture.Name
 		t.Run(cluster, func(t *testing.T) {
 			gz := etcdtest.Fixture(cluster, "drift.db.gz")
 			plain := etcdtest.Write(t, etcdtest.Gunzip(t, gz))

@@ -6,10 +6,11 @@ cargo=${CARGO:-cargo}
 go=${GO:-go}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
-../../scripts/apiservers.sh
+releases=$(echo $(sed -n '1p;$p' ../../controlplane/kubernetes/releases.txt)) # the newest and the oldest one
+make --no-print-directory -C ../.. apiservers RELEASES="$releases"
 $cargo build --quiet --locked
 cd ../../controlplane
-export RANGEKEEPER_BOOTSTRAP_RS=$target/debug/bootstrap-rs RANGEKEEPER_REQUIRE_APISERVER=1
+export RANGEKEEPER_BOOTSTRAP_RS=$target/debug/bootstrap-rs RANGEKEEPER_REQUIRE_APISERVER=$releases
 if ! output=$($go test -count=1 -run '^TestRust' ./bootstrap 2>&1); then
 	echo "FAILED  bootstrap-rs"
 	echo "$output"

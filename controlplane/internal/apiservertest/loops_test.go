@@ -216,21 +216,18 @@ func auditOf(t *testing.T, etcd *embedded.Etcd) (code int, out string) {
 // TestRepair starts servers on a damaged cluster: one with its loops reports it, and
 // without them it stays as it is.
 func TestRepair(t *testing.T) {
-	for v, fixture := range map[apiservertest.Version]struct{ cluster, cidrs string }{
-		apiservertest.V1_32: {etcdtest.DualStack, "10.96.0.0/12,fd00:10:96::/108"},
-		apiservertest.V1_36: {etcdtest.SingleStack, "10.0.0.0/16"},
-	} {
+	for _, fixture := range etcdtest.FixtureClusters {
 		for _, ownLoops := range []bool{true, false} {
-			name := string(v) + "/off"
+			name := fixture.Release + "/off"
 			if ownLoops {
-				name = string(v) + "/on"
+				name = fixture.Release + "/on"
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel() // one waits for what is not to come
-				etcd := etcdtest.Start(t, etcdtest.Fixture(fixture.cluster, "drift.db.gz"))
+				etcd := etcdtest.Start(t, etcdtest.Fixture(fixture.Name, "drift.db.gz"))
 				before := storedRanges(t, etcd)
 				s := apiservertest.Start(t, apiservertest.Config{
-					Version: v, Etcd: etcd.Endpoints(), ServiceClusterIPRange: fixture.cidrs, OwnLoops: ownLoops,
+					Version: apiservertest.Version(fixture.Release), Etcd: etcd.Endpoints(), ServiceClusterIPRange: fixture.ClusterIPRange, OwnLoops: ownLoops,
 				})
 				// The first repair ends before a server is ready; its Events are written a little later.
 				ctx, cancel := context.WithTimeout(t.Context(), loopPeriod)

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,18 +31,23 @@ import (
 // Version is a release of Kubernetes.
 type Version string
 
-// The releases that `make apiservers` builds.
+// The releases that `make apiservers` builds by default.
 var (
 	// V1_32 keeps ClusterIPs and NodePorts in RangeAllocations.
 	V1_32 = Version(kubernetes.Release("1.32"))
-	// V1_36 keeps ClusterIPs in IPAddress objects and NodePorts in a RangeAllocation.
-	V1_36 = Version(kubernetes.Release("1.36"))
+	// Newest keeps ClusterIPs in IPAddress objects and NodePorts in a RangeAllocation.
+	Newest = Version(kubernetes.Releases()[0])
 )
 
-// Versions are all of them.
-var Versions = []Version{V1_32, V1_36}
+// Versions returns all supported releases.
+func Versions() (all []Version) {
+	for _, release := range kubernetes.Releases() {
+		all = append(all, Version(release))
+	}
+	return all
+}
 
-// requiredVariable makes a test fail whose server was not built.
+// requiredVariable lists the releases whose tests fail if their server was not built.
 const requiredVariable = "RANGEKEEPER_REQUIRE_APISERVER"
 
 // Defaults of [Config].
@@ -93,7 +99,7 @@ type Server struct {
 }
 
 // Start runs a server until the test ends and waits until it is ready. A test whose
-// server was not built is skipped, or fails where RANGEKEEPER_REQUIRE_APISERVER is set.
+// server was not built is skipped, or fails if RANGEKEEPER_REQUIRE_APISERVER lists the release.
 func Start(t testing.TB, c Config) *Server {
 	t.Helper()
 	s := &Server{t: t, config: c.withDefaults(), program: Program(t, c), dir: t.TempDir(), port: etcdtest.ReservePort(t)}
@@ -123,7 +129,7 @@ func (c Config) withDefaults() Config {
 }
 
 // Program is the path of the program that [Start] runs. A test whose program was not
-// built is skipped, or fails where RANGEKEEPER_REQUIRE_APISERVER is set. With -short
+// built is skipped, or fails if RANGEKEEPER_REQUIRE_APISERVER lists the release. With -short
 // no test runs a kube-apiserver.
 func Program(t testing.TB, c Config) string {
 	t.Helper()
@@ -138,7 +144,7 @@ func Program(t testing.TB, c Config) string {
 	path := filepath.Join(filepath.Dir(self), "..", "..", "..", "bin", name+string(c.Version))
 	if _, err := os.Stat(path); err != nil {
 		missing := fmt.Sprintf("%v: `make %s` builds it", err, target)
-		if os.Getenv(requiredVariable) != "" {
+		if slices.Contains(strings.Fields(os.Getenv(requiredVariable)), string(c.Version)) {
 			t.Fatal(missing)
 		}
 		t.Skip(missing)

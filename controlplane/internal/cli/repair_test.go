@@ -29,11 +29,14 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// bitmaps are the ranges of the fixtures that are bitmaps.
-var bitmaps = map[string][]string{
-	etcdtest.DualStack:   {"serviceips", "secondaryserviceips", "servicenodeports"},
-	etcdtest.SingleStack: {"servicenodeports"},
-}
+// bitmaps are the ranges of each fixture that are repaired.
+var bitmaps = func() map[string][]string {
+	all := make(map[string][]string)
+	for _, cluster := range etcdtest.FixtureClusters {
+		all[cluster.Name] = cluster.Bitmaps
+	}
+	return all
+}()
 
 // run runs a command and gives its exit code and output.
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {

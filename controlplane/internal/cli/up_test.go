@@ -38,7 +38,7 @@ func upArgs(t *testing.T, flags ...string) (args []string, address string) {
 	t.Helper()
 	port := etcdtest.FreePort(t)
 	return slices.Concat([]string{
-		"up", "--kube-apiserver", apiservertest.Program(t, apiservertest.Config{Version: apiservertest.V1_36}), "--data-dir", filepath.Join(t.TempDir(), "it's a cluster"),
+		"up", "--kube-apiserver", apiservertest.Program(t, apiservertest.Config{Version: apiservertest.Newest}), "--data-dir", filepath.Join(t.TempDir(), "it's a cluster"),
 		"--secure-port", fmt.Sprint(port), "--etcd-port", "0",
 	}, flags, []string{"--", "--own-loops"}), net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
 }

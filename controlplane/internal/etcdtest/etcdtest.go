@@ -14,14 +14,31 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
 	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
 )
 
-// The fixture clusters, see testdata/.
+// The fixture clusters that most tests use, see [FixtureClusters].
 const (
 	DualStack   = "kube-1.32-dual-stack"
 	SingleStack = "kube-1.36-single-stack"
 )
+
+// FixtureCluster is a cluster in testdata/ that a stock kube-apiserver has written and, after damage, repaired.
+type FixtureCluster struct {
+	// Name is that of its folder.
+	Name string
+	// Release is the release of the kube-apiserver, ClusterIPRange its flag.
+	Release, ClusterIPRange string
+	// Bitmaps are the ranges that it repairs.
+	Bitmaps []string
+}
+
+// FixtureClusters are all of them; cmd/fixtures makes those of a new release.
+var FixtureClusters = []FixtureCluster{
+	{DualStack, kubernetes.Release("1.32"), "10.96.0.0/12,fd00:10:96::/108", []string{"serviceips", "secondaryserviceips", "servicenodeports"}},
+	{SingleStack, kubernetes.Release("1.36"), "10.0.0.0/16", []string{"servicenodeports"}},
+}
 
 // Fixture is the path of a fixture's file.
 func Fixture(cluster, name string) string {
