@@ -6,10 +6,11 @@ go 1.26.0
 godebug default=go1.23
 
 require (
+	github.com/rangekeeper/rangekeeper/controlplane v0.0.0
 	github.com/rangekeeper/rangekeeper/go-bindings v0.0.0
 	github.com/rangekeeper/rangekeeper/go-bindings/etcdstore v0.0.0
-	github.com/rangekeeper/rangekeeper/controlplane v0.0.0
 	github.com/spf13/cobra v1.10.2
+	go.etcd.io/etcd/api/v3 v3.7.3
 	go.etcd.io/etcd/client/v3 v3.7.3
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
@@ -20,7 +21,7 @@ require (
 )
 
 require (
-	cel.dev/expr v0.25.2 // indirect
+	cel.dev/expr v0.18.0 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20230124172434-306776ec8161 // indirect
 	github.com/NYTimes/gziphandler v1.1.1 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.0 // indirect
@@ -81,24 +82,21 @@ require (
 	github.com/prometheus/common v0.67.5 // indirect
 	github.com/prometheus/procfs v0.16.1 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
-	github.com/rogpeppe/go-internal v1.14.1 // indirect
 	github.com/sirupsen/logrus v1.9.4 // indirect
 	github.com/soheilhy/cmux v0.1.5 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/stoewer/go-strcase v1.3.0 // indirect
-	github.com/stretchr/testify v1.11.1 // indirect
 	github.com/tmc/grpc-websocket-proxy v0.0.0-20220101234140-673ab2c3ae75 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	github.com/xiang90/probing v0.0.0-20221125231312-a49e3df8f510 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
-	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/client/v2 v2.305.16 // indirect
 	go.etcd.io/etcd/pkg/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/raft/v3 v3.5.16 // indirect
 	go.etcd.io/etcd/server/v3 v3.7.3 // indirect
 	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.68.0 // indirect
-	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.61.0 // indirect
+	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.53.0 // indirect
 	go.opentelemetry.io/otel v1.45.0 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.45.0 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.45.0 // indirect
@@ -117,7 +115,7 @@ require (
 	golang.org/x/term v0.47.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
-	golang.org/x/tools v0.51.0 // indirect
+	golang.org/x/tools v0.26.0 // indirect
 	google.golang.org/genproto v0.0.0-20240123012728-ef4313101c80 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260803160001-6ac0973c030d // indirect
@@ -180,20 +178,20 @@ replace (
 	k8s.io/mount-utils => k8s.io/mount-utils v0.32.2
 	k8s.io/pod-security-admission => k8s.io/pod-security-admission v0.32.2
 	k8s.io/sample-apiserver => k8s.io/sample-apiserver v0.32.2
+	k8s.io/sample-cli-plugin => k8s.io/sample-cli-plugin v0.32.2
+	k8s.io/sample-controller => k8s.io/sample-controller v0.32.2
 )
 
 replace (
+	github.com/rangekeeper/rangekeeper/controlplane => ../controlplane
 	github.com/rangekeeper/rangekeeper/go-bindings => ../go-bindings
 	github.com/rangekeeper/rangekeeper/go-bindings/etcdstore => ../go-bindings/etcdstore
-	github.com/rangekeeper/rangekeeper/controlplane => ../controlplane
 	k8s.io/kubernetes => ../target/dropin/v1.32.2
 )
 
 // All else that the release requires is in its own version, too.
 replace (
-	cel.dev/expr => cel.dev/expr v0.18.0
 	github.com/coreos/go-systemd/v22 => github.com/coreos/go-systemd/v22 v22.5.0
-	github.com/cpuguy83/go-md2man/v2 => github.com/cpuguy83/go-md2man/v2 v2.0.4
 	github.com/emicklei/go-restful/v3 => github.com/emicklei/go-restful/v3 v3.11.0
 	github.com/fxamacker/cbor/v2 => github.com/fxamacker/cbor/v2 v2.7.0
 	github.com/go-logr/logr => github.com/go-logr/logr v1.4.2
@@ -213,7 +211,6 @@ replace (
 	github.com/sirupsen/logrus => github.com/sirupsen/logrus v1.9.3
 	github.com/spf13/cobra => github.com/spf13/cobra v1.8.1
 	github.com/spf13/pflag => github.com/spf13/pflag v1.0.5
-	github.com/stretchr/testify => github.com/stretchr/testify v1.9.0
 	go.etcd.io/bbolt => go.etcd.io/bbolt v1.3.11
 	go.etcd.io/etcd/api/v3 => go.etcd.io/etcd/api/v3 v3.5.16
 	go.etcd.io/etcd/client/pkg/v3 => go.etcd.io/etcd/client/pkg/v3 v3.5.16
@@ -221,7 +218,6 @@ replace (
 	go.etcd.io/etcd/pkg/v3 => go.etcd.io/etcd/pkg/v3 v3.5.16
 	go.etcd.io/etcd/server/v3 => go.etcd.io/etcd/server/v3 v3.5.16
 	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc => go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.53.0
-	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp => go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.53.0
 	go.opentelemetry.io/otel => go.opentelemetry.io/otel v1.28.0
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace => go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.28.0
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc => go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.27.0
@@ -231,7 +227,6 @@ replace (
 	go.opentelemetry.io/proto/otlp => go.opentelemetry.io/proto/otlp v1.3.1
 	go.uber.org/zap => go.uber.org/zap v1.27.0
 	golang.org/x/crypto => golang.org/x/crypto v0.28.0
-	golang.org/x/mod => golang.org/x/mod v0.21.0
 	golang.org/x/net => golang.org/x/net v0.30.0
 	golang.org/x/oauth2 => golang.org/x/oauth2 v0.23.0
 	golang.org/x/sync => golang.org/x/sync v0.8.0
@@ -239,13 +234,11 @@ replace (
 	golang.org/x/term => golang.org/x/term v0.25.0
 	golang.org/x/text => golang.org/x/text v0.19.0
 	golang.org/x/time => golang.org/x/time v0.7.0
-	golang.org/x/tools => golang.org/x/tools v0.26.0
 	google.golang.org/genproto/googleapis/api => google.golang.org/genproto/googleapis/api v0.0.0-20240826202546-f6391c0de4c7
 	google.golang.org/genproto/googleapis/rpc => google.golang.org/genproto/googleapis/rpc v0.0.0-20240826202546-f6391c0de4c7
 	google.golang.org/grpc => google.golang.org/grpc v1.65.0
 	google.golang.org/protobuf => google.golang.org/protobuf v1.35.1
 	gopkg.in/evanphx/json-patch.v4 => gopkg.in/evanphx/json-patch.v4 v4.12.0
-	k8s.io/gengo/v2 => k8s.io/gengo/v2 v2.0.0-20240911193312-2b36238f13e9
 	k8s.io/klog/v2 => k8s.io/klog/v2 v2.130.1
 	k8s.io/kube-openapi => k8s.io/kube-openapi v0.0.0-20241105132330-32ad38e42d3f
 	k8s.io/utils => k8s.io/utils v0.0.0-20241104100929-3ea5e8cea738

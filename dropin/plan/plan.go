@@ -118,6 +118,13 @@ func Lease(question LeaseQuestion) (LeaseAnswer, error) {
 	return ask[LeaseAnswer]("lease", question)
 }
 
+// CheckAddress returns an error if the API server refuses the address in endpoints. Every plan that has the server's address checks
+// it; this one has no other effect.
+func CheckAddress(address string) error {
+	_, err := Lease(LeaseQuestion{AdvertiseAddress: address, Stage: StageStart, LeaseTTLMillis: 1000})
+	return err
+}
+
 // Mode decides which addresses the endpoints have: ModeLease, or a result of ModeMasterCount.
 type Mode any
 

@@ -11,6 +11,8 @@ type noneEndpointReconciler struct{}
 // NewNoneEndpointReconciler returns a reconciler that does nothing.
 func NewNoneEndpointReconciler() EndpointReconciler { return noneEndpointReconciler{} }
 
+func (noneEndpointReconciler) ValidateIP(net.IP) error { return nil }
+
 func (noneEndpointReconciler) ReconcileEndpoints(string, net.IP, []corev1.EndpointPort, bool) error {
 	return nil
 }

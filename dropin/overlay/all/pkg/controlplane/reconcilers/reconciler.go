@@ -38,6 +38,9 @@ type endpointReconciler struct {
 	faults []json.RawMessage
 }
 
+// ValidateIP implements EndpointReconciler.
+func (r *endpointReconciler) ValidateIP(ip net.IP) error { return plan.CheckAddress(ip.String()) }
+
 // ReconcileEndpoints implements EndpointReconciler.
 func (r *endpointReconciler) ReconcileEndpoints(serviceName string, ip net.IP, endpointPorts []corev1.EndpointPort, reconcilePorts bool) error {
 	r.mu.Lock()

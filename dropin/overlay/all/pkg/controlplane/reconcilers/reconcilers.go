@@ -9,6 +9,8 @@ import (
 // EndpointReconciler keeps one API server's address in the endpoints of the servers' Service. All servers of a cluster use the same
 // type and the same ports.
 type EndpointReconciler interface {
+	// ValidateIP returns an error if the endpoints cannot have the address. Kubernetes calls it since 1.37.
+	ValidateIP(ip net.IP) error
 	// ReconcileEndpoints adds this server's address to the endpoints if it is missing. With reconcilePorts it also resets the
 	// ports to endpointPorts.
 	ReconcileEndpoints(serviceName string, ip net.IP, endpointPorts []corev1.EndpointPort, reconcilePorts bool) error
