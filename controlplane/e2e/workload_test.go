@@ -102,6 +102,7 @@ func toCluster(s *corev1.ServiceSpec) {
 var forms = []form{
 	{"cluster-ip", corev1.ServiceSpec{Ports: ports("TCP")}, []func(*corev1.ServiceSpec){toType(corev1.ServiceTypeNodePort), toType(corev1.ServiceTypeClusterIP)}},
 	{"node-port", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports("TCP", "UDP")}, []func(*corev1.ServiceSpec){toLocal, affinity, toCluster, toType(corev1.ServiceTypeClusterIP)}},
+	{"shared-node-port", sharedNodePort, []func(*corev1.ServiceSpec){dropSecondPort, toType(corev1.ServiceTypeClusterIP)}},
 	{"load-balancer", corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, Ports: ports("TCP")},
 		[]func(*corev1.ServiceSpec){toCluster, toLocal, toType(corev1.ServiceTypeNodePort)}},
 	{"headless", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: ports("TCP")}, []func(*corev1.ServiceSpec){affinity}},
