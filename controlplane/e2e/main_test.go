@@ -28,19 +28,21 @@ func onEachVersion(t *testing.T, test func(t *testing.T, version apiservertest.V
 }
 
 // startServers starts an etcd without compaction and servers with Rangekeeper inside.
-func startServers(t *testing.T, version apiservertest.Version, count int) (*clientv3.Client, []*apiservertest.Server) {
+func startServers(t *testing.T, version apiservertest.Version, count int, flags ...string) (*clientv3.Client, []*apiservertest.Server) {
 	t.Helper()
-	return startCluster(t, version, true, count)
+	return startCluster(t, version, true, count, flags...)
 }
 
 // startCluster starts an etcd without compaction and servers: with Rangekeeper inside, or stock kube-apiservers.
-func startCluster(t *testing.T, version apiservertest.Version, rangekeeper bool, count int) (*clientv3.Client, []*apiservertest.Server) {
+func startCluster(t *testing.T, version apiservertest.Version, rangekeeper bool, count int, flags ...string) (*clientv3.Client, []*apiservertest.Server) {
 	t.Helper()
-	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
+	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), KeepHistory: true}))
 	t.Cleanup(etcd.Close)
 	var servers []*apiservertest.Server
 	for i := range count {
-		servers = append(servers, apiservertest.Start(t, serverConfig(etcd, version, rangekeeper, i)))
+		config := serverConfig(etcd, version, rangekeeper, i)
+		config.Flags = append(config.Flags, flags...)
+		servers = append(servers, apiservertest.Start(t, config))
 	}
 	return etcd.Client(), servers
 }
