@@ -15,17 +15,21 @@ import (
 // allocates (KEP-1880).
 //
 // It is fed by what is observed: Added, Removed and Replace. A caller that wants an address reserves one, creates the
-// object, and confirms the reservation with the resource version of the object, or aborts it. Nobody else is offered the
-// address meanwhile. An address that was confirmed stays taken until a later removal is observed, so a watch may lag.
+// object, and confirms the reservation with the resource version of the object, or aborts it. Meanwhile the Index offers the
+// address to no other caller. An address that was confirmed stays taken until a later removal is observed, so a watch may
+// lag. Events of one address come in the order in which they happened; those of different addresses may come in any order,
+// as from an informer that lists again after a watch gap.
 //
 // Times are durations since a moment that the caller chooses, by a clock that never goes back. All methods may be called
 // from several goroutines at once. Memory, outside the Go heap: up to 8 MiB for a CIDR of at most 2^26 addresses, by what
-// is taken; for a wider one 9 to 18 bytes for each address that is taken.
+// is taken; for a wider one 9 to 18 bytes for each address that is taken. A list takes up to 48 bytes for each of its
+// addresses until it is compared.
 type Index struct {
 	inner *owned[*C.rk_index]
 }
 
-// Reservation is the right to create the object of an address.
+// Reservation is the right to create the object of an address. One that only has an Addr is none; with it, Confirm records an
+// object that was created without a reservation.
 type Reservation struct {
 	// Addr is the address.
 	Addr netip.Addr
@@ -65,7 +69,7 @@ func (x *Index) Close() error {
 }
 
 // InsertCIDR adds a CIDR, which may overlap with others, and reports whether it was missing. Addresses that were observed
-// before and lie in it are taken. Cost: O(addresses taken in CIDRs that overlap with it, and in none).
+// before and lie in it are taken. Cost: O(n log n) for n addresses taken in CIDRs that overlap with it and in none.
 func (x *Index) InsertCIDR(cidr ServiceCIDR) (added bool, err error) {
 	var c C.bool
 	code := C.rk_index_insert_cidr(x.pointer(), cidr.pointer(), &c)
@@ -74,8 +78,8 @@ func (x *Index) InsertCIDR(cidr ServiceCIDR) (added bool, err error) {
 	return bool(c), resultError(code)
 }
 
-// RemoveCIDR removes a CIDR, so that its addresses are not handed out any more, and reports whether it was there. The
-// index remembers which of them are taken. Cost: O(addresses taken in it).
+// RemoveCIDR removes a CIDR, so that its addresses are not offered any more, and reports whether it was there. The index
+// remembers which of them are taken. Cost: O(n log n) for n addresses taken in it.
 func (x *Index) RemoveCIDR(cidr ServiceCIDR) (removed bool, err error) {
 	var c C.bool
 	code := C.rk_index_remove_cidr(x.pointer(), cidr.pointer(), &c)
@@ -102,14 +106,15 @@ func (x *Index) IsTaken(addr netip.Addr) bool {
 	return bool(taken)
 }
 
-// Reserve reserves a free address of one of these CIDRs until a time, of the dynamic band of its CIDR as long as that has
-// one (KEP-3070). Each CIDR has the probability of its share in the free addresses. One that the index does not have counts
-// as full. The error is ErrFull. Cost: O(CIDRs + log addresses), at any fill.
+// Reserve reserves a free address of one of these CIDRs until a time. Each CIDR has the probability of its share in the free
+// addresses of all dynamic bands, or, if there are none, of all static bands (KEP-3070). A CIDR that the Index does not have
+// counts as full. The error is ErrFull. Cost: O(len(cidrs) * CIDRs + log addresses), at any fill.
 func (x *Index) Reserve(cidrs []ServiceCIDR, until time.Duration) (Reservation, error) {
 	return x.reserve(cidrs, false, until)
 }
 
-// ReserveInOrder is Reserve from the first of these CIDRs that has a free address.
+// ReserveInOrder is Reserve from the first of these CIDRs that has a free address: one of its static band only if its dynamic
+// band has none.
 func (x *Index) ReserveInOrder(cidrs []ServiceCIDR, until time.Duration) (Reservation, error) {
 	return x.reserve(cidrs, true, until)
 }
@@ -143,8 +148,9 @@ func (x *Index) ReserveAddr(addr netip.Addr, until time.Duration) (Reservation, 
 	return reservationFromC(&c), nil
 }
 
-// Confirm records that the object was created at this resource version. Its address stays taken until a later removal is
-// observed, or a later list without it. A reservation that has expired can be confirmed, too.
+// Confirm records that the object was created at this resource version. Its address stays taken until a removal of that
+// resource version or a later one is observed, or a later list without it. A reservation that has expired can be confirmed,
+// too.
 func (x *Index) Confirm(reservation Reservation, revision uint64) error {
 	c := reservation.toC()
 	code := C.rk_index_confirm(x.pointer(), &c, C.uint64_t(revision))
@@ -153,7 +159,7 @@ func (x *Index) Confirm(reservation Reservation, revision uint64) error {
 }
 
 // Abort records that no object was created. If that is not certain, let the reservation expire; so do if the API server
-// says that the object exists, as its creation will be observed.
+// says that the object exists, as its creation will be observed. Abort has no effect once the reservation has ended.
 func (x *Index) Abort(reservation Reservation) error {
 	c := reservation.toC()
 	code := C.rk_index_abort(x.pointer(), &c)
@@ -161,7 +167,9 @@ func (x *Index) Abort(reservation Reservation) error {
 	return resultError(code)
 }
 
-// Expire ends the reservations whose time is over, and returns how many there were. Cost: O(reservations).
+// Expire ends the reservations whose time is now or before, and returns their number. It also ends the wait for their
+// confirmed creations, if later resource versions were observed: a creation and removal during a watch gap is never
+// reported. Cost: O(reservations + confirmed creations that were not observed).
 func (x *Index) Expire(now time.Duration) (int, error) {
 	var n C.size_t
 	code := C.rk_index_expire(x.pointer(), timeToC(now), &n)

@@ -1447,13 +1447,14 @@ typedef struct rk_reservation {
    */
   struct rk_value address;
   /**
-   * Which reservation of that address it is.
+   * The number of this reservation. 0 is no reservation; with it, rk_index_confirm records an object that was
+   * created without one.
    */
   uint64_t id;
 } rk_reservation;
 
 /**
- * What a full list has changed.
+ * The changes by a full list.
  */
 typedef struct rk_index_changes {
   /**
@@ -2124,15 +2125,15 @@ rk_result rk_index_close(const struct rk_index *index);
 
 /**
  * Adds a CIDR, which may overlap with others; *added is false if it is there already. Addresses that were observed
- * before and lie in it are taken. Cost: O(addresses taken in CIDRs that overlap with it, and in none).
+ * before and lie in it are taken. Cost: O(n log n) for n addresses taken in CIDRs that overlap with it and in none.
  */
 rk_result rk_index_insert_cidr(const struct rk_index *index,
                                const struct rk_service_cidr *cidr,
                                bool *added);
 
 /**
- * Removes a CIDR, so that its addresses are not handed out any more; *removed is false if it is not there. The index
- * remembers which of them are taken. Cost: O(addresses taken in it).
+ * Removes a CIDR, so that its addresses are not offered any more; *removed is false if it is not there. The index
+ * remembers which of them are taken. Cost: O(n log n) for n addresses taken in it.
  */
 rk_result rk_index_remove_cidr(const struct rk_index *index,
                                const struct rk_service_cidr *cidr,
@@ -2158,9 +2159,10 @@ rk_result rk_index_is_taken(const struct rk_index *index,
                             bool *is_taken);
 
 /**
- * Reserves a free address of these CIDRs until a time, of the dynamic band of its CIDR as long as that has one (KEP-3070).
- * With `in_order` it is of the first CIDR that has one; without it, a CIDR is chosen with the probability of its share in
- * the free addresses. CIDRs that the index does not have count as full. Cost: O(CIDRs + log addresses), at any fill.
+ * Reserves a free address of these CIDRs until a time. With `in_order` it is of the first CIDR that has one, and of
+ * its static band only if its dynamic band has none (KEP-3070); without it, a CIDR is chosen with the probability of
+ * its share in the free addresses of all dynamic bands, or, if there are none, of all static bands. CIDRs that the
+ * index does not have count as full. Cost: O(len * CIDRs + log addresses), at any fill.
  *
  * RK_RESULT_FULL.
  */
@@ -2183,8 +2185,8 @@ rk_result rk_index_reserve_address(const struct rk_index *index,
                                    struct rk_reservation *reservation);
 
 /**
- * Records that the object was created at revision. Its address stays taken until a later removal is observed, or a later
- * list without it. A reservation that has expired can be confirmed, too.
+ * Records that the object was created at revision. Its address stays taken until a removal of that revision or a later
+ * one is observed, or a later list without it. A reservation that has expired can be confirmed, too.
  */
 rk_result rk_index_confirm(const struct rk_index *index,
                            const struct rk_reservation *reservation,
@@ -2192,15 +2194,19 @@ rk_result rk_index_confirm(const struct rk_index *index,
 
 /**
  * Records that no object was created. If that is not certain, let the reservation expire; so do if the API server says
- * that the object exists, as its creation will be observed.
+ * that the object exists, as its creation will be observed. Has no effect once the reservation has ended.
  */
 rk_result rk_index_abort(const struct rk_index *index,
                          const struct rk_reservation *reservation);
 
 /**
- * Ends the reservations whose time is over, and writes how many there were. Cost: O(reservations).
+ * Ends the reservations whose time is `now` or before, and writes their number. Also ends the wait for their confirmed
+ * creations, if later revisions were observed: a creation and removal during a watch gap is never reported. Cost:
+ * O(reservations + confirmed creations that were not observed).
  */
-rk_result rk_index_expire(const struct rk_index *index, uint64_t now, size_t *expired);
+rk_result rk_index_expire(const struct rk_index *index,
+                          uint64_t now,
+                          size_t *expired);
 
 /**
  * Records that a watch reports an address's object as added or changed, at revision.
@@ -2221,11 +2227,11 @@ rk_result rk_index_removed(const struct rk_index *index,
                            uint64_t revision);
 
 /**
- * Records a list of the addresses of all objects as of revision, and writes what it has changed. Reservations stay, and
- * so do objects that were created later. Cost: O(len + addresses taken before).
+ * Records a list of the addresses of all objects as of revision, and writes what it has changed. Reservations stay,
+ * and so do objects that were created later. Cost: O(n log n) for n objects and addresses taken before.
  *
- * RK_RESULT_STALE_LIST if a later revision was observed before, RK_RESULT_INVALID_ARGUMENT if one is no address; nothing
- * has changed then.
+ * RK_RESULT_STALE_LIST if a later revision was observed before, RK_RESULT_INVALID_ARGUMENT if one is no address;
+ * nothing has changed then.
  */
 rk_result rk_index_replace(const struct rk_index *index,
                            const struct rk_value *values,

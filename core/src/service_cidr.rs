@@ -53,12 +53,6 @@ impl ServiceCidr {
         self.range.static_band()
     }
 
-    /// Whether some address lies in both: then one lies in the other as a whole.
-    pub(crate) fn overlaps(&self, other: Self) -> bool {
-        let (one, other) = (self.network(), other.network());
-        one.contains(other.ip()) || other.contains(one.ip())
-    }
-
     /// The distance of `address` from the first allocatable one; `None` if it is never allocated.
     pub fn offset_of(&self, address: IpAddr) -> Option<u64> {
         let offset = match (self.network(), address.to_canonical()) {

@@ -36,11 +36,12 @@ impl rk_index {
 pub struct rk_reservation {
     /// The address.
     pub address: rk_value,
-    /// Which reservation of that address it is.
+    /// The number of this reservation. 0 is no reservation; with it, rk_index_confirm records an object that was
+    /// created without one.
     pub id: u64,
 }
 
-/// What a full list has changed.
+/// The changes by a full list.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct rk_index_changes {
@@ -115,7 +116,7 @@ pub unsafe extern "C" fn rk_index_close(index: *const rk_index) -> rk_result {
 }
 
 /// Adds a CIDR, which may overlap with others; *added is false if it is there already. Addresses that were observed
-/// before and lie in it are taken. Cost: O(addresses taken in CIDRs that overlap with it, and in none).
+/// before and lie in it are taken. Cost: O(n log n) for n addresses taken in CIDRs that overlap with it and in none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_insert_cidr(
     index: *const rk_index,
@@ -130,8 +131,8 @@ pub unsafe extern "C" fn rk_index_insert_cidr(
     })
 }
 
-/// Removes a CIDR, so that its addresses are not handed out any more; *removed is false if it is not there. The index
-/// remembers which of them are taken. Cost: O(addresses taken in it).
+/// Removes a CIDR, so that its addresses are not offered any more; *removed is false if it is not there. The index
+/// remembers which of them are taken. Cost: O(n log n) for n addresses taken in it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_remove_cidr(
     index: *const rk_index,
@@ -187,9 +188,10 @@ pub unsafe extern "C" fn rk_index_is_taken(
     })
 }
 
-/// Reserves a free address of these CIDRs until a time, of the dynamic band of its CIDR as long as that has one (KEP-3070).
-/// With `in_order` it is of the first CIDR that has one; without it, a CIDR is chosen with the probability of its share in
-/// the free addresses. CIDRs that the index does not have count as full. Cost: O(CIDRs + log addresses), at any fill.
+/// Reserves a free address of these CIDRs until a time. With `in_order` it is of the first CIDR that has one, and of
+/// its static band only if its dynamic band has none (KEP-3070); without it, a CIDR is chosen with the probability of
+/// its share in the free addresses of all dynamic bands, or, if there are none, of all static bands. CIDRs that the
+/// index does not have count as full. Cost: O(len * CIDRs + log addresses), at any fill.
 ///
 /// RK_RESULT_FULL.
 #[unsafe(no_mangle)]
@@ -240,8 +242,8 @@ pub unsafe extern "C" fn rk_index_reserve_address(
     })
 }
 
-/// Records that the object was created at revision. Its address stays taken until a later removal is observed, or a later
-/// list without it. A reservation that has expired can be confirmed, too.
+/// Records that the object was created at revision. Its address stays taken until a removal of that revision or a later
+/// one is observed, or a later list without it. A reservation that has expired can be confirmed, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_confirm(
     index: *const rk_index,
@@ -257,7 +259,7 @@ pub unsafe extern "C" fn rk_index_confirm(
 }
 
 /// Records that no object was created. If that is not certain, let the reservation expire; so do if the API server says
-/// that the object exists, as its creation will be observed.
+/// that the object exists, as its creation will be observed. Has no effect once the reservation has ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_abort(index: *const rk_index, reservation: *const rk_reservation) -> rk_result {
     guard(|scope| {
@@ -268,7 +270,9 @@ pub unsafe extern "C" fn rk_index_abort(index: *const rk_index, reservation: *co
     })
 }
 
-/// Ends the reservations whose time is over, and writes how many there were. Cost: O(reservations).
+/// Ends the reservations whose time is `now` or before, and writes their number. Also ends the wait for their confirmed
+/// creations, if later revisions were observed: a creation and removal during a watch gap is never reported. Cost:
+/// O(reservations + confirmed creations that were not observed).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_expire(index: *const rk_index, now: u64, expired: *mut usize) -> rk_result {
     guard(|scope| {
@@ -305,11 +309,11 @@ pub unsafe extern "C" fn rk_index_removed(index: *const rk_index, value: *const 
     })
 }
 
-/// Records a list of the addresses of all objects as of revision, and writes what it has changed. Reservations stay, and
-/// so do objects that were created later. Cost: O(len + addresses taken before).
+/// Records a list of the addresses of all objects as of revision, and writes what it has changed. Reservations stay,
+/// and so do objects that were created later. Cost: O(n log n) for n objects and addresses taken before.
 ///
-/// RK_RESULT_STALE_LIST if a later revision was observed before, RK_RESULT_INVALID_ARGUMENT if one is no address; nothing
-/// has changed then.
+/// RK_RESULT_STALE_LIST if a later revision was observed before, RK_RESULT_INVALID_ARGUMENT if one is no address;
+/// nothing has changed then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_replace(
     index: *const rk_index,

@@ -1,12 +1,16 @@
 //! Which addresses of a cluster's ServiceCIDRs are free, where the creation of an IPAddress object is what allocates
 //! (KEP-1880).
 //!
-//! An [`Index`] is fed by what is observed: IPAddress objects that were added and removed, and full lists of them. Who
-//! wants an address [reserves](Index::reserve) one, creates the object, and [confirms](Index::confirm) the reservation
-//! with the revision of the creation, or [aborts](Index::abort) it. Nobody else is offered the address meanwhile, and a
-//! watch that lags changes nothing: what is confirmed stays taken until a later removal is observed.
+//! An [`Index`] is fed by what is observed: IPAddress objects that were added and removed, and full lists of them. A
+//! caller that wants an address [reserves](Index::reserve) one, creates the object, and [confirms](Index::confirm) the
+//! reservation with the revision of the creation, or [aborts](Index::abort) it. Meanwhile the index offers the address
+//! to no other caller. A watch may lag: a confirmed address stays taken until a later removal is observed.
 //!
-//! The index only says what is worth trying. The API server decides: it refuses the creation of an object that exists.
+//! Events of one address come in the order in which they happened. Those of different addresses may come in any order,
+//! as from an informer that lists again after a watch gap.
+//!
+//! The index only says which addresses are worth trying. The API server decides: it refuses the creation of an object
+//! that exists. Owners of objects do not matter here; [`audit`](crate::audit) checks them.
 //!
 //! ```
 //! use std::time::Duration;
@@ -41,59 +45,62 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod flight;
 mod offsets;
 mod sparse;
 
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use rand_core::Rng;
 use thiserror::Error;
 
+use self::flight::Flight;
 use self::offsets::Offsets;
 use crate::service_cidr::ServiceCidr;
 
 /// The addresses of all CIDRs that are taken, of both families. CIDRs may overlap.
 ///
+/// Of an IPv6 CIDR that is wider than a /64, the first 2^64 - 1 addresses can be allocated.
+///
 /// Memory: up to 8 MiB for a CIDR of at most 2^26 addresses, by what is taken; for a wider one 9 to 18 bytes for each
-/// address that is taken.
+/// address that is taken. A list takes up to 24 bytes for each of its addresses until it is compared.
 #[derive(Clone, Debug)]
 pub struct Index {
     seed: u64,
     cidrs: Vec<Cidr>,
     /// Taken addresses that no CIDR has.
-    outside: HashSet<IpAddr, FixedState>,
-    /// Reservations, and objects whose creation was not observed yet.
-    in_flight: HashMap<IpAddr, Flight, FixedState>,
+    outside: HashSet<Key, FixedState>,
+    in_flight: HashMap<Key, Flight, FixedState>,
     /// The revision up to which everything was observed.
     observed: u64,
     next_id: u64,
 }
 
+/// An address as a number: an IPv4 address as the IPv4-mapped one. So a CIDR is a range of numbers.
+type Key = u128;
+
+fn key(address: IpAddr) -> Key {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+fn address(key: Key) -> IpAddr {
+    Ipv6Addr::from_bits(key).to_canonical()
+}
+
 #[derive(Clone, Debug)]
 struct Cidr {
     cidr: ServiceCidr,
+    /// The address of offset 0.
+    first: Key,
     taken: Offsets,
-}
-
-/// An address that is taken though no object may have been observed.
-#[derive(Clone, Debug)]
-struct Flight {
-    id: u64,
-    state: State,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum State {
-    Reserved {
-        until: Duration,
-        /// An object of the address was observed, and not its removal.
-        is_there: bool,
-    },
-    /// The object was created at this revision, which was not observed yet.
-    Confirmed { revision: u64 },
+    /// How many addresses of the static band are taken.
+    taken_static: u64,
 }
 
 /// The right to create the object of an address.
@@ -101,16 +108,18 @@ enum State {
 pub struct Reservation {
     /// The address.
     pub address: IpAddr,
-    /// Which reservation of that address it is: the same address can be reserved again once a reservation has expired.
+    /// The number of this reservation: once it has expired, the same address can be reserved again. 0 is no
+    /// reservation; with it, [`Index::confirm`] records an object that was created without one.
     pub id: u64,
 }
 
-/// Where a free address comes from.
+/// The CIDRs from which a free address is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pool<'a> {
-    /// From one of these CIDRs, each with the probability of its share in their free addresses.
+    /// From one of these CIDRs, each with the probability of its share in the free addresses of their dynamic bands,
+    /// or, if there are none, of their static bands (KEP-3070).
     Among(&'a [ServiceCidr]),
-    /// From the first of these CIDRs that has a free address.
+    /// From the first of these CIDRs that has a free address; one of its static band only if its dynamic band has none.
     InOrder(&'a [ServiceCidr]),
 }
 
@@ -119,18 +128,18 @@ pub enum Pool<'a> {
 pub struct Usage {
     /// The CIDR.
     pub cidr: ServiceCidr,
-    /// Addresses that are taken, reserved ones included.
+    /// The number of addresses that are taken, reserved ones included.
     pub used: u64,
-    /// Addresses that are free.
+    /// The number of addresses that are free.
     pub free: u64,
 }
 
-/// What a full list has changed.
+/// The changes by a full list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Addresses that were free before.
+    /// The number of addresses that were free before and are taken now.
     pub added: u64,
-    /// Addresses that are free now.
+    /// The number of addresses that were taken before and are free now.
     pub removed: u64,
 }
 
@@ -161,87 +170,84 @@ pub struct StaleList {
 }
 
 impl Index {
-    /// An index without CIDRs and addresses. Who knows the seed can choose IPv6 addresses that make it slow.
+    /// Returns an index without CIDRs and addresses. Keep the seed from users who may choose IPv6 addresses: with it,
+    /// they can choose addresses that are slow to look up.
     pub fn new(seed: u64) -> Self {
+        let hasher = FixedState::with_seed(seed);
         Self {
             seed,
             cidrs: Vec::new(),
-            outside: HashSet::default(),
-            in_flight: HashMap::default(),
+            outside: HashSet::with_hasher(hasher.clone()),
+            in_flight: HashMap::with_hasher(hasher),
             observed: 0,
             next_id: 0,
         }
     }
 
-    /// Adds a CIDR; false if it is there already. Addresses that were observed before and lie in it are taken.
+    /// Adds a CIDR and returns whether it was missing. Addresses that were observed before and lie in it are taken.
     ///
-    /// Cost: O(addresses taken in CIDRs that overlap with it, and in none).
+    /// Cost: O(n log n) for n addresses taken in CIDRs that overlap with it and in none.
     pub fn insert_cidr(&mut self, cidr: ServiceCidr) -> bool {
         if self.position(cidr).is_some() {
             return false;
         }
-        let mut taken = Offsets::new(cidr.size(), 0, self.seed);
-        for other in self.cidrs.iter().filter(|other| other.cidr.overlaps(cidr)) {
-            for offset in other.addresses().filter_map(|address| cidr.offset_of(address)) {
-                taken.insert(offset);
+        let mut new = Cidr::new(cidr, self.seed);
+        for other in &self.cidrs {
+            if new.overlaps(other) {
+                other.keys().for_each(|key| {
+                    new.take(key);
+                });
             }
         }
-        self.outside.retain(|address| match cidr.offset_of(*address) {
-            Some(offset) => !taken.insert(offset),
-            None => true,
-        });
-        self.cidrs.push(Cidr { cidr, taken });
+        self.outside.retain(|key| new.take(*key).is_none());
+        self.cidrs.push(new);
         true
     }
 
-    /// Removes a CIDR; false if it is not there. No address of it is handed out any more. The index remembers which of
-    /// them are taken.
+    /// Removes a CIDR, so that its addresses are not offered any more, and returns whether it was there. The index
+    /// remembers which of them are taken.
     ///
-    /// Cost: O(addresses taken in it).
+    /// Cost: O(n log n) for n addresses taken in it.
     pub fn remove_cidr(&mut self, cidr: ServiceCidr) -> bool {
         let Some(position) = self.position(cidr) else {
             return false;
         };
         let gone = self.cidrs.swap_remove(position);
-        let alone = gone.addresses().filter(|address| !self.cidrs.iter().any(|other| other.has(*address)));
+        let alone = gone.keys().filter(|key| self.cidrs.iter().all(|other| other.offset_of(*key).is_none()));
         self.outside.extend(alone);
         true
     }
 
-    /// How full each CIDR is. Cost: O(1) for each.
-    pub fn usages(&self) -> impl ExactSizeIterator<Item = Usage> + '_ {
-        self.cidrs.iter().map(Cidr::usage)
-    }
-
-    /// How full a CIDR is; `None` if it is not there. Cost: O(CIDRs).
+    /// Returns how full a CIDR is; `None` if the index does not have it. Cost: O(CIDRs).
     pub fn usage(&self, cidr: ServiceCidr) -> Option<Usage> {
         self.position(cidr).map(|position| self.cidrs[position].usage())
     }
 
-    /// Whether an address is taken. Cost: O(CIDRs).
+    /// Returns whether an address is taken, in a CIDR or not. Cost: O(CIDRs).
     pub fn is_taken(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        match self.cidrs.iter().find_map(|cidr| Some((cidr, cidr.cidr.offset_of(address)?))) {
+        let key = key(address);
+        match self.cidrs.iter().find_map(|cidr| Some((cidr, cidr.offset_of(key)?))) {
             Some((cidr, offset)) => cidr.taken.contains(offset),
-            None => self.outside.contains(&address),
+            None => self.outside.contains(&key),
         }
     }
 
-    /// Reserves a free address until `until`, of the dynamic band of its CIDR as long as that has one (KEP-3070). A CIDR that
-    /// the index does not have counts as full.
+    /// Reserves a free address of the pool until `until`. A CIDR that the index does not have counts as full.
     ///
     /// # Errors
     /// If no address is free.
     ///
-    /// Cost: O(CIDRs + log addresses), at any fill.
+    /// Cost: O(CIDRs of the pool * CIDRs of the index + log addresses), at any fill.
     pub fn reserve(&mut self, pool: Pool<'_>, until: Duration, rng: &mut impl Rng) -> Result<Reservation, Full> {
         let cidr = match pool {
-            Pool::Among(cidrs) => self.weighted(cidrs, rng),
+            Pool::Among(cidrs) => {
+                self.weighted(cidrs, Cidr::free_dynamic, rng).or_else(|| self.weighted(cidrs, Cidr::free, rng))
+            }
             Pool::InOrder(cidrs) => self.known(cidrs).find(|cidr| cidr.free() > 0),
         };
-        let address = cidr.and_then(|cidr| cidr.choose(rng)).ok_or(Full)?;
-        self.take(address);
-        Ok(self.in_flight(address, until))
+        let key = cidr.and_then(|cidr| cidr.choose(rng)).ok_or(Full)?;
+        self.take(key);
+        Ok(self.start(key, until))
     }
 
     /// Reserves this address until `until`.
@@ -249,93 +255,73 @@ impl Index {
     /// # Errors
     /// If it is taken, or in no CIDR.
     pub fn reserve_address(&mut self, address: IpAddr, until: Duration) -> Result<Reservation, ReserveError> {
-        let address = address.to_canonical();
-        if !self.cidrs.iter().any(|cidr| cidr.has(address)) {
+        let (key, address) = (key(address), address.to_canonical());
+        if self.cidrs.iter().all(|cidr| cidr.offset_of(key).is_none()) {
             return Err(ReserveError::NotInCidr(address));
         }
-        if !self.take(address) {
+        if !self.take(key) {
             return Err(ReserveError::AlreadyAllocated(address));
         }
-        Ok(self.in_flight(address, until))
+        Ok(self.start(key, until))
     }
 
-    /// The object was created at `revision`. Its address stays taken until a later removal is observed, or a later list
-    /// without it. A reservation that has expired can be confirmed, too.
+    /// Records that the object was created at `revision`. Its address stays taken until a removal of that revision or a
+    /// later one is observed, or a later list without it. A reservation that has expired can be confirmed, too.
+    ///
+    /// Cost: O(CIDRs).
     pub fn confirm(&mut self, reservation: Reservation, revision: u64) {
-        let Reservation { address, id } = reservation;
-        let flight = self.in_flight.get_mut(&address);
-        if revision <= self.observed {
-            // The creation was observed before its answer arrived, and maybe even a removal.
-            if flight.is_some_and(|flight| flight.id == id) {
-                self.land(address);
-            }
-            return;
-        }
-        let state = State::Confirmed { revision };
-        match flight {
-            Some(flight) => (flight.id, flight.state) = (id, state),
-            None => {
-                self.take(address);
-                self.in_flight.insert(address, Flight { id, state });
-            }
+        let key = key(reservation.address);
+        let is_known = self.update(key, |flight| flight.confirm(reservation.id, revision));
+        // Otherwise the creation was observed before its answer arrived, and maybe even a removal.
+        if !is_known && revision > self.observed {
+            let is_there = !self.take(key);
+            self.in_flight.insert(key, Flight::created(revision, is_there, self.observed));
         }
     }
 
-    /// No object was created. If that is not certain, let the reservation expire; so do if the API server says that the
-    /// object exists, as its creation will be observed.
+    /// Records that no object was created. If that is not certain, let the reservation expire; so do if the API server
+    /// says that the object exists, as its creation will be observed. Has no effect once the reservation has ended.
+    ///
+    /// Cost: O(CIDRs).
     pub fn abort(&mut self, reservation: Reservation) {
-        let of_it = |flight: &Flight| flight.id == reservation.id && matches!(flight.state, State::Reserved { .. });
-        if self.in_flight.get(&reservation.address).is_some_and(of_it) {
-            self.land(reservation.address);
-        }
+        self.update(key(reservation.address), |flight| flight.end(reservation.id));
     }
 
-    /// Ends the reservations whose time is over at `now`; how many there were. Cost: O(reservations).
+    /// Ends the reservations with `until <= now` and returns their number. Also ends the wait for their confirmed
+    /// creations, if later revisions were observed: a creation and removal during a watch gap is never reported.
+    ///
+    /// Cost: O(reservations + confirmed creations that were not observed).
     pub fn expire(&mut self, now: Duration) -> usize {
-        let over = |flight: &Flight| matches!(flight.state, State::Reserved { until, .. } if until <= now);
-        let expired: Vec<IpAddr> =
-            self.in_flight.iter().filter(|(_, flight)| over(flight)).map(|(address, _)| *address).collect();
-        for address in &expired {
-            self.land(*address);
-        }
-        expired.len()
+        let (mut expired, observed) = (0, self.observed);
+        self.update_all(|_, flight| expired += usize::from(flight.expire(now, observed)));
+        expired
     }
 
-    /// A watch reports that the object of an address was added or changed, at `revision`.
+    /// Records that a watch reports the object of an address as added or changed, at `revision`. Cost: O(CIDRs).
     pub fn added(&mut self, address: IpAddr, revision: u64) {
-        let address = address.to_canonical();
+        let key = key(address);
         self.observed = self.observed.max(revision);
-        match self.in_flight.get_mut(&address) {
-            Some(flight) if flight.is_confirmed_by(revision) => {
-                self.in_flight.remove(&address);
-            }
-            Some(flight) => flight.observe(true),
-            None => {
-                self.take(address);
-            }
+        if !self.update(key, |flight| flight.observe(true, revision)) {
+            self.take(key);
         }
     }
 
-    /// A watch reports that the object of an address was removed, at `revision`.
+    /// Records that a watch reports the object of an address as removed, at `revision`. Cost: O(CIDRs).
     pub fn removed(&mut self, address: IpAddr, revision: u64) {
-        let address = address.to_canonical();
+        let key = key(address);
         self.observed = self.observed.max(revision);
-        match self.in_flight.get_mut(&address) {
-            Some(flight) if flight.is_confirmed_by(revision) => {
-                self.in_flight.remove(&address);
-                self.release(address);
-            }
-            Some(flight) => flight.observe(false),
-            None => self.release(address),
+        if !self.update(key, |flight| flight.observe(false, revision)) {
+            self.release(key);
         }
     }
 
-    /// A list reports all objects as of `revision`. Reservations stay, and so do objects that were created later.
+    /// Records a list of all objects as of `revision`, and returns what it has changed. Reservations stay, and so do
+    /// objects that were created later.
     ///
     /// # Errors
-    /// If a later revision was observed before. Nothing has changed then.
+    /// If a later revision was observed before; then nothing has changed.
     ///
-    /// Cost: O(objects + addresses taken before).
+    /// Cost: O(n log n) for n objects and addresses taken before.
     pub fn replace(
         &mut self,
         addresses: impl IntoIterator<Item = IpAddr>,
@@ -344,65 +330,43 @@ impl Index {
         if revision < self.observed {
             return Err(StaleList { list: revision, observed: self.observed });
         }
-        let mut next = Self::new(self.seed);
-        next.cidrs = self.cidrs.iter().map(|cidr| cidr.emptied(self.seed)).collect();
-        (next.observed, next.next_id) = (revision, self.next_id);
-        let mut changes = Changes::default();
-        let (mut taken, mut stayed) = (0, 0);
-        let mut take = |next: &mut Self, address: IpAddr| {
-            if next.take(address) {
-                let before = self.is_taken(address);
-                taken += 1;
-                stayed += u64::from(before);
-            }
-        };
-        for address in addresses {
-            take(&mut next, address.to_canonical());
-        }
-        for (address, flight) in &self.in_flight {
-            if flight.is_confirmed_by(revision) {
-                continue;
-            }
-            let mut flight = flight.clone();
-            flight.observe(next.is_taken(*address));
-            take(&mut next, *address);
-            next.in_flight.insert(*address, flight);
-        }
-        changes.added = taken - stayed;
-        changes.removed = self.taken() - stayed;
-        *self = next;
-        Ok(changes)
-    }
-
-    /// How many addresses are taken, in CIDRs or not. Cost: O(addresses taken), if CIDRs overlap.
-    fn taken(&self) -> u64 {
-        let first = |(position, cidr): (usize, &Cidr)| {
-            let before = &self.cidrs[..position];
-            if !before.iter().any(|other| other.cidr.overlaps(cidr.cidr)) {
-                return cidr.taken.len();
-            }
-            cidr.addresses().filter(|address| !before.iter().any(|other| other.has(*address))).count() as u64
-        };
-        self.cidrs.iter().enumerate().map(first).sum::<u64>() + self.outside.len() as u64
+        self.observed = revision;
+        let mut listed: Vec<Key> = addresses.into_iter().map(key).collect();
+        // In order, a bitmap is read from its first to its last word.
+        listed.sort_unstable();
+        let added = listed.iter().filter(|key| self.take(**key)).count();
+        let is_listed = |key: Key| listed.binary_search(&key).is_ok();
+        let mut gone: Vec<Key> = self.outside.iter().copied().filter(|key| !is_listed(*key)).collect();
+        gone.extend(self.cidrs.iter().flat_map(|cidr| cidr.keys_without(&listed)));
+        gone.retain(|key| !self.in_flight.contains_key(key));
+        let removed = gone.iter().filter(|key| self.release(**key)).count();
+        let landed = self.update_all(|key, flight| flight.observe(is_listed(key), revision));
+        Ok(Changes { added: added as u64, removed: (removed + landed) as u64 })
     }
 
     fn position(&self, cidr: ServiceCidr) -> Option<usize> {
         self.cidrs.iter().position(|other| other.cidr == cidr)
     }
 
-    /// Those of these CIDRs that the index has.
+    /// The CIDRs among these that the index has.
     fn known<'a>(&'a self, cidrs: &'a [ServiceCidr]) -> impl Iterator<Item = &'a Cidr> + Clone {
         cidrs.iter().filter_map(|cidr| self.position(*cidr).map(|position| &self.cidrs[position]))
     }
 
-    /// One of these CIDRs that has a free address, by its share in the free addresses.
-    fn weighted<'a>(&'a self, cidrs: &'a [ServiceCidr], rng: &mut impl Rng) -> Option<&'a Cidr> {
+    /// Chooses one of these CIDRs, with the probability of its share in the sum of weights; `None` if the sum is 0.
+    fn weighted<'a>(
+        &'a self,
+        cidrs: &'a [ServiceCidr],
+        weight: impl Fn(&Cidr) -> u64,
+        rng: &mut impl Rng,
+    ) -> Option<&'a Cidr> {
         let mut known = self.known(cidrs);
-        let free: u128 = known.clone().map(|cidr| u128::from(cidr.free())).sum();
-        // 128 random bits: the remainder is no more likely to be small than anybody could notice.
-        let random = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
-        let mut chosen = random.checked_rem(free)?;
-        known.find(|cidr| match chosen.checked_sub(u128::from(cidr.free())) {
+        let sum: u128 = known.clone().map(|cidr| u128::from(weight(cidr))).sum();
+        if sum == 0 {
+            return None;
+        }
+        let mut chosen = fraction(sum, rng);
+        known.find(|cidr| match chosen.checked_sub(weight(cidr).into()) {
             None => true,
             Some(rest) => {
                 chosen = rest;
@@ -411,92 +375,139 @@ impl Index {
         })
     }
 
-    fn in_flight(&mut self, address: IpAddr, until: Duration) -> Reservation {
+    /// Starts the reservation of an address that was free and has just been taken.
+    fn start(&mut self, key: Key, until: Duration) -> Reservation {
         self.next_id += 1;
-        let state = State::Reserved { until, is_there: false };
-        self.in_flight.insert(address, Flight { id: self.next_id, state });
-        Reservation { address, id: self.next_id }
+        self.in_flight.insert(key, Flight::reserved(self.next_id, until, self.observed));
+        Reservation { address: address(key), id: self.next_id }
     }
 
-    /// Ends a reservation: from now on the address is taken only if its object is there.
-    fn land(&mut self, address: IpAddr) {
-        let flight = self.in_flight.remove(&address);
-        if flight.is_some_and(|flight| matches!(flight.state, State::Reserved { is_there: false, .. })) {
-            self.release(address);
+    /// Changes what is known of an address in flight; false if it is not in flight.
+    fn update(&mut self, key: Key, change: impl FnOnce(&mut Flight)) -> bool {
+        let Some(flight) = self.in_flight.get_mut(&key) else {
+            return false;
+        };
+        change(flight);
+        if flight.is_over() {
+            let is_there = flight.is_there();
+            self.in_flight.remove(&key);
+            if !is_there {
+                self.release(key);
+            }
         }
+        true
+    }
+
+    /// Changes what is known of all addresses in flight; how many of them are free now.
+    fn update_all(&mut self, mut change: impl FnMut(Key, &mut Flight)) -> usize {
+        let mut free = Vec::new();
+        self.in_flight.retain(|key, flight| {
+            change(*key, flight);
+            if flight.is_over() && !flight.is_there() {
+                free.push(*key);
+            }
+            !flight.is_over()
+        });
+        free.iter().filter(|key| self.release(**key)).count()
     }
 
     /// Whether it was free.
-    fn take(&mut self, address: IpAddr) -> bool {
+    fn take(&mut self, key: Key) -> bool {
         let mut inside = None;
         for cidr in &mut self.cidrs {
-            if let Some(offset) = cidr.cidr.offset_of(address) {
-                inside = Some(cidr.taken.insert(offset));
-            }
+            inside = cidr.take(key).or(inside);
         }
-        inside.unwrap_or_else(|| self.outside.insert(address))
+        inside.unwrap_or_else(|| self.outside.insert(key))
     }
 
-    fn release(&mut self, address: IpAddr) {
-        let mut is_outside = true;
+    /// Whether it was taken.
+    fn release(&mut self, key: Key) -> bool {
+        let mut inside = None;
         for cidr in &mut self.cidrs {
-            if let Some(offset) = cidr.cidr.offset_of(address) {
-                cidr.taken.remove(offset);
-                is_outside = false;
-            }
+            inside = cidr.release(key).or(inside);
         }
-        if is_outside {
-            self.outside.remove(&address);
-        }
+        inside.unwrap_or_else(|| self.outside.remove(&key))
     }
 }
 
 impl Cidr {
-    fn emptied(&self, seed: u64) -> Self {
-        Self { cidr: self.cidr, taken: Offsets::new(self.cidr.size(), self.taken.len(), seed) }
+    fn new(cidr: ServiceCidr, seed: u64) -> Self {
+        let first = cidr.value_at(0).map_or(0, key);
+        Self { cidr, first, taken: Offsets::new(cidr.size(), seed), taken_static: 0 }
     }
 
-    fn has(&self, address: IpAddr) -> bool {
-        self.cidr.offset_of(address).is_some()
+    fn offset_of(&self, key: Key) -> Option<u64> {
+        let offset = u64::try_from(key.checked_sub(self.first)?).ok()?;
+        (offset < self.cidr.size()).then_some(offset)
+    }
+
+    /// Whether some address lies in both: then so does the first one of one of them.
+    fn overlaps(&self, other: &Self) -> bool {
+        self.offset_of(other.first).is_some() || other.offset_of(self.first).is_some()
+    }
+
+    fn static_band(&self) -> u64 {
+        self.cidr.static_band().into()
     }
 
     fn free(&self) -> u64 {
         self.cidr.size() - self.taken.len()
     }
 
+    fn free_dynamic(&self) -> u64 {
+        self.free() - (self.static_band() - self.taken_static)
+    }
+
     fn usage(&self) -> Usage {
         Usage { cidr: self.cidr, used: self.taken.len(), free: self.free() }
     }
 
-    /// Addresses that are taken.
-    fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.taken.iter().filter_map(|offset| self.cidr.value_at(offset))
+    /// Whether it was free; `None` if the CIDR does not have it.
+    fn take(&mut self, key: Key) -> Option<bool> {
+        let offset = self.offset_of(key)?;
+        let was_free = self.taken.insert(offset);
+        self.taken_static += u64::from(was_free && offset < self.static_band());
+        Some(was_free)
+    }
+
+    /// Whether it was taken; `None` if the CIDR does not have it.
+    fn release(&mut self, key: Key) -> Option<bool> {
+        let offset = self.offset_of(key)?;
+        let was_taken = self.taken.remove(offset);
+        self.taken_static -= u64::from(was_taken && offset < self.static_band());
+        Some(was_taken)
+    }
+
+    /// Addresses that are taken, ascending.
+    fn keys(&self) -> impl Iterator<Item = Key> + '_ {
+        self.taken.iter().map(|offset| self.first + Key::from(offset))
+    }
+
+    /// Addresses that are taken and not in an ascending list.
+    fn keys_without<'a>(&'a self, listed: &'a [Key]) -> impl Iterator<Item = Key> + 'a {
+        let mut listed = listed[listed.partition_point(|key| *key < self.first)..].iter().peekable();
+        self.keys().filter(move |key| {
+            while listed.next_if(|listed| *listed < key).is_some() {}
+            listed.peek() != Some(&key)
+        })
     }
 
     /// A free address: the first one from a random one of the dynamic band on, else of the static band.
-    fn choose(&self, rng: &mut impl Rng) -> Option<IpAddr> {
-        let (size, band) = (self.cidr.size(), u64::from(self.cidr.static_band()));
+    fn choose(&self, rng: &mut impl Rng) -> Option<Key> {
+        let (size, band) = (self.cidr.size(), self.static_band());
         let offset = self.scan(band, size, rng).or_else(|| self.scan(0, band, rng))?;
-        self.cidr.value_at(offset)
+        Some(self.first + Key::from(offset))
     }
 
     /// The first free offset of `low..high` from a random one on, with wrap.
     fn scan(&self, low: u64, high: u64, rng: &mut impl Rng) -> Option<u64> {
-        let start = low + ((u128::from(rng.next_u64()) * u128::from(high - low)) >> 64) as u64;
+        let start = low + fraction((high - low).into(), rng) as u64;
         self.taken.next_clear(start, high).or_else(|| self.taken.next_clear(low, start))
     }
 }
 
-impl Flight {
-    /// Records whether an object was observed. Once the creation is confirmed, only what comes after it counts.
-    fn observe(&mut self, observed: bool) {
-        if let State::Reserved { is_there, .. } = &mut self.state {
-            *is_there = observed;
-        }
-    }
-
-    /// Whether an event of this revision comes after the creation, so that the watch says everything from now on.
-    fn is_confirmed_by(&self, observed: u64) -> bool {
-        matches!(self.state, State::Confirmed { revision } if revision <= observed)
-    }
+/// A random number below a limit of at most 2^96, or 0: each equally likely, but for a 2^64th.
+fn fraction(limit: u128, rng: &mut impl Rng) -> u128 {
+    let random = u128::from(rng.next_u64());
+    random * (limit >> 64) + ((random * (limit & u128::from(u64::MAX))) >> 64)
 }

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
-use foldhash::SharedSeed;
-use foldhash::fast::SeedableRandomState;
+use foldhash::fast::FixedState;
 
 /// Offsets in a hash set, with further sets that say where everything is taken.
 ///
@@ -16,7 +15,7 @@ use foldhash::fast::SeedableRandomState;
 /// its own there (the bench `index` measures both).
 #[derive(Clone, Debug)]
 pub(super) struct Sparse {
-    levels: Vec<HashSet<Number, SeedableRandomState>>,
+    levels: Vec<HashSet<Number, FixedState>>,
 }
 
 /// A number of a level. The 64 of a block have one hash, so that they lie side by side and a look at a sibling needs no
@@ -31,10 +30,9 @@ impl Hash for Number {
 }
 
 impl Sparse {
-    /// An empty set with room for so many offsets. Who knows the seed can choose offsets that are slow to look up.
-    pub(super) fn new(room: usize, seed: u64) -> Self {
-        let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
-        Self { levels: vec![HashSet::with_capacity_and_hasher(room, hasher)] }
+    /// An empty set. Who knows the seed can choose offsets that are slow to look up.
+    pub(super) fn new(seed: u64) -> Self {
+        Self { levels: vec![HashSet::with_hasher(FixedState::with_seed(seed))] }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -47,18 +45,21 @@ impl Sparse {
 
     /// Adds an offset; false if it is there already.
     pub(super) fn insert(&mut self, offset: u64) -> bool {
-        if !self.levels[0].insert(Number(offset)) {
-            return false;
-        }
         let (mut level, mut number) = (0, offset);
-        while self.are_siblings_in(level, number) {
+        loop {
+            // are none.
+            let is_full = self.are_siblings_in(level, number);
+            if !self.levels[level].insert(Number(number)) {
+                return false;
+            }
+            if !is_full {
+                return true;
+            }
             (level, number) = (level + 1, number >> 6);
             if level == self.levels.len() {
                 self.levels.push(HashSet::with_hasher(self.levels[0].hasher().clone()));
             }
-            self.levels[level].insert(Number(number));
         }
-        true
     }
 
     /// Takes an offset out; false if it is not there.
@@ -104,8 +105,10 @@ impl Sparse {
         number
     }
 
-    /// All offsets, in no order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        self.levels[0].iter().map(|number| number.0)
+    /// All offsets, ascending.
+    pub(super) fn sorted(&self) -> Vec<u64> {
+        let mut offsets: Vec<u64> = self.levels[0].iter().map(|number| number.0).collect();
+        offsets.sort_unstable();
+        offsets
     }
 }

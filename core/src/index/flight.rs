@@ -1,0 +1,71 @@
+//! What is known of an address between its reservation and the moment when the watch has reported its object.
+
+use std::time::Duration;
+
+/// An address that is taken though its object may not have been observed.
+#[derive(Clone, Debug)]
+pub(super) struct Flight {
+    /// The reservation that has not ended.
+    reservation: Option<u64>,
+    /// When the reservation ends.
+    until: Duration,
+    /// The revision of the latest creation that was confirmed and has not been observed.
+    created: Option<u64>,
+    /// Whether the last observation of the address was an object.
+    is_there: bool,
+    /// The revision up to which the address was observed.
+    observed: u64,
+}
+
+impl Flight {
+    /// The flight of a reservation of a free address, while everything up to a revision was observed.
+    pub(super) fn reserved(id: u64, until: Duration, observed: u64) -> Self {
+        Self { reservation: Some(id), until, created: None, is_there: false, observed }
+    }
+
+    /// The flight of an object whose creation is confirmed without a reservation.
+    pub(super) fn created(revision: u64, is_there: bool, observed: u64) -> Self {
+        Self { reservation: None, until: Duration::ZERO, created: Some(revision), is_there, observed }
+    }
+
+    /// Records that an object was created.
+    pub(super) fn confirm(&mut self, id: u64, revision: u64) {
+        self.end(id);
+        if revision > self.observed {
+            self.created = self.created.max(Some(revision));
+        }
+    }
+
+    /// Ends this reservation.
+    pub(super) fn end(&mut self, id: u64) {
+        self.reservation = self.reservation.filter(|reservation| *reservation != id);
+    }
+
+    /// Records an observation. What is older than a confirmed creation does not end the flight.
+    pub(super) fn observe(&mut self, is_there: bool, revision: u64) {
+        self.is_there = is_there;
+        self.observed = self.observed.max(revision);
+        self.created = self.created.filter(|created| *created > revision);
+    }
+
+    /// Ends the reservation if its time is over at `now`, and returns whether it did.
+    ///
+    /// So does the wait for a creation, if later revisions were observed: an informer that lists after a watch gap does
+    /// not report an object that was created and removed in the gap.
+    pub(super) fn expire(&mut self, now: Duration, observed: u64) -> bool {
+        if self.until > now {
+            return false;
+        }
+        self.created = self.created.filter(|created| *created > observed);
+        self.reservation.take().is_some()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.reservation.is_none() && self.created.is_none()
+    }
+
+    /// Whether the address stays taken when the flight is over.
+    pub(super) fn is_there(&self) -> bool {
+        self.is_there
+    }
+}
