@@ -179,24 +179,24 @@ impl Objects {
                 find(Reason::IPAddressNotAllocated, self.first_range(), value);
                 continue;
             };
-            let used = in_use.contains(&address);
+            let replaced = lost.contains(&address);
             match self.judge_object(object, address) {
                 ObjectVerdict::Keep | ObjectVerdict::Wait(_) => continue,
+                // The Service that uses the address has a finding, and its repair comes first.
+                ObjectVerdict::NoService | ObjectVerdict::Leaked if replaced => {}
                 ObjectVerdict::NoService => {
                     find(Reason::IPAddressNotAllocated, self.range_of(address), FoundValue::Address(address));
                 }
                 ObjectVerdict::WrongReference => {
                     find(Reason::IPAddressWrongReference, self.range_of(address), FoundValue::Address(address));
                 }
-                // The Service that uses the address has a finding of its own.
-                ObjectVerdict::Leaked if used => {}
                 ObjectVerdict::Leaked => {
                     let (range, value) = (self.range_of(address), AnyValue::Address(address));
                     leaks.push(Leak { range, value, object: Some(ordinal as u64), stays: false });
                 }
             }
             // The API server removes the object, and creates another one for a Service that uses the address.
-            if !used {
+            if !replaced {
                 leaked.insert(address);
             }
         }
@@ -227,12 +227,17 @@ impl Objects {
         if !self.cidrs.iter().any(|(_, cidr)| cidr.offset_of(address).is_some()) {
             return Some(Reason::ClusterIPOutOfRange);
         }
-        let object = self.by_address.get(&address).map(|at| {
-            let object = &self.objects[*at];
+        let object = self.by_address.get(&address).map(|at| &self.objects[*at]);
+        let verdict = judge_cluster_ip(object.map(|object| {
             let (owner, refers_here) = (self.owner_of(object, address), object.service.as_ref() == Some(key));
             AddressObject { managed: object.managed, labelled: true, refers_here, owner }
-        });
-        let verdict = judge_cluster_ip(object);
+        }));
+        // The same repair that removes the object creates another one for the Service.
+        let removed = |object| self.judge_object(object, address) == ObjectVerdict::WrongReference;
+        let verdict = match verdict {
+            ClusterIpVerdict::Wait if object.is_some_and(removed) => ClusterIpVerdict::Create,
+            verdict => verdict,
+        };
         let records = matches!(verdict, ClusterIpVerdict::Create | ClusterIpVerdict::Replace);
         // The repair creates an object for the first of the Services that claim the address, and none for the others.
         let verdict = if records && !lost.insert(address) { ClusterIpVerdict::Taken } else { verdict };
@@ -408,25 +413,30 @@ mod tests {
 
     #[test]
     fn an_address_that_a_service_uses_stays_whatever_its_object_refers_to() {
+        let pod = IpAddressObject { parent_resource: "pods", ..object("10.0.0.4", "four") };
         let report = audit(
             None,
             "10.0.0.0/29",
-            &[object("10.0.0.1", "other"), object("10.0.0.2", "gone")],
-            &[("one", "10.0.0.1"), ("two", "10.0.0.2"), ("other", "10.0.0.3")],
+            &[object("10.0.0.1", "other"), object("10.0.0.2", "gone"), pod],
+            &[("one", "10.0.0.1"), ("two", "10.0.0.2"), ("other", "10.0.0.3"), ("four", "10.0.0.4")],
         );
         assert_eq!(
             found(&report),
             [
+                (Reason::ClusterIPNotAllocated, "10.0.0.1".into()),
                 (Reason::ClusterIPNotAllocated, "10.0.0.2".into()),
                 (Reason::ClusterIPNotAllocated, "10.0.0.3".into()),
+                (Reason::ClusterIPNotAllocated, "10.0.0.4".into()),
                 (Reason::IPAddressWrongReference, "10.0.0.1".into()),
-            ]
+            ],
+            "as kube-1.37-dual-stack in testdata"
         );
         assert_eq!(report.leaks().next(), None, "a Service uses it");
-        assert_eq!(state(&report, "10.0.0.1"), (true, true, true));
-        assert_eq!(state(&report, "10.0.0.2"), (true, true, true));
+        for replaced in ["10.0.0.1", "10.0.0.2", "10.0.0.4"] {
+            assert_eq!(state(&report, replaced), (true, true, true), "{replaced}");
+        }
         assert_eq!(state(&report, "10.0.0.3"), (false, true, true));
-        assert_eq!(cells(&report), [USED, LOST, LOST, FREE, FREE, FREE]);
+        assert_eq!(cells(&report), [LOST, LOST, LOST, LOST, FREE, FREE]);
     }
 
     #[test]
