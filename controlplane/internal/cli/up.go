@@ -72,7 +72,7 @@ interrupted before the servers were ready.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.kubernetesVersion, "kubernetes-version", upVersions[0], "release of the servers: "+strings.Join(upVersions, " or "))
+	f.StringVar(&o.kubernetesVersion, "kubernetes-version", upVersions[0], "release of the servers, one of "+strings.Join(upVersions, ", "))
 	f.StringVar(&o.cluster.Program, "kube-apiserver", "", "program of the servers (default: "+upServer+"VERSION beside this one)")
 	f.StringVar(&o.cluster.Dir, "data-dir", "", "directory of the cluster (default: rangekeeper below $XDG_STATE_HOME or ~/.local/state)")
 	f.IntVar(&o.cluster.Servers, "servers", 1, fmt.Sprintf("number of kube-apiservers, 1 to %d", localcluster.MaxServers))
@@ -94,7 +94,7 @@ func (o *upFlags) check(c *cobra.Command) error {
 	config := &o.cluster
 	switch {
 	case !slices.Contains(upVersions, o.kubernetesVersion):
-		return usageError(c, "--kubernetes-version is %s, not %q", strings.Join(upVersions, " or "), o.kubernetesVersion)
+		return usageError(c, "--kubernetes-version is one of %s, not %q", strings.Join(upVersions, ", "), o.kubernetesVersion)
 	case config.Servers < 1 || config.Servers > localcluster.MaxServers:
 		return usageError(c, "--servers is 1 to %d, not %d", localcluster.MaxServers, config.Servers)
 	case config.SecurePort == 0:

@@ -70,7 +70,7 @@ func TestUsageErrors(t *testing.T) {
 		`"x" is neither an IP address nor a port; see rangekeeper explain --help`:                                        append(none, "explain", "x"),
 		`--servers is 1 to 3, not 0; see rangekeeper up --help`:                                                          {"up", "--servers", "0"},
 		`--secure-port is 1 to 65535, not 0; see rangekeeper up --help`:                                                  {"up", "--secure-port", "0"},
-		`--kubernetes-version is ` + strings.Join(upVersions, " or ") + `, not ""; see rangekeeper up --help`:            {"up", "--kubernetes-version", ""},
+		`--kubernetes-version is one of ` + strings.Join(upVersions, ", ") + `, not ""; see rangekeeper up --help`:       {"up", "--kubernetes-version", ""},
 		`--endpoint-reconciler-type is lease, master-count or none, not ""; see rangekeeper up --help`:                   {"up", "--endpoint-reconciler-type", ""},
 		`--endpoint-reconciler-type is lease, master-count or none, not "x"; see rangekeeper controller --help`:          append(etcd, "controller", "--endpoint-reconciler-type", "x"),
 		`--logging-format is text or json, not "x"; see rangekeeper controller --help`:                                   append(etcd, "controller", "--logging-format", "x"),

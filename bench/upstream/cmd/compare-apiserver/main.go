@@ -47,7 +47,7 @@ var clusters = []cluster{
 		{"12/delete/64", corev1.ServiceTypeClusterIP, 64, 1000, true},
 		{"12/delete/1", corev1.ServiceTypeClusterIP, 1, 300, true},
 	}},
-	{kubernetes.Release("1.36"), "10.0.0.0/12", []work{
+	{kubernetes.Releases()[0], "10.0.0.0/12", []work{
 		{"clusterip/64", corev1.ServiceTypeClusterIP, 64, 1000, false},
 		{"clusterip/1", corev1.ServiceTypeClusterIP, 1, 300, false},
 		{"clusterip/delete/64", corev1.ServiceTypeClusterIP, 64, 1000, true},
