@@ -20,7 +20,7 @@ TARGETS := aarch64-unknown-linux-gnu s390x-unknown-linux-gnu
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-growth compare-model goldens header install fmt lint targets miri tsan doc setup clean
+.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-growth compare-model goldens fixtures header install fmt lint targets miri tsan doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -123,6 +123,9 @@ compare-model: library ## Plays random operation sequences on the reference's al
 
 goldens: ## Rewrites testdata/reference with the reference's own packages.
 	cd conformance && $(GO) run ./cmd/goldens
+
+fixtures: library apiservers ## Records in testdata how the stock kube-apiservers of RELEASES repair a damaged cluster; 7 minutes.
+	cd controlplane && $(GO) run ./cmd/fixtures $(RELEASES)
 
 header: ## Rewrites include/rangekeeper.h (needs cbindgen 0.29.4).
 	ffi/header.sh
