@@ -22,6 +22,8 @@ import (
 const (
 	DualStack   = "kube-1.32-dual-stack"
 	SingleStack = "kube-1.36-single-stack"
+	// DualWrite has ClusterIPs in bitmaps, which its server writes and does not repair, and in IPAddress objects.
+	DualWrite = "kube-1.33-dual-stack"
 )
 
 // FixtureCluster is a cluster in testdata/ that a stock kube-apiserver has written and, after damage, repaired.
@@ -37,8 +39,7 @@ type FixtureCluster struct {
 // FixtureClusters are all of them; cmd/fixtures makes those of a new release.
 var FixtureClusters = []FixtureCluster{
 	{DualStack, kubernetes.Release("1.32"), "10.96.0.0/12,fd00:10:96::/108", []string{"serviceips", "secondaryserviceips", "servicenodeports"}},
-	// The server writes bitmaps of ClusterIPs, and does not repair them.
-	{"kube-1.33-dual-stack", kubernetes.Release("1.33"), "10.96.0.0/16,fd00:10:96::/112", []string{"servicenodeports"}},
+	{DualWrite, kubernetes.Release("1.33"), "10.96.0.0/16,fd00:10:96::/112", []string{"servicenodeports"}},
 	{"kube-1.34-single-stack", kubernetes.Release("1.34"), "10.34.0.0/20", []string{"servicenodeports"}},
 	{SingleStack, kubernetes.Release("1.36"), "10.0.0.0/16", []string{"servicenodeports"}},
 	{"kube-1.37-dual-stack", kubernetes.Release("1.37"), "10.37.0.0/16,fd00:10:37::/112", []string{"servicenodeports"}},
