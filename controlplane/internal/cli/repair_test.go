@@ -25,6 +25,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -146,6 +147,23 @@ func TestApply(t *testing.T) {
 				t.Errorf("%d leaks, then %d, %d cleared", leaks, len(plan.Leaks), cleared)
 			}
 		})
+	}
+}
+
+// TestApplyToDualWrite repairs the bitmaps of a cluster that 1.33 has written, and compares them with what a stock 1.32 stores when
+// it takes over the cluster.
+func TestApplyToDualWrite(t *testing.T) {
+	damaged := etcdtest.Fixture(etcdtest.DualWrite, "drift.db.gz")
+	stock, ours := etcdtest.Start(t, damaged), etcdtest.Start(t, damaged)
+	apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.V1_32, Etcd: stock.Endpoints(), ServiceClusterIPRange: "10.96.0.0/16,fd00:10:96::/112", OwnLoops: true,
+	})
+	runJSON[audit.Plan](t, exitFound, "repair", "--mode", "bitmap", "--apply", "--endpoints", ours.Endpoints()[0])
+	want, got := readEtcd(t, stock.Client()), readEtcd(t, ours.Client())
+	for name, before := range readFile(t, damaged).Ranges {
+		if !bytes.Equal(got.Ranges[name].Value, want.Ranges[name].Value) || bytes.Equal(got.Ranges[name].Value, before.Value) {
+			t.Errorf("%s differs from what 1.32 stores, or is not repaired", name)
+		}
 	}
 }
 
