@@ -158,11 +158,20 @@ func (x *Index) Confirm(reservation Reservation, revision uint64) error {
 	return resultError(code)
 }
 
-// Abort records that no object was created. If that is not certain, let the reservation expire; so do if the API server
-// says that the object exists, as its creation will be observed. Abort has no effect once the reservation has ended.
+// Abort records that no object was created. If that is not certain, let the reservation expire. Abort has no effect once
+// the reservation has ended.
 func (x *Index) Abort(reservation Reservation) error {
 	c := reservation.toC()
 	code := C.rk_index_abort(x.pointer(), &c)
+	runtime.KeepAlive(x)
+	return resultError(code)
+}
+
+// AlreadyExists records that another client has created the object, as the API server says. The address stays taken until
+// that is observed, or until the reservation expires. AlreadyExists has no effect once the reservation has ended.
+func (x *Index) AlreadyExists(reservation Reservation) error {
+	c := reservation.toC()
+	code := C.rk_index_already_exists(x.pointer(), &c)
 	runtime.KeepAlive(x)
 	return resultError(code)
 }

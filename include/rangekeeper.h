@@ -2193,11 +2193,18 @@ rk_result rk_index_confirm(const struct rk_index *index,
                            uint64_t revision);
 
 /**
- * Records that no object was created. If that is not certain, let the reservation expire; so do if the API server says
- * that the object exists, as its creation will be observed. Has no effect once the reservation has ended.
+ * Records that no object was created. If that is not certain, let the reservation expire. Has no effect once the
+ * reservation has ended.
  */
 rk_result rk_index_abort(const struct rk_index *index,
                          const struct rk_reservation *reservation);
+
+/**
+ * Records that another client has created the object, as the API server says. The address stays taken until that is
+ * observed, or until the reservation expires. Has no effect once the reservation has ended.
+ */
+rk_result rk_index_already_exists(const struct rk_index *index,
+                                  const struct rk_reservation *reservation);
 
 /**
  * Ends the reservations whose time is `now` or before, and writes their number. Also ends the wait for their confirmed

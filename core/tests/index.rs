@@ -53,8 +53,25 @@ impl Store {
 /// A request to create the object of an address.
 struct Creation {
     reservation: Reservation,
-    /// `None` until the store has decided; then the revision of the creation, or 0 for a refusal.
-    decided: Option<usize>,
+    /// `None` until the store has decided.
+    decided: Option<Decision>,
+}
+
+#[derive(Clone, Copy)]
+enum Decision {
+    CreatedAt(usize),
+    AlreadyExists,
+    Refused,
+}
+
+/// A reservation that was neither confirmed nor aborted and has not expired.
+struct Reserved {
+    reservation: Reservation,
+    until: Duration,
+    /// Whether the object exists, by the last event since the reservation.
+    seen: Option<bool>,
+    /// The API server has said that it exists.
+    already_exists: bool,
 }
 
 /// One API server.
@@ -63,8 +80,7 @@ struct Server {
     cidrs: Vec<ServiceCidr>,
     /// The revision up to which it has observed the store.
     cursor: usize,
-    /// Reservations that were neither confirmed nor aborted and have not expired.
-    reserved: Vec<(Reservation, Duration)>,
+    reserved: Vec<Reserved>,
     /// Creations whose answer says so.
     confirmed: Vec<(IpAddr, usize)>,
     /// Requests whose answer has not arrived.
@@ -74,14 +90,14 @@ struct Server {
 impl Server {
     fn is_taken(&self, store: &Store, address: IpAddr) -> bool {
         store.states[self.cursor].contains(&address)
-            || self.reserved.iter().any(|(reservation, _)| reservation.address == address)
+            || self.reserved.iter().any(|reserved| reserved.reservation.address == address)
             || self.confirmed.iter().any(|(confirmed, revision)| *confirmed == address && *revision > self.cursor)
     }
 
     /// All addresses that the model takes for taken.
     fn taken(&self, store: &Store) -> BTreeSet<IpAddr> {
         let mut taken = store.states[self.cursor].clone();
-        taken.extend(self.reserved.iter().map(|(reservation, _)| reservation.address));
+        taken.extend(self.reserved.iter().map(|reserved| reserved.reservation.address));
         taken
             .extend(self.confirmed.iter().filter(|(_, revision)| *revision > self.cursor).map(|(address, _)| *address));
         taken
@@ -115,6 +131,18 @@ impl Server {
             && cidrs.iter().any(if all_full { &is_in as &dyn Fn(&_) -> _ } else { &is_any_dynamic })
     }
 
+    /// The server observes whether an address has an object.
+    fn see(&mut self, address: IpAddr, exists: bool) {
+        for reserved in self.reserved.iter_mut().filter(|reserved| reserved.reservation.address == address) {
+            reserved.seen = Some(exists);
+        }
+        self.end_those_of_others();
+    }
+
+    fn end_those_of_others(&mut self) {
+        self.reserved.retain(|reserved| !(reserved.already_exists && reserved.seen == Some(true)));
+    }
+
     fn check(&self, store: &Store, addresses: &BTreeSet<IpAddr>) {
         for address in addresses {
             assert_eq!(self.index.is_taken(*address), self.is_taken(store, *address), "{address}");
@@ -134,6 +162,7 @@ struct Totals {
     reserved: u64,
     full: u64,
     refused: u64,
+    others: u64,
     late: u64,
     unreserved: u64,
     lists: u64,
@@ -219,7 +248,7 @@ impl History {
                         assert!(server.may_choose(store, &candidates, address), "{address} from {pool:?}");
                         totals.reserved += 1;
                         addresses.insert(address);
-                        server.reserved.push((reservation, until));
+                        server.reserved.push(Reserved { reservation, until, seen: None, already_exists: false });
                         server.creations.push(Creation { reservation, decided: None });
                     }
                     Err(Full) => {
@@ -233,7 +262,7 @@ impl History {
                 match server.index.reserve_address(address, until) {
                     Ok(reservation) => {
                         assert!(is_in && !server.is_taken(store, address) && reservation.address == address);
-                        server.reserved.push((reservation, until));
+                        server.reserved.push(Reserved { reservation, until, seen: None, already_exists: false });
                         server.creations.push(Creation { reservation, decided: None });
                     }
                     Err(ReserveError::NotInCidr(named)) => assert!(!is_in && named == address),
@@ -252,27 +281,36 @@ impl History {
                 };
                 let address = creation.reservation.address;
                 let exists = store.states[store.head()].contains(&address);
-                creation.decided = Some(match exists || below(8, rng) == 0 {
-                    true => 0,
-                    false => store.change(|objects| {
+                creation.decided = Some(match exists {
+                    true => Decision::AlreadyExists,
+                    false if below(8, rng) == 0 => Decision::Refused,
+                    false => Decision::CreatedAt(store.change(|objects| {
                         objects.insert(address);
-                    }),
+                    })),
                 });
             }
             // The answer arrives.
             8 | 9 => {
                 let Some(at) = server.any_creation(true, rng) else { return };
                 let creation = server.creations.remove(at);
-                let mine = |(reservation, _): &(Reservation, Duration)| *reservation == creation.reservation;
+                let mine = |reserved: &Reserved| reserved.reservation == creation.reservation;
                 let expired = creation.reservation.id != 0 && !server.reserved.iter().any(mine);
                 totals.late += u64::from(expired);
                 match creation.decided {
-                    Some(0) => {
+                    Some(Decision::AlreadyExists) => {
+                        totals.others += 1;
+                        server.index.already_exists(creation.reservation);
+                        for reserved in server.reserved.iter_mut().filter(|reserved| mine(reserved)) {
+                            reserved.already_exists = true;
+                        }
+                        server.end_those_of_others();
+                    }
+                    Some(Decision::Refused) => {
                         totals.refused += 1;
                         server.index.abort(creation.reservation);
                         server.reserved.retain(|reserved| !mine(reserved));
                     }
-                    Some(revision) => {
+                    Some(Decision::CreatedAt(revision)) => {
                         server.index.confirm(creation.reservation, revision as u64);
                         server.reserved.retain(|reserved| !mine(reserved));
                         server.confirmed.push((creation.reservation.address, revision));
@@ -289,7 +327,7 @@ impl History {
             11 => {
                 *now += Duration::from_secs(below(3, rng).into());
                 let before = server.reserved.len();
-                server.reserved.retain(|(_, until)| *until > *now);
+                server.reserved.retain(|reserved| reserved.until > *now);
                 assert_eq!(server.index.expire(*now), before - server.reserved.len());
             }
             // Others create and delete.
@@ -308,8 +346,14 @@ impl History {
                     let (before, after) = (&store.states[server.cursor], &store.states[server.cursor + 1]);
                     server.cursor += 1;
                     let revision = server.cursor as u64;
-                    after.difference(before).for_each(|added| server.index.added(*added, revision));
-                    before.difference(after).for_each(|removed| server.index.removed(*removed, revision));
+                    for added in after.difference(before) {
+                        server.index.added(*added, revision);
+                        server.see(*added, true);
+                    }
+                    for removed in before.difference(after) {
+                        server.index.removed(*removed, revision);
+                        server.see(*removed, false);
+                    }
                 }
             }
             _ => {
@@ -323,6 +367,10 @@ impl History {
                 }
                 totals.lists += 1;
                 server.cursor = revision;
+                for reserved in &mut server.reserved {
+                    reserved.seen = Some(store.states[revision].contains(&reserved.reservation.address));
+                }
+                server.end_those_of_others();
                 let after = server.taken(store);
                 let changes = result.expect("it is not older");
                 assert_eq!(changes.added, after.difference(&before).count() as u64);
@@ -348,14 +396,23 @@ fn histories_are_those_of_a_naive_model() {
             }
         }
     }
-    let Totals { steps, reserved, full, refused, late, unreserved, lists, stale } = totals;
+    let Totals { steps, reserved, full, refused, others, late, unreserved, lists, stale } = totals;
     println!(
-        "{histories} histories, {steps} steps, {reserved} reservations, {full} times full, {refused} refused, \
+        "{histories} histories, {steps} steps, {reserved} reservations, {full} times full, {refused} refused, {others} allocated elsewhere, \
          {late} answers after the reservation expired, {unreserved} creations without one, {lists} lists, \
          {stale} stale ones"
     );
-    let floors =
-        [(steps, 300), (reserved, 30), (full, 5), (refused, 1), (late, 2), (unreserved, 1), (lists, 10), (stale, 3)];
+    let floors = [
+        (steps, 300),
+        (reserved, 30),
+        (full, 5),
+        (refused, 1),
+        (others, 1),
+        (late, 2),
+        (unreserved, 1),
+        (lists, 10),
+        (stale, 3),
+    ];
     for (count, floor) in floors {
         assert!(count > histories * floor / 10, "played too little");
     }
@@ -366,6 +423,20 @@ fn address(text: &str) -> IpAddr {
 }
 
 const LATER: Duration = Duration::from_secs(60);
+
+#[test]
+fn an_address_allocated_elsewhere_is_free_after_its_removal() {
+    let mut index = Index::new(1);
+    index.insert_cidr(ServiceCidr::parse("10.0.0.0/24").expect("a CIDR"));
+    let ours = index.reserve_address(address("10.0.0.9"), LATER).expect("it is free");
+    index.already_exists(ours);
+    index.removed(ours.address, 3);
+    assert!(index.is_taken(ours.address), "the removal may be that of an earlier object");
+    index.added(ours.address, 5);
+    index.removed(ours.address, 6);
+    assert!(!index.is_taken(ours.address));
+    assert_eq!(index.expire(LATER), 0);
+}
 
 /// An index of some CIDRs.
 fn with(cidrs: &[&str]) -> (Index, Vec<ServiceCidr>) {

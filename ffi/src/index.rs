@@ -258,8 +258,8 @@ pub unsafe extern "C" fn rk_index_confirm(
     })
 }
 
-/// Records that no object was created. If that is not certain, let the reservation expire; so do if the API server says
-/// that the object exists, as its creation will be observed. Has no effect once the reservation has ended.
+/// Records that no object was created. If that is not certain, let the reservation expire. Has no effect once the
+/// reservation has ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_abort(index: *const rk_index, reservation: *const rk_reservation) -> rk_result {
     guard(|scope| {
@@ -267,6 +267,21 @@ pub unsafe extern "C" fn rk_index_abort(index: *const rk_index, reservation: *co
         let (index, reservation) = unsafe { (borrow(scope, index)?, borrow(scope, reservation)?) };
         let reservation = reservation.try_into()?;
         index.run(|state| state.index.abort(reservation))
+    })
+}
+
+/// Records that another client has created the object, as the API server says. The address stays taken until that is
+/// observed, or until the reservation expires. Has no effect once the reservation has ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_index_already_exists(
+    index: *const rk_index,
+    reservation: *const rk_reservation,
+) -> rk_result {
+    guard(|scope| {
+        // SAFETY: the caller's promise; see guard.
+        let (index, reservation) = unsafe { (borrow(scope, index)?, borrow(scope, reservation)?) };
+        let reservation = reservation.try_into()?;
+        index.run(|state| state.index.already_exists(reservation))
     })
 }
 

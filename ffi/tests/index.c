@@ -38,12 +38,15 @@ int main(void) {
   CHECK_OK(rk_index_reserve(index, order, 2, true, 70, &ordered));
   CHECK(v6.address.kind == RK_VALUE_KIND_IPV6 && ordered.address.kind == RK_VALUE_KIND_IPV6);
 
-  /* One is created, one is refused, three have no answer. */
+  /* One is created, one is refused, one was created by another client, two have no answer. */
   CHECK_OK(rk_index_confirm(index, &all[0], 101));
   CHECK_OK(rk_index_abort(index, &all[1]));
+  CHECK_OK(rk_index_already_exists(index, &all[2]));
+  CHECK_OK(rk_index_added(index, &all[2].address, 99));
+  CHECK_OK(rk_index_removed(index, &all[2].address, 100));
   size_t expired = 0;
   CHECK_OK(rk_index_expire(index, 60, &expired));
-  CHECK(expired == 3);
+  CHECK(expired == 2);
   uint64_t used = 0, available = 0;
   CHECK_OK(rk_index_usage(index, small, &used, &available));
   CHECK(used == 2 && available == 4);

@@ -1003,6 +1003,9 @@ static void indexes(void) {
   CHECK_NULL(rk_index_abort(NULL, &r));
   CHECK_NULL(rk_index_abort(x, NULL));
   CHECK_INVALID(rk_index_abort(x, &r));
+  CHECK_NULL(rk_index_already_exists(NULL, &r));
+  CHECK_NULL(rk_index_already_exists(x, NULL));
+  CHECK_INVALID(rk_index_already_exists(x, &r));
   CHECK_NULL(rk_index_expire(NULL, 0, &n));
   CHECK_NULL(rk_index_expire(x, 0, NULL));
   CHECK_NULL(rk_index_added(NULL, &good, 1));

@@ -15,17 +15,26 @@ pub(super) struct Flight {
     is_there: bool,
     /// The revision up to which the address was observed.
     observed: u64,
+    /// Whether another client has created the object, as the API server has said.
+    already_exists: bool,
 }
 
 impl Flight {
     /// The flight of a reservation of a free address, while everything up to a revision was observed.
     pub(super) fn reserved(id: u64, until: Duration, observed: u64) -> Self {
-        Self { reservation: Some(id), until, created: None, is_there: false, observed }
+        Self { reservation: Some(id), until, created: None, is_there: false, observed, already_exists: false }
     }
 
     /// The flight of an object whose creation is confirmed without a reservation.
     pub(super) fn created(revision: u64, is_there: bool, observed: u64) -> Self {
-        Self { reservation: None, until: Duration::ZERO, created: Some(revision), is_there, observed }
+        Self {
+            reservation: None,
+            until: Duration::ZERO,
+            created: Some(revision),
+            is_there,
+            observed,
+            already_exists: false,
+        }
     }
 
     /// Records that an object was created.
@@ -39,6 +48,12 @@ impl Flight {
     /// Ends this reservation.
     pub(super) fn end(&mut self, id: u64) {
         self.reservation = self.reservation.filter(|reservation| *reservation != id);
+    }
+
+    /// Records that another client has created the object. The reservation then ends when an object is observed: a
+    /// removal may be that of an earlier object.
+    pub(super) fn already_exists(&mut self, id: u64) {
+        self.already_exists |= self.reservation == Some(id);
     }
 
     /// Records an observation. What is older than a confirmed creation does not end the flight.
@@ -61,7 +76,8 @@ impl Flight {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.reservation.is_none() && self.created.is_none()
+        let has_reservation = self.reservation.is_some() && !(self.already_exists && self.is_there);
+        !has_reservation && self.created.is_none()
     }
 
     /// Whether the address stays taken when the flight is over.

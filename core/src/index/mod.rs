@@ -279,12 +279,20 @@ impl Index {
         }
     }
 
-    /// Records that no object was created. If that is not certain, let the reservation expire; so do if the API server
-    /// says that the object exists, as its creation will be observed. Has no effect once the reservation has ended.
+    /// Records that no object was created. If that is not certain, let the reservation expire. Has no effect once the
+    /// reservation has ended.
     ///
     /// Cost: O(CIDRs).
     pub fn abort(&mut self, reservation: Reservation) {
         self.update(key(reservation.address), |flight| flight.end(reservation.id));
+    }
+
+    /// Records that another client has created the object, as the API server says. The address stays taken until that is
+    /// observed, or until the reservation expires. Has no effect once the reservation has ended.
+    ///
+    /// Cost: O(CIDRs).
+    pub fn already_exists(&mut self, reservation: Reservation) {
+        self.update(key(reservation.address), |flight| flight.already_exists(reservation.id));
     }
 
     /// Ends the reservations with `until <= now` and returns their number. Also ends the wait for their confirmed
@@ -485,10 +493,12 @@ impl Cidr {
 
     /// Addresses that are taken and not in an ascending list.
     fn keys_without<'a>(&'a self, listed: &'a [Key]) -> impl Iterator<Item = Key> + 'a {
-        let mut listed = listed[listed.partition_point(|key| *key < self.first)..].iter().peekable();
+        let mut at = listed.partition_point(|key| *key < self.first);
         self.keys().filter(move |key| {
-            while listed.next_if(|listed| *listed < key).is_some() {}
-            listed.peek() != Some(&key)
+            while at < listed.len() && listed[at] < *key {
+                at += 1;
+            }
+            at == listed.len() || listed[at] != *key
         })
     }
 
