@@ -1,5 +1,3 @@
-// Package ipaddress allocates ClusterIPs by creating IPAddress objects, as kube-apiserver does since Kubernetes 1.33
-// (KEP-1880). The API server decides who gets an address: it refuses the creation of an object that exists.
 package ipaddress
 
 import (
@@ -25,47 +23,41 @@ const reservationTime = time.Minute
 // expireEvery is the time between two searches for reservations that have expired.
 const expireEvery = time.Second
 
-// Index knows which addresses of the CIDRs of one family are free. It follows the IPAddress objects of an informer, and reserves the addresses
-// that are being created, so that two allocations never try the same one. All methods may be called from several goroutines at
-// once.
-type Index struct {
+// index knows which addresses of the CIDRs of one family are free. It follows the IPAddress objects of an informer, and reserves the
+// addresses that are being created, so that two allocations never try the same one.
+type index struct {
 	core     *rangekeeper.Index
 	informer cache.SharedIndexInformer
 	events   cache.ResourceEventHandlerRegistration
-	// registered is closed once events is set.
-	registered chan struct{}
-	isIPv6     bool
-	changed    func(netip.Addr)
+	family   corev1.IPFamily
+	changed  func(netip.Addr)
 	// started is the moment from which the core's times count.
 	started time.Time
 	// expired is when reservations were expired last.
 	expired atomic.Int64
 }
 
-// NewIndex returns an Index without CIDRs, which follows the objects until Close. changed, if not nil, is called after an event
-// about an address.
-func NewIndex(informer cache.SharedIndexInformer, family corev1.IPFamily, changed func(netip.Addr)) (*Index, error) {
+// newIndex returns an index without CIDRs and addresses. changed is called after an event about an address.
+func newIndex(informer cache.SharedIndexInformer, family corev1.IPFamily, changed func(netip.Addr)) (*index, error) {
 	core, err := rangekeeper.NewIndex(rand.Uint64())
 	if err != nil {
 		return nil, err
 	}
-	x := &Index{core: core, informer: informer, isIPv6: family == corev1.IPv6Protocol, registered: make(chan struct{}), changed: changed, started: time.Now()}
-	x.events, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { x.observe(object, core.Added) },
-		UpdateFunc: func(_, object any) { x.observe(object, core.Added) },
-		DeleteFunc: func(object any) { x.observe(object, core.Removed) },
+	return &index{core: core, informer: informer, family: family, changed: changed, started: time.Now()}, nil
+}
+
+// start follows the objects until close.
+func (x *index) start() (err error) {
+	x.events, err = x.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { x.observe(object, x.core.Added) },
+		UpdateFunc: func(_, object any) { x.observe(object, x.core.Added) },
+		DeleteFunc: func(object any) { x.observe(object, x.core.Removed) },
 	})
-	if err != nil {
-		core.Close()
-		return nil, err
-	}
-	close(x.registered)
-	return x, nil
+	return err
 }
 
 // observe records an event about an address of the family.
-func (x *Index) observe(object any, record func(netip.Addr, uint64) error) {
-	<-x.registered
+func (x *index) observe(object any, record func(netip.Addr, uint64) error) {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj
 	}
@@ -73,19 +65,19 @@ func (x *Index) observe(object any, record func(netip.Addr, uint64) error) {
 	if !ok {
 		return
 	}
-	if err := record(address, revisionOf(object.(*networkingv1.IPAddress))); err == nil && x.changed != nil {
+	if err := record(address, revisionOf(object.(*networkingv1.IPAddress))); err == nil {
 		x.changed(address)
 	}
 }
 
 // addressOf returns the address of an object; false if its name is no address of the family.
-func (x *Index) addressOf(object any) (netip.Addr, bool) {
+func (x *index) addressOf(object any) (netip.Addr, bool) {
 	ip, ok := object.(*networkingv1.IPAddress)
 	if !ok {
 		return netip.Addr{}, false
 	}
 	address, err := netip.ParseAddr(ip.Name)
-	return address, err == nil && address.Is6() == x.isIPv6
+	return address, err == nil && familyOf(address) == x.family
 }
 
 // revisionOf returns an object's resource version: for objects in etcd a number that grows with each change.
@@ -98,7 +90,7 @@ func revisionOf(object *networkingv1.IPAddress) uint64 {
 }
 
 // refill reads the informer's cache as long as some of its objects were not reported as events.
-func (x *Index) refill() {
+func (x *index) refill() {
 	if x.events.HasSynced() {
 		return
 	}
@@ -115,7 +107,7 @@ func (x *Index) refill() {
 }
 
 // now returns the core's time.
-func (x *Index) now() time.Duration {
+func (x *index) now() time.Duration {
 	now := time.Since(x.started)
 	if last := x.expired.Load(); now-time.Duration(last) >= expireEvery && x.expired.CompareAndSwap(last, int64(now)) {
 		_, _ = x.core.Expire(now) // it only fails after Close
@@ -123,50 +115,49 @@ func (x *Index) now() time.Duration {
 	return now
 }
 
-// Insert adds a CIDR; they may overlap.
-func (x *Index) Insert(cidr rangekeeper.ServiceCIDR) error {
+// insert adds a CIDR; they may overlap.
+func (x *index) insert(cidr rangekeeper.ServiceCIDR) error {
 	_, err := x.core.InsertCIDR(cidr)
 	return err
 }
 
-// Remove removes a CIDR.
-func (x *Index) Remove(cidr rangekeeper.ServiceCIDR) error {
+// remove removes a CIDR.
+func (x *index) remove(cidr rangekeeper.ServiceCIDR) error {
 	_, err := x.core.RemoveCIDR(cidr)
 	return err
 }
 
-// Usage returns how many addresses of a CIDR are in use, those that are being created included, and how many are free.
-func (x *Index) Usage(cidr rangekeeper.ServiceCIDR) (used, free uint64) {
-	x.refill()
+// usage returns how many addresses of a CIDR are in use, those that are being created included, and how many are free.
+func (x *index) usage(cidr rangekeeper.ServiceCIDR) (used, free uint64) {
 	return x.core.Usage(cidr)
 }
 
-// IsTaken reports whether an object of the address exists or is being created.
-func (x *Index) IsTaken(address netip.Addr) bool {
+// isTaken reports whether an object of the address exists or is being created.
+func (x *index) isTaken(address netip.Addr) bool {
 	x.refill()
 	return x.core.IsTaken(address)
 }
 
-// Next creates the object of a free address of one of the CIDRs, each with the probability of its share in the free addresses.
+// createNext creates the object of a free address of one of the CIDRs, each with the probability of its share in the free addresses.
 // create is called again, for another address, while it returns an AlreadyExists error. The error is [rangekeeper.ErrFull] or that
 // of create; the address is the one that was tried last.
-func (x *Index) Next(cidrs []rangekeeper.ServiceCIDR, create func(netip.Addr) (*networkingv1.IPAddress, error)) (netip.Addr, *networkingv1.IPAddress, error) {
+func (x *index) createNext(cidrs []rangekeeper.ServiceCIDR, create func(netip.Addr) (*networkingv1.IPAddress, error)) (netip.Addr, *networkingv1.IPAddress, error) {
 	x.refill()
 	for {
 		reservation, err := x.core.Reserve(cidrs, x.now()+reservationTime)
 		if err != nil {
 			return netip.Addr{}, nil, err
 		}
-		object, err := x.create(reservation, create)
+		object, err := x.finish(reservation, create)
 		if !apierrors.IsAlreadyExists(err) {
 			return reservation.Addr, object, err
 		}
 	}
 }
 
-// This creates the object of an address. The API server is asked in any case: an address may be free that the informer still
+// create creates the object of an address. The API server is asked in any case: an address may be free that the informer still
 // reports as taken. The error is that of create.
-func (x *Index) This(address netip.Addr, create func(netip.Addr) (*networkingv1.IPAddress, error)) (*networkingv1.IPAddress, error) {
+func (x *index) create(address netip.Addr, create func(netip.Addr) (*networkingv1.IPAddress, error)) (*networkingv1.IPAddress, error) {
 	reservation, err := x.core.ReserveAddr(address, x.now()+reservationTime)
 	if errors.Is(err, rangekeeper.ErrAlreadyAllocated) {
 		reservation, err = rangekeeper.Reservation{Addr: address}, nil
@@ -174,11 +165,11 @@ func (x *Index) This(address netip.Addr, create func(netip.Addr) (*networkingv1.
 	if err != nil {
 		return nil, err
 	}
-	return x.create(reservation, create)
+	return x.finish(reservation, create)
 }
 
-// Peek returns a free address that Next could allocate, and allocates nothing. The error is [rangekeeper.ErrFull].
-func (x *Index) Peek(cidrs []rangekeeper.ServiceCIDR) (netip.Addr, error) {
+// peek returns a free address that createNext could allocate, and allocates nothing. The error is [rangekeeper.ErrFull].
+func (x *index) peek(cidrs []rangekeeper.ServiceCIDR) (netip.Addr, error) {
 	x.refill()
 	reservation, err := x.core.Reserve(cidrs, x.now())
 	if err != nil {
@@ -187,13 +178,16 @@ func (x *Index) Peek(cidrs []rangekeeper.ServiceCIDR) (netip.Addr, error) {
 	return reservation.Addr, x.core.Abort(reservation)
 }
 
-func (x *Index) create(reservation rangekeeper.Reservation, create func(netip.Addr) (*networkingv1.IPAddress, error)) (*networkingv1.IPAddress, error) {
+func (x *index) finish(reservation rangekeeper.Reservation, create func(netip.Addr) (*networkingv1.IPAddress, error)) (*networkingv1.IPAddress, error) {
 	object, err := create(reservation.Addr)
+	// The index fails only after Close; then the error of the creation counts.
 	switch {
 	case err == nil:
 		err = x.core.Confirm(reservation, revisionOf(object))
+	case apierrors.IsAlreadyExists(err):
+		_ = x.core.AlreadyExists(reservation)
 	case wasRefused(err):
-		_ = x.core.Abort(reservation) // the error of the creation counts
+		_ = x.core.Abort(reservation)
 	}
 	// After any other error the object may exist: the reservation ends when the informer has reported it, or with its time.
 	return object, err
@@ -205,7 +199,7 @@ func wasRefused(err error) bool {
 		apierrors.IsUnauthorized(err) || apierrors.IsTooManyRequests(err)
 }
 
-// Close stops following the objects. Operations end with [rangekeeper.ErrClosed] from then on.
-func (x *Index) Close() error {
+// close stops following the objects. Operations end with [rangekeeper.ErrClosed] from then on.
+func (x *index) close() error {
 	return errors.Join(x.informer.RemoveEventHandler(x.events), x.core.Close())
 }

@@ -84,8 +84,8 @@ func (s *server) list(metav1.ListOptions) (runtime.Object, error) {
 	return list, nil
 }
 
-// start returns a server with some objects, an Index that follows it, and the index's CIDRs.
-func start(t *testing.T, names []string, cidrs ...string) (*server, *Index, []rangekeeper.ServiceCIDR) {
+// start returns a server with some objects, an index that follows it, and the index's CIDRs.
+func start(t *testing.T, names []string, cidrs ...string) (*server, *index, []rangekeeper.ServiceCIDR) {
 	t.Helper()
 	s := &server{revision: 100, objects: map[string]*networkingv1.IPAddress{}, watch: watch.NewFake()}
 	for _, name := range names {
@@ -96,18 +96,21 @@ func start(t *testing.T, names []string, cidrs ...string) (*server, *Index, []ra
 		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return s.watch, nil },
 	}
 	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lists, s), &networkingv1.IPAddress{}, 0, cache.Indexers{})
-	index, err := NewIndex(informer, corev1.IPv4Protocol, nil)
+	index, err := newIndex(informer, corev1.IPv4Protocol, func(netip.Addr) {})
+	if err == nil {
+		err = index.start()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { index.Close() })
+	t.Cleanup(func() { index.close() })
 	var all []rangekeeper.ServiceCIDR
 	for _, text := range cidrs {
 		cidr, err := rangekeeper.ParseServiceCIDR(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := index.Insert(cidr); err != nil {
+		if err := index.insert(cidr); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, cidr)
@@ -133,7 +136,7 @@ func TestLaggingWatch(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			for {
-				if _, _, err := index.Next(cidrs, s.create); errors.Is(err, rangekeeper.ErrFull) {
+				if _, _, err := index.createNext(cidrs, s.create); errors.Is(err, rangekeeper.ErrFull) {
 					return
 				} else if err != nil {
 					t.Error(err)
@@ -146,16 +149,16 @@ func TestLaggingWatch(t *testing.T) {
 	if s.refusals != 0 || len(s.objects) != 254+14+2 {
 		t.Errorf("%d objects, %d creations refused", len(s.objects), s.refusals)
 	}
-	if used, free := index.Usage(cidrs[0]); used != 254 || free != 0 {
+	if used, free := index.usage(cidrs[0]); used != 254 || free != 0 {
 		t.Errorf("%d used, %d free", used, free)
 	}
 	s.delete("10.0.0.7")
 	s.report()
 	eventually(t, "a removed address is free", func() bool {
-		_, free := index.Usage(cidrs[0])
+		_, free := index.usage(cidrs[0])
 		return free == 1
 	})
-	if address, object, err := index.Next(cidrs, s.create); err != nil || address.String() != "10.0.0.7" || object.Name != "10.0.0.7" {
+	if address, object, err := index.createNext(cidrs, s.create); err != nil || address.String() != "10.0.0.7" || object.Name != "10.0.0.7" {
 		t.Error(address, object, err)
 	}
 }
@@ -168,12 +171,12 @@ func TestTakenElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if address, _, err := index.Next(cidrs, s.create); err != nil || address.String() != "10.0.0.6" {
+	if address, _, err := index.createNext(cidrs, s.create); err != nil || address.String() != "10.0.0.6" {
 		t.Error(address, err)
 	}
 	// Those that were refused are not tried again.
 	before := s.refusals
-	if _, _, err := index.Next(cidrs, s.create); !errors.Is(err, rangekeeper.ErrFull) && s.refusals == before {
+	if _, _, err := index.createNext(cidrs, s.create); !errors.Is(err, rangekeeper.ErrFull) && s.refusals == before {
 		t.Error(err)
 	}
 }
@@ -182,21 +185,21 @@ func TestTakenElsewhere(t *testing.T) {
 func TestNamedAddress(t *testing.T) {
 	s, index, cidrs := start(t, []string{"10.0.0.1"}, "10.0.0.0/29")
 	one := netip.MustParseAddr("10.0.0.1")
-	if _, err := index.This(one, s.create); !apierrors.IsAlreadyExists(err) {
+	if _, err := index.create(one, s.create); !apierrors.IsAlreadyExists(err) {
 		t.Error(err)
 	}
 	s.delete("10.0.0.1")
-	if _, err := index.This(one, s.create); err != nil {
+	if _, err := index.create(one, s.create); err != nil {
 		t.Error(err)
 	}
 	s.report()
 	s.delete("10.0.0.1")
 	s.report()
-	eventually(t, "the address is free", func() bool { return !index.IsTaken(one) })
-	if _, err := index.This(netip.MustParseAddr("10.0.1.1"), s.create); !errors.Is(err, rangekeeper.ErrNotInRange) {
+	eventually(t, "the address is free", func() bool { return !index.isTaken(one) })
+	if _, err := index.create(netip.MustParseAddr("10.0.1.1"), s.create); !errors.Is(err, rangekeeper.ErrNotInRange) {
 		t.Error(err)
 	}
-	if used, _ := index.Usage(cidrs[0]); used != 0 {
+	if used, _ := index.usage(cidrs[0]); used != 0 {
 		t.Error(used, "are used")
 	}
 }
@@ -208,23 +211,23 @@ func TestFailures(t *testing.T) {
 		return func(netip.Addr) (*networkingv1.IPAddress, error) { return nil, err }
 	}
 	forbidden, timeout := apierrors.NewForbidden(networkingv1.Resource("ipaddresses"), "x", nil), errors.New("connection lost")
-	if _, _, err := index.Next(cidrs, fail(forbidden)); !errors.Is(err, forbidden) {
+	if _, _, err := index.createNext(cidrs, fail(forbidden)); !errors.Is(err, forbidden) {
 		t.Error(err)
 	}
-	if used, _ := index.Usage(cidrs[0]); used != 0 {
+	if used, _ := index.usage(cidrs[0]); used != 0 {
 		t.Error(used, "are used after a refusal")
 	}
-	if _, _, err := index.Next(cidrs, fail(timeout)); !errors.Is(err, timeout) {
+	if _, _, err := index.createNext(cidrs, fail(timeout)); !errors.Is(err, timeout) {
 		t.Error(err)
 	}
-	if used, _ := index.Usage(cidrs[0]); used != 1 {
+	if used, _ := index.usage(cidrs[0]); used != 1 {
 		t.Error(used, "are used after an unknown outcome")
 	}
 	index.started = index.started.Add(-reservationTime - 2*expireEvery)
-	if address, err := index.Peek(cidrs); err != nil || !address.IsValid() {
+	if address, err := index.peek(cidrs); err != nil || !address.IsValid() {
 		t.Error(address, err)
 	}
-	if used, _ := index.Usage(cidrs[0]); used != 0 {
+	if used, _ := index.usage(cidrs[0]); used != 0 {
 		t.Error(used, "are used after the reservation has expired")
 	}
 }

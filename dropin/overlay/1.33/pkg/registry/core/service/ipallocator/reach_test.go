@@ -4,14 +4,118 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"sync"
 
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	networkingv1informers "k8s.io/client-go/informers/networking/v1"
+	networkingv1client "k8s.io/client-go/kubernetes/typed/networking/v1"
+	"k8s.io/client-go/tools/cache"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	netutils "k8s.io/utils/net"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/ipaddress"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // The released tests call these functions. The core library decides their results.
 
-// deleteServiceCIDR reports the deletion of an object.
-func (c *MetaAllocator) deleteServiceCIDR(obj any) { c.enqueueServiceCIDR(obj) }
+// newMetaAllocator returns a MetaAllocator whose requests do not wait for a ServiceCIDR.
+func newMetaAllocator(
+	client networkingv1client.NetworkingV1Interface,
+	serviceCIDRInformer networkingv1informers.ServiceCIDRInformer,
+	ipAddressInformer networkingv1informers.IPAddressInformer,
+	isIPv6 bool,
+	bitmapAllocator Interface,
+) *MetaAllocator {
+	family := api.IPv4Protocol
+	if isIPv6 {
+		family = api.IPv6Protocol
+	}
+	c := must(newAllocator(client, serviceCIDRInformer, ipAddressInformer, family, bitmapAllocator, 0))
+	c.allocators = make(map[string]*item)
+	serviceCIDRs.Store(c, serviceCIDRInformer.Informer().GetStore())
+	return c
+}
+
+// serviceCIDRs has the cache.Store of each *MetaAllocator.
+var serviceCIDRs sync.Map
+
+// readiness is whether addresses of a CIDR can be allocated.
+type readiness struct {
+	c    *MetaAllocator
+	cidr netip.Prefix
+}
+
+func (r readiness) Load() bool {
+	return slices.ContainsFunc(r.c.addresses.Usage(), func(of ipaddress.Usage) bool { return of.CIDR == r.cidr && of.Ready })
+}
+
+// Store changes the condition of the ServiceCIDRs in the cache.
+func (r readiness) Store(ready bool) {
+	condition := metav1.Condition{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionFalse}
+	if ready {
+		condition.Status = metav1.ConditionTrue
+	}
+	store, _ := serviceCIDRs.Load(r.c)
+	for _, one := range store.(cache.Store).List() {
+		if object := one.(*networkingv1.ServiceCIDR).DeepCopy(); slices.Contains(object.Spec.CIDRs, r.cidr.String()) {
+			object.Status.Conditions = []metav1.Condition{condition}
+			_ = store.(cache.Store).Update(object) // a cache returns no error
+		}
+	}
+}
+
+func (c *MetaAllocator) allocatorOf(cidr netip.Prefix) (*Allocator, error) {
+	_, network, err := netutils.ParseCIDRSloppy(cidr.String())
+	if err != nil {
+		return nil, err
+	}
+	return &Allocator{MetaAllocator: c, cidr: *network, size: hostsPerNetwork(network), ready: readiness{c, cidr}}, nil
+}
+
+func (a *Allocator) CIDR() net.IPNet { return a.cidr }
+func (a *Allocator) Free() int       { return max(intOf(a.size)-a.Used(), 0) }
+
+// The released tests report changes of objects. As their informers do not run, a MetaAllocator reads the caches at each call.
+func (c *MetaAllocator) run()                   {}
+func (c *MetaAllocator) enqueueServiceCIDR(any) {}
+func (c *MetaAllocator) deleteServiceCIDR(any)  {}
+
+// NewIPAllocator returns an Allocator of a CIDR.
+func NewIPAllocator(cidr *net.IPNet, client networkingv1client.NetworkingV1Interface, ipAddressInformer networkingv1informers.IPAddressInformer) (*Allocator, error) {
+	serviceCIDRInformer := informers.NewSharedInformerFactory(nil, 0).Networking().V1().ServiceCIDRs()
+	object := &networkingv1.ServiceCIDR{Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr.String()}}}
+	if err := serviceCIDRInformer.Informer().GetStore().Add(object); err != nil {
+		return nil, err
+	}
+	c := newMetaAllocator(client, serviceCIDRInformer, ipAddressInformer, netutils.IsIPv6CIDR(cidr), nil)
+	a, err := c.allocatorOf(netip.MustParsePrefix(cidr.String()))
+	c.serviceCIDRSynced = func() bool { return true }
+	c.ipAddressSynced = func() bool { return a.ipAddressSynced() }
+	return a, err
+}
+
+// getAllocator returns the Allocator of a CIDR that contains ip, and with ready of one that is ready.
+func (c *MetaAllocator) getAllocator(ip net.IP, ready bool) (*Allocator, error) {
+	for _, of := range c.addresses.Usage() {
+		if !of.CIDR.Contains(addressOf(ip)) || ready && !of.Ready {
+			continue
+		}
+		name := of.CIDR.String()
+		if c.allocators[name] == nil {
+			a, err := c.allocatorOf(of.CIDR)
+			if err != nil {
+				return nil, err
+			}
+			c.allocators[name] = &item{a}
+		}
+		return c.allocators[name].allocator, nil
+	}
+	return nil, ErrMismatchedNetwork
+}
 
 func hostsPerNetwork(subnet *net.IPNet) uint64 {
 	return must(rangekeeper.ParseServiceCIDR(subnet.String())).Size()

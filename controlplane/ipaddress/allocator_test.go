@@ -1,0 +1,343 @@
+package ipaddress
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+var service = &networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: "a"}
+
+func serviceCIDR(name string, ready metav1.ConditionStatus, cidrs ...string) *networkingv1.ServiceCIDR {
+	condition := metav1.Condition{Type: networkingv1.ServiceCIDRConditionReady, Status: ready}
+	return &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: cidrs},
+		Status:     networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{condition}},
+	}
+}
+
+// newClient returns a clientset with objects. It numbers the revisions of IPAddress objects and checks preconditions like an API
+// server.
+func newClient(objects ...runtime.Object) *fake.Clientset {
+	client := fake.NewClientset(objects...)
+	var mutex sync.Mutex
+	revision := 100
+	number := func(object *networkingv1.IPAddress) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		revision++
+		object.ResourceVersion = strconv.Itoa(revision)
+		if object.UID == "" {
+			object.UID = types.UID(object.ResourceVersion)
+		}
+	}
+	client.PrependReactor("create", "ipaddresses", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		number(action.(clienttesting.CreateAction).GetObject().(*networkingv1.IPAddress))
+		return false, nil, nil
+	})
+	client.PrependReactor("delete", "ipaddresses", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		deletion := action.(clienttesting.DeleteActionImpl)
+		stored, err := client.Tracker().Get(deletion.GetResource(), "", deletion.Name)
+		if err != nil {
+			return false, nil, nil
+		}
+		object := stored.(*networkingv1.IPAddress)
+		if only := deletion.DeleteOptions.Preconditions; only != nil && (*only.UID != object.UID || *only.ResourceVersion != object.ResourceVersion) {
+			return true, nil, apierrors.NewConflict(deletion.GetResource().GroupResource(), deletion.Name, errors.New("it was written since it was read"))
+		}
+		// A watch reports the revision of the deletion.
+		gone := object.DeepCopy()
+		number(gone)
+		return false, nil, client.Tracker().Update(deletion.GetResource(), gone, "")
+	})
+	return client
+}
+
+// newAllocator returns an allocator of IPv4 addresses, whose informers start with the function that is returned.
+func newAllocator(t *testing.T, client *fake.Clientset, startTimeout time.Duration) (*Allocator, func()) {
+	t.Helper()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	a, err := New(Options{
+		Family:       corev1.IPv4Protocol,
+		Client:       client.NetworkingV1().IPAddresses(),
+		ServiceCIDRs: factory.Networking().V1().ServiceCIDRs(),
+		IPAddresses:  factory.Networking().V1().IPAddresses(),
+		StartTimeout: startTimeout,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	return a, func() { factory.Start(t.Context().Done()) }
+}
+
+// TestStart allocates before the informers have started, and before the first ServiceCIDR is ready. Both must wait.
+func TestStart(t *testing.T) {
+	client := newClient()
+	a, startInformers := newAllocator(t, client, 20*time.Second)
+	next, named := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := a.AllocateNext(t.Context(), service); next <- err }()
+	go func() { _, err := a.Allocate(t.Context(), netip.MustParseAddr("10.8.0.1"), service); named <- err }()
+	for _, step := range []func(){
+		startInformers,
+		func() { addCIDR(t, client, serviceCIDR("not-ready", metav1.ConditionFalse, "10.7.0.0/30")) },
+		func() {
+			addCIDR(t, client, serviceCIDR("kubernetes", metav1.ConditionTrue, "10.8.0.0/24", "fd00::/112"))
+		},
+	} {
+		select {
+		case err := <-next:
+			t.Fatal("the allocation of any address did not wait:", err)
+		case err := <-named:
+			t.Fatal("the allocation of a named address did not wait:", err)
+		case <-time.After(100 * time.Millisecond): // both wait
+		}
+		step()
+	}
+	if err := errors.Join(<-next, <-named); err != nil {
+		t.Error(err)
+	}
+}
+
+func addCIDR(t *testing.T, client *fake.Clientset, object *networkingv1.ServiceCIDR) {
+	t.Helper()
+	if _, err := client.NetworkingV1().ServiceCIDRs().Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNoWait allocates without a start timeout from the caches of informers that do not run.
+func TestNoWait(t *testing.T) {
+	a, _ := newAllocator(t, newClient(), 0)
+	if _, err := a.AllocateNext(t.Context(), service); !errors.Is(err, rangekeeper.ErrFull) {
+		t.Error("without a ServiceCIDR:", err)
+	}
+	if err := a.cidrs.informer.GetStore().Add(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/30")); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.index.informer.GetStore().Add(&networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "10.6.0.1"}}); err != nil {
+		t.Fatal(err)
+	}
+	if object, err := a.AllocateNext(t.Context(), service); err != nil || object.Name != "10.6.0.2" {
+		t.Error(object, err)
+	}
+}
+
+// TestServiceCIDRsChange has CIDRs of several objects that come, become unready and go.
+func TestServiceCIDRsChange(t *testing.T) {
+	client := newClient(
+		serviceCIDR("a", metav1.ConditionTrue, "10.7.0.0/30"),
+		serviceCIDR("b", metav1.ConditionTrue, "10.7.0.0/30"),
+		serviceCIDR("c", metav1.ConditionTrue, "10.8.0.0/24", "fd00::/112"),
+	)
+	a, startInformers := newAllocator(t, client, 20*time.Second)
+	startInformers()
+	small, wide, elsewhere := netip.MustParseAddr("10.7.0.1"), netip.MustParseAddr("10.8.0.1"), netip.MustParseAddr("10.9.0.1")
+	for address, want := range map[netip.Addr]error{small: nil, wide: nil, elsewhere: rangekeeper.ErrNotInRange, netip.MustParseAddr("10.8.0.255"): rangekeeper.ErrNotInRange} {
+		if err := a.Check(t.Context(), address); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", address, err, want)
+		}
+	}
+	object, err := a.Allocate(t.Context(), small, service)
+	if err != nil || object.Labels[networkingv1.LabelManagedBy] != ManagedBy || object.Labels[networkingv1.LabelIPAddressFamily] != "IPv4" || *object.Spec.ParentRef != *service {
+		t.Error(object, err)
+	}
+	if _, err := a.Allocate(t.Context(), small, service); !errors.Is(err, rangekeeper.ErrAlreadyAllocated) {
+		t.Error("an address in use:", err)
+	}
+	if err := a.Check(t.Context(), small); !errors.Is(err, rangekeeper.ErrAlreadyAllocated) {
+		t.Error("an address in use:", err)
+	}
+	want := []Usage{
+		{CIDR: netip.MustParsePrefix("10.7.0.0/30"), Ready: true, Used: 1, Free: 1},
+		{CIDR: netip.MustParsePrefix("10.8.0.0/24"), Ready: true, Free: 254},
+	}
+	if usage := a.Usage(); !slices.Equal(usage, want) {
+		t.Error(usage)
+	}
+
+	// Objects of other clients count, whoever manages them, but not the broadcast address.
+	for _, name := range []string{"10.8.0.255", "10.8.0.9"} {
+		other := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := client.NetworkingV1().IPAddresses().Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "another client's object counts", func() bool { return a.Usage()[1].Used > 0 })
+	if usage := a.Usage()[1]; usage.Used != 1 || usage.Free != 253 {
+		t.Error(usage)
+	}
+
+	objects := client.NetworkingV1().ServiceCIDRs()
+	unready := func(name string) {
+		if _, err := objects.UpdateStatus(t.Context(), serviceCIDR(name, metav1.ConditionFalse, "10.7.0.0/30"), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unready("a")
+	if err := objects.Delete(t.Context(), "c", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a deleted CIDR has no addresses", func() bool { return errors.Is(a.Check(t.Context(), wide), rangekeeper.ErrNotInRange) })
+	if usage := a.Usage(); len(usage) != 1 || !usage[0].Ready {
+		t.Error("one of the two objects of a CIDR is ready:", usage)
+	}
+	unready("b")
+	eventually(t, "a CIDR without a ready object is not ready", func() bool { return !a.Usage()[0].Ready })
+	if _, err := a.AllocateNext(t.Context(), service); !errors.Is(err, rangekeeper.ErrFull) {
+		t.Error("without a ready CIDR:", err)
+	}
+	if _, err := a.Peek(t.Context()); !errors.Is(err, rangekeeper.ErrFull) {
+		t.Error("without a ready CIDR:", err)
+	}
+	if err := a.Undo(t.Context(), object); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "an address of a CIDR that is not ready is free again", func() bool { return a.Usage()[0].Free == 2 })
+}
+
+// TestConcurrentAllocations allocates all addresses from many goroutines. Each must get another one, at the first attempt.
+func TestConcurrentAllocations(t *testing.T) {
+	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/24"), serviceCIDR("more", metav1.ConditionTrue, "10.7.0.0/25"))
+	a, startInformers := newAllocator(t, client, 20*time.Second)
+	startInformers()
+	var group sync.WaitGroup
+	for range 16 {
+		group.Go(func() {
+			for {
+				if _, err := a.AllocateNext(t.Context(), service); errors.Is(err, rangekeeper.ErrFull) {
+					return
+				} else if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	creations := 0
+	for _, action := range client.Actions() {
+		if action.Matches("create", "ipaddresses") {
+			creations++
+		}
+	}
+	if creations != 254+126 {
+		t.Errorf("%d creations of %d addresses", creations, 254+126)
+	}
+	eventually(t, "the cache has all objects", func() bool { return len(a.List()) == creations })
+	usage := a.Usage()
+	if len(usage) != 2 || usage[0].Free != 0 || usage[1].Free != 0 {
+		t.Error(usage)
+	}
+}
+
+// TestMetrics compares all metrics with what has happened.
+func TestMetrics(t *testing.T) {
+	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/30"))
+	a, startInformers := newAllocator(t, client, 20*time.Second)
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Record(metrics)
+	startInformers()
+	gauges := func(want ...string) {
+		t.Helper()
+		eventually(t, strings.Join(want, ", "), func() bool { return slices.Equal(gaugesOf(t, registry), want) })
+	}
+	// Before any allocation.
+	gauges("10.6.0.0/30: 0 used, 2 free")
+	for range 2 {
+		if _, err := a.AllocateNext(t.Context(), service); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := a.AllocateNext(t.Context(), service); !errors.Is(err, rangekeeper.ErrFull) {
+		t.Error("allocation without a free address:", err)
+	}
+	if _, err := a.Allocate(t.Context(), netip.MustParseAddr("10.6.0.1"), service); err == nil {
+		t.Error("an address was allocated twice")
+	}
+	gauges("10.6.0.0/30: 2 used, 0 free")
+	addCIDR(t, client, serviceCIDR("second", metav1.ConditionTrue, "10.7.0.0/29"))
+	gauges("10.6.0.0/30: 2 used, 0 free", "10.7.0.0/29: 0 used, 6 free")
+	if _, err := a.Allocate(t.Context(), netip.MustParseAddr("10.7.0.1"), service); err != nil {
+		t.Error(err)
+	}
+	gauges("10.6.0.0/30: 2 used, 0 free", "10.7.0.0/29: 1 used, 5 free")
+	if err := client.NetworkingV1().IPAddresses().Delete(t.Context(), "10.6.0.1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.NetworkingV1().ServiceCIDRs().Delete(t.Context(), "second", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	gauges("10.6.0.0/30: 1 used, 1 free")
+
+	counters := `
+# HELP kube_apiserver_clusterip_allocator_allocation_errors_total Number of allocations of ClusterIPs that failed, by CIDR and scope
+# TYPE kube_apiserver_clusterip_allocator_allocation_errors_total counter
+kube_apiserver_clusterip_allocator_allocation_errors_total{cidr="10.6.0.0/30",scope="dynamic"} 1
+kube_apiserver_clusterip_allocator_allocation_errors_total{cidr="10.6.0.0/30",scope="static"} 1
+# HELP kube_apiserver_clusterip_allocator_allocation_total Number of allocations of ClusterIPs, by CIDR and scope
+# TYPE kube_apiserver_clusterip_allocator_allocation_total counter
+kube_apiserver_clusterip_allocator_allocation_total{cidr="10.6.0.0/30",scope="dynamic"} 2
+kube_apiserver_clusterip_allocator_allocation_total{cidr="10.7.0.0/29",scope="static"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(counters), "kube_apiserver_clusterip_allocator_allocation_errors_total", "kube_apiserver_clusterip_allocator_allocation_total"); err != nil {
+		t.Error(err)
+	}
+	if n := testutil.CollectAndCount(metrics.took); n != 2 {
+		t.Errorf("durations of %d CIDRs, want 2", n)
+	}
+	if _, err := NewMetrics(registry); err == nil {
+		t.Error("the metrics were registered twice")
+	}
+}
+
+// gaugesOf returns the gauges of each CIDR.
+func gaugesOf(t *testing.T, registry *prometheus.Registry) (all []string) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbers := make(map[string]map[string]float64)
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if metric.GetGauge() != nil {
+				cidr := metric.GetLabel()[0].GetValue()
+				if numbers[cidr] == nil {
+					numbers[cidr] = make(map[string]float64)
+				}
+				numbers[cidr][strings.TrimPrefix(family.GetName(), "kube_apiserver_clusterip_allocator_")] = metric.GetGauge().GetValue()
+			}
+		}
+	}
+	for _, cidr := range slices.Sorted(maps.Keys(numbers)) {
+		all = append(all, fmt.Sprintf("%s: %v used, %v free", cidr, numbers[cidr]["allocated_ips"], numbers[cidr]["available_ips"]))
+	}
+	return all
+}
