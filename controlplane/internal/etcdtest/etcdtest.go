@@ -41,6 +41,7 @@ var FixtureClusters = []FixtureCluster{
 	{DualStack, kubernetes.Release("1.32"), "10.96.0.0/12,fd00:10:96::/108", []string{"serviceips", "secondaryserviceips", "servicenodeports"}},
 	{DualWrite, kubernetes.Release("1.33"), "10.96.0.0/16,fd00:10:96::/112", []string{"servicenodeports"}},
 	{"kube-1.34-single-stack", kubernetes.Release("1.34"), "10.34.0.0/20", []string{"servicenodeports"}},
+	{"kube-1.35-dual-stack", kubernetes.Release("1.35"), "fd00:10:35::/112,10.35.0.0/16", []string{"servicenodeports"}},
 	{SingleStack, kubernetes.Release("1.36"), "10.0.0.0/16", []string{"servicenodeports"}},
 	{"kube-1.37-dual-stack", kubernetes.Release("1.37"), "10.37.0.0/16,fd00:10:37::/112", []string{"servicenodeports"}},
 }
