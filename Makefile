@@ -79,7 +79,7 @@ dropin: library ## Builds the kube-apiservers of RELEASES with Rangekeeper insid
 conformance: library ## Runs Kubernetes' own tests of the packages that Rangekeeper replaces, for RELEASES.
 	@for release in $(RELEASES); do scripts/dropin.sh $$release --sources; (cd conformance && $(GO) run ./cmd/released -release $$release); done
 
-e2e: apiservers dropin ## Runs clusters of servers with Rangekeeper inside until their repairs have run: 45 minutes.
+e2e: apiservers dropin ## Runs clusters of servers with Rangekeeper inside until their repairs have run: an hour.
 	cd controlplane && RANGEKEEPER_E2E_LONG=1 RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test -count=1 -v -timeout 90m ./e2e
 
 e2e-stock: apiservers ## Counts the values that stock kube-apiservers allocate twice, for docs/differences.md; 15 minutes.
