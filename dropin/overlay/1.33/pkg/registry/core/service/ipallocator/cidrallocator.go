@@ -124,13 +124,13 @@ func (c *MetaAllocator) errorOf(err error) error {
 }
 
 // dualWrite reports whether addresses are also recorded in the bitmap.
-func dualWrite() bool {
-	return !utilfeature.DefaultFeatureGate.Enabled(features.DisableAllocatorDualWrite)
+func (c *MetaAllocator) dualWrite() bool {
+	return c.bitmapAllocator != nil && !utilfeature.DefaultFeatureGate.Enabled(features.DisableAllocatorDualWrite)
 }
 
 // inBitmap reports whether ip is also recorded in the bitmap.
 func (c *MetaAllocator) inBitmap(ip net.IP) bool {
-	if !dualWrite() {
+	if !c.dualWrite() {
 		return false
 	}
 	cidr := c.bitmapAllocator.CIDR()
@@ -174,7 +174,7 @@ func (c *MetaAllocator) AllocateNext() (net.IP, error) { return c.AllocateNextSe
 // AllocateNextService allocates a free address for a Service. The error is ErrFull if no ready CIDR has one, ErrNotReady after the
 // start of the server, or the API server's.
 func (c *MetaAllocator) AllocateNextService(service *api.Service) (net.IP, error) {
-	if dualWrite() {
+	if c.dualWrite() {
 		// The CIDR of the bitmap comes first, the other ones when it is full.
 		if ip, err := c.bitmapAllocator.AllocateNext(); err == nil {
 			return ip, c.allocate(service, ip)
@@ -280,7 +280,7 @@ func isNotContained(cidr netip.Prefix, cidrs []netip.Prefix) bool {
 
 // Destroy stops following the objects.
 func (c *MetaAllocator) Destroy() {
-	if dualWrite() {
+	if c.dualWrite() {
 		c.bitmapAllocator.Destroy()
 	}
 	_ = c.addresses.Close() // informers that have ended have no handlers

@@ -31,7 +31,7 @@ func (c *MetaAllocator) ForRequest() (Interface, allocator.Request) {
 	source, ok := c.bitmapAllocator.(interface {
 		ForRequest() (Interface, allocator.Request)
 	})
-	if ok && dualWrite() {
+	if ok && c.dualWrite() {
 		own.bitmapAllocator, q.bitmap = source.ForRequest()
 	}
 	return &own, q
