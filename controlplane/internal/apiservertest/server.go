@@ -116,10 +116,14 @@ func Start(t testing.TB, c Config) *Server {
 }
 
 func (c Config) withDefaults() Config {
+	advertiseAddress := DefaultAdvertiseAddress
+	if first, _, _ := strings.Cut(c.ServiceClusterIPRange, ","); strings.Contains(first, ":") {
+		advertiseAddress = "2001:db8::1" // a server refuses the other IP family
+	}
 	for value, otherwise := range map[*string]string{
 		&c.ServiceClusterIPRange: DefaultServiceClusterIPRange,
 		&c.ServiceNodePortRange:  DefaultServiceNodePortRange,
-		&c.AdvertiseAddress:      DefaultAdvertiseAddress,
+		&c.AdvertiseAddress:      advertiseAddress,
 	} {
 		if *value == "" {
 			*value = otherwise
