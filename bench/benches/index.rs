@@ -1,4 +1,4 @@
-//! The index of IPAddress objects with a million addresses, beside a roaring treemap.
+//! The index of IPAddress objects with a million addresses and nearly full, beside a roaring treemap.
 
 use std::hint::black_box;
 use std::net::IpAddr;
@@ -22,10 +22,10 @@ fn filled(cidr: &str, count: u64) -> (Index, ServiceCidr, Vec<IpAddr>) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(42);
     let mut addresses = Vec::new();
     for _ in 0..count {
-        let address = index.reserve(Pool::Among(&[cidr]), UNTIL, &mut rng).expect("a free address").address;
-        index.expire(UNTIL);
-        index.added(address, 1);
-        addresses.push(address);
+        let reservation = index.reserve(Pool::Among(&[cidr]), UNTIL, &mut rng).expect("a free address");
+        index.confirm(reservation, 1);
+        index.added(reservation.address, 1);
+        addresses.push(reservation.address);
     }
     (index, cidr, addresses)
 }
@@ -34,7 +34,9 @@ fn index(criterion: &mut Criterion) {
     let cases = [
         ("10.0.0.0/8", MILLION),
         ("fd00::/64", MILLION),
+        ("10.0.0.0/16 of which 99.9 % are taken", (1 << 16) / 1000 * 999),
         ("10.0.0.0/12 of which 99.9 % are taken", (1 << 20) / 1000 * 999),
+        ("10.0.0.0/8 of which 99.9 % are taken", (1 << 24) / 1000 * 999),
     ];
     for (name, count) in cases {
         let cidr = name.split(' ').next().expect("a CIDR");

@@ -95,6 +95,65 @@ fn threads_share_an_allocator_that_one_of_them_closes() {
 }
 
 #[test]
+fn threads_share_an_index_that_one_of_them_closes() {
+    let (mut cidr, mut index, text) = (ptr::null_mut(), ptr::null_mut(), "fd00::/64");
+    // SAFETY: all pointers are to live variables, and the handles are freed after the threads have ended.
+    unsafe {
+        assert_eq!(rk_service_cidr_parse(text.as_ptr().cast(), text.len(), &mut cidr, ptr::null_mut()), OK);
+        assert_eq!(rk_index_new(1, &mut index), OK);
+        assert_eq!(rk_index_insert_cidr(index, cidr, &mut false), OK);
+        let (shared, shared_cidr, start) = (&*index, &*cidr, &Barrier::new(3));
+        thread::scope(|threads| {
+            for n in 0..3_u64 {
+                threads.spawn(move || {
+                    let (index, cidr) = (ptr::from_ref(shared), ptr::from_ref(shared_cidr));
+                    let order = [cidr, cidr];
+                    start.wait();
+                    for call in 0..CALLS {
+                        let (mut reservation, mut flag) = (rk_reservation::default(), false);
+                        let (mut used, mut free, mut expired) = (0, 0, 0);
+                        let result = rk_index_reserve(index, order.as_ptr(), 2, n == 1, call, &mut reservation);
+                        assert!(matches!(result, OK | rk_result::Full | rk_result::Closed), "{result:?}");
+                        if result == OK {
+                            let address = reservation.address;
+                            rk_index_is_taken(index, &address, &mut flag);
+                            rk_index_reserve_address(index, &address, call, &mut rk_reservation::default());
+                            match n {
+                                0 => rk_index_abort(index, &reservation),
+                                _ => rk_index_confirm(index, &reservation, call),
+                            };
+                            rk_index_added(index, &address, call);
+                            rk_index_removed(index, &address, call);
+                            if call % 8 == 0 {
+                                rk_index_replace(
+                                    index,
+                                    [address; 2].as_ptr(),
+                                    2,
+                                    u64::MAX / 2,
+                                    &mut rk_index_changes::default(),
+                                );
+                            }
+                        }
+                        rk_index_usage(index, cidr, &mut used, &mut free);
+                        rk_index_expire(index, call, &mut expired);
+                        if n == 2 && call % 16 == 0 {
+                            rk_index_remove_cidr(index, cidr, &mut flag);
+                            rk_index_insert_cidr(index, cidr, &mut flag);
+                        }
+                        if n == 0 && call == CALLS / 2 {
+                            assert_eq!(rk_index_close(index), OK);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(rk_index_expire(index, 0, &mut 0), rk_result::Closed);
+        rk_index_free(index);
+        rk_service_cidr_free(cidr);
+    }
+}
+
+#[test]
 fn snapshots_changes_and_failed_batches_stay_inside_their_buffers() {
     let (range, mut allocator) = (range("10.0.0.0/26"), ptr::null_mut());
     let any = rk_value { high: 0, low: 0, kind: RK_VALUE_KIND_ANY };

@@ -49,6 +49,7 @@ mod flight;
 mod offsets;
 mod sparse;
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -98,6 +99,10 @@ struct Cidr {
     cidr: ServiceCidr,
     /// The address of offset 0.
     first: Key,
+    /// Offsets are below this.
+    size: u64,
+    /// Those below this are the static band.
+    static_band: u64,
     taken: Offsets,
     /// How many addresses of the static band are taken.
     taken_static: u64,
@@ -200,6 +205,7 @@ impl Index {
             }
         }
         self.outside.retain(|key| new.take(*key).is_none());
+        self.outside.shrink_to_fit();
         self.cidrs.push(new);
         true
     }
@@ -392,13 +398,13 @@ impl Index {
 
     /// Changes what is known of an address in flight; false if it is not in flight.
     fn update(&mut self, key: Key, change: impl FnOnce(&mut Flight)) -> bool {
-        let Some(flight) = self.in_flight.get_mut(&key) else {
+        let Entry::Occupied(mut flight) = self.in_flight.entry(key) else {
             return false;
         };
-        change(flight);
-        if flight.is_over() {
-            let is_there = flight.is_there();
-            self.in_flight.remove(&key);
+        change(flight.get_mut());
+        if flight.get().is_over() {
+            let is_there = flight.remove().is_there();
+            self.shrink();
             if !is_there {
                 self.release(key);
             }
@@ -416,7 +422,15 @@ impl Index {
             }
             !flight.is_over()
         });
+        self.shrink();
         free.iter().filter(|key| self.release(**key)).count()
+    }
+
+    /// Returns memory once few addresses are in flight. There were many if the watch stood still.
+    fn shrink(&mut self) {
+        if self.in_flight.capacity() > 64 + 8 * self.in_flight.len() {
+            self.in_flight.shrink_to(2 * self.in_flight.len());
+        }
     }
 
     /// Whether it was free.
@@ -441,12 +455,13 @@ impl Index {
 impl Cidr {
     fn new(cidr: ServiceCidr, seed: u64) -> Self {
         let first = cidr.value_at(0).map_or(0, key);
-        Self { cidr, first, taken: Offsets::new(cidr.size(), seed), taken_static: 0 }
+        let (size, static_band) = (cidr.size(), cidr.static_band().into());
+        Self { cidr, first, size, static_band, taken: Offsets::new(size, seed), taken_static: 0 }
     }
 
     fn offset_of(&self, key: Key) -> Option<u64> {
         let offset = u64::try_from(key.checked_sub(self.first)?).ok()?;
-        (offset < self.cidr.size()).then_some(offset)
+        (offset < self.size).then_some(offset)
     }
 
     /// Whether some address lies in both: then so does the first one of one of them.
@@ -454,16 +469,12 @@ impl Cidr {
         self.offset_of(other.first).is_some() || other.offset_of(self.first).is_some()
     }
 
-    fn static_band(&self) -> u64 {
-        self.cidr.static_band().into()
-    }
-
     fn free(&self) -> u64 {
-        self.cidr.size() - self.taken.len()
+        self.size - self.taken.len()
     }
 
     fn free_dynamic(&self) -> u64 {
-        self.free() - (self.static_band() - self.taken_static)
+        self.free() - (self.static_band - self.taken_static)
     }
 
     fn usage(&self) -> Usage {
@@ -474,7 +485,7 @@ impl Cidr {
     fn take(&mut self, key: Key) -> Option<bool> {
         let offset = self.offset_of(key)?;
         let was_free = self.taken.insert(offset);
-        self.taken_static += u64::from(was_free && offset < self.static_band());
+        self.taken_static += u64::from(was_free && offset < self.static_band);
         Some(was_free)
     }
 
@@ -482,7 +493,7 @@ impl Cidr {
     fn release(&mut self, key: Key) -> Option<bool> {
         let offset = self.offset_of(key)?;
         let was_taken = self.taken.remove(offset);
-        self.taken_static -= u64::from(was_taken && offset < self.static_band());
+        self.taken_static -= u64::from(was_taken && offset < self.static_band);
         Some(was_taken)
     }
 
@@ -504,8 +515,8 @@ impl Cidr {
 
     /// A free address: the first one from a random one of the dynamic band on, else of the static band.
     fn choose(&self, rng: &mut impl Rng) -> Option<Key> {
-        let (size, band) = (self.cidr.size(), self.static_band());
-        let offset = self.scan(band, size, rng).or_else(|| self.scan(0, band, rng))?;
+        let band = self.static_band;
+        let offset = self.scan(band, self.size, rng).or_else(|| self.scan(0, band, rng))?;
         Some(self.first + Key::from(offset))
     }
 

@@ -11,8 +11,15 @@ use foldhash::fast::FixedState;
 /// `number * 64 + 63`, are all in `levels[n]`. So a search for a free offset looks at no more than 64 numbers per level
 /// on its way up and on its way down, and a level has at most a 64th of the numbers of the one before.
 ///
-/// A roaring treemap is no alternative: with a million addresses at random places of a /64, nearly each has a bitmap of
-/// its own there (the bench `index` measures both).
+/// With 1,000,000 offsets at random places of a /64, in the time of one CPU of a busy machine:
+///
+/// | set | memory | fill | search, insert and remove one |
+/// |---|---|---|---|
+/// | this one | 18 MiB | 77 ms | 123 ns |
+/// | `BTreeSet` | 15 MiB | 240 ms | 560 ns, and a search walks through every run |
+/// | `RoaringTreemap` | 202 MiB | 950 ms | 1,199 ns |
+///
+/// In a treemap, nearly each of them has a bitmap of its own; the bench `index` measures it beside the index.
 #[derive(Clone, Debug)]
 pub(super) struct Sparse {
     levels: Vec<HashSet<Number, FixedState>>,
@@ -62,7 +69,7 @@ impl Sparse {
         }
     }
 
-    /// Takes an offset out; false if it is not there.
+    /// Takes an offset out; false if it is not there. Returns memory once few are left.
     pub(super) fn remove(&mut self, offset: u64) -> bool {
         if !self.levels[0].remove(&Number(offset)) {
             return false;
@@ -73,6 +80,10 @@ impl Sparse {
             if !level.remove(&Number(number)) {
                 break;
             }
+        }
+        let offsets = &mut self.levels[0];
+        if offsets.capacity() > 64 + 8 * offsets.len() {
+            offsets.shrink_to(2 * offsets.len());
         }
         true
     }
@@ -110,5 +121,23 @@ impl Sparse {
         let mut offsets: Vec<u64> = self.levels[0].iter().map(|number| number.0).collect();
         offsets.sort_unstable();
         offsets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without full blocks in the levels above, a search would still be right, but walk through all of them.
+    #[test]
+    fn full_blocks_are_in_the_level_above() {
+        let mut sparse = Sparse::new(1);
+        let lens = |sparse: &Sparse| sparse.levels.iter().map(HashSet::len).collect::<Vec<_>>();
+        (0..8192).rev().for_each(|offset| assert!(sparse.insert(offset)));
+        assert_eq!(lens(&sparse), [8192, 128, 2]);
+        assert!(sparse.remove(4096));
+        assert_eq!(lens(&sparse), [8191, 127, 1]);
+        assert!(sparse.insert(4096));
+        assert_eq!(lens(&sparse), [8192, 128, 2]);
     }
 }
