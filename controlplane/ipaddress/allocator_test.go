@@ -150,6 +150,9 @@ func TestServiceCIDRsChange(t *testing.T) {
 	client := newClient(
 		serviceCIDR("a", metav1.ConditionTrue, "10.7.0.0/30"),
 		serviceCIDR("b", metav1.ConditionTrue, "10.7.0.0/30"),
+		serviceCIDR("never-1", metav1.ConditionFalse, "10.7.0.0/30"),
+		serviceCIDR("never-2", metav1.ConditionFalse, "10.7.0.0/30"),
+		serviceCIDR("never-3", metav1.ConditionFalse, "10.7.0.0/30"),
 		serviceCIDR("c", metav1.ConditionTrue, "10.8.0.0/24", "fd00::/112"),
 	)
 	a, startInformers := newAllocator(t, client, 20*time.Second)
@@ -197,12 +200,16 @@ func TestServiceCIDRsChange(t *testing.T) {
 		}
 	}
 	unready("a")
+	gone, _ := find(a.cidrs.get(), wide)
 	if err := objects.Delete(t.Context(), "c", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "a deleted CIDR has no addresses", func() bool { return errors.Is(a.Check(t.Context(), wide), rangekeeper.ErrNotInRange) })
 	if usage := a.Usage(); len(usage) != 1 || !usage[0].Ready {
-		t.Error("one of the two objects of a CIDR is ready:", usage)
+		t.Error("one of the objects of a CIDR is ready:", usage)
+	}
+	if used, free := a.index.usage(gone.values); used+free != 0 {
+		t.Error("the index has a deleted CIDR:", used, free)
 	}
 	unready("b")
 	eventually(t, "a CIDR without a ready object is not ready", func() bool { return !a.Usage()[0].Ready })
@@ -212,8 +219,13 @@ func TestServiceCIDRsChange(t *testing.T) {
 	if _, err := a.Peek(t.Context()); !errors.Is(err, rangekeeper.ErrFull) {
 		t.Error("without a ready CIDR:", err)
 	}
-	if err := a.Undo(t.Context(), object); err != nil {
-		t.Error(err)
+	if _, err := a.Allocate(t.Context(), netip.MustParseAddr("10.7.0.2"), service); !errors.Is(err, rangekeeper.ErrNotInRange) {
+		t.Error("without a ready CIDR:", err)
+	}
+	for range 2 { // the second time there is nothing to undo
+		if err := a.Undo(t.Context(), object); err != nil {
+			t.Error(err)
+		}
 	}
 	eventually(t, "an address of a CIDR that is not ready is free again", func() bool { return a.Usage()[0].Free == 2 })
 }
@@ -262,8 +274,11 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Record(metrics)
 	startInformers()
+	if _, err := a.Peek(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.Record(metrics)
 	gauges := func(want ...string) {
 		t.Helper()
 		eventually(t, strings.Join(want, ", "), func() bool { return slices.Equal(gaugesOf(t, registry), want) })
