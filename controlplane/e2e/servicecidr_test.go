@@ -18,7 +18,6 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
-	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
 )
 
 // TestServiceCIDRsUnderLoad runs three servers of the newest release under load while ServiceCIDRs are added and deleted, and kills
@@ -30,8 +29,7 @@ func TestServiceCIDRsUnderLoad(t *testing.T) {
 	if isLong {
 		services = 4000
 	}
-	newest := apiservertest.Version(kubernetes.Releases()[0])
-	etcd, servers := startServers(t, newest, 3, "--request-timeout="+requestTimeout.String())
+	etcd, servers := startServers(t, apiservertest.Newest, 3, "--request-timeout="+requestTimeout.String())
 	w := newWorkload(services, servers...)
 	extra := extraCIDRs{api: w.servers[0].NetworkingV1().ServiceCIDRs()}
 	loaded, stop := context.WithCancel(t.Context())

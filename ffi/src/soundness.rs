@@ -120,6 +120,7 @@ fn threads_share_an_index_that_one_of_them_closes() {
                             rk_index_reserve_address(index, &address, call, &mut rk_reservation::default());
                             match n {
                                 0 => rk_index_abort(index, &reservation),
+                                1 => rk_index_already_exists(index, &reservation),
                                 _ => rk_index_confirm(index, &reservation, call),
                             };
                             rk_index_added(index, &address, call);

@@ -35,15 +35,29 @@ struct Input {
 enum Step {
     InsertCidr(u8),
     RemoveCidr(u8),
-    Reserve { cidrs: [u8; 3], in_order: bool, until: u8 },
-    ReserveAddress { address: u16, until: u8 },
+    Reserve {
+        cidrs: [u8; 3],
+        in_order: bool,
+        until: u8,
+    },
+    ReserveAddress {
+        address: u16,
+        until: u8,
+    },
     /// The object of a reservation was created at a later revision than all before.
     Confirm(u8),
     Abort(u8),
+    AlreadyExists(u8),
     Expire(u8),
     /// The events of a revision: of an address that changes, or of the last confirmed creation.
-    Observe { address: u16, is_there: bool },
-    Replace { addresses: Vec<u16>, ahead: u8 },
+    Observe {
+        address: u16,
+        is_there: bool,
+    },
+    Replace {
+        addresses: Vec<u16>,
+        ahead: u8,
+    },
 }
 
 /// Random numbers from the input, over and over.
@@ -69,11 +83,20 @@ impl TryRng for Numbers {
     }
 }
 
+struct Reserved {
+    reservation: Reservation,
+    until: Duration,
+    /// Whether the object exists, by what was observed since the reservation.
+    is_there: bool,
+    /// Another client has created it.
+    already_exists: bool,
+}
+
 #[derive(Default)]
 struct Model {
     cidrs: Vec<ServiceCidr>,
     objects: BTreeSet<IpAddr>,
-    reserved: BTreeMap<IpAddr, (Reservation, Duration)>,
+    reserved: BTreeMap<IpAddr, Reserved>,
     /// Addresses of objects whose creation has this revision and was not observed.
     created: BTreeMap<IpAddr, u64>,
     observed: u64,
@@ -90,10 +113,22 @@ impl Model {
         of - taken.filter(|offset| offsets(*offset)).count() as u64
     }
 
+    fn end_those_of_others(&mut self) {
+        self.reserved.retain(|_, reserved| !(reserved.already_exists && reserved.is_there));
+    }
+
     /// The addresses of an event or a list of this revision are those of the objects now.
     fn observe(&mut self, address: IpAddr, is_there: bool, revision: u64) {
         self.observed = self.observed.max(revision);
-        if is_there { self.objects.insert(address) } else { self.objects.remove(&address) };
+        if is_there {
+            self.objects.insert(address)
+        } else {
+            self.objects.remove(&address)
+        };
+        if let Some(reserved) = self.reserved.get_mut(&address) {
+            reserved.is_there = is_there;
+        }
+        self.end_those_of_others();
         if self.created.get(&address).is_some_and(|created| *created <= revision) {
             self.created.remove(&address);
         }
@@ -149,7 +184,8 @@ fuzz_target!(|input: Input| {
                             cidr.offset_of(address).is_some_and(|at| !some_dynamic || is_dynamic(cidr, at))
                         };
                         assert!(open.iter().any(may), "{address} from {pool:?}");
-                        model.reserved.insert(address, (reservation, until));
+                        let reserved = Reserved { reservation, until, is_there: false, already_exists: false };
+                        model.reserved.insert(address, reserved);
                         reservations.push(reservation);
                     }
                 }
@@ -164,29 +200,36 @@ fuzz_target!(|input: Input| {
                     }
                     Ok(reservation) => {
                         assert!(is_in && !model.taken().contains(&address));
-                        model.reserved.insert(address, (reservation, until));
+                        let reserved = Reserved { reservation, until, is_there: false, already_exists: false };
+                        model.reserved.insert(address, reserved);
                         reservations.push(reservation);
                     }
                 }
             }
-            Step::Confirm(at) | Step::Abort(at) => {
+            Step::Confirm(at) | Step::Abort(at) | Step::AlreadyExists(at) => {
                 let Some(reservation) = reservations.get(usize::from(*at)).copied() else { continue };
                 let address = reservation.address;
-                if model.reserved.get(&address).is_some_and(|(own, _)| *own == reservation) {
-                    model.reserved.remove(&address);
+                let own = model.reserved.get_mut(&address).filter(|reserved| reserved.reservation == reservation);
+                match (step, own) {
+                    (Step::AlreadyExists(_), Some(own)) => own.already_exists = true,
+                    (_, Some(_)) => drop(model.reserved.remove(&address)),
+                    (_, None) => {}
                 }
-                if matches!(step, Step::Abort(_)) {
-                    index.abort(reservation);
-                } else {
-                    head += 1;
-                    index.confirm(reservation, head);
-                    model.created.insert(address, head);
+                model.end_those_of_others();
+                match step {
+                    Step::Abort(_) => index.abort(reservation),
+                    Step::AlreadyExists(_) => index.already_exists(reservation),
+                    _ => {
+                        head += 1;
+                        index.confirm(reservation, head);
+                        model.created.insert(address, head);
+                    }
                 }
             }
             Step::Expire(seconds) => {
                 now += Duration::from_secs((*seconds).into());
                 let before = model.reserved.len();
-                model.reserved.retain(|_, (_, until)| *until > now);
+                model.reserved.retain(|_, reserved| reserved.until > now);
                 assert_eq!(index.expire(now), before - model.reserved.len());
                 // Events come in the order of revisions, so none of a creation is missing.
                 assert!(model.created.values().all(|created| *created > model.observed));
@@ -219,6 +262,10 @@ fuzz_target!(|input: Input| {
                 std::mem::swap(&mut model.objects, &mut listed);
                 model.observed = revision;
                 model.created.retain(|_, created| *created > revision);
+                for (address, reserved) in &mut model.reserved {
+                    reserved.is_there = model.objects.contains(address);
+                }
+                model.end_those_of_others();
                 let after = model.taken();
                 let (added, removed) = (after.difference(&before).count(), before.difference(&after).count());
                 assert_eq!(result, Ok(Changes { added: added as u64, removed: removed as u64 }));

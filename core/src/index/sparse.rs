@@ -54,7 +54,6 @@ impl Sparse {
     pub(super) fn insert(&mut self, offset: u64) -> bool {
         let (mut level, mut number) = (0, offset);
         loop {
-            // are none.
             let is_full = self.are_siblings_in(level, number);
             if !self.levels[level].insert(Number(number)) {
                 return false;
