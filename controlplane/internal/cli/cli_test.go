@@ -435,10 +435,12 @@ func TestPlanTable(t *testing.T) {
 		}
 		for _, f := range r.Findings {
 			switch f.Reason {
-			case "ClusterIPNotAllocated", "PortNotAllocated":
-				check(f.Range, f.Value, f.Reason, f.Namespace, f.Name, "set")
-			case "IPAddressWrongReference":
-				check(f.Range, f.Value, f.Reason, f.Name, byServer)
+			case "ClusterIPNotAllocated", "PortNotAllocated", "IPAddressWrongReference", "IPAddressNotAllocated":
+				repair := "set"
+				if objects[f.Range] {
+					repair = byServer
+				}
+				check(f.Range, f.Value, f.Reason, f.Namespace, f.Name, repair)
 			default:
 				check(f.Reason, f.Range, f.Value, f.Namespace, f.Name, f.Message)
 			}
