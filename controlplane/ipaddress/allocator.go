@@ -52,6 +52,7 @@ type Allocator struct {
 
 	hasStarted atomic.Bool
 	closed     chan struct{}
+	closing    sync.Once
 
 	// gauges is held while gauges are set, so that an older number does not replace a newer one.
 	gauges   sync.Mutex
@@ -83,9 +84,9 @@ func New(o Options) (*Allocator, error) {
 	return a, nil
 }
 
-// Close stops following the objects. Requests that are under way go on.
+// Close stops following the objects. Requests that are under way go on. It may be called again.
 func (a *Allocator) Close() error {
-	close(a.closed)
+	a.closing.Do(func() { close(a.closed) })
 	return errors.Join(a.cidrs.close(), a.index.close())
 }
 

@@ -181,7 +181,7 @@ func TestServiceCIDRsChange(t *testing.T) {
 		t.Error(usage)
 	}
 
-	// Objects of other clients count, whoever manages them, but not the broadcast address.
+	// Objects of other clients count, with any manager or none, but not the broadcast address.
 	for _, name := range []string{"10.8.0.255", "10.8.0.9"} {
 		other := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if _, err := client.NetworkingV1().IPAddresses().Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
@@ -228,6 +228,15 @@ func TestServiceCIDRsChange(t *testing.T) {
 		}
 	}
 	eventually(t, "an address of a CIDR that is not ready is free again", func() bool { return a.Usage()[0].Free == 2 })
+}
+
+// TestCloseAgain closes an allocator twice.
+func TestCloseAgain(t *testing.T) {
+	a, startInformers := newAllocator(t, newClient(), 20*time.Second)
+	startInformers()
+	if err := errors.Join(a.Close(), a.Close()); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestConcurrentAllocations allocates all addresses from many goroutines. Each must get another one, at the first attempt.
