@@ -70,11 +70,7 @@ func NewMetaAllocator(
 	isIPv6 bool,
 	bitmapAllocator Interface,
 ) (*MetaAllocator, error) {
-	family := api.IPv4Protocol
-	if isIPv6 {
-		family = api.IPv6Protocol
-	}
-	return newAllocator(client, serviceCIDRInformer, ipAddressInformer, family, bitmapAllocator, startTimeout)
+	return newAllocator(client, serviceCIDRInformer, ipAddressInformer, isIPv6, bitmapAllocator, startTimeout)
 }
 
 // newAllocator returns a MetaAllocator whose allocations wait until they can be served, at most startTimeout.
@@ -82,10 +78,14 @@ func newAllocator(
 	client networkingv1client.NetworkingV1Interface,
 	serviceCIDRInformer networkingv1informers.ServiceCIDRInformer,
 	ipAddressInformer networkingv1informers.IPAddressInformer,
-	family api.IPFamily,
+	isIPv6 bool,
 	bitmapAllocator Interface,
 	startTimeout time.Duration,
 ) (*MetaAllocator, error) {
+	family := api.IPv4Protocol
+	if isIPv6 {
+		family = api.IPv6Protocol
+	}
 	addresses, err := ipaddress.New(ipaddress.Options{
 		Family:       v1.IPFamily(family),
 		Client:       client.IPAddresses(),

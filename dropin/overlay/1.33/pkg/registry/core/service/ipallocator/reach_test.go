@@ -13,7 +13,6 @@ import (
 	networkingv1informers "k8s.io/client-go/informers/networking/v1"
 	networkingv1client "k8s.io/client-go/kubernetes/typed/networking/v1"
 	"k8s.io/client-go/tools/cache"
-	api "k8s.io/kubernetes/pkg/apis/core"
 	netutils "k8s.io/utils/net"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/ipaddress"
@@ -30,11 +29,7 @@ func newMetaAllocator(
 	isIPv6 bool,
 	bitmapAllocator Interface,
 ) *MetaAllocator {
-	family := api.IPv4Protocol
-	if isIPv6 {
-		family = api.IPv6Protocol
-	}
-	c := must(newAllocator(client, serviceCIDRInformer, ipAddressInformer, family, bitmapAllocator, 0))
+	c := must(newAllocator(client, serviceCIDRInformer, ipAddressInformer, isIPv6, bitmapAllocator, 0))
 	c.allocators = make(map[string]*item)
 	serviceCIDRs.Store(c, serviceCIDRInformer.Informer().GetStore())
 	return c
