@@ -1,8 +1,12 @@
 package rangekeeper
 
 import (
+	"encoding/binary"
 	"errors"
+	"maps"
+	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -118,15 +122,19 @@ func TestIndexConcurrently(t *testing.T) {
 	usage(t, index, cidrs[0], 1022, 0)
 }
 
-// filledIndex has a million addresses of a CIDR.
+// filledIndex has a million addresses at random places of a CIDR.
 func filledIndex(b *testing.B, cidr string) (*Index, []ServiceCIDR, []netip.Addr) {
 	index, cidrs := newIndex(b, cidr)
-	addrs := make([]netip.Addr, 1_000_000)
-	for i := range addrs {
-		reservation := must(index.Reserve(cidrs, 0))
-		addrs[i] = reservation.Addr
-		must(0, index.Confirm(reservation, 1))
+	prefix := netip.MustParsePrefix(cidr)
+	rng := rand.New(rand.NewPCG(4, 2))
+	all := make(map[netip.Addr]struct{})
+	for len(all) < 1_000_000 {
+		address := prefix.Addr().As16()
+		host := rng.Uint64() >> (64 - min(prefix.Addr().BitLen()-prefix.Bits(), 64))
+		binary.BigEndian.PutUint64(address[8:], binary.BigEndian.Uint64(address[8:])|host)
+		all[netip.AddrFrom16(address).Unmap()] = struct{}{}
 	}
+	addrs := slices.Collect(maps.Keys(all))
 	must3(index.Replace(addrs, 1))
 	b.ResetTimer()
 	return index, cidrs, addrs

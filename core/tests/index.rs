@@ -502,6 +502,35 @@ fn static_bands_come_last_whichever_cidr_has_them() {
 }
 
 #[test]
+fn reservations_in_a_wide_cidr_stay_in_a_region() {
+    const REGION: u64 = 4096;
+    let (mut index, cidrs) = with(&["fd00::/64"]);
+    let cidr = cidrs[0];
+    let mut rng = seeded(11);
+    let mut choose = |index: &mut Index| {
+        let reservation = index.reserve(Pool::Among(&cidrs), LATER, &mut rng).expect("a free address");
+        cidr.offset_of(reservation.address).expect("an address of the CIDR")
+    };
+    let mut last = 0;
+    for _ in 0..100 {
+        let first = choose(&mut index);
+        assert!(first.abs_diff(last) > REGION, "the same region again: {first} after {last}");
+        let region: Vec<u64> = (1..REGION / 4).map(|_| choose(&mut index)).chain([first]).collect();
+        let (low, high) = (*region.iter().min().expect("one"), *region.iter().max().expect("one"));
+        assert!(high - low < REGION && high - low > REGION * 9 / 10, "from {low} to {high}");
+        last = first;
+    }
+    // Other clients take all of a region.
+    let first = choose(&mut index);
+    for offset in first.saturating_sub(REGION)..first + REGION {
+        index.added(cidr.value_at(offset).expect("an address"), 1);
+    }
+    for _ in 1..REGION / 4 {
+        assert!(choose(&mut index).abs_diff(first) > REGION);
+    }
+}
+
+#[test]
 fn an_older_answer_does_not_end_the_wait_for_a_newer_creation() {
     let (mut index, _) = with(&["10.0.0.0/24"]);
     let one = address("10.0.0.9");

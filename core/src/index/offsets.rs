@@ -22,6 +22,11 @@ impl Offsets {
         }
     }
 
+    /// Whether the set has no bitmap.
+    pub(super) fn is_wide(&self) -> bool {
+        matches!(self, Self::Sparse(_))
+    }
+
     /// How many offsets there are. Cost: O(1).
     pub(super) fn len(&self) -> u64 {
         match self {
