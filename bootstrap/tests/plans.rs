@@ -305,7 +305,7 @@ impl IntoInt for i32 {
     }
 }
 
-/// The Service as kube-apiserver 1.36.3 creates it, before the API server fills in what is missing.
+/// The Service as kube-apiserver 1.37.2 creates it, before the API server fills in what is missing.
 #[test]
 fn the_service_that_is_created() {
     let mut wanted = service::Wanted::kubernetes("10.96.0.1".parse().unwrap(), 6443);

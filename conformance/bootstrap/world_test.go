@@ -87,7 +87,7 @@ func newWorld(t *testing.T, etcd *clientv3.Client, prefix string, c config) *wor
 	}
 	ports, err := portallocator.NewInMemory(utilnet.PortRange{Base: 30000, Size: 2768})
 	check(t, err)
-	services, _, _, err := servicestore.NewREST(w, primary, allocators, ports, endpoints, nil, nil)
+	services, _, _, err := servicestore.NewREST(w, primary, allocators, ports, nil, nil, nil)
 	check(t, err)
 	w.storage = map[string]storage{
 		"Namespace": namespaces, "Service": services, "Endpoints": endpoints, "EndpointSlice": slices,
