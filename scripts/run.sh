@@ -22,7 +22,7 @@ rm -f "$repaired"
 (cd controlplane && "${GO:-go}" build -o ../target/restored-etcd ./cmd/restored-etcd)
 
 say "1. Repairing $damaged into $repaired"
-findings_expected $rangekeeper repair --etcd-snapshot "$damaged" --output "$repaired"
+findings_expected $rangekeeper repair --etcd-snapshot "$damaged" --to-file "$repaired"
 
 say "2. The occupancy map of the damaged cluster"
 findings_expected $rangekeeper audit --etcd-snapshot "$damaged" -o svg >"$picture"

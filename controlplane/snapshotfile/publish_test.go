@@ -20,13 +20,24 @@ func TestPublish(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := publish(link, written, src, taken); !errors.Is(err, fs.ErrExist) {
+			if err := publish(link, written, src, taken, false); !errors.Is(err, fs.ErrExist) {
 				t.Errorf("taken: %v", err)
 			}
-			if err := publish(link, written, src, free); err != nil {
+			if err := publish(link, written, src, free, false); err != nil {
 				t.Errorf("free: %v", err)
 			}
 			for path, want := range map[string]string{taken: "taken", free: "written"} {
+				if got, err := os.ReadFile(path); err != nil || string(got) != want {
+					t.Errorf("%s: %q, %v", path, got, err)
+				}
+			}
+			if err := publish(link, free, src, taken, true); err != nil {
+				t.Errorf("overwrite: %v", err)
+			}
+			if err := publish(link, written, src, src, true); err == nil {
+				t.Error("the snapshot that is read was overwritten")
+			}
+			for path, want := range map[string]string{taken: "written", src: "src"} {
 				if got, err := os.ReadFile(path); err != nil || string(got) != want {
 					t.Errorf("%s: %q, %v", path, got, err)
 				}
@@ -46,7 +57,7 @@ func TestPublish(t *testing.T) {
 		}
 		return os.Link(written, dst)
 	}
-	if err := publish(late, written, written, dst); !errors.Is(err, fs.ErrExist) {
+	if err := publish(late, written, written, dst, false); !errors.Is(err, fs.ErrExist) {
 		t.Error(err)
 	}
 	if got, err := os.ReadFile(dst); err != nil || string(got) != "precious" {

@@ -25,6 +25,8 @@ type WriteOptions struct {
 	// Revision is the store revision that the new values were made from; if src
 	// is at another one, nothing is written.
 	Revision int64
+	// Overwrite replaces dst if it is a regular file and not src.
+	Overwrite bool
 }
 
 // WriteRepaired writes to dst the snapshot src with new values for the given
@@ -34,13 +36,13 @@ type WriteOptions struct {
 // leases are dropped. Everything else stays as it is, history included. Without
 // new values dst is a plain copy.
 //
-// src is opened as by [Open] and never changed. dst must not exist; it has a valid hash
-// and appears complete or not at all. It is compressed by gzip if its name ends in .gz.
+// src is opened as by [Open] and never changed. dst must not exist, except with
+// Overwrite; it has a valid hash and appears complete or not at all. It is compressed by gzip if its name ends in .gz.
 func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]byte, o WriteOptions) (int64, error) {
 	if _, ok := newValues[""]; ok {
 		return 0, errors.New("an etcd key is never empty")
 	}
-	if err := checkTarget(src, dst); err != nil {
+	if err := checkTarget(src, dst, o.Overwrite); err != nil {
 		return 0, err
 	}
 	f, err := Open(ctx, src, o.Options)
@@ -98,16 +100,18 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 		}
 		defer os.Remove(written) // a second name of dst by then, or none
 	}
-	if err := publish(os.Link, written, src, dst); err != nil {
+	if err := publish(os.Link, written, src, dst, o.Overwrite); err != nil {
 		return 0, err
 	}
 	f.progress.finish()
 	return revision, syncDir(filepath.Dir(dst))
 }
 
-// checkTarget refuses to write where something is already, be it a symbolic link to nothing.
-func checkTarget(src, dst string) error {
-	if _, err := os.Lstat(dst); errors.Is(err, fs.ErrNotExist) {
+// checkTarget refuses to write where something is already, be it a symbolic link to nothing. With overwrite it accepts a
+// regular file that is not src.
+func checkTarget(src, dst string, overwrite bool) error {
+	there, err := os.Lstat(dst)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
@@ -119,16 +123,22 @@ func checkTarget(src, dst string) error {
 	if to, err := os.Stat(dst); err == nil && os.SameFile(from, to) {
 		return fmt.Errorf("%s: is the snapshot that is read; write to another file", dst)
 	}
+	if overwrite {
+		if there.Mode().IsRegular() {
+			return nil
+		}
+		return fmt.Errorf("%s: is not a regular file, so it is not replaced", dst)
+	}
 	return fmt.Errorf("%s: %w", dst, fs.ErrExist)
 }
 
 // publish makes the file written appear at dst, where another process may have made something meanwhile. A hard link
-// never replaces that. A file system without hard links leaves a moment between the check and the rename.
-func publish(link func(written, dst string) error, written, src, dst string) error {
+// never replaces that; only with overwrite a rename does. A file system without hard links leaves a moment between the check and the rename.
+func publish(link func(written, dst string) error, written, src, dst string, overwrite bool) error {
 	if link(written, dst) == nil {
 		return nil
 	}
-	if err := checkTarget(src, dst); err != nil {
+	if err := checkTarget(src, dst, overwrite); err != nil {
 		return err
 	}
 	if err := os.Rename(written, dst); err != nil {

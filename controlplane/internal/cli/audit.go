@@ -70,16 +70,16 @@ const (
 	formatSVG   = "svg"
 )
 
-// addFormat adds the flag -o with the formats that a command knows, the default
+// addFormat adds the flag --output with the formats that a command knows, the default
 // first.
 func addFormat(c *cobra.Command, allowed ...string) *string {
-	format := c.Flags().StringP("format", "o", allowed[0], "output format: "+strings.Join(allowed, ", "))
+	format := c.Flags().StringP("output", "o", allowed[0], "output format: "+strings.Join(allowed, ", "))
 	addRule(c, func([]string) error {
 		if !slices.Contains(allowed, *format) {
 			return usageError(c, "unknown output format %q: expected %s", *format, strings.Join(allowed, ", "))
 		}
 		return nil
 	})
-	c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
+	c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
 	return format
 }

@@ -19,7 +19,7 @@ import (
 // through the code. OUTPUT stands for a path.
 var commands = [][]string{
 	{"audit"}, {"audit", "-o", "wide"}, {"audit", "-o", "json"}, {"audit", "-o", "yaml"}, {"audit", "-o", "svg"},
-	{"repair"}, {"repair", "-o", "json"}, {"repair", "--output", "OUTPUT"},
+	{"repair"}, {"repair", "-o", "json"}, {"repair", "--to-file", "OUTPUT"},
 	{"show", "serviceips"}, {"explain", "10.96.0.1"},
 }
 
@@ -209,7 +209,7 @@ func TestBadOutput(t *testing.T) {
 		filepath.Join(dir, ".", "backup.db"): "is the snapshot that is read",
 		link:                                 "is the snapshot that is read",
 		hard:                                 "is the snapshot that is read",
-		there:                                "exists",
+		there:                                "exists; --force replaces it",
 		dir:                                  "exists",
 		filepath.Join(dir, "none", "new.db"): "no such file",
 		filepath.Join(there, "new.db"):       "not a directory",
@@ -217,7 +217,7 @@ func TestBadOutput(t *testing.T) {
 		filepath.Join(dir, strings.Repeat("x", 300)): "name too long",
 	} {
 		for _, format := range []string{"table", "json"} {
-			code, stdout, stderr := run(t, "repair", "--etcd-snapshot", file, "--output", output, "-o", format)
+			code, stdout, stderr := run(t, "repair", "--etcd-snapshot", file, "--to-file", output, "-o", format)
 			if code != exitInput || stdout != "" || !strings.Contains(stderr, output) || !strings.Contains(stderr, want) {
 				t.Errorf("%s: exit code %d, stdout %q, stderr %q", output, code, stdout, stderr)
 			}
@@ -232,4 +232,16 @@ func TestBadOutput(t *testing.T) {
 	if b, _ := os.ReadFile(there); string(b) != "precious" {
 		t.Error("an existing file was replaced")
 	}
+	for _, kept := range []string{file, link, hard, dir} {
+		if code, _, stderr := run(t, "repair", "--etcd-snapshot", file, "--to-file", kept, "--force"); code != exitInput {
+			t.Errorf("%s, forced: exit code %d, stderr %q", kept, code, stderr)
+		}
+	}
+	if code, _, stderr := run(t, "repair", "--etcd-snapshot", file, "--to-file", there, "--force"); code > exitFound {
+		t.Errorf("forced: exit code %d, stderr %q", code, stderr)
+	}
+	if b, _ := os.ReadFile(file); !bytes.Equal(b, db) {
+		t.Error("the snapshot was changed")
+	}
+	readFile(t, there)
 }

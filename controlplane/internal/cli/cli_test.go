@@ -94,9 +94,10 @@ func TestUsage(t *testing.T) {
 		with(etcd, "audit", "--cert", "only.crt"),
 		with(from, "repair", "-o", "svg"),
 		with(from, "repair", "--apply"),
-		with(from, "repair", "--output", file),
-		with(from, "repair", "--output", there),
-		with(etcd, "repair", "--output", "new.db"),
+		with(from, "repair", "--to-file", file),
+		with(from, "repair", "--to-file", there),
+		with(from, "repair", "--to-file", file, "--force"),
+		with(etcd, "repair", "--to-file", "new.db"),
 		with(etcd, "repair", "--clean-leaks"),
 		with(etcd, "repair", "--apply", "--passes", "2"),
 		with(etcd, "repair", "--apply", "--interval", "2s"),
@@ -234,7 +235,7 @@ func TestStaleBitmap(t *testing.T) {
 		}
 	}
 	repaired := filepath.Join(t.TempDir(), "repaired.db")
-	plan := runJSON[audit.Plan](t, exitOK, "repair", "--etcd-snapshot", file, "--mode", "bitmap", "--output", repaired)
+	plan := runJSON[audit.Plan](t, exitOK, "repair", "--etcd-snapshot", file, "--mode", "bitmap", "--to-file", repaired)
 	if len(plan.Ranges) != 2 || len(plan.Ranges[0].Set) != len(r.Findings) {
 		t.Errorf("%+v", plan.Ranges)
 	}

@@ -20,7 +20,7 @@ func TestCompletion(t *testing.T) {
 	for _, c := range []struct{ line, want []string }{
 		{[]string{"audit", "-o", ""}, []string{"table", "wide", "json", "yaml", "svg"}},
 		{[]string{"repair", "-o", ""}, []string{"table", "json", "yaml"}},
-		{[]string{"audit", "--format="}, []string{"table", "wide", "json", "yaml", "svg"}},
+		{[]string{"audit", "--output="}, []string{"table", "wide", "json", "yaml", "svg"}},
 		{[]string{"show", "--mode", ""}, []string{"auto", "bitmap"}},
 		{[]string{"audit", "--user", ""}, nil},
 		{[]string{"show", "s"}, []string{"serviceips", "secondaryserviceips", "servicenodeports"}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,8 @@ import (
 // repair is one run of the command.
 type repair struct {
 	source     *source
-	output     string
+	toFile     string
+	force      bool
 	apply      bool
 	cleanLeaks bool
 	passes     uint8
@@ -36,7 +38,7 @@ func newRepair() *cobra.Command {
 		Use:   "repair",
 		Short: "Show what a repair changes, or carry it out",
 		Long: `Shows what a repair changes in the stored ranges and what only the owner of a
-Service can repair. Nothing is written without --output or --apply.
+Service can repair. Nothing is written without --to-file or --apply.
 
 In an etcd snapshot all leaks are cleaned, since nobody allocates from it. In a
 running etcd a value may look leaked while its Service is being created: leaks stay
@@ -47,22 +49,23 @@ IPAddress objects are not written: kube-apiserver repairs them at its start.
 Exit codes: 0 nothing is left, or only leaks without --clean-leaks and IPAddress
 objects, 1 something else is left: a fault that only an owner can repair, a value that
 changed during the repair, or a leak despite --clean-leaks, 2 wrong usage or input
-that cannot be used, 3 etcd cannot be reached. Without --output or --apply 0 and 1 are
+that cannot be used, 3 etcd cannot be reached. Without --to-file or --apply 0 and 1 are
 about what a repair would leave.`,
-		Example: `  rangekeeper repair --etcd-snapshot backup.db.gz --output repaired.db
+		Example: `  rangekeeper repair --etcd-snapshot backup.db.gz --to-file repaired.db
   rangekeeper repair --endpoints http://127.0.0.1:2379 --apply --clean-leaks`,
 		Args:              arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	format := addFormat(c, formatTable, formatJSON, formatYAML)
 	f := c.Flags()
-	f.StringVar(&r.output, "output", "", "with --etcd-snapshot: write the repaired snapshot to this new file, compressed if its name ends in .gz, in lower case")
+	f.StringVar(&r.toFile, "to-file", "", "with --etcd-snapshot: write the repaired snapshot to this new file, compressed if its name ends in .gz, in lower case")
+	f.BoolVar(&r.force, "force", false, "with --to-file: replace the file if it exists")
 	f.BoolVar(&r.apply, "apply", false, "with --endpoints: write the repaired ranges to etcd")
 	f.BoolVar(&r.cleanLeaks, "clean-leaks", false, "with --apply: clean what stays leaked over all passes")
 	f.Uint8Var(&r.passes, "passes", controller.DefaultPasses, "with --clean-leaks: number of passes, at least 2")
 	f.DurationVar(&r.interval, "interval", controller.DefaultInterval, "with --clean-leaks: time between two passes")
-	notEmpty(c, "output")
-	c.MarkFlagFilename("output")
+	notEmpty(c, "to-file")
+	c.MarkFlagFilename("to-file")
 	completeNothing(c, "passes", "interval")
 	r.source = withSource(c, func(c *cobra.Command, _ []string, _ *source) error {
 		r.log = c.ErrOrStderr()
@@ -95,10 +98,12 @@ func (r *repair) leaves(plan *audit.Plan) bool {
 // check refuses flags that do not go together.
 func (r *repair) check(c *cobra.Command) error {
 	switch {
-	case r.output != "" && r.source.online():
-		return usageError(c, "--output is for --etcd-snapshot")
+	case r.toFile != "" && r.source.online():
+		return usageError(c, "--to-file is for --etcd-snapshot")
+	case r.force && r.toFile == "":
+		return usageError(c, "--force is for --to-file")
 	case r.apply && !r.source.online():
-		return usageError(c, "--apply is for --endpoints; --output writes a repaired snapshot")
+		return usageError(c, "--apply is for --endpoints; --to-file writes a repaired snapshot")
 	case r.cleanLeaks && !r.apply:
 		return usageError(c, "--clean-leaks is for --apply")
 	case !r.cleanLeaks && (c.Flags().Changed("passes") || c.Flags().Changed("interval")):
@@ -131,7 +136,7 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.output != "" {
+	if r.toFile != "" {
 		if err := r.writeSnapshot(ctx, state, a); err != nil {
 			return nil, err
 		}
@@ -146,13 +151,17 @@ func (r *repair) writeSnapshot(ctx context.Context, state *clusterstate.State, a
 		return r.source.explain(err)
 	}
 	defer r.source.progress.end()
-	_, err = snapshotfile.WriteRepaired(ctx, r.source.snapshot, r.output, values, snapshotfile.WriteOptions{
+	_, err = snapshotfile.WriteRepaired(ctx, r.source.snapshot, r.toFile, values, snapshotfile.WriteOptions{
 		Options: snapshotfile.Options{
 			SkipHashCheck: r.source.skipHashCheck,
-			Progress:      r.source.progress.start("writing " + r.output),
+			Progress:      r.source.progress.start("writing " + r.toFile),
 		},
-		Revision: state.Revision,
+		Revision:  state.Revision,
+		Overwrite: r.force,
 	})
+	if errors.Is(err, fs.ErrExist) && !r.force {
+		err = fmt.Errorf("%w; --force replaces it", err)
+	}
 	return err
 }
 

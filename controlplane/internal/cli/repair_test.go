@@ -98,7 +98,7 @@ func TestRepairedSnapshot(t *testing.T) {
 		t.Run(cluster, func(t *testing.T) {
 			damaged, repaired := etcdtest.Fixture(cluster, "drift.db.gz"), filepath.Join(t.TempDir(), "repaired.db")
 			shown := runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", damaged)
-			written := runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", damaged, "--output", repaired)
+			written := runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", damaged, "--to-file", repaired)
 			if shown.Applied || !written.Applied {
 				t.Errorf("applied: %v, %v", shown.Applied, written.Applied)
 			}
@@ -120,7 +120,7 @@ func TestRepairedSnapshot(t *testing.T) {
 			}
 			// A clean one stays as it is.
 			copied := filepath.Join(t.TempDir(), "clean.db")
-			runJSON[audit.Plan](t, exitOK, "repair", "--etcd-snapshot", etcdtest.Fixture(cluster, "clean.db.gz"), "--output", copied)
+			runJSON[audit.Plan](t, exitOK, "repair", "--etcd-snapshot", etcdtest.Fixture(cluster, "clean.db.gz"), "--to-file", copied)
 			checkStored(t, cluster, "clean", readFile(t, copied))
 		})
 	}
@@ -241,7 +241,7 @@ func TestServicesElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	repaired := filepath.Join(t.TempDir(), "repaired.db")
-	code, _, stderr := run(t, "repair", "--etcd-snapshot", snapshot, "--output", repaired)
+	code, _, stderr := run(t, "repair", "--etcd-snapshot", snapshot, "--to-file", repaired)
 	if code != exitInput || !strings.Contains(stderr, "leaks cannot be cleaned: there are no Services") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}

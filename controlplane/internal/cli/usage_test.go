@@ -53,8 +53,9 @@ func TestUsageErrors(t *testing.T) {
 		`--interval is negative: -1s; see rangekeeper repair --help`:                                                     append(etcd, "repair", "--apply", "--clean-leaks", "--interval", "-1s"),
 		`--passes and --interval are for --clean-leaks; see rangekeeper repair --help`:                                   append(etcd, "repair", "--apply", "--passes", "2"),
 		`--clean-leaks is for --apply; see rangekeeper repair --help`:                                                    append(etcd, "repair", "--clean-leaks"),
-		`--apply is for --endpoints; --output writes a repaired snapshot; see rangekeeper repair --help`:                 append(none, "repair", "--apply"),
-		`--output is for --etcd-snapshot; see rangekeeper repair --help`:                                                 append(etcd, "repair", "--output", "x"),
+		`--apply is for --endpoints; --to-file writes a repaired snapshot; see rangekeeper repair --help`:                append(none, "repair", "--apply"),
+		`--to-file is for --etcd-snapshot; see rangekeeper repair --help`:                                                append(etcd, "repair", "--to-file", "x"),
+		`--force is for --to-file; see rangekeeper repair --help`:                                                        append(none, "repair", "--force"),
 		`--mode is auto or bitmap, not "xyz"; see rangekeeper repair --help`:                                             append(etcd, "repair", "--apply", "--mode", "xyz"),
 		`--mode is auto or bitmap, not ""; see rangekeeper audit --help`:                                                 append(none, "audit", "--mode", ""),
 		`--skip-hash-check is for --etcd-snapshot; see rangekeeper audit --help`:                                         append(etcd, "audit", "--skip-hash-check"),
@@ -80,7 +81,7 @@ func TestUsageErrors(t *testing.T) {
 		`there is no command "wach" (did you mean watch?); see rangekeeper --help`:                                       {"wach", "--", "x"},
 		`there is no command ""; see rangekeeper --help`:                                                                 {""},
 		`serviceips: CIDR "x" has no prefix length: expected ADDRESS/LENGTH; see rangekeeper init --help`:                append(etcd, "init", "serviceips", "x"),
-		`--output is empty; see rangekeeper repair --help`:                                                               append(snapshot, "repair", "--output", ""),
+		`--to-file is empty; see rangekeeper repair --help`:                                                              append(snapshot, "repair", "--to-file", ""),
 		`--endpoints and --data-dir exclude each other; see rangekeeper watch --help`:                                    {"watch", "serviceips", "--data-dir", "x", "--endpoints", "http://127.0.0.1:1"},
 		`--data-dir is empty; see rangekeeper watch --help`:                                                              {"watch", "serviceips", "--data-dir", ""},
 		`--kubernetes-version and --kube-apiserver exclude each other; see rangekeeper up --help`:                        {"up", "--kubernetes-version", "1.36.3", "--kube-apiserver", "x"},
@@ -100,7 +101,7 @@ func TestRepairIntoCompressedFile(t *testing.T) {
 	file := etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz")
 	plain, compressed := filepath.Join(t.TempDir(), "x.db"), filepath.Join(t.TempDir(), "x.db.gz")
 	for _, output := range []string{plain, compressed} {
-		if code, _, stderr := run(t, "repair", "--etcd-snapshot", file, "--output", output); code > exitFound {
+		if code, _, stderr := run(t, "repair", "--etcd-snapshot", file, "--to-file", output); code > exitFound {
 			t.Fatal(stderr)
 		}
 	}
