@@ -56,7 +56,7 @@ func TestIPAddressAudit(t *testing.T) {
 	report := must(audit.Finish(nil))
 	defer report.Close()
 	leaks := must(report.Leaks())
-	if len(leaks) != 1 || leaks[0] != (Leak{ip("10.0.0.2"), 0, 1, RemedyAPIServer, false}) {
+	if len(leaks) != 1 || leaks[0] != (Leak{ip("10.0.0.2"), 0, 1, RemedyAPIServer, SeverityWasted, false}) {
 		t.Error(leaks)
 	}
 	findings := must(report.Findings())
@@ -167,7 +167,7 @@ func TestIPAddressAuditWithBitmaps(t *testing.T) {
 	if stale := report.Range(0); stale.Record != RecordStale || stale.Stored != 1 || stale.Clear+stale.Set+stale.Leaked != 0 {
 		t.Errorf("%+v", stale)
 	}
-	if leaks := must(report.Leaks()); len(leaks) != 1 || leaks[0] != (Leak{PortValue(30001), 1, -1, RemedyRepair, false}) {
+	if leaks := must(report.Leaks()); len(leaks) != 1 || leaks[0] != (Leak{PortValue(30001), 1, -1, RemedyRepair, SeverityWasted, false}) {
 		t.Error(leaks)
 	}
 	if _, err := report.Snapshot(0, nil); !errors.Is(err, ErrInvalidArgument) {

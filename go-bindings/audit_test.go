@@ -380,16 +380,26 @@ func TestObserveAll(t *testing.T) {
 	_ = pass.ObserveAll(1, func(*Services, int, int) { panic("filling") })
 }
 
-func TestReasonNames(t *testing.T) {
-	for reason, want := range map[Reason]string{
-		ReasonClusterIPNotValid: "ClusterIPNotValid", ReasonClusterIPNotAllocated: "ClusterIPNotAllocated",
-		ReasonClusterIPAlreadyAllocated: "ClusterIPAlreadyAllocated", ReasonClusterIPOutOfRange: "ClusterIPOutOfRange",
-		ReasonServiceCIDRFull: "ServiceCIDRFull", ReasonIPAddressNotAllocated: "IPAddressNotAllocated",
-		ReasonIPAddressWrongReference: "IPAddressWrongReference", ReasonPortNotAllocated: "PortNotAllocated",
-		ReasonPortAlreadyAllocated: "PortAlreadyAllocated", ReasonPortOutOfRange: "PortOutOfRange",
+func TestReasons(t *testing.T) {
+	type row struct {
+		name     string
+		severity Severity
+	}
+	for reason, want := range map[Reason]row{
+		0:                               {"Unknown", 0},
+		ReasonClusterIPNotValid:         {"ClusterIPNotValid", SeverityBreaksTraffic},
+		ReasonClusterIPNotAllocated:     {"ClusterIPNotAllocated", SeverityDuplicateRisk},
+		ReasonClusterIPAlreadyAllocated: {"ClusterIPAlreadyAllocated", SeverityBreaksTraffic},
+		ReasonClusterIPOutOfRange:       {"ClusterIPOutOfRange", SeverityBreaksTraffic},
+		ReasonServiceCIDRFull:           {"ServiceCIDRFull", SeverityBreaksTraffic},
+		ReasonIPAddressNotAllocated:     {"IPAddressNotAllocated", SeverityWasted},
+		ReasonIPAddressWrongReference:   {"IPAddressWrongReference", SeverityWasted},
+		ReasonPortNotAllocated:          {"PortNotAllocated", SeverityDuplicateRisk},
+		ReasonPortAlreadyAllocated:      {"PortAlreadyAllocated", SeverityBreaksTraffic},
+		ReasonPortOutOfRange:            {"PortOutOfRange", SeverityBreaksTraffic},
 	} {
-		if reason.String() != want {
-			t.Errorf("%d: %s, want %s", reason, reason, want)
+		if got := (row{reason.String(), reason.Severity()}); got != want {
+			t.Errorf("%d: %v, want %v", reason, got, want)
 		}
 	}
 }

@@ -89,6 +89,22 @@ const (
 	RemedyOwner Remedy = C.RK_REMEDY_OWNER
 )
 
+// Severity is the harm of a finding or a leak, the worst first.
+type Severity uint32
+
+const (
+	// SeverityBreaksTraffic: two Services answer on one value, or no range hands the value out, so that nothing is bound to
+	// forward it.
+	SeverityBreaksTraffic Severity = C.RK_SEVERITY_BREAKS_TRAFFIC
+	// SeverityDuplicateRisk: the value is in use and not recorded, so that a server may allocate it a second time.
+	SeverityDuplicateRisk Severity = C.RK_SEVERITY_DUPLICATE_RISK
+	// SeverityWasted: the value is recorded and not in use, so that no server allocates it.
+	SeverityWasted Severity = C.RK_SEVERITY_WASTED
+)
+
+// Severity returns that of the findings with this reason; 0 for a number that is no reason.
+func (r Reason) Severity() Severity { return Severity(C.rk_reason_severity(C.uint32_t(r))) }
+
 // Finding is one thing that is wrong.
 type Finding struct {
 	Reason  Reason

@@ -74,6 +74,8 @@ type Leak struct {
 	Object int
 	// Remedy is RemedyRepair or RemedyAPIServer: who frees it, if it does not stay.
 	Remedy Remedy
+	// Severity is SeverityWasted.
+	Severity Severity
 	// Stays reports whether the repair leaves it for now, since a Service that uses it may still be under way.
 	Stays bool
 }
@@ -113,7 +115,7 @@ func (r *Report) Leaks() ([]Leak, error) {
 			return nil, resultError(code)
 		}
 		for _, leak := range page[:n] {
-			one := Leak{Value: valueFromC(&leak.value), Range: rangeIndex(leak._range), Object: -1, Remedy: Remedy(leak.remedy), Stays: bool(leak.stays)}
+			one := Leak{Value: valueFromC(&leak.value), Range: rangeIndex(leak._range), Object: -1, Remedy: Remedy(leak.remedy), Severity: Severity(leak.severity), Stays: bool(leak.stays)}
 			if leak.object != C.RK_NO_OBJECT {
 				one.Object = int(leak.object)
 			}

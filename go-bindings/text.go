@@ -48,6 +48,13 @@ var remedyTexts = map[Remedy]string{
 
 func (r Remedy) String() string { return enumText(remedyTexts, r) }
 
+var severityTexts = map[Severity]string{
+	SeverityBreaksTraffic: "breaksTraffic", SeverityDuplicateRisk: "duplicateRisk", SeverityWasted: "wasted",
+}
+
+// String returns the severity as the documents of the command spell it.
+func (s Severity) String() string { return enumText(severityTexts, s) }
+
 var ownerTexts = map[Owner]string{
 	OwnerNoService: "no Service", OwnerMissing: "missing Service", OwnerOther: "Service without the address",
 	OwnerUses: "Service with the address",

@@ -304,6 +304,26 @@
 #define RK_REMEDY_OWNER 2
 
 /**
+ * The number is that of no reason.
+ */
+#define RK_SEVERITY_NONE 0
+
+/**
+ * Two Services answer on one value, or no range hands the value out, so that nothing is bound to forward it.
+ */
+#define RK_SEVERITY_BREAKS_TRAFFIC 1
+
+/**
+ * The value is in use and not recorded, so that a server may allocate it a second time.
+ */
+#define RK_SEVERITY_DUPLICATE_RISK 2
+
+/**
+ * The value is recorded and not in use, so that no server allocates it.
+ */
+#define RK_SEVERITY_WASTED 3
+
+/**
  * The low offsets, which dynamic allocation uses last.
  */
 #define RK_BAND_STATIC 0
@@ -1579,6 +1599,10 @@ typedef struct rk_leak {
    */
   uint32_t remedy;
   /**
+   * One of RK_SEVERITY_*: RK_SEVERITY_WASTED.
+   */
+  uint32_t severity;
+  /**
    * Whether the repair leaves it for now, since a Service that uses it may still be under way.
    */
   bool stays;
@@ -2103,6 +2127,11 @@ rk_result rk_committer_finished(const struct rk_committer *committer,
  * number. The text is static: never NULL, never freed.
  */
 const char *rk_reason_name(uint32_t reason);
+
+/**
+ * Returns one of RK_SEVERITY_*: the severity of the findings with this reason; RK_SEVERITY_NONE for any other number.
+ */
+uint32_t rk_reason_severity(uint32_t reason);
 
 /**
  * Creates an index without CIDRs and addresses. The seed decides the random choices; keep it from those who may choose

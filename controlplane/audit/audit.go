@@ -265,7 +265,7 @@ func (a *Audit) fillReport() error {
 	if r.Leaks, err = a.leaks(); err != nil {
 		return err
 	}
-	r.Summary = Summary{Findings: len(r.Findings), Leaks: len(r.Leaks), Services: a.core.Services()}
+	r.Summary = Summary{Findings: len(r.Findings), Leaks: len(r.Leaks), Services: a.core.Services(), BySeverity: countSeverities(r.Findings, r.Leaks)}
 	return nil
 }
 
@@ -285,7 +285,7 @@ func (a *Audit) leaks() ([]Leak, error) {
 	leaks, err := a.core.Leaks()
 	all := []Leak{}
 	for _, leak := range leaks {
-		all = append(all, Leak{a.rangeName(leak.Range), leak.Value.String(), leak.Remedy, leak.Stays})
+		all = append(all, Leak{Severity(leak.Severity.String()), a.rangeName(leak.Range), leak.Value.String(), leak.Remedy, leak.Stays})
 	}
 	sortLeaks(all)
 	return all, err
@@ -322,7 +322,7 @@ func (a *Audit) bitmap(name string) int {
 
 func (a *Audit) finding(f rangekeeper.Finding) Finding {
 	finding := Finding{
-		Reason: f.Reason.String(), Range: a.rangeName(f.Range), Value: f.Value,
+		Reason: f.Reason.String(), Severity: Severity(f.Reason.Severity().String()), Range: a.rangeName(f.Range), Value: f.Value,
 		Message: f.Message, Remedy: f.Remedy,
 	}
 	if f.Subject.Kind == rangekeeper.SubjectIPAddress {

@@ -150,8 +150,10 @@ func TestDriftGivesTheVerdictOfTheReference(t *testing.T) {
 			if !slices.Equal(leaks, wantLeaks) {
 				t.Errorf("leaks\ngot  %v\nwant %v", leaks, wantLeaks)
 			}
-			if want := (audit.Summary{Findings: len(r.Findings), Leaks: len(leaks), Services: uint64(len(state.Services))}); r.Summary != want {
-				t.Errorf("got %+v, want %+v", r.Summary, want)
+			summary := r.Summary
+			summary.BySeverity = audit.BySeverity{}
+			if want := (audit.Summary{Findings: len(r.Findings), Leaks: len(leaks), Services: uint64(len(state.Services))}); summary != want {
+				t.Errorf("got %+v, want %+v", summary, want)
 			}
 		})
 	}

@@ -18,6 +18,7 @@ type Plan struct {
 	Ranges   []RangePlan `json:"ranges"`
 	Findings []Finding   `json:"findings"`
 	Leaks    []Leak      `json:"leaks"`
+	Summary  PlanSummary `json:"summary"`
 	// Applied reports whether it was carried out.
 	Applied bool `json:"applied"`
 }
@@ -28,6 +29,29 @@ type RangePlan struct {
 	Range string   `json:"range"`
 	Set   []string `json:"set"`
 	Clear []string `json:"clear"`
+}
+
+// PlanSummary counts.
+type PlanSummary struct {
+	Set   int `json:"set"`
+	Clear int `json:"clear"`
+	// LeftToOwners are the findings that only the owners of Services can repair.
+	LeftToOwners int        `json:"leftToOwners"`
+	Findings     int        `json:"findings"`
+	Leaks        int        `json:"leaks"`
+	BySeverity   BySeverity `json:"bySeverity"`
+}
+
+// summarize counts what the lists hold.
+func (p *Plan) summarize() {
+	p.Summary = PlanSummary{
+		LeftToOwners: len(p.LeftToOwners()), Findings: len(p.Findings), Leaks: len(p.Leaks),
+		BySeverity: countSeverities(p.Findings, p.Leaks),
+	}
+	for _, r := range p.Ranges {
+		p.Summary.Set += len(r.Set)
+		p.Summary.Clear += len(r.Clear)
+	}
 }
 
 // LeftToOwners returns the findings that only the owners of Services can repair.
@@ -78,11 +102,12 @@ func (p *Plan) After(earlier *Plan) {
 	}
 	sortFindings(p.Findings)
 	p.Findings = slices.Compact(p.Findings)
+	p.summarize()
 }
 
 func union(a, b []string) []string {
 	all := slices.Concat(a, b)
-	slices.Sort(all)
+	slices.SortFunc(all, CompareValues)
 	return slices.Compact(all)
 }
 
@@ -96,7 +121,7 @@ func (a *Audit) Plan() (*Plan, error) {
 	p := &Plan{APIVersion: APIVersion, Kind: KindRepairPlan, Ranges: []RangePlan{}}
 	for i, r := range a.ranges {
 		if r.record == rangekeeper.RecordBitmap {
-			set, clear := sortedTexts(a.core.Values(i, rangekeeper.ValuesSet)), sortedTexts(a.core.Values(i, rangekeeper.ValuesClear))
+			set, clear := textsOf(a.core.Values(i, rangekeeper.ValuesSet)), textsOf(a.core.Values(i, rangekeeper.ValuesClear))
 			p.Ranges = append(p.Ranges, RangePlan{Name: r.name, Range: r.text, Set: set, Clear: clear})
 		}
 	}
@@ -105,16 +130,18 @@ func (a *Audit) Plan() (*Plan, error) {
 	if p.Findings, err = a.findings(); err != nil {
 		return nil, err
 	}
-	p.Leaks, err = a.leaks()
-	return p, err
+	if p.Leaks, err = a.leaks(); err != nil {
+		return nil, err
+	}
+	p.summarize()
+	return p, nil
 }
 
-func sortedTexts(values iter.Seq[rangekeeper.Value]) []string {
+func textsOf(values iter.Seq[rangekeeper.Value]) []string {
 	all := []string{}
 	for value := range values {
 		all = append(all, value.String())
 	}
-	slices.Sort(all)
 	return all
 }
 

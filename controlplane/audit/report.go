@@ -2,7 +2,9 @@ package audit
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
+	"strconv"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -32,8 +34,24 @@ const (
 	ModeUninitialized RangeMode = "uninitialized"
 )
 
-// Report is the document of an audit. Findings and leaks are sorted by
-// range, value, namespace, name and reason, all of them as text.
+// Severity is the harm of a finding or a leak, as the core decides it.
+type Severity string
+
+const (
+	// BreaksTraffic: two Services answer on one value, or no range hands it out.
+	BreaksTraffic Severity = "breaksTraffic"
+	// DuplicateRisk: a server may allocate the value a second time.
+	DuplicateRisk Severity = "duplicateRisk"
+	// Wasted: no server allocates the value, though no Service uses it.
+	Wasted Severity = "wasted"
+)
+
+// Severities are all of them, the worst first.
+var Severities = []Severity{BreaksTraffic, DuplicateRisk, Wasted}
+
+// Report is the document of an audit. Findings and leaks are sorted by range and
+// value, findings then by namespace, name and reason. Addresses and ports are
+// sorted as such, not as text.
 type Report struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -62,6 +80,8 @@ type Range struct {
 type Finding struct {
 	// Reason is that of the Event that kube-apiserver reports it by.
 	Reason string `json:"reason"`
+	// Severity is that of the reason.
+	Severity Severity `json:"severity"`
 	// Range is the name of the range that it is about.
 	Range string `json:"range"`
 	// Value is the address, port or text that is wrong.
@@ -77,8 +97,9 @@ type Finding struct {
 
 // Leak is a value that is recorded as allocated though no Service uses it.
 type Leak struct {
-	Range string `json:"range"`
-	Value string `json:"value"`
+	Severity Severity `json:"severity"`
+	Range    string   `json:"range"`
+	Value    string   `json:"value"`
 	// Remedy says who frees it.
 	Remedy rangekeeper.Remedy `json:"-"`
 	// Stays reports whether the repair of a running cluster leaves it for now.
@@ -87,9 +108,51 @@ type Leak struct {
 
 // Summary counts.
 type Summary struct {
-	Findings int    `json:"findings"`
-	Leaks    int    `json:"leaks"`
-	Services uint64 `json:"services"`
+	Findings   int        `json:"findings"`
+	Leaks      int        `json:"leaks"`
+	Services   uint64     `json:"services"`
+	BySeverity BySeverity `json:"bySeverity"`
+}
+
+// BySeverity counts findings and leaks together.
+type BySeverity struct {
+	BreaksTraffic int `json:"breaksTraffic"`
+	DuplicateRisk int `json:"duplicateRisk"`
+	Wasted        int `json:"wasted"`
+}
+
+// Of returns the count of one severity.
+func (b BySeverity) Of(s Severity) int {
+	switch s {
+	case BreaksTraffic:
+		return b.BreaksTraffic
+	case DuplicateRisk:
+		return b.DuplicateRisk
+	default:
+		return b.Wasted
+	}
+}
+
+// countSeverities counts findings and leaks.
+func countSeverities(findings []Finding, leaks []Leak) BySeverity {
+	var b BySeverity
+	count := func(s Severity) {
+		switch s {
+		case BreaksTraffic:
+			b.BreaksTraffic++
+		case DuplicateRisk:
+			b.DuplicateRisk++
+		case Wasted:
+			b.Wasted++
+		}
+	}
+	for _, f := range findings {
+		count(f.Severity)
+	}
+	for _, l := range leaks {
+		count(l.Severity)
+	}
+	return b
 }
 
 // Clean reports whether nothing was found.
@@ -97,13 +160,36 @@ func (r *Report) Clean() bool { return len(r.Findings)+len(r.Leaks) == 0 }
 
 func sortFindings(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Range, b.Range), cmp.Compare(a.Value, b.Value),
+		return cmp.Or(cmp.Compare(a.Range, b.Range), CompareValues(a.Value, b.Value),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Reason, b.Reason))
 	})
 }
 
 func sortLeaks(leaks []Leak) {
 	slices.SortStableFunc(leaks, func(a, b Leak) int {
-		return cmp.Or(cmp.Compare(a.Range, b.Range), cmp.Compare(a.Value, b.Value))
+		return cmp.Or(cmp.Compare(a.Range, b.Range), CompareValues(a.Value, b.Value))
 	})
+}
+
+// CompareValues orders the values of documents: ports and addresses by their
+// number, IPv4 before IPv6, and other texts, which are no addresses, last.
+func CompareValues(a, b string) int {
+	x, y := sortKey(a), sortKey(b)
+	return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.port, y.port), x.address.Compare(y.address), cmp.Compare(a, b))
+}
+
+type valueKey struct {
+	kind    int
+	port    int64
+	address netip.Addr
+}
+
+func sortKey(value string) valueKey {
+	if port, err := strconv.ParseInt(value, 10, 64); err == nil {
+		return valueKey{port: port}
+	}
+	if address, err := netip.ParseAddr(value); err == nil {
+		return valueKey{kind: 1, address: address}
+	}
+	return valueKey{kind: 2}
 }

@@ -15,7 +15,7 @@ import (
 // TestPlanAfter joins the plans of two passes.
 func TestPlanAfter(t *testing.T) {
 	finding := func(value string, remedy rangekeeper.Remedy) audit.Finding {
-		return audit.Finding{Range: "serviceips", Value: value, Remedy: remedy}
+		return audit.Finding{Severity: audit.DuplicateRisk, Range: "serviceips", Value: value, Remedy: remedy}
 	}
 	const repair, owner = rangekeeper.RemedyRepair, rangekeeper.RemedyOwner
 	first := &audit.Plan{
@@ -28,15 +28,18 @@ func TestPlanAfter(t *testing.T) {
 	second := &audit.Plan{
 		Ranges:   []audit.RangePlan{{Name: "serviceips", Set: []string{"10.0.0.10", "10.0.0.1"}, Clear: []string{"10.0.0.3"}}},
 		Findings: []audit.Finding{finding("10.0.0.10", repair), finding("10.0.0.30", owner)},
-		Leaks:    []audit.Leak{{Range: "serviceips", Value: "10.0.0.3"}},
+		Leaks:    []audit.Leak{{Severity: audit.Wasted, Range: "serviceips", Value: "10.0.0.3"}},
 	}
 	want := &audit.Plan{
 		Ranges: []audit.RangePlan{
 			{Name: "gone", Set: []string{"1"}, Clear: []string{}},
-			{Name: "serviceips", Set: []string{"10.0.0.1", "10.0.0.10", "10.0.0.9"}, Clear: []string{"10.0.0.20", "10.0.0.3"}},
+			{Name: "serviceips", Set: []string{"10.0.0.1", "10.0.0.9", "10.0.0.10"}, Clear: []string{"10.0.0.3", "10.0.0.20"}},
 		},
-		Findings: []audit.Finding{finding("10.0.0.10", repair), finding("10.0.0.30", owner), finding("10.0.0.9", repair)},
+		Findings: []audit.Finding{finding("10.0.0.9", repair), finding("10.0.0.10", repair), finding("10.0.0.30", owner)},
 		Leaks:    second.Leaks,
+		Summary: audit.PlanSummary{
+			Set: 4, Clear: 2, LeftToOwners: 1, Findings: 3, Leaks: 1, BySeverity: audit.BySeverity{DuplicateRisk: 3, Wasted: 1},
+		},
 	}
 	if second.After(first); !reflect.DeepEqual(second, want) {
 		t.Errorf("got %+v\nwant %+v", second, want)
@@ -165,5 +168,15 @@ func TestRangeMissing(t *testing.T) {
 		if _, err := audit.New(state, c.options); err != nil {
 			t.Errorf("%s without %v and Services: %v", c.cluster, c.ranges, err)
 		}
+	}
+}
+
+// TestCompareValues sorts what sorts otherwise as text.
+func TestCompareValues(t *testing.T) {
+	want := []string{"-1", "80", "30009", "300000", "10.9.0.1", "10.96.0.2", "10.96.0.10", "10.100.0.1", "::9", "::33f", "::1b92", "fd00::1", "a text", "nonsense"}
+	got := slices.Clone(want)
+	slices.Sort(got)
+	if slices.SortFunc(got, audit.CompareValues); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
 	}
 }

@@ -1,11 +1,12 @@
 //! Findings: what an audit reports about a Service or an IPAddress object.
 //!
 //! ```
-//! use rangekeeper::finding::Reason;
+//! use rangekeeper::finding::{Reason, Severity};
 //!
 //! // A repair records the address; of two Services with one address, an owner has to recreate one.
 //! assert!(Reason::ClusterIPNotAllocated.is_repairable());
 //! assert!(!Reason::ClusterIPAlreadyAllocated.is_repairable());
+//! assert_eq!(Reason::ClusterIPAlreadyAllocated.severity(), Severity::BreaksTraffic);
 //! assert_eq!(Reason::PortOutOfRange.as_str(), "PortOutOfRange");
 //! ```
 
@@ -72,6 +73,38 @@ impl Reason {
             | Self::PortOutOfRange => false,
         }
     }
+}
+
+impl Reason {
+    /// The harm that a finding with this reason does or may do.
+    pub fn severity(&self) -> Severity {
+        match self {
+            Self::ClusterIPNotValid
+            | Self::ClusterIPAlreadyAllocated
+            | Self::ClusterIPOutOfRange
+            | Self::ServiceCIDRFull
+            | Self::PortAlreadyAllocated
+            | Self::PortOutOfRange => Severity::BreaksTraffic,
+            Self::ClusterIPNotAllocated | Self::PortNotAllocated => Severity::DuplicateRisk,
+            Self::IPAddressNotAllocated | Self::IPAddressWrongReference => Severity::Wasted,
+        }
+    }
+}
+
+/// The harm of a finding or a leak, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Severity {
+    /// Two Services answer on one value, or no range hands the value out, so that nothing is bound to forward it.
+    BreaksTraffic,
+    /// The value is in use and not recorded, so that a server may allocate it a second time.
+    DuplicateRisk,
+    /// The value is recorded and not in use, so that no server allocates it.
+    Wasted,
+}
+
+impl Severity {
+    /// The severity of a leak.
+    pub const LEAK: Self = Self::Wasted;
 }
 
 impl Display for Reason {

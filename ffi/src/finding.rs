@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char};
 
 use rangekeeper_core::audit::{Cell, OffsetState, Remedy, Report};
-use rangekeeper_core::finding::{Finding, FoundValue, Reason, Subject};
+use rangekeeper_core::finding::{Finding, FoundValue, Reason, Severity, Subject};
 use rangekeeper_core::range::Band;
 
 use crate::guard::guard_or;
@@ -25,6 +25,15 @@ pub const RK_REMEDY_REPAIR: u32 = 0;
 pub const RK_REMEDY_API_SERVER: u32 = 1;
 /// Only the owner of the Service remedies it: recreates it, or widens the range.
 pub const RK_REMEDY_OWNER: u32 = 2;
+
+/// The number is that of no reason.
+pub const RK_SEVERITY_NONE: u32 = 0;
+/// Two Services answer on one value, or no range hands the value out, so that nothing is bound to forward it.
+pub const RK_SEVERITY_BREAKS_TRAFFIC: u32 = 1;
+/// The value is in use and not recorded, so that a server may allocate it a second time.
+pub const RK_SEVERITY_DUPLICATE_RISK: u32 = 2;
+/// The value is recorded and not in use, so that no server allocates it.
+pub const RK_SEVERITY_WASTED: u32 = 3;
 
 /// The low offsets, which dynamic allocation uses last.
 pub const RK_BAND_STATIC: u32 = 0;
@@ -56,6 +65,20 @@ pub enum rk_reason {
     /// A Service uses a port outside the range.
     PortOutOfRange = 10,
 }
+
+/// All reasons of the core; place n is number n + 1.
+const REASONS: [Reason; 10] = [
+    Reason::ClusterIPNotValid,
+    Reason::ClusterIPNotAllocated,
+    Reason::ClusterIPAlreadyAllocated,
+    Reason::ClusterIPOutOfRange,
+    Reason::ServiceCIDRFull,
+    Reason::IPAddressNotAllocated,
+    Reason::IPAddressWrongReference,
+    Reason::PortNotAllocated,
+    Reason::PortAlreadyAllocated,
+    Reason::PortOutOfRange,
+];
 
 impl From<Reason> for rk_reason {
     fn from(reason: Reason) -> Self {
@@ -193,6 +216,14 @@ pub(crate) fn remedy_number(remedy: Remedy) -> u32 {
     }
 }
 
+pub(crate) fn severity_number(severity: Severity) -> u32 {
+    match severity {
+        Severity::BreaksTraffic => RK_SEVERITY_BREAKS_TRAFFIC,
+        Severity::DuplicateRisk => RK_SEVERITY_DUPLICATE_RISK,
+        Severity::Wasted => RK_SEVERITY_WASTED,
+    }
+}
+
 impl From<OffsetState> for rk_offset_state {
     fn from(state: OffsetState) -> Self {
         let OffsetState { band, stored, in_use, duplicate, next } = state;
@@ -231,6 +262,15 @@ pub extern "C" fn rk_reason_name(reason: u32) -> *const c_char {
     })
 }
 
+/// Returns one of RK_SEVERITY_*: the severity of the findings with this reason; RK_SEVERITY_NONE for any other number.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_reason_severity(reason: u32) -> u32 {
+    guard_or(RK_SEVERITY_NONE, || {
+        let place = (reason as usize).checked_sub(1);
+        place.and_then(|place| REASONS.get(place)).map_or(RK_SEVERITY_NONE, |reason| severity_number(reason.severity()))
+    })
+}
+
 /// Writes the texts of findings, as [`rk_report_finding_texts`](crate::report::rk_report_finding_texts) promises, with two
 /// ends for each. Returns how many were written.
 pub(crate) fn texts(
@@ -266,22 +306,9 @@ mod tests {
 
     #[test]
     fn reasons_are_spelled_as_in_the_core() {
-        let reasons = [
-            Reason::ClusterIPNotValid,
-            Reason::ClusterIPNotAllocated,
-            Reason::ClusterIPAlreadyAllocated,
-            Reason::ClusterIPOutOfRange,
-            Reason::ServiceCIDRFull,
-            Reason::IPAddressNotAllocated,
-            Reason::IPAddressWrongReference,
-            Reason::PortNotAllocated,
-            Reason::PortAlreadyAllocated,
-            Reason::PortOutOfRange,
-        ];
-        assert_eq!(reasons.len(), REASON_NAMES.len());
-        for reason in reasons {
-            let number = rk_reason::from(reason) as usize;
-            assert_eq!(REASON_NAMES[number - 1].to_str(), Ok(reason.as_str()));
+        for (place, reason) in REASONS.into_iter().enumerate() {
+            assert_eq!(rk_reason::from(reason) as usize, place + 1);
+            assert_eq!(REASON_NAMES[place].to_str(), Ok(reason.as_str()));
         }
     }
 }

@@ -7,9 +7,12 @@ use rangekeeper_core::any::AnyValue;
 use rangekeeper_core::audit::{
     BitmapReport, Leak, Offsets, RangeReport, RecordRepairError, RepairOutcome, Report, Values,
 };
+use rangekeeper_core::finding::Severity;
 
 use crate::error::{Failure, Named, rk_error};
-use crate::finding::{RK_NO_RANGE, at, findings_page, remedy_number, rk_cell, rk_finding, rk_offset_state, texts};
+use crate::finding::{
+    RK_NO_RANGE, at, findings_page, remedy_number, rk_cell, rk_finding, rk_offset_state, severity_number, texts,
+};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::result::rk_result;
@@ -76,6 +79,8 @@ pub struct rk_leak {
     pub object: u64,
     /// RK_REMEDY_REPAIR or RK_REMEDY_API_SERVER: who frees it, if it does not stay.
     pub remedy: u32,
+    /// One of RK_SEVERITY_*: RK_SEVERITY_WASTED.
+    pub severity: u32,
     /// Whether the repair leaves it for now, since a Service that uses it may still be under way.
     pub stays: bool,
 }
@@ -172,6 +177,7 @@ fn rk_leak_of(leak: &Leak) -> rk_leak {
         range: leak.range.map_or(RK_NO_RANGE, |range| range as u32),
         object: leak.object.unwrap_or(RK_NO_OBJECT),
         remedy: remedy_number(leak.remedy()),
+        severity: severity_number(Severity::LEAK),
         stays: leak.stays,
     }
 }

@@ -97,6 +97,7 @@ int main(void) {
   rk_leak leaks[3];
   CHECK_OK(rk_report_leaks(report, 0, leaks, 3, &n));
   CHECK(n == 1 && same(leaks[0].value, rk_value_ipv4(0x0a000003)) && leaks[0].range == 0 && leaks[0].object == RK_NO_OBJECT);
+  CHECK(leaks[0].severity == RK_SEVERITY_WASTED);
   static const uint32_t sole[] = {0, 0x0a000002, 0x0a000003, 0x0a000003, 0x0a000002};
   rk_run runs[4];
   uint64_t next = 0;

@@ -98,6 +98,7 @@ struct RawLeak {
     range: u32,
     object: u64,
     remedy: u32,
+    severity: u32,
     stays: bool,
 }
 

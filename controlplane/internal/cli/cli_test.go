@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"io"
@@ -69,7 +70,7 @@ func TestLastOffset(t *testing.T) {
 	// A /28 has 14 addresses, at offsets 0 to 13.
 	file := changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{serviceIPsKey: stored(t, "10.96.0.0/28", []byte{0x20, 0})})
 	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
-	if want := (audit.Leak{Range: "serviceips", Value: "10.96.0.14"}); len(r.Leaks) != 1 || r.Leaks[0] != want {
+	if want := (audit.Leak{Severity: audit.Wasted, Range: "serviceips", Value: "10.96.0.14"}); len(r.Leaks) != 1 || r.Leaks[0] != want {
 		t.Errorf("leaks %v", r.Leaks)
 	}
 }
@@ -456,13 +457,16 @@ func TestPlanTable(t *testing.T) {
 	}
 }
 
-// TestSorted compares the lists of all documents, as text, with what sorting makes of them.
+// TestSorted compares the lists of all documents with what sorting makes of them.
 func TestSorted(t *testing.T) {
 	for cluster := range bitmaps {
 		file := etcdtest.Fixture(cluster, "drift.db.gz")
+		// Of each row: the range, the value, and the rest as text.
 		sorted := func(list [][]string) {
 			t.Helper()
-			if len(list) < 2 || !slices.IsSortedFunc(list, slices.Compare[[]string]) {
+			if len(list) < 2 || !slices.IsSortedFunc(list, func(a, b []string) int {
+				return cmp.Or(cmp.Compare(a[0], b[0]), audit.CompareValues(a[1], b[1]), slices.Compare(a[2:], b[2:]))
+			}) {
 				t.Errorf("%s: %q", cluster, list)
 			}
 		}
@@ -477,8 +481,40 @@ func TestSorted(t *testing.T) {
 		sorted(findings)
 		sorted(leaks)
 		for _, row := range runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", file).Ranges {
-			if !slices.IsSorted(row.Set) || !slices.IsSorted(row.Clear) {
+			if !slices.IsSortedFunc(row.Set, audit.CompareValues) || !slices.IsSortedFunc(row.Clear, audit.CompareValues) {
 				t.Errorf("%s: %q", cluster, row)
+			}
+		}
+	}
+}
+
+// TestSeverities recounts the summaries of both documents.
+func TestSeverities(t *testing.T) {
+	of := map[string]audit.Severity{
+		"ClusterIPNotValid": audit.BreaksTraffic, "ClusterIPAlreadyAllocated": audit.BreaksTraffic, "ClusterIPOutOfRange": audit.BreaksTraffic,
+		"PortAlreadyAllocated": audit.BreaksTraffic, "PortOutOfRange": audit.BreaksTraffic,
+		"ClusterIPNotAllocated": audit.DuplicateRisk, "PortNotAllocated": audit.DuplicateRisk,
+		"IPAddressNotAllocated": audit.Wasted, "IPAddressWrongReference": audit.Wasted,
+	}
+	for cluster := range bitmaps {
+		file := etcdtest.Fixture(cluster, "drift.db.gz")
+		r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+		counts := map[audit.Severity]int{audit.Wasted: len(r.Leaks)}
+		for _, f := range r.Findings {
+			if f.Severity != of[f.Reason] {
+				t.Errorf("%s: %q is %s", cluster, f.Reason, f.Severity)
+			}
+			counts[f.Severity]++
+		}
+		for _, l := range r.Leaks {
+			if l.Severity != audit.Wasted {
+				t.Errorf("%s: %+v", cluster, l)
+			}
+		}
+		p := runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", file)
+		for _, s := range audit.Severities {
+			if n := counts[s]; n == 0 || r.Summary.BySeverity.Of(s) != n || p.Summary.BySeverity.Of(s) != n {
+				t.Errorf("%s: %s %d, %d and %d", cluster, s, n, r.Summary.BySeverity.Of(s), p.Summary.BySeverity.Of(s))
 			}
 		}
 	}

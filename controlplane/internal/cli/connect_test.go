@@ -29,7 +29,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	flags := []string{"--endpoints", endpoint, "--cacert", a.File, "--cert", cert, "--key", key}
-	want := audit.Leak{Range: "servicenodeports", Value: "30000"}
+	want := audit.Leak{Severity: audit.Wasted, Range: "servicenodeports", Value: "30000"}
 	if r := runJSON[audit.Report](t, exitFound, append([]string{"audit"}, flags...)...); len(r.Leaks) != 1 || r.Leaks[0] != want {
 		t.Errorf("%+v", r)
 	}
