@@ -70,6 +70,16 @@ func (p *Plan) ChangesAny() bool {
 	return slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return len(r.Set)+len(r.Clear) > 0 })
 }
 
+// Leaves reports whether changes are not applied, or whether anything is left after them.
+func (p *Plan) Leaves() bool {
+	set := func(f Finding) bool {
+		return slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return r.Name == f.Range && slices.Contains(r.Set, f.Value) })
+	}
+	return !p.Applied && p.ChangesAny() ||
+		slices.ContainsFunc(p.Findings, func(f Finding) bool { return f.Remedy != rangekeeper.RemedyRepair || !set(f) }) ||
+		slices.ContainsFunc(p.Leaks, func(l Leak) bool { return l.Stays || l.Remedy != rangekeeper.RemedyRepair })
+}
+
 // LeaksLeft is the number of leaks in bitmaps that stay for now, as they may still
 // come into use.
 func (p *Plan) LeaksLeft() int {

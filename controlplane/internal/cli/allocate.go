@@ -25,10 +25,7 @@ What is allocated is printed, one value on each line.
 
 kube-apiserver frees what no Service uses within two or three passes of its repair,
 some 6 minutes. A cluster that has ServiceCIDR objects does not use the ranges of
-addresses.
-
-Exit codes: 0 allocated, 1 the range is full or VALUE is allocated already, 2 wrong
-usage or input that cannot be used, 3 etcd cannot be reached.`,
+addresses.`,
 		Example: `  rangekeeper allocate serviceips
   rangekeeper allocate serviceips 10.96.0.10
   rangekeeper allocate servicenodeports -n 3 --endpoints http://127.0.0.1:2379`,

@@ -320,7 +320,11 @@ func TestExplain(t *testing.T) {
 	explain := func(value string, wants ...string) {
 		t.Helper()
 		code, stdout, stderr := run(t, "explain", value, "--etcd-snapshot", file)
-		if code != exitOK || stderr != "" {
+		want := exitOK
+		if strings.Contains(stdout, "Finding:") {
+			want = exitFound
+		}
+		if code != want || stderr != "" {
 			t.Errorf("%s: exit code %d, %s", value, code, stderr)
 		}
 		stdout = strings.Join(strings.Fields(stdout), " ")
@@ -346,6 +350,12 @@ func TestExplain(t *testing.T) {
 	// The Service kubernetes has the first address, written in other ways too.
 	for _, value := range []string{"10.96.0.1", "010.096.000.001", "::ffff:10.96.0.1"} {
 		explain(value, "Value: 10.96.0.1", "10.96.0.0/12", "Band: static", "Allocated: yes", "changes nothing", "default/kubernetes")
+	}
+	if code, _, _ := run(t, "explain", r.Findings[0].Value, "--etcd-snapshot", file); code != exitFound {
+		t.Errorf("%+v: exit code %d", r.Findings[0], code)
+	}
+	if code, _, _ := run(t, "explain", "10.96.0.1", "--etcd-snapshot", file); code != exitOK {
+		t.Errorf("10.96.0.1: exit code %d", code)
 	}
 	explain("10.111.255.254", "Band: dynamic")
 	explain("10.111.255.255", "Range: none")

@@ -75,10 +75,7 @@ A stored range is changed to another one only if a flag asks for it.
 
 /healthz, /livez, /readyz and /metrics are served at --healthz-bind-address; it is
 ready once the first repairs have succeeded. SIGTERM and SIGINT stop it in order: its
-address is taken out of the endpoints.
-
-Exit codes: 0 stopped by a signal, 1 the first repairs failed, 2 wrong usage or input
-that cannot be used, 3 etcd cannot be reached.`,
+address is taken out of the endpoints.`,
 		Example: `  rangekeeper controller --kubeconfig admin.conf --endpoints https://127.0.0.1:2379 \
     --cacert ca.crt --cert client.crt --key client.key --service-cluster-ip-range 10.96.0.0/12
   rangekeeper controller --kubeconfig admin.conf --endpoints http://127.0.0.1:2379 --dry-run`,

@@ -35,7 +35,13 @@ func newExplain() *cobra.Command {
 		if err != nil {
 			return s.explain(err)
 		}
-		return writeExplanation(c.OutOrStdout(), e)
+		if err := writeExplanation(c.OutOrStdout(), e); err != nil {
+			return err
+		}
+		if e.Leaked || len(e.Findings) > 0 {
+			return errFound
+		}
+		return nil
 	})
 	return c
 }

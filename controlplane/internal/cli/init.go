@@ -22,10 +22,7 @@ func newInit() *cobra.Command {
 servicenodeports a range of ports. If the object is there with the same SPEC, nothing
 is changed; one with another SPEC is an error.
 
-` + rangesHelp + `
-
-Exit codes: 0 the range is there, 2 wrong usage, or it is there with another SPEC,
-3 etcd cannot be reached.`,
+` + rangesHelp,
 		Example: `  rangekeeper init serviceips 10.96.0.0/12
   rangekeeper init servicenodeports 30000-32767 --endpoints http://127.0.0.1:2379`,
 		Args: arguments,

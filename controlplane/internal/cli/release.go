@@ -21,10 +21,7 @@ too, and stays allocated if a client has allocated it since.
 
 ` + rangesHelp + `
 
-Do not release a value that a Service uses: another Service would get it, too.
-
-Exit codes: 0 all are free, 1 a value could not be released safely, 2 wrong usage or
-input that cannot be used, 3 etcd cannot be reached.`,
+Do not release a value that a Service uses: another Service would get it, too.`,
 		Example: `  rangekeeper release serviceips 10.96.0.10 10.96.0.11
   rangekeeper release servicenodeports 30080 --endpoints http://127.0.0.1:2379`,
 		Args: arguments,

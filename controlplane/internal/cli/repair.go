@@ -46,11 +46,8 @@ unless --clean-leaks is given, which cleans those that stay leaked over all pass
 if no Service is written while the last one is under way.
 IPAddress objects are not written: kube-apiserver repairs them at its start.
 
-Exit codes: 0 nothing is left, or only leaks without --clean-leaks and IPAddress
-objects, 1 something else is left: a fault that only an owner can repair, a value that
-changed during the repair, or a leak despite --clean-leaks, 2 wrong usage or input
-that cannot be used, 3 etcd cannot be reached. Without --to-file or --apply 0 and 1 are
-about what a repair would leave.`,
+The exit code is 1 as long as changes are pending or anything is left: a fault that only
+an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak.`,
 		Example: `  rangekeeper repair --etcd-snapshot backup.db.gz --to-file repaired.db
   rangekeeper repair --endpoints http://127.0.0.1:2379 --apply --clean-leaks`,
 		Args:              arguments,
@@ -89,11 +86,8 @@ about what a repair would leave.`,
 	return c
 }
 
-// leaves reports whether the repair leaves something that it does not leave by design: without --clean-leaks it leaves
-// leaks, and IPAddress objects always.
-func (r *repair) leaves(plan *audit.Plan) bool {
-	return len(plan.LeftToOwners()) > 0 || r.leftAlone > 0 || r.cleanLeaks && plan.LeaksLeft() > 0
-}
+// leaves reports whether changes are pending or anything is left.
+func (r *repair) leaves(plan *audit.Plan) bool { return r.leftAlone > 0 || plan.Leaves() }
 
 // check refuses flags that do not go together.
 func (r *repair) check(c *cobra.Command) error {

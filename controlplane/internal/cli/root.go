@@ -26,19 +26,23 @@ const version = "0.1.0"
 // commit is set by the linker: -X .../internal/cli.commit=...
 var commit string
 
-// The exit codes.
+// The exit codes of all commands.
 const (
-	exitOK = iota
-	// exitFound: the audit found something, the repair left something that it should
-	// not leave, a requested value is not free, or a server failed.
-	exitFound
-	// exitInput: wrong usage or input that cannot be used.
-	exitInput
-	// exitUnreachable: no etcd answered, or another process has the data directory.
-	exitUnreachable
-	// exitInterrupted: interrupted, by the shell's convention for SIGINT.
-	exitInterrupted = 130
+	exitOK          = 0
+	exitFound       = 1
+	exitInput       = 2
+	exitUnreachable = 3
+	exitInterrupted = 130 // by the shell's convention for SIGINT
 )
+
+// exitCodesHelp is the table of the exit codes.
+const exitCodesHelp = `Exit codes of all commands:
+  0    done, and nothing is left to do
+  1    findings, pending changes or leaks are left; a value is in use or none is free;
+       a server failed
+  2    wrong usage, or input that cannot be used
+  3    the cluster's store cannot be reached, or another process uses the data directory
+  130  interrupted (up, watch and controller run until then: 0)`
 
 // errFound ends a command whose output is complete with exitFound.
 var errFound = errors.New("something was found")
@@ -96,11 +100,7 @@ allocated with those that its Services use, in an etcd snapshot or a running etc
 also allocates from the stored ranges, as kube-apiserver does, and runs whole control
 planes that do it.
 
-Exit codes: 0 done, or nothing found, 1 something found (repair: something is left that
-only the owner of a Service can repair, that changed during the repair, or that is
-leaked despite --clean-leaks; allocate: a requested value is not free; up: a server
-failed), 2 wrong usage or input that cannot be used, 3 etcd cannot be reached, 130
-interrupted.`,
+` + exitCodesHelp,
 		Version:       version + " (commit " + commitOrUnknown() + ")",
 		Args:          subcommands,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },

@@ -47,11 +47,7 @@ port. In the endpoints of the Service kubernetes they have addresses of a block 
 documentation, as loopback is not allowed there. The etcd asks for no password:
 every user of this machine can read and write it.
 
-Flags after -- go to every kube-apiserver and win over those that it gets anyway.
-
-Exit codes: 0 interrupted, 1 a server ended by itself or did not get ready, 2 wrong
-usage or input that cannot be used, 3 another process has the data directory, 130
-interrupted before the servers were ready.`,
+Flags after -- go to every kube-apiserver and win over those that it gets anyway.`,
 		Example: `  rangekeeper up
   rangekeeper up --servers 3 --service-cluster-ip-range 10.96.0.0/16,fd00:10:96::/112
   rangekeeper up --kubernetes-version ` + upVersions[len(upVersions)-1] + ` --data-dir ./cluster -- --v=4`,

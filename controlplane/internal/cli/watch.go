@@ -46,10 +46,7 @@ of the range is deleted, it prints "deleted"; if it is recreated, or created for
 another range, it prints "created" and then its allocated values.
 
 ` + rangesHelp + ` Other commands reach that one meanwhile at a URL that is printed on
-stderr.
-
-Exit codes: 0 interrupted, 2 wrong usage or input that cannot be used, 3 etcd cannot
-be reached.`,
+stderr.`,
 		Example: `  rangekeeper watch serviceips --endpoints http://127.0.0.1:2379
   rangekeeper watch servicenodeports -o json`,
 		Args: arguments,
