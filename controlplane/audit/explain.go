@@ -1,11 +1,11 @@
 package audit
 
 import (
+	"math"
 	"net/netip"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -46,11 +46,7 @@ func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
 			e.Around = append(e.Around, r.name+" "+r.text)
 		}
 	}
-	for i := range a.state.Services {
-		if s := &a.state.Services[i]; uses(s, value) {
-			e.Services = append(e.Services, s.Namespace+"/"+s.Name)
-		}
-	}
+	e.Services = Users(a.state)[value]
 	for _, f := range a.report.Findings {
 		if f.Value == e.Value {
 			e.Findings = append(e.Findings, f)
@@ -66,21 +62,36 @@ func around(cidr string, value rangekeeper.Value) bool {
 	return err == nil && prefix.Contains(value.Addr())
 }
 
-// uses reports whether a Service names the value.
-func uses(s *corev1.Service, value rangekeeper.Value) bool {
-	if value.IsPort() {
-		p := int32(value.Port())
-		return p != 0 && (s.Spec.HealthCheckNodePort == p ||
-			slices.ContainsFunc(s.Spec.Ports, func(o corev1.ServicePort) bool { return o.NodePort == p }))
+// Users returns the namespace/name of the Services that use each value.
+func Users(state *clusterstate.State) map[rangekeeper.Value][]string {
+	all := make(map[rangekeeper.Value][]string)
+	for i := range state.Services {
+		s := &state.Services[i]
+		name := s.Namespace + "/" + s.Name
+		add := func(value rangekeeper.Value) {
+			if users := all[value]; len(users) == 0 || users[len(users)-1] != name {
+				all[value] = append(users, name)
+			}
+		}
+		ips := s.Spec.ClusterIPs
+		if len(ips) == 0 {
+			ips = []string{s.Spec.ClusterIP}
+		}
+		for _, text := range ips {
+			if value, err := rangekeeper.ParseValue(text); err == nil && !value.IsPort() {
+				add(value)
+			}
+		}
+		for _, port := range s.Spec.Ports {
+			addPort(add, port.NodePort)
+		}
+		addPort(add, s.Spec.HealthCheckNodePort)
 	}
-	ips := s.Spec.ClusterIPs
-	if len(ips) == 0 {
-		ips = []string{s.Spec.ClusterIP}
-	}
-	return slices.ContainsFunc(ips, func(text string) bool { return isValue(text, value) })
+	return all
 }
 
-func isValue(text string, value rangekeeper.Value) bool {
-	parsed, err := rangekeeper.ParseValue(text)
-	return err == nil && parsed == value
+func addPort(add func(rangekeeper.Value), port int32) {
+	if port > 0 && port <= math.MaxUint16 {
+		add(rangekeeper.PortValue(uint16(port)))
+	}
 }

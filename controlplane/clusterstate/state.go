@@ -86,6 +86,9 @@ func RangeKey(prefix, name string) string { return Options{Prefix: prefix}.prefi
 // ServiceKeys returns the prefix of the keys of Services; prefix as of RangeKey.
 func ServiceKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().services }
 
+// ServiceCIDRKeys returns the prefix of the keys of ServiceCIDRs; prefix as of RangeKey.
+func ServiceCIDRKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().serviceCIDRs }
+
 func (p prefixes) all() []string {
 	return []string{p.ranges, p.services, p.ipAddresses, p.serviceCIDRs}
 }

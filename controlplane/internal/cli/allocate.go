@@ -2,18 +2,17 @@ package cli
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
-	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 func newAllocate() *cobra.Command {
 	var count uint32
+	var force bool
 	c := &cobra.Command{
 		Use:   "allocate RANGE [VALUE]",
 		Short: "Allocate values and print them, one on each line",
@@ -23,37 +22,41 @@ What is allocated is printed, one value on each line.
 
 ` + rangesHelp + `
 
+` + inUseHelp + `
+
 kube-apiserver frees what no Service uses within two or three passes of its repair,
-some 6 minutes. A cluster that has ServiceCIDR objects does not use the ranges of
-addresses.`,
+some 6 minutes.`,
 		Example: `  rangekeeper allocate serviceips
   rangekeeper allocate serviceips 10.96.0.10
   rangekeeper allocate servicenodeports -n 3 --endpoints http://127.0.0.1:2379`,
 		Args: arguments,
 	}
 	c.Flags().Uint32VarP(&count, "count", "n", 1, "allocate so many values, all or none")
+	c.Flags().BoolVar(&force, "force", false, "record VALUE even if a Service uses it")
 	completeNothing(c, "count")
 	withStore(c, func(c *cobra.Command, args []string, s *store) error {
-		request := rangekeeper.Any()
+		request, named := rangekeeper.Any(), []rangekeeper.Value(nil)
 		if len(args) == 2 {
 			value, err := rangekeeper.ParseValue(args[1])
 			if err != nil {
 				return usageError(c, "%v", err)
 			}
-			request = rangekeeper.Named(value)
+			request, named = rangekeeper.Named(value), []rangekeeper.Value{value}
 		}
-		r, err := s.openStored(c.Context(), args[0])
-		if err != nil {
+		var values []rangekeeper.Value
+		err := s.changeRange(c.Context(), args[0], func(h *held, a *rangekeeper.Allocator) (err error) {
+			if err := h.checkInUse(force, changeAllocated, named...); err != nil {
+				return err
+			}
+			values, err = allocate(h, a, request, count)
 			return err
-		}
-		defer closeRange(r)
-		allocations, err := allocate(c.Context(), r, request, count)
+		})
 		if err != nil {
 			return err
 		}
 		out := bufio.NewWriter(c.OutOrStdout())
-		for _, allocation := range allocations {
-			fmt.Fprintln(out, allocation.Value)
+		for _, value := range values {
+			fmt.Fprintln(out, value)
 		}
 		return out.Flush()
 	})
@@ -61,6 +64,8 @@ addresses.`,
 		switch {
 		case count == 0:
 			return usageError(c, "--count is at least 1, not 0")
+		case force && len(args) < 2:
+			return usageError(c, "--force is for VALUE")
 		case len(args) == 2 && c.Flags().Changed("count"):
 			return usageError(c, "--count and VALUE exclude each other")
 		}
@@ -69,30 +74,44 @@ addresses.`,
 	return c
 }
 
-// allocate allocates the requested value, and any free values up to count.
-func allocate(ctx context.Context, r *etcdstore.Store, request rangekeeper.Request, count uint32) ([]etcdstore.Allocation, error) {
-	if count > r.Range().Size() { // the store would make a request for each
-		return nil, full(r, count)
+// allocate allocates the requested value, or count free ones. It never picks a value that a Service uses, even if that is
+// not recorded.
+func allocate(h *held, a *rangekeeper.Allocator, request rangekeeper.Request, count uint32) ([]rangekeeper.Value, error) {
+	if count > h.values.Size() { // each value would have a request
+		return nil, full(h, count)
+	}
+	others, err := h.allocator(h.stored.Key)
+	if err != nil {
+		return nil, err
+	}
+	defer others.Close()
+	if request == rangekeeper.Any() {
+		for value := range h.users {
+			others.Allocate(value) // it may be recorded, or not in the range
+		}
 	}
 	requests := make([]rangekeeper.Request, count) // each for any value
 	requests[0] = request
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
-	defer cancel()
-	allocations, err := r.AllocateBatch(ctx, requests...)
+	values, err := others.AllocateBatch(requests)
 	var refused *rangekeeper.ValueError
 	switch {
 	case errors.Is(err, rangekeeper.ErrFull):
-		return nil, full(r, count)
+		return nil, full(h, count)
 	case errors.As(err, &refused):
-		return nil, fmt.Errorf("%s: %w", r.Key(), refused)
+		return nil, fmt.Errorf("%s: %w", h.stored.Key, refused)
 	case err != nil:
-		return nil, unreachable(err)
+		return nil, err
 	}
-	return allocations, nil
+	for _, value := range values {
+		if err := a.Allocate(value); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
 }
 
-func full(r *etcdstore.Store, count uint32) error {
-	err := fmt.Errorf("%s: %w", r.Key(), &rangekeeper.ValueError{Range: r.Range(), Err: rangekeeper.ErrFull})
+func full(h *held, count uint32) error {
+	err := fmt.Errorf("%s: %w", h.stored.Key, &rangekeeper.ValueError{Range: h.values, Err: rangekeeper.ErrFull})
 	if count > 1 {
 		err = fmt.Errorf("%w: fewer than %d values are free; none allocated", err, count)
 	}

@@ -20,7 +20,8 @@ func newInit() *cobra.Command {
 		Short: "Create a range to allocate from",
 		Long: `Creates the stored object of a range, with nothing allocated. SPEC is a CIDR, or for
 servicenodeports a range of ports. If the object is there with the same SPEC, nothing
-is changed; one with another SPEC is an error.
+is changed; one with another SPEC is an error. A cluster that keeps ClusterIPs as
+IPAddress objects, the default since Kubernetes 1.33, has no ranges of ClusterIPs.
 
 ` + rangesHelp,
 		Example: `  rangekeeper init serviceips 10.96.0.0/12
@@ -64,6 +65,9 @@ is changed; one with another SPEC is an error.
 // nothing refused, if it is there.
 func (s *store) checkNew(ctx context.Context, name, spec string) error {
 	if _, err := storedSpec(ctx, s.client, s.key(name)); !errors.Is(err, rangekeeper.ErrNotInitialised) {
+		return err
+	}
+	if err := s.checkBitmaps(ctx, name); err != nil {
 		return err
 	}
 	if err := s.checkFamily(ctx, name, spec); err != nil {

@@ -84,7 +84,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case slices.ContainsFunc([]error{clusterstate.ErrUnreachable, embedded.ErrInUse}, is):
 		return exitUnreachable
-	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, etcdstore.ErrDeferred, localcluster.ErrServer}, is):
+	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, errInUse, errBusy, etcdstore.ErrDeferred, localcluster.ErrServer}, is):
 		return exitFound
 	default:
 		return exitInput

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -154,26 +155,41 @@ func parseRange(name string) func(string) (rangekeeper.Range, error) {
 	return rangekeeper.ParseCIDR
 }
 
-// openStored opens the store, whose data must exist, and in it the range of a name as
-// it is stored; the caller closes that by closeRange.
-func (s *store) openStored(ctx context.Context, name string) (*etcdstore.Store, error) {
-	if err := s.open(ctx, false); err != nil {
-		return nil, err
-	}
-	values, err := s.stored(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return openRange(s.client, s.prefix, name, values, etcdstore.DefaultGrace)
-}
-
 // stored returns the range of a name as it is stored.
 func (s *store) stored(ctx context.Context, name string) (rangekeeper.Range, error) {
 	values, err := storedRange(ctx, s.client, s.prefix, name)
 	if errors.Is(err, rangekeeper.ErrNotInitialised) {
-		err = fmt.Errorf("%w: run rangekeeper init %s SPEC first", err, name)
+		err = s.missing(ctx, name)
 	}
 	return values, err
+}
+
+// missing returns the error about a range that is not stored.
+func (s *store) missing(ctx context.Context, name string) error {
+	if err := s.checkBitmaps(ctx, name); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w: run rangekeeper init %s SPEC first", s.key(name), rangekeeper.ErrNotInitialised, name)
+}
+
+// checkBitmaps refuses a range of ClusterIPs in a cluster that keeps them as IPAddress objects.
+func (s *store) checkBitmaps(ctx context.Context, name string) error {
+	if name == audit.ServiceNodePorts {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	keys := clusterstate.ServiceCIDRKeys(s.prefix)
+	got, err := s.client.Get(ctx, keys, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	if err != nil {
+		return unreachable(fmt.Errorf("read %s: %w", keys, err))
+	}
+	if len(got.Kvs) == 0 {
+		return nil
+	}
+	cidr := path.Base(string(got.Kvs[0].Key))
+	return fmt.Errorf("%s: this cluster has no bitmap of ClusterIPs: each one is an IPAddress object, which kube-apiserver creates and deletes with its Service. "+
+		"rangekeeper audit and rangekeeper show %s read them; allocate, release and watch work on %s", name, cidr, audit.ServiceNodePorts)
 }
 
 // storedSpec returns the range that is stored under a key, as text.

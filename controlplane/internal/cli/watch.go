@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -43,7 +46,8 @@ func newWatch() *cobra.Command {
 		Long: `Prints each allocation and release, by any client, on a line of its own until it is
 interrupted: "allocated" or "released", the value, and etcd's revision. If the object
 of the range is deleted, it prints "deleted"; if it is recreated, or created for
-another range, it prints "created" and then its allocated values.
+another range, it prints "created" and then its allocated values. If etcd does not
+answer, a line on stderr says so within seconds.
 
 ` + rangesHelp + ` Other commands reach that one meanwhile at a URL that is printed on
 stderr.`,
@@ -52,6 +56,9 @@ stderr.`,
 		Args: arguments,
 	}
 	format := addFormat(c, formatText, formatJSON)
+	var timeout time.Duration
+	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "end with exit code 3 after etcd has not answered for this long")
+	completeNothing(c, "timeout")
 	withStore(c, func(c *cobra.Command, args []string, s *store) error {
 		if err := s.open(c.Context(), false); err != nil {
 			return err
@@ -64,12 +71,15 @@ stderr.`,
 			return err
 		}
 		w := rangeWatch{client: s.client, key: s.key(args[0]), parse: parseRange(args[0])}
+		ctx, end := context.WithCancelCause(c.Context())
+		defer end(nil)
 		began := false
 		out := bufio.NewWriter(c.OutOrStdout())
-		err = w.watch(c.Context(), func(changes []change, revision int64) error {
+		err = w.watch(ctx, func(changes []change, revision int64) error {
 			if !began {
 				began = true
 				fmt.Fprintf(s.log, "rangekeeper: watching %s %s after revision %d\n", w.key, values, revision)
+				go func() { end(w.ask(ctx, timeout, s.log)) }()
 			}
 			for _, change := range changes {
 				if *format == formatJSON {
@@ -87,7 +97,16 @@ stderr.`,
 		if c.Context().Err() != nil {
 			return nil
 		}
+		if cause := context.Cause(ctx); cause != nil { // the watch's own error is that it was ended
+			return cause
+		}
 		return err
+	})
+	addRule(c, func([]string) error {
+		if timeout <= 0 {
+			return usageError(c, "--timeout is positive, not %s", timeout)
+		}
+		return nil
 	})
 	return c
 }
@@ -114,6 +133,40 @@ func (w *rangeWatch) watch(ctx context.Context, report func([]change, int64) err
 		}
 		if ctx.Err() != nil || !errors.Is(err, rpctypes.ErrCompacted) {
 			return unreachable(err)
+		}
+	}
+}
+
+// askInterval is the time between two questions whether etcd is there.
+const askInterval = time.Second
+
+// ask returns an error once etcd has not answered for the timeout: a watch itself waits for ever.
+func (w *rangeWatch) ask(ctx context.Context, timeout time.Duration, log io.Writer) error {
+	ticker := time.NewTicker(min(askInterval, timeout))
+	defer ticker.Stop()
+	for answered, silent := time.Now(), false; ; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+		asked, cancel := context.WithTimeout(ctx, askInterval)
+		_, err := w.client.Get(asked, w.key, clientv3.WithKeysOnly())
+		cancel()
+		if err = unreachable(err); ctx.Err() != nil {
+			return ctx.Err()
+		}
+		switch gone := errors.Is(err, clusterstate.ErrUnreachable); {
+		case !gone && silent:
+			fmt.Fprintln(log, "rangekeeper: etcd answers again")
+			fallthrough
+		case !gone:
+			answered, silent = time.Now(), false
+		case time.Since(answered) >= timeout:
+			return fmt.Errorf("watch %s: no answer for %s: %w", w.key, timeout, err)
+		case !silent:
+			silent = true
+			fmt.Fprintf(log, "rangekeeper: etcd does not answer, so changes are not seen; the watch ends after %s without an answer\n", timeout)
 		}
 	}
 }

@@ -209,3 +209,21 @@ func TestWatchCompacted(t *testing.T) {
 		t.Error(err, told)
 	}
 }
+
+// TestWatchEtcdGone stops the etcd: the watch says so and ends.
+func TestWatchEtcdGone(t *testing.T) {
+	e, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	runOK(t, with("init", "serviceips", "10.96.0.0/24")...)
+	w := startWatch(t, with("serviceips", "--timeout", "5s")...)
+	e.Close()
+	if line := w.next(w.errs); !strings.Contains(line, "etcd does not answer") {
+		t.Errorf("%q", line)
+	}
+	if line := w.next(w.errs); !strings.Contains(line, "no answer for 5s") {
+		t.Errorf("%q", line)
+	}
+	if code := <-w.ended; code != exitUnreachable {
+		t.Errorf("exit code %d", code)
+	}
+}

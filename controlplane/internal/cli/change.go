@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// changeTimeout is how long a change of a range is tried while other clients write.
+const changeTimeout = 30 * time.Second
+
+// errBusy: other clients wrote before each attempt of ours.
+var errBusy = errors.New("the range or a Service changed during each attempt, so nothing was written; run the command again")
+
+// errInUse: a Service uses a value.
+var errInUse = errors.New("in use")
+
+// inUseHelp says how far the commands that change a range protect the values of Services.
+const inUseHelp = `The range and all Services are read at one revision, and the range is written only if
+neither has changed since. A value that a Service uses is refused, with the names of the
+Services; --force overrides this. Two things are not seen: a Service that a server is
+creating at this moment, whose value is recorded before the Service is written, and
+Services that are kept in another etcd.`
+
+// held is a range and its users at one revision.
+type held struct {
+	stored   clusterstate.StoredRange
+	revision int64
+	object   *rangekeeper.RangeAllocation
+	values   rangekeeper.Range
+	data     []byte
+	// users are the names of the Services that use a value.
+	users map[rangekeeper.Value][]string
+}
+
+// changeRange has decide change a range's allocator, and writes the result if neither the range nor a Service has changed
+// since they were read. Otherwise it starts over.
+func (s *store) changeRange(ctx context.Context, name string, decide func(*held, *rangekeeper.Allocator) error) error {
+	if err := s.open(ctx, false); err != nil {
+		return err
+	}
+	for began := time.Now(); time.Since(began) < changeTimeout; {
+		written, err := s.tryChange(ctx, name, decide)
+		if written || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %w", s.key(name), errBusy)
+}
+
+func (s *store) tryChange(ctx context.Context, name string, decide func(*held, *rangekeeper.Allocator) error) (written bool, err error) {
+	h, err := s.hold(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	defer h.object.Close()
+	allocator, err := h.allocator(s.key(name))
+	if err != nil {
+		return false, err
+	}
+	defer allocator.Close()
+	if err := decide(h, allocator); err != nil {
+		return false, err
+	}
+	data, err := allocator.Snapshot(nil)
+	if err != nil {
+		return false, err
+	}
+	if bytes.Equal(data, h.data) {
+		return true, nil
+	}
+	if err := h.object.Set(h.values.String(), data); err != nil {
+		return false, err
+	}
+	value, err := h.object.Encode(nil)
+	if err != nil {
+		return false, err
+	}
+	return s.swap(ctx, h, string(value))
+}
+
+// hold reads a range and the Services.
+func (s *store) hold(ctx context.Context, name string) (*held, error) {
+	state, err := clusterstate.ReadEtcd(ctx, s.client, clusterstate.Options{Prefix: s.prefix})
+	if err != nil {
+		return nil, err
+	}
+	h := &held{stored: state.Ranges[name], revision: state.Revision, users: audit.Users(state)}
+	var spec string
+	if h.stored.Key != "" {
+		if h.object, err = rangekeeper.DecodeRangeAllocation(h.stored.Value); err != nil {
+			return nil, fmt.Errorf("%s: %w", h.stored.Key, err)
+		}
+		if spec, err = h.object.Range(); err != nil {
+			return nil, fmt.Errorf("%s: %w", h.stored.Key, err)
+		}
+	}
+	if spec == "" {
+		return nil, s.missing(ctx, name)
+	}
+	if h.values, err = parseRange(name)(spec); err != nil {
+		return nil, fmt.Errorf("%s: %w", h.stored.Key, err)
+	}
+	h.data, err = h.object.Data(nil)
+	return h, err
+}
+
+// allocator returns what is stored, in memory.
+func (h *held) allocator(key string) (*rangekeeper.Allocator, error) {
+	a, err := rangekeeper.NewAllocator(h.values, rangekeeper.DynamicBandFirst, rand.Uint64())
+	if err != nil {
+		return nil, err
+	}
+	if err := a.Restore(h.values.String(), h.data); err != nil {
+		a.Close()
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return a, nil
+}
+
+// checkInUse refuses values that Services use, except with force.
+func (h *held) checkInUse(force bool, what string, values ...rangekeeper.Value) error {
+	if force {
+		return nil
+	}
+	var used []string
+	for _, value := range values {
+		if users := h.users[value]; len(users) > 0 {
+			used = append(used, fmt.Sprintf("%s is used by %s", value, strings.Join(users, ", ")))
+		}
+	}
+	if len(used) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: %s; nothing is %s, except with --force", h.stored.Key, errInUse, strings.Join(used, "; "), what)
+}
+
+// swap writes a range if neither it nor a Service has changed since they were read.
+func (s *store) swap(ctx context.Context, h *held, value string) (bool, error) {
+	key := h.stored.Key
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	answer, err := s.client.Txn(ctx).If(
+		clientv3.Compare(clientv3.ModRevision(key), "=", h.stored.ModRevision),
+		clientv3.Compare(clientv3.Version(key), "=", h.stored.Version),
+		clientv3.Compare(clientv3.CreateRevision(key), "=", h.stored.CreateRevision),
+		clientv3.Compare(clientv3.ModRevision(clusterstate.ServiceKeys(s.prefix)).WithPrefix(), "<", h.revision+1),
+	).Then(clientv3.OpPut(key, value)).Commit()
+	if err != nil {
+		if err = unreachable(fmt.Errorf("write %s: %w", key, err)); errors.Is(err, clusterstate.ErrUnreachable) {
+			err = fmt.Errorf("%w (the write may have taken effect)", err)
+		}
+		return false, err
+	}
+	return answer.Succeeded, nil
+}
