@@ -98,6 +98,33 @@ func (a *Audit) AddBitmap(r Range, stored Stored) (index int, err error) {
 	})
 }
 
+// AddUnseen adds a range whose bitmap cannot be read, as over the Kubernetes API; index as of AddBitmap. Values outside the
+// range and values of two Services are findings; the report has no leaks of the range. Errors: ErrSameKind,
+// ErrInvalidArgument after the first Service.
+func (a *Audit) AddUnseen(r Range) (index int, err error) {
+	if a.pointer() == nil {
+		return 0, ErrClosed
+	}
+	if err := r.check(); err != nil {
+		return 0, err
+	}
+	return a.ranges.add(r, func() error {
+		defer runtime.KeepAlive(r.inner)
+		return a.addUnseen(r.pointer())
+	})
+}
+
+// WithoutClusterIPRanges says that neither the bitmaps nor the ranges of ClusterIPs are known: of addresses, only those that are
+// not valid and those of two Services are findings.
+func (a *Audit) WithoutClusterIPRanges() error { return a.addUnseen(nil) }
+
+func (a *Audit) addUnseen(r *C.rk_range) error {
+	var details C.rk_error
+	code := C.rk_audit_add_unseen(a.pointer(), r, &details)
+	runtime.KeepAlive(a)
+	return detailedError(code, &details)
+}
+
 // AddServiceCIDR adds one CIDR of a ServiceCIDR object; they may overlap. Index as of AddBitmap. The error is a *ParseError,
 // or ErrInvalidArgument in an audit of bitmaps and after the first Service.
 func (a *Audit) AddServiceCIDR(cidr string) (index int, err error) {

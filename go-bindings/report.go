@@ -49,6 +49,8 @@ const (
 	RecordStale Record = C.RK_RECORD_STALE
 	// RecordIPAddresses: in an IPAddress object each.
 	RecordIPAddresses Record = C.RK_RECORD_IP_ADDRESSES
+	// RecordUnseen: in a bitmap that could not be read; values that Services use count as recorded.
+	RecordUnseen Record = C.RK_RECORD_UNSEEN
 )
 
 // RangeReport counts the values of a range; see Set.

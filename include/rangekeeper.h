@@ -495,6 +495,11 @@
 #define RK_RECORD_IP_ADDRESSES 2
 
 /**
+ * A range whose bitmap could not be read: values that Services use count as recorded.
+ */
+#define RK_RECORD_UNSEEN 3
+
+/**
  * As the length of an entry: its text is that of the entry before, and has no bytes in rk_batch.text.
  */
 #define RK_SAME_TEXT 4294967295
@@ -1891,6 +1896,18 @@ rk_result rk_audit_add_bitmap(const struct rk_audit *audit,
                               size_t stored_range_len,
                               const uint8_t *stored_data,
                               size_t stored_data_len,
+                              struct rk_error *error);
+
+/**
+ * Adds a range whose stored bitmap the caller cannot read, as over the Kubernetes API; otherwise as
+ * rk_audit_add_bitmap. The report then has findings about values outside the range and about values of two Services.
+ * It has no leaks of the range, and no finding about a value that is not recorded.
+ *
+ * If `range` is NULL, the ranges of ClusterIPs are unknown, too, and no range is added: of addresses, only those that
+ * are not valid and those of two Services are findings.
+ */
+rk_result rk_audit_add_unseen(const struct rk_audit *audit,
+                              const struct rk_range *range,
                               struct rk_error *error);
 
 /**

@@ -119,6 +119,11 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 			return nil, err
 		}
 	}
+	if state.Unseen != nil {
+		if err := a.addUnseen(core, byObjects); err != nil {
+			return nil, err
+		}
+	}
 	err = core.ObserveAll(len(state.Services), func(batch *rangekeeper.Services, from, to int) {
 		for i := range state.Services[from:to] {
 			s := &state.Services[from+i]
@@ -294,6 +299,7 @@ func (a *Audit) leaks() ([]Leak, error) {
 // modes says how the document calls the core's records.
 var modes = map[rangekeeper.Record]RangeMode{
 	rangekeeper.RecordBitmap: ModeBitmap, rangekeeper.RecordStale: ModeStale, rangekeeper.RecordIPAddresses: ModeIPAddress,
+	rangekeeper.RecordUnseen: ModeUnseen,
 }
 
 // rangeName returns the name of a range of the core; -1 is none.

@@ -29,6 +29,9 @@ const (
 	// ModeStale is a bitmap of ClusterIPs in a cluster that has gone over to
 	// IPAddress objects: it is not audited.
 	ModeStale RangeMode = "stale"
+	// ModeUnseen is a bitmap that the source cannot read: Used are the values that
+	// Services use, Free is at most as many values as are free.
+	ModeUnseen RangeMode = "unseen"
 	// ModeUninitialized is a bitmap that no server has set up yet: there is
 	// nothing to compare with.
 	ModeUninitialized RangeMode = "uninitialized"
@@ -59,6 +62,8 @@ type Report struct {
 	Findings   []Finding `json:"findings"`
 	Leaks      []Leak    `json:"leaks"`
 	Summary    Summary   `json:"summary"`
+	// Unknown says what the source cannot see, one sentence each.
+	Unknown []string `json:"unknown,omitempty"`
 }
 
 // Range is one range of ClusterIPs or node ports.

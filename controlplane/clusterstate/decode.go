@@ -78,6 +78,15 @@ func decodeInto[T any, P object[T]](list *[]T, value []byte, k kind) error {
 	default:
 		return fmt.Errorf("neither Kubernetes protobuf nor JSON: starts with %q", value[:min(len(value), 16)])
 	}
+	if err := check(o, k); err != nil {
+		return err
+	}
+	*list = append(*list, v)
+	return nil
+}
+
+// check refuses an object that the core cannot take.
+func check(o metav1.Object, k kind) error {
 	if o.GetName() == "" {
 		return fmt.Errorf("%s without a name", k.name)
 	}
@@ -89,7 +98,6 @@ func decodeInto[T any, P object[T]](list *[]T, value []byte, k kind) error {
 			return fmt.Errorf("damaged %s: %q is not UTF-8", k.name, text)
 		}
 	}
-	*list = append(*list, v)
 	return nil
 }
 

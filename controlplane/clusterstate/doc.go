@@ -3,6 +3,7 @@
 // as raw bytes, the Services, and where they exist the IPAddress and ServiceCIDR
 // objects.
 //
-// The store is an etcd snapshot file ([ReadSnapshotFile]) or a running etcd
-// ([Connect], [ReadEtcd]); both return the same [State]. Nothing is judged here.
+// The source is an etcd snapshot file ([ReadSnapshotFile]), a running etcd
+// ([Connect], [ReadEtcd]) or the Kubernetes API ([ReadAPI]); all return the same
+// [State]. Nothing is judged here.
 package clusterstate

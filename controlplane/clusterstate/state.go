@@ -40,6 +40,8 @@ type State struct {
 	// Ranges are the stored RangeAllocations by the last segment of their key:
 	// serviceips, secondaryserviceips, servicenodeports, and any other.
 	Ranges map[string]StoredRange
+	// Unseen is nil if the source sees RangeAllocations. Otherwise Ranges is empty.
+	Unseen *Unseen
 	// Services are the Services of all namespaces and types.
 	Services []corev1.Service
 	// IPAddresses and ServiceCIDRs are empty on clusters that keep ClusterIPs in

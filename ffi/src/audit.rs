@@ -155,6 +155,33 @@ pub unsafe extern "C" fn rk_audit_add_bitmap(
     }
 }
 
+/// Adds a range whose stored bitmap the caller cannot read, as over the Kubernetes API; otherwise as
+/// rk_audit_add_bitmap. The report then has findings about values outside the range and about values of two Services.
+/// It has no leaks of the range, and no finding about a value that is not recorded.
+///
+/// If `range` is NULL, the ranges of ClusterIPs are unknown, too, and no range is added: of addresses, only those that
+/// are not valid and those of two Services are findings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_audit_add_unseen(
+    audit: *const rk_audit,
+    range: *const rk_range,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let (audit, range) = (borrow(scope, audit).named("audit")?, borrow_optional(scope, range).named("range")?);
+            audit.0.with(|audit| match range {
+                Some(range) => Ok(audit.add_unseen(range.0)?),
+                None => {
+                    audit.without_cluster_ip_ranges();
+                    Ok(())
+                }
+            })
+        })
+    }
+}
+
 /// Adds one CIDR of a ServiceCIDR object; CIDRs may overlap. It counts as one of the ranges.
 ///
 /// RK_RESULT_INVALID_RANGE; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded in bitmaps, or a Service was observed.

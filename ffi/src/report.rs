@@ -44,6 +44,8 @@ pub const RK_RECORD_BITMAP: u32 = 0;
 pub const RK_RECORD_STALE: u32 = 1;
 /// A CIDR of a ServiceCIDR object, whose values are IPAddress objects.
 pub const RK_RECORD_IP_ADDRESSES: u32 = 2;
+/// A range whose bitmap could not be read: values that Services use count as recorded.
+pub const RK_RECORD_UNSEEN: u32 = 3;
 
 /// The result of an audit. Only rk_report_record_repair changes it.
 pub struct rk_report(Handle<Found>);
@@ -346,6 +348,7 @@ pub unsafe extern "C" fn rk_report_range(
                 RangeReport::Bitmap(_) => RK_RECORD_BITMAP,
                 RangeReport::Stale(_) => RK_RECORD_STALE,
                 RangeReport::ServiceCidr(_) => RK_RECORD_IP_ADDRESSES,
+                RangeReport::Unseen(_) => RK_RECORD_UNSEEN,
             };
             let counts = range.counts();
             out.write(rk_range_report {

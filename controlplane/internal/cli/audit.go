@@ -22,7 +22,7 @@ func newAudit() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML, formatSVG)
-	withSource(c, func(c *cobra.Command, _ []string, s *source) error {
+	withAPISource(c, func(c *cobra.Command, _ []string, s *source) error {
 		a, err := s.audit(c.Context())
 		if err != nil {
 			return err

@@ -22,7 +22,7 @@ func newExplain() *cobra.Command {
 		Args:              arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	withSource(c, func(c *cobra.Command, args []string, s *source) error {
+	withAPISource(c, func(c *cobra.Command, args []string, s *source) error {
 		value, err := rangekeeper.ParseValue(args[0])
 		if err != nil {
 			return usageError(c, "%v", err)

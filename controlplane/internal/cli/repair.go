@@ -82,6 +82,7 @@ an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak
 		}
 		return err
 	})
+	oneOf(c, "etcd-snapshot", "endpoints")
 	addRule(c, func([]string) error { return r.check(c) })
 	return c
 }

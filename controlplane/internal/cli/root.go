@@ -41,7 +41,7 @@ const exitCodesHelp = `Exit codes of all commands:
   1    findings, pending changes or leaks are left; a value is in use or none is free;
        a server failed
   2    wrong usage, or input that cannot be used
-  3    the cluster's store cannot be reached, or another process uses the data directory
+  3    the etcd or API server cannot be reached, or another process uses the data directory
   130  interrupted (up, watch and controller run until then: 0)`
 
 // errFound ends a command whose output is complete with exitFound.
@@ -82,7 +82,7 @@ func exitCode(err error) int {
 	switch {
 	case is(context.Canceled):
 		return exitInterrupted
-	case slices.ContainsFunc([]error{clusterstate.ErrUnreachable, embedded.ErrInUse}, is):
+	case slices.ContainsFunc([]error{clusterstate.ErrUnreachable, clusterstate.ErrAPIUnreachable, embedded.ErrInUse}, is):
 		return exitUnreachable
 	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, errInUse, errBusy, etcdstore.ErrDeferred, localcluster.ErrServer}, is):
 		return exitFound
@@ -142,6 +142,13 @@ func commitOrUnknown() string {
 		}
 	}
 	return "unknown"
+}
+
+// withAPISource is withSource for a command that can read the Kubernetes API as well.
+func withAPISource(c *cobra.Command, run func(c *cobra.Command, args []string, s *source) error) *source {
+	s := withSource(c, run)
+	s.addAPIFlags(c)
+	return s
 }
 
 // withSource returns a command its source: run is called with it, and it is closed.

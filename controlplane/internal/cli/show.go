@@ -20,7 +20,7 @@ func newShow() *cobra.Command {
 		Example: "  rangekeeper show serviceips --etcd-snapshot backup.db.gz",
 		Args:    arguments,
 	}
-	s := withSource(c, func(c *cobra.Command, args []string, s *source) error {
+	s := withAPISource(c, func(c *cobra.Command, args []string, s *source) error {
 		a, err := s.audit(c.Context())
 		if err != nil {
 			return err
@@ -46,9 +46,6 @@ const completionTimeout = 3 * time.Second
 // rangeNames returns those of the source, if one was given and can be read.
 func rangeNames(ctx context.Context, s *source) []string {
 	names := bitmapNames
-	if s.snapshot == "" && !s.connection.given() {
-		return names
-	}
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	s.progress = &progress{w: io.Discard}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // source is where a command reads a cluster's state from.
@@ -18,15 +20,76 @@ type source struct {
 	connection    connection
 	prefix        string
 	mode          string
-	progress      *progress
+	// kube is nil for a command that needs etcd.
+	kube *kubeconfig
+	// The ranges that the servers have, which the Kubernetes API does not serve.
+	clusterIPRange, nodePortRange string
+	progress                      *progress
 
 	client *clientv3.Client
+	// server is the URL of the API server that was read.
+	server string
 }
 
 const (
 	modeAuto   = "auto"
 	modeBitmap = "bitmap"
 )
+
+// addAPIFlags adds the flags of a command that can read the Kubernetes API instead of etcd. They have the names of kubectl's and
+// kube-apiserver's.
+func (s *source) addAPIFlags(c *cobra.Command) {
+	s.kube = new(kubeconfig)
+	s.kube.addFlags(c)
+	f := c.Flags()
+	f.StringVar(&s.nodePortRange, "service-node-port-range", "", "over the Kubernetes API: range of node ports that the API servers have (default "+audit.DefaultNodePortRange+" as long as all node ports are in it)")
+	f.StringVar(&s.clusterIPRange, "service-cluster-ip-range", "", "over the Kubernetes API of 1.32: range of ClusterIPs that the API servers have, or two, separated by a comma")
+	notEmpty(c, "service-node-port-range")
+	notEmpty(c, "service-cluster-ip-range")
+	addRule(c, func([]string) error {
+		name := s.kube.given(c)
+		for _, flag := range []string{"service-node-port-range", "service-cluster-ip-range"} {
+			if c.Flags().Changed(flag) {
+				name = flag
+			}
+		}
+		switch {
+		case s.overAPI() && s.mode == modeBitmap:
+			return usageError(c, "--mode bitmap is for --etcd-snapshot and --endpoints: the Kubernetes API does not serve bitmaps")
+		case s.overAPI() && c.Flags().Changed("prefix"):
+			return usageError(c, "--prefix is for --etcd-snapshot and --endpoints")
+		case s.overAPI() || name == "":
+			return s.checkRanges(c)
+		case s.connection.given():
+			return usageError(c, "--%s is for the Kubernetes API, and --endpoints names an etcd", name)
+		default:
+			return usageError(c, "--%s is for the Kubernetes API, and --etcd-snapshot names a file", name)
+		}
+	})
+	completeNothing(c, "service-node-port-range", "service-cluster-ip-range")
+}
+
+// checkRanges refuses ranges that cannot be parsed.
+func (s *source) checkRanges(c *cobra.Command) error {
+	if s.nodePortRange != "" {
+		if _, err := rangekeeper.ParsePortRange(s.nodePortRange); err != nil {
+			return usageError(c, "--service-node-port-range: %v", err)
+		}
+	}
+	for _, text := range s.clusterIPRanges() {
+		if _, err := rangekeeper.ParseCIDR(text); err != nil {
+			return usageError(c, "--service-cluster-ip-range: %v", err)
+		}
+	}
+	return nil
+}
+
+func (s *source) clusterIPRanges() []string {
+	if s.clusterIPRange == "" {
+		return nil
+	}
+	return strings.Split(s.clusterIPRange, ",")
+}
 
 // addFlags adds the flags that all commands share; etcd's tools have them under
 // the same names.
@@ -38,7 +101,6 @@ func (s *source) addFlags(c *cobra.Command) {
 	f.StringVar(&s.prefix, "prefix", clusterstate.DefaultPrefix, "kube-apiserver's --etcd-prefix")
 	f.StringVar(&s.mode, "mode", modeAuto, "how ClusterIPs are recorded: auto (by ServiceCIDR objects if there are any) or bitmap")
 	exclusive(c, "etcd-snapshot", "endpoints")
-	oneOf(c, "etcd-snapshot", "endpoints")
 	notEmpty(c, "etcd-snapshot")
 	addRule(c, func([]string) error {
 		switch {
@@ -54,8 +116,11 @@ func (s *source) addFlags(c *cobra.Command) {
 	c.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{modeAuto, modeBitmap}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// online reports whether a running etcd is read.
+// online reports whether a running cluster is read.
 func (s *source) online() bool { return s.snapshot == "" }
+
+// overAPI reports whether the Kubernetes API is read.
+func (s *source) overAPI() bool { return s.kube != nil && s.snapshot == "" && !s.connection.given() }
 
 // read returns the state as it is now.
 func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
@@ -65,6 +130,9 @@ func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
 		defer s.progress.end()
 		return clusterstate.ReadSnapshotFile(ctx, s.snapshot, o)
 	}
+	if s.overAPI() {
+		return s.readAPI(ctx)
+	}
 	client, err := s.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -72,6 +140,20 @@ func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
 	o.Progress = s.progress.start("reading etcd")
 	defer s.progress.end()
 	return clusterstate.ReadEtcd(ctx, client, o)
+}
+
+func (s *source) readAPI(ctx context.Context) (*clusterstate.State, error) {
+	config, err := s.kube.config()
+	if err != nil {
+		return nil, err
+	}
+	defer s.progress.end()
+	s.server = config.Host
+	state, err := clusterstate.ReadAPI(ctx, config, clusterstate.APIOptions{
+		Unseen:   clusterstate.Unseen{ClusterIPRanges: s.clusterIPRanges(), NodePortRange: s.nodePortRange},
+		Progress: s.progress.start("reading " + config.Host),
+	})
+	return state, s.explain(err)
 }
 
 // connect returns the client of the running etcd, which is connected at the first call.
@@ -108,7 +190,10 @@ func (s *source) explain(err error) error {
 		return nil
 	}
 	name := s.snapshot
-	if s.online() {
+	switch {
+	case s.overAPI():
+		name = s.server
+	case s.online():
 		name = s.connection.String()
 	}
 	return &sourceError{name, err}

@@ -33,6 +33,7 @@ mod offsets;
 mod range_pass;
 mod report;
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -184,6 +185,8 @@ pub struct Audit {
     first_cidr: Option<usize>,
     services: u64,
     claims: u64,
+    /// The addresses of Services, if the ranges of ClusterIPs are not known.
+    without_range: Option<HashSet<IpAddr>>,
     /// Services with addresses, and with node ports, while there is no range of such values.
     without_addresses: u64,
     without_ports: u64,
@@ -265,17 +268,21 @@ impl Audit {
     /// addresses.
     pub fn add_cluster_ips(&mut self, range: CidrRange, stored: Stored<'_>) -> Result<(), AddRangeError> {
         self.check_takes(AnyRange::Cidr(range))?;
+        self.add_cidr_pass(RangePass::new(self.ranges, range, stored)?)
+    }
+
+    fn add_cidr_pass(&mut self, pass: RangePass<CidrRange>) -> Result<(), AddRangeError> {
         if self.objects.is_some() {
-            self.stale.push(RangePass::new(self.ranges, range, stored)?.finish_unused());
+            self.stale.push(pass.finish_unused());
             self.ranges += 1;
             return Ok(());
         }
-        let added = AnyRange::Cidr(range);
-        let slot = if range.is_ipv4() { &mut self.ipv4 } else { &mut self.ipv6 };
+        let added = AnyRange::Cidr(pass.range);
+        let slot = if pass.range.is_ipv4() { &mut self.ipv4 } else { &mut self.ipv6 };
         if let Some(present) = slot {
             return Err(AddRangeError::SameKind { added, present: AnyRange::Cidr(present.range) });
         }
-        *slot = Some(RangePass::new(self.ranges, range, stored)?);
+        *slot = Some(pass);
         self.first_cidr.get_or_insert(self.ranges);
         self.ranges += 1;
         Ok(())
@@ -287,13 +294,36 @@ impl Audit {
     /// If there is one already, a Service was observed, or the stored object is not a snapshot of a range of ports.
     pub fn add_node_ports(&mut self, range: PortRange, stored: Stored<'_>) -> Result<(), AddRangeError> {
         self.check_takes(AnyRange::Ports(range))?;
-        let added = AnyRange::Ports(range);
+        self.add_port_pass(RangePass::new(self.ranges, range, stored)?)
+    }
+
+    fn add_port_pass(&mut self, pass: RangePass<PortRange>) -> Result<(), AddRangeError> {
+        let added = AnyRange::Ports(pass.range);
         if let Some(present) = &self.ports {
             return Err(AddRangeError::SameKind { added, present: AnyRange::Ports(present.range) });
         }
-        self.ports = Some(RangePass::new(self.ranges, range, stored)?);
+        self.ports = Some(pass);
         self.ranges += 1;
         Ok(())
+    }
+
+    /// Adds a range whose stored bitmap cannot be read, as over the Kubernetes API. Values outside it and values of two
+    /// Services are findings; leaks, and values that are not stored, are unknown.
+    ///
+    /// # Errors
+    /// If there is a range for the same kind of value already, or a Service was observed.
+    pub fn add_unseen(&mut self, range: AnyRange) -> Result<(), AddRangeError> {
+        self.check_takes(range)?;
+        match range {
+            AnyRange::Cidr(range) => self.add_cidr_pass(RangePass::unseen(self.ranges, range)?),
+            AnyRange::Ports(range) => self.add_port_pass(RangePass::unseen(self.ranges, range)?),
+        }
+    }
+
+    /// Says that neither the bitmaps nor the ranges of ClusterIPs are known: of addresses, only those that are not valid and
+    /// those of two Services are findings. Without effect beside a range of ClusterIPs. Memory: some 40 bytes per address.
+    pub fn without_cluster_ip_ranges(&mut self) {
+        self.without_range = Some(HashSet::new());
     }
 
     /// Adds one CIDR of a ServiceCIDR object; they may overlap.
@@ -346,6 +376,21 @@ impl Audit {
 
     #[inline(never)]
     fn observe_without_bitmap(&mut self, service: &Service<'_>) {
+        if let (Some(addresses), None) = (&mut self.without_range, &self.objects) {
+            for text in service.cluster_ip_texts() {
+                let (reason, value) = match parse_address(text) {
+                    None => (Reason::ClusterIPNotValid, FoundValue::Text((*text).into())),
+                    Some(address) if !addresses.insert(address) => {
+                        (Reason::ClusterIPAlreadyAllocated, FoundValue::Address(address))
+                    }
+                    Some(_) => continue,
+                };
+                let subject = Subject::Service(self.services);
+                self.findings.push((self.claims, Finding { reason, range: None, subject, value, valid: None }));
+                self.claims += 1;
+            }
+            return;
+        }
         if let Some(objects) = &mut self.objects {
             self.claims += objects.observe_service(service, self.claims);
         }
@@ -418,10 +463,12 @@ impl Audit {
     pub fn finish(self, mut leaks: Leaks<'_>) -> Report {
         let mut findings = self.findings;
         let mut ranges: Vec<(usize, RangeReport)> = Vec::new();
-        let of_bitmap = |(index, report)| (index, RangeReport::Bitmap(report));
+        let of_bitmap = |unseen: bool, (index, report)| {
+            (index, if unseen { RangeReport::Unseen(report) } else { RangeReport::Bitmap(report) })
+        };
         let cidrs = [self.ipv4, self.ipv6].into_iter().flatten();
-        ranges.extend(cidrs.map(|range| of_bitmap(range.finish(&mut leaks, &mut findings))));
-        ranges.extend(self.ports.map(|range| of_bitmap(range.finish(&mut leaks, &mut findings))));
+        ranges.extend(cidrs.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings))));
+        ranges.extend(self.ports.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings))));
         ranges.extend(self.stale.into_iter().map(|(index, report)| (index, RangeReport::Stale(report))));
         let mut object_leaks = Vec::new();
         if let Some(objects) = self.objects {
@@ -437,5 +484,77 @@ impl Audit {
         findings.sort_unstable_by_key(|(order, _)| *order);
         let findings = findings.into_iter().map(|(_, finding)| finding).collect();
         Report { ranges, findings, services: self.services, object_leaks }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::ServicePort;
+
+    fn found(report: &Report) -> Vec<(&'static str, String)> {
+        report.findings.iter().map(|finding| (finding.reason.as_str(), finding.value.to_string())).collect()
+    }
+
+    fn service<'a>(cluster_ip: &'a str, ports: &'a [ServicePort<'a>]) -> Service<'a> {
+        Service { cluster_ip, ports, ..Service::default() }
+    }
+
+    const fn port(node_port: i32) -> [ServicePort<'static>; 1] {
+        [ServicePort { protocol: "TCP", node_port }]
+    }
+
+    #[test]
+    fn an_unseen_range_has_duplicates_and_values_outside_but_no_leaks() {
+        let mut audit = Audit::new();
+        audit.add_unseen("10.0.0.0/24".parse().expect("a CIDR")).expect("the first range");
+        audit.add_unseen("30000-30009".parse().expect("ports")).expect("the first range");
+        let again = audit.add_unseen("30000-30001".parse().expect("ports"));
+        assert!(matches!(again, Err(AddRangeError::SameKind { .. })), "{again:?}");
+        for (address, node_port) in
+            [("10.0.0.1", 30_001), ("10.0.0.2", 30_001), ("10.0.0.1", 30_002), ("10.1.0.0", 31_000)]
+        {
+            audit.observe(&service(address, &port(node_port)));
+        }
+        let mut counters = RepairCounters::new(std::num::NonZeroU8::MIN);
+        let report = audit.finish(Leaks::Keep(&mut counters));
+        assert_eq!(
+            found(&report),
+            [
+                ("PortAlreadyAllocated", "30001".to_owned()),
+                ("ClusterIPAlreadyAllocated", "10.0.0.1".into()),
+                ("ClusterIPOutOfRange", "10.1.0.0".into()),
+                ("PortOutOfRange", "31000".into()),
+            ]
+        );
+        assert_eq!(report.leaks().count(), 0);
+        for (range, size) in report.ranges.iter().zip([254, 10]) {
+            let counts = range.counts();
+            assert!(matches!(range, RangeReport::Unseen(_)), "{range:?}");
+            assert_eq!((counts.size, counts.stored, counts.in_use, counts.set, counts.clear), (size, 2, 2, 0, 0));
+        }
+    }
+
+    #[test]
+    fn without_known_ranges_only_invalid_and_duplicate_addresses_are_found() {
+        let mut audit = Audit::new();
+        audit.without_cluster_ip_ranges();
+        for address in ["10.0.0.1", "fd00::1", "None", "", "10.0.0.1", "fd00:0::1", "10.0.0", "192.0.2.7"] {
+            audit.observe(&service(address, &[]));
+        }
+        let nothing = Bitmaps {
+            service_ips: Presence::Missing,
+            secondary_service_ips: Presence::Missing,
+            service_node_ports: Presence::Missing,
+        };
+        assert_eq!(audit.check_cluster(nothing, true), Ok(()));
+        assert_eq!(
+            found(&audit.finish(Leaks::CleanAtOnce)),
+            [
+                ("ClusterIPAlreadyAllocated", "10.0.0.1".to_owned()),
+                ("ClusterIPAlreadyAllocated", "fd00::1".into()),
+                ("ClusterIPNotValid", "10.0.0".into()),
+            ]
+        );
     }
 }

@@ -79,6 +79,8 @@ pub(super) struct RangePass<R> {
     stored: Bitmap,
     /// Stored values that the configured range does not have, after a change of the range.
     dropped: u32,
+    /// The stored bitmap cannot be read: values that Services use count as stored.
+    pub(super) unseen: bool,
     in_use: Bitmap,
     duplicates: Vec<u32>,
     /// Claims that are not settled yet. Each one accesses another place of the bitmaps, which misses the nearest cache; if
@@ -98,7 +100,11 @@ impl<R: Repaired> RangePass<R> {
         let (bitmap, dropped) = restore_for(range, stored_range, stored.data)
             .map_err(|source| AddRangeError::BitsPastRange { range: stored_range.any(), source })?;
         let (in_use, waiting) = (Bitmap::new(range.size()), Vec::with_capacity(WAITING));
-        Ok(Self { index, range, stored: bitmap, dropped, in_use, duplicates: Vec::new(), waiting })
+        Ok(Self { index, range, stored: bitmap, dropped, unseen: false, in_use, duplicates: Vec::new(), waiting })
+    }
+
+    pub(super) fn unseen(index: usize, range: R) -> Result<Self, AddRangeError> {
+        Ok(Self { unseen: true, ..Self::new(index, range, Stored::default())? })
     }
 
     pub(super) fn stored(&self) -> &Bitmap {
@@ -120,6 +126,9 @@ impl<R: Repaired> RangePass<R> {
             let reason = if !self.in_use.insert(claim.offset) {
                 self.duplicates.push(claim.offset);
                 R::ALREADY_ALLOCATED
+            } else if self.unseen {
+                self.stored.insert(claim.offset);
+                continue;
             } else if !self.stored.contains(claim.offset) {
                 R::NOT_ALLOCATED
             } else {

@@ -31,6 +31,9 @@ pub enum RangeReport {
     /// A bitmap of ClusterIPs that is no longer used, since ClusterIPs are IPAddress objects. It is counted and not compared:
     /// all its values count as in use.
     Stale(BitmapReport),
+    /// A range whose bitmap could not be read. The values that Services use count as stored, so the report has no leaks and
+    /// no repair of it.
+    Unseen(BitmapReport),
     /// A CIDR of a ServiceCIDR object, compared with the IPAddress objects and the Services.
     ServiceCidr(ServiceCidrReport),
 }
@@ -143,7 +146,7 @@ impl Report {
     pub fn bitmaps(&self) -> impl Iterator<Item = (usize, &BitmapReport)> {
         self.ranges.iter().enumerate().filter_map(|(index, range)| match range {
             RangeReport::Bitmap(bitmap) => Some((index, bitmap)),
-            RangeReport::Stale(_) | RangeReport::ServiceCidr(_) => None,
+            RangeReport::Stale(_) | RangeReport::Unseen(_) | RangeReport::ServiceCidr(_) => None,
         })
     }
 
@@ -222,7 +225,7 @@ impl RangeReport {
     /// The offsets of one set of values. Cost: up to a copy of the bitmap.
     pub fn offsets(&self, values: Values) -> Offsets<'_> {
         match self {
-            Self::Bitmap(bitmap) | Self::Stale(bitmap) => Offsets::Bitmap(bitmap.offsets(values)),
+            Self::Bitmap(bitmap) | Self::Stale(bitmap) | Self::Unseen(bitmap) => Offsets::Bitmap(bitmap.offsets(values)),
             Self::ServiceCidr(cidr) => Offsets::List(cidr.offsets(values)),
         }
     }
@@ -230,7 +233,7 @@ impl RangeReport {
     /// The value at an offset; `None` past the end.
     pub fn value_at(&self, offset: u64) -> Option<AnyValue> {
         match self {
-            Self::Bitmap(bitmap) | Self::Stale(bitmap) => bitmap.range().value_at(u32::try_from(offset).ok()?),
+            Self::Bitmap(bitmap) | Self::Stale(bitmap) | Self::Unseen(bitmap) => bitmap.range().value_at(u32::try_from(offset).ok()?),
             Self::ServiceCidr(cidr) => cidr.cidr().value_at(offset).map(AnyValue::Address),
         }
     }
@@ -238,7 +241,7 @@ impl RangeReport {
     /// How many values the range has.
     pub fn size(&self) -> u64 {
         match self {
-            Self::Bitmap(bitmap) | Self::Stale(bitmap) => bitmap.range().size().into(),
+            Self::Bitmap(bitmap) | Self::Stale(bitmap) | Self::Unseen(bitmap) => bitmap.range().size().into(),
             Self::ServiceCidr(cidr) => cidr.cidr().size(),
         }
     }
@@ -247,7 +250,7 @@ impl RangeReport {
     pub fn counts(&self) -> Counts {
         let count = |values| self.offsets(values).count();
         let (static_band, dropped) = match self {
-            Self::Bitmap(bitmap) | Self::Stale(bitmap) => (bitmap.range().static_band(), bitmap.dropped()),
+            Self::Bitmap(bitmap) | Self::Stale(bitmap) | Self::Unseen(bitmap) => (bitmap.range().static_band(), bitmap.dropped()),
             Self::ServiceCidr(cidr) => (cidr.cidr().static_band(), 0),
         };
         Counts {
@@ -267,7 +270,7 @@ impl RangeReport {
     /// Everything about one value; `None` if the range cannot allocate it.
     pub fn state_of(&self, value: AnyValue) -> Option<OffsetState> {
         match (self, value) {
-            (Self::Bitmap(bitmap) | Self::Stale(bitmap), value) => bitmap.state_of(value),
+            (Self::Bitmap(bitmap) | Self::Stale(bitmap) | Self::Unseen(bitmap), value) => bitmap.state_of(value),
             (Self::ServiceCidr(cidr), AnyValue::Address(address)) => cidr.state_of(address),
             (Self::ServiceCidr(_), AnyValue::Port(_)) => None,
         }
@@ -276,7 +279,7 @@ impl RangeReport {
     /// The range cut into at most `count` cells of equal length (the last may be shorter), with counts for a picture.
     pub fn occupancy(&self, count: u32) -> Box<dyn ExactSizeIterator<Item = Cell> + '_> {
         match self {
-            Self::Bitmap(bitmap) | Self::Stale(bitmap) => Box::new(bitmap.occupancy(count)),
+            Self::Bitmap(bitmap) | Self::Stale(bitmap) | Self::Unseen(bitmap) => Box::new(bitmap.occupancy(count)),
             Self::ServiceCidr(cidr) => Box::new(cidr.occupancy(count)),
         }
     }

@@ -1,0 +1,92 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// DefaultNodePortRange is kube-apiserver's, unless its flag names another one.
+const DefaultNodePortRange = "30000-32767"
+
+// allPorts is the range in which a node port lies whatever kube-apiserver's flag says.
+const allPorts = "1-65535"
+
+// addUnseen adds the ranges whose bitmaps the source cannot see, and what is unknown for that to the report.
+func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
+	unknown := func(format string, args ...any) {
+		a.report.Unknown = append(a.report.Unknown, fmt.Sprintf(format, args...))
+	}
+	if !byObjects {
+		unknown("leaked and unrecorded ClusterIPs: the Kubernetes API does not serve the bitmaps that record ClusterIPs in this cluster")
+		if err := a.addClusterIPRanges(core, unknown); err != nil {
+			return err
+		}
+	}
+	unknown("leaked and unrecorded node ports: the Kubernetes API does not serve the bitmap that records them")
+	r, err := rangekeeper.ParsePortRange(cmp.Or(a.state.Unseen.NodePortRange, DefaultNodePortRange))
+	if err == nil && a.state.Unseen.NodePortRange == "" {
+		r, err = a.assumeNodePorts(r, unknown)
+	}
+	if err != nil {
+		return err
+	}
+	a.ranges = append(a.ranges, auditedRange{name: ServiceNodePorts, text: r.String()})
+	_, err = core.AddUnseen(r)
+	return err
+}
+
+func (a *Audit) addClusterIPRanges(core *rangekeeper.Audit, unknown func(format string, args ...any)) error {
+	ranges := a.state.Unseen.ClusterIPRanges
+	if len(ranges) == 0 {
+		unknown("ClusterIPs outside their range: the range is not known; name it with --service-cluster-ip-range")
+		return core.WithoutClusterIPRanges()
+	}
+	for i, text := range ranges {
+		r, err := rangekeeper.ParseCIDR(text)
+		if err != nil {
+			return err
+		}
+		name := ServiceIPs
+		if i > 0 {
+			name = SecondaryServiceIPs
+		}
+		a.ranges = append(a.ranges, auditedRange{name: name, text: r.String()})
+		if _, err := core.AddUnseen(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// assumeNodePorts returns the assumed range of node ports, unless a Service has a node port outside it: that is a
+// fault or another range, and only the servers' flags can decide.
+func (a *Audit) assumeNodePorts(assumed rangekeeper.Range, unknown func(format string, args ...any)) (rangekeeper.Range, error) {
+	outside := 0
+	count := func(port int32) {
+		if port == 0 {
+			return
+		}
+		if port < 0 || port > math.MaxUint16 {
+			outside++
+		} else if _, in := assumed.OffsetOf(rangekeeper.PortValue(uint16(port))); !in {
+			outside++
+		}
+	}
+	for i := range a.state.Services {
+		spec := &a.state.Services[i].Spec
+		count(spec.HealthCheckNodePort)
+		for _, port := range spec.Ports {
+			count(port.NodePort)
+		}
+	}
+	if outside == 0 {
+		unknown("the range of node ports: it is taken to be %s, kube-apiserver's default; name another one with --service-node-port-range", DefaultNodePortRange)
+		return assumed, nil
+	}
+	unknown("node ports outside their range: it is not known, and %d node ports are not in %s, kube-apiserver's default; name the range with --service-node-port-range",
+		outside, DefaultNodePortRange)
+	return rangekeeper.ParsePortRange(allPorts)
+}

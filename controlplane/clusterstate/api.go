@@ -1,0 +1,213 @@
+package clusterstate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// ErrAPIUnreachable: no API server answered.
+var ErrAPIUnreachable = errors.New("the API server is not reachable")
+
+// apiPageTimeout is for one page, which may have to wait for the server's priority and fairness.
+const apiPageTimeout = 30 * time.Second
+
+// APIOptions of a read over the Kubernetes API.
+type APIOptions struct {
+	// Unseen is what the caller knows of the ranges, which the API does not serve.
+	Unseen Unseen
+	// Progress is as in [Options], in objects.
+	Progress func(done, total int64)
+}
+
+// Unseen is what is known of the ranges of a cluster whose RangeAllocations the source cannot see.
+type Unseen struct {
+	// ClusterIPRanges are the ranges of ClusterIPs, one for each IP family; empty if they are not known. They have no
+	// meaning where there are ServiceCIDR objects.
+	ClusterIPRanges []string
+	// NodePortRange is the range of node ports; empty if it is not known.
+	NodePortRange string
+}
+
+// ReadAPI reads the state over the Kubernetes API, with get and list of services, ipaddresses and servicecidrs: all
+// lists at the resource version of the first answer, in pages. If that version is compacted before the last page, it
+// starts over, at most twice. RangeAllocations are not served, so [State.Unseen] is set. On a server that does not serve
+// IPAddress and ServiceCIDR objects these lists are empty. Annotations and managed fields are not kept.
+//
+// The error wraps [ErrAPIUnreachable] if no server answers, and names the verb and the resource that the user may not
+// use.
+func ReadAPI(ctx context.Context, config *rest.Config, o APIOptions) (*State, error) {
+	config = rest.CopyConfig(config)
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	client, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	for n := 1; ; n++ {
+		s, err := readAPI(ctx, client, o)
+		if err == nil {
+			return s, nil
+		}
+		if !apierrors.IsResourceExpired(err) || n == maxReads {
+			return nil, err
+		}
+	}
+}
+
+func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, error) {
+	r := &apiReader{ctx: ctx, client: client, progress: o.Progress}
+	s := &State{Ranges: map[string]StoredRange{}, Unseen: &o.Unseen}
+	err := readList(r, "/api/v1/services", func(l *corev1.ServiceList) (int, error) {
+		return len(l.Items), appendChecked(&s.Services, l.Items, serviceKind)
+	})
+	if err == nil {
+		err = readNetworking(r, "servicecidrs", func(l *networkingv1.ServiceCIDRList) (int, error) {
+			return len(l.Items), appendChecked(&s.ServiceCIDRs, l.Items, serviceCIDRKind)
+		})
+	}
+	if err == nil {
+		err = readNetworking(r, "ipaddresses", func(l *networkingv1.IPAddressList) (int, error) {
+			return len(l.Items), appendChecked(&s.IPAddresses, l.Items, ipAddressKind)
+		})
+	}
+	s.Revision = r.revision
+	return s, err
+}
+
+// appendChecked appends the objects of a page.
+func appendChecked[T any, P object[T]](all *[]T, page []T, k kind) error {
+	for i := range page {
+		o := P(&page[i])
+		if err := check(o, k); err != nil {
+			return err
+		}
+		o.SetAnnotations(nil)
+		o.SetManagedFields(nil)
+	}
+	*all = append(*all, page...)
+	return nil
+}
+
+// apiReader reads lists at one resource version.
+type apiReader struct {
+	ctx      context.Context
+	client   rest.Interface
+	progress func(done, total int64)
+	// version is the resource version of the first answer, revision the same as a number.
+	version  string
+	revision int64
+	// done counts the objects that were read.
+	done int64
+}
+
+// list is a pointer to a list type of k8s.io/api.
+type list[T any] interface {
+	*T
+	metav1.ListInterface
+	Unmarshal([]byte) error
+}
+
+// readNetworking reads a list of networking.k8s.io: v1, or else v1beta1, which has the same fields, or else nothing.
+func readNetworking[T any, L list[T]](r *apiReader, resource string, add func(L) (int, error)) error {
+	for _, version := range networking {
+		if err := readList(r, "/apis/"+version+"/"+resource, add); !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// readList calls add, which returns the number of objects, with the pages of a list.
+func readList[T any, L list[T]](r *apiReader, path string, add func(L) (int, error)) error {
+	read := r.done
+	for next := ""; ; {
+		page := L(new(T))
+		if err := r.get(path, next, page); err != nil {
+			return fmt.Errorf("list %s: %w", path, err)
+		}
+		n, err := add(page)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", path, err)
+		}
+		r.done += int64(n)
+		if next = page.GetContinue(); next == "" {
+			return nil
+		}
+		if remaining := page.GetRemainingItemCount(); remaining != nil && r.progress != nil {
+			r.progress(r.done-read, r.done-read+*remaining)
+		}
+	}
+}
+
+// get reads one page, the first one of a list if next is empty.
+func (r *apiReader) get(path, next string, page interface {
+	metav1.ListInterface
+	Unmarshal([]byte) error
+}) error {
+	ctx, cancel := context.WithTimeout(r.ctx, apiPageTimeout)
+	defer cancel()
+	request := r.client.Get().AbsPath(path).Param("limit", strconv.Itoa(pageSize))
+	switch {
+	case next != "":
+		request.Param("continue", next)
+	case r.version != "":
+		request.Param("resourceVersion", r.version).Param("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
+	}
+	content, err := request.Do(ctx).Raw()
+	if err != nil {
+		return explainAPI(r.ctx, err)
+	}
+	if encoded, isProtobuf := bytes.CutPrefix(content, protobufMagic); isProtobuf {
+		var envelope runtime.Unknown
+		if err = envelope.Unmarshal(encoded); err == nil {
+			err = page.Unmarshal(envelope.Raw)
+		}
+	} else {
+		err = json.Unmarshal(content, page)
+	}
+	if err != nil {
+		return fmt.Errorf("damaged answer: %w", err)
+	}
+	if page.GetResourceVersion() == "" {
+		return errors.New("the answer is not a list of Kubernetes objects")
+	}
+	if r.version == "" {
+		r.version = page.GetResourceVersion()
+		if r.revision, err = strconv.ParseInt(r.version, 10, 64); err != nil {
+			return fmt.Errorf("resource version: %w", err)
+		}
+	}
+	return nil
+}
+
+// explainAPI turns an error of the client into one that helps its reader; ctx is the caller's context, whose end is no
+// fault of the server.
+func explainAPI(ctx context.Context, err error) error {
+	status := apierrors.APIStatus(nil)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w; deploy/audit has a ClusterRole with the rights that are needed", err)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("the API server does not accept the credentials: %w", err)
+	case !errors.As(err, &status), status.Status().Code == http.StatusServiceUnavailable, apierrors.IsTimeout(err):
+		return fmt.Errorf("%w: %w", ErrAPIUnreachable, err)
+	}
+	return err
+}
