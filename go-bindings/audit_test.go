@@ -498,3 +498,47 @@ func TestNoServices(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestUnseen(t *testing.T) {
+	pass := must(NewAudit())
+	defer pass.Close()
+	if err := pass.WithoutClusterIPRanges(); err != nil {
+		t.Fatal(err)
+	}
+	nodePorts := must(ParsePortRange("30000-30009"))
+	if i := must(pass.AddUnseen(nodePorts)); i != 0 {
+		t.Error(i)
+	}
+	if _, err := pass.AddUnseen(nodePorts); !errors.Is(err, ErrSameKind) {
+		t.Error(err)
+	}
+	if _, err := pass.AddUnseen(Range{}); err == nil {
+		t.Error("the zero Range was added")
+	}
+	var services Services
+	services.Add("10.0.0.1", nil)
+	services.AddPort("TCP", 30005)
+	services.Add("10.0.0.1", nil)
+	services.AddPort("TCP", 80)
+	if err := pass.Observe(&services); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pass.AddUnseen(nodePorts); !errors.Is(err, ErrInvalidArgument) {
+		t.Error(err)
+	}
+	report := must(pass.Finish(nil))
+	var found []string
+	for _, f := range must(report.Findings()) {
+		found = append(found, f.Reason.String()+" "+f.Value)
+	}
+	if want := []string{"ClusterIPAlreadyAllocated 10.0.0.1", "PortOutOfRange 80"}; !slices.Equal(found, want) {
+		t.Errorf("%q, want %q", found, want)
+	}
+	if counts := report.Range(0); counts.Record != RecordUnseen || counts.Stored != 1 || counts.Leaked != 0 || counts.Set != 0 {
+		t.Errorf("%+v", counts)
+	}
+	pass.Close()
+	if err := pass.WithoutClusterIPRanges(); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}

@@ -11,7 +11,7 @@ func (a *Audit) Maps() ([]occupancy.Map, error) {
 			Name: r.Name, Range: r.Range, Mode: string(r.Mode),
 			Size: r.Size, Used: r.Used, Free: r.Free,
 		}
-		if r.Mode == ModeBitmap || r.Mode == ModeIPAddress {
+		if r.Mode != ModeStale && r.Mode != ModeUninitialized {
 			i := a.index(r)
 			m.StaticBand = a.ranges[i].staticBand
 			var err error

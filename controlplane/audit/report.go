@@ -16,6 +16,7 @@ const APIVersion = "rangekeeper/v1"
 const (
 	KindAudit      = "Audit"
 	KindRepairPlan = "RepairPlan"
+	KindFreeList   = "FreeList"
 )
 
 // RangeMode says how allocations from a range are recorded.
@@ -162,6 +163,20 @@ func countSeverities(findings []Finding, leaks []Leak) BySeverity {
 
 // Clean reports whether nothing was found.
 func (r *Report) Clean() bool { return len(r.Findings)+len(r.Leaks) == 0 }
+
+// InNamespace returns the report with the findings about Services of one namespace only. Leaks and IPAddress objects have no
+// namespace and stay.
+func (r *Report) InNamespace(namespace string) *Report {
+	in := *r
+	in.Findings = []Finding{}
+	for _, f := range r.Findings {
+		if f.Namespace == "" || f.Namespace == namespace {
+			in.Findings = append(in.Findings, f)
+		}
+	}
+	in.Summary.Findings = len(in.Findings)
+	return &in
+}
 
 func sortFindings(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int {

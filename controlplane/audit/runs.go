@@ -1,8 +1,10 @@
 package audit
 
 import (
+	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -24,13 +26,12 @@ type Runs struct {
 // Runs returns those of all ranges with this name: one bitmap, or each CIDR of a
 // ServiceCIDR object.
 func (a *Audit) Runs(name string) ([]Runs, error) {
+	rows, err := a.named(name)
+	if err != nil {
+		return nil, err
+	}
 	var all []Runs
-	var names []string
-	for _, r := range a.report.Ranges {
-		names = append(names, r.Name)
-		if r.Name != name {
-			continue
-		}
+	for _, r := range rows {
 		runs := Runs{Range: r}
 		if i := a.index(r); i >= 0 {
 			runs.StaticBand = a.ranges[i].staticBand
@@ -39,10 +40,26 @@ func (a *Audit) Runs(name string) ([]Runs, error) {
 		}
 		all = append(all, runs)
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("there is no range %q; there are %s", name, strings.Join(names, ", "))
-	}
 	return all, nil
+}
+
+// named returns the ranges with this name.
+func (a *Audit) named(name string) ([]Range, error) {
+	var all []Range
+	var names []string
+	for _, r := range a.report.Ranges {
+		if names = append(names, r.Name); r.Name == name {
+			all = append(all, r)
+		}
+	}
+	switch unseen := a.state.Unseen; {
+	case len(all) > 0:
+		return all, nil
+	case unseen != nil && name == ServiceIPs && len(a.state.ServiceCIDRs) == 0:
+		return nil, errors.New("the range of ClusterIPs is not known over the Kubernetes API of this cluster: name it with --service-cluster-ip-range")
+	default:
+		return nil, fmt.Errorf("there is no range %q; there are %s", name, strings.Join(slices.Compact(names), ", "))
+	}
 }
 
 func texts(runs iter.Seq[rangekeeper.Run]) []Run {

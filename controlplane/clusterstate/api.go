@@ -168,7 +168,11 @@ func (r *apiReader) get(path, next string, page interface {
 	case r.version != "":
 		request.Param("resourceVersion", r.version).Param("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
 	}
-	content, err := request.Do(ctx).Raw()
+	result := request.Do(ctx)
+	if err := result.Error(); err != nil { // unlike Raw's, it has the server's message
+		return explainAPI(r.ctx, err)
+	}
+	content, err := result.Raw()
 	if err != nil {
 		return explainAPI(r.ctx, err)
 	}

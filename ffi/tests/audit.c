@@ -32,7 +32,38 @@ static rk_report *run(const rk_leak_tracker *tracker) {
   return report;
 }
 
+/* Bitmaps that cannot be read: no value is leaked or lost, and duplicates and values outside are found. */
+static void unseen(void) {
+  rk_range *ports = range_of("30000-30009");
+  rk_audit *audit = NULL;
+  rk_error error;
+  CHECK_OK(rk_audit_new(false, NULL, &audit));
+  CHECK_OK(rk_audit_add_unseen(audit, NULL, &error));
+  CHECK_OK(rk_audit_add_unseen(audit, ports, &error));
+  CHECK_RESULT(rk_audit_add_unseen(audit, ports, &error), RK_RESULT_SAME_KIND);
+  memory memory;
+  rk_services services = {batch_in(&memory)};
+  add_service(&services, "10.0.0.1", 30005, 0);
+  add_service(&services, "10.0.0.1", 80, 0);
+  CHECK_OK(rk_audit_observe_services(audit, NULL, &services, NULL));
+  CHECK_RESULT(rk_audit_add_unseen(audit, ports, &error), RK_RESULT_INVALID_ARGUMENT);
+  rk_range_free(ports);
+  rk_report *report = NULL;
+  CHECK_OK(rk_audit_finish(audit, NULL, &report, NULL));
+  rk_audit_free(audit);
+  rk_finding findings[3];
+  size_t n = 0;
+  CHECK_OK(rk_report_findings(report, 0, findings, 3, &n));
+  CHECK(n == 2 && findings[0].reason == RK_REASON_CLUSTER_IP_ALREADY_ALLOCATED);
+  CHECK(findings[1].reason == RK_REASON_PORT_OUT_OF_RANGE && findings[1].subject == 1);
+  rk_range_report counts;
+  CHECK_OK(rk_report_range(report, 0, &counts));
+  CHECK(counts.record == RK_RECORD_UNSEEN && counts.stored == 1 && counts.leaked == 0 && counts.set == 0);
+  rk_report_free(report);
+}
+
 int main(void) {
+  unseen();
   rk_report *report = run(NULL);
   uint64_t services = 0;
   CHECK_OK(rk_report_services(report, &services));

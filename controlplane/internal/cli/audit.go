@@ -16,21 +16,33 @@ func newAudit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
 		Short: "Show the faults in the ranges and Services of a cluster",
-		Example: `  rangekeeper audit --etcd-snapshot backup.db.gz
+		Long: `Shows the faults in the ranges and Services of a cluster: of an etcd snapshot, of a
+running etcd, or else over the Kubernetes API, of the cluster that kubectl works with.
+docs/sources.md says what each of them can see.`,
+		Example: `  rangekeeper audit
+  rangekeeper audit --context production -n web -o json
+  rangekeeper audit --etcd-snapshot backup.db.gz
   rangekeeper audit --endpoints https://10.0.0.1:2379 --cacert ca.crt --cert client.crt --key client.key -o json`,
 		Args:              arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML, formatSVG)
+	namespace := c.Flags().StringP("namespace", "n", "", "show the findings about Services of this namespace only; all Services are audited, and leaks and IPAddress objects are in no namespace")
+	allNamespaces := c.Flags().BoolP("all-namespaces", "A", false, "show the findings of all namespaces, which is the default")
+	completeNothing(c, "namespace")
 	withAPISource(c, func(c *cobra.Command, _ []string, s *source) error {
 		a, err := s.audit(c.Context())
 		if err != nil {
 			return err
 		}
-		if err := writeAudit(c.OutOrStdout(), a, *format); err != nil {
+		report := a.Report()
+		if *namespace != "" && !*allNamespaces {
+			report = report.InNamespace(*namespace)
+		}
+		if err := writeAudit(c.OutOrStdout(), a, report, *format); err != nil {
 			return err
 		}
-		if !a.Report().Clean() {
+		if !report.Clean() {
 			return errFound
 		}
 		return nil
@@ -38,12 +50,13 @@ func newAudit() *cobra.Command {
 	return c
 }
 
-func writeAudit(w io.Writer, a *audit.Audit, format string) error {
+// writeAudit writes a report, which is the audit's or a part of it.
+func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string) error {
 	switch format {
 	case formatJSON, formatYAML:
-		return writeDocument(w, a.Report(), format)
+		return writeDocument(w, report, format)
 	case formatTable:
-		return writeReport(w, a.Report(), false)
+		return writeReport(w, report, false)
 	}
 	maps, err := a.Maps()
 	if err != nil {
@@ -58,7 +71,7 @@ func writeAudit(w io.Writer, a *audit.Audit, format string) error {
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	return writeReport(w, a.Report(), true)
+	return writeReport(w, report, true)
 }
 
 // The output formats.
@@ -68,6 +81,7 @@ const (
 	formatJSON  = "json"
 	formatYAML  = "yaml"
 	formatSVG   = "svg"
+	formatName  = "name"
 )
 
 // addFormat adds the flag --output with the formats that a command knows, the default

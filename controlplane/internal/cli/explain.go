@@ -69,8 +69,11 @@ func writeExplanation(w io.Writer, e *audit.Explanation) error {
 		if p.State.StaticBand {
 			band = "static"
 		}
-		if p.State.Stored {
+		switch {
+		case p.State.Stored:
 			allocated = "yes"
+		case p.Mode == audit.ModeUnseen:
+			allocated = "unknown: no Service uses it, and the bitmap cannot be read over the Kubernetes API"
 		}
 		line("Band", band)
 		line("Allocated", allocated)

@@ -8,8 +8,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -58,13 +60,23 @@ func Main() {
 		signal.Stop(signals) // before the command is cancelled, so that no second signal is lost
 		cancel()
 	}()
-	os.Exit(Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	program := "rangekeeper"
+	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-rangekeeper") {
+		program = "kubectl rangekeeper" // kubectl runs it as its plugin
+	}
+	os.Exit(runAs(ctx, program, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // Run runs one command and returns the exit code. Data go to stdout, all else to
 // stderr.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return runAs(ctx, "rangekeeper", args, stdout, stderr)
+}
+
+// runAs is [Run] under the name that the user calls the program by.
+func runAs(ctx context.Context, program string, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
+	call(root, program)
 	root.SetArgs(args)
 	switch err := root.ExecuteContext(ctx); {
 	case err == nil:
@@ -112,7 +124,7 @@ planes that do it.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newAudit(), newRepair(), newShow(), newExplain(),
+	root.AddCommand(newAudit(), newRepair(), newShow(), newExplain(), newFree(),
 		newInit(), newAllocate(), newRelease(), newWatch(), newController(), newUp())
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
@@ -128,6 +140,14 @@ planes that do it.
 		help.Run, help.RunE = nil, showHelp
 	}
 	return root
+}
+
+// call puts the name of the program into usage and examples.
+func call(root *cobra.Command, program string) {
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: program}
+	for _, c := range root.Commands() {
+		c.Example = strings.ReplaceAll(c.Example, "  "+root.Name()+" ", "  "+program+" ")
+	}
 }
 
 func commitOrUnknown() string {

@@ -31,13 +31,18 @@ func newShow() *cobra.Command {
 		}
 		return writeRuns(c.OutOrStdout(), all)
 	})
+	completeRange(c, s)
+	return c
+}
+
+// completeRange offers the names of the source's ranges for the argument of a command.
+func completeRange(c *cobra.Command, s *source) {
 	c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return rangeNames(c.Context(), s), cobra.ShellCompDirectiveNoFileComp
 	}
-	return c
 }
 
 // completionTimeout is how long someone who pressed the tab key may have to wait.

@@ -88,6 +88,16 @@ func (t *table) addLeaks(leaks []audit.Leak) {
 	t.add("Leaks: recorded as allocated, but no Service uses them", []string{"RANGE", "VALUE"}, rows)
 }
 
+// addUnknown lists what the source cannot see.
+func (t *table) addUnknown(unknown []string) {
+	for i, text := range unknown {
+		if i == 0 {
+			t.b.WriteString("\nUnknown:\n")
+		}
+		fmt.Fprintf(&t.b, "- %s\n", text)
+	}
+}
+
 // printable shows a text that someone wrote where an address belongs without
 // handing control characters to the terminal.
 func printable(value string) string {
@@ -103,6 +113,7 @@ func writeReport(w io.Writer, r *audit.Report, wide bool) error {
 	t.addRanges(r.Ranges)
 	t.addFindings("Findings", r.Findings, wide)
 	t.addLeaks(r.Leaks)
+	t.addUnknown(r.Unknown)
 	fmt.Fprintf(&t.b, "\n%s, %s, %s\n", count(r.Summary.Findings, "finding"), count(r.Summary.Leaks, "leak"), count(int(r.Summary.Services), "Service"))
 	_, err := w.Write(t.b.Bytes())
 	return err

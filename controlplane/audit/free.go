@@ -1,0 +1,86 @@
+package audit
+
+import (
+	"fmt"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// FreeList is the document that says which values of a range are free.
+type FreeList struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Bands are the static and the dynamic band of each range with the name: ServiceCIDR objects have one or two.
+	Bands []FreeBand `json:"bands"`
+	// Unknown is as in [Report].
+	Unknown []string `json:"unknown,omitempty"`
+}
+
+// FreeBand is one band of a range.
+type FreeBand struct {
+	Name  string `json:"name"`
+	Range string `json:"range"`
+	Band  string `json:"band"`
+	// Free is the number of values that are neither recorded as allocated nor in use; Next are the lowest of them.
+	Free uint64   `json:"free"`
+	Next []string `json:"next"`
+}
+
+// The bands of a range. kube-apiserver picks from the static band last, so its values are for Services that name theirs.
+const (
+	BandStatic  = "static"
+	BandDynamic = "dynamic"
+)
+
+// Free returns the number of free values of the ranges with this name, and the lowest ones, at most n of each band.
+func (a *Audit) Free(name string, n int) (*FreeList, error) {
+	rows, err := a.named(name)
+	if err != nil {
+		return nil, err
+	}
+	list := &FreeList{APIVersion: APIVersion, Kind: KindFreeList, Bands: []FreeBand{}, Unknown: a.report.Unknown}
+	for _, row := range rows {
+		if row.Mode == ModeUninitialized || row.Mode == ModeStale {
+			return nil, fmt.Errorf("nothing is allocated from %s: it is %s", name, row.Mode)
+		}
+		static, dynamic := a.freeBands(a.index(row), n)
+		static.Name, static.Range, static.Band = row.Name, row.Range, BandStatic
+		dynamic.Name, dynamic.Range, dynamic.Band = row.Name, row.Range, BandDynamic
+		list.Bands = append(list.Bands, static, dynamic)
+	}
+	return list, nil
+}
+
+func (a *Audit) freeBands(index, n int) (static, dynamic FreeBand) {
+	static.Next, dynamic.Next = []string{}, []string{}
+	counts := a.core.Range(index)
+	// A value in use that is not recorded is not free.
+	dynamic.Free = counts.Size - counts.Stored - counts.Set
+	for run := range a.core.Runs(index, rangekeeper.ValuesStored, false) {
+		for value, left := run.First, run.Len; left > 0; value, left = following(value), left-1 {
+			state, _ := a.core.State(index, value)
+			switch {
+			case state.InUse:
+			case state.StaticBand:
+				if static.Free++; len(static.Next) < n {
+					static.Next = append(static.Next, value.String())
+				}
+			case len(dynamic.Next) == n:
+				dynamic.Free -= static.Free
+				return static, dynamic
+			default:
+				dynamic.Next = append(dynamic.Next, value.String())
+			}
+		}
+	}
+	dynamic.Free -= static.Free
+	return static, dynamic
+}
+
+// following returns the value after one that is not the last of its range.
+func following(value rangekeeper.Value) rangekeeper.Value {
+	if value.IsPort() {
+		return rangekeeper.PortValue(value.Port() + 1)
+	}
+	return rangekeeper.AddrValue(value.Addr().Next())
+}

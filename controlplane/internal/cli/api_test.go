@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+)
+
+// reportOf returns the JSON report of an audit that finds something.
+func reportOf(t *testing.T, source ...string) *audit.Report {
+	t.Helper()
+	code, stdout, stderr := run(t, append([]string{"audit", "-o", "json"}, source...)...)
+	if code != exitFound {
+		t.Fatalf("%v: exit code %d, %s", source, code, stderr)
+	}
+	report := new(audit.Report)
+	if err := json.Unmarshal([]byte(stdout), report); err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// TestAuditOverAPI compares an audit over the Kubernetes API with one of the same etcd: of the damaged cluster of each
+// release, whose server does not repair it.
+func TestAuditOverAPI(t *testing.T) {
+	for _, cluster := range etcdtest.FixtureClusters {
+		t.Run(cluster.Name, func(t *testing.T) {
+			etcd := etcdtest.Start(t, etcdtest.Fixture(cluster.Name, "drift.db.gz"))
+			server := apiservertest.Start(t, apiservertest.Config{
+				Version: apiservertest.Version(cluster.Release), Etcd: etcd.Endpoints(), ServiceClusterIPRange: cluster.ClusterIPRange,
+			})
+			kubeconfig := server.Kubeconfig(apiservertest.Admin)
+			want := reportOf(t, "--endpoints", strings.Join(etcd.Endpoints(), ","))
+			source := []string{"--kubeconfig", kubeconfig, "--service-node-port-range", apiservertest.DefaultServiceNodePortRange}
+			inBitmaps := []string{audit.ServiceNodePorts}
+			if cluster.Name == etcdtest.DualStack {
+				source = append(source, "--service-cluster-ip-range", cluster.ClusterIPRange)
+				inBitmaps = append(inBitmaps, audit.ServiceIPs, audit.SecondaryServiceIPs)
+			}
+			// Only etcd knows what the bitmaps record.
+			recorded := len(want.Findings)
+			want.Findings = slices.DeleteFunc(want.Findings, func(f audit.Finding) bool {
+				return slices.Contains(inBitmaps, f.Range) && (f.Reason == "PortNotAllocated" || f.Reason == "ClusterIPNotAllocated")
+			})
+			want.Leaks = slices.DeleteFunc(want.Leaks, func(l audit.Leak) bool { return slices.Contains(inBitmaps, l.Range) })
+			if recorded == len(want.Findings) {
+				t.Error("the fixture has no value that is not recorded")
+			}
+			got := reportOf(t, source...)
+			if !equalJSON(t, got.Findings, want.Findings) || !equalJSON(t, got.Leaks, want.Leaks) {
+				t.Errorf("over the API %v and %v, from etcd %v and %v", got.Findings, got.Leaks, want.Findings, want.Leaks)
+			}
+			if got.Summary.Services != want.Summary.Services || len(got.Unknown) == 0 {
+				t.Errorf("%+v, unknown %q", got.Summary, got.Unknown)
+			}
+			// Without the ranges all is found that can be known without them.
+			outside := func(f audit.Finding) bool { return strings.HasSuffix(f.Reason, "OutOfRange") }
+			if cluster.Name != etcdtest.DualStack {
+				outside = func(f audit.Finding) bool { return f.Reason == "PortOutOfRange" }
+			}
+			var values []string
+			for _, f := range slices.DeleteFunc(want.Findings, outside) {
+				values = append(values, f.Reason+" "+f.Value+" "+f.Name)
+			}
+			bare := reportOf(t, "--kubeconfig", kubeconfig)
+			var found []string
+			for _, f := range bare.Findings {
+				found = append(found, f.Reason+" "+f.Value+" "+f.Name)
+			}
+			slices.Sort(values)
+			slices.Sort(found)
+			if !slices.Equal(found, values) {
+				t.Errorf("without ranges %q, want %q", found, values)
+			}
+		})
+	}
+}
+
+func equalJSON(t *testing.T, a, b any) bool {
+	t.Helper()
+	var texts []string
+	for _, v := range []any{a, b} {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(text))
+	}
+	return texts[0] == texts[1]
+}
+
+// TestAuditRole runs all commands as a user who has the rights of deploy/audit and no others.
+func TestAuditRole(t *testing.T) {
+	const auditor, stranger = "auditor", "stranger"
+	etcd := etcdtest.Start(t, "")
+	server := apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true,
+		Users: []apiservertest.User{{Name: auditor}, {Name: stranger}},
+	})
+	admin, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "audit", "clusterrole.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var role rbacv1.ClusterRole
+	if err := yaml.UnmarshalStrict(content, &role); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), &role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: auditor}},
+	}
+	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := server.Kubeconfig(auditor)
+	for _, command := range [][]string{
+		{"audit"}, {"audit", "-A"}, {"audit", "-n", "default", "-o", "wide"}, {"show", "kubernetes"}, {"show", "servicenodeports"},
+		{"explain", "10.96.0.1"}, {"explain", "30000"}, {"free", "kubernetes"}, {"free", "servicenodeports", "-o", "name"},
+	} {
+		if code, stdout, stderr := run(t, append(command, "--kubeconfig", kubeconfig)...); code != exitOK || stdout == "" {
+			t.Errorf("%v: exit code %d, %q, %s", command, code, stdout, stderr)
+		}
+	}
+	code, _, stderr := run(t, "audit", "--kubeconfig", server.Kubeconfig(stranger))
+	if code != exitInput || !strings.Contains(stderr, `cannot list resource "services"`) || !strings.Contains(stderr, "deploy/audit") {
+		t.Errorf("without the role: exit code %d, %s", code, stderr)
+	}
+	if code, _, stderr := run(t, "audit", "--kubeconfig", server.Kubeconfig(apiservertest.Admin), "--as", stranger); code != exitInput ||
+		!strings.Contains(stderr, `"stranger" cannot list`) {
+		t.Errorf("--as: exit code %d, %s", code, stderr)
+	}
+
+	client, err := kubernetes.NewForConfig(server.RESTConfig(auditor))
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := func(verb, group, resource string) bool {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource},
+		}}
+		answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Status.Allowed
+	}
+	resources := map[string]string{
+		"services": "", "ipaddresses": "networking.k8s.io", "servicecidrs": "networking.k8s.io",
+		"secrets": "", "pods": "", "configmaps": "", "namespaces": "", "*": "*",
+	}
+	for resource, group := range resources {
+		for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "*"} {
+			read := verb == "get" || verb == "list"
+			allowed := read && slices.Contains([]string{"services", "ipaddresses", "servicecidrs"}, resource)
+			if may(verb, group, resource) != allowed {
+				t.Errorf("%s %s: allowed is %t", verb, resource, !allowed)
+			}
+		}
+	}
+	err = client.CoreV1().Services("default").Delete(t.Context(), "kubernetes", metav1.DeleteOptions{})
+	if err == nil || !strings.Contains(err.Error(), "forbidden") {
+		t.Errorf("delete: %v", err)
+	}
+}
+
+// TestNoAPI names clusters that cannot be reached.
+func TestNoAPI(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for _, c := range []struct {
+		want string
+		code int
+		args []string
+	}{
+		{"there is no kubeconfig at --kubeconfig, $KUBECONFIG or ~/.kube/config", exitInput, nil},
+		{"no such file", exitInput, []string{"--kubeconfig", filepath.Join(dir, "none")}},
+		{"the API server is not reachable", exitUnreachable, []string{"--server", "https://127.0.0.1:1"}},
+	} {
+		if code, _, stderr := run(t, append([]string{"audit"}, c.args...)...); code != c.code || !strings.Contains(stderr, c.want) {
+			t.Errorf("%v: exit code %d, %s", c.args, code, stderr)
+		}
+	}
+}
+
+// TestPlugin calls the program as kubectl does.
+func TestPlugin(t *testing.T) {
+	var out, errs strings.Builder
+	if code := runAs(t.Context(), "kubectl rangekeeper", []string{"audit", "--help"}, &out, &errs); code != exitOK {
+		t.Error(code, errs.String())
+	}
+	if !strings.Contains(out.String(), "\n  kubectl rangekeeper audit [flags]\n") || strings.Contains(out.String(), "  rangekeeper ") {
+		t.Error(out.String())
+	}
+	runAs(t.Context(), "kubectl rangekeeper", []string{"nosuch"}, &out, &errs)
+	if !strings.Contains(errs.String(), "see kubectl rangekeeper --help") {
+		t.Error(errs.String())
+	}
+}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+)
+
+// maxFree is the largest number of values that free lists of a band.
+const maxFree = 1000
+
+func newFree() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "free RANGE",
+		Short: "List the next free values of a range, and how many there are",
+		Long: `Lists the lowest free values of a range, and how many are free: neither recorded as
+allocated nor used by a Service. RANGE is serviceips, secondaryserviceips,
+servicenodeports or the name of a ServiceCIDR object. kube-apiserver picks values from
+the static band last, so take one of those for a Service that names its ClusterIP or
+node port. Nothing is reserved. "show" lists all free and used runs.`,
+		Example: `  rangekeeper free servicenodeports
+  rangekeeper free kubernetes --count 1 -o name`,
+		Args: arguments,
+	}
+	format := addFormat(c, formatTable, formatJSON, formatYAML, formatName)
+	n := c.Flags().Uint16("count", 3, fmt.Sprintf("number of values to list of each band, at most %d", maxFree))
+	addRule(c, func([]string) error {
+		if *n > maxFree {
+			return usageError(c, "--count is at most %d, not %d", maxFree, *n)
+		}
+		return nil
+	})
+	s := withAPISource(c, func(c *cobra.Command, args []string, s *source) error {
+		a, err := s.audit(c.Context())
+		if err != nil {
+			return err
+		}
+		free, err := a.Free(args[0], int(*n))
+		if err != nil {
+			return s.explain(err)
+		}
+		switch *format {
+		case formatTable:
+			return writeFree(c.OutOrStdout(), free)
+		case formatName:
+			return writeFreeNames(c.OutOrStdout(), free)
+		}
+		return writeDocument(c.OutOrStdout(), free, *format)
+	})
+	completeRange(c, s)
+	completeNothing(c, "count")
+	return c
+}
+
+func writeFree(w io.Writer, free *audit.FreeList) error {
+	var t table
+	var rows [][]string
+	for _, b := range free.Bands {
+		rows = append(rows, []string{b.Name, b.Range, b.Band, fmt.Sprint(b.Free), strings.Join(b.Next, ", ")})
+	}
+	t.add("", []string{"RANGE", "VALUES", "BAND", "FREE", "NEXT"}, rows)
+	t.addUnknown(free.Unknown)
+	_, err := w.Write(t.b.Bytes())
+	return err
+}
+
+// writeFreeNames writes one value in each line, for scripts.
+func writeFreeNames(w io.Writer, free *audit.FreeList) error {
+	for _, b := range free.Bands {
+		for _, value := range b.Next {
+			if _, err := fmt.Fprintln(w, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
