@@ -99,28 +99,44 @@ func (a *Audit) AddBitmap(r Range, stored Stored) (index int, err error) {
 }
 
 // AddUnseen adds a range whose bitmap cannot be read, as over the Kubernetes API; index as of AddBitmap. Values outside the
-// range and values of two Services are findings; the report has no leaks of the range. Errors: ErrSameKind,
-// ErrInvalidArgument after the first Service.
-func (a *Audit) AddUnseen(r Range) (index int, err error) {
+// range and values of two Services are findings. Known are values that are known to be recorded, as an API server refuses them:
+// those that no Service uses are leaks. Other leaks are unknown. Errors: ErrSameKind, ErrInvalidArgument after the first
+// Service, *ValueError of a known value that is not in the range.
+func (a *Audit) AddUnseen(r Range, known []Value) (index int, err error) {
 	if a.pointer() == nil {
 		return 0, ErrClosed
 	}
 	if err := r.check(); err != nil {
 		return 0, err
 	}
+	var data []byte
+	if len(known) > 0 {
+		allocator, err := NewAllocator(r, Contiguous, 0)
+		if err != nil {
+			return 0, err
+		}
+		for _, value := range known {
+			if err := allocator.Allocate(value); err != nil && !errors.Is(err, ErrAlreadyAllocated) {
+				return 0, err
+			}
+		}
+		if data, err = allocator.Snapshot(nil); err != nil {
+			return 0, err
+		}
+	}
 	return a.ranges.add(r, func() error {
 		defer runtime.KeepAlive(r.inner)
-		return a.addUnseen(r.pointer())
+		return a.addUnseen(r.pointer(), data)
 	})
 }
 
 // WithoutClusterIPRanges says that neither the bitmaps nor the ranges of ClusterIPs are known: of addresses, only those that are
 // not valid and those of two Services are findings.
-func (a *Audit) WithoutClusterIPRanges() error { return a.addUnseen(nil) }
+func (a *Audit) WithoutClusterIPRanges() error { return a.addUnseen(nil, nil) }
 
-func (a *Audit) addUnseen(r *C.rk_range) error {
+func (a *Audit) addUnseen(r *C.rk_range, known []byte) error {
 	var details C.rk_error
-	code := C.rk_audit_add_unseen(a.pointer(), r, &details)
+	code := C.rk_audit_add_unseen(a.pointer(), r, cBytes(known), C.size_t(len(known)), &details)
 	runtime.KeepAlive(a)
 	return detailedError(code, &details)
 }

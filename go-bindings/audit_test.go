@@ -506,13 +506,16 @@ func TestUnseen(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodePorts := must(ParsePortRange("30000-30009"))
-	if i := must(pass.AddUnseen(nodePorts)); i != 0 {
+	if i := must(pass.AddUnseen(nodePorts, ports(30003, 30003, 30005))); i != 0 {
 		t.Error(i)
 	}
-	if _, err := pass.AddUnseen(nodePorts); !errors.Is(err, ErrSameKind) {
+	if _, err := pass.AddUnseen(nodePorts, ports(80)); !errors.Is(err, ErrNotInRange) {
 		t.Error(err)
 	}
-	if _, err := pass.AddUnseen(Range{}); err == nil {
+	if _, err := pass.AddUnseen(nodePorts, nil); !errors.Is(err, ErrSameKind) {
+		t.Error(err)
+	}
+	if _, err := pass.AddUnseen(Range{}, nil); err == nil {
 		t.Error("the zero Range was added")
 	}
 	var services Services
@@ -523,7 +526,7 @@ func TestUnseen(t *testing.T) {
 	if err := pass.Observe(&services); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pass.AddUnseen(nodePorts); !errors.Is(err, ErrInvalidArgument) {
+	if _, err := pass.AddUnseen(nodePorts, nil); !errors.Is(err, ErrInvalidArgument) {
 		t.Error(err)
 	}
 	report := must(pass.Finish(nil))
@@ -534,8 +537,11 @@ func TestUnseen(t *testing.T) {
 	if want := []string{"ClusterIPAlreadyAllocated 10.0.0.1", "PortOutOfRange 80"}; !slices.Equal(found, want) {
 		t.Errorf("%q, want %q", found, want)
 	}
-	if counts := report.Range(0); counts.Record != RecordUnseen || counts.Stored != 1 || counts.Leaked != 0 || counts.Set != 0 {
+	if counts := report.Range(0); counts.Record != RecordUnseen || counts.Stored != 2 || counts.Leaked != 1 || counts.Set != 0 {
 		t.Errorf("%+v", counts)
+	}
+	if leaks := must(report.Leaks()); len(leaks) != 1 || leaks[0].Value != PortValue(30003) || leaks[0].Range != 0 {
+		t.Errorf("%+v", leaks)
 	}
 	pass.Close()
 	if err := pass.WithoutClusterIPRanges(); !errors.Is(err, ErrClosed) {

@@ -1900,14 +1900,17 @@ rk_result rk_audit_add_bitmap(const struct rk_audit *audit,
 
 /**
  * Adds a range whose stored bitmap the caller cannot read, as over the Kubernetes API; otherwise as
- * rk_audit_add_bitmap. The report then has findings about values outside the range and about values of two Services.
- * It has no leaks of the range, and no finding about a value that is not recorded.
+ * rk_audit_add_bitmap. The report then has findings about values outside the range and about values of two Services,
+ * and none about a value that is not recorded. `known` has a bit for each value that is known to be recorded, as an
+ * API server refuses it: those that no Service uses are leaks. Other leaks of the range are unknown.
  *
  * If `range` is NULL, the ranges of ClusterIPs are unknown, too, and no range is added: of addresses, only those that
- * are not valid and those of two Services are findings.
+ * are not valid and those of two Services are findings. RK_RESULT_BITS_PAST_RANGE as of rk_audit_add_bitmap.
  */
 rk_result rk_audit_add_unseen(const struct rk_audit *audit,
                               const struct rk_range *range,
+                              const uint8_t *known,
+                              size_t known_len,
                               struct rk_error *error);
 
 /**

@@ -270,6 +270,7 @@ func (a *Audit) fillReport() error {
 	if r.Leaks, err = a.leaks(); err != nil {
 		return err
 	}
+	a.addMetrics()
 	r.Summary = Summary{Findings: len(r.Findings), Leaks: len(r.Leaks), Services: a.core.Services(), BySeverity: countSeverities(r.Findings, r.Leaks)}
 	return nil
 }

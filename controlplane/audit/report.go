@@ -31,7 +31,7 @@ const (
 	// IPAddress objects: it is not audited.
 	ModeStale RangeMode = "stale"
 	// ModeUnseen is a bitmap that the source cannot read: Used are the values that
-	// Services use, Free is at most as many values as are free.
+	// Services use or that are known to be recorded, and at most Free are free.
 	ModeUnseen RangeMode = "unseen"
 	// ModeUninitialized is a bitmap that no server has set up yet: there is
 	// nothing to compare with.

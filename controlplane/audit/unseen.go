@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -25,7 +26,12 @@ func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
 			return err
 		}
 	}
-	unknown("leaked and unrecorded node ports: the Kubernetes API does not serve the bitmap that records them")
+	if a.state.Unseen.Probed {
+		unknown("unrecorded node ports: the Kubernetes API does not serve the bitmap that records them")
+		unknown("leaked node ports that the API server does not see before its next write of the bitmap (one with Rangekeeper inside sees all)")
+	} else {
+		unknown("leaked and unrecorded node ports: the Kubernetes API does not serve the bitmap that records them; --probe finds leaked ones")
+	}
 	r, err := rangekeeper.ParsePortRange(cmp.Or(a.state.Unseen.NodePortRange, DefaultNodePortRange))
 	if err == nil && a.state.Unseen.NodePortRange == "" {
 		r, err = a.assumeNodePorts(r, unknown)
@@ -34,7 +40,11 @@ func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
 		return err
 	}
 	a.ranges = append(a.ranges, auditedRange{name: ServiceNodePorts, text: r.String()})
-	_, err = core.AddUnseen(r)
+	var recorded []rangekeeper.Value
+	for _, port := range a.state.Unseen.RecordedNodePorts {
+		recorded = append(recorded, rangekeeper.PortValue(port))
+	}
+	_, err = core.AddUnseen(r, recorded)
 	return err
 }
 
@@ -54,7 +64,7 @@ func (a *Audit) addClusterIPRanges(core *rangekeeper.Audit, unknown func(format 
 			name = SecondaryServiceIPs
 		}
 		a.ranges = append(a.ranges, auditedRange{name: name, text: r.String()})
-		if _, err := core.AddUnseen(r); err != nil {
+		if _, err := core.AddUnseen(r, nil); err != nil {
 			return err
 		}
 	}
@@ -89,4 +99,16 @@ func (a *Audit) assumeNodePorts(assumed rangekeeper.Range, unknown func(format s
 	unknown("node ports outside their range: it is not known, and %d node ports are not in %s, kube-apiserver's default; name the range with --service-node-port-range",
 		outside, DefaultNodePortRange)
 	return rangekeeper.ParsePortRange(allPorts)
+}
+
+// addMetrics adds what an API server's counts say about the bitmap of node ports.
+func (a *Audit) addMetrics() {
+	unseen := a.state.Unseen
+	if unseen == nil || unseen.Metrics == nil {
+		return
+	}
+	at := slices.IndexFunc(a.ranges, func(r auditedRange) bool { return r.name == ServiceNodePorts })
+	a.report.Unknown = append(a.report.Unknown, fmt.Sprintf(
+		"which node ports are leaked or unrecorded: %d were recorded when the API server last wrote the bitmap (its metrics), and Services use %d",
+		unseen.Metrics.Allocated, a.core.Range(at).InUse))
 }

@@ -1,12 +1,14 @@
 package clusterstate
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +31,8 @@ const apiPageTimeout = 30 * time.Second
 type APIOptions struct {
 	// Unseen is what the caller knows of the ranges, which the API does not serve.
 	Unseen Unseen
+	// Metrics asks for [Unseen.Metrics], too.
+	Metrics bool
 	// Progress is as in [Options], in objects.
 	Progress func(done, total int64)
 }
@@ -40,7 +44,16 @@ type Unseen struct {
 	ClusterIPRanges []string
 	// NodePortRange is the range of node ports; empty if it is not known.
 	NodePortRange string
+	// Probed reports that RecordedNodePorts are those that an API server refuses though no Service uses them, by
+	// [ProbeNodePorts].
+	Probed            bool
+	RecordedNodePorts []uint16
+	// Metrics are an API server's counts of node ports; nil if they could not be read.
+	Metrics *NodePortCounts
 }
+
+// NodePortCounts are an API server's counts of node ports when it last wrote their bitmap.
+type NodePortCounts struct{ Allocated, Available uint64 }
 
 // ReadAPI reads the state over the Kubernetes API, with get and list of services, ipaddresses and servicecidrs: all
 // lists at the resource version of the first answer, in pages. If that version is compacted before the last page, it
@@ -53,6 +66,7 @@ func ReadAPI(ctx context.Context, config *rest.Config, o APIOptions) (*State, er
 	config = rest.CopyConfig(config)
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.ContentType = runtime.ContentTypeProtobuf
+	config.QPS = -1 // one request after another
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
@@ -71,7 +85,8 @@ func ReadAPI(ctx context.Context, config *rest.Config, o APIOptions) (*State, er
 
 func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, error) {
 	r := &apiReader{ctx: ctx, client: client, progress: o.Progress}
-	s := &State{Ranges: map[string]StoredRange{}, Unseen: &o.Unseen}
+	unseen := o.Unseen
+	s := &State{Ranges: map[string]StoredRange{}, Unseen: &unseen}
 	err := readList(r, "/api/v1/services", func(l *corev1.ServiceList) (int, error) {
 		return len(l.Items), appendChecked(&s.Services, l.Items, serviceKind)
 	})
@@ -85,8 +100,38 @@ func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, 
 			return len(l.Items), appendChecked(&s.IPAddresses, l.Items, ipAddressKind)
 		})
 	}
+	if err == nil && o.Metrics {
+		unseen.Metrics = readMetrics(ctx, client)
+	}
 	s.Revision = r.revision
 	return s, err
+}
+
+// readMetrics returns the server's counts of node ports; nil if the user may not read them or the server has written none.
+func readMetrics(ctx context.Context, client rest.Interface) *NodePortCounts {
+	ctx, cancel := context.WithTimeout(ctx, apiPageTimeout)
+	defer cancel()
+	text, err := client.Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").Stream(ctx)
+	if err != nil {
+		return nil
+	}
+	defer text.Close()
+	counts := new(NodePortCounts)
+	for lines := bufio.NewScanner(text); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		number, err := strconv.ParseFloat(value, 64)
+		switch {
+		case err != nil:
+		case name == "kube_apiserver_nodeport_allocator_allocated_ports":
+			counts.Allocated = uint64(number)
+		case name == "kube_apiserver_nodeport_allocator_available_ports":
+			counts.Available = uint64(number)
+		}
+	}
+	if counts.Allocated+counts.Available == 0 {
+		return nil
+	}
+	return counts
 }
 
 // appendChecked appends the objects of a page.

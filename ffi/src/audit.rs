@@ -156,23 +156,27 @@ pub unsafe extern "C" fn rk_audit_add_bitmap(
 }
 
 /// Adds a range whose stored bitmap the caller cannot read, as over the Kubernetes API; otherwise as
-/// rk_audit_add_bitmap. The report then has findings about values outside the range and about values of two Services.
-/// It has no leaks of the range, and no finding about a value that is not recorded.
+/// rk_audit_add_bitmap. The report then has findings about values outside the range and about values of two Services,
+/// and none about a value that is not recorded. `known` has a bit for each value that is known to be recorded, as an
+/// API server refuses it: those that no Service uses are leaks. Other leaks of the range are unknown.
 ///
 /// If `range` is NULL, the ranges of ClusterIPs are unknown, too, and no range is added: of addresses, only those that
-/// are not valid and those of two Services are findings.
+/// are not valid and those of two Services are findings. RK_RESULT_BITS_PAST_RANGE as of rk_audit_add_bitmap.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_add_unseen(
     audit: *const rk_audit,
     range: *const rk_range,
+    known: *const u8,
+    known_len: usize,
     error: *mut rk_error,
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
             let (audit, range) = (borrow(scope, audit).named("audit")?, borrow_optional(scope, range).named("range")?);
+            let known = slice(scope, known, known_len).named("known")?;
             audit.0.with(|audit| match range {
-                Some(range) => Ok(audit.add_unseen(range.0)?),
+                Some(range) => Ok(audit.add_unseen(range.0, known)?),
                 None => {
                     audit.without_cluster_ip_ranges();
                     Ok(())

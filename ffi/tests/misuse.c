@@ -556,8 +556,9 @@ static void audit_of_ip_addresses(void) {
 
   /* An audit of bitmaps takes none of this. */
   CHECK_OK(rk_audit_new(false, NULL, &a));
-  CHECK_NULL(rk_audit_add_unseen(NULL, NULL, &error));
-  CHECK_OK(rk_audit_add_unseen(a, NULL, NULL));
+  CHECK_NULL(rk_audit_add_unseen(NULL, NULL, NULL, 0, &error));
+  CHECK_NULL(rk_audit_add_unseen(a, NULL, NULL, 1, &error));
+  CHECK_OK(rk_audit_add_unseen(a, NULL, NULL, 0, NULL));
   CHECK_INVALID(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), &error));
   CHECK_INVALID(rk_audit_observe_ip_addresses(a, &objects, NULL));
   rk_audit_free(a);

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -102,18 +104,9 @@ func equalJSON(t *testing.T, a, b any) bool {
 	return texts[0] == texts[1]
 }
 
-// TestAuditRole runs all commands as a user who has the rights of deploy/audit and no others.
-func TestAuditRole(t *testing.T) {
-	const auditor, stranger = "auditor", "stranger"
-	etcd := etcdtest.Start(t, "")
-	server := apiservertest.Start(t, apiservertest.Config{
-		Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true,
-		Users: []apiservertest.User{{Name: auditor}, {Name: stranger}},
-	})
-	admin, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
-	if err != nil {
-		t.Fatal(err)
-	}
+// bindAuditRole grants the rights of deploy/audit to a user.
+func bindAuditRole(t *testing.T, admin kubernetes.Interface, user string) {
+	t.Helper()
 	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "audit", "clusterrole.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -128,11 +121,26 @@ func TestAuditRole(t *testing.T) {
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: auditor}},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}
 	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestAuditRole runs all commands as a user who has the rights of deploy/audit and no others.
+func TestAuditRole(t *testing.T) {
+	const auditor, stranger = "auditor", "stranger"
+	etcd := etcdtest.Start(t, "")
+	server := apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true,
+		Users: []apiservertest.User{{Name: auditor}, {Name: stranger}},
+	})
+	admin, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bindAuditRole(t, admin, auditor)
 	kubeconfig := server.Kubeconfig(auditor)
 	for _, command := range [][]string{
 		{"audit"}, {"audit", "-A"}, {"audit", "-n", "default", "-o", "wide"}, {"show", "kubernetes"}, {"show", "servicenodeports"},
@@ -217,5 +225,81 @@ func TestPlugin(t *testing.T) {
 	runAs(t.Context(), "kubectl rangekeeper", []string{"nosuch"}, &out, &errs)
 	if !strings.Contains(errs.String(), "see kubectl rangekeeper --help") {
 		t.Error(errs.String())
+	}
+}
+
+// TestProbe finds the node port that is leaked, and not the one that is recorded behind the back of a stock server, before that
+// server's next write.
+func TestProbe(t *testing.T) {
+	before := probeWait
+	probeWait = time.Second // nobody creates Services meanwhile
+	t.Cleanup(func() { probeWait = before })
+	etcd := etcdtest.Start(t, "")
+	const ports = "30100-30399"
+	const auditor = "auditor"
+	server := apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true, ServiceNodePortRange: ports,
+		Users: []apiservertest.User{{Name: auditor}},
+	})
+	client, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bindAuditRole(t, client, auditor)
+	leak := func(port string) {
+		t.Helper()
+		if code, _, stderr := run(t, "allocate", "servicenodeports", port, "--endpoints", strings.Join(etcd.Endpoints(), ",")); code != exitOK {
+			t.Fatal(stderr)
+		}
+	}
+	create := func(name string, port int32) {
+		t.Helper()
+		_, err := client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80, NodePort: port}}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	probe := func() (values []string, report *audit.Report) {
+		t.Helper()
+		_, stdout, stderr := run(t, "audit", "--probe", "-o", "json", "--service-node-port-range", ports, "--kubeconfig", server.Kubeconfig(apiservertest.Admin))
+		report = new(audit.Report)
+		if err := json.Unmarshal([]byte(stdout), report); err != nil {
+			t.Fatal(err, stderr)
+		}
+		for _, l := range report.Leaks {
+			values = append(values, l.Value)
+		}
+		return values, report
+	}
+	create("one", 30150)
+	if leaks, report := probe(); len(leaks) > 0 || report.Ranges[1].Range != ports || report.Ranges[1].Used != 1 {
+		t.Errorf("without a leak: %v, %+v", leaks, report.Ranges)
+	}
+	leak("30151")
+	leak("30399")
+	create("two", 30200)
+	leak("30201")
+	leaks, report := probe()
+	if !slices.Equal(leaks, []string{"30151", "30399"}) || len(report.Findings) > 0 {
+		t.Errorf("leaks %v, %v", leaks, report.Findings)
+	}
+	metrics := "4 were recorded when the API server last wrote the bitmap (its metrics), and Services use 2"
+	if !slices.ContainsFunc(report.Unknown, func(text string) bool { return strings.Contains(text, metrics) }) {
+		t.Errorf("metrics: %q", report.Unknown)
+	}
+	create("three", 30300)
+	if leaks, _ := probe(); !slices.Equal(leaks, []string{"30151", "30201", "30399"}) {
+		t.Errorf("after the server's next write: %v", leaks)
+	}
+	services, err := client.CoreV1().Services("").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(services.Items) != 4 {
+		t.Errorf("the probe has written: %v, %v", services, err)
+	}
+	code, _, stderr := run(t, "audit", "--probe", "--kubeconfig", server.Kubeconfig(auditor))
+	if code != exitInput || !strings.Contains(stderr, "a probe needs the right to create Services in namespace default") {
+		t.Errorf("without the right: exit code %d, %s", code, stderr)
 	}
 }

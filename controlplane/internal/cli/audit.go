@@ -1,14 +1,18 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/occupancy"
 )
 
@@ -29,9 +33,17 @@ docs/sources.md says what each of them can see.`,
 	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML, formatSVG)
 	namespace := c.Flags().StringP("namespace", "n", "", "show the findings about Services of this namespace only; all Services are audited, and leaks and IPAddress objects are in no namespace")
 	allNamespaces := c.Flags().BoolP("all-namespaces", "A", false, "show the findings of all namespaces, which is the default")
+	probe := c.Flags().Bool("probe", false, "over the Kubernetes API: find leaked node ports by creating Services as dry runs, in --namespace or else in default; writes nothing, and takes a minute longer if there are any")
 	completeNothing(c, "namespace")
-	withAPISource(c, func(c *cobra.Command, _ []string, s *source) error {
-		a, err := s.audit(c.Context())
+	s := withAPISource(c, func(c *cobra.Command, _ []string, s *source) error {
+		s.readMetrics = true
+		read := s.read
+		if *probe {
+			read = func(ctx context.Context) (*clusterstate.State, error) {
+				return s.probe(ctx, cmp.Or(*namespace, metav1.NamespaceDefault))
+			}
+		}
+		a, err := s.auditOf(read(c.Context()))
 		if err != nil {
 			return err
 		}
@@ -44,6 +56,12 @@ docs/sources.md says what each of them can see.`,
 		}
 		if !report.Clean() {
 			return errFound
+		}
+		return nil
+	})
+	addRule(c, func([]string) error {
+		if *probe && !s.overAPI() {
+			return usageError(c, "--probe is for the Kubernetes API: etcd has the bitmap of node ports")
 		}
 		return nil
 	})

@@ -24,7 +24,7 @@ func (p *progress) start(what string) func(done, total int64) {
 		if total <= 0 || time.Since(p.last) < quiet {
 			return
 		}
-		p.last, p.shown = time.Now(), true
+		p.what, p.last, p.shown = what, time.Now(), true // another piece may have come between
 		fmt.Fprintf(p.w, "rangekeeper: %s: %d%%\n", p.what, 100*done/total)
 	}
 }

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -24,7 +26,9 @@ type source struct {
 	kube *kubeconfig
 	// The ranges that the servers have, which the Kubernetes API does not serve.
 	clusterIPRange, nodePortRange string
-	progress                      *progress
+	// readMetrics asks the API server for its counts of node ports, too.
+	readMetrics bool
+	progress    *progress
 
 	client *clientv3.Client
 	// server is the URL of the API server that was read.
@@ -131,7 +135,8 @@ func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
 		return clusterstate.ReadSnapshotFile(ctx, s.snapshot, o)
 	}
 	if s.overAPI() {
-		return s.readAPI(ctx)
+		state, err := s.readAPI(ctx)
+		return state, s.explain(err)
 	}
 	client, err := s.connect(ctx)
 	if err != nil {
@@ -151,7 +156,30 @@ func (s *source) readAPI(ctx context.Context) (*clusterstate.State, error) {
 	s.server = config.Host
 	state, err := clusterstate.ReadAPI(ctx, config, clusterstate.APIOptions{
 		Unseen:   clusterstate.Unseen{ClusterIPRanges: s.clusterIPRanges(), NodePortRange: s.nodePortRange},
+		Metrics:  s.readMetrics,
 		Progress: s.progress.start("reading " + config.Host),
+	})
+	return state, err
+}
+
+// probeWait is the time between two looks at a leak, longer than the creation of a Service takes: kube-apiserver's
+// --request-timeout is a minute.
+var probeWait = time.Minute
+
+// probe reads the state over the Kubernetes API and probes its node ports.
+func (s *source) probe(ctx context.Context, namespace string) (*clusterstate.State, error) {
+	config, err := s.kube.config()
+	if err != nil {
+		return nil, err
+	}
+	values, err := rangekeeper.ParsePortRange(cmp.Or(s.nodePortRange, audit.DefaultNodePortRange))
+	if err != nil {
+		return nil, err
+	}
+	defer s.progress.end()
+	state, err := clusterstate.ProbeNodePorts(ctx, config, func() (*clusterstate.State, error) { return s.readAPI(ctx) }, clusterstate.ProbeOptions{
+		Range: values, Namespace: namespace, Wait: probeWait, Progress: s.progress.start("probing node ports"),
+		Log: func(text string) { fmt.Fprintf(s.progress.w, "rangekeeper: %s\n", text) },
 	})
 	return state, s.explain(err)
 }
@@ -176,7 +204,11 @@ func (s *source) auditOptions() audit.Options {
 
 // audit reads the state and audits it.
 func (s *source) audit(ctx context.Context) (*audit.Audit, error) {
-	state, err := s.read(ctx)
+	return s.auditOf(s.read(ctx))
+}
+
+// auditOf audits a state that was just read.
+func (s *source) auditOf(state *clusterstate.State, err error) (*audit.Audit, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +223,8 @@ func (s *source) explain(err error) error {
 	}
 	name := s.snapshot
 	switch {
+	case s.overAPI() && s.server == "":
+		return err // none was found
 	case s.overAPI():
 		name = s.server
 	case s.online():

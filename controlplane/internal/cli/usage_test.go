@@ -44,6 +44,7 @@ func TestUsageErrors(t *testing.T) {
 		`--as is for the Kubernetes API, and --etcd-snapshot names a file; see rangekeeper show --help`:                                 append(none, "show", "serviceips", "--as", "x"),
 		`--service-node-port-range is for the Kubernetes API, and --etcd-snapshot names a file; see rangekeeper free --help`:            append(none, "free", "serviceips", "--service-node-port-range", "1-2"),
 		`--service-node-port-range: port range "2-1" ends at 1, below its first port 2; see rangekeeper free --help`:                    {"free", "serviceips", "--service-node-port-range", "2-1"},
+		`--probe is for the Kubernetes API: etcd has the bitmap of node ports; see rangekeeper audit --help`:                            append(etcd, "audit", "--probe"),
 		`--count is at most 1000, not 1001; see rangekeeper free --help`:                                                                {"free", "serviceips", "--count", "1001"},
 		`--etcd-snapshot and --endpoints exclude each other; see rangekeeper audit --help`:                                              append(snapshot, "audit", "--endpoints", "http://127.0.0.1:1"),
 		`--etcd-snapshot is empty; see rangekeeper audit --help`:                                                                        {"audit", "--etcd-snapshot", ""},

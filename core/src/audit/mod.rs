@@ -308,15 +308,16 @@ impl Audit {
     }
 
     /// Adds a range whose stored bitmap cannot be read, as over the Kubernetes API. Values outside it and values of two
-    /// Services are findings; leaks, and values that are not stored, are unknown.
+    /// Services are findings. `known` has a bit for each value that is known to be stored, as a server refuses it: of these,
+    /// those that no Service uses are leaks. Other leaks, and values that are not stored, are unknown.
     ///
     /// # Errors
-    /// If there is a range for the same kind of value already, or a Service was observed.
-    pub fn add_unseen(&mut self, range: AnyRange) -> Result<(), AddRangeError> {
+    /// If there is a range for the same kind of value already, a Service was observed, or `known` has bits past the range.
+    pub fn add_unseen(&mut self, range: AnyRange, known: &[u8]) -> Result<(), AddRangeError> {
         self.check_takes(range)?;
         match range {
-            AnyRange::Cidr(range) => self.add_cidr_pass(RangePass::unseen(self.ranges, range)?),
-            AnyRange::Ports(range) => self.add_port_pass(RangePass::unseen(self.ranges, range)?),
+            AnyRange::Cidr(range) => self.add_cidr_pass(RangePass::unseen(self.ranges, range, known)?),
+            AnyRange::Ports(range) => self.add_port_pass(RangePass::unseen(self.ranges, range, known)?),
         }
     }
 
@@ -505,19 +506,18 @@ mod tests {
     }
 
     #[test]
-    fn an_unseen_range_has_duplicates_and_values_outside_but_no_leaks() {
+    fn an_unseen_range_has_duplicates_values_outside_and_known_leaks() {
         let mut audit = Audit::new();
-        audit.add_unseen("10.0.0.0/24".parse().expect("a CIDR")).expect("the first range");
-        audit.add_unseen("30000-30009".parse().expect("ports")).expect("the first range");
-        let again = audit.add_unseen("30000-30001".parse().expect("ports"));
+        audit.add_unseen("10.0.0.0/24".parse().expect("a CIDR"), &[]).expect("the first range");
+        audit.add_unseen("30000-30009".parse().expect("ports"), &[0b10_1010]).expect("the first range");
+        let again = audit.add_unseen("30000-30001".parse().expect("ports"), &[]);
         assert!(matches!(again, Err(AddRangeError::SameKind { .. })), "{again:?}");
         for (address, node_port) in
             [("10.0.0.1", 30_001), ("10.0.0.2", 30_001), ("10.0.0.1", 30_002), ("10.1.0.0", 31_000)]
         {
             audit.observe(&service(address, &port(node_port)));
         }
-        let mut counters = RepairCounters::new(std::num::NonZeroU8::MIN);
-        let report = audit.finish(Leaks::Keep(&mut counters));
+        let report = audit.finish(Leaks::CleanAtOnce);
         assert_eq!(
             found(&report),
             [
@@ -527,11 +527,13 @@ mod tests {
                 ("PortOutOfRange", "31000".into()),
             ]
         );
-        assert_eq!(report.leaks().count(), 0);
-        for (range, size) in report.ranges.iter().zip([254, 10]) {
+        // 30001 is known to be stored, too, and in use.
+        let leaks: Vec<_> = report.leaks().map(|leak| (leak.range, leak.value.to_string(), leak.stays)).collect();
+        assert_eq!(leaks, [(Some(1), "30003".to_owned(), false), (Some(1), "30005".into(), false)]);
+        for (range, (size, stored)) in report.ranges.iter().zip([(254, 2), (10, 4)]) {
             let counts = range.counts();
             assert!(matches!(range, RangeReport::Unseen(_)), "{range:?}");
-            assert_eq!((counts.size, counts.stored, counts.in_use, counts.set, counts.clear), (size, 2, 2, 0, 0));
+            assert_eq!((counts.size, counts.stored, counts.in_use, counts.set), (size, stored, 2, 0));
         }
     }
 

@@ -103,8 +103,8 @@ impl<R: Repaired> RangePass<R> {
         Ok(Self { index, range, stored: bitmap, dropped, unseen: false, in_use, duplicates: Vec::new(), waiting })
     }
 
-    pub(super) fn unseen(index: usize, range: R) -> Result<Self, AddRangeError> {
-        Ok(Self { unseen: true, ..Self::new(index, range, Stored::default())? })
+    pub(super) fn unseen(index: usize, range: R, known: &[u8]) -> Result<Self, AddRangeError> {
+        Ok(Self { unseen: true, ..Self::new(index, range, Stored { range: "", data: known })? })
     }
 
     pub(super) fn stored(&self) -> &Bitmap {

@@ -31,8 +31,8 @@ pub enum RangeReport {
     /// A bitmap of ClusterIPs that is no longer used, since ClusterIPs are IPAddress objects. It is counted and not compared:
     /// all its values count as in use.
     Stale(BitmapReport),
-    /// A range whose bitmap could not be read. The values that Services use count as stored, so the report has no leaks and
-    /// no repair of it.
+    /// A range whose bitmap could not be read. The values that Services use, and those that are known to be stored, count as
+    /// stored. The report has no repair of it.
     Unseen(BitmapReport),
     /// A CIDR of a ServiceCIDR object, compared with the IPAddress objects and the Services.
     ServiceCidr(ServiceCidrReport),
@@ -160,7 +160,11 @@ impl Report {
     ///
     /// Cost: a copy of each bitmap.
     pub fn leaks(&self) -> impl Iterator<Item = Leak> + '_ {
-        let in_bitmaps = self.bitmaps().flat_map(|(index, bitmap)| {
+        let compared = self.ranges.iter().enumerate().filter_map(|(index, range)| match range {
+            RangeReport::Bitmap(bitmap) | RangeReport::Unseen(bitmap) => Some((index, bitmap)),
+            RangeReport::Stale(_) | RangeReport::ServiceCidr(_) => None,
+        });
+        let in_bitmaps = compared.flat_map(|(index, bitmap)| {
             let leak = |offset| {
                 let (value, stays) = (bitmap.range().value_at(offset)?, bitmap.next().contains(offset));
                 Some(Leak { range: Some(index), value, object: None, stays })

@@ -1,0 +1,172 @@
+package clusterstate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+const (
+	// probeQPS is the number of creations in a second.
+	probeQPS = 10
+	// portsPerProbe is the number of ports of a creation. A server refuses the first one that is allocated.
+	portsPerProbe = 100
+)
+
+// allocatedPort is how the allocator of node ports refuses a port (pkg/registry/core/service/portallocator).
+const allocatedPort = "provided port is already allocated"
+
+// ProbeOptions of [ProbeNodePorts].
+type ProbeOptions struct {
+	// Range is the range of node ports. In a dry run a server accepts ports outside its own.
+	Range rangekeeper.Range
+	// Namespace is where the Services would be created; it must exist.
+	Namespace string
+	// Wait is the time between two looks at the same port, longer than a creation of a Service may take.
+	Wait time.Duration
+	// Progress is as in [Options], in ports.
+	Progress func(done, total int64)
+	// Log is called with a sentence about a long step.
+	Log func(string)
+}
+
+// ProbeNodePorts finds node ports that are recorded as allocated though no Service uses them: those for which an API server
+// refuses the creation of a Service, twice with a time between. The creations are dry runs, so nothing is written. It
+// returns the state after the second look, with [Unseen.RecordedNodePorts].
+//
+// A server sees the ports that another one has allocated since its own last write of the range only after its next one.
+// With Rangekeeper inside it sees them at once.
+func ProbeNodePorts(ctx context.Context, config *rest.Config, read func() (*State, error), o ProbeOptions) (*State, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst, config.WarningHandler = probeQPS, 1, rest.NoWarnings{}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	p := &probe{ctx, client.CoreV1().Services(o.Namespace), o}
+	state, err := read()
+	if err != nil {
+		return nil, err
+	}
+	used := nodePorts(state)
+	var unused []uint16
+	for offset := range o.Range.Size() {
+		if value, _ := o.Range.ValueAt(offset); !used[int32(value.Port())] {
+			unused = append(unused, value.Port())
+		}
+	}
+	refused, err := p.refused(unused)
+	if err != nil {
+		return nil, err
+	}
+	if len(refused) > 0 {
+		// A creation allocates its ports before it writes the Service.
+		o.Log(fmt.Sprintf("%d node ports are refused though no Service used them; looking again in %s", len(refused), o.Wait))
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(o.Wait):
+		}
+		if refused, err = p.refused(refused); err != nil {
+			return nil, err
+		}
+		if state, err = read(); err != nil {
+			return nil, err
+		}
+		used = nodePorts(state)
+		refused = slices.DeleteFunc(refused, func(port uint16) bool { return used[int32(port)] })
+	}
+	state.Unseen.Probed, state.Unseen.RecordedNodePorts = true, refused
+	return state, nil
+}
+
+// nodePorts returns the node ports that Services use.
+func nodePorts(s *State) map[int32]bool {
+	used := map[int32]bool{}
+	for i := range s.Services {
+		spec := &s.Services[i].Spec
+		used[spec.HealthCheckNodePort] = true
+		for _, port := range spec.Ports {
+			used[port.NodePort] = true
+		}
+	}
+	return used
+}
+
+type probe struct {
+	ctx      context.Context
+	services typedcorev1.ServiceInterface
+	options  ProbeOptions
+}
+
+// refused returns those of the ports that are allocated.
+func (p *probe) refused(ports []uint16) (refused []uint16, err error) {
+	for from := 0; from < len(ports); {
+		batch := ports[from:min(from+portsPerProbe, len(ports))]
+		err := p.create(batch)
+		at, isAllocated := allocatedAt(err)
+		switch {
+		case err == nil:
+			from += len(batch)
+		case isAllocated && at < len(batch):
+			refused = append(refused, batch[at])
+			from += at + 1
+		default:
+			return nil, fmt.Errorf("probe of node ports %d to %d: %w", batch[0], batch[len(batch)-1], p.explain(err))
+		}
+		p.options.Progress(int64(from), int64(len(ports)))
+	}
+	return refused, nil
+}
+
+// explain names the right that a probe needs.
+func (p *probe) explain(err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w; a probe needs the right to create Services in namespace %s, and writes none", err, p.options.Namespace)
+	}
+	return explainAPI(p.ctx, err)
+}
+
+// create creates a Service with these node ports as a dry run.
+func (p *probe) create(ports []uint16) error {
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "rangekeeper-probe-"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort},
+	}
+	for i, port := range ports {
+		service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{
+			Name: "p" + strconv.Itoa(i), Port: int32(i + 1), NodePort: int32(port),
+		})
+	}
+	_, err := p.services.Create(p.ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
+// allocatedAt returns the index of the port that an API server refuses because it is allocated.
+func allocatedAt(err error) (int, bool) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return 0, false
+	}
+	for _, cause := range status.Status().Details.Causes {
+		var at int
+		_, scanErr := fmt.Sscanf(cause.Field, "spec.ports[%d].nodePort", &at)
+		if scanErr == nil && strings.Contains(cause.Message, allocatedPort) {
+			return at, true
+		}
+	}
+	return 0, false
+}
