@@ -1,9 +1,12 @@
 package audit
 
 import (
+	"fmt"
 	"math"
 	"net/netip"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -47,13 +50,67 @@ func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
 		}
 	}
 	e.Services = Users(a.state)[value]
-	for _, f := range a.report.Findings {
-		if f.Value == e.Value {
-			e.Findings = append(e.Findings, f)
-		}
-	}
+	e.Findings = a.findingsAbout(e.Value)
 	e.Leaked = slices.ContainsFunc(a.report.Leaks, func(l Leak) bool { return l.Value == e.Value })
 	return e, nil
+}
+
+// ExplainService returns all that is known about each address and port of a Service.
+func (a *Audit) ExplainService(namespace, name string) ([]*Explanation, error) {
+	at := slices.IndexFunc(a.state.Services, func(s corev1.Service) bool { return s.Namespace == namespace && s.Name == name })
+	if at < 0 {
+		return nil, fmt.Errorf("there is no Service %s/%s", namespace, name)
+	}
+	all := []*Explanation{}
+	for _, text := range valuesOf(&a.state.Services[at]) {
+		value, err := rangekeeper.ParseValue(text)
+		if err != nil { // the Service has a text where an address belongs
+			all = append(all, &Explanation{Value: text, Services: []string{namespace + "/" + name}, Findings: a.findingsAbout(text)})
+			continue
+		}
+		e, err := a.Explain(value)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// valuesOf returns the values that a Service names, each once.
+func valuesOf(s *corev1.Service) []string {
+	var all []string
+	add := func(text string) {
+		if text != "" && text != corev1.ClusterIPNone && text != "0" && !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	for _, ip := range clusterIPs(s) {
+		add(ip)
+	}
+	for _, p := range s.Spec.Ports {
+		add(fmt.Sprint(p.NodePort))
+	}
+	add(fmt.Sprint(s.Spec.HealthCheckNodePort))
+	return all
+}
+
+// clusterIPs returns the ClusterIPs of a Service, of which an old one has a single one.
+func clusterIPs(s *corev1.Service) []string {
+	if len(s.Spec.ClusterIPs) == 0 {
+		return []string{s.Spec.ClusterIP}
+	}
+	return s.Spec.ClusterIPs
+}
+
+func (a *Audit) findingsAbout(value string) []Finding {
+	var all []Finding
+	for _, f := range a.report.Findings {
+		if f.Value == value {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 // around reports whether an address lies in a CIDR.
@@ -73,11 +130,7 @@ func Users(state *clusterstate.State) map[rangekeeper.Value][]string {
 				all[value] = append(users, name)
 			}
 		}
-		ips := s.Spec.ClusterIPs
-		if len(ips) == 0 {
-			ips = []string{s.Spec.ClusterIP}
-		}
-		for _, text := range ips {
+		for _, text := range clusterIPs(s) {
 			if value, err := rangekeeper.ParseValue(text); err == nil && !value.IsPort() {
 				add(value)
 			}

@@ -175,6 +175,7 @@ func (r *Report) InNamespace(namespace string) *Report {
 		}
 	}
 	in.Summary.Findings = len(in.Findings)
+	in.Summary.BySeverity = countSeverities(in.Findings, in.Leaks)
 	return &in
 }
 

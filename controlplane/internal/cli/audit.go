@@ -51,7 +51,7 @@ docs/sources.md says what each of them can see.`,
 		if *namespace != "" && !*allNamespaces {
 			report = report.InNamespace(*namespace)
 		}
-		if err := writeAudit(c.OutOrStdout(), a, report, *format); err != nil {
+		if err := writeAudit(c.OutOrStdout(), a, report, *format, s); err != nil {
 			return err
 		}
 		if !report.Clean() {
@@ -69,12 +69,14 @@ docs/sources.md says what each of them can see.`,
 }
 
 // writeAudit writes a report, which is the audit's or a part of it.
-func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string) error {
+func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string, from *source) error {
 	switch format {
 	case formatJSON, formatYAML:
 		return writeDocument(w, report, format)
 	case formatTable:
-		return writeReport(w, report, false)
+		screen := newScreen(w, false)
+		reportScreen(screen, report, from)
+		return screen.writeTo(w)
 	}
 	maps, err := a.Maps()
 	if err != nil {
@@ -89,7 +91,9 @@ func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	return writeReport(w, report, true)
+	screen := newScreen(w, true)
+	reportScreen(screen, report, from)
+	return screen.writeTo(w)
 }
 
 // The output formats.

@@ -24,6 +24,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
 )
 
@@ -174,18 +175,17 @@ func TestFormats(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(stdout), &fromYAML); err != nil || !reflect.DeepEqual(fromYAML, r) {
 			t.Errorf("%v, %+v", err, fromYAML)
 		}
-		_, table, _ := run(t, "audit", "--etcd-snapshot", file)
 		code, wide, _ := run(t, "audit", "--etcd-snapshot", file, "-o", "wide")
 		if code != exitFound {
 			t.Errorf("exit code %d", code)
 		}
 		for _, f := range r.Findings {
-			if !strings.Contains(table, f.Value) || !strings.Contains(wide, f.Value) || !strings.Contains(wide, f.Message) {
+			if !strings.Contains(wide, f.Value) || !strings.Contains(wide, f.Message) {
 				t.Errorf("%+v is not shown", f)
 			}
 		}
 		for _, l := range r.Leaks {
-			if !strings.Contains(table, l.Value) {
+			if !strings.Contains(wide, l.Value) {
 				t.Errorf("%+v is not shown", l)
 			}
 		}
@@ -404,6 +404,50 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestExplainService explains each value of a Service, and the reasons without a cluster.
+func TestExplainService(t *testing.T) {
+	file := etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")
+	for i, s := range readFile(t, file).Services {
+		if i%97 != 0 {
+			continue
+		}
+		code, stdout, stderr := run(t, "explain", s.Namespace+"/"+s.Name, "--etcd-snapshot", file)
+		if code > exitFound || stderr != "" {
+			t.Errorf("%s/%s: exit code %d, %s", s.Namespace, s.Name, code, stderr)
+		}
+		values := slices.Clone(s.Spec.ClusterIPs)
+		for _, p := range s.Spec.Ports {
+			if p.NodePort != 0 {
+				values = append(values, strconv.Itoa(int(p.NodePort)))
+			}
+		}
+		for _, value := range values {
+			if n := strings.Count(stdout, "Value:      "+value+"\n"); n != 1 && value != "None" {
+				t.Errorf("%s/%s: %s is there %d times in\n%s", s.Namespace, s.Name, value, n, stdout)
+			}
+		}
+	}
+	// One that shares an address is named with its damage.
+	_, stdout, _ := run(t, "explain", "default/svc-560", "--etcd-snapshot", file)
+	for _, want := range []string{"10.96.140.128", "31634", "32094", "ClusterIPAlreadyAllocated", "PortAlreadyAllocated", "Remedy:"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %s in\n%s", want, stdout)
+		}
+	}
+	if code, stdout, stderr := run(t, "explain", "default/none", "--etcd-snapshot", file); code != exitInput || stdout != "" || !strings.Contains(stderr, "there is no Service default/none") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	for _, name := range runbook.Names() {
+		entry, _ := runbook.Named(name)
+		code, stdout, stderr := run(t, "explain", strings.ToLower(name))
+		text := strings.Join(strings.Fields(stdout), " ")
+		if code != exitOK || stderr != "" || !strings.Contains(text, entry.Title) || !strings.Contains(text, entry.Meaning) ||
+			!strings.Contains(text, entry.Risk) || !strings.Contains(text, entry.Remedy) || !strings.HasSuffix(text, entry.Page()) {
+			t.Errorf("%s: exit code %d, %s%s", name, code, stdout, stderr)
+		}
+	}
+}
+
 // TestMapOfSmallRange draws a map in which one cell is one address.
 func TestMapOfSmallRange(t *testing.T) {
 	file := etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz")
@@ -423,46 +467,63 @@ func TestMapOfSmallRange(t *testing.T) {
 	}
 }
 
-// TestPlanTable looks for every finding and leak of the audit in the tables of the
-// repair, with what becomes of it.
-func TestPlanTable(t *testing.T) {
+// TestPlanScreen looks for every finding and leak of the audit in the screen of the repair, below what becomes of it.
+func TestPlanScreen(t *testing.T) {
 	for cluster := range bitmaps {
 		file := etcdtest.Fixture(cluster, "drift.db.gz")
 		r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
-		_, stdout, _ := run(t, "repair", "--etcd-snapshot", file)
-		lines := map[string]bool{}
+		_, stdout, _ := run(t, "repair", "--etcd-snapshot", file, "-o", "wide")
+		stdout, _, _ = strings.Cut(stdout, "\nNext\n")
+		lines, group, reason := map[string]int{}, "", ""
 		for line := range strings.Lines(stdout) {
-			lines[strings.Join(strings.Fields(line), " ")] = true
+			switch title, _, isTitle := strings.Cut(line, ": "); {
+			case strings.HasPrefix(line, "    ") && group != "":
+				lines[strings.Join(strings.Fields(group+" | "+reason+" | "+line), " ")]++
+			case strings.HasPrefix(line, "  "):
+				reason, _, _ = strings.Cut(line, "(")
+			case isTitle:
+				group = title
+			}
 		}
 		objects := map[string]bool{}
 		for _, row := range r.Ranges {
 			objects[row.Name] = row.Mode == audit.ModeIPAddress
 		}
-		const byServer = "by kube-apiserver at its start"
 		check := func(parts ...string) {
 			t.Helper()
-			if line := strings.Join(strings.Fields(strings.Join(parts, " ")), " "); !lines[line] {
-				t.Errorf("%s: %q is not shown", cluster, line)
+			if line := strings.Join(strings.Fields(strings.Join(parts, " ")), " "); lines[line] != 1 {
+				t.Errorf("%s: %q is shown %d times", cluster, line, lines[line])
 			}
 		}
 		for _, f := range r.Findings {
+			name := f.Namespace + "/" + f.Name
+			if f.Namespace == "" {
+				name = "IPAddress " + f.Name
+			}
 			switch f.Reason {
 			case "ClusterIPNotAllocated", "PortNotAllocated", "IPAddressWrongReference", "IPAddressNotAllocated":
-				repair := "set"
+				repair := repairSet
 				if objects[f.Range] {
-					repair = byServer
+					repair = repairByServer
 				}
-				check(f.Range, f.Value, f.Reason, f.Namespace, f.Name, repair)
+				check(repair, "|", f.Reason, "|", f.Value, name, f.Range)
 			default:
-				check(f.Reason, f.Range, f.Value, f.Namespace, f.Name, f.Message)
+				check("Only the owner of the Service can repair |", f.Reason, "|", f.Value, name, f.Range, f.Message)
 			}
 		}
 		for _, l := range r.Leaks {
+			repair := repairClear
 			if objects[l.Range] {
-				check(l.Range, l.Value, "leak", byServer)
-			} else {
-				check(l.Range, l.Value, "leak clear")
+				repair = repairByServer
 			}
+			check(repair, "| Leak |", l.Value, l.Range)
+		}
+		total := 0
+		for _, n := range lines {
+			total += n
+		}
+		if total != len(r.Findings)+len(r.Leaks) {
+			t.Errorf("%s: %d rows for %+v", cluster, total, r.Summary)
 		}
 	}
 }

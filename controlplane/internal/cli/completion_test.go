@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
 )
 
@@ -19,7 +20,7 @@ func TestCompletion(t *testing.T) {
 	all := []string{"serviceips", "secondaryserviceips", "servicenodeports"}
 	for _, c := range []struct{ line, want []string }{
 		{[]string{"audit", "-o", ""}, []string{"table", "wide", "json", "yaml", "svg"}},
-		{[]string{"repair", "-o", ""}, []string{"table", "json", "yaml"}},
+		{[]string{"repair", "-o", ""}, []string{"table", "wide", "json", "yaml"}},
 		{[]string{"audit", "--output="}, []string{"table", "wide", "json", "yaml", "svg"}},
 		{[]string{"show", "--mode", ""}, []string{"auto", "bitmap"}},
 		{[]string{"audit", "--user", ""}, nil},
@@ -29,7 +30,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"show", "--endpoints", online, ""}, []string{"kubernetes", "servicenodeports"}},
 		{[]string{"show", "--etcd-snapshot", single, "kubernetes", ""}, nil},
 		{[]string{"show", "--etcd-snapshot", "none.db", ""}, all},
-		{[]string{"explain", "--etcd-snapshot", single, ""}, nil},
+		{[]string{"explain", "--etcd-snapshot", single, ""}, runbook.Names()},
 		{[]string{"init", ""}, all},
 		{[]string{"init", "serviceips", ""}, nil},
 		{[]string{"allocate", "--endpoints", online, ""}, all},

@@ -2,43 +2,66 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 func newExplain() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "explain IP|PORT",
-		Short: "Explain the state of one ClusterIP or node port",
-		Long:  "Shows the range and band of an address or port, whether it is allocated, the Services\nthat use it, and its repair.",
+		Use:   "explain IP|PORT|NAMESPACE/NAME|REASON",
+		Short: "Explain one ClusterIP or node port, one Service, or a reason of findings",
+		Long: `Shows the range and band of an address or port, whether it is allocated, the Services
+that use it, and its repair. For a Service, named as NAMESPACE/NAME, shows this for each of its values. For the reason of a
+finding, or for "leak", shows its meaning, risk and remedy, as docs/runbook.md does; this reads no cluster.`,
 		Example: `  rangekeeper explain 10.96.0.10 --etcd-snapshot backup.db.gz
-  rangekeeper explain 30080 --endpoints http://127.0.0.1:2379`,
+  rangekeeper explain 30080 --endpoints http://127.0.0.1:2379
+  rangekeeper explain default/web --etcd-snapshot backup.db.gz
+  rangekeeper explain PortAlreadyAllocated`,
 		Args:              arguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: completeReasons,
 	}
 	withAPISource(c, func(c *cobra.Command, args []string, s *source) error {
+		screen := newScreen(c.OutOrStdout(), true)
+		if entry, ok := runbook.Named(args[0]); ok {
+			screen.entry(entry)
+			return screen.writeTo(c.OutOrStdout())
+		}
+		namespace, name, isService := strings.Cut(args[0], "/")
 		value, err := rangekeeper.ParseValue(args[0])
-		if err != nil {
-			return usageError(c, "%v", err)
+		if err != nil && !isService {
+			return usageError(c, "%q is no address, port, NAMESPACE/NAME or reason", args[0])
 		}
 		a, err := s.audit(c.Context())
 		if err != nil {
 			return err
 		}
-		e, err := a.Explain(value)
+		var all []*audit.Explanation
+		if isService {
+			all, err = a.ExplainService(namespace, name)
+			screen.text(0, bold, fmt.Sprintf("Service %s, %s", printable(args[0]), count(len(all), "value")))
+		} else {
+			all = make([]*audit.Explanation, 1)
+			all[0], err = a.Explain(value)
+		}
 		if err != nil {
 			return s.explain(err)
 		}
-		if err := writeExplanation(c.OutOrStdout(), e); err != nil {
+		faulty := false
+		for _, e := range all {
+			screen.blank()
+			screen.explanation(e)
+			faulty = faulty || e.Leaked || len(e.Findings) > 0
+		}
+		if err := screen.writeTo(c.OutOrStdout()); err != nil {
 			return err
 		}
-		if e.Leaked || len(e.Findings) > 0 {
+		if faulty {
 			return errFound
 		}
 		return nil
@@ -46,10 +69,37 @@ func newExplain() *cobra.Command {
 	return c
 }
 
-func writeExplanation(w io.Writer, e *audit.Explanation) error {
-	var b strings.Builder
-	line := func(label, text string) { fmt.Fprintf(&b, "%-11s %s\n", label+":", text) }
-	line("Value", e.Value)
+func completeReasons(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return runbook.Names(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// entry writes an entry of the runbook.
+func (s *screen) entry(e runbook.Entry) {
+	s.text(0, bold, e.Name+": "+e.Title)
+	for _, part := range []struct{ title, text string }{{"Meaning", e.Meaning}, {"Risk", e.Risk}, {"Remedy", e.Remedy}} {
+		s.b.WriteByte('\n')
+		s.text(0, bold, part.title)
+		s.text(2, "", part.text)
+	}
+	s.b.WriteString("\nRunbook: " + e.Page() + "\n")
+}
+
+// explanation writes all about one value.
+func (s *screen) explanation(e *audit.Explanation) {
+	line := func(label, text string) {
+		for i, line := range wrapped(text, max(s.width-12, 20), 0) {
+			if i > 0 {
+				label = ""
+			} else {
+				label += ":"
+			}
+			fmt.Fprintf(&s.b, "%-11s %s\n", label, line)
+		}
+	}
+	line("Value", printable(e.Value))
 	if len(e.Places) == 0 {
 		text := "none hands it out"
 		if len(e.Around) > 0 {
@@ -89,9 +139,11 @@ func writeExplanation(w io.Writer, e *audit.Explanation) error {
 	}
 	for _, f := range e.Findings {
 		line("Finding", f.Reason+": "+f.Message)
+		if entry, ok := runbook.Named(f.Reason); ok {
+			line("Risk", entry.Risk)
+			line("Remedy", entry.Remedy)
+		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // repairOf describes the repair of a value.

@@ -1,87 +1,122 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
-	"io"
-	"slices"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// writePlan writes a plan as tables: the number of changes per range, the findings
-// with their repairs, and those that are left to the owners of Services.
-func writePlan(w io.Writer, p *audit.Plan) error {
-	left := p.LeftToOwners()
-	var t table
-	var ranges [][]string
-	set, clear := 0, 0
-	for _, r := range p.Ranges {
-		set, clear = set+len(r.Set), clear+len(r.Clear)
-		ranges = append(ranges, []string{r.Name, r.Range, fmt.Sprint(len(r.Set)), fmt.Sprint(len(r.Clear))})
-	}
-	t.add("", []string{"RANGE", "VALUES", "SET", "CLEAR"}, ranges)
-	var rows [][]string
-	for _, m := range planRows(p) {
-		rows = append(rows, []string{m.in, m.value, m.found, m.namespace, m.name, m.repair})
-	}
-	t.add("Found, and what the repair does", []string{"RANGE", "VALUE", "FOUND", "NAMESPACE", "NAME", "REPAIR"}, rows)
-	t.addFindings("Only the owner can repair", left, true)
+// planScreen is a plan for people: the number of changes per range, and what becomes of each finding and leak.
+func planScreen(s *screen, p *audit.Plan, source *source, toFile string) {
 	state := "not applied"
 	if p.Applied {
 		state = "applied"
 	}
-	fmt.Fprintf(&t.b, "\n%d set, %d cleared (%s); %s, %s left to the owners; %s\n",
-		set, clear, state, count(len(p.Findings), "finding"), fmt.Sprint(len(left)), count(len(p.Leaks), "leak"))
-	_, err := w.Write(t.b.Bytes())
-	return err
-}
-
-// planRow is a finding about a value, with its repair without an owner's help.
-type planRow struct{ in, value, found, namespace, name, repair string }
-
-// planRows returns all of a plan, sorted by range and value.
-func planRows(p *audit.Plan) []planRow {
-	var rows []planRow
-	type place struct{ name, value string }
-	changes := map[place]int{}
+	s.text(0, bold, fmt.Sprintf("%d set, %d cleared (%s); %s, %d left to the owners; %s",
+		p.Summary.Set, p.Summary.Clear, state, count(p.Summary.Findings, "finding"), p.Summary.LeftToOwners, count(p.Summary.Leaks, "leak")))
+	s.counts(p.Summary.BySeverity)
+	s.blank()
+	rows := [][]string{{"RANGE", "VALUES", "SET", "CLEAR"}}
 	for _, r := range p.Ranges {
-		for _, value := range r.Set {
-			changes[place{r.Name, value}] = len(rows)
-			rows = append(rows, planRow{in: r.Name, value: value, repair: "set"})
+		rows = append(rows, []string{r.Name, r.Range, fmt.Sprint(len(r.Set)), fmt.Sprint(len(r.Clear))})
+	}
+	s.rows(0, rows)
+	planned := planRows(p)
+	for _, repair := range []string{repairFailed, repairSet, repairClear, repairByServer, repairLater} {
+		var some []fault
+		for _, row := range planned {
+			if row.repair == repair {
+				some = append(some, row.fault)
+			}
 		}
-		for _, value := range r.Clear {
-			changes[place{r.Name, value}] = len(rows)
-			rows = append(rows, planRow{in: r.Name, value: value, found: leak, repair: "clear"})
+		s.planGroup(repair, some)
+	}
+	var owners []fault
+	for _, f := range p.LeftToOwners() {
+		owners = append(owners, faultOf(f, s.all))
+	}
+	s.planGroup("Only the owner of the Service can repair", owners)
+
+	var steps []step
+	page := ""
+	switch {
+	case !p.Applied && p.ChangesAny():
+		steps = append(steps, source.applyStep())
+	case p.Applied && toFile != "":
+		page = "docs/runbook.md#restore-a-repaired-snapshot"
+		steps = append(steps, step{"check the repaired snapshot, then restore it as the runbook says", []string{source.program, "audit", "--etcd-snapshot " + quoted(toFile)}})
+	case p.Applied:
+		steps = append(steps, step{"check the result", source.command("audit")})
+	}
+	if len(owners) > 0 {
+		first := worst(owners)
+		steps = append(steps, source.explainSteps(first)...)
+		if page == "" {
+			entry, _ := runbook.Named(first.reason)
+			page = entry.Page()
 		}
 	}
-	const byServer = "by kube-apiserver at its start"
+	if len(steps) > 0 {
+		s.next(steps, page)
+	}
+}
+
+func (s *screen) planGroup(title string, faults []fault) {
+	if len(faults) > 0 {
+		s.blank()
+		s.text(0, bold, fmt.Sprintf("%s: %d", title, len(faults)))
+		s.faults(faults)
+	}
+}
+
+// What becomes of a finding or a leak without the help of an owner.
+const (
+	repairFailed   = "Failed"
+	repairSet      = "Set in the bitmap"
+	repairClear    = "Cleared in the bitmap"
+	repairByServer = "Repaired by kube-apiserver at its start"
+	repairLater    = "Stays for now"
+)
+
+// planRow is a finding or a leak with its repair.
+type planRow struct {
+	fault
+	repair string
+}
+
+// planRows returns all that an owner need not repair, sorted by range and value.
+func planRows(p *audit.Plan) []planRow {
+	type place struct{ name, value string }
+	set := map[place]bool{}
+	var rows []planRow
+	for _, r := range p.Ranges {
+		for _, value := range r.Set {
+			set[place{r.Name, value}] = true
+		}
+		for _, value := range r.Clear {
+			rows = append(rows, planRow{leakFault(audit.Leak{Severity: audit.Wasted, Range: r.Name, Value: value}), repairClear})
+		}
+	}
 	for _, f := range p.Findings {
-		switch f.Remedy {
-		case rangekeeper.RemedyRepair:
-			if i, ok := changes[place{f.Range, f.Value}]; ok {
-				rows[i].found, rows[i].namespace, rows[i].name = f.Reason, f.Namespace, f.Name
-			} else {
-				rows = append(rows, planRow{f.Range, f.Value, f.Reason, f.Namespace, f.Name, "failed"})
-			}
-		case rangekeeper.RemedyAPIServer:
-			rows = append(rows, planRow{f.Range, printable(f.Value), f.Reason, f.Namespace, f.Name, byServer})
+		at := place{f.Range, f.Value}
+		switch {
+		case f.Remedy == rangekeeper.RemedyAPIServer:
+			rows = append(rows, planRow{faultOf(f, false), repairByServer})
+		case f.Remedy == rangekeeper.RemedyRepair && set[at]:
+			rows = append(rows, planRow{faultOf(f, false), repairSet})
+		case f.Remedy == rangekeeper.RemedyRepair:
+			rows = append(rows, planRow{faultOf(f, false), repairFailed})
 		}
 	}
 	for _, l := range p.Leaks {
 		switch {
 		case l.Stays:
-			rows = append(rows, planRow{in: l.Range, value: l.Value, found: leak, repair: "stays for now"})
+			rows = append(rows, planRow{leakFault(l), repairLater})
 		case l.Remedy == rangekeeper.RemedyAPIServer:
-			rows = append(rows, planRow{in: l.Range, value: l.Value, found: leak, repair: byServer})
+			rows = append(rows, planRow{leakFault(l), repairByServer})
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b planRow) int {
-		return cmp.Or(cmp.Compare(a.in, b.in), cmp.Compare(a.value, b.value))
-	})
 	return rows
 }
-
-// leak stands in a table where a finding has its reason.
-const leak = "leak"

@@ -53,7 +53,7 @@ an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak
 		Args:              arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	format := addFormat(c, formatTable, formatJSON, formatYAML)
+	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML)
 	f := c.Flags()
 	f.StringVar(&r.toFile, "to-file", "", "with --etcd-snapshot: write the repaired snapshot to this new file, compressed if its name ends in .gz, in lower case")
 	f.BoolVar(&r.force, "force", false, "with --to-file: replace the file if it exists")
@@ -72,8 +72,10 @@ an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak
 		}
 		// If a later pass fails, the plan reports the writes of the earlier ones.
 		var err error
-		if *format == formatTable {
-			err = writePlan(c.OutOrStdout(), plan)
+		if *format == formatTable || *format == formatWide {
+			screen := newScreen(c.OutOrStdout(), *format == formatWide)
+			planScreen(screen, plan, r.source, r.toFile)
+			err = screen.writeTo(c.OutOrStdout())
 		} else {
 			err = writeDocument(c.OutOrStdout(), plan, *format)
 		}

@@ -346,7 +346,7 @@ func TestOneRangeFails(t *testing.T) {
 	if lost == 0 || leaks == 0 {
 		t.Errorf("%d findings and %d leaks of the failed range", lost, leaks)
 	}
-	rows := slices.DeleteFunc(planRows(plan), func(row planRow) bool { return row.repair != "failed" })
+	rows := slices.DeleteFunc(planRows(plan), func(row planRow) bool { return row.repair != repairFailed })
 	if len(rows) != lost {
 		t.Errorf("%d rows of %d findings", len(rows), lost)
 	}

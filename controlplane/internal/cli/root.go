@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
@@ -174,8 +175,11 @@ func withAPISource(c *cobra.Command, run func(c *cobra.Command, args []string, s
 // withSource returns a command its source: run is called with it, and it is closed.
 func withSource(c *cobra.Command, run func(c *cobra.Command, args []string, s *source) error) *source {
 	s := new(source)
+	others := map[string]bool{} // flags of the command itself
+	c.Flags().VisitAll(func(f *pflag.Flag) { others[f.Name] = true })
 	s.addFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
+		s.remember(c, others)
 		s.progress = &progress{w: c.ErrOrStderr()}
 		defer s.close()
 		return run(c, args, s)

@@ -29,6 +29,9 @@ type source struct {
 	// readMetrics asks the API server for its counts of node ports, too.
 	readMetrics bool
 	progress    *progress
+	// program is the name that the user calls the program by, and given the flags of the source on the command line.
+	program string
+	given   []string
 
 	client *clientv3.Client
 	// server is the URL of the API server that was read.

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // writeDocument writes a document as JSON or YAML.
@@ -64,30 +67,6 @@ func (t *table) addRanges(ranges []audit.Range) {
 	t.add("", []string{"RANGE", "VALUES", "MODE", "SIZE", "USED", "FREE"}, rows)
 }
 
-func (t *table) addFindings(title string, findings []audit.Finding, wide bool) {
-	header := []string{"REASON", "RANGE", "VALUE", "NAMESPACE", "NAME"}
-	if wide {
-		header = append(header, "MESSAGE")
-	}
-	var rows [][]string
-	for _, f := range findings {
-		row := []string{f.Reason, f.Range, printable(f.Value), f.Namespace, f.Name}
-		if wide {
-			row = append(row, f.Message)
-		}
-		rows = append(rows, row)
-	}
-	t.add(title, header, rows)
-}
-
-func (t *table) addLeaks(leaks []audit.Leak) {
-	var rows [][]string
-	for _, l := range leaks {
-		rows = append(rows, []string{l.Range, l.Value})
-	}
-	t.add("Leaks: recorded as allocated, but no Service uses them", []string{"RANGE", "VALUE"}, rows)
-}
-
 // addUnknown lists what the source cannot see.
 func (t *table) addUnknown(unknown []string) {
 	for i, text := range unknown {
@@ -107,16 +86,60 @@ func printable(value string) string {
 	return value
 }
 
-// writeReport writes a report as tables.
-func writeReport(w io.Writer, r *audit.Report, wide bool) error {
-	var t table
-	t.addRanges(r.Ranges)
-	t.addFindings("Findings", r.Findings, wide)
-	t.addLeaks(r.Leaks)
-	t.addUnknown(r.Unknown)
-	fmt.Fprintf(&t.b, "\n%s, %s, %s\n", count(r.Summary.Findings, "finding"), count(r.Summary.Leaks, "leak"), count(int(r.Summary.Services), "Service"))
-	_, err := w.Write(t.b.Bytes())
-	return err
+// reportScreen is a report for people, with the next commands for its source.
+func reportScreen(s *screen, r *audit.Report, source *source) {
+	s.counts(r.Summary.BySeverity)
+	s.text(0, "", count(r.Summary.Findings, "finding")+", "+count(r.Summary.Leaks, "leak")+", "+count(int(r.Summary.Services), "Service"))
+	s.blank()
+	s.ranges(r.Ranges)
+	if len(r.Unknown) > 0 {
+		s.blank()
+		s.text(0, bold, "Unknown")
+		for _, text := range r.Unknown {
+			s.text(2, "", text)
+		}
+	}
+	var faults []fault
+	for _, f := range r.Findings {
+		faults = append(faults, faultOf(f, s.all))
+	}
+	for _, l := range r.Leaks {
+		faults = append(faults, leakFault(l))
+	}
+	for _, severity := range audit.Severities {
+		some := slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.severity != severity })
+		if len(some) == 0 {
+			continue
+		}
+		s.blank()
+		s.text(0, bold, severityTitles[severity])
+		s.faults(some)
+	}
+	if len(faults) == 0 {
+		return
+	}
+	first := worst(faults)
+	entry, _ := runbook.Named(first.reason)
+	steps := source.explainSteps(first)
+	n := 0
+	for _, f := range r.Findings {
+		if f.Remedy == rangekeeper.RemedyRepair {
+			n++
+		}
+	}
+	for _, l := range r.Leaks {
+		if l.Remedy == rangekeeper.RemedyRepair {
+			n++
+		}
+	}
+	if n > 0 && !source.overAPI() {
+		steps = append(steps, source.repairStep(n, len(faults)))
+	}
+	s.next(steps, entry.Page())
+}
+
+var severityTitles = map[audit.Severity]string{
+	audit.BreaksTraffic: "Breaks traffic now", audit.DuplicateRisk: "May be handed out twice", audit.Wasted: "Wasted",
 }
 
 func count(n int, what string) string {

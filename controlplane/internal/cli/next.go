@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// remember keeps the flags on the command line that are not others, the command's own, for the commands that come next. A
+// password is not shown again.
+func (s *source) remember(c *cobra.Command, others map[string]bool) {
+	s.program = c.Root().CommandPath()
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if others[f.Name] || f.Name == "password" {
+			return
+		}
+		value := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
+		}
+		if f.Value.Type() == "bool" {
+			s.given = append(s.given, "--"+f.Name+"="+value)
+		} else {
+			s.given = append(s.given, "--"+f.Name+" "+quoted(value))
+		}
+	})
+}
+
+// command returns a command for this source, in words that are not broken.
+func (s *source) command(words ...string) []string {
+	return append(append([]string{s.program}, words...), s.given...)
+}
+
+// explainSteps explain a fault: its value, and its reason.
+func (s *source) explainSteps(f fault) []step {
+	return []step{
+		{"everything about the first value of the worst kind", s.command("explain", quoted(f.value))},
+		{"its meaning, risk and remedy", []string{s.program, "explain", f.reason}},
+	}
+}
+
+// repairStep leads to the repair of n of all faults.
+func (s *source) repairStep(n, all int) step {
+	if s.online() {
+		return step{fmt.Sprintf("show the repair of %d of %d; add --apply to write it", n, all), s.command("repair")}
+	}
+	return step{fmt.Sprintf("repair %d of %d into a new snapshot", n, all), s.command("repair", "--to-file repaired.db")}
+}
+
+// applyStep carries out a plan that was shown.
+func (s *source) applyStep() step {
+	if s.online() {
+		return step{"write this to etcd", s.command("repair", "--apply")}
+	}
+	return step{"write this into a new snapshot", s.command("repair", "--to-file repaired.db")}
+}

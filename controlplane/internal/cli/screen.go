@@ -1,0 +1,267 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
+)
+
+const (
+	// shortList is the number of rows of a list that is not shown in full.
+	shortList = 5
+	// textWidth is the width of text where there is no terminal.
+	textWidth = 80
+	// widestColumn is the width up to which cells are aligned.
+	widestColumn = 40
+)
+
+// screen is text for people. On a terminal it keeps to the terminal's width and has colours; elsewhere rows have one line
+// each, for grep.
+type screen struct {
+	b     strings.Builder
+	width int
+	// breaksRows says that a row that is longer than width goes on in the next line.
+	breaksRows, hasColor bool
+	// all says that lists are shown in full.
+	all bool
+}
+
+func newScreen(w io.Writer, all bool) *screen {
+	s := &screen{width: textWidth, all: all}
+	file, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return s
+	}
+	s.breaksRows = true
+	if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
+		s.width = width
+	}
+	s.hasColor = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return s
+}
+
+func (s *screen) writeTo(w io.Writer) error {
+	_, err := io.WriteString(w, s.b.String())
+	return err
+}
+
+// blank separates what comes from what is there.
+func (s *screen) blank() {
+	if s.b.Len() > 0 {
+		s.b.WriteByte('\n')
+	}
+}
+
+const (
+	bold   = "1"
+	red    = "1;31"
+	yellow = "33"
+	cyan   = "36"
+)
+
+var severityColors = map[audit.Severity]string{audit.BreaksTraffic: red, audit.DuplicateRisk: yellow, audit.Wasted: cyan}
+
+func (s *screen) colored(color, text string) string {
+	if !s.hasColor || color == "" {
+		return text
+	}
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
+}
+
+// text writes words, in as many lines as they need.
+func (s *screen) text(indent int, color, text string) {
+	for _, line := range wrapped(text, s.width-indent, 0) {
+		fmt.Fprintf(&s.b, "%*s%s\n", indent, "", s.colored(color, line))
+	}
+}
+
+// wrapped breaks a text into lines, all but the first indented. A word is never broken.
+func wrapped(text string, width, indent int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.SplitSeq(text, " ") {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+			lines = append(lines, strings.TrimRight(line, " "))
+			line = strings.Repeat(" ", indent) + word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, line)
+}
+
+// rows writes rows in columns. The first is the header if there is one.
+func (s *screen) rows(indent int, rows [][]string) {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = min(max(widths[i], utf8.RuneCountInString(cell)), widestColumn)
+		}
+	}
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(cell)
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", max(widths[i]-utf8.RuneCountInString(cell), 0)+2))
+			}
+		}
+		lines := []string{strings.TrimRight(line.String(), " ")}
+		if s.breaksRows && utf8.RuneCountInString(lines[0]) > s.width-indent {
+			lines = wrapped(lines[0], s.width-indent, 4)
+		}
+		for _, line := range lines {
+			fmt.Fprintf(&s.b, "%*s%s\n", indent, "", line)
+		}
+	}
+}
+
+// list writes rows, and of many the first ones only.
+func (s *screen) list(indent int, rows [][]string) {
+	rest := 0
+	if !s.all && len(rows) > shortList+1 { // one row takes no more room than its count
+		rest = len(rows) - shortList
+		rows = rows[:shortList]
+	}
+	s.rows(indent, rows)
+	if rest > 0 {
+		fmt.Fprintf(&s.b, "%*sand %d more (-o wide shows all)\n", indent, "", rest)
+	}
+}
+
+// fault is one row of a list: a finding or a leak.
+type fault struct {
+	severity audit.Severity
+	// reason is that of a finding, or runbook.Leak.
+	reason, value string
+	row           []string
+}
+
+func faultOf(f audit.Finding, wide bool) fault {
+	name := f.Namespace + "/" + f.Name
+	if f.Namespace == "" {
+		name = "IPAddress " + f.Name
+	}
+	row := []string{printable(f.Value), printable(name), f.Range}
+	if wide {
+		row = append(row, f.Message)
+	}
+	return fault{f.Severity, f.Reason, f.Value, row}
+}
+
+func leakFault(l audit.Leak) fault {
+	return fault{l.Severity, runbook.Leak, l.Value, []string{l.Value, l.Range}}
+}
+
+// faults writes a list for each reason, in the order of the runbook, which has the worst ones first.
+func (s *screen) faults(faults []fault) {
+	for _, name := range runbook.Names() {
+		var rows [][]string
+		var severity audit.Severity
+		for _, f := range faults {
+			if f.reason == name {
+				rows, severity = append(rows, f.row), f.severity
+			}
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		entry, _ := runbook.Named(name)
+		fmt.Fprintf(&s.b, "  %s: %s\n", s.colored(severityColors[severity], fmt.Sprintf("%s (%d)", name, len(rows))), entry.Title)
+		s.list(4, rows)
+	}
+}
+
+// severityTexts are those of one and of several faults.
+var severityTexts = map[audit.Severity][2]string{
+	audit.BreaksTraffic: {"breaks traffic now", "break traffic now"},
+	audit.DuplicateRisk: {"may be handed out twice", "may be handed out twice"},
+	audit.Wasted:        {"is wasted", "are wasted"},
+}
+
+// counts writes how many faults there are of each severity.
+func (s *screen) counts(by audit.BySeverity) {
+	for _, severity := range audit.Severities {
+		n := by.Of(severity)
+		color, texts := "", severityTexts[severity]
+		text := texts[1]
+		if n == 1 {
+			text = texts[0]
+		}
+		if n > 0 {
+			color = severityColors[severity]
+		}
+		fmt.Fprintf(&s.b, "%6d  %s\n", n, s.colored(color, text))
+	}
+}
+
+func (s *screen) ranges(ranges []audit.Range) {
+	rows := [][]string{{"RANGE", "VALUES", "MODE", "SIZE", "USED", "FREE"}}
+	for _, r := range ranges {
+		rows = append(rows, []string{r.Name, r.Range, string(r.Mode), fmt.Sprint(r.Size), fmt.Sprint(r.Used), fmt.Sprint(r.Free)})
+	}
+	s.rows(0, rows)
+}
+
+// step is a command that comes next.
+type step struct {
+	why string
+	// words are not broken, each may have a flag with its value.
+	words []string
+}
+
+// next writes the next commands, and the page of the runbook.
+func (s *screen) next(steps []step, page string) {
+	s.blank()
+	s.b.WriteString(s.colored(bold, "Next") + "\n")
+	for _, step := range steps {
+		s.text(2, "", "# "+step.why)
+		line := "  "
+		for i, word := range step.words {
+			if i > 0 && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > s.width-2 {
+				s.b.WriteString(line + " \\\n")
+				line = "     "
+			}
+			if i > 0 {
+				line += " "
+			}
+			line += word
+		}
+		s.b.WriteString(line + "\n")
+	}
+	if page != "" {
+		s.b.WriteString("Runbook: " + page + "\n")
+	}
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:,@%+=-]+$`)
+
+// quoted is a word for a shell.
+func quoted(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// worst returns the first fault of the most severe reason.
+func worst(faults []fault) fault {
+	return slices.MinFunc(faults, func(a, b fault) int {
+		return slices.Index(runbook.Names(), a.reason) - slices.Index(runbook.Names(), b.reason)
+	})
+}

@@ -1,0 +1,236 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
+)
+
+// onTerminal runs a command on a pseudo terminal of that width, and returns what the terminal gets.
+func onTerminal(t *testing.T, width uint16, args ...string) (code int, shown string) {
+	t.Helper()
+	primary, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer primary.Close()
+	fd := int(primary.Fd())
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: width})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	secondary, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan string)
+	go func() {
+		b, _ := io.ReadAll(primary) // ends with an error once the other side is closed
+		read <- string(b)
+	}()
+	var stderr strings.Builder
+	code = Run(t.Context(), args, secondary, &stderr)
+	secondary.Close()
+	if stderr.Len() > 0 {
+		t.Errorf("%v: %s", args, stderr.String())
+	}
+	return code, strings.ReplaceAll(<-read, "\r\n", "\n")
+}
+
+var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// TestScreenOfTerminal reads the screens of audit and repair on terminals of several widths.
+func TestScreenOfTerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "")
+	for cluster := range bitmaps {
+		file := etcdtest.Fixture(cluster, "drift.db.gz")
+		for _, args := range [][]string{{"audit"}, {"audit", "-o", "wide"}, {"repair"}, {"repair", "-o", "wide"}} {
+			args = append(args, "--etcd-snapshot", file)
+			_, piped, _ := run(t, args...)
+			for _, width := range []uint16{80, 100, 250} {
+				_, shown := onTerminal(t, width, args...)
+				plain := escapes.ReplaceAllString(shown, "")
+				if plain == shown {
+					t.Errorf("%v: no colour", args)
+				}
+				for line := range strings.Lines(plain) {
+					if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > int(width) && !strings.Contains(line, file) {
+						t.Errorf("%v: %d columns of %d: %q", args, n, width, line)
+					}
+				}
+				// But for the breaks of lines it is the same text.
+				words := func(s string) []string { return strings.Fields(strings.ReplaceAll(s, "\\\n", "")) }
+				if !slices.Equal(words(plain), words(piped)) {
+					t.Errorf("%v: on a terminal\n%s\npiped\n%s", args, plain, piped)
+				}
+			}
+			if strings.Contains(piped, "\x1b") {
+				t.Errorf("%v: colour in a pipe", args)
+			}
+		}
+	}
+	file := etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")
+	for variable, value := range map[string]string{"NO_COLOR": "1", "TERM": "dumb"} {
+		t.Run(variable, func(t *testing.T) {
+			t.Setenv(variable, value)
+			if code, shown := onTerminal(t, 80, "audit", "--etcd-snapshot", file); code != exitFound || strings.Contains(shown, "\x1b") {
+				t.Errorf("exit code %d\n%s", code, shown)
+			}
+		})
+	}
+}
+
+// TestScreenOfAudit compares the screen with the document: counts first, reasons by severity, values ascending, and of a long
+// list the first ones.
+func TestScreenOfAudit(t *testing.T) {
+	heading := regexp.MustCompile(`^  (\w+) \((\d+)\): `)
+	more := regexp.MustCompile(`^    and (\d+) more \(-o wide shows all\)$`)
+	for cluster := range bitmaps {
+		file := etcdtest.Fixture(cluster, "drift.db.gz")
+		r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+		values := map[string][]string{}
+		for _, f := range r.Findings {
+			values[f.Reason] = append(values[f.Reason], f.Value)
+		}
+		for _, l := range r.Leaks {
+			values[runbook.Leak] = append(values[runbook.Leak], l.Value)
+		}
+		for _, format := range []string{"table", "wide"} {
+			_, shown, _ := run(t, "audit", "--etcd-snapshot", file, "-o", format)
+			by := r.Summary.BySeverity
+			counts := fmt.Sprintf("%6d  break traffic now\n%6d  may be handed out twice\n%6d  are wasted\n%d findings, %d leaks, %d Services\n",
+				by.BreaksTraffic, by.DuplicateRisk, by.Wasted, len(r.Findings), len(r.Leaks), r.Summary.Services)
+			if format == "table" && !strings.HasPrefix(shown, counts) || !strings.Contains(shown, counts) {
+				t.Errorf("the counts are not first:\n%s", shown)
+			}
+			if !strings.HasSuffix(shown, "\nRunbook: docs/runbook.md#clusteripalreadyallocated\n") {
+				t.Errorf("the end:\n%s", shown)
+			}
+			rows, reason, hidden := map[string][]string{}, "", map[string]int{}
+			var reasons []string
+			for line := range strings.Lines(shown) {
+				line = strings.TrimSuffix(line, "\n")
+				if m := heading.FindStringSubmatch(line); m != nil {
+					reason = m[1]
+					reasons = append(reasons, reason)
+					if n, _ := strconv.Atoi(m[2]); n != len(values[reason]) {
+						t.Errorf("%s: %s", cluster, line)
+					}
+				} else if m := more.FindStringSubmatch(line); m != nil {
+					hidden[reason], _ = strconv.Atoi(m[1])
+				} else if strings.HasPrefix(line, "    ") && reason != "" {
+					rows[reason] = append(rows[reason], strings.Fields(line)[0])
+				} else {
+					reason = ""
+				}
+			}
+			if len(reasons) != len(values) || !slices.IsSortedFunc(reasons, func(a, b string) int {
+				return slices.Index(runbook.Names(), a) - slices.Index(runbook.Names(), b)
+			}) {
+				t.Errorf("%s: reasons %v", cluster, reasons)
+			}
+			for reason, all := range values {
+				if len(rows[reason])+hidden[reason] != len(all) || !slices.Equal(rows[reason], all[:len(rows[reason])]) {
+					t.Errorf("%s: %s %v and %d more of %v", cluster, reason, rows[reason], hidden[reason], all)
+				}
+				if format == "wide" && hidden[reason] > 0 || format == "table" && len(rows[reason]) > shortList+1 {
+					t.Errorf("%s, %s: %d of %s are shown", cluster, format, len(rows[reason]), reason)
+				}
+			}
+		}
+	}
+	_, shown, _ := run(t, "audit", "--etcd-snapshot", etcdtest.Fixture(etcdtest.DualStack, "clean.db.gz"))
+	if !strings.Contains(shown, "\n0 findings, 0 leaks, ") || strings.Contains(shown, "Next") {
+		t.Errorf("%s", shown)
+	}
+}
+
+// TestNextCommands runs the commands that the screens end with, one after another.
+func TestNextCommands(t *testing.T) {
+	t.Chdir(t.TempDir())
+	file, err := filepath.Abs("a file.db.gz") // a shell needs it in quotes
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := os.ReadFile(etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
+	if err == nil {
+		err = os.WriteFile(file, snapshot, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func(args ...string) (commands []string) {
+		t.Helper()
+		_, shown, _ := run(t, args...)
+		_, steps, _ := strings.Cut(shown, "\nNext\n")
+		for line := range strings.Lines(strings.ReplaceAll(steps, "\\\n", "")) {
+			if line, ok := strings.CutPrefix(line, "  rangekeeper "); ok {
+				commands = append(commands, strings.Join(strings.Fields(line), " "))
+			}
+		}
+		return commands
+	}
+	quotedFile := "'" + file + "'"
+	want := []string{
+		"explain fd00:10:96::608c --prefix /registry --etcd-snapshot " + quotedFile,
+		"explain ClusterIPAlreadyAllocated",
+		"repair --to-file repaired.db --prefix /registry --etcd-snapshot " + quotedFile,
+	}
+	same := func(got []string) {
+		t.Helper()
+		for i := range got { // flags come in the order of their names
+			got[i] = strings.Replace(got[i], "--etcd-snapshot "+quotedFile+" --prefix /registry", "--prefix /registry --etcd-snapshot "+quotedFile, 1)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q\nwant %q", got, want)
+		}
+	}
+	same(next("audit", "--etcd-snapshot", file, "--prefix", "/registry"))
+	want = []string{want[2], want[0], want[1]}
+	same(next("repair", "--etcd-snapshot", file, "--prefix", "/registry"))
+	want = append([]string{"audit --etcd-snapshot repaired.db"}, want[1:]...)
+	same(next("repair", "--etcd-snapshot", file, "--prefix", "/registry", "--to-file", "repaired.db"))
+	want = []string{
+		"explain fd00:10:96::608c --etcd-snapshot repaired.db", "explain ClusterIPAlreadyAllocated",
+	}
+	same(next("audit", "--etcd-snapshot", "repaired.db"))
+}
+
+// TestWrapped breaks texts.
+func TestWrapped(t *testing.T) {
+	for _, c := range []struct {
+		text          string
+		width, indent int
+		want          []string
+	}{
+		{"", 5, 0, []string{""}},
+		{"a bb ccc", 4, 0, []string{"a bb", "ccc"}},
+		{"a bb ccc", 4, 2, []string{"a bb", "  ccc"}},
+		{"überlang ab", 8, 0, []string{"überlang", "ab"}},
+		{"much-too-long a", 3, 0, []string{"much-too-long", "a"}},
+	} {
+		if got := wrapped(c.text, c.width, c.indent); !slices.Equal(got, c.want) {
+			t.Errorf("%q in %d: %q", c.text, c.width, got)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+// Package runbook explains each kind of fault that an audit finds. docs/runbook.md has the same texts and the restore of a
+// repaired snapshot; a test compares the two.
+package runbook
+
+import "strings"
+
+// Leak is the name of the entry of leaks, which have no reason.
+const Leak = "Leak"
+
+// Entry explains one kind of fault.
+type Entry struct {
+	// Name is the reason of the findings, or Leak.
+	Name string
+	// Title says it in a few words.
+	Title string
+	// Meaning, Risk and Remedy are sentences.
+	Meaning, Risk, Remedy string
+}
+
+// Page is the place of the entry in the documentation.
+func (e Entry) Page() string { return "docs/runbook.md#" + strings.ToLower(e.Name) }
+
+// Named returns the entry of a reason or of leaks, in any case.
+func Named(name string) (Entry, bool) {
+	for _, e := range entries {
+		if strings.EqualFold(e.Name, name) {
+			return e, true
+		}
+	}
+	return Entry{}, false
+}
+
+// Names are those of all entries, the most severe ones first.
+func Names() []string {
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+var entries = []Entry{
+	{
+		"ClusterIPAlreadyAllocated", "Services share one ClusterIP",
+		"Two or more Services have the same ClusterIP.",
+		"kube-proxy forwards each port of the address to one of the Services only. Clients of the other Services reach the wrong " +
+			"backends or none.",
+		"Let the oldest Service keep the address. Delete and recreate the others: a ClusterIP cannot be changed. A repair cannot " +
+			"decide this.",
+	},
+	{
+		"PortAlreadyAllocated", "Services share one node port",
+		"Two or more Services have the same node port, or one Service has it twice with the same protocol.",
+		"Each node forwards the port to one of the Services only. Traffic from outside reaches the wrong backends.",
+		"Let the oldest Service keep the port. Give the others another one: remove or change spec.ports[].nodePort (or " +
+			"spec.healthCheckNodePort, which needs a new Service). A repair cannot decide this.",
+	},
+	{
+		"ClusterIPNotValid", "A ClusterIP that no range can have",
+		"The ClusterIP of a Service is not an IP address, or the cluster has no range of its IP family.",
+		"kube-proxy does not forward the address, and an API server refuses updates of the Service.",
+		"Delete and recreate the Service without a ClusterIP. If a whole IP family is missing, first check " +
+			"--service-cluster-ip-range and the ServiceCIDR objects: a restored cluster needs the families that it had.",
+	},
+	{
+		"ClusterIPOutOfRange", "A ClusterIP outside of all ranges",
+		"The ClusterIP of a Service lies in no range, or is an address that a range does not hand out, such as its network address.",
+		"Nothing routes or reserves the address: network plugins and firewalls are configured for the ranges, and another network " +
+			"may use it. kube-proxy alone may still forward it, until the Service must be recreated.",
+		"Delete and recreate the Service. If many Services are affected, the range was changed: restore the former " +
+			"--service-cluster-ip-range, or (Kubernetes 1.33 or later) add a ServiceCIDR object for the former range.",
+	},
+	{
+		"PortOutOfRange", "A node port outside of the range",
+		"The node port of a Service lies outside of --service-node-port-range.",
+		"Nothing reserves the port: firewalls and load balancers are configured for the range, and a process on a node may use the " +
+			"port. The API server refuses to create the Service again.",
+		"Remove or change spec.ports[].nodePort. If many Services are affected, restore the former --service-node-port-range.",
+	},
+	{
+		"ServiceCIDRFull", "A range without any address",
+		"The range that has the ClusterIP of a Service is so small that it has no address to allocate.",
+		"No Service gets a ClusterIP from this range, and that of the existing Service is not reserved.",
+		"Widen the range: --service-cluster-ip-range, or (Kubernetes 1.33 or later) another ServiceCIDR object. Then recreate the " +
+			"Service.",
+	},
+	{
+		"ClusterIPNotAllocated", "A ClusterIP that is in use but not recorded",
+		"A Service has a ClusterIP that the bitmap or the IPAddress objects do not record for it.",
+		"The API server takes the address for free and may hand it out a second time.",
+		"Run `rangekeeper repair`: it records the address in the bitmap. In a cluster with IPAddress objects the API server creates " +
+			"the missing object at its start and every few minutes after that. Do it before new Services are created.",
+	},
+	{
+		"PortNotAllocated", "A node port that is in use but not recorded",
+		"A Service has a node port that the bitmap does not record.",
+		"The API server takes the port for free and may hand it out a second time.",
+		"Run `rangekeeper repair`: it records the port. Do it before new Services are created.",
+	},
+	{
+		"IPAddressNotAllocated", "An IPAddress object without a Service",
+		"An IPAddress object of the API server's allocator refers to something other than a Service, or to nothing.",
+		"The address cannot be allocated.",
+		"The API server removes the object in its next repair pass, at its start and every few minutes after that. If it does not, " +
+			"delete the object: `kubectl delete ipaddress ADDRESS`.",
+	},
+	{
+		"IPAddressWrongReference", "An IPAddress object of another Service",
+		"An IPAddress object refers to a Service that does not use the address.",
+		"The address cannot be allocated.",
+		"The API server removes the object in its next repair pass, at its start and every few minutes after that. If it does not, " +
+			"delete the object: `kubectl delete ipaddress ADDRESS`.",
+	},
+	{
+		Leak, "A value that is recorded but not in use",
+		"A bitmap or an IPAddress object records a value as allocated, and no Service uses it. While a Service is being created " +
+			"or deleted this is normal for a moment.",
+		"The value cannot be allocated. If a range is full of leaks, no new Service gets a value.",
+		"In a snapshot, `rangekeeper repair` clears leaks at once. In a running etcd, `rangekeeper repair --apply --clean-leaks` " +
+			"clears those that stay leaked over several passes. The API server removes leaked IPAddress objects itself.",
+	},
+}
