@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 rangekeeper=bin/rangekeeper
 damaged=testdata/kube-1.32-dual-stack/drift.db.gz
 repaired=target/repaired.db
-picture=target/occupancy.svg
+page=target/audit.html
 
 say() { printf '\n== %s\n\n' "$*"; }
 
@@ -24,9 +24,9 @@ rm -f "$repaired"
 say "1. Repairing $damaged into $repaired"
 findings_expected $rangekeeper repair --etcd-snapshot "$damaged" --to-file "$repaired"
 
-say "2. The occupancy map of the damaged cluster"
-findings_expected $rangekeeper audit --etcd-snapshot "$damaged" -o svg >"$picture"
-echo "$picture"
+say "2. A page for a ticket about the damaged cluster"
+findings_expected $rangekeeper audit --etcd-snapshot "$damaged" -o html >"$page"
+echo "$page"
 
 say "3. Restoring $repaired into an etcd and auditing it over the network: the remaining findings need the owners of Services"
 # shellcheck disable=SC2016 # the inner shell knows the endpoint

@@ -7,6 +7,8 @@ command -v pkg-config >/dev/null || missing+=(pkg-config)
 # For etcd-client, with the descriptions of the well-known types, which Debian has in a package of their own.
 protoc=$(command -v protoc) && [ -e "$(dirname "$(readlink -f "$protoc")")/../include/google/protobuf/struct.proto" ] ||
 	missing+=(protobuf-compiler libprotobuf-dev)
+# For the test of the HTML page.
+command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium)
 [ ${#missing[@]} -gt 0 ] || exit 0
 if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
 	echo "setup: please install: ${missing[*]}" >&2

@@ -153,6 +153,9 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 // Report returns the document. It must not be changed.
 func (a *Audit) Report() *Report { return a.report }
 
+// Revision is the revision that was audited.
+func (a *Audit) Revision() int64 { return a.state.Revision }
+
 // addBitmap adds a stored range to the audit.
 func (a *Audit) addBitmap(core *rangekeeper.Audit, name string, stored clusterstate.StoredRange) error {
 	object, err := rangekeeper.DecodeRangeAllocation(stored.Value)

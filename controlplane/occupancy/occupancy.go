@@ -30,6 +30,9 @@ type Map struct {
 	// Cells cover the offsets from 0 to Size in order. None at all is fine: the
 	// range then gets its title only.
 	Cells []rangekeeper.Cell
+	// ValueAt names the value at an offset, and Users are the values to name, by offset. Only a page needs them.
+	ValueAt func(offset uint64) string
+	Users   []User
 }
 
 // class is the look of a cell: the worst fault in it, or else the share of

@@ -2,82 +2,62 @@ package occupancy
 
 import (
 	"bytes"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/big"
 	"math/rand/v2"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/net/html"
+
 	"github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // forms are all ways to draw, for what holds in each of them.
-var forms = map[string]func(io.Writer, []Map) error{"SVG": SVG, "Text": Text}
-
-// picture is what a reader of the SVG's elements sees.
-type picture struct {
-	text     []string // character data of text elements
-	tooltips []string
-	rects    []map[string]string
-	paths    []map[string]string
-	height   int
-	names    map[string]int // how often an element occurs
+var forms = map[string]func(io.Writer, []Map) error{
+	"HTML": func(w io.Writer, maps []Map) error { return HTML(w, Page{Maps: maps}) },
+	"Text": Text,
 }
 
-func parse(t *testing.T, svg []byte) picture {
+// drawnPage is what a reader of the page's elements sees.
+type drawnPage struct {
+	title    string
+	cells    []map[string]string // attributes of the cells of maps
+	elements map[string]int      // how often an element occurs
+}
+
+func parse(t *testing.T, page string) drawnPage {
 	t.Helper()
-	p := picture{names: map[string]int{}}
-	decoder := xml.NewDecoder(bytes.NewReader(svg))
-	var open []string
-	var text strings.Builder
-	for {
-		token, err := decoder.Token()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatalf("not XML: %v", err)
-		}
-		switch token := token.(type) {
-		case xml.StartElement:
-			attributes := map[string]string{}
-			for _, a := range token.Attr {
-				attributes[a.Name.Local] = a.Value
-			}
-			p.names[token.Name.Local]++
-			open = append(open, token.Name.Local)
-			switch token.Name.Local {
-			case "svg":
-				p.height, _ = strconv.Atoi(attributes["height"])
-			case "rect":
-				p.rects = append(p.rects, attributes)
-			case "path":
-				p.paths = append(p.paths, attributes)
-			case "text", "title":
-				text.Reset()
-			}
-		case xml.CharData:
-			text.Write(token)
-		case xml.EndElement:
-			switch token.Name.Local {
-			case "text":
-				p.text = append(p.text, text.String())
-			case "title":
-				p.tooltips = append(p.tooltips, text.String())
-			}
-			open = open[:len(open)-1]
-		}
+	p := drawnPage{elements: map[string]int{}}
+	root, err := html.Parse(strings.NewReader(page))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(open) > 0 {
-		t.Fatalf("elements left open: %v", open)
+	for node := range root.Descendants() {
+		if node.Type != html.ElementNode {
+			continue
+		}
+		p.elements[node.Data]++
+		attributes := map[string]string{}
+		for _, attribute := range node.Attr {
+			attributes[attribute.Key] = attribute.Val
+		}
+		switch {
+		case node.Data == "h3":
+			p.title = node.FirstChild.Data
+		case node.Data == "i" && attributes["title"] != "":
+			if node.FirstChild != nil {
+				attributes["mark"] = node.FirstChild.Data
+			}
+			p.cells = append(p.cells, attributes)
+		}
 	}
 	return p
 }
@@ -87,9 +67,6 @@ func draw(t *testing.T, form string, maps ...Map) string {
 	var b bytes.Buffer
 	if err := forms[form](&b, maps); err != nil {
 		t.Fatalf("%s: %v", form, err)
-	}
-	if form == "SVG" {
-		parse(t, b.Bytes())
 	}
 	if !utf8.Valid(b.Bytes()) {
 		t.Fatalf("%s: not UTF-8", form)
@@ -103,8 +80,8 @@ var number = `\s+([0-9,]+)`
 func legendCount(t *testing.T, form, drawn, name string) *big.Int {
 	t.Helper()
 	pattern := `(?m)^\s+\S+\s+` + name + number
-	if form == "SVG" {
-		pattern = `>` + name + number
+	if form == "HTML" {
+		pattern = `</i>` + name + number
 	}
 	found := regexp.MustCompile(pattern).FindAllStringSubmatch(drawn, -1)
 	if len(found) != 1 {
@@ -232,22 +209,47 @@ func TestWorstWins(t *testing.T) {
 		want  class
 		title string
 	}{
-		{rangekeeper.Cell{Len: 9, InUse: 4, Leaked: 5, Lost: 2, Duplicate: 1}, duplicate, "offsets 0 to 8, 1 duplicate, 2 lost, 5 leaked, 4 in use"},
-		{rangekeeper.Cell{Len: 9, InUse: 4, Leaked: 3, Lost: 2}, lost, "offsets 0 to 8, 2 lost, 3 leaked, 4 in use, 2 free"},
-		{rangekeeper.Cell{Len: 9, InUse: 4, Leaked: 3}, leaked, "offsets 0 to 8, 3 leaked, 4 in use, 2 free"},
-		{rangekeeper.Cell{Len: 1, InUse: 1}, whole, "offset 0, 1 in use"},
+		{rangekeeper.Cell{Len: 9, InUse: 4, Leaked: 5, Lost: 2, Duplicate: 1}, duplicate, "offset 0 to offset 8: 1 duplicate, 2 lost, 5 leaked, 4 in use"},
+		{rangekeeper.Cell{Len: 9, InUse: 4, Leaked: 3, Lost: 2}, lost, "offset 0 to offset 8: 2 lost, 3 leaked, 4 in use, 2 free"},
+		{rangekeeper.Cell{Len: 9, InUse: 4, Leaked: 3}, leaked, "offset 0 to offset 8: 3 leaked, 4 in use, 2 free"},
+		{rangekeeper.Cell{Len: 1, InUse: 1}, whole, "offset 0: 1 in use"},
+		{rangekeeper.Cell{Len: 9}, free, "offset 0 to offset 8: 9 free"},
 	} {
-		p := parse(t, []byte(draw(t, "SVG", oneCell(c.cell))))
-		if len(p.tooltips) != 1 || p.tooltips[0] != c.title {
-			t.Errorf("%+v: tooltips %q, want %q", c.cell, p.tooltips, c.title)
+		p := parse(t, draw(t, "HTML", oneCell(c.cell)))
+		if len(p.cells) != 1 || p.cells[0]["title"] != c.title || p.cells[0]["class"] != fmt.Sprintf("cell c%d", c.want) {
+			t.Errorf("%+v: %q, want %q", c.cell, p.cells, c.title)
 		}
-		// The first rect is the background, the second the only cell.
-		if got, want := p.rects[1]["class"], fmt.Sprintf("c%d", c.want); got != want {
-			t.Errorf("%+v: drawn as %s, want %s", c.cell, got, want)
+		if mark := p.cells[0]["mark"]; c.want >= leaked && mark != string(characters[c.want]) || c.want < leaked && mark != "" {
+			t.Errorf("%+v: mark %q", c.cell, mark)
 		}
 	}
-	if p := parse(t, []byte(draw(t, "SVG", oneCell(rangekeeper.Cell{Len: 9})))); len(p.tooltips) != 0 {
-		t.Errorf("an empty cell has tooltips %q", p.tooltips)
+}
+
+// TestTooltips name the values of each cell, and no more than a tooltip has room for.
+func TestTooltips(t *testing.T) {
+	m := Map{Name: "serviceips", Range: "10.96.0.0/24", Size: 130, StaticBand: 2, ValueAt: func(offset uint64) string { return fmt.Sprintf("10.96.0.%d", offset+1) }}
+	m.Cells = []rangekeeper.Cell{{Len: 1, InUse: 1}, {First: 1, Len: 99, InUse: 15}, {First: 100, Len: 30, Leaked: 1}}
+	m.Users = []User{{0, "10.96.0.1", "default/kubernetes"}}
+	for i := range uint64(15) {
+		m.Users = append(m.Users, User{i + 10, m.ValueAt(i + 10), "a/b"})
+	}
+	m.Users = append(m.Users, User{129, "10.96.0.130", "leaked"})
+	p := parse(t, draw(t, "HTML", m))
+	if len(p.cells) != 3 {
+		t.Fatalf("%q", p.cells)
+	}
+	want := "10.96.0.2 to 10.96.0.100: 15 in use, 84 free; 1 in the static band"
+	for i := range namedValues {
+		want += fmt.Sprintf("\n10.96.0.%d a/b", i+11)
+	}
+	for i, want := range []string{
+		"10.96.0.1: 1 in use; 1 in the static band\n10.96.0.1 default/kubernetes",
+		want + "\nand 3 more",
+		"10.96.0.101 to 10.96.0.130: 1 leaked, 29 free\n10.96.0.130 leaked",
+	} {
+		if p.cells[i]["title"] != want {
+			t.Errorf("got %q\nwant %q", p.cells[i]["title"], want)
+		}
 	}
 }
 
@@ -264,14 +266,13 @@ func TestStaticBand(t *testing.T) {
 		size, length uint64
 		band         uint32
 		marked       int // cells
-		bars         float64
 	}{
-		{254, 1, 16, 16, 16 * pitch},
-		{1000, 10, 25, 3, 2.5 * pitch},
-		{1000, 10, 655, 66, 65.5 * pitch},
-		{1000, 10, 0, 0, 0},
-		{1048574, 1024, 256, 1, bandMinimum},
-		{1000, 10, 1000, 100, 100 * pitch},
+		{254, 1, 16, 16},
+		{1000, 10, 25, 3},
+		{1000, 10, 655, 66},
+		{1000, 10, 0, 0},
+		{1048574, 1024, 256, 1},
+		{1000, 10, 1000, 100},
 	} {
 		m := Map{Size: c.size, StaticBand: c.band, Cells: equalCells(c.size, c.length)}
 		drawn := draw(t, "Text", m)
@@ -292,21 +293,14 @@ func TestStaticBand(t *testing.T) {
 			t.Errorf("a range without a static band mentions one:\n%s", drawn)
 		}
 
-		var bars float64
-		for _, path := range parse(t, []byte(draw(t, "SVG", m))).paths {
-			if path["class"] != "band" {
-				continue
-			}
-			for _, bar := range regexp.MustCompile(`h([0-9.]+)v`).FindAllStringSubmatch(path["d"], -1) {
-				length, err := strconv.ParseFloat(bar[1], 64)
-				if err != nil {
-					t.Fatal(err)
-				}
-				bars += length
+		marked := 0
+		for _, cell := range parse(t, draw(t, "HTML", m)).cells {
+			if strings.HasSuffix(cell["class"], " band") {
+				marked++
 			}
 		}
-		if math.Abs(bars-c.bars) > 0.1*float64(c.marked) {
-			t.Errorf("band %d of %d: bars of %v pixels, want %v", c.band, c.size, bars, c.bars)
+		if marked != c.marked {
+			t.Errorf("band %d of %d: %d cells are marked, want %d", c.band, c.size, marked, c.marked)
 		}
 	}
 }
@@ -359,17 +353,12 @@ func TestForeignText(t *testing.T) {
 	m.Name = "a<script>&\"'\x1b[31m\u202e\x00]]>"
 	m.Range = "\xff" + strings.Repeat("w", 300)
 	m.Mode = "<b>"
-	p := parse(t, []byte(draw(t, "SVG", m)))
-	for _, name := range []string{"script", "b"} {
-		if p.names[name] > 0 {
-			t.Errorf("element %s from a name", name)
-		}
+	p, plain := parse(t, draw(t, "HTML", m)), parse(t, draw(t, "HTML", oneCell(rangekeeper.Cell{Len: 4, InUse: 1})))
+	if !maps.Equal(p.elements, plain.elements) {
+		t.Errorf("elements from a name: %v, not %v", p.elements, plain.elements)
 	}
-	if want := "a<script>&\"'�[31m��]]>"; !strings.Contains(p.text[0], want) {
-		t.Errorf("title %q lacks %q", p.text[0], want)
-	}
-	if n := utf8.RuneCountInString(p.text[0]); n > 2*textLimit+1 {
-		t.Errorf("the title has %d characters", n)
+	if want := "a<script>&\"'�[31m��]]>"; !strings.Contains(p.title, want) {
+		t.Errorf("title %q lacks %q", p.title, want)
 	}
 	if drawn := draw(t, "Text", m); strings.ContainsAny(drawn, "\x1b\x00\u202e") {
 		t.Errorf("control characters in %q", drawn)
@@ -417,27 +406,6 @@ func TestWriteError(t *testing.T) {
 		if err := drawTo(fullDisk{}, nil); !errors.Is(err, errFull) {
 			t.Errorf("%s: error %v", form, err)
 		}
-	}
-}
-
-// TestInsideThePicture: nothing may lie outside of what is shown.
-func TestInsideThePicture(t *testing.T) {
-	big := Map{Name: strings.Repeat("n", 200), Range: strings.Repeat("r", 200), Size: 5000, StaticBand: 70, Cells: equalCells(5000, 1)}
-	for i := range big.Cells {
-		big.Cells[i].InUse, big.Cells[i].Lost = 1, 1
-	}
-	p := parse(t, []byte(draw(t, "SVG", big, oneCell(rangekeeper.Cell{Len: 3}), Map{})))
-	for _, rect := range p.rects {
-		x, _ := strconv.Atoi(rect["x"])
-		y, _ := strconv.Atoi(rect["y"])
-		w, _ := strconv.Atoi(rect["width"])
-		h, _ := strconv.Atoi(rect["height"])
-		if w <= 0 || h <= 0 || x+w > width || y+h > p.height {
-			t.Errorf("rect %v in a picture of %d×%d", rect, width, p.height)
-		}
-	}
-	if len(p.rects) < len(big.Cells) {
-		t.Errorf("%d rects for %d cells", len(p.rects), len(big.Cells))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +31,7 @@ docs/sources.md says what each of them can see.`,
 		Args:              arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML, formatSVG)
+	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML, formatHTML)
 	namespace := c.Flags().StringP("namespace", "n", "", "show the findings about Services of this namespace only; all Services are audited, and leaks and IPAddress objects are in no namespace")
 	allNamespaces := c.Flags().BoolP("all-namespaces", "A", false, "show the findings of all namespaces, which is the default")
 	probe := c.Flags().Bool("probe", false, "over the Kubernetes API: find leaked node ports by creating Services as dry runs, in --namespace or else in default; writes nothing, and takes a minute longer if there are any")
@@ -51,7 +52,7 @@ docs/sources.md says what each of them can see.`,
 		if *namespace != "" && !*allNamespaces {
 			report = report.InNamespace(*namespace)
 		}
-		if err := writeAudit(c.OutOrStdout(), a, report, *format, s); err != nil {
+		if err := writeAudit(c.OutOrStdout(), a, report, *format, s, time.Now()); err != nil {
 			return err
 		}
 		if !report.Clean() {
@@ -69,7 +70,7 @@ docs/sources.md says what each of them can see.`,
 }
 
 // writeAudit writes a report, which is the audit's or a part of it.
-func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string, from *source) error {
+func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string, from *source, now time.Time) error {
 	switch format {
 	case formatJSON, formatYAML:
 		return writeDocument(w, report, format)
@@ -82,8 +83,9 @@ func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string
 	if err != nil {
 		return err
 	}
-	if format == formatSVG {
-		return occupancy.SVG(w, maps)
+	if format == formatHTML {
+		a.NameValues(maps)
+		return occupancy.HTML(w, pageOf(a, report, maps, from, now))
 	}
 	if err := occupancy.Text(w, maps); err != nil {
 		return err
@@ -102,7 +104,7 @@ const (
 	formatWide  = "wide"
 	formatJSON  = "json"
 	formatYAML  = "yaml"
-	formatSVG   = "svg"
+	formatHTML  = "html"
 	formatName  = "name"
 )
 

@@ -18,7 +18,7 @@ import (
 // commands are all that read a snapshot, in every form that takes another way
 // through the code. OUTPUT stands for a path.
 var commands = [][]string{
-	{"audit"}, {"audit", "-o", "wide"}, {"audit", "-o", "json"}, {"audit", "-o", "yaml"}, {"audit", "-o", "svg"},
+	{"audit"}, {"audit", "-o", "wide"}, {"audit", "-o", "json"}, {"audit", "-o", "yaml"}, {"audit", "-o", "html"},
 	{"repair"}, {"repair", "-o", "json"}, {"repair", "--to-file", "OUTPUT"},
 	{"show", "serviceips"}, {"explain", "10.96.0.1"},
 }

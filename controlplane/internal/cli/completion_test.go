@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
-	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
+	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 )
 
 // TestCompletion asks as the scripts for the shells do.
@@ -19,9 +19,9 @@ func TestCompletion(t *testing.T) {
 	online := strings.Join(etcdtest.Start(t, single).Endpoints(), ",")
 	all := []string{"serviceips", "secondaryserviceips", "servicenodeports"}
 	for _, c := range []struct{ line, want []string }{
-		{[]string{"audit", "-o", ""}, []string{"table", "wide", "json", "yaml", "svg"}},
+		{[]string{"audit", "-o", ""}, []string{"table", "wide", "json", "yaml", "html"}},
 		{[]string{"repair", "-o", ""}, []string{"table", "wide", "json", "yaml"}},
-		{[]string{"audit", "--output="}, []string{"table", "wide", "json", "yaml", "svg"}},
+		{[]string{"audit", "--output="}, []string{"table", "wide", "json", "yaml", "html"}},
 		{[]string{"show", "--mode", ""}, []string{"auto", "bitmap"}},
 		{[]string{"audit", "--user", ""}, nil},
 		{[]string{"show", "s"}, []string{"serviceips", "secondaryserviceips", "servicenodeports"}},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -26,6 +27,18 @@ func (s *source) remember(c *cobra.Command, others map[string]bool) {
 			s.given = append(s.given, "--"+f.Name+" "+quoted(value))
 		}
 	})
+}
+
+// cluster is what the cluster is known by: the context of the kubeconfig, or else the source.
+func (s *source) cluster() string {
+	if s.overAPI() {
+		if config, err := s.kube.flags.ToRawKubeConfigLoader().RawConfig(); err == nil {
+			if context := cmp.Or(*s.kube.flags.Context, config.CurrentContext); context != "" {
+				return context + " (" + s.server + ")"
+			}
+		}
+	}
+	return s.name()
 }
 
 // command returns a command for this source, in words that are not broken.

@@ -152,12 +152,16 @@ type fault struct {
 	row           []string
 }
 
-func faultOf(f audit.Finding, wide bool) fault {
-	name := f.Namespace + "/" + f.Name
+// objectOf names the object of a finding.
+func objectOf(f audit.Finding) string {
 	if f.Namespace == "" {
-		name = "IPAddress " + f.Name
+		return "IPAddress " + f.Name
 	}
-	row := []string{printable(f.Value), printable(name), f.Range}
+	return f.Namespace + "/" + f.Name
+}
+
+func faultOf(f audit.Finding, wide bool) fault {
+	row := []string{printable(f.Value), printable(objectOf(f)), f.Range}
 	if wide {
 		row = append(row, f.Message)
 	}
@@ -198,16 +202,19 @@ var severityTexts = map[audit.Severity][2]string{
 func (s *screen) counts(by audit.BySeverity) {
 	for _, severity := range audit.Severities {
 		n := by.Of(severity)
-		color, texts := "", severityTexts[severity]
-		text := texts[1]
-		if n == 1 {
-			text = texts[0]
-		}
+		color := ""
 		if n > 0 {
 			color = severityColors[severity]
 		}
-		fmt.Fprintf(&s.b, "%6d  %s\n", n, s.colored(color, text))
+		fmt.Fprintf(&s.b, "%6d  %s\n", n, s.colored(color, severityText(severity, n)))
 	}
+}
+
+func severityText(severity audit.Severity, n int) string {
+	if n == 1 {
+		return severityTexts[severity][0]
+	}
+	return severityTexts[severity][1]
 }
 
 func (s *screen) ranges(ranges []audit.Range) {

@@ -221,19 +221,34 @@ func (s *source) auditOf(state *clusterstate.State, err error) (*audit.Audit, er
 
 // explain puts the name of the source before an error about its content.
 func (s *source) explain(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || s.name() == "" { // no API server was found
+		return err
 	}
-	name := s.snapshot
+	return &sourceError{s.name(), err}
+}
+
+// name is what a user knows the source by.
+func (s *source) name() string {
 	switch {
-	case s.overAPI() && s.server == "":
-		return err // none was found
 	case s.overAPI():
-		name = s.server
+		return s.server
 	case s.online():
-		name = s.connection.String()
+		return s.connection.String()
+	default:
+		return s.snapshot
 	}
-	return &sourceError{name, err}
+}
+
+// kind is the kind of the source.
+func (s *source) kind() string {
+	switch {
+	case s.overAPI():
+		return "Kubernetes API"
+	case s.online():
+		return "etcd"
+	default:
+		return "etcd snapshot"
+	}
 }
 
 type sourceError struct {

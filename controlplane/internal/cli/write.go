@@ -89,7 +89,7 @@ func printable(value string) string {
 // reportScreen is a report for people, with the next commands for its source.
 func reportScreen(s *screen, r *audit.Report, source *source) {
 	s.counts(r.Summary.BySeverity)
-	s.text(0, "", count(r.Summary.Findings, "finding")+", "+count(r.Summary.Leaks, "leak")+", "+count(int(r.Summary.Services), "Service"))
+	s.text(0, "", totals(r))
 	s.blank()
 	s.ranges(r.Ranges)
 	if len(r.Unknown) > 0 {
@@ -115,27 +115,37 @@ func reportScreen(s *screen, r *audit.Report, source *source) {
 		s.text(0, bold, severityTitles[severity])
 		s.faults(some)
 	}
-	if len(faults) == 0 {
-		return
+	if len(faults) > 0 {
+		first, _ := runbook.Named(worst(faults).reason)
+		s.next(reportSteps(r, source), first.Page())
 	}
-	first := worst(faults)
-	entry, _ := runbook.Named(first.reason)
-	steps := source.explainSteps(first)
+}
+
+func totals(r *audit.Report) string {
+	return count(r.Summary.Findings, "finding") + ", " + count(r.Summary.Leaks, "leak") + ", " + count(int(r.Summary.Services), "Service")
+}
+
+// reportSteps are the commands that follow an audit that found something.
+func reportSteps(r *audit.Report, source *source) []step {
+	var faults []fault
 	n := 0
 	for _, f := range r.Findings {
+		faults = append(faults, faultOf(f, false))
 		if f.Remedy == rangekeeper.RemedyRepair {
 			n++
 		}
 	}
 	for _, l := range r.Leaks {
+		faults = append(faults, leakFault(l))
 		if l.Remedy == rangekeeper.RemedyRepair {
 			n++
 		}
 	}
+	steps := source.explainSteps(worst(faults))
 	if n > 0 && !source.overAPI() {
 		steps = append(steps, source.repairStep(n, len(faults)))
 	}
-	s.next(steps, entry.Page())
+	return steps
 }
 
 var severityTitles = map[audit.Severity]string{

@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/occupancy"
+	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
+)
+
+// pageOf returns a report as a page for a ticket.
+func pageOf(a *audit.Audit, r *audit.Report, maps []occupancy.Map, from *source, now time.Time) occupancy.Page {
+	p := occupancy.Page{
+		Cluster: from.cluster(), Source: fmt.Sprintf("%s %s, revision %d", from.kind(), from.name(), a.Revision()), Time: now,
+		Totals:  totals(r),
+		Unknown: r.Unknown, Maps: maps,
+	}
+	for _, severity := range audit.Severities {
+		n := r.Summary.BySeverity.Of(severity)
+		p.Severities = append(p.Severities, occupancy.Severity{Name: string(severity), Text: severityText(severity, n), Count: n})
+	}
+	for _, name := range runbook.Names() {
+		e, _ := runbook.Named(name)
+		g := occupancy.Group{Reason: name, Title: e.Title, Meaning: e.Meaning, Risk: e.Risk, Remedy: e.Remedy}
+		for _, f := range r.Findings {
+			if f.Reason == name {
+				g.Severity = string(f.Severity)
+				g.Rows = append(g.Rows, occupancy.Row{Value: f.Value, Object: objectOf(f), Range: f.Range, Message: f.Message})
+			}
+		}
+		for _, l := range r.Leaks {
+			if name == runbook.Leak {
+				g.Severity = string(l.Severity)
+				g.Rows = append(g.Rows, occupancy.Row{Value: l.Value, Range: l.Range, Message: "recorded as allocated, but no Service uses it"})
+			}
+		}
+		if len(g.Rows) > 0 {
+			p.Groups = append(p.Groups, g)
+		}
+	}
+	if !r.Clean() {
+		for _, step := range reportSteps(r, from) {
+			p.Steps = append(p.Steps, occupancy.Step{Why: step.why, Command: strings.Join(step.words, " ")})
+		}
+	}
+	return p
+}
