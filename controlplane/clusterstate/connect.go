@@ -32,7 +32,7 @@ var reconnect = backoff.Config{BaseDelay: 250 * time.Millisecond, Multiplier: 1.
 
 // ConnectOptions say how to reach etcd.
 type ConnectOptions struct {
-	// Endpoints are URLs, https://host:port or http://host:port; a bare
+	// Endpoints are URLs, https://host:port, http://host:port or unix:///path (unixs with TLS); a bare
 	// host:port uses TLS if another one does or any of the files below is given.
 	Endpoints []string
 	// CACert is the file with the authorities that may have signed etcd's
@@ -99,7 +99,7 @@ func (o ConnectOptions) clientConfig(ctx context.Context) (clientv3.Config, erro
 		if err != nil {
 			return config, err
 		}
-		secure = secure || scheme == "https"
+		secure = secure || scheme == "https" || scheme == "unixs"
 		if scheme == "http" {
 			plain = e
 		}
@@ -147,14 +147,18 @@ func (o ConnectOptions) diagnose(ctx context.Context, config *tls.Config) error 
 		err := func() error {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
+			network := "tcp"
+			if strings.HasPrefix(scheme, "unix") {
+				network = "unix"
+			}
 			if config == nil || scheme == "http" {
-				conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+				conn, err := new(net.Dialer).DialContext(ctx, network, address)
 				if err == nil {
 					conn.Close()
 				}
 				return err
 			}
-			conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
+			conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, network, address)
 			if err != nil {
 				return err
 			}
@@ -181,7 +185,7 @@ func isTimeout(err error) bool {
 }
 
 // splitEndpoint returns an endpoint's scheme, empty for a bare host:port, and its
-// address.
+// address: host:port, or the path of a socket.
 func splitEndpoint(endpoint string) (scheme, address string, err error) {
 	address = endpoint
 	if strings.Contains(endpoint, "://") {
@@ -189,8 +193,14 @@ func splitEndpoint(endpoint string) (scheme, address string, err error) {
 		if err != nil {
 			return "", "", fmt.Errorf("endpoint %q: %w", endpoint, err)
 		}
+		if u.Scheme == "unix" || u.Scheme == "unixs" {
+			if address = u.Host + u.Path; address == "" {
+				return "", "", fmt.Errorf("endpoint %q: expected the path of a socket", endpoint)
+			}
+			return u.Scheme, address, nil
+		}
 		if u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
-			return "", "", fmt.Errorf("endpoint %q: expected http://host:port or https://host:port", endpoint)
+			return "", "", fmt.Errorf("endpoint %q: expected http://host:port, https://host:port or unix:///path", endpoint)
 		}
 		scheme, address = u.Scheme, u.Host
 	}

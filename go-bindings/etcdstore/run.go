@@ -9,6 +9,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -283,7 +285,12 @@ func isRefusal(err error) bool {
 			return true
 		}
 	}
-	return false
+	// A store that takes only some of etcd's requests, such as kine, answers the others so.
+	code := status.Code(err)
+	if e := (rpctypes.EtcdError{}); errors.As(err, &e) {
+		code = e.Code()
+	}
+	return code == codes.InvalidArgument || code == codes.Unimplemented
 }
 
 // startWatch starts to watch the key.

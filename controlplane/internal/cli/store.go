@@ -254,7 +254,20 @@ func decode(value []byte) (spec string, data []byte, err error) {
 	return spec, data, err
 }
 
-// unreachable marks an error that means that etcd did not answer.
+// refusedError: the store answers that it does not carry out a request.
+type refusedError struct{ err error }
+
+func (e *refusedError) Error() string {
+	hint := ""
+	if strings.Contains(e.err.Error(), "unsupported operations in txn request") {
+		hint = ": the store is kine, which takes the transactions of a kube-apiserver only"
+	}
+	return fmt.Sprintf("the store refuses the request, and nothing was written%s: %v", hint, e.err)
+}
+
+func (e *refusedError) Unwrap() error { return e.err }
+
+// unreachable marks an error that means that etcd did not answer, and explains an answer that refuses.
 func unreachable(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err // it was not waited for
@@ -262,6 +275,9 @@ func unreachable(err error) error {
 	code := status.Code(err)
 	if e := (rpctypes.EtcdError{}); errors.As(err, &e) {
 		code = e.Code()
+	}
+	if code == codes.InvalidArgument || code == codes.Unimplemented || errors.Is(err, rangekeeper.ErrRefused) {
+		return &refusedError{err}
 	}
 	for _, silence := range []error{context.DeadlineExceeded, rangekeeper.ErrDeadlineExceeded, etcdstore.ErrUnknown} {
 		if errors.Is(err, silence) {
