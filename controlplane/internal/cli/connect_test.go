@@ -1,10 +1,22 @@
 package cli
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
@@ -69,6 +81,7 @@ func TestAuth(t *testing.T) {
 		with("audit", "--user", "root:se:cret"),
 		with("audit", "--user", "root", "--password", "se:cret"),
 		with("audit", "--user", "auditor:look"),
+		with("audit", "--user", "root", "--password-file", etcdtest.Write(t, []byte("se:cret\n"))),
 	} {
 		if r := runJSON[audit.Report](t, exitFound, args...); r.Summary.Services == 0 {
 			t.Errorf("%v: %+v", args, r.Summary)
@@ -95,4 +108,121 @@ func TestAuth(t *testing.T) {
 	if plan := runJSON[audit.Plan](t, exitFound, with("repair", "--user", "auditor:look")...); len(plan.Ranges) != 1 || len(plan.Ranges[0].Set) > 0 {
 		t.Errorf("%+v", plan.Ranges)
 	}
+}
+
+// TestEnvironment reaches etcd by etcdctl's variables; flags come first.
+func TestEnvironment(t *testing.T) {
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz"))
+	c, ctx := e.Client(), t.Context()
+	for _, err := range []error{
+		second(c.UserAdd(ctx, "root", "secret")), second(c.UserGrantRole(ctx, "root", "root")), second(c.AuthEnable(ctx)),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	snapshot := etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")
+	t.Setenv("ETCDCTL_ENDPOINTS", strings.Join(e.Endpoints(), ","))
+	t.Setenv("ETCDCTL_USER", "root:wrong")
+	t.Setenv("ETCDCTL_DIAL_TIMEOUT", "3s")
+	runFails(t, exitInput, []string{"refuses the user or password"}, "audit")
+	t.Setenv("ETCDCTL_USER", "root")
+	t.Setenv("ETCDCTL_PASSWORD", "secret")
+	runJSON[audit.Report](t, exitFound, "audit")
+	runOK(t, "allocate", "servicenodeports")
+	runFails(t, exitInput, []string{"refuses the user or password"}, "audit", "--password", "wrong")
+	runFails(t, exitInput, []string{"refuses the user or password"}, "audit", "--password-file", etcdtest.Write(t, []byte("wrong")))
+	runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", snapshot)
+	runFails(t, exitUnreachable, []string{"127.0.0.1:1"}, "audit", "--endpoints", "http://127.0.0.1:1")
+	runFails(t, exitInput, []string{"no ranges are kept"}, "allocate", "serviceips", "--data-dir", t.TempDir())
+	t.Setenv("ETCDCTL_DIAL_TIMEOUT", "soon")
+	runFails(t, exitInput, []string{"ETCDCTL_DIAL_TIMEOUT", "soon"}, "audit")
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestPasswordPrompt answers the prompt for a password on a terminal.
+func TestPasswordPrompt(t *testing.T) {
+	e := etcdtest.Start(t, "")
+	c, ctx := e.Client(), t.Context()
+	for _, err := range []error{
+		second(c.UserAdd(ctx, "root", "secret")), second(c.UserGrantRole(ctx, "root", "root")), second(c.AuthEnable(ctx)),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("there are no terminals: %v", err)
+	}
+	defer keyboard.Close()
+	if err := unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	if _, err := keyboard.WriteString("secret\n"); err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	o := connection{options: clusterstate.ConnectOptions{Endpoints: e.Endpoints(), User: "root"}, stdin: terminal, stderr: &stderr}
+	client, err := o.connect(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+	if stderr.String() != "Password: \n" {
+		t.Errorf("%q", stderr.String())
+	}
+}
+
+// TestRefused writes to a store that refuses transactions as kine does.
+func TestRefused(t *testing.T) {
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz"))
+	before := readEtcd(t, e.Client())
+	socket := filepath.Join(t.TempDir(), "kine.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	pb.RegisterKVServer(server, &kineLike{kv: pb.NewKVClient(e.Client().ActiveConnection())})
+	go server.Serve(listener)
+	defer server.Stop()
+	source := []string{"--endpoints", "unix://" + socket}
+	report := runJSON[audit.Report](t, exitFound, append([]string{"audit"}, source...)...)
+	if report.Summary.Services == 0 {
+		t.Errorf("%+v", report.Summary)
+	}
+	for _, args := range [][]string{
+		{"repair", "--apply"}, {"allocate", "servicenodeports"}, {"init", "secondaryserviceips", "fd00::/112", "--prefix", "/other"},
+	} {
+		runFails(t, exitInput, []string{"the store refused the request", "nothing of it was written", "kine", "unsupported operations in txn request", socket}, append(args, source...)...)
+	}
+	if after := readEtcd(t, e.Client()); !reflect.DeepEqual(after, before) {
+		t.Error("something was written")
+	}
+	runFails(t, exitUnreachable, []string{socket + "x"}, "audit", "--dial-timeout", "1s", "--endpoints", "unix://"+socket+"x")
+}
+
+// kineLike reads as etcd, and answers a transaction as kine 0.17.5 does one that is not a kube-apiserver's.
+type kineLike struct {
+	pb.UnimplementedKVServer
+	kv pb.KVClient
+}
+
+func (k *kineLike) Range(ctx context.Context, request *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return k.kv.Range(ctx, request)
+}
+
+func (k *kineLike) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
+	return nil, status.Error(codes.InvalidArgument, "etcdserver: unsupported operations in txn request")
 }

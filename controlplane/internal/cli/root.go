@@ -113,6 +113,8 @@ allocated with those that its Services use, in an etcd snapshot or a running etc
 also allocates from the stored ranges, as kube-apiserver does, and runs whole control
 planes that do it.
 
+` + environmentHelp + `
+
 ` + exitCodesHelp,
 		Version:       version + " (commit " + commitOrUnknown() + ")",
 		Args:          subcommands,
@@ -182,7 +184,7 @@ func withSource(c *cobra.Command, run func(c *cobra.Command, args []string, s *s
 		s.remember(c, others)
 		s.progress = &progress{w: c.ErrOrStderr()}
 		defer s.close()
-		return run(c, args, s)
+		return nameStore(&s.connection, run(c, args, s))
 	}
 	return s
 }

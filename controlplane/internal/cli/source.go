@@ -104,6 +104,9 @@ func (s *source) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.snapshot, "etcd-snapshot", "", "read this etcd snapshot, plain or gzip-compressed")
 	f.BoolVar(&s.skipHashCheck, "skip-hash-check", false, "with --etcd-snapshot: read a file without a valid hash, such as a copy of member/snap/db")
+	s.connection.elsewhere = func() bool {
+		return s.snapshot != "" || s.kube != nil && s.kube.given(c) != ""
+	}
 	s.connection.addFlags(c, "read a running etcd at these URLs")
 	f.StringVar(&s.prefix, "prefix", clusterstate.DefaultPrefix, "kube-apiserver's --etcd-prefix")
 	f.StringVar(&s.mode, "mode", modeAuto, "how ClusterIPs are recorded: auto (by ServiceCIDR objects if there are any) or bitmap")

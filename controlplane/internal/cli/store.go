@@ -55,6 +55,7 @@ at --endpoints, or else in one that runs in this process and keeps its data in
 // it, and it is closed.
 func withStore(c *cobra.Command, run func(c *cobra.Command, args []string, s *store) error) {
 	s := new(store)
+	s.connection.elsewhere = func() bool { return c.Flags().Changed("data-dir") }
 	s.connection.addFlags(c, "use a running etcd at these URLs")
 	f := c.Flags()
 	f.StringVar(&s.dataDir, "data-dir", "", "without --endpoints: directory of the data of the etcd in this process (default: rangekeeper below $XDG_DATA_HOME or ~/.local/share)")
@@ -78,7 +79,7 @@ func withStore(c *cobra.Command, run func(c *cobra.Command, args []string, s *st
 	c.RunE = func(c *cobra.Command, args []string) error {
 		s.log = c.ErrOrStderr()
 		defer s.close()
-		return run(c, args, s)
+		return nameStore(&s.connection, run(c, args, s))
 	}
 }
 
@@ -258,14 +259,25 @@ func decode(value []byte) (spec string, data []byte, err error) {
 type refusedError struct{ err error }
 
 func (e *refusedError) Error() string {
-	hint := ""
-	if strings.Contains(e.err.Error(), "unsupported operations in txn request") {
-		hint = ": the store is kine, which takes the transactions of a kube-apiserver only"
+	text := e.err.Error()
+	if !errors.Is(e.err, rangekeeper.ErrRefused) {
+		text = fmt.Sprintf("%v: %s", rangekeeper.ErrRefused, text)
 	}
-	return fmt.Sprintf("the store refuses the request, and nothing was written%s: %v", hint, e.err)
+	if strings.Contains(text, "unsupported operations in txn request") {
+		text += " (the store is kine, which accepts only the transactions of a kube-apiserver)"
+	}
+	return text + "; nothing of it was written"
 }
 
 func (e *refusedError) Unwrap() error { return e.err }
+
+// nameStore puts the name of the store before an error about its refusal.
+func nameStore(o *connection, err error) error {
+	if refused := (*refusedError)(nil); errors.As(err, &refused) && o.given() {
+		return &sourceError{o.String(), err}
+	}
+	return err
+}
 
 // unreachable marks an error that means that etcd did not answer, and explains an answer that refuses.
 func unreachable(err error) error {
