@@ -18,6 +18,7 @@ import (
 // source is where a command reads a cluster's state from.
 type source struct {
 	snapshot      string
+	sqlite        string
 	skipHashCheck bool
 	connection    connection
 	prefix        string
@@ -49,6 +50,11 @@ func (s *source) addAPIFlags(c *cobra.Command) {
 	s.kube = new(kubeconfig)
 	s.kube.addFlags(c)
 	f := c.Flags()
+	f.StringVar(&s.sqlite, "sqlite", "", "read this SQLite database of kine, such as /var/lib/rancher/k3s/server/db/state.db")
+	exclusive(c, "sqlite", "etcd-snapshot")
+	exclusive(c, "sqlite", "endpoints")
+	notEmpty(c, "sqlite")
+	c.MarkFlagFilename("sqlite")
 	f.StringVar(&s.nodePortRange, "service-node-port-range", "", "over the Kubernetes API: range of node ports that the API servers have (default "+audit.DefaultNodePortRange+" as long as all node ports are in it)")
 	f.StringVar(&s.clusterIPRange, "service-cluster-ip-range", "", "over the Kubernetes API of 1.32: range of ClusterIPs that the API servers have, or two, separated by a comma")
 	notEmpty(c, "service-node-port-range")
@@ -69,6 +75,8 @@ func (s *source) addAPIFlags(c *cobra.Command) {
 			return s.checkRanges(c)
 		case s.connection.given():
 			return usageError(c, "--%s is for the Kubernetes API, and --endpoints names an etcd", name)
+		case s.sqlite != "":
+			return usageError(c, "--%s is for the Kubernetes API, and --sqlite names a file", name)
 		default:
 			return usageError(c, "--%s is for the Kubernetes API, and --etcd-snapshot names a file", name)
 		}
@@ -105,7 +113,7 @@ func (s *source) addFlags(c *cobra.Command) {
 	f.StringVar(&s.snapshot, "etcd-snapshot", "", "read this etcd snapshot, plain or gzip-compressed")
 	f.BoolVar(&s.skipHashCheck, "skip-hash-check", false, "with --etcd-snapshot: read a file without a valid hash, such as a copy of member/snap/db")
 	s.connection.elsewhere = func() bool {
-		return s.snapshot != "" || s.kube != nil && s.kube.given(c) != ""
+		return s.file() != "" || s.kube != nil && s.kube.given(c) != ""
 	}
 	s.connection.addFlags(c, "read a running etcd at these URLs")
 	f.StringVar(&s.prefix, "prefix", clusterstate.DefaultPrefix, "kube-apiserver's --etcd-prefix")
@@ -116,7 +124,7 @@ func (s *source) addFlags(c *cobra.Command) {
 		switch {
 		case s.mode != modeAuto && s.mode != modeBitmap:
 			return usageError(c, "--mode is auto or bitmap, not %q", s.mode)
-		case s.skipHashCheck && s.online():
+		case s.skipHashCheck && s.snapshot == "":
 			return usageError(c, "--skip-hash-check is for --etcd-snapshot")
 		}
 		return nil
@@ -127,17 +135,23 @@ func (s *source) addFlags(c *cobra.Command) {
 }
 
 // online reports whether a running cluster is read.
-func (s *source) online() bool { return s.snapshot == "" }
+func (s *source) online() bool { return s.file() == "" }
+
+// file returns the name of the file that is read, or "".
+func (s *source) file() string { return s.snapshot + s.sqlite }
 
 // overAPI reports whether the Kubernetes API is read.
-func (s *source) overAPI() bool { return s.kube != nil && s.snapshot == "" && !s.connection.given() }
+func (s *source) overAPI() bool { return s.kube != nil && s.file() == "" && !s.connection.given() }
 
 // read returns the state as it is now.
 func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
 	o := clusterstate.Options{Prefix: s.prefix, SkipHashCheck: s.skipHashCheck}
 	if !s.online() {
-		o.Progress = s.progress.start("reading " + s.snapshot)
+		o.Progress = s.progress.start("reading " + s.file())
 		defer s.progress.end()
+		if s.sqlite != "" {
+			return clusterstate.ReadSQLite(ctx, s.sqlite, o)
+		}
 		return clusterstate.ReadSnapshotFile(ctx, s.snapshot, o)
 	}
 	if s.overAPI() {
@@ -238,7 +252,7 @@ func (s *source) name() string {
 	case s.online():
 		return s.connection.String()
 	default:
-		return s.snapshot
+		return s.file()
 	}
 }
 
@@ -247,6 +261,8 @@ func (s *source) kind() string {
 	switch {
 	case s.overAPI():
 		return "Kubernetes API"
+	case s.sqlite != "":
+		return "SQLite database of kine"
 	case s.online():
 		return "etcd"
 	default:

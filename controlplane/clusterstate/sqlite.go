@@ -1,0 +1,118 @@
+package clusterstate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// kine keeps each revision of a key as a row: id is the revision, deleted marks a deletion, and create_revision is 0 in the
+// row that creates the key.
+const (
+	kineRevision = `SELECT COALESCE(MAX(id), 0) FROM kine`
+	kineLatest   = `SELECT id, name, CASE WHEN created THEN id ELSE create_revision END, value
+FROM kine JOIN (SELECT MAX(id) AS id FROM kine WHERE name >= ? AND name < ? GROUP BY name) USING (id)
+WHERE deleted = 0 ORDER BY name`
+)
+
+// ReadSQLite reads the state from the SQLite database of kine, in which k3s keeps a cluster, at its newest revision. The
+// database may be in use, and is never written to. A write-ahead log beside it (-wal) is a part of it, for which SQLite may
+// create an index (-shm). Errors name the file and, where it is about one, the key.
+func ReadSQLite(ctx context.Context, path string, o Options) (*State, error) {
+	s, err := readSQLite(ctx, path, o.prefixes())
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+func readSQLite(ctx context.Context, path string, p prefixes) (*State, error) {
+	name, err := sqliteName(path)
+	if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", name)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // one revision for all queries
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	s := &State{RangesPrefix: p.ranges, Ranges: map[string]StoredRange{}}
+	if err := tx.QueryRowContext(ctx, kineRevision).Scan(&s.Revision); err != nil {
+		return nil, err
+	}
+	if s.Revision == 0 {
+		return nil, errors.New("the table kine is empty")
+	}
+	for _, prefix := range p.all() {
+		if err := s.addRows(ctx, tx, p, prefix); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// sqliteName returns the driver's name of a database that is only read.
+func sqliteName(path string) (string, error) {
+	file, err := os.Open(path) // its error is clearer than the driver's
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	about, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	if !about.Mode().IsRegular() {
+		return "", errors.New("is not a regular file")
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	parameters := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(10000)"}}
+	// Without a log (-wal) and its index (-shm) the file is a complete copy that nobody writes. It may lie where SQLite cannot
+	// create an index, which it would do otherwise.
+	log, err := os.Stat(path + "-wal")
+	noLog := errors.Is(err, os.ErrNotExist) || err == nil && log.Size() == 0
+	if _, err := os.Stat(path + "-shm"); noLog && errors.Is(err, os.ErrNotExist) {
+		parameters.Set("immutable", "1")
+	}
+	return (&url.URL{Scheme: "file", Path: absolute, RawQuery: parameters.Encode()}).String(), nil
+}
+
+// addRows decodes the newest revisions of the keys with a prefix.
+func (s *State) addRows(ctx context.Context, tx *sql.Tx, p prefixes, prefix string) error {
+	end := prefix[:len(prefix)-1] + "0" // the character after the slash
+	rows, err := tx.QueryContext(ctx, kineLatest, prefix, end)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var kv mvccpb.KeyValue
+		var key string
+		if err := rows.Scan(&kv.ModRevision, &key, &kv.CreateRevision, &kv.Value); err != nil {
+			return err
+		}
+		kv.Key = []byte(key)
+		if err := s.add(p, &kv); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/child"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+)
+
+// kineFixture is the database that TestKine writes if the variable writeKine is set.
+const (
+	kineFixture = "../../../testdata/kine/state.db.gz"
+	writeKine   = "RANGEKEEPER_WRITE_KINE_FIXTURE"
+)
+
+// checkKine checks the audit of the cluster that TestKine damages.
+func checkKine(t *testing.T, report audit.Report) {
+	t.Helper()
+	var got []string
+	for _, f := range report.Findings {
+		got = append(got, strings.Join([]string{f.Reason, f.Value, f.Namespace + "/" + f.Name}, " "))
+	}
+	for _, l := range report.Leaks {
+		got = append(got, "leak "+l.Value)
+	}
+	slices.Sort(got)
+	want := []string{"ClusterIPNotAllocated 10.0.0.10 default/web", "PortNotAllocated 30080 default/web", "leak 30099"}
+	if !slices.Equal(got, want) || report.Summary.Services != 3 {
+		t.Errorf("%d Services, got %q, want %q", report.Summary.Services, got, want)
+	}
+}
+
+// TestSQLite reads a database that kine wrote, in a directory where nothing can be written.
+func TestSQLite(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "state.db")
+	content := etcdtest.Gunzip(t, kineFixture)
+	if err := os.WriteFile(file, content, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	checkKine(t, runJSON[audit.Report](t, exitFound, "audit", "--sqlite", file))
+	if code, stdout, stderr := run(t, "explain", "30080", "--sqlite", file); code != exitFound || !strings.Contains(stdout, "default/web") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	if got := runOK(t, "show", "servicenodeports", "--sqlite", file); !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, "30099") }) {
+		t.Errorf("%q", got)
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 1 {
+		t.Errorf("%v, %v", all, err)
+	}
+	if after, err := os.ReadFile(file); err != nil || !slices.Equal(after, content) {
+		t.Error("the database was changed", err)
+	}
+
+	snapshot := etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")
+	for _, c := range []struct{ file, want string }{
+		{filepath.Join(dir, "none.db"), "no such file"}, {dir, "not a regular file"},
+		{snapshot, "not a database"}, {etcdtest.Write(t, content[:len(content)/2]), "malformed"}, {etcdtest.Write(t, nil), "no such table"},
+	} {
+		runFails(t, exitInput, []string{c.file, c.want}, "audit", "--sqlite", c.file)
+	}
+	runFails(t, exitInput, []string{"exclude each other"}, "audit", "--sqlite", file, "--etcd-snapshot", snapshot)
+	runFails(t, exitInput, []string{"no flag --sqlite"}, "repair", "--sqlite", file)
+}
+
+// TestKine runs a stock kube-apiserver on kine, damages the cluster, and reads it at kine's socket and in kine's database, which
+// must agree. kine refuses all that the command would write. scripts/kine.sh builds kine.
+func TestKine(t *testing.T) {
+	program, err := filepath.Abs("../../../bin/kine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(program); err != nil {
+		t.Skip("kine is not built:", err)
+	}
+	dir := t.TempDir()
+	database, endpoint := filepath.Join(dir, "state.db"), "unix://"+filepath.Join(dir, "kine.sock")
+	command := exec.Command(program, "--listen-address", endpoint, "--endpoint",
+		"sqlite://"+database+"?_journal_mode=WAL&_busy_timeout=30000&_txlock=immediate", "--metrics-bind-address=0")
+	kine, err := child.Start(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kine.Kill)
+	client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: []string{endpoint}, DialTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server := apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.Newest, Etcd: []string{endpoint}, ServiceClusterIPRange: "10.0.0.0/24", OwnLoops: true,
+	})
+	api, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	services, ctx := api.CoreV1().Services("default"), t.Context()
+	for name, spec := range map[string]corev1.ServiceSpec{
+		"web":  {Type: corev1.ServiceTypeNodePort, ClusterIP: "10.0.0.10", Ports: []corev1.ServicePort{{Port: 80, NodePort: 30080}}},
+		"api":  {ClusterIP: "10.0.0.11", Ports: []corev1.ServicePort{{Port: 80}}},
+		"gone": {ClusterIP: "10.0.0.12", Ports: []corev1.ServicePort{{Port: 80}}},
+	} {
+		if _, err := services.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := services.Delete(ctx, "gone", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := services.Get(ctx, "kubernetes", metav1.GetOptions{}); err == nil {
+			break
+		} else if !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	server.Kill()
+	if err := toggle(ctx, client, nodePortsKey, 30080); err != nil {
+		t.Fatal(err)
+	}
+	if err := toggle(ctx, client, nodePortsKey, 30099); err != nil {
+		t.Fatal(err)
+	}
+	const address = "/registry/ipaddresses/10.0.0.10"
+	object, err := client.Get(ctx, address)
+	if err != nil || len(object.Kvs) != 1 {
+		t.Fatal(object, err)
+	}
+	deleted, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(address), "=", object.Kvs[0].ModRevision)).
+		Then(clientv3.OpDelete(address)).Else(clientv3.OpGet(address)).Commit()
+	if err != nil || !deleted.Succeeded {
+		t.Fatal(deleted, err)
+	}
+
+	overSocket := runJSON[audit.Report](t, exitFound, "audit", "--endpoints", endpoint)
+	live := runJSON[audit.Report](t, exitFound, "audit", "--sqlite", database)
+	checkKine(t, live)
+	if !reflect.DeepEqual(live, overSocket) {
+		t.Errorf("got %+v, over the socket %+v", live, overSocket)
+	}
+	online, err := clusterstate.ReadEtcd(ctx, client, clusterstate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := clusterstate.ReadSQLite(ctx, database, clusterstate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(file, online) {
+		t.Errorf("database and socket differ:\n%+v\n%+v", file, online)
+	}
+	for _, args := range [][]string{{"repair", "--apply"}, {"allocate", "servicenodeports"}, {"release", "servicenodeports", "30099"}} {
+		runFails(t, exitInput, []string{endpoint, "unsupported operations in txn request", "kine", "nothing of it was written"}, append(args, "--endpoints", endpoint)...)
+	}
+	if after, err := clusterstate.ReadEtcd(ctx, client, clusterstate.Options{}); err != nil || !reflect.DeepEqual(after, online) {
+		t.Error("something was written", err)
+	}
+
+	client.Close()
+	if err := kine.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	<-kine.Ended()
+	checkKine(t, runJSON[audit.Report](t, exitFound, "audit", "--sqlite", database))
+	if os.Getenv(writeKine) != "" {
+		content, err := os.ReadFile(database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(kineFixture, etcdtest.Gzip(t, content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
