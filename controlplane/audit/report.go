@@ -14,9 +14,10 @@ const APIVersion = "rangekeeper/v1"
 
 // The kinds of documents.
 const (
-	KindAudit      = "Audit"
-	KindRepairPlan = "RepairPlan"
-	KindFreeList   = "FreeList"
+	KindAudit       = "Audit"
+	KindRepairPlan  = "RepairPlan"
+	KindFreeList    = "FreeList"
+	KindRangeChange = "RangeChange"
 )
 
 // RangeMode says how allocations from a range are recorded.

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -32,11 +33,17 @@ const (
 
 // change is one thing that has happened to a range.
 type change struct {
-	Type string `json:"type"`
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Type       string `json:"type"`
 	// Value is the address or port; of changeCreated and changeDeleted the range.
 	Value string `json:"value"`
 	// Revision is etcd's revision of the change.
 	Revision int64 `json:"revision"`
+}
+
+func newChange(what, value string, revision int64) change {
+	return change{audit.APIVersion, audit.KindRangeChange, what, value, revision}
 }
 
 func newWatch() *cobra.Command {
@@ -230,7 +237,7 @@ func (w *rangeWatch) next(kv *mvccpb.KeyValue, revision int64) ([]change, error)
 	}
 	var changes []change
 	add := func(what string, value any) {
-		changes = append(changes, change{what, fmt.Sprint(value), revision})
+		changes = append(changes, newChange(what, fmt.Sprint(value), revision))
 	}
 	if spec == "" { // an object that is not initialised is as good as none
 		if w.values != (rangekeeper.Range{}) {

@@ -149,7 +149,7 @@ func TestWatch(t *testing.T) {
 
 	var got change
 	runOK(t, with("allocate", "servicenodeports", "30009")...)
-	if err := json.Unmarshal([]byte(ports.next(ports.lines)), &got); err != nil || got.Type != "allocated" || got.Value != "30009" || got.Revision < 2 {
+	if err := json.Unmarshal([]byte(ports.next(ports.lines)), &got); err != nil || got.Kind != "RangeChange" || got.Type != "allocated" || got.Value != "30009" || got.Revision < 2 {
 		t.Errorf("%v, %+v", err, got)
 	}
 	// What cannot be read ends it.
