@@ -60,6 +60,8 @@ type Audit struct {
 	report *Report
 	state  *clusterstate.State
 	core   *rangekeeper.Report
+	// wide says that the range of node ports is not known, and all ports were audited.
+	wide bool
 	// ranges are in the order of the core's.
 	ranges []auditedRange
 }

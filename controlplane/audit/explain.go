@@ -17,6 +17,8 @@ type Explanation struct {
 	Value string
 	// Places are the ranges that hand it out; ServiceCIDR objects may overlap.
 	Places []Place
+	// RangeUnknown says that the source does not know which values there are, so a value without a place may yet have one.
+	RangeUnknown bool
 	// Around are the names of ranges that have it between their addresses and yet
 	// do not hand it out: as network or broadcast address, or since a bitmap of
 	// IPv6 ends before it.
@@ -38,9 +40,9 @@ type Place struct {
 
 // Explain returns all that is known about one address or port.
 func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
-	e := &Explanation{Value: value.String()}
+	e := &Explanation{Value: value.String(), RangeUnknown: !a.knowsRange(value)}
 	for i, r := range a.ranges {
-		if r.record == rangekeeper.RecordStale {
+		if r.record == rangekeeper.RecordStale || a.wide && value.IsPort() {
 			continue
 		}
 		if state, in := a.core.State(i, value); in {

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"fmt"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -13,7 +14,7 @@ type FreeList struct {
 	// Bands are the static and the dynamic band of each range with the name: ServiceCIDR objects have one or two.
 	Bands []FreeBand `json:"bands"`
 	// Unknown is as in [Report].
-	Unknown []string `json:"unknown,omitempty"`
+	Unknown []Unknown `json:"unknown,omitempty"`
 }
 
 // FreeBand is one band of a range.
@@ -38,7 +39,15 @@ func (a *Audit) Free(name string, n int) (*FreeList, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := &FreeList{APIVersion: APIVersion, Kind: KindFreeList, Bands: []FreeBand{}, Unknown: a.report.Unknown}
+	if a.wide && name == ServiceNodePorts {
+		return nil, errors.New("the range of node ports is not known, as some are not in kube-apiserver's default range: name it with --service-node-port-range")
+	}
+	list := &FreeList{APIVersion: APIVersion, Kind: KindFreeList, Bands: []FreeBand{}}
+	for _, unknown := range a.report.Unknown {
+		if unknown.Range == name {
+			list.Unknown = append(list.Unknown, unknown)
+		}
+	}
 	for _, row := range rows {
 		if row.Mode == ModeUninitialized || row.Mode == ModeStale {
 			return nil, fmt.Errorf("nothing is allocated from %s: it is %s", name, row.Mode)

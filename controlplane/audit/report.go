@@ -64,8 +64,8 @@ type Report struct {
 	Findings   []Finding `json:"findings"`
 	Leaks      []Leak    `json:"leaks"`
 	Summary    Summary   `json:"summary"`
-	// Unknown says what the source cannot see, one sentence each.
-	Unknown []string `json:"unknown,omitempty"`
+	// Unknown is what the source cannot see.
+	Unknown []Unknown `json:"unknown,omitempty"`
 }
 
 // Range is one range of ClusterIPs or node ports.
@@ -111,6 +111,14 @@ type Leak struct {
 	Remedy rangekeeper.Remedy `json:"-"`
 	// Stays reports whether the repair of a running cluster leaves it for now.
 	Stays bool `json:"stays,omitempty"`
+}
+
+// Unknown is something that the source cannot see.
+type Unknown struct {
+	// Range is the name of the range that it is about.
+	Range string `json:"range"`
+	// Message is for people.
+	Message string `json:"message"`
 }
 
 // Summary counts.

@@ -18,7 +18,8 @@ type Run struct {
 
 // Runs are the used and the free runs of a range, ascending.
 type Runs struct {
-	Range      Range
+	Range Range
+	// StaticBand is 0 if the range is not known.
 	StaticBand uint32
 	Used, Free []Run
 }
@@ -34,7 +35,9 @@ func (a *Audit) Runs(name string) ([]Runs, error) {
 	for _, r := range rows {
 		runs := Runs{Range: r}
 		if i := a.index(r); i >= 0 {
-			runs.StaticBand = a.ranges[i].staticBand
+			if !a.wide || r.Name != ServiceNodePorts {
+				runs.StaticBand = a.ranges[i].staticBand
+			}
 			runs.Used = texts(a.core.Runs(i, rangekeeper.ValuesStored, true))
 			runs.Free = texts(a.core.Runs(i, rangekeeper.ValuesStored, false))
 		}

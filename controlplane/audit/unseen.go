@@ -15,26 +15,40 @@ const DefaultNodePortRange = "30000-32767"
 // allPorts is the range in which a node port lies whatever kube-apiserver's flag says.
 const allPorts = "1-65535"
 
+// unknown adds a sentence about a range to the report.
+func (a *Audit) unknown(name, format string, args ...any) {
+	a.report.Unknown = append(a.report.Unknown, Unknown{name, fmt.Sprintf(format, args...)})
+}
+
+// knowsRange reports whether the source says which values of this kind there are.
+func (a *Audit) knowsRange(value rangekeeper.Value) bool {
+	switch unseen := a.state.Unseen; {
+	case unseen == nil:
+		return true
+	case value.IsPort():
+		return unseen.NodePortRange != ""
+	default:
+		return len(a.state.ServiceCIDRs)+len(unseen.ClusterIPRanges) > 0
+	}
+}
+
 // addUnseen adds the ranges whose bitmaps the source cannot see, and what is unknown for that to the report.
 func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
-	unknown := func(format string, args ...any) {
-		a.report.Unknown = append(a.report.Unknown, fmt.Sprintf(format, args...))
-	}
 	if !byObjects {
-		unknown("leaked and unrecorded ClusterIPs: the Kubernetes API does not serve the bitmaps that record ClusterIPs in this cluster")
-		if err := a.addClusterIPRanges(core, unknown); err != nil {
+		a.unknown(ServiceIPs, "leaked and unrecorded ClusterIPs: the Kubernetes API does not serve the bitmaps that record ClusterIPs in this cluster")
+		if err := a.addClusterIPRanges(core); err != nil {
 			return err
 		}
 	}
 	if a.state.Unseen.Probed {
-		unknown("unrecorded node ports: the Kubernetes API does not serve the bitmap that records them")
-		unknown("leaked node ports that the API server does not see before its next write of the bitmap (one with Rangekeeper inside sees all)")
+		a.unknown(ServiceNodePorts, "unrecorded node ports: the Kubernetes API does not serve the bitmap that records them")
+		a.unknown(ServiceNodePorts, "leaked node ports that the API server does not see before its next write of the bitmap (one with Rangekeeper inside sees all)")
 	} else {
-		unknown("leaked and unrecorded node ports: the Kubernetes API does not serve the bitmap that records them; --probe finds leaked ones")
+		a.unknown(ServiceNodePorts, "leaked and unrecorded node ports: the Kubernetes API does not serve the bitmap that records them; --probe finds leaked ones")
 	}
 	r, err := rangekeeper.ParsePortRange(cmp.Or(a.state.Unseen.NodePortRange, DefaultNodePortRange))
 	if err == nil && a.state.Unseen.NodePortRange == "" {
-		r, err = a.assumeNodePorts(r, unknown)
+		r, err = a.assumeNodePorts(r)
 	}
 	if err != nil {
 		return err
@@ -48,10 +62,10 @@ func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
 	return err
 }
 
-func (a *Audit) addClusterIPRanges(core *rangekeeper.Audit, unknown func(format string, args ...any)) error {
+func (a *Audit) addClusterIPRanges(core *rangekeeper.Audit) error {
 	ranges := a.state.Unseen.ClusterIPRanges
 	if len(ranges) == 0 {
-		unknown("ClusterIPs outside their range: the range is not known; name it with --service-cluster-ip-range")
+		a.unknown(ServiceIPs, "ClusterIPs outside their range: the range is not known; name it with --service-cluster-ip-range")
 		return core.WithoutClusterIPRanges()
 	}
 	for i, text := range ranges {
@@ -73,7 +87,7 @@ func (a *Audit) addClusterIPRanges(core *rangekeeper.Audit, unknown func(format 
 
 // assumeNodePorts returns the assumed range of node ports, unless a Service has a node port outside it: that is a
 // fault or another range, and only the servers' flags can decide.
-func (a *Audit) assumeNodePorts(assumed rangekeeper.Range, unknown func(format string, args ...any)) (rangekeeper.Range, error) {
+func (a *Audit) assumeNodePorts(assumed rangekeeper.Range) (rangekeeper.Range, error) {
 	outside := 0
 	count := func(port int32) {
 		if port == 0 {
@@ -93,11 +107,12 @@ func (a *Audit) assumeNodePorts(assumed rangekeeper.Range, unknown func(format s
 		}
 	}
 	if outside == 0 {
-		unknown("the range of node ports: it is taken to be %s, kube-apiserver's default; name another one with --service-node-port-range", DefaultNodePortRange)
+		a.unknown(ServiceNodePorts, "the range of node ports: it is taken to be %s, kube-apiserver's default; name another one with --service-node-port-range", DefaultNodePortRange)
 		return assumed, nil
 	}
-	unknown("node ports outside their range: it is not known, and %d node ports are not in %s, kube-apiserver's default; name the range with --service-node-port-range",
+	a.unknown(ServiceNodePorts, "node ports outside their range: it is not known, and %d node ports are not in %s, kube-apiserver's default; name the range with --service-node-port-range",
 		outside, DefaultNodePortRange)
+	a.wide = true
 	return rangekeeper.ParsePortRange(allPorts)
 }
 
@@ -108,7 +123,7 @@ func (a *Audit) addMetrics() {
 		return
 	}
 	at := slices.IndexFunc(a.ranges, func(r auditedRange) bool { return r.name == ServiceNodePorts })
-	a.report.Unknown = append(a.report.Unknown, fmt.Sprintf(
+	a.unknown(ServiceNodePorts,
 		"which node ports are leaked or unrecorded: %d were recorded when the API server last wrote the bitmap (its metrics), and Services use %d",
-		unseen.Metrics.Allocated, a.core.Range(at).InUse))
+		unseen.Metrics.Allocated, a.core.Range(at).InUse)
 }

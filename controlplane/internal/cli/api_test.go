@@ -68,6 +68,7 @@ func TestAuditOverAPI(t *testing.T) {
 			if got.Summary.Services != want.Summary.Services || len(got.Unknown) == 0 {
 				t.Errorf("%+v, unknown %q", got.Summary, got.Unknown)
 			}
+			outsideDefault := slices.ContainsFunc(want.Findings, func(f audit.Finding) bool { return f.Reason == "PortOutOfRange" })
 			// Without the ranges all is found that can be known without them.
 			outside := func(f audit.Finding) bool { return strings.HasSuffix(f.Reason, "OutOfRange") }
 			if cluster.Name != etcdtest.DualStack {
@@ -78,6 +79,14 @@ func TestAuditOverAPI(t *testing.T) {
 				values = append(values, f.Reason+" "+f.Value+" "+f.Name)
 			}
 			bare := reportOf(t, "--kubeconfig", kubeconfig)
+			if code, _, stderr := run(t, "free", "servicenodeports", "--kubeconfig", kubeconfig); code == exitOK == outsideDefault {
+				t.Errorf("free without ranges: exit code %d, %s", code, stderr)
+			}
+			if cluster.Name == etcdtest.DualStack {
+				if code, stdout, stderr := run(t, "explain", "10.96.0.1", "--kubeconfig", kubeconfig); code != exitOK || strings.Contains(stdout, "recreate") {
+					t.Errorf("explain without ranges: exit code %d, %s%s", code, stdout, stderr)
+				}
+			}
 			var found []string
 			for _, f := range bare.Findings {
 				found = append(found, f.Reason+" "+f.Value+" "+f.Name)
@@ -88,6 +97,25 @@ func TestAuditOverAPI(t *testing.T) {
 				t.Errorf("without ranges %q, want %q", found, values)
 			}
 		})
+	}
+}
+
+// TestBetaObjects audits a server that serves ServiceCIDR and IPAddress objects in v1beta1 only.
+func TestBetaObjects(t *testing.T) {
+	etcd := etcdtest.Start(t, "")
+	server := apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.V1_32, Etcd: etcd.Endpoints(), OwnLoops: true,
+		Flags: []string{"--feature-gates=MultiCIDRServiceAllocator=true", "--runtime-config=networking.k8s.io/v1beta1=true"},
+	})
+	config := server.Kubeconfig(apiservertest.Admin)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) { // its loops create the Service kubernetes
+		code, stdout, stderr := run(t, "show", "kubernetes", "--kubeconfig", config)
+		if code == exitOK && strings.Contains(stdout, "10.96.0.1 ") && strings.Contains(stdout, "ipaddress") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("exit code %d, %q, %s", code, stdout, stderr)
+		}
 	}
 }
 
@@ -287,7 +315,7 @@ func TestProbe(t *testing.T) {
 		t.Errorf("leaks %v, %v", leaks, report.Findings)
 	}
 	metrics := "4 were recorded when the API server last wrote the bitmap (its metrics), and Services use 2"
-	if !slices.ContainsFunc(report.Unknown, func(text string) bool { return strings.Contains(text, metrics) }) {
+	if !slices.ContainsFunc(report.Unknown, func(u audit.Unknown) bool { return strings.Contains(u.Message, metrics) }) {
 		t.Errorf("metrics: %q", report.Unknown)
 	}
 	create("three", 30300)

@@ -100,7 +100,11 @@ func (s *screen) explanation(e *audit.Explanation) {
 		}
 	}
 	line("Value", printable(e.Value))
-	if len(e.Places) == 0 {
+	switch {
+	case len(e.Places) > 0:
+	case e.RangeUnknown:
+		line("Range", "not known over the Kubernetes API; name it with --service-cluster-ip-range or --service-node-port-range")
+	default:
 		text := "none hands it out"
 		if len(e.Around) > 0 {
 			text += ", though it lies in " + strings.Join(e.Around, " and ") +

@@ -63,9 +63,10 @@ func writeFree(w io.Writer, free *audit.FreeList) error {
 		rows = append(rows, []string{b.Name, b.Range, b.Band, fmt.Sprint(b.Free), strings.Join(b.Next, ", ")})
 	}
 	t.add("", []string{"RANGE", "VALUES", "BAND", "FREE", "NEXT"}, rows)
-	t.addUnknown(free.Unknown)
-	_, err := w.Write(t.b.Bytes())
-	return err
+	s := newScreen(w, true)
+	s.b.Write(t.b.Bytes())
+	s.unknown(free.Unknown)
+	return s.writeTo(w)
 }
 
 // writeFreeNames writes one value in each line, for scripts.

@@ -20,8 +20,14 @@ type kubeconfig struct {
 	names []string
 }
 
-// shownFlags are the flags of kubectl that the help lists; the others work as well.
-var shownFlags = []string{"kubeconfig", "context", "as", "as-group", "request-timeout"}
+// shownFlags are the flags of kubectl that the help lists, with their usage; the others work as well.
+var shownFlags = map[string]string{
+	"kubeconfig":      "kubeconfig of the cluster to read over the Kubernetes API (default: as kubectl finds it)",
+	"context":         "context of the kubeconfig",
+	"as":              "user to impersonate",
+	"as-group":        "group to impersonate, may be repeated",
+	"request-timeout": "time limit of one request, such as 30s; 0 for none",
+}
 
 // addFlags adds kubectl's flags.
 func (k *kubeconfig) addFlags(c *cobra.Command) {
@@ -32,12 +38,12 @@ func (k *kubeconfig) addFlags(c *cobra.Command) {
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	k.flags.AddFlags(set)
 	set.VisitAll(func(f *pflag.Flag) {
-		f.Hidden = !slices.Contains(shownFlags, f.Name)
+		usage, isShown := shownFlags[f.Name]
+		f.Usage, f.Hidden = usage, !isShown
 		f.Shorthand = ""
 		c.Flags().AddFlag(f)
 		k.names = append(k.names, f.Name)
 	})
-	c.Flags().Lookup("kubeconfig").Usage = "kubeconfig of the cluster to read over the Kubernetes API (default: as kubectl finds it)"
 	c.MarkFlagFilename("kubeconfig")
 	completeNothing(c, "as", "as-group", "request-timeout")
 	c.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -3,18 +3,21 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// remember keeps the flags on the command line that are not others, the command's own, for the commands that come next. A
-// password is not shown again.
+// secrets are flags that are not shown again.
+var secrets = []string{"password", "token"}
+
+// remember keeps the flags on the command line that are not others, the command's own, for the commands that come next.
 func (s *source) remember(c *cobra.Command, others map[string]bool) {
 	s.program = c.Root().CommandPath()
 	c.Flags().Visit(func(f *pflag.Flag) {
-		if others[f.Name] || f.Name == "password" {
+		if others[f.Name] || slices.Contains(secrets, f.Name) {
 			return
 		}
 		value := f.Value.String()

@@ -70,7 +70,9 @@ func writeRuns(w io.Writer, all []audit.Runs) error {
 	var t table
 	for _, r := range all {
 		t.addRanges([]audit.Range{r.Range})
-		fmt.Fprintf(&t.b, "\nStatic band: the lowest %s\n", count(int(r.StaticBand), "value"))
+		if r.StaticBand > 0 {
+			fmt.Fprintf(&t.b, "\nStatic band: the lowest %s\n", count(int(r.StaticBand), "value"))
+		}
 		t.addRuns("Free runs", r.Free)
 		t.addRuns("Used runs", r.Used)
 	}

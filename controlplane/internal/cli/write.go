@@ -67,16 +67,6 @@ func (t *table) addRanges(ranges []audit.Range) {
 	t.add("", []string{"RANGE", "VALUES", "MODE", "SIZE", "USED", "FREE"}, rows)
 }
 
-// addUnknown lists what the source cannot see.
-func (t *table) addUnknown(unknown []string) {
-	for i, text := range unknown {
-		if i == 0 {
-			t.b.WriteString("\nUnknown:\n")
-		}
-		fmt.Fprintf(&t.b, "- %s\n", text)
-	}
-}
-
 // printable shows a text that someone wrote where an address belongs without
 // handing control characters to the terminal.
 func printable(value string) string {
@@ -92,13 +82,7 @@ func reportScreen(s *screen, r *audit.Report, source *source) {
 	s.text(0, "", totals(r))
 	s.blank()
 	s.ranges(r.Ranges)
-	if len(r.Unknown) > 0 {
-		s.blank()
-		s.text(0, bold, "Unknown")
-		for _, text := range r.Unknown {
-			s.text(2, "", text)
-		}
-	}
+	s.unknown(r.Unknown)
 	var faults []fault
 	for _, f := range r.Findings {
 		faults = append(faults, faultOf(f, s.all))
@@ -146,6 +130,18 @@ func reportSteps(r *audit.Report, source *source) []step {
 		steps = append(steps, source.repairStep(n, len(faults)))
 	}
 	return steps
+}
+
+// unknown lists what the source cannot see.
+func (s *screen) unknown(all []audit.Unknown) {
+	if len(all) == 0 {
+		return
+	}
+	s.blank()
+	s.text(0, bold, "Unknown")
+	for _, unknown := range all {
+		s.text(2, "", unknown.Message)
+	}
 }
 
 var severityTitles = map[audit.Severity]string{

@@ -1,0 +1,141 @@
+package clusterstate_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+)
+
+// fakeAPI answers each request by a function of its path, without the prefix of a proxy, and its parameters.
+func fakeAPI(t *testing.T, answer func(path string, query url.Values) (code int, body any)) *rest.Config {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path, ok := strings.CutPrefix(r.URL.Path, "/proxy/cluster")
+		if !ok {
+			t.Errorf("%s: not through the proxy", r.URL)
+		}
+		code, body := answer(path, r.URL.Query())
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		json.NewEncoder(w).Encode(body)
+	}))
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL + "/proxy/cluster"}
+}
+
+// page is a list with one object for each name.
+func page(version, next string, names ...string) map[string]any {
+	items := []any{}
+	for _, name := range names {
+		items = append(items, map[string]any{"metadata": map[string]any{"name": name, "namespace": "ns"}})
+	}
+	return map[string]any{"metadata": map[string]any{"resourceVersion": version, "continue": next}, "items": items}
+}
+
+func failure(code int, reason metav1.StatusReason) (int, any) {
+	return code, metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: "it said " + string(reason),
+	}
+}
+
+// TestReadAPIPages reads lists in pages, all at the version of the first one, from a server that has the older API group.
+func TestReadAPIPages(t *testing.T) {
+	var asked []string
+	config := fakeAPI(t, func(path string, query url.Values) (int, any) {
+		asked = append(asked, fmt.Sprintf("%s continue=%s version=%s%s", path, query.Get("continue"), query.Get("resourceVersionMatch"), query.Get("resourceVersion")))
+		switch {
+		case path == "/api/v1/services" && query.Get("continue") == "":
+			return http.StatusOK, page("77", "more", "a", "b")
+		case path == "/api/v1/services":
+			return http.StatusOK, page("77", "", "c")
+		case path == "/apis/networking.k8s.io/v1beta1/ipaddresses":
+			return http.StatusOK, page("77", "", "10.0.0.1")
+		}
+		return failure(http.StatusNotFound, metav1.StatusReasonNotFound)
+	})
+	state, err := clusterstate.ReadAPI(t.Context(), config, clusterstate.APIOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state.Revision != 77 || len(state.Services) != 3 || len(state.IPAddresses) != 1 || len(state.ServiceCIDRs) != 0 || state.Unseen == nil {
+		t.Errorf("%+v", state)
+	}
+	want := []string{
+		"/api/v1/services continue= version=",
+		"/api/v1/services continue=more version=",
+		"/apis/networking.k8s.io/v1/servicecidrs continue= version=Exact77",
+		"/apis/networking.k8s.io/v1beta1/servicecidrs continue= version=Exact77",
+		"/apis/networking.k8s.io/v1/ipaddresses continue= version=Exact77",
+		"/apis/networking.k8s.io/v1beta1/ipaddresses continue= version=Exact77",
+	}
+	if !slices.Equal(asked, want) {
+		t.Errorf("asked for %q", asked)
+	}
+}
+
+// TestReadAPIExpires reads from a server that compacts the version of the first answer so many times.
+func TestReadAPIExpires(t *testing.T) {
+	for times := range 4 {
+		version := 10
+		config := fakeAPI(t, func(path string, query url.Values) (int, any) {
+			if path == "/api/v1/services" {
+				version++
+				return http.StatusOK, page(fmt.Sprint(version), "", "a")
+			}
+			if version <= 10+times {
+				return failure(http.StatusGone, metav1.StatusReasonExpired)
+			}
+			return http.StatusOK, page(query.Get("resourceVersion"), "", "kubernetes")
+		})
+		state, err := clusterstate.ReadAPI(t.Context(), config, clusterstate.APIOptions{})
+		switch {
+		case times == 3 && err == nil:
+			t.Error("read, though each version was compacted")
+		case times < 3 && (err != nil || state.Revision != int64(11+times) || len(state.Services) != 1):
+			t.Errorf("compacted %d times: %+v, %v", times, state, err)
+		}
+	}
+}
+
+// TestReadAPIErrors compares the errors of servers that answer something else.
+func TestReadAPIErrors(t *testing.T) {
+	for _, c := range []struct {
+		want        string
+		unreachable bool
+		code        int
+		body        any
+	}{
+		{"it said Forbidden; deploy/audit has a ClusterRole", false, http.StatusForbidden, metav1.StatusReasonForbidden},
+		{"does not accept the credentials: it said Unauthorized", false, http.StatusUnauthorized, metav1.StatusReasonUnauthorized},
+		{"it said ServiceUnavailable", true, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable},
+		{"it said NotFound", false, http.StatusNotFound, metav1.StatusReasonNotFound},
+		{"the answer is not a list of Kubernetes objects", false, http.StatusOK, map[string]any{}},
+		{"damaged answer", false, http.StatusOK, []int{1}},
+		{"resource version", false, http.StatusOK, page("x", "")},
+		{"Service without a name", false, http.StatusOK, page("1", "", "")},
+	} {
+		config := fakeAPI(t, func(string, url.Values) (int, any) {
+			if reason, ok := c.body.(metav1.StatusReason); ok {
+				return failure(c.code, reason)
+			}
+			return c.code, c.body
+		})
+		_, err := clusterstate.ReadAPI(t.Context(), config, clusterstate.APIOptions{})
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "/api/v1/services") ||
+			errors.Is(err, clusterstate.ErrAPIUnreachable) != c.unreachable {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}
