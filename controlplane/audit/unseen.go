@@ -42,7 +42,14 @@ func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
 	}
 	if a.state.Unseen.Probed {
 		a.unknown(ServiceNodePorts, "unrecorded node ports: the Kubernetes API does not serve the bitmap that records them")
-		a.unknown(ServiceNodePorts, "leaked node ports that the API server does not see before its next write of the bitmap (one with Rangekeeper inside sees all)")
+		switch unseen := a.state.Unseen; {
+		case unseen.Accepted:
+			a.unknown(ServiceNodePorts, "leaked node ports that the API server does not see: it accepts node port %d, which a Service uses, so it has not written the bitmap since that was allocated, or the port is not recorded; its repair writes the bitmap every three minutes: probe again after that", unseen.CheckedNodePort)
+		case unseen.CheckedNodePort == 0:
+			a.unknown(ServiceNodePorts, "whether the API server sees leaked node ports: no Service has a node port by which that could be checked")
+		default:
+			a.unknown(ServiceNodePorts, "leaked node ports that other API servers have allocated since the last write of the bitmap by the asked one (one with Rangekeeper inside sees all)")
+		}
 	} else {
 		a.unknown(ServiceNodePorts, "leaked and unrecorded node ports: the Kubernetes API does not serve the bitmap that records them; --probe finds leaked ones")
 	}

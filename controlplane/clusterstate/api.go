@@ -49,6 +49,10 @@ type Unseen struct {
 	// [ProbeNodePorts].
 	Probed            bool
 	RecordedNodePorts []uint16
+	// CheckedNodePort is the youngest node port of a Service at the time of the probe, 0 if there was none, and Accepted says
+	// that the server accepted it for another Service: it has not seen the whole bitmap.
+	CheckedNodePort int32
+	Accepted        bool
 	// Metrics are an API server's counts of node ports; nil if they could not be read.
 	Metrics *NodePortCounts
 }

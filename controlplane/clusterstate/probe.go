@@ -47,8 +47,8 @@ type ProbeOptions struct {
 // refuses the creation of a Service, twice with a time between. The creations are dry runs, so nothing is written. It
 // returns the state after the second look, with [Unseen.RecordedNodePorts].
 //
-// A server sees the ports that another one has allocated since its own last write of the range only after its next one.
-// With Rangekeeper inside it sees them at once.
+// A stock server sees the bitmap as it was at its own last write of it; its repair writes it every three minutes. With
+// Rangekeeper inside it sees the present one. So a port of a Service is probed, too.
 func ProbeNodePorts(ctx context.Context, config *rest.Config, read func() (*State, error), o ProbeOptions) (*State, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.WarningHandler = probeQPS, 1, rest.NoWarnings{}
@@ -90,7 +90,31 @@ func ProbeNodePorts(ctx context.Context, config *rest.Config, read func() (*Stat
 		refused = slices.DeleteFunc(refused, func(port uint16) bool { return used[int32(port)] })
 	}
 	state.Unseen.Probed, state.Unseen.RecordedNodePorts = true, refused
+	if state.Unseen.CheckedNodePort = youngest(state, o.Range); state.Unseen.CheckedNodePort != 0 {
+		again, err := p.refused([]uint16{uint16(state.Unseen.CheckedNodePort)})
+		if err != nil {
+			return nil, err
+		}
+		state.Unseen.Accepted = len(again) == 0
+	}
 	return state, nil
+}
+
+// youngest returns a node port of the youngest Service with one in the range; 0 if there is none.
+func youngest(s *State, values rangekeeper.Range) (found int32) {
+	var created time.Time
+	for i := range s.Services {
+		service := &s.Services[i]
+		if found != 0 && !service.CreationTimestamp.After(created) {
+			continue
+		}
+		for _, port := range service.Spec.Ports {
+			if _, in := values.OffsetOf(rangekeeper.PortValue(uint16(port.NodePort))); in {
+				found, created = port.NodePort, service.CreationTimestamp.Time
+			}
+		}
+	}
+	return found
 }
 
 // nodePorts returns the node ports that Services use.

@@ -302,6 +302,9 @@ func TestProbe(t *testing.T) {
 		}
 		return values, report
 	}
+	if _, report := probe(); !strings.Contains(report.Unknown[1].Message, "no Service has a node port") {
+		t.Errorf("without node ports: %q", report.Unknown)
+	}
 	create("one", 30150)
 	if leaks, report := probe(); len(leaks) > 0 || report.Ranges[1].Range != ports || report.Ranges[1].Used != 1 {
 		t.Errorf("without a leak: %v, %+v", leaks, report.Ranges)
@@ -322,8 +325,26 @@ func TestProbe(t *testing.T) {
 	if leaks, _ := probe(); !slices.Equal(leaks, []string{"30151", "30201", "30399"}) {
 		t.Errorf("after the server's next write: %v", leaks)
 	}
+	unseen := func(part string) bool {
+		return slices.ContainsFunc(report.Unknown, func(u audit.Unknown) bool { return strings.Contains(u.Message, part) })
+	}
+	if _, report = probe(); !unseen("other API servers have allocated") {
+		t.Errorf("%q", report.Unknown)
+	}
+	// What another server allocates is not seen.
+	other := apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.Newest, Etcd: etcd.Endpoints(), OwnLoops: true, ServiceNodePortRange: ports, AdvertiseAddress: "192.0.2.2",
+	})
+	if client, err = kubernetes.NewForConfig(other.RESTConfig(apiservertest.Admin)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second) // Services are created within the same second otherwise
+	create("four", 30310)
+	if leaks, report = probe(); len(leaks) != 3 || !unseen("it accepts node port 30310, which a Service uses") {
+		t.Errorf("after an allocation by another server: %v, %q", leaks, report.Unknown)
+	}
 	services, err := client.CoreV1().Services("").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(services.Items) != 4 {
+	if err != nil || len(services.Items) != 5 {
 		t.Errorf("the probe has written: %v, %v", services, err)
 	}
 	code, _, stderr := run(t, "audit", "--probe", "--kubeconfig", server.Kubeconfig(auditor))

@@ -14,8 +14,11 @@ import (
 func pageOf(a *audit.Audit, r *audit.Report, maps []occupancy.Map, from *source, now time.Time) occupancy.Page {
 	p := occupancy.Page{
 		Cluster: from.cluster(), Source: fmt.Sprintf("%s %s, revision %d", from.kind(), from.name(), a.Revision()), Time: now,
-		Totals:  totals(r),
-		Unknown: r.Unknown, Maps: maps,
+		Totals: totals(r),
+		Maps:   maps,
+	}
+	for _, unknown := range r.Unknown {
+		p.Unknown = append(p.Unknown, unknown.Message)
 	}
 	for _, severity := range audit.Severities {
 		n := r.Summary.BySeverity.Of(severity)

@@ -67,7 +67,7 @@ func TestUsageErrors(t *testing.T) {
 		`--mode is auto or bitmap, not "xyz"; see rangekeeper repair --help`:                                                            append(etcd, "repair", "--apply", "--mode", "xyz"),
 		`--mode is auto or bitmap, not ""; see rangekeeper audit --help`:                                                                append(none, "audit", "--mode", ""),
 		`--skip-hash-check is for --etcd-snapshot; see rangekeeper audit --help`:                                                        append(etcd, "audit", "--skip-hash-check"),
-		`unknown output format "x": expected table, wide, json, yaml, html; see rangekeeper audit --help`:                                append(none, "audit", "-o", "x"),
+		`unknown output format "x": expected table, wide, json, yaml, html; see rangekeeper audit --help`:                               append(none, "audit", "-o", "x"),
 		`unknown output format "x": expected text, json; see rangekeeper watch --help`:                                                  append(etcd, "watch", "serviceips", "-o", "x"),
 		`--cacert, --cert, --key, --user and --password are for --endpoints; see rangekeeper audit --help`:                              append(none, "audit", "--cert", "x"),
 		`--cacert, --cert, --key, --user and --password are for --endpoints; see rangekeeper allocate --help`:                           {"allocate", "serviceips", "--cert", "x"},
