@@ -65,6 +65,18 @@ func (p *Plan) LeftToOwners() []Finding {
 	return all
 }
 
+// Restrict makes the plan one of these changes only: other leaks stay.
+func (p *Plan) Restrict(ranges []RangePlan) {
+	p.Ranges = ranges
+	for i := range p.Leaks {
+		l := &p.Leaks[i]
+		l.Stays = l.Remedy == rangekeeper.RemedyRepair && !slices.ContainsFunc(ranges, func(r RangePlan) bool {
+			return r.Name == l.Range && slices.Contains(r.Clear, l.Value)
+		})
+	}
+	p.summarize()
+}
+
 // ChangesAny reports whether a value is set or cleared.
 func (p *Plan) ChangesAny() bool {
 	return slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return len(r.Set)+len(r.Clear) > 0 })

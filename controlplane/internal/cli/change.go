@@ -22,6 +22,9 @@ const changeTimeout = 30 * time.Second
 // errBusy: other clients wrote before each attempt of ours.
 var errBusy = errors.New("the range or a Service changed during each attempt, so nothing was written; run the command again")
 
+// errMayBeWritten: no answer says whether a write took effect.
+var errMayBeWritten = errors.New("the write may have taken effect")
+
 // errInUse: a Service uses a value.
 var errInUse = errors.New("in use")
 
@@ -34,13 +37,14 @@ Services that are kept in another etcd.`
 
 // held is a range and its users at one revision.
 type held struct {
-	stored   clusterstate.StoredRange
-	revision int64
-	object   *rangekeeper.RangeAllocation
-	values   rangekeeper.Range
-	data     []byte
+	stored clusterstate.StoredRange
+	object *rangekeeper.RangeAllocation
+	values rangekeeper.Range
+	data   []byte
 	// users are the names of the Services that use a value.
 	users map[rangekeeper.Value][]string
+	// next is what is to be stored, "" for no change.
+	next string
 }
 
 // changeRange has decide change a range's allocator, and writes the result if neither the range nor a Service has changed
@@ -59,44 +63,26 @@ func (s *store) changeRange(ctx context.Context, name string, decide func(*held,
 }
 
 func (s *store) tryChange(ctx context.Context, name string, decide func(*held, *rangekeeper.Allocator) error) (written bool, err error) {
-	h, err := s.hold(ctx, name)
+	state, err := clusterstate.ReadEtcd(ctx, s.client, clusterstate.Options{Prefix: s.prefix})
+	if err != nil {
+		return false, err
+	}
+	h, err := s.hold(ctx, state, audit.Users(state), name)
 	if err != nil {
 		return false, err
 	}
 	defer h.object.Close()
-	allocator, err := h.allocator(s.key(name))
-	if err != nil {
+	if err := h.change(decide); err != nil {
 		return false, err
 	}
-	defer allocator.Close()
-	if err := decide(h, allocator); err != nil {
-		return false, err
-	}
-	data, err := allocator.Snapshot(nil)
-	if err != nil {
-		return false, err
-	}
-	if bytes.Equal(data, h.data) {
-		return true, nil
-	}
-	if err := h.object.Set(h.values.String(), data); err != nil {
-		return false, err
-	}
-	value, err := h.object.Encode(nil)
-	if err != nil {
-		return false, err
-	}
-	return s.swap(ctx, h, string(value))
+	return s.swap(ctx, state.Revision, h)
 }
 
-// hold reads a range and the Services.
-func (s *store) hold(ctx context.Context, name string) (*held, error) {
-	state, err := clusterstate.ReadEtcd(ctx, s.client, clusterstate.Options{Prefix: s.prefix})
-	if err != nil {
-		return nil, err
-	}
-	h := &held{stored: state.Ranges[name], revision: state.Revision, users: audit.Users(state)}
+// hold returns a range of a state.
+func (s *store) hold(ctx context.Context, state *clusterstate.State, users map[rangekeeper.Value][]string, name string) (*held, error) {
+	h := &held{stored: state.Ranges[name], users: users}
 	var spec string
+	var err error
 	if h.stored.Key != "" {
 		if h.object, err = rangekeeper.DecodeRangeAllocation(h.stored.Value); err != nil {
 			return nil, fmt.Errorf("%s: %w", h.stored.Key, err)
@@ -113,6 +99,28 @@ func (s *store) hold(ctx context.Context, name string) (*held, error) {
 	}
 	h.data, err = h.object.Data(nil)
 	return h, err
+}
+
+// change has decide change the range in memory.
+func (h *held) change(decide func(*held, *rangekeeper.Allocator) error) error {
+	allocator, err := h.allocator(h.stored.Key)
+	if err != nil {
+		return err
+	}
+	defer allocator.Close()
+	if err := decide(h, allocator); err != nil {
+		return err
+	}
+	data, err := allocator.Snapshot(nil)
+	if err != nil || bytes.Equal(data, h.data) {
+		return err
+	}
+	if err := h.object.Set(h.values.String(), data); err != nil {
+		return err
+	}
+	next, err := h.object.Encode(nil)
+	h.next = string(next)
+	return err
 }
 
 // allocator returns what is stored, in memory.
@@ -145,20 +153,31 @@ func (h *held) checkInUse(force bool, what string, values ...rangekeeper.Value) 
 	return fmt.Errorf("%s: %w: %s; nothing is %s, except with --force", h.stored.Key, errInUse, strings.Join(used, "; "), what)
 }
 
-// swap writes a range if neither it nor a Service has changed since they were read.
-func (s *store) swap(ctx context.Context, h *held, value string) (bool, error) {
-	key := h.stored.Key
+// swap writes the ranges that change, all or none, if neither they nor a Service has changed since they were read.
+func (s *store) swap(ctx context.Context, read int64, ranges ...*held) (bool, error) {
+	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(clusterstate.ServiceKeys(s.prefix)).WithPrefix(), "<", read+1)}
+	var puts []clientv3.Op
+	var keys []string
+	for _, h := range ranges {
+		if h.next == "" {
+			continue
+		}
+		key := h.stored.Key
+		conditions = append(conditions,
+			clientv3.Compare(clientv3.ModRevision(key), "=", h.stored.ModRevision),
+			clientv3.Compare(clientv3.Version(key), "=", h.stored.Version),
+			clientv3.Compare(clientv3.CreateRevision(key), "=", h.stored.CreateRevision))
+		puts, keys = append(puts, clientv3.OpPut(key, h.next)), append(keys, key)
+	}
+	if len(puts) == 0 {
+		return true, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	answer, err := s.client.Txn(ctx).If(
-		clientv3.Compare(clientv3.ModRevision(key), "=", h.stored.ModRevision),
-		clientv3.Compare(clientv3.Version(key), "=", h.stored.Version),
-		clientv3.Compare(clientv3.CreateRevision(key), "=", h.stored.CreateRevision),
-		clientv3.Compare(clientv3.ModRevision(clusterstate.ServiceKeys(s.prefix)).WithPrefix(), "<", h.revision+1),
-	).Then(clientv3.OpPut(key, value)).Commit()
+	answer, err := s.client.Txn(ctx).If(conditions...).Then(puts...).Commit()
 	if err != nil {
-		if err = unreachable(fmt.Errorf("write %s: %w", key, err)); errors.Is(err, clusterstate.ErrUnreachable) {
-			err = fmt.Errorf("%w (the write may have taken effect)", err)
+		if err = unreachable(fmt.Errorf("write %s: %w", strings.Join(keys, ", "), err)); errors.Is(err, clusterstate.ErrUnreachable) {
+			err = fmt.Errorf("%w (%w)", err, errMayBeWritten)
 		}
 		return false, err
 	}

@@ -23,6 +23,8 @@ type repair struct {
 	source     *source
 	toFile     string
 	force      bool
+	planTo     string
+	planFile   string
 	apply      bool
 	cleanLeaks bool
 	passes     uint8
@@ -46,23 +48,34 @@ unless --clean-leaks is given, which cleans those that stay leaked over all pass
 if no Service is written while the last one is under way.
 IPAddress objects are not written: kube-apiserver repairs them at its start.
 
+--plan-to writes the changes to a file for a review, and "--apply --plan FILE" writes
+exactly those, in one transaction, or refuses and says what has changed. It clears a leak
+if the value was leaked in the plan, at least a minute ago, and is leaked now. What it
+writes is in FILE.journal, with which rangekeeper undo reverses it for 24 hours.
+
 The exit code is 1 as long as changes are pending or anything is left: a fault that only
 an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak.`,
 		Example: `  rangekeeper repair --etcd-snapshot backup.db.gz --to-file repaired.db
-  rangekeeper repair --endpoints http://127.0.0.1:2379 --apply --clean-leaks`,
+  rangekeeper repair --endpoints http://127.0.0.1:2379 --apply --clean-leaks
+  rangekeeper repair --endpoints http://127.0.0.1:2379 --plan-to plan.json
+  rangekeeper repair --endpoints http://127.0.0.1:2379 --apply --plan plan.json`,
 		Args:              arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML)
 	f := c.Flags()
 	f.StringVar(&r.toFile, "to-file", "", "with --etcd-snapshot: write the repaired snapshot to this new file, compressed if its name ends in .gz, in lower case")
-	f.BoolVar(&r.force, "force", false, "with --to-file: replace the file if it exists")
+	f.BoolVar(&r.force, "force", false, "with --to-file and --plan-to: replace the file if it exists")
+	f.StringVar(&r.planTo, "plan-to", "", "with --endpoints: write the changes to this new file, for a review")
+	f.StringVar(&r.planFile, "plan", "", "with --apply: write exactly the changes of this file of --plan-to, or nothing")
 	f.BoolVar(&r.apply, "apply", false, "with --endpoints: write the repaired ranges to etcd")
-	f.BoolVar(&r.cleanLeaks, "clean-leaks", false, "with --apply: clean what stays leaked over all passes")
+	f.BoolVar(&r.cleanLeaks, "clean-leaks", false, "with --apply: clean what stays leaked over all passes; with --plan-to: plan to clean leaks")
 	f.Uint8Var(&r.passes, "passes", controller.DefaultPasses, "with --clean-leaks: number of passes, at least 2")
 	f.DurationVar(&r.interval, "interval", controller.DefaultInterval, "with --clean-leaks: time between two passes")
-	notEmpty(c, "to-file")
-	c.MarkFlagFilename("to-file")
+	for _, file := range []string{"to-file", "plan-to", "plan"} {
+		notEmpty(c, file)
+		c.MarkFlagFilename(file)
+	}
 	completeNothing(c, "passes", "interval")
 	r.source = withSource(c, func(c *cobra.Command, _ []string, _ *source) error {
 		r.log = c.ErrOrStderr()
@@ -97,14 +110,22 @@ func (r *repair) check(c *cobra.Command) error {
 	switch {
 	case r.toFile != "" && r.source.online():
 		return usageError(c, "--to-file is for --etcd-snapshot")
-	case r.force && r.toFile == "":
-		return usageError(c, "--force is for --to-file")
+	case r.force && r.toFile == "" && r.planTo == "":
+		return usageError(c, "--force is for --to-file and --plan-to")
+	case r.planTo != "" && !r.source.online():
+		return usageError(c, "--plan-to is for --endpoints")
+	case r.planTo != "" && r.apply:
+		return usageError(c, "--plan-to and --apply exclude each other")
+	case r.planFile != "" && !r.apply:
+		return usageError(c, "--plan is for --apply")
+	case r.planFile != "" && r.cleanLeaks:
+		return usageError(c, "--plan and --clean-leaks exclude each other: the plan says which leaks are cleaned")
 	case r.apply && !r.source.online():
 		return usageError(c, "--apply is for --endpoints; --to-file writes a repaired snapshot")
-	case r.cleanLeaks && !r.apply:
-		return usageError(c, "--clean-leaks is for --apply")
-	case !r.cleanLeaks && (c.Flags().Changed("passes") || c.Flags().Changed("interval")):
-		return usageError(c, "--passes and --interval are for --clean-leaks")
+	case r.cleanLeaks && !r.apply && r.planTo == "":
+		return usageError(c, "--clean-leaks is for --apply and --plan-to")
+	case (!r.cleanLeaks || r.planTo != "") && (c.Flags().Changed("passes") || c.Flags().Changed("interval")):
+		return usageError(c, "--passes and --interval are for --apply --clean-leaks")
 	case r.passes < 2: // a leak is cleaned in a later pass than the first that finds it
 		return usageError(c, "--passes is at least 2, not %d", r.passes)
 	case r.interval < 0:
@@ -116,7 +137,12 @@ func (r *repair) check(c *cobra.Command) error {
 // run returns what was or would be changed; with an error what was changed before, if
 // anything.
 func (r *repair) run(ctx context.Context) (*audit.Plan, error) {
-	if r.source.online() {
+	switch {
+	case r.planTo != "":
+		return r.planForReview(ctx)
+	case r.planFile != "":
+		return r.applyPlan(ctx)
+	case r.source.online():
 		return r.online(ctx)
 	}
 	state, err := r.source.read(ctx)

@@ -97,7 +97,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case slices.ContainsFunc([]error{clusterstate.ErrUnreachable, clusterstate.ErrAPIUnreachable, embedded.ErrInUse}, is):
 		return exitUnreachable
-	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, errInUse, errBusy, etcdstore.ErrDeferred, localcluster.ErrServer}, is):
+	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, errInUse, errBusy, errChanged, etcdstore.ErrDeferred, localcluster.ErrServer}, is):
 		return exitFound
 	default:
 		return exitInput
@@ -127,7 +127,7 @@ planes that do it.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newAudit(), newRepair(), newShow(), newExplain(), newFree(),
+	root.AddCommand(newAudit(), newRepair(), newUndo(), newShow(), newExplain(), newFree(),
 		newInit(), newAllocate(), newRelease(), newWatch(), newController(), newUp())
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
@@ -86,6 +87,17 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 		args = append(args, "--endpoints", strings.Join(e.Endpoints(), ","))
 		_, stdout, _ := run(t, append(args, "-o", "json")...)
 		check(stdout, args...)
+	}
+	reviewed := changes{APIVersion: audit.APIVersion, Kind: kindReviewedPlan, Prefix: "/registry", Revision: 7, Ranges: []rangeChanges{
+		{Name: "servicenodeports", Range: "30000-32767", Set: []usedValue{{"30001", []string{"default/web"}}}, Clear: []string{"30002"}},
+	}}
+	for _, kind := range []string{kindReviewedPlan, kindJournal} {
+		reviewed.Kind = kind
+		document, err := json.Marshal(reviewed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(string(document), kind)
 	}
 	for _, kind := range []string{changeAllocated, changeReleased, changeCreated, changeDeleted} {
 		line, err := json.Marshal(newChange(kind, "10.0.0.1", 7))

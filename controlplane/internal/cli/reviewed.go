@@ -1,0 +1,288 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// The kinds of the files of a reviewed repair.
+const (
+	kindReviewedPlan = "ReviewedPlan"
+	kindJournal      = "RepairJournal"
+)
+
+const (
+	// journalSuffix is added to the name of a plan.
+	journalSuffix = ".journal"
+	// undoFor is how long a repair can be undone.
+	undoFor = 24 * time.Hour
+	// leakAge is how long a value must be leaked: a Service that is being created has its value before it is written.
+	leakAge = time.Minute
+)
+
+// errChanged: a plan or a journal does not fit the cluster any more.
+var errChanged = errors.New("the cluster has changed")
+
+// changes is the document of a plan for review, and of the journal of what was written by it.
+type changes struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Time       time.Time `json:"time"`
+	// Cluster is the id of the etcd cluster, Prefix kube-apiserver's --etcd-prefix.
+	Cluster uint64 `json:"cluster,string"`
+	Prefix  string `json:"prefix"`
+	// Revision is that of the state that the changes were made from.
+	Revision int64          `json:"revision"`
+	Ranges   []rangeChanges `json:"ranges"`
+}
+
+// rangeChanges are the changes of one range.
+type rangeChanges struct {
+	Name  string      `json:"name"`
+	Range string      `json:"range"`
+	Set   []usedValue `json:"set"`
+	Clear []string    `json:"clear"`
+}
+
+// usedValue is a value with the Services that use it.
+type usedValue struct {
+	Value    string   `json:"value"`
+	Services []string `json:"services"`
+}
+
+func (r rangeChanges) setValues() (all []string) {
+	for _, set := range r.Set {
+		all = append(all, set.Value)
+	}
+	return all
+}
+
+// readChanges reads a document of a kind.
+func readChanges(path, kind string) (*changes, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c := new(changes)
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(c); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if c.APIVersion != audit.APIVersion || c.Kind != kind {
+		return nil, fmt.Errorf("%s: is %s %s, not %s %s", path, c.APIVersion, c.Kind, audit.APIVersion, kind)
+	}
+	return c, nil
+}
+
+// create writes the document to a new file; with force it replaces one.
+func (c *changes) create(path string, force bool) error {
+	var content bytes.Buffer
+	if err := writeDocument(&content, c, formatJSON); err != nil {
+		return err
+	}
+	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if force {
+		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	file, err := os.OpenFile(path, flags, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content.Bytes())
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// look reads and audits the running cluster, all leaks to be cleaned.
+func (r *repair) look(ctx context.Context) (*clusterstate.State, *audit.Plan, uint64, error) {
+	client, err := r.source.connect(ctx)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	state, err := r.source.read(ctx)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	o := r.source.auditOptions()
+	o.CleansLeaks = r.cleanLeaks
+	a, err := audit.New(state, o)
+	if err != nil {
+		return nil, nil, 0, r.source.explain(err)
+	}
+	plan, err := a.Plan()
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	id, err := clusterID(ctx, &store{client: client, prefix: r.source.prefix})
+	return state, plan, id, err
+}
+
+// clusterID returns the id of the etcd cluster.
+func clusterID(ctx context.Context, s *store) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	got, err := s.client.Get(ctx, s.key(audit.ServiceNodePorts))
+	if err != nil {
+		return 0, unreachable(err)
+	}
+	return got.Header.ClusterId, nil
+}
+
+// planForReview writes what a repair of the running cluster changes to a file.
+func (r *repair) planForReview(ctx context.Context) (*audit.Plan, error) {
+	state, plan, id, err := r.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	users := audit.Users(state)
+	c := &changes{APIVersion: audit.APIVersion, Kind: kindReviewedPlan, Time: time.Now().UTC(), Cluster: id, Prefix: r.source.prefix, Revision: state.Revision}
+	for i := range plan.Ranges {
+		one := &plan.Ranges[i]
+		if !r.cleanLeaks {
+			one.Clear = []string{}
+		}
+		ranged := rangeChanges{Name: one.Name, Range: one.Range, Set: []usedValue{}, Clear: one.Clear}
+		for _, text := range one.Set {
+			value, err := rangekeeper.ParseValue(text)
+			if err != nil {
+				return nil, err
+			}
+			ranged.Set = append(ranged.Set, usedValue{text, users[value]})
+		}
+		c.Ranges = append(c.Ranges, ranged)
+	}
+	plan.Restrict(plan.Ranges)
+	if err = c.create(r.planTo, r.force); errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("%w; --force replaces it", err)
+	} else if err != nil {
+		return nil, err
+	}
+	return plan, nil
+}
+
+// applyPlan writes exactly what a plan says, or nothing.
+func (r *repair) applyPlan(ctx context.Context) (*audit.Plan, error) {
+	c, err := readChanges(r.planFile, kindReviewedPlan)
+	if err != nil {
+		return nil, err
+	}
+	r.cleanLeaks = slices.ContainsFunc(c.Ranges, func(one rangeChanges) bool { return len(one.Clear) > 0 })
+	if age := time.Since(c.Time); r.cleanLeaks && age < leakAge {
+		return nil, fmt.Errorf("%s: clears leaks and is %s old: a value must stay leaked for %s; run the command again then", r.planFile, age.Round(time.Second), leakAge)
+	}
+	if r.source.prefix != c.Prefix {
+		return nil, fmt.Errorf("%s: is for the prefix %s, not %s", r.planFile, c.Prefix, r.source.prefix)
+	}
+	journal := *c
+	journal.Kind, journal.Time = kindJournal, time.Now().UTC()
+	name := r.planFile + journalSuffix
+	if err := journal.create(name, false); errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("%w: the plan was applied already; rangekeeper undo %s reverses it", err, name)
+	} else if err != nil {
+		return nil, err
+	}
+	plan, err := r.writePlanned(ctx, c)
+	if err != nil && !errors.Is(err, errMayBeWritten) {
+		return nil, errors.Join(err, os.Remove(name))
+	}
+	if err == nil {
+		fmt.Fprintf(r.log, "rangekeeper: rangekeeper undo %s reverses this for 24 hours\n", name)
+	}
+	return plan, err
+}
+
+// writePlanned writes the changes if each of them is still due.
+func (r *repair) writePlanned(ctx context.Context, c *changes) (*audit.Plan, error) {
+	for began := time.Now(); time.Since(began) < changeTimeout; {
+		state, plan, id, err := r.look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if id != c.Cluster {
+			return nil, fmt.Errorf("%s: is for another etcd cluster", r.planFile)
+		}
+		s := &store{client: r.source.client, prefix: r.source.prefix}
+		users := audit.Users(state)
+		var ranges []*held
+		var differences []string
+		var planned []audit.RangePlan
+		for _, one := range c.Ranges {
+			i := slices.IndexFunc(plan.Ranges, func(now audit.RangePlan) bool { return now.Name == one.Name && now.Range == one.Range })
+			if i < 0 {
+				differences = append(differences, fmt.Sprintf("there is no range %s %s", one.Name, one.Range))
+				continue
+			}
+			planned = append(planned, audit.RangePlan{Name: one.Name, Range: one.Range, Set: one.setValues(), Clear: one.Clear})
+			now := plan.Ranges[i]
+			h, err := s.hold(ctx, state, users, one.Name)
+			if err != nil {
+				return nil, err
+			}
+			defer h.object.Close()
+			ranges = append(ranges, h)
+			err = h.change(func(h *held, a *rangekeeper.Allocator) error {
+				return eachValue(one, func(value rangekeeper.Value, text string, set bool) error {
+					switch {
+					case set && slices.Contains(now.Set, text):
+						return a.Allocate(value)
+					case !set && slices.Contains(now.Clear, text):
+						_, err := a.Release(value)
+						return err
+					case set && a.Has(value):
+						differences = append(differences, fmt.Sprintf("%s is recorded already", text))
+					case set:
+						differences = append(differences, fmt.Sprintf("%s is used by no Service any more", text))
+					case a.Has(value):
+						differences = append(differences, fmt.Sprintf("%s is used by %s", text, strings.Join(users[value], ", ")))
+					default:
+						differences = append(differences, fmt.Sprintf("%s is free already", text))
+					}
+					return nil
+				})
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		if len(differences) > 0 {
+			return nil, fmt.Errorf("%s: %w since revision %d, so nothing was written: %s", r.planFile, errChanged, c.Revision, strings.Join(differences, "; "))
+		}
+		written, err := s.swap(ctx, state.Revision, ranges...)
+		if err != nil {
+			return nil, err
+		}
+		if written {
+			plan.Restrict(planned)
+			plan.Applied = true
+			return plan, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", r.planFile, errBusy)
+}
+
+// eachValue calls do for each value that is set or cleared.
+func eachValue(one rangeChanges, do func(value rangekeeper.Value, text string, set bool) error) error {
+	sets := one.setValues()
+	for i, text := range slices.Concat(sets, one.Clear) {
+		value, err := rangekeeper.ParseValue(text)
+		if err == nil {
+			err = do(value, text, i < len(sets))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", one.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+)
+
+// TestReviewedPlan plans a repair, applies exactly that, and undoes it.
+func TestReviewedPlan(t *testing.T) {
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz"))
+	etcd := []string{"--endpoints", e.Endpoints()[0]}
+	with := func(args ...string) []string { return append(args, etcd...) }
+	file := filepath.Join(t.TempDir(), "plan.json")
+	journal := file + journalSuffix
+	before := runJSON[audit.Report](t, exitFound, with("audit")...)
+	apply := with("repair", "--apply", "--plan", file)
+	refused := func(words ...string) {
+		t.Helper()
+		runFails(t, exitFound, append(words, file, "nothing was written"), apply...)
+		checkStored(t, etcdtest.SingleStack, "drift", readEtcd(t, e.Client()))
+		if _, err := os.Stat(journal); !errors.Is(err, fs.ErrNotExist) {
+			t.Error("a journal is left:", err)
+		}
+	}
+
+	runJSON[audit.Plan](t, exitFound, with("repair", "--plan-to", file, "--clean-leaks")...)
+	runFails(t, exitInput, []string{file, "--force replaces it"}, with("repair", "--plan-to", file, "--clean-leaks", "-o", "json")...)
+	checkStored(t, etcdtest.SingleStack, "drift", readEtcd(t, e.Client()))
+	runFails(t, exitInput, []string{file, "must stay leaked for 1m0s"}, apply...)
+	plan, err := readChanges(file, kindReviewedPlan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports := plan.Ranges[0]
+	if ports.Name != "servicenodeports" || len(ports.Set) == 0 || len(ports.Set[0].Services) == 0 || len(ports.Clear) == 0 {
+		t.Fatalf("%+v", ports)
+	}
+	plan.Time = plan.Time.Add(-2 * time.Minute)
+	if err := plan.create(file, true); err != nil {
+		t.Fatal(err)
+	}
+
+	// A leaked port comes into use.
+	putServiceText := `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"late"},"spec":{"clusterIP":"None","ports":[{"port":80,"nodePort":` + ports.Clear[0] + `}]}}`
+	if _, err := e.Client().Put(t.Context(), "/registry/services/specs/default/late", putServiceText); err != nil {
+		t.Fatal(err)
+	}
+	refused(ports.Clear[0]+" is used by default/late", "the cluster has changed")
+	if _, err := e.Client().Delete(t.Context(), "/registry/services/specs/default/late"); err != nil {
+		t.Fatal(err)
+	}
+	other := *plan
+	other.Cluster++
+	if err := other.create(file, true); err != nil {
+		t.Fatal(err)
+	}
+	runFails(t, exitInput, []string{"another etcd cluster"}, apply...)
+	if err := plan.create(file, true); err != nil {
+		t.Fatal(err)
+	}
+
+	written := runJSON[audit.Plan](t, exitFound, apply...)
+	checkStored(t, etcdtest.SingleStack, "repaired3", readEtcd(t, e.Client()))
+	if !written.Applied || !slices.Equal(written.Ranges[0].Set, ports.setValues()) || !slices.Equal(written.Ranges[0].Clear, ports.Clear) {
+		t.Errorf("%+v, want %+v", written.Ranges, ports)
+	}
+	runFails(t, exitInput, []string{journal, "applied already"}, apply...)
+	checkStored(t, etcdtest.SingleStack, "repaired3", readEtcd(t, e.Client()))
+
+	// The set values are used, so they stay; what was cleared is recorded again, but for a value that has a new owner.
+	runOK(t, with("allocate", "servicenodeports", ports.Clear[0])...)
+	code, stdout, stderr := run(t, with("undo", journal)...)
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	if code != exitFound || stderr != "" || len(lines) != len(ports.Set)+len(ports.Clear) ||
+		!slices.Contains(lines, "servicenodeports "+ports.Clear[0]+" kept: allocated again") || !slices.Contains(lines, "servicenodeports "+ports.Clear[1]+" allocated") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	after := runJSON[audit.Report](t, exitFound, with("audit")...)
+	if !reflect.DeepEqual(after.Leaks, before.Leaks) || len(after.Findings) != len(before.Findings)-len(ports.Set) {
+		t.Errorf("%+v, before %+v", after, before)
+	}
+	runFails(t, exitInput, []string{journal, "no such file"}, with("undo", journal)...)
+
+	old := *plan
+	old.Kind, old.Time = kindJournal, time.Now().Add(-25*time.Hour)
+	if err := old.create(journal, false); err != nil {
+		t.Fatal(err)
+	}
+	runFails(t, exitInput, []string{"25h0m0s old"}, with("undo", journal)...)
+	runFails(t, exitInput, []string{"is rangekeeper/v1 ReviewedPlan"}, with("undo", file)...)
+}
+
+// TestUndoSets clears what a repair has set, if no Service uses it any more.
+func TestUndoSets(t *testing.T) {
+	e, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	runOK(t, with("init", "servicenodeports", "30000-30003")...)
+	putService(t, e, "web", 30001)
+	file := filepath.Join(t.TempDir(), "plan.json")
+	runJSON[audit.Plan](t, exitFound, with("repair", "--plan-to", file)...)
+	runJSON[audit.Plan](t, exitOK, with("repair", "--apply", "--plan", file)...)
+	if got := ports(t, e); !slices.Equal(got, []string{"30001"}) {
+		t.Errorf("%q", got)
+	}
+	if _, err := e.Client().Delete(t.Context(), "/registry/services/specs/default/web"); err != nil {
+		t.Fatal(err)
+	}
+	if got := runOK(t, with("undo", file+journalSuffix)...); !slices.Equal(got, []string{"servicenodeports 30001 released"}) || ports(t, e) != nil {
+		t.Errorf("%q, left %q", got, ports(t, e))
+	}
+}
