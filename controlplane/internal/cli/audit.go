@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -76,7 +75,7 @@ func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string
 		return writeDocument(w, report, format)
 	case formatTable:
 		screen := newScreen(w, false)
-		reportScreen(screen, report, from)
+		reportScreen(screen, report, "", from)
 		return screen.writeTo(w)
 	}
 	maps, err := a.Maps()
@@ -87,14 +86,12 @@ func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string
 		a.NameValues(maps)
 		return occupancy.HTML(w, pageOf(a, report, maps, from, now))
 	}
-	if err := occupancy.Text(w, maps); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintln(w); err != nil {
+	var drawn strings.Builder
+	if err := occupancy.Text(&drawn, maps); err != nil {
 		return err
 	}
 	screen := newScreen(w, true)
-	reportScreen(screen, report, from)
+	reportScreen(screen, report, drawn.String(), from)
 	return screen.writeTo(w)
 }
 

@@ -17,8 +17,9 @@ func newExplain() *cobra.Command {
 		Use:   "explain IP|PORT|NAMESPACE/NAME|REASON",
 		Short: "Explain one ClusterIP or node port, one Service, or a reason of findings",
 		Long: `Shows the range and band of an address or port, whether it is allocated, the Services
-that use it, and its repair. For a Service, named as NAMESPACE/NAME, shows this for each of its values. For the reason of a
-finding, or for "leak", shows its meaning, risk and remedy, as docs/runbook.md does; this reads no cluster.`,
+that use it, and its repair. For a Service, named as NAMESPACE/NAME, shows this for
+each of its values. For the reason of a finding, or for "leak", shows its meaning, risk
+and remedy, as docs/runbook.md does; this reads no cluster.`,
 		Example: `  rangekeeper explain 10.96.0.10 --etcd-snapshot backup.db.gz
   rangekeeper explain 30080 --endpoints http://127.0.0.1:2379
   rangekeeper explain default/web --etcd-snapshot backup.db.gz

@@ -115,15 +115,16 @@ func (s *screen) rows(indent int, rows [][]string) {
 	}
 	for _, row := range rows {
 		var line strings.Builder
-		for i, cell := range row {
-			line.WriteString(cell)
-			if i < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", max(widths[i]-utf8.RuneCountInString(cell), 0)+2))
-			}
+		last := len(row) - 1
+		for i, cell := range row[:last] {
+			line.WriteString(cell + strings.Repeat(" ", max(widths[i]-utf8.RuneCountInString(cell), 0)+2))
 		}
-		lines := []string{strings.TrimRight(line.String(), " ")}
+		lines := []string{strings.TrimRight(line.String()+row[last], " ")}
 		if s.breaksRows && utf8.RuneCountInString(lines[0]) > s.width-indent {
-			lines = wrapped(lines[0], s.width-indent, 4)
+			lines = wrapped(strings.TrimRight(line.String(), " "), s.width-indent, 4)
+			for _, rest := range wrapped(row[last], s.width-indent-4, 0) {
+				lines = append(lines, "    "+rest)
+			}
 		}
 		for _, line := range lines {
 			fmt.Fprintf(&s.b, "%*s%s\n", indent, "", line)

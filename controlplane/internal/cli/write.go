@@ -76,12 +76,15 @@ func printable(value string) string {
 	return value
 }
 
-// reportScreen is a report for people, with the next commands for its source.
-func reportScreen(s *screen, r *audit.Report, source *source) {
+// reportScreen is a report for people, with maps of its ranges, if there are any, and the next commands for its source.
+func reportScreen(s *screen, r *audit.Report, maps string, source *source) {
 	s.counts(r.Summary.BySeverity)
 	s.text(0, "", totals(r))
 	s.blank()
 	s.ranges(r.Ranges)
+	if maps != "" {
+		s.b.WriteString("\n" + maps)
+	}
 	s.unknown(r.Unknown)
 	var faults []fault
 	for _, f := range r.Findings {
