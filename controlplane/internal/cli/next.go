@@ -24,6 +24,9 @@ func (s *source) remember(c *cobra.Command, others map[string]bool) {
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			value = strings.Join(list.GetSlice(), ",")
 		}
+		if f.Name == "user" { // which may have the password, too
+			value, _, _ = strings.Cut(value, ":")
+		}
 		if f.Value.Type() == "bool" {
 			s.given = append(s.given, "--"+f.Name+"="+value)
 		} else {

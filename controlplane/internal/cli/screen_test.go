@@ -216,6 +216,18 @@ func TestNextCommands(t *testing.T) {
 	same(next("audit", "--etcd-snapshot", "repaired.db"))
 }
 
+// TestNextWithoutPassword looks for a password in the commands that come next.
+func TestNextWithoutPassword(t *testing.T) {
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
+	endpoints := strings.Join(e.Endpoints(), ",")
+	for _, credentials := range [][]string{{"--user", "root:hidden"}, {"--user", "root", "--password", "hidden"}} {
+		_, shown, stderr := run(t, append([]string{"audit", "--endpoints", endpoints}, credentials...)...)
+		if !strings.Contains(strings.Join(strings.Fields(shown), " "), "--endpoints "+endpoints+" --user root") || strings.Contains(shown, "hidden") {
+			t.Errorf("%v: %s%s", credentials, shown, stderr)
+		}
+	}
+}
+
 // TestWrapped breaks texts.
 func TestWrapped(t *testing.T) {
 	for _, c := range []struct {
