@@ -599,3 +599,28 @@ func TestProgress(t *testing.T) {
 		t.Errorf("got %q", b.String())
 	}
 }
+
+// TestNamespace shows the findings of each namespace alone: together they are all.
+func TestNamespace(t *testing.T) {
+	source := []string{"audit", "--etcd-snapshot", etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")}
+	all := runJSON[audit.Report](t, exitFound, append(source, "-A")...)
+	namespaces := map[string]bool{}
+	for _, f := range all.Findings {
+		namespaces[f.Namespace] = true
+	}
+	n := 0
+	for namespace := range namespaces {
+		some := runJSON[audit.Report](t, exitFound, append(source, "-n", namespace)...)
+		for _, f := range some.Findings {
+			if f.Namespace != namespace {
+				t.Errorf("-n %s: %+v", namespace, f)
+			}
+		}
+		if n += len(some.Findings); len(some.Leaks) != len(all.Leaks) || some.Summary.Services != all.Summary.Services {
+			t.Errorf("-n %s: %+v", namespace, some.Summary)
+		}
+	}
+	if n != len(all.Findings) || len(namespaces) < 2 {
+		t.Errorf("%d findings in %d namespaces, %d in all", n, len(namespaces), len(all.Findings))
+	}
+}

@@ -1,0 +1,145 @@
+package audit_test
+
+import (
+	"math/big"
+	"net/netip"
+	"slices"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// freeOf returns the free values of a range among its values in ascending order, the first of which form the static band: those
+// that are neither recorded nor used.
+func freeOf(values []string, staticBand int, taken map[string]bool) (static, dynamic []string) {
+	for i, value := range values {
+		switch {
+		case taken[value]:
+		case i < staticBand:
+			static = append(static, value)
+		default:
+			dynamic = append(dynamic, value)
+		}
+	}
+	return static, dynamic
+}
+
+func compareFree(t *testing.T, a *audit.Audit, name string, row int, static, dynamic []string) {
+	t.Helper()
+	const n = 100
+	free, err := a.Free(name, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range [][]string{static, dynamic} {
+		got := free.Bands[2*row+i]
+		if got.Free != uint64(len(want)) || !slices.Equal(got.Next, want[:min(n, len(want))]) {
+			t.Errorf("%s %s: %d free, want %d; %q, want %q", got.Range, got.Band, got.Free, len(want), got.Next, want[:min(n, len(want))])
+		}
+	}
+}
+
+// TestFree compares the free values of damaged clusters with those of a naive count.
+func TestFree(t *testing.T) {
+	for _, cluster := range etcdtest.FixtureClusters {
+		a, state := newAudit(t, cluster.Name, "drift.db.gz", audit.Options{})
+		taken := map[string]bool{}
+		for i := range state.Services {
+			spec := &state.Services[i].Spec
+			taken[strconv.Itoa(int(spec.HealthCheckNodePort))] = true
+			for _, port := range spec.Ports {
+				taken[strconv.Itoa(int(port.NodePort))] = true
+			}
+		}
+		object, err := rangekeeper.DecodeRangeAllocation(state.Ranges[audit.ServiceNodePorts].Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := object.Data(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bits := new(big.Int).SetBytes(data)
+		var ports []string
+		for port := 30000; port <= 32767; port++ {
+			if bits.Bit(port-30000) == 1 {
+				taken[strconv.Itoa(port)] = true
+			}
+			ports = append(ports, strconv.Itoa(port))
+		}
+		static, dynamic := freeOf(ports, 86, taken) // 2768 / 32
+		compareFree(t, a, audit.ServiceNodePorts, 0, static, dynamic)
+		if cluster.Name != etcdtest.SingleStack {
+			continue
+		}
+		taken = map[string]bool{}
+		for i := range state.Services {
+			for _, ip := range state.Services[i].Spec.ClusterIPs {
+				taken[ip] = true
+			}
+		}
+		for i := range state.IPAddresses {
+			taken[state.IPAddresses[i].Name] = true
+		}
+		var addresses []string
+		for ip := netip.MustParseAddr("10.0.0.1"); ip != netip.MustParseAddr("10.0.255.255"); ip = ip.Next() {
+			addresses = append(addresses, ip.String())
+		}
+		static, dynamic = freeOf(addresses, 256, taken)
+		compareFree(t, a, "kubernetes", 0, static, dynamic)
+		if _, err := a.Free("other", 1); err == nil {
+			t.Error("a range that does not exist has free values")
+		}
+	}
+}
+
+// TestUnknownRanges audits a state of a source that knows no range.
+func TestUnknownRanges(t *testing.T) {
+	service := func(name, ip string, port int32) (s corev1.Service) {
+		s.Namespace, s.Name, s.Spec.ClusterIP, s.Spec.Ports = "ns", name, ip, []corev1.ServicePort{{Protocol: "TCP", NodePort: port}}
+		return s
+	}
+	state := &clusterstate.State{Revision: 1, Unseen: &clusterstate.Unseen{}, Services: []corev1.Service{
+		service("a", "10.0.0.1", 30001), service("b", "10.0.0.1", 30001), service("c", "", 0),
+	}}
+	audited := func() *audit.Audit {
+		a, err := audit.New(state, audit.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	a := audited()
+	var found []string
+	for _, f := range a.Report().Findings {
+		found = append(found, f.Reason+" "+f.Value)
+	}
+	if want := []string{"ClusterIPAlreadyAllocated 10.0.0.1", "PortAlreadyAllocated 30001"}; !slices.Equal(found, want) {
+		t.Errorf("%q, want %q", found, want)
+	}
+	if r := a.Report().Ranges; len(r) != 1 || r[0].Range != audit.DefaultNodePortRange || r[0].Used != 1 || r[0].Mode != audit.ModeUnseen {
+		t.Errorf("%+v", r)
+	}
+	state.Services[2] = service("c", "", 29999)
+	a = audited()
+	if r := a.Report().Ranges; r[0].Range != "1-65535" || len(a.Report().Findings) != 2 {
+		t.Errorf("with a port outside the default: %+v, %+v", r, a.Report().Findings)
+	}
+	if _, err := a.Free(audit.ServiceNodePorts, 1); err == nil {
+		t.Error("free ports of an unknown range")
+	}
+	state.Unseen.NodePortRange = audit.DefaultNodePortRange
+	if f := audited().Report().Findings; len(f) != 3 {
+		t.Errorf("with the range: %+v", f)
+	}
+	state.Unseen.RecordedNodePorts, state.Unseen.Probed = []uint16{30001, 30007}, true
+	if l := audited().Report().Leaks; len(l) != 1 || l[0].Value != "30007" {
+		t.Errorf("with ports that a server refuses: %+v", l)
+	}
+}
