@@ -61,6 +61,8 @@ typedef struct rk_service {
 typedef struct rk_ip_address {
   /** metadata.creationTimestamp in seconds since 1970. */
   int64_t created;
+  /** metadata.resourceVersion: the revision of its last write; 0 if unknown. */
+  uint64_t revision;
   /** metadata.name: the address. */
   rk_text name;
   /** The label ipaddress.kubernetes.io/managed-by. */
@@ -156,6 +158,8 @@ static inline rk_result rk_ip_addresses_add(rk_ip_addresses *objects, const rk_i
   rk_batch *batch = &objects->batch, before = objects->batch;
   const uint64_t created = (uint64_t)object->created;
   bool fits = rk_batch_put_word(batch, (uint32_t)created) && rk_batch_put_word(batch, (uint32_t)(created >> 32)) &&
+              rk_batch_put_word(batch, (uint32_t)object->revision) &&
+              rk_batch_put_word(batch, (uint32_t)(object->revision >> 32)) &&
               rk_batch_put_text(batch, object->name, 0) && rk_batch_put_text(batch, object->managed_by, 0) &&
               rk_batch_put_text(batch, object->parent_group, 0) && rk_batch_put_text(batch, object->parent_resource, 0) &&
               rk_batch_put_text(batch, object->parent_namespace, 0) && rk_batch_put_text(batch, object->parent_name, 0);

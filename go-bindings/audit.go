@@ -33,7 +33,8 @@ type Stored struct {
 func NewAudit() (*Audit, error) { return newAudit(false, time.Time{}) }
 
 // NewIPAddressAudit makes an audit without ranges, of a cluster whose ClusterIPs are IPAddress objects. A bitmap of
-// ClusterIPs is stale there: it is counted, and not compared with the Services.
+// ClusterIPs is stale there unless CompareBitmap finds that servers still write it: it is counted, and not compared with the
+// Services.
 //
 // With now, an IPAddress object that is at most 60 s old may still wait for its Service. With the zero time nothing may:
 // for data that nobody works on any more.
@@ -137,6 +138,18 @@ func (a *Audit) WithoutClusterIPRanges() error { return a.addUnseen(nil, nil) }
 func (a *Audit) addUnseen(r *C.rk_range, known []byte) error {
 	var details C.rk_error
 	code := C.rk_audit_add_unseen(a.pointer(), r, cBytes(known), C.size_t(len(known)), &details)
+	runtime.KeepAlive(a)
+	return detailedError(code, &details)
+}
+
+// CompareBitmap compares the bitmap of ClusterIPs at an index with the IPAddress objects and the Services, if servers still
+// write it: those of Kubernetes 1.33 do, those of 1.34 or later do not, and leave it in etcd. written is the revision of its
+// last write; upgraded that of the first trace of a server of 1.34 or later, an object that no older server stores, or 0 if
+// there is none. The error is ErrInvalidArgument if there is no such bitmap beside IPAddress objects, and after the first
+// Service.
+func (a *Audit) CompareBitmap(index int, written, upgraded uint64) error {
+	var details C.rk_error
+	code := C.rk_audit_compare_bitmap(a.pointer(), C.size_t(index), C.uint64_t(written), C.uint64_t(upgraded), &details)
 	runtime.KeepAlive(a)
 	return detailedError(code, &details)
 }

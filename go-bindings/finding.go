@@ -34,7 +34,7 @@ func (r *ranges) list() []Range {
 	return slices.Clone(r.all)
 }
 
-// Reason says why something was found; its text is the reason of the reference's Event.
+// Reason says why something was found; its text is the reason of the reference's Event, if it has one.
 type Reason uint32
 
 const (
@@ -58,6 +58,9 @@ const (
 	ReasonPortAlreadyAllocated
 	// ReasonPortOutOfRange: a Service uses a port outside the range.
 	ReasonPortOutOfRange
+	// ReasonBitmapDisagrees: a bitmap of ClusterIPs that servers still write beside IPAddress objects records an address that
+	// no object and no Service has, or does not record one that they have. No Event has this reason.
+	ReasonBitmapDisagrees
 )
 
 // SubjectKind is the kind of a Subject.
@@ -68,12 +71,14 @@ const (
 	SubjectService SubjectKind = iota
 	// SubjectIPAddress is an IPAddress object.
 	SubjectIPAddress
+	// SubjectServiceCIDR is a CIDR of a ServiceCIDR object, for an address of it that no other object has.
+	SubjectServiceCIDR
 )
 
 // Subject is the object that a finding is about.
 type Subject struct {
 	Kind SubjectKind
-	// Ordinal is its place among those that were observed: 0 is the first.
+	// Ordinal is its place among those that were observed: 0 is the first. For a CIDR it is the index of the range.
 	Ordinal uint64
 }
 
@@ -113,6 +118,8 @@ type Finding struct {
 	Range int
 	// Remedy says who repairs it.
 	Remedy Remedy
+	// Stays reports whether the repair leaves it for now, since a Service that uses the value may still be under way.
+	Stays bool
 	// Value is the address, port or text that is wrong.
 	Value string
 	// Message is for people.
@@ -172,6 +179,7 @@ func readFindings(report *C.rk_report) ([]Finding, error) {
 				Subject: Subject{SubjectKind(c.subject_kind), uint64(c.subject)},
 				Range:   rangeIndex(c._range),
 				Remedy:  Remedy(c.remedy),
+				Stays:   bool(c.stays),
 			})
 		}
 		if n < findingsPerPage {

@@ -44,7 +44,7 @@ type Record uint32
 const (
 	// RecordBitmap: in one bitmap.
 	RecordBitmap Record = C.RK_RECORD_BITMAP
-	// RecordStale: in a bitmap of ClusterIPs that nothing uses any more, as ClusterIPs are IPAddress objects. It was
+	// RecordStale: in a bitmap of ClusterIPs that is left over, as ClusterIPs are IPAddress objects. It was
 	// counted only; all of it is taken for in use.
 	RecordStale Record = C.RK_RECORD_STALE
 	// RecordIPAddresses: in an IPAddress object each.

@@ -208,6 +208,8 @@ type IPAddress struct {
 	ManagedBy string
 	// Created is metadata.creationTimestamp.
 	Created time.Time
+	// Revision is metadata.resourceVersion, the revision of its last write; 0 if unknown.
+	Revision uint64
 	// The parts of spec.parentRef; empty if there is none.
 	ParentGroup, ParentResource, ParentNamespace, ParentName string
 }
@@ -220,7 +222,7 @@ type IPAddresses struct {
 // Add adds an object.
 func (b *IPAddresses) Add(o *IPAddress) {
 	created := uint64(o.Created.Unix())
-	b.add([]uint32{uint32(created), uint32(created >> 32)},
+	b.add([]uint32{uint32(created), uint32(created >> 32), uint32(o.Revision), uint32(o.Revision >> 32)},
 		o.Name, o.ManagedBy, o.ParentGroup, o.ParentResource, o.ParentNamespace, o.ParentName)
 }
 

@@ -38,7 +38,7 @@ var recordTexts = map[Record]string{
 
 func (r Record) String() string { return enumText(recordTexts, r) }
 
-var subjectKindTexts = map[SubjectKind]string{SubjectService: "Service", SubjectIPAddress: "IPAddress"}
+var subjectKindTexts = map[SubjectKind]string{SubjectService: "Service", SubjectIPAddress: "IPAddress", SubjectServiceCIDR: "ServiceCIDR"}
 
 func (k SubjectKind) String() string { return enumText(subjectKindTexts, k) }
 

@@ -289,6 +289,11 @@
 #define RK_SUBJECT_KIND_IP_ADDRESS 1
 
 /**
+ * A finding is about an address of a CIDR of a ServiceCIDR object that no other object has.
+ */
+#define RK_SUBJECT_KIND_SERVICE_CIDR 2
+
+/**
  * A repair of the bitmap remedies it.
  */
 #define RK_REMEDY_REPAIR 0
@@ -484,8 +489,8 @@
 #define RK_RECORD_BITMAP 0
 
 /**
- * A bitmap of ClusterIPs that nothing uses any more, since ClusterIPs are IPAddress objects: it was only counted, and
- * all of it is taken as in use.
+ * A bitmap of ClusterIPs that is left over, since ClusterIPs are IPAddress objects: it was only counted, and all of it is
+ * taken as in use.
  */
 #define RK_RECORD_STALE 1
 
@@ -702,7 +707,7 @@ typedef uint32_t rk_result;
 #endif // __cplusplus
 
 /**
- * The reason of a finding, as in kube-apiserver's Events. Numbers never change and are never reused.
+ * The reason of a finding, as in kube-apiserver's Events if they have it. Numbers never change and are never reused.
  */
 enum rk_reason
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -749,6 +754,11 @@ enum rk_reason
    * A Service uses a port outside the range.
    */
   RK_REASON_PORT_OUT_OF_RANGE = 10,
+  /**
+   * A bitmap of ClusterIPs that servers still write beside IPAddress objects records an address that no object and no
+   * Service has, or does not record one that they have. No Event has this reason.
+   */
+  RK_REASON_BITMAP_DISAGREES = 11,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -942,7 +952,8 @@ typedef struct rk_batch {
 
 /**
  * A batch of IPAddress objects, which rk_ip_addresses_add writes. The words of an object are the low and high half of
- * metadata.creationTimestamp in seconds since 1970 (int64_t), then the lengths of metadata.name, of the label
+ * metadata.creationTimestamp in seconds since 1970 (int64_t), the low and high half of metadata.resourceVersion (uint64_t;
+ * 0 if unknown), then the lengths of metadata.name, of the label
  * ipaddress.kubernetes.io/managed-by, and of spec.parentRef's group, resource, namespace and name.
  */
 typedef struct rk_ip_addresses {
@@ -1547,7 +1558,7 @@ typedef union rk_found_value {
 } rk_found_value;
 
 /**
- * Something that is wrong with a Service or an IPAddress object.
+ * Something that is wrong with a Service, an IPAddress object or an address.
  */
 typedef struct rk_finding {
   /**
@@ -1559,7 +1570,8 @@ typedef struct rk_finding {
    */
   uint32_t subject_kind;
   /**
-   * Which Service or IPAddress object, by its place among those that were observed: 0 is the first.
+   * Which Service or IPAddress object, by its place among those that were observed: 0 is the first. For a CIDR of a
+   * ServiceCIDR object its place among the ranges.
    */
   uint64_t subject;
   /**
@@ -1571,6 +1583,10 @@ typedef struct rk_finding {
    * One of RK_REMEDY_*: who repairs it.
    */
   uint32_t remedy;
+  /**
+   * Whether the repair leaves it for now, since a Service that uses the value may still be under way.
+   */
+  bool stays;
   /**
    * One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: the kind of value that it is about.
    */
@@ -1862,7 +1878,8 @@ rk_result rk_allocator_restore(const struct rk_allocator *allocator,
  * Begins an audit without ranges. Read the stored ranges first, and list the Services after that.
  *
  * Without `ip_addresses`, ClusterIPs are recorded in bitmaps. With it, they are recorded in IPAddress objects, and
- * bitmaps of addresses are stale: they are counted, and not compared with the Services. `now` is in seconds since
+ * bitmaps of addresses are stale unless rk_audit_compare_bitmap finds that servers still write them: they are counted,
+ * and not compared with the Services. `now` is in seconds since
  * 1970: an IPAddress object that is at most 60 s old may still wait for its Service, and is no leak. If `now` is
  * NULL, every object counts, which is right for data at rest.
  */
@@ -1912,6 +1929,20 @@ rk_result rk_audit_add_unseen(const struct rk_audit *audit,
                               const uint8_t *known,
                               size_t known_len,
                               struct rk_error *error);
+
+/**
+ * Compares the bitmap of ClusterIPs at place `range` with the IPAddress objects and the Services, if servers still write
+ * it: those of Kubernetes 1.33 do, those of 1.34 or later do not, and leave it in etcd. `written` is the revision of its
+ * last write, `upgraded` that of the first trace of a server of 1.34 or later: an object that no older server stores, 0 if
+ * there is none. Without this call the bitmap is RK_RECORD_STALE.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if there is no such bitmap beside IPAddress objects, or a Service was observed.
+ */
+rk_result rk_audit_compare_bitmap(const struct rk_audit *audit,
+                                  size_t range,
+                                  uint64_t written,
+                                  uint64_t upgraded,
+                                  struct rk_error *error);
 
 /**
  * Adds one CIDR of a ServiceCIDR object; CIDRs may overlap. It counts as one of the ranges.
@@ -2143,7 +2174,7 @@ rk_result rk_committer_finished(const struct rk_committer *committer,
                                 size_t *n);
 
 /**
- * Returns a reason as kube-apiserver's Events spell it, such as "ClusterIPNotAllocated"; "Unknown" for any other
+ * Returns a reason as text, such as "ClusterIPNotAllocated" in kube-apiserver's Events; "Unknown" for any other
  * number. The text is static: never NULL, never freed.
  */
 const char *rk_reason_name(uint32_t reason);
@@ -2606,8 +2637,8 @@ rk_result rk_report_close(const struct rk_report *report);
 /**
  * Records the outcome of the repair of the bitmap at place `range`: `set` and `cleared` are the values that were set
  * and cleared, as in rk_repaired. From then on RK_VALUES_SET and _CLEAR are these values, RK_VALUES_NEXT those that
- * were read and not cleared, or were set; the other leaks stay. A finding whose remedy is RK_REMEDY_REPAIR is dropped
- * if its value was not set: its Service came after the range was read. With `failed` the repair has failed, nothing is
+ * were read and not cleared, or were set; the other leaks stay. A finding whose remedy is to set the value is dropped if
+ * it was not set: its Service came after the range was read. With `failed` the repair has failed, nothing is
  * known to have been set or cleared, and all findings are left.
  *
  * RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services, or a failed repair has
@@ -2853,6 +2884,8 @@ typedef struct rk_service {
 typedef struct rk_ip_address {
   /** metadata.creationTimestamp in seconds since 1970. */
   int64_t created;
+  /** metadata.resourceVersion: the revision of its last write; 0 if unknown. */
+  uint64_t revision;
   /** metadata.name: the address. */
   rk_text name;
   /** The label ipaddress.kubernetes.io/managed-by. */
@@ -2948,6 +2981,8 @@ static inline rk_result rk_ip_addresses_add(rk_ip_addresses *objects, const rk_i
   rk_batch *batch = &objects->batch, before = objects->batch;
   const uint64_t created = (uint64_t)object->created;
   bool fits = rk_batch_put_word(batch, (uint32_t)created) && rk_batch_put_word(batch, (uint32_t)(created >> 32)) &&
+              rk_batch_put_word(batch, (uint32_t)object->revision) &&
+              rk_batch_put_word(batch, (uint32_t)(object->revision >> 32)) &&
               rk_batch_put_text(batch, object->name, 0) && rk_batch_put_text(batch, object->managed_by, 0) &&
               rk_batch_put_text(batch, object->parent_group, 0) && rk_batch_put_text(batch, object->parent_resource, 0) &&
               rk_batch_put_text(batch, object->parent_namespace, 0) && rk_batch_put_text(batch, object->parent_name, 0);

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -120,6 +121,9 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 		if err := a.addObjects(core); err != nil {
 			return nil, err
 		}
+		if err := a.compareBitmaps(core); err != nil {
+			return nil, err
+		}
 	}
 	if state.Unseen != nil {
 		if err := a.addUnseen(core, byObjects); err != nil {
@@ -191,6 +195,19 @@ func (a *Audit) addBitmap(core *rangekeeper.Audit, name string, stored clusterst
 	return err
 }
 
+// compareBitmaps has the bitmaps of ClusterIPs compared with the IPAddress objects, if
+// servers still write them.
+func (a *Audit) compareBitmaps(core *rangekeeper.Audit) error {
+	for i, r := range a.ranges {
+		if r.name == ServiceIPs || r.name == SecondaryServiceIPs {
+			if err := core.CompareBitmap(i, uint64(r.stored.ModRevision), uint64(a.state.UpgradedAt)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // addObjects adds all ServiceCIDR and IPAddress objects to the audit.
 func (a *Audit) addObjects(core *rangekeeper.Audit) error {
 	for _, s := range a.state.ServiceCIDRs {
@@ -246,6 +263,8 @@ func addressOf(o *networkingv1.IPAddress) *rangekeeper.IPAddress {
 		ManagedBy: o.Labels[networkingv1.LabelManagedBy],
 		Created:   o.CreationTimestamp.Time,
 	}
+	// Zero if there is none.
+	address.Revision, _ = strconv.ParseUint(o.ResourceVersion, 10, 64)
 	if p := o.Spec.ParentRef; p != nil {
 		address.ParentGroup, address.ParentResource = p.Group, p.Resource
 		address.ParentNamespace, address.ParentName = p.Namespace, p.Name
@@ -335,13 +354,16 @@ func (a *Audit) bitmap(name string) int {
 func (a *Audit) finding(f rangekeeper.Finding) Finding {
 	finding := Finding{
 		Reason: f.Reason.String(), Severity: Severity(f.Reason.Severity().String()), Range: a.rangeName(f.Range), Value: f.Value,
-		Message: f.Message, Remedy: f.Remedy,
+		Message: f.Message, Remedy: f.Remedy, Stays: f.Stays,
 	}
-	if f.Subject.Kind == rangekeeper.SubjectIPAddress {
-		finding.Name = a.state.IPAddresses[f.Subject.Ordinal].Name
-	} else {
+	switch f.Subject.Kind {
+	case rangekeeper.SubjectService:
 		s := &a.state.Services[f.Subject.Ordinal]
-		finding.Namespace, finding.Name = s.Namespace, s.Name
+		finding.Kind, finding.Namespace, finding.Name = KindService, s.Namespace, s.Name
+	case rangekeeper.SubjectIPAddress:
+		finding.Kind, finding.Name = KindIPAddress, a.state.IPAddresses[f.Subject.Ordinal].Name
+	case rangekeeper.SubjectServiceCIDR:
+		finding.Kind, finding.Name = KindServiceCIDR, a.ranges[f.Subject.Ordinal].name
 	}
 	return finding
 }

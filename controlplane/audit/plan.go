@@ -93,9 +93,14 @@ func (p *Plan) Leaves() bool {
 }
 
 // LeaksLeft is the number of leaks in bitmaps that stay for now, as they may still
-// come into use.
+// come into use. Bits beside IPAddress objects that no object has are among them.
 func (p *Plan) LeaksLeft() int {
 	n := 0
+	for _, f := range p.Findings {
+		if f.Stays {
+			n++
+		}
+	}
 	for _, l := range p.Leaks {
 		if l.Stays {
 			n++
@@ -118,7 +123,7 @@ func (p *Plan) After(earlier *Plan) {
 	}
 	p.sortRanges()
 	for _, f := range earlier.Findings {
-		if f.Remedy == rangekeeper.RemedyRepair {
+		if f.Remedy == rangekeeper.RemedyRepair && !f.Stays {
 			p.Findings = append(p.Findings, f)
 		}
 	}

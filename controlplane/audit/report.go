@@ -20,6 +20,13 @@ const (
 	KindRangeChange = "RangeChange"
 )
 
+// The kinds of objects that findings are about.
+const (
+	KindService     = "Service"
+	KindIPAddress   = "IPAddress"
+	KindServiceCIDR = "ServiceCIDR"
+)
+
 // RangeMode says how allocations from a range are recorded.
 type RangeMode string
 
@@ -28,8 +35,8 @@ const (
 	ModeBitmap RangeMode = "bitmap"
 	// ModeIPAddress is one IPAddress object for each address.
 	ModeIPAddress RangeMode = "ipaddress"
-	// ModeStale is a bitmap of ClusterIPs in a cluster that has gone over to
-	// IPAddress objects: it is not audited.
+	// ModeStale is a bitmap of ClusterIPs that is left over in a cluster that has
+	// gone over to IPAddress objects: no server writes it, and it is not audited.
 	ModeStale RangeMode = "stale"
 	// ModeUnseen is a bitmap that the source cannot read: Used are the values that
 	// Services use or that are known to be recorded, and at most Free are free.
@@ -83,9 +90,11 @@ type Range struct {
 	Mode RangeMode `json:"mode"`
 }
 
-// Finding is one thing that is wrong with a Service or an IPAddress object.
+// Finding is one thing that is wrong with a Service, an IPAddress object, or an
+// address of a ServiceCIDR that no other object has.
 type Finding struct {
-	// Reason is that of the Event that kube-apiserver reports it by.
+	// Reason is that of the Event that kube-apiserver reports it by, or
+	// BitmapDisagrees.
 	Reason string `json:"reason"`
 	// Severity is that of the reason.
 	Severity Severity `json:"severity"`
@@ -93,13 +102,17 @@ type Finding struct {
 	Range string `json:"range"`
 	// Value is the address, port or text that is wrong.
 	Value string `json:"value"`
-	// Namespace is empty for an IPAddress object.
+	// Kind is the kind of the object: Service, IPAddress or ServiceCIDR.
+	Kind string `json:"kind"`
+	// Namespace is empty unless the object is a Service.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Message is for people.
 	Message string `json:"message"`
 	// Remedy says who repairs it.
 	Remedy rangekeeper.Remedy `json:"-"`
+	// Stays reports whether the repair of a running cluster leaves it for now.
+	Stays bool `json:"stays,omitempty"`
 }
 
 // Leak is a value that is recorded as allocated though no Service uses it.

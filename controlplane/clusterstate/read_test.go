@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -68,11 +69,16 @@ func TestFixtures(t *testing.T) {
 					t.Error("the restored etcd reads differently")
 				}
 				var want int64
+				upgraded := 0
+				if s.UpgradedAt > 0 {
+					upgraded = 1
+				}
 				for prefix, have := range map[string]int{
+					"apiregistration.k8s.io/apiservices/v1.resource.k8s.io": upgraded,
 					"services/specs": len(s.Services), "ranges": len(s.Ranges),
 					"ipaddresses": len(s.IPAddresses), "servicecidrs": len(s.ServiceCIDRs),
 				} {
-					got, err := client.Get(t.Context(), "/registry/"+prefix+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+					got, err := client.Get(t.Context(), "/registry/"+prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -80,6 +86,9 @@ func TestFixtures(t *testing.T) {
 						t.Errorf("%d %s, etcd counts %d", have, prefix, got.Count)
 					}
 					want += got.Count
+				}
+				if older := cluster == etcdtest.DualStack || cluster == etcdtest.DualWrite; older == (s.UpgradedAt > 0) {
+					t.Errorf("upgraded at %d", s.UpgradedAt)
 				}
 				if done != want || total != want {
 					t.Errorf("progress ended at %d of %d, read %d", done, total, want)
@@ -229,6 +238,11 @@ func TestStoredForms(t *testing.T) {
 					if len(s.Services) != 1 || !reflect.DeepEqual(s.Services[0], svc) {
 						t.Errorf("Services %+v", s.Services)
 					}
+					stored, err := client.Get(t.Context(), "/cluster/ipaddresses/10.0.0.7")
+					if err != nil {
+						t.Fatal(err)
+					}
+					ip.ResourceVersion = strconv.FormatInt(stored.Kvs[0].ModRevision, 10)
 					if len(s.IPAddresses) != 1 || !reflect.DeepEqual(s.IPAddresses[0], ip) {
 						t.Errorf("IPAddresses %+v", s.IPAddresses)
 					}

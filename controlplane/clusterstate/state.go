@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -31,7 +32,7 @@ type Options struct {
 
 // State is the input of an audit, all of it at one revision. The objects are as
 // stored: the API server serves them so, even where a key names something else;
-// their TypeMeta is empty. All lists are sorted by key.
+// their TypeMeta is empty, and IPAddresses have their ResourceVersion. All lists are sorted by key.
 type State struct {
 	// Revision is the store's revision, at least 1.
 	Revision int64
@@ -48,6 +49,10 @@ type State struct {
 	// a bitmap only; v1beta1 objects are converted to v1.
 	IPAddresses  []networkingv1.IPAddress
 	ServiceCIDRs []networkingv1.ServiceCIDR
+	// UpgradedAt is the create revision of the APIService of resource.k8s.io/v1, 0
+	// if there is none: servers of Kubernetes 1.34 and later register it at their
+	// start, and older ones remove it.
+	UpgradedAt int64
 }
 
 // StoredRange is a RangeAllocation as it lies in etcd.
@@ -61,9 +66,11 @@ type StoredRange struct {
 	ModRevision, CreateRevision, Version int64
 }
 
-// prefixes are the keys that an audit reads, each ending in a slash.
+// prefixes are those of the keys that an audit reads, each ending in a slash.
 type prefixes struct {
 	ranges, services, ipAddresses, serviceCIDRs string
+	// apiService is a whole key.
+	apiService string
 }
 
 func (o Options) prefixes() prefixes {
@@ -78,6 +85,7 @@ func (o Options) prefixes() prefixes {
 		services:     p + "/services/specs/",
 		ipAddresses:  p + "/ipaddresses/",
 		serviceCIDRs: p + "/servicecidrs/",
+		apiService:   p + "/apiregistration.k8s.io/apiservices/v1.resource.k8s.io",
 	}
 }
 
@@ -92,7 +100,7 @@ func ServiceKeys(prefix string) string { return Options{Prefix: prefix}.prefixes
 func ServiceCIDRKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().serviceCIDRs }
 
 func (p prefixes) all() []string {
-	return []string{p.ranges, p.services, p.ipAddresses, p.serviceCIDRs}
+	return []string{p.ranges, p.services, p.ipAddresses, p.serviceCIDRs, p.apiService}
 }
 
 func (p prefixes) want(key []byte) bool {
@@ -123,7 +131,11 @@ func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
 	case strings.HasPrefix(key, p.services):
 		err = decodeInto(&s.Services, kv.Value, serviceKind)
 	case strings.HasPrefix(key, p.ipAddresses):
-		err = decodeInto(&s.IPAddresses, kv.Value, ipAddressKind)
+		if err = decodeInto(&s.IPAddresses, kv.Value, ipAddressKind); err == nil {
+			s.IPAddresses[len(s.IPAddresses)-1].ResourceVersion = strconv.FormatInt(kv.ModRevision, 10)
+		}
+	case key == p.apiService:
+		s.UpgradedAt = kv.CreateRevision
 	case strings.HasPrefix(key, p.serviceCIDRs):
 		err = decodeInto(&s.ServiceCIDRs, kv.Value, serviceCIDRKind)
 	}

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use crate::address::family_name;
 use crate::any::{AnyRange, AnyValue};
 
-/// The kind of a finding. The names are the reasons of the reference's Events.
+/// The kind of a finding. The names are the reasons of the reference's Events, if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     /// A ClusterIP that is not an address, or is of an IP family that has no range.
@@ -39,10 +39,13 @@ pub enum Reason {
     PortAlreadyAllocated,
     /// A Service uses a port outside the range.
     PortOutOfRange,
+    /// An address is recorded in a bitmap that servers still write, and nowhere else; or an IPAddress object or a Service has
+    /// it, and the bitmap does not. Not a reason of the reference, which never compares them.
+    BitmapDisagrees,
 }
 
 impl Reason {
-    /// The reason as the reference's Events spell it.
+    /// The reason as text, which is that of the reference's Events.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::ClusterIPNotValid => "ClusterIPNotValid",
@@ -55,6 +58,7 @@ impl Reason {
             Self::PortNotAllocated => "PortNotAllocated",
             Self::PortAlreadyAllocated => "PortAlreadyAllocated",
             Self::PortOutOfRange => "PortOutOfRange",
+            Self::BitmapDisagrees => "BitmapDisagrees",
         }
     }
 
@@ -64,7 +68,8 @@ impl Reason {
             Self::ClusterIPNotAllocated
             | Self::IPAddressNotAllocated
             | Self::IPAddressWrongReference
-            | Self::PortNotAllocated => true,
+            | Self::PortNotAllocated
+            | Self::BitmapDisagrees => true,
             Self::ClusterIPNotValid
             | Self::ClusterIPAlreadyAllocated
             | Self::ClusterIPOutOfRange
@@ -86,7 +91,7 @@ impl Reason {
             | Self::PortAlreadyAllocated
             | Self::PortOutOfRange => Severity::BreaksTraffic,
             Self::ClusterIPNotAllocated | Self::PortNotAllocated => Severity::DuplicateRisk,
-            Self::IPAddressNotAllocated | Self::IPAddressWrongReference => Severity::Wasted,
+            Self::IPAddressNotAllocated | Self::IPAddressWrongReference | Self::BitmapDisagrees => Severity::Wasted,
         }
     }
 }
@@ -113,13 +118,15 @@ impl Display for Reason {
     }
 }
 
-/// The object that a finding is about, by its place among those that were observed: 0 is the first.
+/// The object that a finding is about, by its place among those that were added or observed: 0 is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// A Service.
     Service(u64),
     /// An IPAddress object.
     IPAddress(u64),
+    /// A CIDR of a ServiceCIDR object, by its place among the ranges of the audit. No other object has the value.
+    ServiceCidr(u64),
 }
 
 /// The value that a finding is about.
@@ -207,6 +214,14 @@ impl Display for Finding {
             }
             Reason::IPAddressNotAllocated => f.write_str(
                 " has an IPAddress object of the allocator that does not refer to a Service; the API server removes it",
+            ),
+            Reason::BitmapDisagrees if matches!(self.subject, Subject::ServiceCidr(_)) => f.write_str(
+                " is recorded in the bitmap alone: no IPAddress object and no Service has it, and a server that writes the \
+                 bitmap refuses it as already allocated; repair clears it",
+            ),
+            Reason::BitmapDisagrees => f.write_str(
+                " is in use but not recorded in the bitmap: a server that writes the bitmap may choose it for a Service, \
+                 whose creation then fails; repair records it",
             ),
             Reason::IPAddressWrongReference => {
                 f.write_str(" has an IPAddress object whose Service does not use it; the API server repairs it")

@@ -34,6 +34,8 @@ pub struct IpAddressObject<'a> {
     pub managed_by: &'a str,
     /// `metadata.creationTimestamp` in seconds since 1970.
     pub created: i64,
+    /// `metadata.resourceVersion`: the revision of its last write; 0 if unknown.
+    pub revision: u64,
     /// `spec.parentRef.group`.
     pub parent_group: &'a str,
     /// `spec.parentRef.resource`; empty if there is no reference.

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use rangekeeper_core::audit::{
-    AddObjectError, AddRangeError, Audit, Bitmaps, Leaks, NotAuditable, Presence, Stored, StoredBitmap,
+    AddObjectError, AddRangeError, Audit, BitmapRevisions, Bitmaps, Leaks, NotAuditable, Presence, Stored, StoredBitmap,
 };
 use rangekeeper_core::service::Service;
 use rangekeeper_core::service_cidr::ServiceCidr;
@@ -91,7 +91,8 @@ impl From<AddObjectError> for Failure {
 /// Begins an audit without ranges. Read the stored ranges first, and list the Services after that.
 ///
 /// Without `ip_addresses`, ClusterIPs are recorded in bitmaps. With it, they are recorded in IPAddress objects, and
-/// bitmaps of addresses are stale: they are counted, and not compared with the Services. `now` is in seconds since
+/// bitmaps of addresses are stale unless rk_audit_compare_bitmap finds that servers still write them: they are counted,
+/// and not compared with the Services. `now` is in seconds since
 /// 1970: an IPAddress object that is at most 60 s old may still wait for its Service, and is no leak. If `now` is
 /// NULL, every object counts, which is right for data at rest.
 #[unsafe(no_mangle)]
@@ -182,6 +183,30 @@ pub unsafe extern "C" fn rk_audit_add_unseen(
                     Ok(())
                 }
             })
+        })
+    }
+}
+
+/// Compares the bitmap of ClusterIPs at place `range` with the IPAddress objects and the Services, if servers still write
+/// it: those of Kubernetes 1.33 do, those of 1.34 or later do not, and leave it in etcd. `written` is the revision of its
+/// last write, `upgraded` that of the first trace of a server of 1.34 or later: an object that no older server stores, 0 if
+/// there is none. Without this call the bitmap is RK_RECORD_STALE.
+///
+/// RK_RESULT_INVALID_ARGUMENT if there is no such bitmap beside IPAddress objects, or a Service was observed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_audit_compare_bitmap(
+    audit: *const rk_audit,
+    range: usize,
+    written: u64,
+    upgraded: u64,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let audit = borrow(scope, audit).named("audit")?;
+            let revisions = BitmapRevisions { written, upgraded: (upgraded > 0).then_some(upgraded) };
+            audit.0.with(|audit| Ok(audit.compare_bitmap(range, revisions)?))
         })
     }
 }

@@ -19,6 +19,9 @@ pub const RK_SUBJECT_KIND_SERVICE: u32 = 0;
 /// A finding is about an IPAddress object.
 pub const RK_SUBJECT_KIND_IP_ADDRESS: u32 = 1;
 
+/// A finding is about an address of a CIDR of a ServiceCIDR object that no other object has.
+pub const RK_SUBJECT_KIND_SERVICE_CIDR: u32 = 2;
+
 /// A repair of the bitmap remedies it.
 pub const RK_REMEDY_REPAIR: u32 = 0;
 /// The API server remedies it: it repairs IPAddress objects when it starts, and every few minutes after that.
@@ -40,7 +43,7 @@ pub const RK_BAND_STATIC: u32 = 0;
 /// All other offsets.
 pub const RK_BAND_DYNAMIC: u32 = 1;
 
-/// The reason of a finding, as in kube-apiserver's Events. Numbers never change and are never reused.
+/// The reason of a finding, as in kube-apiserver's Events if they have it. Numbers never change and are never reused.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum rk_reason {
@@ -64,10 +67,13 @@ pub enum rk_reason {
     PortAlreadyAllocated = 9,
     /// A Service uses a port outside the range.
     PortOutOfRange = 10,
+    /// A bitmap of ClusterIPs that servers still write beside IPAddress objects records an address that no object and no
+    /// Service has, or does not record one that they have. No Event has this reason.
+    BitmapDisagrees = 11,
 }
 
 /// All reasons of the core; place n is number n + 1.
-const REASONS: [Reason; 10] = [
+const REASONS: [Reason; 11] = [
     Reason::ClusterIPNotValid,
     Reason::ClusterIPNotAllocated,
     Reason::ClusterIPAlreadyAllocated,
@@ -78,6 +84,7 @@ const REASONS: [Reason; 10] = [
     Reason::PortNotAllocated,
     Reason::PortAlreadyAllocated,
     Reason::PortOutOfRange,
+    Reason::BitmapDisagrees,
 ];
 
 impl From<Reason> for rk_reason {
@@ -93,12 +100,13 @@ impl From<Reason> for rk_reason {
             Reason::PortNotAllocated => Self::PortNotAllocated,
             Reason::PortAlreadyAllocated => Self::PortAlreadyAllocated,
             Reason::PortOutOfRange => Self::PortOutOfRange,
+            Reason::BitmapDisagrees => Self::BitmapDisagrees,
         }
     }
 }
 
 /// The spelling of each reason; place n is number n + 1.
-const REASON_NAMES: [&CStr; 10] = [
+const REASON_NAMES: [&CStr; 11] = [
     c"ClusterIPNotValid",
     c"ClusterIPNotAllocated",
     c"ClusterIPAlreadyAllocated",
@@ -109,6 +117,7 @@ const REASON_NAMES: [&CStr; 10] = [
     c"PortNotAllocated",
     c"PortAlreadyAllocated",
     c"PortOutOfRange",
+    c"BitmapDisagrees",
 ];
 
 /// The value of a finding; the kind determines which member is valid, for a text none.
@@ -121,7 +130,7 @@ pub union rk_found_value {
     pub port: i32,
 }
 
-/// Something that is wrong with a Service or an IPAddress object.
+/// Something that is wrong with a Service, an IPAddress object or an address.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_finding {
@@ -129,13 +138,16 @@ pub struct rk_finding {
     pub reason: rk_reason,
     /// One of RK_SUBJECT_KIND_*: the kind of object that it is about.
     pub subject_kind: u32,
-    /// Which Service or IPAddress object, by its place among those that were observed: 0 is the first.
+    /// Which Service or IPAddress object, by its place among those that were observed: 0 is the first. For a CIDR of a
+    /// ServiceCIDR object its place among the ranges.
     pub subject: u64,
     /// The range it concerns: its place in the order in which they were added; RK_NO_RANGE if there is no range of
     /// addresses.
     pub range: u32,
     /// One of RK_REMEDY_*: who repairs it.
     pub remedy: u32,
+    /// Whether the repair leaves it for now, since a Service that uses the value may still be under way.
+    pub stays: bool,
     /// One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: the kind of value that it is about.
     pub value_kind: u32,
     /// The value; for a text see rk_report_finding_texts.
@@ -181,6 +193,7 @@ impl rk_finding {
         let (subject_kind, subject) = match finding.subject {
             Subject::Service(ordinal) => (RK_SUBJECT_KIND_SERVICE, ordinal),
             Subject::IPAddress(ordinal) => (RK_SUBJECT_KIND_IP_ADDRESS, ordinal),
+            Subject::ServiceCidr(range) => (RK_SUBJECT_KIND_SERVICE_CIDR, range),
         };
         // All of the union is written, so that C copies no indeterminate bytes.
         let mut value = rk_found_value { address: rk_value::default() };
@@ -202,6 +215,7 @@ impl rk_finding {
             subject,
             range: finding.range.map_or(RK_NO_RANGE, |range| range as u32),
             remedy: remedy_number(report.remedy(finding)),
+            stays: report.stays(finding),
             value_kind,
             value,
         }
@@ -252,7 +266,7 @@ pub(crate) fn at<T>(items: &[T], index: usize) -> Result<&T, rk_result> {
     items.get(index).ok_or(rk_result::InvalidArgument)
 }
 
-/// Returns a reason as kube-apiserver's Events spell it, such as "ClusterIPNotAllocated"; "Unknown" for any other
+/// Returns a reason as text, such as "ClusterIPNotAllocated" in kube-apiserver's Events; "Unknown" for any other
 /// number. The text is static: never NULL, never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_reason_name(reason: u32) -> *const c_char {

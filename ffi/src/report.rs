@@ -39,8 +39,8 @@ pub const RK_NO_OBJECT: u64 = 0xffff_ffff_ffff_ffff;
 
 /// A range that is stored as a bitmap.
 pub const RK_RECORD_BITMAP: u32 = 0;
-/// A bitmap of ClusterIPs that nothing uses any more, since ClusterIPs are IPAddress objects: it was only counted, and
-/// all of it is taken as in use.
+/// A bitmap of ClusterIPs that is left over, since ClusterIPs are IPAddress objects: it was only counted, and all of it is
+/// taken as in use.
 pub const RK_RECORD_STALE: u32 = 1;
 /// A CIDR of a ServiceCIDR object, whose values are IPAddress objects.
 pub const RK_RECORD_IP_ADDRESSES: u32 = 2;
@@ -204,8 +204,8 @@ pub unsafe extern "C" fn rk_report_close(report: *const rk_report) -> rk_result 
 
 /// Records the outcome of the repair of the bitmap at place `range`: `set` and `cleared` are the values that were set
 /// and cleared, as in rk_repaired. From then on RK_VALUES_SET and _CLEAR are these values, RK_VALUES_NEXT those that
-/// were read and not cleared, or were set; the other leaks stay. A finding whose remedy is RK_REMEDY_REPAIR is dropped
-/// if its value was not set: its Service came after the range was read. With `failed` the repair has failed, nothing is
+/// were read and not cleared, or were set; the other leaks stay. A finding whose remedy is to set the value is dropped if
+/// it was not set: its Service came after the range was read. With `failed` the repair has failed, nothing is
 /// known to have been set or cleared, and all findings are left.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if the range is not a bitmap that was compared with the Services, or a failed repair has

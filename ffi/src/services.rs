@@ -69,7 +69,8 @@ pub struct rk_service_names {
 }
 
 /// A batch of IPAddress objects, which rk_ip_addresses_add writes. The words of an object are the low and high half of
-/// metadata.creationTimestamp in seconds since 1970 (int64_t), then the lengths of metadata.name, of the label
+/// metadata.creationTimestamp in seconds since 1970 (int64_t), the low and high half of metadata.resourceVersion (uint64_t;
+/// 0 if unknown), then the lengths of metadata.name, of the label
 /// ipaddress.kubernetes.io/managed-by, and of spec.parentRef's group, resource, namespace and name.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -363,11 +364,13 @@ pub(crate) unsafe fn ip_addresses<'a>(
         (Rest::new(scope, batch)?, batch.count)
     };
     rest.read(count, "IPAddress object", |rest| {
-        let [low, high, name, managed_by, group, resource, namespace, parent_name] = rest.array()?;
+        let [low, high, revision_low, revision_high, name, managed_by, group, resource, namespace, parent_name] =
+            rest.array()?;
         Ok(IpAddressObject {
             name: rest.text(name)?,
             managed_by: rest.text(managed_by)?,
             created: (u64::from(high) << 32 | u64::from(low)).cast_signed(),
+            revision: u64::from(revision_high) << 32 | u64::from(revision_low),
             parent_group: rest.text(group)?,
             parent_resource: rest.text(resource)?,
             parent_namespace: rest.text(namespace)?,

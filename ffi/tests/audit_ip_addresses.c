@@ -2,7 +2,7 @@
 #include "check.h"
 
 static void add_ip_address(rk_ip_addresses *objects, int64_t created, const char *name, const char *service) {
-  rk_ip_address object = {created, rk_text_of(name), rk_text_of("ipallocator.k8s.io"), rk_text_of(""),
+  rk_ip_address object = {created, 8, rk_text_of(name), rk_text_of("ipallocator.k8s.io"), rk_text_of(""),
                           rk_text_of("services"), rk_text_of("default"), rk_text_of(service)};
   CHECK_OK(rk_ip_addresses_add(objects, &object));
 }
@@ -34,7 +34,55 @@ static rk_report *run(const int64_t *now) {
   return report;
 }
 
+/* A bitmap beside the objects: the bit of 10.0.0.4 is set for nothing, and that of 10.0.0.1 is missing. */
+static rk_report *compare(uint64_t upgraded) {
+  rk_audit *audit = NULL;
+  rk_range *range = NULL;
+  rk_report *report = NULL;
+  static const uint8_t bits[] = {8};
+  CHECK_OK(rk_audit_new(true, NULL, &audit));
+  CHECK_OK(rk_range_parse_cidr(TEXT("10.0.0.0/24"), &range, NULL));
+  CHECK_OK(rk_audit_add_bitmap(audit, range, TEXT("10.0.0.0/24"), bits, sizeof bits, NULL));
+  CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), NULL));
+  CHECK_OK(rk_audit_compare_bitmap(audit, 0, 9, upgraded, NULL));
+  memory memories[3];
+  rk_ip_addresses objects = {batch_in(&memories[0])};
+  rk_services services = {batch_in(&memories[1])};
+  rk_service_names names = {batch_in(&memories[2])};
+  add_ip_address(&objects, 1000, "10.0.0.1", "a");
+  add_service(&services, "10.0.0.1", 0, 0);
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a")));
+  CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
+  CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
+  CHECK_OK(rk_audit_finish(audit, NULL, &report, NULL));
+  rk_audit_free(audit);
+  rk_range_free(range);
+  return report;
+}
+
+static void bitmap_beside_objects(void) {
+  rk_finding findings[3];
+  rk_range_report counts;
+  size_t n = 0;
+  rk_report *report = compare(0);
+  CHECK_OK(rk_report_findings(report, 0, findings, 3, &n));
+  CHECK(n == 2 && findings[0].reason == RK_REASON_BITMAP_DISAGREES && findings[1].reason == RK_REASON_BITMAP_DISAGREES);
+  CHECK(findings[0].subject_kind == RK_SUBJECT_KIND_IP_ADDRESS && findings[0].subject == 0 && !findings[0].stays);
+  CHECK(findings[1].subject_kind == RK_SUBJECT_KIND_SERVICE_CIDR && findings[1].subject == 1 && !findings[1].stays);
+  CHECK(findings[1].range == 0 && findings[1].remedy == RK_REMEDY_REPAIR);
+  CHECK(same(findings[1].value.address, rk_value_ipv4(0x0a000004)));
+  CHECK_OK(rk_report_range(report, 0, &counts));
+  CHECK(counts.record == RK_RECORD_BITMAP && counts.set == 1 && counts.clear == 1);
+  rk_report_free(report);
+  report = compare(10);
+  CHECK_OK(rk_report_findings(report, 0, findings, 3, &n));
+  CHECK_OK(rk_report_range(report, 0, &counts));
+  CHECK(n == 0 && counts.record == RK_RECORD_STALE);
+  rk_report_free(report);
+}
+
 int main(void) {
+  bitmap_beside_objects();
   rk_report *report = run(NULL);
   size_t n = 0;
   rk_leak leaks[2];

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
@@ -89,14 +90,18 @@ type planRow struct {
 // planRows returns all that an owner need not repair, sorted by range and value.
 func planRows(p *audit.Plan) []planRow {
 	type place struct{ name, value string }
-	set := map[place]bool{}
+	set, cleared := map[place]bool{}, map[place]bool{}
 	var rows []planRow
 	for _, r := range p.Ranges {
 		for _, value := range r.Set {
 			set[place{r.Name, value}] = true
 		}
 		for _, value := range r.Clear {
-			rows = append(rows, planRow{leakFault(audit.Leak{Severity: audit.Wasted, Range: r.Name, Value: value}), repairClear})
+			at := place{r.Name, value}
+			// A value that is recorded beside IPAddress objects has a finding.
+			if cleared[at] = slices.ContainsFunc(p.Findings, func(f audit.Finding) bool { return at == place{f.Range, f.Value} }); !cleared[at] {
+				rows = append(rows, planRow{leakFault(audit.Leak{Severity: audit.Wasted, Range: r.Name, Value: value}), repairClear})
+			}
 		}
 	}
 	for _, f := range p.Findings {
@@ -104,6 +109,10 @@ func planRows(p *audit.Plan) []planRow {
 		switch {
 		case f.Remedy == rangekeeper.RemedyAPIServer:
 			rows = append(rows, planRow{faultOf(f, false), repairByServer})
+		case f.Stays:
+			rows = append(rows, planRow{faultOf(f, false), repairLater})
+		case cleared[at]:
+			rows = append(rows, planRow{faultOf(f, false), repairClear})
 		case f.Remedy == rangekeeper.RemedyRepair && set[at]:
 			rows = append(rows, planRow{faultOf(f, false), repairSet})
 		case f.Remedy == rangekeeper.RemedyRepair:

@@ -108,6 +108,12 @@ func TestRepairedSnapshot(t *testing.T) {
 			changes := 0
 			for _, r := range written.Ranges {
 				changes += len(r.Set) + len(r.Clear)
+				for _, value := range r.Clear {
+					// kube-apiserver removes the object.
+					if slices.ContainsFunc(after.Leaks, func(l audit.Leak) bool { return l.Value == value }) {
+						changes--
+					}
+				}
 			}
 			if changes == 0 || len(before.Findings)+len(before.Leaks)-len(after.Findings)-len(after.Leaks) != changes {
 				t.Errorf("%d changes, before %+v, after %+v", changes, before.Summary, after.Summary)

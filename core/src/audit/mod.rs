@@ -26,6 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod beside;
 mod cluster;
 mod objects;
 mod occupancy;
@@ -49,9 +50,11 @@ use crate::service::Service;
 use crate::service_cidr::ServiceCidr;
 use crate::snapshot::BitsPastRange;
 
+use beside::Beside;
 use objects::Objects;
 use range_pass::{Claim, Findings, RangePass};
 
+pub use beside::BitmapRevisions;
 pub use cluster::{Bitmaps, NotAuditable, Presence, StoredBitmap};
 pub use objects::ServiceCidrReport;
 pub use occupancy::Cell;
@@ -106,7 +109,7 @@ pub enum AddRangeError {
     },
 }
 
-/// Why a ServiceCIDR or an IPAddress object could not be added.
+/// Why a ServiceCIDR or an IPAddress object could not be added, or a bitmap not be compared with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddObjectError {
     /// The audit takes no such object.
@@ -117,6 +120,9 @@ pub enum AddObjectError {
         "a ServiceCIDR or IPAddress object comes after the first Service: all are added before Services are observed"
     )]
     AfterServices,
+    /// Only a bitmap of ClusterIPs is compared with IPAddress objects.
+    #[error("the audit has no bitmap of ClusterIPs at place {0} of its ranges")]
+    NoBitmap(usize),
 }
 
 /// What the audit does about leaks: offsets that are stored though no Service uses them.
@@ -179,7 +185,7 @@ pub struct Audit {
     /// `None` if ClusterIPs are in bitmaps.
     objects: Option<Objects>,
     /// Bitmaps of ClusterIPs, if those are IPAddress objects.
-    stale: Vec<(usize, BitmapReport)>,
+    beside: Vec<Beside>,
     ranges: usize,
     /// The range that findings name for an address of a family without one: the first one for ClusterIPs.
     first_cidr: Option<usize>,
@@ -202,7 +208,8 @@ impl Audit {
     }
 
     /// An audit without ranges, of a cluster whose ClusterIPs are IPAddress objects (KEP-1880). A bitmap of ClusterIPs
-    /// is stale there: it is counted, and not compared with the Services.
+    /// is stale there unless [`compare_bitmap`](Self::compare_bitmap) finds that servers still write it: it is counted, and
+    /// not compared with the Services.
     ///
     /// With `now`, in seconds since 1970, an IPAddress object that is at most 60 s old may still wait for its Service.
     /// Without it none may, as in a snapshot file.
@@ -273,7 +280,7 @@ impl Audit {
 
     fn add_cidr_pass(&mut self, pass: RangePass<CidrRange>) -> Result<(), AddRangeError> {
         if self.objects.is_some() {
-            self.stale.push(pass.finish_unused());
+            self.beside.push(Beside { pass, revisions: None });
             self.ranges += 1;
             return Ok(());
         }
@@ -285,6 +292,18 @@ impl Audit {
         *slot = Some(pass);
         self.first_cidr.get_or_insert(self.ranges);
         self.ranges += 1;
+        Ok(())
+    }
+
+    /// Compares the bitmap at this place with the IPAddress objects and the Services, if these revisions and the objects
+    /// show that servers still write it.
+    ///
+    /// # Errors
+    /// If ClusterIPs are in bitmaps, a Service was observed, or there is no bitmap of ClusterIPs at this place.
+    pub fn compare_bitmap(&mut self, range: usize, revisions: BitmapRevisions) -> Result<(), AddObjectError> {
+        self.objects()?;
+        let beside = self.beside.iter_mut().find(|beside| beside.pass.index == range);
+        beside.ok_or(AddObjectError::NoBitmap(range))?.revisions = Some(revisions);
         Ok(())
     }
 
@@ -470,9 +489,14 @@ impl Audit {
         let cidrs = [self.ipv4, self.ipv6].into_iter().flatten();
         ranges.extend(cidrs.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings))));
         ranges.extend(self.ports.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings))));
-        ranges.extend(self.stale.into_iter().map(|(index, report)| (index, RangeReport::Stale(report))));
-        let mut object_leaks = Vec::new();
+        let (mut object_leaks, mut disagreements) = (Vec::new(), Vec::new());
         if let Some(objects) = self.objects {
+            ranges.extend(self.beside.into_iter().map(|beside| {
+                match beside.finish(&objects, &mut leaks, &mut disagreements) {
+                    Ok(compared) => of_bitmap(false, compared),
+                    Err((index, stale)) => (index, RangeReport::Stale(stale)),
+                }
+            }));
             let (cidrs, leaks) = objects.finish(&mut findings, self.claims);
             ranges.extend(cidrs.map(|(index, report)| (index, RangeReport::ServiceCidr(report))));
             object_leaks = leaks;
@@ -483,7 +507,7 @@ impl Audit {
             counters.retain(&ranges);
         }
         findings.sort_unstable_by_key(|(order, _)| *order);
-        let findings = findings.into_iter().map(|(_, finding)| finding).collect();
+        let findings = findings.into_iter().map(|(_, finding)| finding).chain(disagreements).collect();
         Report { ranges, findings, services: self.services, object_leaks }
     }
 }

@@ -45,6 +45,7 @@ struct Object {
     name: String,
     managed: bool,
     created: i64,
+    revision: u64,
     /// Namespace and name of the Service that it refers to; `None` if it refers to no Service.
     service: Option<(String, String)>,
 }
@@ -117,6 +118,7 @@ impl Objects {
             name: object.name.into(),
             managed: object.managed_by == ALLOCATOR,
             created: object.created,
+            revision: object.revision,
             service: object.service().map(|(namespace, name)| (namespace.into(), name.into())),
         });
     }
@@ -130,6 +132,37 @@ impl Objects {
         self.by_name.insert(key.clone(), self.claims.len());
         self.claims.push(Claims { order, key, addresses });
         count
+    }
+
+    /// The addresses of the allocator's objects that were written after a revision.
+    pub(super) fn allocated_after(&self, revision: u64) -> impl Iterator<Item = IpAddr> + '_ {
+        let after = move |object: &&Object| object.managed && object.revision > revision;
+        self.objects.iter().filter(after).filter_map(|object| object.address)
+    }
+
+    /// The addresses that stay allocated: those of the allocator's objects that the API server keeps, then those that
+    /// Services use.
+    pub(super) fn holders(&self) -> impl Iterator<Item = (Subject, IpAddr)> + '_ {
+        let objects = self.objects.iter().enumerate().filter_map(|(ordinal, object)| {
+            let address = object.address?;
+            let stays = matches!(self.judge_object(object, address), ObjectVerdict::Keep | ObjectVerdict::Wait(_));
+            (object.managed && stays).then_some((Subject::IPAddress(ordinal as u64), address))
+        });
+        let services = self.claims.iter().enumerate().flat_map(|(ordinal, claims)| {
+            let subject = Subject::Service(ordinal as u64);
+            claims.addresses.iter().filter_map(move |claim| Some((subject, *claim.as_ref().ok()?)))
+        });
+        objects.chain(services)
+    }
+
+    /// The addresses of other controllers' objects.
+    pub(super) fn of_others(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.objects.iter().filter(|object| !object.managed).filter_map(|object| object.address)
+    }
+
+    /// Whether there is an object of the address.
+    pub(super) fn has(&self, address: IpAddr) -> bool {
+        self.by_address.contains_key(&address)
     }
 
     /// Ends the audit of the addresses. Cost: linear in the number of objects times the number of CIDRs.
@@ -264,7 +297,7 @@ impl Objects {
     }
 
     /// The first CIDR that can allocate `address`; if none can, the first of its family, or the first of all.
-    fn range_of(&self, address: IpAddr) -> Option<usize> {
+    pub(super) fn range_of(&self, address: IpAddr) -> Option<usize> {
         let place = |holds: &dyn Fn(&ServiceCidr) -> bool| {
             self.cidrs.iter().find(|(_, cidr)| holds(cidr)).map(|(index, _)| *index)
         };

@@ -142,6 +142,16 @@ impl<R: Repaired> RangePass<R> {
         }
     }
 
+    /// Marks an offset as in use without a claim; false if it was already.
+    pub(super) fn hold(&mut self, offset: u32) -> bool {
+        self.in_use.insert(offset)
+    }
+
+    /// The stored values that are not in use so far.
+    pub(super) fn unused(&self) -> Bitmap {
+        self.stored.difference(&self.in_use)
+    }
+
     /// The result for a stale bitmap: all stored values count as in use.
     pub(super) fn finish_unused(self) -> (usize, BitmapReport) {
         let in_use = self.stored.clone();

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::any::{AnyRange, AnyValue};
 use crate::bitmap::Bitmap;
-use crate::finding::{Finding, FoundValue};
+use crate::finding::{Finding, FoundValue, Subject};
 use crate::range::{Band, Range};
 
 use super::ServiceCidrReport;
@@ -16,7 +16,8 @@ use super::offsets::{Offsets, Values};
 pub struct Report {
     /// One for each range, in the order in which they were added.
     pub ranges: Vec<RangeReport>,
-    /// The findings about Services, in the order of Services, then those about IPAddress objects, in the order of objects.
+    /// The findings about Services, in the order of Services, then those about IPAddress objects, in the order of objects,
+    /// then those about bitmaps beside IPAddress objects.
     pub findings: Vec<Finding>,
     /// The number of observed Services.
     pub services: u64,
@@ -26,7 +27,7 @@ pub struct Report {
 /// The result for one range.
 #[derive(Clone, Debug)]
 pub enum RangeReport {
-    /// A bitmap that was compared with the Services.
+    /// A bitmap that was compared with the Services, and if ClusterIPs are IPAddress objects, with those.
     Bitmap(BitmapReport),
     /// A bitmap of ClusterIPs that is no longer used, since ClusterIPs are IPAddress objects. It is counted and not compared:
     /// all its values count as in use.
@@ -156,13 +157,16 @@ impl Report {
     }
 
     /// The leaks: first those of bitmaps, by range and value, due to be cleaned or not. Then, in the order of objects, the
-    /// IPAddress objects of the allocator whose Service does not exist, unless another Service uses the address.
+    /// IPAddress objects of the allocator whose Service does not exist, unless another Service uses the address. A bitmap
+    /// beside IPAddress objects has findings instead of leaks.
     ///
     /// Cost: a copy of each bitmap.
     pub fn leaks(&self) -> impl Iterator<Item = Leak> + '_ {
         let compared = self.ranges.iter().enumerate().filter_map(|(index, range)| match range {
-            RangeReport::Bitmap(bitmap) | RangeReport::Unseen(bitmap) => Some((index, bitmap)),
-            RangeReport::Stale(_) | RangeReport::ServiceCidr(_) => None,
+            RangeReport::Bitmap(bitmap) | RangeReport::Unseen(bitmap) if !bitmap.beside_objects => {
+                Some((index, bitmap))
+            }
+            _ => None,
         });
         let in_bitmaps = compared.flat_map(|(index, bitmap)| {
             let leak = |offset| {
@@ -185,11 +189,21 @@ impl Report {
         }
     }
 
+    /// Whether the repair leaves the finding of this report for now: the value is recorded in a bitmap beside IPAddress
+    /// objects and in nothing else, so a request may be creating its object.
+    pub fn stays(&self, finding: &Finding) -> bool {
+        let bitmap = finding.range.and_then(|range| self.bitmap(range));
+        matches!(finding.subject, Subject::ServiceCidr(_))
+            && bitmap.zip(finding.value.any()).is_some_and(|(bitmap, value)| {
+                bitmap.range.offset_of(value).is_some_and(|offset| bitmap.next().contains(offset))
+            })
+    }
+
     /// Records the outcome of the repair of the bitmap at this place. From then on the report is about what was done:
     /// [`Values::Set`] and [`Values::Clear`] are the values that were set and cleared, [`Values::Next`] those that were read
     /// and not cleared, or were set. The other leaks stay.
     ///
-    /// After [`RepairOutcome::Done`] a finding whose remedy is the repair is dropped if its value was not set: its Service
+    /// After [`RepairOutcome::Done`] a finding whose remedy is to set the value is dropped if it was not set: its Service
     /// came after the ranges were read. After [`RepairOutcome::Failed`] all findings are left.
     ///
     /// # Errors
@@ -218,7 +232,10 @@ impl Report {
             offset.is_some_and(|offset| next.contains(offset) && !bitmap.stored.contains(offset))
         };
         self.findings.retain(|finding| {
-            finding.range != Some(range) || !finding.reason.is_repairable() || was_set(&finding.value)
+            finding.range != Some(range)
+                || !finding.reason.is_repairable()
+                || matches!(finding.subject, Subject::ServiceCidr(_))
+                || was_set(&finding.value)
         });
         bitmap.next = Some(next);
         Ok(())
@@ -229,7 +246,9 @@ impl RangeReport {
     /// The offsets of one set of values. Cost: up to a copy of the bitmap.
     pub fn offsets(&self, values: Values) -> Offsets<'_> {
         match self {
-            Self::Bitmap(bitmap) | Self::Stale(bitmap) | Self::Unseen(bitmap) => Offsets::Bitmap(bitmap.offsets(values)),
+            Self::Bitmap(bitmap) | Self::Stale(bitmap) | Self::Unseen(bitmap) => {
+                Offsets::Bitmap(bitmap.offsets(values))
+            }
             Self::ServiceCidr(cidr) => Offsets::List(cidr.offsets(values)),
         }
     }
@@ -237,7 +256,9 @@ impl RangeReport {
     /// The value at an offset; `None` past the end.
     pub fn value_at(&self, offset: u64) -> Option<AnyValue> {
         match self {
-            Self::Bitmap(bitmap) | Self::Stale(bitmap) | Self::Unseen(bitmap) => bitmap.range().value_at(u32::try_from(offset).ok()?),
+            Self::Bitmap(bitmap) | Self::Stale(bitmap) | Self::Unseen(bitmap) => {
+                bitmap.range().value_at(u32::try_from(offset).ok()?)
+            }
             Self::ServiceCidr(cidr) => cidr.cidr().value_at(offset).map(AnyValue::Address),
         }
     }
@@ -254,7 +275,9 @@ impl RangeReport {
     pub fn counts(&self) -> Counts {
         let count = |values| self.offsets(values).count();
         let (static_band, dropped) = match self {
-            Self::Bitmap(bitmap) | Self::Stale(bitmap) | Self::Unseen(bitmap) => (bitmap.range().static_band(), bitmap.dropped()),
+            Self::Bitmap(bitmap) | Self::Stale(bitmap) | Self::Unseen(bitmap) => {
+                (bitmap.range().static_band(), bitmap.dropped())
+            }
             Self::ServiceCidr(cidr) => (cidr.cidr().static_band(), 0),
         };
         Counts {
@@ -299,6 +322,7 @@ pub struct BitmapReport {
     duplicates: Vec<u32>,
     /// The bitmap to store, if it has more than the values in use.
     next: Option<Bitmap>,
+    beside_objects: bool,
 }
 
 impl BitmapReport {
@@ -312,7 +336,11 @@ impl BitmapReport {
     ) -> Self {
         duplicates.sort_unstable();
         duplicates.dedup();
-        Self { range, stored, dropped, in_use, duplicates, next }
+        Self { range, stored, dropped, in_use, duplicates, next, beside_objects: false }
+    }
+
+    pub(super) fn beside_objects(self) -> Self {
+        Self { beside_objects: true, ..self }
     }
 
     /// The configured range, of which the offsets are.
@@ -330,12 +358,12 @@ impl BitmapReport {
         self.dropped
     }
 
-    /// The values that Services use.
+    /// The values that Services use, and of a bitmap beside IPAddress objects those of the objects that stay.
     pub fn in_use(&self) -> &Bitmap {
         &self.in_use
     }
 
-    /// The stored values that no Service uses, due to be cleaned or not. Cost: a copy of the bitmap.
+    /// The stored values that are not in use, due to be cleaned or not. Cost: a copy of the bitmap.
     pub fn leaked(&self) -> Bitmap {
         self.stored.difference(&self.in_use)
     }
