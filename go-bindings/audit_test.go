@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"net/netip"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -346,7 +347,7 @@ func TestObserveAll(t *testing.T) {
 			one(&batch, 0, n)
 			return pass.Observe(&batch)
 		})
-		if !slices.Equal(got, want) || !slices.Equal(found, expected) || len(found) != n {
+		if !slices.Equal(got, want) || !reflect.DeepEqual(found, expected) || len(found) != n {
 			t.Errorf("%d Services: %d findings, %d expected", n, len(found), len(expected))
 		}
 
@@ -547,4 +548,52 @@ func TestUnseen(t *testing.T) {
 	if err := pass.WithoutClusterIPRanges(); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
+}
+
+// Names and times of the Services are observed only if two Services claim one value.
+func TestClaimants(t *testing.T) {
+	audit := must(NewAudit())
+	must(audit.AddBitmap(must(ParseCIDR("10.0.0.0/24")), Stored{}))
+	services := []struct {
+		name, address string
+		created       time.Time
+	}{{"new", "10.0.0.1", time.Unix(20, 0)}, {"unknown", "10.0.0.1", time.Time{}}, {"old", "10.0.0.1", time.Unix(10, 0)}, {"other", "10.0.0.2", time.Unix(1, 0)}}
+	fill := func(batch *Services, from, to int) {
+		for _, s := range services[from:to] {
+			batch.Add(s.address, nil)
+			batch.Name("ns", s.name, s.created)
+		}
+	}
+	if err := audit.ObserveAll(len(services), fill); err != nil {
+		t.Fatal(err)
+	}
+	report := must(audit.Finish(nil))
+	subjects := func() (all []uint64) {
+		for _, f := range must(report.Findings()) {
+			if f.Reason == ReasonClusterIPAlreadyAllocated {
+				all = append(all, f.Subject.Ordinal)
+			}
+		}
+		return all
+	}
+	if before := subjects(); !slices.Equal(before, []uint64{1, 2}) {
+		t.Error(before)
+	}
+	if err := report.ObserveClaimants(len(services), fill); err != nil {
+		t.Fatal(err)
+	}
+	if after := subjects(); !slices.Equal(after, []uint64{0, 1}) {
+		t.Error(after)
+	}
+	for _, f := range must(report.Findings()) {
+		want := []Claimant{{2, true}, {0, false}, {1, false}}
+		if f.Reason != ReasonClusterIPAlreadyAllocated {
+			want = nil
+		}
+		if !slices.Equal(f.Claimants, want) {
+			t.Errorf("%+v", f)
+		}
+	}
+	expectError(t, report.ObserveClaimants(1, fill), ErrInvalidArgument,
+		"invalid argument: the audit has observed 4 Services, and all of them were observed a second time")
 }

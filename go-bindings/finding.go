@@ -63,6 +63,11 @@ const (
 	ReasonBitmapDisagrees
 )
 
+// IsDuplicate reports whether a value is claimed more than once: Report.ObserveClaimants finds out by which Services.
+func (r Reason) IsDuplicate() bool {
+	return r == ReasonClusterIPAlreadyAllocated || r == ReasonPortAlreadyAllocated
+}
+
 // SubjectKind is the kind of a Subject.
 type SubjectKind uint32
 
@@ -124,6 +129,9 @@ type Finding struct {
 	Value string
 	// Message is for people.
 	Message string
+	// Claimants are the Services that claim the value, the one that keeps it first, then by age: only for a value that is
+	// claimed more than once, after Report.ObserveClaimants.
+	Claimants []Claimant
 }
 
 // OffsetState is all that is known about one value after an audit.
@@ -183,9 +191,36 @@ func readFindings(report *C.rk_report) ([]Finding, error) {
 			})
 		}
 		if n < findingsPerPage {
+			if err := readClaimants(report, all); err != nil {
+				return nil, err
+			}
 			return all, readFindingTexts(report, all)
 		}
 	}
+}
+
+// readClaimants fills the claimants in.
+func readClaimants(report *C.rk_report, findings []Finding) error {
+	buffer := make([]C.rk_claimant, 16)
+	for i := range findings {
+		f := &findings[i]
+		if !f.Reason.IsDuplicate() {
+			continue
+		}
+		var n C.size_t
+		code := C.rk_report_claimants(report, C.size_t(i), &buffer[0], C.size_t(len(buffer)), &n)
+		if code == C.RK_RESULT_BUFFER_TOO_SMALL {
+			buffer = make([]C.rk_claimant, n)
+			code = C.rk_report_claimants(report, C.size_t(i), &buffer[0], n, &n)
+		}
+		if code != C.RK_RESULT_OK {
+			return resultError(code)
+		}
+		for _, c := range buffer[:n] {
+			f.Claimants = append(f.Claimants, Claimant{uint64(c.service), bool(c.keeps)})
+		}
+	}
+	return nil
 }
 
 // readFindingTexts fills values and messages in.

@@ -96,11 +96,92 @@ func (r *Report) Close() error {
 	return nil
 }
 
-// Findings returns the findings about Services, in their order, and then about IPAddress objects, in theirs. Cost: a few
+// Findings returns the findings about Services, in their order, then those about IPAddress objects, in theirs, and then those
+// about bitmaps beside such objects; after ObserveClaimants all by their subjects. Cost: a few
 // crossings per 100 findings.
 func (r *Report) Findings() ([]Finding, error) {
 	defer runtime.KeepAlive(r)
 	return readFindings(r.pointer())
+}
+
+// Claimant is a Service that claims a value that is claimed more than once.
+type Claimant struct {
+	// Service is its place among the Services that were observed: 0 is the first.
+	Service uint64
+	// Keeps reports whether it keeps the value, which the oldest Service does.
+	Keeps bool
+}
+
+// ObserveClaimants observes the n Services of the audit a second time, in the same order, with names and creation times;
+// fill is as of Audit.ObserveAll. It is needed if a value is claimed more than once. After it each finding about such a value is
+// about a Service that does not keep it, and names all claimants.
+//
+// The oldest Service keeps the value. One without a time counts as the youngest; of several with one time, the first by
+// namespace and name keeps it. The error may be ErrInvalidBatch, or ErrInvalidArgument if there are more Services than in the
+// audit.
+func (r *Report) ObserveClaimants(n int, fill func(batch *Services, from, to int)) error {
+	batch := new(Services)
+	if n <= 0 {
+		return r.observeClaimants(batch) // which reports a closed report
+	}
+	for from := 0; from < n; from += servicesPerBatch {
+		batch.Reset()
+		if fill(batch, from, min(from+servicesPerBatch, n)); batch.err != nil {
+			return batch.err
+		}
+		if err := r.observeClaimants(batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Report) observeClaimants(services *Services) error {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	batch, names := services.toC(&pinner), services.names.toC(&pinner)
+	var details C.rk_error
+	code := C.rk_report_observe_claimants(r.pointer(), &names, &batch, &details)
+	runtime.KeepAlive(r)
+	return detailedError(code, &details)
+}
+
+// ObjectRepair is a write of the API server's repair of IPAddress objects.
+type ObjectRepair struct {
+	Address Value
+	// Removed is the place of the object that is removed or replaced among those that were observed, -1 if there is none.
+	Removed int
+	// Service is the place of the Service for which an object is created among those that were observed, -1 if none is.
+	Service int
+}
+
+// ObjectRepairs returns the writes of the API server's repair of IPAddress objects, for data at rest: first those for
+// Services, then the removals. After ObserveClaimants the object of an address that is claimed more than once is that of the
+// Service that keeps it.
+func (r *Report) ObjectRepairs() ([]ObjectRepair, error) {
+	defer runtime.KeepAlive(r)
+	const pageSize = 256
+	page := make([]C.rk_object_repair, pageSize)
+	place := func(c C.uint64_t) int {
+		if c == C.RK_NO_OBJECT {
+			return -1
+		}
+		return int(c)
+	}
+	var all []ObjectRepair
+	for {
+		var n C.size_t
+		code := C.rk_report_object_repairs(r.pointer(), C.size_t(len(all)), &page[0], pageSize, &n)
+		if code != C.RK_RESULT_OK {
+			return nil, resultError(code)
+		}
+		for _, c := range page[:n] {
+			all = append(all, ObjectRepair{valueFromC(&c.address), place(c.removed), place(c.service)})
+		}
+		if n < pageSize {
+			return all, nil
+		}
+	}
 }
 
 // Leaks returns those of bitmaps by range and value, due to be cleaned or not, then the IPAddress objects of the allocator

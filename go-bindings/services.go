@@ -174,10 +174,10 @@ func (s *Services) toC(pinner *runtime.Pinner) C.rk_services {
 	return C.rk_services{batch: s.batch.toC(pinner)}
 }
 
-// Name names the Service that was added last. All Services of a batch have names, or none has: only an audit of IPAddress
-// objects needs them. Audit.Observe refuses the batch if Name was called before the first Add, or more or less than once for a
+// Name names the Service that was added last, with its metadata.creationTimestamp, zero if unknown. All Services of a batch
+// have names, or none has: only an audit of IPAddress objects and Report.ObserveClaimants need them. Audit.Observe refuses the batch if Name was called before the first Add, or more or less than once for a
 // Service.
-func (s *Services) Name(namespace, name string) {
+func (s *Services) Name(namespace, name string, created time.Time) {
 	if s.noService("Name") {
 		return
 	}
@@ -188,7 +188,11 @@ func (s *Services) Name(namespace, name string) {
 		}
 		s.err = fmt.Errorf("%w: Name was %s for the Service at index %d of the batch", ErrInvalidBatch, calls, index)
 	}
-	s.names.add(nil, namespace, name)
+	var seconds uint64
+	if !created.IsZero() {
+		seconds = uint64(created.Unix())
+	}
+	s.names.add([]uint32{uint32(seconds), uint32(seconds >> 32)}, namespace, name)
 }
 
 // serviceNames are the names of the Services in a batch, in the same order.

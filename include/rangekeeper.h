@@ -479,7 +479,7 @@
 #define RK_VALUES_NEXT 7
 
 /**
- * As the object of a leak: a bitmap records the value.
+ * As the object of a leak: a bitmap records the value. As that of a repair: there is none.
  */
 #define RK_NO_OBJECT 18446744073709551615ull
 
@@ -827,7 +827,7 @@ typedef struct rk_range_allocation rk_range_allocation;
 typedef struct rk_repair_pass rk_repair_pass;
 
 /**
- * The result of an audit. Only rk_report_record_repair changes it.
+ * The result of an audit. Only rk_report_record_repair and rk_report_observe_claimants change it.
  */
 typedef struct rk_report rk_report;
 
@@ -965,7 +965,8 @@ typedef struct rk_ip_addresses {
 
 /**
  * The names of the Services of a batch, in the same order, which rk_service_names_add writes. The words of a Service are
- * the lengths of its namespace and of its name.
+ * the low and high half of metadata.creationTimestamp in seconds since 1970 (int64_t; 0 if unknown), then the lengths of
+ * its namespace and of its name.
  */
 typedef struct rk_service_names {
   /**
@@ -1596,6 +1597,39 @@ typedef struct rk_finding {
    */
   union rk_found_value value;
 } rk_finding;
+
+/**
+ * A Service that claims a value that is claimed more than once.
+ */
+typedef struct rk_claimant {
+  /**
+   * Which Service, by its place among those that were observed: 0 is the first.
+   */
+  uint64_t service;
+  /**
+   * Whether it keeps the value, which the oldest Service does.
+   */
+  bool keeps;
+} rk_claimant;
+
+/**
+ * A write of the API server's repair of IPAddress objects.
+ */
+typedef struct rk_object_repair {
+  /**
+   * The address.
+   */
+  struct rk_value address;
+  /**
+   * The IPAddress object that is removed or replaced, by the order in which objects were observed; RK_NO_OBJECT if there
+   * is none.
+   */
+  uint64_t removed;
+  /**
+   * The Service for which an object is created, by the order in which Services were observed; RK_NO_OBJECT if none is.
+   */
+  uint64_t service;
+} rk_object_repair;
 
 /**
  * A value that is recorded as allocated though no Service uses it.
@@ -2684,6 +2718,44 @@ rk_result rk_report_finding_texts(const struct rk_report *report,
                                   size_t *written);
 
 /**
+ * Observes the Services of the audit a second time, in the same order, with names and creation times. This is needed if
+ * a value is claimed more than once. After the last one, each finding about such a value is about a Service that does not
+ * keep it, findings are sorted by subject_kind and subject, and rk_report_claimants writes all Services that claim it.
+ *
+ * The oldest Service keeps the value. One without a time counts as the youngest; of several with one time, the first by
+ * namespace and name keeps it.
+ *
+ * RK_RESULT_INVALID_BATCH, and nothing of the batch is observed; RK_RESULT_INVALID_ARGUMENT if there are more Services than
+ * in the audit.
+ */
+rk_result rk_report_observe_claimants(const struct rk_report *report,
+                                      const struct rk_service_names *names,
+                                      const struct rk_services *batch,
+                                      struct rk_error *error);
+
+/**
+ * Writes the Services that claim the value of the finding at this place, the one that keeps it first, then by age. There
+ * are none unless the value is claimed more than once, and all Services were observed a second time. `claimants` is a
+ * buffer, and `*n` its length.
+ */
+rk_result rk_report_claimants(const struct rk_report *report,
+                              size_t finding,
+                              struct rk_claimant *claimants,
+                              size_t capacity,
+                              size_t *n);
+
+/**
+ * Writes a page of the writes of the API server's repair of IPAddress objects, which a shell does in data at rest: first
+ * those for Services, then the removals, both in the order of observation. After rk_report_observe_claimants the object of
+ * an address that is claimed more than once is that of the Service that keeps it.
+ */
+rk_result rk_report_object_repairs(const struct rk_report *report,
+                                   size_t from,
+                                   struct rk_object_repair *repairs,
+                                   size_t capacity,
+                                   size_t *n);
+
+/**
  * Writes a page of leaks: those of bitmaps by range and value, due to be cleaned or not; then the IPAddress
  * objects of the allocator whose Service does not exist and whose address no other Service uses, in the order of
  * observation.
@@ -2965,10 +3037,16 @@ static inline rk_result rk_services_add(rk_services *services, const rk_service 
   return rk_batch_end(batch, before, fits);
 }
 
-/** Adds the name of the next Service of a batch; RK_RESULT_BUFFER_TOO_SMALL if it does not fit. */
-static inline rk_result rk_service_names_add(rk_service_names *names, rk_text service_namespace, rk_text name) {
+/**
+ * Adds the name of the next Service of a batch, and its metadata.creationTimestamp in seconds since 1970, 0 if unknown;
+ * RK_RESULT_BUFFER_TOO_SMALL if it does not fit.
+ */
+static inline rk_result rk_service_names_add(rk_service_names *names, rk_text service_namespace, rk_text name,
+                                             int64_t created) {
   rk_batch *batch = &names->batch, before = names->batch;
-  bool fits = rk_batch_put_text(batch, service_namespace, 0) && rk_batch_put_text(batch, name, 0);
+  bool fits = rk_batch_put_word(batch, (uint32_t)(uint64_t)created) &&
+              rk_batch_put_word(batch, (uint32_t)((uint64_t)created >> 32)) &&
+              rk_batch_put_text(batch, service_namespace, 0) && rk_batch_put_text(batch, name, 0);
   return rk_batch_end(batch, before, fits);
 }
 

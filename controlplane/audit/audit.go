@@ -135,7 +135,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 			s := &state.Services[from+i]
 			servicebatch.Add(batch, s)
 			if byObjects {
-				batch.Name(s.Namespace, s.Name)
+				batch.Name(s.Namespace, s.Name, s.CreationTimestamp.Time)
 			}
 		}
 	})
@@ -151,6 +151,9 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 		a.core, err = core.Finish(nil)
 	}
 	if err != nil {
+		return nil, err
+	}
+	if err := a.observeClaimants(); err != nil {
 		return nil, err
 	}
 	return a, a.fillReport()
@@ -206,6 +209,22 @@ func (a *Audit) compareBitmaps(core *rangekeeper.Audit) error {
 		}
 	}
 	return nil
+}
+
+// observeClaimants has the core find out which Services claim the values that are
+// claimed more than once. Such values are rare, so times and names cross only if there are some.
+func (a *Audit) observeClaimants() error {
+	findings, err := a.core.Findings()
+	if err != nil || !slices.ContainsFunc(findings, func(f rangekeeper.Finding) bool { return f.Reason.IsDuplicate() }) {
+		return err
+	}
+	return a.core.ObserveClaimants(len(a.state.Services), func(batch *rangekeeper.Services, from, to int) {
+		for i := range a.state.Services[from:to] {
+			s := &a.state.Services[from+i]
+			servicebatch.Add(batch, s)
+			batch.Name(s.Namespace, s.Name, s.CreationTimestamp.Time)
+		}
+	})
 }
 
 // addObjects adds all ServiceCIDR and IPAddress objects to the audit.
@@ -364,6 +383,14 @@ func (a *Audit) finding(f rangekeeper.Finding) Finding {
 		finding.Kind, finding.Name = KindIPAddress, a.state.IPAddresses[f.Subject.Ordinal].Name
 	case rangekeeper.SubjectServiceCIDR:
 		finding.Kind, finding.Name = KindServiceCIDR, a.ranges[f.Subject.Ordinal].name
+	}
+	for _, c := range f.Claimants {
+		s := &a.state.Services[c.Service]
+		claimant := Claimant{Kind: KindService, Namespace: s.Namespace, Name: s.Name, Keeps: c.Keeps}
+		if !s.CreationTimestamp.IsZero() {
+			claimant.CreationTimestamp = s.CreationTimestamp.UTC().Format(time.RFC3339)
+		}
+		finding.Claimants = append(finding.Claimants, claimant)
 	}
 	return finding
 }

@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"math/big"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -288,6 +290,55 @@ func TestBitmapDisagrees(t *testing.T) {
 	}
 	if !maps.Equal(got, want) || unset == 0 {
 		t.Errorf("%d unset\ngot  %v\nwant %v", unset, got, want)
+	}
+}
+
+// TestClaimants compares with the Services of the fixtures, whose duplicates are copies: ties are broken by name.
+func TestClaimants(t *testing.T) {
+	for _, of := range audits() {
+		_, state := newAudit(t, of.cluster, "drift.db.gz", of.options)
+		// Let some copies be the older ones.
+		for i := range state.Services {
+			if s := &state.Services[i]; strings.HasPrefix(s.Name, "dup-") && s.Name < "dup-3" {
+				s.CreationTimestamp.Time = s.CreationTimestamp.Add(-time.Hour)
+			}
+		}
+		a, err := audit.New(state, of.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		created := map[string]string{}
+		for i := range state.Services {
+			s := &state.Services[i]
+			created[s.Namespace+"/"+s.Name] = s.CreationTimestamp.UTC().Format(time.RFC3339)
+		}
+		services, older := claimants(state), 0
+		for _, f := range a.Report().Findings {
+			if !strings.HasSuffix(f.Reason, "AlreadyAllocated") {
+				if f.Claimants != nil {
+					t.Errorf("%+v", f)
+				}
+				continue
+			}
+			want := slices.Clone(services[f.Value])
+			slices.SortFunc(want, func(a, b string) int { return cmp.Or(cmp.Compare(created[a], created[b]), cmp.Compare(a, b)) })
+			var got []string
+			for i, c := range f.Claimants {
+				name := c.Namespace + "/" + c.Name
+				if got = append(got, name); c.Kind != audit.KindService || c.CreationTimestamp != created[name] || c.Keeps != (i == 0) {
+					t.Errorf("%+v", c)
+				}
+			}
+			if !slices.Equal(got, want) || len(got) < 2 || f.Namespace+"/"+f.Name == got[0] {
+				t.Errorf("%+v, want %v", f, want)
+			}
+			if strings.Contains(got[0], "/dup-") {
+				older++
+			}
+		}
+		if older == 0 {
+			t.Errorf("%s: no copy is the older one", of.cluster)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -84,11 +85,13 @@ func (p *Plan) ChangesAny() bool {
 
 // Leaves reports whether changes are not applied, or whether anything is left after them.
 func (p *Plan) Leaves() bool {
-	set := func(f Finding) bool {
-		return slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return r.Name == f.Range && slices.Contains(r.Set, f.Value) })
+	repaired := func(f Finding) bool {
+		return slices.ContainsFunc(p.Ranges, func(r RangePlan) bool {
+			return r.Name == f.Range && (slices.Contains(r.Set, f.Value) || slices.Contains(r.Clear, f.Value))
+		})
 	}
 	return !p.Applied && p.ChangesAny() ||
-		slices.ContainsFunc(p.Findings, func(f Finding) bool { return f.Remedy != rangekeeper.RemedyRepair || !set(f) }) ||
+		slices.ContainsFunc(p.Findings, func(f Finding) bool { return f.Remedy != rangekeeper.RemedyRepair || !repaired(f) }) ||
 		slices.ContainsFunc(p.Leaks, func(l Leak) bool { return l.Stays || l.Remedy != rangekeeper.RemedyRepair })
 }
 
@@ -128,7 +131,7 @@ func (p *Plan) After(earlier *Plan) {
 		}
 	}
 	sortFindings(p.Findings)
-	p.Findings = slices.Compact(p.Findings)
+	p.Findings = slices.CompactFunc(p.Findings, func(a, b Finding) bool { return reflect.DeepEqual(a, b) })
 	p.summarize()
 }
 

@@ -109,10 +109,25 @@ type Finding struct {
 	Name      string `json:"name"`
 	// Message is for people.
 	Message string `json:"message"`
+	// Claimants are the objects that claim a value that is claimed more than once,
+	// the one that keeps it first, then by age.
+	Claimants []Claimant `json:"claimants,omitempty"`
 	// Remedy says who repairs it.
 	Remedy rangekeeper.Remedy `json:"-"`
 	// Stays reports whether the repair of a running cluster leaves it for now.
 	Stays bool `json:"stays,omitempty"`
+}
+
+// Claimant is an object that claims a value. The oldest one keeps the value; the
+// others are to change it, or to be recreated. One without a time counts as the
+// youngest; of several with one time the first by namespace and name keeps the value.
+type Claimant struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// CreationTimestamp is in RFC 3339, empty if unknown.
+	CreationTimestamp string `json:"creationTimestamp"`
+	Keeps             bool   `json:"keeps"`
 }
 
 // Leak is a value that is recorded as allocated though no Service uses it.

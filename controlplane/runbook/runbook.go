@@ -98,6 +98,15 @@ var entries = []Entry{
 		"Run `rangekeeper repair`: it records the port. Do it before new Services are created.",
 	},
 	{
+		"BitmapDisagrees", "A bitmap and IPAddress objects disagree",
+		"Kubernetes 1.33 records a ClusterIP in a bitmap and in an IPAddress object. An address is recorded in the bitmap alone, or " +
+			"a Service or an IPAddress object has an address that the bitmap does not record.",
+		"The API server refuses to create a Service with an address that only the bitmap records: \"provided IP is already " +
+			"allocated\". If the bitmap lacks an address, a creation that happens to choose it fails.",
+		"`rangekeeper repair --apply` records what the bitmap lacks, and with `--clean-leaks` clears what only the bitmap records. " +
+			"An API server never does. After an upgrade to 1.34 the bitmap is not used any more.",
+	},
+	{
 		"IPAddressNotAllocated", "An IPAddress object without a Service",
 		"An IPAddress object of the API server's allocator refers to something other than a Service, or to nothing.",
 		"The address cannot be allocated.",

@@ -195,9 +195,12 @@ impl Display for Finding {
             Reason::ClusterIPNotAllocated | Reason::PortNotAllocated => {
                 f.write_str(" is in use but not recorded as allocated; repair records it")
             }
-            Reason::ClusterIPAlreadyAllocated | Reason::PortAlreadyAllocated => {
-                f.write_str(" is claimed more than once; recreate this Service")
+            Reason::ClusterIPAlreadyAllocated => {
+                f.write_str(" is claimed more than once; the oldest Service keeps it, recreate the others")
             }
+            Reason::PortAlreadyAllocated => f.write_str(
+                " is claimed more than once; the oldest Service keeps it, change it in the others or recreate them",
+            ),
             Reason::ClusterIPOutOfRange | Reason::PortOutOfRange => {
                 f.write_str(" is not one that ")?;
                 match &self.valid {

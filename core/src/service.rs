@@ -12,10 +12,12 @@
 /// The fields of a Service that concern ranges, borrowed from the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Service<'a> {
-    /// `metadata.namespace`; read only if ClusterIPs are IPAddress objects.
+    /// `metadata.namespace`; read only if ClusterIPs are IPAddress objects, or of Services that claim one value together.
     pub namespace: &'a str,
-    /// `metadata.name`; read only if ClusterIPs are IPAddress objects.
+    /// `metadata.name`; read as the namespace.
     pub name: &'a str,
+    /// `metadata.creationTimestamp` in seconds since 1970, 0 if unknown; read only of Services that claim one value together.
+    pub created: i64,
     /// `spec.clusterIP`: an address, empty, or `None`.
     pub cluster_ip: &'a str,
     /// `spec.clusterIPs`; if empty, `cluster_ip` is the only one.

@@ -16,7 +16,9 @@ use crate::range::rk_range;
 use crate::report::rk_report;
 use crate::result::rk_result;
 use crate::scope::{Out, borrow, borrow_optional, reclaim, slice, text};
-use crate::services::{Services, ip_addresses, rk_ip_addresses, rk_service_names, rk_services, service_names};
+use crate::services::{
+    ServiceName, Services, ip_addresses, rk_ip_addresses, rk_service_names, rk_services, service_names,
+};
 
 /// The object does not exist.
 pub const RK_PRESENCE_MISSING: u32 = 0;
@@ -281,18 +283,12 @@ pub unsafe extern "C" fn rk_audit_observe_services(
                     services.for_each(|service| audit.observe(service))
                 });
             };
-            let names = service_names(scope, names)?;
-            if names.len() != services.count {
-                let (named, count) = (names.len(), services.count);
-                let message =
-                    format_args!("the batch has another number of names ({named}) than of Services ({count})");
-                return Err(Failure::new(rk_result::InvalidBatch, message));
-            }
+            let names = service_names(scope, names, services.count)?;
             audit.0.with(|audit| {
                 let mut names = names.into_iter();
                 services.for_each(|service| {
-                    let (namespace, name) = names.next().unwrap_or_default();
-                    audit.observe(&Service { namespace, name, ..*service });
+                    let ServiceName { namespace, name, created } = names.next().unwrap_or_default();
+                    audit.observe(&Service { namespace, name, created, ..*service });
                 })
             })
         })

@@ -8,6 +8,7 @@ use rangekeeper_core::audit::{
     BitmapReport, Leak, Offsets, RangeReport, RecordRepairError, RepairOutcome, Report, Values,
 };
 use rangekeeper_core::finding::Severity;
+use rangekeeper_core::service::Service;
 
 use crate::error::{Failure, Named, rk_error};
 use crate::finding::{
@@ -17,6 +18,7 @@ use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice};
+use crate::services::{ServiceName, Services, rk_service_names, rk_services, service_names};
 use crate::value::{Value, rk_value};
 
 /// Values that the repair allocates.
@@ -34,7 +36,7 @@ pub const RK_VALUES_IN_USE: u32 = 6;
 /// Values that are allocated after the repair.
 pub const RK_VALUES_NEXT: u32 = 7;
 
-/// As the object of a leak: a bitmap records the value.
+/// As the object of a leak: a bitmap records the value. As that of a repair: there is none.
 pub const RK_NO_OBJECT: u64 = 0xffff_ffff_ffff_ffff;
 
 /// A range that is stored as a bitmap.
@@ -47,7 +49,7 @@ pub const RK_RECORD_IP_ADDRESSES: u32 = 2;
 /// A range whose bitmap could not be read: values that Services use count as recorded.
 pub const RK_RECORD_UNSEEN: u32 = 3;
 
-/// The result of an audit. Only rk_report_record_repair changes it.
+/// The result of an audit. Only rk_report_record_repair and rk_report_observe_claimants change it.
 pub struct rk_report(Handle<Found>);
 
 struct Found {
@@ -85,6 +87,29 @@ pub struct rk_leak {
     pub severity: u32,
     /// Whether the repair leaves it for now, since a Service that uses it may still be under way.
     pub stays: bool,
+}
+
+/// A Service that claims a value that is claimed more than once.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_claimant {
+    /// Which Service, by its place among those that were observed: 0 is the first.
+    pub service: u64,
+    /// Whether it keeps the value, which the oldest Service does.
+    pub keeps: bool,
+}
+
+/// A write of the API server's repair of IPAddress objects.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rk_object_repair {
+    /// The address.
+    pub address: rk_value,
+    /// The IPAddress object that is removed or replaced, by the order in which objects were observed; RK_NO_OBJECT if there
+    /// is none.
+    pub removed: u64,
+    /// The Service for which an object is created, by the order in which Services were observed; RK_NO_OBJECT if none is.
+    pub service: u64,
 }
 
 /// A run of adjacent values, from first to last: kind and high are the same, and low grows by one.
@@ -304,6 +329,88 @@ pub unsafe extern "C" fn rk_report_finding_texts(
         };
         report.0.with(|found| {
             out.write(texts(&found.report.findings, from, buffer, ends)?);
+            Ok(())
+        })
+    })
+}
+
+/// Observes the Services of the audit a second time, in the same order, with names and creation times. This is needed if
+/// a value is claimed more than once. After the last one, each finding about such a value is about a Service that does not
+/// keep it, findings are sorted by subject_kind and subject, and rk_report_claimants writes all Services that claim it.
+///
+/// The oldest Service keeps the value. One without a time counts as the youngest; of several with one time, the first by
+/// namespace and name keeps it.
+///
+/// RK_RESULT_INVALID_BATCH, and nothing of the batch is observed; RK_RESULT_INVALID_ARGUMENT if there are more Services than
+/// in the audit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_observe_claimants(
+    report: *const rk_report,
+    names: *const rk_service_names,
+    batch: *const rk_services,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let (report, names) = (borrow(scope, report).named("report")?, borrow(scope, names).named("names")?);
+            let services = Services::new(scope, batch)?;
+            let names = service_names(scope, names, services.count)?;
+            report.0.with(|found| {
+                let (mut names, mut observed) = (names.into_iter(), Ok(()));
+                services.for_each(|service| {
+                    let ServiceName { namespace, name, created } = names.next().unwrap_or_default();
+                    let service = Service { namespace, name, created, ..*service };
+                    observed = observed.and_then(|()| found.report.observe_claimant(&service));
+                })?;
+                observed.map_err(|error| Failure::new(rk_result::InvalidArgument, error))
+            })
+        })
+    }
+}
+
+/// Writes the Services that claim the value of the finding at this place, the one that keeps it first, then by age. There
+/// are none unless the value is claimed more than once, and all Services were observed a second time. `claimants` is a
+/// buffer, and `*n` its length.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_claimants(
+    report: *const rk_report,
+    finding: usize,
+    claimants: *mut rk_claimant,
+    capacity: usize,
+    n: *mut usize,
+) -> rk_result {
+    guard(|scope| {
+        // SAFETY: the caller's promise; see guard.
+        let (report, out) = unsafe { (borrow(scope, report)?, Buffer::new(scope, claimants, capacity, n)?) };
+        report.0.with(|found| {
+            let all = found.report.claimants(at(&found.report.findings, finding)?).iter();
+            out.fill(all.map(|claimant| rk_claimant { service: claimant.service, keeps: claimant.keeps }))
+        })
+    })
+}
+
+/// Writes a page of the writes of the API server's repair of IPAddress objects, which a shell does in data at rest: first
+/// those for Services, then the removals, both in the order of observation. After rk_report_observe_claimants the object of
+/// an address that is claimed more than once is that of the Service that keeps it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_object_repairs(
+    report: *const rk_report,
+    from: usize,
+    repairs: *mut rk_object_repair,
+    capacity: usize,
+    n: *mut usize,
+) -> rk_result {
+    guard(|scope| {
+        // SAFETY: the caller's promise; see guard.
+        let (report, repairs, n) =
+            unsafe { (borrow(scope, report)?, Array::new(scope, repairs, capacity)?, Out::new(scope, n)?) };
+        report.0.with(|found| {
+            n.write(repairs.fill(found.report.object_repairs().skip(from).map(|repair| rk_object_repair {
+                address: repair.address.into(),
+                removed: repair.removed.unwrap_or(RK_NO_OBJECT),
+                service: repair.service.unwrap_or(RK_NO_OBJECT),
+            })));
             Ok(())
         })
     })

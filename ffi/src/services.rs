@@ -60,7 +60,8 @@ pub struct rk_services {
 }
 
 /// The names of the Services of a batch, in the same order, which rk_service_names_add writes. The words of a Service are
-/// the lengths of its namespace and of its name.
+/// the low and high half of metadata.creationTimestamp in seconds since 1970 (int64_t; 0 if unknown), then the lengths of
+/// its namespace and of its name.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_service_names {
@@ -334,20 +335,40 @@ impl<'a> Services<'a> {
     }
 }
 
-/// Namespace and name of each Service of a batch, checked.
+/// The name of a Service, and its creation time.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ServiceName<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) created: i64,
+}
+
+/// The name and creation time of each Service of a batch, which has `count` of them, checked.
 ///
 /// # Safety
 /// As [`Services::new`].
 pub(crate) unsafe fn service_names<'a>(
     scope: &'a Scope,
     names: &'a rk_service_names,
-) -> Result<Vec<(&'a str, &'a str)>, Failure> {
+    count: usize,
+) -> Result<Vec<ServiceName<'a>>, Failure> {
     // SAFETY: as promised to this function.
     let rest = unsafe { Rest::new(scope, &names.batch)? };
-    rest.read(names.batch.count, "the name of Service", |rest| {
-        let [namespace, name] = rest.array()?;
-        Ok((rest.text(namespace)?, rest.text(name)?))
-    })
+    let names = rest.read(names.batch.count, "the name of Service", |rest| {
+        let [low, high, namespace, name] = rest.array()?;
+        Ok(ServiceName { namespace: rest.text(namespace)?, name: rest.text(name)?, created: seconds(low, high) })
+    })?;
+    if names.len() == count {
+        return Ok(names);
+    }
+    let named = names.len();
+    let message = format_args!("the batch has another number of names ({named}) than of Services ({count})");
+    Err(Failure::new(rk_result::InvalidBatch, message))
+}
+
+/// A time in two words.
+fn seconds(low: u32, high: u32) -> i64 {
+    (u64::from(high) << 32 | u64::from(low)).cast_signed()
 }
 
 /// The IPAddress objects of a batch, checked.
@@ -369,7 +390,7 @@ pub(crate) unsafe fn ip_addresses<'a>(
         Ok(IpAddressObject {
             name: rest.text(name)?,
             managed_by: rest.text(managed_by)?,
-            created: (u64::from(high) << 32 | u64::from(low)).cast_signed(),
+            created: seconds(low, high),
             revision: u64::from(revision_high) << 32 | u64::from(revision_low),
             parent_group: rest.text(group)?,
             parent_resource: rest.text(resource)?,

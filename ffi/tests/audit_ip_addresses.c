@@ -22,9 +22,9 @@ static rk_report *run(const int64_t *now) {
   add_ip_address(&objects, 1000, "10.0.0.1", "a");
   add_ip_address(&objects, 1000, "10.0.0.9", "gone");
   add_service(&services, "10.0.0.1", 0, 0);
-  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a")));
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0));
   add_service(&services, "10.0.0.2", 0, 0);
-  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("b")));
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("b"), 0));
   CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
   CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
   rk_report *report = NULL;
@@ -41,7 +41,7 @@ static rk_report *compare(uint64_t upgraded) {
   rk_report *report = NULL;
   static const uint8_t bits[] = {8};
   CHECK_OK(rk_audit_new(true, NULL, &audit));
-  CHECK_OK(rk_range_parse_cidr(TEXT("10.0.0.0/24"), &range, NULL));
+  CHECK_OK(rk_range_parse(TEXT("10.0.0.0/24"), RK_RANGE_KIND_CIDR, &range, NULL));
   CHECK_OK(rk_audit_add_bitmap(audit, range, TEXT("10.0.0.0/24"), bits, sizeof bits, NULL));
   CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), NULL));
   CHECK_OK(rk_audit_compare_bitmap(audit, 0, 9, upgraded, NULL));
@@ -51,7 +51,7 @@ static rk_report *compare(uint64_t upgraded) {
   rk_service_names names = {batch_in(&memories[2])};
   add_ip_address(&objects, 1000, "10.0.0.1", "a");
   add_service(&services, "10.0.0.1", 0, 0);
-  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a")));
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0));
   CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
   CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
   CHECK_OK(rk_audit_finish(audit, NULL, &report, NULL));
@@ -81,7 +81,49 @@ static void bitmap_beside_objects(void) {
   rk_report_free(report);
 }
 
+/* Of two Services with one address the older one keeps it, and gets the IPAddress object that is missing; that of
+ * 10.0.0.9, whose Service is gone, is removed. */
+static void claimants_and_objects(void) {
+  rk_audit *audit = NULL;
+  rk_report *report = NULL;
+  CHECK_OK(rk_audit_new(true, NULL, &audit));
+  CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), NULL));
+  memory memories[3];
+  rk_ip_addresses objects = {batch_in(&memories[0])};
+  rk_services services = {batch_in(&memories[1])};
+  rk_service_names names = {batch_in(&memories[2])};
+  add_ip_address(&objects, 1000, "10.0.0.9", "gone");
+  add_service(&services, "10.0.0.1", 0, 0);
+  add_service(&services, "10.0.0.1", 0, 0);
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("new"), 2000));
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("old"), 1000));
+  CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
+  CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
+  CHECK_OK(rk_audit_finish(audit, NULL, &report, NULL));
+  rk_audit_free(audit);
+
+  rk_finding findings[3];
+  rk_claimant claimants[2];
+  rk_object_repair repairs[3];
+  size_t n = 9;
+  CHECK_OK(rk_report_findings(report, 0, findings, 3, &n));
+  CHECK(n == 2 && findings[1].reason == RK_REASON_CLUSTER_IP_ALREADY_ALLOCATED && findings[1].subject == 1);
+  CHECK_OK(rk_report_claimants(report, 1, NULL, 0, &n));
+  CHECK(n == 0);
+  CHECK_OK(rk_report_observe_claimants(report, &names, &services, NULL));
+  CHECK_OK(rk_report_findings(report, 0, findings, 3, &n));
+  CHECK(n == 2 && findings[1].reason == RK_REASON_CLUSTER_IP_ALREADY_ALLOCATED && findings[1].subject == 0);
+  CHECK_OK(rk_report_claimants(report, 1, claimants, 2, &n));
+  CHECK(n == 2 && claimants[0].service == 1 && claimants[0].keeps && claimants[1].service == 0 && !claimants[1].keeps);
+  CHECK_OK(rk_report_object_repairs(report, 0, repairs, 3, &n));
+  CHECK(n == 2 && same(repairs[0].address, rk_value_ipv4(0x0a000001)) && same(repairs[1].address, rk_value_ipv4(0x0a000009)));
+  CHECK(repairs[0].removed == RK_NO_OBJECT && repairs[0].service == 1);
+  CHECK(repairs[1].removed == 0 && repairs[1].service == RK_NO_OBJECT);
+  rk_report_free(report);
+}
+
 int main(void) {
+  claimants_and_objects();
   bitmap_beside_objects();
   rk_report *report = run(NULL);
   size_t n = 0;

@@ -38,7 +38,7 @@ static void names_and_values(void) {
   CHECK(strcmp(rk_reason_name(UINT32_MAX), "Unknown") == 0);
   CHECK(rk_reason_severity(0) == RK_SEVERITY_NONE && rk_reason_severity(UINT32_MAX) == RK_SEVERITY_NONE);
   CHECK(rk_reason_severity(RK_REASON_PORT_OUT_OF_RANGE) == RK_SEVERITY_BREAKS_TRAFFIC);
-  CHECK(rk_reason_severity(RK_REASON_PORT_OUT_OF_RANGE + 1) == RK_SEVERITY_NONE);
+  CHECK(rk_reason_severity(RK_REASON_BITMAP_DISAGREES + 1) == RK_SEVERITY_NONE);
   CHECK(rk_abi_version() == RK_ABI_VERSION);
 
   value = good;
@@ -504,7 +504,7 @@ static void audit_of_ip_addresses(void) {
   rk_services services = {batch_in(&memories[0])};
   rk_service_names names = {batch_in(&memories[1])};
   add_service(&services, "10.9.9.9", 0, 0);
-  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a")));
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0));
   const rk_service_names all_names = names;
   CHECK_NULL(rk_audit_observe_services(NULL, &names, &services, NULL));
   CHECK_INVALID(rk_audit_observe_services(a, NULL, &services, NULL));
@@ -513,11 +513,11 @@ static void audit_of_ip_addresses(void) {
   CHECK_RESULT(rk_audit_observe_services(a, &names, &services, NULL), RK_RESULT_INVALID_BATCH);
   rk_batch_clear(&names.batch);
   CHECK_RESULT(rk_audit_observe_services(a, &names, &services, NULL), RK_RESULT_INVALID_BATCH);
-  uint32_t words[8] = {0, 0, 1, 0, 0, 0, 0, 0};
+  uint32_t words[10] = {0, 0, 0, 0, 1, 0, 0, 0, 0, 0};
   char x[] = "x";
-  rk_ip_addresses objects = {{words, 7, 0, x, 1, 0, 1}};
+  rk_ip_addresses objects = {{words, 9, 0, x, 1, 0, 1}};
   CHECK_RESULT(rk_audit_observe_ip_addresses(a, &objects, NULL), RK_RESULT_INVALID_BATCH);
-  objects.batch.words_len = 8;
+  objects.batch.words_len = 10;
   objects.batch.text_len = 0;
   CHECK_RESULT(rk_audit_observe_ip_addresses(a, &objects, NULL), RK_RESULT_INVALID_BATCH);
   objects.batch.count = SIZE_MAX;
@@ -950,7 +950,7 @@ static void sentences_about_batches(void) {
   services.batch.text[24] = '\xff';
   CHECK_SAYS(rk_audit_observe_services(audit, NULL, &services, &error), RK_RESULT_INVALID_BATCH,
              "the batch has words or text behind those of its last object");
-  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("\xff")));
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("\xff"), 0));
   rk_services one = {batch_in(&m[0])};
   add_service(&one, "10.0.0.1", 0, 0);
   CHECK_SAYS(rk_audit_observe_services(audit, &names, &one, &error), RK_RESULT_INVALID_BATCH,
@@ -967,6 +967,24 @@ static void sentences_about_batches(void) {
                      "secondary_service_ips 7 is none of 0 (missing), 1 (uninitialised), 2 (initialised)");
   CHECK_OK(rk_audit_finish(audit, NULL, &report, &error));
   rk_audit_free(audit);
+  rk_claimant claimants[1];
+  CHECK_NULL(rk_report_observe_claimants(NULL, &names, &one, &error));
+  CHECK_NULL(rk_report_observe_claimants(report, NULL, &one, &error));
+  CHECK_NULL(rk_report_observe_claimants(report, &names, NULL, &error));
+  rk_service_names named = {batch_in(&m[1])};
+  CHECK_SAYS(rk_report_observe_claimants(report, &named, &one, &error), RK_RESULT_INVALID_BATCH,
+             "the batch has another number of names (0) than of Services (1)");
+  CHECK_OK(rk_service_names_add(&named, rk_text_of("default"), rk_text_of("a"), 1));
+  CHECK_INVALID_SAYS(rk_report_observe_claimants(report, &named, &one, &error),
+                     "the audit has observed 0 Services, and all of them were observed a second time");
+  rk_object_repair object_repairs[1];
+  CHECK_NULL(rk_report_object_repairs(NULL, 0, object_repairs, 1, &len));
+  CHECK_NULL(rk_report_object_repairs(report, 0, NULL, 1, &len));
+  CHECK_NULL(rk_report_object_repairs(report, 0, object_repairs, 1, NULL));
+  CHECK_NULL(rk_report_claimants(NULL, 0, claimants, 1, &len));
+  CHECK_NULL(rk_report_claimants(report, 0, NULL, 1, &len));
+  CHECK_NULL(rk_report_claimants(report, 0, claimants, 1, NULL));
+  CHECK_INVALID(rk_report_claimants(report, 0, claimants, 1, &len));
   rk_report_free(report);
 }
 

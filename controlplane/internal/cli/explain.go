@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -139,6 +140,15 @@ func (s *screen) explanation(e *audit.Explanation) {
 		services = strings.Join(e.Services, ", ")
 	}
 	line("Services", services)
+	for _, f := range e.Findings {
+		if len(f.Claimants) == 0 {
+			continue
+		}
+		for _, c := range f.Claimants {
+			line("Claimant", fmt.Sprintf("%s/%s, created %s, %s", c.Namespace, c.Name, cmp.Or(c.CreationTimestamp, "at an unknown time"), doesAbout(f, c)))
+		}
+		break // the same for all findings about the value
+	}
 	if e.Leaked {
 		line("Finding", "leak: recorded as allocated, but no Service uses it")
 	}
@@ -173,7 +183,7 @@ func repairOf(p audit.Place, findings []audit.Finding) string {
 		text = "clears it; in a running cluster only if it stays leaked"
 	}
 	if p.State.Duplicate {
-		text += "; all but one of the Services must be recreated by their owners"
+		text += "; the oldest Service keeps it, the others must be changed or recreated by their owners"
 	}
 	return text
 }

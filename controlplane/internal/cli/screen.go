@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 const (
@@ -151,11 +153,14 @@ type fault struct {
 	// reason is that of a finding, or runbook.Leak.
 	reason, value string
 	row           []string
+	// keeper is the row of the Service that keeps the value, if this is the first of the others.
+	keeper []string
 }
 
 // objectOf names the object of a finding.
 func objectOf(f audit.Finding) string {
 	if f.Namespace == "" {
+<<<<<<< HEAD
 		return "IPAddress " + f.Name
 	}
 	return f.Namespace + "/" + f.Name
@@ -163,14 +168,43 @@ func objectOf(f audit.Finding) string {
 
 func faultOf(f audit.Finding, wide bool) fault {
 	row := []string{printable(f.Value), printable(objectOf(f)), f.Range}
+=======
+		name = f.Kind + " " + f.Name
+	}
+	row := []string{printable(f.Value), printable(name), f.Range}
+	var keeper []string
+	for i, c := range f.Claimants {
+		cells := []string{cmp.Or(c.CreationTimestamp, "unknown age"), doesAbout(f, c)}
+		other := printable(c.Namespace + "/" + c.Name)
+		if other == row[1] {
+			row = append(row[:2], cells...)
+			break
+		}
+		// The finding of the second one names the one that keeps the value, too.
+		if i == 0 && row[1] == printable(f.Claimants[1].Namespace+"/"+f.Claimants[1].Name) {
+			keeper = append([]string{row[0], other}, cells...)
+		}
+	}
+>>>>>>> b1a8e3d (Name all Services that claim one value, and let the oldest keep it)
 	if wide {
 		row = append(row, f.Message)
 	}
-	return fault{f.Severity, f.Reason, f.Value, row}
+	return fault{f.Severity, f.Reason, f.Value, row, keeper}
+}
+
+// doesAbout says what a claimant does about the value. A ClusterIP never changes.
+func doesAbout(f audit.Finding, c audit.Claimant) string {
+	switch {
+	case c.Keeps:
+		return "keeps it"
+	case f.Reason == rangekeeper.ReasonPortAlreadyAllocated.String():
+		return "change or recreate"
+	}
+	return "recreate"
 }
 
 func leakFault(l audit.Leak) fault {
-	return fault{l.Severity, runbook.Leak, l.Value, []string{l.Value, l.Range}}
+	return fault{l.Severity, runbook.Leak, l.Value, []string{l.Value, l.Range}, nil}
 }
 
 // faults writes a list for each reason, in the order of the runbook, which has the worst ones first.
@@ -178,16 +212,20 @@ func (s *screen) faults(faults []fault) {
 	for _, name := range runbook.Names() {
 		var rows [][]string
 		var severity audit.Severity
+		count := 0
 		for _, f := range faults {
 			if f.reason == name {
 				rows, severity = append(rows, f.row), f.severity
+				if count++; f.keeper != nil {
+					rows = append(rows, f.keeper)
+				}
 			}
 		}
 		if len(rows) == 0 {
 			continue
 		}
 		entry, _ := runbook.Named(name)
-		fmt.Fprintf(&s.b, "  %s: %s\n", s.colored(severityColors[severity], fmt.Sprintf("%s (%d)", name, len(rows))), entry.Title)
+		fmt.Fprintf(&s.b, "  %s: %s\n", s.colored(severityColors[severity], fmt.Sprintf("%s (%d)", name, count)), entry.Title)
 		s.list(4, rows)
 	}
 }

@@ -36,14 +36,13 @@ pub(super) struct Beside {
 impl Beside {
     /// Whether servers still write the bitmap.
     ///
-    /// A server that writes both sets the bit before it creates the object. So an object that is younger than the last write
-    /// and has no bit proves that a server has allocated without the bitmap. In a cluster that was never upgraded it proves
-    /// nothing, since the repair of 1.33 recreates a missing object and sets no bit.
+    /// A server that writes both sets the bit before it creates the object. So an object from after the upgrade that has no bit
+    /// shows that a server has allocated without the bitmap. In a cluster that was never upgraded it shows nothing, since the
+    /// repair of 1.33 recreates a missing object and sets no bit.
     fn is_written(&self, objects: &Objects) -> bool {
         let Some(BitmapRevisions { written, upgraded }) = self.revisions else { return false };
         let without_bit = |address| self.offset_of(address).is_some_and(|at| !self.pass.stored().contains(at));
-        let allocated_without = || objects.allocated_after(written).any(without_bit);
-        upgraded.is_none_or(|upgraded| written > upgraded && !allocated_without())
+        upgraded.is_none_or(|upgraded| written > upgraded && !objects.allocated_after(upgraded).any(without_bit))
     }
 
     fn offset_of(&self, address: IpAddr) -> Option<u32> {

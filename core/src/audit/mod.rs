@@ -27,6 +27,7 @@
 //! ```
 
 mod beside;
+mod claimants;
 mod cluster;
 mod objects;
 mod occupancy;
@@ -55,8 +56,9 @@ use objects::Objects;
 use range_pass::{Claim, Findings, RangePass};
 
 pub use beside::BitmapRevisions;
+pub use claimants::{AllObserved, Claimant};
 pub use cluster::{Bitmaps, NotAuditable, Presence, StoredBitmap};
-pub use objects::ServiceCidrReport;
+pub use objects::{ObjectRepair, ServiceCidrReport};
 pub use occupancy::Cell;
 pub use offsets::{OffsetRun, Offsets, Values};
 pub use report::{
@@ -489,7 +491,7 @@ impl Audit {
         let cidrs = [self.ipv4, self.ipv6].into_iter().flatten();
         ranges.extend(cidrs.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings))));
         ranges.extend(self.ports.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings))));
-        let (mut object_leaks, mut disagreements) = (Vec::new(), Vec::new());
+        let (mut object_leaks, mut object_repairs, mut disagreements) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(objects) = self.objects {
             ranges.extend(self.beside.into_iter().map(|beside| {
                 match beside.finish(&objects, &mut leaks, &mut disagreements) {
@@ -497,9 +499,9 @@ impl Audit {
                     Err((index, stale)) => (index, RangeReport::Stale(stale)),
                 }
             }));
-            let (cidrs, leaks) = objects.finish(&mut findings, self.claims);
+            let (cidrs, leaks, repairs) = objects.finish(&mut findings, self.claims);
             ranges.extend(cidrs.map(|(index, report)| (index, RangeReport::ServiceCidr(report))));
-            object_leaks = leaks;
+            (object_leaks, object_repairs) = (leaks, repairs);
         }
         ranges.sort_unstable_by_key(|(index, _)| *index);
         let ranges: Vec<_> = ranges.into_iter().map(|(_, range)| range).collect();
@@ -508,7 +510,15 @@ impl Audit {
         }
         findings.sort_unstable_by_key(|(order, _)| *order);
         let findings = findings.into_iter().map(|(_, finding)| finding).chain(disagreements).collect();
-        Report { ranges, findings, services: self.services, object_leaks }
+        Report {
+            ranges,
+            findings,
+            services: self.services,
+            object_leaks,
+            object_repairs,
+            claims: None,
+            claimants: Default::default(),
+        }
     }
 }
 

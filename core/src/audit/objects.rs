@@ -1,7 +1,7 @@
 //! The audit of ClusterIPs that are IPAddress objects (KEP-1880, default since Kubernetes 1.33).
 //!
 //! ServiceCIDR objects are the ranges; an IPAddress object records the allocation of an address to a Service. The API
-//! server repairs these objects itself, so the result has no diff to write.
+//! server repairs these objects itself when it runs; the result has its writes, for data at rest.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -57,6 +57,17 @@ struct Claims {
     order: u64,
     key: (String, String),
     addresses: Vec<Result<IpAddr, String>>,
+}
+
+/// A write of the API server's repair of IPAddress objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectRepair {
+    /// The address.
+    pub address: IpAddr,
+    /// The object that is removed or replaced, by its place among those that were observed: 0 is the first.
+    pub removed: Option<u64>,
+    /// The Service for which an object is created, by its place among those that were observed.
+    pub service: Option<u64>,
 }
 
 /// The result for one CIDR of a ServiceCIDR object.
@@ -172,7 +183,8 @@ impl Objects {
         self,
         findings: &mut Findings,
         mut order: u64,
-    ) -> (impl Iterator<Item = (usize, ServiceCidrReport)>, Vec<Leak>) {
+    ) -> (impl Iterator<Item = (usize, ServiceCidrReport)>, Vec<Leak>, Vec<ObjectRepair>) {
+        let mut repairs = Vec::new();
         let mut lost = HashSet::new();
         let mut duplicates = HashSet::new();
         for (ordinal, claims) in self.claims.iter().enumerate() {
@@ -180,7 +192,12 @@ impl Objects {
                 let (reason, value) = match claim {
                     Err(text) => (Some(Reason::ClusterIPNotValid), FoundValue::Text(text.clone())),
                     Ok(address) => {
-                        let reason = self.judge_claim(&claims.key, *address, &mut lost, &mut duplicates);
+                        let (reason, creates) = self.judge_claim(&claims.key, *address, &mut lost, &mut duplicates);
+                        if creates {
+                            let (address, service) = (*address, Some(ordinal as u64));
+                            let removed = self.by_address.get(&address).map(|at| *at as u64);
+                            repairs.push(ObjectRepair { address, removed, service });
+                        }
                         (reason, FoundValue::Address(*address))
                     }
                 };
@@ -231,6 +248,7 @@ impl Objects {
             // The API server removes the object, and creates another one for a Service that uses the address.
             if !replaced {
                 leaked.insert(address);
+                repairs.push(ObjectRepair { address, removed: Some(ordinal as u64), service: None });
             }
         }
         let next: HashSet<IpAddr> =
@@ -247,18 +265,19 @@ impl Objects {
             };
             (index, report)
         });
-        (reports, leaks)
+        (reports, leaks, repairs)
     }
 
+    /// The finding about a claim, and whether the API server creates an object for it.
     fn judge_claim(
         &self,
         key: &(String, String),
         address: IpAddr,
         lost: &mut HashSet<IpAddr>,
         duplicates: &mut HashSet<IpAddr>,
-    ) -> Option<Reason> {
+    ) -> (Option<Reason>, bool) {
         if !self.cidrs.iter().any(|(_, cidr)| cidr.offset_of(address).is_some()) {
-            return Some(Reason::ClusterIPOutOfRange);
+            return (Some(Reason::ClusterIPOutOfRange), false);
         }
         let object = self.by_address.get(&address).map(|at| &self.objects[*at]);
         let verdict = judge_cluster_ip(object.map(|object| {
@@ -277,7 +296,9 @@ impl Objects {
         if verdict == ClusterIpVerdict::Taken {
             duplicates.insert(address);
         }
-        verdict.reason()
+        let creates =
+            matches!(verdict, ClusterIpVerdict::Create | ClusterIpVerdict::Replace | ClusterIpVerdict::Reshape);
+        (verdict.reason(), creates)
     }
 
     fn judge_object(&self, object: &Object, address: IpAddr) -> ObjectVerdict {
@@ -549,6 +570,35 @@ mod tests {
             &[("one", "10.0.0.1"), ("other", "10.0.0.2")],
         );
         assert_eq!(found(&report), [(Reason::ClusterIPNotAllocated, "10.0.0.1".into())]);
+    }
+
+    #[test]
+    fn the_repair_of_objects_leaves_one_for_each_address_in_use() {
+        let pod = IpAddressObject { parent_resource: "pods", ..object("10.0.0.4", "four") };
+        let foreign = IpAddressObject { managed_by: "other", ..object("10.0.0.5", "five") };
+        let unused = IpAddressObject { managed_by: "other", ..object("10.0.0.6", "gone") };
+        let objects = [object("10.0.0.1", "one"), object("10.0.0.3", "gone"), pod, foreign, unused];
+        let services = [("one", "10.0.0.1"), ("two", "10.0.0.2"), ("four", "10.0.0.4"), ("five", "10.0.0.5")];
+        let report = audit(None, "10.0.0.0/29", &objects, &services);
+        let repairs: Vec<_> = report.object_repairs().map(|r| (r.address.to_string(), r.removed, r.service)).collect();
+        assert_eq!(
+            repairs,
+            [
+                ("10.0.0.2".into(), None, Some(1)),
+                ("10.0.0.4".into(), Some(2), Some(2)),
+                ("10.0.0.5".into(), Some(3), Some(3)),
+                ("10.0.0.3".into(), Some(1), None),
+            ]
+        );
+        let taken = [("aa", "10.0.0.1"), ("one", "10.0.0.1"), ("two", "10.0.0.2"), ("bb", "10.0.0.2")];
+        let mut report = audit(None, "10.0.0.0/29", &[object("10.0.0.1", "one")], &taken);
+        assert_eq!(report.object_repairs().map(|repair| repair.service).collect::<Vec<_>>(), [Some(2)]);
+        for (name, cluster_ip) in taken {
+            let service = Service { namespace: "ns", name, cluster_ip, created: 1, ..Service::default() };
+            report.observe_claimant(&service).expect("a Service of the audit");
+        }
+        let kept: Vec<_> = report.object_repairs().map(|repair| repair.service).collect();
+        assert_eq!(kept, [Some(3)], "one that refers to a Service that uses it stays with that one");
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! The result of an audit.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use crate::any::{AnyRange, AnyValue};
 use crate::bitmap::Bitmap;
 use crate::finding::{Finding, FoundValue, Subject};
 use crate::range::{Band, Range};
 
-use super::ServiceCidrReport;
+use super::claimants::{Claimant, Claims};
 use super::occupancy::{Cell, cells};
 use super::offsets::{Offsets, Values};
+use super::{ObjectRepair, ServiceCidrReport};
 
 /// The result of an audit.
 #[derive(Clone, Debug)]
@@ -22,6 +24,11 @@ pub struct Report {
     /// The number of observed Services.
     pub services: u64,
     pub(super) object_leaks: Vec<Leak>,
+    pub(super) object_repairs: Vec<ObjectRepair>,
+    /// The second look at all Services, if it has begun.
+    pub(super) claims: Option<Claims>,
+    /// The Services that claim one value together, the one that keeps it first.
+    pub(super) claimants: HashMap<FoundValue, Vec<Claimant>>,
 }
 
 /// The result for one range.
@@ -176,6 +183,18 @@ impl Report {
             bitmap.leaked().iter().filter_map(leak).collect::<Vec<_>>()
         });
         in_bitmaps.chain(self.object_leaks.iter().copied())
+    }
+
+    /// The writes of the API server's repair of IPAddress objects: first those for Services, then the removals, both in the
+    /// order of observation. If the Services that claim an address together are known, the object is that of the one that
+    /// keeps it.
+    pub fn object_repairs(&self) -> impl Iterator<Item = ObjectRepair> + '_ {
+        self.object_repairs.iter().map(|repair| {
+            let keeper =
+                self.claimants.get(&FoundValue::Address(repair.address)).and_then(|claimants| claimants.first());
+            let service = repair.service.map(|service| keeper.map_or(service, |claimant| claimant.service));
+            ObjectRepair { service, ..*repair }
+        })
     }
 
     /// Who repairs what the finding of this report is about.

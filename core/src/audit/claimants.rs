@@ -1,0 +1,198 @@
+//! The Services that claim one value together, and which of them keeps it.
+//!
+//! An audit keeps no owners of values. If it finds that a value is claimed more than once, all Services are observed a second
+//! time, with their names and creation times.
+
+use std::collections::HashMap;
+
+use crate::address::parse_address;
+use crate::finding::{Finding, FoundValue, Reason, Subject};
+use crate::service::Service;
+
+use super::Report;
+
+/// A Service that claims a value that is claimed more than once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claimant {
+    /// The Service, by its place among those that were observed: 0 is the first.
+    pub service: u64,
+    /// Whether it keeps the value: the oldest Service does, by `metadata.creationTimestamp`. Services without a time count as
+    /// the youngest; of several with one time, the first by namespace and name keeps it.
+    pub keeps: bool,
+}
+
+/// A claim: unknown time, time, namespace, name and place of the Service, by which claims are sorted.
+type Claim = (bool, i64, String, String, u64);
+
+/// The second look at all Services, in the order of the first one.
+#[derive(Clone, Debug)]
+pub(super) struct Claims {
+    of: HashMap<FoundValue, Vec<Claim>>,
+    services: u64,
+}
+
+fn is_duplicate(finding: &Finding) -> bool {
+    matches!(finding.reason, Reason::ClusterIPAlreadyAllocated | Reason::PortAlreadyAllocated)
+}
+
+impl Claims {
+    fn observe(&mut self, service: &Service<'_>) {
+        let texts = service.cluster_ip_texts().iter();
+        let addresses = texts.filter_map(|text| parse_address(text).map(FoundValue::Address));
+        for value in addresses.chain(service.node_ports().map(FoundValue::Port)) {
+            if let Some(claims) = self.of.get_mut(&value) {
+                let (namespace, name) = (service.namespace.into(), service.name.into());
+                claims.push((service.created == 0, service.created, namespace, name, self.services));
+            }
+        }
+        self.services += 1;
+    }
+}
+
+/// Why a Service cannot be observed a second time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the audit has observed {0} Services, and all of them were observed a second time")]
+pub struct AllObserved(pub u64);
+
+impl Report {
+    /// Observes one of the Services of the audit a second time, in the same order, with its name and creation time. After the
+    /// last one, each finding about a value that is claimed more than once is about a Service that does not keep it, findings
+    /// are sorted by subject, and [`claimants`](Self::claimants) returns all Services that claim it.
+    ///
+    /// # Errors
+    /// If all of them were observed.
+    pub fn observe_claimant(&mut self, service: &Service<'_>) -> Result<(), AllObserved> {
+        let claims = self.claims.get_or_insert_with(|| {
+            let values = self.findings.iter().filter(|finding| is_duplicate(finding));
+            Claims { of: values.map(|finding| (finding.value.clone(), Vec::new())).collect(), services: 0 }
+        });
+        if claims.services == self.services {
+            return Err(AllObserved(self.services));
+        }
+        claims.observe(service);
+        if claims.services == self.services {
+            let of = std::mem::take(&mut claims.of);
+            self.settle(of);
+        }
+        Ok(())
+    }
+
+    /// All claims of a value but that of the Service that keeps it have a finding.
+    fn settle(&mut self, of: HashMap<FoundValue, Vec<Claim>>) {
+        for (value, mut claims) in of {
+            claims.sort_unstable();
+            let mut services: Vec<u64> = Vec::new();
+            for (.., service) in &claims {
+                if !services.contains(service) {
+                    services.push(*service);
+                }
+            }
+            let about = self.findings.iter_mut().filter(|finding| is_duplicate(finding) && finding.value == value);
+            for (finding, (.., service)) in about.zip(claims.iter().skip(1)) {
+                finding.subject = Subject::Service(*service);
+            }
+            let claimants =
+                services.iter().enumerate().map(|(place, service)| Claimant { service: *service, keeps: place == 0 });
+            self.claimants.insert(value, claimants.collect());
+        }
+        self.findings.sort_by_key(|finding| finding.subject);
+    }
+
+    /// The Services that claim the value of a finding, the one that keeps it first, then by age; none unless the finding is
+    /// that the value is claimed more than once and all Services were observed a second time.
+    pub fn claimants(&self, finding: &Finding) -> &[Claimant] {
+        if !is_duplicate(finding) {
+            return &[];
+        }
+        self.claimants.get(&finding.value).map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::{Audit, Leaks, Stored};
+    use crate::service::ServicePort;
+    use crate::service_cidr::ServiceCidr;
+
+    /// Creation time, name, address, port.
+    type Row = (i64, &'static str, &'static str, i32);
+
+    fn with_service(row: &Row, mut each: impl FnMut(&Service<'_>)) {
+        let (created, name, cluster_ip, node_port) = *row;
+        let ports = [ServicePort { protocol: "TCP", node_port }];
+        each(&Service { namespace: "ns", name, created, cluster_ip, ports: &ports, ..Service::default() });
+    }
+
+    fn settled(mut audit: Audit, rows: &[Row]) -> Report {
+        rows.iter().for_each(|row| with_service(row, |service| audit.observe(service)));
+        let mut report = audit.finish(Leaks::CleanAtOnce);
+        let once: Vec<_> = report.findings.iter().map(|finding| report.claimants(finding).len()).collect();
+        assert!(once.iter().all(|count| *count == 0), "{once:?} before the second look");
+        for row in rows {
+            with_service(row, |service| assert_eq!(report.observe_claimant(service), Ok(())));
+        }
+        let all = AllObserved(rows.len() as u64);
+        assert_eq!(report.observe_claimant(&Service::default()), Err(all));
+        report
+    }
+
+    /// Value, name of the subject, and of the claimants, for each value that is claimed more than once.
+    fn found(report: &Report, rows: &[Row]) -> Vec<(String, &'static str, Vec<&'static str>)> {
+        let name = |service: u64| rows[service as usize].1;
+        let duplicates = report.findings.iter().filter(|finding| is_duplicate(finding));
+        let about = duplicates.map(|finding| {
+            let Subject::Service(subject) = finding.subject else { panic!("{finding:?}") };
+            let claimants = report.claimants(finding);
+            assert!(claimants.iter().enumerate().all(|(place, claimant)| claimant.keeps == (place == 0)));
+            let names = claimants.iter().map(|claimant| name(claimant.service)).collect();
+            (finding.value.to_string(), name(subject), names)
+        });
+        about.collect()
+    }
+
+    fn of_bitmaps() -> Audit {
+        let mut audit = Audit::new();
+        let range = "10.0.0.0/24";
+        audit.add_cluster_ips(range.parse().expect("a CIDR"), Stored { range, data: &[] }).expect("no bits");
+        audit.add_node_ports("30000-30009".parse().expect("ports"), Stored::default()).expect("no bits");
+        audit
+    }
+
+    #[test]
+    fn the_oldest_service_keeps_a_value() {
+        let rows = [
+            (7, "aa-new", "10.0.0.1", 30_001),
+            (0, "unknown", "10.0.0.1", 0),
+            (4, "zz-payments", "10.0.0.1", 30_001),
+            (1, "other", "10.0.0.2", 0),
+            (5, "b", "10.0.0.3", 0),
+            (5, "a", "10.0.0.3", 0),
+        ];
+        let of_three = vec!["zz-payments", "aa-new", "unknown"];
+        let expected = [
+            ("10.0.0.1".into(), "aa-new", of_three.clone()),
+            ("30001".into(), "aa-new", vec!["zz-payments", "aa-new"]),
+            ("10.0.0.1".into(), "unknown", of_three),
+            ("10.0.0.3".into(), "b", vec!["a", "b"]),
+        ];
+        assert_eq!(found(&settled(of_bitmaps(), &rows), &rows), expected);
+        let mut audit = Audit::of_ip_addresses(None);
+        audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/24").expect("a CIDR")).expect("no Service");
+        let expected: Vec<_> = expected.into_iter().filter(|(value, ..)| value != "30001").collect();
+        assert_eq!(found(&settled(audit, &rows), &rows), expected);
+    }
+
+    #[test]
+    fn a_service_can_claim_a_port_twice() {
+        let mut audit = of_bitmaps();
+        let ports = [30_002; 2].map(|node_port| ServicePort { protocol: "TCP", node_port });
+        let service = Service { name: "twice", ports: &ports, ..Service::default() };
+        audit.observe(&service);
+        let mut report = audit.finish(Leaks::CleanAtOnce);
+        report.observe_claimant(&service).expect("the first one");
+        let duplicates: Vec<_> = report.findings.iter().filter(|finding| is_duplicate(finding)).collect();
+        assert_eq!(duplicates.len(), 1);
+        assert_eq!(report.claimants(duplicates[0]), [Claimant { service: 0, keeps: true }]);
+    }
+}
