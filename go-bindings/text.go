@@ -34,6 +34,7 @@ func (s Set) String() string { return enumText(setTexts, s) }
 
 var recordTexts = map[Record]string{
 	RecordBitmap: "bitmap", RecordStale: "stale bitmap", RecordIPAddresses: "IPAddress objects",
+	RecordUnseen: "unseen bitmap",
 }
 
 func (r Record) String() string { return enumText(recordTexts, r) }

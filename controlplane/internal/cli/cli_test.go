@@ -468,6 +468,7 @@ func TestPlanScreen(t *testing.T) {
 		lines, group, reason := map[string]int{}, "", ""
 		for line := range strings.Lines(stdout) {
 			switch title, _, isTitle := strings.Cut(line, ": "); {
+			case strings.HasPrefix(line, "      "): // a claimant
 			case strings.HasPrefix(line, "    ") && group != "":
 				lines[strings.Join(strings.Fields(group+" | "+reason+" | "+line), " ")]++
 			case strings.HasPrefix(line, "  "):
@@ -492,7 +493,7 @@ func TestPlanScreen(t *testing.T) {
 				name = "IPAddress " + f.Name
 			}
 			switch f.Reason {
-			case "ClusterIPNotAllocated", "PortNotAllocated", "IPAddressWrongReference", "IPAddressNotAllocated":
+			case "ClusterIPNotAllocated", "PortNotAllocated", "BitmapDisagrees", "IPAddressWrongReference", "IPAddressNotAllocated":
 				repair := repairSet
 				if objects[f.Range] {
 					repair = repairByServer

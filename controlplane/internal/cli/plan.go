@@ -98,8 +98,10 @@ func planRows(p *audit.Plan) []planRow {
 		}
 		for _, value := range r.Clear {
 			at := place{r.Name, value}
-			// A value that is recorded beside IPAddress objects has a finding.
-			if cleared[at] = slices.ContainsFunc(p.Findings, func(f audit.Finding) bool { return at == place{f.Range, f.Value} }); !cleared[at] {
+			cleared[at] = true
+			// A value that is recorded beside IPAddress objects has a finding, or its object is the leak.
+			if !slices.ContainsFunc(p.Findings, func(f audit.Finding) bool { return f.Value == value }) &&
+				!slices.ContainsFunc(p.Leaks, func(l audit.Leak) bool { return l.Value == value && l.Remedy == rangekeeper.RemedyAPIServer }) {
 				rows = append(rows, planRow{leakFault(audit.Leak{Severity: audit.Wasted, Range: r.Name, Value: value}), repairClear})
 			}
 		}

@@ -153,8 +153,8 @@ type fault struct {
 	// reason is that of a finding, or runbook.Leak.
 	reason, value string
 	row           []string
-	// keeper is the row of the Service that keeps the value, if this is the first of the others.
-	keeper []string
+	// claimants are rows of all Services that claim the value of a finding.
+	claimants [][]string
 }
 
 // objectOf names the object of a finding.
@@ -172,24 +172,16 @@ func faultOf(f audit.Finding, wide bool) fault {
 		name = f.Kind + " " + f.Name
 	}
 	row := []string{printable(f.Value), printable(name), f.Range}
-	var keeper []string
-	for i, c := range f.Claimants {
-		cells := []string{cmp.Or(c.CreationTimestamp, "unknown age"), doesAbout(f, c)}
-		other := printable(c.Namespace + "/" + c.Name)
-		if other == row[1] {
-			row = append(row[:2], cells...)
-			break
-		}
-		// The finding of the second one names the one that keeps the value, too.
-		if i == 0 && row[1] == printable(f.Claimants[1].Namespace+"/"+f.Claimants[1].Name) {
-			keeper = append([]string{row[0], other}, cells...)
-		}
+	var claimants [][]string
+	for _, c := range f.Claimants {
+		name := printable(c.Namespace + "/" + c.Name)
+		claimants = append(claimants, []string{row[0], name, cmp.Or(c.CreationTimestamp, "unknown age"), doesAbout(f, c)})
 	}
 >>>>>>> b1a8e3d (Name all Services that claim one value, and let the oldest keep it)
 	if wide {
 		row = append(row, f.Message)
 	}
-	return fault{f.Severity, f.Reason, f.Value, row, keeper}
+	return fault{f.Severity, f.Reason, f.Value, row, claimants}
 }
 
 // doesAbout says what a claimant does about the value. A ClusterIP never changes.
@@ -212,12 +204,13 @@ func (s *screen) faults(faults []fault) {
 	for _, name := range runbook.Names() {
 		var rows [][]string
 		var severity audit.Severity
-		count := 0
+		var claimants [][]string
+		claimed := map[string]bool{}
 		for _, f := range faults {
 			if f.reason == name {
 				rows, severity = append(rows, f.row), f.severity
-				if count++; f.keeper != nil {
-					rows = append(rows, f.keeper)
+				if !claimed[f.value] { // several findings have the same claimants
+					claimed[f.value], claimants = true, append(claimants, f.claimants...)
 				}
 			}
 		}
@@ -225,8 +218,9 @@ func (s *screen) faults(faults []fault) {
 			continue
 		}
 		entry, _ := runbook.Named(name)
-		fmt.Fprintf(&s.b, "  %s: %s\n", s.colored(severityColors[severity], fmt.Sprintf("%s (%d)", name, count)), entry.Title)
+		fmt.Fprintf(&s.b, "  %s: %s\n", s.colored(severityColors[severity], fmt.Sprintf("%s (%d)", name, len(rows))), entry.Title)
 		s.list(4, rows)
+		s.list(6, claimants)
 	}
 }
 

@@ -127,10 +127,13 @@ func TestScreenOfAudit(t *testing.T) {
 				t.Errorf("the end:\n%s", shown)
 			}
 			rows, reason, hidden := map[string][]string{}, "", map[string]int{}
+			claimants := 0
 			var reasons []string
 			for line := range strings.Lines(shown) {
 				line = strings.TrimSuffix(line, "\n")
-				if m := heading.FindStringSubmatch(line); m != nil {
+				if strings.HasPrefix(line, "      ") && reason != "" {
+					claimants++
+				} else if m := heading.FindStringSubmatch(line); m != nil {
 					reason = m[1]
 					reasons = append(reasons, reason)
 					if n, _ := strconv.Atoi(m[2]); n != len(values[reason]) {
@@ -143,6 +146,9 @@ func TestScreenOfAudit(t *testing.T) {
 				} else {
 					reason = ""
 				}
+			}
+			if claimants < 4 {
+				t.Errorf("%s: %d rows of claimants", cluster, claimants)
 			}
 			if len(reasons) != len(values) || !slices.IsSortedFunc(reasons, func(a, b string) int {
 				return slices.Index(runbook.Names(), a) - slices.Index(runbook.Names(), b)
