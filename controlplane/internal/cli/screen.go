@@ -160,24 +160,18 @@ type fault struct {
 // objectOf names the object of a finding.
 func objectOf(f audit.Finding) string {
 	if f.Namespace == "" {
-<<<<<<< HEAD
-		return "IPAddress " + f.Name
+		return f.Kind + " " + f.Name
 	}
 	return f.Namespace + "/" + f.Name
 }
 
 func faultOf(f audit.Finding, wide bool) fault {
 	row := []string{printable(f.Value), printable(objectOf(f)), f.Range}
-=======
-		name = f.Kind + " " + f.Name
-	}
-	row := []string{printable(f.Value), printable(name), f.Range}
 	var claimants [][]string
 	for _, c := range f.Claimants {
 		name := printable(c.Namespace + "/" + c.Name)
 		claimants = append(claimants, []string{row[0], name, cmp.Or(c.CreationTimestamp, "unknown age"), doesAbout(f, c)})
 	}
->>>>>>> b1a8e3d (Name all Services that claim one value, and let the oldest keep it)
 	if wide {
 		row = append(row, f.Message)
 	}
