@@ -12,46 +12,69 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
+// Explanations is the document of one value, or of all values of a Service.
+type Explanations struct {
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	Values     []*Explanation `json:"values"`
+}
+
 // Explanation is all that is known about one address or port.
 type Explanation struct {
-	Value string
+	Value string `json:"value"`
 	// Places are the ranges that hand it out; ServiceCIDR objects may overlap.
-	Places []Place
+	Places []Place `json:"ranges"`
 	// RangeUnknown says that the source does not know which values there are, so a value without a place may yet have one.
-	RangeUnknown bool
+	RangeUnknown bool `json:"rangeUnknown,omitempty"`
 	// Around are the names of ranges that have it between their addresses and yet
 	// do not hand it out: as network or broadcast address, or since a bitmap of
 	// IPv6 ends before it.
-	Around []string
+	Around []string `json:"-"`
 	// Services are the namespace/name of those that use it.
-	Services []string
+	Services []string `json:"services"`
 	// Findings are those about it.
-	Findings []Finding
+	Findings []Finding `json:"findings"`
 	// Leaked says that it is recorded as allocated though no Service uses it.
-	Leaked bool
+	Leaked bool `json:"leaked"`
 }
 
 // Place is one range that hands out the value.
 type Place struct {
-	Name, Range string
-	Mode        RangeMode
-	State       rangekeeper.OffsetState
+	Name  string                  `json:"name"`
+	Range string                  `json:"range"`
+	Mode  RangeMode               `json:"mode"`
+	State rangekeeper.OffsetState `json:"-"`
+	// Band is static or dynamic.
+	Band string `json:"band"`
+	// Allocated is nil if the source cannot see it.
+	Allocated *bool `json:"allocated,omitempty"`
+}
+
+func newPlace(name, text string, mode RangeMode, state rangekeeper.OffsetState) Place {
+	p := Place{Name: name, Range: text, Mode: mode, State: state, Band: "dynamic"}
+	if state.StaticBand {
+		p.Band = "static"
+	}
+	if state.Stored || mode != ModeUnseen {
+		p.Allocated = &state.Stored
+	}
+	return p
 }
 
 // Explain returns all that is known about one address or port.
 func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
-	e := &Explanation{Value: value.String(), RangeUnknown: !a.knowsRange(value)}
+	e := &Explanation{Value: value.String(), Places: []Place{}, RangeUnknown: !a.knowsRange(value)}
 	for i, r := range a.ranges {
 		if r.record == rangekeeper.RecordStale || a.wide && value.IsPort() {
 			continue
 		}
 		if state, in := a.core.State(i, value); in {
-			e.Places = append(e.Places, Place{r.name, r.text, modes[r.record], state})
+			e.Places = append(e.Places, newPlace(r.name, r.text, modes[r.record], state))
 		} else if around(r.text, value) {
 			e.Around = append(e.Around, r.name+" "+r.text)
 		}
 	}
-	e.Services = Users(a.state)[value]
+	e.Services = append([]string{}, Users(a.state)[value]...)
 	e.Findings = a.findingsAbout(e.Value)
 	e.Leaked = slices.ContainsFunc(a.report.Leaks, func(l Leak) bool { return l.Value == e.Value })
 	return e, nil
@@ -67,7 +90,7 @@ func (a *Audit) ExplainService(namespace, name string) ([]*Explanation, error) {
 	for _, text := range valuesOf(&a.state.Services[at]) {
 		value, err := rangekeeper.ParseValue(text)
 		if err != nil { // the Service has a text where an address belongs
-			all = append(all, &Explanation{Value: text, Services: []string{namespace + "/" + name}, Findings: a.findingsAbout(text)})
+			all = append(all, &Explanation{Value: text, Places: []Place{}, Services: []string{namespace + "/" + name}, Findings: a.findingsAbout(text)})
 			continue
 		}
 		e, err := a.Explain(value)
@@ -106,7 +129,7 @@ func clusterIPs(s *corev1.Service) []string {
 }
 
 func (a *Audit) findingsAbout(value string) []Finding {
-	var all []Finding
+	all := []Finding{}
 	for _, f := range a.report.Findings {
 		if f.Value == value {
 			all = append(all, f)

@@ -16,6 +16,8 @@ const APIVersion = "rangekeeper/v1"
 const (
 	KindAudit       = "Audit"
 	KindRepairPlan  = "RepairPlan"
+	KindRangeUse    = "RangeUse"
+	KindExplanation = "Explanation"
 	KindFreeList    = "FreeList"
 	KindRangeChange = "RangeChange"
 )

@@ -12,16 +12,25 @@ import (
 
 // Run is a run of neighbouring values that are all used or all free.
 type Run struct {
-	First, Last string
-	Len         uint64
+	First string `json:"first"`
+	Last  string `json:"last"`
+	Len   uint64 `json:"count"`
 }
 
 // Runs are the used and the free runs of a range, ascending.
 type Runs struct {
-	Range Range
-	// StaticBand is 0 if the range is not known.
-	StaticBand uint32
-	Used, Free []Run
+	Range Range `json:"range"`
+	// StaticBand is the size of the static band, 0 if the range is not known.
+	StaticBand uint32 `json:"staticBand"`
+	Used       []Run  `json:"used"`
+	Free       []Run  `json:"free"`
+}
+
+// RangeUse is the document of the ranges with one name.
+type RangeUse struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Ranges     []Runs `json:"ranges"`
 }
 
 // Runs returns those of all ranges with this name: one bitmap, or each CIDR of a
@@ -33,7 +42,7 @@ func (a *Audit) Runs(name string) ([]Runs, error) {
 	}
 	var all []Runs
 	for _, r := range rows {
-		runs := Runs{Range: r}
+		runs := Runs{Range: r, Used: []Run{}, Free: []Run{}}
 		if i := a.index(r); i >= 0 {
 			if !a.wide || r.Name != ServiceNodePorts {
 				runs.StaticBand = a.ranges[i].staticBand
@@ -66,7 +75,7 @@ func (a *Audit) named(name string) ([]Range, error) {
 }
 
 func texts(runs iter.Seq[rangekeeper.Run]) []Run {
-	var all []Run
+	all := []Run{}
 	for run := range runs {
 		all = append(all, Run{run.First.String(), run.Last.String(), run.Len})
 	}

@@ -28,9 +28,13 @@ and remedy, as docs/runbook.md does; this reads no cluster.`,
 		Args:              arguments,
 		ValidArgsFunction: completeReasons,
 	}
+	format := addFormat(c, formatTable, formatJSON, formatYAML)
 	withAPISource(c, func(c *cobra.Command, args []string, s *source) error {
 		screen := newScreen(c.OutOrStdout(), true)
 		if entry, ok := runbook.Named(args[0]); ok {
+			if *format != formatTable {
+				return usageError(c, "--output is for a value or a Service, not for a reason")
+			}
 			screen.entry(entry)
 			return screen.writeTo(c.OutOrStdout())
 		}
@@ -60,7 +64,12 @@ and remedy, as docs/runbook.md does; this reads no cluster.`,
 			screen.explanation(e)
 			faulty = faulty || e.Leaked || len(e.Findings) > 0
 		}
-		if err := screen.writeTo(c.OutOrStdout()); err != nil {
+		if *format == formatTable {
+			err = screen.writeTo(c.OutOrStdout())
+		} else {
+			err = writeDocument(c.OutOrStdout(), audit.Explanations{APIVersion: audit.APIVersion, Kind: audit.KindExplanation, Values: all}, *format)
+		}
+		if err != nil {
 			return err
 		}
 		if faulty {
@@ -121,17 +130,14 @@ func (s *screen) explanation(e *audit.Explanation) {
 	}
 	for _, p := range e.Places {
 		line("Range", fmt.Sprintf("%s %s (%s)", p.Name, p.Range, p.Mode))
-		band, allocated := "dynamic", "no"
-		if p.State.StaticBand {
-			band = "static"
-		}
+		allocated := "no"
 		switch {
 		case p.State.Stored:
 			allocated = "yes"
-		case p.Mode == audit.ModeUnseen:
+		case p.Allocated == nil:
 			allocated = "unknown: no Service uses it, and the bitmap cannot be read over the Kubernetes API"
 		}
-		line("Band", band)
+		line("Band", p.Band)
 		line("Allocated", allocated)
 		line("Repair", repairOf(p, e.Findings))
 	}

@@ -72,6 +72,7 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 			for _, args := range [][]string{
 				{"audit"}, {"audit", "--mode", "bitmap"}, {"audit", "-n", "team-a"}, {"repair"},
 				{"repair", "--to-file", filepath.Join(t.TempDir(), "repaired.db")}, {"free", "servicenodeports"},
+				{"show", "servicenodeports"}, {"explain", "30001"}, {"explain", "default/kubernetes"}, {"explain", "1.2.3.4"},
 			} {
 				if slices.Contains(args, "bitmap") && !slices.Contains(bitmaps[cluster], "serviceips") {
 					continue

@@ -20,6 +20,7 @@ func newShow() *cobra.Command {
 		Example: "  rangekeeper show serviceips --etcd-snapshot backup.db.gz",
 		Args:    arguments,
 	}
+	format := addFormat(c, formatTable, formatJSON, formatYAML)
 	s := withAPISource(c, func(c *cobra.Command, args []string, s *source) error {
 		a, err := s.audit(c.Context())
 		if err != nil {
@@ -29,7 +30,10 @@ func newShow() *cobra.Command {
 		if err != nil {
 			return s.explain(err)
 		}
-		return writeRuns(c.OutOrStdout(), all)
+		if *format == formatTable {
+			return writeRuns(c.OutOrStdout(), all)
+		}
+		return writeDocument(c.OutOrStdout(), audit.RangeUse{APIVersion: audit.APIVersion, Kind: audit.KindRangeUse, Ranges: all}, *format)
 	})
 	completeRange(c, s)
 	return c
