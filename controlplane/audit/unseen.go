@@ -117,7 +117,7 @@ func (a *Audit) assumeNodePorts(assumed rangekeeper.Range) (rangekeeper.Range, e
 		a.unknown(ServiceNodePorts, "the range of node ports: it is taken to be %s, kube-apiserver's default; name another one with --service-node-port-range", DefaultNodePortRange)
 		return assumed, nil
 	}
-	a.unknown(ServiceNodePorts, "node ports outside their range: it is not known, and %d node ports are not in %s, kube-apiserver's default; name the range with --service-node-port-range",
+	a.unknown(ServiceNodePorts, "node ports outside their range: the range is not known, and %d node ports are not in %s, kube-apiserver's default; name the range with --service-node-port-range",
 		outside, DefaultNodePortRange)
 	a.wide = true
 	return rangekeeper.ParsePortRange(allPorts)

@@ -83,7 +83,8 @@ func TestAuditOverAPI(t *testing.T) {
 				t.Errorf("free without ranges: exit code %d, %s", code, stderr)
 			}
 			if cluster.Name == etcdtest.DualStack {
-				if code, stdout, stderr := run(t, "explain", "10.96.0.1", "--kubeconfig", kubeconfig); code != exitOK || strings.Contains(stdout, "recreate") {
+				if code, stdout, stderr := run(t, "explain", "10.96.0.1", "--kubeconfig", kubeconfig); code != exitOK || strings.Contains(stdout, "recreate") ||
+					!strings.Contains(stdout, "--service-cluster-ip-range") {
 					t.Errorf("explain without ranges: exit code %d, %s%s", code, stdout, stderr)
 				}
 			}
@@ -256,12 +257,17 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
+// lookAgainSoon shortens the time between two looks at a port, as nobody creates Services meanwhile.
+func lookAgainSoon(t *testing.T) {
+	before := probeWait
+	probeWait = time.Second
+	t.Cleanup(func() { probeWait = before })
+}
+
 // TestProbe finds the node port that is leaked, and not the one that is recorded behind the back of a stock server, before that
 // server's next write.
 func TestProbe(t *testing.T) {
-	before := probeWait
-	probeWait = time.Second // nobody creates Services meanwhile
-	t.Cleanup(func() { probeWait = before })
+	lookAgainSoon(t)
 	etcd := etcdtest.Start(t, "")
 	const ports = "30100-30399"
 	const auditor = "auditor"
@@ -350,5 +356,20 @@ func TestProbe(t *testing.T) {
 	code, _, stderr := run(t, "audit", "--probe", "--kubeconfig", server.Kubeconfig(auditor))
 	if code != exitInput || !strings.Contains(stderr, "a probe needs the right to create Services in namespace default") {
 		t.Errorf("without the right: exit code %d, %s", code, stderr)
+	}
+}
+
+// TestProbeRangekeeper asks a server with Rangekeeper inside, which sees a port that is recorded behind its back.
+func TestProbeRangekeeper(t *testing.T) {
+	lookAgainSoon(t)
+	etcd := etcdtest.Start(t, "")
+	server := apiservertest.Start(t, apiservertest.Config{Version: apiservertest.Newest, Etcd: etcd.Endpoints(), Rangekeeper: true})
+	code, _, stderr := run(t, "allocate", "servicenodeports", "30151", "--endpoints", strings.Join(etcd.Endpoints(), ","))
+	if code != exitOK {
+		t.Fatal(stderr)
+	}
+	report := runJSON[audit.Report](t, exitFound, "audit", "--probe", "--kubeconfig", server.Kubeconfig(apiservertest.Admin))
+	if len(report.Leaks) != 1 || report.Leaks[0].Value != "30151" || report.Summary.Findings > 0 {
+		t.Errorf("%+v, %+v", report.Leaks, report.Findings)
 	}
 }

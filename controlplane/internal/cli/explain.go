@@ -114,7 +114,11 @@ func (s *screen) explanation(e *audit.Explanation) {
 	switch {
 	case len(e.Places) > 0:
 	case e.RangeUnknown:
-		line("Range", "not known over the Kubernetes API; name it with --service-cluster-ip-range or --service-node-port-range")
+		flag := "--service-node-port-range"
+		if strings.ContainsAny(e.Value, ".:") {
+			flag = "--service-cluster-ip-range"
+		}
+		line("Range", "not known over the Kubernetes API; name it with "+flag)
 	default:
 		text := "none hands it out"
 		if len(e.Around) > 0 {

@@ -143,7 +143,7 @@ func (s *screen) unknown(all []audit.Unknown) {
 	s.blank()
 	s.text(0, bold, "Unknown")
 	for _, unknown := range all {
-		s.text(2, "", unknown.Message)
+		s.text(2, "", "- "+unknown.Message)
 	}
 }
 
