@@ -25,6 +25,9 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
+// ErrNotSynced means that the informers have not read all objects within [Options.StartTimeout].
+var ErrNotSynced = errors.New("the informers of ServiceCIDRs and IPAddresses have not synced")
+
 // Options are the parts of an [Allocator].
 type Options struct {
 	// Family is the family of the addresses.
@@ -35,7 +38,7 @@ type Options struct {
 	ServiceCIDRs networkingv1informers.ServiceCIDRInformer
 	IPAddresses  networkingv1informers.IPAddressInformer
 	// StartTimeout is the time for which allocations wait, at most, until the informers have synced and a ServiceCIDR is
-	// ready. With 0 they do not wait.
+	// ready. With 0 they use the caches as they are.
 	StartTimeout time.Duration
 }
 
@@ -81,13 +84,43 @@ func New(o Options) (*Allocator, error) {
 	if err := errors.Join(a.index.start(), a.cidrs.start()); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
+	go a.expire()
 	return a, nil
 }
 
-// Close stops following the objects. Requests that are under way go on. It may be called again.
+// expireEvery is the time between two searches for reservations that have expired.
+const expireEvery = time.Second
+
+// expire ends reservations whose time is over, and sets the gauges, until Close.
+func (a *Allocator) expire() {
+	ticker := time.NewTicker(expireEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			a.index.expire()
+			a.setGauges(func(cidr) bool { return true })
+		case <-a.closed:
+			return
+		}
+	}
+}
+
+// Close stops following the objects. Requests that are under way go on, and return their results. It may be called again.
 func (a *Allocator) Close() error {
+	a.gauges.Lock() // gauges must not be set from an index that is closed
 	a.closing.Do(func() { close(a.closed) })
+	a.gauges.Unlock()
 	return errors.Join(a.cidrs.close(), a.index.close())
+}
+
+func (a *Allocator) isClosed() bool {
+	select {
+	case <-a.closed:
+		return true
+	default:
+		return false
+	}
 }
 
 // Usage is how full a CIDR is.
@@ -100,8 +133,11 @@ type Usage struct {
 	Used, Free uint64
 }
 
-// Usage returns how full each CIDR is, sorted by CIDR. An address counts in each CIDR that has it.
+// Usage returns how full each CIDR is, sorted by CIDR; nothing after Close. An address counts in each CIDR that has it.
 func (a *Allocator) Usage() []Usage {
+	if a.isClosed() {
+		return nil
+	}
 	a.index.refill()
 	var all []Usage
 	for _, c := range a.cidrs.get() {
@@ -113,11 +149,13 @@ func (a *Allocator) Usage() []Usage {
 
 // AllocateNext creates the object of a free address for an owner, such as a Service. Each address of the CIDRs that are ready has the
 // same chance, but those of the static bands (KEP-3070) come last. The error is [rangekeeper.ErrFull] if no address is free, or the API
-// server's, which refuses an object without an owner.
+// server's, which refuses an object without an owner. Before the informers have synced it is [ErrNotSynced], or that of ctx.
 //
-// After an error other than a refusal the object may exist: a repair removes it if no Service uses the address.
+// After an error other than a refusal the object may exist: then a repair removes it if no Service uses the address.
 func (a *Allocator) AllocateNext(ctx context.Context, owner *networkingv1.ParentReference) (*networkingv1.IPAddress, error) {
-	a.awaitStart(ctx)
+	if err := a.awaitStart(ctx); err != nil {
+		return nil, err
+	}
 	begun := time.Now()
 	ready := a.cidrs.ready()
 	address, object, err := a.index.createNext(values(ready), a.creation(ctx, owner))
@@ -149,7 +187,9 @@ func (a *Allocator) Allocate(ctx context.Context, address netip.Addr, owner *net
 
 // Peek returns a free address that AllocateNext could allocate, and allocates nothing. The error is [rangekeeper.ErrFull].
 func (a *Allocator) Peek(ctx context.Context) (netip.Addr, error) {
-	a.awaitStart(ctx)
+	if err := a.awaitStart(ctx); err != nil {
+		return netip.Addr{}, err
+	}
 	return a.index.peek(values(a.cidrs.ready()))
 }
 
@@ -165,8 +205,10 @@ func (a *Allocator) Check(ctx context.Context, address netip.Addr) error {
 
 // check returns the address in its canonical form if a CIDR that is ready has it.
 func (a *Allocator) check(ctx context.Context, address netip.Addr) (netip.Addr, error) {
-	a.awaitStart(ctx)
 	address = address.Unmap()
+	if err := a.awaitStart(ctx); err != nil {
+		return address, err
+	}
 	if _, ok := find(a.cidrs.ready(), address); !ok {
 		return address, fmt.Errorf("address %s: %w", address, rangekeeper.ErrNotInRange)
 	}
@@ -183,23 +225,30 @@ func (a *Allocator) List() []*networkingv1.IPAddress {
 // awaitStart waits until addresses can be allocated for the first time. A server accepts requests before its informers have
 // synced, and the first server of a cluster before it has created the default ServiceCIDR. Without a CIDR it would answer that
 // the range is full, which no client retries.
-func (a *Allocator) awaitStart(ctx context.Context) {
-	if a.hasStarted.Load() {
-		return
+func (a *Allocator) awaitStart(ctx context.Context) error {
+	if a.hasStarted.Load() || a.startTimeout == 0 {
+		return nil
 	}
 	timeout := time.After(a.startTimeout)
-	for !a.index.events.HasSynced() || len(a.cidrs.ready()) == 0 {
+	for {
+		isSynced := a.index.events.HasSynced() && a.cidrs.events.HasSynced()
+		if isSynced && len(a.cidrs.ready()) > 0 {
+			a.hasStarted.Store(true)
+			return nil
+		}
 		select {
 		case <-timeout:
-			return
+			if !isSynced {
+				return ErrNotSynced
+			}
+			return nil // the cluster has no ServiceCIDR that is ready
 		case <-ctx.Done():
-			return
+			return ctx.Err()
 		case <-a.closed:
-			return
+			return rangekeeper.ErrClosed
 		case <-time.After(startPoll):
 		}
 	}
-	a.hasStarted.Store(true)
 }
 
 // startPoll is the time between two looks at the informers.

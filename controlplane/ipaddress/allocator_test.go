@@ -1,6 +1,7 @@
 package ipaddress
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -239,6 +240,85 @@ func TestCloseAgain(t *testing.T) {
 	}
 }
 
+// TestCloseDuringCreation closes an allocator while an object is being created. The result must be returned.
+func TestCloseDuringCreation(t *testing.T) {
+	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/24"))
+	creating, closed := make(chan struct{}), make(chan struct{})
+	client.PrependReactor("create", "ipaddresses", func(clienttesting.Action) (bool, runtime.Object, error) {
+		close(creating)
+		<-closed
+		return false, nil, nil
+	})
+	a, startInformers := newAllocator(t, client, 20*time.Second)
+	startInformers()
+	done := make(chan error)
+	go func() {
+		object, err := a.AllocateNext(t.Context(), service)
+		if err == nil && object == nil {
+			err = errors.New("no object")
+		}
+		done <- err
+	}()
+	<-creating
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	close(closed)
+	if err := <-done; err != nil {
+		t.Error("the object was created:", err)
+	}
+	if usage := a.Usage(); usage != nil {
+		t.Error(usage, "after Close")
+	}
+	if _, err := a.AllocateNext(t.Context(), service); !errors.Is(err, rangekeeper.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestNotStarted allocates while the informers have not synced: nothing is known to be full or out of range.
+func TestNotStarted(t *testing.T) {
+	a, _ := newAllocator(t, newClient(), 50*time.Millisecond)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	one := netip.MustParseAddr("10.6.0.1")
+	for ctx, want := range map[context.Context]error{t.Context(): ErrNotSynced, cancelled: context.Canceled} {
+		_, next := a.AllocateNext(ctx, service)
+		_, named := a.Allocate(ctx, one, service)
+		_, peek := a.Peek(ctx)
+		for _, err := range []error{next, named, peek, a.Check(ctx, one)} {
+			if !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		}
+	}
+}
+
+// TestGaugesFollowExpiry has reservations that expire while nothing is allocated.
+func TestGaugesFollowExpiry(t *testing.T) {
+	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/30"))
+	client.PrependReactor("create", "ipaddresses", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewAlreadyExists(networkingv1.Resource("ipaddresses"), "x")
+	})
+	a, startInformers := newAllocator(t, client, 20*time.Second)
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Record(metrics)
+	startInformers()
+	if _, err := a.AllocateNext(t.Context(), service); !errors.Is(err, rangekeeper.ErrFull) {
+		t.Error("other clients have all addresses:", err)
+	}
+	// As after reservationTime.
+	if n, err := a.index.core.Expire(a.index.now() + reservationTime); n != 2 || err != nil {
+		t.Error(n, "reservations have expired", err)
+	}
+	eventually(t, "the gauges follow", func() bool {
+		return slices.Equal(gaugesOf(t, registry), []string{"10.6.0.0/30: 0 used, 2 free"})
+	})
+}
+
 // TestConcurrentAllocations allocates all addresses from many goroutines. Each must get another one, at the first attempt.
 func TestConcurrentAllocations(t *testing.T) {
 	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/24"), serviceCIDR("more", metav1.ConditionTrue, "10.7.0.0/25"))
@@ -294,6 +374,12 @@ func TestMetrics(t *testing.T) {
 	}
 	// Before any allocation.
 	gauges("10.6.0.0/30: 0 used, 2 free")
+	if counters := testutil.CollectAndCount(metrics.allocated) + testutil.CollectAndCount(metrics.failed); counters != 4 {
+		t.Errorf("%d counters, want one of each kind and scope", counters)
+	}
+	if n := testutil.CollectAndCount(metrics.took); n != 1 {
+		t.Errorf("durations of %d CIDRs, want 1", n)
+	}
 	for range 2 {
 		if _, err := a.AllocateNext(t.Context(), service); err != nil {
 			t.Error(err)
@@ -328,13 +414,13 @@ kube_apiserver_clusterip_allocator_allocation_errors_total{cidr="10.6.0.0/30",sc
 # HELP kube_apiserver_clusterip_allocator_allocation_total Number of allocations of ClusterIPs, by CIDR and scope
 # TYPE kube_apiserver_clusterip_allocator_allocation_total counter
 kube_apiserver_clusterip_allocator_allocation_total{cidr="10.6.0.0/30",scope="dynamic"} 2
-kube_apiserver_clusterip_allocator_allocation_total{cidr="10.7.0.0/29",scope="static"} 1
+kube_apiserver_clusterip_allocator_allocation_total{cidr="10.6.0.0/30",scope="static"} 0
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(counters), "kube_apiserver_clusterip_allocator_allocation_errors_total", "kube_apiserver_clusterip_allocator_allocation_total"); err != nil {
 		t.Error(err)
 	}
-	if n := testutil.CollectAndCount(metrics.took); n != 2 {
-		t.Errorf("durations of %d CIDRs, want 2", n)
+	if n := testutil.CollectAndCount(metrics.took); n != 1 {
+		t.Errorf("durations of %d CIDRs, want that of the one that is left", n)
 	}
 	if _, err := NewMetrics(registry); err == nil {
 		t.Error("the metrics were registered twice")

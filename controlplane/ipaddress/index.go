@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,12 +16,9 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-// reservationTime is the time after which a creation without an answer no longer keeps its address: kube-apiserver's default
-// --request-timeout.
+// reservationTime is the time after which an address is offered again whose object the informer never reports: kube-apiserver's
+// default --request-timeout.
 const reservationTime = time.Minute
-
-// expireEvery is the time between two searches for reservations that have expired.
-const expireEvery = time.Second
 
 // index knows which addresses of the CIDRs of one family are free. It follows the IPAddress objects of an informer, and reserves the
 // addresses that are being created, so that two allocations never try the same one.
@@ -33,8 +30,8 @@ type index struct {
 	changed  func(netip.Addr)
 	// started is the moment from which the core's times count.
 	started time.Time
-	// expired is when reservations were expired last.
-	expired atomic.Int64
+	// peeking is held by a look at a free address, so that no reservation finds the address taken meanwhile.
+	peeking sync.RWMutex
 }
 
 // newIndex returns an index without CIDRs and addresses. changed is called after an event about an address.
@@ -107,12 +104,11 @@ func (x *index) refill() {
 }
 
 // now returns the core's time.
-func (x *index) now() time.Duration {
-	now := time.Since(x.started)
-	if last := x.expired.Load(); now-time.Duration(last) >= expireEvery && x.expired.CompareAndSwap(last, int64(now)) {
-		_, _ = x.core.Expire(now) // it only fails after Close
-	}
-	return now
+func (x *index) now() time.Duration { return time.Since(x.started) }
+
+// expire ends the reservations whose time is over.
+func (x *index) expire() {
+	_, _ = x.core.Expire(x.now()) // it only fails after Close
 }
 
 // insert adds a CIDR; they may overlap.
@@ -144,7 +140,7 @@ func (x *index) isTaken(address netip.Addr) bool {
 func (x *index) createNext(cidrs []rangekeeper.ServiceCIDR, create func(netip.Addr) (*networkingv1.IPAddress, error)) (netip.Addr, *networkingv1.IPAddress, error) {
 	x.refill()
 	for {
-		reservation, err := x.core.Reserve(cidrs, x.now()+reservationTime)
+		reservation, err := x.reserve(cidrs)
 		if err != nil {
 			return netip.Addr{}, nil, err
 		}
@@ -153,6 +149,12 @@ func (x *index) createNext(cidrs []rangekeeper.ServiceCIDR, create func(netip.Ad
 			return reservation.Addr, object, err
 		}
 	}
+}
+
+func (x *index) reserve(cidrs []rangekeeper.ServiceCIDR) (rangekeeper.Reservation, error) {
+	x.peeking.RLock()
+	defer x.peeking.RUnlock()
+	return x.core.Reserve(cidrs, x.now()+reservationTime)
 }
 
 // create creates the object of an address. The API server is asked in any case: an address may be free that the informer still
@@ -171,6 +173,8 @@ func (x *index) create(address netip.Addr, create func(netip.Addr) (*networkingv
 // peek returns a free address that createNext could allocate, and allocates nothing. The error is [rangekeeper.ErrFull].
 func (x *index) peek(cidrs []rangekeeper.ServiceCIDR) (netip.Addr, error) {
 	x.refill()
+	x.peeking.Lock()
+	defer x.peeking.Unlock()
 	reservation, err := x.core.Reserve(cidrs, x.now())
 	if err != nil {
 		return netip.Addr{}, err
@@ -180,23 +184,17 @@ func (x *index) peek(cidrs []rangekeeper.ServiceCIDR) (netip.Addr, error) {
 
 func (x *index) finish(reservation rangekeeper.Reservation, create func(netip.Addr) (*networkingv1.IPAddress, error)) (*networkingv1.IPAddress, error) {
 	object, err := create(reservation.Addr)
-	// The index fails only after Close; then the error of the creation counts.
+	// The index fails only after Close; then the answer counts.
 	switch {
 	case err == nil:
-		err = x.core.Confirm(reservation, revisionOf(object))
+		_ = x.core.Confirm(reservation, revisionOf(object))
 	case apierrors.IsAlreadyExists(err):
 		_ = x.core.AlreadyExists(reservation)
-	case wasRefused(err):
+	default:
+		// The object may exist. The API server then refuses the next creation, and the informer reports the object.
 		_ = x.core.Abort(reservation)
 	}
-	// After any other error the object may exist: the reservation ends when the informer has reported it, or with its time.
 	return object, err
-}
-
-// wasRefused reports whether the API server has certainly created nothing, and the address is free.
-func wasRefused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) ||
-		apierrors.IsUnauthorized(err) || apierrors.IsTooManyRequests(err)
 }
 
 // close stops following the objects. Operations end with [rangekeeper.ErrClosed] from then on.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -204,30 +205,78 @@ func TestNamedAddress(t *testing.T) {
 	}
 }
 
-// TestFailures creates nothing for certain, and perhaps.
+// TestFailures creates nothing for certain, and perhaps. Both keep no address: an object that exists is refused by the API server.
 func TestFailures(t *testing.T) {
-	_, index, cidrs := start(t, nil, "10.0.0.0/30")
-	fail := func(err error) func(netip.Addr) (*networkingv1.IPAddress, error) {
-		return func(netip.Addr) (*networkingv1.IPAddress, error) { return nil, err }
-	}
+	s, index, cidrs := start(t, nil, "10.0.0.0/30")
 	forbidden, timeout := apierrors.NewForbidden(networkingv1.Resource("ipaddresses"), "x", nil), errors.New("connection lost")
-	if _, _, err := index.createNext(cidrs, fail(forbidden)); !errors.Is(err, forbidden) {
+	for _, failure := range []error{forbidden, timeout, timeout, timeout} {
+		_, _, err := index.createNext(cidrs, func(netip.Addr) (*networkingv1.IPAddress, error) { return nil, failure })
+		if !errors.Is(err, failure) {
+			t.Error(err)
+		}
+		if used, _ := index.usage(cidrs[0]); used != 0 {
+			t.Error(used, "are used after", failure)
+		}
+	}
+	// The answer to a creation is lost.
+	lost, _, err := index.createNext(cidrs, func(address netip.Addr) (*networkingv1.IPAddress, error) {
+		if _, err := s.create(address); err != nil {
+			t.Error(err)
+		}
+		return nil, timeout
+	})
+	if !errors.Is(err, timeout) {
 		t.Error(err)
 	}
-	if used, _ := index.usage(cidrs[0]); used != 0 {
-		t.Error(used, "are used after a refusal")
+	if address, _, err := index.createNext(cidrs, s.create); err != nil || address == lost {
+		t.Error(address, "after", lost, err)
 	}
-	if _, _, err := index.createNext(cidrs, fail(timeout)); !errors.Is(err, timeout) {
+}
+
+// TestExpiry has an object that another client created and deleted before the watch could report it.
+func TestExpiry(t *testing.T) {
+	_, index, cidrs := start(t, nil, "10.0.0.0/30")
+	exists := apierrors.NewAlreadyExists(networkingv1.Resource("ipaddresses"), "x")
+	if _, _, err := index.createNext(cidrs, func(netip.Addr) (*networkingv1.IPAddress, error) { return nil, exists }); !errors.Is(err, rangekeeper.ErrFull) {
 		t.Error(err)
 	}
-	if used, _ := index.usage(cidrs[0]); used != 1 {
-		t.Error(used, "are used after an unknown outcome")
+	index.expire()
+	if used, _ := index.usage(cidrs[0]); used != 2 {
+		t.Error(used, "are used, and 2 objects exist")
 	}
-	index.started = index.started.Add(-reservationTime - 2*expireEvery)
-	if address, err := index.peek(cidrs); err != nil || !address.IsValid() {
-		t.Error(address, err)
-	}
+	index.started = index.started.Add(-reservationTime)
+	index.expire()
 	if used, _ := index.usage(cidrs[0]); used != 0 {
-		t.Error(used, "are used after the reservation has expired")
+		t.Error(used, "are used after the reservations have expired")
 	}
+}
+
+// TestPeek looks at the only free address while it is reserved and released again.
+func TestPeek(t *testing.T) {
+	_, index, cidrs := start(t, []string{"10.0.0.1"}, "10.0.0.0/30")
+	refused := errors.New("refused")
+	var looks atomic.Int64
+	stop := make(chan struct{})
+	var peeking sync.WaitGroup
+	for range 2 {
+		peeking.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_, _ = index.peek(cidrs) // it is taken now and then
+					looks.Add(1)
+				}
+			}
+		})
+	}
+	for tries := 0; tries < 10_000 || looks.Load() < 10_000; tries++ {
+		if _, _, err := index.createNext(cidrs, func(netip.Addr) (*networkingv1.IPAddress, error) { return nil, refused }); !errors.Is(err, refused) {
+			t.Errorf("one address is free: %v", err)
+			break
+		}
+	}
+	close(stop)
+	peeking.Wait()
 }

@@ -23,9 +23,9 @@ type Recorder interface {
 	Allocated(cidr netip.Prefix, scope Scope, took time.Duration)
 	// Failed counts an allocation that failed.
 	Failed(cidr netip.Prefix, scope Scope)
-	// SetUsage sets the numbers of used and free addresses.
+	// SetUsage sets the numbers of used and free addresses. The first call for a CIDR comes before its first allocation.
 	SetUsage(cidr netip.Prefix, used, free uint64)
-	// Forget drops the numbers of used and free addresses of a CIDR that is gone.
+	// Forget drops all numbers of a CIDR that is gone.
 	Forget(cidr netip.Prefix)
 }
 
@@ -51,9 +51,9 @@ func (a *Allocator) count(address netip.Addr, scope Scope, begun time.Time, err 
 	}
 	if err != nil {
 		a.record().Failed(c.prefix, scope)
-		return
+	} else {
+		a.record().Allocated(c.prefix, scope, time.Since(begun))
 	}
-	a.record().Allocated(c.prefix, scope, time.Since(begun))
 	a.index.refill()
 	a.setGaugesOf(address)
 }
@@ -67,6 +67,9 @@ func (a *Allocator) setGaugesOf(address netip.Addr) {
 func (a *Allocator) setGauges(of func(cidr) bool) {
 	a.gauges.Lock()
 	defer a.gauges.Unlock()
+	if a.isClosed() {
+		return
+	}
 	for _, c := range *a.cidrs.all.Load() {
 		if of(c) {
 			used, free := a.index.usage(c.values)
@@ -140,10 +143,18 @@ func (m *Metrics) Failed(cidr netip.Prefix, scope Scope) {
 func (m *Metrics) SetUsage(cidr netip.Prefix, used, free uint64) {
 	m.used.WithLabelValues(cidr.String()).Set(float64(used))
 	m.free.WithLabelValues(cidr.String()).Set(float64(free))
+	// A counter that appears with its first count has no rate for it.
+	for _, scope := range []Scope{Static, Dynamic} {
+		m.allocated.WithLabelValues(cidr.String(), string(scope))
+		m.failed.WithLabelValues(cidr.String(), string(scope))
+	}
+	m.took.WithLabelValues(cidr.String())
 }
 
 // Forget implements [Recorder].
 func (m *Metrics) Forget(cidr netip.Prefix) {
-	m.used.DeleteLabelValues(cidr.String())
-	m.free.DeleteLabelValues(cidr.String())
+	labels := prometheus.Labels{"cidr": cidr.String()}
+	for _, vec := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.used, m.free, m.allocated, m.failed, m.took} {
+		vec.DeletePartialMatch(labels)
+	}
 }

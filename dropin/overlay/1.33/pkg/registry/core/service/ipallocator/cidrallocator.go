@@ -117,7 +117,7 @@ func (c *MetaAllocator) errorOf(err error) error {
 		return ErrFull
 	case errors.Is(err, rangekeeper.ErrNotInRange) && isSynced:
 		return ErrMismatchedNetwork
-	case errors.Is(err, rangekeeper.ErrFull) || errors.Is(err, rangekeeper.ErrNotInRange):
+	case errors.Is(err, rangekeeper.ErrFull) || errors.Is(err, rangekeeper.ErrNotInRange) || errors.Is(err, ipaddress.ErrNotSynced):
 		return ErrNotReady
 	}
 	return err
@@ -176,8 +176,11 @@ func (c *MetaAllocator) AllocateNext() (net.IP, error) { return c.AllocateNextSe
 func (c *MetaAllocator) AllocateNextService(service *api.Service) (net.IP, error) {
 	if c.dualWrite() {
 		// The CIDR of the bitmap comes first, the other ones when it is full.
-		if ip, err := c.bitmapAllocator.AllocateNext(); err == nil {
-			return ip, c.allocate(service, ip)
+		for ip, err := c.bitmapAllocator.AllocateNext(); err == nil; ip, err = c.bitmapAllocator.AllocateNext() {
+			// An address that a newer server has allocated has an object and no bit. It keeps the bit that it has now.
+			if err := c.allocate(service, ip); !errors.Is(err, ErrAllocated) {
+				return ip, err
+			}
 		}
 	}
 	object, err := c.addresses.AllocateNext(context.Background(), ownerOf(service))

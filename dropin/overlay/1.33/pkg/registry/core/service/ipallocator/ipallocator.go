@@ -32,12 +32,23 @@ func (r recorder) Failed(cidr netip.Prefix, scope ipaddress.Scope) {
 func (r recorder) SetUsage(cidr netip.Prefix, used, free uint64) {
 	r.setAllocated(cidr.String(), intOf(used))
 	r.setAvailable(cidr.String(), intOf(free))
+	for _, scope := range []ipaddress.Scope{ipaddress.Static, ipaddress.Dynamic} {
+		clusterIPAllocations.WithLabelValues(cidr.String(), string(scope))
+		clusterIPAllocationErrors.WithLabelValues(cidr.String(), string(scope))
+	}
+	clusterIPAllocationLatency.WithLabelValues(cidr.String())
 }
 
 func (recorder) Forget(cidr netip.Prefix) {
 	labels := map[string]string{"cidr": cidr.String()}
 	clusterIPAllocated.Delete(labels)
 	clusterIPAvailable.Delete(labels)
+	clusterIPAllocationLatency.Delete(labels)
+	for _, scope := range []ipaddress.Scope{ipaddress.Static, ipaddress.Dynamic} {
+		labels["scope"] = string(scope)
+		clusterIPAllocations.Delete(labels)
+		clusterIPAllocationErrors.Delete(labels)
+	}
 }
 
 // intOf returns the largest int for more.
