@@ -150,7 +150,7 @@ func (x *Index) ReserveAddr(addr netip.Addr, until time.Duration) (Reservation, 
 
 // Confirm records that the object was created at this resource version. Its address stays taken until a removal of that
 // resource version or a later one is observed, or a later list without it. A reservation that has expired can be confirmed,
-// too.
+// too; that changes nothing if a later resource version was observed, as the object was reported then, or will be.
 func (x *Index) Confirm(reservation Reservation, revision uint64) error {
 	c := reservation.toC()
 	code := C.rk_index_confirm(x.pointer(), &c, C.uint64_t(revision))

@@ -2300,7 +2300,8 @@ rk_result rk_index_reserve_address(const struct rk_index *index,
 
 /**
  * Records that the object was created at revision. Its address stays taken until a removal of that revision or a later
- * one is observed, or a later list without it. A reservation that has expired can be confirmed, too.
+ * one is observed, or a later list without it. A reservation that has expired can be confirmed, too; that changes nothing
+ * if a later revision was observed, as the object was reported then, or will be.
  */
 rk_result rk_index_confirm(const struct rk_index *index,
                            const struct rk_reservation *reservation,

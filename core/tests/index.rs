@@ -530,6 +530,25 @@ fn reservations_in_a_wide_cidr_stay_in_a_region() {
     }
 }
 
+/// Such addresses are IPv4 addresses, which no IPv6 CIDR has.
+#[test]
+fn ipv4_mapped_addresses_are_in_no_ipv6_cidr() {
+    let (mut index, cidrs) = with(&["::/0", "::fffe:0:0/95"]);
+    let free = |index: &Index| cidrs.iter().map(|cidr| index.usage(*cidr).expect("a CIDR").free).collect::<Vec<_>>();
+    assert_eq!(free(&index), cidrs.iter().map(|cidr| cidr.size() - (1 << 32)).collect::<Vec<_>>());
+    let mapped = address("10.0.0.18");
+    assert_eq!(index.reserve_address(mapped, LATER), Err(ReserveError::NotInCidr(mapped)));
+    let before = free(&index);
+    index.added(mapped, 1);
+    assert!(index.is_taken(mapped));
+    assert_eq!(free(&index), before);
+    let mut rng = seeded(12);
+    for _ in 0..10_000 {
+        let chosen = index.reserve(Pool::InOrder(&cidrs[1..]), LATER, &mut rng).expect("a free address").address;
+        assert!(chosen.is_ipv6() && chosen < address("::ffff:0:0"), "{chosen}");
+    }
+}
+
 #[test]
 fn an_older_answer_does_not_end_the_wait_for_a_newer_creation() {
     let (mut index, _) = with(&["10.0.0.0/24"]);

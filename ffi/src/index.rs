@@ -243,7 +243,8 @@ pub unsafe extern "C" fn rk_index_reserve_address(
 }
 
 /// Records that the object was created at revision. Its address stays taken until a removal of that revision or a later
-/// one is observed, or a later list without it. A reservation that has expired can be confirmed, too.
+/// one is observed, or a later list without it. A reservation that has expired can be confirmed, too; that changes nothing
+/// if a later revision was observed, as the object was reported then, or will be.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_index_confirm(
     index: *const rk_index,

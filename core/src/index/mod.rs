@@ -52,6 +52,7 @@ mod sparse;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
+use std::ops::Range;
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
@@ -64,7 +65,7 @@ use crate::service_cidr::ServiceCidr;
 
 /// The addresses of all CIDRs that are taken, of both families. CIDRs may overlap.
 ///
-/// Of an IPv6 CIDR that is wider than a /64, the first 2^64 - 1 addresses can be allocated. In a CIDR of more than 2^26
+/// Of an IPv6 CIDR that is wider than a /64, the first 2^64 - 1 addresses can be allocated, except IPv4-mapped ones. In a CIDR of more than 2^26
 /// addresses, 1,024 reservations one after another get addresses of a random region of 4,096, then another region comes.
 ///
 /// Memory: up to 8 MiB for a CIDR of at most 2^26 addresses, by what is taken; for a wider one 9 to 18 bytes for each
@@ -84,6 +85,9 @@ pub struct Index {
 /// An address as a number: an IPv4 address as the IPv4-mapped one. So a CIDR is a range of numbers.
 type Key = u128;
 
+/// ::ffff:0:0/96 as numbers.
+const IPV4_MAPPED: Range<Key> = 0xffff_0000_0000..0x1_0000_0000_0000;
+
 fn key(address: IpAddr) -> Key {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
@@ -102,6 +106,8 @@ struct Cidr {
     first: Key,
     /// Offsets are below this.
     size: u64,
+    /// The offsets of IPv4-mapped addresses in an IPv6 CIDR. They are IPv4 addresses, and none can be allocated.
+    mapped: Range<u64>,
     /// Those below this are the static band.
     static_band: u64,
     taken: Offsets,
@@ -293,7 +299,8 @@ impl Index {
     }
 
     /// Records that the object was created at `revision`. Its address stays taken until a removal of that revision or a
-    /// later one is observed, or a later list without it. A reservation that has expired can be confirmed, too.
+    /// later one is observed, or a later list without it. A reservation that has expired can be confirmed, too; that changes
+    /// nothing if a later revision was observed, as the object was reported then, or will be.
     ///
     /// Cost: O(CIDRs).
     pub fn confirm(&mut self, reservation: Reservation, revision: u64) {
@@ -475,10 +482,15 @@ impl Cidr {
     fn new(cidr: ServiceCidr, seed: u64) -> Self {
         let first = cidr.value_at(0).map_or(0, key);
         let (size, static_band) = (cidr.size(), cidr.static_band().into());
+        let mapped = IPV4_MAPPED.start.checked_sub(first).filter(|_| cidr.network().is_ipv6());
+        let mapped = mapped
+            .and_then(|start| u64::try_from(start).ok())
+            .map_or(0..0, |start| start.min(size)..start.saturating_add(1 << 32).min(size));
         Self {
             cidr,
             first,
             size,
+            mapped,
             static_band,
             taken: Offsets::new(size, seed),
             taken_static: 0,
@@ -488,7 +500,7 @@ impl Cidr {
 
     fn offset_of(&self, key: Key) -> Option<u64> {
         let offset = u64::try_from(key.checked_sub(self.first)?).ok()?;
-        (offset < self.size).then_some(offset)
+        (offset < self.size && !self.mapped.contains(&offset)).then_some(offset)
     }
 
     /// Whether some address lies in both: then so does the first one of one of them.
@@ -497,7 +509,7 @@ impl Cidr {
     }
 
     fn free(&self) -> u64 {
-        self.size - self.taken.len()
+        self.size - (self.mapped.end - self.mapped.start) - self.taken.len()
     }
 
     fn free_dynamic(&self) -> u64 {
@@ -563,7 +575,12 @@ impl Cidr {
     /// The first free offset of `low..high` from a random one on, with wrap.
     fn scan(&self, low: u64, high: u64, rng: &mut impl Rng) -> Option<u64> {
         let start = low + fraction((high - low).into(), rng) as u64;
-        self.taken.next_clear(start, high).or_else(|| self.taken.next_clear(low, start))
+        self.next_free(start, high).or_else(|| self.next_free(low, start))
+    }
+
+    fn next_free(&self, from: u64, to: u64) -> Option<u64> {
+        let next = self.taken.next_clear(from, to)?;
+        if self.mapped.contains(&next) { self.taken.next_clear(self.mapped.end, to) } else { Some(next) }
     }
 }
 
