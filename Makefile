@@ -20,7 +20,7 @@ TARGETS := aarch64-unknown-linux-gnu s390x-unknown-linux-gnu
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-growth compare-model goldens fixtures header install fmt lint targets miri tsan doc setup clean
+.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-growth compare-model goldens fixtures header install fmt lint targets miri tsan doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -66,12 +66,15 @@ test-go: library ## Runs the Go tests, the binding's also under the race detecto
 	cd go-bindings/etcdstore && ../../target/restored-etcd ../../testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test -count=1 ./...
 	cd controlplane && $(GO) test -count=1 -short ./...
 
-test-cluster: apiservers dropin ## Builds kube-apiservers and runs the tests that need them.
+test-cluster: apiservers kine dropin ## Builds kube-apiservers and kine, and runs the tests that need them.
 	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test -count=1 -timeout 20m $(CLUSTER_PACKAGES)
 	cd dropin && $(GO) test -count=1 -trimpath ./...
 
 apiservers: ## Builds the kube-apiservers of RELEASES that tests run, bin/kube-apiserver-VERSION; minutes the first time.
 	@for release in $(RELEASES); do scripts/build-apiserver.sh $$release apiserver . bin/kube-apiserver-$$release; done
+
+kine: ## Builds kine, the store of k3s, that tests run, bin/kine; minutes the first time.
+	@scripts/kine.sh
 
 dropin: library ## Builds the kube-apiservers of RELEASES with Rangekeeper inside, bin/kube-apiserver-rangekeeper-VERSION; minutes the first time.
 	@for release in $(RELEASES); do scripts/dropin.sh $$release; done

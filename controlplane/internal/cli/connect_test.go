@@ -202,6 +202,9 @@ func TestRefused(t *testing.T) {
 	if report.Summary.Services == 0 {
 		t.Errorf("%+v", report.Summary)
 	}
+	if _, _, stderr := run(t, append([]string{"repair", "--apply"}, source...)...); strings.Contains(stderr, "rpc error") {
+		t.Error(stderr)
+	}
 	for _, args := range [][]string{
 		{"repair", "--apply"}, {"allocate", "servicenodeports"}, {"init", "secondaryserviceips", "fd00::/112", "--prefix", "/other"},
 	} {

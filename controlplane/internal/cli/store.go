@@ -260,6 +260,10 @@ type refusedError struct{ err error }
 
 func (e *refusedError) Error() string {
 	text := e.err.Error()
+	if before, status, ok := strings.Cut(text, "rpc error: code = "); ok {
+		_, message, _ := strings.Cut(status, " desc = ")
+		text = before + message
+	}
 	if !errors.Is(e.err, rangekeeper.ErrRefused) {
 		text = fmt.Sprintf("%v: %s", rangekeeper.ErrRefused, text)
 	}
