@@ -136,7 +136,7 @@ func (p *Plan) After(earlier *Plan) {
 }
 
 func union(a, b []string) []string {
-	all := slices.Concat(a, b)
+	all := append(append([]string{}, a...), b...) // never nil, which is null in JSON
 	slices.SortFunc(all, CompareValues)
 	return slices.Compact(all)
 }

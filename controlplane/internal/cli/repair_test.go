@@ -44,6 +44,9 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = Run(t.Context(), args, &out, &errs)
+	if slices.Contains(args, "json") {
+		validateAll(t, out.String())
+	}
 	return code, out.String(), errs.String()
 }
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -14,58 +15,62 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
+// schemaFolder does not depend on the folder that a test works in.
+var schemaFolder, _ = filepath.Abs("../../../docs/schema")
+
 // schemas are the JSON Schemas of docs/schema by the kinds of documents.
-func schemas(t *testing.T) map[string]*jsonschema.Schema {
-	t.Helper()
-	files, err := filepath.Glob("../../../docs/schema/*.json")
+var schemas = sync.OnceValue(func() map[string]*jsonschema.Schema {
+	files, err := filepath.Glob(filepath.Join(schemaFolder, "*.json"))
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	all := map[string]*jsonschema.Schema{}
 	compiler := jsonschema.NewCompiler()
 	for _, file := range files {
 		if kind := strings.TrimSuffix(filepath.Base(file), ".json"); kind != "common" {
-			if all[kind], err = compiler.Compile(file); err != nil {
-				t.Fatal(err)
-			}
+			all[kind] = compiler.MustCompile(file)
 		}
 	}
 	return all
+})
+
+// validate returns the kind of a document, and what its schema finds wrong.
+func validate(t *testing.T, document string) (kind string, err error) {
+	t.Helper()
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, _ := value.(map[string]any)
+	kind, _ = object["kind"].(string)
+	if schemas()[kind] == nil {
+		t.Fatalf("no schema of kind %q: %.200s", kind, document)
+	}
+	return kind, schemas()[kind].Validate(value)
 }
 
-// TestDocumentsFollowSchemas validates a document of each command, and one with each mistake that a schema is to find.
-func TestDocumentsFollowSchemas(t *testing.T) {
-	all, seen := schemas(t), map[string]int{}
-	validate := func(document string) error {
-		t.Helper()
-		value, err := jsonschema.UnmarshalJSON(strings.NewReader(document))
+// validateAll holds documents to their schemas, and returns the kind of the last one.
+func validateAll(t *testing.T, documents string) (kind string) {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(documents))
+	for decoder.More() {
+		var document json.RawMessage
+		err := decoder.Decode(&document)
+		if err == nil {
+			kind, err = validate(t, string(document))
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		kind, _ := value.(map[string]any)["kind"].(string)
-		schema := all[kind]
-		if schema == nil {
-			t.Fatalf("no schema of kind %q: %.200s", kind, document)
-		}
-		seen[kind]++
-		return schema.Validate(value)
 	}
-	check := func(documents string, args ...string) {
-		t.Helper()
-		if documents == "" {
-			t.Errorf("%v wrote nothing", args)
-		}
-		decoder := json.NewDecoder(strings.NewReader(documents))
-		for decoder.More() {
-			var document json.RawMessage
-			if err := decoder.Decode(&document); err != nil {
-				t.Fatal(err)
-			}
-			if err := validate(string(document)); err != nil {
-				t.Errorf("%v: %v", args, err)
-			}
-		}
-	}
+	return kind
+}
+
+// TestDocumentsFollowSchemas makes a document of each kind, which run validates as in all tests, and some with mistakes that a
+// schema has to find.
+func TestDocumentsFollowSchemas(t *testing.T) {
+	seen := map[string]int{}
+	check := func(documents string) { seen[validateAll(t, documents)]++ }
 	for cluster := range bitmaps {
 		for _, name := range []string{"clean.db.gz", "drift.db.gz"} {
 			file := etcdtest.Fixture(cluster, name)
@@ -79,7 +84,7 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 				}
 				args = append(args, "--etcd-snapshot", file)
 				_, stdout, _ := run(t, append(args, "-o", "json")...)
-				check(stdout, args...)
+				check(stdout)
 			}
 		}
 	}
@@ -87,7 +92,7 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 	for _, args := range [][]string{{"audit"}, {"repair"}, {"repair", "--apply"}} {
 		args = append(args, "--endpoints", strings.Join(e.Endpoints(), ","))
 		_, stdout, _ := run(t, append(args, "-o", "json")...)
-		check(stdout, args...)
+		check(stdout)
 	}
 	reviewed := changes{APIVersion: audit.APIVersion, Kind: kindReviewedPlan, Prefix: "/registry", Revision: 7, Ranges: []rangeChanges{
 		{Name: "servicenodeports", Range: "30000-32767", Set: []usedValue{{"30001", []string{"default/web"}}}, Clear: []string{"30002"}},
@@ -98,16 +103,16 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		check(string(document), kind)
+		check(string(document))
 	}
 	for _, kind := range []string{changeAllocated, changeReleased, changeCreated, changeDeleted} {
 		line, err := json.Marshal(newChange(kind, "10.0.0.1", 7))
 		if err != nil {
 			t.Fatal(err)
 		}
-		check(string(line), "watch")
+		check(string(line))
 	}
-	for kind := range all {
+	for kind := range schemas() {
 		if seen[kind] == 0 {
 			t.Errorf("no document of kind %s was validated", kind)
 		}
@@ -119,7 +124,7 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 		{`"services":`, `"more": 1, "services":`}, {`"mode": "bitmap"`, `"mode": "list"`}, {`"value": "`, `"value": 1, "was": "`},
 	} {
 		wrong := strings.Replace(document, mistake[0], mistake[1], 1)
-		if err := validate(wrong); wrong == document || err == nil {
+		if _, err := validate(t, wrong); wrong == document || err == nil {
 			t.Errorf("%q instead of %q is valid", mistake[1], mistake[0])
 		}
 	}
@@ -131,7 +136,7 @@ func TestSchemasAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for kind := range schemas(t) {
+	for kind := range schemas() {
 		if !strings.Contains(string(text), "| "+kind+" | `") || !strings.Contains(string(text), "(schema/"+kind+".json)") {
 			t.Errorf("docs/json.md lacks %s", kind)
 		}
