@@ -40,8 +40,11 @@ type Group struct {
 	Rows                                           []Row
 }
 
-// Row is one finding.
-type Row struct{ Value, Object, Range, Message string }
+// Row is one finding; Claimants are all Services that claim its value, and what each is to do.
+type Row struct {
+	Value, Object, Range, Message string
+	Claimants                     []string
+}
 
 // Step is a command and its purpose.
 type Step struct{ Why, Command string }

@@ -30,7 +30,11 @@ func pageOf(a *audit.Audit, r *audit.Report, maps []occupancy.Map, from *source,
 		for _, f := range r.Findings {
 			if f.Reason == name {
 				g.Severity = string(f.Severity)
-				g.Rows = append(g.Rows, occupancy.Row{Value: f.Value, Object: objectOf(f), Range: f.Range, Message: f.Message})
+				row := occupancy.Row{Value: f.Value, Object: objectOf(f), Range: f.Range, Message: f.Message}
+				for _, claimant := range claimantsOf(f) {
+					row.Claimants = append(row.Claimants, strings.Join(claimant, ", "))
+				}
+				g.Rows = append(g.Rows, row)
 			}
 		}
 		for _, l := range r.Leaks {

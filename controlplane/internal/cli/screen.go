@@ -168,14 +168,21 @@ func objectOf(f audit.Finding) string {
 func faultOf(f audit.Finding, wide bool) fault {
 	row := []string{printable(f.Value), printable(objectOf(f)), f.Range}
 	var claimants [][]string
-	for _, c := range f.Claimants {
-		name := printable(c.Namespace + "/" + c.Name)
-		claimants = append(claimants, []string{row[0], name, cmp.Or(c.CreationTimestamp, "unknown age"), doesAbout(f, c)})
+	for _, claimant := range claimantsOf(f) {
+		claimants = append(claimants, append([]string{row[0]}, claimant...))
 	}
 	if wide {
 		row = append(row, f.Message)
 	}
 	return fault{f.Severity, f.Reason, f.Value, row, claimants}
+}
+
+// claimantsOf returns name, age and what to do of each claimant of a finding's value.
+func claimantsOf(f audit.Finding) (rows [][]string) {
+	for _, c := range f.Claimants {
+		rows = append(rows, []string{printable(c.Namespace + "/" + c.Name), cmp.Or(c.CreationTimestamp, "unknown age"), doesAbout(f, c)})
+	}
+	return rows
 }
 
 // doesAbout says what a claimant does about the value. A ClusterIP never changes.
