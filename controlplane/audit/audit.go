@@ -61,6 +61,8 @@ type Audit struct {
 	report *Report
 	state  *clusterstate.State
 	core   *rangekeeper.Report
+	// atRest says that no server works on the data.
+	atRest bool
 	// wide says that the range of node ports is not known, and all ports were audited.
 	wide bool
 	// ranges are in the order of the core's.
@@ -86,7 +88,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 		return nil, ErrNothingStored
 	}
 	a := &Audit{
-		state: state,
+		state: state, atRest: o.Pass == nil && o.Now.IsZero(),
 		report: &Report{
 			APIVersion: APIVersion, Kind: KindAudit,
 			Ranges: []Range{},

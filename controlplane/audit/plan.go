@@ -4,8 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"net/netip"
 	"reflect"
 	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -14,12 +21,14 @@ import (
 type Plan struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Ranges are the bitmaps; IPAddress objects are repaired by kube-apiserver at
-	// its start.
+	// Ranges are the bitmaps.
 	Ranges   []RangePlan `json:"ranges"`
 	Findings []Finding   `json:"findings"`
 	Leaks    []Leak      `json:"leaks"`
-	Summary  PlanSummary `json:"summary"`
+	// Objects are the IPAddress objects that change in data at rest, those for Services
+	// first. On a running cluster kube-apiserver repairs them.
+	Objects []ObjectPlan `json:"objects,omitempty"`
+	Summary PlanSummary  `json:"summary"`
 	// Applied reports whether it was carried out.
 	Applied bool `json:"applied"`
 }
@@ -30,6 +39,18 @@ type RangePlan struct {
 	Range string   `json:"range"`
 	Set   []string `json:"set"`
 	Clear []string `json:"clear"`
+}
+
+// ObjectPlan is what changes for the IPAddress object of one address: it is created,
+// replaced or removed.
+type ObjectPlan struct {
+	Address string `json:"address"`
+	// Removed reports whether there is an object, which is removed or replaced.
+	Removed bool `json:"removed"`
+	// Namespace and Name are those of the Service for which an object is created,
+	// empty if none is.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
 }
 
 // PlanSummary counts.
@@ -78,21 +99,29 @@ func (p *Plan) Restrict(ranges []RangePlan) {
 	p.summarize()
 }
 
-// ChangesAny reports whether a value is set or cleared.
+// ChangesAny reports whether a value is set or cleared, or an IPAddress object changes.
 func (p *Plan) ChangesAny() bool {
-	return slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return len(r.Set)+len(r.Clear) > 0 })
+	return len(p.Objects) > 0 || slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return len(r.Set)+len(r.Clear) > 0 })
 }
 
 // Leaves reports whether changes are not applied, or whether anything is left after them.
 func (p *Plan) Leaves() bool {
+	inObjects := func(value string) bool {
+		return slices.ContainsFunc(p.Objects, func(o ObjectPlan) bool { return o.Address == value })
+	}
 	repaired := func(f Finding) bool {
+		if f.Remedy != rangekeeper.RemedyRepair {
+			return f.Remedy == rangekeeper.RemedyAPIServer && inObjects(f.Value)
+		}
 		return slices.ContainsFunc(p.Ranges, func(r RangePlan) bool {
 			return r.Name == f.Range && (slices.Contains(r.Set, f.Value) || slices.Contains(r.Clear, f.Value))
 		})
 	}
 	return !p.Applied && p.ChangesAny() ||
-		slices.ContainsFunc(p.Findings, func(f Finding) bool { return f.Remedy != rangekeeper.RemedyRepair || !repaired(f) }) ||
-		slices.ContainsFunc(p.Leaks, func(l Leak) bool { return l.Stays || l.Remedy != rangekeeper.RemedyRepair })
+		slices.ContainsFunc(p.Findings, func(f Finding) bool { return !repaired(f) }) ||
+		slices.ContainsFunc(p.Leaks, func(l Leak) bool {
+			return l.Stays || l.Remedy != rangekeeper.RemedyRepair && !inObjects(l.Value)
+		})
 }
 
 // LeaksLeft is the number of leaks in bitmaps that stay for now, as they may still
@@ -163,8 +192,26 @@ func (a *Audit) Plan() (*Plan, error) {
 	if p.Leaks, err = a.leaks(); err != nil {
 		return nil, err
 	}
+	if a.atRest {
+		if p.Objects, err = a.objects(); err != nil {
+			return nil, err
+		}
+	}
 	p.summarize()
 	return p, nil
+}
+
+// objects returns what changes for IPAddress objects.
+func (a *Audit) objects() (all []ObjectPlan, err error) {
+	repairs, err := a.core.ObjectRepairs()
+	for _, r := range repairs {
+		object := ObjectPlan{Address: r.Address.String(), Removed: r.Removed >= 0}
+		if r.Service >= 0 {
+			object.Namespace, object.Name = a.state.Services[r.Service].Namespace, a.state.Services[r.Service].Name
+		}
+		all = append(all, object)
+	}
+	return all, err
 }
 
 func textsOf(values iter.Seq[rangekeeper.Value]) []string {
@@ -175,8 +222,9 @@ func textsOf(values iter.Seq[rangekeeper.Value]) []string {
 	return all
 }
 
-// NewValues returns what is to be stored for the bitmaps that change, by key.
-func (a *Audit) NewValues() (map[string][]byte, error) {
+// NewValues returns what is to be stored in data at rest for the bitmaps and IPAddress
+// objects that change, by key; nil deletes the key. Objects are created at the time now.
+func (a *Audit) NewValues(now time.Time) (map[string][]byte, error) {
 	all := map[string][]byte{}
 	for i, r := range a.ranges {
 		counts := a.core.Range(i)
@@ -189,8 +237,42 @@ func (a *Audit) NewValues() (map[string][]byte, error) {
 		}
 		all[r.stored.Key] = value
 	}
+	repairs, err := a.core.ObjectRepairs()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range repairs {
+		var value []byte
+		if r.Service >= 0 {
+			if value, err = a.state.EncodeIPAddress(newIPAddress(r.Address.Addr(), &a.state.Services[r.Service], now)); err != nil {
+				return nil, fmt.Errorf("IPAddress %s: %w", r.Address, err)
+			}
+		}
+		all[a.state.IPAddressesPrefix+r.Address.String()] = value
+	}
 	return all, nil
 }
+
+// newIPAddress returns the object by which a kube-apiserver records an address of a
+// Service.
+func newIPAddress(address netip.Addr, s *corev1.Service, now time.Time) *networkingv1.IPAddress {
+	family := corev1.IPv4Protocol
+	if address.Is6() {
+		family = corev1.IPv6Protocol
+	}
+	return &networkingv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: address.String(), UID: uuid.NewUUID(), Generation: 1, CreationTimestamp: metav1.NewTime(now),
+			Labels: map[string]string{networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: allocator},
+		},
+		Spec: networkingv1.IPAddressSpec{
+			ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: s.Namespace, Name: s.Name},
+		},
+	}
+}
+
+// allocator is the label managed-by of the objects of the ClusterIP allocator.
+const allocator = "ipallocator.k8s.io"
 
 // Core returns the core's report, which stays the audit's.
 func (a *Audit) Core() *rangekeeper.Report { return a.core }

@@ -122,6 +122,22 @@ func texts(o metav1.Object) []string {
 	return all
 }
 
+// EncodeIPAddress returns the value that a server of the state's cluster stores for an
+// object: protobuf, up to Kubernetes 1.33 of v1beta1.
+func (s *State) EncodeIPAddress(o *networkingv1.IPAddress) ([]byte, error) {
+	raw, err := o.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	version := ipAddressKind.versions[0]
+	if s.UpgradedAt == 0 {
+		version = ipAddressKind.versions[1]
+	}
+	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: ipAddressKind.name}, Raw: raw}
+	value, err := envelope.Marshal()
+	return append(slices.Clone(protobufMagic), value...), err
+}
+
 func (k kind) check(apiVersion, name string) error {
 	if name != k.name || !slices.Contains(k.versions, apiVersion) {
 		return fmt.Errorf("is %s %s, expected %s of %q", apiVersion, name, k.name, k.versions)

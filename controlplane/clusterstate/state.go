@@ -38,6 +38,8 @@ type State struct {
 	Revision int64
 	// RangesPrefix is the prefix of the keys of Ranges, such as /registry/ranges/.
 	RangesPrefix string
+	// IPAddressesPrefix is that of the keys of IPAddresses.
+	IPAddressesPrefix string
 	// Ranges are the stored RangeAllocations by the last segment of their key:
 	// serviceips, secondaryserviceips, servicenodeports, and any other.
 	Ranges map[string]StoredRange

@@ -28,6 +28,8 @@ var (
 const (
 	revisionLen  = 8 + 1 + 8
 	tombstoneLen = revisionLen + 1
+	// tombstoneMark is the last byte of a deletion's key.
+	tombstoneMark = 't'
 )
 
 // Latest returns the newest revision of the store and, for the keys that want
@@ -118,7 +120,7 @@ func compactedRevision(tx *bolt.Tx) (int64, error) {
 }
 
 func parseRevision(b []byte) (main int64, tombstone bool, err error) {
-	tombstone = len(b) == tombstoneLen && b[tombstoneLen-1] == 't'
+	tombstone = len(b) == tombstoneLen && b[tombstoneLen-1] == tombstoneMark
 	if !tombstone && len(b) != revisionLen || b[8] != '_' {
 		return 0, false, fmt.Errorf("damaged database: %q is not a revision", b)
 	}

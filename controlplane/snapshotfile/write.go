@@ -30,8 +30,8 @@ type WriteOptions struct {
 }
 
 // WriteRepaired writes to dst the snapshot src with new values for the given
-// keys, and returns the store's revision in dst. The values are stored as one
-// etcd transaction would: at the revision after the newest one, with the create
+// keys, and returns the store's revision in dst; a nil value deletes the key, if it is
+// there. The values are stored as one etcd transaction would: at the revision after the newest one, with the create
 // revision kept and the version counted on, or as a new key where there is none;
 // leases are dropped. Everything else stays as it is, history included. Without
 // new values dst is a plain copy.
@@ -175,8 +175,22 @@ func put(path string, revision int64, newValues map[string][]byte, old []*mvccpb
 	err = db.Update(func(tx *bolt.Tx) error {
 		keys := tx.Bucket(keyBucket)
 		for sub, key := range slices.Sorted(maps.Keys(newValues)) {
-			kv := &mvccpb.KeyValue{Key: []byte(key), Value: newValues[key], CreateRevision: revision, ModRevision: revision, Version: 1}
-			if was := before[key]; was != nil {
+			value, was := newValues[key], before[key]
+			if value == nil {
+				if was == nil {
+					continue
+				}
+				b, err := proto.Marshal(&mvccpb.KeyValue{Key: []byte(key)})
+				if err == nil {
+					err = keys.Put(append(formatRevision(revision, int64(sub)), tombstoneMark), b)
+				}
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			kv := &mvccpb.KeyValue{Key: []byte(key), Value: value, CreateRevision: revision, ModRevision: revision, Version: 1}
+			if was != nil {
 				kv.CreateRevision, kv.Version = was.CreateRevision, was.Version+1
 			}
 			b, err := proto.Marshal(kv)

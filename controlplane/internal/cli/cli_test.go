@@ -496,7 +496,7 @@ func TestPlanScreen(t *testing.T) {
 			case "ClusterIPNotAllocated", "PortNotAllocated", "BitmapDisagrees", "IPAddressWrongReference", "IPAddressNotAllocated":
 				repair := repairSet
 				if objects[f.Range] {
-					repair = repairByServer
+					repair = repairObject
 				}
 				check(repair, "|", f.Reason, "|", f.Value, name, f.Range)
 			default:
@@ -506,7 +506,7 @@ func TestPlanScreen(t *testing.T) {
 		for _, l := range r.Leaks {
 			repair := repairClear
 			if objects[l.Range] {
-				repair = repairByServer
+				repair = repairObject
 			}
 			check(repair, "| Leak |", l.Value, l.Range)
 		}

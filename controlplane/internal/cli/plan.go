@@ -25,7 +25,7 @@ func planScreen(s *screen, p *audit.Plan, source *source, toFile string) {
 	}
 	s.rows(0, rows)
 	planned := planRows(p)
-	for _, repair := range []string{repairFailed, repairSet, repairClear, repairByServer, repairLater} {
+	for _, repair := range []string{repairFailed, repairSet, repairClear, repairObject, repairByServer, repairLater} {
 		var some []fault
 		for _, row := range planned {
 			if row.repair == repair {
@@ -78,6 +78,7 @@ const (
 	repairSet      = "Set in the bitmap"
 	repairClear    = "Cleared in the bitmap"
 	repairByServer = "Repaired by kube-apiserver at its start"
+	repairObject   = "Repaired in the snapshot"
 	repairLater    = "Stays for now"
 )
 
@@ -91,6 +92,10 @@ type planRow struct {
 func planRows(p *audit.Plan) []planRow {
 	type place struct{ name, value string }
 	set, cleared := map[place]bool{}, map[place]bool{}
+	byServer := repairByServer
+	if len(p.Objects) > 0 {
+		byServer = repairObject
+	}
 	var rows []planRow
 	for _, r := range p.Ranges {
 		for _, value := range r.Set {
@@ -110,7 +115,7 @@ func planRows(p *audit.Plan) []planRow {
 		at := place{f.Range, f.Value}
 		switch {
 		case f.Remedy == rangekeeper.RemedyAPIServer:
-			rows = append(rows, planRow{faultOf(f, false), repairByServer})
+			rows = append(rows, planRow{faultOf(f, false), byServer})
 		case f.Stays:
 			rows = append(rows, planRow{faultOf(f, false), repairLater})
 		case cleared[at]:
@@ -126,7 +131,7 @@ func planRows(p *audit.Plan) []planRow {
 		case l.Stays:
 			rows = append(rows, planRow{leakFault(l), repairLater})
 		case l.Remedy == rangekeeper.RemedyAPIServer:
-			rows = append(rows, planRow{leakFault(l), repairByServer})
+			rows = append(rows, planRow{leakFault(l), byServer})
 		}
 	}
 	return rows

@@ -46,7 +46,8 @@ In an etcd snapshot all leaks are cleaned, since nobody allocates from it. In a
 running etcd a value may look leaked while its Service is being created: leaks stay
 unless --clean-leaks is given, which cleans those that stay leaked over all passes,
 if no Service is written while the last one is under way.
-IPAddress objects are not written: kube-apiserver repairs them at its start.
+IPAddress objects are repaired in a snapshot; in a running cluster they are not
+written, since kube-apiserver repairs them at its start.
 
 --plan-to writes the changes to a file for a review, and "--apply --plan FILE" writes
 exactly those, in one transaction, or refuses and says what has changed. It clears a leak
@@ -169,7 +170,7 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, error) {
 }
 
 func (r *repair) writeSnapshot(ctx context.Context, state *clusterstate.State, a *audit.Audit) error {
-	values, err := a.NewValues()
+	values, err := a.NewValues(time.Now())
 	if err != nil {
 		return r.source.explain(err)
 	}
