@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
@@ -97,8 +98,7 @@ func sqliteName(path string) (string, error) {
 
 // addRows decodes the newest revisions of the keys with a prefix.
 func (s *State) addRows(ctx context.Context, tx *sql.Tx, p prefixes, prefix string) error {
-	end := prefix[:len(prefix)-1] + "0" // the character after the slash
-	rows, err := tx.QueryContext(ctx, kineLatest, prefix, end)
+	rows, err := tx.QueryContext(ctx, kineLatest, prefix, clientv3.GetPrefixRangeEnd(prefix))
 	if err != nil {
 		return err
 	}
