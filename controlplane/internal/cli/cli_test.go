@@ -557,7 +557,7 @@ func TestSeverities(t *testing.T) {
 		"ClusterIPNotValid": audit.BreaksTraffic, "ClusterIPAlreadyAllocated": audit.BreaksTraffic, "ClusterIPOutOfRange": audit.BreaksTraffic,
 		"PortAlreadyAllocated": audit.BreaksTraffic, "PortOutOfRange": audit.BreaksTraffic,
 		"ClusterIPNotAllocated": audit.DuplicateRisk, "PortNotAllocated": audit.DuplicateRisk,
-		"IPAddressNotAllocated": audit.Wasted, "IPAddressWrongReference": audit.Wasted,
+		"IPAddressNotAllocated": audit.Wasted, "IPAddressWrongReference": audit.Wasted, "BitmapDisagrees": audit.Wasted,
 	}
 	for cluster := range bitmaps {
 		file := etcdtest.Fixture(cluster, "drift.db.gz")
