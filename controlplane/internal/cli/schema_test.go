@@ -10,8 +10,10 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
@@ -93,6 +95,24 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 		args = append(args, "--endpoints", strings.Join(e.Endpoints(), ","))
 		_, stdout, _ := run(t, append(args, "-o", "json")...)
 		check(stdout)
+	}
+	// As over the Kubernetes API.
+	unseen, err := audit.New(&clusterstate.State{Unseen: &clusterstate.Unseen{}, Services: make([]corev1.Service, 1)}, audit.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	free, err := unseen.Free(audit.ServiceNodePorts, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range []any{unseen.Report(), free} {
+		text, err := json.Marshal(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if check(string(text)); !strings.Contains(string(text), `"unknown"`) {
+			t.Errorf("nothing is unknown in %s", text)
+		}
 	}
 	reviewed := changes{APIVersion: audit.APIVersion, Kind: kindReviewedPlan, Prefix: "/registry", Revision: 7, Ranges: []rangeChanges{
 		{Name: "servicenodeports", Range: "30000-32767", Set: []usedValue{{"30001", []string{"default/web"}}}, Clear: []string{"30002"}},
