@@ -65,8 +65,9 @@ use crate::service_cidr::ServiceCidr;
 
 /// The addresses of all CIDRs that are taken, of both families. CIDRs may overlap.
 ///
-/// Of an IPv6 CIDR that is wider than a /64, the first 2^64 - 1 addresses can be allocated, except IPv4-mapped ones. In a CIDR of more than 2^26
-/// addresses, 1,024 reservations one after another get addresses of a random region of 4,096, then another region comes.
+/// Of an IPv6 CIDR that is wider than a /64, the first 2^64 - 1 addresses can be allocated, except IPv4-mapped ones. In a
+/// CIDR of more than 2^26 addresses, 1,024 reservations one after another get addresses of a random region of 4,096, then
+/// another region comes.
 ///
 /// Memory: up to 8 MiB for a CIDR of at most 2^26 addresses, by what is taken; for a wider one 9 to 18 bytes for each
 /// address that is taken. A list takes up to 24 bytes for each of its addresses until it is compared.
