@@ -13,7 +13,7 @@ use crate::range::Range;
 
 use super::objects::Objects;
 use super::range_pass::{Findings, RangePass};
-use super::{BitmapReport, Leaks};
+use super::{Leaks, RangeReport};
 
 /// The revisions of the store that tell a bitmap in use from one that is left over from before an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,15 +49,16 @@ impl Beside {
         self.pass.range.offset_of(address)
     }
 
-    /// Compares the bitmap with the objects and the Services. `Err` is the result for a bitmap that is left over.
+    /// Compares the bitmap with the objects and the Services, unless it is left over.
     pub(super) fn finish(
         mut self,
         objects: &Objects,
         leaks: &mut Leaks<'_>,
         found: &mut Vec<Finding>,
-    ) -> Result<(usize, BitmapReport), (usize, BitmapReport)> {
+    ) -> (usize, RangeReport) {
         if !self.is_written(objects) {
-            return Err(self.pass.finish_unused());
+            let (index, report) = self.pass.finish_unused();
+            return (index, RangeReport::Stale(report));
         }
         let range = Some(self.pass.index);
         let mut find = |subject, address| {
@@ -87,14 +88,14 @@ impl Beside {
         }
         // There are no claims to settle.
         let (index, report) = self.pass.finish(leaks, &mut Findings::new());
-        Ok((index, report.beside_objects()))
+        (index, RangeReport::Bitmap(report.beside_objects()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::{AddObjectError, Audit, RangeReport, RepairCounters, RepairOutcome, Report, Stored};
+    use crate::audit::{AddObjectError, Audit, RepairCounters, RepairOutcome, Report, Stored};
     use crate::finding::Reason::BitmapDisagrees;
     use crate::ipaddress::{ALLOCATOR, IpAddressObject};
     use crate::service::Service;

@@ -493,12 +493,8 @@ impl Audit {
         ranges.extend(self.ports.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings))));
         let (mut object_leaks, mut object_repairs, mut disagreements) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(objects) = self.objects {
-            ranges.extend(self.beside.into_iter().map(|beside| {
-                match beside.finish(&objects, &mut leaks, &mut disagreements) {
-                    Ok(compared) => of_bitmap(false, compared),
-                    Err((index, stale)) => (index, RangeReport::Stale(stale)),
-                }
-            }));
+            let beside = self.beside.into_iter();
+            ranges.extend(beside.map(|beside| beside.finish(&objects, &mut leaks, &mut disagreements)));
             let (cidrs, leaks, repairs) = objects.finish(&mut findings, self.claims);
             ranges.extend(cidrs.map(|(index, report)| (index, RangeReport::ServiceCidr(report))));
             (object_leaks, object_repairs) = (leaks, repairs);
