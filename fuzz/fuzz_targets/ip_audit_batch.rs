@@ -91,6 +91,7 @@ fn observe_ip_addresses(through_c: &abi::Audit, direct: &mut Audit, objects: &[O
                     name: &object.name.0,
                     managed_by,
                     created: object.created,
+                    revision: object.revision,
                     parent_group,
                     parent_resource,
                     parent_namespace,

@@ -175,6 +175,7 @@ pub fn as_c(report: &Report, finding: &Finding) -> FoundByC {
     let (kind, subject) = match finding.subject {
         Subject::Service(ordinal) => (0, ordinal),
         Subject::IPAddress(ordinal) => (1, ordinal),
+        Subject::ServiceCidr(range) => (2, range),
     };
     let reason = finding.reason;
     let range = finding.range.map_or(NO_RANGE, |range| range as u32);
@@ -187,7 +188,7 @@ pub fn as_c(report: &Report, finding: &Finding) -> FoundByC {
 }
 
 /// The reasons by their numbers in C, from 1 on.
-const REASONS: [Reason; 10] = [
+const REASONS: [Reason; 11] = [
     Reason::ClusterIPNotValid,
     Reason::ClusterIPNotAllocated,
     Reason::ClusterIPAlreadyAllocated,
@@ -198,6 +199,7 @@ const REASONS: [Reason; 10] = [
     Reason::PortNotAllocated,
     Reason::PortAlreadyAllocated,
     Reason::PortOutOfRange,
+    Reason::BitmapDisagrees,
 ];
 
 /// A batch of any kind.
@@ -218,6 +220,8 @@ pub struct OwnedIpAddress {
     pub name: Address,
     /// Seconds since 1970.
     pub created: i64,
+    /// `metadata.resourceVersion`.
+    pub revision: u64,
     /// The label managed-by, then the parent's group, resource, namespace and name.
     pub rest: [String; 5],
 }
@@ -256,10 +260,11 @@ impl Batch {
         batch
     }
 
-    /// A batch of namespaces and names.
+    /// A batch of namespaces and names, without times.
     pub fn of_names(names: &[(String, String)]) -> Self {
         let mut batch = Self { count: names.len(), ..Self::default() };
         for (namespace, name) in names {
+            batch.words.extend([0, 0]);
             batch.push_text(namespace);
             batch.push_text(name);
         }
@@ -272,6 +277,7 @@ impl Batch {
         for object in objects {
             let created = object.created.cast_unsigned();
             batch.words.extend([created as u32, (created >> 32) as u32]);
+            batch.words.extend([object.revision as u32, (object.revision >> 32) as u32]);
             batch.push_text(&object.name.0);
             object.rest.iter().for_each(|text| batch.push_text(text));
         }
@@ -313,6 +319,7 @@ impl Batch {
     /// The names of the batch, or the expected result code.
     pub fn names(&self) -> Result<Vec<(String, String)>, u32> {
         self.read(|words, text| {
+            words.long()?; // when it was created
             let (namespace, name) = (words.next()?, words.next()?);
             Some((text.take(namespace)?, text.take(name)?))
         })
@@ -321,14 +328,14 @@ impl Batch {
     /// The IPAddress objects of the batch, or the expected result code.
     pub fn ip_addresses(&self) -> Result<Vec<OwnedIpAddress>, u32> {
         self.read(|words, text| {
-            let (low, high) = (words.next()?, words.next()?);
-            let created = (u64::from(high) << 32 | u64::from(low)).cast_signed();
+            let created = words.long()?.cast_signed();
+            let revision = words.long()?;
             let name = Address(text.take(words.next()?)?);
             let mut rest: [String; 5] = Default::default();
             for part in &mut rest {
                 *part = text.take(words.next()?)?;
             }
-            Some(OwnedIpAddress { name, created, rest })
+            Some(OwnedIpAddress { name, created, revision, rest })
         })
     }
 
@@ -363,6 +370,11 @@ impl Words<'_> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*first)
+    }
+
+    fn long(&mut self) -> Option<u64> {
+        let (low, high) = (self.next()?, self.next()?);
+        Some(u64::from(high) << 32 | u64::from(low))
     }
 }
 
