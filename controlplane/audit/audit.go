@@ -63,6 +63,8 @@ type Audit struct {
 	core   *rangekeeper.Report
 	// atRest says that no server works on the data.
 	atRest bool
+	// missing is the ServiceCIDR that a repair writes, nil if none is missing.
+	missing *networkingv1.ServiceCIDR
 	// wide says that the range of node ports is not known, and all ports were audited.
 	wide bool
 	// ranges are in the order of the core's.
@@ -94,7 +96,13 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 			Ranges: []Range{},
 		},
 	}
-	byObjects := len(state.ServiceCIDRs) > 0 && !o.Bitmap
+	if a.atRest && !o.Bitmap {
+		var err error
+		if a.missing, err = missingServiceCIDR(state); err != nil {
+			return nil, err
+		}
+	}
+	byObjects := len(a.serviceCIDRs()) > 0 && !o.Bitmap
 	core, err := rangekeeper.NewAudit()
 	if byObjects {
 		core, err = rangekeeper.NewIPAddressAudit(o.Now)
@@ -231,7 +239,7 @@ func (a *Audit) observeClaimants() error {
 
 // addObjects adds all ServiceCIDR and IPAddress objects to the audit.
 func (a *Audit) addObjects(core *rangekeeper.Audit) error {
-	for _, s := range a.state.ServiceCIDRs {
+	for _, s := range a.serviceCIDRs() {
 		for _, text := range s.Spec.CIDRs {
 			if _, err := core.AddServiceCIDR(text); err != nil {
 				return fmt.Errorf("ServiceCIDR %s: %w", s.Name, err)

@@ -28,7 +28,9 @@ type Plan struct {
 	// Objects are the IPAddress objects that change in data at rest, those for Services
 	// first. On a running cluster kube-apiserver repairs them.
 	Objects []ObjectPlan `json:"objects,omitempty"`
-	Summary PlanSummary  `json:"summary"`
+	// ServiceCIDR is the object that is created in data at rest, nil if none is.
+	ServiceCIDR *ServiceCIDRPlan `json:"serviceCIDR,omitempty"`
+	Summary     PlanSummary      `json:"summary"`
 	// Applied reports whether it was carried out.
 	Applied bool `json:"applied"`
 }
@@ -51,6 +53,12 @@ type ObjectPlan struct {
 	// empty if none is.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
+}
+
+// ServiceCIDRPlan is a ServiceCIDR object that is created.
+type ServiceCIDRPlan struct {
+	Name  string   `json:"name"`
+	CIDRs []string `json:"cidrs"`
 }
 
 // PlanSummary counts.
@@ -99,9 +107,9 @@ func (p *Plan) Restrict(ranges []RangePlan) {
 	p.summarize()
 }
 
-// ChangesAny reports whether a value is set or cleared, or an IPAddress object changes.
+// ChangesAny reports whether a value is set or cleared, or an object changes.
 func (p *Plan) ChangesAny() bool {
-	return len(p.Objects) > 0 || slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return len(r.Set)+len(r.Clear) > 0 })
+	return p.ServiceCIDR != nil || len(p.Objects) > 0 || slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return len(r.Set)+len(r.Clear) > 0 })
 }
 
 // Leaves reports whether changes are not applied, or whether anything is left after them.
@@ -197,6 +205,9 @@ func (a *Audit) Plan() (*Plan, error) {
 			return nil, err
 		}
 	}
+	if a.missing != nil {
+		p.ServiceCIDR = &ServiceCIDRPlan{a.missing.Name, a.missing.Spec.CIDRs}
+	}
 	p.summarize()
 	return p, nil
 }
@@ -222,8 +233,8 @@ func textsOf(values iter.Seq[rangekeeper.Value]) []string {
 	return all
 }
 
-// NewValues returns what is to be stored in data at rest for the bitmaps and IPAddress
-// objects that change, by key; nil deletes the key. Objects are created at the time now.
+// NewValues returns what is to be stored in data at rest for the bitmaps and objects
+// that change, by key; nil deletes the key. Objects are created at the time now.
 func (a *Audit) NewValues(now time.Time) (map[string][]byte, error) {
 	all := map[string][]byte{}
 	for i, r := range a.ranges {
@@ -236,6 +247,13 @@ func (a *Audit) NewValues(now time.Time) (map[string][]byte, error) {
 			return nil, fmt.Errorf("key %s: %w", r.stored.Key, err)
 		}
 		all[r.stored.Key] = value
+	}
+	if a.missing != nil {
+		value, err := a.state.EncodeServiceCIDR(newServiceCIDR(a.missing, now))
+		if err != nil {
+			return nil, fmt.Errorf("ServiceCIDR %s: %w", a.missing.Name, err)
+		}
+		all[a.state.ServiceCIDRsPrefix+a.missing.Name] = value
 	}
 	repairs, err := a.core.ObjectRepairs()
 	if err != nil {

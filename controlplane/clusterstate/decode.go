@@ -125,15 +125,24 @@ func texts(o metav1.Object) []string {
 // EncodeIPAddress returns the value that a server of the state's cluster stores for an
 // object: protobuf, up to Kubernetes 1.33 of v1beta1.
 func (s *State) EncodeIPAddress(o *networkingv1.IPAddress) ([]byte, error) {
+	return s.encode(ipAddressKind, o)
+}
+
+// EncodeServiceCIDR does the same for a ServiceCIDR.
+func (s *State) EncodeServiceCIDR(o *networkingv1.ServiceCIDR) ([]byte, error) {
+	return s.encode(serviceCIDRKind, o)
+}
+
+func (s *State) encode(k kind, o interface{ Marshal() ([]byte, error) }) ([]byte, error) {
 	raw, err := o.Marshal()
 	if err != nil {
 		return nil, err
 	}
-	version := ipAddressKind.versions[0]
+	version := k.versions[0]
 	if s.UpgradedAt == 0 {
-		version = ipAddressKind.versions[1]
+		version = k.versions[1]
 	}
-	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: ipAddressKind.name}, Raw: raw}
+	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: k.name}, Raw: raw}
 	value, err := envelope.Marshal()
 	return append(slices.Clone(protobufMagic), value...), err
 }

@@ -38,8 +38,8 @@ type State struct {
 	Revision int64
 	// RangesPrefix is the prefix of the keys of Ranges, such as /registry/ranges/.
 	RangesPrefix string
-	// IPAddressesPrefix is that of the keys of IPAddresses.
-	IPAddressesPrefix string
+	// IPAddressesPrefix is that of the keys of IPAddresses, ServiceCIDRsPrefix that of ServiceCIDRs.
+	IPAddressesPrefix, ServiceCIDRsPrefix string
 	// Ranges are the stored RangeAllocations by the last segment of their key:
 	// serviceips, secondaryserviceips, servicenodeports, and any other.
 	Ranges map[string]StoredRange

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
@@ -24,6 +25,11 @@ func planScreen(s *screen, p *audit.Plan, source *source, toFile string) {
 		rows = append(rows, []string{r.Name, r.Range, fmt.Sprint(len(r.Set)), fmt.Sprint(len(r.Clear))})
 	}
 	s.rows(0, rows)
+	if p.ServiceCIDR != nil {
+		s.blank()
+		s.text(0, bold, "Created in the snapshot: 1")
+		s.text(2, "", fmt.Sprintf("ServiceCIDR %s: %s", p.ServiceCIDR.Name, strings.Join(p.ServiceCIDR.CIDRs, ", ")))
+	}
 	planned := planRows(p)
 	for _, repair := range []string{repairFailed, repairSet, repairClear, repairObject, repairByServer, repairLater} {
 		var some []fault

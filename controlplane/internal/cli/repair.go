@@ -46,8 +46,9 @@ In an etcd snapshot all leaks are cleaned, since nobody allocates from it. In a
 running etcd a value may look leaked while its Service is being created: leaks stay
 unless --clean-leaks is given, which cleans those that stay leaked over all passes,
 if no Service is written while the last one is under way.
-IPAddress objects are repaired in a snapshot; in a running cluster they are not
-written, since kube-apiserver repairs them at its start.
+IPAddress objects are repaired in a snapshot, and a missing ServiceCIDR is created if
+bitmaps store its CIDRs, as those of Kubernetes 1.33 do. In a running cluster objects
+are not written, since kube-apiserver repairs them at its start.
 
 --plan-to writes the changes to a file for a review, and "--apply --plan FILE" writes
 exactly those, in one transaction, or refuses and says what has changed. It clears a leak

@@ -10,6 +10,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
@@ -458,40 +461,120 @@ func TestRepairedSnapshotOnAServer(t *testing.T) {
 			continue // without IPAddress objects; TestRepairedSnapshot compares its bitmaps
 		}
 		t.Run(fixture.Name, func(t *testing.T) {
-			repaired := filepath.Join(t.TempDir(), "repaired.db")
-			plan := runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", etcdtest.Fixture(fixture.Name, "drift.db.gz"), "--to-file", repaired)
-			after := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", repaired)
-			if len(plan.Objects) == 0 || len(after.Leaks) != 0 || after.Summary.BySeverity.BreaksTraffic != len(after.Findings) {
-				t.Errorf("%d objects, then %+v", len(plan.Objects), after.Summary)
-			}
-			etcd := etcdtest.Start(t, repaired)
-			revisions := func() map[string]int64 {
-				all := map[string]int64{}
-				for _, prefix := range []string{"/registry/ranges/", "/registry/ipaddresses/", "/registry/servicecidrs/", "/registry/services/specs/"} {
-					answer, err := etcd.Client().Get(t.Context(), prefix, clientv3.WithPrefix())
-					if err != nil {
-						t.Fatal(err)
-					}
-					for _, kv := range answer.Kvs {
-						all[string(kv.Key)] = kv.ModRevision
-					}
-				}
-				return all
-			}
-			before := revisions()
-			// It is ready only after its first passes.
-			apiservertest.Start(t, apiservertest.Config{
-				Version: apiservertest.Version(fixture.Release), Etcd: etcd.Endpoints(), ServiceClusterIPRange: fixture.ClusterIPRange, OwnLoops: true,
-			})
-			for key, revision := range revisions() {
-				if before[key] != revision {
-					t.Errorf("%s was changed at %d, before %d", key, revision, before[key])
-				}
-				delete(before, key)
-			}
-			for key := range before {
-				t.Error(key, "was removed")
-			}
+			changesNothing(t, fixture, etcdtest.Fixture(fixture.Name, "drift.db.gz"))
 		})
+		if fixture.Name == etcdtest.DualWrite {
+			t.Run(fixture.Name+" without ServiceCIDR", func(t *testing.T) {
+				snapshot, _ := withoutServiceCIDR(t, fixture.Name)
+				changesNothing(t, fixture, snapshot)
+			})
+		}
+	}
+}
+
+// changesNothing repairs a snapshot and starts a stock server on it.
+func changesNothing(t *testing.T, fixture etcdtest.FixtureCluster, damaged string) {
+	t.Helper()
+	repaired := filepath.Join(t.TempDir(), "repaired.db")
+	plan := runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", damaged, "--to-file", repaired)
+	after := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", repaired)
+	if len(plan.Objects) == 0 || len(after.Leaks) != 0 || after.Summary.BySeverity.BreaksTraffic != len(after.Findings) {
+		t.Errorf("%d objects, then %+v", len(plan.Objects), after.Summary)
+	}
+	etcd := etcdtest.Start(t, repaired)
+	revisions := func() map[string]int64 {
+		all := map[string]int64{}
+		for _, prefix := range []string{"/registry/ranges/", "/registry/ipaddresses/", "/registry/servicecidrs/", "/registry/services/specs/"} {
+			answer, err := etcd.Client().Get(t.Context(), prefix, clientv3.WithPrefix())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, kv := range answer.Kvs {
+				all[string(kv.Key)] = kv.ModRevision
+			}
+		}
+		return all
+	}
+	before := revisions()
+	// It is ready only after its first passes.
+	apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.Version(fixture.Release), Etcd: etcd.Endpoints(), ServiceClusterIPRange: fixture.ClusterIPRange, OwnLoops: true,
+	})
+	for key, revision := range revisions() {
+		if before[key] != revision {
+			t.Errorf("%s was changed at %d, before %d", key, revision, before[key])
+		}
+		delete(before, key)
+	}
+	for key := range before {
+		t.Error(key, "was removed")
+	}
+}
+
+// withoutServiceCIDR takes the default ServiceCIDR out of the damaged snapshot of a fixture.
+func withoutServiceCIDR(t *testing.T, cluster string) (snapshot string, removed networkingv1.ServiceCIDR) {
+	t.Helper()
+	etcd := etcdtest.Start(t, etcdtest.Fixture(cluster, "drift.db.gz"))
+	removed = readEtcd(t, etcd.Client()).ServiceCIDRs[0]
+	if _, err := etcd.Client().Delete(t.Context(), clusterstate.ServiceCIDRKeys("")+removed.Name); err != nil {
+		t.Fatal(err)
+	}
+	return etcdtest.Save(t, etcd.Client()), removed
+}
+
+// TestMissingServiceCIDR compares the ServiceCIDR of a repair with that of the fixture, which a stock 1.33 has written.
+func TestMissingServiceCIDR(t *testing.T) {
+	snapshot, removed := withoutServiceCIDR(t, etcdtest.DualWrite)
+	stored := func(path string) []byte {
+		etcd := etcdtest.Start(t, path)
+		answer, err := etcd.Client().Get(t.Context(), clusterstate.ServiceCIDRKeys("")+removed.Name)
+		if err != nil || len(answer.Kvs) != 1 {
+			t.Fatal(answer, err)
+		}
+		return answer.Kvs[0].Value
+	}
+	drift, repaired := etcdtest.Fixture(etcdtest.DualWrite, "drift.db.gz"), filepath.Join(t.TempDir(), "repaired.db")
+	plan := runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", snapshot, "--to-file", repaired)
+	if plan.ServiceCIDR == nil || plan.ServiceCIDR.Name != removed.Name || !slices.Equal(plan.ServiceCIDR.CIDRs, removed.Spec.CIDRs) {
+		t.Errorf("%+v", plan.ServiceCIDR)
+	}
+	// All else is repaired as with the ServiceCIDR.
+	whole := runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", drift)
+	if !reflect.DeepEqual(plan.Objects, whole.Objects) || !reflect.DeepEqual(plan.Ranges, whole.Ranges) || whole.ServiceCIDR != nil {
+		t.Errorf("%+v, with a ServiceCIDR %+v", plan, whole)
+	}
+	version := []byte("networking.k8s.io/v1beta1\x12\x0bServiceCIDR")
+	if !bytes.Contains(stored(drift), version) || !bytes.Contains(stored(repaired), version) {
+		t.Error("is not stored in the version of the server")
+	}
+	got := readFile(t, repaired).ServiceCIDRs[0]
+	if got.UID == "" || got.CreationTimestamp.IsZero() {
+		t.Errorf("%+v", got.ObjectMeta)
+	}
+	for _, o := range []*networkingv1.ServiceCIDR{&got, &removed} {
+		o.UID, o.CreationTimestamp, o.ManagedFields = "", metav1.Time{}, nil
+		for i := range o.Status.Conditions {
+			o.Status.Conditions[i].LastTransitionTime = metav1.Time{}
+		}
+	}
+	if !reflect.DeepEqual(got, removed) {
+		t.Errorf("%+v, a server wrote %+v", got, removed)
+	}
+	code, stdout, _ := run(t, "repair", "--etcd-snapshot", snapshot)
+	if line := "ServiceCIDR kubernetes: " + strings.Join(removed.Spec.CIDRs, ", ") + "\n"; code != exitFound || !strings.Contains(stdout, line) {
+		t.Errorf("exit code %d: %s", code, stdout)
+	}
+}
+
+// TestServiceCIDRNotStored has the ServiceCIDR missing where no bitmap stores its CIDRs.
+func TestServiceCIDRNotStored(t *testing.T) {
+	snapshot, _ := withoutServiceCIDR(t, etcdtest.FixtureClusters[len(etcdtest.FixtureClusters)-1].Name)
+	repaired := filepath.Join(t.TempDir(), "repaired.db")
+	code, _, stderr := run(t, "repair", "--etcd-snapshot", snapshot, "--to-file", repaired)
+	if code != exitInput || !strings.Contains(stderr, "nothing else stores the range of ClusterIPs") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if _, err := os.Stat(repaired); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("a repaired snapshot was written:", err)
 	}
 }

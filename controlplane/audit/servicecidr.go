@@ -1,0 +1,76 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// defaultServiceCIDR is the object that a kube-apiserver creates for --service-cluster-ip-range.
+const defaultServiceCIDR = "kubernetes"
+
+// ErrNoServiceCIDR says that ClusterIPs are IPAddress objects, and that their range is not stored.
+var ErrNoServiceCIDR = errors.New("there are IPAddress objects and no ServiceCIDR, and nothing else stores the range of ClusterIPs: " +
+	"start kube-apiserver, which creates the ServiceCIDR from --service-cluster-ip-range, and take another snapshot")
+
+// missingServiceCIDR returns the default ServiceCIDR if it is missing. Its CIDRs are those of the bitmaps that Kubernetes 1.33
+// writes beside IPAddress objects. Bitmaps that an upgrade has left over do not count: the flag may have changed since, and a
+// server does not correct the CIDRs of a ServiceCIDR.
+func missingServiceCIDR(state *clusterstate.State) (*networkingv1.ServiceCIDR, error) {
+	if len(state.ServiceCIDRs) > 0 || len(state.IPAddresses) == 0 {
+		return nil, nil
+	}
+	missing := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: defaultServiceCIDR}}
+	for _, name := range []string{ServiceIPs, SecondaryServiceIPs} {
+		stored, ok := state.Ranges[name]
+		if !ok || state.UpgradedAt != 0 {
+			continue
+		}
+		text, err := rangeOf(stored)
+		if err != nil {
+			return nil, fmt.Errorf("key %s: %w", stored.Key, err)
+		}
+		if text != "" {
+			missing.Spec.CIDRs = append(missing.Spec.CIDRs, text)
+		}
+	}
+	if len(missing.Spec.CIDRs) == 0 {
+		return nil, ErrNoServiceCIDR
+	}
+	return missing, nil
+}
+
+func rangeOf(stored clusterstate.StoredRange) (string, error) {
+	object, err := rangekeeper.DecodeRangeAllocation(stored.Value)
+	if err != nil {
+		return "", err
+	}
+	defer object.Close()
+	return object.Range()
+}
+
+// serviceCIDRs are those that are stored, or else the missing one.
+func (a *Audit) serviceCIDRs() []networkingv1.ServiceCIDR {
+	if a.missing != nil {
+		return []networkingv1.ServiceCIDR{*a.missing}
+	}
+	return a.state.ServiceCIDRs
+}
+
+// newServiceCIDR returns the object as a kube-apiserver stores it. Its finalizer is up to kube-controller-manager.
+func newServiceCIDR(missing *networkingv1.ServiceCIDR, now time.Time) *networkingv1.ServiceCIDR {
+	o := missing.DeepCopy()
+	o.UID, o.CreationTimestamp = uuid.NewUUID(), metav1.NewTime(now)
+	o.Status.Conditions = []metav1.Condition{{
+		Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now),
+		Message: "Kubernetes default Service CIDR is ready",
+	}}
+	return o
+}
