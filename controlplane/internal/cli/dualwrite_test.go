@@ -53,14 +53,24 @@ func TestBitmapDisagreesOnAServer(t *testing.T) {
 		return err
 	}
 	const stale, other = "10.96.0.77", "10.96.0.78"
-	// The server needs a moment for its first ServiceCIDR.
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if err := create(client, "other", other); err == nil {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatal(err)
+	wait := func(condition func() error) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+			if err := condition(); err == nil {
+				return
+			} else if time.Now().After(deadline) {
+				t.Fatal(err)
+			}
 		}
 	}
+	// The server needs a moment for its first ServiceCIDR, and for the object of its own Service.
+	wait(func() error { return create(client, "other", other) })
+	wait(func() error {
+		if code, stdout, stderr := run(t, append([]string{"audit"}, source...)...); code != exitOK {
+			return errors.New(stdout + stderr)
+		}
+		return nil
+	})
 	if report := audited(exitOK); mode(report) != audit.ModeBitmap {
 		t.Errorf("%+v", report.Ranges)
 	}
