@@ -252,3 +252,55 @@ func TestWrapped(t *testing.T) {
 		}
 	}
 }
+
+// TestClaimants has Services of different ages share values. The names are not in the order of age.
+func TestClaimants(t *testing.T) {
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz"))
+	const address, port = "10.0.77.77", "32077"
+	ages := map[string]string{"b-oldest": "2021-01-02T03:04:05Z", "c-older": "2022-01-02T03:04:05Z", "a-young": "2024-01-02T03:04:05Z"}
+	for name, created := range ages {
+		service := fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"claims","name":%q,"creationTimestamp":%q},`+
+			`"spec":{"type":"NodePort","clusterIP":%q,"clusterIPs":[%[3]q],"ports":[{"port":80,"nodePort":%s}]}}`, name, created, address, port)
+		if _, err := e.Client().Put(t.Context(), "/registry/services/specs/claims/"+name, service); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snapshot := etcdtest.Save(t, e.Client())
+	duplicates := 0
+	for _, f := range runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", snapshot).Findings {
+		if len(f.Claimants) == 0 {
+			continue
+		}
+		duplicates++
+		var names []string
+		for _, c := range f.Claimants {
+			names = append(names, c.Name)
+			if c.CreationTimestamp != ages[c.Name] || c.Keeps != (c.Name == "b-oldest") {
+				t.Errorf("%+v", c)
+			}
+		}
+		if f.Name == "b-oldest" || !slices.Equal(names, []string{"b-oldest", "c-older", "a-young"}) {
+			t.Errorf("%s: %v", f.Name, names)
+		}
+	}
+	if duplicates != 4 {
+		t.Errorf("%d findings of two Services with two values each", duplicates)
+	}
+	for _, format := range []string{"table", "wide"} {
+		_, shown, _ := run(t, "audit", "--etcd-snapshot", snapshot, "-o", format)
+		lines := strings.Split(strings.Join(strings.Fields(strings.ReplaceAll(shown, "\n", " | ")), " "), " | ")
+		for value, others := range map[string]string{address: "recreate", port: "change or recreate"} {
+			first := slices.Index(lines, value+" claims/b-oldest "+ages["b-oldest"]+" keeps it")
+			if first < 0 || lines[first+1] != value+" claims/c-older "+ages["c-older"]+" "+others || lines[first+2] != value+" claims/a-young "+ages["a-young"]+" "+others {
+				t.Errorf("%s of %s:\n%s", format, value, shown)
+			}
+		}
+	}
+	_, document, _ := run(t, "audit", "--etcd-snapshot", snapshot, "-o", "yaml")
+	_, page, _ := run(t, "audit", "--etcd-snapshot", snapshot, "-o", "html")
+	for name, created := range ages {
+		if !strings.Contains(document, `creationTimestamp: "`+created+`"`) || !strings.Contains(page, "claims/"+name+", "+created+", ") {
+			t.Errorf("%s is not in YAML or HTML", name)
+		}
+	}
+}
