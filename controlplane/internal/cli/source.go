@@ -68,9 +68,9 @@ func (s *source) addAPIFlags(c *cobra.Command) {
 		}
 		switch {
 		case s.overAPI() && s.mode == modeBitmap:
-			return usageError(c, "--mode bitmap is for --etcd-snapshot and --endpoints: the Kubernetes API does not serve bitmaps")
+			return usageError(c, "--mode bitmap is for --etcd-snapshot, --endpoints and --sqlite: the Kubernetes API does not serve bitmaps")
 		case s.overAPI() && c.Flags().Changed("prefix"):
-			return usageError(c, "--prefix is for --etcd-snapshot and --endpoints")
+			return usageError(c, "--prefix is for --etcd-snapshot, --endpoints and --sqlite")
 		case s.overAPI() || name == "":
 			return s.checkRanges(c)
 		case s.connection.given():
