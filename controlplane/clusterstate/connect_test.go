@@ -2,8 +2,11 @@ package clusterstate_test
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,6 +87,21 @@ func TestConnectRefusesOptions(t *testing.T) {
 		"password are neede": {Endpoints: []string{"localhost:2379"}, Password: "root"},
 	} {
 		checkRefused(t, o, want, false)
+	}
+}
+
+// TestConnectToHTTP connects to a server that speaks HTTP/2 as an API server does.
+func TestConnectToHTTP(t *testing.T) {
+	for _, code := range []int{http.StatusOK, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusServiceUnavailable} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+		}))
+		server.EnableHTTP2 = true
+		server.StartTLS()
+		defer server.Close()
+		ca := etcdtest.Write(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+		checkRefused(t, clusterstate.ConnectOptions{Endpoints: []string{server.URL}, CACert: ca}, server.URL+": an HTTP server answers", false)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -90,6 +91,8 @@ func explain(ctx context.Context, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case isHTTP(err):
+		return errors.New("an HTTP server answers, such as a kube-apiserver, and no etcd: expected the address of etcd, whose port is usually 2379")
 	case errors.Is(err, rpctypes.ErrUserEmpty):
 		return errors.New("etcd asks for a user and password")
 	case errors.Is(err, rpctypes.ErrAuthFailed):
@@ -100,4 +103,10 @@ func explain(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	return err
+}
+
+// isHTTP reports whether the error is gRPC's about an answer that is not gRPC. Its code depends on the status of the answer.
+func isHTTP(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "unexpected HTTP status code received from server") || strings.Contains(text, "received unexpected content-type")
 }
