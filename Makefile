@@ -7,6 +7,8 @@ CARGO ?= cargo
 GO ?= go
 PREFIX ?= /usr/local
 SECONDS ?= 60
+# With -trimpath Go shares compiled packages between all programs, tests and checks: Kubernetes is compiled once.
+export GOFLAGS := -trimpath $(GOFLAGS)
 # The packages of controlplane whose tests run kube-apiservers.
 CLUSTER_PACKAGES = $(sort $(dir $(shell cd controlplane && grep -rl apiservertest --include=*_test.go .)))
 GOFILES := go-bindings controlplane dropin conformance bench/upstream examples apiserver
@@ -68,7 +70,7 @@ test-go: library ## Runs the Go tests, the binding's also under the race detecto
 
 test-cluster: apiservers kine dropin ## Builds kube-apiservers and kine, and runs the tests that need them.
 	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test -count=1 -timeout 20m $(CLUSTER_PACKAGES)
-	cd dropin && $(GO) test -count=1 -trimpath ./...
+	cd dropin && $(GO) test -count=1 ./...
 
 apiservers: ## Builds the kube-apiservers of RELEASES that tests run, bin/kube-apiserver-VERSION; minutes the first time.
 	@for release in $(RELEASES); do scripts/build-apiserver.sh $$release apiserver . bin/kube-apiserver-$$release; done
@@ -154,7 +156,7 @@ lint: library ## Checks in addition to `make check`: the format of the fuzz targ
 	cd conformance && $(GO) vet ./...
 	cd apiserver && $(GO) vet ./...
 	@scripts/dropin.sh $(firstword $(RELEASES)) --sources
-	cd dropin && $(GO) vet -trimpath ./... $(DROPIN_PACKAGES)
+	cd dropin && $(GO) vet ./... $(DROPIN_PACKAGES)
 	ffi/header.sh --check
 
 targets: ## Checks that the library compiles for other platforms (needs their rustup targets).

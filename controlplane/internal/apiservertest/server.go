@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/child"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/project"
 	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
 )
 
@@ -144,8 +144,7 @@ func Program(t testing.TB, c Config) string {
 	if c.Rangekeeper {
 		name, target = "kube-apiserver-rangekeeper-", "dropin"
 	}
-	_, self, _, _ := runtime.Caller(0)
-	path := filepath.Join(filepath.Dir(self), "..", "..", "..", "bin", name+string(c.Version))
+	path := project.Path("bin", name+string(c.Version))
 	if _, err := os.Stat(path); err != nil {
 		missing := fmt.Sprintf("%v: `make %s` builds it", err, target)
 		if slices.Contains(strings.Fields(os.Getenv(requiredVariable)), string(c.Version)) {

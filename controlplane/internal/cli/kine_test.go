@@ -21,13 +21,13 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/child"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/project"
 )
 
-// kineFixture is the database that TestKine writes if the variable writeKine is set.
-const (
-	kineFixture = "../../../testdata/kine/state.db.gz"
-	writeKine   = "RANGEKEEPER_WRITE_KINE_FIXTURE"
-)
+// writeKine is the variable with which TestKine writes kineFixture, the database that it has made.
+const writeKine = "RANGEKEEPER_WRITE_KINE_FIXTURE"
+
+var kineFixture = etcdtest.Fixture("kine", "state.db.gz")
 
 // checkKine checks the audit of the cluster that TestKine damages.
 func checkKine(t *testing.T, report audit.Report) {
@@ -85,10 +85,7 @@ func TestSQLite(t *testing.T) {
 // TestKine runs a stock kube-apiserver on kine, damages the cluster, and reads it at kine's socket and in kine's database, which
 // must agree. kine refuses all that the command would write. scripts/kine.sh builds kine.
 func TestKine(t *testing.T) {
-	program, err := filepath.Abs("../../../bin/kine")
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := project.Path("bin", "kine")
 	if _, err := os.Stat(program); err != nil {
 		t.Skip("kine is not built:", err)
 	}

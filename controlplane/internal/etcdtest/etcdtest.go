@@ -8,12 +8,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/project"
 	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
 	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
 )
@@ -48,8 +48,7 @@ var FixtureClusters = []FixtureCluster{
 
 // Fixture is the path of a fixture's file.
 func Fixture(cluster, name string) string {
-	_, self, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(self), "..", "..", "..", "testdata", cluster, name)
+	return project.Path("testdata", cluster, name)
 }
 
 // Gunzip is the uncompressed content of a file.
