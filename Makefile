@@ -22,7 +22,7 @@ TARGETS := aarch64-unknown-linux-gnu s390x-unknown-linux-gnu
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-growth compare-model goldens fixtures header install fmt lint targets miri tsan doc setup clean
+.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install fmt lint targets miri tsan doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -122,6 +122,10 @@ compare-apiserver: apiservers dropin ## Measures the creation of Services by sto
 compare-growth: apiservers dropin ## Measures kube-apiservers with more and more Services, stock ones and with Rangekeeper inside; writes target/compare-growth.json and docs/growth.svg.
 	rm -f target/compare-growth
 	cd bench/upstream && $(GO) build -o ../../target/compare-growth ./cmd/compare-growth && ../../target/compare-growth
+
+measure-audit: build apiservers ## Measures the audit of a cluster with 20,000 Services over the API and in etcd; writes target/measure-audit.json.
+	rm -f target/measure-audit
+	cd bench/upstream && $(GO) build -o ../../target/measure-audit ./cmd/measure-audit && ../../target/measure-audit
 
 compare-model: library ## Plays random operation sequences on the reference's allocators and on ours.
 	cd conformance && $(GO) test -count=1 -v -run . ./...

@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"log"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/apiserver"
+	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/floor"
 	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/resultsfile"
 	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
 )
@@ -45,11 +45,11 @@ type comparison struct {
 type results struct {
 	Release string `json:"release"`
 	// Load is the machine's load average over a minute before the run.
-	Load     float64      `json:"load"`
-	Growth   *bothSides   `json:"growth,omitempty"`
-	Full     []fullResult `json:"full,omitempty"`
-	Deletion *bothSides   `json:"deletion,omitempty"`
-	Floors   []floor      `json:"floors"`
+	Load     float64       `json:"load"`
+	Growth   *bothSides    `json:"growth,omitempty"`
+	Full     []fullResult  `json:"full,omitempty"`
+	Deletion *bothSides    `json:"deletion,omitempty"`
+	Floors   []floor.Floor `json:"floors"`
 }
 
 func main() {
@@ -91,11 +91,7 @@ func main() {
 	}
 	must(resultsfile.Write(*out, r))
 	must(printTables(r))
-	for _, f := range r.Floors {
-		if !f.Holds {
-			must(errors.New("a floor is missed"))
-		}
-	}
+	must(floor.Check(r.Floors))
 }
 
 // folder returns the folder of a server.

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/apiserver"
+	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/floor"
 )
 
 // printTables prints what was measured, and the floors.
@@ -25,14 +26,7 @@ func printTables(r results) error {
 	if r.Deletion != nil {
 		printSteps(table, "deletions", *r.Deletion)
 	}
-	fmt.Fprintln(table, "floor\twanted\tmeasured\tholds\t")
-	for _, f := range r.Floors {
-		bound := "at least"
-		if f.AtMost {
-			bound = "at most"
-		}
-		fmt.Fprintf(table, "%s\t%s %.2f\t%.2f\t%v\t\n", f.Name, bound, f.Want, f.Got, f.Holds)
-	}
+	floor.Print(table, r.Floors)
 	return table.Flush()
 }
 

@@ -108,6 +108,9 @@ func (s *Server) Stop() {
 	os.RemoveAll(s.config.etcdDir())
 }
 
+// Kubeconfig is the path of a kubeconfig with all rights on the server.
+func (s *Server) Kubeconfig() string { return s.cluster.Kubeconfig() }
+
 // Clients returns connected clients, each with a connection of its own, as those of different processes have.
 func (s *Server) Clients(count int) ([]*kubernetes.Clientset, error) {
 	clients := make([]*kubernetes.Clientset, count)
