@@ -23,8 +23,8 @@ import (
 )
 
 // newCluster returns a cluster with the ServiceCIDR 10.6.0.0/24. It numbers the revisions of IPAddress objects, which the fake
-// clientset does not.
-func newCluster(t *testing.T) (*fake.Clientset, *ipallocator.MetaAllocator) {
+// clientset does not. bitmap is nil, or the bitmap of dual write.
+func newCluster(t *testing.T, bitmap ipallocator.Interface) (*fake.Clientset, *ipallocator.MetaAllocator) {
 	t.Helper()
 	client := fake.NewClientset(serviceCIDR("kubernetes", "10.6.0.0/24", metav1.ConditionTrue))
 	var mutex sync.Mutex
@@ -60,7 +60,7 @@ func newCluster(t *testing.T) (*fake.Clientset, *ipallocator.MetaAllocator) {
 		return false, nil, nil
 	})
 	factory := informers.NewSharedInformerFactory(client, 0)
-	c, err := ipallocator.NewMetaAllocator(client.NetworkingV1(), factory.Networking().V1().ServiceCIDRs(), factory.Networking().V1().IPAddresses(), false, nil)
+	c, err := ipallocator.NewMetaAllocator(client.NetworkingV1(), factory.Networking().V1().ServiceCIDRs(), factory.Networking().V1().IPAddresses(), false, bitmap)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestReleaseForService(t *testing.T) {
 		"recreated, same name": {change: replace("a"), owner: "a", asOf: 101},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client, allocator := newCluster(t)
+			client, allocator := newCluster(t, nil)
 			creating, _ := allocator.ForRequest()
 			if err := creating.(*ipallocator.MetaAllocator).AllocateService(service("a"), ip); err != nil {
 				t.Fatal(err)
@@ -155,7 +155,7 @@ func replace(name string) func(*testing.T, *fake.Clientset, *networkingv1.IPAddr
 // TestUndoForService undoes a request. It must delete the object that it created, unless another client has written the object.
 func TestUndoForService(t *testing.T) {
 	for _, written := range []bool{false, true} {
-		client, allocator := newCluster(t)
+		client, allocator := newCluster(t, nil)
 		own, request := allocator.ForRequest()
 		ip, err := own.(*ipallocator.MetaAllocator).AllocateNextService(&api.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 		if err != nil {
