@@ -108,10 +108,13 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rangekeeper",
 		Short: "Allocates ClusterIPs and node ports, and finds and repairs leaked, lost and duplicate ones",
-		Long: `rangekeeper compares the values that a Kubernetes cluster has recorded as
-allocated with those that its Services use, in an etcd snapshot or a running etcd. It
-also allocates from the stored ranges, as kube-apiserver does, and runs whole control
-planes that do it.
+		Long: `rangekeeper compares the ClusterIPs and node ports that a Kubernetes cluster has
+recorded as allocated with those that its Services use: over the Kubernetes API, in a
+running etcd, or in an etcd snapshot. It also allocates from the stored ranges, as
+kube-apiserver does, and runs whole control planes that do it.
+
+The commands that only read use the cluster of the kubeconfig, unless a flag names
+another source.
 
 ` + environmentHelp + `
 

@@ -106,6 +106,13 @@ func wrapped(text string, width, indent int) []string {
 
 // rows writes rows in columns. The first is the header if there is one.
 func (s *screen) rows(indent int, rows [][]string) {
+	for _, text := range s.aligned(indent, rows) {
+		s.b.WriteString(text)
+	}
+}
+
+// aligned returns the text of each row, with the columns of all rows aligned.
+func (s *screen) aligned(indent int, rows [][]string) (texts []string) {
 	var widths []int
 	for _, row := range rows {
 		for i, cell := range row {
@@ -128,20 +135,37 @@ func (s *screen) rows(indent int, rows [][]string) {
 				lines = append(lines, "    "+rest)
 			}
 		}
+		var text strings.Builder
 		for _, line := range lines {
-			fmt.Fprintf(&s.b, "%*s%s\n", indent, "", line)
+			fmt.Fprintf(&text, "%*s%s\n", indent, "", line)
 		}
+		texts = append(texts, text.String())
 	}
+	return texts
 }
 
-// list writes rows, and of many the first ones only.
-func (s *screen) list(indent int, rows [][]string) {
+// list writes faults with the Services that claim their values below them, and of many faults the first ones only.
+func (s *screen) list(indent int, faults []fault) {
 	rest := 0
-	if !s.all && len(rows) > shortList+1 { // one row takes no more room than its count
-		rest = len(rows) - shortList
-		rows = rows[:shortList]
+	if !s.all && len(faults) > shortList+1 { // one row takes no more room than its count
+		rest = len(faults) - shortList
+		faults = faults[:shortList]
 	}
-	s.rows(indent, rows)
+	var rows, claimants [][]string
+	for i, f := range faults {
+		rows = append(rows, f.row)
+		if i > 0 && f.value == faults[i-1].value { // the same claimants
+			faults[i].claimants = nil
+		}
+		claimants = append(claimants, faults[i].claimants...)
+	}
+	below := s.aligned(indent+2, claimants)
+	for i, text := range s.aligned(indent, rows) {
+		s.b.WriteString(text)
+		n := len(faults[i].claimants)
+		s.b.WriteString(strings.Join(below[:n], ""))
+		below = below[n:]
+	}
 	if rest > 0 {
 		fmt.Fprintf(&s.b, "%*sand %d more (-o wide shows all)\n", indent, "", rest)
 	}
@@ -202,26 +226,18 @@ func leakFault(l audit.Leak) fault {
 
 // faults writes a list for each reason, in the order of the runbook, which has the worst ones first.
 func (s *screen) faults(faults []fault) {
+	byReason := map[string][]fault{}
+	for _, f := range faults {
+		byReason[f.reason] = append(byReason[f.reason], f)
+	}
 	for _, name := range runbook.Names() {
-		var rows [][]string
-		var severity audit.Severity
-		var claimants [][]string
-		claimed := map[string]bool{}
-		for _, f := range faults {
-			if f.reason == name {
-				rows, severity = append(rows, f.row), f.severity
-				if !claimed[f.value] { // several findings have the same claimants
-					claimed[f.value], claimants = true, append(claimants, f.claimants...)
-				}
-			}
-		}
-		if len(rows) == 0 {
+		list := byReason[name]
+		if len(list) == 0 {
 			continue
 		}
 		entry, _ := runbook.Named(name)
-		fmt.Fprintf(&s.b, "  %s: %s\n", s.colored(severityColors[severity], fmt.Sprintf("%s (%d)", name, len(rows))), entry.Title)
-		s.list(4, rows)
-		s.list(6, claimants)
+		fmt.Fprintf(&s.b, "  %s: %s\n", s.colored(severityColors[list[0].severity], fmt.Sprintf("%s (%d)", name, len(list))), entry.Title)
+		s.list(4, list)
 	}
 }
 
@@ -302,7 +318,8 @@ func quoted(word string) string {
 
 // worst returns the first fault of the most severe reason.
 func worst(faults []fault) fault {
+	order := runbook.Names()
 	return slices.MinFunc(faults, func(a, b fault) int {
-		return slices.Index(runbook.Names(), a.reason) - slices.Index(runbook.Names(), b.reason)
+		return slices.Index(order, a.reason) - slices.Index(order, b.reason)
 	})
 }

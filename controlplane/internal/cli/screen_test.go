@@ -133,6 +133,9 @@ func TestScreenOfAudit(t *testing.T) {
 				line = strings.TrimSuffix(line, "\n")
 				if strings.HasPrefix(line, "      ") && reason != "" {
 					claimants++
+					if value := strings.Fields(line)[0]; value != rows[reason][len(rows[reason])-1] {
+						t.Errorf("%s: a claimant of %s below %v", cluster, value, rows[reason])
+					}
 				} else if m := heading.FindStringSubmatch(line); m != nil {
 					reason = m[1]
 					reasons = append(reasons, reason)
