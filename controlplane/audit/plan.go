@@ -201,7 +201,7 @@ func (a *Audit) Plan() (*Plan, error) {
 		return nil, err
 	}
 	if a.atRest {
-		if p.Objects, err = a.objects(); err != nil {
+		if p.Objects, err = a.Objects(); err != nil {
 			return nil, err
 		}
 	}
@@ -212,8 +212,8 @@ func (a *Audit) Plan() (*Plan, error) {
 	return p, nil
 }
 
-// objects returns what changes for IPAddress objects.
-func (a *Audit) objects() (all []ObjectPlan, err error) {
+// Objects returns what the first repair pass of a kube-apiserver changes for IPAddress objects.
+func (a *Audit) Objects() (all []ObjectPlan, err error) {
 	repairs, err := a.core.ObjectRepairs()
 	for _, r := range repairs {
 		object := ObjectPlan{Address: r.Address.String(), Removed: r.Removed >= 0}

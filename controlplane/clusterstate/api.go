@@ -12,12 +12,14 @@ import (
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
@@ -34,6 +36,9 @@ type APIOptions struct {
 	Unseen Unseen
 	// Metrics asks for [Unseen.Metrics], too.
 	Metrics bool
+	// Upgrade asks for [State.Upgrade], too: for the version of the server, and get and list of
+	// validatingwebhookconfigurations and mutatingwebhookconfigurations.
+	Upgrade bool
 	// Progress is as in [Options], in objects.
 	Progress func(done, total int64)
 }
@@ -109,8 +114,37 @@ func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, 
 	if err == nil && o.Metrics {
 		unseen.Metrics = readMetrics(ctx, client)
 	}
+	if err == nil && o.Upgrade {
+		s.Upgrade, err = readUpgrade(r)
+	}
 	s.Revision = r.revision
 	return s, err
+}
+
+// readUpgrade reads what the user may see of it.
+func readUpgrade(r *apiReader) (*Upgrade, error) {
+	u := new(Upgrade)
+	ctx, cancel := context.WithTimeout(r.ctx, apiPageTimeout)
+	defer cancel()
+	if text, err := r.client.Get().AbsPath("/version").SetHeader("Accept", "application/json").DoRaw(ctx); err == nil {
+		var about version.Info
+		if json.Unmarshal(text, &about) == nil {
+			u.Release = about.GitVersion
+		}
+	}
+	const path = "/apis/admissionregistration.k8s.io/v1/"
+	err := readList(r, path+"validatingwebhookconfigurations", func(l *admissionv1.ValidatingWebhookConfigurationList) (int, error) {
+		return len(l.Items), appendChecked(&u.Validating, l.Items, l.RemainingItemCount, validatingKind)
+	})
+	if err == nil {
+		err = readList(r, path+"mutatingwebhookconfigurations", func(l *admissionv1.MutatingWebhookConfigurationList) (int, error) {
+			return len(l.Items), appendChecked(&u.Mutating, l.Items, l.RemainingItemCount, mutatingKind)
+		})
+	}
+	if status := apierrors.APIStatus(nil); apierrors.IsForbidden(err) && errors.As(err, &status) {
+		u.Forbidden, err = status.Status().Message, nil
+	}
+	return u, err
 }
 
 // readMetrics returns the server's counts of node ports; nil if the user may not read them or the server has written none.

@@ -37,10 +37,14 @@ type kind struct {
 
 var (
 	networking = []string{"networking.k8s.io/v1", "networking.k8s.io/v1beta1"}
+	// An object that no server has written for years may still be stored as v1beta1.
+	admission = []string{"admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1"}
 
 	serviceKind     = kind{name: "Service", versions: []string{"v1"}, namespaced: true}
 	ipAddressKind   = kind{name: "IPAddress", versions: networking}
 	serviceCIDRKind = kind{name: "ServiceCIDR", versions: networking}
+	validatingKind  = kind{name: "ValidatingWebhookConfiguration", versions: admission}
+	mutatingKind    = kind{name: "MutatingWebhookConfiguration", versions: admission}
 )
 
 // decodeInto appends the object in value, protobuf or JSON, to list.

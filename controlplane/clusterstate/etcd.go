@@ -43,7 +43,7 @@ func ReadEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, 
 
 func readEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, error) {
 	p := o.prefixes()
-	s := &State{RangesPrefix: p.ranges, IPAddressesPrefix: p.ipAddresses, ServiceCIDRsPrefix: p.serviceCIDRs, Ranges: map[string]StoredRange{}}
+	s := p.state()
 	var done, total int64
 	for _, prefix := range p.all() {
 		from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)

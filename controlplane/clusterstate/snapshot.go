@@ -21,7 +21,8 @@ func ReadSnapshotFile(ctx context.Context, path string, o Options) (*State, erro
 	if err != nil {
 		return nil, err
 	}
-	s := &State{Revision: revision, RangesPrefix: p.ranges, IPAddressesPrefix: p.ipAddresses, ServiceCIDRsPrefix: p.serviceCIDRs, Ranges: map[string]StoredRange{}}
+	s := p.state()
+	s.Revision = revision
 	for _, kv := range kvs {
 		if err := s.add(p, kv); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)

@@ -52,7 +52,7 @@ func readSQLite(ctx context.Context, path string, p prefixes) (*State, error) {
 		return nil, err
 	}
 	defer tx.Rollback()
-	s := &State{RangesPrefix: p.ranges, IPAddressesPrefix: p.ipAddresses, ServiceCIDRsPrefix: p.serviceCIDRs, Ranges: map[string]StoredRange{}}
+	s := p.state()
 	if err := tx.QueryRowContext(ctx, kineRevision).Scan(&s.Revision); err != nil {
 		return nil, err
 	}

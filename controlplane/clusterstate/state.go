@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 )
@@ -28,6 +29,8 @@ type Options struct {
 	// the work done and expected, in bytes of a file or in keys of a running
 	// etcd. The total can grow.
 	Progress func(done, total int64)
+	// Upgrade asks for [State.Upgrade], too.
+	Upgrade bool
 }
 
 // State is the input of an audit, all of it at one revision. The objects are as
@@ -55,6 +58,19 @@ type State struct {
 	// if there is none: servers of Kubernetes 1.34 and later register it at their
 	// start, and older ones remove it.
 	UpgradedAt int64
+	// Upgrade is nil unless the options ask for it.
+	Upgrade *Upgrade
+}
+
+// Upgrade is what else an upgrade depends on.
+type Upgrade struct {
+	// Release is that of the API server that was read, such as v1.36.3; empty if the source does not say it.
+	Release string
+	// Validating and Mutating are the configurations of admission webhooks.
+	Validating []admissionv1.ValidatingWebhookConfiguration
+	Mutating   []admissionv1.MutatingWebhookConfiguration
+	// Forbidden is the answer to a user who may not list the webhooks, which are unknown then.
+	Forbidden string
 }
 
 // StoredRange is a RangeAllocation as it lies in etcd.
@@ -73,6 +89,8 @@ type prefixes struct {
 	ranges, services, ipAddresses, serviceCIDRs string
 	// apiService is a whole key.
 	apiService string
+	// Empty unless an upgrade asks for them.
+	validating, mutating string
 }
 
 func (o Options) prefixes() prefixes {
@@ -82,13 +100,26 @@ func (o Options) prefixes() prefixes {
 	}
 	// kube-apiserver makes the prefix absolute in the same way.
 	p = strings.TrimSuffix(path.Join("/", p), "/")
-	return prefixes{
+	all := prefixes{
 		ranges:       p + "/ranges/",
 		services:     p + "/services/specs/",
 		ipAddresses:  p + "/ipaddresses/",
 		serviceCIDRs: p + "/servicecidrs/",
 		apiService:   p + "/apiregistration.k8s.io/apiservices/v1.resource.k8s.io",
 	}
+	if o.Upgrade {
+		all.validating, all.mutating = p+"/validatingwebhookconfigurations/", p+"/mutatingwebhookconfigurations/"
+	}
+	return all
+}
+
+// state returns a state without content.
+func (p prefixes) state() *State {
+	s := &State{RangesPrefix: p.ranges, IPAddressesPrefix: p.ipAddresses, ServiceCIDRsPrefix: p.serviceCIDRs, Ranges: map[string]StoredRange{}}
+	if p.validating != "" {
+		s.Upgrade = new(Upgrade)
+	}
+	return s
 }
 
 // RangeKey is where a kube-apiserver with this --etcd-prefix keeps a range; empty for
@@ -102,7 +133,11 @@ func ServiceKeys(prefix string) string { return Options{Prefix: prefix}.prefixes
 func ServiceCIDRKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().serviceCIDRs }
 
 func (p prefixes) all() []string {
-	return []string{p.ranges, p.services, p.ipAddresses, p.serviceCIDRs, p.apiService}
+	all := []string{p.ranges, p.services, p.ipAddresses, p.serviceCIDRs, p.apiService}
+	if p.validating != "" {
+		all = append(all, p.validating, p.mutating)
+	}
+	return all
 }
 
 func (p prefixes) want(key []byte) bool {
@@ -140,6 +175,10 @@ func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
 		s.UpgradedAt = kv.CreateRevision
 	case strings.HasPrefix(key, p.serviceCIDRs):
 		err = decodeInto(&s.ServiceCIDRs, kv.Value, serviceCIDRKind)
+	case s.Upgrade != nil && strings.HasPrefix(key, p.validating):
+		err = decodeInto(&s.Upgrade.Validating, kv.Value, validatingKind)
+	case s.Upgrade != nil && strings.HasPrefix(key, p.mutating):
+		err = decodeInto(&s.Upgrade.Mutating, kv.Value, mutatingKind)
 	}
 	if err != nil {
 		return fmt.Errorf("key %s: %w", key, err)

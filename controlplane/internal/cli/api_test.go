@@ -136,7 +136,13 @@ func equalJSON(t *testing.T, a, b any) bool {
 // bindAuditRole grants the rights of deploy/audit to a user.
 func bindAuditRole(t *testing.T, admin kubernetes.Interface, user string) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "audit", "clusterrole.yaml"))
+	bindRole(t, admin, user, "clusterrole.yaml")
+}
+
+// bindRole grants the rights of a file of deploy/audit to a user.
+func bindRole(t *testing.T, admin kubernetes.Interface, user, file string) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "audit", file))
 	if err != nil {
 		t.Fatal(err)
 	}

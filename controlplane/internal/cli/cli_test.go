@@ -46,7 +46,12 @@ func stored(t *testing.T, rangeText string, data []byte) []byte {
 // inEnvelope returns an encoded object as kube-apiserver stores it.
 func inEnvelope(t *testing.T, kind string, raw []byte) []byte {
 	t.Helper()
-	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}, Raw: raw}
+	return inEnvelopeOf(t, "v1", kind, raw)
+}
+
+func inEnvelopeOf(t *testing.T, version, kind string, raw []byte) []byte {
+	t.Helper()
+	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: kind}, Raw: raw}
 	b, err := envelope.Marshal()
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,8 @@ func TestCompletion(t *testing.T) {
 		{[]string{"audit", "--output="}, []string{"table", "wide", "json", "yaml", "html"}},
 		{[]string{"show", "--mode", ""}, []string{"auto", "bitmap"}},
 		{[]string{"audit", "--user", ""}, nil},
+		{[]string{"preflight", "--to", ""}, []string{"1.32", "1.33", "1.34", "1.35", "1.36", "1.37"}},
+		{[]string{"preflight", "-o", ""}, []string{"table", "wide", "json", "yaml"}},
 		{[]string{"show", "s"}, []string{"serviceips", "secondaryserviceips", "servicenodeports"}},
 		{[]string{"show", "--etcd-snapshot", dual, ""}, []string{"secondaryserviceips", "serviceips", "servicenodeports"}},
 		{[]string{"show", "--etcd-snapshot", single, ""}, []string{"kubernetes", "servicenodeports"}},

@@ -130,7 +130,7 @@ another source.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newAudit(), newRepair(), newUndo(), newShow(), newExplain(), newFree(),
+	root.AddCommand(newAudit(), newRepair(), newUndo(), newShow(), newExplain(), newFree(), newPreflight(),
 		newInit(), newAllocate(), newRelease(), newWatch(), newController(), newUp())
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()

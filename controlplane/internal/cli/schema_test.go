@@ -78,7 +78,7 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 			file := etcdtest.Fixture(cluster, name)
 			for _, args := range [][]string{
 				{"audit"}, {"audit", "--mode", "bitmap"}, {"audit", "-n", "team-a"}, {"repair"},
-				{"repair", "--to-file", filepath.Join(t.TempDir(), "repaired.db")}, {"free", "servicenodeports"},
+				{"repair", "--to-file", filepath.Join(t.TempDir(), "repaired.db")}, {"free", "servicenodeports"}, {"preflight", "--to", "1.34"},
 				{"show", "servicenodeports"}, {"explain", "30001"}, {"explain", "default/kubernetes"}, {"explain", "1.2.3.4"},
 			} {
 				if slices.Contains(args, "bitmap") && !slices.Contains(bitmaps[cluster], "serviceips") {

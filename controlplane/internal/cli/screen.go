@@ -288,22 +288,27 @@ func (s *screen) next(steps []step, page string) {
 	s.b.WriteString(s.colored(bold, "Next") + "\n")
 	for _, step := range steps {
 		s.text(2, "", "# "+step.why)
-		line := "  "
-		for i, word := range step.words {
-			if i > 0 && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > s.width-2 {
-				s.b.WriteString(line + " \\\n")
-				line = "     "
-			}
-			if i > 0 {
-				line += " "
-			}
-			line += word
-		}
-		s.b.WriteString(line + "\n")
+		s.words(2, step.words)
 	}
 	if page != "" {
 		s.b.WriteString("Runbook: " + page + "\n")
 	}
+}
+
+// words writes a command, in as many lines as it needs. A word is never broken.
+func (s *screen) words(indent int, words []string) {
+	if len(words) == 0 {
+		return
+	}
+	line := strings.Repeat(" ", indent) + words[0]
+	for _, word := range words[1:] {
+		if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > s.width-2 {
+			s.b.WriteString(line + " \\\n")
+			line = strings.Repeat(" ", indent+3)
+		}
+		line += " " + word
+	}
+	s.b.WriteString(line + "\n")
 }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:,@%+=-]+$`)

@@ -58,13 +58,13 @@ func onTerminal(t *testing.T, width uint16, args ...string) (code int, shown str
 
 var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// TestScreenOfTerminal reads the screens of audit and repair on terminals of several widths.
+// TestScreenOfTerminal reads the screens of audit, repair and preflight on terminals of several widths.
 func TestScreenOfTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
 	for cluster := range bitmaps {
 		file := etcdtest.Fixture(cluster, "drift.db.gz")
-		for _, args := range [][]string{{"audit"}, {"audit", "-o", "wide"}, {"repair"}, {"repair", "-o", "wide"}} {
+		for _, args := range [][]string{{"audit"}, {"audit", "-o", "wide"}, {"repair"}, {"repair", "-o", "wide"}, {"preflight", "--to", "1.37"}, {"preflight", "--to", "1.33", "-o", "wide"}} {
 			args = append(args, "--etcd-snapshot", file)
 			_, piped, _ := run(t, args...)
 			for _, width := range []uint16{80, 100, 250} {

@@ -29,7 +29,11 @@ type source struct {
 	clusterIPRange, nodePortRange string
 	// readMetrics asks the API server for its counts of node ports, too.
 	readMetrics bool
-	progress    *progress
+	// forUpgrade reads what else an upgrade depends on.
+	forUpgrade bool
+	// flagsAnywhere takes --service-cluster-ip-range with every source.
+	flagsAnywhere bool
+	progress      *progress
 	// program is the name that the user calls the program by, and given the flags of the source on the command line.
 	program string
 	given   []string
@@ -62,7 +66,7 @@ func (s *source) addAPIFlags(c *cobra.Command) {
 	addRule(c, func([]string) error {
 		name := s.kube.given(c)
 		for _, flag := range []string{"service-node-port-range", "service-cluster-ip-range"} {
-			if c.Flags().Changed(flag) {
+			if c.Flags().Changed(flag) && !(s.flagsAnywhere && flag == "service-cluster-ip-range") {
 				name = flag
 			}
 		}
@@ -91,10 +95,14 @@ func (s *source) checkRanges(c *cobra.Command) error {
 			return usageError(c, "--service-node-port-range: %v", err)
 		}
 	}
-	for _, text := range s.clusterIPRanges() {
+	ranges := s.clusterIPRanges()
+	for _, text := range ranges {
 		if _, err := rangekeeper.ParseCIDR(text); err != nil {
 			return usageError(c, "--service-cluster-ip-range: %v", err)
 		}
+	}
+	if len(ranges) > 2 || len(ranges) == 2 && strings.Contains(ranges[0], ":") == strings.Contains(ranges[1], ":") {
+		return usageError(c, "--service-cluster-ip-range is one CIDR, or one of each IP family, not %s", s.clusterIPRange)
 	}
 	return nil
 }
@@ -145,7 +153,7 @@ func (s *source) overAPI() bool { return s.kube != nil && s.file() == "" && !s.c
 
 // read returns the state as it is now.
 func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
-	o := clusterstate.Options{Prefix: s.prefix, SkipHashCheck: s.skipHashCheck}
+	o := clusterstate.Options{Prefix: s.prefix, SkipHashCheck: s.skipHashCheck, Upgrade: s.forUpgrade}
 	if !s.online() {
 		o.Progress = s.progress.start("reading " + s.file())
 		defer s.progress.end()
@@ -177,6 +185,7 @@ func (s *source) readAPI(ctx context.Context) (*clusterstate.State, error) {
 	state, err := clusterstate.ReadAPI(ctx, config, clusterstate.APIOptions{
 		Unseen:   clusterstate.Unseen{ClusterIPRanges: s.clusterIPRanges(), NodePortRange: s.nodePortRange},
 		Metrics:  s.readMetrics,
+		Upgrade:  s.forUpgrade,
 		Progress: s.progress.start("reading " + config.Host),
 	})
 	return state, err

@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+func newPreflight() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "preflight",
+		Short: "Show what stops or surprises an upgrade of Kubernetes",
+		Long: `Shows what stops or surprises an upgrade of the API servers to another minor release, as
+far as it is about ClusterIPs and node ports: faults that the new release cannot repair,
+feature gates that it refuses, ranges that differ from the servers' flag, admission
+webhooks that keep a server from starting, and the writes of its first repair pass. Each
+line has its remedy. Writes nothing. docs/upgrade.md explains each check.
+
+Over the Kubernetes API it reads the admission webhooks, too, if the user may list them
+(deploy/audit/preflight.yaml).`,
+		Example: `  rangekeeper preflight --to 1.34
+  rangekeeper preflight --to 1.34 --service-cluster-ip-range 10.96.0.0/12 -o json
+  rangekeeper preflight --to 1.33 --etcd-snapshot backup.db.gz`,
+		Args:              arguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	var to string
+	c.Flags().StringVar(&to, "to", "", "release of the upgrade: "+strings.Join(preflight.Targets(), ", ")+", or a patch release of one of these")
+	required(c, "to")
+	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML)
+	c.RegisterFlagCompletionFunc("to", cobra.FixedCompletions(preflight.Targets(), cobra.ShellCompDirectiveNoFileComp))
+	var target preflight.Release
+	var s *source
+	addRule(c, func([]string) (err error) {
+		if target, err = preflight.ParseTarget(to); err != nil {
+			return usageError(c, "--to: %v", err)
+		}
+		if s.mode != modeAuto {
+			return usageError(c, "--mode is for other commands: preflight looks at all records of ClusterIPs")
+		}
+		return nil
+	})
+	s = withAPISource(c, func(c *cobra.Command, _ []string, s *source) error {
+		s.forUpgrade = true
+		state, err := s.read(c.Context())
+		a, err := s.auditOf(state, err)
+		if err != nil {
+			return err
+		}
+		options := preflight.Options{To: target, Command: s.command, AtRest: s.snapshot != ""}
+		for _, text := range s.clusterIPRanges() {
+			r, err := rangekeeper.ParseCIDR(text)
+			if err != nil {
+				return err
+			}
+			options.ClusterIPRanges = append(options.ClusterIPRanges, r.String())
+		}
+		if !s.overAPI() {
+			// Other commands take the flag over the Kubernetes API only.
+			s.given = slices.DeleteFunc(s.given, func(flag string) bool { return strings.HasPrefix(flag, "--service-cluster-ip-range ") })
+		}
+		switch {
+		case s.snapshot != "":
+			options.Repair = s.command("repair", "--to-file repaired.db")
+		case s.connection.given():
+			options.Repair = s.command("repair", "--apply", "--clean-leaks")
+		}
+		report, err := preflight.New(state, a, options)
+		if err != nil {
+			return err
+		}
+		if *format == formatJSON || *format == formatYAML {
+			err = writeDocument(c.OutOrStdout(), report, *format)
+		} else {
+			screen := newScreen(c.OutOrStdout(), *format == formatWide)
+			screen.preflight(report)
+			err = screen.writeTo(c.OutOrStdout())
+		}
+		if err == nil && !report.Ready() {
+			err = errFound
+		}
+		return err
+	})
+	s.flagsAnywhere = true
+	return c
+}
+
+// levelTexts are the headers of the levels of checks, and levelColors their colors.
+var (
+	levelTexts  = map[preflight.Level]string{preflight.Must: "Must be done first", preflight.Surprise: "May surprise", preflight.Unknown: "Unknown", preflight.OK: "OK"}
+	levelColors = map[preflight.Level]string{preflight.Must: red, preflight.Surprise: yellow, preflight.Unknown: cyan, preflight.OK: bold}
+)
+
+// preflight writes the checks by level.
+func (s *screen) preflight(r *preflight.Report) {
+	from := r.From
+	if from == "" {
+		from = "an unknown release"
+	}
+	result := "nothing must be done first"
+	if n := r.Summary.MustBeDoneFirst; n > 0 {
+		result = count(n, "thing") + " must be done first"
+	}
+	s.text(0, bold, fmt.Sprintf("Upgrade of kube-apiserver from %s to %s: %s", from, r.To, result))
+	for _, level := range preflight.Levels {
+		checks := r.Of(level)
+		if len(checks) == 0 {
+			continue
+		}
+		s.blank()
+		fmt.Fprintf(&s.b, "%s (%d)\n", s.colored(levelColors[level], levelTexts[level]), len(checks))
+		for _, check := range checks {
+			s.check(check)
+		}
+	}
+}
+
+// check writes one check with its remedy.
+func (s *screen) check(c preflight.Check) {
+	for i, line := range wrapped(printable(c.Name+": "+c.Message), s.width-2, 2) {
+		if i == 0 {
+			line = strings.Replace(line, c.Name, s.colored(bold, c.Name), 1)
+		}
+		s.b.WriteString("  " + line + "\n")
+	}
+	if s.all && len(c.Values) > 0 {
+		s.text(4, "", "Values: "+printable(strings.Join(c.Values, ", ")))
+	}
+	if c.Remedy != "" {
+		s.text(4, "", "Remedy: "+c.Remedy)
+	}
+	s.words(6, c.Words)
+}

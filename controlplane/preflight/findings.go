@@ -1,0 +1,168 @@
+package preflight
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
+)
+
+// checkFindings adds a check for each reason of the audit's findings, in the order of the runbook.
+func (p *preflight) checkFindings() {
+	if len(p.audit.Findings) == 0 {
+		p.ok("Findings", "The audit has no finding%s.", p.exceptUnseen())
+	}
+	for _, reason := range runbook.Names() {
+		// The same reason means another thing in a bitmap.
+		var inBitmaps, others []audit.Finding
+		for _, f := range p.audit.Findings {
+			switch {
+			case f.Reason != reason:
+			case p.isBitmap(f.Range):
+				inBitmaps = append(inBitmaps, f)
+			default:
+				others = append(others, f)
+			}
+		}
+		if reason == "ClusterIPNotAllocated" {
+			p.addFindings(reason, inBitmaps, p.ofBitmap())
+			p.addFindings(reason, others, p.ofObjects())
+			continue
+		}
+		p.addFindings(reason, append(inBitmaps, others...), p.verdict(reason))
+	}
+}
+
+// verdict is what findings mean for the upgrade.
+type verdict struct {
+	level Level
+	// what follows the number of values, remedy and words are those of the check.
+	what, remedy string
+	words        []string
+}
+
+func (p *preflight) addFindings(reason string, findings []audit.Finding, v verdict) {
+	if len(findings) == 0 {
+		return
+	}
+	var values []string
+	for _, f := range findings {
+		values = append(values, f.Value)
+	}
+	p.addValues(reason, values, v)
+}
+
+func (p *preflight) addValues(name string, values []string, v verdict) {
+	values = distinct(values)
+	title := ""
+	if entry, ok := runbook.Named(name); ok {
+		title = entry.Title
+	}
+	if v.words == nil {
+		v.words = p.Command("explain", values[0])
+	}
+	p.add(Check{
+		Name: name, Level: v.level, Message: strings.TrimSpace(fmt.Sprintf("%s: %s. %s", title, some(values), v.what)), Values: values,
+		Remedy: v.remedy, Words: v.words,
+	})
+}
+
+// some names the first values.
+func some(values []string) string {
+	const shown = 3
+	if len(values) <= shown {
+		return strings.Join(values, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(values[:shown], ", "), len(values)-shown)
+}
+
+// verdict of a reason, but for ClusterIPNotAllocated.
+func (p *preflight) verdict(reason string) verdict {
+	switch reason {
+	case "PortNotAllocated":
+		return verdict{Surprise, "The first repair pass records them, with an Event each.", p.repairs("record them now"), p.Repair}
+	case "BitmapDisagrees":
+		v := verdict{Surprise, "No kube-apiserver repairs that.", p.repairs("repair the bitmap"), p.Repair}
+		switch {
+		case p.To > bitmapsUntil:
+			v.what, v.remedy, v.words = fmt.Sprintf("kube-apiserver %v does not use the bitmap.", p.To), "Nothing has to be done, unless the upgrade waits.", nil
+		case p.Repair == nil:
+			v.remedy = "Upgrade to 1.34 next, which does not use the bitmap."
+		}
+		return v
+	case "IPAddressNotAllocated", "IPAddressWrongReference":
+		return p.changes("The first repair pass removes them, with an Event each.", "remove")
+	}
+	entry, _ := runbook.Named(reason)
+	return verdict{Must, fmt.Sprintf("kube-apiserver %v reports it in each repair pass and cannot repair it.", p.To), entry.Remedy, nil}
+}
+
+// ofBitmap is the verdict about ClusterIPs that a bitmap lacks.
+func (p *preflight) ofBitmap() verdict {
+	if p.To == objectsSince {
+		return verdict{
+			Must, "kube-apiserver 1.33 looks for free addresses in the bitmap and no longer repairs it: creations of Services that choose these addresses fail.",
+			p.repairs("repair the bitmap before the upgrade"), p.Repair,
+		}
+	}
+	return verdict{Surprise, "The first repair pass records them, with an Event each.", p.repairs("record them now"), p.Repair}
+}
+
+// ofObjects is the verdict about ClusterIPs whose IPAddress objects are missing or refer to something else.
+func (p *preflight) ofObjects() verdict {
+	return p.changes("The IPAddress objects are missing or foreign. The first repair pass creates them, with an Event each; until then another Service "+
+		"can get the addresses.", "create")
+}
+
+func (p *preflight) checkLeaks() {
+	var inClusterIPs, inNodePorts, objects []string
+	for _, l := range p.audit.Leaks {
+		switch {
+		case l.Range == audit.ServiceNodePorts:
+			inNodePorts = append(inNodePorts, l.Value)
+		case p.isBitmap(l.Range):
+			inClusterIPs = append(inClusterIPs, l.Value)
+		default:
+			objects = append(objects, l.Value)
+		}
+	}
+	if len(p.audit.Leaks) == 0 {
+		p.ok("Leaks", "The audit has no leak%s.", p.exceptUnseen())
+	}
+	const name = runbook.Leak
+	if len(inClusterIPs) > 0 {
+		v := verdict{Surprise, "The third repair pass frees them.", p.repairs("free them now"), p.Repair}
+		if p.To == objectsSince {
+			v.level, v.what = Must, "kube-apiserver 1.33 refuses these addresses as allocated, and no longer repairs the bitmap (kubernetes#136475)."
+			v.remedy = p.repairs("free them before the upgrade")
+		}
+		p.addValues(name, inClusterIPs, v)
+	}
+	if len(inNodePorts) > 0 {
+		p.addValues(name, inNodePorts, verdict{Surprise, "The third repair pass frees these node ports.", p.repairs("free them now"), p.Repair})
+	}
+	if len(objects) > 0 {
+		p.addValues(name, objects, p.changes("The first repair pass removes these IPAddress objects, with an Event each.", "remove"))
+	}
+}
+
+// repairs is the remedy that is a repair of bitmaps.
+func (p *preflight) repairs(purpose string) string {
+	switch {
+	case p.Repair == nil:
+		return "To " + purpose + ", let the present kube-apiserver run for 10 minutes: its repair does it in three passes."
+	case p.AtRest:
+		return "To " + purpose + ", run:"
+	}
+	return "A Service that is being created looks the same for a moment. To " + purpose + ", run:"
+}
+
+// changes is the verdict about IPAddress objects that the first repair pass changes.
+func (p *preflight) changes(what, verb string) verdict {
+	if p.AtRest && p.Repair != nil {
+		return verdict{Surprise, what, "To " + verb + " them in the snapshot, run:", p.Repair}
+	}
+	return verdict{Surprise, what, "Before the upgrade, wait for the repair of the present kube-apiserver, which does the same every 3 minutes. " +
+		"If it does not, its log says why. This shows more:", nil}
+}

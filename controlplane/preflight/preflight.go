@@ -1,0 +1,371 @@
+// Package preflight says what stops or surprises an upgrade of a cluster to another release of Kubernetes, as far as it is
+// about ClusterIPs and node ports.
+//
+// It decides from the state that an audit has read, and from that audit. docs/upgrade.md has the sources of each check.
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+)
+
+const (
+	// defaultServiceCIDR is the object that a kube-apiserver creates for --service-cluster-ip-range.
+	defaultServiceCIDR = "kubernetes"
+	// maxRequests is how many requests the first repair can make within its minute if a write takes 10 ms, up to which etcd takes
+	// a disk to be fast enough. kube-apiserver makes them one after another, without a limit of their rate.
+	maxRequests = 6000
+)
+
+// Options of a preflight.
+type Options struct {
+	// To is the release of the upgrade.
+	To Release
+	// ClusterIPRanges is the servers' --service-cluster-ip-range, each as canonical text; empty if it is not known.
+	ClusterIPRanges []string
+	// Command returns the words of a command of rangekeeper for the same cluster.
+	Command func(words ...string) []string
+	// Repair are the words of the command that repairs the source, nil if it cannot be written. AtRest says that this is a
+	// snapshot, in which IPAddress objects are repaired, too.
+	Repair []string
+	AtRest bool
+}
+
+// preflight is one run.
+type preflight struct {
+	Options
+	state  *clusterstate.State
+	audit  *audit.Report
+	report *Report
+	// from is 0 if it is not known.
+	from Release
+	// byObjects says that ClusterIPs are recorded by IPAddress objects.
+	byObjects bool
+}
+
+// New returns what an upgrade has to expect. The state must have [clusterstate.State.Upgrade], and a is its audit.
+func New(state *clusterstate.State, a *audit.Audit, o Options) (*Report, error) {
+	p := &preflight{
+		Options: o, state: state, audit: a.Report(), byObjects: len(state.ServiceCIDRs)+len(state.IPAddresses) > 0,
+		report: &Report{
+			APIVersion: audit.APIVersion, Kind: Kind, From: strings.TrimPrefix(state.Upgrade.Release, "v"), To: o.To.String(),
+			Checks: []Check{},
+		},
+	}
+	p.from, _ = releaseOf(state.Upgrade.Release)
+	objects, err := a.Objects()
+	if err != nil {
+		return nil, err
+	}
+	p.report.FirstRepair = p.writes(objects)
+	p.checkRelease()
+	p.checkFeatureGates()
+	p.checkServiceCIDR()
+	p.checkFindings()
+	p.checkLeaks()
+	p.checkMixedServers()
+	p.checkWebhooks()
+	p.checkFirstRepair()
+	p.checkBeta()
+	for _, unknown := range p.audit.Unknown {
+		p.unknown(unknown)
+	}
+	p.report.finish()
+	return p.report, nil
+}
+
+func (p *preflight) add(c Check) {
+	if c.Values == nil {
+		c.Values = []string{}
+	}
+	c.Command = strings.Join(c.Words, " ")
+	p.report.Checks = append(p.report.Checks, c)
+}
+
+func (p *preflight) ok(name, format string, args ...any) {
+	p.add(Check{Name: name, Level: OK, Message: fmt.Sprintf(format, args...)})
+}
+
+// unseen reports whether the source does not show bitmaps.
+func (p *preflight) unseen() bool { return p.state.Unseen != nil }
+
+// bitmaps returns the ranges of ClusterIPs that servers record in bitmaps now, the primary one first.
+func (p *preflight) bitmaps() (ranges []string) {
+	for _, name := range []string{audit.ServiceIPs, audit.SecondaryServiceIPs} {
+		if p.isBitmap(name) {
+			at := slices.IndexFunc(p.audit.Ranges, func(r audit.Range) bool { return r.Name == name })
+			ranges = append(ranges, p.audit.Ranges[at].Range)
+		}
+	}
+	return ranges
+}
+
+func (p *preflight) isBitmap(name string) bool {
+	return slices.ContainsFunc(p.audit.Ranges, func(r audit.Range) bool { return r.Name == name && r.Mode == audit.ModeBitmap })
+}
+
+// defaultCIDRs returns those of the default ServiceCIDR, nil if there is none.
+func (p *preflight) defaultCIDRs() []string {
+	for _, s := range p.state.ServiceCIDRs {
+		if s.Name == defaultServiceCIDR {
+			return s.Spec.CIDRs
+		}
+	}
+	return nil
+}
+
+// createsObjects reports whether the new release records ClusterIPs by IPAddress objects, and the old one does not.
+func (p *preflight) createsObjects() bool { return !p.byObjects && p.To >= objectsSince }
+
+func (p *preflight) writes(objects []audit.ObjectPlan) (w Writes) {
+	switch {
+	case p.createsObjects():
+		w.ServiceCIDRs, w.Created = 1, p.clusterIPs()
+	case p.byObjects:
+		if p.defaultCIDRs() == nil {
+			w.ServiceCIDRs = 1
+		}
+		for _, o := range objects {
+			if o.Removed {
+				w.Removed++
+			}
+			if o.Name != "" {
+				w.Created++
+			}
+		}
+	}
+	changed := map[string]bool{}
+	for _, f := range p.audit.Findings {
+		isNodePort := f.Range == audit.ServiceNodePorts
+		if (f.Reason == "PortNotAllocated" || f.Reason == "ClusterIPNotAllocated") && p.isBitmap(f.Range) && (isNodePort || p.To < objectsSince) {
+			changed[f.Range] = true
+		}
+	}
+	w.Bitmaps = len(changed)
+	return w
+}
+
+// clusterIPs counts the addresses of Services that are in the ranges.
+func (p *preflight) clusterIPs() int {
+	outside := map[string]bool{}
+	for _, f := range p.audit.Findings {
+		if slices.Contains([]string{"ClusterIPOutOfRange", "ClusterIPNotValid", "ServiceCIDRFull"}, f.Reason) {
+			outside[f.Value] = true
+		}
+	}
+	all := map[netip.Addr]bool{}
+	for i := range p.state.Services {
+		spec := &p.state.Services[i].Spec
+		if spec.ClusterIP == "" || spec.ClusterIP == corev1.ClusterIPNone {
+			continue
+		}
+		texts := spec.ClusterIPs
+		if len(texts) == 0 {
+			texts = []string{spec.ClusterIP}
+		}
+		for _, text := range texts {
+			if address, err := netip.ParseAddr(text); err == nil && !outside[address.String()] {
+				all[address] = true
+			}
+		}
+	}
+	return len(all)
+}
+
+func (p *preflight) checkRelease() {
+	const name = "Release"
+	preflightTo := func(r Release) []string {
+		if !slices.Contains(Targets(), r.String()) {
+			return nil
+		}
+		return p.Command("preflight", "--to "+r.String())
+	}
+	switch {
+	case p.from == 0 && p.state.UpgradedAt > 0 && p.To <= bitmapsUntil:
+		p.add(Check{
+			Name: name, Level: Must, Message: "A server of 1.34 or later has written the data. kube-apiserver cannot be downgraded.",
+			Remedy: "Choose 1.34 or a later release.", Words: preflightTo(bitmapsUntil + 1),
+		})
+	case p.from == 0:
+		p.add(Check{
+			Name: name, Level: Unknown, Message: "The source does not say which release the cluster runs.",
+			Remedy: "kube-apiserver is upgraded one minor release at a time. See that the present one is " + (p.To - 1).String() + " or " + p.To.String() + ".",
+			Words:  []string{"kubectl", "version"},
+		})
+	case p.To < p.from:
+		p.add(Check{
+			Name: name, Level: Must, Message: fmt.Sprintf("The cluster runs %s. kube-apiserver cannot be downgraded to %v.", p.report.From, p.To),
+			Remedy: fmt.Sprintf("Choose %v or a later release.", p.from), Words: preflightTo(p.from),
+		})
+	case p.To > p.from+1:
+		p.add(Check{
+			Name: name, Level: Must,
+			Message: fmt.Sprintf("The cluster runs %s. kube-apiserver is upgraded one minor release at a time (version skew policy).", p.report.From),
+			Remedy:  fmt.Sprintf("Upgrade to %v first.", p.from+1), Words: preflightTo(p.from + 1),
+		})
+	default:
+		p.ok(name, "The step from %s to %v is supported.", p.report.From, p.To)
+	}
+}
+
+// checkFeatureGates looks for a feature gate that the new release refuses.
+func (p *preflight) checkFeatureGates() {
+	const name = "FeatureGates"
+	switch {
+	case !p.byObjects && p.To > bitmapsUntil && (p.from == 0 || p.from == bitmapsUntil):
+		p.add(Check{
+			Name: name, Level: Must,
+			Message: fmt.Sprintf("ClusterIPs are recorded in bitmaps only. So the servers are of 1.32 or older, or have "+
+				"--feature-gates=MultiCIDRServiceAllocator=false, with which kube-apiserver %v does not start.", p.To),
+			Remedy: "Run the servers as 1.33 without that feature gate first, until each ClusterIP has an IPAddress object.",
+			Words:  p.Command("preflight", "--to 1.33"),
+		})
+	case p.byObjects && p.To >= noBitmapsSince && p.state.UpgradedAt > 0 && len(p.bitmaps()) > 0:
+		p.add(Check{
+			Name: name, Level: Must,
+			Message: fmt.Sprintf("Servers of 1.34 still write bitmaps of ClusterIPs. So they have "+
+				"--feature-gates=DisableAllocatorDualWrite=false, with which kube-apiserver %v does not start.", p.To),
+			Remedy: "Remove this feature gate from every kube-apiserver.",
+		})
+	default:
+		p.ok(name, "The data show no feature gate that kube-apiserver %v refuses.", p.To)
+	}
+}
+
+// checkServiceCIDR compares the servers' flag with what is stored.
+func (p *preflight) checkServiceCIDR() {
+	const name, flag = "ServiceCIDR", "--service-cluster-ip-range"
+	stored, what := p.bitmaps(), "the bitmaps have"
+	if p.byObjects {
+		stored, what = p.defaultCIDRs(), "ServiceCIDR "+defaultServiceCIDR+" has"
+	}
+	given := p.ClusterIPRanges
+	text := func(ranges []string) string { return strings.Join(ranges, ",") }
+	showFlag := []string{"kubectl -n kube-system get pods", "-l component=kube-apiserver", "-o yaml", "| grep service-cluster-ip-range"}
+	switch {
+	case len(stored) == 0 && !p.byObjects && p.unseen():
+		p.add(Check{
+			Name: name, Level: Unknown, Message: "Whether " + flag + " has the ranges that the bitmaps have: the Kubernetes API does not serve bitmaps.",
+			Remedy: "Read etcd or an etcd snapshot, with --endpoints or --etcd-snapshot.",
+		})
+	case len(stored) == 0:
+		p.add(Check{
+			Name: name, Level: Surprise, Message: "There is no ServiceCIDR " + defaultServiceCIDR + ": the first server that starts creates it from its " + flag + ".",
+			Remedy: "See that all servers have the same " + flag + ", and that all ClusterIPs are in it.", Words: showFlag,
+		})
+	case len(given) == 0:
+		p.add(Check{
+			Name: name, Level: Unknown, Message: fmt.Sprintf("Whether all servers have %s=%s, as %s it.", flag, text(stored), what),
+			Remedy: "Name the flag with " + flag + ". This shows it in clusters whose servers are Pods:", Words: showFlag,
+		})
+	case slices.Equal(stored, given):
+		p.ok(name, "%s is %s, and %s the same.", flag, text(given), what)
+	case len(stored) == 1 && len(given) == 2 && stored[0] == given[0]:
+		p.add(Check{
+			Name: name, Level: Surprise, Message: fmt.Sprintf("%s is %s, and %s %s: the new server makes the cluster dual-stack.", flag, text(given), what, text(stored)),
+			Remedy: "Set the flag to " + text(stored) + ", and change it in a step of its own after the upgrade, or give it to all servers at once.",
+		})
+	default:
+		p.add(Check{
+			Name: name, Level: Must, Message: fmt.Sprintf("%s is %s, and %s %s. Services outside of the ranges keep addresses that nothing records.", flag, text(given), what, text(stored)),
+			Remedy: fmt.Sprintf("Start every kube-apiserver with %s=%s. Another range is added with a ServiceCIDR object in 1.33 and later.", flag, text(stored)),
+		})
+	}
+}
+
+// checkMixedServers looks at the time while servers of both releases run.
+func (p *preflight) checkMixedServers() {
+	if p.To != bitmapsUntil+1 || !p.byObjects || p.from != bitmapsUntil && len(p.bitmaps()) == 0 || p.state.UpgradedAt > 0 {
+		return
+	}
+	p.add(Check{
+		Name: "MixedServers", Level: Surprise,
+		Message: "Servers of 1.34 do not write the bitmaps in which those of 1.33 look for a free ClusterIP. While both run, a creation of a Service " +
+			"can fail at a server of 1.33, as the address is taken.",
+		Remedy: "Create the Service again. Upgrade all servers without a long pause; 1.34 needs the bitmaps no more.",
+	})
+}
+
+func (p *preflight) checkFirstRepair() {
+	const name = "FirstRepair"
+	w := p.report.FirstRepair
+	if w.requests() == 0 {
+		p.ok(name, "The first repair pass of kube-apiserver %v has nothing to write%s.", p.To, p.exceptUnseen())
+		return
+	}
+	var parts []string
+	part := func(n int, what, verb string) {
+		if n > 1 {
+			what += "s"
+		}
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s %s", n, what, verb))
+		}
+	}
+	part(w.ServiceCIDRs, "ServiceCIDR", "created")
+	part(w.Created, "IPAddress object", "created")
+	part(w.Removed, "IPAddress object", "removed")
+	part(w.Bitmaps, "bitmap", "changed")
+	c := Check{
+		Name: name, Level: Surprise,
+		Message: fmt.Sprintf("The first repair pass of kube-apiserver %v needs %d writes: %s.", p.To, w.requests(), strings.Join(parts, ", ")),
+		Remedy:  "Take a patch release with the fix of kubernetes#136288, as 1.33.13 and 1.36.3 are; 1.34.4 and 1.35.4 lack it.",
+	}
+	if p.createsObjects() {
+		c.Message += " Each object is an Event ClusterIPNotAllocated, which is no fault."
+	}
+	if w.requests() > maxRequests {
+		c.Message += " They are made one after another, and within 60 s only if each takes less than " + fmt.Sprint(60000/w.requests()) + " ms. Otherwise the server ends, and its next start continues."
+		c.Remedy = "Upgrade one server, and keep those of the old release in service until it is ready. " + c.Remedy
+	}
+	p.add(c)
+}
+
+func (p *preflight) exceptUnseen() string {
+	if p.unseen() {
+		return ", as far as the source shows it"
+	}
+	return ""
+}
+
+func (p *preflight) checkBeta() {
+	if p.To < noBetaSince || p.from >= noBetaSince {
+		return
+	}
+	p.add(Check{
+		Name: "BetaAPI", Level: Surprise,
+		Message: fmt.Sprintf("kube-apiserver %v does not serve IPAddress and ServiceCIDR objects as networking.k8s.io/v1beta1. Stored objects of this version stay readable.", p.To),
+		Remedy:  "Let clients and manifests use networking.k8s.io/v1. This lists what clients still ask for:",
+		Words:   []string{"kubectl get --raw /metrics", "| grep apiserver_requested_deprecated_apis"},
+	})
+}
+
+// unknown adds what the audit does not know.
+func (p *preflight) unknown(u audit.Unknown) {
+	c := Check{Name: u.Range, Level: Unknown, Message: strings.ToUpper(u.Message[:1]) + u.Message[1:] + ".", Remedy: "Read etcd or an etcd snapshot, with --endpoints or --etcd-snapshot."}
+	if u.Range == audit.ServiceNodePorts {
+		c.Remedy += " Leaked node ports are found over the API, too:"
+		c.Words = p.Command("audit", "--probe")
+	}
+	p.add(c)
+}
+
+// labels of the objects that a kube-apiserver creates for an address.
+func labelsOf(family corev1.IPFamily) map[string]string {
+	return map[string]string{networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: "ipallocator.k8s.io"}
+}
+
+// distinct returns texts without repetitions, in the order of values.
+func distinct(values []string) []string {
+	slices.SortFunc(values, func(a, b string) int { return cmp.Or(audit.CompareValues(a, b), cmp.Compare(a, b)) })
+	return slices.Compact(values)
+}

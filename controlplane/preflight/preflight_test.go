@@ -1,0 +1,426 @@
+package preflight_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
+)
+
+// cluster is a state to be changed by tests.
+type cluster struct{ *clusterstate.State }
+
+// newCluster returns a cluster without objects, whose servers run a release.
+func newCluster(release string) cluster {
+	return cluster{&clusterstate.State{Revision: 100, Ranges: map[string]clusterstate.StoredRange{}, Upgrade: &clusterstate.Upgrade{Release: release}}}
+}
+
+// bitmaps has ClusterIPs and node ports recorded in bitmaps, of which offset 0 is set, as that of the Service kubernetes.
+func bitmaps(release string) cluster {
+	c := newCluster(release)
+	c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 1)
+	c.bitmap(audit.ServiceNodePorts, "30000-32767", 0)
+	c.service("kubernetes", "10.96.0.1")
+	return c
+}
+
+// objects has ClusterIPs recorded by IPAddress objects.
+func objects(release string) cluster {
+	c := newCluster(release)
+	c.bitmap(audit.ServiceNodePorts, "30000-32767", 0)
+	c.ServiceCIDRs = []networkingv1.ServiceCIDR{{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}}}}
+	c.service("kubernetes", "10.96.0.1")
+	c.address("10.96.0.1", "kubernetes")
+	c.UpgradedAt = 50
+	return c
+}
+
+func (c cluster) bitmap(name, values string, data ...byte) {
+	object := corev1.RangeAllocation{Range: values, Data: data}
+	raw, err := object.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "RangeAllocation"}, Raw: raw}
+	value, err := envelope.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	c.Ranges[name] = clusterstate.StoredRange{Key: "/registry/ranges/" + name, Value: append([]byte("k8s\x00"), value...), ModRevision: 60, CreateRevision: 1, Version: 2}
+}
+
+func (c cluster) service(name, ip string, nodePorts ...int32) {
+	s := corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.ServiceSpec{ClusterIP: ip, ClusterIPs: []string{ip}}}
+	for _, port := range nodePorts {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Protocol: corev1.ProtocolTCP, Port: 80, NodePort: port})
+	}
+	c.Services = append(c.Services, s)
+}
+
+func (c cluster) address(ip, service string) {
+	c.IPAddresses = append(c.IPAddresses, networkingv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: ip, ResourceVersion: "55",
+			Labels: map[string]string{networkingv1.LabelIPAddressFamily: "IPv4", networkingv1.LabelManagedBy: "ipallocator.k8s.io"},
+		},
+		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: service}},
+	})
+}
+
+// webhook returns a webhook for a rule of all operations.
+func webhook(resources ...string) admissionv1.ValidatingWebhook {
+	return admissionv1.ValidatingWebhook{Name: "check.example.com", Rules: []admissionv1.RuleWithOperations{{
+		Operations: []admissionv1.OperationType{admissionv1.OperationAll},
+		Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: resources},
+	}}}
+}
+
+func (c cluster) webhook(h admissionv1.ValidatingWebhook) {
+	c.Upgrade.Validating = append(c.Upgrade.Validating, admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "policies"}, Webhooks: []admissionv1.ValidatingWebhook{h},
+	})
+}
+
+// command is like that of the command line.
+func command(words ...string) []string {
+	return append(append([]string{"rangekeeper"}, words...), "--endpoints etcd:2379")
+}
+
+func newReport(t *testing.T, c cluster, o preflight.Options) *preflight.Report {
+	t.Helper()
+	a, err := audit.New(c.State, audit.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Command = command
+	report, err := preflight.New(c.State, a, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, check := range report.Checks {
+		if check.Values == nil || check.Message == "" || (check.Level == preflight.OK) != (check.Remedy == "") || check.Command != strings.Join(check.Words, " ") {
+			t.Errorf("%+v", check)
+		}
+	}
+	if len(report.Checks) != report.Summary.MustBeDoneFirst+report.Summary.MaySurprise+report.Summary.Unknown+report.Summary.OK {
+		t.Errorf("%+v", report.Summary)
+	}
+	return report
+}
+
+func target(t *testing.T, text string) preflight.Release {
+	t.Helper()
+	r, err := preflight.ParseTarget(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// flag is that of the servers of the clusters here.
+var flag = []string{"10.96.0.0/16"}
+
+// TestChecks compares the checks that are not ok, as "level name" with a part of their text.
+func TestChecks(t *testing.T) {
+	const must, surprise, unknown = "mustBeDoneFirst ", "maySurprise ", "unknown "
+	const migrates = surprise + "FirstRepair: 1 ServiceCIDR created, 1 IPAddress object created"
+	beta := surprise + "BetaAPI: v1beta1"
+	mixed := surprise + "MixedServers: Servers of 1.34 do not write the bitmaps"
+	for _, c := range []struct {
+		name    string
+		cluster cluster
+		to      string
+		flag    []string
+		change  func(c cluster)
+		want    []string
+	}{
+		{"nothing", objects("v1.35.4"), "1.36", flag, nil, nil},
+		{"patch release", objects("v1.36.1"), "1.36.3", flag, nil, nil},
+		{"to objects", bitmaps("v1.32.2"), "1.33", flag, nil, []string{migrates}},
+		{"bitmaps stay", bitmaps("v1.31.9+k3s1"), "1.32", flag, nil, nil},
+
+		// Release
+		{"skips", bitmaps("v1.32.2"), "1.34", flag, nil, []string{must + "Release: Upgrade to 1.33 first. rangekeeper preflight --to 1.33 --endpoints etcd:2379", migrates}},
+		{"skips to an unknown release", bitmaps("v1.30.0"), "1.32", flag, nil, []string{must + "Release: Upgrade to 1.31 first. "}},
+		{"downgrade", objects("v1.36.3"), "1.35", flag, nil, []string{must + "Release: cannot be downgraded to 1.35"}},
+		{"release not known", objects(""), "1.36", flag, nil, []string{unknown + "Release: is 1.35 or 1.36. kubectl version"}},
+		{"release not known, but newer", objects(""), "1.33", flag, nil, []string{must + "Release: 1.34 or later has written"}},
+
+		// FeatureGates
+		{"gate off", bitmaps("v1.33.1"), "1.34", flag, nil, []string{must + "FeatureGates: MultiCIDRServiceAllocator=false", migrates}},
+		{"gate off or older", bitmaps(""), "1.34", flag, nil, []string{must + "FeatureGates: of 1.32 or older", migrates, unknown + "Release:"}},
+		{"gate off, and stays so", bitmaps("v1.33.1"), "1.33", flag, nil, []string{migrates}},
+		{"dual write in 1.34", objects("v1.34.4"), "1.35", flag, func(c cluster) { c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 1) },
+			[]string{must + "FeatureGates: DisableAllocatorDualWrite=false"}},
+		{"bitmap left over", objects("v1.34.4"), "1.35", flag, func(c cluster) {
+			c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 1)
+			c.UpgradedAt = 70
+		}, nil},
+
+		// ServiceCIDR
+		{"flag not known", objects("v1.35.4"), "1.36", nil, nil, []string{unknown + "ServiceCIDR: Whether all servers have --service-cluster-ip-range=10.96.0.0/16, as ServiceCIDR kubernetes"}},
+		{"flag not known, bitmaps", bitmaps("v1.32.2"), "1.33", nil, nil, []string{migrates, unknown + "ServiceCIDR: as the bitmaps"}},
+		{"other flag", objects("v1.35.4"), "1.36", []string{"10.0.0.0/16"}, nil, []string{must + "ServiceCIDR: Start every kube-apiserver with --service-cluster-ip-range=10.96.0.0/16."}},
+		{"other flag, bitmaps", bitmaps("v1.32.2"), "1.33", []string{"10.96.0.0/12"}, nil, []string{must + "ServiceCIDR: the bitmaps have 10.96.0.0/16", migrates}},
+		{"other order", objects("v1.35.4"), "1.36", []string{"fd00::/112", "10.96.0.0/16"}, nil, []string{must + "ServiceCIDR: fd00::/112,10.96.0.0/16"}},
+		{"to dual stack", objects("v1.35.4"), "1.36", []string{"10.96.0.0/16", "fd00::/112"}, nil, []string{surprise + "ServiceCIDR: makes the cluster dual-stack"}},
+		{"to single stack", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.ServiceCIDRs[0].Spec.CIDRs = []string{"10.96.0.0/16", "fd00::/112"} },
+			[]string{must + "ServiceCIDR: 10.96.0.0/16,fd00::/112"}},
+		{"no default", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.ServiceCIDRs[0].Name = "more" },
+			[]string{surprise + "ServiceCIDR: There is no ServiceCIDR kubernetes", surprise + "FirstRepair: 1 ServiceCIDR created"}},
+
+		// Findings
+		{"double ClusterIP", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.service("more", "10.96.0.1") },
+			[]string{must + "ClusterIPAlreadyAllocated: rangekeeper explain 10.96.0.1 --endpoints"}},
+		{"out of range", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.service("more", "10.0.0.1") },
+			[]string{must + "ClusterIPOutOfRange: 10.0.0.1", migrates}},
+		{"no address", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.service("more", "nonsense") },
+			[]string{must + "ClusterIPNotValid: nonsense", migrates}},
+		{"double node port", objects("v1.35.4"), "1.36", flag, func(c cluster) {
+			c.bitmap(audit.ServiceNodePorts, "30000-32767", 2)
+			c.Services[0].Spec.Ports = []corev1.ServicePort{{NodePort: 30001}, {NodePort: 30001}}
+		}, []string{must + "PortAlreadyAllocated: 30001"}},
+		{"port out of range", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.Services[0].Spec.Ports = []corev1.ServicePort{{NodePort: 80}} },
+			[]string{must + "PortOutOfRange: 80"}},
+		{"port not recorded", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.Services[0].Spec.Ports = []corev1.ServicePort{{NodePort: 30001}} },
+			[]string{surprise + "PortNotAllocated: 30001", surprise + "FirstRepair: 1 bitmap changed"}},
+		{"not in the bitmap", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.service("more", "10.96.0.2") },
+			[]string{must + "ClusterIPNotAllocated: looks for free addresses in the bitmap", surprise + "FirstRepair: 2 IPAddress objects created"}},
+		{"not in the bitmap of 1.32", bitmaps("v1.32.1"), "1.32.2", flag, func(c cluster) { c.service("more", "10.96.0.2") },
+			[]string{surprise + "ClusterIPNotAllocated: The first repair pass records them", surprise + "FirstRepair: needs 1 writes: 1 bitmap changed"}},
+		{"leak in the bitmap", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 3) },
+			[]string{must + "Leak: 10.96.0.2. kube-apiserver 1.33 refuses these addresses", migrates}},
+		{"leak in the bitmap of 1.32", bitmaps("v1.32.1"), "1.32", flag, func(c cluster) { c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 3) },
+			[]string{surprise + "Leak: The third repair pass frees them"}},
+		{"leaked node port", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.bitmap(audit.ServiceNodePorts, "30000-32767", 2) },
+			[]string{surprise + "Leak: 30001. The third repair pass frees these node ports"}},
+		{"missing object", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.service("more", "10.96.0.2") },
+			[]string{surprise + "ClusterIPNotAllocated: objects are missing or foreign", surprise + "FirstRepair: needs 1 writes: 1 IPAddress object created."}},
+		{"foreign object", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.IPAddresses[0].Spec.ParentRef.Resource = "gateways" },
+			[]string{surprise + "ClusterIPNotAllocated: objects are missing or foreign", surprise + "FirstRepair: 1 IPAddress object created, 1 IPAddress object removed"}},
+		{"orphan", objects("v1.35.4"), "1.36", flag, func(c cluster) {
+			c.address("10.96.0.2", "none")
+			c.IPAddresses[1].Spec.ParentRef.Resource = "gateways"
+		}, []string{surprise + "IPAddressNotAllocated: 10.96.0.2", surprise + "FirstRepair: 1 IPAddress object removed"}},
+		{"wrong reference", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.address("10.96.0.2", "kubernetes") },
+			[]string{surprise + "IPAddressWrongReference: 10.96.0.2", surprise + "FirstRepair: 1 IPAddress object removed"}},
+		{"leaked object", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.address("10.96.0.2", "none") },
+			[]string{surprise + "Leak: removes these IPAddress objects", surprise + "FirstRepair: 1 IPAddress object removed"}},
+
+		// MixedServers and BitmapDisagrees
+		{"from dual write", objects("v1.33.13"), "1.34", flag, func(c cluster) { c.UpgradedAt = 0 }, []string{mixed}},
+		{"from dual write, release not known", objects(""), "1.34", flag, func(c cluster) {
+			c.UpgradedAt = 0
+			c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 1)
+		}, []string{mixed, unknown + "Release"}},
+		{"stale bit", objects("v1.33.13"), "1.34", flag, func(c cluster) {
+			c.UpgradedAt = 0
+			c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 3)
+		}, []string{surprise + "BitmapDisagrees: kube-apiserver 1.34 does not use the bitmap", mixed}},
+		{"stale bit stays", objects("v1.33.12"), "1.33", flag, func(c cluster) {
+			c.UpgradedAt = 0
+			c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 3)
+		}, []string{surprise + "BitmapDisagrees: Upgrade to 1.34 next"}},
+
+		// Webhooks
+		{"webhook stops", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.webhook(webhook("*")) },
+			[]string{must + "Webhooks: kubectl edit validatingwebhookconfiguration policies", migrates}},
+		{"webhook of bitmaps", bitmaps("v1.31.2"), "1.32", flag, func(c cluster) { c.webhook(webhook("*")) }, nil},
+		{"webhook that may fail", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
+			h, ignore := webhook("*"), admissionv1.Ignore
+			h.FailurePolicy = &ignore
+			c.webhook(h)
+		}, []string{surprise + "Webhooks: waits for each answer", migrates}},
+		{"webhook later", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.webhook(webhook("ipaddresses")) },
+			[]string{surprise + "Webhooks: only later allocations"}},
+		{"webhook for removals", objects("v1.35.4"), "1.36", flag, func(c cluster) {
+			h := webhook("ipaddresses")
+			h.Rules[0].Operations = []admissionv1.OperationType{admissionv1.Delete}
+			c.webhook(h)
+			c.address("10.96.0.2", "none")
+		}, []string{surprise + "Leak", must + "Webhooks", surprise + "FirstRepair"}},
+		{"mutating webhook", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
+			h := webhook("servicecidrs")
+			c.Upgrade.Mutating = []admissionv1.MutatingWebhookConfiguration{{
+				ObjectMeta: metav1.ObjectMeta{Name: "defaults"}, Webhooks: []admissionv1.MutatingWebhook{{Name: h.Name, Rules: h.Rules}},
+			}}
+		}, []string{must + "Webhooks: kubectl edit mutatingwebhookconfiguration defaults", migrates}},
+		{"webhooks forbidden", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.Upgrade.Forbidden = "user x cannot list" },
+			[]string{unknown + "Webhooks: get and list of validatingwebhookconfigurations and mutatingwebhookconfigurations"}},
+
+		{"no beta", objects("v1.36.3"), "1.37", flag, nil, []string{beta}},
+		{"never beta", objects("v1.37.1"), "1.37", flag, nil, nil},
+
+		{"over the API", objects("v1.35.4"), "1.36", flag, func(c cluster) {
+			c.Ranges, c.Unseen = map[string]clusterstate.StoredRange{}, &clusterstate.Unseen{NodePortRange: "30000-32767"}
+		}, []string{unknown + "servicenodeports: rangekeeper audit --probe"}},
+		{"over the API of bitmaps", bitmaps("v1.32.2"), "1.33", nil, func(c cluster) {
+			c.Ranges, c.Unseen = map[string]clusterstate.StoredRange{}, &clusterstate.Unseen{NodePortRange: "30000-32767"}
+		}, []string{migrates, unknown + "ServiceCIDR: Read etcd", unknown + "serviceips: Leaked", unknown + "serviceips: --service-cluster-ip-range", unknown + "servicenodeports:"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.change != nil {
+				c.change(c.cluster)
+			}
+			report := newReport(t, c.cluster, preflight.Options{To: target(t, c.to), ClusterIPRanges: c.flag})
+			slices.SortStableFunc(c.want, func(a, b string) int { return levelOf(a) - levelOf(b) })
+			var found []string
+			ok := true
+			for _, check := range report.Checks {
+				if check.Level == preflight.OK {
+					continue
+				}
+				found = append(found, fmt.Sprintf("%s %s: %s %s %s", check.Level, check.Name, check.Message, check.Remedy, check.Command))
+				if len(found) > len(c.want) {
+					ok = false
+					continue
+				}
+				start, part, _ := strings.Cut(c.want[len(found)-1], ":")
+				text := found[len(found)-1]
+				ok = ok && strings.HasPrefix(text, start) && strings.Contains(text, strings.TrimPrefix(part, " "))
+			}
+			if !ok || len(found) != len(c.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(found, "\n"), strings.Join(c.want, "\n"))
+			}
+			if report.Ready() == strings.Contains(strings.Join(c.want, ""), must) {
+				t.Errorf("ready is %v", report.Ready())
+			}
+		})
+	}
+}
+
+func levelOf(want string) int {
+	level, _, _ := strings.Cut(want, " ")
+	return slices.Index(preflight.Levels, preflight.Level(level))
+}
+
+// TestRules has rules of webhooks for the creation of ServiceCIDRs and IPAddresses.
+func TestRules(t *testing.T) {
+	namespaced, exact := admissionv1.NamespacedScope, admissionv1.Exact
+	rule := func(change func(h *admissionv1.ValidatingWebhook, r *admissionv1.RuleWithOperations)) admissionv1.ValidatingWebhook {
+		h := webhook("*")
+		change(&h, &h.Rules[0])
+		return h
+	}
+	type hook = admissionv1.ValidatingWebhook
+	type ruleOf = admissionv1.RuleWithOperations
+	for _, c := range []struct {
+		name    string
+		webhook hook
+		want    bool
+	}{
+		{"all", webhook("*"), true},
+		{"all with subresources", webhook("*/*"), true},
+		{"by name", webhook("pods", "servicecidrs"), true},
+		{"with subresources", webhook("ipaddresses/*"), true},
+		{"status only", webhook("*/status", "servicecidrs/status"), false},
+		{"others", webhook("pods", "services"), false},
+		{"group", rule(func(_ *hook, r *ruleOf) { r.APIGroups = []string{"", "networking.k8s.io"} }), true},
+		{"other group", rule(func(_ *hook, r *ruleOf) { r.APIGroups = []string{"", "apps"} }), false},
+		{"updates", rule(func(_ *hook, r *ruleOf) { r.Operations = []admissionv1.OperationType{admissionv1.Update} }), false},
+		{"creations", rule(func(_ *hook, r *ruleOf) { r.Operations = []admissionv1.OperationType{admissionv1.Create} }), true},
+		{"in namespaces", rule(func(_ *hook, r *ruleOf) { r.Scope = &namespaced }), false},
+		{"another version is equivalent", rule(func(_ *hook, r *ruleOf) { r.APIVersions = []string{"v1beta1"} }), true},
+		{"exactly another version", rule(func(h *hook, r *ruleOf) { r.APIVersions, h.MatchPolicy = []string{"v1beta1"}, &exact }), false},
+		{"exactly this version", rule(func(h *hook, r *ruleOf) { r.APIVersions, h.MatchPolicy = []string{"v1"}, &exact }), true},
+		{"other namespaces", rule(func(h *hook, _ *ruleOf) {
+			h.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"policies": "on"}}
+		}), true},
+		{"other objects", rule(func(h *hook, _ *ruleOf) {
+			h.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"policies": "on"}}
+		}), false},
+		{"objects of the allocator", rule(func(h *hook, _ *ruleOf) {
+			h.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{networkingv1.LabelManagedBy: "ipallocator.k8s.io"}}
+		}), true},
+		{"no rule", hook{Name: "none.example.com"}, false},
+	} {
+		state := bitmaps("v1.32.2")
+		state.webhook(c.webhook)
+		report := newReport(t, state, preflight.Options{To: target(t, "1.33"), ClusterIPRanges: flag})
+		if report.Ready() == c.want {
+			t.Errorf("%s: %+v", c.name, report.Of(preflight.Must))
+		}
+	}
+}
+
+// TestManyWrites has more objects to create than a healthy etcd writes within a minute.
+func TestManyWrites(t *testing.T) {
+	for _, c := range []struct {
+		services int
+		want     bool
+	}{{5998, false}, {6000, true}} { // beside the Service kubernetes and the ServiceCIDR
+		state := bitmaps("v1.32.2")
+		state.Ranges = map[string]clusterstate.StoredRange{}
+		state.Unseen = &clusterstate.Unseen{ClusterIPRanges: flag, NodePortRange: "30000-32767"}
+		for i, address := 0, netip.MustParseAddr("10.96.1.0"); i < c.services; i, address = i+1, address.Next() {
+			state.service(fmt.Sprint("s", i), address.String())
+		}
+		report := newReport(t, state, preflight.Options{To: target(t, "1.33")})
+		if report.FirstRepair.Created != c.services+1 {
+			t.Errorf("%d Services: %+v", c.services, report.FirstRepair)
+		}
+		text := fmt.Sprint(report.Of(preflight.Surprise))
+		if strings.Contains(text, "within 60 s only if") != c.want {
+			t.Errorf("%d Services: %s", c.services, text)
+		}
+	}
+}
+
+// TestRepairs names the command that repairs the source.
+func TestRepairs(t *testing.T) {
+	damaged := func() cluster {
+		c := bitmaps("v1.32.2")
+		c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 3)
+		return c
+	}
+	missing := func() cluster {
+		c := objects("v1.35.4")
+		c.service("more", "10.96.0.2")
+		return c
+	}
+	const repair = "rangekeeper repair"
+	for _, c := range []struct {
+		name, to string
+		cluster  cluster
+		repair   []string
+		atRest   bool
+		level    preflight.Level
+		want     string
+	}{
+		{"etcd", "1.33", damaged(), []string{repair, "--apply"}, false, preflight.Must, "To free them before the upgrade, run: rangekeeper repair --apply"},
+		{"snapshot", "1.33", damaged(), []string{repair, "--to-file"}, true, preflight.Must, "rangekeeper repair --to-file"},
+		{"read only", "1.33", damaged(), nil, false, preflight.Must, "present kube-apiserver run for 10 minutes"},
+		{"objects in etcd", "1.36", missing(), []string{repair, "--apply"}, false, preflight.Surprise, "wait for the repair of the present kube-apiserver"},
+		{"objects in a snapshot", "1.36", missing(), []string{repair, "--to-file"}, true, preflight.Surprise, "To create them in the snapshot, run: rangekeeper repair --to-file"},
+	} {
+		report := newReport(t, c.cluster, preflight.Options{To: target(t, c.to), ClusterIPRanges: flag, Repair: c.repair, AtRest: c.atRest})
+		check := report.Of(c.level)[0]
+		if text := check.Remedy + " " + check.Command; !strings.Contains(text, c.want) {
+			t.Errorf("%s: %s", c.name, text)
+		}
+	}
+}
+
+func TestParseTarget(t *testing.T) {
+	for _, text := range []string{"1.34", "v1.34", "1.34.4", "v1.34.9+k3s1", "1.34.0-rc.1"} {
+		if r, err := preflight.ParseTarget(text); err != nil || r != 34 {
+			t.Errorf("%q is %v, %v", text, r, err)
+		}
+	}
+	for _, text := range []string{"", "1", "34", "1.31", "1.99", "2.34", "1.34.", "1.34.x", "1.034567", "1.34 ", "v", "1.34.4.5", "1.-34"} {
+		if r, err := preflight.ParseTarget(text); err == nil || !strings.Contains(err.Error(), "1.32, 1.33, 1.34, 1.35, 1.36, 1.37") {
+			t.Errorf("%q is %v, %v", text, r, err)
+		}
+	}
+}
