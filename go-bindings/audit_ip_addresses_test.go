@@ -177,3 +177,23 @@ func TestIPAddressAuditWithBitmaps(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAloneInBitmap has an address that only a bitmap records: it is cleared once two passes have seen it.
+func TestAloneInBitmap(t *testing.T) {
+	passes := must(NewPassesKeepingLeaks(2, 0))
+	defer passes.Close()
+	r := must(ParseCIDR("10.0.0.0/24"))
+	for _, stays := range []bool{true, false} {
+		audit := must(NewIPAddressAudit(time.Time{}))
+		must(audit.AddBitmap(r, storedOf(r, ip("10.0.0.4"))))
+		must(audit.AddServiceCIDR("10.0.0.0/24"))
+		if err := audit.CompareBitmap(0, 9, 0); err != nil {
+			t.Fatal(err)
+		}
+		report := must(audit.Finish(passes))
+		if found := must(report.Findings()); len(found) != 1 || found[0].Reason != ReasonBitmapDisagrees || found[0].Stays != stays {
+			t.Errorf("stays %v: %+v", stays, found)
+		}
+		report.Close()
+	}
+}

@@ -195,6 +195,17 @@ func TestPasses(t *testing.T) {
 		}
 		outcome.Close()
 	}
+	for _, keeping := range []bool{false, true} {
+		passes := must(newPasses(1, 0, keeping))
+		defer passes.Close()
+		pass := must(NewAudit())
+		must(pass.AddBitmap(r, stored))
+		outcome := must(pass.Finish(passes))
+		if leaks := must(outcome.Leaks()); len(leaks) != 1 || leaks[0].Stays != keeping {
+			t.Errorf("keeping leaks %v: %+v", keeping, leaks)
+		}
+		outcome.Close()
+	}
 	passes.Close()
 	passes.Close()
 	if _, err := must(NewAudit()).Finish(passes); !errors.Is(err, ErrClosed) {

@@ -22,9 +22,20 @@ type Passes struct {
 // Kubernetes, at least 1). With committers, counters advance only if passes are at least 0.9 of interval apart and the
 // value was in use all the time between.
 func NewPasses(passes uint8, interval time.Duration) (*Passes, error) {
+	return newPasses(passes, interval, false)
+}
+
+// NewPassesKeepingLeaks makes counters that keep leaks: passes clear only what a bitmap beside IPAddress objects records
+// alone ([ReasonBitmapDisagrees]), in the pass that sees it for the passes-th time in a row. An API server refuses such an
+// address.
+func NewPassesKeepingLeaks(passes uint8, interval time.Duration) (*Passes, error) {
+	return newPasses(passes, interval, true)
+}
+
+func newPasses(passes uint8, interval time.Duration, keepsLeaks bool) (*Passes, error) {
 	var handle *C.rk_leak_tracker
 	var details C.rk_error
-	if code := C.rk_leak_tracker_new(C.uint8_t(passes), timeToC(interval), &handle, &details); code != C.RK_RESULT_OK {
+	if code := C.rk_leak_tracker_new(C.uint8_t(passes), timeToC(interval), C.bool(keepsLeaks), &handle, &details); code != C.RK_RESULT_OK {
 		return nil, detailedError(code, &details)
 	}
 	return &Passes{own(handle, func(c *C.rk_leak_tracker) { C.rk_leak_tracker_free(c) })}, nil

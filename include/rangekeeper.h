@@ -2436,10 +2436,15 @@ rk_result rk_leak_counters_reset(const struct rk_leak_counters *counters);
  *
  * In an rk_repair_pass, counters advance only if passes are at least 0.9 of `interval` (in nanoseconds) apart and
  * the value was in use all the time between. In rk_audit_finish every pass counts, and `interval` has no meaning.
+ *
+ * With `keeps_leaks`, leaks are never cleaned. Only an address that a bitmap beside IPAddress objects records alone
+ * (RK_REASON_BITMAP_DISAGREES) is cleared, after so many passes: an API server refuses it.
+ *
  * RK_RESULT_INVALID_ARGUMENT if `passes` is 0.
  */
 rk_result rk_leak_tracker_new(uint8_t passes,
                               uint64_t interval,
+                              bool keeps_leaks,
                               struct rk_leak_tracker **tracker,
                               struct rk_error *error);
 

@@ -46,8 +46,10 @@ type Options struct {
 	CleansLeaks bool
 	// Pass is the repair pass that the audit belongs to; leaks of bitmaps stay until
 	// they are due. Without it all are to be cleaned at once, which is right only
-	// where nobody allocates meanwhile.
-	Pass *rangekeeper.Pass
+	// where nobody allocates meanwhile, or with KeepsLeaks only what a bitmap records alone
+	// beside IPAddress objects.
+	Pass       *rangekeeper.Pass
+	KeepsLeaks bool
 	// Read are the bitmaps that the pass has read through their committers, in this
 	// order. What the state has of them is not audited.
 	Read []ReadRange
@@ -155,18 +157,28 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	if err := a.check(core, o.CleansLeaks); err != nil {
 		return nil, err
 	}
-	if o.Pass != nil {
-		a.core, err = o.Pass.Finish(core)
-	} else {
-		a.core, err = core.Finish(nil)
-	}
-	if err != nil {
+	if a.core, err = finish(core, o); err != nil {
 		return nil, err
 	}
 	if err := a.observeClaimants(); err != nil {
 		return nil, err
 	}
 	return a, a.fillReport()
+}
+
+func finish(core *rangekeeper.Audit, o Options) (*rangekeeper.Report, error) {
+	switch {
+	case o.Pass != nil:
+		return o.Pass.Finish(core)
+	case o.KeepsLeaks:
+		once, err := rangekeeper.NewPassesKeepingLeaks(1, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer once.Close()
+		return core.Finish(once)
+	}
+	return core.Finish(nil)
 }
 
 // Report returns the document. It must not be changed.

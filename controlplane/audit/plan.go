@@ -95,14 +95,19 @@ func (p *Plan) LeftToOwners() []Finding {
 	return all
 }
 
-// Restrict makes the plan one of these changes only: other leaks stay.
+// Restrict makes the plan one of these changes only: what else only a bitmap records stays.
 func (p *Plan) Restrict(ranges []RangePlan) {
 	p.Ranges = ranges
+	kept := func(name, value string) bool {
+		return !slices.ContainsFunc(ranges, func(r RangePlan) bool { return r.Name == name && slices.Contains(r.Clear, value) })
+	}
+	for i := range p.Findings {
+		f := &p.Findings[i]
+		f.Stays = f.isAlone() && kept(f.Range, f.Value)
+	}
 	for i := range p.Leaks {
 		l := &p.Leaks[i]
-		l.Stays = l.Remedy == rangekeeper.RemedyRepair && !slices.ContainsFunc(ranges, func(r RangePlan) bool {
-			return r.Name == l.Range && slices.Contains(r.Clear, l.Value)
-		})
+		l.Stays = l.Remedy == rangekeeper.RemedyRepair && kept(l.Range, l.Value)
 	}
 	p.summarize()
 }
@@ -133,20 +138,27 @@ func (p *Plan) Leaves() bool {
 }
 
 // LeaksLeft is the number of leaks in bitmaps that stay for now, as they may still
-// come into use. Bits beside IPAddress objects that no object has are among them.
+// come into use.
 func (p *Plan) LeaksLeft() int {
 	n := 0
-	for _, f := range p.Findings {
-		if f.Stays {
-			n++
-		}
-	}
 	for _, l := range p.Leaks {
 		if l.Stays {
 			n++
 		}
 	}
 	return n
+}
+
+// AloneLeft are the addresses that stay for now though only a bitmap beside IPAddress
+// objects records them: a server may be creating the object.
+func (p *Plan) AloneLeft() []string {
+	var all []string
+	for _, f := range p.Findings {
+		if f.Stays {
+			all = append(all, f.Value)
+		}
+	}
+	return all
 }
 
 // After adds what earlier passes of the same repair have done. What they have found

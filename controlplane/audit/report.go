@@ -120,6 +120,10 @@ type Finding struct {
 	Stays bool `json:"stays,omitempty"`
 }
 
+// isAlone reports whether only a bitmap records the value, which is in the CIDR of the
+// ServiceCIDR that the finding is about.
+func (f *Finding) isAlone() bool { return f.Kind == KindServiceCIDR }
+
 // Claimant is an object that claims a value. The oldest one keeps the value; the
 // others are to change it, or to be recreated. One without a time counts as the
 // youngest; of several with one time the first by namespace and name keeps the value.

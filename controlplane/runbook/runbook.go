@@ -103,8 +103,9 @@ var entries = []Entry{
 			"a Service or an IPAddress object has an address that the bitmap does not record.",
 		"The API server refuses to create a Service with an address that only the bitmap records: \"provided IP is already " +
 			"allocated\". If the bitmap lacks an address, a creation that happens to choose it fails.",
-		"`rangekeeper repair --apply` records what the bitmap lacks, and with `--clean-leaks` clears what only the bitmap records. " +
-			"An API server never does. After an upgrade to 1.34 the bitmap is not used any more.",
+		"`rangekeeper repair --apply` records what the bitmap lacks. It clears what only the bitmap records if that is still so " +
+			"after a minute: a server records an address before it creates the object. An API server never repairs the bitmap. " +
+			"After an upgrade to 1.34 the bitmap is not used any more.",
 	},
 	{
 		"IPAddressNotAllocated", "An IPAddress object without a Service",

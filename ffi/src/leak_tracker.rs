@@ -20,11 +20,16 @@ pub struct rk_leak_tracker(pub(crate) Arc<Handle<Passes>>);
 ///
 /// In an rk_repair_pass, counters advance only if passes are at least 0.9 of `interval` (in nanoseconds) apart and
 /// the value was in use all the time between. In rk_audit_finish every pass counts, and `interval` has no meaning.
+///
+/// With `keeps_leaks`, leaks are never cleaned. Only an address that a bitmap beside IPAddress objects records alone
+/// (RK_REASON_BITMAP_DISAGREES) is cleared, after so many passes: an API server refuses it.
+///
 /// RK_RESULT_INVALID_ARGUMENT if `passes` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_leak_tracker_new(
     passes: u8,
     interval: u64,
+    keeps_leaks: bool,
     tracker: *mut *mut rk_leak_tracker,
     error: *mut rk_error,
 ) -> rk_result {
@@ -33,6 +38,7 @@ pub unsafe extern "C" fn rk_leak_tracker_new(
         guard_error(error, |scope| {
             let out = Out::new(scope, tracker).named("tracker")?;
             let passes = Passes::new(leak::passes(passes)?, Duration::from_nanos(interval));
+            let passes = if keeps_leaks { passes.keeping_leaks() } else { passes };
             out.give(rk_leak_tracker(Arc::new(Handle::new(passes))));
             Ok(())
         })

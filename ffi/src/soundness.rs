@@ -213,7 +213,7 @@ fn a_report_is_read_by_threads_while_one_closes_it() {
     let services = rk_services { batch: batch(&mut words, &mut text, 2) };
     // SAFETY: all pointers are to live variables of the lengths that they are passed with, and handles are freed once.
     unsafe {
-        assert_eq!(rk_leak_tracker_new(3, 0, &mut tracker, ptr::null_mut()), OK);
+        assert_eq!(rk_leak_tracker_new(3, 0, false, &mut tracker, ptr::null_mut()), OK);
         assert_eq!(rk_audit_new(false, ptr::null(), &mut audit), OK);
         assert_eq!(rk_audit_add_bitmap(audit, range, ptr::null(), 0, ptr::null(), 0, ptr::null_mut()), OK);
         assert_eq!(rk_audit_observe_services(audit, ptr::null(), &services, ptr::null_mut()), OK);

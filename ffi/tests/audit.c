@@ -187,13 +187,19 @@ int main(void) {
 
   /* If two passes have to see it the leak stays once. */
   rk_leak_tracker *passes = NULL;
-  CHECK_OK(rk_leak_tracker_new(2, 0, &passes, NULL));
+  CHECK_OK(rk_leak_tracker_new(2, 0, false, &passes, NULL));
   for (uint32_t clear = 0; clear < 2; clear++) {
     report = run(passes);
     CHECK_OK(rk_report_range(report, 0, &counts));
     CHECK(counts.clear == clear && counts.leaked == 1);
     rk_report_free(report);
   }
+  rk_leak_tracker_free(passes);
+  CHECK_OK(rk_leak_tracker_new(1, 0, true, &passes, NULL));
+  report = run(passes);
+  CHECK_OK(rk_report_range(report, 0, &counts));
+  CHECK(counts.clear == 0 && counts.leaked == 1);
+  rk_report_free(report);
   rk_leak_tracker_free(passes);
   return 0;
 }

@@ -35,7 +35,7 @@ static rk_report *run(const int64_t *now) {
 }
 
 /* A bitmap beside the objects: the bit of 10.0.0.4 is set for nothing, and that of 10.0.0.1 is missing. */
-static rk_report *compare(uint64_t upgraded) {
+static rk_report *compare(uint64_t upgraded, const rk_leak_tracker *tracker) {
   rk_audit *audit = NULL;
   rk_range *range = NULL;
   rk_report *report = NULL;
@@ -54,7 +54,7 @@ static rk_report *compare(uint64_t upgraded) {
   CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0));
   CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
   CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
-  CHECK_OK(rk_audit_finish(audit, NULL, &report, NULL));
+  CHECK_OK(rk_audit_finish(audit, tracker, &report, NULL));
   rk_audit_free(audit);
   rk_range_free(range);
   return report;
@@ -64,7 +64,7 @@ static void bitmap_beside_objects(void) {
   rk_finding findings[3];
   rk_range_report counts;
   size_t n = 0;
-  rk_report *report = compare(0);
+  rk_report *report = compare(0, NULL);
   CHECK_OK(rk_report_findings(report, 0, findings, 3, &n));
   CHECK(n == 2 && findings[0].reason == RK_REASON_BITMAP_DISAGREES && findings[1].reason == RK_REASON_BITMAP_DISAGREES);
   CHECK(findings[0].subject_kind == RK_SUBJECT_KIND_IP_ADDRESS && findings[0].subject == 0 && !findings[0].stays);
@@ -74,11 +74,22 @@ static void bitmap_beside_objects(void) {
   CHECK_OK(rk_report_range(report, 0, &counts));
   CHECK(counts.record == RK_RECORD_BITMAP && counts.set == 1 && counts.clear == 1);
   rk_report_free(report);
-  report = compare(10);
+  report = compare(10, NULL);
   CHECK_OK(rk_report_findings(report, 0, findings, 3, &n));
   CHECK_OK(rk_report_range(report, 0, &counts));
   CHECK(n == 0 && counts.record == RK_RECORD_STALE);
   rk_report_free(report);
+
+  rk_leak_tracker *keeping = NULL;
+  CHECK_OK(rk_leak_tracker_new(2, 0, true, &keeping, NULL));
+  for (uint32_t clear = 0; clear < 2; clear++) {
+    report = compare(0, keeping);
+    CHECK_OK(rk_report_findings(report, 0, findings, 3, &n));
+    CHECK_OK(rk_report_range(report, 0, &counts));
+    CHECK(n == 2 && findings[1].stays == (clear == 0) && counts.clear == clear);
+    rk_report_free(report);
+  }
+  rk_leak_tracker_free(keeping);
 }
 
 /* Of two Services with one address the older one keeps it, and gets the IPAddress object that is missing; that of

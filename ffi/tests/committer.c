@@ -162,7 +162,7 @@ int main(void) {
      in the second one a grace later all is due. */
   now += 3600000000000u;
   rk_leak_tracker *passes;
-  CHECK_OK(rk_leak_tracker_new(2, 360000000000u, &passes, NULL));
+  CHECK_OK(rk_leak_tracker_new(2, 360000000000u, false, &passes, NULL));
   for (uint32_t cleared = 0; cleared <= 3; cleared += 3, now += 360000000000u) {
     rk_repair_pass *pass;
     rk_audit *audit;

@@ -334,9 +334,10 @@ static void audit(const rk_range *range) {
   rk_audit *a = NULL;
   rk_report *o = NULL;
   rk_error error;
-  CHECK_NULL(rk_leak_tracker_new(3, 1, NULL, NULL));
-  CHECK_INVALID(rk_leak_tracker_new(0, 1, &passes, NULL));
-  CHECK_OK(rk_leak_tracker_new(3, 1, &passes, NULL));
+  CHECK_NULL(rk_leak_tracker_new(3, 1, false, NULL, NULL));
+  CHECK_INVALID(rk_leak_tracker_new(0, 1, false, &passes, NULL));
+  CHECK_INVALID(rk_leak_tracker_new(0, 1, true, &passes, NULL));
+  CHECK_OK(rk_leak_tracker_new(3, 1, false, &passes, NULL));
   CHECK_NULL(rk_audit_new(false, NULL, NULL));
   CHECK_OK(rk_audit_new(false, NULL, &a));
 
@@ -609,7 +610,7 @@ static void steps_of_a_pass(const rk_committer *c) {
   rk_committer *of_others = NULL;
   rk_error error;
   uint64_t ticket = 77;
-  CHECK_OK(rk_leak_tracker_new(3, UINT64_MAX, &passes, NULL));
+  CHECK_OK(rk_leak_tracker_new(3, UINT64_MAX, false, &passes, NULL));
   CHECK_OK(rk_audit_new(false, NULL, &audit));
   CHECK_OK(rk_audit_new(false, NULL, &other));
   rk_range *range = range_of("10.0.0.0/25");
@@ -901,7 +902,7 @@ static void sentences(const rk_range *range) {
   rk_leak_tracker *tracker = NULL;
   const char *passes = "passes 0 is less than 1: a leak is cleaned in the first pass that sees it, or later";
   CHECK_INVALID_SAYS(rk_leak_counters_new(range, 0, &counters, &error), passes);
-  CHECK_INVALID_SAYS(rk_leak_tracker_new(0, 1, &tracker, &error), passes);
+  CHECK_INVALID_SAYS(rk_leak_tracker_new(0, 1, false, &tracker, &error), passes);
 
   rk_committer *committer = NULL;
   CHECK_INVALID_SAYS(rk_committer_new(range, 3, 1, 1, &committer, &error),

@@ -46,14 +46,17 @@ In an etcd snapshot all leaks are cleaned, since nobody allocates from it. In a
 running etcd a value may look leaked while its Service is being created: leaks stay
 unless --clean-leaks is given, which cleans those that stay leaked over all passes,
 if no Service is written while the last one is under way.
+Kubernetes 1.33 refuses an address that a bitmap records though no IPAddress object or
+Service has it. --apply clears such an address if a second look finds it a minute later.
 IPAddress objects are repaired in a snapshot, and a missing ServiceCIDR is created if
 bitmaps store its CIDRs, as those of Kubernetes 1.33 do. In a running cluster objects
 are not written, since kube-apiserver repairs them at its start.
 
 --plan-to writes the changes to a file for a review, and "--apply --plan FILE" writes
-exactly those, in one transaction, or refuses and says what has changed. It clears a leak
-if the value was leaked in the plan, at least a minute ago, and is leaked now. What it
-writes is in FILE.journal, with which rangekeeper undo reverses it for 24 hours.
+exactly those, in one transaction, or refuses and says what has changed. It clears a
+value if the plan is at least a minute old and no Service uses the value now; leaks are
+in a plan only with --clean-leaks. What it writes is in FILE.journal, with which
+rangekeeper undo reverses it for 24 hours.
 
 The exit code is 1 as long as changes are pending or anything is left: a fault that only
 an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak.`,
@@ -81,6 +84,9 @@ an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak
 	completeNothing(c, "passes", "interval")
 	r.source = withSource(c, func(c *cobra.Command, _ []string, _ *source) error {
 		r.log = c.ErrOrStderr()
+		if !r.cleanLeaks { // then only addresses that a bitmap records alone may need a second pass
+			r.passes, r.interval = 2, leakAge
+		}
 		plan, runErr := r.run(c.Context())
 		if plan == nil {
 			return runErr
@@ -191,11 +197,14 @@ func (r *repair) writeSnapshot(ctx context.Context, state *clusterstate.State, a
 }
 
 func (r *repair) online(ctx context.Context) (*audit.Plan, error) {
-	passes, due := 1, uint8(2) // no leak is due in a single pass
-	if r.cleanLeaks {
-		passes, due = int(r.passes), r.passes
+	passes, remember := r.passes, rangekeeper.NewPasses
+	if !r.cleanLeaks {
+		remember = rangekeeper.NewPassesKeepingLeaks
 	}
-	known, err := rangekeeper.NewPasses(due, r.interval)
+	if !r.apply { // the one pass shows what all of them would clear
+		passes = 1
+	}
+	known, err := remember(passes, r.interval)
 	if err != nil {
 		return nil, err
 	}
@@ -210,9 +219,9 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, error) {
 		return nil, err
 	}
 	var before *audit.Plan
-	for n := 1; ; n++ {
+	for n := uint8(1); ; n++ {
 		r.leftAlone = 0
-		plan, err := r.pass(ctx, known, ranges)
+		plan, err := r.pass(ctx, known, ranges, r.cleanLeaks || n > 1)
 		if plan == nil {
 			return before, err
 		}
@@ -222,24 +231,47 @@ func (r *repair) online(ctx context.Context) (*audit.Plan, error) {
 		if err != nil {
 			return plan, err
 		}
-		if n == passes {
-			if stay := plan.LeaksLeft(); stay > 0 {
-				reason := "--clean-leaks cleans those that stay leaked over several passes"
-				if r.cleanLeaks {
-					reason = "not known to have stayed leaked over all passes; run the command again"
-				}
-				fmt.Fprintf(r.log, "rangekeeper: %s left: %s\n", count(stay, "leak"), reason)
-			}
+		alone := plan.AloneLeft()
+		if n == passes || !r.cleanLeaks && len(alone) == 0 {
+			r.reportLeft(plan.LeaksLeft(), alone)
 			return plan, nil
 		}
 		before = plan
-		fmt.Fprintf(r.log, "rangekeeper: pass %d of %d: %s; the next one in %s\n", n, passes, count(len(plan.Leaks), "leak"), r.interval)
+		if r.cleanLeaks {
+			fmt.Fprintf(r.log, "rangekeeper: pass %d of %d: %s; the next one in %s\n", n, passes, count(len(plan.Leaks), "leak"), r.interval)
+		} else {
+			fmt.Fprintf(r.log, "rangekeeper: waiting %.0f s to look again: only a bitmap records %s, and a request that creates a Service may be under way\n",
+				r.interval.Seconds(), addresses(alone))
+		}
 		select {
 		case <-time.After(r.interval):
 		case <-ctx.Done():
-			return before, fmt.Errorf("interrupted after pass %d of %d, before leaks are cleaned: %w", n, passes, ctx.Err())
+			return before, fmt.Errorf("interrupted after pass %d of %d, before anything is cleared: %w", n, passes, ctx.Err())
 		}
 	}
+}
+
+// reportLeft says what stays in bitmaps after the last pass: leaks, and addresses that only a bitmap records.
+func (r *repair) reportLeft(leaks int, alone []string) {
+	const again = "not known to have stayed %s over all passes; run the command again"
+	if leaks > 0 {
+		reason := "--clean-leaks cleans those that stay leaked over several passes"
+		if r.cleanLeaks {
+			reason = fmt.Sprintf(again, "leaked")
+		}
+		fmt.Fprintf(r.log, "rangekeeper: %s left: %s\n", count(leaks, "leak"), reason)
+	}
+	if len(alone) > 0 {
+		fmt.Fprintf(r.log, "rangekeeper: %s left, which only a bitmap records: %s\n", addresses(alone), fmt.Sprintf(again, "so"))
+	}
+}
+
+// addresses names one address, and counts several.
+func addresses(all []string) string {
+	if len(all) == 1 {
+		return all[0]
+	}
+	return fmt.Sprintf("%d addresses", len(all))
 }
 
 // repairRange is a stored range that is repaired.
@@ -258,10 +290,7 @@ func (r *repair) openRanges(ctx context.Context) ([]repairRange, error) {
 	if err != nil {
 		return nil, err
 	}
-	grace := etcdstore.DefaultGrace
-	if r.cleanLeaks { // a leak is as old as that in the last pass
-		grace = max(time.Duration(r.passes-1)*r.interval, 1)
-	}
+	grace := max(time.Duration(r.passes-1)*r.interval, 1) // a leak is as old as that in the last pass
 	var ranges []repairRange
 	for _, name := range bitmapNames {
 		values, err := storedRange(ctx, client, r.source.prefix, name)
@@ -280,10 +309,10 @@ func (r *repair) openRanges(ctx context.Context) ([]repairRange, error) {
 	return ranges, nil
 }
 
-// pass reads the state, audits it and, with --apply, writes what changes.
-func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []repairRange) (*audit.Plan, error) {
+// pass reads the state, audits it and, with --apply, writes what changes. Where it may clear something it needs Services.
+func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []repairRange, clears bool) (*audit.Plan, error) {
 	o := r.source.auditOptions()
-	o.CleansLeaks = r.cleanLeaks
+	o.CleansLeaks = clears
 	driven := make([]controller.Range, len(ranges))
 	for i, k := range ranges {
 		driven[i] = timedRange{k.Store}

@@ -296,6 +296,14 @@ func repairWith(t *testing.T, e *embedded.Etcd, log io.Writer, before func(conte
 
 func tryRepair(t *testing.T, e *embedded.Etcd, log io.Writer, before func(context.Context, *pb.TxnRequest) error) (*repair, *audit.Plan, error) {
 	t.Helper()
+	r := &repair{apply: true, cleanLeaks: true, passes: 3, log: log}
+	plan, err := r.runWith(t, e, before)
+	return r, plan, err
+}
+
+// runWith runs a repair that calls before ahead of each swap.
+func (r *repair) runWith(t *testing.T, e *embedded.Etcd, before func(context.Context, *pb.TxnRequest) error) (*audit.Plan, error) {
+	t.Helper()
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: e.Endpoints(),
 		DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -310,11 +318,9 @@ func tryRepair(t *testing.T, e *embedded.Etcd, log io.Writer, before func(contex
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &source{client: client, mode: modeAuto, progress: &progress{w: t.Output()}}
-	defer s.close()
-	r := &repair{source: s, apply: true, cleanLeaks: true, passes: 3, log: log}
-	plan, err := r.run(t.Context())
-	return r, plan, err
+	r.source = &source{client: client, mode: modeAuto, progress: &progress{w: t.Output()}}
+	defer r.source.close()
+	return r.run(t.Context())
 }
 
 // TestOneRangeFails has one range refused by etcd: its findings and leaks are left, and the other ranges are repaired.

@@ -62,7 +62,8 @@ type usedValue struct {
 	Services []string `json:"services"`
 }
 
-func (r rangeChanges) setValues() (all []string) {
+func (r rangeChanges) setValues() []string {
+	all := []string{} // never nil, which is null in JSON
 	for _, set := range r.Set {
 		all = append(all, set.Value)
 	}
@@ -105,8 +106,8 @@ func (c *changes) create(path string, force bool) error {
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
-// look reads and audits the running cluster, all leaks to be cleaned.
-func (r *repair) look(ctx context.Context) (*clusterstate.State, *audit.Plan, uint64, error) {
+// look reads and audits the running cluster, all leaks to be cleaned, or only what a bitmap records alone.
+func (r *repair) look(ctx context.Context, keepsLeaks bool) (*clusterstate.State, *audit.Plan, uint64, error) {
 	client, err := r.source.connect(ctx)
 	if err != nil {
 		return nil, nil, 0, err
@@ -116,7 +117,7 @@ func (r *repair) look(ctx context.Context) (*clusterstate.State, *audit.Plan, ui
 		return nil, nil, 0, err
 	}
 	o := r.source.auditOptions()
-	o.CleansLeaks = r.cleanLeaks
+	o.CleansLeaks, o.KeepsLeaks = r.cleanLeaks, keepsLeaks
 	a, err := audit.New(state, o)
 	if err != nil {
 		return nil, nil, 0, r.source.explain(err)
@@ -142,17 +143,13 @@ func clusterID(ctx context.Context, s *store) (uint64, error) {
 
 // planForReview writes what a repair of the running cluster changes to a file.
 func (r *repair) planForReview(ctx context.Context) (*audit.Plan, error) {
-	state, plan, id, err := r.look(ctx)
+	state, plan, id, err := r.look(ctx, !r.cleanLeaks)
 	if err != nil {
 		return nil, err
 	}
 	users := audit.Users(state)
 	c := &changes{APIVersion: audit.APIVersion, Kind: kindReviewedPlan, Time: time.Now().UTC(), Cluster: id, Prefix: r.source.prefix, Revision: state.Revision}
-	for i := range plan.Ranges {
-		one := &plan.Ranges[i]
-		if !r.cleanLeaks {
-			one.Clear = []string{}
-		}
+	for _, one := range plan.Ranges {
 		ranged := rangeChanges{Name: one.Name, Range: one.Range, Set: []usedValue{}, Clear: one.Clear}
 		for _, text := range one.Set {
 			value, err := rangekeeper.ParseValue(text)
@@ -163,7 +160,6 @@ func (r *repair) planForReview(ctx context.Context) (*audit.Plan, error) {
 		}
 		c.Ranges = append(c.Ranges, ranged)
 	}
-	plan.Restrict(plan.Ranges)
 	if err = c.create(r.planTo, r.force); errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("%w; --force replaces it", err)
 	} else if err != nil {
@@ -206,7 +202,7 @@ func (r *repair) applyPlan(ctx context.Context) (*audit.Plan, error) {
 // writePlanned writes the changes if each of them is still due.
 func (r *repair) writePlanned(ctx context.Context, c *changes) (*audit.Plan, error) {
 	for began := time.Now(); time.Since(began) < changeTimeout; {
-		state, plan, id, err := r.look(ctx)
+		state, plan, id, err := r.look(ctx, false)
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@
 
 use std::net::IpAddr;
 
+use crate::bitmap::Bitmap;
 use crate::cidr::CidrRange;
 use crate::finding::{Finding, FoundValue, Reason, Subject};
 use crate::range::Range;
@@ -77,6 +78,7 @@ impl Beside {
                 self.pass.hold(offset);
             }
         }
+        let mut alone = Bitmap::new(self.pass.range.size());
         for offset in self.pass.unused().iter() {
             // The bit of an object that the API server removes is a leak with it, of which the object has the report.
             if let Some(address) = self.pass.range.value_at(offset)
@@ -84,10 +86,11 @@ impl Beside {
                 && let Some(cidr) = objects.range_of(address)
             {
                 find(Subject::ServiceCidr(cidr as u64), address);
+                alone.insert(offset);
             }
         }
         // There are no claims to settle.
-        let (index, report) = self.pass.finish(leaks, &mut Findings::new());
+        let (index, report) = self.pass.finish(leaks, &mut Findings::new(), Some(&alone));
         (index, RangeReport::Bitmap(report.beside_objects()))
     }
 }
@@ -215,6 +218,31 @@ mod tests {
         report.record_repair(0, RepairOutcome::Done { set: &[], cleared: &[cleared] }).expect("a bitmap");
         assert_eq!(disagreements(&report).len(), 1, "it was found and repaired");
         assert_eq!(stays(&report), [false, false]);
+    }
+
+    #[test]
+    fn where_leaks_are_kept_only_what_the_bitmap_records_alone_is_cleared() {
+        let two = std::num::NonZeroU8::new(2).expect("not 0");
+        let (foreign, leaked) =
+            (IpAddressObject { managed_by: "another", ..object("10.0.0.6", 1) }, object("10.0.0.3", 1));
+        // Bits 0 (used), 2 (a leaked object), 3 and 4 (nothing has them), 5 (another controller's object).
+        let first =
+            || audit(0b11_1101, STILL, &[object("10.0.0.1", 1), leaked, foreign], &["10.0.0.1"], Leaks::CleanAtOnce);
+        assert_eq!(first().bitmap(0).expect("it is written").next().snapshot(), [0b10_0001]);
+        for (object_of, service, next) in
+            [(None, None, 0b10_0101), (Some("10.0.0.5"), None, 0b11_0101), (None, Some("10.0.0.5"), 0b11_0101)]
+        {
+            let mut counters = RepairCounters::new(two).keeping_leaks();
+            let mut pass = |object_of: Option<&'static str>, service: Option<&'static str>| {
+                let created = object_of.map(|name| object(name, WRITTEN));
+                let objects: Vec<_> = [object("10.0.0.1", 1), leaked, foreign].into_iter().chain(created).collect();
+                let services: Vec<_> = std::iter::once("10.0.0.1").chain(service).collect();
+                let report = audit(0b11_1101, STILL, &objects, &services, Leaks::Keep(&mut counters));
+                report.bitmap(0).expect("it is written").next().snapshot().to_vec()
+            };
+            assert_eq!(pass(None, None), [0b11_1101], "one look is not enough");
+            assert_eq!(pass(object_of, service), [next], "object {object_of:?}, Service {service:?}");
+        }
     }
 
     #[test]

@@ -132,7 +132,7 @@ pub enum AddObjectError {
 pub enum Leaks<'a> {
     /// It cleans them in this pass, which is right only if nothing allocates concurrently.
     CleanAtOnce,
-    /// It keeps each one until its counter reaches the number of passes.
+    /// It keeps each one until its counter reaches the number of passes, or all of them, as the counters say.
     Keep(&'a mut RepairCounters),
 }
 
@@ -140,13 +140,21 @@ pub enum Leaks<'a> {
 #[derive(Clone, Debug)]
 pub struct RepairCounters {
     passes: std::num::NonZeroU8,
+    keeps_leaks: bool,
     ranges: Vec<(AnyRange, LeakCounters)>,
 }
 
 impl RepairCounters {
     /// Counters at 0; a leak is cleaned in the pass that sees it for the `passes`th time in a row.
     pub fn new(passes: std::num::NonZeroU8) -> Self {
-        Self { passes, ranges: Vec::new() }
+        Self { passes, keeps_leaks: false, ranges: Vec::new() }
+    }
+
+    /// Leaks are kept however often they are seen. Only a value that a bitmap beside IPAddress objects records alone
+    /// ([`Reason::BitmapDisagrees`]) is counted and cleared: while a leak only takes room, the API server refuses such an
+    /// address, and nothing but a repair of the bitmap changes that.
+    pub fn keeping_leaks(self) -> Self {
+        Self { keeps_leaks: true, ..self }
     }
 
     /// The counters of `range`; 0 if no pass had this range yet.
@@ -489,8 +497,8 @@ impl Audit {
             (index, if unseen { RangeReport::Unseen(report) } else { RangeReport::Bitmap(report) })
         };
         let cidrs = [self.ipv4, self.ipv6].into_iter().flatten();
-        ranges.extend(cidrs.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings))));
-        ranges.extend(self.ports.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings))));
+        ranges.extend(cidrs.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings, None))));
+        ranges.extend(self.ports.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings, None))));
         let (mut object_leaks, mut object_repairs, mut disagreements) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(objects) = self.objects {
             let beside = self.beside.into_iter();

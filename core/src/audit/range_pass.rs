@@ -158,7 +158,14 @@ impl<R: Repaired> RangePass<R> {
         (self.index, BitmapReport::new(self.range.any(), self.stored, self.dropped, in_use, Vec::new(), None))
     }
 
-    pub(super) fn finish(mut self, leaks: &mut Leaks<'_>, findings: &mut Findings) -> (usize, BitmapReport) {
+    /// `alone` are the leaks that only this bitmap records, of one beside IPAddress objects: they are cleared even where
+    /// leaks are kept.
+    pub(super) fn finish(
+        mut self,
+        leaks: &mut Leaks<'_>,
+        findings: &mut Findings,
+        alone: Option<&Bitmap>,
+    ) -> (usize, BitmapReport) {
         self.settle(findings);
         let range = self.range.any();
         let next = match leaks {
@@ -169,7 +176,11 @@ impl<R: Repaired> RangePass<R> {
                 None
             }
             Leaks::Keep(counters) => {
-                let mut due = self.stored.difference(&self.in_use);
+                let mut due = if counters.keeps_leaks {
+                    alone.cloned().unwrap_or_else(|| Bitmap::new(self.range.size()))
+                } else {
+                    self.stored.difference(&self.in_use)
+                };
                 counters.of(range).advance(&mut due);
                 let mut next = self.stored.difference(&due);
                 next.union_with(&self.in_use);

@@ -73,6 +73,11 @@ impl Passes {
         }
     }
 
+    /// As [`RepairCounters::keeping_leaks`].
+    pub fn keeping_leaks(self) -> Self {
+        Self { counters: self.counters.keeping_leaks(), ..self }
+    }
+
     /// The identity of a pass that starts.
     pub(super) fn next_pass(&mut self) -> PassId {
         self.latest = PassId::default();

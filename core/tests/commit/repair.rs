@@ -3,14 +3,19 @@
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use rangekeeper::audit::Audit;
+use rangekeeper::allocator::{Request as Wanted, Strategy};
+use rangekeeper::audit::{Audit, BitmapRevisions, Stored};
 use rangekeeper::bitmap::Bitmap;
+use rangekeeper::cidr::CidrRange;
 use rangekeeper::commit::{
-    Diff, Event, Failure, Listed, Operation, Outcome, Pass, Passes, Repaired, Request, Step, View,
+    Config, Diff, Event, Failure, Listed, Operation, Outcome, Pass, Passes, Repaired, Request, Step, View,
 };
+use rangekeeper::ipaddress::{ALLOCATOR, IpAddressObject};
 use rangekeeper::range_allocation::{Form, RangeAllocation};
+use rangekeeper::service::Service;
+use rangekeeper::service_cidr::ServiceCidr;
 
-use crate::store::{NEVER, NOW, Ports, Store, allocated, committer, is_set, release, send, this};
+use crate::store::{NEVER, NOW, Ports, Shell, Store, allocated, committer, is_set, release, send, this};
 
 const INTERVAL: Duration = Duration::from_secs(180);
 
@@ -349,4 +354,108 @@ fn a_leak_that_is_held_starts_again_with_a_single_pass_too() {
     store.watch(from, &mut ours);
     assert!(pass(&mut store, &mut ours, &mut passes, NOW + 3 * INTERVAL).is_empty(), "it is another leak");
     assert_eq!(pass(&mut store, &mut ours, &mut passes, NOW + 6 * INTERVAL), [3]);
+}
+
+/// 10.96.0.0/29 as Kubernetes 1.33 records it, in a bitmap and in IPAddress objects; 10.96.0.1 is in use. Each Service has the
+/// name of its address.
+struct DualWrite {
+    store: Store,
+    others: Shell<CidrRange>,
+    ours: Shell<CidrRange>,
+    objects: Vec<&'static str>,
+    services: Vec<&'static str>,
+}
+
+const LOOKS: Duration = Duration::from_secs(60);
+
+impl DualWrite {
+    fn new() -> Self {
+        let config = Config { strategy: Strategy::RandomScan, grace: LOOKS };
+        let shell = |seed| Shell::new("10.96.0.0/29".parse().expect("a CIDR"), config, seed);
+        let (objects, services) = (vec!["10.96.0.1"], vec!["10.96.0.1"]);
+        let mut cluster = Self { store: Store::default(), others: shell(1), ours: shell(2), objects, services };
+        cluster.store.one(&mut cluster.others, Operation::Create);
+        cluster.record("10.96.0.1");
+        cluster
+    }
+
+    /// Sets the bit of an address.
+    fn record(&mut self, address: &str) {
+        let wanted = Wanted::This(address.parse().expect("an address"));
+        let outcome = self.store.one(&mut self.others, Operation::Allocate(vec![wanted]));
+        assert!(matches!(outcome, Outcome::Allocated { .. }), "{outcome:?}");
+    }
+
+    /// A pass at this time, which also audits a leaked node port; returns the addresses and the ports that are cleared.
+    fn pass(&mut self, passes: &mut Passes, now: Duration) -> (Vec<String>, u32) {
+        let mut pass = passes.start();
+        pass.begin(passes, &mut self.ours).expect("the only range");
+        let Outcome::Read(view) = self.store.one(&mut self.ours, Operation::Read) else { panic!("a view") };
+        pass.read(passes, &self.ours, &view, now).expect("begun");
+        let mut audit = Audit::of_ip_addresses(None);
+        let listing = pass.audit(passes, &mut audit).expect("all is read");
+        let leak = Stored { range: "30000-30007", data: &[0b10] };
+        audit.add_node_ports("30000-30007".parse().expect("ports"), leak).expect("the only ports");
+        audit.add_service_cidr(ServiceCidr::parse("10.96.0.0/29").expect("a CIDR")).expect("objects");
+        audit.compare_bitmap(0, BitmapRevisions { written: 1, upgraded: None }).expect("a bitmap of ClusterIPs");
+        for name in &self.objects {
+            let (parent_resource, parent_namespace, parent_name) = ("services", "ns", *name);
+            let object = IpAddressObject {
+                name,
+                managed_by: ALLOCATOR,
+                parent_resource,
+                parent_namespace,
+                parent_name,
+                ..IpAddressObject::default()
+            };
+            audit.observe_ip_address(&object).expect("objects");
+        }
+        for name in &self.services {
+            audit.observe(&Service { namespace: "ns", name, cluster_ip: name, ..Service::default() });
+        }
+        let (found, report) = listing.finish(passes, audit).expect("its own audit");
+        let diff = found.diff(passes, &mut self.ours, Listed::Guarding(self.store.revision)).expect("its own range");
+        let outcome = self.store.one(&mut self.ours, Operation::Repair(Box::new(diff)));
+        let Outcome::Repaired(Repaired { cleared, .. }) = outcome else { panic!("{outcome:?}") };
+        let ports = report.bitmap(1).expect("a bitmap").clear().count();
+        (cleared.iter().map(ToString::to_string).collect(), ports)
+    }
+}
+
+/// kubernetes#136475: a stale bit makes the server refuse an address that nothing has. But a server sets the bit before it
+/// creates the object.
+#[test]
+fn a_stale_bit_is_cleared_in_a_second_look_after_a_minute_and_a_leak_is_not() {
+    type Event = fn(&mut DualWrite);
+    let events: [(&str, Event, Duration, &[&str]); 7] = [
+        ("nothing", |_| {}, LOOKS, &["10.96.0.5", "10.96.0.6"]),
+        ("nothing", |_| {}, LOOKS - Duration::from_nanos(1), &[]),
+        ("nothing", |_| {}, LOOKS / 2, &[]),
+        ("its object", |cluster| cluster.objects.push("10.96.0.5"), LOOKS, &["10.96.0.6"]),
+        ("its Service", |cluster| cluster.services.push("10.96.0.5"), LOOKS, &["10.96.0.6"]),
+        (
+            "another request",
+            |cluster| {
+                let (value, as_of) = ("10.96.0.5".parse().expect("an address"), cluster.store.revision);
+                let outcome =
+                    cluster.store.one(&mut cluster.others, Operation::Release { value, as_of, oldest: as_of });
+                assert_eq!(outcome, Outcome::Released { freed: true });
+                cluster.record("10.96.0.5");
+            },
+            LOOKS,
+            &["10.96.0.6"],
+        ),
+        ("a bit", |cluster| cluster.record("10.96.0.4"), LOOKS, &["10.96.0.5", "10.96.0.6"]),
+    ];
+    for (about, event, after, cleared) in events {
+        let mut cluster = DualWrite::new();
+        cluster.record("10.96.0.5");
+        cluster.record("10.96.0.6");
+        let mut passes = Passes::new(NonZeroU8::new(2).expect("not zero"), LOOKS).keeping_leaks();
+        assert_eq!(cluster.pass(&mut passes, NOW), (vec![], 0));
+        event(&mut cluster);
+        let (addresses, ports) = cluster.pass(&mut passes, NOW + after);
+        assert_eq!(addresses, cleared, "{about} in {after:?}");
+        assert_eq!(ports, 0, "a leak stays");
+    }
 }

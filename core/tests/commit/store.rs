@@ -12,26 +12,29 @@ use rangekeeper::commit::{
     Ticket,
 };
 use rangekeeper::ports::PortRange;
+use rangekeeper::range::Range;
 use rangekeeper::range_allocation::RangeAllocation;
 
 /// A committer, and the steps that it has returned to its shell.
-pub(crate) struct Ports {
-    committer: Committer<PortRange, Xoshiro256PlusPlus>,
-    finished: Vec<Finished<PortRange>>,
+pub(crate) struct Shell<R: Range> {
+    committer: Committer<R, Xoshiro256PlusPlus>,
+    finished: Vec<Finished<R>>,
     watch: Option<u64>,
     /// A request that it has asked for already.
     asked: Option<Request>,
     now: Duration,
 }
 
-impl Ports {
-    pub(crate) fn new(range: PortRange, config: Config, seed: u64) -> Self {
+pub(crate) type Ports = Shell<PortRange>;
+
+impl<R: Range> Shell<R> {
+    pub(crate) fn new(range: R, config: Config, seed: u64) -> Self {
         let committer = Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(seed));
         Self { committer, finished: Vec::new(), watch: None, asked: None, now: Duration::ZERO }
     }
 
     /// What to do about requests.
-    pub(crate) fn poll(&mut self, now: Duration) -> Step<PortRange> {
+    pub(crate) fn poll(&mut self, now: Duration) -> Step<R> {
         self.now = now;
         if let Some(request) = self.asked.take() {
             return Step::Send(request);
@@ -57,7 +60,7 @@ impl Ports {
         self.watch
     }
 
-    pub(crate) fn take_finished(&mut self) -> Vec<Finished<PortRange>> {
+    pub(crate) fn take_finished(&mut self) -> Vec<Finished<R>> {
         self.look();
         mem::take(&mut self.finished)
     }
@@ -82,15 +85,15 @@ impl Ports {
     }
 }
 
-impl Deref for Ports {
-    type Target = Committer<PortRange, Xoshiro256PlusPlus>;
+impl<R: Range> Deref for Shell<R> {
+    type Target = Committer<R, Xoshiro256PlusPlus>;
 
     fn deref(&self) -> &Self::Target {
         &self.committer
     }
 }
 
-impl DerefMut for Ports {
+impl<R: Range> DerefMut for Shell<R> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.committer
     }
@@ -135,7 +138,7 @@ impl Store {
     }
 
     /// Reports the changes from this revision on, as a watch does.
-    pub(crate) fn watch(&self, from: u64, committer: &mut Ports) {
+    pub(crate) fn watch<R: Range>(&self, from: u64, committer: &mut Shell<R>) {
         for (revision, key) in self.log.iter().filter(|(revision, _)| *revision >= from) {
             let change = match key {
                 Some((state, value)) => Change::Put(KeyValue { state: *state, value }),
@@ -168,13 +171,13 @@ impl Store {
     }
 
     /// Performs a request and reports the answer to the committer.
-    pub(crate) fn perform(&mut self, request: Request, now: Duration, committer: &mut Ports) {
+    pub(crate) fn perform<R: Range>(&mut self, request: Request, now: Duration, committer: &mut Shell<R>) {
         let (header, answer) = self.answer(request);
         committer.handle(Event::Answered { header, answer }, now);
     }
 
     /// Lets the committer work until it has nothing to do; returns the operations that it ended.
-    pub(crate) fn run(&mut self, committer: &mut Ports, now: Duration) -> Vec<(Ticket, Outcome<PortRange>)> {
+    pub(crate) fn run<R: Range>(&mut self, committer: &mut Shell<R>, now: Duration) -> Vec<(Ticket, Outcome<R>)> {
         let mut now = now;
         for _ in 0..1000 {
             committer.now = now;
@@ -192,7 +195,7 @@ impl Store {
         panic!("it goes on for ever");
     }
 
-    pub(crate) fn one(&mut self, committer: &mut Ports, operation: Operation<PortRange>) -> Outcome<PortRange> {
+    pub(crate) fn one<R: Range>(&mut self, committer: &mut Shell<R>, operation: Operation<R>) -> Outcome<R> {
         let ticket = committer.submit(operation, NEVER);
         let finished = self.run(committer, Duration::from_secs(1));
         assert_eq!(finished.len(), 1);

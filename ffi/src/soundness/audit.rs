@@ -92,7 +92,7 @@ fn an_audit_that_a_pass_takes_is_not_finished_by_others() {
     let mut tracker = ptr::null_mut();
     // SAFETY: all pointers are to live variables, and each handle is freed once, after the threads have ended.
     unsafe {
-        assert_eq!(rk_leak_tracker_new(3, 0, &mut tracker, ptr::null_mut()), OK);
+        assert_eq!(rk_leak_tracker_new(3, 0, false, &mut tracker, ptr::null_mut()), OK);
         for _ in 0..CALLS / 10 {
             let (mut pass, mut audit, mut report) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
             assert_eq!(rk_repair_pass_new(tracker, &mut pass), OK);

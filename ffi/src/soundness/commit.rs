@@ -143,7 +143,7 @@ fn passes_audits_and_reports_need_nothing_that_they_were_made_of() {
     store.run(committer);
     // SAFETY: all pointers are to live variables, and each handle is freed once, after its last call.
     unsafe {
-        assert_eq!(rk_leak_tracker_new(3, 0, &mut tracker, ptr::null_mut()), OK);
+        assert_eq!(rk_leak_tracker_new(3, 0, false, &mut tracker, ptr::null_mut()), OK);
 
         // A pass is closed and freed while its audit lives.
         assert_eq!(rk_repair_pass_new(tracker, &mut pass), OK);
@@ -210,7 +210,7 @@ fn threads_take_passes_of_one_tracker_over_one_committer() {
     let mut tracker = ptr::null_mut();
     // SAFETY: all pointers are to live variables, and handles that threads share are freed after these have ended.
     unsafe {
-        assert_eq!(rk_leak_tracker_new(2, 0, &mut tracker, ptr::null_mut()), OK);
+        assert_eq!(rk_leak_tracker_new(2, 0, false, &mut tracker, ptr::null_mut()), OK);
         let (committer, tracker) = (&*committer, &*tracker);
         one_pass(tracker, committer);
         let ended = store.run(committer);
