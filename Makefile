@@ -22,12 +22,12 @@ TARGETS := aarch64-unknown-linux-gnu s390x-unknown-linux-gnu
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install fmt lint targets miri tsan doc setup clean
+.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed fmt lint targets miri tsan doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-setup: ## Installs missing tools that tests need (valgrind, pkg-config, protoc).
+setup: ## Installs missing tools that tests need (valgrind, pkg-config, protoc, debootstrap).
 	@scripts/setup.sh
 
 library: ## Builds librangekeeper.a and .so into target/release.
@@ -139,8 +139,11 @@ fixtures: library apiservers ## Records in testdata how the stock kube-apiserver
 header: ## Rewrites include/rangekeeper.h (needs cbindgen 0.29.4).
 	ffi/header.sh
 
-install: library ## Installs header, libraries and pkg-config file below PREFIX.
+install: library ## Installs header, libraries, pkg-config file and CMake package below PREFIX.
 	ffi/install.sh $(PREFIX)
+
+installed: setup library ## Builds README's C program in an empty Debian system against the installed library; needs root.
+	ffi/tests/installed.sh $(CURDIR)/target/debian
 
 fmt: ## Formats the sources.
 	$(CARGO) fmt --all

@@ -9,6 +9,8 @@ protoc=$(command -v protoc) && [ -e "$(dirname "$(readlink -f "$protoc")")/../in
 	missing+=(protobuf-compiler libprotobuf-dev)
 # For the test of the HTML page.
 command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium)
+# For an empty system that the library is installed into.
+command -v debootstrap >/dev/null || missing+=(debootstrap)
 [ ${#missing[@]} -gt 0 ] || exit 0
 if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
 	echo "setup: please install: ${missing[*]}" >&2
