@@ -321,7 +321,7 @@ func (p *preflight) checkFirstRepair() {
 		Remedy:  "Take a patch release with the fix of kubernetes#136288, as 1.33.13 and 1.36.3 are; 1.34.4 and 1.35.4 lack it.",
 	}
 	if p.createsObjects() {
-		c.Message += " Each object is an Event ClusterIPNotAllocated, which is no fault."
+		c.Message += " It reports an Event ClusterIPNotAllocated for each Service, which is no fault."
 	}
 	if w.requests() > maxRequests {
 		c.Message += " They are made one after another, and within 60 s only if each takes less than " + fmt.Sprint(60000/w.requests()) + " ms. Otherwise the server ends, and its next start continues."

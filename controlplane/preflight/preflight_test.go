@@ -196,7 +196,7 @@ func TestChecks(t *testing.T) {
 		{"port not recorded", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.Services[0].Spec.Ports = []corev1.ServicePort{{NodePort: 30001}} },
 			[]string{surprise + "PortNotAllocated: 30001", surprise + "FirstRepair: 1 bitmap changed"}},
 		{"not in the bitmap", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.service("more", "10.96.0.2") },
-			[]string{must + "ClusterIPNotAllocated: looks for free addresses in the bitmap", surprise + "FirstRepair: 2 IPAddress objects created"}},
+			[]string{must + "ClusterIPNotAllocated: looks for free addresses in the bitmap", surprise + "FirstRepair: needs 3 writes: 1 ServiceCIDR created, 2 IPAddress objects created."}},
 		{"not in the bitmap of 1.32", bitmaps("v1.32.1"), "1.32.2", flag, func(c cluster) { c.service("more", "10.96.0.2") },
 			[]string{surprise + "ClusterIPNotAllocated: The first repair pass records them", surprise + "FirstRepair: needs 1 writes: 1 bitmap changed"}},
 		{"leak in the bitmap", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 3) },
@@ -224,6 +224,8 @@ func TestChecks(t *testing.T) {
 			c.UpgradedAt = 0
 			c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 1)
 		}, []string{mixed, unknown + "Release"}},
+		{"patch release after dual write", objects("v1.34.2"), "1.34", flag, func(c cluster) { c.UpgradedAt = 0 }, nil},
+		{"dual write stays", objects(""), "1.34", flag, func(c cluster) { c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 1) }, []string{unknown + "Release"}},
 		{"stale bit", objects("v1.33.13"), "1.34", flag, func(c cluster) {
 			c.UpgradedAt = 0
 			c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 3)

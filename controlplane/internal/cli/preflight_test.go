@@ -4,8 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -209,4 +211,108 @@ func TestPreflightOverAPI(t *testing.T) {
 	if code, _, stderr := run(t, "preflight", "--to", newest, "--kubeconfig", server.Kubeconfig(apiservertest.Admin), "--server", "https://127.0.0.1:1"); code != exitUnreachable {
 		t.Errorf("not reachable: exit code %d, %s", code, stderr)
 	}
+}
+
+// TestPreflightOnServers upgrades a damaged cluster from a stock 1.32 to a stock 1.33. Preflight names the damage; after the
+// remedies that it names, the first repair pass of 1.33 makes the writes that it has announced, and reports nothing else.
+func TestPreflightOnServers(t *testing.T) {
+	older, newer := etcdtest.FixtureClusters[0], etcdtest.FixtureClusters[1]
+	etcd := etcdtest.Start(t, etcdtest.Fixture(older.Name, "drift.db.gz"))
+	server := apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.Version(older.Release), Etcd: etcd.Endpoints(), ServiceClusterIPRange: older.ClusterIPRange,
+	})
+	client, err := kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := []string{"--endpoints", strings.Join(etcd.Endpoints(), ",")}
+	upgrade := append([]string{"preflight", "--to", "1.33", "--service-cluster-ip-range", older.ClusterIPRange}, source...)
+	before := runJSON[preflight.Report](t, exitFound, upgrade...)
+	must := []string{"ClusterIPAlreadyAllocated", "PortAlreadyAllocated", "ClusterIPOutOfRange", "ClusterIPNotAllocated", "Leak"}
+	if names := namesOf(before, preflight.Must); !slices.Equal(names, must) {
+		t.Errorf("%q must be done first, want %q", names, must)
+	}
+
+	// The owners recreate their Services, but for the oldest of those that share a value.
+	for again := true; again; {
+		report := reportOf(t, source...)
+		again = false
+		for _, f := range report.Findings {
+			remove := []audit.Claimant{{Namespace: f.Namespace, Name: f.Name}}
+			if len(f.Claimants) > 0 {
+				remove = slices.DeleteFunc(slices.Clone(f.Claimants), func(c audit.Claimant) bool { return c.Keeps })
+			}
+			if f.Severity != audit.BreaksTraffic || len(remove) == 0 {
+				continue
+			}
+			if err := client.CoreV1().Services(remove[0].Namespace).Delete(t.Context(), remove[0].Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			again = true
+			break
+		}
+	}
+	code, _, stderr := run(t, append([]string{"repair", "--apply", "--clean-leaks", "--interval", "1ms"}, source...)...)
+	if code != exitOK {
+		t.Fatalf("repair: exit code %d, %s", code, stderr)
+	}
+	after := runJSON[preflight.Report](t, exitOK, upgrade...)
+	if names := namesOf(after, preflight.Surprise); !slices.Equal(names, []string{"FirstRepair"}) || after.FirstRepair.Created == 0 {
+		t.Errorf("%q may surprise: %+v", names, after.FirstRepair)
+	}
+	overAPI := runJSON[preflight.Report](t, exitOK, "preflight", "--to", "1.33", "--service-cluster-ip-range", older.ClusterIPRange, "--kubeconfig", server.Kubeconfig(apiservertest.Admin))
+	if overAPI.From != older.Release || overAPI.FirstRepair != after.FirstRepair {
+		t.Errorf("over the API from %s: %+v, from etcd %+v", overAPI.From, overAPI.FirstRepair, after.FirstRepair)
+	}
+	server.Stop()
+
+	revisions := revisionsOf(t, etcd.Client())
+	server = apiservertest.Start(t, apiservertest.Config{ // it is ready only after its first passes
+		Version: apiservertest.Version(newer.Release), Etcd: etcd.Endpoints(), ServiceClusterIPRange: older.ClusterIPRange, OwnLoops: true,
+	})
+	var writes preflight.Writes
+	for key, revision := range revisionsOf(t, etcd.Client()) {
+		_, existed := revisions[key]
+		switch {
+		case strings.HasPrefix(key, "/registry/ipaddresses/") && !existed:
+			writes.Created++
+		case strings.HasPrefix(key, "/registry/servicecidrs/") && !existed:
+			writes.ServiceCIDRs++
+		case revisions[key] != revision:
+			t.Errorf("%s was changed at %d, before %d", key, revision, revisions[key])
+		}
+		delete(revisions, key)
+	}
+	if writes != after.FirstRepair || len(revisions) > 0 {
+		t.Errorf("wrote %+v, announced %+v; removed %v", writes, after.FirstRepair, revisions)
+	}
+	if client, err = kubernetes.NewForConfig(server.RESTConfig(apiservertest.Admin)); err != nil {
+		t.Fatal(err)
+	}
+	// The Events are written after the pass, one for each Service with a ClusterIP.
+	want := map[string]bool{}
+	for _, s := range readEtcd(t, etcd.Client()).Services {
+		if s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone {
+			want[s.Namespace+"/"+s.Name] = true
+		}
+	}
+	for end := time.Now().Add(time.Minute); len(want) > 0; time.Sleep(time.Second) {
+		events, err := client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events.Items {
+			if e.Reason != "ClusterIPNotAllocated" {
+				t.Fatalf("Event %s of %s/%s: %s", e.Reason, e.Regarding.Namespace, e.Regarding.Name, e.Note)
+			}
+			delete(want, e.Regarding.Namespace+"/"+e.Regarding.Name)
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no Event of %v", want)
+		}
+	}
+	if code, stdout, _ := run(t, append([]string{"audit"}, source...)...); code != exitOK {
+		t.Errorf("after the upgrade: %s", stdout)
+	}
+	runJSON[preflight.Report](t, exitOK, append([]string{"preflight", "--to", "1.34", "--service-cluster-ip-range", older.ClusterIPRange}, source...)...)
 }

@@ -488,25 +488,12 @@ func changesNothing(t *testing.T, fixture etcdtest.FixtureCluster, damaged strin
 		t.Errorf("%d objects, then %+v", len(plan.Objects), after.Summary)
 	}
 	etcd := etcdtest.Start(t, repaired)
-	revisions := func() map[string]int64 {
-		all := map[string]int64{}
-		for _, prefix := range []string{"/registry/ranges/", "/registry/ipaddresses/", "/registry/servicecidrs/", "/registry/services/specs/"} {
-			answer, err := etcd.Client().Get(t.Context(), prefix, clientv3.WithPrefix())
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, kv := range answer.Kvs {
-				all[string(kv.Key)] = kv.ModRevision
-			}
-		}
-		return all
-	}
-	before := revisions()
+	before := revisionsOf(t, etcd.Client())
 	// It is ready only after its first passes.
 	apiservertest.Start(t, apiservertest.Config{
 		Version: apiservertest.Version(fixture.Release), Etcd: etcd.Endpoints(), ServiceClusterIPRange: fixture.ClusterIPRange, OwnLoops: true,
 	})
-	for key, revision := range revisions() {
+	for key, revision := range revisionsOf(t, etcd.Client()) {
 		if before[key] != revision {
 			t.Errorf("%s was changed at %d, before %d", key, revision, before[key])
 		}
@@ -515,6 +502,22 @@ func changesNothing(t *testing.T, fixture etcdtest.FixtureCluster, damaged strin
 	for key := range before {
 		t.Error(key, "was removed")
 	}
+}
+
+// revisionsOf returns the revisions of the keys that a repair pass can change.
+func revisionsOf(t *testing.T, etcd *clientv3.Client) map[string]int64 {
+	t.Helper()
+	all := map[string]int64{}
+	for _, prefix := range []string{"/registry/ranges/", "/registry/ipaddresses/", "/registry/servicecidrs/", "/registry/services/specs/"} {
+		answer, err := etcd.Get(t.Context(), prefix, clientv3.WithPrefix())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kv := range answer.Kvs {
+			all[string(kv.Key)] = kv.ModRevision
+		}
+	}
+	return all
 }
 
 // withoutServiceCIDR takes the default ServiceCIDR out of the damaged snapshot of a fixture.
