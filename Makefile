@@ -22,7 +22,7 @@ TARGETS := aarch64-unknown-linux-gnu s390x-unknown-linux-gnu
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed fmt lint targets miri tsan doc setup clean
+.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed fmt lint targets miri tsan crates doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -176,6 +176,9 @@ miri: ## Runs the C ABI's own tests under Miri (installs it into the nightly com
 tsan: ## Runs the C ABI's own tests under ThreadSanitizer (installs the nightly compiler's sources).
 	rustup component add --toolchain nightly rust-src
 	RUSTFLAGS="-Zsanitizer=thread" $(CARGO) +nightly test --locked -p rangekeeper-ffi --lib -Zbuild-std --target $(HOST) --target-dir target/tsan
+
+crates: ## Checks that the crates can be published, each built from its package alone.
+	$(CARGO) publish --dry-run --locked -p rangekeeper -p rangekeeper-bootstrap
 
 doc: ## Builds the crates' documentation, warnings denied.
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
