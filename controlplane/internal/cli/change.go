@@ -53,13 +53,18 @@ func (s *store) changeRange(ctx context.Context, name string, decide func(*held,
 	if err := s.open(ctx, false); err != nil {
 		return err
 	}
+	return untilWritten(s.key(name), func() (bool, error) { return s.tryChange(ctx, name, decide) })
+}
+
+// untilWritten repeats an attempt until it has written or failed, for [changeTimeout] if other clients write before each attempt. what
+// names the range or the file in the error then.
+func untilWritten(what string, try func() (written bool, err error)) error {
 	for began := time.Now(); time.Since(began) < changeTimeout; {
-		written, err := s.tryChange(ctx, name, decide)
-		if written || err != nil {
+		if written, err := try(); written || err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("%s: %w", s.key(name), errBusy)
+	return fmt.Errorf("%s: %w", what, errBusy)
 }
 
 func (s *store) tryChange(ctx context.Context, name string, decide func(*held, *rangekeeper.Allocator) error) (written bool, err error) {

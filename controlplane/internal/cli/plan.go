@@ -2,8 +2,9 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
@@ -102,6 +103,16 @@ func planRows(p *audit.Plan) []planRow {
 	if len(p.Objects) > 0 {
 		byServer = repairObject
 	}
+	// A value that is recorded beside IPAddress objects has a finding, or its object is the leak.
+	hasRow := sets.New[string]()
+	for _, f := range p.Findings {
+		hasRow.Insert(f.Value)
+	}
+	for _, l := range p.Leaks {
+		if l.Remedy == rangekeeper.RemedyAPIServer {
+			hasRow.Insert(l.Value)
+		}
+	}
 	var rows []planRow
 	for _, r := range p.Ranges {
 		for _, value := range r.Set {
@@ -110,9 +121,7 @@ func planRows(p *audit.Plan) []planRow {
 		for _, value := range r.Clear {
 			at := place{r.Name, value}
 			cleared[at] = true
-			// A value that is recorded beside IPAddress objects has a finding, or its object is the leak.
-			if !slices.ContainsFunc(p.Findings, func(f audit.Finding) bool { return f.Value == value }) &&
-				!slices.ContainsFunc(p.Leaks, func(l audit.Leak) bool { return l.Value == value && l.Remedy == rangekeeper.RemedyAPIServer }) {
+			if !hasRow.Has(value) {
 				rows = append(rows, planRow{leakFault(audit.Leak{Severity: audit.Wasted, Range: r.Name, Value: value}), repairClear})
 			}
 		}

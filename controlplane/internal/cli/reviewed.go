@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -200,72 +202,73 @@ func (r *repair) applyPlan(ctx context.Context) (*audit.Plan, error) {
 }
 
 // writePlanned writes the changes if each of them is still due.
-func (r *repair) writePlanned(ctx context.Context, c *changes) (*audit.Plan, error) {
-	for began := time.Now(); time.Since(began) < changeTimeout; {
-		state, plan, id, err := r.look(ctx, false)
+func (r *repair) writePlanned(ctx context.Context, c *changes) (plan *audit.Plan, err error) {
+	err = untilWritten(r.planFile, func() (written bool, err error) {
+		plan, written, err = r.tryPlanned(ctx, c)
+		return written, err
+	})
+	return plan, err
+}
+
+// tryPlanned writes the changes in one transaction, and returns them as a plan.
+func (r *repair) tryPlanned(ctx context.Context, c *changes) (plan *audit.Plan, written bool, err error) {
+	state, plan, id, err := r.look(ctx, false)
+	if err != nil {
+		return nil, false, err
+	}
+	if id != c.Cluster {
+		return nil, false, fmt.Errorf("%s: is for another etcd cluster", r.planFile)
+	}
+	s := &store{client: r.source.client, prefix: r.source.prefix}
+	users := audit.Users(state)
+	var ranges []*held
+	var differences []string
+	var planned []audit.RangePlan
+	for _, one := range c.Ranges {
+		i := slices.IndexFunc(plan.Ranges, func(now audit.RangePlan) bool { return now.Name == one.Name && now.Range == one.Range })
+		if i < 0 {
+			differences = append(differences, fmt.Sprintf("there is no range %s %s", one.Name, one.Range))
+			continue
+		}
+		planned = append(planned, audit.RangePlan{Name: one.Name, Range: one.Range, Set: one.setValues(), Clear: one.Clear})
+		toSet, toClear := sets.New(plan.Ranges[i].Set...), sets.New(plan.Ranges[i].Clear...)
+		h, err := s.hold(ctx, state, users, one.Name)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		if id != c.Cluster {
-			return nil, fmt.Errorf("%s: is for another etcd cluster", r.planFile)
-		}
-		s := &store{client: r.source.client, prefix: r.source.prefix}
-		users := audit.Users(state)
-		var ranges []*held
-		var differences []string
-		var planned []audit.RangePlan
-		for _, one := range c.Ranges {
-			i := slices.IndexFunc(plan.Ranges, func(now audit.RangePlan) bool { return now.Name == one.Name && now.Range == one.Range })
-			if i < 0 {
-				differences = append(differences, fmt.Sprintf("there is no range %s %s", one.Name, one.Range))
-				continue
-			}
-			planned = append(planned, audit.RangePlan{Name: one.Name, Range: one.Range, Set: one.setValues(), Clear: one.Clear})
-			now := plan.Ranges[i]
-			h, err := s.hold(ctx, state, users, one.Name)
-			if err != nil {
-				return nil, err
-			}
-			defer h.object.Close()
-			ranges = append(ranges, h)
-			err = h.change(func(h *held, a *rangekeeper.Allocator) error {
-				return eachValue(one, func(value rangekeeper.Value, text string, set bool) error {
-					switch {
-					case set && slices.Contains(now.Set, text):
-						return a.Allocate(value)
-					case !set && slices.Contains(now.Clear, text):
-						_, err := a.Release(value)
-						return err
-					case set && a.Has(value):
-						differences = append(differences, fmt.Sprintf("%s is recorded already", text))
-					case set:
-						differences = append(differences, fmt.Sprintf("%s is used by no Service any more", text))
-					case a.Has(value):
-						differences = append(differences, fmt.Sprintf("%s is used by %s", text, strings.Join(users[value], ", ")))
-					default:
-						differences = append(differences, fmt.Sprintf("%s is free already", text))
-					}
-					return nil
-				})
+		defer h.object.Close()
+		ranges = append(ranges, h)
+		err = h.change(func(h *held, a *rangekeeper.Allocator) error {
+			return eachValue(one, func(value rangekeeper.Value, text string, set bool) error {
+				switch {
+				case set && toSet.Has(text):
+					return a.Allocate(value)
+				case !set && toClear.Has(text):
+					_, err := a.Release(value)
+					return err
+				case set && a.Has(value):
+					differences = append(differences, fmt.Sprintf("%s is recorded already", text))
+				case set:
+					differences = append(differences, fmt.Sprintf("%s is used by no Service any more", text))
+				case a.Has(value):
+					differences = append(differences, fmt.Sprintf("%s is used by %s", text, strings.Join(users[value], ", ")))
+				default:
+					differences = append(differences, fmt.Sprintf("%s is free already", text))
+				}
+				return nil
 			})
-			if err != nil {
-				return nil, err
-			}
-		}
-		if len(differences) > 0 {
-			return nil, fmt.Errorf("%s: %w since revision %d, so nothing was written: %s", r.planFile, errChanged, c.Revision, strings.Join(differences, "; "))
-		}
-		written, err := s.swap(ctx, state.Revision, ranges...)
+		})
 		if err != nil {
-			return nil, err
-		}
-		if written {
-			plan.Restrict(planned)
-			plan.Applied = true
-			return plan, nil
+			return nil, false, err
 		}
 	}
-	return nil, fmt.Errorf("%s: %w", r.planFile, errBusy)
+	if len(differences) > 0 {
+		return nil, false, fmt.Errorf("%s: %w since revision %d, so nothing was written: %s", r.planFile, errChanged, c.Revision, strings.Join(differences, "; "))
+	}
+	plan.Restrict(planned)
+	plan.Applied = true
+	written, err = s.swap(ctx, state.Revision, ranges...)
+	return plan, written, err
 }
 
 // eachValue calls do for each value that is set or cleared.

@@ -63,26 +63,25 @@ func (u *undo) run(ctx context.Context) error {
 	} else if id != j.Cluster {
 		return fmt.Errorf("%s: is of another etcd cluster", u.journal)
 	}
-	for began := time.Now(); time.Since(began) < changeTimeout; {
-		lines, kept, written, err := u.try(ctx, j)
-		if err != nil {
-			return err
-		}
-		if !written {
-			continue
-		}
-		if err := os.Remove(u.journal); err != nil {
-			return err
-		}
-		for _, line := range lines {
-			fmt.Fprintln(u.out, line)
-		}
-		if kept {
-			return errFound
-		}
-		return nil
+	var lines []string
+	var kept bool
+	err = untilWritten(u.journal, func() (written bool, err error) {
+		lines, kept, written, err = u.try(ctx, j)
+		return written, err
+	})
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("%s: %w", u.journal, errBusy)
+	if err := os.Remove(u.journal); err != nil {
+		return err
+	}
+	for _, line := range lines {
+		fmt.Fprintln(u.out, line)
+	}
+	if kept {
+		return errFound
+	}
+	return nil
 }
 
 // try reverses the changes in one transaction. It returns a line about each value, and whether one is kept as it is.
