@@ -106,17 +106,16 @@ func (a *Audit) ExplainService(namespace, name string) ([]*Explanation, error) {
 func valuesOf(s *corev1.Service) []string {
 	var all []string
 	add := func(text string) {
-		if text != "" && text != corev1.ClusterIPNone && text != "0" && !slices.Contains(all, text) {
+		if text != "" && text != corev1.ClusterIPNone && !slices.Contains(all, text) {
 			all = append(all, text)
 		}
 	}
 	for _, ip := range clusterIPs(s) {
 		add(ip)
 	}
-	for _, p := range s.Spec.Ports {
-		add(fmt.Sprint(p.NodePort))
+	for port := range clusterstate.NodePorts(s) {
+		add(fmt.Sprint(port))
 	}
-	add(fmt.Sprint(s.Spec.HealthCheckNodePort))
 	return all
 }
 
@@ -160,16 +159,11 @@ func Users(state *clusterstate.State) map[rangekeeper.Value][]string {
 				add(value)
 			}
 		}
-		for _, port := range s.Spec.Ports {
-			addPort(add, port.NodePort)
+		for port := range clusterstate.NodePorts(s) {
+			if port > 0 && port <= math.MaxUint16 {
+				add(rangekeeper.PortValue(uint16(port)))
+			}
 		}
-		addPort(add, s.Spec.HealthCheckNodePort)
 	}
 	return all
-}
-
-func addPort(add func(rangekeeper.Value), port int32) {
-	if port > 0 && port <= math.MaxUint16 {
-		add(rangekeeper.PortValue(uint16(port)))
-	}
 }

@@ -1,10 +1,12 @@
 package audit_test
 
 import (
+	"cmp"
 	"math/big"
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -141,5 +143,77 @@ func TestUnknownRanges(t *testing.T) {
 	state.Unseen.RecordedNodePorts, state.Unseen.Probed = []uint16{30001, 30007}, true
 	if l := audited().Report().Leaks; len(l) != 1 || l[0].Value != "30007" {
 		t.Errorf("with ports that a server refuses: %+v", l)
+	}
+}
+
+// TestNodePortCounts has the metrics of an API server, which say how large its range is, and how many ports it counted once.
+func TestNodePortCounts(t *testing.T) {
+	const doubt = "the metrics of the API server count 300 node ports, and 30000-32767"
+	for name, c := range map[string]struct {
+		metrics       clusterstate.NodePortCounts
+		named         string
+		port, health  int32
+		probed        bool
+		want          []string
+		wide, suspect bool
+		refused       string
+	}{
+		"more": {
+			metrics: clusterstate.NodePortCounts{Allocated: 4, Available: 2764}, port: 30001, suspect: true,
+			want: []string{"it is taken to be 30000-32767", "counted 4 allocated ones at its last allocation or release, 2 more than Services use; a repair or another server may have changed the range since"},
+		},
+		"more, probed": {
+			metrics: clusterstate.NodePortCounts{Allocated: 4, Available: 2764}, port: 30001, probed: true,
+			want: []string{"2 more than Services use"},
+		},
+		"as many": {
+			metrics: clusterstate.NodePortCounts{Allocated: 2, Available: 2766}, port: 30001,
+			want: []string{"counted 2 allocated ones at its last allocation or release, as many as Services use; a repair"},
+		},
+		"fewer": {
+			metrics: clusterstate.NodePortCounts{Allocated: 0, Available: 2768}, port: 30001,
+			want: []string{"counted 0 allocated ones at its last allocation or release, 2 fewer than Services use; a repair"},
+		},
+		"another range": {
+			metrics: clusterstate.NodePortCounts{Allocated: 2, Available: 298}, port: 30001, wide: true,
+			want:    []string{"the range is not known, and " + doubt + ", kube-apiserver's default, has 2768; name the range with --service-node-port-range"},
+			refused: doubt + ", kube-apiserver's default, has 2768; name the range of the API servers with --service-node-port-range",
+		},
+		"a port outside the default": {
+			metrics: clusterstate.NodePortCounts{Allocated: 2, Available: 2766}, port: 30001, health: 29999, wide: true,
+			want:    []string{"the range is not known, and Services have node ports (1) that are not in 30000-32767, kube-apiserver's default; name the range"},
+			refused: "Services have node ports (1) that are not in 30000-32767, kube-apiserver's default; name the range of the API servers with --service-node-port-range",
+		},
+		"named": {metrics: clusterstate.NodePortCounts{Allocated: 2, Available: 298}, port: 30001, named: "30000-30299"},
+		"named wrongly": {
+			metrics: clusterstate.NodePortCounts{Allocated: 2, Available: 298}, port: 30001, named: "30000-32767",
+			want:    []string{"whether --service-node-port-range names the range of the API server: " + doubt + " has 2768"},
+			refused: doubt + " has 2768; name the range",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var one, other corev1.Service
+			one.Spec.Ports = []corev1.ServicePort{{Protocol: "TCP", NodePort: c.port}, {Protocol: "UDP"}}
+			other.Spec.HealthCheckNodePort = cmp.Or(c.health, 30002)
+			state := &clusterstate.State{Revision: 1, Services: []corev1.Service{one, other}, Unseen: &clusterstate.Unseen{
+				Metrics: &c.metrics, NodePortRange: c.named, Probed: c.probed,
+			}}
+			a, err := audit.New(state, audit.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			report := a.Report()
+			for _, want := range c.want {
+				if !slices.ContainsFunc(report.Unknown, func(u audit.Unknown) bool { return strings.Contains(u.Message, want) }) {
+					t.Errorf("%q is not in %q", want, report.Unknown)
+				}
+			}
+			if wide := report.Ranges[0].Range == "1-65535"; wide != c.wide || report.SuspectsLeaks != c.suspect {
+				t.Errorf("all ports: %v, suspects leaks: %v", wide, report.SuspectsLeaks)
+			}
+			if _, err := audit.NodePortRange(state); (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("a probe: %v", err)
+			}
+		})
 	}
 }

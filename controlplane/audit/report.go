@@ -75,6 +75,8 @@ type Report struct {
 	Summary    Summary   `json:"summary"`
 	// Unknown is what the source cannot see.
 	Unknown []Unknown `json:"unknown,omitempty"`
+	// SuspectsLeaks says that an API server has counted more node ports than Services use, which a probe can name.
+	SuspectsLeaks bool `json:"-"`
 }
 
 // Range is one range of ClusterIPs or node ports.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -53,10 +54,7 @@ func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
 	} else {
 		a.unknown(ServiceNodePorts, "leaked and unrecorded node ports: the Kubernetes API does not serve the bitmap that records them; --probe finds leaked ones")
 	}
-	r, err := rangekeeper.ParsePortRange(cmp.Or(a.state.Unseen.NodePortRange, DefaultNodePortRange))
-	if err == nil && a.state.Unseen.NodePortRange == "" {
-		r, err = a.assumeNodePorts(r)
-	}
+	r, err := a.nodePortRange()
 	if err != nil {
 		return err
 	}
@@ -92,45 +90,84 @@ func (a *Audit) addClusterIPRanges(core *rangekeeper.Audit) error {
 	return nil
 }
 
-// assumeNodePorts returns the assumed range of node ports, unless a Service has a node port outside it: that is a
-// fault or another range, and only the servers' flags can decide.
-func (a *Audit) assumeNodePorts(assumed rangekeeper.Range) (rangekeeper.Range, error) {
-	outside := 0
-	count := func(port int32) {
-		if port == 0 {
-			return
-		}
-		if port < 0 || port > math.MaxUint16 {
-			outside++
-		} else if _, in := assumed.OffsetOf(rangekeeper.PortValue(uint16(port))); !in {
-			outside++
-		}
-	}
-	for i := range a.state.Services {
-		spec := &a.state.Services[i].Spec
-		count(spec.HealthCheckNodePort)
-		for _, port := range spec.Ports {
-			count(port.NodePort)
-		}
-	}
-	if outside == 0 {
+// nodePortRange returns the range of node ports, and reports how far it is known.
+func (a *Audit) nodePortRange() (rangekeeper.Range, error) {
+	r, doubt, err := nodePortRange(a.state)
+	switch {
+	case err != nil:
+	case a.state.Unseen.NodePortRange != "" && doubt != "":
+		a.unknown(ServiceNodePorts, "whether --service-node-port-range names the range of the API server: %s", doubt)
+	case a.state.Unseen.NodePortRange != "":
+	case doubt == "":
 		a.unknown(ServiceNodePorts, "the range of node ports: it is taken to be %s, kube-apiserver's default; name another one with --service-node-port-range", DefaultNodePortRange)
-		return assumed, nil
+	default:
+		a.unknown(ServiceNodePorts, "node ports outside their range: the range is not known, and %s; name the range with --service-node-port-range", doubt)
+		a.wide = true
+		return rangekeeper.ParsePortRange(allPorts)
 	}
-	a.unknown(ServiceNodePorts, "node ports outside their range: the range is not known, and %d node ports are not in %s, kube-apiserver's default; name the range with --service-node-port-range",
-		outside, DefaultNodePortRange)
-	a.wide = true
-	return rangekeeper.ParsePortRange(allPorts)
+	return r, err
 }
 
-// addMetrics adds what an API server's counts say about the bitmap of node ports.
+// NodePortRange returns the range of node ports of a state whose bitmaps the source cannot see: the one that the user has named,
+// or else kube-apiserver's default, unless the state speaks against it.
+func NodePortRange(state *clusterstate.State) (rangekeeper.Range, error) {
+	r, doubt, err := nodePortRange(state)
+	if err == nil && doubt != "" {
+		err = fmt.Errorf("%s; name the range of the API servers with --service-node-port-range", doubt)
+	}
+	return r, err
+}
+
+// nodePortRange returns also what the state says against the range, if it does. A node port outside a range that nobody has
+// named is a fault or shows that there is another range, and only the servers' flags can decide.
+func nodePortRange(state *clusterstate.State) (r rangekeeper.Range, doubt string, err error) {
+	text := cmp.Or(state.Unseen.NodePortRange, DefaultNodePortRange)
+	if r, err = rangekeeper.ParsePortRange(text); err != nil {
+		return r, "", err
+	}
+	if state.Unseen.NodePortRange == "" {
+		if outside := outsideOf(r, state); outside > 0 {
+			return r, fmt.Sprintf("Services have node ports (%d) that are not in %s, kube-apiserver's default", outside, text), nil
+		}
+		text += ", kube-apiserver's default,"
+	}
+	if counts := state.Unseen.Metrics; counts != nil && counts.Allocated+counts.Available != uint64(r.Size()) {
+		doubt = fmt.Sprintf("the metrics of the API server count %d node ports, and %s has %d", counts.Allocated+counts.Available, text, r.Size())
+	}
+	return r, doubt, nil
+}
+
+// outsideOf counts the node ports of Services that are not in the range.
+func outsideOf(r rangekeeper.Range, state *clusterstate.State) (outside int) {
+	for i := range state.Services {
+		for port := range clusterstate.NodePorts(&state.Services[i]) {
+			if port < 0 || port > math.MaxUint16 {
+				outside++
+			} else if _, in := r.OffsetOf(rangekeeper.PortValue(uint16(port))); !in {
+				outside++
+			}
+		}
+	}
+	return outside
+}
+
+// addMetrics adds what an API server's counts say about the bitmap of node ports, which is no more than a hint.
 func (a *Audit) addMetrics() {
 	unseen := a.state.Unseen
 	if unseen == nil || unseen.Metrics == nil {
 		return
 	}
 	at := slices.IndexFunc(a.ranges, func(r auditedRange) bool { return r.name == ServiceNodePorts })
+	allocated, used := unseen.Metrics.Allocated, a.core.Range(at).InUse
+	difference := "as many as Services use"
+	switch {
+	case allocated > used:
+		difference = fmt.Sprintf("%d more than Services use", allocated-used)
+		a.report.SuspectsLeaks = !unseen.Probed
+	case allocated < used:
+		difference = fmt.Sprintf("%d fewer than Services use", used-allocated)
+	}
 	a.unknown(ServiceNodePorts,
-		"which node ports are leaked or unrecorded: %d were recorded when the API server last wrote the bitmap (its metrics), and Services use %d",
-		unseen.Metrics.Allocated, a.core.Range(at).InUse)
+		"how many node ports are leaked or unrecorded: the metrics of the API server counted %d allocated ones at its last allocation or release, %s; a repair or another server may have changed the range since",
+		allocated, difference)
 }

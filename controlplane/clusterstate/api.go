@@ -58,11 +58,12 @@ type Unseen struct {
 	// that the server accepted it for another Service: it has not seen the whole bitmap.
 	CheckedNodePort int32
 	Accepted        bool
-	// Metrics are an API server's counts of node ports; nil if they could not be read.
+	// Metrics are an API server's counts of node ports; nil if they could not be read, or it has not set them yet.
 	Metrics *NodePortCounts
 }
 
-// NodePortCounts are an API server's counts of node ports when it last wrote their bitmap.
+// NodePortCounts are an API server's metrics about node ports. Only an allocation or a release by this server sets them,
+// and neither its start nor a repair nor a write of another server does. Their sum is the size of the server's range.
 type NodePortCounts struct{ Allocated, Available uint64 }
 
 // ReadAPI reads the state over the Kubernetes API, with get and list of services, ipaddresses and servicecidrs: all
@@ -147,7 +148,7 @@ func readUpgrade(r *apiReader) (*Upgrade, error) {
 	return u, err
 }
 
-// readMetrics returns the server's counts of node ports; nil if the user may not read them or the server has written none.
+// readMetrics returns the server's counts of node ports; nil if the user may not read them or the server has not set them.
 func readMetrics(ctx context.Context, client rest.Interface) *NodePortCounts {
 	ctx, cancel := context.WithTimeout(ctx, apiPageTimeout)
 	defer cancel()

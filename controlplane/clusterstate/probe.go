@@ -26,13 +26,21 @@ const (
 	portsPerProbe = 100
 )
 
-// allocatedPort is how the allocator of node ports refuses a port (pkg/registry/core/service/portallocator).
-const allocatedPort = "provided port is already allocated"
+// How the allocator of node ports refuses a port (pkg/registry/core/service/portallocator). In a dry run only a server with
+// Rangekeeper inside refuses one outside its range.
+const (
+	allocatedPort = "provided port is already allocated"
+	outsidePort   = "provided port is not in the valid range"
+)
+
+// noRight is in the answer to a user who lacks a right. A refusal by the admission has the same status.
+const noRight = "cannot create resource"
 
 // ProbeOptions of [ProbeNodePorts].
 type ProbeOptions struct {
-	// Range is the range of node ports. In a dry run a server accepts ports outside its own.
-	Range rangekeeper.Range
+	// Range returns the range of node ports, or an error if the state says too little about it. In a dry run a stock server
+	// accepts ports outside its own.
+	Range func(*State) (rangekeeper.Range, error)
 	// Namespace is where the Services would be created; it must exist.
 	Namespace string
 	// Wait is the time between two looks at the same port, longer than a creation of a Service may take.
@@ -61,10 +69,14 @@ func ProbeNodePorts(ctx context.Context, config *rest.Config, read func() (*Stat
 	if err != nil {
 		return nil, err
 	}
-	used := nodePorts(state)
+	ports, err := o.Range(state)
+	if err != nil {
+		return nil, err
+	}
+	used := usedNodePorts(state)
 	var unused []uint16
-	for offset := range o.Range.Size() {
-		if value, _ := o.Range.ValueAt(offset); !used[int32(value.Port())] {
+	for offset := range ports.Size() {
+		if value, _ := ports.ValueAt(offset); !used[int32(value.Port())] {
 			unused = append(unused, value.Port())
 		}
 	}
@@ -86,11 +98,11 @@ func ProbeNodePorts(ctx context.Context, config *rest.Config, read func() (*Stat
 		if state, err = read(); err != nil {
 			return nil, err
 		}
-		used = nodePorts(state)
+		used = usedNodePorts(state)
 		refused = slices.DeleteFunc(refused, func(port uint16) bool { return used[int32(port)] })
 	}
 	state.Unseen.Probed, state.Unseen.RecordedNodePorts = true, refused
-	if state.Unseen.CheckedNodePort = youngest(state, o.Range); state.Unseen.CheckedNodePort != 0 {
+	if state.Unseen.CheckedNodePort = youngest(state, ports); state.Unseen.CheckedNodePort != 0 {
 		again, err := p.refused([]uint16{uint16(state.Unseen.CheckedNodePort)})
 		if err != nil {
 			return nil, err
@@ -108,23 +120,20 @@ func youngest(s *State, values rangekeeper.Range) (found int32) {
 		if found != 0 && !service.CreationTimestamp.After(created) {
 			continue
 		}
-		for _, port := range service.Spec.Ports {
-			if _, in := values.OffsetOf(rangekeeper.PortValue(uint16(port.NodePort))); in {
-				found, created = port.NodePort, service.CreationTimestamp.Time
+		for port := range NodePorts(service) {
+			if _, in := values.OffsetOf(rangekeeper.PortValue(uint16(port))); in {
+				found, created = port, service.CreationTimestamp.Time
 			}
 		}
 	}
 	return found
 }
 
-// nodePorts returns the node ports that Services use.
-func nodePorts(s *State) map[int32]bool {
+func usedNodePorts(s *State) map[int32]bool {
 	used := map[int32]bool{}
 	for i := range s.Services {
-		spec := &s.Services[i].Spec
-		used[spec.HealthCheckNodePort] = true
-		for _, port := range spec.Ports {
-			used[port.NodePort] = true
+		for port := range NodePorts(&s.Services[i]) {
+			used[port] = true
 		}
 	}
 	return used
@@ -156,12 +165,18 @@ func (p *probe) refused(ports []uint16) (refused []uint16, err error) {
 	return refused, nil
 }
 
-// explain names the right that a probe needs.
+// explain says what a probe needs.
 func (p *probe) explain(err error) error {
-	if apierrors.IsForbidden(err) {
+	switch text := err.Error(); {
+	case strings.Contains(text, outsidePort):
+		return fmt.Errorf("%w; name the range of the API servers with --service-node-port-range", err)
+	case !apierrors.IsForbidden(err):
+		return explainAPI(p.ctx, err)
+	case strings.Contains(text, noRight):
 		return fmt.Errorf("%w; a probe needs the right to create Services in namespace %s, and writes none", err, p.options.Namespace)
 	}
-	return explainAPI(p.ctx, err)
+	return fmt.Errorf("%w; the user may create Services in namespace %s, and its quota or an admission policy refuses one with up to %d node ports: name a namespace without such a limit with -n, and -A to see all findings",
+		err, p.options.Namespace, portsPerProbe)
 }
 
 // create creates a Service with these node ports as a dry run.

@@ -3,6 +3,7 @@ package clusterstate
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"path"
 	"strconv"
 	"strings"
@@ -60,6 +61,20 @@ type State struct {
 	UpgradedAt int64
 	// Upgrade is nil unless the options ask for it.
 	Upgrade *Upgrade
+}
+
+// NodePorts yields the node ports of a Service, zeros left out.
+func NodePorts(s *corev1.Service) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		for _, port := range s.Spec.Ports {
+			if port.NodePort != 0 && !yield(port.NodePort) {
+				return
+			}
+		}
+		if s.Spec.HealthCheckNodePort != 0 {
+			yield(s.Spec.HealthCheckNodePort)
+		}
+	}
 }
 
 // Upgrade is what else an upgrade depends on.

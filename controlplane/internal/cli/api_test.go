@@ -12,6 +12,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
@@ -329,9 +330,25 @@ func TestProbe(t *testing.T) {
 	if !slices.Equal(leaks, []string{"30151", "30399"}) || len(report.Findings) > 0 {
 		t.Errorf("leaks %v, %v", leaks, report.Findings)
 	}
-	metrics := "4 were recorded when the API server last wrote the bitmap (its metrics), and Services use 2"
+	metrics := "counted 4 allocated ones at its last allocation or release, 2 more than Services use; a repair or another server may have changed the range since"
 	if !slices.ContainsFunc(report.Unknown, func(u audit.Unknown) bool { return strings.Contains(u.Message, metrics) }) {
 		t.Errorf("metrics: %q", report.Unknown)
+	}
+	// The same without a probe, which comes next. The server's range has another size than the default.
+	kubeconfig := server.Kubeconfig(apiservertest.Admin)
+	for _, c := range []struct{ flags, next, words string }{
+		{"--service-node-port-range=" + ports, " audit --probe ", ""},
+		{"--service-node-port-range=30000-32767", " audit --probe ", "the metrics of the API server count 300 node ports, and 30000-32767 has 2768"},
+		{"--output=table", " audit --probe --service-node-port-range LOW-HIGH ", "the metrics of the API server count 300 node ports, and 30000-32767, kube-apiserver's default, has 2768"},
+	} {
+		code, stdout, stderr := run(t, "audit", "--kubeconfig", kubeconfig, c.flags)
+		text := strings.Join(strings.Fields(strings.ReplaceAll(stdout, "\\", "")), " ")
+		if code != exitOK || !strings.Contains(text, metrics) || !strings.Contains(text, c.words) || !strings.Contains(text, c.next) {
+			t.Errorf("%s: exit code %d, %s%s", c.flags, code, stdout, stderr)
+		}
+		if c.words != "" {
+			runFails(t, exitInput, []string{c.words, "name the range of the API servers with --service-node-port-range"}, "audit", "--probe", "--kubeconfig", kubeconfig, c.flags)
+		}
 	}
 	create("three", 30300)
 	if leaks, _ := probe(); !slices.Equal(leaks, []string{"30151", "30201", "30399"}) {
@@ -359,6 +376,24 @@ func TestProbe(t *testing.T) {
 	if err != nil || len(services.Items) != 5 {
 		t.Errorf("the probe has written: %v, %v", services, err)
 	}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "ports"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"services.nodeports": resource.MustParse("5")}}}
+	quotas := client.CoreV1().ResourceQuotas("default")
+	if quota, err = quotas.Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{"services.nodeports": resource.MustParse("4")}}
+	if _, err = quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) { // the admission has a cache
+		code, _, stderr := run(t, "audit", "--probe", "--service-node-port-range", ports, "--kubeconfig", kubeconfig)
+		if code == exitInput && strings.Contains(stderr, "exceeded quota: ports") && strings.Contains(stderr, "name a namespace without such a limit with -n") && !strings.Contains(stderr, "right to create") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("with a quota: exit code %d, %s", code, stderr)
+		}
+	}
 	code, _, stderr := run(t, "audit", "--probe", "--kubeconfig", server.Kubeconfig(auditor))
 	if code != exitInput || !strings.Contains(stderr, "a probe needs the right to create Services in namespace default") {
 		t.Errorf("without the right: exit code %d, %s", code, stderr)
@@ -374,6 +409,8 @@ func TestProbeRangekeeper(t *testing.T) {
 	if code != exitOK {
 		t.Fatal(stderr)
 	}
+	runFails(t, exitInput, []string{"The range of valid ports is 30000-32767", "name the range of the API servers with --service-node-port-range"},
+		"audit", "--probe", "--service-node-port-range", "29990-30009", "--kubeconfig", server.Kubeconfig(apiservertest.Admin))
 	report := runJSON[audit.Report](t, exitFound, "audit", "--probe", "--kubeconfig", server.Kubeconfig(apiservertest.Admin))
 	if len(report.Leaks) != 1 || report.Leaks[0].Value != "30151" || report.Summary.Findings > 0 {
 		t.Errorf("%+v, %+v", report.Leaks, report.Findings)

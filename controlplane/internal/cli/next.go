@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 )
 
 // secrets are flags that are not shown again.
@@ -66,6 +68,18 @@ func (s *source) repairStep(n, all int) step {
 		return step{fmt.Sprintf("show the repair of %d of %d; add --apply to write it", n, all), s.command("repair")}
 	}
 	return step{fmt.Sprintf("repair %d of %d into a new snapshot", n, all), s.command("repair", "--to-file repaired.db")}
+}
+
+// probeStep finds leaked node ports over the Kubernetes API.
+func (s *source) probeStep(r *audit.Report) step {
+	words := []string{"audit", "--probe"}
+	isAssumed := func(one audit.Range) bool {
+		return one.Name == audit.ServiceNodePorts && one.Range == audit.DefaultNodePortRange
+	}
+	if s.nodePortRange == "" && !slices.ContainsFunc(r.Ranges, isAssumed) {
+		words = append(words, "--service-node-port-range LOW-HIGH")
+	}
+	return step{"find leaked node ports by dry runs, which write nothing", s.command(words...)}
 }
 
 // applyStep carries out a plan that was shown.

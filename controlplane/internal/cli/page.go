@@ -47,10 +47,8 @@ func pageOf(a *audit.Audit, r *audit.Report, maps []occupancy.Map, from *source,
 			p.Groups = append(p.Groups, g)
 		}
 	}
-	if !r.Clean() {
-		for _, step := range reportSteps(r, from) {
-			p.Steps = append(p.Steps, occupancy.Step{Why: step.why, Command: strings.Join(step.words, " ")})
-		}
+	for _, step := range reportSteps(r, from) {
+		p.Steps = append(p.Steps, occupancy.Step{Why: step.why, Command: strings.Join(step.words, " ")})
 	}
 	return p
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -201,13 +200,9 @@ func (s *source) probe(ctx context.Context, namespace string) (*clusterstate.Sta
 	if err != nil {
 		return nil, err
 	}
-	values, err := rangekeeper.ParsePortRange(cmp.Or(s.nodePortRange, audit.DefaultNodePortRange))
-	if err != nil {
-		return nil, err
-	}
 	defer s.progress.end()
 	state, err := clusterstate.ProbeNodePorts(ctx, config, func() (*clusterstate.State, error) { return s.readAPI(ctx) }, clusterstate.ProbeOptions{
-		Range: values, Namespace: namespace, Wait: probeWait, Progress: s.progress.start("probing node ports"),
+		Range: audit.NodePortRange, Namespace: namespace, Wait: probeWait, Progress: s.progress.start("probing node ports"),
 		Log: func(text string) { fmt.Fprintf(s.progress.w, "rangekeeper: %s\n", text) },
 	})
 	return state, s.explain(err)

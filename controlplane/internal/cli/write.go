@@ -102,9 +102,13 @@ func reportScreen(s *screen, r *audit.Report, maps string, source *source) {
 		s.text(0, bold, severityTitles[severity])
 		s.faults(some)
 	}
+	page := ""
 	if len(faults) > 0 {
 		first, _ := runbook.Named(worst(faults).reason)
-		s.next(reportSteps(r, source), first.Page())
+		page = first.Page()
+	}
+	if steps := reportSteps(r, source); len(steps) > 0 {
+		s.next(steps, page)
 	}
 }
 
@@ -112,7 +116,7 @@ func totals(r *audit.Report) string {
 	return count(r.Summary.Findings, "finding") + ", " + count(r.Summary.Leaks, "leak") + ", " + count(int(r.Summary.Services), "Service")
 }
 
-// reportSteps are the commands that follow an audit that found something.
+// reportSteps are the commands that follow an audit, if any do.
 func reportSteps(r *audit.Report, source *source) []step {
 	var faults []fault
 	n := 0
@@ -128,7 +132,13 @@ func reportSteps(r *audit.Report, source *source) []step {
 			n++
 		}
 	}
-	steps := source.explainSteps(worst(faults))
+	var steps []step
+	if len(faults) > 0 {
+		steps = source.explainSteps(worst(faults))
+	}
+	if r.SuspectsLeaks {
+		steps = append(steps, source.probeStep(r))
+	}
 	if n > 0 && !source.overAPI() {
 		steps = append(steps, source.repairStep(n, len(faults)))
 	}
