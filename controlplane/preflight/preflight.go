@@ -317,14 +317,15 @@ func (p *preflight) checkFirstRepair() {
 	part(w.Bitmaps, "bitmap", "changed")
 	c := Check{
 		Name: name, Level: Surprise,
-		Message: fmt.Sprintf("The first repair pass of kube-apiserver %v needs %d writes: %s.", p.To, w.requests(), strings.Join(parts, ", ")),
+		Message: fmt.Sprintf("The first repair pass of kube-apiserver %v writes: %s.", p.To, strings.Join(parts, ", ")),
 		Remedy:  "Take a patch release with the fix of kubernetes#136288, as 1.33.13 and 1.36.3 are; 1.34.4 and 1.35.4 lack it.",
 	}
 	if p.createsObjects() {
 		c.Message += " It reports an Event ClusterIPNotAllocated for each Service, which is no fault."
 	}
 	if w.requests() > maxRequests {
-		c.Message += " They are made one after another, and within 60 s only if each takes less than " + fmt.Sprint(60000/w.requests()) + " ms. Otherwise the server ends, and its next start continues."
+		c.Message += fmt.Sprintf(" It makes these %d requests one after another, and has 60 s: not more than %d ms for each. Otherwise the server ends, and its next start continues.",
+			w.requests(), 60000/w.requests())
 		c.Remedy = "Upgrade one server, and keep those of the old release in service until it is ready. " + c.Remedy
 	}
 	p.add(c)

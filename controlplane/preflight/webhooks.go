@@ -40,8 +40,7 @@ func (p *preflight) checkWebhooks() {
 	if text := p.state.Upgrade.Forbidden; text != "" {
 		p.add(Check{
 			Name: name, Level: Unknown, Message: fmt.Sprintf("Whether webhooks match %s or %s: %s.", serviceCIDRs, ipAddresses, strings.TrimSuffix(text, ".")),
-			Remedy: "Get the rights get and list of validatingwebhookconfigurations and mutatingwebhookconfigurations:",
-			Words:  []string{"kubectl apply", "-f deploy/audit/preflight.yaml"},
+			Remedy: "Ask for get and list of validatingwebhookconfigurations and mutatingwebhookconfigurations. deploy/audit/preflight.yaml is a ClusterRole with these rights.",
 		})
 		return
 	}

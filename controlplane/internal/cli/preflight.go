@@ -87,6 +87,8 @@ Over the Kubernetes API it reads the admission webhooks, too, if the user may li
 		return err
 	})
 	s.flagsAnywhere = true
+	c.Flags().Lookup("service-cluster-ip-range").Usage = "the flag of the API servers, to be compared with what is stored: a CIDR, or two, separated by a comma"
+	c.Flags().MarkHidden("mode")
 	return c
 }
 

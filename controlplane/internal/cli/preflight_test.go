@@ -155,7 +155,11 @@ func TestPreflightWebhooks(t *testing.T) {
 			t.Errorf("%v: %q", source, commands)
 		}
 	}
-	if code, _, stderr := run(t, "audit", "--etcd-snapshot", file); code != exitOK {
+	broken := changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{"/registry/validatingwebhookconfigurations/broken": []byte("nonsense")})
+	if code, _, stderr := run(t, "preflight", "--to", "1.33", "--etcd-snapshot", broken); code != exitInput || !strings.Contains(stderr, "/registry/validatingwebhookconfigurations/broken") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	if code, _, stderr := run(t, "audit", "--etcd-snapshot", broken); code != exitOK {
 		t.Errorf("an audit reads webhooks: %d, %s", code, stderr)
 	}
 }
