@@ -430,6 +430,11 @@ func TestExplainService(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, stdout)
 		}
 	}
+	for _, args := range [][]string{{"svc-560", "-n", "default"}, {"default/svc-560", "-n", "default"}} {
+		if _, same, stderr := run(t, append([]string{"explain", "--etcd-snapshot", file}, args...)...); same != stdout {
+			t.Errorf("%v: %s%s", args, same, stderr)
+		}
+	}
 	if code, stdout, stderr := run(t, "explain", "default/none", "--etcd-snapshot", file); code != exitInput || stdout != "" || !strings.Contains(stderr, "there is no Service default/none") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}

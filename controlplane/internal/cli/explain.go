@@ -18,17 +18,21 @@ func newExplain() *cobra.Command {
 		Use:   "explain IP|PORT|NAMESPACE/NAME|REASON",
 		Short: "Explain one ClusterIP or node port, one Service, or a reason of findings",
 		Long: `Shows the range and band of an address or port, whether it is allocated, the Services
-that use it, and its repair. For a Service, named as NAMESPACE/NAME, shows this for
-each of its values. For the reason of a finding, or for "leak", shows its meaning, risk
+that use it, and its repair. For a Service, named as NAMESPACE/NAME or as NAME with
+--namespace, shows this for each of its values. For the reason of a finding, or for "leak", shows its meaning, risk
 and remedy, as docs/runbook.md does; this reads no cluster.`,
 		Example: `  rangekeeper explain 10.96.0.10 --etcd-snapshot backup.db.gz
   rangekeeper explain 30080 --endpoints http://127.0.0.1:2379
   rangekeeper explain default/web --etcd-snapshot backup.db.gz
+  rangekeeper explain web -n default
   rangekeeper explain PortAlreadyAllocated`,
 		Args:              arguments,
 		ValidArgsFunction: completeReasons,
 	}
 	format := addFormat(c, formatTable, formatJSON, formatYAML)
+	inNamespace := c.Flags().StringP("namespace", "n", "", "namespace of a Service that is named without one")
+	c.Flags().BoolP("all-namespaces", "A", false, "without effect: the Services of all namespaces are read")
+	completeNothing(c, "namespace")
 	withAPISource(c, func(c *cobra.Command, args []string, s *source) error {
 		screen := newScreen(c.OutOrStdout(), true)
 		if entry, ok := runbook.Named(args[0]); ok {
@@ -40,8 +44,14 @@ and remedy, as docs/runbook.md does; this reads no cluster.`,
 		}
 		namespace, name, isService := strings.Cut(args[0], "/")
 		value, err := rangekeeper.ParseValue(args[0])
-		if err != nil && !isService {
-			return usageError(c, "%q is no address, port, NAMESPACE/NAME or reason", args[0])
+		switch {
+		case err == nil:
+		case !isService && *inNamespace != "":
+			namespace, name, isService = *inNamespace, args[0], true
+		case !isService:
+			return usageError(c, "%q is no address, port, NAMESPACE/NAME or reason; a Service without a namespace needs --namespace", args[0])
+		case *inNamespace != "" && *inNamespace != namespace:
+			return usageError(c, "%s is in another namespace than --namespace %s", args[0], *inNamespace)
 		}
 		a, err := s.audit(c.Context())
 		if err != nil {
@@ -50,7 +60,7 @@ and remedy, as docs/runbook.md does; this reads no cluster.`,
 		var all []*audit.Explanation
 		if isService {
 			all, err = a.ExplainService(namespace, name)
-			screen.text(0, bold, fmt.Sprintf("Service %s, %s", printable(args[0]), count(len(all), "value")))
+			screen.text(0, bold, fmt.Sprintf("Service %s, %s", printable(namespace+"/"+name), count(len(all), "value")))
 		} else {
 			all = make([]*audit.Explanation, 1)
 			all[0], err = a.Explain(value)

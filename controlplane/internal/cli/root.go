@@ -172,6 +172,11 @@ func commitOrUnknown() string {
 
 // withAPISource is withSource for a command that can read the Kubernetes API as well.
 func withAPISource(c *cobra.Command, run func(c *cobra.Command, args []string, s *source) error) *source {
+	if c.Flags().Lookup("namespace") == nil {
+		c.Flags().StringP("namespace", "n", "", "without effect, as in kubectl for what is in no namespace")
+		c.Flags().BoolP("all-namespaces", "A", false, "without effect, as --namespace")
+		completeNothing(c, "namespace")
+	}
 	s := withSource(c, run)
 	s.addAPIFlags(c)
 	return s
