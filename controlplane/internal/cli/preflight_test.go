@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -80,6 +81,13 @@ func TestPreflight(t *testing.T) {
 			if code != exitFound || stderr != "" || !strings.HasPrefix(stdout, "Upgrade of kube-apiserver from an unknown release to "+to+": ") ||
 				!strings.Contains(stdout, "\nMust be done first (") || strings.Contains(stdout, "Values: ") {
 				t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+			}
+			words := func(text string) string { return strings.Join(strings.Fields(text), " ") }
+			if want := fmt.Sprintf("to %s: %d things must be done first Must be done first (%[2]d)", to, len(drift.Of(preflight.Must))); !strings.Contains(words(stdout), want) {
+				t.Errorf("not %q:\n%s", want, stdout)
+			}
+			if _, stdout, _ := run(t, args("clean.db.gz")...); !strings.Contains(words(stdout), "to "+to+": nothing must be done first ") {
+				t.Errorf("clean:\n%s", stdout)
 			}
 			if _, stdout, _ := run(t, append(args("drift.db.gz"), "-o", "wide")...); !strings.Contains(stdout, "Values: ") {
 				t.Errorf("wide:\n%s", stdout)
