@@ -22,7 +22,7 @@ TARGETS := aarch64-unknown-linux-gnu s390x-unknown-linux-gnu
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed fmt lint targets miri tsan crates doc setup clean
+.PHONY: help library purego build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed fmt lint targets miri tsan crates doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ setup: ## Installs missing tools that tests need (valgrind, pkg-config, protoc, 
 
 library: ## Builds librangekeeper.a and .so into target/release.
 	$(CARGO) build --release --locked -p rangekeeper-ffi
+
+purego: ## Translates the library to Go for programs without cgo, go-bindings/internal/wasm (needs the Rust target wasm32-unknown-unknown).
+	@scripts/purego.sh
 
 build: library ## Builds the library and bin/rangekeeper.
 	@# Go does not notice changes of the static library, and would keep the old program.
@@ -45,12 +48,12 @@ up: build ## Builds the kube-apiserver with Rangekeeper inside and runs it on lo
 	@scripts/dropin.sh $(firstword $(RELEASES))
 	bin/rangekeeper up $(ARGS)
 
-check: library ## Checks a commit in 2 minutes: format, clippy, and the tests of the core, the C surface and the binding.
+check: library purego ## Checks a commit in 2 minutes: format, clippy, and the tests of the core, the C surface and the binding.
 	$(CARGO) fmt --all --check
 	@test -z "$$(gofmt -l $(GOFILES))" || { gofmt -l $(GOFILES); exit 1; }
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) test --locked -p rangekeeper -p rangekeeper-ffi
-	cd go-bindings && $(GO) vet ./... && $(GO) test -count=1 ./...
+	cd go-bindings && $(GO) vet -unreachable=false ./... && $(GO) test -count=1 -short ./...
 
 test: setup test-rust test-c test-go ## Runs all tests that need no kube-apiserver.
 
@@ -60,10 +63,12 @@ test-rust: ## Runs the Rust tests.
 test-c: library ## Runs the C programs plain, under sanitizers and under valgrind.
 	ffi/tests/run.sh
 
-test-go: library ## Runs the Go tests, the binding's also under the race detector and with a stressed collector.
+test-go: library purego ## Runs the Go tests, the binding's with both back ends, under the race detector and with a stressed collector.
 	cd go-bindings && $(GO) test -count=1 ./...
-	cd go-bindings && GODEBUG=cgocheck=1 $(GO) test -count=1 -race ./...
-	cd go-bindings && GOGC=1 $(GO) test -count=1 ./...
+	cd go-bindings && GODEBUG=cgocheck=1 $(GO) test -count=1 -race .
+	cd go-bindings && GOGC=1 $(GO) test -count=1 .
+	cd go-bindings && $(GO) test -count=1 -tags rangekeeper_purego . ./internal/rk
+	cd go-bindings && GOGC=1 $(GO) test -count=1 -tags rangekeeper_purego .
 	cd controlplane && $(GO) build -o ../target/restored-etcd ./cmd/restored-etcd
 	cd go-bindings/etcdstore && ../../target/restored-etcd ../../testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test -count=1 ./...
 	cd controlplane && $(GO) test -count=1 -short ./...
@@ -136,7 +141,7 @@ goldens: ## Rewrites testdata/reference with the reference's own packages.
 fixtures: library apiservers ## Records in testdata how the stock kube-apiservers of RELEASES repair a damaged cluster; 7 minutes.
 	cd controlplane && $(GO) run ./cmd/fixtures $(RELEASES)
 
-header: ## Rewrites include/rangekeeper.h (needs cbindgen 0.29.4).
+header: ## Rewrites include/rangekeeper.h, and from it the Go side of the C ABI (needs cbindgen 0.29.4).
 	ffi/header.sh
 
 install: library ## Installs header, libraries, pkg-config file and CMake package below PREFIX.

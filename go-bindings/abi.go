@@ -1,16 +1,17 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
+import (
+	"fmt"
 
-import "fmt"
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
+)
 
 // compiledABI is the version of the C ABI that the header describes.
-const compiledABI = C.RK_ABI_VERSION
+const compiledABI = rk.HeaderABIVersion
 
 // A program that is linked to another library than the package was compiled for would misread memory, so it does not start.
 func init() {
-	if err := checkABI(uint32(C.rk_abi_version())); err != nil {
+	if err := checkABI(rk.ABIVersion()); err != nil {
 		panic(err)
 	}
 }

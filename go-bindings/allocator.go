@@ -1,12 +1,10 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"iter"
 	"runtime"
-	"unsafe"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
 // Strategy is how the next free value is chosen.
@@ -14,11 +12,11 @@ type Strategy uint32
 
 const (
 	// Contiguous takes the lowest free value.
-	Contiguous Strategy = C.RK_STRATEGY_CONTIGUOUS
+	Contiguous Strategy = rk.StrategyContiguous
 	// RandomScan takes the first free value from a random one on, with wrap.
-	RandomScan Strategy = C.RK_STRATEGY_RANDOM_SCAN
+	RandomScan Strategy = rk.StrategyRandomScan
 	// DynamicBandFirst scans the dynamic band so, and only if that is full the static band.
-	DynamicBandFirst Strategy = C.RK_STRATEGY_DYNAMIC_BAND_FIRST
+	DynamicBandFirst Strategy = rk.StrategyDynamicBandFirst
 )
 
 // How many items cross the border at once where there may be many.
@@ -32,7 +30,7 @@ const (
 // All methods may be called from several goroutines at once. Memory: one bit per value, outside the Go heap, so that
 // the garbage collector does not see its size: Close an Allocator that is not needed any more.
 type Allocator struct {
-	inner *owned[*C.rk_allocator]
+	inner *owned[*rk.Allocator]
 	r     Range
 }
 
@@ -41,21 +39,21 @@ func NewAllocator(r Range, strategy Strategy, seed uint64) (*Allocator, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	var handle *C.rk_allocator
-	var details C.rk_error
-	code := C.rk_allocator_new(r.pointer(), C.uint32_t(strategy), C.uint64_t(seed), &handle, &details)
+	var handle *rk.Allocator
+	var details rk.Error
+	code := rk.AllocatorNew(r.pointer(), uint32(strategy), seed, &handle, &details)
 	runtime.KeepAlive(r.inner)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return nil, detailedError(code, &details)
 	}
 	return ownAllocator(handle, r), nil
 }
 
-func ownAllocator(handle *C.rk_allocator, r Range) *Allocator {
-	return &Allocator{own(handle, func(c *C.rk_allocator) { C.rk_allocator_free(c) }), r}
+func ownAllocator(handle *rk.Allocator, r Range) *Allocator {
+	return &Allocator{own(handle, rk.AllocatorFree), r}
 }
 
-func (a *Allocator) pointer() *C.rk_allocator {
+func (a *Allocator) pointer() *rk.Allocator {
 	if a == nil {
 		return nil
 	}
@@ -72,16 +70,16 @@ func (a *Allocator) Range() Range {
 
 // Close drops the state. It may be called again and beside other calls.
 func (a *Allocator) Close() error {
-	C.rk_allocator_close(a.pointer())
+	rk.AllocatorClose(a.pointer())
 	runtime.KeepAlive(a)
 	return nil
 }
 
 // Allocate allocates value. The error is a *ValueError: ErrAlreadyAllocated or ErrNotInRange.
 func (a *Allocator) Allocate(value Value) error {
-	code := C.rk_allocator_allocate(a.pointer(), value.toC())
+	code := rk.AllocatorAllocate(a.pointer(), value.toC())
 	runtime.KeepAlive(a)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return valueError(code, value, a.Range())
 	}
 	return nil
@@ -89,10 +87,10 @@ func (a *Allocator) Allocate(value Value) error {
 
 // AllocateNext allocates a free value that the strategy picks. The error is a *ValueError: ErrFull.
 func (a *Allocator) AllocateNext() (Value, error) {
-	var value C.rk_value
-	code := C.rk_allocator_allocate_next(a.pointer(), &value)
+	var value rk.Value
+	code := rk.AllocatorAllocateNext(a.pointer(), &value)
 	runtime.KeepAlive(a)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return Value{}, valueError(code, Value{}, a.Range())
 	}
 	return valueFromC(&value), nil
@@ -100,37 +98,37 @@ func (a *Allocator) AllocateNext() (Value, error) {
 
 // Release releases value and reports whether it was in use. To release a value that is free or not in the range is no error.
 func (a *Allocator) Release(value Value) (wasUsed bool, err error) {
-	var used C.bool
-	code := C.rk_allocator_release(a.pointer(), value.toC(), &used)
+	var used bool
+	code := rk.AllocatorRelease(a.pointer(), value.toC(), &used)
 	runtime.KeepAlive(a)
-	return bool(used), resultError(code)
+	return used, resultError(code)
 }
 
 // Has reports whether value is in use; false for a value that is not in the range.
 func (a *Allocator) Has(value Value) bool {
-	var has C.bool
-	C.rk_allocator_has(a.pointer(), value.toC(), &has)
+	var has bool
+	rk.AllocatorHas(a.pointer(), value.toC(), &has)
 	runtime.KeepAlive(a)
-	return bool(has)
+	return has
 }
 
 // Used returns the number of values in use.
 func (a *Allocator) Used() int {
-	var count C.uint32_t
-	C.rk_allocator_used(a.pointer(), &count)
+	var count uint32
+	rk.AllocatorUsed(a.pointer(), &count)
 	runtime.KeepAlive(a)
 	return int(count)
 }
 
 // Free returns the number of free values.
 func (a *Allocator) Free() int {
-	var used C.uint32_t
-	code := C.rk_allocator_used(a.pointer(), &used)
+	var used uint32
+	code := rk.AllocatorUsed(a.pointer(), &used)
 	runtime.KeepAlive(a)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return 0
 	}
-	return int(a.r.Size() - uint32(used))
+	return int(a.r.Size() - used)
 }
 
 // Request is one part of an all-or-nothing batch; the zero Request is Any.
@@ -145,20 +143,20 @@ func Named(value Value) Request { return Request{value: value, named: true} }
 // Any requests any free value; the strategy picks it.
 func Any() Request { return Request{} }
 
-func requestsToC(requests []Request) []C.rk_value {
-	all := make([]C.rk_value, len(requests))
+func requestsToC(requests []Request) []rk.Value {
+	all := make([]rk.Value, len(requests))
 	for i, request := range requests {
 		if request.named {
 			all[i] = *request.value.toC()
 		} else {
-			all[i].kind = C.RK_VALUE_KIND_ANY
+			all[i].Kind = rk.ValueKindAny
 		}
 	}
 	return all
 }
 
 // batchError returns the error of an all-or-nothing batch.
-func batchError(code C.rk_result, requests []Request, details *C.rk_error, r Range) error {
+func batchError(code rk.Result, requests []Request, details *rk.Error, r Range) error {
 	index, ok := detailRequest(details)
 	if !ok {
 		return detailedError(code, details)
@@ -170,11 +168,11 @@ func batchError(code C.rk_result, requests []Request, details *C.rk_error, r Ran
 // stands in the way of a later name; the values come back in the order of the requests. The error is a *BatchError
 // around a *ValueError.
 func (a *Allocator) AllocateBatch(requests []Request) ([]Value, error) {
-	asked, got := requestsToC(requests), make([]C.rk_value, len(requests))
-	var details C.rk_error
-	code := C.rk_allocator_allocate_batch(a.pointer(), unsafe.SliceData(asked), C.size_t(len(asked)), unsafe.SliceData(got), &details)
+	asked, got := requestsToC(requests), make([]rk.Value, len(requests))
+	var details rk.Error
+	code := rk.AllocatorAllocateBatch(a.pointer(), asked, got, &details)
 	runtime.KeepAlive(a)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return nil, batchError(code, requests, &details, a.Range())
 	}
 	return valuesFromC(got), nil
@@ -195,14 +193,14 @@ func (a *Allocator) All() iter.Seq[Value] {
 // n. It replaces the content of dst and reuses its capacity.
 func (a *Allocator) Snapshot(dst []byte) ([]byte, error) {
 	// Not by readBytes: the length would move to the heap.
-	var length C.size_t
+	var length uint
 	for {
-		code := C.rk_allocator_snapshot(a.pointer(), cBytes(dst), C.size_t(cap(dst)), &length)
+		code := rk.AllocatorSnapshot(a.pointer(), dst[:cap(dst)], &length)
 		runtime.KeepAlive(a)
 		switch code {
-		case C.RK_RESULT_OK:
+		case rk.ResultOK:
 			return dst[:length], nil
-		case C.RK_RESULT_BUFFER_TOO_SMALL:
+		case rk.ResultBufferTooSmall:
 			dst = make([]byte, length)
 		default:
 			return nil, resultError(code)
@@ -213,10 +211,10 @@ func (a *Allocator) Snapshot(dst []byte) ([]byte, error) {
 // Restore replaces the values in use by those of a stored snapshot. Nothing is changed if that fails. Errors:
 // *MismatchedRangeError, *BitsPastRangeError.
 func (a *Allocator) Restore(rangeText string, data []byte) error {
-	var details C.rk_error
-	code := C.rk_allocator_restore(a.pointer(), cText(rangeText), C.size_t(len(rangeText)), cBytes(data), C.size_t(len(data)), &details)
+	var details rk.Error
+	code := rk.AllocatorRestore(a.pointer(), rangeText, data, &details)
 	runtime.KeepAlive(a)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return snapshotError(code, &details, a.Range().String(), rangeText)
 	}
 	return nil
@@ -225,10 +223,10 @@ func (a *Allocator) Restore(rangeText string, data []byte) error {
 // DryRun returns an allocator of its own in the same state: it answers as this one would and changes nothing here. Cost:
 // a copy of the bitmap.
 func (a *Allocator) DryRun() (*Allocator, error) {
-	var handle *C.rk_allocator
-	code := C.rk_allocator_dry_run(a.pointer(), &handle)
+	var handle *rk.Allocator
+	code := rk.AllocatorDryRun(a.pointer(), &handle)
 	runtime.KeepAlive(a)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return nil, resultError(code)
 	}
 	return ownAllocator(handle, a.r), nil

@@ -1,14 +1,13 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"errors"
 	"fmt"
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
 // Audit is one pass over all Services, which compares them with the recorded allocations: in bitmaps, or since
@@ -17,7 +16,7 @@ import (
 // It may be used from several goroutines at once, though the order of Services is then the order of the calls. Where ClusterIPs
 // are IPAddress objects, it takes some 200 bytes per Service and per object, outside the Go heap.
 type Audit struct {
-	inner  *owned[*C.rk_audit]
+	inner  *owned[*rk.Audit]
 	ranges *ranges
 }
 
@@ -41,20 +40,20 @@ func NewAudit() (*Audit, error) { return newAudit(false, time.Time{}) }
 func NewIPAddressAudit(now time.Time) (*Audit, error) { return newAudit(true, now) }
 
 func newAudit(ipAddresses bool, now time.Time) (*Audit, error) {
-	var handle *C.rk_audit
-	var seconds *C.int64_t
+	var handle *rk.Audit
+	var seconds *int64
 	if !now.IsZero() {
-		unix := C.int64_t(now.Unix())
+		unix := now.Unix()
 		seconds = &unix
 	}
-	code := C.rk_audit_new(C.bool(ipAddresses), seconds, &handle)
-	if code != C.RK_RESULT_OK {
+	code := rk.AuditNew(ipAddresses, seconds, &handle)
+	if code != rk.ResultOK {
 		return nil, resultError(code)
 	}
-	return &Audit{own(handle, func(c *C.rk_audit) { C.rk_audit_free(c) }), new(ranges)}, nil
+	return &Audit{own(handle, rk.AuditFree), new(ranges)}, nil
 }
 
-func (a *Audit) pointer() *C.rk_audit {
+func (a *Audit) pointer() *rk.Audit {
 	if a == nil {
 		return nil
 	}
@@ -63,7 +62,7 @@ func (a *Audit) pointer() *C.rk_audit {
 
 // Close drops an audit that is not to be finished. It may be called again and beside other calls.
 func (a *Audit) Close() error {
-	C.rk_audit_close(a.pointer())
+	rk.AuditClose(a.pointer())
 	runtime.KeepAlive(a)
 	return nil
 }
@@ -83,15 +82,15 @@ func (a *Audit) AddBitmap(r Range, stored Stored) (index int, err error) {
 		return 0, err
 	}
 	return a.ranges.add(r, func() error {
-		var details C.rk_error
-		code := C.rk_audit_add_bitmap(a.pointer(), r.pointer(),
-			cText(stored.Range), C.size_t(len(stored.Range)), cBytes(stored.Data), C.size_t(len(stored.Data)), &details)
+		var details rk.Error
+		code := rk.AuditAddBitmap(a.pointer(), r.pointer(),
+			stored.Range, stored.Data, &details)
 		runtime.KeepAlive(a)
 		runtime.KeepAlive(r.inner)
 		switch code {
-		case C.RK_RESULT_OK:
+		case rk.ResultOK:
 			return nil
-		case C.RK_RESULT_INVALID_RANGE, C.RK_RESULT_INVALID_UTF8:
+		case rk.ResultInvalidRange, rk.ResultInvalidUTF8:
 			return parseError(code, &details, stored.Range)
 		default:
 			return snapshotError(code, &details, r.String(), stored.Range)
@@ -135,9 +134,9 @@ func (a *Audit) AddUnseen(r Range, known []Value) (index int, err error) {
 // not valid and those of two Services are findings.
 func (a *Audit) WithoutClusterIPRanges() error { return a.addUnseen(nil, nil) }
 
-func (a *Audit) addUnseen(r *C.rk_range, known []byte) error {
-	var details C.rk_error
-	code := C.rk_audit_add_unseen(a.pointer(), r, cBytes(known), C.size_t(len(known)), &details)
+func (a *Audit) addUnseen(r *rk.Range, known []byte) error {
+	var details rk.Error
+	code := rk.AuditAddUnseen(a.pointer(), r, known, &details)
 	runtime.KeepAlive(a)
 	return detailedError(code, &details)
 }
@@ -148,8 +147,8 @@ func (a *Audit) addUnseen(r *C.rk_range, known []byte) error {
 // there is none. The error is ErrInvalidArgument if there is no such bitmap beside IPAddress objects, and after the first
 // Service.
 func (a *Audit) CompareBitmap(index int, written, upgraded uint64) error {
-	var details C.rk_error
-	code := C.rk_audit_compare_bitmap(a.pointer(), C.size_t(index), C.uint64_t(written), C.uint64_t(upgraded), &details)
+	var details rk.Error
+	code := rk.AuditCompareBitmap(a.pointer(), uint(index), written, upgraded, &details)
 	runtime.KeepAlive(a)
 	return detailedError(code, &details)
 }
@@ -161,10 +160,10 @@ func (a *Audit) AddServiceCIDR(cidr string) (index int, err error) {
 		return 0, ErrClosed
 	}
 	return a.ranges.add(Range{}, func() error {
-		var details C.rk_error
-		code := C.rk_audit_add_service_cidr(a.pointer(), cText(cidr), C.size_t(len(cidr)), &details)
+		var details rk.Error
+		code := rk.AuditAddServiceCIDR(a.pointer(), cidr, &details)
 		runtime.KeepAlive(a)
-		if code == C.RK_RESULT_INVALID_RANGE || code == C.RK_RESULT_INVALID_UTF8 {
+		if code == rk.ResultInvalidRange || code == rk.ResultInvalidUTF8 {
 			return parseError(code, &details, cidr)
 		}
 		return detailedError(code, &details)
@@ -174,11 +173,9 @@ func (a *Audit) AddServiceCIDR(cidr string) (index int, err error) {
 // ObserveIPAddresses records the objects of a batch, in one crossing. The error may be ErrInvalidBatch; nothing of the
 // batch counts then. In an audit of bitmaps and after the first Service it is ErrInvalidArgument.
 func (a *Audit) ObserveIPAddresses(objects *IPAddresses) error {
-	var pinner runtime.Pinner
-	defer pinner.Unpin()
-	c := objects.toC(&pinner)
-	var details C.rk_error
-	code := C.rk_audit_observe_ip_addresses(a.pointer(), &c, &details)
+	c := objects.toC()
+	var details rk.Error
+	code := rk.AuditObserveIPAddresses(a.pointer(), &c, &details)
 	runtime.KeepAlive(a)
 	return detailedError(code, &details)
 }
@@ -190,16 +187,14 @@ func (a *Audit) Observe(services *Services) error {
 	if services.err != nil {
 		return services.err
 	}
-	var pinner runtime.Pinner
-	defer pinner.Unpin()
-	c := services.toC(&pinner)
-	var names *C.rk_service_names
+	c := services.toC()
+	var names *rk.ServiceNames
 	if services.names.count > 0 {
-		named := services.names.toC(&pinner)
+		named := services.names.toC()
 		names = &named
 	}
-	var details C.rk_error
-	code := C.rk_audit_observe_services(a.pointer(), names, &c, &details)
+	var details rk.Error
+	code := rk.AuditObserveServices(a.pointer(), names, &c, &details)
 	runtime.KeepAlive(a)
 	return detailedError(code, &details)
 }
@@ -268,11 +263,11 @@ type Presence uint32
 
 const (
 	// Missing: there is no object.
-	Missing Presence = C.RK_PRESENCE_MISSING
+	Missing Presence = rk.PresenceMissing
 	// Uninitialised: there is an object without a range; no kube-apiserver has set it up yet.
-	Uninitialised Presence = C.RK_PRESENCE_UNINITIALISED
+	Uninitialised Presence = rk.PresenceUninitialised
 	// Initialised: there is an object with a range.
-	Initialised Presence = C.RK_PRESENCE_INITIALISED
+	Initialised Presence = rk.PresenceInitialised
 )
 
 // Bitmaps are the states of a cluster's bitmaps, which are named after the last segments of their keys.
@@ -299,19 +294,19 @@ var ErrNoServices = errors.New("leaks cannot be cleaned")
 // Services were observed. If leaks are cleaned after it, as cleansLeaks says, it needs Services, too. The error is a
 // *MissingRangeError, or wraps ErrNoServices.
 func (a *Audit) CheckCluster(bitmaps Bitmaps, cleansLeaks bool) error {
-	var details C.rk_error
-	code := C.rk_audit_check_cluster(a.pointer(), C.uint32_t(bitmaps.ServiceIPs), C.uint32_t(bitmaps.SecondaryServiceIPs),
-		C.uint32_t(bitmaps.ServiceNodePorts), C.bool(cleansLeaks), &details)
+	var details rk.Error
+	code := rk.AuditCheckCluster(a.pointer(), uint32(bitmaps.ServiceIPs), uint32(bitmaps.SecondaryServiceIPs),
+		uint32(bitmaps.ServiceNodePorts), cleansLeaks, &details)
 	runtime.KeepAlive(a)
 	switch code {
-	case C.RK_RESULT_NO_SERVICES:
+	case rk.ResultNoServices:
 		return fmt.Errorf("%w: %s", ErrNoServices, errorMessage(&details))
-	case C.RK_RESULT_NOT_INITIALISED:
+	case rk.ResultNotInitialised:
 		names := [...]string{
-			C.RK_BITMAP_SERVICE_IPS: "serviceips", C.RK_BITMAP_SECONDARY_SERVICE_IPS: "secondaryserviceips",
-			C.RK_BITMAP_SERVICE_NODE_PORTS: "servicenodeports",
+			rk.BitmapServiceIPs: "serviceips", rk.BitmapSecondaryServiceIPs: "secondaryserviceips",
+			rk.BitmapServiceNodePorts: "servicenodeports",
 		}
-		return &MissingRangeError{Name: names[detailBitmap(&details)], Message: errorMessage(&details)}
+		return &MissingRangeError{Name: names[details.Detail.Bitmap], Message: errorMessage(&details)}
 	}
 	return detailedError(code, &details)
 }
@@ -319,19 +314,19 @@ func (a *Audit) CheckCluster(bitmaps Bitmaps, cleansLeaks bool) error {
 // Finish ends the audit. Without passes all leaks in bitmaps are cleaned at once, which is right only where nobody
 // allocates meanwhile; with passes only those that are due.
 func (a *Audit) Finish(passes *Passes) (*Report, error) {
-	var kept *C.rk_leak_tracker
+	var kept *rk.LeakTracker
 	if passes != nil {
 		if kept = passes.pointer(); kept == nil {
 			return nil, ErrClosed
 		}
 	}
-	var handle *C.rk_report
-	var details C.rk_error
-	code := C.rk_audit_finish(a.pointer(), kept, &handle, &details)
+	var handle *rk.Report
+	var details rk.Error
+	code := rk.AuditFinish(a.pointer(), kept, &handle, &details)
 	runtime.KeepAlive(a)
 	runtime.KeepAlive(passes)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return nil, detailedError(code, &details)
 	}
-	return &Report{own(handle, func(c *C.rk_report) { C.rk_report_free(c) }), a.ranges.list()}, nil
+	return &Report{own(handle, rk.ReportFree), a.ranges.list()}, nil
 }

@@ -1,13 +1,11 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"fmt"
 	"runtime"
 	"time"
-	"unsafe"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
 // Bootstrap is the bootstrap controller of one server: the system namespaces, the Service "kubernetes" and its
@@ -16,7 +14,7 @@ import (
 //
 // It may be used from several goroutines at once.
 type Bootstrap struct {
-	inner *owned[*C.rk_bootstrap]
+	inner *owned[*rk.Bootstrap]
 }
 
 // JSONError: a text is no JSON, or not of the form that is documented for it.
@@ -35,29 +33,27 @@ func (e *ConfigError) Error() string { return e.Message }
 
 // NewBootstrap makes a controller that has not begun. The error may be a *JSONError or a *ConfigError.
 func NewBootstrap(config []byte) (*Bootstrap, error) {
-	var handle *C.rk_bootstrap
-	var details C.rk_error
-	code := C.rk_bootstrap_new(cChars(config), C.size_t(len(config)), &handle, &details)
-	if code != C.RK_RESULT_OK {
+	var handle *rk.Bootstrap
+	var details rk.Error
+	code := rk.BootstrapNew(textOf(config), &handle, &details)
+	if code != rk.ResultOK {
 		return nil, jsonError(code, &details)
 	}
-	return &Bootstrap{own(handle, func(c *C.rk_bootstrap) { C.rk_bootstrap_free(c) })}, nil
+	return &Bootstrap{own(handle, rk.BootstrapFree)}, nil
 }
 
-func cChars(b []byte) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(b))) }
-
-func jsonError(code C.rk_result, details *C.rk_error) error {
+func jsonError(code rk.Result, details *rk.Error) error {
 	switch code {
-	case C.RK_RESULT_INVALID_JSON:
-		return &JSONError{Offset: detailByte(details), Message: errorMessage(details)}
-	case C.RK_RESULT_INVALID_CONFIG:
+	case rk.ResultInvalidJSON:
+		return &JSONError{Offset: details.Detail.Byte, Message: errorMessage(details)}
+	case rk.ResultInvalidConfig:
 		return &ConfigError{Message: errorMessage(details)}
 	default:
 		return detailedError(code, details)
 	}
 }
 
-func (b *Bootstrap) pointer() *C.rk_bootstrap {
+func (b *Bootstrap) pointer() *rk.Bootstrap {
 	if b == nil {
 		return nil
 	}
@@ -66,7 +62,7 @@ func (b *Bootstrap) pointer() *C.rk_bootstrap {
 
 // Close drops the state. It may be called again and beside other calls.
 func (b *Bootstrap) Close() error {
-	C.rk_bootstrap_close(b.pointer())
+	rk.BootstrapClose(b.pointer())
 	runtime.KeepAlive(b)
 	return nil
 }
@@ -75,16 +71,16 @@ func (b *Bootstrap) Close() error {
 // capacity.
 func (b *Bootstrap) Poll(now time.Duration, dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(b)
-	return readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
-		return C.rk_bootstrap_poll(b.pointer(), timeToC(now), (*C.char)(unsafe.Pointer(buffer)), capacity, length)
+	return readBytes(dst, func(buffer []byte, length *uint) rk.Result {
+		return rk.BootstrapPoll(b.pointer(), timeToC(now), buffer, length)
 	})
 }
 
 // Answered reports how the order of this id ended. An answer to an order that was given up is ignored. The error may be a
 // *JSONError: the order is still under way then.
 func (b *Bootstrap) Answered(now time.Duration, id uint64, answer []byte) error {
-	var details C.rk_error
-	code := C.rk_bootstrap_answered(b.pointer(), timeToC(now), C.uint64_t(id), cChars(answer), C.size_t(len(answer)), &details)
+	var details rk.Error
+	code := rk.BootstrapAnswered(b.pointer(), timeToC(now), id, textOf(answer), &details)
 	runtime.KeepAlive(b)
 	return jsonError(code, &details)
 }
@@ -92,7 +88,7 @@ func (b *Bootstrap) Answered(now time.Duration, id uint64, answer []byte) error 
 // Stop begins to stop in order: the loops end, own lease and endpoint are removed. Poll and Answered go on until a step
 // reports that it has stopped, at most two intervals of the endpoints later.
 func (b *Bootstrap) Stop(now time.Duration) error {
-	code := C.rk_bootstrap_stop(b.pointer(), timeToC(now))
+	code := rk.BootstrapStop(b.pointer(), timeToC(now))
 	runtime.KeepAlive(b)
 	return resultError(code)
 }
@@ -104,10 +100,10 @@ func (b *Bootstrap) Stop(now time.Duration) error {
 // It replaces the content of dst and reuses its capacity. The error may be a *JSONError, also for an object of another
 // kind, or a *ConfigError.
 func BootstrapPlan(question, dst []byte) ([]byte, error) {
-	var details C.rk_error
-	var failed C.rk_result
-	answer, err := readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
-		failed = C.rk_bootstrap_plan(cChars(question), C.size_t(len(question)), (*C.char)(unsafe.Pointer(buffer)), capacity, length, &details)
+	var details rk.Error
+	var failed rk.Result
+	answer, err := readBytes(dst, func(buffer []byte, length *uint) rk.Result {
+		failed = rk.BootstrapPlan(textOf(question), buffer, length, &details)
 		return failed
 	})
 	if err != nil {

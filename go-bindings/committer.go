@@ -1,8 +1,5 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"context"
 	"errors"
@@ -10,7 +7,8 @@ import (
 	"math"
 	"runtime"
 	"time"
-	"unsafe"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
 // Errors of a Committer and of its operations, for errors.Is.
@@ -37,7 +35,7 @@ var (
 // Times are durations from a moment that the driver chooses, by a clock that never goes back; negative ones count as 0. All
 // methods may be called from several goroutines at once. Memory: up to 1 MiB for a /12 beside the object, outside the Go heap.
 type Committer struct {
-	inner *owned[*C.rk_committer]
+	inner *owned[*rk.Committer]
 	r     Range
 }
 
@@ -57,18 +55,18 @@ func NewCommitter(r Range, config CommitterConfig) (*Committer, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	var handle *C.rk_committer
-	var details C.rk_error
-	code := C.rk_committer_new(r.pointer(), C.uint32_t(config.Strategy), timeToC(config.Grace), C.uint64_t(config.Seed),
+	var handle *rk.Committer
+	var details rk.Error
+	code := rk.CommitterNew(r.pointer(), uint32(config.Strategy), timeToC(config.Grace), config.Seed,
 		&handle, &details)
 	runtime.KeepAlive(r.inner)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return nil, detailedError(code, &details)
 	}
-	return &Committer{own(handle, func(c *C.rk_committer) { C.rk_committer_free(c) }), r}, nil
+	return &Committer{own(handle, rk.CommitterFree), r}, nil
 }
 
-func (c *Committer) pointer() *C.rk_committer {
+func (c *Committer) pointer() *rk.Committer {
 	if c == nil {
 		return nil
 	}
@@ -77,7 +75,7 @@ func (c *Committer) pointer() *C.rk_committer {
 
 // Close drops the state; operations under way never end. It may be called again and beside other calls.
 func (c *Committer) Close() error {
-	C.rk_committer_close(c.pointer())
+	rk.CommitterClose(c.pointer())
 	runtime.KeepAlive(c)
 	return nil
 }
@@ -88,7 +86,7 @@ type Ticket uint64
 // NoDeadline is the deadline of an operation that may take any time.
 const NoDeadline = time.Duration(math.MaxInt64)
 
-func deadlineToC(deadline time.Duration) C.uint64_t {
+func deadlineToC(deadline time.Duration) uint64 {
 	if deadline == NoDeadline {
 		return math.MaxUint64
 	}
@@ -96,19 +94,19 @@ func deadlineToC(deadline time.Duration) C.uint64_t {
 }
 
 // timeToC returns a time in nanoseconds. There is none before zero: as a number without a sign it would be in the far future.
-func timeToC(t time.Duration) C.uint64_t { return C.uint64_t(max(t, 0)) }
+func timeToC(t time.Duration) uint64 { return uint64(max(t, 0)) }
 
 // Operation is something to be done with the stored object; see AllocateOperation and the like.
 type Operation struct {
-	kind     C.uint32_t
-	values   []C.rk_value
+	kind     uint32
+	values   []rk.Value
 	owner    Ownership
 	deadline time.Duration
 }
 
 // AllocateOperation serves all of these requests or none. It ends by the deadline, as all operations do.
 func AllocateOperation(deadline time.Duration, requests ...Request) Operation {
-	return Operation{kind: C.RK_OPERATION_ALLOCATE, values: requestsToC(requests), deadline: deadline}
+	return Operation{kind: rk.OperationAllocate, values: requestsToC(requests), deadline: deadline}
 }
 
 // Ownership says since when the owner of a value had it, in revisions of the range's etcd. A release frees the value only if
@@ -129,32 +127,35 @@ func OwnedSince(revision int64) Ownership { return Ownership{AsOf: revision, Old
 
 // ReleaseOperation releases a value on behalf of its owner.
 func ReleaseOperation(deadline time.Duration, value Value, owner Ownership) Operation {
-	return Operation{kind: C.RK_OPERATION_RELEASE, values: []C.rk_value{*value.toC()}, owner: owner, deadline: deadline}
+	return Operation{kind: rk.OperationRelease, values: []rk.Value{*value.toC()}, owner: owner, deadline: deadline}
 }
 
 // ReadOperation reads the stored object.
 func ReadOperation(deadline time.Duration) Operation {
-	return Operation{kind: C.RK_OPERATION_READ, deadline: deadline}
+	return Operation{kind: rk.OperationRead, deadline: deadline}
 }
 
 // CreateOperation makes the object if it is missing or was never initialised.
 func CreateOperation(deadline time.Duration) Operation {
-	return Operation{kind: C.RK_OPERATION_CREATE, deadline: deadline}
+	return Operation{kind: rk.OperationCreate, deadline: deadline}
 }
 
-// Submit queues operations in one cgo call and returns their tickets. The error is of use only for a bug in the
+// Submit queues operations in one call of the library and returns their tickets. The error is of use only for a bug in the
 // program: ErrClosed, ErrInvalidArgument.
 func (c *Committer) Submit(operations ...Operation) ([]Ticket, error) {
-	all := make([]C.rk_operation, len(operations))
-	var requests []C.rk_value
+	all := make([]rk.Operation, len(operations))
+	var requests []rk.Value
 	for i := range operations {
-		requests = operations[i].toC(&all[i], requests)
+		all[i], requests = operations[i].toC(requests)
 	}
-	tickets := make([]Ticket, len(operations))
-	var details C.rk_error
-	code := C.rk_committer_submit(c.pointer(), unsafe.SliceData(all), C.size_t(len(all)),
-		unsafe.SliceData(requests), C.size_t(len(requests)), (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(tickets))), &details)
+	numbers := make([]uint64, len(operations))
+	var details rk.Error
+	code := rk.CommitterSubmit(c.pointer(), all, requests, numbers, &details)
 	runtime.KeepAlive(c)
+	tickets := make([]Ticket, len(numbers))
+	for i, number := range numbers {
+		tickets[i] = Ticket(number)
+	}
 	return tickets, detailedError(code, &details)
 }
 
@@ -171,7 +172,7 @@ type ServiceList struct {
 // Cancel ends an operation that its caller no longer waits for; one that has ended is left alone. Values that it
 // allocates nevertheless are released again.
 func (c *Committer) Cancel(ticket Ticket) error {
-	code := C.rk_committer_cancel(c.pointer(), C.uint64_t(ticket))
+	code := rk.CommitterCancel(c.pointer(), uint64(ticket))
 	runtime.KeepAlive(c)
 	return resultError(code)
 }
@@ -179,7 +180,7 @@ func (c *Committer) Cancel(ticket Ticket) error {
 // Abandon releases the values of an allocation whose caller no longer waits for it.
 func (c *Committer) Abandon(allocated Allocated) error {
 	values := valuesToC(allocated.Values)
-	code := C.rk_committer_abandon(c.pointer(), C.uint64_t(allocated.Revision), unsafe.SliceData(values), C.size_t(len(values)))
+	code := rk.CommitterAbandon(c.pointer(), uint64(allocated.Revision), values)
 	runtime.KeepAlive(c)
 	return resultError(code)
 }
@@ -191,9 +192,9 @@ type KeyState struct {
 	ModRevision, Version, CreateRevision int64
 }
 
-func (s KeyState) toC() C.rk_key_state {
-	return C.rk_key_state{
-		mod_revision: C.uint64_t(s.ModRevision), version: C.uint64_t(s.Version), create_revision: C.uint64_t(s.CreateRevision),
+func (s KeyState) toC() rk.KeyState {
+	return rk.KeyState{
+		ModRevision: uint64(s.ModRevision), Version: uint64(s.Version), CreateRevision: uint64(s.CreateRevision),
 	}
 }
 
@@ -211,31 +212,31 @@ type KnownState struct {
 // Known returns the KnownState. Cost: one crossing; after a change by others also
 // some 10 us for a million values.
 func (c *Committer) Known() KnownState {
-	var known C.rk_known
-	C.rk_committer_known(c.pointer(), &known)
+	var known rk.Known
+	rk.CommitterKnown(c.pointer(), &known)
 	runtime.KeepAlive(c)
-	return KnownState{int64(known.revision), int(known.used), bool(known.initialised)}
+	return KnownState{int64(known.Revision), int(known.Used), known.Initialised}
 }
 
 // Poll returns the next step. Call it again when that is done, until it returns StepWait or StepIdle; and after
 // each Submit, SubmitRepair, Cancel, Abandon and event. A request must be ended by Answered, Unknown or Refused; until then
 // there is no other.
 func (c *Committer) Poll(now time.Duration) (Step, error) {
-	var step alignedStep
-	code := C.rk_committer_poll(c.pointer(), timeToC(now), &step.c)
+	var step rk.Step
+	code := rk.CommitterPoll(c.pointer(), timeToC(now), &step)
 	runtime.KeepAlive(c)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return Step{}, resultError(code)
 	}
-	return c.step(&step.c)
+	return c.step(&step)
 }
 
 // Value returns the value that the compare-and-swap under way puts; ErrNoSwap if there is none. It replaces the content of
 // dst and reuses its capacity.
 func (c *Committer) Value(dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(c)
-	return readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
-		return C.rk_committer_value(c.pointer(), buffer, capacity, length)
+	return readBytes(dst, func(buffer []byte, length *uint) rk.Result {
+		return rk.CommitterValue(c.pointer(), buffer, length)
 	})
 }
 
@@ -253,26 +254,22 @@ type Answer struct {
 
 // Answered reports how the store answered the request.
 func (c *Committer) Answered(now time.Duration, answer Answer) error {
-	var pinner runtime.Pinner
-	defer pinner.Unpin()
-	return c.handle(now, answer.event(&pinner))
+	return c.handle(now, answer.event())
 }
 
 // Unknown reports that it is unknown whether the request took effect, or will.
 func (c *Committer) Unknown(now time.Duration) error {
-	return c.handle(now, eventOf(C.RK_EVENT_UNKNOWN))
+	return c.handle(now, eventOf(rk.EventUnknown))
 }
 
 // Refused reports that the store refuses the request and will not carry it out later, and the store's reason.
 func (c *Committer) Refused(now time.Duration, reason string) error {
-	var pinner runtime.Pinner
-	defer pinner.Unpin()
-	return c.handle(now, refusal(&pinner, reason))
+	return c.handle(now, refusal(reason))
 }
 
 // Reconnected reports that the connection to the store is a new one, before anything that came over it.
 func (c *Committer) Reconnected(now time.Duration) error {
-	return c.handle(now, eventOf(C.RK_EVENT_RECONNECTED))
+	return c.handle(now, eventOf(rk.EventReconnected))
 }
 
 // Change is one change of the key, as a watch reports it.
@@ -284,23 +281,21 @@ type Change struct {
 
 // Watched reports changes of the key, in their order.
 func (c *Committer) Watched(now time.Duration, changes ...Change) error {
-	var pinner runtime.Pinner
-	defer pinner.Unpin()
-	return c.handle(now, changed(&pinner, changes))
+	return c.handle(now, changed(changes))
 }
 
 // WatchEnded reports that the watch has ended, by no StepStopWatch, and can be started again.
 func (c *Committer) WatchEnded(now time.Duration) error {
-	return c.handle(now, eventOf(C.RK_EVENT_WATCH_ENDED))
+	return c.handle(now, eventOf(rk.EventWatchEnded))
 }
 
 // WatchFailed reports that the watch has ended and cannot see all changes: they are compacted.
 func (c *Committer) WatchFailed(now time.Duration) error {
-	return c.handle(now, eventOf(C.RK_EVENT_WATCH_FAILED))
+	return c.handle(now, eventOf(rk.EventWatchFailed))
 }
 
-func (c *Committer) handle(now time.Duration, event alignedEvent) error {
-	code := C.rk_committer_handle(c.pointer(), &event.c, timeToC(now))
+func (c *Committer) handle(now time.Duration, event *rk.Event) error {
+	code := rk.CommitterHandle(c.pointer(), event, timeToC(now))
 	runtime.KeepAlive(c)
 	return resultError(code)
 }

@@ -24,7 +24,7 @@
 //
 // # Objects
 //
-// Objects live in memory of the library in C, which Go's garbage collector does not count. Close drops an object's state
+// Objects live in memory of the library, which Go's garbage collector does not free on its own. Close drops an object's state
 // at once; it may be called again, and beside other calls. After Close, and on a zero value, a call that can fail returns
 // [ErrClosed]; a getter without an error returns zero values. A fault that the library catches in itself ([ErrPoisoned])
 // has the same effect on getters. An object that is not closed is freed when nothing refers to it any more. A copy by value
@@ -36,9 +36,15 @@
 // errors.Is compares with the variables (ErrFull and others). errors.As finds the types: a [*ValueError] has the value and the
 // range, a [*BatchError] the request of a batch.
 //
-// # Linking
+// # Back ends
 //
-// The package links target/release/librangekeeper.a of its own checkout, which `make library` builds; with the build tag
-// rangekeeper_dynamic it links an installed librangekeeper.so, found by pkg-config. A program that is linked to a library with
-// another version of the C ABI panics at its start. Linux only.
+// The core is one, and comes in two forms with equal answers. Native: the library in C, called through cgo. Pure Go: the same
+// library as Go source, translated from its WebAssembly by wasm2go; it needs no C compiler and runs wherever Go does. Its calls
+// take turns, its objects live in one block of the Go heap that never shrinks, and a fault inside it poisons the handles of the
+// call.
+//
+// On linux/amd64 with cgo the package is native: it links target/release/librangekeeper.a of its own checkout, which `make library`
+// builds. Everywhere else, and with the build tag rangekeeper_purego, it is pure Go, which `make purego` translates. The tag
+// rangekeeper_native asks for the static library on any platform, rangekeeper_dynamic for an installed librangekeeper.so, found by
+// pkg-config. A program that is linked to a library with another version of the C ABI panics at its start.
 package rangekeeper

@@ -1,12 +1,11 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
 // Errors without details, for errors.Is.
@@ -120,43 +119,43 @@ func (e *BatchError) Error() string { return fmt.Sprintf("request %d: %v", e.Ind
 func (e *BatchError) Unwrap() error { return e.Err }
 
 // resultError returns the error of a result that carries no details.
-func resultError(code C.rk_result) error {
+func resultError(code rk.Result) error {
 	switch code {
-	case C.RK_RESULT_OK:
+	case rk.ResultOK:
 		return nil
-	case C.RK_RESULT_FULL:
+	case rk.ResultFull:
 		return ErrFull
-	case C.RK_RESULT_ALREADY_ALLOCATED:
+	case rk.ResultAlreadyAllocated:
 		return ErrAlreadyAllocated
-	case C.RK_RESULT_NOT_IN_RANGE:
+	case rk.ResultNotInRange:
 		return ErrNotInRange
-	case C.RK_RESULT_CLOSED, C.RK_RESULT_NULL_POINTER:
+	case rk.ResultClosed, rk.ResultNullPointer:
 		return ErrClosed
-	case C.RK_RESULT_PANIC, C.RK_RESULT_POISONED:
+	case rk.ResultPanic, rk.ResultPoisoned:
 		return ErrPoisoned
-	case C.RK_RESULT_SAME_KIND:
+	case rk.ResultSameKind:
 		return ErrSameKind
-	case C.RK_RESULT_INVALID_ARGUMENT:
+	case rk.ResultInvalidArgument:
 		return ErrInvalidArgument
-	case C.RK_RESULT_INVALID_UTF8:
+	case rk.ResultInvalidUTF8:
 		return ErrInvalidUTF8
-	case C.RK_RESULT_INVALID_BATCH:
+	case rk.ResultInvalidBatch:
 		return ErrInvalidBatch
-	case C.RK_RESULT_NO_SWAP:
+	case rk.ResultNoSwap:
 		return ErrNoSwap
-	case C.RK_RESULT_STALE_LIST:
+	case rk.ResultStaleList:
 		return ErrStaleList
 	default:
-		return fmt.Errorf("unexpected result %s", C.GoString(C.rk_result_name(code)))
+		return fmt.Errorf("unexpected result %s", rk.ResultName(uint32(code)))
 	}
 }
 
 // detailedError returns the error of a result with details. The library's message names the argument.
-func detailedError(code C.rk_result, details *C.rk_error) error {
+func detailedError(code rk.Result, details *rk.Error) error {
 	err := resultError(code)
 	switch code {
-	case C.RK_RESULT_INVALID_ARGUMENT, C.RK_RESULT_INVALID_UTF8, C.RK_RESULT_INVALID_BATCH,
-		C.RK_RESULT_SAME_KIND, C.RK_RESULT_NOT_IN_RANGE:
+	case rk.ResultInvalidArgument, rk.ResultInvalidUTF8, rk.ResultInvalidBatch,
+		rk.ResultSameKind, rk.ResultNotInRange:
 		return fmt.Errorf("%w: %s", err, errorMessage(details))
 	default:
 		return err
@@ -164,11 +163,11 @@ func detailedError(code C.rk_result, details *C.rk_error) error {
 }
 
 // valueError returns the error of a call about one value, or about any free one.
-func valueError(code C.rk_result, value Value, r Range) error {
+func valueError(code rk.Result, value Value, r Range) error {
 	switch code {
-	case C.RK_RESULT_FULL:
+	case rk.ResultFull:
 		return &ValueError{Range: r, Err: ErrFull}
-	case C.RK_RESULT_ALREADY_ALLOCATED, C.RK_RESULT_NOT_IN_RANGE:
+	case rk.ResultAlreadyAllocated, rk.ResultNotInRange:
 		return &ValueError{Value: value, Range: r, Err: resultError(code)}
 	default:
 		return resultError(code)
@@ -186,36 +185,36 @@ func outsideError(r Range, values ...[]Value) error {
 }
 
 // indexError returns the error of a call about one of several ranges.
-func indexError(code C.rk_result, index int) error {
-	if code == C.RK_RESULT_INVALID_ARGUMENT {
+func indexError(code rk.Result, index int) error {
+	if code == rk.ResultInvalidArgument {
 		return fmt.Errorf("%w: there is no range with index %d", ErrInvalidArgument, index)
 	}
 	return resultError(code)
 }
 
 // snapshotError returns the error of a call that reads a stored range and its snapshot.
-func snapshotError(code C.rk_result, details *C.rk_error, expected, found string) error {
+func snapshotError(code rk.Result, details *rk.Error, expected, found string) error {
 	message := errorMessage(details)
 	switch code {
-	case C.RK_RESULT_MISMATCHED_RANGE:
+	case rk.ResultMismatchedRange:
 		return &MismatchedRangeError{Expected: expected, Found: found, Message: message}
-	case C.RK_RESULT_BITS_PAST_RANGE:
-		highest, offset := detailBits(details)
-		return &BitsPastRangeError{Range: found, Offset: highest, Byte: offset, Message: message}
+	case rk.ResultBitsPastRange:
+		bits := details.Detail.Bits
+		return &BitsPastRangeError{Range: found, Offset: bits.HighestOffset, Byte: bits.Byte, Message: message}
 	default:
 		return detailedError(code, details)
 	}
 }
 
 // parseError returns the error of a call that parses a text. The library's message about UTF-8 names a parameter of C.
-func parseError(code C.rk_result, details *C.rk_error, text string) error {
+func parseError(code rk.Result, details *rk.Error, text string) error {
 	message := errorMessage(details)
-	if code == C.RK_RESULT_INVALID_UTF8 {
-		message = fmt.Sprintf("%q is not UTF-8 at byte %d", text, detailByte(details))
+	if code == rk.ResultInvalidUTF8 {
+		message = fmt.Sprintf("%q is not UTF-8 at byte %d", text, details.Detail.Byte)
 	}
 	return &ParseError{Text: text, Message: message}
 }
 
-func errorMessage(details *C.rk_error) string {
-	return C.GoStringN(&details.message[0], C.int(details.message_len))
+func errorMessage(details *rk.Error) string {
+	return details.Message
 }

@@ -1,12 +1,10 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"slices"
 	"sync"
-	"unsafe"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
 // ranges are those of an audit or a pass: the library numbers them in the order in which they are added.
@@ -92,11 +90,11 @@ type Remedy uint32
 
 const (
 	// RemedyRepair: a repair of the bitmap.
-	RemedyRepair Remedy = C.RK_REMEDY_REPAIR
+	RemedyRepair Remedy = rk.RemedyRepair
 	// RemedyAPIServer: kube-apiserver, which repairs IPAddress objects when it starts and every few minutes after that.
-	RemedyAPIServer Remedy = C.RK_REMEDY_API_SERVER
+	RemedyAPIServer Remedy = rk.RemedyAPIServer
 	// RemedyOwner: only the owner of the Service, who recreates it or widens the range.
-	RemedyOwner Remedy = C.RK_REMEDY_OWNER
+	RemedyOwner Remedy = rk.RemedyOwner
 )
 
 // Severity is the harm of a finding or a leak, the worst first.
@@ -105,15 +103,15 @@ type Severity uint32
 const (
 	// SeverityBreaksTraffic: two Services answer on one value, or no range hands the value out, so that nothing is bound to
 	// forward it.
-	SeverityBreaksTraffic Severity = C.RK_SEVERITY_BREAKS_TRAFFIC
+	SeverityBreaksTraffic Severity = rk.SeverityBreaksTraffic
 	// SeverityDuplicateRisk: the value is in use and not recorded, so that a server may allocate it a second time.
-	SeverityDuplicateRisk Severity = C.RK_SEVERITY_DUPLICATE_RISK
+	SeverityDuplicateRisk Severity = rk.SeverityDuplicateRisk
 	// SeverityWasted: the value is recorded and not in use, so that no server allocates it.
-	SeverityWasted Severity = C.RK_SEVERITY_WASTED
+	SeverityWasted Severity = rk.SeverityWasted
 )
 
 // Severity returns that of the findings with this reason; 0 for a number that is no reason.
-func (r Reason) Severity() Severity { return Severity(C.rk_reason_severity(C.uint32_t(r))) }
+func (r Reason) Severity() Severity { return Severity(rk.ReasonSeverity(uint32(r))) }
 
 // Finding is one thing that is wrong.
 type Finding struct {
@@ -166,28 +164,28 @@ type Cell struct {
 const findingsPerPage = 128
 
 // rangeIndex returns the index of a range that a finding or a leak names, -1 if it names none.
-func rangeIndex(c C.uint32_t) int {
-	if c == C.RK_NO_RANGE {
+func rangeIndex(c uint32) int {
+	if c == rk.NoRange {
 		return -1
 	}
 	return int(c)
 }
 
-func readFindings(report *C.rk_report) ([]Finding, error) {
-	page := make([]C.rk_finding, findingsPerPage)
+func readFindings(report *rk.Report) ([]Finding, error) {
+	page := make([]rk.Finding, findingsPerPage)
 	var all []Finding
 	for {
-		var n C.size_t
-		if code := C.rk_report_findings(report, C.size_t(len(all)), &page[0], findingsPerPage, &n); code != C.RK_RESULT_OK {
+		var n uint
+		if code := rk.ReportFindings(report, uint(len(all)), page, &n); code != rk.ResultOK {
 			return nil, resultError(code)
 		}
 		for _, c := range page[:n] {
 			all = append(all, Finding{
-				Reason:  Reason(c.reason),
-				Subject: Subject{SubjectKind(c.subject_kind), uint64(c.subject)},
-				Range:   rangeIndex(c._range),
-				Remedy:  Remedy(c.remedy),
-				Stays:   bool(c.stays),
+				Reason:  Reason(c.Reason),
+				Subject: Subject{SubjectKind(c.SubjectKind), c.Subject},
+				Range:   rangeIndex(c.Range),
+				Remedy:  Remedy(c.Remedy),
+				Stays:   c.Stays,
 			})
 		}
 		if n < findingsPerPage {
@@ -200,45 +198,44 @@ func readFindings(report *C.rk_report) ([]Finding, error) {
 }
 
 // readClaimants fills the claimants in.
-func readClaimants(report *C.rk_report, findings []Finding) error {
-	buffer := make([]C.rk_claimant, 16)
+func readClaimants(report *rk.Report, findings []Finding) error {
+	buffer := make([]rk.Claimant, 16)
 	for i := range findings {
 		f := &findings[i]
 		if !f.Reason.IsDuplicate() {
 			continue
 		}
-		var n C.size_t
-		code := C.rk_report_claimants(report, C.size_t(i), &buffer[0], C.size_t(len(buffer)), &n)
-		if code == C.RK_RESULT_BUFFER_TOO_SMALL {
-			buffer = make([]C.rk_claimant, n)
-			code = C.rk_report_claimants(report, C.size_t(i), &buffer[0], n, &n)
+		var n uint
+		code := rk.ReportClaimants(report, uint(i), buffer, &n)
+		if code == rk.ResultBufferTooSmall {
+			buffer = make([]rk.Claimant, n)
+			code = rk.ReportClaimants(report, uint(i), buffer, &n)
 		}
-		if code != C.RK_RESULT_OK {
+		if code != rk.ResultOK {
 			return resultError(code)
 		}
 		for _, c := range buffer[:n] {
-			f.Claimants = append(f.Claimants, Claimant{uint64(c.service), bool(c.keeps)})
+			f.Claimants = append(f.Claimants, Claimant{c.Service, c.Keeps})
 		}
 	}
 	return nil
 }
 
 // readFindingTexts fills values and messages in.
-func readFindingTexts(report *C.rk_report, findings []Finding) error {
+func readFindingTexts(report *rk.Report, findings []Finding) error {
 	buffer := make([]byte, 1<<14)
-	var ends [2 * findingsPerPage]C.size_t
+	var ends [2 * findingsPerPage]uint
 	for done := 0; done < len(findings); {
-		var n C.size_t
-		code := C.rk_report_finding_texts(report, C.size_t(done), (*C.char)(unsafe.Pointer(&buffer[0])), C.size_t(len(buffer)),
-			&ends[0], findingsPerPage, &n)
-		if code == C.RK_RESULT_BUFFER_TOO_SMALL {
+		var n uint
+		code := rk.ReportFindingTexts(report, uint(done), buffer, ends[:], &n)
+		if code == rk.ResultBufferTooSmall {
 			buffer = make([]byte, 2*len(buffer))
 			continue
 		}
-		if code != C.RK_RESULT_OK {
+		if code != rk.ResultOK {
 			return resultError(code)
 		}
-		var begin C.size_t
+		var begin uint
 		for i := range int(n) {
 			value, message := ends[2*i], ends[2*i+1]
 			findings[done].Value, findings[done].Message = string(buffer[begin:value]), string(buffer[value:message])

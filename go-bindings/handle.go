@@ -1,20 +1,19 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"runtime"
 	"unsafe"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
-// A handle is a Go struct with an object of the C library in it.
+// A handle is a Go struct with an object of the library in it.
 //
 //   - Close drops the object's state at once; the few bytes that then remain are freed by a cleanup, once nothing in Go
 //     refers to the object. So a call that runs beside Close finds a closed object, never freed memory, and the hot path
 //     needs no lock in Go: the library locks inside.
 //   - Each call is followed by runtime.KeepAlive, or else the cleanup might run during the call.
-//   - A nil pointer (of a zero value or a nil receiver) crosses as NULL, and the library's answer becomes ErrClosed.
+//   - A nil pointer (of a zero value or a nil receiver) is passed as NULL, and the library's answer becomes ErrClosed.
 
 // owned is an object of the C library that is freed once the garbage collector finds nothing that refers to the owned.
 // Handles hold a pointer to it, so that a handle may be copied. P is a pointer to the object.
@@ -39,25 +38,15 @@ func (o *owned[P]) pointer() (c P) {
 	return c
 }
 
-// cText returns the address of s for one call.
-func cText(s string) *C.char {
-	return (*C.char)(unsafe.Pointer(unsafe.StringData(s)))
-}
-
-// cBytes returns the address of b for one call.
-func cBytes(b []byte) *C.uint8_t {
-	return (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(b)))
-}
-
 // readBytes calls read until the buffer is large enough: it replaces the content of dst and reuses its capacity.
-func readBytes(dst []byte, read func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result) ([]byte, error) {
-	var length C.size_t
+func readBytes(dst []byte, read func(buffer []byte, length *uint) rk.Result) ([]byte, error) {
+	var length uint
 	for {
-		code := read(cBytes(dst), C.size_t(cap(dst)), &length)
+		code := read(dst[:cap(dst)], &length)
 		switch code {
-		case C.RK_RESULT_OK:
+		case rk.ResultOK:
 			return dst[:length], nil
-		case C.RK_RESULT_BUFFER_TOO_SMALL:
+		case rk.ResultBufferTooSmall:
 			dst = make([]byte, length)
 		default:
 			return nil, resultError(code)
@@ -66,10 +55,10 @@ func readBytes(dst []byte, read func(buffer *C.uint8_t, capacity C.size_t, lengt
 }
 
 // readText is readBytes for texts, which are short.
-func readText(read func(buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result) (string, error) {
-	read8 := func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
-		return read((*C.char)(unsafe.Pointer(buffer)), capacity, length)
-	}
-	b, err := readBytes(make([]byte, 0, 256), read8)
+func readText(read func(buffer []byte, length *uint) rk.Result) (string, error) {
+	b, err := readBytes(make([]byte, 0, 256), read)
 	return string(b), err
 }
+
+// textOf returns bytes as a text for one call.
+func textOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -1,14 +1,12 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"fmt"
 	"net/netip"
 	"runtime"
 	"time"
-	"unsafe"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
 // Index holds which addresses of a cluster's ServiceCIDRs are free, where the creation of an IPAddress object is what
@@ -25,7 +23,7 @@ import (
 // is taken; for a wider one 9 to 18 bytes for each address that is taken. A list takes up to 48 bytes for each of its
 // addresses until it is compared.
 type Index struct {
-	inner *owned[*C.rk_index]
+	inner *owned[*rk.Index]
 }
 
 // Reservation is the right to create the object of an address. One that only has an Addr is none; with it, Confirm records an
@@ -36,25 +34,25 @@ type Reservation struct {
 	id   uint64
 }
 
-func (r Reservation) toC() C.rk_reservation {
-	return C.rk_reservation{address: *AddrValue(r.Addr).toC(), id: C.uint64_t(r.id)}
+func (r Reservation) toC() rk.Reservation {
+	return rk.Reservation{Address: *AddrValue(r.Addr).toC(), ID: r.id}
 }
 
-func reservationFromC(c *C.rk_reservation) Reservation {
-	return Reservation{valueFromC(&c.address).Addr(), uint64(c.id)}
+func reservationFromC(c *rk.Reservation) Reservation {
+	return Reservation{valueFromC(&c.Address).Addr(), c.ID}
 }
 
 // NewIndex returns an index without CIDRs and addresses. The seed decides the random choices; keep it from those who may
 // choose IPv6 addresses.
 func NewIndex(seed uint64) (*Index, error) {
-	var handle *C.rk_index
-	if code := C.rk_index_new(C.uint64_t(seed), &handle); code != C.RK_RESULT_OK {
+	var handle *rk.Index
+	if code := rk.IndexNew(seed, &handle); code != rk.ResultOK {
 		return nil, resultError(code)
 	}
-	return &Index{own(handle, func(c *C.rk_index) { C.rk_index_free(c) })}, nil
+	return &Index{own(handle, rk.IndexFree)}, nil
 }
 
-func (x *Index) pointer() *C.rk_index {
+func (x *Index) pointer() *rk.Index {
 	if x == nil {
 		return nil
 	}
@@ -63,7 +61,7 @@ func (x *Index) pointer() *C.rk_index {
 
 // Close drops the state. It may be called again and beside other calls.
 func (x *Index) Close() error {
-	C.rk_index_close(x.pointer())
+	rk.IndexClose(x.pointer())
 	runtime.KeepAlive(x)
 	return nil
 }
@@ -71,39 +69,39 @@ func (x *Index) Close() error {
 // InsertCIDR adds a CIDR, which may overlap with others, and reports whether it was missing. Addresses that were observed
 // before and lie in it are taken. Cost: O(n log n) for n addresses taken in CIDRs that overlap with it and in none.
 func (x *Index) InsertCIDR(cidr ServiceCIDR) (added bool, err error) {
-	var c C.bool
-	code := C.rk_index_insert_cidr(x.pointer(), cidr.pointer(), &c)
+	var c bool
+	code := rk.IndexInsertCIDR(x.pointer(), cidr.pointer(), &c)
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(cidr.inner)
-	return bool(c), resultError(code)
+	return c, resultError(code)
 }
 
 // RemoveCIDR removes a CIDR, so that its addresses are not offered any more, and reports whether it was there. The index
 // remembers which of them are taken. Cost: O(n log n) for n addresses taken in it.
 func (x *Index) RemoveCIDR(cidr ServiceCIDR) (removed bool, err error) {
-	var c C.bool
-	code := C.rk_index_remove_cidr(x.pointer(), cidr.pointer(), &c)
+	var c bool
+	code := rk.IndexRemoveCIDR(x.pointer(), cidr.pointer(), &c)
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(cidr.inner)
-	return bool(c), resultError(code)
+	return c, resultError(code)
 }
 
 // Usage returns how many addresses of a CIDR are taken, reserved ones included, and how many are free; zeros for a CIDR
 // that the index does not have. Cost: O(CIDRs).
 func (x *Index) Usage(cidr ServiceCIDR) (used, free uint64) {
-	var u, f C.uint64_t
-	C.rk_index_usage(x.pointer(), cidr.pointer(), &u, &f)
+	var u, f uint64
+	rk.IndexUsage(x.pointer(), cidr.pointer(), &u, &f)
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(cidr.inner)
-	return uint64(u), uint64(f)
+	return u, f
 }
 
 // IsTaken reports whether an address is taken.
 func (x *Index) IsTaken(addr netip.Addr) bool {
-	var taken C.bool
-	C.rk_index_is_taken(x.pointer(), AddrValue(addr).toC(), &taken)
+	var taken bool
+	rk.IndexIsTaken(x.pointer(), AddrValue(addr).toC(), &taken)
 	runtime.KeepAlive(x)
-	return bool(taken)
+	return taken
 }
 
 // Reserve reserves a free address of one of these CIDRs until a time. Each CIDR has the probability of its share in the free
@@ -121,16 +119,16 @@ func (x *Index) ReserveInOrder(cidrs []ServiceCIDR, until time.Duration) (Reserv
 
 func (x *Index) reserve(cidrs []ServiceCIDR, inOrder bool, until time.Duration) (Reservation, error) {
 	// Most clusters have a few CIDRs: this stays on the stack.
-	var few [4]*C.rk_service_cidr
+	var few [4]*rk.ServiceCIDR
 	pointers := few[:0]
 	for _, cidr := range cidrs {
 		pointers = append(pointers, cidr.pointer())
 	}
-	var c C.rk_reservation
-	code := C.rk_index_reserve(x.pointer(), unsafe.SliceData(pointers), C.size_t(len(pointers)), C.bool(inOrder), timeToC(until), &c)
+	var c rk.Reservation
+	code := rk.IndexReserve(x.pointer(), pointers, inOrder, timeToC(until), &c)
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(cidrs)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return Reservation{}, resultError(code)
 	}
 	return reservationFromC(&c), nil
@@ -139,10 +137,10 @@ func (x *Index) reserve(cidrs []ServiceCIDR, inOrder bool, until time.Duration) 
 // ReserveAddr reserves this address until a time. The error is ErrAlreadyAllocated if it is taken, ErrNotInRange if no
 // CIDR has it.
 func (x *Index) ReserveAddr(addr netip.Addr, until time.Duration) (Reservation, error) {
-	var c C.rk_reservation
-	code := C.rk_index_reserve_address(x.pointer(), AddrValue(addr).toC(), timeToC(until), &c)
+	var c rk.Reservation
+	code := rk.IndexReserveAddress(x.pointer(), AddrValue(addr).toC(), timeToC(until), &c)
 	runtime.KeepAlive(x)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return Reservation{}, fmt.Errorf("address %s: %w", addr, resultError(code))
 	}
 	return reservationFromC(&c), nil
@@ -153,7 +151,7 @@ func (x *Index) ReserveAddr(addr netip.Addr, until time.Duration) (Reservation, 
 // too; that changes nothing if a later resource version was observed, as the object was reported then, or will be.
 func (x *Index) Confirm(reservation Reservation, revision uint64) error {
 	c := reservation.toC()
-	code := C.rk_index_confirm(x.pointer(), &c, C.uint64_t(revision))
+	code := rk.IndexConfirm(x.pointer(), &c, revision)
 	runtime.KeepAlive(x)
 	return resultError(code)
 }
@@ -162,7 +160,7 @@ func (x *Index) Confirm(reservation Reservation, revision uint64) error {
 // the reservation has ended.
 func (x *Index) Abort(reservation Reservation) error {
 	c := reservation.toC()
-	code := C.rk_index_abort(x.pointer(), &c)
+	code := rk.IndexAbort(x.pointer(), &c)
 	runtime.KeepAlive(x)
 	return resultError(code)
 }
@@ -171,7 +169,7 @@ func (x *Index) Abort(reservation Reservation) error {
 // that is observed, or until the reservation expires. AlreadyExists has no effect once the reservation has ended.
 func (x *Index) AlreadyExists(reservation Reservation) error {
 	c := reservation.toC()
-	code := C.rk_index_already_exists(x.pointer(), &c)
+	code := rk.IndexAlreadyExists(x.pointer(), &c)
 	runtime.KeepAlive(x)
 	return resultError(code)
 }
@@ -180,22 +178,22 @@ func (x *Index) AlreadyExists(reservation Reservation) error {
 // confirmed creations, if later resource versions were observed: a creation and removal during a watch gap is never
 // reported. Cost: O(reservations + confirmed creations that were not observed).
 func (x *Index) Expire(now time.Duration) (int, error) {
-	var n C.size_t
-	code := C.rk_index_expire(x.pointer(), timeToC(now), &n)
+	var n uint
+	code := rk.IndexExpire(x.pointer(), timeToC(now), &n)
 	runtime.KeepAlive(x)
 	return int(n), resultError(code)
 }
 
 // Added records that a watch reports the object of an address as added or changed, at this resource version.
 func (x *Index) Added(addr netip.Addr, revision uint64) error {
-	code := C.rk_index_added(x.pointer(), AddrValue(addr).toC(), C.uint64_t(revision))
+	code := rk.IndexAdded(x.pointer(), AddrValue(addr).toC(), revision)
 	runtime.KeepAlive(x)
 	return resultError(code)
 }
 
 // Removed records that a watch reports the object of an address as removed, at this resource version.
 func (x *Index) Removed(addr netip.Addr, revision uint64) error {
-	code := C.rk_index_removed(x.pointer(), AddrValue(addr).toC(), C.uint64_t(revision))
+	code := rk.IndexRemoved(x.pointer(), AddrValue(addr).toC(), revision)
 	runtime.KeepAlive(x)
 	return resultError(code)
 }
@@ -204,12 +202,12 @@ func (x *Index) Removed(addr netip.Addr, revision uint64) error {
 // added and removed. Reservations stay, and so do objects that were created later. The error is ErrStaleList if a later
 // resource version was observed before; nothing has changed then.
 func (x *Index) Replace(addrs []netip.Addr, revision uint64) (added, removed int, err error) {
-	values := make([]C.rk_value, len(addrs))
+	values := make([]rk.Value, len(addrs))
 	for i, addr := range addrs {
 		values[i] = *AddrValue(addr).toC()
 	}
-	var changes C.rk_index_changes
-	code := C.rk_index_replace(x.pointer(), unsafe.SliceData(values), C.size_t(len(values)), C.uint64_t(revision), &changes)
+	var changes rk.IndexChanges
+	code := rk.IndexReplace(x.pointer(), values, revision, &changes)
 	runtime.KeepAlive(x)
-	return int(changes.added), int(changes.removed), resultError(code)
+	return int(changes.Added), int(changes.Removed), resultError(code)
 }

@@ -1,45 +1,34 @@
 package rangekeeper
 
-// The readers of the tagged unions that a committer writes. cgo has a union as an array of bytes; the kind beside it says
-// which member is in there.
-
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"fmt"
 	"math"
 	"runtime"
 	"time"
-	"unsafe"
-)
 
-// alignedStep is a step as C aligns it: cgo does not know that there are 64-bit numbers in the union.
-type alignedStep struct {
-	_ [0]C.uint64_t
-	c C.rk_step
-}
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
+)
 
 // StepKind is the kind of a Step.
 type StepKind uint32
 
 const (
 	// StepIdle is nothing until something happens.
-	StepIdle StepKind = C.RK_STEP_IDLE
+	StepIdle StepKind = rk.StepKindIdle
 	// StepWait is nothing before Step.Until, unless something happens.
-	StepWait StepKind = C.RK_STEP_WAIT
+	StepWait StepKind = rk.StepKindWait
 	// StepRead is a linearizable read of the key.
-	StepRead StepKind = C.RK_STEP_READ
+	StepRead StepKind = rk.StepKindRead
 	// StepSwap is a transaction: if the key is as in Step.Guard, put Value, else read the key.
-	StepSwap StepKind = C.RK_STEP_SWAP
+	StepSwap StepKind = rk.StepKindSwap
 	// StepConfirm is a transaction: if the key is as in Step.Guard, nothing, else read the key.
-	StepConfirm StepKind = C.RK_STEP_CONFIRM
+	StepConfirm StepKind = rk.StepKindConfirm
 	// StepFinished is to hand out Step.Finished. Operations that their callers submit next join the next batch.
-	StepFinished StepKind = C.RK_STEP_FINISHED
+	StepFinished StepKind = rk.StepKindFinished
 	// StepWatch is to watch the key from Step.WatchFrom on.
-	StepWatch StepKind = C.RK_STEP_WATCH
+	StepWatch StepKind = rk.StepKindWatch
 	// StepStopWatch is to end the watch and report nothing of it any more.
-	StepStopWatch StepKind = C.RK_STEP_STOP_WATCH
+	StepStopWatch StepKind = rk.StepKindStopWatch
 )
 
 // Step is the next action of a committer's driver.
@@ -59,33 +48,32 @@ type Step struct {
 }
 
 // step reads a step.
-func (c *Committer) step(step *C.rk_step) (Step, error) {
-	s := Step{Kind: StepKind(step.kind)}
-	data := unsafe.Pointer(&step.data)
+func (c *Committer) step(step *rk.Step) (Step, error) {
+	s := Step{Kind: StepKind(step.Kind)}
 	switch s.Kind {
 	case StepWait:
-		s.Until = timeFromC((*C.rk_step_wait)(data).until)
+		s.Until = timeFromC(step.Data.Wait.Until)
 	case StepSwap:
-		swap := (*C.rk_step_swap)(data)
-		s.Guard, s.ServicesUnchangedSince = keyState(swap.guard), int64(swap.services_unchanged_since)
+		swap := &step.Data.Swap
+		s.Guard, s.ServicesUnchangedSince = keyState(swap.Guard), int64(swap.ServicesUnchangedSince)
 	case StepConfirm:
-		s.Guard = keyState((*C.rk_step_confirm)(data).guard)
+		s.Guard = keyState(step.Data.Confirm.Guard)
 	case StepWatch:
-		s.WatchFrom = int64((*C.rk_step_watch)(data).from)
+		s.WatchFrom = int64(step.Data.Watch.From)
 	case StepFinished:
 		var err error
-		s.Finished, err = c.fetch((*C.rk_step_finished)(data))
+		s.Finished, err = c.fetch(&step.Data.Finished)
 		return s, err
 	}
 	return s, nil
 }
 
-func timeFromC(nanoseconds C.uint64_t) time.Duration {
+func timeFromC(nanoseconds uint64) time.Duration {
 	return time.Duration(min(nanoseconds, math.MaxInt64))
 }
 
-func keyState(state C.rk_key_state) KeyState {
-	return KeyState{int64(state.mod_revision), int64(state.version), int64(state.create_revision)}
+func keyState(state rk.KeyState) KeyState {
+	return KeyState{int64(state.ModRevision), int64(state.Version), int64(state.CreateRevision)}
 }
 
 // Finished is an operation that has ended.
@@ -166,14 +154,14 @@ func (Failed) outcome()    {}
 func (Unknown) outcome()   {}
 
 // fetch reads the outcomes of a step, all in one crossing. There are none if another goroutine was faster.
-func (c *Committer) fetch(step *C.rk_step_finished) ([]Finished, error) {
-	flat := make([]C.rk_finished, step.outcomes)
-	values, bytes := make([]C.rk_value, step.values), make([]byte, step.bytes)
-	var n C.size_t
-	code := C.rk_committer_finished(c.pointer(), unsafe.SliceData(flat), C.size_t(len(flat)),
-		unsafe.SliceData(values), C.size_t(len(values)), cBytes(bytes), C.size_t(len(bytes)), &n)
+func (c *Committer) fetch(step *rk.StepFinished) ([]Finished, error) {
+	flat := make([]rk.Finished, step.Outcomes)
+	values, bytes := make([]rk.Value, step.Values), make([]byte, step.Bytes)
+	var n uint
+	code := rk.CommitterFinished(c.pointer(), flat,
+		values, bytes, &n)
 	runtime.KeepAlive(c)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return nil, resultError(code)
 	}
 	all := make([]Finished, n)
@@ -186,75 +174,75 @@ func (c *Committer) fetch(step *C.rk_step_finished) ([]Finished, error) {
 
 // contents are the values and bytes of outcomes, back to back.
 type contents struct {
-	values []C.rk_value
+	values []rk.Value
 	bytes  []byte
 }
 
-func (c *contents) takeValues(n C.size_t) []C.rk_value {
+func (c *contents) takeValues(n uint) []rk.Value {
 	values := c.values[:n]
 	c.values = c.values[n:]
 	return values
 }
 
-func (c *contents) takeBytes(n C.size_t) []byte {
+func (c *contents) takeBytes(n uint) []byte {
 	bytes := c.bytes[:n:n]
 	c.bytes = c.bytes[n:]
 	return bytes
 }
 
-func (c *Committer) finished(flat *C.rk_finished, rest *contents) Finished {
-	return Finished{Ticket(flat.ticket), c.outcome(flat, rest)}
+func (c *Committer) finished(flat *rk.Finished, rest *contents) Finished {
+	return Finished{Ticket(flat.Ticket), c.outcome(flat, rest)}
 }
 
-func (c *Committer) outcome(flat *C.rk_finished, rest *contents) Outcome {
-	data := unsafe.Pointer(&flat.data)
-	switch flat.outcome {
-	case C.RK_OUTCOME_ALLOCATED:
-		allocated := (*C.rk_allocated)(data)
-		return Allocated{valuesFromC(rest.takeValues(allocated.values)), int64(allocated.revision), timeFromC(allocated.use_until)}
-	case C.RK_OUTCOME_RELEASED:
-		return Released{bool((*C.rk_released)(data).freed)}
-	case C.RK_OUTCOME_DEFERRED:
-		return Deferred{(*C.rk_deferred)(data).reason == C.RK_DEFERRAL_DUPLICATE}
-	case C.RK_OUTCOME_READ:
-		view := (*C.rk_view)(data)
-		return State{int64(view.revision), rest.takeBytes(view.bytes), bool(view.initialised)}
-	case C.RK_OUTCOME_CREATED:
-		return Created{bool((*C.rk_created)(data).created)}
-	case C.RK_OUTCOME_REPAIRED:
-		repaired := (*C.rk_repaired)(data)
-		return Repaired{valuesFromC(rest.takeValues(repaired.set)), valuesFromC(rest.takeValues(repaired.cleared)), int(repaired.changed)}
-	case C.RK_OUTCOME_FAILED:
-		return Failed{c.failure((*C.rk_failed)(data), rest)}
+func (c *Committer) outcome(flat *rk.Finished, rest *contents) Outcome {
+	data := &flat.Data
+	switch flat.Outcome {
+	case rk.OutcomeAllocated:
+		allocated := &data.Allocated
+		return Allocated{valuesFromC(rest.takeValues(allocated.Values)), int64(allocated.Revision), timeFromC(allocated.UseUntil)}
+	case rk.OutcomeReleased:
+		return Released{data.Released.Freed}
+	case rk.OutcomeDeferred:
+		return Deferred{data.Deferred.Reason == rk.DeferralDuplicate}
+	case rk.OutcomeRead:
+		view := &data.Read
+		return State{int64(view.Revision), rest.takeBytes(view.Bytes), view.Initialised}
+	case rk.OutcomeCreated:
+		return Created{data.Created.Created}
+	case rk.OutcomeRepaired:
+		repaired := &data.Repaired
+		return Repaired{valuesFromC(rest.takeValues(repaired.Set)), valuesFromC(rest.takeValues(repaired.Cleared)), int(repaired.Changed)}
+	case rk.OutcomeFailed:
+		return Failed{c.failure(&data.Failed, rest)}
 	default: // RK_OUTCOME_UNKNOWN, and outcomes of a later library
 		return Unknown{}
 	}
 }
 
-func (c *Committer) failure(failed *C.rk_failed, rest *contents) error {
-	values := rest.takeValues(failed.values)
-	stored, reason := string(rest.takeBytes(failed.stored_range)), string(rest.takeBytes(failed.reason))
-	switch failed.result {
-	case C.RK_RESULT_NOT_INITIALISED:
+func (c *Committer) failure(failed *rk.Failed, rest *contents) error {
+	values := rest.takeValues(failed.Values)
+	stored, reason := string(rest.takeBytes(failed.StoredRange)), string(rest.takeBytes(failed.Reason))
+	switch failed.Result {
+	case rk.ResultNotInitialised:
 		return ErrNotInitialised
-	case C.RK_RESULT_MISMATCHED_RANGE:
+	case rk.ResultMismatchedRange:
 		expected := c.r.String()
 		return &MismatchedRangeError{Expected: expected, Found: stored, Message: fmt.Sprintf("the stored range is %q, expected %s", stored, expected)}
-	case C.RK_RESULT_INVALID_OBJECT:
+	case rk.ResultInvalidObject:
 		return fmt.Errorf("%w: %s", ErrUnreadable, reason)
-	case C.RK_RESULT_REFUSED:
+	case rk.ResultRefused:
 		return fmt.Errorf("%w: %s", ErrRefused, reason)
-	case C.RK_RESULT_STALE_LIST:
+	case rk.ResultStaleList:
 		return ErrStaleList
-	case C.RK_RESULT_DEADLINE_EXCEEDED:
+	case rk.ResultDeadlineExceeded:
 		return ErrDeadlineExceeded
-	case C.RK_RESULT_CANCELLED:
+	case rk.ResultCancelled:
 		return ErrCancelled
 	default:
 		var value Value // none if no value is free, or none was given
-		if len(values) > 0 && values[0].kind != C.RK_VALUE_KIND_NONE {
+		if len(values) > 0 && values[0].Kind != rk.ValueKindNone {
 			value = valueFromC(&values[0])
 		}
-		return &BatchError{Index: int(failed.request), Err: valueError(failed.result, value, c.r)}
+		return &BatchError{Index: int(failed.Request), Err: valueError(failed.Result, value, c.r)}
 	}
 }

@@ -1,12 +1,11 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
 // Pass is one repair pass over the objects of committers. Its steps, in this order; another order is refused with
@@ -19,22 +18,22 @@ import (
 //
 // A pass that fails on its way is closed, and the next one started. It may be used from several goroutines at once.
 type Pass struct {
-	inner *owned[*C.rk_repair_pass]
+	inner *owned[*rk.RepairPass]
 	begun *ranges
 }
 
 // Start starts a pass. One of the same Passes that is under way is given up: its steps are refused.
 func (p *Passes) Start() (*Pass, error) {
-	var handle *C.rk_repair_pass
-	code := C.rk_repair_pass_new(p.pointer(), &handle)
+	var handle *rk.RepairPass
+	code := rk.RepairPassNew(p.pointer(), &handle)
 	runtime.KeepAlive(p)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return nil, resultError(code)
 	}
-	return &Pass{own(handle, func(c *C.rk_repair_pass) { C.rk_repair_pass_free(c) }), new(ranges)}, nil
+	return &Pass{own(handle, rk.RepairPassFree), new(ranges)}, nil
 }
 
-func (p *Pass) pointer() *C.rk_repair_pass {
+func (p *Pass) pointer() *rk.RepairPass {
 	if p == nil {
 		return nil
 	}
@@ -43,7 +42,7 @@ func (p *Pass) pointer() *C.rk_repair_pass {
 
 // Close drops the pass. It may be called again and beside other calls.
 func (p *Pass) Close() error {
-	C.rk_repair_pass_close(p.pointer())
+	rk.RepairPassClose(p.pointer())
 	runtime.KeepAlive(p)
 	return nil
 }
@@ -56,11 +55,11 @@ func (p *Pass) Audit(audit *Audit) error {
 	}
 	audit.ranges.mutex.Lock()
 	defer audit.ranges.mutex.Unlock()
-	var details C.rk_error
-	code := C.rk_repair_pass_audit(p.pointer(), audit.pointer(), &details)
+	var details rk.Error
+	code := rk.RepairPassAudit(p.pointer(), audit.pointer(), &details)
 	runtime.KeepAlive(p)
 	runtime.KeepAlive(audit)
-	if code == C.RK_RESULT_OK {
+	if code == rk.ResultOK {
 		audit.ranges.all = append(audit.ranges.all, p.begun.list()...)
 	}
 	return detailedError(code, &details)
@@ -68,15 +67,15 @@ func (p *Pass) Audit(audit *Audit) error {
 
 // Finish ends the audit of the pass. Leaks stay until they were seen in enough passes in a row. An error ends the pass.
 func (p *Pass) Finish(audit *Audit) (*Report, error) {
-	var handle *C.rk_report
-	var details C.rk_error
-	code := C.rk_repair_pass_finish(p.pointer(), audit.pointer(), &handle, &details)
+	var handle *rk.Report
+	var details rk.Error
+	code := rk.RepairPassFinish(p.pointer(), audit.pointer(), &handle, &details)
 	runtime.KeepAlive(p)
 	runtime.KeepAlive(audit)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return nil, detailedError(code, &details)
 	}
-	return &Report{own(handle, func(c *C.rk_report) { C.rk_report_free(c) }), audit.ranges.list()}, nil
+	return &Report{own(handle, rk.ReportFree), audit.ranges.list()}, nil
 }
 
 // BeginPass has the committer keep the history of its key; it comes before the read of a pass is submitted.
@@ -85,8 +84,8 @@ func (c *Committer) BeginPass(pass *Pass) error {
 		return ErrClosed
 	}
 	_, err := pass.begun.add(c.r, func() error {
-		var details C.rk_error
-		code := C.rk_repair_pass_begin(pass.pointer(), c.pointer(), &details)
+		var details rk.Error
+		code := rk.RepairPassBegin(pass.pointer(), c.pointer(), &details)
 		runtime.KeepAlive(pass)
 		runtime.KeepAlive(c)
 		return detailedError(code, &details)
@@ -102,12 +101,12 @@ func (c *Committer) PassRead(pass *Pass, revision int64, snapshot []byte, now ti
 	if c.pointer() == nil {
 		return ErrClosed
 	}
-	var details C.rk_error
-	code := C.rk_repair_pass_read(pass.pointer(), c.pointer(), C.uint64_t(revision), cBytes(snapshot), C.size_t(len(snapshot)),
+	var details rk.Error
+	code := rk.RepairPassRead(pass.pointer(), c.pointer(), uint64(revision), snapshot,
 		timeToC(now), &details)
 	runtime.KeepAlive(pass)
 	runtime.KeepAlive(c)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return snapshotError(code, &details, c.r.String(), c.r.String())
 	}
 	return nil
@@ -125,9 +124,9 @@ func (c *Committer) SubmitRepair(deadline time.Duration, pass *Pass, listed Serv
 	if listed.Revision < 0 {
 		return 0, fmt.Errorf("%w: a list of Services with revision %d", ErrInvalidArgument, listed.Revision)
 	}
-	var ticket C.uint64_t
-	var details C.rk_error
-	code := C.rk_committer_submit_repair(c.pointer(), pass.pointer(), C.uint64_t(listed.Revision), C.bool(listed.Guards),
+	var ticket uint64
+	var details rk.Error
+	code := rk.CommitterSubmitRepair(c.pointer(), pass.pointer(), uint64(listed.Revision), listed.Guards,
 		deadlineToC(deadline), &ticket, &details)
 	runtime.KeepAlive(c)
 	runtime.KeepAlive(pass)

@@ -1,11 +1,10 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"runtime"
 	"time"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
 // Passes are the memory of a server's repair passes: the leak counters of all ranges, and when they may advance.
@@ -15,7 +14,7 @@ import (
 //
 // They may be used from several goroutines at once.
 type Passes struct {
-	inner *owned[*C.rk_leak_tracker]
+	inner *owned[*rk.LeakTracker]
 }
 
 // NewPasses makes counters at 0; a leak is cleaned in the pass that sees it for the passes-th time in a row (3 in
@@ -33,15 +32,15 @@ func NewPassesKeepingLeaks(passes uint8, interval time.Duration) (*Passes, error
 }
 
 func newPasses(passes uint8, interval time.Duration, keepsLeaks bool) (*Passes, error) {
-	var handle *C.rk_leak_tracker
-	var details C.rk_error
-	if code := C.rk_leak_tracker_new(C.uint8_t(passes), timeToC(interval), C.bool(keepsLeaks), &handle, &details); code != C.RK_RESULT_OK {
+	var handle *rk.LeakTracker
+	var details rk.Error
+	if code := rk.LeakTrackerNew(passes, timeToC(interval), keepsLeaks, &handle, &details); code != rk.ResultOK {
 		return nil, detailedError(code, &details)
 	}
-	return &Passes{own(handle, func(c *C.rk_leak_tracker) { C.rk_leak_tracker_free(c) })}, nil
+	return &Passes{own(handle, rk.LeakTrackerFree)}, nil
 }
 
-func (p *Passes) pointer() *C.rk_leak_tracker {
+func (p *Passes) pointer() *rk.LeakTracker {
 	if p == nil {
 		return nil
 	}
@@ -50,7 +49,7 @@ func (p *Passes) pointer() *C.rk_leak_tracker {
 
 // Close drops the counters. It may be called again and beside other calls.
 func (p *Passes) Close() error {
-	C.rk_leak_tracker_close(p.pointer())
+	rk.LeakTrackerClose(p.pointer())
 	runtime.KeepAlive(p)
 	return nil
 }

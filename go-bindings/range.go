@@ -1,11 +1,10 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"fmt"
 	"runtime"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
 // Range says which values can be allocated, and the offset of each. It never changes, may be copied, and may be used
@@ -15,7 +14,7 @@ type Range struct {
 }
 
 type rangeHandle struct {
-	pointer    *C.rk_range
+	pointer    *rk.Range
 	text       string
 	size       uint32
 	staticBand uint32
@@ -26,24 +25,24 @@ type rangeHandle struct {
 //
 // The network address is never allocated, nor is an IPv4 broadcast address; of an IPv6 range the first 65,536
 // addresses are tracked. The error is a *ParseError.
-func ParseCIDR(cidr string) (Range, error) { return parseRange(cidr, C.RK_RANGE_KIND_CIDR) }
+func ParseCIDR(cidr string) (Range, error) { return parseRange(cidr, rk.RangeKindCIDR) }
 
 // ParsePortRange reads a range of ports: low-high, low+offset (which ends at low + offset) or one number. The error is
 // a *ParseError.
-func ParsePortRange(ports string) (Range, error) { return parseRange(ports, C.RK_RANGE_KIND_PORTS) }
+func ParsePortRange(ports string) (Range, error) { return parseRange(ports, rk.RangeKindPorts) }
 
-func parseRange(spec string, kind C.uint32_t) (Range, error) {
-	var details C.rk_error
+func parseRange(spec string, kind uint32) (Range, error) {
+	var details rk.Error
 	h := new(rangeHandle)
-	code := C.rk_range_parse(cText(spec), C.size_t(len(spec)), kind, &h.pointer, &details)
-	if code != C.RK_RESULT_OK {
+	code := rk.RangeParse(spec, kind, &h.pointer, &details)
+	if code != rk.ResultOK {
 		return Range{}, parseError(code, &details, spec)
 	}
-	runtime.AddCleanup(h, func(pointer *C.rk_range) { C.rk_range_free(pointer) }, h.pointer)
-	var description C.rk_range_description
-	C.rk_range_describe(h.pointer, &description)
-	h.text = C.GoStringN(&description.text[0], C.int(description.text_len))
-	h.size, h.staticBand = uint32(description.size), uint32(description.static_band)
+	runtime.AddCleanup(h, rk.RangeFree, h.pointer)
+	var description rk.RangeDescription
+	rk.RangeDescribe(h.pointer, &description)
+	h.text = description.Text
+	h.size, h.staticBand = description.Size, description.StaticBand
 	return Range{h}, nil
 }
 
@@ -55,7 +54,7 @@ func (r Range) check() error {
 	return nil
 }
 
-func (r Range) pointer() *C.rk_range {
+func (r Range) pointer() *rk.Range {
 	if r.inner == nil {
 		return nil
 	}
@@ -89,18 +88,18 @@ func (r Range) StaticBand() uint32 {
 
 // OffsetOf returns the offset of value, in [0, Size); false if the range does not hand it out.
 func (r Range) OffsetOf(value Value) (uint32, bool) {
-	var offset C.uint32_t
-	code := C.rk_range_offset_of(r.pointer(), value.toC(), &offset)
+	var offset uint32
+	code := rk.RangeOffsetOf(r.pointer(), value.toC(), &offset)
 	runtime.KeepAlive(r.inner)
-	return uint32(offset), code == C.RK_RESULT_OK
+	return offset, code == rk.ResultOK
 }
 
 // ValueAt returns the value at offset; false past the end.
 func (r Range) ValueAt(offset uint32) (Value, bool) {
-	var value C.rk_value
-	code := C.rk_range_value_at(r.pointer(), C.uint32_t(offset), &value)
+	var value rk.Value
+	code := rk.RangeValueAt(r.pointer(), offset, &value)
 	runtime.KeepAlive(r.inner)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return Value{}, false
 	}
 	return valueFromC(&value), true
@@ -119,18 +118,18 @@ func (r Range) Changes(before, after []byte) ([]ChangedValue, error) {
 		return nil, err
 	}
 	var all []ChangedValue
-	values, allocated := make([]C.rk_value, valuesPerPage), make([]C.bool, valuesPerPage)
-	for from := C.uint32_t(0); ; {
-		var n C.size_t
-		var details C.rk_error
-		code := C.rk_range_changes(r.pointer(), cBytes(before), C.size_t(len(before)), cBytes(after), C.size_t(len(after)), from,
-			&values[0], &allocated[0], C.size_t(len(values)), &n, &from, &details)
+	values, allocated := make([]rk.Value, valuesPerPage), make([]bool, valuesPerPage)
+	for from := uint32(0); ; {
+		var n uint
+		var details rk.Error
+		code := rk.RangeChanges(r.pointer(), before, after, from,
+			values, allocated, &n, &from, &details)
 		runtime.KeepAlive(r.inner)
-		if code != C.RK_RESULT_OK {
+		if code != rk.ResultOK {
 			return nil, snapshotError(code, &details, r.String(), r.String())
 		}
 		for i := range values[:n] {
-			all = append(all, ChangedValue{valueFromC(&values[i]), bool(allocated[i])})
+			all = append(all, ChangedValue{valueFromC(&values[i]), allocated[i]})
 		}
 		if int(n) < len(values) {
 			return all, nil

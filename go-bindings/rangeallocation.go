@@ -1,35 +1,36 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
+import (
+	"runtime"
 
-import "runtime"
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
+)
 
 // RangeAllocation is the stored object: a range, its bitmap, and all around them (metadata, unknown fields), which
 // survives a rewrite. It may be used from several goroutines at once.
 type RangeAllocation struct {
-	inner *owned[*C.rk_range_allocation]
+	inner *owned[*rk.RangeAllocation]
 }
 
 // DecodeRangeAllocation decodes a stored value; its first bytes identify the form. The error is a *DecodeError; for a value
 // that is encrypted at rest errors.Is finds ErrEncrypted in it.
 func DecodeRangeAllocation(stored []byte) (*RangeAllocation, error) {
-	var handle *C.rk_range_allocation
-	var details C.rk_error
-	code := C.rk_range_allocation_decode(cBytes(stored), C.size_t(len(stored)), &handle, &details)
+	var handle *rk.RangeAllocation
+	var details rk.Error
+	code := rk.RangeAllocationDecode(stored, &handle, &details)
 	switch code {
-	case C.RK_RESULT_OK:
-		return &RangeAllocation{own(handle, func(c *C.rk_range_allocation) { C.rk_range_allocation_free(c) })}, nil
-	case C.RK_RESULT_INVALID_OBJECT:
-		return nil, &DecodeError{Offset: detailByte(&details), Message: errorMessage(&details)}
-	case C.RK_RESULT_ENCRYPTED:
-		return nil, &DecodeError{Offset: detailByte(&details), Message: errorMessage(&details), Err: ErrEncrypted}
+	case rk.ResultOK:
+		return &RangeAllocation{own(handle, rk.RangeAllocationFree)}, nil
+	case rk.ResultInvalidObject:
+		return nil, &DecodeError{Offset: details.Detail.Byte, Message: errorMessage(&details)}
+	case rk.ResultEncrypted:
+		return nil, &DecodeError{Offset: details.Detail.Byte, Message: errorMessage(&details), Err: ErrEncrypted}
 	default:
 		return nil, resultError(code)
 	}
 }
 
-func (o *RangeAllocation) pointer() *C.rk_range_allocation {
+func (o *RangeAllocation) pointer() *rk.RangeAllocation {
 	if o == nil {
 		return nil
 	}
@@ -38,7 +39,7 @@ func (o *RangeAllocation) pointer() *C.rk_range_allocation {
 
 // Close drops the object. It may be called again and beside other calls.
 func (o *RangeAllocation) Close() error {
-	C.rk_range_allocation_close(o.pointer())
+	rk.RangeAllocationClose(o.pointer())
 	runtime.KeepAlive(o)
 	return nil
 }
@@ -46,23 +47,23 @@ func (o *RangeAllocation) Close() error {
 // Range returns the range as text; empty if the object is not initialised yet.
 func (o *RangeAllocation) Range() (string, error) {
 	defer runtime.KeepAlive(o)
-	return readText(func(buffer *C.char, capacity C.size_t, length *C.size_t) C.rk_result {
-		return C.rk_range_allocation_range(o.pointer(), buffer, capacity, length)
+	return readText(func(buffer []byte, length *uint) rk.Result {
+		return rk.RangeAllocationRange(o.pointer(), buffer, length)
 	})
 }
 
 // Data returns the bitmap, as Allocator.Snapshot does. It replaces the content of dst and reuses its capacity.
 func (o *RangeAllocation) Data(dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(o)
-	return readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
-		return C.rk_range_allocation_data(o.pointer(), buffer, capacity, length)
+	return readBytes(dst, func(buffer []byte, length *uint) rk.Result {
+		return rk.RangeAllocationData(o.pointer(), buffer, length)
 	})
 }
 
 // Set replaces range and bitmap; both are copied. The error of a range that is not UTF-8 is ErrInvalidUTF8.
 func (o *RangeAllocation) Set(rangeText string, data []byte) error {
-	var details C.rk_error
-	code := C.rk_range_allocation_set(o.pointer(), cText(rangeText), C.size_t(len(rangeText)), cBytes(data), C.size_t(len(data)), &details)
+	var details rk.Error
+	code := rk.RangeAllocationSet(o.pointer(), rangeText, data, &details)
 	runtime.KeepAlive(o)
 	return detailedError(code, &details)
 }
@@ -70,7 +71,7 @@ func (o *RangeAllocation) Set(rangeText string, data []byte) error {
 // Encode returns the value to be stored. It replaces the content of dst and reuses its capacity.
 func (o *RangeAllocation) Encode(dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(o)
-	return readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
-		return C.rk_range_allocation_encode(o.pointer(), buffer, capacity, length)
+	return readBytes(dst, func(buffer []byte, length *uint) rk.Result {
+		return rk.RangeAllocationEncode(o.pointer(), buffer, length)
 	})
 }

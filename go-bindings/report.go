@@ -1,19 +1,17 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"errors"
 	"iter"
 	"math"
 	"runtime"
-	"unsafe"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
 // Report is the result of an audit. Only RecordRepair changes it. It may be used from several goroutines at once.
 type Report struct {
-	inner *owned[*C.rk_report]
+	inner *owned[*rk.Report]
 	// ranges has the zero Range for a ServiceCIDR.
 	ranges []Range
 }
@@ -23,19 +21,19 @@ type Set uint32
 
 const (
 	// ValuesSet are to be set in the stored bitmap.
-	ValuesSet Set = C.RK_VALUES_SET
+	ValuesSet Set = rk.ValuesSet
 	// ValuesClear are to be cleared in the stored bitmap.
-	ValuesClear Set = C.RK_VALUES_CLEAR
+	ValuesClear Set = rk.ValuesClear
 	// ValuesLeaked are stored though no Service uses them, due to be cleaned or not.
-	ValuesLeaked Set = C.RK_VALUES_LEAKED
+	ValuesLeaked Set = rk.ValuesLeaked
 	// ValuesDuplicates are claimed by more than one Service.
-	ValuesDuplicates Set = C.RK_VALUES_DUPLICATES
+	ValuesDuplicates Set = rk.ValuesDuplicates
 	// ValuesStored were stored before the audit.
-	ValuesStored Set = C.RK_VALUES_STORED
+	ValuesStored Set = rk.ValuesStored
 	// ValuesInUse are in use by Services.
-	ValuesInUse Set = C.RK_VALUES_IN_USE
+	ValuesInUse Set = rk.ValuesInUse
 	// ValuesNext are to be stored: those in use, and the leaks that stay.
-	ValuesNext Set = C.RK_VALUES_NEXT
+	ValuesNext Set = rk.ValuesNext
 )
 
 // Record is the way in which allocations from a range are recorded.
@@ -43,14 +41,14 @@ type Record uint32
 
 const (
 	// RecordBitmap: in one bitmap.
-	RecordBitmap Record = C.RK_RECORD_BITMAP
+	RecordBitmap Record = rk.RecordBitmap
 	// RecordStale: in a bitmap of ClusterIPs that is left over, as ClusterIPs are IPAddress objects. It was
 	// counted only; all of it is taken for in use.
-	RecordStale Record = C.RK_RECORD_STALE
+	RecordStale Record = rk.RecordStale
 	// RecordIPAddresses: in an IPAddress object each.
-	RecordIPAddresses Record = C.RK_RECORD_IP_ADDRESSES
+	RecordIPAddresses Record = rk.RecordIPAddresses
 	// RecordUnseen: in a bitmap that could not be read; values that Services use count as recorded.
-	RecordUnseen Record = C.RK_RECORD_UNSEEN
+	RecordUnseen Record = rk.RecordUnseen
 )
 
 // RangeReport counts the values of a range; see Set.
@@ -82,7 +80,7 @@ type Leak struct {
 	Stays bool
 }
 
-func (r *Report) pointer() *C.rk_report {
+func (r *Report) pointer() *rk.Report {
 	if r == nil {
 		return nil
 	}
@@ -91,7 +89,7 @@ func (r *Report) pointer() *C.rk_report {
 
 // Close drops the report. It may be called again and beside other calls.
 func (r *Report) Close() error {
-	C.rk_report_close(r.pointer())
+	rk.ReportClose(r.pointer())
 	runtime.KeepAlive(r)
 	return nil
 }
@@ -137,11 +135,9 @@ func (r *Report) ObserveClaimants(n int, fill func(batch *Services, from, to int
 }
 
 func (r *Report) observeClaimants(services *Services) error {
-	var pinner runtime.Pinner
-	defer pinner.Unpin()
-	batch, names := services.toC(&pinner), services.names.toC(&pinner)
-	var details C.rk_error
-	code := C.rk_report_observe_claimants(r.pointer(), &names, &batch, &details)
+	batch, names := services.toC(), services.names.toC()
+	var details rk.Error
+	code := rk.ReportObserveClaimants(r.pointer(), &names, &batch, &details)
 	runtime.KeepAlive(r)
 	return detailedError(code, &details)
 }
@@ -161,22 +157,22 @@ type ObjectRepair struct {
 func (r *Report) ObjectRepairs() ([]ObjectRepair, error) {
 	defer runtime.KeepAlive(r)
 	const pageSize = 256
-	page := make([]C.rk_object_repair, pageSize)
-	place := func(c C.uint64_t) int {
-		if c == C.RK_NO_OBJECT {
+	page := make([]rk.ObjectRepair, pageSize)
+	place := func(c uint64) int {
+		if c == rk.NoObject {
 			return -1
 		}
 		return int(c)
 	}
 	var all []ObjectRepair
 	for {
-		var n C.size_t
-		code := C.rk_report_object_repairs(r.pointer(), C.size_t(len(all)), &page[0], pageSize, &n)
-		if code != C.RK_RESULT_OK {
+		var n uint
+		code := rk.ReportObjectRepairs(r.pointer(), uint(len(all)), page, &n)
+		if code != rk.ResultOK {
 			return nil, resultError(code)
 		}
 		for _, c := range page[:n] {
-			all = append(all, ObjectRepair{valueFromC(&c.address), place(c.removed), place(c.service)})
+			all = append(all, ObjectRepair{valueFromC(&c.Address), place(c.Removed), place(c.Service)})
 		}
 		if n < pageSize {
 			return all, nil
@@ -189,18 +185,18 @@ func (r *Report) ObjectRepairs() ([]ObjectRepair, error) {
 func (r *Report) Leaks() ([]Leak, error) {
 	defer runtime.KeepAlive(r)
 	const pageSize = 256
-	page := make([]C.rk_leak, pageSize)
+	page := make([]rk.Leak, pageSize)
 	var all []Leak
 	for {
-		var n C.size_t
-		code := C.rk_report_leaks(r.pointer(), C.size_t(len(all)), &page[0], pageSize, &n)
-		if code != C.RK_RESULT_OK {
+		var n uint
+		code := rk.ReportLeaks(r.pointer(), uint(len(all)), page, &n)
+		if code != rk.ResultOK {
 			return nil, resultError(code)
 		}
 		for _, leak := range page[:n] {
-			one := Leak{Value: valueFromC(&leak.value), Range: rangeIndex(leak._range), Object: -1, Remedy: Remedy(leak.remedy), Severity: Severity(leak.severity), Stays: bool(leak.stays)}
-			if leak.object != C.RK_NO_OBJECT {
-				one.Object = int(leak.object)
+			one := Leak{Value: valueFromC(&leak.Value), Range: rangeIndex(leak.Range), Object: -1, Remedy: Remedy(leak.Remedy), Severity: Severity(leak.Severity), Stays: leak.Stays}
+			if leak.Object != rk.NoObject {
+				one.Object = int(leak.Object)
 			}
 			all = append(all, one)
 		}
@@ -225,14 +221,14 @@ func (r *Report) RecordFailedRepair(index int) error { return r.recordRepair(ind
 
 func (r *Report) recordRepair(index int, failed bool, repaired Repaired) error {
 	if index < 0 {
-		return indexError(C.RK_RESULT_INVALID_ARGUMENT, index)
+		return indexError(rk.ResultInvalidArgument, index)
 	}
 	set, cleared := valuesToC(repaired.Set), valuesToC(repaired.Cleared)
-	var details C.rk_error
-	code := C.rk_report_record_repair(r.pointer(), C.size_t(index), C.bool(failed), unsafe.SliceData(set), C.size_t(len(set)),
-		unsafe.SliceData(cleared), C.size_t(len(cleared)), &details)
+	var details rk.Error
+	code := rk.ReportRecordRepair(r.pointer(), uint(index), failed, set,
+		cleared, &details)
 	runtime.KeepAlive(r)
-	if code == C.RK_RESULT_NOT_IN_RANGE && index < len(r.ranges) {
+	if code == rk.ResultNotInRange && index < len(r.ranges) {
 		return outsideError(r.ranges[index], repaired.Set, repaired.Cleared)
 	}
 	return detailedError(code, &details)
@@ -240,29 +236,29 @@ func (r *Report) recordRepair(index int, failed bool, repaired Repaired) error {
 
 // Services returns the number of Services that were observed.
 func (r *Report) Services() uint64 {
-	var count C.uint64_t
-	C.rk_report_services(r.pointer(), &count)
+	var count uint64
+	rk.ReportServices(r.pointer(), &count)
 	runtime.KeepAlive(r)
-	return uint64(count)
+	return count
 }
 
 // Range counts the values of the range with this index; all 0 if there is no such range.
 func (r *Report) Range(index int) RangeReport {
-	var c C.rk_range_report
-	C.rk_report_range(r.pointer(), C.size_t(index), &c)
+	var c rk.RangeReport
+	rk.ReportRange(r.pointer(), uint(index), &c)
 	runtime.KeepAlive(r)
 	return RangeReport{
-		Record:     Record(c.record),
-		StaticBand: uint32(c.static_band),
-		Size:       uint64(c.size),
-		Stored:     uint64(c.stored),
-		InUse:      uint64(c.in_use),
-		Leaked:     uint64(c.leaked),
-		Next:       uint64(c.next),
-		Set:        uint64(c.set),
-		Clear:      uint64(c.clear),
-		Duplicates: uint64(c.duplicates),
-		Dropped:    uint64(c.dropped),
+		Record:     Record(c.Record),
+		StaticBand: c.StaticBand,
+		Size:       c.Size,
+		Stored:     c.Stored,
+		InUse:      c.InUse,
+		Leaked:     c.Leaked,
+		Next:       c.Next,
+		Set:        c.Set,
+		Clear:      c.Clear,
+		Duplicates: c.Duplicates,
+		Dropped:    c.Dropped,
 	}
 }
 
@@ -286,17 +282,17 @@ func (r *Report) Values(index int, set Set) iter.Seq[Value] {
 // sequence is empty if there is no such range or set, and after Close; it ends early if the report is closed meanwhile.
 func (r *Report) Runs(index int, set Set, members bool) iter.Seq[Run] {
 	return func(yield func(Run) bool) {
-		page := make([]C.rk_run, runsPerPage)
-		for from := C.uint64_t(0); ; {
-			var n C.size_t
-			code := C.rk_report_runs(r.pointer(), C.size_t(index), C.uint32_t(set), C.bool(members), from,
-				&page[0], runsPerPage, &n, &from)
+		page := make([]rk.Run, runsPerPage)
+		for from := uint64(0); ; {
+			var n uint
+			code := rk.ReportRuns(r.pointer(), uint(index), uint32(set), members, from,
+				page, &n, &from)
 			runtime.KeepAlive(r)
-			if code != C.RK_RESULT_OK {
+			if code != rk.ResultOK {
 				return
 			}
 			for _, run := range page[:n] {
-				if !yield(Run{valueFromC(&run.first), valueFromC(&run.last), uint64(run.len)}) {
+				if !yield(Run{valueFromC(&run.First), valueFromC(&run.Last), run.Len}) {
 					return
 				}
 			}
@@ -311,11 +307,11 @@ func (r *Report) Runs(index int, set Set, members bool) iter.Seq[Run] {
 // of dst and reuses its capacity.
 func (r *Report) Snapshot(index int, dst []byte) ([]byte, error) {
 	defer runtime.KeepAlive(r)
-	dst, err := readBytes(dst, func(buffer *C.uint8_t, capacity C.size_t, length *C.size_t) C.rk_result {
-		return C.rk_report_snapshot(r.pointer(), C.size_t(index), buffer, capacity, length)
+	dst, err := readBytes(dst, func(buffer []byte, length *uint) rk.Result {
+		return rk.ReportSnapshot(r.pointer(), uint(index), buffer, length)
 	})
 	if errors.Is(err, ErrInvalidArgument) {
-		return nil, indexError(C.RK_RESULT_INVALID_ARGUMENT, index)
+		return nil, indexError(rk.ResultInvalidArgument, index)
 	}
 	return dst, err
 }
@@ -323,18 +319,18 @@ func (r *Report) Snapshot(index int, dst []byte) ([]byte, error) {
 // State returns all that is known of one value of the range with this index; false if the range does not have the value, or if
 // there is no such range.
 func (r *Report) State(index int, value Value) (OffsetState, bool) {
-	var c C.rk_offset_state
-	code := C.rk_report_state(r.pointer(), C.size_t(index), value.toC(), &c)
+	var c rk.OffsetState
+	code := rk.ReportState(r.pointer(), uint(index), value.toC(), &c)
 	runtime.KeepAlive(r)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return OffsetState{}, false
 	}
 	return OffsetState{
-		StaticBand: c.band == C.RK_BAND_STATIC,
-		Stored:     bool(c.stored),
-		InUse:      bool(c.in_use),
-		Duplicate:  bool(c.duplicate),
-		Next:       bool(c.next),
+		StaticBand: c.Band == rk.BandStatic,
+		Stored:     c.Stored,
+		InUse:      c.InUse,
+		Duplicate:  c.Duplicate,
+		Next:       c.Next,
 	}, true
 }
 
@@ -342,19 +338,19 @@ func (r *Report) State(index int, value Value) (OffsetState, bool) {
 // there are none.
 func (r *Report) Occupancy(index, cells int) ([]Cell, error) {
 	defer runtime.KeepAlive(r)
-	count := C.uint32_t(min(max(int64(cells), 0), math.MaxUint32))
-	var n C.size_t
-	code := C.rk_report_occupancy(r.pointer(), C.size_t(index), count, nil, 0, &n)
-	if code != C.RK_RESULT_BUFFER_TOO_SMALL {
+	count := uint32(min(max(int64(cells), 0), math.MaxUint32))
+	var n uint
+	code := rk.ReportOccupancy(r.pointer(), uint(index), count, nil, &n)
+	if code != rk.ResultBufferTooSmall {
 		return nil, indexError(code, index)
 	}
-	page := make([]C.rk_cell, n)
-	if code = C.rk_report_occupancy(r.pointer(), C.size_t(index), count, &page[0], n, &n); code != C.RK_RESULT_OK {
+	page := make([]rk.Cell, n)
+	if code = rk.ReportOccupancy(r.pointer(), uint(index), count, page, &n); code != rk.ResultOK {
 		return nil, indexError(code, index)
 	}
 	all := make([]Cell, n)
 	for i, c := range page {
-		all[i] = Cell{uint64(c.first), uint64(c.len), uint64(c.in_use), uint64(c.leaked), uint64(c.lost), uint64(c.duplicate)}
+		all[i] = Cell{c.First, c.Len, c.InUse, c.Leaked, c.Lost, c.Duplicate}
 	}
 	return all, nil
 }

@@ -1,11 +1,10 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"net/netip"
 	"runtime"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
 // ServiceCIDR is a CIDR of a ServiceCIDR object (KEP-1880): it says which addresses there are where each allocated one is
@@ -18,27 +17,27 @@ type ServiceCIDR struct {
 }
 
 type serviceCIDRHandle struct {
-	pointer    *C.rk_service_cidr
+	pointer    *rk.ServiceCIDR
 	size       uint64
 	staticBand uint32
 }
 
 // ParseServiceCIDR reads one of spec.cidrs of a ServiceCIDR object. Host bits are cleared. The error is a *ParseError.
 func ParseServiceCIDR(cidr string) (ServiceCIDR, error) {
-	var details C.rk_error
+	var details rk.Error
 	h := new(serviceCIDRHandle)
-	code := C.rk_service_cidr_parse(cText(cidr), C.size_t(len(cidr)), &h.pointer, &details)
-	if code != C.RK_RESULT_OK {
+	code := rk.ServiceCIDRParse(cidr, &h.pointer, &details)
+	if code != rk.ResultOK {
 		return ServiceCIDR{}, parseError(code, &details, cidr)
 	}
-	runtime.AddCleanup(h, func(pointer *C.rk_service_cidr) { C.rk_service_cidr_free(pointer) }, h.pointer)
-	var description C.rk_service_cidr_description
-	C.rk_service_cidr_describe(h.pointer, &description)
-	h.size, h.staticBand = uint64(description.size), uint32(description.static_band)
+	runtime.AddCleanup(h, rk.ServiceCIDRFree, h.pointer)
+	var description rk.ServiceCIDRDescription
+	rk.ServiceCIDRDescribe(h.pointer, &description)
+	h.size, h.staticBand = description.Size, description.StaticBand
 	return ServiceCIDR{h}, nil
 }
 
-func (c ServiceCIDR) pointer() *C.rk_service_cidr {
+func (c ServiceCIDR) pointer() *rk.ServiceCIDR {
 	if c.inner == nil {
 		return nil
 	}
@@ -64,18 +63,18 @@ func (c ServiceCIDR) StaticBand() uint32 {
 
 // OffsetOf returns the distance of addr from the first address that can be allocated, in [0, Size); false if addr never is.
 func (c ServiceCIDR) OffsetOf(addr netip.Addr) (uint64, bool) {
-	var offset C.uint64_t
-	code := C.rk_service_cidr_offset_of(c.pointer(), AddrValue(addr).toC(), &offset)
+	var offset uint64
+	code := rk.ServiceCIDROffsetOf(c.pointer(), AddrValue(addr).toC(), &offset)
 	runtime.KeepAlive(c.inner)
-	return uint64(offset), code == C.RK_RESULT_OK
+	return offset, code == rk.ResultOK
 }
 
 // ValueAt returns the address at offset; false past the end.
 func (c ServiceCIDR) ValueAt(offset uint64) (netip.Addr, bool) {
-	var value C.rk_value
-	code := C.rk_service_cidr_value_at(c.pointer(), C.uint64_t(offset), &value)
+	var value rk.Value
+	code := rk.ServiceCIDRValueAt(c.pointer(), offset, &value)
 	runtime.KeepAlive(c.inner)
-	if code != C.RK_RESULT_OK {
+	if code != rk.ResultOK {
 		return netip.Addr{}, false
 	}
 	return valueFromC(&value).Addr(), true

@@ -1,14 +1,12 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"encoding/binary"
 	"fmt"
-	"runtime"
 	"time"
 	"unsafe"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
 const (
@@ -40,19 +38,7 @@ func (b *batch) add(words []uint32, texts ...string) {
 	b.count++
 }
 
-// toC lets a C struct in Go memory point to the batch.
-func (b *batch) toC(pinner *runtime.Pinner) C.rk_batch {
-	c := C.rk_batch{words_len: C.size_t(len(b.words)), text_len: C.size_t(len(b.text)), count: C.size_t(b.count)}
-	if len(b.words) > 0 {
-		pinner.Pin(unsafe.SliceData(b.words))
-		c.words = (*C.uint32_t)(unsafe.SliceData(b.words))
-	}
-	if len(b.text) > 0 {
-		pinner.Pin(unsafe.SliceData(b.text))
-		c.text = cChars(b.text)
-	}
-	return c
-}
+func (b *batch) toC() rk.Batch { return rk.Batch{Words: b.words, Text: b.text, Count: uint(b.count)} }
 
 // Services is a batch of Services for Audit.Observe, to be filled, observed, reset and filled again. The zero value is empty.
 // Some thousand Services per batch are a good size.
@@ -80,7 +66,7 @@ func (s *Services) Reset() {
 func (s *Services) Add(clusterIP string, clusterIPs []string) {
 	s.head = len(s.words)
 	if len(clusterIPs) == 1 && clusterIPs[0] == clusterIP {
-		s.words = append(s.words, 2, 0, uint32(len(clusterIP)), C.RK_SAME_TEXT)
+		s.words = append(s.words, 2, 0, uint32(len(clusterIP)), rk.SameText)
 		s.text = appendAddress(s.text, clusterIP)
 	} else {
 		s.addAny(clusterIP, clusterIPs)
@@ -99,7 +85,7 @@ func (s *Services) addAny(clusterIP string, clusterIPs []string) {
 	before := clusterIP
 	for _, text := range clusterIPs {
 		if text == before {
-			s.words = append(s.words, C.RK_SAME_TEXT)
+			s.words = append(s.words, rk.SameText)
 			continue
 		}
 		s.words = append(s.words, uint32(len(text)))
@@ -136,13 +122,13 @@ func (s *Services) AddPort(protocol string, nodePort int32) {
 	var code uint32
 	switch protocol {
 	case "TCP":
-		code = C.RK_PROTOCOL_TCP
+		code = rk.ProtocolTCP
 	case "UDP":
-		code = C.RK_PROTOCOL_UDP
+		code = rk.ProtocolUDP
 	case "SCTP":
-		code = C.RK_PROTOCOL_SCTP
+		code = rk.ProtocolSCTP
 	default:
-		code = C.RK_PROTOCOL_TEXT + uint32(len(protocol))
+		code = rk.ProtocolText + uint32(len(protocol))
 		s.text = append(s.text, protocol...)
 	}
 	s.words = append(s.words, uint32(nodePort), code)
@@ -170,8 +156,8 @@ func (s *Services) tooLarge(index int, what string) {
 	}
 }
 
-func (s *Services) toC(pinner *runtime.Pinner) C.rk_services {
-	return C.rk_services{batch: s.batch.toC(pinner)}
+func (s *Services) toC() rk.Services {
+	return rk.Services{Batch: s.batch.toC()}
 }
 
 // Name names the Service that was added last, with its metadata.creationTimestamp, zero if unknown. All Services of a batch
@@ -200,8 +186,8 @@ type serviceNames struct {
 	batch
 }
 
-func (n *serviceNames) toC(pinner *runtime.Pinner) C.rk_service_names {
-	return C.rk_service_names{batch: n.batch.toC(pinner)}
+func (n *serviceNames) toC() rk.ServiceNames {
+	return rk.ServiceNames{Batch: n.batch.toC()}
 }
 
 // IPAddress has the fields of an IPAddress object that an audit reads.
@@ -233,6 +219,6 @@ func (b *IPAddresses) Add(o *IPAddress) {
 // Reset empties the batch and keeps its memory.
 func (b *IPAddresses) Reset() { b.reset() }
 
-func (b *IPAddresses) toC(pinner *runtime.Pinner) C.rk_ip_addresses {
-	return C.rk_ip_addresses{batch: b.batch.toC(pinner)}
+func (b *IPAddresses) toC() rk.IPAddresses {
+	return rk.IPAddresses{Batch: b.batch.toC()}
 }

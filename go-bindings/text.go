@@ -1,9 +1,10 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
+import (
+	"fmt"
 
-import "fmt"
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
+)
 
 // enumText returns the text of an enum's value. A test finds constants without one.
 func enumText[E ~int | ~uint32](texts map[E]string, value E) string {
@@ -85,4 +86,4 @@ var stepKindTexts = map[StepKind]string{
 func (k StepKind) String() string { return enumText(stepKindTexts, k) }
 
 // String returns the reason as the reference's Events spell it.
-func (r Reason) String() string { return C.GoString(C.rk_reason_name(C.uint32_t(r))) }
+func (r Reason) String() string { return rk.ReasonName(uint32(r)) }

@@ -1,44 +1,43 @@
 package rangekeeper
 
-// #include <rangekeeper.h>
-import "C"
-
 import (
 	"encoding/binary"
 	"iter"
 	"math/bits"
 	"net/netip"
 	"strconv"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
 // Value is an address or a port. Values are compared by ==. The zero Value is none, and no range has it.
 //
 // Its fields are those of rk_value without the padding, for which Go would pass a Value in memory and not in registers.
 type Value struct {
-	high, low C.uint64_t
-	kind      C.uint32_t
+	high, low uint64
+	kind      uint32
 }
 
-func valueFromC(c *C.rk_value) Value { return Value{c.high, c.low, c.kind} }
+func valueFromC(c *rk.Value) Value { return Value{c.High, c.Low, c.Kind} }
 
 // AddrValue returns an address as a Value. An IPv4-mapped address is the IPv4 address. An address with a zone, or that is
 // not valid, is none.
 func AddrValue(addr netip.Addr) Value {
 	if addr = addr.Unmap(); addr.Is4() {
 		a := addr.As4()
-		return Value{low: C.uint64_t(binary.BigEndian.Uint32(a[:])), kind: C.RK_VALUE_KIND_IPV4}
+		return Value{low: uint64(binary.BigEndian.Uint32(a[:])), kind: rk.ValueKindIPv4}
 	}
 	if !addr.IsValid() || addr.Zone() != "" {
 		return Value{}
 	}
 	a := addr.As16()
 	high, low := binary.BigEndian.Uint64(a[:8]), binary.BigEndian.Uint64(a[8:])
-	return Value{C.uint64_t(high), C.uint64_t(low), C.RK_VALUE_KIND_IPV6}
+	return Value{high, low, rk.ValueKindIPv6}
 }
 
 // PortValue returns a port as a Value.
 func PortValue(port uint16) Value {
-	return Value{low: C.uint64_t(port), kind: C.RK_VALUE_KIND_PORT}
+	return Value{low: uint64(port), kind: rk.ValueKindPort}
 }
 
 // ParseValue reads a port, or an address as Kubernetes does, sloppily: leading zeros are decimal, and an IPv4-mapped IPv6
@@ -47,8 +46,8 @@ func ParseValue(text string) (Value, error) {
 	if port, err := strconv.ParseUint(text, 10, 16); err == nil {
 		return PortValue(uint16(port)), nil
 	}
-	var value C.rk_value
-	if C.rk_address_parse(cText(text), C.size_t(len(text)), &value) != C.RK_RESULT_OK {
+	var value rk.Value
+	if rk.AddressParse(text, &value) != rk.ResultOK {
 		return Value{}, &ParseError{Text: text, Message: strconv.Quote(text) + " is neither an IP address nor a port"}
 	}
 	return valueFromC(&value), nil
@@ -57,14 +56,14 @@ func ParseValue(text string) (Value, error) {
 // Addr returns the address; the zero Addr if the Value is none.
 func (v Value) Addr() netip.Addr {
 	switch v.kind {
-	case C.RK_VALUE_KIND_IPV4:
+	case rk.ValueKindIPv4:
 		var a [4]byte
 		binary.BigEndian.PutUint32(a[:], uint32(v.low))
 		return netip.AddrFrom4(a)
-	case C.RK_VALUE_KIND_IPV6:
+	case rk.ValueKindIPv6:
 		var a [16]byte
-		binary.BigEndian.PutUint64(a[:8], uint64(v.high))
-		binary.BigEndian.PutUint64(a[8:], uint64(v.low))
+		binary.BigEndian.PutUint64(a[:8], v.high)
+		binary.BigEndian.PutUint64(a[8:], v.low)
 		return netip.AddrFrom16(a)
 	default:
 		return netip.Addr{}
@@ -72,7 +71,7 @@ func (v Value) Addr() netip.Addr {
 }
 
 // IsPort reports whether the Value is a port.
-func (v Value) IsPort() bool { return v.kind == C.RK_VALUE_KIND_PORT }
+func (v Value) IsPort() bool { return v.kind == rk.ValueKindPort }
 
 // Port returns the port; 0 if the Value is not a port.
 func (v Value) Port() uint16 {
@@ -94,23 +93,23 @@ func (v Value) String() string {
 }
 
 // toC returns the Value as it crosses the border. A zero rk_value would ask for any free value.
-func (v Value) toC() *C.rk_value {
-	c := C.rk_value{high: v.high, low: v.low, kind: v.kind}
-	if c.kind == 0 {
-		c.kind = C.RK_VALUE_KIND_NONE
+func (v Value) toC() *rk.Value {
+	c := rk.Value{High: v.high, Low: v.low, Kind: v.kind}
+	if c.Kind == 0 {
+		c.Kind = rk.ValueKindNone
 	}
 	return &c
 }
 
-func valuesToC(values []Value) []C.rk_value {
-	all := make([]C.rk_value, len(values))
+func valuesToC(values []Value) []rk.Value {
+	all := make([]rk.Value, len(values))
 	for i, value := range values {
 		all[i] = *value.toC()
 	}
 	return all
 }
 
-func valuesFromC(all []C.rk_value) []Value {
+func valuesFromC(all []rk.Value) []Value {
 	values := make([]Value, len(all))
 	for i := range all {
 		values[i] = valueFromC(&all[i])
@@ -133,7 +132,7 @@ func yieldMembers(first Value, snapshot []byte, yield func(Value) bool) {
 	for offset, word := range snapshotWords(snapshot) {
 		for ; word != 0; word &= word - 1 {
 			// No carry: of IPv6 ranges only 65,536 addresses are allocated, which all lie in one /112.
-			value.low = first.low + C.uint64_t(offset+bits.TrailingZeros64(word))
+			value.low = first.low + uint64(offset+bits.TrailingZeros64(word))
 			if !yield(value) {
 				return
 			}

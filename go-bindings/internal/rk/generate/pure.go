@@ -1,0 +1,310 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// pure writes the back end that calls the library as Go.
+func (h *header) pure(w *writer) {
+	for _, handle := range h.handles {
+		w.line("// %s is an object of the library.", exported(handle))
+		w.line("type %s object\n", exported(handle))
+	}
+	for _, s := range h.structs {
+		if s.union {
+			continue
+		}
+		if h.stored(s) {
+			h.store(w, s)
+		}
+		if h.loaded(s) {
+			h.load(w, s)
+		}
+	}
+	for i := range h.functions {
+		h.pureFunction(w, &h.functions[i])
+	}
+}
+
+// stored and loaded report whether Go writes or reads a struct in the library's memory.
+func (h *header) stored(s *structure) bool { return h.crosses(s, true) }
+func (h *header) loaded(s *structure) bool { return h.crosses(s, false) }
+
+func (h *header) crosses(s *structure, in bool) bool {
+	for _, f := range h.functions {
+		for _, p := range f.parameters {
+			if p.pointers == 1 && p.constant == in && h.contains(p.kind, s.name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (h *header) contains(outer, inner string) bool {
+	if outer == inner {
+		return true
+	}
+	if s := h.structure(outer); s != nil {
+		for _, f := range s.fields {
+			if h.contains(f.kind, inner) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// put returns a statement that writes a scalar at an offset of b.
+func put(kind string, at uint32, value string) string {
+	switch size := scalars[kind]; size {
+	case "uint8", "byte":
+		return fmt.Sprintf("b[%d] = %s", at, value)
+	case "bool":
+		return fmt.Sprintf("putBool(b[%d:], %s)", at, value)
+	case "uint64", "int64":
+		return fmt.Sprintf("endian.PutUint64(b[%d:], uint64(%s))", at, value)
+	default:
+		return fmt.Sprintf("endian.PutUint32(b[%d:], uint32(%s))", at, value)
+	}
+}
+
+// get returns an expression that reads a scalar at an offset of b.
+func get(kind string, at uint32) string {
+	switch size := scalars[kind]; size {
+	case "uint8", "byte":
+		return fmt.Sprintf("b[%d]", at)
+	case "bool":
+		return fmt.Sprintf("b[%d] != 0", at)
+	case "uint64":
+		return fmt.Sprintf("endian.Uint64(b[%d:])", at)
+	case "uint32":
+		return fmt.Sprintf("endian.Uint32(b[%d:])", at)
+	case "int64":
+		return fmt.Sprintf("int64(endian.Uint64(b[%d:]))", at)
+	default:
+		return fmt.Sprintf("%s(endian.Uint32(b[%d:]))", size, at)
+	}
+}
+
+func (h *header) store(w *writer, s *structure) {
+	size, _ := h.size(s.name)
+	w.line("func (s *%s) store(c *call, at uint32) {", exported(s.name))
+	var lists, scalars, inner []string
+	for _, m := range members(s) {
+		name, at := exported(m.name), h.offset(s, m.name)
+		of := h.structure(m.kind)
+		switch {
+		case m.list:
+			lists = append(lists, fmt.Sprintf("list%s := %s", name, h.storeList(m.kind, m.goType() == "string", "s."+name)))
+			scalars = append(scalars, put("size_t", at, "list"+name), put("size_t", h.offset(s, m.length), "len(s."+name+")"))
+		case of == nil:
+			scalars = append(scalars, put(m.kind, at, "s."+name))
+		case of.union:
+			for _, u := range of.fields {
+				inner = append(inner, fmt.Sprintf("if s.%s.%s != nil {\ns.%s.%s.store(c, at+%d)\n}", name, exported(u.name), name, exported(u.name), at))
+			}
+		default:
+			inner = append(inner, fmt.Sprintf("s.%s.store(c, at+%d)", name, at))
+		}
+	}
+	for _, line := range lists {
+		w.line("%s", line)
+	}
+	if len(scalars) > 0 {
+		w.line("b := c.bytes(at, %d)", size)
+	}
+	// Where a field has padding behind it, old bytes remain, which nobody reads.
+	for _, line := range append(scalars, inner...) {
+		w.line("%s", line)
+	}
+	w.line("}\n")
+}
+
+// storeList returns an expression that writes a list and returns its address.
+func (h *header) storeList(kind string, isText bool, value string) string {
+	size, align := h.size(kind)
+	switch {
+	case isText:
+		return fmt.Sprintf("c.putText(%s)", value)
+	case size == 1 && kind != "bool":
+		return fmt.Sprintf("c.putBytes(%s)", value)
+	case kind == "uint32_t":
+		return fmt.Sprintf("c.putWords(%s)", value)
+	case h.structure(kind) == nil:
+		panic("a list of " + kind + " has no form that the generator knows")
+	default:
+		return fmt.Sprintf("putList(c, %s, %d, %d, (*%s).store)", value, size, align, exported(kind))
+	}
+}
+
+func (h *header) load(w *writer, s *structure) {
+	size, _ := h.size(s.name)
+	w.line("func (s *%s) load(c *call, at uint32) {", exported(s.name))
+	var lines []string
+	for _, m := range members(s) {
+		name, at := exported(m.name), h.offset(s, m.name)
+		of := h.structure(m.kind)
+		switch {
+		case m.field.length != "":
+			lines = append(lines, fmt.Sprintf("s.%s = string(b[%d:][:endian.Uint32(b[%d:])])", name, at, h.offset(s, m.length)))
+		case of == nil:
+			lines = append(lines, fmt.Sprintf("s.%s = %s", name, get(m.kind, at)))
+		case of.union:
+			for _, u := range of.fields {
+				if h.structure(u.kind) == nil {
+					lines = append(lines, fmt.Sprintf("s.%s.%s = %s", name, exported(u.name), get(u.kind, at)))
+				} else {
+					lines = append(lines, fmt.Sprintf("s.%s.%s.load(c, at+%d)", name, exported(u.name), at))
+				}
+			}
+		default:
+			lines = append(lines, fmt.Sprintf("s.%s.load(c, at+%d)", name, at))
+		}
+	}
+	body := strings.Join(lines, "\n")
+	if strings.Contains(body, "b[") {
+		w.line("b := c.bytes(at, %d)", size)
+	}
+	w.line("%s\n}\n", body)
+}
+
+func (h *header) pureFunction(w *writer, f *function) {
+	w.line("// %s is %s.", exported(f.name), f.name)
+	w.line("%s {", h.signature(f, true))
+	module, instance := "core", "coreInstance"
+	if strings.HasPrefix(f.name, "rk_bootstrap_") {
+		module, instance = "bootstrap", "startBootstrap()"
+	}
+	arguments := h.arguments(f)
+	objects := []string{}
+	for _, a := range arguments {
+		if a.form == handle {
+			objects = append(objects, fmt.Sprintf("(*object)(%s)", local(a.name)))
+		}
+	}
+	for len(objects) < 2 {
+		objects = append(objects, "nil")
+	}
+	w.line("c := call{instance: %s, first: %s, second: %s}", instance, objects[0], objects[1])
+	switch {
+	case strings.HasSuffix(f.name, "_free"):
+		w.line("if c.enter() == ResultOK {\ndefer c.leave(new(Result))\n%sModule.X%s(c.first.address())\nc.done = true\n}\n}\n", module, f.name)
+		return
+	case f.result == "rk_result":
+		w.line("if result = c.enter(); result != ResultOK {")
+		if strings.HasSuffix(f.name, "_close") {
+			w.line("return c.closePoisoned()")
+		} else {
+			w.line("return result")
+		}
+		w.line("}\ndefer c.leave(&result)")
+	default:
+		w.line("if c.enter() != ResultOK {\nreturn result\n}\ndefer c.leave(new(Result))")
+	}
+	var after []string
+	values, lengths := map[string]string{}, map[string]string{}
+	for _, a := range arguments {
+		name := local(a.name)
+		s := h.structure(a.kind)
+		at := "at" + exported(a.name)
+		if a.length != "" {
+			length := "len(" + name + ")"
+			if a.factor > 1 {
+				length = fmt.Sprintf("len(%s)/%d", name, a.factor)
+			}
+			lengths[a.length] = "int32(" + length + ")"
+		}
+		var size, align uint32
+		if !h.isHandle(a.kind) {
+			size, align = h.size(a.kind)
+		}
+		switch a.form {
+		case scalar:
+			switch {
+			case a.kind == "uint64_t":
+				values[a.name] = "int64(" + name + ")"
+			case a.kind == "bool":
+				values[a.name] = "number(" + name + ")"
+			default:
+				values[a.name] = "int32(" + name + ")"
+			}
+			continue
+		case handle:
+			values[a.name] = fmt.Sprintf("(*object)(%s).address()", name)
+			continue
+		case newHandle:
+			w.line("%s := c.allocate(4, 4)", at)
+			after = append(after, fmt.Sprintf("if result == ResultOK {\n*%s = (*%s)(c.object(%s))\n}", name, exported(a.kind), at))
+		case handles:
+			w.line("%s := putHandles(&c, %s)", at, name)
+		case text:
+			w.line("%s := c.putText(%s)", at, name)
+		case listIn:
+			w.line("%s := %s", at, strings.Replace(h.storeList(a.kind, false, name), "(c, ", "(&c, ", 1))
+		case oneIn:
+			w.line("var %s uint32\nif %s != nil {\n%s = c.allocate(%d, %d)", at, name, at, size, align)
+			if s == nil {
+				w.line("endian.PutUint64(c.bytes(%s, 8), uint64(*%s))", at, name)
+			} else {
+				w.line("%s.store(&c, %s)", name, at)
+			}
+			w.line("}")
+		case listOut:
+			count := "len(" + name + ")"
+			w.line("%s := c.allocateMany(%s, %d, %d)", at, count, size, align)
+			if a.written != "" {
+				count = fmt.Sprintf("min(%s, int(*%s))", count, local(a.written))
+			}
+			switch {
+			case s != nil:
+				after = append(after, fmt.Sprintf("if result == ResultOK {\ngetList(&c, %s[:%s], %s, %d, (*%s).load)\n}", name, count, at, size, exported(a.kind)))
+			case a.kind == "bool":
+				after = append(after, fmt.Sprintf("if result == ResultOK {\nc.getBools(%s[:%s], %s)\n}", name, count, at))
+			case size == 1:
+				after = append(after, fmt.Sprintf("if result == ResultOK {\ncopy(%s, c.bytes(%s, %s))\n}", name, at, count))
+			case scalars[a.kind] == "uint":
+				after = append(after, fmt.Sprintf("if result == ResultOK {\nc.getSizes(%s[:%s], %s)\n}", name, count, at))
+			case scalars[a.kind] == "uint64":
+				after = append(after, fmt.Sprintf("if result == ResultOK {\nc.getNumbers(%s[:%s], %s)\n}", name, count, at))
+			default:
+				panic("a list of " + a.kind + " has no form that the generator knows")
+			}
+		case oneOut:
+			w.line("%s := c.allocate(%d, %d)", at, size, align)
+			switch {
+			case a.kind == "rk_error":
+				after = append(after, fmt.Sprintf("if result != ResultOK {\n%s.load(&c, %s)\n}", name, at))
+			case s != nil:
+				after = append(after, fmt.Sprintf("if result == ResultOK {\n%s.load(&c, %s)\n}", name, at))
+			default:
+				w.line("{\nb := c.bytes(%s, %d)\n%s\n}", at, size, put(a.kind, 0, "*"+name))
+				// Before the lists, which need it.
+				after = append([]string{fmt.Sprintf("{\nb := c.bytes(%s, %d)\n*%s = %s\n}", at, size, name, get(a.kind, 0))}, after...)
+			}
+		}
+		values[a.name] = "int32(" + at + ")"
+	}
+	var call []string
+	for _, p := range f.parameters {
+		if length, ok := lengths[p.name]; ok && p.pointers == 0 {
+			call = append(call, length)
+		} else {
+			call = append(call, values[p.name])
+		}
+	}
+	text := fmt.Sprintf("%sModule.X%s(%s)", module, f.name, strings.Join(call, ", "))
+	switch f.result {
+	case "rk_result":
+		w.line("result = Result(%s)\nc.done = true", text)
+		for _, line := range after {
+			w.line("%s", line)
+		}
+		w.line("return result\n}\n")
+	case "const char *":
+		w.line("at := %s\nc.done = true\nreturn c.text(uint32(at))\n}\n", text)
+	default:
+		w.line("number := uint32(%s)\nc.done = true\nreturn number\n}\n", text)
+	}
+}

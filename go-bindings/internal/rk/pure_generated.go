@@ -1,0 +1,2585 @@
+// Code generated from include/rangekeeper.h by ffi/header.sh. DO NOT EDIT.
+
+//go:build !(cgo && !rangekeeper_purego && ((linux && amd64) || rangekeeper_native || rangekeeper_dynamic))
+
+package rk
+
+// Allocator is an object of the library.
+type Allocator object
+
+// Audit is an object of the library.
+type Audit object
+
+// Bootstrap is an object of the library.
+type Bootstrap object
+
+// Committer is an object of the library.
+type Committer object
+
+// Index is an object of the library.
+type Index object
+
+// LeakCounters is an object of the library.
+type LeakCounters object
+
+// LeakTracker is an object of the library.
+type LeakTracker object
+
+// Range is an object of the library.
+type Range object
+
+// RangeAllocation is an object of the library.
+type RangeAllocation object
+
+// RepairPass is an object of the library.
+type RepairPass object
+
+// Report is an object of the library.
+type Report object
+
+// ServiceCIDR is an object of the library.
+type ServiceCIDR object
+
+func (s *BitsPastRange) load(c *call, at uint32) {
+	b := c.bytes(at, 16)
+	s.HighestOffset = endian.Uint64(b[0:])
+	s.Byte = endian.Uint64(b[8:])
+}
+
+func (s *Error) load(c *call, at uint32) {
+	b := c.bytes(at, 544)
+	s.DetailKind = endian.Uint32(b[0:])
+	s.Detail.Byte = endian.Uint64(b[8:])
+	s.Detail.Bits.load(c, at+8)
+	s.Detail.Request = endian.Uint64(b[8:])
+	s.Detail.Bitmap = endian.Uint32(b[8:])
+	s.Message = string(b[28:][:endian.Uint32(b[24:])])
+}
+
+func (s *Value) store(c *call, at uint32) {
+	b := c.bytes(at, 24)
+	endian.PutUint64(b[0:], uint64(s.High))
+	endian.PutUint64(b[8:], uint64(s.Low))
+	endian.PutUint32(b[16:], uint32(s.Kind))
+}
+
+func (s *Value) load(c *call, at uint32) {
+	b := c.bytes(at, 24)
+	s.High = endian.Uint64(b[0:])
+	s.Low = endian.Uint64(b[8:])
+	s.Kind = endian.Uint32(b[16:])
+}
+
+func (s *Batch) store(c *call, at uint32) {
+	listWords := c.putWords(s.Words)
+	listText := c.putBytes(s.Text)
+	b := c.bytes(at, 28)
+	endian.PutUint32(b[0:], uint32(listWords))
+	endian.PutUint32(b[4:], uint32(len(s.Words)))
+	endian.PutUint32(b[12:], uint32(listText))
+	endian.PutUint32(b[16:], uint32(len(s.Text)))
+	endian.PutUint32(b[24:], uint32(s.Count))
+}
+
+func (s *IPAddresses) store(c *call, at uint32) {
+	s.Batch.store(c, at+0)
+}
+
+func (s *ServiceNames) store(c *call, at uint32) {
+	s.Batch.store(c, at+0)
+}
+
+func (s *Services) store(c *call, at uint32) {
+	s.Batch.store(c, at+0)
+}
+
+func (s *Allocate) store(c *call, at uint32) {
+	b := c.bytes(at, 4)
+	endian.PutUint32(b[0:], uint32(s.Requests))
+}
+
+func (s *Release) store(c *call, at uint32) {
+	b := c.bytes(at, 40)
+	endian.PutUint64(b[24:], uint64(s.AsOf))
+	endian.PutUint64(b[32:], uint64(s.Oldest))
+	s.Value.store(c, at+0)
+}
+
+func (s *Operation) store(c *call, at uint32) {
+	b := c.bytes(at, 56)
+	endian.PutUint64(b[0:], uint64(s.Deadline))
+	endian.PutUint32(b[8:], uint32(s.Kind))
+	if s.Data.Allocate != nil {
+		s.Data.Allocate.store(c, at+16)
+	}
+	if s.Data.Release != nil {
+		s.Data.Release.store(c, at+16)
+	}
+}
+
+func (s *StepWait) load(c *call, at uint32) {
+	b := c.bytes(at, 8)
+	s.Until = endian.Uint64(b[0:])
+}
+
+func (s *KeyState) store(c *call, at uint32) {
+	b := c.bytes(at, 24)
+	endian.PutUint64(b[0:], uint64(s.ModRevision))
+	endian.PutUint64(b[8:], uint64(s.Version))
+	endian.PutUint64(b[16:], uint64(s.CreateRevision))
+}
+
+func (s *KeyState) load(c *call, at uint32) {
+	b := c.bytes(at, 24)
+	s.ModRevision = endian.Uint64(b[0:])
+	s.Version = endian.Uint64(b[8:])
+	s.CreateRevision = endian.Uint64(b[16:])
+}
+
+func (s *StepSwap) load(c *call, at uint32) {
+	b := c.bytes(at, 40)
+	s.Guard.load(c, at+0)
+	s.ServicesUnchangedSince = endian.Uint64(b[24:])
+	s.ValueLen = uint(endian.Uint32(b[32:]))
+}
+
+func (s *StepConfirm) load(c *call, at uint32) {
+	s.Guard.load(c, at+0)
+}
+
+func (s *StepFinished) load(c *call, at uint32) {
+	b := c.bytes(at, 12)
+	s.Outcomes = uint(endian.Uint32(b[0:]))
+	s.Values = uint(endian.Uint32(b[4:]))
+	s.Bytes = uint(endian.Uint32(b[8:]))
+}
+
+func (s *StepWatch) load(c *call, at uint32) {
+	b := c.bytes(at, 8)
+	s.From = endian.Uint64(b[0:])
+}
+
+func (s *Step) load(c *call, at uint32) {
+	b := c.bytes(at, 48)
+	s.Kind = endian.Uint32(b[0:])
+	s.Data.Wait.load(c, at+8)
+	s.Data.Swap.load(c, at+8)
+	s.Data.Confirm.load(c, at+8)
+	s.Data.Finished.load(c, at+8)
+	s.Data.Watch.load(c, at+8)
+}
+
+func (s *Header) store(c *call, at uint32) {
+	b := c.bytes(at, 24)
+	endian.PutUint64(b[0:], uint64(s.ClusterID))
+	endian.PutUint64(b[8:], uint64(s.Revision))
+	endian.PutUint64(b[16:], uint64(s.RaftTerm))
+}
+
+func (s *Key) store(c *call, at uint32) {
+	listValue := c.putBytes(s.Value)
+	b := c.bytes(at, 32)
+	endian.PutUint32(b[24:], uint32(listValue))
+	endian.PutUint32(b[28:], uint32(len(s.Value)))
+	s.State.store(c, at+0)
+}
+
+func (s *Current) store(c *call, at uint32) {
+	s.Header.store(c, at+0)
+	s.Key.store(c, at+24)
+}
+
+func (s *Refused) store(c *call, at uint32) {
+	listReason := c.putText(s.Reason)
+	b := c.bytes(at, 8)
+	endian.PutUint32(b[0:], uint32(listReason))
+	endian.PutUint32(b[4:], uint32(len(s.Reason)))
+}
+
+func (s *Watched) store(c *call, at uint32) {
+	listChanges := putList(c, s.Changes, 32, 8, (*Key).store)
+	b := c.bytes(at, 8)
+	endian.PutUint32(b[0:], uint32(listChanges))
+	endian.PutUint32(b[4:], uint32(len(s.Changes)))
+}
+
+func (s *Event) store(c *call, at uint32) {
+	b := c.bytes(at, 64)
+	endian.PutUint32(b[0:], uint32(s.Kind))
+	if s.Data.Held != nil {
+		s.Data.Held.store(c, at+8)
+	}
+	if s.Data.Current != nil {
+		s.Data.Current.store(c, at+8)
+	}
+	if s.Data.Refused != nil {
+		s.Data.Refused.store(c, at+8)
+	}
+	if s.Data.Watched != nil {
+		s.Data.Watched.store(c, at+8)
+	}
+}
+
+func (s *Known) load(c *call, at uint32) {
+	b := c.bytes(at, 16)
+	s.Revision = endian.Uint64(b[0:])
+	s.Used = endian.Uint32(b[8:])
+	s.Initialised = b[12] != 0
+}
+
+func (s *Allocated) load(c *call, at uint32) {
+	b := c.bytes(at, 24)
+	s.Values = uint(endian.Uint32(b[0:]))
+	s.Revision = endian.Uint64(b[8:])
+	s.UseUntil = endian.Uint64(b[16:])
+}
+
+func (s *Released) load(c *call, at uint32) {
+	b := c.bytes(at, 1)
+	s.Freed = b[0] != 0
+}
+
+func (s *Deferred) load(c *call, at uint32) {
+	b := c.bytes(at, 4)
+	s.Reason = endian.Uint32(b[0:])
+}
+
+func (s *View) load(c *call, at uint32) {
+	b := c.bytes(at, 16)
+	s.Revision = endian.Uint64(b[0:])
+	s.Bytes = uint(endian.Uint32(b[8:]))
+	s.Initialised = b[12] != 0
+}
+
+func (s *Created) load(c *call, at uint32) {
+	b := c.bytes(at, 1)
+	s.Created = b[0] != 0
+}
+
+func (s *Repaired) load(c *call, at uint32) {
+	b := c.bytes(at, 12)
+	s.Set = uint(endian.Uint32(b[0:]))
+	s.Cleared = uint(endian.Uint32(b[4:]))
+	s.Changed = endian.Uint32(b[8:])
+}
+
+func (s *Failed) load(c *call, at uint32) {
+	b := c.bytes(at, 20)
+	s.Result = Result(endian.Uint32(b[0:]))
+	s.Request = endian.Uint32(b[4:])
+	s.Values = uint(endian.Uint32(b[8:]))
+	s.StoredRange = uint(endian.Uint32(b[12:]))
+	s.Reason = uint(endian.Uint32(b[16:]))
+}
+
+func (s *Finished) load(c *call, at uint32) {
+	b := c.bytes(at, 40)
+	s.Ticket = endian.Uint64(b[0:])
+	s.Outcome = endian.Uint32(b[8:])
+	s.Data.Allocated.load(c, at+16)
+	s.Data.Released.load(c, at+16)
+	s.Data.Deferred.load(c, at+16)
+	s.Data.Read.load(c, at+16)
+	s.Data.Created.load(c, at+16)
+	s.Data.Repaired.load(c, at+16)
+	s.Data.Failed.load(c, at+16)
+}
+
+func (s *Reservation) store(c *call, at uint32) {
+	b := c.bytes(at, 32)
+	endian.PutUint64(b[24:], uint64(s.ID))
+	s.Address.store(c, at+0)
+}
+
+func (s *Reservation) load(c *call, at uint32) {
+	b := c.bytes(at, 32)
+	s.Address.load(c, at+0)
+	s.ID = endian.Uint64(b[24:])
+}
+
+func (s *IndexChanges) load(c *call, at uint32) {
+	b := c.bytes(at, 16)
+	s.Added = endian.Uint64(b[0:])
+	s.Removed = endian.Uint64(b[8:])
+}
+
+func (s *AddressObject) store(c *call, at uint32) {
+	b := c.bytes(at, 8)
+	putBool(b[0:], s.Managed)
+	putBool(b[1:], s.Labelled)
+	endian.PutUint32(b[4:], uint32(s.Owner))
+}
+
+func (s *RangeDescription) load(c *call, at uint32) {
+	b := c.bytes(at, 60)
+	s.Size = endian.Uint32(b[0:])
+	s.StaticBand = endian.Uint32(b[4:])
+	s.Text = string(b[12:][:endian.Uint32(b[8:])])
+}
+
+func (s *Finding) load(c *call, at uint32) {
+	b := c.bytes(at, 56)
+	s.Reason = endian.Uint32(b[0:])
+	s.SubjectKind = endian.Uint32(b[4:])
+	s.Subject = endian.Uint64(b[8:])
+	s.Range = endian.Uint32(b[16:])
+	s.Remedy = endian.Uint32(b[20:])
+	s.Stays = b[24] != 0
+	s.ValueKind = endian.Uint32(b[28:])
+	s.Value.Address.load(c, at+32)
+	s.Value.Port = int32(endian.Uint32(b[32:]))
+}
+
+func (s *Claimant) load(c *call, at uint32) {
+	b := c.bytes(at, 16)
+	s.Service = endian.Uint64(b[0:])
+	s.Keeps = b[8] != 0
+}
+
+func (s *ObjectRepair) load(c *call, at uint32) {
+	b := c.bytes(at, 40)
+	s.Address.load(c, at+0)
+	s.Removed = endian.Uint64(b[24:])
+	s.Service = endian.Uint64(b[32:])
+}
+
+func (s *Leak) load(c *call, at uint32) {
+	b := c.bytes(at, 56)
+	s.Value.load(c, at+0)
+	s.Range = endian.Uint32(b[24:])
+	s.Object = endian.Uint64(b[32:])
+	s.Remedy = endian.Uint32(b[40:])
+	s.Severity = endian.Uint32(b[44:])
+	s.Stays = b[48] != 0
+}
+
+func (s *RangeReport) load(c *call, at uint32) {
+	b := c.bytes(at, 80)
+	s.Record = endian.Uint32(b[0:])
+	s.StaticBand = endian.Uint32(b[4:])
+	s.Size = endian.Uint64(b[8:])
+	s.Stored = endian.Uint64(b[16:])
+	s.InUse = endian.Uint64(b[24:])
+	s.Leaked = endian.Uint64(b[32:])
+	s.Next = endian.Uint64(b[40:])
+	s.Set = endian.Uint64(b[48:])
+	s.Clear = endian.Uint64(b[56:])
+	s.Duplicates = endian.Uint64(b[64:])
+	s.Dropped = endian.Uint64(b[72:])
+}
+
+func (s *Run) load(c *call, at uint32) {
+	b := c.bytes(at, 56)
+	s.First.load(c, at+0)
+	s.Last.load(c, at+24)
+	s.Len = endian.Uint64(b[48:])
+}
+
+func (s *OffsetState) load(c *call, at uint32) {
+	b := c.bytes(at, 8)
+	s.Band = endian.Uint32(b[0:])
+	s.Stored = b[4] != 0
+	s.InUse = b[5] != 0
+	s.Duplicate = b[6] != 0
+	s.Next = b[7] != 0
+}
+
+func (s *Cell) load(c *call, at uint32) {
+	b := c.bytes(at, 48)
+	s.First = endian.Uint64(b[0:])
+	s.Len = endian.Uint64(b[8:])
+	s.InUse = endian.Uint64(b[16:])
+	s.Leaked = endian.Uint64(b[24:])
+	s.Lost = endian.Uint64(b[32:])
+	s.Duplicate = endian.Uint64(b[40:])
+}
+
+func (s *ServiceCIDRDescription) load(c *call, at uint32) {
+	b := c.bytes(at, 16)
+	s.Size = endian.Uint64(b[0:])
+	s.StaticBand = endian.Uint32(b[8:])
+}
+
+// AllocatorNew is rk_allocator_new.
+func AllocatorNew(theRange *Range, strategy uint32, seed uint64, allocator **Allocator, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atAllocator := c.allocate(4, 4)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_allocator_new((*object)(theRange).address(), int32(strategy), int64(seed), int32(atAllocator), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*allocator = (*Allocator)(c.object(atAllocator))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// AllocatorFree is rk_allocator_free.
+func AllocatorFree(allocator *Allocator) {
+	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
+	if c.enter() == ResultOK {
+		defer c.leave(new(Result))
+		coreModule.Xrk_allocator_free(c.first.address())
+		c.done = true
+	}
+}
+
+// AllocatorClose is rk_allocator_close.
+func AllocatorClose(allocator *Allocator) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return c.closePoisoned()
+	}
+	defer c.leave(&result)
+	result = Result(coreModule.Xrk_allocator_close((*object)(allocator).address()))
+	c.done = true
+	return result
+}
+
+// AllocatorDryRun is rk_allocator_dry_run.
+func AllocatorDryRun(allocator *Allocator, dryRun **Allocator) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atDryRun := c.allocate(4, 4)
+	result = Result(coreModule.Xrk_allocator_dry_run((*object)(allocator).address(), int32(atDryRun)))
+	c.done = true
+	if result == ResultOK {
+		*dryRun = (*Allocator)(c.object(atDryRun))
+	}
+	return result
+}
+
+// AllocatorAllocate is rk_allocator_allocate.
+func AllocatorAllocate(allocator *Allocator, value *Value) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atValue uint32
+	if value != nil {
+		atValue = c.allocate(24, 8)
+		value.store(&c, atValue)
+	}
+	result = Result(coreModule.Xrk_allocator_allocate((*object)(allocator).address(), int32(atValue)))
+	c.done = true
+	return result
+}
+
+// AllocatorAllocateNext is rk_allocator_allocate_next.
+func AllocatorAllocateNext(allocator *Allocator, value *Value) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atValue := c.allocate(24, 8)
+	result = Result(coreModule.Xrk_allocator_allocate_next((*object)(allocator).address(), int32(atValue)))
+	c.done = true
+	if result == ResultOK {
+		value.load(&c, atValue)
+	}
+	return result
+}
+
+// AllocatorRelease is rk_allocator_release.
+func AllocatorRelease(allocator *Allocator, value *Value, wasUsed *bool) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atValue uint32
+	if value != nil {
+		atValue = c.allocate(24, 8)
+		value.store(&c, atValue)
+	}
+	atWasUsed := c.allocate(1, 1)
+	{
+		b := c.bytes(atWasUsed, 1)
+		putBool(b[0:], *wasUsed)
+	}
+	result = Result(coreModule.Xrk_allocator_release((*object)(allocator).address(), int32(atValue), int32(atWasUsed)))
+	c.done = true
+	{
+		b := c.bytes(atWasUsed, 1)
+		*wasUsed = b[0] != 0
+	}
+	return result
+}
+
+// AllocatorHas is rk_allocator_has.
+func AllocatorHas(allocator *Allocator, value *Value, isUsed *bool) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atValue uint32
+	if value != nil {
+		atValue = c.allocate(24, 8)
+		value.store(&c, atValue)
+	}
+	atIsUsed := c.allocate(1, 1)
+	{
+		b := c.bytes(atIsUsed, 1)
+		putBool(b[0:], *isUsed)
+	}
+	result = Result(coreModule.Xrk_allocator_has((*object)(allocator).address(), int32(atValue), int32(atIsUsed)))
+	c.done = true
+	{
+		b := c.bytes(atIsUsed, 1)
+		*isUsed = b[0] != 0
+	}
+	return result
+}
+
+// AllocatorUsed is rk_allocator_used.
+func AllocatorUsed(allocator *Allocator, used *uint32) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atUsed := c.allocate(4, 4)
+	{
+		b := c.bytes(atUsed, 4)
+		endian.PutUint32(b[0:], uint32(*used))
+	}
+	result = Result(coreModule.Xrk_allocator_used((*object)(allocator).address(), int32(atUsed)))
+	c.done = true
+	{
+		b := c.bytes(atUsed, 4)
+		*used = endian.Uint32(b[0:])
+	}
+	return result
+}
+
+// AllocatorAllocateBatch is rk_allocator_allocate_batch.
+func AllocatorAllocateBatch(allocator *Allocator, requests []Value, values []Value, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atRequests := putList(&c, requests, 24, 8, (*Value).store)
+	atValues := c.allocateMany(len(values), 24, 8)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_allocator_allocate_batch((*object)(allocator).address(), int32(atRequests), int32(len(values)), int32(atValues), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		getList(&c, values[:len(values)], atValues, 24, (*Value).load)
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// AllocatorSnapshot is rk_allocator_snapshot.
+func AllocatorSnapshot(allocator *Allocator, buffer []uint8, theLen *uint) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := c.allocate(4, 4)
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(coreModule.Xrk_allocator_snapshot((*object)(allocator).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	return result
+}
+
+// AllocatorRestore is rk_allocator_restore.
+func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(allocator), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atRange := c.putText(theRange)
+	atData := c.putBytes(data)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_allocator_restore((*object)(allocator).address(), int32(atRange), int32(len(theRange)), int32(atData), int32(len(data)), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// AuditNew is rk_audit_new.
+func AuditNew(ipaddresses bool, now *int64, audit **Audit) (result Result) {
+	c := call{instance: coreInstance, first: nil, second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atNow uint32
+	if now != nil {
+		atNow = c.allocate(8, 8)
+		endian.PutUint64(c.bytes(atNow, 8), uint64(*now))
+	}
+	atAudit := c.allocate(4, 4)
+	result = Result(coreModule.Xrk_audit_new(number(ipaddresses), int32(atNow), int32(atAudit)))
+	c.done = true
+	if result == ResultOK {
+		*audit = (*Audit)(c.object(atAudit))
+	}
+	return result
+}
+
+// AuditFree is rk_audit_free.
+func AuditFree(audit *Audit) {
+	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
+	if c.enter() == ResultOK {
+		defer c.leave(new(Result))
+		coreModule.Xrk_audit_free(c.first.address())
+		c.done = true
+	}
+}
+
+// AuditClose is rk_audit_close.
+func AuditClose(audit *Audit) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return c.closePoisoned()
+	}
+	defer c.leave(&result)
+	result = Result(coreModule.Xrk_audit_close((*object)(audit).address()))
+	c.done = true
+	return result
+}
+
+// AuditAddBitmap is rk_audit_add_bitmap.
+func AuditAddBitmap(audit *Audit, configured *Range, storedRange string, storedData []uint8, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(audit), second: (*object)(configured)}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atStoredRange := c.putText(storedRange)
+	atStoredData := c.putBytes(storedData)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_audit_add_bitmap((*object)(audit).address(), (*object)(configured).address(), int32(atStoredRange), int32(len(storedRange)), int32(atStoredData), int32(len(storedData)), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// AuditAddUnseen is rk_audit_add_unseen.
+func AuditAddUnseen(audit *Audit, theRange *Range, known []uint8, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(audit), second: (*object)(theRange)}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atKnown := c.putBytes(known)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_audit_add_unseen((*object)(audit).address(), (*object)(theRange).address(), int32(atKnown), int32(len(known)), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// AuditCompareBitmap is rk_audit_compare_bitmap.
+func AuditCompareBitmap(audit *Audit, theRange uint, written uint64, upgraded uint64, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_audit_compare_bitmap((*object)(audit).address(), int32(theRange), int64(written), int64(upgraded), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// AuditAddServiceCIDR is rk_audit_add_service_cidr.
+func AuditAddServiceCIDR(audit *Audit, cidr string, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atCIDR := c.putText(cidr)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_audit_add_service_cidr((*object)(audit).address(), int32(atCIDR), int32(len(cidr)), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// AuditObserveIPAddresses is rk_audit_observe_ip_addresses.
+func AuditObserveIPAddresses(audit *Audit, batch *IPAddresses, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atBatch uint32
+	if batch != nil {
+		atBatch = c.allocate(28, 4)
+		batch.store(&c, atBatch)
+	}
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_audit_observe_ip_addresses((*object)(audit).address(), int32(atBatch), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// AuditObserveServices is rk_audit_observe_services.
+func AuditObserveServices(audit *Audit, names *ServiceNames, batch *Services, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atNames uint32
+	if names != nil {
+		atNames = c.allocate(28, 4)
+		names.store(&c, atNames)
+	}
+	var atBatch uint32
+	if batch != nil {
+		atBatch = c.allocate(28, 4)
+		batch.store(&c, atBatch)
+	}
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_audit_observe_services((*object)(audit).address(), int32(atNames), int32(atBatch), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// AuditCheckCluster is rk_audit_check_cluster.
+func AuditCheckCluster(audit *Audit, serviceIPs uint32, secondaryServiceIPs uint32, serviceNodePorts uint32, cleansLeaks bool, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_audit_check_cluster((*object)(audit).address(), int32(serviceIPs), int32(secondaryServiceIPs), int32(serviceNodePorts), number(cleansLeaks), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// AuditFinish is rk_audit_finish.
+func AuditFinish(audit *Audit, tracker *LeakTracker, report **Report, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(audit), second: (*object)(tracker)}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atReport := c.allocate(4, 4)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_audit_finish((*object)(audit).address(), (*object)(tracker).address(), int32(atReport), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*report = (*Report)(c.object(atReport))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// BootstrapNew is rk_bootstrap_new.
+func BootstrapNew(config string, bootstrap **Bootstrap, theError *Error) (result Result) {
+	c := call{instance: startBootstrap(), first: nil, second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atConfig := c.putText(config)
+	atBootstrap := c.allocate(4, 4)
+	atError := c.allocate(544, 8)
+	result = Result(bootstrapModule.Xrk_bootstrap_new(int32(atConfig), int32(len(config)), int32(atBootstrap), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*bootstrap = (*Bootstrap)(c.object(atBootstrap))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// BootstrapFree is rk_bootstrap_free.
+func BootstrapFree(bootstrap *Bootstrap) {
+	c := call{instance: startBootstrap(), first: (*object)(bootstrap), second: nil}
+	if c.enter() == ResultOK {
+		defer c.leave(new(Result))
+		bootstrapModule.Xrk_bootstrap_free(c.first.address())
+		c.done = true
+	}
+}
+
+// BootstrapClose is rk_bootstrap_close.
+func BootstrapClose(bootstrap *Bootstrap) (result Result) {
+	c := call{instance: startBootstrap(), first: (*object)(bootstrap), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return c.closePoisoned()
+	}
+	defer c.leave(&result)
+	result = Result(bootstrapModule.Xrk_bootstrap_close((*object)(bootstrap).address()))
+	c.done = true
+	return result
+}
+
+// BootstrapPoll is rk_bootstrap_poll.
+func BootstrapPoll(bootstrap *Bootstrap, now uint64, buffer []byte, theLen *uint) (result Result) {
+	c := call{instance: startBootstrap(), first: (*object)(bootstrap), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := c.allocate(4, 4)
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(bootstrapModule.Xrk_bootstrap_poll((*object)(bootstrap).address(), int64(now), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	return result
+}
+
+// BootstrapAnswered is rk_bootstrap_answered.
+func BootstrapAnswered(bootstrap *Bootstrap, now uint64, iD uint64, answer string, theError *Error) (result Result) {
+	c := call{instance: startBootstrap(), first: (*object)(bootstrap), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atAnswer := c.putText(answer)
+	atError := c.allocate(544, 8)
+	result = Result(bootstrapModule.Xrk_bootstrap_answered((*object)(bootstrap).address(), int64(now), int64(iD), int32(atAnswer), int32(len(answer)), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// BootstrapStop is rk_bootstrap_stop.
+func BootstrapStop(bootstrap *Bootstrap, now uint64) (result Result) {
+	c := call{instance: startBootstrap(), first: (*object)(bootstrap), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	result = Result(bootstrapModule.Xrk_bootstrap_stop((*object)(bootstrap).address(), int64(now)))
+	c.done = true
+	return result
+}
+
+// BootstrapPlan is rk_bootstrap_plan.
+func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error) (result Result) {
+	c := call{instance: startBootstrap(), first: nil, second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atQuestion := c.putText(question)
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := c.allocate(4, 4)
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	atError := c.allocate(544, 8)
+	result = Result(bootstrapModule.Xrk_bootstrap_plan(int32(atQuestion), int32(len(question)), int32(atBuffer), int32(len(buffer)), int32(atLen), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// CommitterNew is rk_committer_new.
+func CommitterNew(theRange *Range, strategy uint32, grace uint64, seed uint64, committer **Committer, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atCommitter := c.allocate(4, 4)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_committer_new((*object)(theRange).address(), int32(strategy), int64(grace), int64(seed), int32(atCommitter), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*committer = (*Committer)(c.object(atCommitter))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// CommitterFree is rk_committer_free.
+func CommitterFree(committer *Committer) {
+	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
+	if c.enter() == ResultOK {
+		defer c.leave(new(Result))
+		coreModule.Xrk_committer_free(c.first.address())
+		c.done = true
+	}
+}
+
+// CommitterClose is rk_committer_close.
+func CommitterClose(committer *Committer) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return c.closePoisoned()
+	}
+	defer c.leave(&result)
+	result = Result(coreModule.Xrk_committer_close((*object)(committer).address()))
+	c.done = true
+	return result
+}
+
+// CommitterSubmit is rk_committer_submit.
+func CommitterSubmit(committer *Committer, submitted []Operation, values []Value, tickets []uint64, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atSubmitted := putList(&c, submitted, 56, 8, (*Operation).store)
+	atValues := putList(&c, values, 24, 8, (*Value).store)
+	atTickets := c.allocateMany(len(tickets), 8, 8)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_committer_submit((*object)(committer).address(), int32(atSubmitted), int32(len(tickets)), int32(atValues), int32(len(values)), int32(atTickets), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		c.getNumbers(tickets[:len(tickets)], atTickets)
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// CommitterCancel is rk_committer_cancel.
+func CommitterCancel(committer *Committer, ticket uint64) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	result = Result(coreModule.Xrk_committer_cancel((*object)(committer).address(), int64(ticket)))
+	c.done = true
+	return result
+}
+
+// CommitterAbandon is rk_committer_abandon.
+func CommitterAbandon(committer *Committer, revision uint64, values []Value) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atValues := putList(&c, values, 24, 8, (*Value).store)
+	result = Result(coreModule.Xrk_committer_abandon((*object)(committer).address(), int64(revision), int32(atValues), int32(len(values))))
+	c.done = true
+	return result
+}
+
+// CommitterPoll is rk_committer_poll.
+func CommitterPoll(committer *Committer, now uint64, step *Step) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atStep := c.allocate(48, 8)
+	result = Result(coreModule.Xrk_committer_poll((*object)(committer).address(), int64(now), int32(atStep)))
+	c.done = true
+	if result == ResultOK {
+		step.load(&c, atStep)
+	}
+	return result
+}
+
+// CommitterHandle is rk_committer_handle.
+func CommitterHandle(committer *Committer, event *Event, now uint64) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atEvent uint32
+	if event != nil {
+		atEvent = c.allocate(64, 8)
+		event.store(&c, atEvent)
+	}
+	result = Result(coreModule.Xrk_committer_handle((*object)(committer).address(), int32(atEvent), int64(now)))
+	c.done = true
+	return result
+}
+
+// CommitterKnown is rk_committer_known.
+func CommitterKnown(committer *Committer, known *Known) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atKnown := c.allocate(16, 8)
+	result = Result(coreModule.Xrk_committer_known((*object)(committer).address(), int32(atKnown)))
+	c.done = true
+	if result == ResultOK {
+		known.load(&c, atKnown)
+	}
+	return result
+}
+
+// CommitterValue is rk_committer_value.
+func CommitterValue(committer *Committer, buffer []uint8, theLen *uint) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := c.allocate(4, 4)
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(coreModule.Xrk_committer_value((*object)(committer).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	return result
+}
+
+// CommitterFinished is rk_committer_finished.
+func CommitterFinished(committer *Committer, finished []Finished, values []Value, bytes []uint8, n *uint) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atFinished := c.allocateMany(len(finished), 40, 8)
+	atValues := c.allocateMany(len(values), 24, 8)
+	atBytes := c.allocateMany(len(bytes), 1, 1)
+	atN := c.allocate(4, 4)
+	{
+		b := c.bytes(atN, 4)
+		endian.PutUint32(b[0:], uint32(*n))
+	}
+	result = Result(coreModule.Xrk_committer_finished((*object)(committer).address(), int32(atFinished), int32(len(finished)), int32(atValues), int32(len(values)), int32(atBytes), int32(len(bytes)), int32(atN)))
+	c.done = true
+	{
+		b := c.bytes(atN, 4)
+		*n = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		getList(&c, finished[:min(len(finished), int(*n))], atFinished, 40, (*Finished).load)
+	}
+	if result == ResultOK {
+		getList(&c, values[:len(values)], atValues, 24, (*Value).load)
+	}
+	if result == ResultOK {
+		copy(bytes, c.bytes(atBytes, len(bytes)))
+	}
+	return result
+}
+
+// ReasonName is rk_reason_name.
+func ReasonName(reason uint32) (result string) {
+	c := call{instance: coreInstance, first: nil, second: nil}
+	if c.enter() != ResultOK {
+		return result
+	}
+	defer c.leave(new(Result))
+	at := coreModule.Xrk_reason_name(int32(reason))
+	c.done = true
+	return c.text(uint32(at))
+}
+
+// ReasonSeverity is rk_reason_severity.
+func ReasonSeverity(reason uint32) (result uint32) {
+	c := call{instance: coreInstance, first: nil, second: nil}
+	if c.enter() != ResultOK {
+		return result
+	}
+	defer c.leave(new(Result))
+	number := uint32(coreModule.Xrk_reason_severity(int32(reason)))
+	c.done = true
+	return number
+}
+
+// IndexNew is rk_index_new.
+func IndexNew(seed uint64, index **Index) (result Result) {
+	c := call{instance: coreInstance, first: nil, second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atIndex := c.allocate(4, 4)
+	result = Result(coreModule.Xrk_index_new(int64(seed), int32(atIndex)))
+	c.done = true
+	if result == ResultOK {
+		*index = (*Index)(c.object(atIndex))
+	}
+	return result
+}
+
+// IndexFree is rk_index_free.
+func IndexFree(index *Index) {
+	c := call{instance: coreInstance, first: (*object)(index), second: nil}
+	if c.enter() == ResultOK {
+		defer c.leave(new(Result))
+		coreModule.Xrk_index_free(c.first.address())
+		c.done = true
+	}
+}
+
+// IndexClose is rk_index_close.
+func IndexClose(index *Index) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(index), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return c.closePoisoned()
+	}
+	defer c.leave(&result)
+	result = Result(coreModule.Xrk_index_close((*object)(index).address()))
+	c.done = true
+	return result
+}
+
+// IndexInsertCIDR is rk_index_insert_cidr.
+func IndexInsertCIDR(index *Index, cidr *ServiceCIDR, added *bool) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(index), second: (*object)(cidr)}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atAdded := c.allocate(1, 1)
+	{
+		b := c.bytes(atAdded, 1)
+		putBool(b[0:], *added)
+	}
+	result = Result(coreModule.Xrk_index_insert_cidr((*object)(index).address(), (*object)(cidr).address(), int32(atAdded)))
+	c.done = true
+	{
+		b := c.bytes(atAdded, 1)
+		*added = b[0] != 0
+	}
+	return result
+}
+
+// IndexRemoveCIDR is rk_index_remove_cidr.
+func IndexRemoveCIDR(index *Index, cidr *ServiceCIDR, removed *bool) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(index), second: (*object)(cidr)}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atRemoved := c.allocate(1, 1)
+	{
+		b := c.bytes(atRemoved, 1)
+		putBool(b[0:], *removed)
+	}
+	result = Result(coreModule.Xrk_index_remove_cidr((*object)(index).address(), (*object)(cidr).address(), int32(atRemoved)))
+	c.done = true
+	{
+		b := c.bytes(atRemoved, 1)
+		*removed = b[0] != 0
+	}
+	return result
+}
+
+// IndexUsage is rk_index_usage.
+func IndexUsage(index *Index, cidr *ServiceCIDR, used *uint64, free *uint64) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(index), second: (*object)(cidr)}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atUsed := c.allocate(8, 8)
+	{
+		b := c.bytes(atUsed, 8)
+		endian.PutUint64(b[0:], uint64(*used))
+	}
+	atFree := c.allocate(8, 8)
+	{
+		b := c.bytes(atFree, 8)
+		endian.PutUint64(b[0:], uint64(*free))
+	}
+	result = Result(coreModule.Xrk_index_usage((*object)(index).address(), (*object)(cidr).address(), int32(atUsed), int32(atFree)))
+	c.done = true
+	{
+		b := c.bytes(atFree, 8)
+		*free = endian.Uint64(b[0:])
+	}
+	{
+		b := c.bytes(atUsed, 8)
+		*used = endian.Uint64(b[0:])
+	}
+	return result
+}
+
+// IndexIsTaken is rk_index_is_taken.
+func IndexIsTaken(index *Index, value *Value, isTaken *bool) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(index), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atValue uint32
+	if value != nil {
+		atValue = c.allocate(24, 8)
+		value.store(&c, atValue)
+	}
+	atIsTaken := c.allocate(1, 1)
+	{
+		b := c.bytes(atIsTaken, 1)
+		putBool(b[0:], *isTaken)
+	}
+	result = Result(coreModule.Xrk_index_is_taken((*object)(index).address(), int32(atValue), int32(atIsTaken)))
+	c.done = true
+	{
+		b := c.bytes(atIsTaken, 1)
+		*isTaken = b[0] != 0
+	}
+	return result
+}
+
+// IndexReserve is rk_index_reserve.
+func IndexReserve(index *Index, cidrs []*ServiceCIDR, inOrder bool, until uint64, reservation *Reservation) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(index), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atCIDRs := putHandles(&c, cidrs)
+	atReservation := c.allocate(32, 8)
+	result = Result(coreModule.Xrk_index_reserve((*object)(index).address(), int32(atCIDRs), int32(len(cidrs)), number(inOrder), int64(until), int32(atReservation)))
+	c.done = true
+	if result == ResultOK {
+		reservation.load(&c, atReservation)
+	}
+	return result
+}
+
+// IndexReserveAddress is rk_index_reserve_address.
+func IndexReserveAddress(index *Index, value *Value, until uint64, reservation *Reservation) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(index), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atValue uint32
+	if value != nil {
+		atValue = c.allocate(24, 8)
+		value.store(&c, atValue)
+	}
+	atReservation := c.allocate(32, 8)
+	result = Result(coreModule.Xrk_index_reserve_address((*object)(index).address(), int32(atValue), int64(until), int32(atReservation)))
+	c.done = true
+	if result == ResultOK {
+		reservation.load(&c, atReservation)
+	}
+	return result
+}
+
+// IndexConfirm is rk_index_confirm.
+func IndexConfirm(index *Index, reservation *Reservation, revision uint64) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(index), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atReservation uint32
+	if reservation != nil {
+		atReservation = c.allocate(32, 8)
+		reservation.store(&c, atReservation)
+	}
+	result = Result(coreModule.Xrk_index_confirm((*object)(index).address(), int32(atReservation), int64(revision)))
+	c.done = true
+	return result
+}
+
+// IndexAbort is rk_index_abort.
+func IndexAbort(index *Index, reservation *Reservation) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(index), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atReservation uint32
+	if reservation != nil {
+		atReservation = c.allocate(32, 8)
+		reservation.store(&c, atReservation)
+	}
+	result = Result(coreModule.Xrk_index_abort((*object)(index).address(), int32(atReservation)))
+	c.done = true
+	return result
+}
+
+// IndexAlreadyExists is rk_index_already_exists.
+func IndexAlreadyExists(index *Index, reservation *Reservation) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(index), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atReservation uint32
+	if reservation != nil {
+		atReservation = c.allocate(32, 8)
+		reservation.store(&c, atReservation)
+	}
+	result = Result(coreModule.Xrk_index_already_exists((*object)(index).address(), int32(atReservation)))
+	c.done = true
+	return result
+}
+
+// IndexExpire is rk_index_expire.
+func IndexExpire(index *Index, now uint64, expired *uint) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(index), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atExpired := c.allocate(4, 4)
+	{
+		b := c.bytes(atExpired, 4)
+		endian.PutUint32(b[0:], uint32(*expired))
+	}
+	result = Result(coreModule.Xrk_index_expire((*object)(index).address(), int64(now), int32(atExpired)))
+	c.done = true
+	{
+		b := c.bytes(atExpired, 4)
+		*expired = uint(endian.Uint32(b[0:]))
+	}
+	return result
+}
+
+// IndexAdded is rk_index_added.
+func IndexAdded(index *Index, value *Value, revision uint64) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(index), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atValue uint32
+	if value != nil {
+		atValue = c.allocate(24, 8)
+		value.store(&c, atValue)
+	}
+	result = Result(coreModule.Xrk_index_added((*object)(index).address(), int32(atValue), int64(revision)))
+	c.done = true
+	return result
+}
+
+// IndexRemoved is rk_index_removed.
+func IndexRemoved(index *Index, value *Value, revision uint64) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(index), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atValue uint32
+	if value != nil {
+		atValue = c.allocate(24, 8)
+		value.store(&c, atValue)
+	}
+	result = Result(coreModule.Xrk_index_removed((*object)(index).address(), int32(atValue), int64(revision)))
+	c.done = true
+	return result
+}
+
+// IndexReplace is rk_index_replace.
+func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexChanges) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(index), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atValues := putList(&c, values, 24, 8, (*Value).store)
+	atChanges := c.allocate(16, 8)
+	result = Result(coreModule.Xrk_index_replace((*object)(index).address(), int32(atValues), int32(len(values)), int64(revision), int32(atChanges)))
+	c.done = true
+	if result == ResultOK {
+		changes.load(&c, atChanges)
+	}
+	return result
+}
+
+// IPAddressJudge is rk_ip_address_judge.
+func IPAddressJudge(managed bool, owner uint32, unusedFor uint64, grace uint64, verdict *uint32, wait *uint64) (result Result) {
+	c := call{instance: coreInstance, first: nil, second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atVerdict := c.allocate(4, 4)
+	{
+		b := c.bytes(atVerdict, 4)
+		endian.PutUint32(b[0:], uint32(*verdict))
+	}
+	atWait := c.allocate(8, 8)
+	{
+		b := c.bytes(atWait, 8)
+		endian.PutUint64(b[0:], uint64(*wait))
+	}
+	result = Result(coreModule.Xrk_ip_address_judge(number(managed), int32(owner), int64(unusedFor), int64(grace), int32(atVerdict), int32(atWait)))
+	c.done = true
+	{
+		b := c.bytes(atWait, 8)
+		*wait = endian.Uint64(b[0:])
+	}
+	{
+		b := c.bytes(atVerdict, 4)
+		*verdict = endian.Uint32(b[0:])
+	}
+	return result
+}
+
+// ClusterIPJudge is rk_cluster_ip_judge.
+func ClusterIPJudge(theObject *AddressObject, verdict *uint32) (result Result) {
+	c := call{instance: coreInstance, first: nil, second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atObject uint32
+	if theObject != nil {
+		atObject = c.allocate(8, 4)
+		theObject.store(&c, atObject)
+	}
+	atVerdict := c.allocate(4, 4)
+	{
+		b := c.bytes(atVerdict, 4)
+		endian.PutUint32(b[0:], uint32(*verdict))
+	}
+	result = Result(coreModule.Xrk_cluster_ip_judge(int32(atObject), int32(atVerdict)))
+	c.done = true
+	{
+		b := c.bytes(atVerdict, 4)
+		*verdict = endian.Uint32(b[0:])
+	}
+	return result
+}
+
+// LeakCountersNew is rk_leak_counters_new.
+func LeakCountersNew(theRange *Range, passes uint8, counters **LeakCounters, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atCounters := c.allocate(4, 4)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_leak_counters_new((*object)(theRange).address(), int32(passes), int32(atCounters), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*counters = (*LeakCounters)(c.object(atCounters))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// LeakCountersFree is rk_leak_counters_free.
+func LeakCountersFree(counters *LeakCounters) {
+	c := call{instance: coreInstance, first: (*object)(counters), second: nil}
+	if c.enter() == ResultOK {
+		defer c.leave(new(Result))
+		coreModule.Xrk_leak_counters_free(c.first.address())
+		c.done = true
+	}
+}
+
+// LeakCountersClose is rk_leak_counters_close.
+func LeakCountersClose(counters *LeakCounters) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(counters), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return c.closePoisoned()
+	}
+	defer c.leave(&result)
+	result = Result(coreModule.Xrk_leak_counters_close((*object)(counters).address()))
+	c.done = true
+	return result
+}
+
+// LeakCountersAdvance is rk_leak_counters_advance.
+func LeakCountersAdvance(counters *LeakCounters, leaked []Value, due []Value, dueLen *uint) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(counters), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atLeaked := putList(&c, leaked, 24, 8, (*Value).store)
+	atDue := c.allocateMany(len(due), 24, 8)
+	atDueLen := c.allocate(4, 4)
+	{
+		b := c.bytes(atDueLen, 4)
+		endian.PutUint32(b[0:], uint32(*dueLen))
+	}
+	result = Result(coreModule.Xrk_leak_counters_advance((*object)(counters).address(), int32(atLeaked), int32(len(leaked)), int32(atDue), int32(len(due)), int32(atDueLen)))
+	c.done = true
+	{
+		b := c.bytes(atDueLen, 4)
+		*dueLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		getList(&c, due[:min(len(due), int(*dueLen))], atDue, 24, (*Value).load)
+	}
+	return result
+}
+
+// LeakCountersCount is rk_leak_counters_count.
+func LeakCountersCount(counters *LeakCounters, value *Value, count *uint8) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(counters), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atValue uint32
+	if value != nil {
+		atValue = c.allocate(24, 8)
+		value.store(&c, atValue)
+	}
+	atCount := c.allocate(1, 1)
+	{
+		b := c.bytes(atCount, 1)
+		b[0] = *count
+	}
+	result = Result(coreModule.Xrk_leak_counters_count((*object)(counters).address(), int32(atValue), int32(atCount)))
+	c.done = true
+	{
+		b := c.bytes(atCount, 1)
+		*count = b[0]
+	}
+	return result
+}
+
+// LeakCountersReset is rk_leak_counters_reset.
+func LeakCountersReset(counters *LeakCounters) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(counters), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	result = Result(coreModule.Xrk_leak_counters_reset((*object)(counters).address()))
+	c.done = true
+	return result
+}
+
+// LeakTrackerNew is rk_leak_tracker_new.
+func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **LeakTracker, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: nil, second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atTracker := c.allocate(4, 4)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_leak_tracker_new(int32(passes), int64(interval), number(keepsLeaks), int32(atTracker), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*tracker = (*LeakTracker)(c.object(atTracker))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// LeakTrackerFree is rk_leak_tracker_free.
+func LeakTrackerFree(tracker *LeakTracker) {
+	c := call{instance: coreInstance, first: (*object)(tracker), second: nil}
+	if c.enter() == ResultOK {
+		defer c.leave(new(Result))
+		coreModule.Xrk_leak_tracker_free(c.first.address())
+		c.done = true
+	}
+}
+
+// LeakTrackerClose is rk_leak_tracker_close.
+func LeakTrackerClose(tracker *LeakTracker) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(tracker), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return c.closePoisoned()
+	}
+	defer c.leave(&result)
+	result = Result(coreModule.Xrk_leak_tracker_close((*object)(tracker).address()))
+	c.done = true
+	return result
+}
+
+// RangeParse is rk_range_parse.
+func RangeParse(spec string, kind uint32, theRange **Range, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: nil, second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atSpec := c.putText(spec)
+	atRange := c.allocate(4, 4)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_range_parse(int32(atSpec), int32(len(spec)), int32(kind), int32(atRange), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*theRange = (*Range)(c.object(atRange))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// RangeFree is rk_range_free.
+func RangeFree(theRange *Range) {
+	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
+	if c.enter() == ResultOK {
+		defer c.leave(new(Result))
+		coreModule.Xrk_range_free(c.first.address())
+		c.done = true
+	}
+}
+
+// RangeDescribe is rk_range_describe.
+func RangeDescribe(theRange *Range, description *RangeDescription) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atDescription := c.allocate(60, 4)
+	result = Result(coreModule.Xrk_range_describe((*object)(theRange).address(), int32(atDescription)))
+	c.done = true
+	if result == ResultOK {
+		description.load(&c, atDescription)
+	}
+	return result
+}
+
+// RangeOffsetOf is rk_range_offset_of.
+func RangeOffsetOf(theRange *Range, value *Value, offset *uint32) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atValue uint32
+	if value != nil {
+		atValue = c.allocate(24, 8)
+		value.store(&c, atValue)
+	}
+	atOffset := c.allocate(4, 4)
+	{
+		b := c.bytes(atOffset, 4)
+		endian.PutUint32(b[0:], uint32(*offset))
+	}
+	result = Result(coreModule.Xrk_range_offset_of((*object)(theRange).address(), int32(atValue), int32(atOffset)))
+	c.done = true
+	{
+		b := c.bytes(atOffset, 4)
+		*offset = endian.Uint32(b[0:])
+	}
+	return result
+}
+
+// RangeValueAt is rk_range_value_at.
+func RangeValueAt(theRange *Range, offset uint32, value *Value) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atValue := c.allocate(24, 8)
+	result = Result(coreModule.Xrk_range_value_at((*object)(theRange).address(), int32(offset), int32(atValue)))
+	c.done = true
+	if result == ResultOK {
+		value.load(&c, atValue)
+	}
+	return result
+}
+
+// RangeChanges is rk_range_changes.
+func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uint32, values []Value, allocated []bool, n *uint, nextOffset *uint32, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atBefore := c.putBytes(before)
+	atAfter := c.putBytes(after)
+	atValues := c.allocateMany(len(values), 24, 8)
+	atAllocated := c.allocateMany(len(allocated), 1, 1)
+	atN := c.allocate(4, 4)
+	{
+		b := c.bytes(atN, 4)
+		endian.PutUint32(b[0:], uint32(*n))
+	}
+	atNextOffset := c.allocate(4, 4)
+	{
+		b := c.bytes(atNextOffset, 4)
+		endian.PutUint32(b[0:], uint32(*nextOffset))
+	}
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_range_changes((*object)(theRange).address(), int32(atBefore), int32(len(before)), int32(atAfter), int32(len(after)), int32(fromOffset), int32(atValues), int32(atAllocated), int32(len(allocated)), int32(atN), int32(atNextOffset), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atNextOffset, 4)
+		*nextOffset = endian.Uint32(b[0:])
+	}
+	{
+		b := c.bytes(atN, 4)
+		*n = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		getList(&c, values[:min(len(values), int(*n))], atValues, 24, (*Value).load)
+	}
+	if result == ResultOK {
+		c.getBools(allocated[:min(len(allocated), int(*n))], atAllocated)
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// RangeAllocationNew is rk_range_allocation_new.
+func RangeAllocationNew(form uint32, theObject **RangeAllocation) (result Result) {
+	c := call{instance: coreInstance, first: nil, second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atObject := c.allocate(4, 4)
+	result = Result(coreModule.Xrk_range_allocation_new(int32(form), int32(atObject)))
+	c.done = true
+	if result == ResultOK {
+		*theObject = (*RangeAllocation)(c.object(atObject))
+	}
+	return result
+}
+
+// RangeAllocationDecode is rk_range_allocation_decode.
+func RangeAllocationDecode(stored []uint8, theObject **RangeAllocation, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: nil, second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atStored := c.putBytes(stored)
+	atObject := c.allocate(4, 4)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_range_allocation_decode(int32(atStored), int32(len(stored)), int32(atObject), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*theObject = (*RangeAllocation)(c.object(atObject))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// RangeAllocationFree is rk_range_allocation_free.
+func RangeAllocationFree(theObject *RangeAllocation) {
+	c := call{instance: coreInstance, first: (*object)(theObject), second: nil}
+	if c.enter() == ResultOK {
+		defer c.leave(new(Result))
+		coreModule.Xrk_range_allocation_free(c.first.address())
+		c.done = true
+	}
+}
+
+// RangeAllocationClose is rk_range_allocation_close.
+func RangeAllocationClose(theObject *RangeAllocation) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(theObject), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return c.closePoisoned()
+	}
+	defer c.leave(&result)
+	result = Result(coreModule.Xrk_range_allocation_close((*object)(theObject).address()))
+	c.done = true
+	return result
+}
+
+// RangeAllocationRange is rk_range_allocation_range.
+func RangeAllocationRange(theObject *RangeAllocation, buffer []byte, theLen *uint) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(theObject), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := c.allocate(4, 4)
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(coreModule.Xrk_range_allocation_range((*object)(theObject).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	return result
+}
+
+// RangeAllocationData is rk_range_allocation_data.
+func RangeAllocationData(theObject *RangeAllocation, buffer []uint8, theLen *uint) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(theObject), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := c.allocate(4, 4)
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(coreModule.Xrk_range_allocation_data((*object)(theObject).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	return result
+}
+
+// RangeAllocationSet is rk_range_allocation_set.
+func RangeAllocationSet(theObject *RangeAllocation, theRange string, data []uint8, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(theObject), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atRange := c.putText(theRange)
+	atData := c.putBytes(data)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_range_allocation_set((*object)(theObject).address(), int32(atRange), int32(len(theRange)), int32(atData), int32(len(data)), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// RangeAllocationEncode is rk_range_allocation_encode.
+func RangeAllocationEncode(theObject *RangeAllocation, buffer []uint8, theLen *uint) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(theObject), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := c.allocate(4, 4)
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(coreModule.Xrk_range_allocation_encode((*object)(theObject).address(), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	return result
+}
+
+// RepairPassNew is rk_repair_pass_new.
+func RepairPassNew(tracker *LeakTracker, pass **RepairPass) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(tracker), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atPass := c.allocate(4, 4)
+	result = Result(coreModule.Xrk_repair_pass_new((*object)(tracker).address(), int32(atPass)))
+	c.done = true
+	if result == ResultOK {
+		*pass = (*RepairPass)(c.object(atPass))
+	}
+	return result
+}
+
+// RepairPassFree is rk_repair_pass_free.
+func RepairPassFree(pass *RepairPass) {
+	c := call{instance: coreInstance, first: (*object)(pass), second: nil}
+	if c.enter() == ResultOK {
+		defer c.leave(new(Result))
+		coreModule.Xrk_repair_pass_free(c.first.address())
+		c.done = true
+	}
+}
+
+// RepairPassClose is rk_repair_pass_close.
+func RepairPassClose(pass *RepairPass) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(pass), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return c.closePoisoned()
+	}
+	defer c.leave(&result)
+	result = Result(coreModule.Xrk_repair_pass_close((*object)(pass).address()))
+	c.done = true
+	return result
+}
+
+// RepairPassBegin is rk_repair_pass_begin.
+func RepairPassBegin(pass *RepairPass, committer *Committer, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(pass), second: (*object)(committer)}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_repair_pass_begin((*object)(pass).address(), (*object)(committer).address(), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// RepairPassRead is rk_repair_pass_read.
+func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, data []uint8, now uint64, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(pass), second: (*object)(committer)}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atData := c.putBytes(data)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_repair_pass_read((*object)(pass).address(), (*object)(committer).address(), int64(revision), int32(atData), int32(len(data)), int64(now), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// RepairPassAudit is rk_repair_pass_audit.
+func RepairPassAudit(pass *RepairPass, audit *Audit, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(pass), second: (*object)(audit)}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_repair_pass_audit((*object)(pass).address(), (*object)(audit).address(), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// RepairPassFinish is rk_repair_pass_finish.
+func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(pass), second: (*object)(audit)}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atReport := c.allocate(4, 4)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_repair_pass_finish((*object)(pass).address(), (*object)(audit).address(), int32(atReport), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*report = (*Report)(c.object(atReport))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// CommitterSubmitRepair is rk_committer_submit_repair.
+func CommitterSubmitRepair(committer *Committer, pass *RepairPass, listed uint64, isGuarded bool, deadline uint64, ticket *uint64, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(committer), second: (*object)(pass)}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atTicket := c.allocate(8, 8)
+	{
+		b := c.bytes(atTicket, 8)
+		endian.PutUint64(b[0:], uint64(*ticket))
+	}
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_committer_submit_repair((*object)(committer).address(), (*object)(pass).address(), int64(listed), number(isGuarded), int64(deadline), int32(atTicket), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atTicket, 8)
+		*ticket = endian.Uint64(b[0:])
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ReportFree is rk_report_free.
+func ReportFree(report *Report) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if c.enter() == ResultOK {
+		defer c.leave(new(Result))
+		coreModule.Xrk_report_free(c.first.address())
+		c.done = true
+	}
+}
+
+// ReportClose is rk_report_close.
+func ReportClose(report *Report) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return c.closePoisoned()
+	}
+	defer c.leave(&result)
+	result = Result(coreModule.Xrk_report_close((*object)(report).address()))
+	c.done = true
+	return result
+}
+
+// ReportRecordRepair is rk_report_record_repair.
+func ReportRecordRepair(report *Report, theRange uint, failed bool, set []Value, cleared []Value, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atSet := putList(&c, set, 24, 8, (*Value).store)
+	atCleared := putList(&c, cleared, 24, 8, (*Value).store)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_report_record_repair((*object)(report).address(), int32(theRange), number(failed), int32(atSet), int32(len(set)), int32(atCleared), int32(len(cleared)), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ReportServices is rk_report_services.
+func ReportServices(report *Report, services *uint64) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atServices := c.allocate(8, 8)
+	{
+		b := c.bytes(atServices, 8)
+		endian.PutUint64(b[0:], uint64(*services))
+	}
+	result = Result(coreModule.Xrk_report_services((*object)(report).address(), int32(atServices)))
+	c.done = true
+	{
+		b := c.bytes(atServices, 8)
+		*services = endian.Uint64(b[0:])
+	}
+	return result
+}
+
+// ReportFindings is rk_report_findings.
+func ReportFindings(report *Report, from uint, findings []Finding, n *uint) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atFindings := c.allocateMany(len(findings), 56, 8)
+	atN := c.allocate(4, 4)
+	{
+		b := c.bytes(atN, 4)
+		endian.PutUint32(b[0:], uint32(*n))
+	}
+	result = Result(coreModule.Xrk_report_findings((*object)(report).address(), int32(from), int32(atFindings), int32(len(findings)), int32(atN)))
+	c.done = true
+	{
+		b := c.bytes(atN, 4)
+		*n = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		getList(&c, findings[:min(len(findings), int(*n))], atFindings, 56, (*Finding).load)
+	}
+	return result
+}
+
+// ReportFindingTexts is rk_report_finding_texts.
+func ReportFindingTexts(report *Report, from uint, buffer []byte, ends []uint, written *uint) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atEnds := c.allocateMany(len(ends), 4, 4)
+	atWritten := c.allocate(4, 4)
+	{
+		b := c.bytes(atWritten, 4)
+		endian.PutUint32(b[0:], uint32(*written))
+	}
+	result = Result(coreModule.Xrk_report_finding_texts((*object)(report).address(), int32(from), int32(atBuffer), int32(len(buffer)), int32(atEnds), int32(len(ends)/2), int32(atWritten)))
+	c.done = true
+	{
+		b := c.bytes(atWritten, 4)
+		*written = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, len(buffer)))
+	}
+	if result == ResultOK {
+		c.getSizes(ends[:len(ends)], atEnds)
+	}
+	return result
+}
+
+// ReportObserveClaimants is rk_report_observe_claimants.
+func ReportObserveClaimants(report *Report, names *ServiceNames, batch *Services, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atNames uint32
+	if names != nil {
+		atNames = c.allocate(28, 4)
+		names.store(&c, atNames)
+	}
+	var atBatch uint32
+	if batch != nil {
+		atBatch = c.allocate(28, 4)
+		batch.store(&c, atBatch)
+	}
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_report_observe_claimants((*object)(report).address(), int32(atNames), int32(atBatch), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ReportClaimants is rk_report_claimants.
+func ReportClaimants(report *Report, finding uint, claimants []Claimant, n *uint) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atClaimants := c.allocateMany(len(claimants), 16, 8)
+	atN := c.allocate(4, 4)
+	{
+		b := c.bytes(atN, 4)
+		endian.PutUint32(b[0:], uint32(*n))
+	}
+	result = Result(coreModule.Xrk_report_claimants((*object)(report).address(), int32(finding), int32(atClaimants), int32(len(claimants)), int32(atN)))
+	c.done = true
+	{
+		b := c.bytes(atN, 4)
+		*n = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		getList(&c, claimants[:min(len(claimants), int(*n))], atClaimants, 16, (*Claimant).load)
+	}
+	return result
+}
+
+// ReportObjectRepairs is rk_report_object_repairs.
+func ReportObjectRepairs(report *Report, from uint, repairs []ObjectRepair, n *uint) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atRepairs := c.allocateMany(len(repairs), 40, 8)
+	atN := c.allocate(4, 4)
+	{
+		b := c.bytes(atN, 4)
+		endian.PutUint32(b[0:], uint32(*n))
+	}
+	result = Result(coreModule.Xrk_report_object_repairs((*object)(report).address(), int32(from), int32(atRepairs), int32(len(repairs)), int32(atN)))
+	c.done = true
+	{
+		b := c.bytes(atN, 4)
+		*n = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		getList(&c, repairs[:min(len(repairs), int(*n))], atRepairs, 40, (*ObjectRepair).load)
+	}
+	return result
+}
+
+// ReportLeaks is rk_report_leaks.
+func ReportLeaks(report *Report, from uint, leaks []Leak, n *uint) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atLeaks := c.allocateMany(len(leaks), 56, 8)
+	atN := c.allocate(4, 4)
+	{
+		b := c.bytes(atN, 4)
+		endian.PutUint32(b[0:], uint32(*n))
+	}
+	result = Result(coreModule.Xrk_report_leaks((*object)(report).address(), int32(from), int32(atLeaks), int32(len(leaks)), int32(atN)))
+	c.done = true
+	{
+		b := c.bytes(atN, 4)
+		*n = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		getList(&c, leaks[:min(len(leaks), int(*n))], atLeaks, 56, (*Leak).load)
+	}
+	return result
+}
+
+// ReportRange is rk_report_range.
+func ReportRange(report *Report, theRange uint, numbers *RangeReport) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atNumbers := c.allocate(80, 8)
+	result = Result(coreModule.Xrk_report_range((*object)(report).address(), int32(theRange), int32(atNumbers)))
+	c.done = true
+	if result == ResultOK {
+		numbers.load(&c, atNumbers)
+	}
+	return result
+}
+
+// ReportRuns is rk_report_runs.
+func ReportRuns(report *Report, theRange uint, set uint32, members bool, fromOffset uint64, runs []Run, n *uint, nextOffset *uint64) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atRuns := c.allocateMany(len(runs), 56, 8)
+	atN := c.allocate(4, 4)
+	{
+		b := c.bytes(atN, 4)
+		endian.PutUint32(b[0:], uint32(*n))
+	}
+	atNextOffset := c.allocate(8, 8)
+	{
+		b := c.bytes(atNextOffset, 8)
+		endian.PutUint64(b[0:], uint64(*nextOffset))
+	}
+	result = Result(coreModule.Xrk_report_runs((*object)(report).address(), int32(theRange), int32(set), number(members), int64(fromOffset), int32(atRuns), int32(len(runs)), int32(atN), int32(atNextOffset)))
+	c.done = true
+	{
+		b := c.bytes(atNextOffset, 8)
+		*nextOffset = endian.Uint64(b[0:])
+	}
+	{
+		b := c.bytes(atN, 4)
+		*n = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		getList(&c, runs[:min(len(runs), int(*n))], atRuns, 56, (*Run).load)
+	}
+	return result
+}
+
+// ReportSnapshot is rk_report_snapshot.
+func ReportSnapshot(report *Report, theRange uint, buffer []uint8, theLen *uint) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := c.allocate(4, 4)
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(coreModule.Xrk_report_snapshot((*object)(report).address(), int32(theRange), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	return result
+}
+
+// ReportState is rk_report_state.
+func ReportState(report *Report, theRange uint, value *Value, state *OffsetState) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atValue uint32
+	if value != nil {
+		atValue = c.allocate(24, 8)
+		value.store(&c, atValue)
+	}
+	atState := c.allocate(8, 4)
+	result = Result(coreModule.Xrk_report_state((*object)(report).address(), int32(theRange), int32(atValue), int32(atState)))
+	c.done = true
+	if result == ResultOK {
+		state.load(&c, atState)
+	}
+	return result
+}
+
+// ReportOccupancy is rk_report_occupancy.
+func ReportOccupancy(report *Report, theRange uint, count uint32, cells []Cell, n *uint) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atCells := c.allocateMany(len(cells), 48, 8)
+	atN := c.allocate(4, 4)
+	{
+		b := c.bytes(atN, 4)
+		endian.PutUint32(b[0:], uint32(*n))
+	}
+	result = Result(coreModule.Xrk_report_occupancy((*object)(report).address(), int32(theRange), int32(count), int32(atCells), int32(len(cells)), int32(atN)))
+	c.done = true
+	{
+		b := c.bytes(atN, 4)
+		*n = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		getList(&c, cells[:min(len(cells), int(*n))], atCells, 48, (*Cell).load)
+	}
+	return result
+}
+
+// ServiceCIDRParse is rk_service_cidr_parse.
+func ServiceCIDRParse(spec string, cidr **ServiceCIDR, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: nil, second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atSpec := c.putText(spec)
+	atCIDR := c.allocate(4, 4)
+	atError := c.allocate(544, 8)
+	result = Result(coreModule.Xrk_service_cidr_parse(int32(atSpec), int32(len(spec)), int32(atCIDR), int32(atError)))
+	c.done = true
+	if result == ResultOK {
+		*cidr = (*ServiceCIDR)(c.object(atCIDR))
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// ServiceCIDRFree is rk_service_cidr_free.
+func ServiceCIDRFree(cidr *ServiceCIDR) {
+	c := call{instance: coreInstance, first: (*object)(cidr), second: nil}
+	if c.enter() == ResultOK {
+		defer c.leave(new(Result))
+		coreModule.Xrk_service_cidr_free(c.first.address())
+		c.done = true
+	}
+}
+
+// ServiceCIDRDescribe is rk_service_cidr_describe.
+func ServiceCIDRDescribe(cidr *ServiceCIDR, description *ServiceCIDRDescription) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(cidr), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atDescription := c.allocate(16, 8)
+	result = Result(coreModule.Xrk_service_cidr_describe((*object)(cidr).address(), int32(atDescription)))
+	c.done = true
+	if result == ResultOK {
+		description.load(&c, atDescription)
+	}
+	return result
+}
+
+// ServiceCIDROffsetOf is rk_service_cidr_offset_of.
+func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(cidr), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atValue uint32
+	if value != nil {
+		atValue = c.allocate(24, 8)
+		value.store(&c, atValue)
+	}
+	atOffset := c.allocate(8, 8)
+	{
+		b := c.bytes(atOffset, 8)
+		endian.PutUint64(b[0:], uint64(*offset))
+	}
+	result = Result(coreModule.Xrk_service_cidr_offset_of((*object)(cidr).address(), int32(atValue), int32(atOffset)))
+	c.done = true
+	{
+		b := c.bytes(atOffset, 8)
+		*offset = endian.Uint64(b[0:])
+	}
+	return result
+}
+
+// ServiceCIDRValueAt is rk_service_cidr_value_at.
+func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(cidr), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atValue := c.allocate(24, 8)
+	result = Result(coreModule.Xrk_service_cidr_value_at((*object)(cidr).address(), int64(offset), int32(atValue)))
+	c.done = true
+	if result == ResultOK {
+		value.load(&c, atValue)
+	}
+	return result
+}
+
+// AddressParse is rk_address_parse.
+func AddressParse(address string, value *Value) (result Result) {
+	c := call{instance: coreInstance, first: nil, second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atAddress := c.putText(address)
+	atValue := c.allocate(24, 8)
+	result = Result(coreModule.Xrk_address_parse(int32(atAddress), int32(len(address)), int32(atValue)))
+	c.done = true
+	if result == ResultOK {
+		value.load(&c, atValue)
+	}
+	return result
+}
+
+// ValueText is rk_value_text.
+func ValueText(value *Value, buffer []byte, theLen *uint) (result Result) {
+	c := call{instance: coreInstance, first: nil, second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	var atValue uint32
+	if value != nil {
+		atValue = c.allocate(24, 8)
+		value.store(&c, atValue)
+	}
+	atBuffer := c.allocateMany(len(buffer), 1, 1)
+	atLen := c.allocate(4, 4)
+	{
+		b := c.bytes(atLen, 4)
+		endian.PutUint32(b[0:], uint32(*theLen))
+	}
+	result = Result(coreModule.Xrk_value_text(int32(atValue), int32(atBuffer), int32(len(buffer)), int32(atLen)))
+	c.done = true
+	{
+		b := c.bytes(atLen, 4)
+		*theLen = uint(endian.Uint32(b[0:]))
+	}
+	if result == ResultOK {
+		copy(buffer, c.bytes(atBuffer, min(len(buffer), int(*theLen))))
+	}
+	return result
+}
+
+// ABIVersion is rk_abi_version.
+func ABIVersion() (result uint32) {
+	c := call{instance: coreInstance, first: nil, second: nil}
+	if c.enter() != ResultOK {
+		return result
+	}
+	defer c.leave(new(Result))
+	number := uint32(coreModule.Xrk_abi_version())
+	c.done = true
+	return number
+}
+
+// ResultName is rk_result_name.
+func ResultName(theResult uint32) (result string) {
+	c := call{instance: coreInstance, first: nil, second: nil}
+	if c.enter() != ResultOK {
+		return result
+	}
+	defer c.leave(new(Result))
+	at := coreModule.Xrk_result_name(int32(theResult))
+	c.done = true
+	return c.text(uint32(at))
+}

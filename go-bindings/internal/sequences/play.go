@@ -1,0 +1,470 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// sum stands for bytes that may be many.
+func sum(b []byte) string { return fmt.Sprint(len(b), crc32.ChecksumIEEE(b)) }
+
+var cidrs = []string{"10.96.0.0/24", "10.0.0.0/20", "fd00::/112", "192.168.1.0/30", "0.0.0.0/31", "fd00:1::/120"}
+var ports = []string{"30000-32767", "80", "1-100", "8000+16"}
+
+// someRange returns a range of addresses or ports.
+func (s *sequence) someRange() rangekeeper.Range {
+	var r rangekeeper.Range
+	var err error
+	if s.IntN(4) == 0 {
+		r, err = rangekeeper.ParsePortRange(ports[s.IntN(len(ports))])
+	} else if s.IntN(100) == 0 {
+		r, err = rangekeeper.ParseCIDR("10.96.0.0/12")
+	} else {
+		r, err = rangekeeper.ParseCIDR(cidrs[s.IntN(len(cidrs))])
+	}
+	s.answer("range", r, r.Size(), r.StaticBand(), err)
+	return r
+}
+
+// someValue returns a value that is mostly in the range, and near its beginning.
+func (s *sequence) someValue(r rangekeeper.Range) rangekeeper.Value {
+	switch s.IntN(12) {
+	case 0:
+		return rangekeeper.PortValue(uint16(s.Uint32()))
+	case 1:
+		return rangekeeper.Value{}
+	default:
+		value, _ := r.ValueAt(s.Uint32N(min(r.Size(), 64) + 1))
+		return value
+	}
+}
+
+func allocations(s *sequence) {
+	r := s.someRange()
+	a, err := rangekeeper.NewAllocator(r, rangekeeper.Strategy(s.IntN(4)), s.Uint64())
+	s.answer("new", err)
+	if err != nil {
+		return
+	}
+	defer a.Close()
+	var kept []byte
+	for range 20 + s.IntN(60) {
+		switch s.IntN(12) {
+		case 0, 1, 2, 3:
+			s.answer("next", fmt.Sprint(a.AllocateNext()))
+		case 4, 5:
+			s.answer("allocate", a.Allocate(s.someValue(r)))
+		case 6, 7:
+			s.answer("release", fmt.Sprint(a.Release(s.someValue(r))))
+		case 8:
+			s.answer("has", a.Has(s.someValue(r)), a.Used(), a.Free())
+		case 9:
+			requests := make([]rangekeeper.Request, s.IntN(6))
+			for i := range requests {
+				if s.IntN(2) == 0 {
+					requests[i] = rangekeeper.Named(s.someValue(r))
+				}
+			}
+			s.answer("batch", fmt.Sprint(a.AllocateBatch(requests)))
+		case 10:
+			before := kept
+			kept, err = a.Snapshot(nil)
+			s.answer("snapshot", sum(kept), err)
+			changes, err := r.Changes(before, kept)
+			s.answer("changes", len(changes), changes[:min(len(changes), 100)], err)
+		case 11:
+			if s.IntN(8) == 0 {
+				kept = append([]byte{byte(s.Uint32())}, kept...)
+			}
+			dry, err := a.DryRun()
+			s.answer("dry run", err)
+			s.answer("restore", dry.Restore(r.String(), kept), dry.Used())
+			s.answer("restore of another range", dry.Restore("10.0.0.0/8", kept))
+			s.answer("dry", fmt.Sprint(dry.AllocateNext()))
+			dry.Close()
+		}
+	}
+	for value := range a.All() {
+		s.answer("in use", value)
+	}
+	a.Close()
+	s.answer("closed", a.Allocate(s.someValue(r)), a.Used())
+}
+
+func (s *sequence) someAddr() netip.Addr {
+	if s.IntN(3) == 0 {
+		return netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(s.IntN(40)), 14: byte(s.IntN(2))})
+	}
+	return netip.AddrFrom4([4]byte{10, byte(s.IntN(2)), 0, byte(s.IntN(40))})
+}
+
+func indexes(s *sequence) {
+	x, err := rangekeeper.NewIndex(s.Uint64())
+	s.answer("new", err)
+	defer x.Close()
+	var all []rangekeeper.ServiceCIDR
+	// The bitmap of a /8 is 2 MiB, which takes milliseconds.
+	wide := "10.0.0.0/16"
+	if s.IntN(100) == 0 {
+		wide = "10.0.0.0/8"
+	}
+	for _, text := range []string{"10.0.0.0/24", "10.1.0.0/27", "fd00::/64", wide, "10.0.0.0/33"} {
+		cidr, err := rangekeeper.ParseServiceCIDR(text)
+		s.answer("cidr", cidr.Size(), cidr.StaticBand(), err)
+		all = append(all, cidr)
+	}
+	var now time.Duration
+	var revision uint64
+	var reserved []rangekeeper.Reservation
+	keep := func(r rangekeeper.Reservation, err error) {
+		s.answer("reserved", r.Addr, err)
+		if err == nil {
+			reserved = append(reserved, r)
+		}
+	}
+	for range 20 + s.IntN(60) {
+		now += time.Duration(s.IntN(1000))
+		revision += s.Uint64N(3)
+		cidr := all[s.IntN(len(all))]
+		one := rangekeeper.Reservation{Addr: s.someAddr()}
+		if len(reserved) > 0 && s.IntN(5) > 0 {
+			one = reserved[s.IntN(len(reserved))]
+		}
+		switch s.IntN(14) {
+		case 0, 1:
+			s.answer("insert", fmt.Sprint(x.InsertCIDR(cidr)))
+		case 2:
+			s.answer("remove", fmt.Sprint(x.RemoveCIDR(cidr)))
+		case 3, 4:
+			keep(x.Reserve(all[:s.IntN(5)], now+5000))
+		case 5:
+			keep(x.ReserveInOrder(all[:s.IntN(5)], now+5000))
+		case 6:
+			keep(x.ReserveAddr(s.someAddr(), now+5000))
+		case 7, 8:
+			s.answer("confirm", x.Confirm(one, revision))
+		case 9:
+			s.answer("abort", x.Abort(one), x.AlreadyExists(one))
+		case 10:
+			s.answer("expire", fmt.Sprint(x.Expire(now)))
+		case 11:
+			s.answer("added", x.Added(s.someAddr(), revision), x.Removed(s.someAddr(), revision))
+		case 12:
+			addrs := make([]netip.Addr, s.IntN(30))
+			for i := range addrs {
+				addrs[i] = s.someAddr()
+			}
+			s.answer("replace", fmt.Sprint(x.Replace(addrs, revision)))
+		case 13:
+			used, free := x.Usage(cidr)
+			offset, in := cidr.OffsetOf(s.someAddr())
+			addr, ok := cidr.ValueAt(s.Uint64N(300))
+			s.answer("usage", used, free, x.IsTaken(s.someAddr()), offset, in, addr, ok)
+		}
+	}
+}
+
+func leaks(s *sequence) {
+	r := s.someRange()
+	c, err := rangekeeper.NewLeakCounters(r, uint8(s.IntN(5)))
+	s.answer("new", err)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	for range 10 + s.IntN(10) {
+		leaked := make([]rangekeeper.Value, s.IntN(10))
+		for i := range leaked {
+			leaked[i], _ = r.ValueAt(s.Uint32N(min(r.Size(), 12) + 1))
+		}
+		if s.IntN(10) == 0 {
+			leaked = append(leaked, s.someValue(r))
+		}
+		s.answer("due", fmt.Sprint(c.Advance(leaked)))
+		s.answer("count", c.Count(s.someValue(r)))
+		if s.IntN(12) == 0 {
+			s.answer("reset", c.Reset())
+		}
+	}
+}
+
+// someText returns a ClusterIP as Services have it.
+func (s *sequence) someText() string {
+	switch s.IntN(12) {
+	case 0:
+		return "None"
+	case 1:
+		return ""
+	case 2:
+		return "10.96.0.01" + string([]byte{byte(s.Uint32())})
+	default:
+		return fmt.Sprintf("10.96.%d.%d", s.IntN(2), s.IntN(30))
+	}
+}
+
+func audits(s *sequence) {
+	create := rangekeeper.NewPasses
+	if s.IntN(3) == 0 {
+		create = rangekeeper.NewPassesKeepingLeaks
+	}
+	passes, err := create(uint8(1+s.IntN(3)), time.Minute)
+	s.answer("passes", err)
+	defer passes.Close()
+	for range 1 + s.IntN(3) {
+		s.audit(passes)
+	}
+}
+
+func (s *sequence) audit(passes *rangekeeper.Passes) {
+	created := time.Unix(1_700_000_000, 0)
+	audit, err := rangekeeper.NewAudit()
+	objects := s.IntN(2) == 0
+	if objects {
+		audit, err = rangekeeper.NewIPAddressAudit(created.Add(time.Minute))
+	}
+	s.answer("audit", err)
+	defer audit.Close()
+	bitmap := make([]byte, s.IntN(4))
+	for i := range bitmap {
+		bitmap[i] = byte(s.Uint32())
+	}
+	addresses, _ := rangekeeper.ParseCIDR("10.96.0.0/24")
+	nodePorts, _ := rangekeeper.ParsePortRange("30000-30063")
+	if objects {
+		s.answer("add", fmt.Sprint(audit.AddServiceCIDR("10.96.0.0/24")))
+		var batch rangekeeper.IPAddresses
+		for range s.IntN(12) {
+			batch.Add(&rangekeeper.IPAddress{
+				Name: s.someText(), ManagedBy: "ipallocator.k8s.io", Created: created, Revision: s.Uint64N(50),
+				ParentResource: "services", ParentNamespace: "ns", ParentName: fmt.Sprint("service", s.IntN(20)),
+			})
+		}
+		s.answer("objects", audit.ObserveIPAddresses(&batch))
+	} else if s.IntN(4) > 0 {
+		s.answer("add", fmt.Sprint(audit.AddBitmap(addresses, rangekeeper.Stored{Range: "10.96.0.0/24", Data: bitmap})))
+	} else {
+		s.answer("add", fmt.Sprint(audit.AddUnseen(addresses, nil)))
+	}
+	s.answer("add", fmt.Sprint(audit.AddBitmap(nodePorts, rangekeeper.Stored{Range: "30000-30063", Data: bitmap})))
+	s.answer("add", fmt.Sprint(audit.AddBitmap(nodePorts, rangekeeper.Stored{})))
+	seed := s.Uint64()
+	services := 1 + s.IntN(30)
+	if s.IntN(400) == 0 {
+		services = 9000
+	}
+	fill := func(batch *rangekeeper.Services, from, to int) {
+		for i := from; i < to; i++ {
+			one := &sequence{Rand: rand.New(rand.NewPCG(seed, uint64(i)))}
+			address := one.someText()
+			batch.Add(address, []string{address}[:one.IntN(2)])
+			for range one.IntN(3) {
+				batch.AddPort([]string{"TCP", "UDP", "SCTP", "HTTP"}[one.IntN(4)], int32(29990+one.IntN(80)))
+			}
+			if one.IntN(8) == 0 {
+				batch.SetHealthCheckNodePort(int32(30000 + one.IntN(70)))
+			}
+			batch.Name("ns", fmt.Sprint("service", i), created.Add(-time.Duration(one.IntN(9))*time.Second))
+		}
+	}
+	err = audit.ObserveAll(services, fill)
+	s.answer("services", err)
+	s.answer("cluster", audit.CheckCluster(rangekeeper.Bitmaps{ServiceIPs: rangekeeper.Presence(s.IntN(3)), ServiceNodePorts: rangekeeper.Initialised}, s.IntN(2) == 0))
+	if s.IntN(3) == 0 {
+		passes = nil
+	}
+	report, err := audit.Finish(passes)
+	s.answer("finish", err)
+	if err != nil {
+		return
+	}
+	defer report.Close()
+	for round := range 2 {
+		s.answer("findings", fmt.Sprint(report.Findings()))
+		s.answer("leaks", fmt.Sprint(report.Leaks()))
+		s.answer("objects", fmt.Sprint(report.ObjectRepairs()))
+		for i := range 3 {
+			s.answer("range", report.Services(), report.Range(i))
+			for set := rangekeeper.ValuesSet; set <= rangekeeper.ValuesNext; set++ {
+				for run := range report.Runs(i, set, true) {
+					s.answer("run", set, run)
+				}
+			}
+			s.answer("occupancy", fmt.Sprint(report.Occupancy(i, s.IntN(9))))
+			snapshot, err := report.Snapshot(i, nil)
+			s.answer("snapshot", sum(snapshot), err)
+			value := s.someValue(addresses)
+			state, ok := report.State(i, value)
+			s.answer("state", value, state, ok)
+		}
+		if round == 0 && services < 100 {
+			s.answer("claimants", report.ObserveClaimants(services, fill))
+		}
+	}
+}
+
+// commits plays a committer against a key in memory that others change, too.
+func commits(s *sequence) {
+	r := s.someRange()
+	c, err := rangekeeper.NewCommitter(r, rangekeeper.CommitterConfig{
+		Strategy: rangekeeper.Strategy(s.IntN(3)), Grace: time.Minute, Seed: s.Uint64(),
+	})
+	s.answer("new", err)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	var now time.Duration
+	var key rangekeeper.KeyState
+	var value []byte
+	var changes []rangekeeper.Change
+	revision := int64(1)
+	put := func(next []byte) {
+		revision++
+		if key.Version == 0 {
+			key.CreateRevision = revision
+		}
+		key.ModRevision, key.Version, value = revision, key.Version+1, bytes.Clone(next)
+		changes = append(changes, rangekeeper.Change{Key: key, Value: value})
+	}
+	for range 20 + s.IntN(40) {
+		now += time.Duration(s.IntN(5)) * time.Millisecond
+		var operations []rangekeeper.Operation
+		for range s.IntN(4) {
+			deadline := now + time.Duration(s.IntN(100))*time.Millisecond
+			switch s.IntN(6) {
+			case 0, 1:
+				operations = append(operations, rangekeeper.AllocateOperation(deadline, make([]rangekeeper.Request, 1+s.IntN(3))...))
+			case 2:
+				operations = append(operations, rangekeeper.AllocateOperation(rangekeeper.NoDeadline, rangekeeper.Named(s.someValue(r))))
+			case 3:
+				operations = append(operations, rangekeeper.ReleaseOperation(deadline, s.someValue(r), rangekeeper.OwnedSince(revision-int64(s.IntN(3)))))
+			case 4:
+				operations = append(operations, rangekeeper.ReadOperation(deadline))
+			case 5:
+				operations = append(operations, rangekeeper.CreateOperation(deadline))
+			}
+		}
+		tickets, err := c.Submit(operations...)
+		s.answer("submit", tickets, err)
+		if len(tickets) > 0 && s.IntN(8) == 0 {
+			s.answer("cancel", c.Cancel(tickets[0]))
+		}
+		if s.IntN(20) == 0 && len(value) > 0 {
+			put(value)
+		}
+		for range 1 + s.IntN(6) {
+			step, err := c.Poll(now)
+			for i, finished := range step.Finished {
+				if state, ok := finished.Outcome.(rangekeeper.State); ok {
+					state.Snapshot = []byte(sum(state.Snapshot))
+					step.Finished[i].Outcome = state
+				}
+			}
+			s.answer("step", fmt.Sprintf("%+v", step), err, c.Known())
+			answer := rangekeeper.Answer{ClusterID: 1, RaftTerm: 2}
+			switch step.Kind {
+			case rangekeeper.StepWait:
+				now = min(step.Until, now+time.Second)
+				continue
+			case rangekeeper.StepWatch:
+				for i := range changes {
+					if changes[i].Key.ModRevision >= step.WatchFrom {
+						s.answer("watched", c.Watched(now, changes[i:]...))
+						break
+					}
+				}
+				continue
+			case rangekeeper.StepSwap, rangekeeper.StepConfirm, rangekeeper.StepRead:
+			default:
+				for _, finished := range step.Finished {
+					if allocated, ok := finished.Outcome.(rangekeeper.Allocated); ok && s.IntN(6) == 0 {
+						s.answer("abandon", c.Abandon(allocated))
+					}
+				}
+				continue
+			}
+			if s.IntN(12) == 0 {
+				s.answer("unknown", c.Unknown(now), c.Reconnected(now))
+				continue
+			}
+			if s.IntN(12) == 0 {
+				s.answer("refused", c.Refused(now, "no \xff space"))
+				continue
+			}
+			if step.Kind != rangekeeper.StepRead && step.Guard == key {
+				answer.Held = true
+				if step.Kind == rangekeeper.StepSwap {
+					next, err := c.Value(nil)
+					s.answer("value", sum(next), err)
+					put(next)
+				}
+			} else {
+				answer.Key, answer.Value = key, value
+			}
+			answer.Revision = revision
+			s.answer("answered", c.Answered(now, answer))
+		}
+	}
+}
+
+const storedJSON = `{"kind":"RangeAllocation","apiVersion":"v1","metadata":{"name":"old"},"range":"1-10","data":"BQ==","x":1}`
+
+func decodings(s *sequence) {
+	stored := []byte(storedJSON)
+	if len(s.stored) > 0 && s.IntN(2) == 0 {
+		stored = bytes.Clone(s.stored[s.IntN(len(s.stored))])
+	}
+	for range s.IntN(3) {
+		switch at := s.IntN(min(len(stored), 200)); s.IntN(3) {
+		case 0:
+			stored[at] ^= 1 << s.IntN(8)
+		case 1:
+			stored = append(stored[:at], stored[at+1:]...)
+		case 2:
+			stored = stored[:len(stored)-at]
+		}
+		if len(stored) == 0 {
+			break
+		}
+	}
+	o, err := rangekeeper.DecodeRangeAllocation(stored)
+	s.answer("decode", err)
+	if err != nil {
+		return
+	}
+	defer o.Close()
+	s.answer("range", fmt.Sprint(o.Range()))
+	data, err := o.Data(nil)
+	s.answer("data", sum(data), err)
+	encoded, err := o.Encode(nil)
+	s.answer("encode", sum(encoded), err)
+	s.answer("set", o.Set("10.0.0.0/24", []byte{byte(s.Uint32())}))
+	encoded, err = o.Encode(encoded)
+	s.answer("encode", sum(encoded), err)
+}
+
+// parsings reads texts that are nearly ranges and values.
+func parsings(s *sequence) {
+	for range 10 {
+		text := []byte(append(cidrs, ports...)[s.IntN(len(cidrs)+len(ports))])
+		for range s.IntN(3) {
+			text[s.IntN(len(text))] = "0123456789abcdef:./-+ \x80"[s.IntN(23)]
+		}
+		r, err := rangekeeper.ParseCIDR(string(text))
+		s.answer("cidr", r, r.Size(), err)
+		r, err = rangekeeper.ParsePortRange(string(text))
+		s.answer("ports", r, r.Size(), err)
+		c, err := rangekeeper.ParseServiceCIDR(string(text))
+		s.answer("service cidr", c.Size(), err)
+		s.answer("value", fmt.Sprint(rangekeeper.ParseValue(string(text))))
+		s.answer("judge", rangekeeper.JudgeClusterIP(nil), rangekeeper.Reason(s.IntN(14)), rangekeeper.Reason(s.IntN(14)).Severity())
+		verdict, wait := rangekeeper.JudgeIPAddress(s.IntN(2) == 0, rangekeeper.Owner(s.IntN(6)), time.Duration(s.IntN(9)), time.Duration(s.IntN(9)))
+		s.answer("judge", verdict, wait)
+	}
+}

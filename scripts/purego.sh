@@ -1,0 +1,42 @@
+#!/bin/bash
+# Translates the C ABI's crate to Go, go-bindings/internal/wasm: compiled to WebAssembly and translated by wasm2go, it is the
+# library of Go programs without cgo. Two modules are linked from the one crate, as few programs need the bootstrap controller,
+# which is two thirds of the code. The same sources have the same bytes, in whatever folder they are built.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+wasm2go=v0.4.20
+out=go-bindings/internal/wasm
+target=wasm32-unknown-unknown
+
+if [[ ! -d $(rustc --print sysroot)/lib/rustlib/$target ]]; then
+	echo "purego.sh: the Rust target $target is missing: rustup target add $target" >&2
+	exit 1
+fi
+# Messages of panics name source files: those of dependencies without this machine's folders.
+export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src=crates"
+"${CARGO:-cargo}" build --release --locked --target $target -p rangekeeper-ffi
+linker=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/gcc-ld/wasm-ld
+
+translate() { # PACKAGE FUNCTION...
+	local package=$1 exports=() name
+	shift
+	for name in "$@"; do exports+=("--export=$name"); done
+	mkdir -p "$out/$package"
+	local wasm=target/$target/release/$package.wasm
+	# The stack comes first, so that its overflow is a trap; Go restores its pointer after one.
+	"$linker" --no-entry --gc-sections --strip-all --stack-first -z stack-size=1048576 --export=__stack_pointer "${exports[@]}" \
+		target/$target/release/librangekeeper.a -o "$wasm"
+	local made="$wasm2go $(sha256sum < "$wasm")"
+	[[ $(cat "$out/$package/made" 2>/dev/null) == "$made" ]] && return
+	"${GO:-go}" run "github.com/ncruces/wasm2go@$wasm2go" -unsafe -pkg "$package" -o "$out/$package/new" "$wasm"
+	mv "$out/$package/new" "$out/$package/$package.go"
+	echo "$made" > "$out/$package/made"
+}
+
+mapfile -t functions < <(grep -o '\brk_[a-z0-9_]*' ffi/symbols.txt | sort -u)
+mapfile -t bootstrap < <(printf '%s\n' "${functions[@]}" | grep '^rk_bootstrap_')
+mapfile -t core < <(printf '%s\n' "${functions[@]}" | grep -v '^rk_bootstrap_')
+translate core "${core[@]}"
+translate bootstrap "${bootstrap[@]}"
+# Functions of wasm2go are part of what it writes.
+install -m 644 "$("${GO:-go}" list -m -f '{{.Dir}}' "github.com/ncruces/wasm2go@$wasm2go")/LICENSE" "$out/LICENSE.wasm2go"
