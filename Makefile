@@ -19,10 +19,14 @@ RELEASES ?= $(shell sed -n '1p;$$p' controlplane/kubernetes/releases.txt)
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 # Other platforms that the library must compile for: one with an unsigned char in C, and a big-endian one.
 TARGETS := aarch64-unknown-linux-gnu s390x-unknown-linux-gnu
+# Those that the Go binding must compile for, beside the emulated ones.
+GO_TARGETS := linux/386 darwin/amd64 darwin/arm64 windows/amd64
+# Architectures for which an emulator runs the binding's tests; one is big-endian.
+GO_EMULATED := s390x/qemu-s390x-static arm64/qemu-aarch64-static
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed fmt lint targets miri tsan crates doc setup clean
+.PHONY: help library purego build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-backends compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed fmt lint targets miri tsan crates doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -116,6 +120,9 @@ compare: library ## Measures the same work on the reference and here, in turn; w
 	rm -f target/compare
 	cd bench/upstream && $(GO) build -o ../../target/compare ./cmd/compare && ../../target/compare -rust ../../target/release/compare-rust
 
+compare-backends: library purego ## Measures the Go binding with both back ends in turn.
+	scripts/compare-backends.sh
+
 compare-store: library ## Measures allocations through an etcd by the reference and here, in turn; writes target/compare-store.json.
 	rm -f target/compare-store
 	cd bench/upstream && $(GO) build -o ../../target/compare-store ./cmd/compare-store && ../../target/compare-store
@@ -171,8 +178,17 @@ lint: library ## Checks in addition to `make check`: the format of the fuzz targ
 	cd dropin && $(GO) vet ./... $(DROPIN_PACKAGES)
 	ffi/header.sh --check
 
-targets: ## Checks that the library compiles for other platforms (needs their rustup targets).
+targets: setup library purego ## Checks that the library and the binding compile for other platforms, and tests the binding on some (needs rustup targets; minutes).
 	for target in $(TARGETS); do $(CARGO) check --locked --target $$target -p rangekeeper-ffi; done
+	@# Without optimisation, which takes half of the time.
+	for platform in $(GO_TARGETS); do \
+		(cd go-bindings && CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -gcflags='./internal/wasm/...=-N -l' .); done
+	cd go-bindings && $(GO) build -o ../target/sequences ./internal/sequences
+	for platform in $(GO_EMULATED); do \
+		cd go-bindings && export CGO_ENABLED=0 GOARCH=$${platform%/*}; \
+		$(GO) test -count=1 -exec $${platform#*/} . ./internal/rk; \
+		$(GO) build -o ../target/sequences-$$GOARCH ./internal/sequences; cd ..; \
+		cmp <(target/sequences 0 2000) <($${platform#*/} target/sequences-$$GOARCH 0 2000); done
 
 miri: ## Runs the C ABI's own tests under Miri (installs it into the nightly compiler).
 	rustup component add --toolchain nightly miri rust-src

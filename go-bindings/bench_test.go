@@ -67,6 +67,17 @@ func benchmarkAllocateNextRelease(b *testing.B, a *Allocator) {
 	}
 }
 
+// Each goroutine has an allocator of its own.
+func BenchmarkAllocateNextReleaseParallel(b *testing.B) {
+	b.RunParallel(func(pb *testing.PB) {
+		a := must(NewAllocator(must(ParseCIDR("10.96.0.0/16")), RandomScan, 1))
+		defer a.Close()
+		for pb.Next() {
+			must(a.Release(must(a.AllocateNext())))
+		}
+	})
+}
+
 func BenchmarkAllocateRelease(b *testing.B) {
 	a := halfFull(b, "10.96.0.0/12")
 	value, _ := a.Range().ValueAt(1001)

@@ -9,6 +9,8 @@ protoc=$(command -v protoc) && [ -e "$(dirname "$(readlink -f "$protoc")")/../in
 	missing+=(protobuf-compiler libprotobuf-dev)
 # For the test of the HTML page.
 command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium)
+# For the Go binding on other architectures.
+command -v qemu-s390x-static >/dev/null && command -v qemu-aarch64-static >/dev/null || missing+=(qemu-user-static)
 # For an empty system that the library is installed into.
 command -v debootstrap >/dev/null || missing+=(debootstrap)
 [ ${#missing[@]} -gt 0 ] || exit 0
