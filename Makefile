@@ -52,11 +52,11 @@ up: build ## Builds the kube-apiserver with Rangekeeper inside and runs it on lo
 	@scripts/dropin.sh $(firstword $(RELEASES))
 	bin/rangekeeper up $(ARGS)
 
-check: library purego ## Checks a commit in 2 minutes: format, clippy, and the tests of the core, the C surface and the binding.
+check: library purego ## Checks a commit in 2 minutes: format, clippy, and the tests in Rust and of the binding.
 	$(CARGO) fmt --all --check
 	@test -z "$$(gofmt -l $(GOFILES))" || { gofmt -l $(GOFILES); exit 1; }
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(CARGO) test --locked -p rangekeeper -p rangekeeper-ffi
+	$(CARGO) test --locked --workspace
 	cd go-bindings && $(GO) vet -unreachable=false ./... && $(GO) test -count=1 -short ./...
 
 test: setup test-rust test-c test-go ## Runs all tests that need no kube-apiserver.
@@ -160,14 +160,12 @@ installed: setup library ## Builds README's C program in an empty Debian system 
 fmt: ## Formats the sources.
 	$(CARGO) fmt --all
 	cd fuzz && $(CARGO) fmt
-	cd examples/etcd-rs && $(CARGO) fmt
-	cd examples/bootstrap-rs && $(CARGO) fmt
+	cd examples && $(CARGO) fmt
 	gofmt -w $(GOFILES)
 
 lint: library ## Checks in addition to `make check`: the format of the fuzz targets and examples, go vet of all modules, the header.
 	cd fuzz && $(CARGO) fmt --check
-	cd examples/etcd-rs && $(CARGO) fmt --check
-	cd examples/bootstrap-rs && $(CARGO) fmt --check
+	cd examples && $(CARGO) fmt --check
 	cd controlplane && $(GO) vet ./...
 	cd examples/go && $(GO) vet ./...
 	cd go-bindings/etcdstore && $(GO) vet ./...

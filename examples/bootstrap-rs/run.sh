@@ -1,15 +1,16 @@
 #!/bin/bash
 # Builds bootstrap-rs and runs it beside real kube-apiservers, alone and beside a controller in Go.
 set -euo pipefail
-cd "$(dirname "$0")"
+cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
 go=${GO:-go}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
-releases=$(echo $(sed -n '1p;$p' ../../controlplane/kubernetes/releases.txt)) # the newest and the oldest one
-make --no-print-directory -C ../.. apiservers RELEASES="$releases"
-$cargo build --quiet --locked
-cd ../../controlplane
+releases=$(echo $(sed -n '1p;$p' ../controlplane/kubernetes/releases.txt)) # the newest and the oldest one
+make --no-print-directory -C .. apiservers RELEASES="$releases"
+# Both examples, so that cargo compiles their dependencies once.
+$cargo build --quiet --locked --workspace
+cd ../controlplane
 export RANGEKEEPER_BOOTSTRAP_RS=$target/debug/bootstrap-rs RANGEKEEPER_REQUIRE_APISERVER=$releases
 if ! output=$($go test -count=1 -run '^TestRust' ./bootstrap 2>&1); then
 	echo "FAILED  bootstrap-rs"

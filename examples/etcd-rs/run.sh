@@ -1,16 +1,17 @@
 #!/bin/bash
 # Builds etcd-rs and checks it against a real etcd, alone and beside a Go store on the same key.
 set -euo pipefail
-cd "$(dirname "$0")"
+cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
 go=${GO:-go}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
-$cargo build --quiet --locked
-test=("$cargo" test --quiet --locked --manifest-path "$PWD/Cargo.toml")
+# Both examples, so that cargo compiles their dependencies once.
+$cargo build --quiet --locked --workspace
+test=("$cargo" test --quiet --locked --workspace --manifest-path "$PWD/Cargo.toml")
 "${test[@]}" --no-run
-check=$PWD/check.go
-cd ../../controlplane
+check=$PWD/etcd-rs/check.go
+cd ../controlplane
 $go vet "$check"
 # Go does not notice that the static library has changed, and would leave the old program standing.
 rm -f "$target/check"
