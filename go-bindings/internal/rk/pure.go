@@ -69,7 +69,8 @@ func (i *instance) reserve(size uint64) {
 	if first < 0 {
 		panic(errTooLarge)
 	}
-	i.arguments, i.argumentsEnd = uint32(first*pageSize), uint32(uint64(first*pageSize)+size-1)
+	// The end is a multiple of 8 below the end of the pages, so that no aligned address lies behind it or overflows.
+	i.arguments, i.argumentsEnd = uint32(first*pageSize), uint32(uint64(first*pageSize)+size-8)
 }
 
 // object is a handle: its address in the library's memory.

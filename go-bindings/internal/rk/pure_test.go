@@ -139,6 +139,24 @@ func TestLargeArguments(t *testing.T) {
 	}
 }
 
+// No argument lies beyond the memory for arguments, wherever the one before it ends.
+func TestArgumentsEnd(t *testing.T) {
+	first, end := coreInstance.arguments, coreInstance.argumentsEnd
+	for rest := range uint32(20) {
+		coreInstance.arguments, coreInstance.argumentsEnd = end-64, end
+		c := call{instance: coreInstance}
+		c.enter()
+		c.allocate(c.argumentsEnd-c.next-rest, 1)
+		at := c.allocate(8, 8)
+		if at < c.arguments || at+8 > c.argumentsEnd {
+			t.Errorf("with %d bytes left the next argument is at %d, not in %d to %d", rest, at, c.arguments, c.argumentsEnd)
+		}
+		c.done = true
+		c.leave(new(Result))
+	}
+	coreInstance.arguments, coreInstance.argumentsEnd = first, end
+}
+
 func TestNothingButTheSizeOfArguments(t *testing.T) {
 	a := newAllocator(t, "10.0.0.0/24")
 	defer AllocatorFree(a)
