@@ -37,12 +37,10 @@ setup: ## Installs missing tools that tests need (valgrind, pkg-config, protoc, 
 library: ## Builds librangekeeper.a and .so into target/release.
 	$(CARGO) build --release --locked -p rangekeeper-ffi
 
-purego: ## Translates the library to Go for programs without cgo, go-bindings/internal/wasm (needs the Rust target wasm32-unknown-unknown).
+purego: ## Translates the library to Go, go-bindings/internal/wasm, which the Go binding is built of (needs the Rust target wasm32-unknown-unknown).
 	@scripts/purego.sh
 
-build: library ## Builds the library and bin/rangekeeper.
-	@# Go does not notice changes of the static library, and would keep the old program.
-	rm -f bin/rangekeeper
+build: purego ## Builds bin/rangekeeper.
 	cd controlplane && $(GO) build -ldflags "-X github.com/rangekeeper/rangekeeper/controlplane/internal/cli.commit=$(COMMIT)" -o ../bin/rangekeeper ./cmd/rangekeeper
 
 run: build ## Repairs a damaged cluster's snapshot, restores it into an etcd and audits the result.
@@ -57,7 +55,7 @@ check: library purego ## Checks a commit in 2 minutes: format, clippy, and the t
 	@test -z "$$(gofmt -l $(GOFILES))" || { gofmt -l $(GOFILES); exit 1; }
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) test --locked --workspace
-	cd go-bindings && $(GO) vet -unreachable=false ./... && $(GO) test -count=1 -short ./...
+	cd go-bindings && $(GO) vet -unreachable=false ./... && $(GO) test -count=1 -short ./... && $(GO) test -count=1 -tags rangekeeper_native .
 
 test: setup test-rust test-c test-go ## Runs all tests that need no kube-apiserver.
 
@@ -69,10 +67,10 @@ test-c: library ## Runs the C programs plain, under sanitizers and under valgrin
 
 test-go: library purego ## Runs the Go tests, the binding's with both back ends, under the race detector and with a stressed collector.
 	cd go-bindings && $(GO) test -count=1 ./...
-	cd go-bindings && GODEBUG=cgocheck=1 $(GO) test -count=1 -race .
 	cd go-bindings && GOGC=1 $(GO) test -count=1 .
-	cd go-bindings && $(GO) test -count=1 -tags rangekeeper_purego . ./internal/rk
-	cd go-bindings && GOGC=1 $(GO) test -count=1 -tags rangekeeper_purego .
+	cd go-bindings && $(GO) test -count=1 -tags rangekeeper_native .
+	cd go-bindings && GODEBUG=cgocheck=1 $(GO) test -count=1 -race -tags rangekeeper_native .
+	cd go-bindings && GOGC=1 $(GO) test -count=1 -tags rangekeeper_native .
 	cd controlplane && $(GO) build -o ../target/restored-etcd ./cmd/restored-etcd
 	cd go-bindings/etcdstore && ../../target/restored-etcd ../../testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test -count=1 ./...
 	cd controlplane && $(GO) test -count=1 -short ./...
@@ -87,10 +85,10 @@ apiservers: ## Builds the kube-apiservers of RELEASES that tests run, bin/kube-a
 kine: ## Builds kine, the store of k3s, that tests run, bin/kine; minutes the first time.
 	@scripts/kine.sh
 
-dropin: library ## Builds the kube-apiservers of RELEASES with Rangekeeper inside, bin/kube-apiserver-rangekeeper-VERSION; minutes the first time.
+dropin: purego ## Builds the kube-apiservers of RELEASES with Rangekeeper inside, bin/kube-apiserver-rangekeeper-VERSION; minutes the first time.
 	@for release in $(RELEASES); do scripts/dropin.sh $$release; done
 
-conformance: library ## Runs Kubernetes' own tests of the packages that Rangekeeper replaces, for RELEASES.
+conformance: purego ## Runs Kubernetes' own tests of the packages that Rangekeeper replaces, for RELEASES.
 	@for release in $(RELEASES); do scripts/dropin.sh $$release --sources; (cd conformance && $(GO) run ./cmd/released -release $$release); done
 
 e2e: apiservers dropin ## Runs clusters of servers with Rangekeeper inside until their repairs have run: an hour.
@@ -115,7 +113,7 @@ simulate-short: ## Checks that the simulation notices each broken rule of the pr
 bench: ## Measures the crates with criterion.
 	$(CARGO) bench --locked -p rangekeeper-bench
 
-compare: library ## Measures the same work on the reference and here, in turn; writes target/compare.json.
+compare: purego ## Measures the same work on the reference and here, in turn; writes target/compare.json.
 	$(CARGO) build --release --locked -p rangekeeper-bench --bin compare-rust
 	rm -f target/compare
 	cd bench/upstream && $(GO) build -o ../../target/compare ./cmd/compare && ../../target/compare -rust ../../target/release/compare-rust
@@ -123,7 +121,7 @@ compare: library ## Measures the same work on the reference and here, in turn; w
 compare-backends: library purego ## Measures the Go binding with both back ends in turn.
 	scripts/compare-backends.sh
 
-compare-store: library ## Measures allocations through an etcd by the reference and here, in turn; writes target/compare-store.json.
+compare-store: purego ## Measures allocations through an etcd by the reference and here, in turn; writes target/compare-store.json.
 	rm -f target/compare-store
 	cd bench/upstream && $(GO) build -o ../../target/compare-store ./cmd/compare-store && ../../target/compare-store
 
@@ -139,13 +137,13 @@ measure-audit: build apiservers ## Measures the audit of a cluster with 20,000 S
 	rm -f target/measure-audit
 	cd bench/upstream && $(GO) build -o ../../target/measure-audit ./cmd/measure-audit && ../../target/measure-audit
 
-compare-model: library ## Plays random operation sequences on the reference's allocators and on ours.
+compare-model: purego ## Plays random operation sequences on the reference's allocators and on ours.
 	cd conformance && $(GO) test -count=1 -v -run . ./...
 
 goldens: ## Rewrites testdata/reference with the reference's own packages.
 	cd conformance && $(GO) run ./cmd/goldens
 
-fixtures: library apiservers ## Records in testdata how the stock kube-apiservers of RELEASES repair a damaged cluster; 7 minutes.
+fixtures: purego apiservers ## Records in testdata how the stock kube-apiservers of RELEASES repair a damaged cluster; 7 minutes.
 	cd controlplane && $(GO) run ./cmd/fixtures $(RELEASES)
 
 header: ## Rewrites include/rangekeeper.h, and from it the Go side of the C ABI (needs cbindgen 0.29.4).
@@ -163,7 +161,7 @@ fmt: ## Formats the sources.
 	cd examples && $(CARGO) fmt
 	gofmt -w $(GOFILES)
 
-lint: library ## Checks in addition to `make check`: the format of the fuzz targets and examples, go vet of all modules, the header.
+lint: purego ## Checks in addition to `make check`: the format of the fuzz targets and examples, go vet of all modules, the header.
 	cd fuzz && $(CARGO) fmt --check
 	cd examples && $(CARGO) fmt --check
 	cd controlplane && $(GO) vet ./...
@@ -181,7 +179,7 @@ targets: setup library purego ## Checks that the library and the binding compile
 	@# Without optimisation, which takes half of the time.
 	for platform in $(GO_TARGETS); do \
 		(cd go-bindings && CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -gcflags='./internal/wasm/...=-N -l' .); done
-	cd go-bindings && $(GO) build -o ../target/sequences ./internal/sequences
+	cd go-bindings && $(GO) build -tags rangekeeper_native -o ../target/sequences ./internal/sequences
 	for platform in $(GO_EMULATED); do \
 		cd go-bindings && export CGO_ENABLED=0 GOARCH=$${platform%/*}; \
 		$(GO) test -count=1 -exec $${platform#*/} . ./internal/rk; \

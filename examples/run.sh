@@ -56,12 +56,12 @@ LD_LIBRARY_PATH=$work/prefix/lib "$work/allocate" >"$work/c-found"
 } >"$work/c-expected"
 same "c/allocate.c" "$work/c-expected" "$work/c-found"
 
-# Go, with the static library and with the installed shared one: in a real cluster's value of 10.96.0.0/12 exactly one bit
+# Go, in pure Go, with the static library and with the installed shared one: in a real cluster's value of 10.96.0.0/12 exactly one bit
 # changes, from 0 to 1: that of the address printed, and it lies above the static band, whose 256 offsets a /12 spares.
 # Behind the bitmap stand four more bytes.
 gunzip -c testdata/kube-1.32-dual-stack/clean-serviceips.bin.gz >"$work/before"
 size=$(stat -c %s "$work/before")
-for tags in "" rangekeeper_dynamic; do
+for tags in "" rangekeeper_native rangekeeper_dynamic; do
 	(cd examples/go && LD_LIBRARY_PATH=$work/prefix/lib $go run -tags "$tags" . \
 		<"$work/before" >"$work/after" 2>"$work/go-found")
 	read -r position old new < <(cmp -l "$work/before" "$work/after") || true

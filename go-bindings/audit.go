@@ -14,7 +14,7 @@ import (
 // Kubernetes 1.33 in IPAddress objects (KEP-1880). Read the recorded allocations first and list the Services after that.
 //
 // It may be used from several goroutines at once, though the order of Services is then the order of the calls. Where ClusterIPs
-// are IPAddress objects, it takes some 200 bytes per Service and per object, outside the Go heap.
+// are IPAddress objects, it takes some 200 bytes per Service and per object until it is closed or unreachable.
 type Audit struct {
 	inner  *owned[*rk.Audit]
 	ranges *ranges

@@ -33,7 +33,7 @@ var (
 // its driver gets the next step from Poll, carries it out, reports how it ended, and hands out what has Finished.
 //
 // Times are durations from a moment that the driver chooses, by a clock that never goes back; negative ones count as 0. All
-// methods may be called from several goroutines at once. Memory: up to 1 MiB for a /12 beside the object, outside the Go heap.
+// methods may be called from several goroutines at once. Memory: up to 1 MiB for a /12 beside the object.
 type Committer struct {
 	inner *owned[*rk.Committer]
 	r     Range

@@ -38,13 +38,13 @@
 //
 // # Back ends
 //
-// The core is one, and comes in two forms with equal answers. Native: the library in C, called through cgo. Pure Go: the same
-// library as Go source, translated from its WebAssembly by wasm2go; it needs no C compiler and runs wherever Go does. Its calls
-// take turns, its objects live in one block of the Go heap that never shrinks, and a fault inside it poisons the handles of the
-// call.
+// The package has the library in it as Go source, translated from its WebAssembly: it needs no cgo, no C compiler and no library,
+// and runs wherever Go does. Calls take turns, as all objects live in one block of the Go heap, which never shrinks; a call that
+// the library's own fault ends leaves its objects poisoned, and their memory is not used again.
 //
-// On linux/amd64 with cgo the package is native: it links target/release/librangekeeper.a of its own checkout, which `make library`
-// builds. Everywhere else, and with the build tag rangekeeper_purego, it is pure Go, which `make purego` translates. The tag
-// rangekeeper_native asks for the static library on any platform, rangekeeper_dynamic for an installed librangekeeper.so, found by
-// pkg-config. A program that is linked to a library with another version of the C ABI panics at its start.
+// With the build tag rangekeeper_native it calls the library in C instead, which needs cgo: target/release/librangekeeper.a of its
+// own checkout, which `make library` builds. With rangekeeper_dynamic it calls an installed librangekeeper.so, found by pkg-config;
+// if that has another version of the C ABI, the program panics at its start. The answers are the same. A call through cgo takes
+// 35 ns, so that short calls take longer; but goroutines do not wait for each other, and repair passes and restores of large ranges
+// take half of the time or less.
 package rangekeeper

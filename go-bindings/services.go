@@ -17,7 +17,7 @@ const (
 )
 
 // batch is objects in the form in which they cross the border: numbers in words, texts one behind the other. The header
-// of the C library describes the words.
+// of the library describes the words.
 type batch struct {
 	words []uint32
 	text  []byte

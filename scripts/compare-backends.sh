@@ -4,11 +4,12 @@ set -euo pipefail
 cd "$(dirname "$0")/../go-bindings"
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-for tag in rangekeeper_native rangekeeper_purego; do "${GO:-go}" test -c -tags "$tag" -o "$out/$tag" .; done
+"${GO:-go}" test -c -tags rangekeeper_native -o "$out/native" .
+"${GO:-go}" test -c -o "$out/pure" .
 for _ in 1 2 3 4 5; do
-	for tag in rangekeeper_native rangekeeper_purego; do
-		"$out/$tag" -test.run '^$' -test.bench "${1:-.}" -test.benchtime 0.2s |
-			awk -v tag="$tag" '/ns\/op/ { for (i = 3; i <= NF; i++) if ($i == "ns/op") print $1, tag, $(i - 1) }' >> "$out/times"
+	for name in native pure; do
+		"$out/$name" -test.run '^$' -test.bench "${1:-.}" -test.benchtime 0.2s |
+			awk -v name="$name" '/ns\/op/ { for (i = 3; i <= NF; i++) if ($i == "ns/op") print $1, name, $(i - 1) }' >> "$out/times"
 	done
 done
 sort -k1,2 -k3,3g "$out/times" | awk '
@@ -16,7 +17,7 @@ sort -k1,2 -k3,3g "$out/times" | awk '
 	END {
 		printf "%-55s %14s %14s %6s\n", "", "native", "pure Go", "ratio"
 		for (i = 1; i <= n; i++) {
-			native = time[names[i], "rangekeeper_native", 3]; pure = time[names[i], "rangekeeper_purego", 3]
+			native = time[names[i], "native", 3]; pure = time[names[i], "pure", 3]
 			printf "%-55s %14.1f %14.1f %6.2f\n", names[i], native, pure, pure / native
 		}
 	}'

@@ -62,6 +62,4 @@ sed -i "s/$released/genericStore.followDeletions(\&statusStore)/" "$storage"
 [[ ${2:-} != --sources ]] || exit 0
 
 program=bin/kube-apiserver-rangekeeper-$version
-# Go does not notice changes of the static library, and would keep the old program.
-rm -f "$program"
 scripts/build-apiserver.sh "$version" dropin ./cmd/kube-apiserver "$program"

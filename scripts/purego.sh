@@ -1,6 +1,6 @@
 #!/bin/bash
-# Translates the C ABI's crate to Go, go-bindings/internal/wasm: compiled to WebAssembly and translated by wasm2go, it is the
-# library of Go programs without cgo. Two modules are linked from the one crate, as few programs need the bootstrap controller,
+# Translates the C ABI's crate to Go, go-bindings/internal/wasm: compiled to WebAssembly and translated by wasm2go, it is what
+# the Go binding is built of. Two modules are linked from the one crate, as few programs need the bootstrap controller,
 # which is two thirds of the code. The same sources have the same bytes, in whatever folder they are built.
 set -euo pipefail
 cd "$(dirname "$0")/.."

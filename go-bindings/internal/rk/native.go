@@ -1,4 +1,4 @@
-//go:build cgo && !rangekeeper_purego && ((linux && amd64) || rangekeeper_native || rangekeeper_dynamic)
+//go:build cgo && (rangekeeper_native || rangekeeper_dynamic)
 
 package rk
 

@@ -1,6 +1,6 @@
 // Code generated from include/rangekeeper.h by ffi/header.sh. DO NOT EDIT.
 
-//go:build cgo && !rangekeeper_purego && ((linux && amd64) || rangekeeper_native || rangekeeper_dynamic)
+//go:build cgo && (rangekeeper_native || rangekeeper_dynamic)
 
 package rk
 

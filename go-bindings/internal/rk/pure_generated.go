@@ -1,6 +1,6 @@
 // Code generated from include/rangekeeper.h by ffi/header.sh. DO NOT EDIT.
 
-//go:build !(cgo && !rangekeeper_purego && ((linux && amd64) || rangekeeper_native || rangekeeper_dynamic))
+//go:build !(cgo && (rangekeeper_native || rangekeeper_dynamic))
 
 package rk
 
@@ -407,8 +407,10 @@ func AllocatorNew(theRange *Range, strategy uint32, seed uint64, allocator **All
 		return result
 	}
 	defer c.leave(&result)
-	atAllocator := c.allocate(4, 4)
-	atError := c.allocate(544, 8)
+	fixed := c.next
+	c.next += 552
+	atAllocator := fixed + 0
+	atError := fixed + 8
 	result = Result(coreModule.Xrk_allocator_new((*object)(theRange).address(), int32(strategy), int64(seed), int32(atAllocator), int32(atError)))
 	c.done = true
 	if result == ResultOK {
@@ -449,7 +451,9 @@ func AllocatorDryRun(allocator *Allocator, dryRun **Allocator) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
-	atDryRun := c.allocate(4, 4)
+	fixed := c.next
+	c.next += 8
+	atDryRun := fixed + 0
 	result = Result(coreModule.Xrk_allocator_dry_run((*object)(allocator).address(), int32(atDryRun)))
 	c.done = true
 	if result == ResultOK {
@@ -465,9 +469,11 @@ func AllocatorAllocate(allocator *Allocator, value *Value) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 24
 	var atValue uint32
 	if value != nil {
-		atValue = c.allocate(24, 8)
+		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
 	result = Result(coreModule.Xrk_allocator_allocate((*object)(allocator).address(), int32(atValue)))
@@ -482,7 +488,9 @@ func AllocatorAllocateNext(allocator *Allocator, value *Value) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
-	atValue := c.allocate(24, 8)
+	fixed := c.next
+	c.next += 24
+	atValue := fixed + 0
 	result = Result(coreModule.Xrk_allocator_allocate_next((*object)(allocator).address(), int32(atValue)))
 	c.done = true
 	if result == ResultOK {
@@ -498,12 +506,14 @@ func AllocatorRelease(allocator *Allocator, value *Value, wasUsed *bool) (result
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
 	var atValue uint32
 	if value != nil {
-		atValue = c.allocate(24, 8)
+		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
-	atWasUsed := c.allocate(1, 1)
+	atWasUsed := fixed + 24
 	{
 		b := c.bytes(atWasUsed, 1)
 		putBool(b[0:], *wasUsed)
@@ -524,12 +534,14 @@ func AllocatorHas(allocator *Allocator, value *Value, isUsed *bool) (result Resu
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
 	var atValue uint32
 	if value != nil {
-		atValue = c.allocate(24, 8)
+		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
-	atIsUsed := c.allocate(1, 1)
+	atIsUsed := fixed + 24
 	{
 		b := c.bytes(atIsUsed, 1)
 		putBool(b[0:], *isUsed)
@@ -550,7 +562,9 @@ func AllocatorUsed(allocator *Allocator, used *uint32) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
-	atUsed := c.allocate(4, 4)
+	fixed := c.next
+	c.next += 8
+	atUsed := fixed + 0
 	{
 		b := c.bytes(atUsed, 4)
 		endian.PutUint32(b[0:], uint32(*used))
@@ -571,9 +585,11 @@ func AllocatorAllocateBatch(allocator *Allocator, requests []Value, values []Val
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 544
 	atRequests := putList(&c, requests, 24, 8, (*Value).store)
 	atValues := c.allocateMany(len(values), 24, 8)
-	atError := c.allocate(544, 8)
+	atError := fixed + 0
 	result = Result(coreModule.Xrk_allocator_allocate_batch((*object)(allocator).address(), int32(atRequests), int32(len(values)), int32(atValues), int32(atError)))
 	c.done = true
 	if result == ResultOK {
@@ -592,8 +608,10 @@ func AllocatorSnapshot(allocator *Allocator, buffer []uint8, theLen *uint) (resu
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := c.allocate(4, 4)
+	atLen := fixed + 0
 	{
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
@@ -617,9 +635,11 @@ func AllocatorRestore(allocator *Allocator, theRange string, data []uint8, theEr
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 544
 	atRange := c.putText(theRange)
 	atData := c.putBytes(data)
-	atError := c.allocate(544, 8)
+	atError := fixed + 0
 	result = Result(coreModule.Xrk_allocator_restore((*object)(allocator).address(), int32(atRange), int32(len(theRange)), int32(atData), int32(len(data)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -635,12 +655,14 @@ func AuditNew(ipaddresses bool, now *int64, audit **Audit) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 16
 	var atNow uint32
 	if now != nil {
-		atNow = c.allocate(8, 8)
+		atNow = fixed + 0
 		endian.PutUint64(c.bytes(atNow, 8), uint64(*now))
 	}
-	atAudit := c.allocate(4, 4)
+	atAudit := fixed + 8
 	result = Result(coreModule.Xrk_audit_new(number(ipaddresses), int32(atNow), int32(atAudit)))
 	c.done = true
 	if result == ResultOK {
@@ -678,9 +700,11 @@ func AuditAddBitmap(audit *Audit, configured *Range, storedRange string, storedD
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 544
 	atStoredRange := c.putText(storedRange)
 	atStoredData := c.putBytes(storedData)
-	atError := c.allocate(544, 8)
+	atError := fixed + 0
 	result = Result(coreModule.Xrk_audit_add_bitmap((*object)(audit).address(), (*object)(configured).address(), int32(atStoredRange), int32(len(storedRange)), int32(atStoredData), int32(len(storedData)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -696,8 +720,10 @@ func AuditAddUnseen(audit *Audit, theRange *Range, known []uint8, theError *Erro
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 544
 	atKnown := c.putBytes(known)
-	atError := c.allocate(544, 8)
+	atError := fixed + 0
 	result = Result(coreModule.Xrk_audit_add_unseen((*object)(audit).address(), (*object)(theRange).address(), int32(atKnown), int32(len(known)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -713,7 +739,9 @@ func AuditCompareBitmap(audit *Audit, theRange uint, written uint64, upgraded ui
 		return result
 	}
 	defer c.leave(&result)
-	atError := c.allocate(544, 8)
+	fixed := c.next
+	c.next += 544
+	atError := fixed + 0
 	result = Result(coreModule.Xrk_audit_compare_bitmap((*object)(audit).address(), int32(theRange), int64(written), int64(upgraded), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -729,8 +757,10 @@ func AuditAddServiceCIDR(audit *Audit, cidr string, theError *Error) (result Res
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 544
 	atCIDR := c.putText(cidr)
-	atError := c.allocate(544, 8)
+	atError := fixed + 0
 	result = Result(coreModule.Xrk_audit_add_service_cidr((*object)(audit).address(), int32(atCIDR), int32(len(cidr)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -746,12 +776,14 @@ func AuditObserveIPAddresses(audit *Audit, batch *IPAddresses, theError *Error) 
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 576
 	var atBatch uint32
 	if batch != nil {
-		atBatch = c.allocate(28, 4)
+		atBatch = fixed + 0
 		batch.store(&c, atBatch)
 	}
-	atError := c.allocate(544, 8)
+	atError := fixed + 32
 	result = Result(coreModule.Xrk_audit_observe_ip_addresses((*object)(audit).address(), int32(atBatch), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -767,17 +799,19 @@ func AuditObserveServices(audit *Audit, names *ServiceNames, batch *Services, th
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 600
 	var atNames uint32
 	if names != nil {
-		atNames = c.allocate(28, 4)
+		atNames = fixed + 0
 		names.store(&c, atNames)
 	}
 	var atBatch uint32
 	if batch != nil {
-		atBatch = c.allocate(28, 4)
+		atBatch = fixed + 28
 		batch.store(&c, atBatch)
 	}
-	atError := c.allocate(544, 8)
+	atError := fixed + 56
 	result = Result(coreModule.Xrk_audit_observe_services((*object)(audit).address(), int32(atNames), int32(atBatch), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -793,7 +827,9 @@ func AuditCheckCluster(audit *Audit, serviceIPs uint32, secondaryServiceIPs uint
 		return result
 	}
 	defer c.leave(&result)
-	atError := c.allocate(544, 8)
+	fixed := c.next
+	c.next += 544
+	atError := fixed + 0
 	result = Result(coreModule.Xrk_audit_check_cluster((*object)(audit).address(), int32(serviceIPs), int32(secondaryServiceIPs), int32(serviceNodePorts), number(cleansLeaks), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -809,8 +845,10 @@ func AuditFinish(audit *Audit, tracker *LeakTracker, report **Report, theError *
 		return result
 	}
 	defer c.leave(&result)
-	atReport := c.allocate(4, 4)
-	atError := c.allocate(544, 8)
+	fixed := c.next
+	c.next += 552
+	atReport := fixed + 0
+	atError := fixed + 8
 	result = Result(coreModule.Xrk_audit_finish((*object)(audit).address(), (*object)(tracker).address(), int32(atReport), int32(atError)))
 	c.done = true
 	if result == ResultOK {
@@ -829,9 +867,11 @@ func BootstrapNew(config string, bootstrap **Bootstrap, theError *Error) (result
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 552
 	atConfig := c.putText(config)
-	atBootstrap := c.allocate(4, 4)
-	atError := c.allocate(544, 8)
+	atBootstrap := fixed + 0
+	atError := fixed + 8
 	result = Result(bootstrapModule.Xrk_bootstrap_new(int32(atConfig), int32(len(config)), int32(atBootstrap), int32(atError)))
 	c.done = true
 	if result == ResultOK {
@@ -872,8 +912,10 @@ func BootstrapPoll(bootstrap *Bootstrap, now uint64, buffer []byte, theLen *uint
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := c.allocate(4, 4)
+	atLen := fixed + 0
 	{
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
@@ -897,8 +939,10 @@ func BootstrapAnswered(bootstrap *Bootstrap, now uint64, iD uint64, answer strin
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 544
 	atAnswer := c.putText(answer)
-	atError := c.allocate(544, 8)
+	atError := fixed + 0
 	result = Result(bootstrapModule.Xrk_bootstrap_answered((*object)(bootstrap).address(), int64(now), int64(iD), int32(atAnswer), int32(len(answer)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -926,14 +970,16 @@ func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 552
 	atQuestion := c.putText(question)
 	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := c.allocate(4, 4)
+	atLen := fixed + 0
 	{
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
 	}
-	atError := c.allocate(544, 8)
+	atError := fixed + 8
 	result = Result(bootstrapModule.Xrk_bootstrap_plan(int32(atQuestion), int32(len(question)), int32(atBuffer), int32(len(buffer)), int32(atLen), int32(atError)))
 	c.done = true
 	{
@@ -956,8 +1002,10 @@ func CommitterNew(theRange *Range, strategy uint32, grace uint64, seed uint64, c
 		return result
 	}
 	defer c.leave(&result)
-	atCommitter := c.allocate(4, 4)
-	atError := c.allocate(544, 8)
+	fixed := c.next
+	c.next += 552
+	atCommitter := fixed + 0
+	atError := fixed + 8
 	result = Result(coreModule.Xrk_committer_new((*object)(theRange).address(), int32(strategy), int64(grace), int64(seed), int32(atCommitter), int32(atError)))
 	c.done = true
 	if result == ResultOK {
@@ -998,10 +1046,12 @@ func CommitterSubmit(committer *Committer, submitted []Operation, values []Value
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 544
 	atSubmitted := putList(&c, submitted, 56, 8, (*Operation).store)
 	atValues := putList(&c, values, 24, 8, (*Value).store)
 	atTickets := c.allocateMany(len(tickets), 8, 8)
-	atError := c.allocate(544, 8)
+	atError := fixed + 0
 	result = Result(coreModule.Xrk_committer_submit((*object)(committer).address(), int32(atSubmitted), int32(len(tickets)), int32(atValues), int32(len(values)), int32(atTickets), int32(atError)))
 	c.done = true
 	if result == ResultOK {
@@ -1045,7 +1095,9 @@ func CommitterPoll(committer *Committer, now uint64, step *Step) (result Result)
 		return result
 	}
 	defer c.leave(&result)
-	atStep := c.allocate(48, 8)
+	fixed := c.next
+	c.next += 48
+	atStep := fixed + 0
 	result = Result(coreModule.Xrk_committer_poll((*object)(committer).address(), int64(now), int32(atStep)))
 	c.done = true
 	if result == ResultOK {
@@ -1061,9 +1113,11 @@ func CommitterHandle(committer *Committer, event *Event, now uint64) (result Res
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 64
 	var atEvent uint32
 	if event != nil {
-		atEvent = c.allocate(64, 8)
+		atEvent = fixed + 0
 		event.store(&c, atEvent)
 	}
 	result = Result(coreModule.Xrk_committer_handle((*object)(committer).address(), int32(atEvent), int64(now)))
@@ -1078,7 +1132,9 @@ func CommitterKnown(committer *Committer, known *Known) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
-	atKnown := c.allocate(16, 8)
+	fixed := c.next
+	c.next += 16
+	atKnown := fixed + 0
 	result = Result(coreModule.Xrk_committer_known((*object)(committer).address(), int32(atKnown)))
 	c.done = true
 	if result == ResultOK {
@@ -1094,8 +1150,10 @@ func CommitterValue(committer *Committer, buffer []uint8, theLen *uint) (result 
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := c.allocate(4, 4)
+	atLen := fixed + 0
 	{
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
@@ -1119,10 +1177,12 @@ func CommitterFinished(committer *Committer, finished []Finished, values []Value
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atFinished := c.allocateMany(len(finished), 40, 8)
 	atValues := c.allocateMany(len(values), 24, 8)
 	atBytes := c.allocateMany(len(bytes), 1, 1)
-	atN := c.allocate(4, 4)
+	atN := fixed + 0
 	{
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
@@ -1176,7 +1236,9 @@ func IndexNew(seed uint64, index **Index) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
-	atIndex := c.allocate(4, 4)
+	fixed := c.next
+	c.next += 8
+	atIndex := fixed + 0
 	result = Result(coreModule.Xrk_index_new(int64(seed), int32(atIndex)))
 	c.done = true
 	if result == ResultOK {
@@ -1214,7 +1276,9 @@ func IndexInsertCIDR(index *Index, cidr *ServiceCIDR, added *bool) (result Resul
 		return result
 	}
 	defer c.leave(&result)
-	atAdded := c.allocate(1, 1)
+	fixed := c.next
+	c.next += 8
+	atAdded := fixed + 0
 	{
 		b := c.bytes(atAdded, 1)
 		putBool(b[0:], *added)
@@ -1235,7 +1299,9 @@ func IndexRemoveCIDR(index *Index, cidr *ServiceCIDR, removed *bool) (result Res
 		return result
 	}
 	defer c.leave(&result)
-	atRemoved := c.allocate(1, 1)
+	fixed := c.next
+	c.next += 8
+	atRemoved := fixed + 0
 	{
 		b := c.bytes(atRemoved, 1)
 		putBool(b[0:], *removed)
@@ -1256,12 +1322,14 @@ func IndexUsage(index *Index, cidr *ServiceCIDR, used *uint64, free *uint64) (re
 		return result
 	}
 	defer c.leave(&result)
-	atUsed := c.allocate(8, 8)
+	fixed := c.next
+	c.next += 16
+	atUsed := fixed + 0
 	{
 		b := c.bytes(atUsed, 8)
 		endian.PutUint64(b[0:], uint64(*used))
 	}
-	atFree := c.allocate(8, 8)
+	atFree := fixed + 8
 	{
 		b := c.bytes(atFree, 8)
 		endian.PutUint64(b[0:], uint64(*free))
@@ -1286,12 +1354,14 @@ func IndexIsTaken(index *Index, value *Value, isTaken *bool) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
 	var atValue uint32
 	if value != nil {
-		atValue = c.allocate(24, 8)
+		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
-	atIsTaken := c.allocate(1, 1)
+	atIsTaken := fixed + 24
 	{
 		b := c.bytes(atIsTaken, 1)
 		putBool(b[0:], *isTaken)
@@ -1312,8 +1382,10 @@ func IndexReserve(index *Index, cidrs []*ServiceCIDR, inOrder bool, until uint64
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
 	atCIDRs := putHandles(&c, cidrs)
-	atReservation := c.allocate(32, 8)
+	atReservation := fixed + 0
 	result = Result(coreModule.Xrk_index_reserve((*object)(index).address(), int32(atCIDRs), int32(len(cidrs)), number(inOrder), int64(until), int32(atReservation)))
 	c.done = true
 	if result == ResultOK {
@@ -1329,12 +1401,14 @@ func IndexReserveAddress(index *Index, value *Value, until uint64, reservation *
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 56
 	var atValue uint32
 	if value != nil {
-		atValue = c.allocate(24, 8)
+		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
-	atReservation := c.allocate(32, 8)
+	atReservation := fixed + 24
 	result = Result(coreModule.Xrk_index_reserve_address((*object)(index).address(), int32(atValue), int64(until), int32(atReservation)))
 	c.done = true
 	if result == ResultOK {
@@ -1350,9 +1424,11 @@ func IndexConfirm(index *Index, reservation *Reservation, revision uint64) (resu
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
 	var atReservation uint32
 	if reservation != nil {
-		atReservation = c.allocate(32, 8)
+		atReservation = fixed + 0
 		reservation.store(&c, atReservation)
 	}
 	result = Result(coreModule.Xrk_index_confirm((*object)(index).address(), int32(atReservation), int64(revision)))
@@ -1367,9 +1443,11 @@ func IndexAbort(index *Index, reservation *Reservation) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
 	var atReservation uint32
 	if reservation != nil {
-		atReservation = c.allocate(32, 8)
+		atReservation = fixed + 0
 		reservation.store(&c, atReservation)
 	}
 	result = Result(coreModule.Xrk_index_abort((*object)(index).address(), int32(atReservation)))
@@ -1384,9 +1462,11 @@ func IndexAlreadyExists(index *Index, reservation *Reservation) (result Result) 
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
 	var atReservation uint32
 	if reservation != nil {
-		atReservation = c.allocate(32, 8)
+		atReservation = fixed + 0
 		reservation.store(&c, atReservation)
 	}
 	result = Result(coreModule.Xrk_index_already_exists((*object)(index).address(), int32(atReservation)))
@@ -1401,7 +1481,9 @@ func IndexExpire(index *Index, now uint64, expired *uint) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
-	atExpired := c.allocate(4, 4)
+	fixed := c.next
+	c.next += 8
+	atExpired := fixed + 0
 	{
 		b := c.bytes(atExpired, 4)
 		endian.PutUint32(b[0:], uint32(*expired))
@@ -1422,9 +1504,11 @@ func IndexAdded(index *Index, value *Value, revision uint64) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 24
 	var atValue uint32
 	if value != nil {
-		atValue = c.allocate(24, 8)
+		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
 	result = Result(coreModule.Xrk_index_added((*object)(index).address(), int32(atValue), int64(revision)))
@@ -1439,9 +1523,11 @@ func IndexRemoved(index *Index, value *Value, revision uint64) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 24
 	var atValue uint32
 	if value != nil {
-		atValue = c.allocate(24, 8)
+		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
 	result = Result(coreModule.Xrk_index_removed((*object)(index).address(), int32(atValue), int64(revision)))
@@ -1456,8 +1542,10 @@ func IndexReplace(index *Index, values []Value, revision uint64, changes *IndexC
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 16
 	atValues := putList(&c, values, 24, 8, (*Value).store)
-	atChanges := c.allocate(16, 8)
+	atChanges := fixed + 0
 	result = Result(coreModule.Xrk_index_replace((*object)(index).address(), int32(atValues), int32(len(values)), int64(revision), int32(atChanges)))
 	c.done = true
 	if result == ResultOK {
@@ -1473,12 +1561,14 @@ func IPAddressJudge(managed bool, owner uint32, unusedFor uint64, grace uint64, 
 		return result
 	}
 	defer c.leave(&result)
-	atVerdict := c.allocate(4, 4)
+	fixed := c.next
+	c.next += 16
+	atVerdict := fixed + 0
 	{
 		b := c.bytes(atVerdict, 4)
 		endian.PutUint32(b[0:], uint32(*verdict))
 	}
-	atWait := c.allocate(8, 8)
+	atWait := fixed + 8
 	{
 		b := c.bytes(atWait, 8)
 		endian.PutUint64(b[0:], uint64(*wait))
@@ -1503,12 +1593,14 @@ func ClusterIPJudge(theObject *AddressObject, verdict *uint32) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 16
 	var atObject uint32
 	if theObject != nil {
-		atObject = c.allocate(8, 4)
+		atObject = fixed + 0
 		theObject.store(&c, atObject)
 	}
-	atVerdict := c.allocate(4, 4)
+	atVerdict := fixed + 8
 	{
 		b := c.bytes(atVerdict, 4)
 		endian.PutUint32(b[0:], uint32(*verdict))
@@ -1529,8 +1621,10 @@ func LeakCountersNew(theRange *Range, passes uint8, counters **LeakCounters, the
 		return result
 	}
 	defer c.leave(&result)
-	atCounters := c.allocate(4, 4)
-	atError := c.allocate(544, 8)
+	fixed := c.next
+	c.next += 552
+	atCounters := fixed + 0
+	atError := fixed + 8
 	result = Result(coreModule.Xrk_leak_counters_new((*object)(theRange).address(), int32(passes), int32(atCounters), int32(atError)))
 	c.done = true
 	if result == ResultOK {
@@ -1571,9 +1665,11 @@ func LeakCountersAdvance(counters *LeakCounters, leaked []Value, due []Value, du
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atLeaked := putList(&c, leaked, 24, 8, (*Value).store)
 	atDue := c.allocateMany(len(due), 24, 8)
-	atDueLen := c.allocate(4, 4)
+	atDueLen := fixed + 0
 	{
 		b := c.bytes(atDueLen, 4)
 		endian.PutUint32(b[0:], uint32(*dueLen))
@@ -1597,12 +1693,14 @@ func LeakCountersCount(counters *LeakCounters, value *Value, count *uint8) (resu
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
 	var atValue uint32
 	if value != nil {
-		atValue = c.allocate(24, 8)
+		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
-	atCount := c.allocate(1, 1)
+	atCount := fixed + 24
 	{
 		b := c.bytes(atCount, 1)
 		b[0] = *count
@@ -1635,8 +1733,10 @@ func LeakTrackerNew(passes uint8, interval uint64, keepsLeaks bool, tracker **Le
 		return result
 	}
 	defer c.leave(&result)
-	atTracker := c.allocate(4, 4)
-	atError := c.allocate(544, 8)
+	fixed := c.next
+	c.next += 552
+	atTracker := fixed + 0
+	atError := fixed + 8
 	result = Result(coreModule.Xrk_leak_tracker_new(int32(passes), int64(interval), number(keepsLeaks), int32(atTracker), int32(atError)))
 	c.done = true
 	if result == ResultOK {
@@ -1677,9 +1777,11 @@ func RangeParse(spec string, kind uint32, theRange **Range, theError *Error) (re
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 552
 	atSpec := c.putText(spec)
-	atRange := c.allocate(4, 4)
-	atError := c.allocate(544, 8)
+	atRange := fixed + 0
+	atError := fixed + 8
 	result = Result(coreModule.Xrk_range_parse(int32(atSpec), int32(len(spec)), int32(kind), int32(atRange), int32(atError)))
 	c.done = true
 	if result == ResultOK {
@@ -1708,7 +1810,9 @@ func RangeDescribe(theRange *Range, description *RangeDescription) (result Resul
 		return result
 	}
 	defer c.leave(&result)
-	atDescription := c.allocate(60, 4)
+	fixed := c.next
+	c.next += 64
+	atDescription := fixed + 0
 	result = Result(coreModule.Xrk_range_describe((*object)(theRange).address(), int32(atDescription)))
 	c.done = true
 	if result == ResultOK {
@@ -1724,12 +1828,14 @@ func RangeOffsetOf(theRange *Range, value *Value, offset *uint32) (result Result
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
 	var atValue uint32
 	if value != nil {
-		atValue = c.allocate(24, 8)
+		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
-	atOffset := c.allocate(4, 4)
+	atOffset := fixed + 24
 	{
 		b := c.bytes(atOffset, 4)
 		endian.PutUint32(b[0:], uint32(*offset))
@@ -1750,7 +1856,9 @@ func RangeValueAt(theRange *Range, offset uint32, value *Value) (result Result) 
 		return result
 	}
 	defer c.leave(&result)
-	atValue := c.allocate(24, 8)
+	fixed := c.next
+	c.next += 24
+	atValue := fixed + 0
 	result = Result(coreModule.Xrk_range_value_at((*object)(theRange).address(), int32(offset), int32(atValue)))
 	c.done = true
 	if result == ResultOK {
@@ -1766,21 +1874,23 @@ func RangeChanges(theRange *Range, before []uint8, after []uint8, fromOffset uin
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 552
 	atBefore := c.putBytes(before)
 	atAfter := c.putBytes(after)
 	atValues := c.allocateMany(len(values), 24, 8)
 	atAllocated := c.allocateMany(len(allocated), 1, 1)
-	atN := c.allocate(4, 4)
+	atN := fixed + 0
 	{
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
 	}
-	atNextOffset := c.allocate(4, 4)
+	atNextOffset := fixed + 4
 	{
 		b := c.bytes(atNextOffset, 4)
 		endian.PutUint32(b[0:], uint32(*nextOffset))
 	}
-	atError := c.allocate(544, 8)
+	atError := fixed + 8
 	result = Result(coreModule.Xrk_range_changes((*object)(theRange).address(), int32(atBefore), int32(len(before)), int32(atAfter), int32(len(after)), int32(fromOffset), int32(atValues), int32(atAllocated), int32(len(allocated)), int32(atN), int32(atNextOffset), int32(atError)))
 	c.done = true
 	{
@@ -1810,7 +1920,9 @@ func RangeAllocationNew(form uint32, theObject **RangeAllocation) (result Result
 		return result
 	}
 	defer c.leave(&result)
-	atObject := c.allocate(4, 4)
+	fixed := c.next
+	c.next += 8
+	atObject := fixed + 0
 	result = Result(coreModule.Xrk_range_allocation_new(int32(form), int32(atObject)))
 	c.done = true
 	if result == ResultOK {
@@ -1826,9 +1938,11 @@ func RangeAllocationDecode(stored []uint8, theObject **RangeAllocation, theError
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 552
 	atStored := c.putBytes(stored)
-	atObject := c.allocate(4, 4)
-	atError := c.allocate(544, 8)
+	atObject := fixed + 0
+	atError := fixed + 8
 	result = Result(coreModule.Xrk_range_allocation_decode(int32(atStored), int32(len(stored)), int32(atObject), int32(atError)))
 	c.done = true
 	if result == ResultOK {
@@ -1869,8 +1983,10 @@ func RangeAllocationRange(theObject *RangeAllocation, buffer []byte, theLen *uin
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := c.allocate(4, 4)
+	atLen := fixed + 0
 	{
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
@@ -1894,8 +2010,10 @@ func RangeAllocationData(theObject *RangeAllocation, buffer []uint8, theLen *uin
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := c.allocate(4, 4)
+	atLen := fixed + 0
 	{
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
@@ -1919,9 +2037,11 @@ func RangeAllocationSet(theObject *RangeAllocation, theRange string, data []uint
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 544
 	atRange := c.putText(theRange)
 	atData := c.putBytes(data)
-	atError := c.allocate(544, 8)
+	atError := fixed + 0
 	result = Result(coreModule.Xrk_range_allocation_set((*object)(theObject).address(), int32(atRange), int32(len(theRange)), int32(atData), int32(len(data)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -1937,8 +2057,10 @@ func RangeAllocationEncode(theObject *RangeAllocation, buffer []uint8, theLen *u
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := c.allocate(4, 4)
+	atLen := fixed + 0
 	{
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
@@ -1962,7 +2084,9 @@ func RepairPassNew(tracker *LeakTracker, pass **RepairPass) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
-	atPass := c.allocate(4, 4)
+	fixed := c.next
+	c.next += 8
+	atPass := fixed + 0
 	result = Result(coreModule.Xrk_repair_pass_new((*object)(tracker).address(), int32(atPass)))
 	c.done = true
 	if result == ResultOK {
@@ -2000,7 +2124,9 @@ func RepairPassBegin(pass *RepairPass, committer *Committer, theError *Error) (r
 		return result
 	}
 	defer c.leave(&result)
-	atError := c.allocate(544, 8)
+	fixed := c.next
+	c.next += 544
+	atError := fixed + 0
 	result = Result(coreModule.Xrk_repair_pass_begin((*object)(pass).address(), (*object)(committer).address(), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -2016,8 +2142,10 @@ func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, dat
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 544
 	atData := c.putBytes(data)
-	atError := c.allocate(544, 8)
+	atError := fixed + 0
 	result = Result(coreModule.Xrk_repair_pass_read((*object)(pass).address(), (*object)(committer).address(), int64(revision), int32(atData), int32(len(data)), int64(now), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -2033,7 +2161,9 @@ func RepairPassAudit(pass *RepairPass, audit *Audit, theError *Error) (result Re
 		return result
 	}
 	defer c.leave(&result)
-	atError := c.allocate(544, 8)
+	fixed := c.next
+	c.next += 544
+	atError := fixed + 0
 	result = Result(coreModule.Xrk_repair_pass_audit((*object)(pass).address(), (*object)(audit).address(), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -2049,8 +2179,10 @@ func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError 
 		return result
 	}
 	defer c.leave(&result)
-	atReport := c.allocate(4, 4)
-	atError := c.allocate(544, 8)
+	fixed := c.next
+	c.next += 552
+	atReport := fixed + 0
+	atError := fixed + 8
 	result = Result(coreModule.Xrk_repair_pass_finish((*object)(pass).address(), (*object)(audit).address(), int32(atReport), int32(atError)))
 	c.done = true
 	if result == ResultOK {
@@ -2069,12 +2201,14 @@ func CommitterSubmitRepair(committer *Committer, pass *RepairPass, listed uint64
 		return result
 	}
 	defer c.leave(&result)
-	atTicket := c.allocate(8, 8)
+	fixed := c.next
+	c.next += 552
+	atTicket := fixed + 0
 	{
 		b := c.bytes(atTicket, 8)
 		endian.PutUint64(b[0:], uint64(*ticket))
 	}
-	atError := c.allocate(544, 8)
+	atError := fixed + 8
 	result = Result(coreModule.Xrk_committer_submit_repair((*object)(committer).address(), (*object)(pass).address(), int64(listed), number(isGuarded), int64(deadline), int32(atTicket), int32(atError)))
 	c.done = true
 	{
@@ -2116,9 +2250,11 @@ func ReportRecordRepair(report *Report, theRange uint, failed bool, set []Value,
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 544
 	atSet := putList(&c, set, 24, 8, (*Value).store)
 	atCleared := putList(&c, cleared, 24, 8, (*Value).store)
-	atError := c.allocate(544, 8)
+	atError := fixed + 0
 	result = Result(coreModule.Xrk_report_record_repair((*object)(report).address(), int32(theRange), number(failed), int32(atSet), int32(len(set)), int32(atCleared), int32(len(cleared)), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -2134,7 +2270,9 @@ func ReportServices(report *Report, services *uint64) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
-	atServices := c.allocate(8, 8)
+	fixed := c.next
+	c.next += 8
+	atServices := fixed + 0
 	{
 		b := c.bytes(atServices, 8)
 		endian.PutUint64(b[0:], uint64(*services))
@@ -2155,8 +2293,10 @@ func ReportFindings(report *Report, from uint, findings []Finding, n *uint) (res
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atFindings := c.allocateMany(len(findings), 56, 8)
-	atN := c.allocate(4, 4)
+	atN := fixed + 0
 	{
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
@@ -2180,9 +2320,11 @@ func ReportFindingTexts(report *Report, from uint, buffer []byte, ends []uint, w
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atBuffer := c.allocateMany(len(buffer), 1, 1)
 	atEnds := c.allocateMany(len(ends), 4, 4)
-	atWritten := c.allocate(4, 4)
+	atWritten := fixed + 0
 	{
 		b := c.bytes(atWritten, 4)
 		endian.PutUint32(b[0:], uint32(*written))
@@ -2209,17 +2351,19 @@ func ReportObserveClaimants(report *Report, names *ServiceNames, batch *Services
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 600
 	var atNames uint32
 	if names != nil {
-		atNames = c.allocate(28, 4)
+		atNames = fixed + 0
 		names.store(&c, atNames)
 	}
 	var atBatch uint32
 	if batch != nil {
-		atBatch = c.allocate(28, 4)
+		atBatch = fixed + 28
 		batch.store(&c, atBatch)
 	}
-	atError := c.allocate(544, 8)
+	atError := fixed + 56
 	result = Result(coreModule.Xrk_report_observe_claimants((*object)(report).address(), int32(atNames), int32(atBatch), int32(atError)))
 	c.done = true
 	if result != ResultOK {
@@ -2235,8 +2379,10 @@ func ReportClaimants(report *Report, finding uint, claimants []Claimant, n *uint
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atClaimants := c.allocateMany(len(claimants), 16, 8)
-	atN := c.allocate(4, 4)
+	atN := fixed + 0
 	{
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
@@ -2260,8 +2406,10 @@ func ReportObjectRepairs(report *Report, from uint, repairs []ObjectRepair, n *u
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atRepairs := c.allocateMany(len(repairs), 40, 8)
-	atN := c.allocate(4, 4)
+	atN := fixed + 0
 	{
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
@@ -2285,8 +2433,10 @@ func ReportLeaks(report *Report, from uint, leaks []Leak, n *uint) (result Resul
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atLeaks := c.allocateMany(len(leaks), 56, 8)
-	atN := c.allocate(4, 4)
+	atN := fixed + 0
 	{
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
@@ -2310,7 +2460,9 @@ func ReportRange(report *Report, theRange uint, numbers *RangeReport) (result Re
 		return result
 	}
 	defer c.leave(&result)
-	atNumbers := c.allocate(80, 8)
+	fixed := c.next
+	c.next += 80
+	atNumbers := fixed + 0
 	result = Result(coreModule.Xrk_report_range((*object)(report).address(), int32(theRange), int32(atNumbers)))
 	c.done = true
 	if result == ResultOK {
@@ -2326,13 +2478,15 @@ func ReportRuns(report *Report, theRange uint, set uint32, members bool, fromOff
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 16
 	atRuns := c.allocateMany(len(runs), 56, 8)
-	atN := c.allocate(4, 4)
+	atN := fixed + 0
 	{
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
 	}
-	atNextOffset := c.allocate(8, 8)
+	atNextOffset := fixed + 8
 	{
 		b := c.bytes(atNextOffset, 8)
 		endian.PutUint64(b[0:], uint64(*nextOffset))
@@ -2360,8 +2514,10 @@ func ReportSnapshot(report *Report, theRange uint, buffer []uint8, theLen *uint)
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := c.allocate(4, 4)
+	atLen := fixed + 0
 	{
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))
@@ -2385,12 +2541,14 @@ func ReportState(report *Report, theRange uint, value *Value, state *OffsetState
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
 	var atValue uint32
 	if value != nil {
-		atValue = c.allocate(24, 8)
+		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
-	atState := c.allocate(8, 4)
+	atState := fixed + 24
 	result = Result(coreModule.Xrk_report_state((*object)(report).address(), int32(theRange), int32(atValue), int32(atState)))
 	c.done = true
 	if result == ResultOK {
@@ -2406,8 +2564,10 @@ func ReportOccupancy(report *Report, theRange uint, count uint32, cells []Cell, 
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 8
 	atCells := c.allocateMany(len(cells), 48, 8)
-	atN := c.allocate(4, 4)
+	atN := fixed + 0
 	{
 		b := c.bytes(atN, 4)
 		endian.PutUint32(b[0:], uint32(*n))
@@ -2431,9 +2591,11 @@ func ServiceCIDRParse(spec string, cidr **ServiceCIDR, theError *Error) (result 
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 552
 	atSpec := c.putText(spec)
-	atCIDR := c.allocate(4, 4)
-	atError := c.allocate(544, 8)
+	atCIDR := fixed + 0
+	atError := fixed + 8
 	result = Result(coreModule.Xrk_service_cidr_parse(int32(atSpec), int32(len(spec)), int32(atCIDR), int32(atError)))
 	c.done = true
 	if result == ResultOK {
@@ -2462,7 +2624,9 @@ func ServiceCIDRDescribe(cidr *ServiceCIDR, description *ServiceCIDRDescription)
 		return result
 	}
 	defer c.leave(&result)
-	atDescription := c.allocate(16, 8)
+	fixed := c.next
+	c.next += 16
+	atDescription := fixed + 0
 	result = Result(coreModule.Xrk_service_cidr_describe((*object)(cidr).address(), int32(atDescription)))
 	c.done = true
 	if result == ResultOK {
@@ -2478,12 +2642,14 @@ func ServiceCIDROffsetOf(cidr *ServiceCIDR, value *Value, offset *uint64) (resul
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
 	var atValue uint32
 	if value != nil {
-		atValue = c.allocate(24, 8)
+		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
-	atOffset := c.allocate(8, 8)
+	atOffset := fixed + 24
 	{
 		b := c.bytes(atOffset, 8)
 		endian.PutUint64(b[0:], uint64(*offset))
@@ -2504,7 +2670,9 @@ func ServiceCIDRValueAt(cidr *ServiceCIDR, offset uint64, value *Value) (result 
 		return result
 	}
 	defer c.leave(&result)
-	atValue := c.allocate(24, 8)
+	fixed := c.next
+	c.next += 24
+	atValue := fixed + 0
 	result = Result(coreModule.Xrk_service_cidr_value_at((*object)(cidr).address(), int64(offset), int32(atValue)))
 	c.done = true
 	if result == ResultOK {
@@ -2520,8 +2688,10 @@ func AddressParse(address string, value *Value) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 24
 	atAddress := c.putText(address)
-	atValue := c.allocate(24, 8)
+	atValue := fixed + 0
 	result = Result(coreModule.Xrk_address_parse(int32(atAddress), int32(len(address)), int32(atValue)))
 	c.done = true
 	if result == ResultOK {
@@ -2537,13 +2707,15 @@ func ValueText(value *Value, buffer []byte, theLen *uint) (result Result) {
 		return result
 	}
 	defer c.leave(&result)
+	fixed := c.next
+	c.next += 32
 	var atValue uint32
 	if value != nil {
-		atValue = c.allocate(24, 8)
+		atValue = fixed + 0
 		value.store(&c, atValue)
 	}
 	atBuffer := c.allocateMany(len(buffer), 1, 1)
-	atLen := c.allocate(4, 4)
+	atLen := fixed + 24
 	{
 		b := c.bytes(atLen, 4)
 		endian.PutUint32(b[0:], uint32(*theLen))

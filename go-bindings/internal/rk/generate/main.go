@@ -62,4 +62,4 @@ func run(from, folder string, check bool) error {
 }
 
 // nativeTags is the build constraint of the native back end; files that are written by hand have it, too.
-const nativeTags = "cgo && !rangekeeper_purego && ((linux && amd64) || rangekeeper_native || rangekeeper_dynamic)"
+const nativeTags = "cgo && (rangekeeper_native || rangekeeper_dynamic)"

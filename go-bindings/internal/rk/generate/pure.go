@@ -203,6 +203,25 @@ func (h *header) pureFunction(w *writer, f *function) {
 	default:
 		w.line("if c.enter() != ResultOK {\nreturn result\n}\ndefer c.leave(new(Result))")
 	}
+	// Arguments of a fixed size come first, in memory that every instance has.
+	fixed := map[string]string{}
+	var total uint32
+	for _, a := range arguments {
+		size, align := uint32(4), uint32(4)
+		switch a.form {
+		case oneIn, oneOut:
+			size, align = h.size(a.kind)
+		case newHandle:
+		default:
+			continue
+		}
+		total = up(total, align)
+		fixed[a.name] = fmt.Sprintf("fixed + %d", total)
+		total += size
+	}
+	if total > 0 {
+		w.line("fixed := c.next\nc.next += %d", up(total, 8))
+	}
 	var after []string
 	values, lengths := map[string]string{}, map[string]string{}
 	for _, a := range arguments {
@@ -235,7 +254,7 @@ func (h *header) pureFunction(w *writer, f *function) {
 			values[a.name] = fmt.Sprintf("(*object)(%s).address()", name)
 			continue
 		case newHandle:
-			w.line("%s := c.allocate(4, 4)", at)
+			w.line("%s := %s", at, fixed[a.name])
 			after = append(after, fmt.Sprintf("if result == ResultOK {\n*%s = (*%s)(c.object(%s))\n}", name, exported(a.kind), at))
 		case handles:
 			w.line("%s := putHandles(&c, %s)", at, name)
@@ -244,7 +263,7 @@ func (h *header) pureFunction(w *writer, f *function) {
 		case listIn:
 			w.line("%s := %s", at, strings.Replace(h.storeList(a.kind, false, name), "(c, ", "(&c, ", 1))
 		case oneIn:
-			w.line("var %s uint32\nif %s != nil {\n%s = c.allocate(%d, %d)", at, name, at, size, align)
+			w.line("var %s uint32\nif %s != nil {\n%s = %s", at, name, at, fixed[a.name])
 			if s == nil {
 				w.line("endian.PutUint64(c.bytes(%s, 8), uint64(*%s))", at, name)
 			} else {
@@ -272,7 +291,7 @@ func (h *header) pureFunction(w *writer, f *function) {
 				panic("a list of " + a.kind + " has no form that the generator knows")
 			}
 		case oneOut:
-			w.line("%s := c.allocate(%d, %d)", at, size, align)
+			w.line("%s := %s", at, fixed[a.name])
 			switch {
 			case a.kind == "rk_error":
 				after = append(after, fmt.Sprintf("if result != ResultOK {\n%s.load(&c, %s)\n}", name, at))
