@@ -67,6 +67,7 @@ test-c: library ## Runs the C programs plain, under sanitizers and under valgrin
 
 test-go: library purego ## Runs the Go tests, the binding's with both back ends, under the race detector and with a stressed collector.
 	cd go-bindings && $(GO) test -count=1 ./...
+	cd go-bindings && $(GO) test -count=1 -race .
 	cd go-bindings && GOGC=1 $(GO) test -count=1 .
 	cd go-bindings && $(GO) test -count=1 -tags rangekeeper_native .
 	cd go-bindings && GODEBUG=cgocheck=1 $(GO) test -count=1 -race -tags rangekeeper_native .

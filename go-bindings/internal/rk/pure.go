@@ -9,6 +9,7 @@ import (
 	"sync"
 	"unsafe"
 
+	// `make purego` writes these.
 	bootstrapwasm "github.com/rangekeeper/rangekeeper/go-bindings/internal/wasm/bootstrap"
 	corewasm "github.com/rangekeeper/rangekeeper/go-bindings/internal/wasm/core"
 )
