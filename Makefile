@@ -37,7 +37,7 @@ setup: ## Installs missing tools that tests need (valgrind, pkg-config, protoc, 
 library: ## Builds librangekeeper.a and .so into target/release.
 	$(CARGO) build --release --locked -p rangekeeper-ffi
 
-purego: ## Translates the library to Go, go-bindings/internal/wasm, which the Go binding is built of (needs the Rust target wasm32-unknown-unknown).
+purego: ## Translates the library to Go, go-bindings/internal/wasm, which the Go binding is built of.
 	@scripts/purego.sh
 
 build: purego ## Builds bin/rangekeeper.

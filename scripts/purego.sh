@@ -9,8 +9,8 @@ out=go-bindings/internal/wasm
 target=wasm32-unknown-unknown
 
 if [[ ! -d $(rustc --print sysroot)/lib/rustlib/$target ]]; then
-	echo "purego.sh: the Rust target $target is missing: rustup target add $target" >&2
-	exit 1
+	command -v rustup >/dev/null || { echo "purego.sh: the Rust target $target is missing" >&2; exit 1; }
+	rustup target add $target
 fi
 # Messages of panics name source files: those of dependencies without this machine's folders.
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src=crates"
