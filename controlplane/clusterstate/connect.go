@@ -48,7 +48,8 @@ type ConnectOptions struct {
 
 // Connect returns a client of etcd after one endpoint has answered. The client
 // must be closed and ends with ctx. The error wraps [ErrUnreachable] if no
-// endpoint answered within the timeout; every other one is about the options.
+// endpoint answered within the timeout; every other one is about the options. The
+// client refuses answers of another etcd cluster than the one that answered first.
 func Connect(ctx context.Context, o ConnectOptions) (*clientv3.Client, error) {
 	config, err := o.clientConfig(ctx)
 	if err != nil {
@@ -60,7 +61,9 @@ func Connect(ctx context.Context, o ConnectOptions) (*clientv3.Client, error) {
 		defer cancel()
 		// Any key will do: that it may not be read is an answer, too.
 		if _, err = client.Get(pingCtx, "health"); err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) {
-			return client, nil
+			if err = checkMembers(ctx, client); err == nil {
+				return client, nil
+			}
 		}
 		client.Close()
 	}
@@ -78,7 +81,8 @@ func (o ConnectOptions) clientConfig(ctx context.Context) (clientv3.Config, erro
 		Password:    o.Password,
 		DialTimeout: o.DialTimeout,
 		Logger:      zap.NewNop(), // failures come back as errors
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: DefaultDialTimeout})},
+		DialOptions: append(new(oneCluster).options(),
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: DefaultDialTimeout})),
 	}
 	if config.DialTimeout == 0 {
 		config.DialTimeout = DefaultDialTimeout

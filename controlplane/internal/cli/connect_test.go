@@ -229,3 +229,30 @@ func (k *kineLike) Range(ctx context.Context, request *pb.RangeRequest) (*pb.Ran
 func (k *kineLike) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return nil, status.Error(codes.InvalidArgument, "etcdserver: unsupported operations in txn request")
 }
+
+// TestTwoClusters names members of two etcd clusters as the endpoints of one.
+func TestTwoClusters(t *testing.T) {
+	a, b := etcdtest.StartCluster(t, 1), etcdtest.StartCluster(t, 1)
+	for _, one := range []*etcdtest.Cluster{a, b} {
+		runOK(t, "init", "servicenodeports", "30000-30003", "--endpoints", one.Endpoints()[0])
+	}
+	both := a.Endpoints()[0] + "," + b.Endpoints()[0]
+	for _, args := range [][]string{{"audit"}, {"release", "servicenodeports", "30001"}, {"repair", "--apply"}} {
+		runFails(t, exitInput, []string{"different etcd clusters", "http://127.0.0.1:"}, append(args, "--endpoints", both)...)
+	}
+
+	// A member that joins the endpoints later is refused as well.
+	client, err := clusterstate.Connect(t.Context(), clusterstate.ConnectOptions{Endpoints: a.Endpoints()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	client.SetEndpoints(b.Endpoints()...)
+	if _, err := clusterstate.ReadEtcd(t.Context(), client, clusterstate.Options{}); err == nil || !strings.Contains(err.Error(), "different etcd clusters") {
+		t.Error(err)
+	}
+	watched := <-client.Watch(clientv3.WithRequireLeader(t.Context()), "a")
+	if err := watched.Err(); err == nil || !strings.Contains(err.Error(), "different etcd clusters") {
+		t.Error(err)
+	}
+}
