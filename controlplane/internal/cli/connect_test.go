@@ -25,6 +25,7 @@ import (
 
 // TestTLS reads and repairs an etcd that wants client certificates.
 func TestTLS(t *testing.T) {
+	shortenLeakAge(t)
 	a := etcdtest.NewAuthority(t)
 	cert, key := a.Leaf(t, "client")
 	endpoint := "https://" + etcdtest.StartTLS(t, a)

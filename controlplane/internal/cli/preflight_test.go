@@ -228,6 +228,7 @@ func TestPreflightOverAPI(t *testing.T) {
 // TestPreflightOnServers upgrades a damaged cluster from a stock 1.32 to a stock 1.33. Preflight names the damage; after the
 // remedies that it names, the first repair pass of 1.33 makes the writes that it has announced, and reports nothing else.
 func TestPreflightOnServers(t *testing.T) {
+	shortenLeakAge(t)
 	older, newer := etcdtest.FixtureClusters[0], etcdtest.FixtureClusters[1]
 	etcd := etcdtest.Start(t, etcdtest.Fixture(older.Name, "drift.db.gz"))
 	server := apiservertest.Start(t, apiservertest.Config{

@@ -76,7 +76,7 @@ an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak
 	f.BoolVar(&r.apply, "apply", false, "with --endpoints: write the repaired ranges to etcd")
 	f.BoolVar(&r.cleanLeaks, "clean-leaks", false, "with --apply: clean what stays leaked over all passes; with --plan-to: plan to clean leaks")
 	f.Uint8Var(&r.passes, "passes", controller.DefaultPasses, "with --clean-leaks: number of passes, at least 2")
-	f.DurationVar(&r.interval, "interval", controller.DefaultInterval, "with --clean-leaks: time between two passes")
+	f.DurationVar(&r.interval, "interval", controller.DefaultInterval, "with --clean-leaks: time between two passes, at least a minute")
 	for _, file := range []string{"to-file", "plan-to", "plan"} {
 		notEmpty(c, file)
 		c.MarkFlagFilename(file)
@@ -136,8 +136,8 @@ func (r *repair) check(c *cobra.Command) error {
 		return usageError(c, "--passes and --interval are for --apply --clean-leaks")
 	case r.passes < 2: // a leak is cleaned in a later pass than the first that finds it
 		return usageError(c, "--passes is at least 2, not %d", r.passes)
-	case r.interval < 0:
-		return usageError(c, "--interval is negative: %s", r.interval)
+	case r.interval < leakAge:
+		return usageError(c, "--interval is at least %s, as a Service that is being created has its value before it is written; not %s", leakAge, r.interval)
 	}
 	return nil
 }

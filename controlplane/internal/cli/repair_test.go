@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -130,6 +131,7 @@ func TestRepairedSnapshot(t *testing.T) {
 }
 
 func TestApply(t *testing.T) {
+	shortenLeakAge(t)
 	for cluster := range bitmaps {
 		t.Run(cluster, func(t *testing.T) {
 			e := etcdtest.Start(t, etcdtest.Fixture(cluster, "drift.db.gz"))
@@ -226,6 +228,7 @@ func TestInterruptedRepair(t *testing.T) {
 
 // TestServicesElsewhere has a cluster whose Services are not in this etcd: all that they use looks leaked.
 func TestServicesElsewhere(t *testing.T) {
+	shortenLeakAge(t)
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
 	if _, err := e.Client().Delete(t.Context(), "/registry/services/specs/", clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
@@ -393,6 +396,7 @@ func toggle(ctx context.Context, client *clientv3.Client, key string, port int) 
 // TestLeakInUseAgain returns a leaked port to a Service just before the pass that
 // would clean it.
 func TestLeakInUseAgain(t *testing.T) {
+	shortenLeakAge(t)
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz"))
 	endpoints := strings.Join(e.Endpoints(), ",")
 	var leak string
@@ -430,6 +434,7 @@ func TestLeakInUseAgain(t *testing.T) {
 
 // TestLeaksLeft leaks a port before the last pass: it stays leaked, which is said and never a success.
 func TestLeaksLeft(t *testing.T) {
+	shortenLeakAge(t)
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz"))
 	source := []string{"repair", "--endpoints", strings.Join(e.Endpoints(), ",")}
 	var log bytes.Buffer
@@ -586,4 +591,12 @@ func TestServiceCIDRNotStored(t *testing.T) {
 	if _, err := os.Stat(repaired); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a repaired snapshot was written:", err)
 	}
+}
+
+// shortenLeakAge has a value leaked for long enough after a millisecond.
+func shortenLeakAge(t *testing.T) {
+	t.Helper()
+	before := leakAge
+	leakAge = time.Millisecond
+	t.Cleanup(func() { leakAge = before })
 }

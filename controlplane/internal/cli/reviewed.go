@@ -30,9 +30,10 @@ const (
 	journalSuffix = ".journal"
 	// undoFor is how long a repair can be undone.
 	undoFor = 24 * time.Hour
-	// leakAge is how long a value must be leaked: a Service that is being created has its value before it is written.
-	leakAge = time.Minute
 )
+
+// leakAge is how long a value must be leaked: a Service that is being created has its value before it is written.
+var leakAge = time.Minute
 
 // errChanged: a plan or a journal does not fit the cluster any more.
 var errChanged = errors.New("the cluster has changed")
