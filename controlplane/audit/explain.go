@@ -99,6 +99,10 @@ func (a *Audit) ExplainService(namespace, name string) ([]*Explanation, error) {
 		}
 		all = append(all, e)
 	}
+	about := slices.DeleteFunc(a.findingsAbout(""), func(f Finding) bool { return f.Namespace != namespace || f.Name != name })
+	if len(about) > 0 { // an empty text where an address belongs
+		all = append(all, &Explanation{Places: []Place{}, Services: []string{namespace + "/" + name}, Findings: about})
+	}
 	return all, nil
 }
 

@@ -126,6 +126,17 @@ type Finding struct {
 // ServiceCIDR that the finding is about.
 func (f *Finding) isAlone() bool { return f.Kind == KindServiceCIDR }
 
+// Subject is what a finding can be looked up by: its value, or else, if that is no address or port, the Service, or the reason.
+func (f *Finding) Subject() string {
+	if _, err := rangekeeper.ParseValue(f.Value); err == nil {
+		return f.Value
+	}
+	if f.Namespace != "" {
+		return f.Namespace + "/" + f.Name
+	}
+	return f.Reason
+}
+
 // Claimant is an object that claims a value. The oldest one keeps the value; the
 // others are to change it, or to be recreated. One without a time counts as the
 // youngest; of several with one time the first by namespace and name keeps the value.

@@ -1,7 +1,9 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
@@ -50,6 +52,9 @@ func (p *preflight) addFindings(reason string, findings []audit.Finding, v verdi
 	for _, f := range findings {
 		values = append(values, f.Value)
 	}
+	if v.words == nil {
+		v.words = p.Explain(findings[0].Subject())
+	}
 	p.addValues(reason, values, v)
 }
 
@@ -60,7 +65,7 @@ func (p *preflight) addValues(name string, values []string, v verdict) {
 		title = entry.Title
 	}
 	if v.words == nil {
-		v.words = p.Command("explain", values[0])
+		v.words = p.Explain(values[0])
 	}
 	p.add(Check{
 		Name: name, Level: v.level, Message: strings.TrimSpace(fmt.Sprintf("%s: %s. %s", title, some(values), v.what)), Values: values,
@@ -71,6 +76,10 @@ func (p *preflight) addValues(name string, values []string, v verdict) {
 // some names the first values.
 func some(values []string) string {
 	const shown = 3
+	values = slices.Clone(values)
+	for i, value := range values {
+		values[i] = cmp.Or(value, `""`)
+	}
 	if len(values) <= shown {
 		return strings.Join(values, ", ")
 	}
@@ -153,15 +162,18 @@ func (p *preflight) repairs(purpose string) string {
 	case p.Repair == nil:
 		return "To " + purpose + ", let the present kube-apiserver run for 10 minutes: its repair does it in three passes."
 	case p.AtRest:
-		return "To " + purpose + ", run:"
+		return "To " + purpose + restores
 	}
 	return "A Service that is being created looks the same for a moment. To " + purpose + ", run:"
 }
 
+// restores ends the remedies that a repair of the snapshot is: without a restore it repairs no cluster.
+const restores = ", repair the snapshot and restore the result, as docs/runbook.md#restore-a-repaired-snapshot says:"
+
 // changes is the verdict about IPAddress objects that the first repair pass changes.
 func (p *preflight) changes(what, verb string) verdict {
 	if p.AtRest && p.Repair != nil {
-		return verdict{Surprise, what, "To " + verb + " them in the snapshot, run:", p.Repair}
+		return verdict{Surprise, what, "To " + verb + " them" + restores, p.Repair}
 	}
 	return verdict{Surprise, what, "Before the upgrade, wait for the repair of the present kube-apiserver, which does the same every 3 minutes. " +
 		"If it does not, its log says why. This shows more:", nil}

@@ -34,6 +34,10 @@ type Options struct {
 	ClusterIPRanges []string
 	// Command returns the words of a command of rangekeeper for the same cluster.
 	Command func(words ...string) []string
+	// Explain returns those of the command that explains a value, a Service or a reason.
+	Explain func(what string) []string
+	// Kubectl are kubectl's flags for the same cluster, each with its value.
+	Kubectl []string
 	// Repair are the words of the command that repairs the source, nil if it cannot be written. AtRest says that this is a
 	// snapshot, in which IPAddress objects are repaired, too.
 	Repair []string
@@ -93,6 +97,11 @@ func (p *preflight) add(c Check) {
 
 func (p *preflight) ok(name, format string, args ...any) {
 	p.add(Check{Name: name, Level: OK, Message: fmt.Sprintf(format, args...)})
+}
+
+// kubectl returns the words of a command of kubectl for the same cluster.
+func (p *preflight) kubectl(words ...string) []string {
+	return append(append([]string{"kubectl"}, p.Kubectl...), words...)
 }
 
 // unseen reports whether the source does not show bitmaps.
@@ -199,7 +208,7 @@ func (p *preflight) checkRelease() {
 		p.add(Check{
 			Name: name, Level: Unknown, Message: "The source does not say which release the cluster runs.",
 			Remedy: "kube-apiserver is upgraded one minor release at a time. See that the present one is " + (p.To - 1).String() + " or " + p.To.String() + ".",
-			Words:  []string{"kubectl", "version"},
+			Words:  p.kubectl("version"),
 		})
 	case p.To < p.from:
 		p.add(Check{
@@ -250,7 +259,7 @@ func (p *preflight) checkServiceCIDR() {
 	}
 	given := p.ClusterIPRanges
 	text := func(ranges []string) string { return strings.Join(ranges, ",") }
-	showFlag := []string{"kubectl -n kube-system get pods", "-l component=kube-apiserver", "-o yaml", "| grep service-cluster-ip-range"}
+	showFlag := p.kubectl("-n kube-system", "get pods", "-l component=kube-apiserver", "-o yaml", "| grep service-cluster-ip-range")
 	switch {
 	case len(stored) == 0 && !p.byObjects && p.unseen():
 		p.add(Check{
@@ -318,7 +327,7 @@ func (p *preflight) checkFirstRepair() {
 	c := Check{
 		Name: name, Level: Surprise,
 		Message: fmt.Sprintf("The first repair pass of kube-apiserver %v writes: %s.", p.To, strings.Join(parts, ", ")),
-		Remedy:  "Take a patch release with the fix of kubernetes#136288, as 1.33.13 and 1.36.3 are; 1.34.4 and 1.35.4 lack it.",
+		Remedy:  p.firstRepairRemedy(),
 	}
 	if p.createsObjects() {
 		c.Message += " It reports an Event ClusterIPNotAllocated for each Service, which is no fault."
@@ -329,6 +338,20 @@ func (p *preflight) checkFirstRepair() {
 		c.Remedy = "Upgrade one server, and keep those of the old release in service until it is ready. " + c.Remedy
 	}
 	p.add(c)
+}
+
+// retries says of a release which patch release makes a write of its first repair pass again if the server is not yet ready for
+// it (kubernetes#136288). docs/upgrade.md says how that was found.
+var retries = map[Release]string{
+	33: "1.33.13 makes", 34: "1.34.4 does not make", 35: "1.35.4 does not make", 36: "1.36.3 makes", 37: "1.37.2 makes",
+}
+
+func (p *preflight) firstRepairRemedy() string {
+	text, ok := retries[p.To]
+	if !ok {
+		return "Repair the cluster before the upgrade, so that there is nothing to write."
+	}
+	return "Choose a patch release with the fix of kubernetes#136288: " + text + " a write again that comes before the server is ready for it."
 }
 
 func (p *preflight) exceptUnseen() string {
@@ -346,14 +369,17 @@ func (p *preflight) checkBeta() {
 		Name: "BetaAPI", Level: Surprise,
 		Message: fmt.Sprintf("kube-apiserver %v does not serve IPAddress and ServiceCIDR objects as networking.k8s.io/v1beta1. Stored objects of this version stay readable.", p.To),
 		Remedy:  "Let clients and manifests use networking.k8s.io/v1. This lists what clients still ask for:",
-		Words:   []string{"kubectl get --raw /metrics", "| grep apiserver_requested_deprecated_apis"},
+		Words:   p.kubectl("get --raw /metrics", "| grep apiserver_requested_deprecated_apis"),
 	})
 }
 
 // unknown adds what the audit does not know.
 func (p *preflight) unknown(u audit.Unknown) {
 	c := Check{Name: u.Range, Level: Unknown, Message: strings.ToUpper(u.Message[:1]) + u.Message[1:] + ".", Remedy: "Read etcd or an etcd snapshot, with --endpoints or --etcd-snapshot."}
-	if u.Range == audit.ServiceNodePorts {
+	switch {
+	case strings.Contains(u.Message, "--service-node-port-range"):
+		c.Remedy = "Name the range of the API servers with --service-node-port-range, or read etcd or an etcd snapshot."
+	case u.Range == audit.ServiceNodePorts:
 		c.Remedy += " Leaked node ports are found over the API, too:"
 		c.Words = p.Command("audit", "--probe")
 	}

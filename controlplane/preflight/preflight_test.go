@@ -40,6 +40,7 @@ func objects(release string) cluster {
 	c := newCluster(release)
 	c.bitmap(audit.ServiceNodePorts, "30000-32767", 0)
 	c.ServiceCIDRs = []networkingv1.ServiceCIDR{{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}}}}
+	c.ServiceCIDRs[0].Status.Conditions = []metav1.Condition{{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue}}
 	c.service("kubernetes", "10.96.0.1")
 	c.address("10.96.0.1", "kubernetes")
 	c.UpgradedAt = 50
@@ -103,7 +104,7 @@ func newReport(t *testing.T, c cluster, o preflight.Options) *preflight.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Command = command
+	o.Command, o.Explain = command, func(what string) []string { return command("explain", what) }
 	report, err := preflight.New(c.State, a, o)
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +187,13 @@ func TestChecks(t *testing.T) {
 		{"out of range", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.service("more", "10.0.0.1") },
 			[]string{must + "ClusterIPOutOfRange: 10.0.0.1", migrates}},
 		{"no address", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.service("more", "nonsense") },
-			[]string{must + "ClusterIPNotValid: nonsense", migrates}},
+			[]string{must + "ClusterIPNotValid: nonsense. kube-apiserver 1.33 reports", migrates}},
+		{"no address, remedy", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.service("more", "fe80::1%eth0") },
+			[]string{must + "ClusterIPNotValid: rangekeeper explain default/more --endpoints", migrates}},
+		{"empty address", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
+			c.service("more", "nonsense")
+			c.Services[1].Spec.ClusterIPs = []string{"nonsense", ""}
+		}, []string{must + "ClusterIPNotValid: \"\", nonsense. kube-apiserver", migrates}},
 		{"double node port", objects("v1.35.4"), "1.36", flag, func(c cluster) {
 			c.bitmap(audit.ServiceNodePorts, "30000-32767", 2)
 			c.Services[0].Spec.Ports = []corev1.ServicePort{{NodePort: 30001}, {NodePort: 30001}}
@@ -244,6 +251,38 @@ func TestChecks(t *testing.T) {
 			h.FailurePolicy = &ignore
 			c.webhook(h)
 		}, []string{surprise + "Webhooks: waits for each answer", migrates}},
+		{"webhook of deletions that may not be called", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
+			h := webhook("ipaddresses")
+			h.Rules[0].Operations = []admissionv1.OperationType{admissionv1.Delete}
+			c.webhook(h)
+		}, []string{surprise + "Webhooks: can be called for deletions of ipaddresses. The first repair pass makes no such write", migrates}},
+		{"webhooks of one configuration", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
+			ignored, ignore := webhook("ipaddresses"), admissionv1.Ignore
+			ignored.FailurePolicy, ignored.Name = &ignore, "ignored.example.com"
+			also := webhook("servicecidrs")
+			also.Name = "also.example.com"
+			c.Upgrade.Validating = []admissionv1.ValidatingWebhookConfiguration{{
+				ObjectMeta: metav1.ObjectMeta{Name: "policies"}, Webhooks: []admissionv1.ValidatingWebhook{webhook("servicecidrs"), ignored, also},
+			}}
+		}, []string{
+			must + "Webhooks: check.example.com, also.example.com of validatingwebhookconfiguration policies can be called for creations of servicecidrs. The first",
+			surprise + "Webhooks: ignored.example.com of validatingwebhookconfiguration policies can be called for creations of ipaddresses, deletions of ipaddresses. The first repair pass of kube-apiserver 1.33 waits",
+			migrates,
+		}},
+		{"webhook of the status", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.webhook(webhook("servicecidrs/status")) },
+			[]string{must + "Webhooks: updates of servicecidrs/status. kube-apiserver 1.33 sets the condition Ready of ServiceCIDR kubernetes, and calls", migrates}},
+		{"webhook of the status, which is not set", objects("v1.35.4"), "1.36", flag, func(c cluster) {
+			c.ServiceCIDRs[0].Status.Conditions = nil
+			c.webhook(webhook("*/status"))
+		}, []string{must + "Webhooks: kube-apiserver 1.36 sets the condition Ready"}},
+		{"webhook of the status that may fail", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
+			h, ignore := webhook("servicecidrs/status"), admissionv1.Ignore
+			h.FailurePolicy = &ignore
+			c.webhook(h)
+		}, []string{surprise + "Webhooks: kube-apiserver 1.33 waits for the answer before the condition Ready", migrates}},
+		{"webhook of a status that is set", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.webhook(webhook("servicecidrs/*")) },
+			[]string{surprise + "Webhooks: creations of servicecidrs, updates of servicecidrs/status. The first repair pass makes no such write"}},
+		{"webhook of other subresources", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.webhook(webhook("ipaddresses/status", "servicecidrs/scale")) }, []string{migrates}},
 		{"webhook later", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.webhook(webhook("ipaddresses")) },
 			[]string{surprise + "Webhooks: only later allocations"}},
 		{"webhook for removals", objects("v1.35.4"), "1.36", flag, func(c cluster) {
@@ -261,12 +300,20 @@ func TestChecks(t *testing.T) {
 		{"webhooks forbidden", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.Upgrade.Forbidden = "user x cannot list" },
 			[]string{unknown + "Webhooks: get and list of validatingwebhookconfigurations and mutatingwebhookconfigurations"}},
 
+		{"fix of the first repair", bitmaps("v1.32.2"), "1.33", flag, nil, []string{surprise + "FirstRepair: kubernetes#136288: 1.33.13 makes a write again"}},
+		{"fix of the first repair of 1.37", objects("v1.36.3"), "1.37", flag, func(c cluster) { c.address("10.96.0.2", "none") },
+			[]string{surprise + "Leak", surprise + "FirstRepair: kubernetes#136288: 1.37.2 makes a write again", beta}},
+		{"first repair of 1.32", bitmaps("v1.32.1"), "1.32", flag, func(c cluster) { c.Services[0].Spec.Ports = []corev1.ServicePort{{NodePort: 30001}} },
+			[]string{surprise + "PortNotAllocated", surprise + "FirstRepair: Repair the cluster before the upgrade"}},
 		{"no beta", objects("v1.36.3"), "1.37", flag, nil, []string{beta}},
 		{"never beta", objects("v1.37.1"), "1.37", flag, nil, nil},
 
 		{"over the API", objects("v1.35.4"), "1.36", flag, func(c cluster) {
 			c.Ranges, c.Unseen = map[string]clusterstate.StoredRange{}, &clusterstate.Unseen{NodePortRange: "30000-32767"}
 		}, []string{unknown + "servicenodeports: rangekeeper audit --probe"}},
+		{"over the API, without a range", objects("v1.35.4"), "1.36", flag, func(c cluster) {
+			c.Ranges, c.Unseen = map[string]clusterstate.StoredRange{}, &clusterstate.Unseen{}
+		}, []string{unknown + "servicenodeports: rangekeeper audit --probe", unknown + "servicenodeports: Name the range of the API servers with --service-node-port-range"}},
 		{"over the API of bitmaps", bitmaps("v1.32.2"), "1.33", nil, func(c cluster) {
 			c.Ranges, c.Unseen = map[string]clusterstate.StoredRange{}, &clusterstate.Unseen{NodePortRange: "30000-32767"}
 		}, []string{migrates, unknown + "ServiceCIDR: Read etcd", unknown + "serviceips: Leaked", unknown + "serviceips: --service-cluster-ip-range", unknown + "servicenodeports:"}},
@@ -326,7 +373,7 @@ func TestRules(t *testing.T) {
 		{"all with subresources", webhook("*/*"), true},
 		{"by name", webhook("pods", "servicecidrs"), true},
 		{"with subresources", webhook("ipaddresses/*"), true},
-		{"status only", webhook("*/status", "servicecidrs/status"), false},
+		{"other status only", webhook("ipaddresses/status", "services/status"), false},
 		{"others", webhook("pods", "services"), false},
 		{"group", rule(func(_ *hook, r *ruleOf) { r.APIGroups = []string{"", "networking.k8s.io"} }), true},
 		{"other group", rule(func(_ *hook, r *ruleOf) { r.APIGroups = []string{"", "apps"} }), false},
@@ -401,10 +448,10 @@ func TestRepairs(t *testing.T) {
 		want     string
 	}{
 		{"etcd", "1.33", damaged(), []string{repair, "--apply"}, false, preflight.Must, "To free them before the upgrade, run: rangekeeper repair --apply"},
-		{"snapshot", "1.33", damaged(), []string{repair, "--to-file"}, true, preflight.Must, "rangekeeper repair --to-file"},
+		{"snapshot", "1.33", damaged(), []string{repair, "--to-file"}, true, preflight.Must, "repair the snapshot and restore the result, as docs/runbook.md#restore-a-repaired-snapshot says: rangekeeper repair --to-file"},
 		{"read only", "1.33", damaged(), nil, false, preflight.Must, "present kube-apiserver run for 10 minutes"},
 		{"objects in etcd", "1.36", missing(), []string{repair, "--apply"}, false, preflight.Surprise, "wait for the repair of the present kube-apiserver"},
-		{"objects in a snapshot", "1.36", missing(), []string{repair, "--to-file"}, true, preflight.Surprise, "To create them in the snapshot, run: rangekeeper repair --to-file"},
+		{"objects in a snapshot", "1.36", missing(), []string{repair, "--to-file"}, true, preflight.Surprise, "To create them, repair the snapshot and restore the result, as docs/runbook.md#restore-a-repaired-snapshot says: rangekeeper repair --to-file"},
 	} {
 		report := newReport(t, c.cluster, preflight.Options{To: target(t, c.to), ClusterIPRanges: flag, Repair: c.repair, AtRest: c.atRest})
 		check := report.Of(c.level)[0]

@@ -8,6 +8,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -25,8 +26,31 @@ type webhookConfiguration struct {
 
 // write is a kind of write that a kube-apiserver makes.
 type write struct {
-	resource  string
-	operation admissionv1.OperationType
+	resource, subresource string
+	operation             admissionv1.OperationType
+	// what names it for people, and isFirst says that the new release makes it before it is ready, or right after that.
+	what    string
+	isFirst bool
+}
+
+// webhookWrites are those for which a webhook may be called.
+func (p *preflight) webhookWrites() []write {
+	w := p.report.FirstRepair
+	return []write{
+		{serviceCIDRs, "", admissionv1.Create, "creations of " + serviceCIDRs, w.ServiceCIDRs > 0},
+		{ipAddresses, "", admissionv1.Create, "creations of " + ipAddresses, w.Created > 0},
+		{ipAddresses, "", admissionv1.Delete, "deletions of " + ipAddresses, w.Removed > 0},
+		{serviceCIDRs, "status", admissionv1.Update, "updates of " + serviceCIDRs + "/status", w.ServiceCIDRs > 0 || !p.defaultIsReady()},
+	}
+}
+
+// defaultIsReady reports whether the default ServiceCIDR has the condition Ready, true or not. A kube-apiserver sets it if it is
+// missing.
+func (p *preflight) defaultIsReady() bool {
+	at := slices.IndexFunc(p.state.ServiceCIDRs, func(s networkingv1.ServiceCIDR) bool { return s.Name == defaultServiceCIDR })
+	return at >= 0 && slices.ContainsFunc(p.state.ServiceCIDRs[at].Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == networkingv1.ServiceCIDRConditionReady
+	})
 }
 
 // checkWebhooks looks for admission webhooks that are called for the writes of the first repair pass. If one refuses them, or
@@ -70,51 +94,75 @@ func (p *preflight) webhookConfigurations() (all []webhookConfiguration) {
 	return all
 }
 
-// checkConfiguration adds a check if a webhook of a configuration matches.
+// checkConfiguration adds a check for the webhooks of a configuration that match the same writes with the same effect, and
+// reports whether there are any.
 func (p *preflight) checkConfiguration(name string, c webhookConfiguration) bool {
-	first := map[write]bool{
-		{serviceCIDRs, admissionv1.Create}: p.report.FirstRepair.ServiceCIDRs > 0,
-		{ipAddresses, admissionv1.Create}:  p.report.FirstRepair.Created > 0,
-		{ipAddresses, admissionv1.Delete}:  p.report.FirstRepair.Removed > 0,
-	}
-	var names []string
-	isCalled, stops := false, false
+	var effects []webhookEffect
 	for i := range c.hooks {
 		h := &c.hooks[i]
-		var matched []write
-		for w := range first {
-			if matches(h, w) {
-				matched = append(matched, w)
-			}
-		}
-		if len(matched) == 0 {
+		effect, ok := p.effectOf(h)
+		if !ok {
 			continue
 		}
-		names = append(names, h.Name)
-		calls := slices.ContainsFunc(matched, func(w write) bool { return first[w] })
-		isCalled = isCalled || calls
-		stops = stops || calls && (h.FailurePolicy == nil || *h.FailurePolicy == admissionv1.Fail)
+		at := slices.IndexFunc(effects, func(e webhookEffect) bool { return e.what == effect.what && e.text == effect.text })
+		if at < 0 {
+			at = len(effects)
+			effects = append(effects, effect)
+		}
+		effects[at].names = append(effects[at].names, h.Name)
 	}
-	if len(names) == 0 {
-		return false
+	for _, e := range effects {
+		p.add(Check{
+			Name: name, Level: e.level, Values: e.names,
+			Message: fmt.Sprintf("%s of %s %s can be called for %s. %s", strings.Join(e.names, ", "), c.resource, c.name, e.what, e.text),
+			Remedy:  "Exclude the resources from its rules, or from the tool that maintains it:",
+			Words:   p.kubectl("edit", c.resource, c.name),
+		})
 	}
-	check := Check{
-		Name: name, Level: Surprise, Values: names,
-		Message: fmt.Sprintf("%s of %s %s can be called for %s or %s.", strings.Join(names, ", "), c.resource, c.name, serviceCIDRs, ipAddresses),
-		Remedy:  "Exclude both resources from its rules, or from the tool that maintains it:",
-		Words:   []string{"kubectl edit", c.resource, c.name},
+	return len(effects) > 0
+}
+
+// webhookEffect is what webhooks of one configuration mean for the upgrade.
+type webhookEffect struct {
+	level Level
+	// what names the writes, and text says what follows.
+	what, text string
+	names      []string
+}
+
+// effectOf returns the effect of one webhook, if it matches any write.
+func (p *preflight) effectOf(h *admissionv1.ValidatingWebhook) (webhookEffect, bool) {
+	e := webhookEffect{level: Surprise}
+	var whats []string
+	starts, setsReady := false, false // writes of the first repair pass, and that of the condition Ready
+	for _, w := range p.webhookWrites() {
+		if !matches(h, w) {
+			continue
+		}
+		whats = append(whats, w.what)
+		if w.subresource == "" {
+			starts = starts || w.isFirst
+		} else {
+			setsReady = w.isFirst
+		}
 	}
+	e.what = strings.Join(whats, ", ")
+	fails := h.FailurePolicy == nil || *h.FailurePolicy == admissionv1.Fail
 	switch {
-	case stops:
-		check.Level = Must
-		check.Message += fmt.Sprintf(" The first repair pass of kube-apiserver %v calls it with failurePolicy Fail: if it refuses or does not answer, the server is never ready (kubernetes#137356).", p.To)
-	case isCalled:
-		check.Message += fmt.Sprintf(" The first repair pass of kube-apiserver %v waits for each answer, up to timeoutSeconds.", p.To)
+	case starts && fails:
+		e.level = Must
+		e.text = fmt.Sprintf("The first repair pass of kube-apiserver %v calls it with failurePolicy Fail: if it refuses or does not answer, the server is never ready (kubernetes#137356).", p.To)
+	case setsReady && fails:
+		e.level = Must
+		e.text = fmt.Sprintf("kube-apiserver %v sets the condition Ready of ServiceCIDR %s, and calls it with failurePolicy Fail: until it answers and admits that, new Services get no ClusterIP.", p.To, defaultServiceCIDR)
+	case starts:
+		e.text = fmt.Sprintf("The first repair pass of kube-apiserver %v waits for each answer, up to timeoutSeconds.", p.To)
+	case setsReady:
+		e.text = fmt.Sprintf("kube-apiserver %v waits for the answer before the condition Ready of ServiceCIDR %s is set.", p.To, defaultServiceCIDR)
 	default:
-		check.Message += " The first repair pass has nothing to write, so only later allocations depend on it."
+		e.text = "The first repair pass makes no such write, so only later allocations or releases depend on it."
 	}
-	p.add(check)
-	return true
+	return e, len(whats) > 0
 }
 
 // matches reports whether a webhook is called for a write. A namespaceSelector never excludes objects of the cluster, and
@@ -124,14 +172,21 @@ func matches(h *admissionv1.ValidatingWebhook, w write) bool {
 	return selects(h.ObjectSelector, w.resource) && slices.ContainsFunc(h.Rules, func(r admissionv1.RuleWithOperations) bool {
 		return (slices.Contains(r.Operations, admissionv1.OperationAll) || slices.Contains(r.Operations, w.operation)) &&
 			hasAny(r.APIGroups, "networking.k8s.io") && (!exact || hasAny(r.APIVersions, "v1")) &&
-			hasAny(r.Resources, w.resource, w.resource+"/*", "*/*") &&
+			slices.ContainsFunc(r.Resources, func(text string) bool { return matchesResource(text, w) }) &&
 			(r.Scope == nil || *r.Scope != admissionv1.NamespacedScope)
 	})
 }
 
-// hasAny reports whether a rule's list has one of the names or a star.
-func hasAny(list []string, names ...string) bool {
-	return slices.Contains(list, "*") || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(list, name) })
+// matchesResource reports whether a rule's text names the resource of a write. A star in front of the slash stands for all
+// resources, and one behind it for the resource and its subresources.
+func matchesResource(text string, w write) bool {
+	resource, subresource, _ := strings.Cut(text, "/")
+	return (resource == "*" || resource == w.resource) && (subresource == "*" || subresource == w.subresource)
+}
+
+// hasAny reports whether a rule's list has the name or a star.
+func hasAny(list []string, name string) bool {
+	return slices.Contains(list, "*") || slices.Contains(list, name)
 }
 
 // selects reports whether an objectSelector selects an object that a kube-apiserver creates.

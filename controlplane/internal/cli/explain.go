@@ -120,7 +120,7 @@ func (s *screen) explanation(e *audit.Explanation) {
 			fmt.Fprintf(&s.b, "%-11s %s\n", label, line)
 		}
 	}
-	line("Value", printable(e.Value))
+	line("Value", cmp.Or(printable(e.Value), `""`))
 	switch {
 	case len(e.Places) > 0:
 	case e.RangeUnknown:

@@ -54,10 +54,19 @@ func (s *source) command(words ...string) []string {
 	return append(append([]string{s.program}, words...), s.given...)
 }
 
+// kubectlFlags are the flags of kubectl on the command line.
+func (s *source) kubectlFlags() []string {
+	return slices.DeleteFunc(slices.Clone(s.given), func(flag string) bool {
+		name, _, _ := strings.Cut(strings.TrimPrefix(flag, "--"), " ")
+		name, _, _ = strings.Cut(name, "=") // of a bool
+		return s.kube == nil || !slices.Contains(s.kube.names, name)
+	})
+}
+
 // explainSteps explain a fault: its value, and its reason.
 func (s *source) explainSteps(f fault) []step {
 	return []step{
-		{"everything about the first value of the worst kind", s.command("explain", quoted(f.value))},
+		{"everything about the first value of the worst kind", s.command("explain", quoted(f.subject))},
 		{"its meaning, risk and remedy", []string{s.program, "explain", f.reason}},
 	}
 }

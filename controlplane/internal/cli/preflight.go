@@ -52,7 +52,8 @@ Over the Kubernetes API it reads the admission webhooks, too, if the user may li
 		if err != nil {
 			return err
 		}
-		options := preflight.Options{To: target, Command: s.command, AtRest: s.snapshot != ""}
+		options := preflight.Options{To: target, Command: s.command, Kubectl: s.kubectlFlags(), AtRest: s.snapshot != ""}
+		options.Explain = func(what string) []string { return s.command("explain", quoted(what)) }
 		for _, text := range s.clusterIPRanges() {
 			r, err := rangekeeper.ParseCIDR(text)
 			if err != nil {
@@ -105,10 +106,16 @@ func (s *screen) preflight(r *preflight.Report) {
 		from = "an unknown release"
 	}
 	result := "nothing must be done first"
-	if n := r.Summary.MustBeDoneFirst; n > 0 {
-		result = count(n, "thing") + " must be done first"
+	switch unknown := r.Summary.Unknown; {
+	case r.Summary.MustBeDoneFirst > 0:
+		result = count(r.Summary.MustBeDoneFirst, "thing") + " must be done first"
+	case unknown == 1:
+		result = "nothing known must be done first; 1 thing is unknown"
+	case unknown > 1:
+		result = fmt.Sprintf("nothing known must be done first; %d things are unknown", unknown)
 	}
 	s.text(0, bold, fmt.Sprintf("Upgrade of kube-apiserver from %s to %s: %s", from, r.To, result))
+	shown := map[string]string{} // commands, and the checks that they belong to
 	for _, level := range preflight.Levels {
 		checks := r.Of(level)
 		if len(checks) == 0 {
@@ -117,13 +124,13 @@ func (s *screen) preflight(r *preflight.Report) {
 		s.blank()
 		fmt.Fprintf(&s.b, "%s (%d)\n", s.colored(levelColors[level], levelTexts[level]), len(checks))
 		for _, check := range checks {
-			s.check(check)
+			s.check(check, shown)
 		}
 	}
 }
 
-// check writes one check with its remedy.
-func (s *screen) check(c preflight.Check) {
+// check writes one check with its remedy, and its command unless it is shown already.
+func (s *screen) check(c preflight.Check, shown map[string]string) {
 	for i, line := range wrapped(printable(c.Name+": "+c.Message), s.width-2, 2) {
 		if i == 0 {
 			line = strings.Replace(line, c.Name, s.colored(bold, c.Name), 1)
@@ -136,5 +143,12 @@ func (s *screen) check(c preflight.Check) {
 	if c.Remedy != "" {
 		s.text(4, "", "Remedy: "+c.Remedy)
 	}
+	if of, ok := shown[c.Command]; ok {
+		s.text(6, "", "# the command of "+of)
+		return
+	}
 	s.words(6, c.Words)
+	if c.Command != "" {
+		shown[c.Command] = c.Name
+	}
 }

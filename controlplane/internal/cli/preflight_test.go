@@ -86,8 +86,11 @@ func TestPreflight(t *testing.T) {
 			if want := fmt.Sprintf("to %s: %d things must be done first Must be done first (%[2]d)", to, len(drift.Of(preflight.Must))); !strings.Contains(words(stdout), want) {
 				t.Errorf("not %q:\n%s", want, stdout)
 			}
-			if _, stdout, _ := run(t, args("clean.db.gz")...); !strings.Contains(words(stdout), "to "+to+": nothing must be done first ") {
+			if _, stdout, _ := run(t, args("clean.db.gz")...); !strings.Contains(words(stdout), "to "+to+": nothing known must be done first; 1 thing is unknown ") {
 				t.Errorf("clean:\n%s", stdout)
+			}
+			if n := strings.Count(stdout, "--to-file"); n != 1 || !strings.Contains(words(stdout), "docs/runbook.md#restore-a-repaired-snapshot") {
+				t.Errorf("%d commands of one repair:\n%s", n, stdout)
 			}
 			if _, stdout, _ := run(t, append(args("drift.db.gz"), "-o", "wide")...); !strings.Contains(stdout, "Values: ") {
 				t.Errorf("wide:\n%s", stdout)
@@ -219,6 +222,14 @@ func TestPreflightOverAPI(t *testing.T) {
 	r = runJSON[preflight.Report](t, exitOK, at(apiservertest.Admin)...)
 	if !slices.Contains(namesOf(r, preflight.Surprise), "Webhooks") {
 		t.Errorf("with a webhook: %+v", r)
+	}
+	for _, c := range r.Of(preflight.Surprise) {
+		if want := "kubectl --kubeconfig " + server.Kubeconfig(apiservertest.Admin) + " edit validatingwebhookconfiguration policies"; c.Name == "Webhooks" && c.Command != want {
+			t.Errorf("%q, want %q", c.Command, want)
+		}
+	}
+	if _, stdout, _ := run(t, at(apiservertest.Admin)...); !strings.Contains(strings.Join(strings.Fields(stdout), " "), "nothing known must be done first; ") {
+		t.Error(stdout)
 	}
 	if code, _, stderr := run(t, "preflight", "--to", newest, "--kubeconfig", server.Kubeconfig(apiservertest.Admin), "--server", "https://127.0.0.1:1"); code != exitUnreachable {
 		t.Errorf("not reachable: exit code %d, %s", code, stderr)

@@ -176,7 +176,9 @@ type fault struct {
 	severity audit.Severity
 	// reason is that of a finding, or runbook.Leak.
 	reason, value string
-	row           []string
+	// subject is what rangekeeper explain takes.
+	subject string
+	row     []string
 	// claimants are rows of all Services that claim the value of a finding.
 	claimants [][]string
 }
@@ -190,7 +192,7 @@ func objectOf(f audit.Finding) string {
 }
 
 func faultOf(f audit.Finding, wide bool) fault {
-	row := []string{printable(f.Value), printable(objectOf(f)), f.Range}
+	row := []string{cmp.Or(printable(f.Value), `""`), printable(objectOf(f)), f.Range}
 	var claimants [][]string
 	for _, claimant := range claimantsOf(f) {
 		claimants = append(claimants, append([]string{row[0]}, claimant...))
@@ -198,7 +200,7 @@ func faultOf(f audit.Finding, wide bool) fault {
 	if wide {
 		row = append(row, f.Message)
 	}
-	return fault{f.Severity, f.Reason, f.Value, row, claimants}
+	return fault{f.Severity, f.Reason, f.Value, f.Subject(), row, claimants}
 }
 
 // claimantsOf returns name, age and what to do of each claimant of a finding's value.
@@ -221,7 +223,7 @@ func doesAbout(f audit.Finding, c audit.Claimant) string {
 }
 
 func leakFault(l audit.Leak) fault {
-	return fault{l.Severity, runbook.Leak, l.Value, []string{l.Value, l.Range}, nil}
+	return fault{l.Severity, runbook.Leak, l.Value, l.Value, []string{l.Value, l.Range}, nil}
 }
 
 // faults writes a list for each reason, in the order of the runbook, which has the worst ones first.
