@@ -54,8 +54,8 @@ are not written, since kube-apiserver repairs them at its start.
 
 --plan-to writes the changes to a file for a review, and "--apply --plan FILE" writes
 exactly those, in one transaction, or refuses and says what has changed. It clears a
-value if the plan is at least a minute old and no Service uses the value now; leaks are
-in a plan only with --clean-leaks. What it writes is in FILE.journal, with which
+value if no Service uses it and it stays recorded for a minute, for which the command
+waits; leaks are in a plan only with --clean-leaks. What it writes is in FILE.journal, with which
 rangekeeper undo reverses it for 24 hours.
 
 The exit code is 1 as long as changes are pending or anything is left: a fault that only

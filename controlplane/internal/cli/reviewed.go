@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
@@ -87,6 +89,9 @@ func readChanges(path, kind string) (*changes, error) {
 	}
 	if c.APIVersion != audit.APIVersion || c.Kind != kind {
 		return nil, fmt.Errorf("%s: is %s %s, not %s %s", path, c.APIVersion, c.Kind, audit.APIVersion, kind)
+	}
+	if c.Time.IsZero() || time.Until(c.Time) > 0 {
+		return nil, fmt.Errorf("%s: its time %s is not in the past", path, c.Time.Format(time.RFC3339))
 	}
 	return c, nil
 }
@@ -177,22 +182,23 @@ func (r *repair) applyPlan(ctx context.Context) (*audit.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.cleanLeaks = slices.ContainsFunc(c.Ranges, func(one rangeChanges) bool { return len(one.Clear) > 0 })
-	if age := time.Since(c.Time); r.cleanLeaks && age < leakAge {
-		return nil, fmt.Errorf("%s: clears leaks and is %s old: a value must stay leaked for %s; run the command again then", r.planFile, age.Round(time.Second), leakAge)
-	}
 	if r.source.prefix != c.Prefix {
 		return nil, fmt.Errorf("%s: is for the prefix %s, not %s", r.planFile, c.Prefix, r.source.prefix)
 	}
-	journal := *c
-	journal.Kind, journal.Time = kindJournal, time.Now().UTC()
 	name := r.planFile + journalSuffix
-	if err := journal.create(name, false); errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("%w: the plan was applied already; rangekeeper undo %s reverses it", err, name)
-	} else if err != nil {
+	if _, err := os.Lstat(name); err == nil {
+		return nil, fmt.Errorf("%s exists: the plan was applied already; rangekeeper undo %s reverses it", name, name)
+	}
+	since, err := r.firstLook(ctx, c)
+	if err != nil {
 		return nil, err
 	}
-	plan, err := r.writePlanned(ctx, c)
+	journal := *c
+	journal.Kind, journal.Time = kindJournal, time.Now().UTC()
+	if err := journal.create(name, false); err != nil {
+		return nil, err
+	}
+	plan, err := r.writePlanned(ctx, c, since)
 	if err != nil && !errors.Is(err, errMayBeWritten) {
 		return nil, errors.Join(err, os.Remove(name))
 	}
@@ -202,27 +208,158 @@ func (r *repair) applyPlan(ctx context.Context) (*audit.Plan, error) {
 	return plan, err
 }
 
-// writePlanned writes the changes if each of them is still due.
-func (r *repair) writePlanned(ctx context.Context, c *changes) (plan *audit.Plan, err error) {
+// firstLook returns the state that values which are to be cleared stay recorded from. It waits for as long as a request that
+// creates a Service can take: such a request has its values before it writes the Service.
+func (r *repair) firstLook(ctx context.Context, c *changes) (*clusterstate.State, error) {
+	clears := 0
+	for _, one := range c.Ranges {
+		clears += len(one.Clear)
+	}
+	if r.cleanLeaks = clears > 0; !r.cleanLeaks {
+		return nil, nil
+	}
+	d, err := r.lookPlanned(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	d.close()
+	fmt.Fprintf(r.log, "rangekeeper: waiting %.0f s to look again at %s to clear: a request that creates a Service may be under way\n", leakAge.Seconds(), count(clears, "value"))
+	select {
+	case <-time.After(leakAge):
+		return d.state, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("interrupted before anything is written: %w", ctx.Err())
+	}
+}
+
+// writePlanned writes the changes if each of them is still due. What is cleared was recorded all the time since a state.
+func (r *repair) writePlanned(ctx context.Context, c *changes, since *clusterstate.State) (plan *audit.Plan, err error) {
 	err = untilWritten(r.planFile, func() (written bool, err error) {
-		plan, written, err = r.tryPlanned(ctx, c)
-		return written, err
+		d, err := r.lookPlanned(ctx, c)
+		if err != nil {
+			return false, err
+		}
+		defer d.close()
+		if err := r.checkRecorded(ctx, c, d, since); err != nil {
+			return false, err
+		}
+		plan = d.plan
+		return d.store.swap(ctx, d.state.Revision, d.ranges...)
 	})
 	return plan, err
 }
 
-// tryPlanned writes the changes in one transaction, and returns them as a plan.
-func (r *repair) tryPlanned(ctx context.Context, c *changes) (plan *audit.Plan, written bool, err error) {
+// checkRecorded refuses to clear a value that was free for a moment since a state: its record may be of a new Service.
+func (r *repair) checkRecorded(ctx context.Context, c *changes, d *due, since *clusterstate.State) error {
+	var freed []string
+	for i, one := range c.Ranges {
+		if len(one.Clear) == 0 {
+			continue
+		}
+		values, err := d.store.freedSince(ctx, d.ranges[i], since.Ranges[one.Name], one)
+		if err != nil {
+			return err
+		}
+		freed = append(freed, values...)
+	}
+	if len(freed) == 0 {
+		return nil
+	}
+	return r.hasChanged(since.Revision, strings.Join(freed, ", ")+" was free for a moment, so a Service that is being created may have it; run the command again")
+}
+
+// freedSince returns the values to be cleared that some version of a range from old on does not record.
+func (s *store) freedSince(ctx context.Context, h *held, old clusterstate.StoredRange, one rangeChanges) ([]string, error) {
+	left := sets.New(one.Clear...)
+	for now := h.stored; now.ModRevision != old.ModRevision; {
+		version, err := s.versionBefore(ctx, now)
+		if err != nil {
+			return nil, err
+		}
+		if now = version; now.ModRevision < old.ModRevision { // it did not exist for a moment, or etcd was restored
+			return one.Clear, nil
+		}
+		if err := s.deleteFree(ctx, left, now, one.Name); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(one.Clear), left.Has), nil
+}
+
+// deleteFree deletes the values that a version of a range does not record.
+func (s *store) deleteFree(ctx context.Context, values sets.Set[string], version clusterstate.StoredRange, name string) error {
+	h, err := s.hold(ctx, &clusterstate.State{Ranges: map[string]clusterstate.StoredRange{name: version}}, nil, name)
+	if err != nil {
+		return err
+	}
+	defer h.object.Close()
+	a, err := h.allocator(version.Key)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	return eachValue(rangeChanges{Name: name, Clear: values.UnsortedList()}, func(value rangekeeper.Value, text string, _ bool) error {
+		if !a.Has(value) {
+			values.Delete(text)
+		}
+		return nil
+	})
+}
+
+// versionBefore returns the version of a range that was there before another; it is zero if there was none.
+func (s *store) versionBefore(ctx context.Context, after clusterstate.StoredRange) (before clusterstate.StoredRange, err error) {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	got, err := s.client.Get(ctx, after.Key, clientv3.WithRev(after.ModRevision-1))
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return before, fmt.Errorf("%s: etcd no longer has the version before revision %d; run the command again: %w", after.Key, after.ModRevision, err)
+	}
+	if err != nil {
+		return before, unreachable(fmt.Errorf("read %s: %w", after.Key, err))
+	}
+	for _, kv := range got.Kvs {
+		before = clusterstate.StoredRange{Key: after.Key, Value: kv.Value, ModRevision: kv.ModRevision, CreateRevision: kv.CreateRevision, Version: kv.Version}
+	}
+	return before, nil
+}
+
+// due is a plan whose changes are all still due at a state.
+type due struct {
+	store *store
+	state *clusterstate.State
+	plan  *audit.Plan
+	// ranges are those of the plan, with the changes made.
+	ranges []*held
+}
+
+func (d *due) close() {
+	for _, h := range d.ranges {
+		h.object.Close()
+	}
+}
+
+// hasChanged is the error about differences between the plan and the cluster.
+func (r *repair) hasChanged(revision int64, differences string) error {
+	return fmt.Errorf("%s: %w since revision %d, so nothing was written: %s", r.planFile, errChanged, revision, differences)
+}
+
+// lookPlanned looks at the cluster. Its error says which changes are no longer due.
+func (r *repair) lookPlanned(ctx context.Context, c *changes) (found *due, err error) {
 	state, plan, id, err := r.look(ctx, false)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if id != c.Cluster {
-		return nil, false, fmt.Errorf("%s: is for another etcd cluster", r.planFile)
+		return nil, fmt.Errorf("%s: is for another etcd cluster", r.planFile)
 	}
 	s := &store{client: r.source.client, prefix: r.source.prefix}
+	d := &due{store: s, state: state, plan: plan}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
 	users := audit.Users(state)
-	var ranges []*held
 	var differences []string
 	var planned []audit.RangePlan
 	for _, one := range c.Ranges {
@@ -235,10 +372,9 @@ func (r *repair) tryPlanned(ctx context.Context, c *changes) (plan *audit.Plan, 
 		toSet, toClear := sets.New(plan.Ranges[i].Set...), sets.New(plan.Ranges[i].Clear...)
 		h, err := s.hold(ctx, state, users, one.Name)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		defer h.object.Close()
-		ranges = append(ranges, h)
+		d.ranges = append(d.ranges, h)
 		err = h.change(func(h *held, a *rangekeeper.Allocator) error {
 			return eachValue(one, func(value rangekeeper.Value, text string, set bool) error {
 				switch {
@@ -260,16 +396,15 @@ func (r *repair) tryPlanned(ctx context.Context, c *changes) (plan *audit.Plan, 
 			})
 		})
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
 	if len(differences) > 0 {
-		return nil, false, fmt.Errorf("%s: %w since revision %d, so nothing was written: %s", r.planFile, errChanged, c.Revision, strings.Join(differences, "; "))
+		return nil, r.hasChanged(c.Revision, strings.Join(differences, "; "))
 	}
 	plan.Restrict(planned)
 	plan.Applied = true
-	written, err = s.swap(ctx, state.Revision, ranges...)
-	return plan, written, err
+	return d, nil
 }
 
 // eachValue calls do for each value that is set or cleared.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 // TestReviewedPlan plans a repair, applies exactly that, and undoes it.
 func TestReviewedPlan(t *testing.T) {
+	shortenLeakAge(t)
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "drift.db.gz"))
 	etcd := []string{"--endpoints", e.Endpoints()[0]}
 	with := func(args ...string) []string { return append(args, etcd...) }
@@ -36,7 +38,6 @@ func TestReviewedPlan(t *testing.T) {
 	runJSON[audit.Plan](t, exitFound, with("repair", "--plan-to", file, "--clean-leaks")...)
 	runFails(t, exitInput, []string{file, "--force replaces it"}, with("repair", "--plan-to", file, "--clean-leaks", "-o", "json")...)
 	checkStored(t, etcdtest.SingleStack, "drift", readEtcd(t, e.Client()))
-	runFails(t, exitInput, []string{file, "must stay leaked for 1m0s"}, apply...)
 	plan, err := readChanges(file, kindReviewedPlan)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +46,14 @@ func TestReviewedPlan(t *testing.T) {
 	if ports.Name != "servicenodeports" || len(ports.Set) == 0 || len(ports.Set[0].Services) == 0 || len(ports.Clear) == 0 {
 		t.Fatalf("%+v", ports)
 	}
-	plan.Time = plan.Time.Add(-2 * time.Minute)
+	for _, wrong := range []time.Time{{}, time.Now().Add(time.Hour)} {
+		other := *plan
+		other.Time = wrong
+		if err := other.create(file, true); err != nil {
+			t.Fatal(err)
+		}
+		runFails(t, exitInput, []string{file, "is not in the past"}, apply...)
+	}
 	if err := plan.create(file, true); err != nil {
 		t.Fatal(err)
 	}
@@ -117,5 +125,58 @@ func TestUndoSets(t *testing.T) {
 	}
 	if got := runOK(t, with("undo", file+journalSuffix)...); !slices.Equal(got, []string{"servicenodeports 30001 released"}) || ports(t, e) != nil {
 		t.Errorf("%q, left %q", got, ports(t, e))
+	}
+}
+
+// TestPlanOfValueInUseAgain frees a value of a plan and records it again while the plan is applied, as servers do that create a
+// Service. Only a value that stays recorded is cleared.
+func TestPlanOfValueInUseAgain(t *testing.T) {
+	shortenLeakAge(t)
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz"))
+	etcd := []string{"--endpoints", e.Endpoints()[0]}
+	toggled := func(times, port int) {
+		for range times {
+			if err := toggle(t.Context(), e.Client(), nodePortsKey, port); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	toggled(1, 32_000)
+	file := filepath.Join(t.TempDir(), "plan.json")
+	runJSON[audit.Plan](t, exitFound, append(etcd, "repair", "--plan-to", file, "--clean-leaks")...)
+	apply := append(etcd, "repair", "--apply", "--plan", file)
+	meanwhile := func(change func()) (code int, stderr string) {
+		var log strings.Builder
+		code = Run(t.Context(), apply, io.Discard, writerFunc(func(b []byte) (int, error) {
+			if strings.Contains(string(b), "look again at 1 value to clear") {
+				change()
+			}
+			return log.Write(b)
+		}))
+		return code, log.String()
+	}
+	for name, change := range map[string]func(){
+		"freed and recorded": func() { toggled(2, 32_000) },
+		"several versions":   func() { toggled(2, 32_000); toggled(2, 32_001) },
+		"deleted and created": func() {
+			got, err := e.Client().Get(t.Context(), nodePortsKey)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := e.Client().Delete(t.Context(), nodePortsKey); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := e.Client().Put(t.Context(), nodePortsKey, string(got.Kvs[0].Value)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		code, stderr := meanwhile(change)
+		if code != exitFound || !strings.Contains(stderr, "32000 was free for a moment") || !strings.Contains(stderr, "nothing was written") || !slices.Contains(ports(t, e), "32000") {
+			t.Errorf("%s: exit code %d, %s", name, code, stderr)
+		}
+	}
+	if code, stderr := meanwhile(func() { toggled(2, 32_001) }); code != exitOK || slices.Contains(ports(t, e), "32000") {
+		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }
