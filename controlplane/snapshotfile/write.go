@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -17,6 +16,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/newfile"
 )
 
 // WriteOptions say how [WriteRepaired] treats its files.
@@ -42,7 +43,8 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 	if _, ok := newValues[""]; ok {
 		return 0, errors.New("an etcd key is never empty")
 	}
-	if err := checkTarget(src, dst, o.Overwrite); err != nil {
+	target := newfile.Target{Path: dst, Overwrite: o.Overwrite, Source: src}
+	if err := target.Check(); err != nil {
 		return 0, err
 	}
 	f, err := Open(ctx, src, o.Options)
@@ -100,51 +102,11 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 		}
 		defer os.Remove(written) // a second name of dst by then, or none
 	}
-	if err := publish(os.Link, written, src, dst, o.Overwrite); err != nil {
+	if err := target.Publish(written); err != nil {
 		return 0, err
 	}
 	f.progress.finish()
-	return revision, syncDir(filepath.Dir(dst))
-}
-
-// checkTarget refuses to write where something is already, be it a symbolic link to nothing. With overwrite it accepts a
-// regular file that is not src.
-func checkTarget(src, dst string, overwrite bool) error {
-	there, err := os.Lstat(dst)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	from, err := os.Stat(src)
-	if err != nil {
-		return err
-	}
-	if to, err := os.Stat(dst); err == nil && os.SameFile(from, to) {
-		return fmt.Errorf("%s: is the snapshot that is read; write to another file", dst)
-	}
-	if overwrite {
-		if there.Mode().IsRegular() {
-			return nil
-		}
-		return fmt.Errorf("%s: is not a regular file, so it is not replaced", dst)
-	}
-	return fmt.Errorf("%s: %w", dst, fs.ErrExist)
-}
-
-// publish makes the file written appear at dst, where another process may have made something meanwhile. A hard link
-// never replaces that; only with overwrite a rename does. A file system without hard links leaves a moment between the check and the rename.
-func publish(link func(written, dst string) error, written, src, dst string, overwrite bool) error {
-	if link(written, dst) == nil {
-		return nil
-	}
-	if err := checkTarget(src, dst, overwrite); err != nil {
-		return err
-	}
-	if err := os.Rename(written, dst); err != nil {
-		return fmt.Errorf("write %s: %w", dst, err)
-	}
-	return nil
+	return revision, nil
 }
 
 // copyTo writes the database of f, without its hash, to out.
@@ -264,14 +226,4 @@ func (f *File) compress(ctx context.Context, path string) (compressed string, er
 		return "", err
 	}
 	return out.Name(), errors.Join(w.Close(), out.Sync(), out.Close())
-}
-
-// syncDir makes a new name within dir survive a crash.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

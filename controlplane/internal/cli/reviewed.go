@@ -18,6 +18,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/newfile"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -102,16 +103,7 @@ func (c *changes) create(path string, force bool) error {
 	if err := writeDocument(&content, c, formatJSON); err != nil {
 		return err
 	}
-	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	if force {
-		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-	}
-	file, err := os.OpenFile(path, flags, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(content.Bytes())
-	return errors.Join(err, file.Sync(), file.Close())
+	return newfile.Target{Path: path, Overwrite: force}.Write(content.Bytes())
 }
 
 // look reads and audits the running cluster, all leaks to be cleaned, or only what a bitmap records alone.

@@ -38,6 +38,11 @@ func TestReviewedPlan(t *testing.T) {
 	runJSON[audit.Plan](t, exitFound, with("repair", "--plan-to", file, "--clean-leaks")...)
 	runFails(t, exitInput, []string{file, "--force replaces it"}, with("repair", "--plan-to", file, "--clean-leaks", "-o", "json")...)
 	checkStored(t, etcdtest.SingleStack, "drift", readEtcd(t, e.Client()))
+	link := filepath.Join(t.TempDir(), "link.json")
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	runFails(t, exitInput, []string{link, "is not a regular file"}, with("repair", "--plan-to", link, "--force", "-o", "json")...)
 	plan, err := readChanges(file, kindReviewedPlan)
 	if err != nil {
 		t.Fatal(err)
