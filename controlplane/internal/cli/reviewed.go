@@ -52,6 +52,8 @@ type changes struct {
 	// Revision is that of the state that the changes were made from.
 	Revision int64          `json:"revision"`
 	Ranges   []rangeChanges `json:"ranges"`
+	// Outcome is that of a journal's transaction.
+	Outcome string `json:"outcome,omitempty"`
 }
 
 // rangeChanges are the changes of one range.
@@ -90,6 +92,13 @@ func readChanges(path, kind string) (*changes, error) {
 	}
 	if c.APIVersion != audit.APIVersion || c.Kind != kind {
 		return nil, fmt.Errorf("%s: is %s %s, not %s %s", path, c.APIVersion, c.Kind, audit.APIVersion, kind)
+	}
+	outcomes := []string{""}
+	if kind == kindJournal {
+		outcomes = []string{outcomeUnknown, outcomeWritten}
+	}
+	if !slices.Contains(outcomes, c.Outcome) {
+		return nil, fmt.Errorf("%s: a %s never has the outcome %q", path, kind, c.Outcome)
 	}
 	if c.Time.IsZero() || time.Until(c.Time) > 0 {
 		return nil, fmt.Errorf("%s: its time %s is not in the past", path, c.Time.Format(time.RFC3339))
@@ -177,27 +186,16 @@ func (r *repair) applyPlan(ctx context.Context) (*audit.Plan, error) {
 	if r.source.prefix != c.Prefix {
 		return nil, fmt.Errorf("%s: is for the prefix %s, not %s", r.planFile, c.Prefix, r.source.prefix)
 	}
-	name := r.planFile + journalSuffix
-	if _, err := os.Lstat(name); err == nil {
-		return nil, fmt.Errorf("%s exists: the plan was applied already; rangekeeper undo %s reverses it", name, name)
+	j := &journal{plan: c, name: r.planFile + journalSuffix, log: r.log}
+	if err := j.check(); err != nil {
+		return nil, err
 	}
 	since, err := r.firstLook(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	journal := *c
-	journal.Kind, journal.Time = kindJournal, time.Now().UTC()
-	if err := journal.create(name, false); err != nil {
-		return nil, err
-	}
-	plan, err := r.writePlanned(ctx, c, since)
-	if err != nil && !errors.Is(err, errMayBeWritten) {
-		return nil, errors.Join(err, os.Remove(name))
-	}
+	var plan *audit.Plan
 	if err == nil {
-		fmt.Fprintf(r.log, "rangekeeper: rangekeeper undo %s reverses this for 24 hours\n", name)
+		plan, err = r.writePlanned(ctx, c, since, j)
 	}
-	return plan, err
+	return plan, j.end(err)
 }
 
 // firstLook returns the state that values which are to be cleared stay recorded from. It waits for as long as a request that
@@ -225,7 +223,7 @@ func (r *repair) firstLook(ctx context.Context, c *changes) (*clusterstate.State
 }
 
 // writePlanned writes the changes if each of them is still due. What is cleared was recorded all the time since a state.
-func (r *repair) writePlanned(ctx context.Context, c *changes, since *clusterstate.State) (plan *audit.Plan, err error) {
+func (r *repair) writePlanned(ctx context.Context, c *changes, since *clusterstate.State, j *journal) (plan *audit.Plan, err error) {
 	err = untilWritten(r.planFile, func() (written bool, err error) {
 		d, err := r.lookPlanned(ctx, c)
 		if err != nil {
@@ -235,8 +233,18 @@ func (r *repair) writePlanned(ctx context.Context, c *changes, since *clustersta
 		if err := r.checkRecorded(ctx, c, d, since); err != nil {
 			return false, err
 		}
-		plan = d.plan
-		return d.store.swap(ctx, d.state.Revision, d.ranges...)
+		if err := j.begin(); err != nil {
+			return false, err
+		}
+		j.sent = true
+		written, err = d.store.swap(ctx, d.state.Revision, d.ranges...)
+		if refused := (*refusedError)(nil); err == nil && !written || errors.As(err, &refused) {
+			j.sent = false
+		}
+		if written {
+			plan = d.plan
+		}
+		return written, err
 	})
 	return plan, err
 }

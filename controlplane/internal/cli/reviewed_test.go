@@ -105,7 +105,7 @@ func TestReviewedPlan(t *testing.T) {
 	runFails(t, exitInput, []string{journal, "no such file"}, with("undo", journal)...)
 
 	old := *plan
-	old.Kind, old.Time = kindJournal, time.Now().Add(-25*time.Hour)
+	old.Kind, old.Time, old.Outcome = kindJournal, time.Now().Add(-25*time.Hour), outcomeWritten
 	if err := old.create(journal, false); err != nil {
 		t.Fatal(err)
 	}

@@ -118,7 +118,9 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 		{Name: "servicenodeports", Range: "30000-32767", Set: []usedValue{{"30001", []string{"default/web"}}}, Clear: []string{"30002"}},
 	}}
 	for _, kind := range []string{kindReviewedPlan, kindJournal} {
-		reviewed.Kind = kind
+		if reviewed.Kind = kind; kind == kindJournal {
+			reviewed.Outcome = outcomeUnknown
+		}
 		document, err := json.Marshal(reviewed)
 		if err != nil {
 			t.Fatal(err)

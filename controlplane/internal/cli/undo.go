@@ -115,7 +115,9 @@ func (u *undo) try(ctx context.Context, j *changes) (lines []string, kept, writt
 					}
 					line += changeReleased
 				case a.Has(value):
-					line, kept = line+"kept: allocated again", true
+					if line, kept = line+"kept: allocated again", true; j.Outcome == outcomeUnknown {
+						line += ", or never cleared"
+					}
 				default:
 					if err := a.Allocate(value); err != nil {
 						return err

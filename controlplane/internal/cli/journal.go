@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"reflect"
+	"time"
+)
+
+// The outcomes of the transaction of a journal.
+const (
+	// outcomeUnknown is that of a run which has not ended, or was interrupted.
+	outcomeUnknown = "unknown"
+	outcomeWritten = "written"
+)
+
+// journal is the file that rangekeeper undo reads. It is complete before the transaction that it is about.
+type journal struct {
+	plan *changes
+	name string
+	log  io.Writer
+	// interrupted: the file is of an earlier run that does not know whether its transaction took effect.
+	interrupted bool
+	// begun: the file is of this run.
+	begun bool
+	// sent: the transaction may have taken effect.
+	sent bool
+}
+
+// check refuses a plan that was applied already, or that another run may be applying.
+func (j *journal) check() error {
+	there, err := readChanges(j.name, kindJournal)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case there.Cluster != j.plan.Cluster || there.Prefix != j.plan.Prefix || !reflect.DeepEqual(there.Ranges, j.plan.Ranges):
+		return fmt.Errorf("%s: is the journal of another plan, which rangekeeper undo needs; rename the plan", j.name)
+	case there.Outcome == outcomeWritten:
+		return fmt.Errorf("%s: the plan was applied already; rangekeeper undo %s reverses it", j.name, j.name)
+	case time.Since(there.Time) < leakAge:
+		return fmt.Errorf("%s: another run may be writing the plan; run the command again in %s", j.name, leakAge)
+	}
+	j.interrupted = true
+	return nil
+}
+
+// begin writes the journal before the transaction. All changes are still due, so an earlier run wrote nothing.
+func (j *journal) begin() error {
+	if j.begun {
+		return nil
+	}
+	if err := j.check(); err != nil {
+		return err
+	}
+	if j.interrupted {
+		fmt.Fprintf(j.log, "rangekeeper: %s is of a run that was interrupted; all changes are still due, so they are written now\n", j.name)
+	}
+	err := j.write(outcomeUnknown, j.interrupted)
+	j.begun = err == nil
+	return err
+}
+
+func (j *journal) write(outcome string, replace bool) error {
+	c := *j.plan
+	c.Kind, c.Time, c.Outcome = kindJournal, time.Now().UTC(), outcome
+	return c.create(j.name, replace)
+}
+
+// end records the outcome of the run, whose error it returns. A journal of nothing is removed.
+func (j *journal) end(err error) error {
+	switch {
+	case err == nil && j.begun:
+		if err = j.write(outcomeWritten, true); err == nil {
+			fmt.Fprintf(j.log, "rangekeeper: rangekeeper undo %s reverses this for 24 hours\n", j.name)
+		}
+	case j.sent:
+		err = fmt.Errorf("%w; if it was written, rangekeeper undo %s reverses it", err, j.name)
+	case j.begun:
+		err = errors.Join(err, os.Remove(j.name))
+	case j.interrupted && errors.Is(err, errChanged):
+		err = fmt.Errorf("%w; an earlier run was interrupted and may have written this: rangekeeper undo %s reverses it", err, j.name)
+	}
+	return err
+}

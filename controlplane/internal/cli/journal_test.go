@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+)
+
+// TestJournalOfInterruptedRun interrupts runs that apply a plan before and after their write. The journal is complete, and the
+// next run reports the truth.
+func TestJournalOfInterruptedRun(t *testing.T) {
+	e, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	runOK(t, with("init", "servicenodeports", "30000-30003")...)
+	putService(t, e, "web", 30001)
+	file := filepath.Join(t.TempDir(), "plan.json")
+	name := file + journalSuffix
+	runJSON[audit.Plan](t, exitFound, with("repair", "--plan-to", file)...)
+	plan, err := readChanges(file, kindReviewedPlan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := with("repair", "--apply", "--plan", file)
+	interrupt := func() {
+		t.Helper()
+		interrupted := *plan
+		interrupted.Prefix = "" // of runWith
+		if err := interrupted.create(file, true); err != nil {
+			t.Fatal(err)
+		}
+		r := &repair{apply: true, planFile: file, log: t.Output()}
+		_, err := r.runWith(t, e, func(context.Context, *pb.TxnRequest) error {
+			j, err := readChanges(name, kindJournal)
+			if err != nil || j.Outcome != outcomeUnknown || len(j.Ranges) != 1 || j.Ranges[0].Set[0].Value != "30001" {
+				t.Errorf("%+v, %v", j, err)
+			}
+			return context.Canceled
+		})
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "if it was written, rangekeeper undo "+name) {
+			t.Error(err)
+		}
+		j := *plan
+		j.Kind, j.Time, j.Outcome = kindJournal, time.Now(), outcomeUnknown
+		if err := errors.Join(plan.create(file, true), j.create(name, true)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	interrupt()
+	runFails(t, exitInput, []string{name, "another run may be writing the plan"}, apply...)
+	shortenLeakAge(t)
+	code, _, stderr := run(t, apply...)
+	if code != exitOK || !strings.Contains(stderr, name+" is of a run that was interrupted; all changes are still due") || !slices.Equal(ports(t, e), []string{"30001"}) {
+		t.Errorf("exit code %d, %s, %q", code, stderr, ports(t, e))
+	}
+	runFails(t, exitInput, []string{name, "applied already", "rangekeeper undo " + name}, apply...)
+
+	// The transaction took effect, and its run did not see that.
+	j, err := readChanges(name, kindJournal)
+	if err != nil || j.Outcome != outcomeWritten {
+		t.Fatalf("%+v, %v", j, err)
+	}
+	j.Outcome = outcomeUnknown
+	if err := j.create(name, true); err != nil {
+		t.Fatal(err)
+	}
+	runFails(t, exitFound, []string{"30001 is recorded already", "an earlier run was interrupted", "rangekeeper undo " + name}, apply...)
+
+	// A journal is kept for the plan that it is of.
+	other := *plan
+	other.Ranges = []rangeChanges{{Name: "servicenodeports", Range: "30000-30003", Set: []usedValue{}, Clear: []string{"30002"}}}
+	if err := other.create(file, true); err != nil {
+		t.Fatal(err)
+	}
+	runFails(t, exitInput, []string{name, "journal of another plan"}, apply...)
+	if code, stdout, stderr := run(t, with("undo", name)...); code != exitFound || stdout != "servicenodeports 30001 kept: used by default/web\n" {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+
+	// A write that did not happen leaves no journal.
+	runFails(t, exitFound, []string{"30002 is free already"}, apply...)
+	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("a journal is left:", err)
+	}
+}
