@@ -1,13 +1,10 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,14 +15,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
-	"github.com/rangekeeper/rangekeeper/controlplane/internal/newfile"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
-)
-
-// The kinds of the files of a reviewed repair.
-const (
-	kindReviewedPlan = "ReviewedPlan"
-	kindJournal      = "RepairJournal"
 )
 
 const (
@@ -41,82 +31,8 @@ var leakAge = time.Minute
 // errChanged: a plan or a journal does not fit the cluster any more.
 var errChanged = errors.New("the cluster has changed")
 
-// changes is the document of a plan for review, and of the journal of what was written by it.
-type changes struct {
-	APIVersion string    `json:"apiVersion"`
-	Kind       string    `json:"kind"`
-	Time       time.Time `json:"time"`
-	// Cluster is the id of the etcd cluster, Prefix kube-apiserver's --etcd-prefix.
-	Cluster uint64 `json:"cluster,string"`
-	Prefix  string `json:"prefix"`
-	// Revision is that of the state that the changes were made from.
-	Revision int64          `json:"revision"`
-	Ranges   []rangeChanges `json:"ranges"`
-	// Outcome is that of a journal's transaction.
-	Outcome string `json:"outcome,omitempty"`
-}
-
-// rangeChanges are the changes of one range.
-type rangeChanges struct {
-	Name  string      `json:"name"`
-	Range string      `json:"range"`
-	Set   []usedValue `json:"set"`
-	Clear []string    `json:"clear"`
-}
-
-// usedValue is a value with the Services that use it.
-type usedValue struct {
-	Value    string   `json:"value"`
-	Services []string `json:"services"`
-}
-
-func (r rangeChanges) setValues() []string {
-	all := []string{} // never nil, which is null in JSON
-	for _, set := range r.Set {
-		all = append(all, set.Value)
-	}
-	return all
-}
-
-// readChanges reads a document of a kind.
-func readChanges(path, kind string) (*changes, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	c := new(changes)
-	decoder := json.NewDecoder(bytes.NewReader(content))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(c); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if c.APIVersion != audit.APIVersion || c.Kind != kind {
-		return nil, fmt.Errorf("%s: is %s %s, not %s %s", path, c.APIVersion, c.Kind, audit.APIVersion, kind)
-	}
-	outcomes := []string{""}
-	if kind == kindJournal {
-		outcomes = []string{outcomeUnknown, outcomeWritten}
-	}
-	if !slices.Contains(outcomes, c.Outcome) {
-		return nil, fmt.Errorf("%s: a %s never has the outcome %q", path, kind, c.Outcome)
-	}
-	if c.Time.IsZero() || time.Until(c.Time) > 0 {
-		return nil, fmt.Errorf("%s: its time %s is not in the past", path, c.Time.Format(time.RFC3339))
-	}
-	return c, nil
-}
-
-// create writes the document to a new file; with force it replaces one.
-func (c *changes) create(path string, force bool) error {
-	var content bytes.Buffer
-	if err := writeDocument(&content, c, formatJSON); err != nil {
-		return err
-	}
-	return newfile.Target{Path: path, Overwrite: force}.Write(content.Bytes())
-}
-
 // look reads and audits the running cluster, all leaks to be cleaned, or only what a bitmap records alone.
-func (r *repair) look(ctx context.Context, keepsLeaks bool) (*clusterstate.State, *audit.Plan, uint64, error) {
+func (r *repair) look(ctx context.Context, keepsLeaks bool) (*clusterstate.State, *audit.Plan, clusterID, error) {
 	client, err := r.source.connect(ctx)
 	if err != nil {
 		return nil, nil, 0, err
@@ -135,19 +51,19 @@ func (r *repair) look(ctx context.Context, keepsLeaks bool) (*clusterstate.State
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	id, err := clusterID(ctx, &store{client: client, prefix: r.source.prefix})
+	id, err := askCluster(ctx, &store{client: client, prefix: r.source.prefix})
 	return state, plan, id, err
 }
 
-// clusterID returns the id of the etcd cluster.
-func clusterID(ctx context.Context, s *store) (uint64, error) {
+// askCluster returns the id of the etcd cluster.
+func askCluster(ctx context.Context, s *store) (clusterID, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
 	got, err := s.client.Get(ctx, s.key(audit.ServiceNodePorts))
 	if err != nil {
 		return 0, unreachable(err)
 	}
-	return got.Header.ClusterId, nil
+	return clusterID(got.Header.ClusterId), nil
 }
 
 // planForReview writes what a repair of the running cluster changes to a file.

@@ -51,17 +51,6 @@ func TestReviewedPlan(t *testing.T) {
 	if ports.Name != "servicenodeports" || len(ports.Set) == 0 || len(ports.Set[0].Services) == 0 || len(ports.Clear) == 0 {
 		t.Fatalf("%+v", ports)
 	}
-	for _, wrong := range []time.Time{{}, time.Now().Add(time.Hour)} {
-		other := *plan
-		other.Time = wrong
-		if err := other.create(file, true); err != nil {
-			t.Fatal(err)
-		}
-		runFails(t, exitInput, []string{file, "is not in the past"}, apply...)
-	}
-	if err := plan.create(file, true); err != nil {
-		t.Fatal(err)
-	}
 
 	// A leaked port comes into use.
 	putServiceText := `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"late"},"spec":{"clusterIP":"None","ports":[{"port":80,"nodePort":` + ports.Clear[0] + `}]}}`

@@ -58,7 +58,7 @@ func (u *undo) run(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	if id, err := clusterID(ctx, s); err != nil {
+	if id, err := askCluster(ctx, s); err != nil {
 		return err
 	} else if id != j.Cluster {
 		return fmt.Errorf("%s: is of another etcd cluster", u.journal)

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	strictjson "sigs.k8s.io/json"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/newfile"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// The kinds of the files of a reviewed repair.
+const (
+	kindReviewedPlan = "ReviewedPlan"
+	kindJournal      = "RepairJournal"
+)
+
+// maxDocument is the most bytes of a document. All ports and a million addresses take less.
+const maxDocument = 64 << 20
+
+// changes is the document of a plan for review, and of the journal of what was written by it.
+type changes struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Time       time.Time `json:"time"`
+	// Cluster is the id of the etcd cluster, Prefix kube-apiserver's --etcd-prefix.
+	Cluster clusterID `json:"cluster"`
+	Prefix  string    `json:"prefix"`
+	// Revision is that of the state that the changes were made from.
+	Revision int64          `json:"revision"`
+	Ranges   []rangeChanges `json:"ranges"`
+	// Outcome is that of a journal's transaction.
+	Outcome string `json:"outcome,omitempty"`
+}
+
+// rangeChanges are the changes of one range.
+type rangeChanges struct {
+	Name  string      `json:"name"`
+	Range string      `json:"range"`
+	Set   []usedValue `json:"set"`
+	Clear []string    `json:"clear"`
+}
+
+// usedValue is a value with the Services that use it.
+type usedValue struct {
+	Value    string   `json:"value"`
+	Services []string `json:"services"`
+}
+
+func (r rangeChanges) setValues() []string {
+	all := []string{} // never nil, which is null in JSON
+	for _, set := range r.Set {
+		all = append(all, set.Value)
+	}
+	return all
+}
+
+// clusterID is the id of an etcd cluster, in documents a text with a decimal number.
+type clusterID uint64
+
+func (id clusterID) MarshalText() ([]byte, error) {
+	return strconv.AppendUint(nil, uint64(id), 10), nil
+}
+
+func (id *clusterID) UnmarshalText(text []byte) error {
+	number, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil || strconv.FormatUint(number, 10) != string(text) {
+		return fmt.Errorf("cluster is the id of an etcd cluster, a decimal number, not %q", text)
+	}
+	*id = clusterID(number)
+	return nil
+}
+
+// readChanges reads a document of a kind, and accepts only what [changes.create] can have written.
+func readChanges(path, kind string) (*changes, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, maxDocument+1))
+	if err != nil {
+		return nil, err
+	}
+	c, err := parseChanges(content, kind)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+func parseChanges(content []byte, kind string) (*changes, error) {
+	switch {
+	case len(content) > maxDocument:
+		return nil, fmt.Errorf("is larger than %d MiB", maxDocument>>20)
+	case len(bytes.TrimSpace(content)) == 0:
+		return nil, errors.New("is empty")
+	}
+	c := new(changes)
+	strict, err := strictjson.UnmarshalStrict(content, c)
+	if err != nil {
+		return nil, explainDocument(err)
+	}
+	if c.APIVersion == "" || c.Kind == "" {
+		return nil, fmt.Errorf("has no apiVersion or no kind; expected %s %s", audit.APIVersion, kind)
+	}
+	if c.APIVersion != audit.APIVersion || c.Kind != kind {
+		return nil, fmt.Errorf("is %s %s, not %s %s", c.APIVersion, c.Kind, audit.APIVersion, kind)
+	}
+	if len(strict) > 0 {
+		return nil, strict[0]
+	}
+	return c, c.check()
+}
+
+// explainDocument returns an error of the JSON package without the names of our types.
+func explainDocument(err error) error {
+	wrong, badTime := (*json.UnmarshalTypeError)(nil), (*time.ParseError)(nil)
+	switch {
+	case errors.As(err, &wrong) && wrong.Field == "":
+		return fmt.Errorf("is a JSON %s, not an object", wrong.Value)
+	case errors.As(err, &wrong):
+		return fmt.Errorf("%s cannot be a JSON %s", wrong.Field, wrong.Value)
+	case errors.As(err, &badTime):
+		return fmt.Errorf("time is one of RFC 3339, such as 2006-01-02T15:04:05Z, not %s", badTime.Value)
+	}
+	return err
+}
+
+// check refuses what no command writes.
+func (c *changes) check() error {
+	outcomes := []string{""}
+	if c.Kind == kindJournal {
+		outcomes = []string{outcomeUnknown, outcomeWritten}
+	}
+	switch {
+	case !slices.Contains(outcomes, c.Outcome):
+		return fmt.Errorf("a %s never has the outcome %q", c.Kind, c.Outcome)
+	case c.Time.IsZero():
+		return errors.New("has no time")
+	case time.Until(c.Time) > 0:
+		return fmt.Errorf("its time %s is in the future", c.Time.Format(time.RFC3339))
+	case c.Revision < 1:
+		return fmt.Errorf("revision is at least 1, not %d", c.Revision)
+	}
+	names := sets.New[string]()
+	for _, one := range c.Ranges {
+		if !slices.Contains(bitmapNames, one.Name) {
+			return fmt.Errorf("unknown range %q", one.Name)
+		}
+		if names.Has(one.Name) {
+			return fmt.Errorf("range %s is there twice", one.Name)
+		}
+		names.Insert(one.Name)
+		if err := one.check(); err != nil {
+			return fmt.Errorf("range %s: %w", one.Name, err)
+		}
+	}
+	return nil
+}
+
+func (r rangeChanges) check() error {
+	values, err := parseRange(r.Name)(r.Range)
+	if err != nil {
+		return err
+	}
+	if values.String() != r.Range {
+		return fmt.Errorf("%q is written %s", r.Range, values)
+	}
+	seen := sets.New[string]()
+	for _, text := range slices.Concat(r.setValues(), r.Clear) {
+		value, err := rangekeeper.ParseValue(text)
+		if err != nil {
+			return err
+		}
+		if value.String() != text {
+			return fmt.Errorf("%q is written %s", text, value)
+		}
+		if _, in := values.OffsetOf(value); !in {
+			return fmt.Errorf("%s is not in %s", text, values)
+		}
+		if seen.Has(text) {
+			return fmt.Errorf("%s is there twice", text)
+		}
+		seen.Insert(text)
+	}
+	return nil
+}
+
+// create writes the document to a new file; with force it replaces one.
+func (c *changes) create(path string, force bool) error {
+	var content bytes.Buffer
+	if err := writeDocument(&content, c, formatJSON); err != nil {
+		return err
+	}
+	return newfile.Target{Path: path, Overwrite: force}.Write(content.Bytes())
+}

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestBadDocuments reads plans and journals that no command has written.
+func TestBadDocuments(t *testing.T) {
+	const (
+		ranges  = `[{"name":"servicenodeports","range":"30000-32767","set":[{"value":"30001","services":["default/web"]}],"clear":["30700"]}]`
+		plan    = `{"apiVersion":"rangekeeper/v1","kind":"ReviewedPlan","time":"2026-11-24T03:00:00Z","cluster":"7","prefix":"/registry","revision":5,"ranges":` + ranges + `}`
+		journal = `{"apiVersion":"rangekeeper/v1","kind":"RepairJournal","time":"2026-11-24T03:00:00Z","cluster":"7","prefix":"/registry","revision":5,"ranges":[],"outcome":"written"}`
+	)
+	future := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	with := func(old, changed string) string {
+		t.Helper()
+		if !strings.Contains(plan, old) {
+			t.Fatal(old)
+		}
+		return strings.Replace(plan, old, changed, 1)
+	}
+	for _, c := range []struct{ name, kind, content, want string }{
+		{"plan", kindReviewedPlan, plan, ""},
+		{"journal", kindJournal, journal, ""},
+		{"empty", kindReviewedPlan, "", "is empty"},
+		{"blank", kindReviewedPlan, " \n", "is empty"},
+		{"no kind", kindReviewedPlan, "{}", "has no apiVersion or no kind; expected rangekeeper/v1 ReviewedPlan"},
+		{"null", kindReviewedPlan, "null", "has no apiVersion or no kind"},
+		{"list", kindReviewedPlan, "[]", "is a JSON array, not an object"},
+		{"other kind", kindReviewedPlan, journal, "is rangekeeper/v1 RepairJournal, not rangekeeper/v1 ReviewedPlan"},
+		{"not JSON", kindReviewedPlan, "garbage", "invalid character 'g'"},
+		{"content after it", kindReviewedPlan, plan + "x", "invalid character 'x' after top-level value"},
+		{"second document", kindReviewedPlan, plan + plan, "after top-level value"},
+		{"cut off", kindReviewedPlan, plan[:len(plan)-1], "unexpected end"},
+		{"field twice", kindReviewedPlan, with(`"revision":5`, `"revision":5,"revision":6`), `duplicate field "revision"`},
+		{"unknown field", kindReviewedPlan, with(`"revision":5`, `"revision":5,"more":6`), `unknown field "more"`},
+		{"field in capitals", kindReviewedPlan, with(`"revision":5`, `"Revision":5`), `unknown field "Revision"`},
+		{"too large", kindReviewedPlan, plan + strings.Repeat(" ", maxDocument), "is larger than 64 MiB"},
+		{"no time", kindReviewedPlan, with(`"time":"2026-11-24T03:00:00Z",`, ""), "has no time"},
+		{"only a date", kindReviewedPlan, with("2026-11-24T03:00:00Z", "2020-01-01"), "time is one of RFC 3339"},
+		{"future", kindReviewedPlan, with("2026-11-24T03:00:00Z", future), "its time " + future + " is in the future"},
+		{"cluster as a number", kindReviewedPlan, with(`"cluster":"7"`, `"cluster":7`), "cluster cannot be a JSON number"},
+		{"cluster as a word", kindReviewedPlan, with(`"cluster":"7"`, `"cluster":"07"`), `cluster is the id of an etcd cluster, a decimal number, not "07"`},
+		{"revision as a text", kindReviewedPlan, with(`"revision":5`, `"revision":"5"`), "revision cannot be a JSON string"},
+		{"no revision", kindReviewedPlan, with(`"revision":5`, `"revision":0`), "revision is at least 1, not 0"},
+		{"outcome of a plan", kindReviewedPlan, with(`"revision":5`, `"revision":5,"outcome":"written"`), `a ReviewedPlan never has the outcome "written"`},
+		{"journal without outcome", kindJournal, strings.Replace(journal, `,"outcome":"written"`, "", 1), `a RepairJournal never has the outcome ""`},
+		{"unknown range", kindReviewedPlan, with("servicenodeports", "ports"), `unknown range "ports"`},
+		{"range twice", kindReviewedPlan, with(ranges, ranges[:len(ranges)-1]+","+ranges[1:]), "range servicenodeports is there twice"},
+		{"no range", kindReviewedPlan, with("30000-32767", "many"), "range servicenodeports:"},
+		{"other spelling of a range", kindReviewedPlan, with("30000-32767", "030000-32767"), "30000-32767"},
+		{"other spelling of a value", kindReviewedPlan, with(`"30700"`, `"030700"`), "030700"},
+		{"no value", kindReviewedPlan, with(`"30700"`, `"x"`), `"x"`},
+		{"outside the range", kindReviewedPlan, with(`"30700"`, `"29999"`), "29999 is not in 30000-32767"},
+		{"address as a port", kindReviewedPlan, with(`"30700"`, `"10.0.0.1"`), "10.0.0.1 is not in 30000-32767"},
+		{"cleared twice", kindReviewedPlan, with(`["30700"]`, `["30700","30700"]`), "30700 is there twice"},
+		{"set and cleared", kindReviewedPlan, with(`["30700"]`, `["30001"]`), "30001 is there twice"},
+	} {
+		file := filepath.Join(t.TempDir(), "plan.json")
+		if err := os.WriteFile(file, []byte(c.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := readChanges(file, c.kind)
+		switch {
+		case c.want == "":
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		case err == nil || !strings.HasPrefix(err.Error(), file+": ") || !strings.Contains(err.Error(), c.want):
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		case strings.Contains(err.Error(), "Go ") || strings.Contains(err.Error(), "cli."):
+			t.Errorf("%s names a Go type: %v", c.name, err)
+		}
+	}
+	if _, err := readChanges("/dev/zero", kindReviewedPlan); err == nil || !strings.Contains(err.Error(), "/dev/zero: is larger than 64 MiB") {
+		t.Error(err)
+	}
+	if _, err := parseChanges(bytes.Repeat([]byte("["), 1<<20), kindReviewedPlan); err == nil {
+		t.Error("accepts brackets without end")
+	}
+}
