@@ -114,8 +114,8 @@ type Claimant struct {
 // fill is as of Audit.ObserveAll. It is needed if a value is claimed more than once. After it each finding about such a value is
 // about a Service that does not keep it, and names all claimants.
 //
-// The oldest Service keeps the value. One without a time counts as the youngest; of several with one time, the first by
-// namespace and name keeps it. The error may be ErrInvalidBatch, or ErrInvalidArgument if there are more Services than in the
+// The oldest Service keeps the value. One without a time counts as the youngest; of several with one time, the one
+// that the IPAddress object refers to keeps it, or else the first by namespace and name. The error may be ErrInvalidBatch, or ErrInvalidArgument if there are more Services than in the
 // audit.
 func (r *Report) ObserveClaimants(n int, fill func(batch *Services, from, to int)) error {
 	batch := new(Services)

@@ -293,7 +293,8 @@ func TestBitmapDisagrees(t *testing.T) {
 	}
 }
 
-// TestClaimants compares with the Services of the fixtures, whose duplicates are copies: ties are broken by name.
+// TestClaimants compares with the Services of the fixtures, whose duplicates are copies: of two of one age the one that the
+// IPAddress object refers to keeps the address, or else the first by name.
 func TestClaimants(t *testing.T) {
 	for _, of := range audits() {
 		_, state := newAudit(t, of.cluster, "drift.db.gz", of.options)
@@ -312,6 +313,12 @@ func TestClaimants(t *testing.T) {
 			s := &state.Services[i]
 			created[s.Namespace+"/"+s.Name] = s.CreationTimestamp.UTC().Format(time.RFC3339)
 		}
+		referred := map[string]string{}
+		for i := range state.IPAddresses {
+			if p := state.IPAddresses[i].Spec.ParentRef; p != nil && !of.options.Bitmap {
+				referred[state.IPAddresses[i].Name] = p.Namespace + "/" + p.Name
+			}
+		}
 		services, older := claimants(state), 0
 		for _, f := range a.Report().Findings {
 			if !strings.HasSuffix(f.Reason, "AlreadyAllocated") {
@@ -321,7 +328,15 @@ func TestClaimants(t *testing.T) {
 				continue
 			}
 			want := slices.Clone(services[f.Value])
-			slices.SortFunc(want, func(a, b string) int { return cmp.Or(cmp.Compare(created[a], created[b]), cmp.Compare(a, b)) })
+			slices.SortFunc(want, func(a, b string) int {
+				ofObject := func(name string) int {
+					if name == referred[f.Value] {
+						return 0
+					}
+					return 1
+				}
+				return cmp.Or(cmp.Compare(created[a], created[b]), cmp.Compare(ofObject(a), ofObject(b)), cmp.Compare(a, b))
+			})
 			var got []string
 			for i, c := range f.Claimants {
 				name := c.Namespace + "/" + c.Name

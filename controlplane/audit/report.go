@@ -139,7 +139,8 @@ func (f *Finding) Subject() string {
 
 // Claimant is an object that claims a value. The oldest one keeps the value; the
 // others are to change it, or to be recreated. One without a time counts as the
-// youngest; of several with one time the first by namespace and name keeps the value.
+// youngest; of several with one time, the one that the IPAddress object refers to keeps the value, or else the first by
+// namespace and name.
 type Claimant struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`

@@ -46,14 +46,20 @@ var entries = []Entry{
 		"kube-proxy forwards each port of the address to one of the Services only. Clients of the other Services reach the wrong " +
 			"backends or none.",
 		"Let the oldest Service keep the address. Delete and recreate the others: a ClusterIP cannot be changed. A repair cannot " +
-			"decide this.",
+			"decide this. If a Service has the address twice, recreate it. A stock kube-apiserver frees the address when one of the " +
+			"Services is deleted, and may hand it out again: create no other Service until an audit no longer finds the address. With a bitmap, " +
+			"run `rangekeeper repair --endpoints ... --apply` at once. With IPAddress objects, the next repair pass of kube-apiserver, " +
+			"within 3 minutes, creates the object for the Service that keeps the address.",
 	},
 	{
 		"PortAlreadyAllocated", "Services share one node port",
 		"Two or more Services have the same node port, or one Service has it twice with the same protocol.",
 		"Each node forwards the port to one of the Services only. Traffic from outside reaches the wrong backends.",
 		"Let the oldest Service keep the port. Give the others another one: remove or change spec.ports[].nodePort (or " +
-			"spec.healthCheckNodePort, which needs a new Service). A repair cannot decide this.",
+			"spec.healthCheckNodePort, which needs a new Service). A repair cannot decide this. If a Service has the port twice, " +
+			"change one of its two fields. A stock kube-apiserver frees the port when one of the Services gives it up, and may hand it out " +
+			"again: run `rangekeeper repair --endpoints ... --apply` at once, and create no other Service until an audit no longer " +
+			"finds the port.",
 	},
 	{
 		"ClusterIPNotValid", "A ClusterIP that no range can have",

@@ -338,8 +338,8 @@ pub unsafe extern "C" fn rk_report_finding_texts(
 /// a value is claimed more than once. After the last one, each finding about such a value is about a Service that does not
 /// keep it, findings are sorted by subject_kind and subject, and rk_report_claimants writes all Services that claim it.
 ///
-/// The oldest Service keeps the value. One without a time counts as the youngest; of several with one time, the first by
-/// namespace and name keeps it.
+/// The oldest Service keeps the value. One without a time counts as the youngest; of several with one time, the one
+/// that the IPAddress object refers to keeps it, or else the first by namespace and name.
 ///
 /// RK_RESULT_INVALID_BATCH, and nothing of the batch is observed; RK_RESULT_INVALID_ARGUMENT if there are more Services than
 /// in the audit.

@@ -153,7 +153,7 @@ func (s *screen) explanation(e *audit.Explanation) {
 		}
 		line("Band", p.Band)
 		line("Allocated", allocated)
-		line("Repair", repairOf(p, e.Findings))
+		line("Repair", repairOf(p, e))
 	}
 	services := "none"
 	if len(e.Services) > 0 {
@@ -182,9 +182,9 @@ func (s *screen) explanation(e *audit.Explanation) {
 }
 
 // repairOf describes the repair of a value.
-func repairOf(p audit.Place, findings []audit.Finding) string {
+func repairOf(p audit.Place, e *audit.Explanation) string {
 	objects := p.Mode == audit.ModeIPAddress
-	byServer := slices.ContainsFunc(findings, func(f audit.Finding) bool {
+	byServer := slices.ContainsFunc(e.Findings, func(f audit.Finding) bool {
 		return f.Remedy == rangekeeper.RemedyAPIServer && f.Range == p.Name
 	})
 	var text string
@@ -202,7 +202,10 @@ func repairOf(p audit.Place, findings []audit.Finding) string {
 	default:
 		text = "clears it; in a running cluster only if it stays leaked"
 	}
-	if p.State.Duplicate {
+	switch {
+	case p.State.Duplicate && len(e.Services) == 1:
+		text += "; the Service claims it twice, which its owner must change"
+	case p.State.Duplicate:
 		text += "; the oldest Service keeps it, the others must be changed or recreated by their owners"
 	}
 	return text

@@ -214,6 +214,8 @@ func claimantsOf(f audit.Finding) (rows [][]string) {
 // doesAbout says what a claimant does about the value. A ClusterIP never changes.
 func doesAbout(f audit.Finding, c audit.Claimant) string {
 	switch {
+	case len(f.Claimants) == 1:
+		return "claims it twice: " + map[bool]string{true: "change one field", false: "recreate"}[f.Reason == rangekeeper.ReasonPortAlreadyAllocated.String()]
 	case c.Keeps:
 		return "keeps it"
 	case f.Reason == rangekeeper.ReasonPortAlreadyAllocated.String():
@@ -240,6 +242,9 @@ func (s *screen) faults(faults []fault) {
 		entry, _ := runbook.Named(name)
 		fmt.Fprintf(&s.b, "  %s: %s\n", s.colored(severityColors[list[0].severity], fmt.Sprintf("%s (%d)", name, len(list))), entry.Title)
 		s.list(4, list)
+		if reason := list[0].reason; reason == rangekeeper.ReasonClusterIPAlreadyAllocated.String() || reason == rangekeeper.ReasonPortAlreadyAllocated.String() {
+			s.text(4, "", "A stock kube-apiserver frees the value of a duplicate that goes: first see rangekeeper explain "+reason)
+		}
 	}
 }
 

@@ -256,6 +256,26 @@ func TestWrapped(t *testing.T) {
 	}
 }
 
+// TestClaimsTwice has one Service claim a port twice: no other Service has to change it.
+func TestClaimsTwice(t *testing.T) {
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz"))
+	const service = `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"claims","name":"twice"},"spec":{"type":"NodePort",` +
+		`"clusterIP":"10.0.77.78","clusterIPs":["10.0.77.78"],"ports":[{"port":80,"nodePort":32078},{"port":81,"nodePort":32078}]}}`
+	if _, err := e.Client().Put(t.Context(), "/registry/services/specs/claims/twice", service); err != nil {
+		t.Fatal(err)
+	}
+	snapshot := etcdtest.Save(t, e.Client())
+	for command, want := range map[string]string{
+		"audit":         "32078 claims/twice unknown age claims it twice: change one field",
+		"explain 32078": "the Service claims it twice, which its owner must change",
+	} {
+		_, shown, _ := run(t, append(strings.Fields(command), "--etcd-snapshot", snapshot)...)
+		if words := strings.Join(strings.Fields(shown), " "); !strings.Contains(words, want) || strings.Contains(words, "keeps it") && command == "audit" {
+			t.Errorf("%s:\n%s", command, shown)
+		}
+	}
+}
+
 // TestClaimants has Services of different ages share values. The names are not in the order of age.
 func TestClaimants(t *testing.T) {
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz"))
@@ -296,6 +316,16 @@ func TestClaimants(t *testing.T) {
 			first := slices.Index(lines, value+" claims/b-oldest "+ages["b-oldest"]+" keeps it")
 			if first < 0 || lines[first+1] != value+" claims/c-older "+ages["c-older"]+" "+others || lines[first+2] != value+" claims/a-young "+ages["a-young"]+" "+others {
 				t.Errorf("%s of %s:\n%s", format, value, shown)
+			}
+		}
+	}
+	for reason, value := range map[string]string{"ClusterIPAlreadyAllocated": address, "PortAlreadyAllocated": port} {
+		warning := "A stock kube-apiserver frees the value of a duplicate that goes: first see rangekeeper explain " + reason
+		for _, args := range [][]string{{"audit"}, {"explain", value}, {"explain", reason}} {
+			_, shown, _ := run(t, append(args, "--etcd-snapshot", snapshot)...)
+			words := strings.Join(strings.Fields(shown), " ")
+			if args[0] == "audit" && !strings.Contains(words, warning) || args[0] == "explain" && !strings.Contains(words, "and may hand it out again") {
+				t.Errorf("%v:\n%s", args, shown)
 			}
 		}
 	}

@@ -3,7 +3,9 @@
 //! An audit keeps no owners of values. If it finds that a value is claimed more than once, all Services are observed a second
 //! time, with their names and creation times.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use crate::address::parse_address;
 use crate::finding::{Finding, FoundValue, Reason, Subject};
@@ -17,12 +19,14 @@ pub struct Claimant {
     /// The Service, by its place among those that were observed: 0 is the first.
     pub service: u64,
     /// Whether it keeps the value: the oldest Service does, by `metadata.creationTimestamp`. Services without a time count as
-    /// the youngest; of several with one time, the first by namespace and name keeps it.
+    /// the youngest. Of several with one time, the one that the IPAddress object refers to keeps it, or else the first by
+    /// namespace and name.
     pub keeps: bool,
 }
 
-/// A claim: unknown time, time, namespace, name and place of the Service, by which claims are sorted.
-type Claim = (bool, i64, String, String, u64);
+/// A claim: unknown time, time, whether the IPAddress object refers to the Service, its namespace, name and place. Claims are
+/// sorted by these.
+type Claim = (bool, i64, Reverse<bool>, String, String, u64);
 
 /// The second look at all Services, in the order of the first one.
 #[derive(Clone, Debug)]
@@ -36,13 +40,15 @@ fn is_duplicate(finding: &Finding) -> bool {
 }
 
 impl Claims {
-    fn observe(&mut self, service: &Service<'_>) {
+    fn observe(&mut self, service: &Service<'_>, referred: &HashMap<IpAddr, u64>) {
         let texts = service.cluster_ip_texts().iter();
         let addresses = texts.filter_map(|text| parse_address(text).map(FoundValue::Address));
         for value in addresses.chain(service.node_ports().map(FoundValue::Port)) {
             if let Some(claims) = self.of.get_mut(&value) {
                 let (namespace, name) = (service.namespace.into(), service.name.into());
-                claims.push((service.created == 0, service.created, namespace, name, self.services));
+                let address = if let FoundValue::Address(address) = value { Some(address) } else { None };
+                let refers = address.is_some_and(|address| referred.get(&address) == Some(&self.services));
+                claims.push((service.created == 0, service.created, Reverse(refers), namespace, name, self.services));
             }
         }
         self.services += 1;
@@ -69,7 +75,7 @@ impl Report {
         if claims.services == self.services {
             return Err(AllObserved(self.services));
         }
-        claims.observe(service);
+        claims.observe(service, &self.referred);
         if claims.services == self.services {
             let of = std::mem::take(&mut claims.of);
             self.settle(of);
@@ -112,6 +118,7 @@ impl Report {
 mod tests {
     use super::*;
     use crate::audit::{Audit, Leaks, Stored};
+    use crate::ipaddress::{ALLOCATOR, IpAddressObject};
     use crate::service::ServicePort;
     use crate::service_cidr::ServiceCidr;
 
@@ -180,6 +187,26 @@ mod tests {
         let mut audit = Audit::of_ip_addresses(None);
         audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/24").expect("a CIDR")).expect("no Service");
         let expected: Vec<_> = expected.into_iter().filter(|(value, ..)| value != "30001").collect();
+        assert_eq!(found(&settled(audit, &rows), &rows), expected);
+    }
+
+    #[test]
+    fn of_services_of_one_age_the_one_that_the_object_refers_to_keeps_an_address() {
+        let rows = [(5, "a", "10.0.0.3", 0), (5, "b", "10.0.0.3", 0), (4, "d", "10.0.0.4", 0), (5, "c", "10.0.0.4", 0)];
+        let mut audit = Audit::of_ip_addresses(None);
+        audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/24").expect("a CIDR")).expect("no Service");
+        for (name, parent_name) in [("10.0.0.3", "b"), ("10.0.0.4", "c")] {
+            let object = IpAddressObject {
+                name,
+                managed_by: ALLOCATOR,
+                parent_resource: "services",
+                parent_namespace: "ns",
+                parent_name,
+                ..IpAddressObject::default()
+            };
+            audit.observe_ip_address(&object).expect("no Service");
+        }
+        let expected = [("10.0.0.3".into(), "a", vec!["b", "a"]), ("10.0.0.4".into(), "c", vec!["d", "c"])];
         assert_eq!(found(&settled(audit, &rows), &rows), expected);
     }
 

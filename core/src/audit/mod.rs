@@ -35,7 +35,7 @@ mod offsets;
 mod range_pass;
 mod report;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -500,10 +500,11 @@ impl Audit {
         ranges.extend(cidrs.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings, None))));
         ranges.extend(self.ports.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings, None))));
         let (mut object_leaks, mut object_repairs, mut disagreements) = (Vec::new(), Vec::new(), Vec::new());
+        let mut referred = HashMap::new();
         if let Some(objects) = self.objects {
             let beside = self.beside.into_iter();
             ranges.extend(beside.map(|beside| beside.finish(&objects, &mut leaks, &mut disagreements)));
-            let (cidrs, leaks, repairs) = objects.finish(&mut findings, self.claims);
+            let (cidrs, leaks, repairs) = objects.finish(&mut findings, &mut referred, self.claims);
             ranges.extend(cidrs.map(|(index, report)| (index, RangeReport::ServiceCidr(report))));
             (object_leaks, object_repairs) = (leaks, repairs);
         }
@@ -520,6 +521,7 @@ impl Audit {
             services: self.services,
             object_leaks,
             object_repairs,
+            referred,
             claims: None,
             claimants: Default::default(),
         }

@@ -178,10 +178,12 @@ impl Objects {
 
     /// Ends the audit of the addresses. Cost: linear in the number of objects times the number of CIDRs.
     ///
-    /// Findings about Services go into `findings`, those about objects after them, from `order` on.
+    /// Findings about Services go into `findings`, those about objects after them, from `order` on. `referred` gets, for each
+    /// address that several Services claim, the one of them that the object refers to.
     pub(super) fn finish(
         self,
         findings: &mut Findings,
+        referred: &mut HashMap<IpAddr, u64>,
         mut order: u64,
     ) -> (impl Iterator<Item = (usize, ServiceCidrReport)>, Vec<Leak>, Vec<ObjectRepair>) {
         let mut repairs = Vec::new();
@@ -210,6 +212,7 @@ impl Objects {
                 findings.push((claims.order + place as u64, Finding { reason, range, subject, value, valid: None }));
             }
         }
+        referred.extend(duplicates.iter().filter_map(|address| Some((*address, self.referred_by(address)?))));
         let in_use: HashSet<IpAddr> = self
             .claims
             .iter()
@@ -306,6 +309,12 @@ impl Objects {
         let age = |now: i64| Duration::from_secs(now.saturating_sub(object.created).saturating_sub(1).max(0) as u64);
         let unused_for = self.now.map_or(GRACE, age);
         judge_object(object.managed, self.owner_of(object, address), unused_for, GRACE)
+    }
+
+    /// The Service that the object of an address refers to.
+    fn referred_by(&self, address: &IpAddr) -> Option<u64> {
+        let object = &self.objects[*self.by_address.get(address)?];
+        self.by_name.get(object.service.as_ref()?).map(|service| *service as u64)
     }
 
     fn owner_of(&self, object: &Object, address: IpAddr) -> Owner {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use crate::any::{AnyRange, AnyValue};
 use crate::bitmap::Bitmap;
@@ -25,6 +26,8 @@ pub struct Report {
     pub services: u64,
     pub(super) object_leaks: Vec<Leak>,
     pub(super) object_repairs: Vec<ObjectRepair>,
+    /// The Service that the IPAddress object refers to, for each address that several Services claim, if it is one of them.
+    pub(super) referred: HashMap<IpAddr, u64>,
     /// The second look at all Services, if it has begun.
     pub(super) claims: Option<Claims>,
     /// The Services that claim one value together, the one that keeps it first.
