@@ -50,12 +50,13 @@ type Place struct {
 	Allocated *bool `json:"allocated,omitempty"`
 }
 
-func newPlace(name, text string, mode RangeMode, state rangekeeper.OffsetState) Place {
+// recorded says that the source knows the value to be recorded.
+func newPlace(name, text string, mode RangeMode, state rangekeeper.OffsetState, recorded bool) Place {
 	p := Place{Name: name, Range: text, Mode: mode, State: state, Band: "dynamic"}
 	if state.StaticBand {
 		p.Band = "static"
 	}
-	if state.Stored || mode != ModeUnseen {
+	if mode != ModeUnseen || recorded {
 		p.Allocated = &state.Stored
 	}
 	return p
@@ -69,7 +70,7 @@ func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
 			continue
 		}
 		if state, in := a.core.State(i, value); in {
-			e.Places = append(e.Places, newPlace(r.name, r.text, modes[r.record], state))
+			e.Places = append(e.Places, newPlace(r.name, r.text, modes[r.record], state, a.isRecorded(value)))
 		} else if around(r.text, value) {
 			e.Around = append(e.Around, r.name+" "+r.text)
 		}
@@ -78,6 +79,12 @@ func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
 	e.Findings = a.findingsAbout(e.Value)
 	e.Leaked = slices.ContainsFunc(a.report.Leaks, func(l Leak) bool { return l.Value == e.Value })
 	return e, nil
+}
+
+// isRecorded reports whether an API server has refused the port as allocated. What a bitmap that cannot be read has otherwise is
+// unknown, even if a Service uses the value.
+func (a *Audit) isRecorded(value rangekeeper.Value) bool {
+	return a.state.Unseen != nil && value.IsPort() && slices.Contains(a.state.Unseen.RecordedNodePorts, value.Port())
 }
 
 // ExplainService returns all that is known about each address and port of a Service.

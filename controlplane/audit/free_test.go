@@ -140,7 +140,20 @@ func TestUnknownRanges(t *testing.T) {
 	if f := audited().Report().Findings; len(f) != 3 {
 		t.Errorf("with the range: %+v", f)
 	}
+	allocated := func(port uint16) *bool {
+		e, err := audited().Explain(rangekeeper.PortValue(port))
+		if err != nil || len(e.Places) != 1 {
+			t.Fatal(e, err)
+		}
+		return e.Places[0].Allocated
+	}
+	if used, unused := allocated(30001), allocated(30002); used != nil || unused != nil {
+		t.Errorf("ports of a bitmap that cannot be read: %v, %v", used, unused)
+	}
 	state.Unseen.RecordedNodePorts, state.Unseen.Probed = []uint16{30001, 30007}, true
+	if used, unused := allocated(30001), allocated(30002); used == nil || !*used || unused != nil {
+		t.Errorf("with ports that a server refuses: %v, %v", used, unused)
+	}
 	if l := audited().Report().Leaks; len(l) != 1 || l[0].Value != "30007" {
 		t.Errorf("with ports that a server refuses: %+v", l)
 	}

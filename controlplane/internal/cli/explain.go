@@ -146,10 +146,12 @@ func (s *screen) explanation(e *audit.Explanation) {
 		line("Range", fmt.Sprintf("%s %s (%s)", p.Name, p.Range, p.Mode))
 		allocated := "no"
 		switch {
-		case p.State.Stored:
-			allocated = "yes"
+		case p.Allocated == nil && p.State.InUse:
+			allocated = "unknown: a Service uses it, but the bitmap cannot be read over the Kubernetes API"
 		case p.Allocated == nil:
 			allocated = "unknown: no Service uses it, and the bitmap cannot be read over the Kubernetes API"
+		case p.State.Stored:
+			allocated = "yes"
 		}
 		line("Band", p.Band)
 		line("Allocated", allocated)
@@ -189,6 +191,8 @@ func repairOf(p audit.Place, e *audit.Explanation) string {
 	})
 	var text string
 	switch s := p.State; {
+	case p.Allocated == nil:
+		text = "unknown; audit the etcd or a snapshot of it"
 	case s.Stored && s.Next && byServer:
 		text = "kube-apiserver recreates its IPAddress object"
 	case s.Stored == s.Next:
