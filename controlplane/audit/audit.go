@@ -347,6 +347,7 @@ func (a *Audit) findings() ([]Finding, error) {
 	for _, f := range findings {
 		all = append(all, a.finding(f))
 	}
+	all = a.withoutParent(all)
 	sortFindings(all)
 	return all, err
 }

@@ -27,6 +27,20 @@ func (p *preflight) checkFindings() {
 				others = append(others, f)
 			}
 		}
+		if reason == "IPAddressNotAllocated" {
+			crashes := func(f audit.Finding) bool { return f.Severity == audit.BreaksTraffic }
+			var withoutParent []audit.Finding
+			for _, f := range others {
+				if crashes(f) {
+					withoutParent = append(withoutParent, f)
+				}
+			}
+			others = slices.DeleteFunc(others, crashes)
+			p.addFindings(reason, withoutParent, verdict{
+				Must, "These IPAddress objects have no spec.parentRef: the first repair pass crashes kube-apiserver.",
+				"Delete them with kubectl, or their keys in etcd while no API server runs. This shows more:", nil,
+			})
+		}
 		if reason == "ClusterIPNotAllocated" {
 			p.addFindings(reason, inBitmaps, p.ofBitmap())
 			p.addFindings(reason, others, p.ofObjects())

@@ -118,14 +118,17 @@ var entries = []Entry{
 		"An IPAddress object of the API server's allocator refers to something other than a Service, or to nothing.",
 		"The address cannot be allocated.",
 		"The API server removes the object in its next repair pass, at its start and every few minutes after that. If it does not, " +
-			"delete the object: `kubectl delete ipaddress ADDRESS`.",
+			"delete the object: `kubectl delete ipaddress ADDRESS`. If the object has no spec.parentRef at all, it breaks traffic: the repair " +
+			"of kube-apiserver crashes at it. Delete it at once, or its key in etcd while no API server runs; `rangekeeper repair --to-file` " +
+			"removes it from a snapshot.",
 	},
 	{
 		"IPAddressWrongReference", "An IPAddress object of another Service",
 		"An IPAddress object refers to a Service that does not use the address.",
 		"The address cannot be allocated.",
 		"The API server removes the object in its next repair pass, at its start and every few minutes after that. If it does not, " +
-			"delete the object: `kubectl delete ipaddress ADDRESS`.",
+			"delete the object: `kubectl delete ipaddress ADDRESS`. If the Service uses the address in another spelling, such as " +
+			"fd00:0::1 for fd00::1, the server deletes and recreates the object in each pass: recreate the Service with the canonical spelling.",
 	},
 	{
 		Leak, "A value that is recorded but not in use",
