@@ -377,6 +377,25 @@ func (a *Audit) rangeName(index int) string {
 	return a.ranges[index].name
 }
 
+// rangeOutside returns the range that a finding names for a ClusterIP that no range has: of ServiceCIDRs the default one, or else
+// none if there are several, as the first one by name has nothing to do with the address.
+func (a *Audit) rangeOutside(index int) string {
+	name := a.rangeName(index)
+	if index < 0 || a.ranges[index].record != rangekeeper.RecordIPAddresses {
+		return name
+	}
+	for _, r := range a.ranges {
+		switch {
+		case r.record != rangekeeper.RecordIPAddresses:
+		case r.name == defaultServiceCIDR:
+			return r.name
+		case r.name != name:
+			name = ""
+		}
+	}
+	return name
+}
+
 // index returns the index in the core of a row of the report, -1 for one that is not
 // initialised.
 func (a *Audit) index(row Range) int {
@@ -397,6 +416,9 @@ func (a *Audit) finding(f rangekeeper.Finding) Finding {
 	finding := Finding{
 		Reason: f.Reason.String(), Severity: Severity(f.Reason.Severity().String()), Range: a.rangeName(f.Range), Value: f.Value,
 		Message: f.Message, Remedy: f.Remedy, Stays: f.Stays,
+	}
+	if f.Reason == rangekeeper.ReasonClusterIPOutOfRange {
+		finding.Range = a.rangeOutside(f.Range)
 	}
 	switch f.Subject.Kind {
 	case rangekeeper.SubjectService:

@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"cmp"
+	"fmt"
 	"math/big"
 	"net/netip"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
@@ -228,5 +230,28 @@ func TestNodePortCounts(t *testing.T) {
 				t.Errorf("a probe: %v", err)
 			}
 		})
+	}
+}
+
+// TestRangeOutside has an address that no ServiceCIDR has: the first one by name has nothing to do with it.
+func TestRangeOutside(t *testing.T) {
+	for _, c := range []struct {
+		names []string
+		want  string
+	}{{[]string{"aa", "kubernetes", "zz"}, "kubernetes"}, {[]string{"aa", "zz"}, ""}, {[]string{"aa"}, "aa"}} {
+		state := &clusterstate.State{Revision: 1, Unseen: &clusterstate.Unseen{NodePortRange: audit.DefaultNodePortRange}, Services: make([]corev1.Service, 1)}
+		state.Services[0].Namespace, state.Services[0].Name, state.Services[0].Spec.ClusterIP = "ns", "a", "192.0.2.1"
+		for i, name := range c.names {
+			var s networkingv1.ServiceCIDR
+			s.Name, s.Spec.CIDRs = name, []string{fmt.Sprintf("10.%d.0.0/16", i)}
+			state.ServiceCIDRs = append(state.ServiceCIDRs, s)
+		}
+		a, err := audit.New(state, audit.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := a.Report().Findings; len(f) != 1 || f[0].Reason != "ClusterIPOutOfRange" || f[0].Range != c.want {
+			t.Errorf("%v: %+v, want %q", c.names, f, c.want)
+		}
 	}
 }
