@@ -25,14 +25,15 @@ What is allocated is printed, one value on each line.
 ` + inUseHelp + `
 
 kube-apiserver frees what no Service uses within two or three passes of its repair,
-some 6 minutes.`,
+some 6 minutes. Kubernetes 1.33 keeps IPAddress objects beside bitmaps of ClusterIPs,
+and never repairs those bitmaps: serviceips and secondaryserviceips are refused there.`,
 		Example: `  rangekeeper allocate serviceips
   rangekeeper allocate serviceips 10.96.0.10
   rangekeeper allocate servicenodeports -n 3 --endpoints http://127.0.0.1:2379`,
 		Args: arguments,
 	}
 	c.Flags().Uint32VarP(&count, "count", "n", 1, "allocate so many values, all or none")
-	c.Flags().BoolVar(&force, "force", false, "record VALUE even if a Service uses it")
+	c.Flags().BoolVar(&force, "force", false, "record VALUE even if a Service uses it, or beside IPAddress objects")
 	completeNothing(c, "count")
 	withStore(c, func(c *cobra.Command, args []string, s *store) error {
 		request, named := rangekeeper.Any(), []rangekeeper.Value(nil)
@@ -47,6 +48,9 @@ some 6 minutes.`,
 		err := s.changeRange(c.Context(), args[0], func(h *held, a *rangekeeper.Allocator) (err error) {
 			if err := h.checkInUse(force, changeAllocated, named...); err != nil {
 				return err
+			}
+			if h.hasObjects && !force {
+				return fmt.Errorf("%s: this cluster keeps ClusterIPs as IPAddress objects beside the bitmap: kube-apiserver would refuse a value that only the bitmap records, and never free it; nothing is allocated", h.stored.Key)
 			}
 			values, err = allocate(h, a, request, count)
 			return err

@@ -43,6 +43,8 @@ type held struct {
 	data   []byte
 	// users are the names of the Services that use a value.
 	users map[rangekeeper.Value][]string
+	// hasObjects: servers keep the values as IPAddress objects, too, as those of Kubernetes 1.33 do.
+	hasObjects bool
 	// next is what is to be stored, "" for no change.
 	next string
 }
@@ -85,7 +87,7 @@ func (s *store) tryChange(ctx context.Context, name string, decide func(*held, *
 
 // hold returns a range of a state.
 func (s *store) hold(ctx context.Context, state *clusterstate.State, users map[rangekeeper.Value][]string, name string) (*held, error) {
-	h := &held{stored: state.Ranges[name], users: users}
+	h := &held{stored: state.Ranges[name], users: users, hasObjects: name != audit.ServiceNodePorts && len(state.ServiceCIDRs) > 0}
 	var spec string
 	var err error
 	if h.stored.Key != "" {

@@ -266,8 +266,27 @@ func TestAloneInBitmap(t *testing.T) {
 // setBit records an address in the bitmap alone.
 func setBit(t *testing.T, endpoint, address string) {
 	t.Helper()
-	code, _, stderr := run(t, "allocate", "serviceips", address, "--endpoints", endpoint)
+	code, _, stderr := run(t, "allocate", "serviceips", address, "--force", "--endpoints", endpoint)
 	if code != exitOK {
 		t.Fatal(errors.New(stderr))
 	}
+}
+
+// TestAllocateBesideObjects refuses a bit that no server would repair.
+func TestAllocateBesideObjects(t *testing.T) {
+	e, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	runOK(t, with("init", "serviceips", "10.96.0.0/28")...)
+	runOK(t, with("init", "servicenodeports", "30000-30003")...)
+	runOK(t, with("allocate", "serviceips", "10.96.0.3")...)
+	if _, err := e.Client().Put(t.Context(), "/registry/servicecidrs/kubernetes",
+		`{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"kubernetes"},"spec":{"cidrs":["10.96.0.0/28"]}}`); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"allocate", "serviceips"}, {"allocate", "serviceips", "10.96.0.4"}} {
+		runFails(t, exitInput, []string{"/registry/ranges/serviceips", "IPAddress objects", "never free it"}, with(args...)...)
+	}
+	runOK(t, with("allocate", "servicenodeports")...)
+	runOK(t, with("allocate", "serviceips", "10.96.0.4", "--force")...)
+	runOK(t, with("release", "serviceips", "10.96.0.3")...)
 }
