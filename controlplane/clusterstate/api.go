@@ -300,6 +300,8 @@ func explainAPI(ctx context.Context, err error) error {
 		return fmt.Errorf("%w; deploy/audit has a ClusterRole with the rights that are needed", err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the API server does not accept the credentials: %w", err)
+	case strings.Contains(err.Error(), "getting credentials: "): // client-go has no type for it
+		return fmt.Errorf("the credential plugin of the kubeconfig failed: %w", err)
 	case !errors.As(err, &status), status.Status().Code == http.StatusServiceUnavailable, apierrors.IsTimeout(err):
 		return fmt.Errorf("%w: %w", ErrAPIUnreachable, err)
 	}

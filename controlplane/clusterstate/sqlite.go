@@ -17,6 +17,7 @@ import (
 // kine keeps each revision of a key as a row: id is the revision, deleted marks a deletion, and create_revision is 0 in the
 // row that creates the key.
 const (
+	kineTables   = `SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'kine'`
 	kineRevision = `SELECT COALESCE(MAX(id), 0) FROM kine`
 	kineLatest   = `SELECT id, name, CASE WHEN created THEN id ELSE create_revision END, value
 FROM kine JOIN (SELECT MAX(id) AS id FROM kine WHERE name >= ? AND name < ? GROUP BY name) USING (id)
@@ -52,6 +53,13 @@ func readSQLite(ctx context.Context, path string, p prefixes) (*State, error) {
 		return nil, err
 	}
 	defer tx.Rollback()
+	tables := 0
+	if err := tx.QueryRowContext(ctx, kineTables).Scan(&tables); err != nil {
+		return nil, err
+	}
+	if tables == 0 {
+		return nil, errors.New("is not a database of kine: it has no table kine")
+	}
 	s := p.state()
 	if err := tx.QueryRowContext(ctx, kineRevision).Scan(&s.Revision); err != nil {
 		return nil, err

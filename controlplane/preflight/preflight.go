@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// defaultServiceCIDR is the object that a kube-apiserver creates for --service-cluster-ip-range.
-	defaultServiceCIDR = "kubernetes"
+	// DefaultServiceCIDR is the name of the object that a kube-apiserver creates for --service-cluster-ip-range.
+	DefaultServiceCIDR = "kubernetes"
 	// maxRequests is how many requests the first repair can make within its minute if a write takes 10 ms, up to which etcd takes
 	// a disk to be fast enough. kube-apiserver makes them one after another, without a limit of their rate.
 	maxRequests = 6000
@@ -125,7 +125,7 @@ func (p *preflight) isBitmap(name string) bool {
 // defaultCIDRs returns those of the default ServiceCIDR, nil if there is none.
 func (p *preflight) defaultCIDRs() []string {
 	for _, s := range p.state.ServiceCIDRs {
-		if s.Name == defaultServiceCIDR {
+		if s.Name == DefaultServiceCIDR {
 			return s.Spec.CIDRs
 		}
 	}
@@ -255,7 +255,7 @@ func (p *preflight) checkServiceCIDR() {
 	const name, flag = "ServiceCIDR", "--service-cluster-ip-range"
 	stored, what := p.bitmaps(), "the bitmaps have"
 	if p.byObjects {
-		stored, what = p.defaultCIDRs(), "ServiceCIDR "+defaultServiceCIDR+" has"
+		stored, what = p.defaultCIDRs(), "ServiceCIDR "+DefaultServiceCIDR+" has"
 	}
 	given := p.ClusterIPRanges
 	text := func(ranges []string) string { return strings.Join(ranges, ",") }
@@ -268,7 +268,7 @@ func (p *preflight) checkServiceCIDR() {
 		})
 	case len(stored) == 0:
 		p.add(Check{
-			Name: name, Level: Surprise, Message: "There is no ServiceCIDR " + defaultServiceCIDR + ": the first server that starts creates it from its " + flag + ".",
+			Name: name, Level: Surprise, Message: "There is no ServiceCIDR " + DefaultServiceCIDR + ": the first server that starts creates it from its " + flag + ".",
 			Remedy: "See that all servers have the same " + flag + ", and that all ClusterIPs are in it.", Words: showFlag,
 		})
 	case len(given) == 0:

@@ -47,7 +47,7 @@ func (p *preflight) webhookWrites() []write {
 // defaultIsReady reports whether the default ServiceCIDR has the condition Ready, true or not. A kube-apiserver sets it if it is
 // missing.
 func (p *preflight) defaultIsReady() bool {
-	at := slices.IndexFunc(p.state.ServiceCIDRs, func(s networkingv1.ServiceCIDR) bool { return s.Name == defaultServiceCIDR })
+	at := slices.IndexFunc(p.state.ServiceCIDRs, func(s networkingv1.ServiceCIDR) bool { return s.Name == DefaultServiceCIDR })
 	return at >= 0 && slices.ContainsFunc(p.state.ServiceCIDRs[at].Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == networkingv1.ServiceCIDRConditionReady
 	})
@@ -154,11 +154,11 @@ func (p *preflight) effectOf(h *admissionv1.ValidatingWebhook) (webhookEffect, b
 		e.text = fmt.Sprintf("The first repair pass of kube-apiserver %v calls it with failurePolicy Fail: if it refuses or does not answer, the server is never ready (kubernetes#137356).", p.To)
 	case setsReady && fails:
 		e.level = Must
-		e.text = fmt.Sprintf("kube-apiserver %v sets the condition Ready of ServiceCIDR %s, and calls it with failurePolicy Fail: until it answers and admits that, new Services get no ClusterIP.", p.To, defaultServiceCIDR)
+		e.text = fmt.Sprintf("kube-apiserver %v sets the condition Ready of ServiceCIDR %s, and calls it with failurePolicy Fail: until it answers and admits that, new Services get no ClusterIP.", p.To, DefaultServiceCIDR)
 	case starts:
 		e.text = fmt.Sprintf("The first repair pass of kube-apiserver %v waits for each answer, up to timeoutSeconds.", p.To)
 	case setsReady:
-		e.text = fmt.Sprintf("kube-apiserver %v waits for the answer before the condition Ready of ServiceCIDR %s is set.", p.To, defaultServiceCIDR)
+		e.text = fmt.Sprintf("kube-apiserver %v waits for the answer before the condition Ready of ServiceCIDR %s is set.", p.To, DefaultServiceCIDR)
 	default:
 		e.text = "The first repair pass makes no such write, so only later allocations or releases depend on it."
 	}

@@ -174,14 +174,21 @@ func openRegular(path string) (*os.File, int64, bool, error) {
 	if err != nil {
 		return nil, 0, false, err
 	}
-	var magic [2]byte
+	var magic [len(sqliteMagic)]byte
 	n, err := file.ReadAt(magic[:], 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		file.Close()
 		return nil, 0, false, err
 	}
-	return file, info.Size(), bytes.Equal(magic[:n], []byte{0x1f, 0x8b}), nil
+	if string(magic[:n]) == sqliteMagic {
+		file.Close()
+		return nil, 0, false, fmt.Errorf("%s: is a SQLite database, not an etcd snapshot; commands that only read take the one of k3s with --sqlite", path)
+	}
+	return file, info.Size(), bytes.HasPrefix(magic[:n], []byte{0x1f, 0x8b}), nil
 }
+
+// sqliteMagic is how a SQLite database begins.
+const sqliteMagic = "SQLite format 3\x00"
 
 // decompress writes the gzip content of src to a temporary file.
 func (f *File) decompress(ctx context.Context, src *os.File, size int64) (string, error) {

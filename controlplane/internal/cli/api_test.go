@@ -239,7 +239,7 @@ func TestNoAPI(t *testing.T) {
 		code int
 		args []string
 	}{
-		{"there is no kubeconfig at --kubeconfig, $KUBECONFIG or ~/.kube/config", exitInput, nil},
+		{"no kubeconfig at --kubeconfig, $KUBECONFIG or ~/.kube/config", exitInput, nil},
 		{"no such file", exitInput, []string{"--kubeconfig", filepath.Join(dir, "none")}},
 		{"the API server is not reachable", exitUnreachable, []string{"--server", "https://127.0.0.1:1"}},
 	} {

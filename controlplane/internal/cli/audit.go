@@ -3,12 +3,14 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
@@ -43,13 +45,17 @@ docs/sources.md says what each of them can see.`,
 				return s.probe(ctx, cmp.Or(*namespace, metav1.NamespaceDefault))
 			}
 		}
-		a, err := s.auditOf(read(c.Context()))
+		state, err := read(c.Context())
+		a, err := s.auditOf(state, err)
 		if err != nil {
 			return err
 		}
 		report := a.Report()
 		if *namespace != "" && !*allNamespaces {
 			report = report.InNamespace(*namespace)
+			if !slices.ContainsFunc(state.Services, func(s corev1.Service) bool { return s.Namespace == *namespace }) {
+				fmt.Fprintf(c.ErrOrStderr(), "rangekeeper: no Service is in namespace %s\n", printable(*namespace))
+			}
 		}
 		if err := writeAudit(c.OutOrStdout(), a, report, *format, s, time.Now()); err != nil {
 			return err

@@ -74,7 +74,7 @@ func TestSQLite(t *testing.T) {
 	snapshot := etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")
 	for _, c := range []struct{ file, want string }{
 		{filepath.Join(dir, "none.db"), "no such file"}, {dir, "not a regular file"},
-		{snapshot, "not a database"}, {etcdtest.Write(t, content[:len(content)/2]), "malformed"}, {etcdtest.Write(t, nil), "no such table"},
+		{snapshot, "not a database"}, {etcdtest.Write(t, content[:len(content)/2]), "malformed"}, {etcdtest.Write(t, nil), "is not a database of kine: it has no table kine"},
 	} {
 		runFails(t, exitInput, []string{c.file, c.want}, "audit", "--sqlite", c.file)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -72,13 +73,20 @@ func (k *kubeconfig) config() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	if len(raw.Clusters) == 0 && *k.flags.APIServer == "" {
+	context := cmp.Or(*k.flags.Context, raw.CurrentContext)
+	if *k.flags.APIServer+*k.flags.ClusterName == "" && (len(raw.Clusters) == 0 || context == "") {
+		if context != "" {
+			return nil, fmt.Errorf("kubeconfig: there is no cluster of context %q", context)
+		}
 		// In a Pod kubectl needs no kubeconfig. Elsewhere it takes http://localhost:8080, where nothing has served for years.
 		config, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, errNoCluster
+		switch {
+		case err == nil:
+			return config, nil
+		case len(raw.Clusters) > 0:
+			return nil, errors.New("kubeconfig: there is no current context; name one with --context")
 		}
-		return config, nil
+		return nil, errNoCluster
 	}
 	config, err := loader.ClientConfig()
 	if err != nil {
@@ -87,5 +95,5 @@ func (k *kubeconfig) config() (*rest.Config, error) {
 	return config, nil
 }
 
-var errNoCluster = errors.New("no cluster: there is no kubeconfig at --kubeconfig, $KUBECONFIG or ~/.kube/config; " +
-	"name one, or an etcd snapshot with --etcd-snapshot, or a running etcd with --endpoints")
+var errNoCluster = errors.New("no cluster: no kubeconfig at --kubeconfig, $KUBECONFIG or ~/.kube/config names one; " +
+	"name a kubeconfig, or an etcd snapshot with --etcd-snapshot, or a running etcd with --endpoints")

@@ -71,12 +71,19 @@ func (s *source) explainSteps(f fault) []step {
 	}
 }
 
-// repairStep leads to the repair of n of all faults.
-func (s *source) repairStep(n, all int) step {
-	if s.online() {
-		return step{fmt.Sprintf("show the repair of %d of %d; add --apply to write it", n, all), s.command("repair")}
+// repairStep leads to the repair of n of all faults, and of leaks, which a running cluster may still allocate.
+func (s *source) repairStep(n, leaks, all int) step {
+	if !s.online() {
+		return step{fmt.Sprintf("repair %d of %d into a new snapshot", n+leaks, all), s.command("repair", "--to-file repaired.db")}
 	}
-	return step{fmt.Sprintf("repair %d of %d into a new snapshot", n, all), s.command("repair", "--to-file repaired.db")}
+	why := fmt.Sprintf("show the repair of %d of %d; add --apply to write it", n, all)
+	switch {
+	case n == 0:
+		why = "show the repair; add --apply --clean-leaks to clean " + count(leaks, "leak")
+	case leaks > 0:
+		why += ", and --clean-leaks to clean " + count(leaks, "leak") + ", too"
+	}
+	return step{why, s.command("repair")}
 }
 
 // probeStep finds leaked node ports over the Kubernetes API.

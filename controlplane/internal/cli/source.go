@@ -3,14 +3,17 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -187,7 +190,30 @@ func (s *source) readAPI(ctx context.Context) (*clusterstate.State, error) {
 		Upgrade:  s.forUpgrade,
 		Progress: s.progress.start("reading " + config.Host),
 	})
+	if err == nil && !s.flagsAnywhere {
+		err = s.checkClusterIPRange(state)
+	}
 	return state, err
+}
+
+// checkClusterIPRange refuses a flag that contradicts the default ServiceCIDR, which has the servers' flag.
+func (s *source) checkClusterIPRange(state *clusterstate.State) error {
+	at := slices.IndexFunc(state.ServiceCIDRs, func(c networkingv1.ServiceCIDR) bool { return c.Name == preflight.DefaultServiceCIDR })
+	ranges := s.clusterIPRanges()
+	if at < 0 || len(ranges) == 0 {
+		return nil
+	}
+	for i, text := range ranges {
+		r, err := rangekeeper.ParseCIDR(text)
+		if err != nil {
+			return err
+		}
+		ranges[i] = r.String()
+	}
+	if stored := state.ServiceCIDRs[at].Spec.CIDRs; !slices.Equal(ranges, stored) {
+		return fmt.Errorf("--service-cluster-ip-range is %s, and ServiceCIDR %s has %s", strings.Join(ranges, ","), preflight.DefaultServiceCIDR, strings.Join(stored, ","))
+	}
+	return nil
 }
 
 // probeWait is the time between two looks at a leak, longer than the creation of a Service takes: kube-apiserver's

@@ -119,7 +119,7 @@ func totals(r *audit.Report) string {
 // reportSteps are the commands that follow an audit, if any do.
 func reportSteps(r *audit.Report, source *source) []step {
 	var faults []fault
-	n := 0
+	n, leaks := 0, 0 // that a repair of bitmaps removes
 	for _, f := range r.Findings {
 		faults = append(faults, faultOf(f, false))
 		if f.Remedy == rangekeeper.RemedyRepair {
@@ -129,7 +129,7 @@ func reportSteps(r *audit.Report, source *source) []step {
 	for _, l := range r.Leaks {
 		faults = append(faults, leakFault(l))
 		if l.Remedy == rangekeeper.RemedyRepair {
-			n++
+			leaks++
 		}
 	}
 	var steps []step
@@ -139,8 +139,8 @@ func reportSteps(r *audit.Report, source *source) []step {
 	if r.SuspectsLeaks {
 		steps = append(steps, source.probeStep(r))
 	}
-	if n > 0 && !source.overAPI() {
-		steps = append(steps, source.repairStep(n, len(faults)))
+	if n+leaks > 0 && !source.overAPI() {
+		steps = append(steps, source.repairStep(n, leaks, len(faults)))
 	}
 	return steps
 }

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+)
+
+// TestWrongSource has sources that cannot be read, each with an error that names the reason.
+func TestWrongSource(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	config := func(text string) string { return etcdtest.Write(t, []byte("apiVersion: v1\nkind: Config\n"+text)) }
+	cluster := "clusters:\n- {name: a, cluster: {server: 'https://127.0.0.1:1'}}\n"
+	plugin := cluster + "contexts:\n- {name: a, context: {cluster: a, user: a}}\ncurrent-context: a\n" +
+		"users:\n- {name: a, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: /none/plugin, interactiveMode: Never}}}\n"
+	for _, c := range []struct{ want, flag, file string }{
+		{`kubeconfig: there is no cluster of context "nope"`, "--kubeconfig", config("current-context: nope\n")},
+		{"kubeconfig: there is no current context; name one with --context", "--kubeconfig", config(cluster)},
+		{"~/.kube/config names one; name a kubeconfig", "--kubeconfig", config("")},
+		{"the credential plugin of the kubeconfig failed: ", "--kubeconfig", config(plugin)},
+		{"is a SQLite database, not an etcd snapshot; commands that only read take the one of k3s with --sqlite", "--etcd-snapshot", etcdtest.Write(t, []byte("SQLite format 3\x00 and more"))},
+	} {
+		runFails(t, exitInput, []string{c.want}, "audit", c.flag, c.file)
+	}
+}
+
+// TestOtherClusterIPRange names a range that is not that of the default ServiceCIDR.
+func TestOtherClusterIPRange(t *testing.T) {
+	state := &clusterstate.State{ServiceCIDRs: []networkingv1.ServiceCIDR{
+		{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16", "fd00::/112"}}},
+	}}
+	for ranges, want := range map[string]string{
+		"": "", "10.96.0.0/16,fd00:0::/112": "", "10.0.0.0/8": "--service-cluster-ip-range is 10.0.0.0/8, and ServiceCIDR kubernetes has 10.96.0.0/16,fd00::/112",
+	} {
+		s := source{clusterIPRange: ranges}
+		if err := s.checkClusterIPRange(state); (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("%q: %v, want %q", ranges, err, want)
+		}
+		if err := s.checkClusterIPRange(&clusterstate.State{}); err != nil {
+			t.Errorf("%q without ServiceCIDRs: %v", ranges, err)
+		}
+	}
+}
+
+// TestNoServiceInNamespace mistypes a namespace.
+func TestNoServiceInNamespace(t *testing.T) {
+	snapshot := etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")
+	code, _, stderr := run(t, "audit", "--etcd-snapshot", snapshot, "-n", "typo")
+	if code != exitOK || stderr != "rangekeeper: no Service is in namespace typo\n" {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	if _, _, stderr := run(t, "audit", "--etcd-snapshot", snapshot, "-n", "default"); stderr != "" {
+		t.Error(stderr)
+	}
+}
+
+// TestRepairStep compares what an audit of an etcd says about the repair with the repair.
+func TestRepairStep(t *testing.T) {
+	leaky := changed(t, etcdtest.SingleStack, "clean.db.gz", map[string][]byte{nodePortsKey: stored(t, "30000-32767", []byte{0xff, 0xff})})
+	etcd := etcdtest.Start(t, leaky)
+	source := []string{"--endpoints", strings.Join(etcd.Endpoints(), ",")}
+	words := func(args ...string) string {
+		_, stdout, _ := run(t, append(args, source...)...)
+		return strings.Join(strings.Fields(stdout), " ")
+	}
+	shown := words("audit")
+	set, _, _ := strings.Cut(words("repair"), " set, 0 cleared")
+	if set == "0" || !strings.Contains(shown, "# show the repair of "+set+" of ") || !strings.Contains(shown, "; add --apply to write it, and --clean-leaks to clean ") {
+		t.Errorf("%q set: %s", set, shown)
+	}
+	runJSON[any](t, exitFound, append([]string{"repair", "--apply"}, source...)...)
+	if shown := words("audit"); !strings.Contains(shown, "# show the repair; add --apply --clean-leaks to clean ") {
+		t.Error(shown)
+	}
+}
