@@ -479,6 +479,9 @@ func TestPlanScreen(t *testing.T) {
 		for line := range strings.Lines(stdout) {
 			switch title, _, isTitle := strings.Cut(line, ": "); {
 			case strings.HasPrefix(line, "      "): // a claimant
+			case strings.HasPrefix(line, "    A stock kube-apiserver frees "): // the last line of its list, wrapped or not
+				reason = ""
+			case strings.HasPrefix(line, "    ") && reason == "":
 			case strings.HasPrefix(line, "    ") && group != "":
 				lines[strings.Join(strings.Fields(group+" | "+reason+" | "+line), " ")]++
 			case strings.HasPrefix(line, "  "):
