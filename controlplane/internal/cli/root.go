@@ -41,10 +41,11 @@ const (
 // exitCodesHelp is the table of the exit codes.
 const exitCodesHelp = `Exit codes of all commands:
   0    done, and nothing is left to do
-  1    findings, pending changes or leaks are left; a value is in use or none is free;
-       a server failed
+  1    findings, pending changes or leaks are left; a value is in use or none is
+       free; a server failed
   2    wrong usage, or input that cannot be used
-  3    the etcd or API server cannot be reached, or another process uses the data directory
+  3    the etcd or API server cannot be reached, or another process uses the
+       data directory
   130  interrupted (up, watch and controller run until then: 0)`
 
 // errFound ends a command whose output is complete with exitFound.
@@ -61,11 +62,21 @@ func Main() {
 		signal.Stop(signals) // before the command is cancelled, so that no second signal is lost
 		cancel()
 	}()
-	program := "rangekeeper"
-	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-rangekeeper") {
-		program = "kubectl rangekeeper" // kubectl runs it as its plugin
+	program, args := invocation(os.Args)
+	os.Exit(runAs(ctx, program, args, os.Stdout, os.Stderr))
+}
+
+// invocation returns the name that the user calls the program by, and the arguments. kubectl runs kubectl-rangekeeper as its
+// plugin, and kubectl_complete-rangekeeper with the words to complete.
+func invocation(words []string) (program string, args []string) {
+	const plugin = "kubectl rangekeeper"
+	switch name := filepath.Base(words[0]); {
+	case strings.HasPrefix(name, "kubectl-rangekeeper"):
+		return plugin, words[1:]
+	case strings.HasPrefix(name, "kubectl_complete-rangekeeper"):
+		return plugin, append([]string{cobra.ShellCompRequestCmd}, words[1:]...)
 	}
-	os.Exit(runAs(ctx, program, os.Args[1:], os.Stdout, os.Stderr))
+	return "rangekeeper", words[1:]
 }
 
 // Run runs one command and returns the exit code. Data go to stdout, all else to
@@ -130,8 +141,17 @@ another source.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
+	// As kubectl, help of flags keeps to the width of a terminal, and has one line for each flag elsewhere.
+	width := helpWidth(stdout)
+	wraps := fmt.Sprintf(".FlagUsagesWrapped %d | trim", max(width-5, 0)) // pflag takes up to 5 columns more
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages | trim", wraps))
 	root.AddCommand(newAudit(), newRepair(), newUndo(), newShow(), newExplain(), newFree(), newPreflight(),
 		newInit(), newAllocate(), newRelease(), newWatch(), newController(), newUp())
+	if width > 0 {
+		for _, c := range append(root.Commands(), root) {
+			c.Long = reflowed(c.Long, width)
+		}
+	}
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	// Without these an unknown shell or command would be no error, and an argument of a shell an error of cobra's.
@@ -146,6 +166,25 @@ another source.
 		help.Run, help.RunE = nil, showHelp
 	}
 	return root
+}
+
+// helpWidth is the width of flags' help, 0 where there is no terminal.
+func helpWidth(w io.Writer) int {
+	if s := newScreen(w, false); s.breaksRows {
+		return s.width
+	}
+	return 0
+}
+
+// reflowed breaks the paragraphs of a text at a width. Those that begin with spaces or have a table stay as they are.
+func reflowed(text string, width int) string {
+	paragraphs := strings.Split(text, "\n\n")
+	for i, p := range paragraphs {
+		if !strings.Contains("\n"+p, "\n ") {
+			paragraphs[i] = strings.Join(wrapped(strings.ReplaceAll(p, "\n", " "), width, 0), "\n")
+		}
+	}
+	return strings.Join(paragraphs, "\n\n")
 }
 
 // call puts the name of the program into usage and examples.
