@@ -11,7 +11,7 @@ SECONDS ?= 60
 export GOFLAGS := -trimpath $(GOFLAGS)
 # The packages of controlplane whose tests run kube-apiservers.
 CLUSTER_PACKAGES = $(sort $(dir $(shell cd controlplane && grep -rl apiservertest --include=*_test.go .)))
-GOFILES := go-bindings controlplane dropin conformance bench/upstream examples apiserver
+GOFILES := go-bindings controlplane dropin conformance bench/upstream examples apiserver packaging
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 # The releases of Kubernetes for which servers are built and tested: by default the newest and the oldest supported one.
 RELEASES ?= $(shell sed -n '1p;$$p' controlplane/kubernetes/releases.txt)
@@ -26,7 +26,7 @@ GO_EMULATED := s390x/qemu-s390x-static arm64/qemu-aarch64-static
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-backends compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed fmt lint targets miri tsan crates doc setup clean
+.PHONY: help library purego build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-backends compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed fmt lint targets miri tsan crates chart doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -161,6 +161,9 @@ fmt: ## Formats the sources.
 	cd fuzz && $(CARGO) fmt
 	cd examples && $(CARGO) fmt
 	gofmt -w $(GOFILES)
+
+chart: ## Checks the Helm chart, and that it renders the objects of deploy/base.
+	cd packaging && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 lint: purego ## Checks in addition to `make check`: the format of the fuzz targets and examples, go vet of all modules, the header.
 	cd fuzz && $(CARGO) fmt --check

@@ -1,0 +1,114 @@
+package packaging
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	chart = "../deploy/chart"
+	base  = "../deploy/base"
+)
+
+// render runs one of the tools of go.mod and returns the objects that it prints, by kind, namespace and name.
+func render(t *testing.T, tool string, args ...string) map[string]any {
+	t.Helper()
+	text, err := run(tool, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := map[string]any{}
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		var object struct {
+			Kind     string
+			Metadata struct{ Namespace, Name string }
+		}
+		var all any
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatalf("%s %s: %v", tool, args, err)
+		}
+		if err := yaml.Unmarshal([]byte(document), &all); err != nil {
+			t.Fatalf("%s %s: %v", tool, args, err)
+		}
+		objects[object.Kind+" "+object.Metadata.Namespace+"/"+object.Metadata.Name] = all
+	}
+	return objects
+}
+
+func run(tool string, args ...string) (stdout string, err error) {
+	command := exec.Command("go", append([]string{"tool", tool}, args...)...)
+	var out, log bytes.Buffer
+	command.Stdout, command.Stderr = &out, &log
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", tool, strings.Join(args, " "), err, &log)
+	}
+	return out.String(), nil
+}
+
+// TestChartEqualsBase renders the Helm chart and the kustomize base: they are the same objects.
+func TestChartEqualsBase(t *testing.T) {
+	if out, err := run("helm", "lint", "--strict", chart); err != nil {
+		t.Errorf("%v%s", err, out)
+	}
+	ofChart := render(t, "helm", "template", "rangekeeper", chart, "--namespace", "kube-system")
+	ofBase := render(t, "kustomize", "build", base)
+	if len(ofBase) != 6 {
+		t.Errorf("the base has %d objects: %s", len(ofBase), slices.Sorted(maps.Keys(ofBase)))
+	}
+	for name, object := range ofBase {
+		want, _ := yaml.Marshal(object)
+		got, _ := yaml.Marshal(ofChart[name])
+		if !bytes.Equal(want, got) {
+			t.Errorf("%s is in the base\n%s\nand in the chart\n%s", name, want, got)
+		}
+		delete(ofChart, name)
+	}
+	for name := range ofChart {
+		t.Errorf("only the chart has %s", name)
+	}
+}
+
+// TestChartValues renders the chart with values of its user, and with some that it refuses.
+func TestChartValues(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
+	objects := render(t, "helm", "template", "rangekeeper", chart, "--namespace", "control-plane",
+		"--set", "image.repository=example.test/rangekeeper,image.digest="+digest,
+		"--set-json", `etcd.endpoints=["https://192.0.2.1:2379","https://192.0.2.2:2379"]`,
+		"--set-json", `serviceClusterIPRange="10.0.0.0/16,fd00::/112"`,
+		"--set-json", "nodeSelector=null", "--set-json", "tolerations=[]", "--set-json", "resources=null", "--set", "securePort=8443")
+	object, _ := yaml.Marshal(objects["DaemonSet control-plane/rangekeeper-controller"])
+	for _, want := range []string{
+		"image: example.test/rangekeeper@" + digest + "\n", "--endpoints=https://192.0.2.1:2379,https://192.0.2.2:2379\n",
+		"--service-cluster-ip-range=10.0.0.0/16,fd00::/112\n", "--secure-port=8443\n", `value: "8443"`,
+	} {
+		if !strings.Contains(string(object), want) {
+			t.Errorf("no %q in\n%s", want, object)
+		}
+	}
+	for _, unwanted := range []string{"nodeSelector", "tolerations", "resources", "kube-system"} {
+		if strings.Contains(string(object), unwanted) {
+			t.Errorf("%q in\n%s", unwanted, object)
+		}
+	}
+
+	refused := 0
+	for _, set := range []string{
+		"image.digest=0123", "securePort=0", "serviceNodePortRange=30000", "etcd.endpoints=null", "pkiDir=pki", "serviceClusterIpRange=10.0.0.0/16",
+	} {
+		_, err := run("helm", "template", "rangekeeper", chart, "--set", set)
+		name, _, _ := strings.Cut(set, "=")
+		if err == nil || !strings.Contains(err.Error(), name[strings.LastIndex(name, ".")+1:]) {
+			t.Errorf("%s: %v", set, err)
+			continue
+		}
+		refused++
+	}
+	t.Logf("%d values are refused", refused)
+}
