@@ -1,11 +1,11 @@
 #!/bin/bash
 # Builds the C programs of this folder against the static library and runs each one plain, under AddressSanitizer and
 # UndefinedBehaviorSanitizer, and under valgrind; then builds one against an installed copy by pkg-config, with the
-# shared and with the static library. LIBDIR says where the built libraries are (target/release).
+# shared and with the static library. BUILT says where the built libraries are (target/release).
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../..
-libdir=${LIBDIR:-$root/target/release}
+libdir=${BUILT:-$root/target/release}
 cc=${CC:-gcc}
 flags="-std=c11 -Wall -Wextra -Werror -pedantic -g -O1 -I$root/include"
 libs="$libdir/librangekeeper.a -lgcc_s -lutil -lrt -lpthread -lm -ldl"
@@ -52,7 +52,7 @@ for source in "$here"/*.c; do
 done
 
 prefix=$work/prefix
-step "install" env LIBDIR="$libdir" "$root/ffi/install.sh" "$prefix"
+step "install" env BUILT="$libdir" "$root/ffi/install.sh" "$prefix"
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 step "installed: build, shared" sh -c "$cc -std=c11 -I$here $here/allocator.c -o $work/shared \$(pkg-config --cflags --libs rangekeeper)"
 step "installed: run, shared" env LD_LIBRARY_PATH="$prefix/lib" "$work/shared"
