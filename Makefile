@@ -26,7 +26,7 @@ GO_EMULATED := s390x/qemu-s390x-static arm64/qemu-aarch64-static
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-backends compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed fmt lint targets miri tsan crates chart doc setup clean
+.PHONY: help library purego build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-backends compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed fmt lint targets miri tsan crates dependencies chart doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -161,6 +161,9 @@ fmt: ## Formats the sources.
 	cd fuzz && $(CARGO) fmt
 	cd examples && $(CARGO) fmt
 	gofmt -w $(GOFILES)
+
+dependencies: ## Checks licences, sources and known vulnerabilities of what we depend on (needs cargo-deny 0.20.2).
+	@scripts/dependencies.sh
 
 chart: ## Checks the Helm chart, and that it renders the objects of deploy/base.
 	cd packaging && $(GO) vet ./... && $(GO) test -count=1 ./...
