@@ -11,7 +11,7 @@ import (
 
 // The questions of the document have the answers that stand behind them.
 func TestBootstrapPlansOfTheDocument(t *testing.T) {
-	document := string(must(os.ReadFile("../docs/bootstrap-json.md")))
+	document := string(must(os.ReadFile("testdata/bootstrap-json.md")))
 	value := func(text string) (v any) {
 		if err := json.Unmarshal([]byte(text), &v); err != nil {
 			t.Fatalf("%v: %s", err, text)

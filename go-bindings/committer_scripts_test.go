@@ -13,7 +13,7 @@ import (
 
 // Runs the scripts of testdata/commit, whose README says what their lines mean.
 func TestCommitterScripts(t *testing.T) {
-	scripts := must(filepath.Glob("../testdata/commit/*.txt"))
+	scripts := must(filepath.Glob("testdata/commit/*.txt"))
 	if len(scripts) == 0 {
 		t.Fatal("no scripts")
 	}

@@ -42,9 +42,9 @@
 // and runs wherever Go does. Calls take turns, as all objects live in one block of the Go heap, which never shrinks; a call that
 // the library's own fault ends leaves its objects poisoned, and their memory is not used again.
 //
-// With the build tag rangekeeper_native it calls the library in C instead, which needs cgo: target/release/librangekeeper.a of its
-// own checkout, which `make library` builds. With rangekeeper_dynamic it calls an installed librangekeeper.so, found by pkg-config;
-// if that has another version of the C ABI, the program panics at its start. The answers are the same. A call through cgo takes
-// 35 ns, so that short calls take longer; but goroutines do not wait for each other, and repair passes and restores of large ranges
-// take half of the time or less.
+// With the build tag rangekeeper_native it calls the library in C instead, which needs cgo. A program then imports package native of
+// module go-bindings/native, which has the libraries; in a checkout `make library` builds it. With rangekeeper_dynamic it calls an
+// installed librangekeeper.so, found by pkg-config; if that has another version of the C ABI, the program panics at its start. The
+// answers are the same. A call through cgo takes 35 ns, so that short calls take longer; but goroutines do not wait for each other,
+// and repair passes and restores of large ranges take half of the time or less.
 package rangekeeper

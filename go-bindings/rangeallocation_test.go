@@ -13,7 +13,7 @@ import (
 
 // Every value that a kube-apiserver wrote is encoded to the same bytes, as it is and after a rewrite of its own content.
 func TestStoredValuesRoundTrip(t *testing.T) {
-	files := must(filepath.Glob("../testdata/kube-*/*.bin.gz"))
+	files := must(filepath.Glob("testdata/kube-*/*.bin.gz"))
 	if len(files) == 0 {
 		t.Fatal("no stored values in testdata")
 	}

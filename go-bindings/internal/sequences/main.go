@@ -1,16 +1,16 @@
-// Command sequences plays random sequences of operations and prints a digest of the answers of each, one per line. Two programs
-// that differ only in their back end print the same: the test compares them.
+// Command sequences plays random sequences of operations, or the inputs of fuzz targets, and prints a digest of the answers of each,
+// one per line. Two programs that differ only in their back end print the same: the tests compare them.
 //
 //	go run ./internal/sequences FIRST NUMBER [FILE...]
+//	go run ./internal/sequences corpora FOLDER
 //
-// A line with a sequence that differs is found out with NUMBER 1 and the environment variable SEQUENCES_LOG=1, which prints the
-// answers. The files are stored RangeAllocations, which some sequences decode, whole or damaged.
+// A line with a sequence that differs is found out with NUMBER 1, or a folder with the one input, and the environment variable
+// SEQUENCES_LOG=1, which prints the answers. The files are stored RangeAllocations, which some sequences decode, whole or damaged.
 package main
 
 import (
 	"bufio"
 	"fmt"
-	"hash"
 	"hash/fnv"
 	"io"
 	"math/rand/v2"
@@ -18,28 +18,28 @@ import (
 	"strconv"
 )
 
-// sequence has the choices of one sequence and the digest of its answers.
+// sequence has the choices of one sequence; its answers are written to out.
 type sequence struct {
 	*rand.Rand
-	digest hash.Hash64
-	log    io.Writer
+	out    io.Writer
 	stored [][]byte
 }
 
-// answer adds an answer to the digest.
+// answer writes an answer.
 func (s *sequence) answer(what string, values ...any) {
-	fmt.Fprintln(s.log, append([]any{what}, values...)...)
+	fmt.Fprintln(s.out, append([]any{what}, values...)...)
 }
 
 var kinds = []func(*sequence){allocations, allocations, indexes, leaks, audits, commits, decodings, parsings}
 
-func play(number uint64, stored [][]byte, log io.Writer) uint64 {
+// digest plays a sequence and returns the digest of its answers, which are also written to log unless that is nil.
+func digest(log io.Writer, play func(out io.Writer)) uint64 {
 	digest := fnv.New64a()
-	s := &sequence{rand.New(rand.NewPCG(number, 18)), digest, io.MultiWriter(digest, log), stored}
-	if log == io.Discard {
-		s.log = digest
+	if log == nil {
+		play(digest)
+	} else {
+		play(io.MultiWriter(digest, log))
 	}
-	kinds[number%uint64(len(kinds))](s)
 	return digest.Sum64()
 }
 
@@ -52,7 +52,18 @@ func main() {
 
 func run(arguments []string) error {
 	if len(arguments) < 2 {
-		return fmt.Errorf("usage: sequences FIRST NUMBER [FILE...]")
+		return fmt.Errorf("usage: sequences FIRST NUMBER [FILE...], or sequences corpora FOLDER")
+	}
+	var log io.Writer
+	if os.Getenv("SEQUENCES_LOG") != "" {
+		log = os.Stderr
+	}
+	out := bufio.NewWriter(os.Stdout)
+	if arguments[0] == "corpora" {
+		if err := playCorpora(arguments[1], out, log); err != nil {
+			return err
+		}
+		return out.Flush()
 	}
 	first, err := strconv.ParseUint(arguments[0], 10, 64)
 	if err != nil {
@@ -70,13 +81,11 @@ func run(arguments []string) error {
 		}
 		stored = append(stored, content)
 	}
-	log := io.Discard
-	if os.Getenv("SEQUENCES_LOG") != "" {
-		log = os.Stderr
-	}
-	out := bufio.NewWriter(os.Stdout)
 	for i := range number {
-		fmt.Fprintf(out, "%d %016x\n", first+i, play(first+i, stored, log))
+		number := first + i
+		fmt.Fprintf(out, "%d %016x\n", number, digest(log, func(out io.Writer) {
+			kinds[number%uint64(len(kinds))](&sequence{rand.New(rand.NewPCG(number, 18)), out, stored})
+		}))
 	}
 	return out.Flush()
 }

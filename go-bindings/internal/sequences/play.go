@@ -433,36 +433,17 @@ func decodings(s *sequence) {
 			break
 		}
 	}
-	o, err := rangekeeper.DecodeRangeAllocation(stored)
-	s.answer("decode", err)
-	if err != nil {
-		return
-	}
-	defer o.Close()
-	s.answer("range", fmt.Sprint(o.Range()))
-	data, err := o.Data(nil)
-	s.answer("data", sum(data), err)
-	encoded, err := o.Encode(nil)
-	s.answer("encode", sum(encoded), err)
-	s.answer("set", o.Set("10.0.0.0/24", []byte{byte(s.Uint32())}))
-	encoded, err = o.Encode(encoded)
-	s.answer("encode", sum(encoded), err)
+	decode(s, stored)
 }
 
 // parsings reads texts that are nearly ranges and values.
 func parsings(s *sequence) {
 	for range 10 {
-		text := []byte(append(cidrs, ports...)[s.IntN(len(cidrs)+len(ports))])
+		near := []byte(append(cidrs, ports...)[s.IntN(len(cidrs)+len(ports))])
 		for range s.IntN(3) {
-			text[s.IntN(len(text))] = "0123456789abcdef:./-+ \x80"[s.IntN(23)]
+			near[s.IntN(len(near))] = "0123456789abcdef:./-+ \x80"[s.IntN(23)]
 		}
-		r, err := rangekeeper.ParseCIDR(string(text))
-		s.answer("cidr", r, r.Size(), err)
-		r, err = rangekeeper.ParsePortRange(string(text))
-		s.answer("ports", r, r.Size(), err)
-		c, err := rangekeeper.ParseServiceCIDR(string(text))
-		s.answer("service cidr", c.Size(), err)
-		s.answer("value", fmt.Sprint(rangekeeper.ParseValue(string(text))))
+		text(s, near)
 		s.answer("judge", rangekeeper.JudgeClusterIP(nil), rangekeeper.Reason(s.IntN(14)), rangekeeper.Reason(s.IntN(14)).Severity())
 		verdict, wait := rangekeeper.JudgeIPAddress(s.IntN(2) == 0, rangekeeper.Owner(s.IntN(6)), time.Duration(s.IntN(9)), time.Duration(s.IntN(9)))
 		s.answer("judge", verdict, wait)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"fmt"
@@ -9,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,11 +22,41 @@ func TestBackEndsAgree(t *testing.T) {
 		want = 4_000
 	}
 	files := storedValues(t)
+	number, distinct := compare(t, append([]string{"0", fmt.Sprint(want)}, files...)...)
+	t.Logf("%d sequences are equal in both back ends; %d have answers of their own", number, distinct)
+	if number < want || distinct < want*3/4 {
+		t.Errorf("%d sequences with %d different answers, want %d", number, distinct, want)
+	}
+}
+
+// The two back ends give equal answers to the inputs of fuzz targets: to the seeds, and to those that a run of the fuzzer has found,
+// of which there are at least RANGEKEEPER_CORPUS_FLOOR if that is set.
+func TestBackEndsAgreeOnCorpora(t *testing.T) {
+	floor := 500
+	if text := os.Getenv("RANGEKEEPER_CORPUS_FLOOR"); text != "" {
+		var err error
+		if floor, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if output, err := exec.Command("../../../fuzz/seeds.sh").CombinedOutput(); err != nil {
+		t.Fatalf("fuzz/seeds.sh: %v\n%s", err, output)
+	}
+	number, distinct := compare(t, "corpora", "../../../fuzz/corpus")
+	t.Logf("%d inputs have equal answers in both back ends; %d have answers of their own", number, distinct)
+	if number < floor || distinct < floor/2 {
+		t.Errorf("%d inputs with %d different answers, want %d", number, distinct, floor)
+	}
+}
+
+// compare plays the same with both back ends, and returns the number of lines and of different digests.
+func compare(t *testing.T, arguments ...string) (number, distinct int) {
+	t.Helper()
 	names, tags := []string{"native", "pure"}, []string{"rangekeeper_native", ""}
 	answers, errs := make([][]byte, len(tags)), make([]error, len(tags))
 	var group sync.WaitGroup
 	for i, name := range names {
-		group.Go(func() { answers[i], errs[i] = digests(filepath.Join(t.TempDir(), name), tags[i], want, files) })
+		group.Go(func() { answers[i], errs[i] = digests(filepath.Join(t.TempDir(), name), tags[i], arguments) })
 	}
 	group.Wait()
 	for i, err := range errs {
@@ -33,28 +64,29 @@ func TestBackEndsAgree(t *testing.T) {
 			t.Fatalf("%s: %v", names[i], err)
 		}
 	}
-	number, distinct := 0, map[string]bool{}
-	native, pure := bufio.NewScanner(bytes.NewReader(answers[0])), bufio.NewScanner(bytes.NewReader(answers[1]))
-	for native.Scan() && pure.Scan() {
-		if native.Text() != pure.Text() {
-			t.Fatalf("sequence %s in native Go, %s in pure Go: compare SEQUENCES_LOG=1 go run ./internal/sequences NUMBER 1 with the same and -tags %s",
-				native.Text(), pure.Text(), tags[0])
+	digests := map[string]bool{}
+	native, pure := bytes.Lines(answers[0]), slices.Collect(bytes.Lines(answers[1]))
+	for line := range native {
+		if number == len(pure) || !bytes.Equal(line, pure[number]) {
+			t.Fatalf("%snative Go differs from pure Go: compare SEQUENCES_LOG=1 go run ./internal/sequences for it alone with the same and -tags %s",
+				line, tags[0])
 		}
-		_, digest, _ := strings.Cut(native.Text(), " ")
-		number, distinct[digest] = number+1, true
+		_, digest, _ := strings.Cut(string(line), " ")
+		digests[digest] = true
+		number++
 	}
-	t.Logf("%d sequences are equal in both back ends; %d have answers of their own", number, len(distinct))
-	if number < want || len(distinct) < want*3/4 {
-		t.Errorf("%d sequences with %d different answers, want %d", number, len(distinct), want)
+	if number != len(pure) {
+		t.Fatalf("pure Go has %d answers, native Go %d", len(pure), number)
 	}
+	return number, len(digests)
 }
 
-func digests(program, tag string, number int, files []string) ([]byte, error) {
+func digests(program, tag string, arguments []string) ([]byte, error) {
 	build := exec.Command("go", "build", "-tags", tag, "-o", program, ".")
 	if output, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w (was `make library purego` run?)\n%s", err, output)
 	}
-	play := exec.Command(program, append([]string{"0", fmt.Sprint(number)}, files...)...)
+	play := exec.Command(program, arguments...)
 	play.Stderr = os.Stderr
 	return play.Output()
 }

@@ -1,0 +1,175 @@
+#!/bin/bash
+# Checks the release in DIST (dist), which `make dist` writes, as its users meet it: what is in the archives, that the programs run,
+# that krew installs the plugin, that the image runs without a user or a file of a host, that the chart and the manifests are the same.
+#
+#   packaging/check.sh [DIST]
+set -euo pipefail
+dist=$(realpath "${1:-$(dirname "$0")/../dist}")
+cd "$(dirname "$0")/.."
+. packaging/release.sh
+[[ -e $dist/checksums.txt ]] || { echo "check.sh: $dist has no release: run \`make dist\` first" >&2; exit 1; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+snapshot=$PWD/testdata/kube-1.32-dual-stack/drift.db.gz
+failed=0 passed=0
+tool() { (cd packaging && "${GO:-go}" tool "$@"); }
+
+check() { # NAME COMMAND...
+	if (set -e; "${@:2}") >"$work/log" 2>&1; then
+		echo "ok      $1"
+		passed=$((passed + 1))
+	else
+		echo "FAILED  $1"
+		tail -n 20 "$work/log" | sed 's/^/        /'
+		failed=$((failed + 1))
+	fi
+}
+
+checksums() {
+	cd "$dist"
+	sha256sum --check --quiet checksums.txt || return
+	diff <(find . -type f ! -name checksums.txt -printf '%P\n' | sort) <(sed 's/^[0-9a-f]*  //' checksums.txt | sort)
+}
+
+# unpack ARCHIVE prints the folder that an archive unpacks to, which has its name.
+unpack() {
+	local name=${1##*/}
+	name=${name%.tar.gz}
+	name=${name%.zip}
+	if [[ ! -d $work/$name ]]; then
+		if [[ $1 == *.zip ]]; then unzip -q "$1" -d "$work"; else tar -xzf "$1" -C "$work"; fi
+	fi
+	echo "$work/$name"
+}
+
+archive() { # FILE PROGRAM OS ARCHITECTURE
+	local folder binary=$2 about
+	folder=$(unpack "$1")
+	cmp LICENSE "$folder/LICENSE" || return
+	[[ $3 != windows ]] || binary+=.exe
+	about=$("${GO:-go}" version -m "$folder/$binary")
+	grep -P "\tGOOS=$3$" <<<"$about" && grep -P "\tGOARCH=$4$" <<<"$about" && grep -P "\tCGO_ENABLED=0$" <<<"$about" || return
+	if grep -a -F -e "$PWD" -e "${HOME:?}/" "$folder/$binary"; then
+		echo "$binary names a folder of this machine"
+		return 1
+	fi
+	[[ $3 != linux ]] || ! readelf -ld "$folder/$binary" | grep -E 'NEEDED|INTERP'
+}
+
+# audits runs an audit of a damaged cluster's snapshot, which ends with 1.
+audits() { # COMMAND...
+	local code=0
+	"$@" audit --etcd-snapshot "$snapshot" >"$work/audit" || code=$?
+	[[ $code == 1 ]] && grep -F '110 findings, 62 leaks, 1105 Services' "$work/audit"
+}
+
+plugin_flags() {
+	local plugin=$1 flag
+	"$plugin" audit --help >"$work/help"
+	grep -F 'kubectl rangekeeper audit' "$work/help" || return
+	for flag in --kubeconfig --context --as '-n, --namespace' '-A, --all-namespaces' '-o, --output' '-h, --help'; do
+		grep -F -e "$flag" "$work/help" || { echo "audit has no flag $flag"; return 1; }
+	done
+	"$plugin" --version | grep -F "$version (commit ${commit:0:12})"
+}
+
+krew_validates() {
+	# It wants the name of the plugin as the file's.
+	tool validate-krew-manifest -manifest "$dist/rangekeeper.yaml" -skip-install
+}
+krew_installs() {
+	local archive=$dist/kubectl-rangekeeper_v${version}_linux_amd64.tar.gz
+	export KREW_ROOT=$work/krew HOME=$work/home
+	mkdir -p "$HOME"
+	"$work/krew-program" install --manifest "$dist/rangekeeper.yaml" --archive "$archive" || return
+	audits "$KREW_ROOT/bin/kubectl-rangekeeper"
+}
+krew_refuses() { # an archive that is not the manifest's
+	export KREW_ROOT=$work/krew-refuses HOME=$work/home
+	mkdir -p "$HOME"
+	! "$work/krew-program" install --manifest "$dist/rangekeeper.yaml" --archive "$dist/kubectl-rangekeeper_v${version}_linux_arm64.tar.gz" || return
+	[[ ! -e $KREW_ROOT/bin/kubectl-rangekeeper ]]
+}
+
+blob() { echo "$dist/image/blobs/${1/://}"; }
+image_digest() { jq -r '.manifests[0].digest' "$dist/image/index.json"; }
+# image_root ARCHITECTURE unpacks the image into an empty folder and prints it.
+image_root() {
+	local manifest root=$work/root-$1 layer
+	manifest=$(jq -r --arg a "$1" '.manifests[] | select(.platform == {os: "linux", architecture: $a}).digest' "$(blob "$(image_digest)")")
+	mkdir "$root"
+	for layer in $(jq -r '.layers[].digest' "$(blob "$manifest")"); do tar -xzf "$(blob "$layer")" -C "$root"; done
+	jq -e '.config.User == "65532:65532" and .config.Entrypoint == ["/rangekeeper"]' "$(blob "$(jq -r .config.digest "$(blob "$manifest")")")" >&2
+	echo "$root"
+}
+image_runs() {
+	local root
+	root=$(image_root amd64)
+	[[ $(cd "$root" && find . -type f | sort) == $'./LICENSE\n./rangekeeper' ]] || return
+	cp "$snapshot" "$root/drift.db.gz"
+	snapshot=/drift.db.gz audits chroot --userspec=65532:65532 "$root" /rangekeeper
+}
+image_emulated() {
+	local root
+	root=$(image_root arm64)
+	audits qemu-aarch64-static "$root/rangekeeper"
+}
+
+deployed() {
+	local folder
+	folder=$(unpack "$dist/rangekeeper-deploy_v$version.tar.gz")
+	tool kustomize build "$folder/deploy/base" >"$work/base.yaml"
+	tool kustomize build "$folder/deploy/audit" | grep 'name: rangekeeper-audit' || return
+	tool helm template rangekeeper "$dist/rangekeeper-controller-$version.tgz" --namespace kube-system >"$work/chart.yaml"
+	for rendered in base chart; do
+		[[ $(grep -c "image: rangekeeper@$(image_digest)$" "$work/$rendered.yaml") == 1 ]] || { grep image: "$work/$rendered.yaml"; return 1; }
+	done
+}
+
+materials() { # FILE COMPONENT...
+	jq -e '.bomFormat == "CycloneDX" and .specVersion == "1.5"' "$1" || return
+	local component
+	for component in "${@:2}"; do
+		jq -e --arg c "$component" 'any(.components[]; "\(.name)@\(.version)" == $c)' "$1" || { echo "$component is missing"; return 1; }
+	done
+	# Each dependency is a component.
+	jq -e '([.dependencies[].dependsOn[]?] | unique) - [.components[]["bom-ref"]] == []' "$1" || return
+	! grep -F -e "$PWD" -e '(devel)' "$1"
+}
+crate_version() { sed -n "/^name = \"$1\"$/{n;s/^version = \"\(.*\)\"/$1@\1/p}" Cargo.lock | tail -n 1; }
+module_version() { sed -n "s#^\t$1 \(v[^ ]*\).*#$1@\1#p" controlplane/go.mod | head -n 1; }
+
+crate() { # NAME
+	local listed
+	listed=$(tar -tzf "$dist/crates/$1-$version.crate")
+	for file in README.md Cargo.toml LICENSE src/lib.rs; do
+		grep -x "$1-$version/$file" <<<"$listed" || { echo "$file is missing"; return 1; }
+	done
+}
+
+check "checksums.txt names every file and its hash" checksums
+for program in rangekeeper kubectl-rangekeeper; do
+	for archive in "$dist/${program}_v${version}"_*.{tar.gz,zip}; do
+		platform=${archive##*_v"${version}"_}
+		platform=${platform%%.*}
+		check "$program for $platform" archive "$archive" "$program" "${platform%_*}" "${platform#*_}"
+	done
+	amd64=$(unpack "$dist/${program}_v${version}_linux_amd64.tar.gz")
+	arm64=$(unpack "$dist/${program}_v${version}_linux_arm64.tar.gz")
+	check "$program audits a snapshot on amd64" audits "$amd64/$program"
+	check "$program audits a snapshot on arm64" audits qemu-aarch64-static "$arm64/$program"
+	check "$program's bill of materials" materials "$dist/${program}_v$version.cdx.json" "rangekeeper-ffi@$version" "$(crate_version serde_json)" \
+		"$(module_version github.com/spf13/cobra)" "github.com/rangekeeper/rangekeeper/go-bindings@v$version"
+done
+check "the library's bill of materials" materials "$dist/librangekeeper_v$version.cdx.json" "rangekeeper@$version" "$(crate_version parking_lot)"
+check "flags and version of the plugin" plugin_flags "$(unpack "$dist/kubectl-rangekeeper_v${version}_linux_amd64.tar.gz")/kubectl-rangekeeper"
+(cd packaging && "${GO:-go}" build -o "$work/krew-program" sigs.k8s.io/krew/cmd/krew)
+check "krew's manifest is valid" krew_validates
+check "krew installs the plugin" krew_installs
+check "krew refuses another archive" krew_refuses
+check "the image runs without root, on an empty base" image_runs
+check "the image for arm64 runs" image_emulated
+check "manifests and chart name the image by its digest" deployed
+for name in rangekeeper rangekeeper-bootstrap; do check "crate $name" crate "$name"; done
+echo "$passed passed, $failed failed"
+[[ $failed == 0 ]]

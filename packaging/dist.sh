@@ -1,0 +1,47 @@
+#!/bin/bash
+# Writes a release into OUT (dist): docs/release.md lists what is in it. The same commit has the same bytes, in whatever folder it is
+# built. With platforms, only programs for those are built, and no library for others.
+#
+#   packaging/dist.sh [OUT [OS/ARCHITECTURE...]]
+set -euo pipefail
+out=$(realpath -m "${1:-$(dirname "$0")/../dist}")
+cd "$(dirname "$0")/.."
+. packaging/release.sh
+platforms=("${@:2}")
+[[ ${#platforms[@]} -gt 0 ]] || platforms=(linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64)
+[[ -z $(git status --porcelain) ]] || echo "dist.sh: uncommitted changes are built, too, as commit ${commit:0:12}" >&2
+step() { echo "dist: $*"; }
+
+rm -rf "$out"
+mkdir -p "$out/programs"
+step "the libraries in C"
+packaging/native.sh "$out"
+for lib in "$out"/lib/*; do packaging/library.sh "$out" "${lib##*/}"; done
+packaging/sbom.sh "$out/librangekeeper_v$version.cdx.json"
+
+step "the crates"
+# .ci/run builds them from their packages; here they are packed only.
+"${CARGO:-cargo}" package --quiet --locked --no-verify --allow-dirty -p rangekeeper -p rangekeeper-bootstrap --target-dir target/packages
+mkdir "$out/crates"
+cp target/packages/package/{rangekeeper,rangekeeper-bootstrap}-"$version".crate "$out/crates"
+
+step "the Go modules"
+packaging/modules.sh "$out"
+
+step "the programs"
+make --no-print-directory purego
+for platform in "${platforms[@]}"; do
+	packaging/programs.sh "$out" "${platform%/*}" "${platform#*/}"
+done
+# The lists of modules are the same on all platforms but for a few; Linux is the one for servers.
+for program in rangekeeper kubectl-rangekeeper; do
+	packaging/sbom.sh "$out/${program}_v$version.cdx.json" "$out/programs/linux_amd64/$program"
+done
+
+step "the image, manifests and the chart"
+packaging/deploy.sh "$out"
+packaging/krew.sh "$out"
+
+rm -r "$out/programs" "$out/lib"
+(cd "$out" && find . -type f ! -name checksums.txt -printf '%P\n' | LC_ALL=C sort | xargs -d '\n' sha256sum >checksums.txt)
+step "$(wc -l <"$out/checksums.txt") files in $out"

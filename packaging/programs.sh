@@ -1,0 +1,38 @@
+#!/bin/bash
+# Builds the programs for a platform and packs each of them, with its licence, man pages and completions:
+# OUT/PROGRAM_vVERSION_OS_ARCHITECTURE.tar.gz, or .zip for Windows. The programs stay in OUT/programs/OS_ARCHITECTURE.
+#
+#   packaging/programs.sh OUT OS ARCHITECTURE
+set -euo pipefail
+out=$(realpath "${1:?usage: packaging/programs.sh OUT OS ARCHITECTURE}")
+os=${2:?usage: packaging/programs.sh OUT OS ARCHITECTURE}
+architecture=${3:?usage: packaging/programs.sh OUT OS ARCHITECTURE}
+cd "$(dirname "$0")/.."
+. packaging/release.sh
+# The plugin is downloaded by everybody who tries it.
+most=25000000
+
+built=$out/programs/${os}_$architecture
+mkdir -p "$built"
+for program in rangekeeper kubectl-rangekeeper; do
+	file=$program
+	[[ $os != windows ]] || file+=.exe
+	(cd controlplane && CGO_ENABLED=0 GOOS=$os GOARCH=$architecture "${GO:-go}" build -trimpath -buildvcs=false -tags grpcnotrace \
+		-ldflags "-s -w -X github.com/rangekeeper/rangekeeper/controlplane/internal/cli.commit=${commit:0:12}" -o "$built/$file" "./cmd/$program")
+	size=$(stat -c %s "$built/$file")
+	if [[ $program == kubectl-rangekeeper && $size -gt $most ]]; then
+		echo "programs.sh: $program for $os/$architecture has $size bytes, more than $most" >&2
+		exit 1
+	fi
+	name=${program}_v${version}_${os}_$architecture
+	work=$(mktemp -d)
+	mkdir "$work/$name"
+	cp "$built/$file" LICENSE "$work/$name"
+	if [[ $os != windows ]]; then
+		pack_tar "$work" "$out/$name.tar.gz"
+	else
+		pack_zip "$work" "$out/$name.zip"
+	fi
+	rm -r "$work"
+	echo "dist: $program for $os/$architecture, $((size / 1000)) kB"
+done

@@ -1,0 +1,39 @@
+#!/bin/bash
+# Writes a software bill of materials in CycloneDX's JSON: the crates in the library in C, and with a PROGRAM of Go its modules, too,
+# since the library is translated into it.
+#
+#   packaging/sbom.sh FILE [PROGRAM]
+set -euo pipefail
+file=$(realpath -m "${1:?usage: packaging/sbom.sh FILE [PROGRAM]}")
+program=${2:+$(realpath "$2")}
+cd "$(dirname "$0")/.."
+. packaging/release.sh
+spec=1.5
+work=$(mktemp -d)
+trap 'rm -rf "$work"; rm -f -- */"$name.json"' EXIT
+# cargo cyclonedx writes beside each crate's manifest, and names crates of the checkout by their folders.
+name=.sbom-$$
+target=x86_64-unknown-linux-gnu
+[[ -z $program ]] || target=wasm32-unknown-unknown
+cargo cyclonedx -q --manifest-path ffi/Cargo.toml --format json --spec-version "$spec" --target "$target" --no-build-deps --override-filename "$name"
+jq --arg root "path+file://$PWD/" 'walk(if type == "string" then split($root) | join("path+file:") else . end)' "ffi/$name.json" >"$work/rust.json"
+
+if [[ -z $program ]]; then
+	cp "$work/rust.json" "$file"
+	exit
+fi
+(cd packaging && "${GO:-go}" tool cyclonedx-gomod bin -json -noserial -notimestamp -output-version "$spec" -version "v$version" "$program") >"$work/go.json" 2>"$work/log" ||
+	{ cat "$work/log" >&2; exit 1; }
+# The modules of the checkout are named by their paths there; they have the version of the program. The binding depends on the
+# crate that it is translated from.
+jq --slurpfile rust "$work/rust.json" --arg version "v$version" --arg path github.com/rangekeeper/rangekeeper '
+	def released: gsub("pkg:golang/\\.\\./(?<folder>[a-z/-]+)@\\(devel\\)"; "pkg:golang/" + $path + "/\(.folder)@" + $version);
+	($rust[0].metadata.component | del(.components)) as $crate
+	| walk(if type == "string" then released else . end)
+	| (.components[] | select(.name | startswith("../"))) |= (.name |= sub("^\\.\\."; $path) | .version = $version)
+	| .metadata.timestamp = $rust[0].metadata.timestamp
+	| .metadata.tools |= map({vendor, name, version}) + $rust[0].metadata.tools
+	| .components += [$crate] + $rust[0].components
+	| (.dependencies[] | select(.ref | contains($path + "/go-bindings@"))).dependsOn += [$crate["bom-ref"]]
+	| .dependencies += $rust[0].dependencies
+' "$work/go.json" >"$file"

@@ -1,0 +1,47 @@
+#!/bin/bash
+# Builds the libraries in C of all platforms into OUT/lib/PLATFORM: librangekeeper.a, and librangekeeper.so for those with glibc.
+# The same commit has the same bytes, in whatever folder it is built.
+#
+#   scripts/dist/native.sh OUT
+set -euo pipefail
+out=$(realpath -m "${1:?usage: scripts/dist/native.sh OUT}")
+cd "$(dirname "$0")/../.."
+glibc=2.17
+declare -A targets=(
+	[linux-amd64]=x86_64-unknown-linux-gnu [linux-amd64-musl]=x86_64-unknown-linux-musl
+	[linux-arm64]=aarch64-unknown-linux-gnu [linux-arm64-musl]=aarch64-unknown-linux-musl
+)
+sysroot=$(rustc --print sysroot)
+host=$(rustc -vV | sed -n 's/^host: //p')
+# rustc's own, which knows all architectures.
+objcopy() { LD_LIBRARY_PATH=$sysroot/lib "$sysroot/lib/rustlib/$host/bin/rust-objcopy" "$@"; }
+
+scripts/dist/zig.sh
+for platform in linux-amd64 linux-arm64 linux-amd64-musl linux-arm64-musl; do
+	target=${targets[$platform]}
+	if [[ ! -d $sysroot/lib/rustlib/$target ]]; then
+		command -v rustup >/dev/null || { echo "native.sh: the Rust target $target is missing" >&2; exit 1; }
+		rustup target add "$target"
+	fi
+	variable=CARGO_TARGET_$(tr a-z- A-Z_ <<<"$target")
+	# Messages of panics name source files.
+	export "${variable}_RUSTFLAGS=--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src=crates --remap-path-prefix=$PWD=rangekeeper"
+	export "${variable}_LINKER=$PWD/target/zig/$platform"
+	kinds=staticlib,cdylib
+	arguments=()
+	if [[ $platform == *-musl ]]; then
+		# Rust's unwinder becomes part of the library: not every C compiler for musl has one.
+		kinds=staticlib
+		arguments=(-L "native=$sysroot/lib/rustlib/$target/lib/self-contained" -l static=unwind)
+	fi
+	"${CARGO:-cargo}" rustc --release --locked --target "$target" -p rangekeeper-ffi --crate-type "$kinds" -- "${arguments[@]}"
+	lib=$out/lib/$platform
+	rm -rf "$lib"
+	mkdir -p "$lib"
+	objcopy --strip-debug "target/$target/release/librangekeeper.a" "$lib/librangekeeper.a"
+	[[ $kinds == *cdylib ]] || continue
+	objcopy --strip-all "target/$target/release/librangekeeper.so" "$lib/librangekeeper.so"
+	newest=$(objdump -T "$lib/librangekeeper.so" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
+	printf '%s\n' "$newest" "GLIBC_$glibc" | sort -CV || { echo "native.sh: $lib/librangekeeper.so needs $newest" >&2; exit 1; }
+	if readelf -d "$lib/librangekeeper.so" | grep libgcc_s; then echo "native.sh: $lib/librangekeeper.so needs libgcc_s" >&2; exit 1; fi
+done
