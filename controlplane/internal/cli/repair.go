@@ -12,7 +12,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
-	controller "github.com/rangekeeper/rangekeeper/controlplane/repair"
+	driver "github.com/rangekeeper/rangekeeper/controlplane/repair"
 	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
@@ -75,8 +75,8 @@ an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak
 	f.StringVar(&r.planFile, "plan", "", "with --apply: write exactly the changes of this file of --plan-to, or nothing")
 	f.BoolVar(&r.apply, "apply", false, "with --endpoints: write the repaired ranges to etcd")
 	f.BoolVar(&r.cleanLeaks, "clean-leaks", false, "with --apply: clean what stays leaked over all passes; with --plan-to: plan to clean leaks")
-	f.Uint8Var(&r.passes, "passes", controller.DefaultPasses, "with --clean-leaks: number of passes, at least 2")
-	f.DurationVar(&r.interval, "interval", controller.DefaultInterval, "with --clean-leaks: time between two passes, at least a minute")
+	f.Uint8Var(&r.passes, "passes", driver.DefaultPasses, "with --clean-leaks: number of passes, at least 2")
+	f.DurationVar(&r.interval, "interval", driver.DefaultInterval, "with --clean-leaks: time between two passes, at least a minute")
 	for _, file := range []string{"to-file", "plan-to", "plan"} {
 		notEmpty(c, file)
 		c.MarkFlagFilename(file)
@@ -313,13 +313,13 @@ func (r *repair) openRanges(ctx context.Context) ([]repairRange, error) {
 func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []repairRange, clears bool) (*audit.Plan, error) {
 	o := r.source.auditOptions()
 	o.CleansLeaks = clears
-	driven := make([]controller.Range, len(ranges))
+	driven := make([]driver.Range, len(ranges))
 	for i, k := range ranges {
 		driven[i] = timedRange{k.Store}
 		o.Read = append(o.Read, audit.ReadRange{Name: k.name, Range: k.Range().String()})
 	}
 	var audited *audit.Audit
-	outcomes, err := controller.Drive(ctx, known, driven, !r.apply, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
+	outcomes, err := driver.Drive(ctx, known, driven, !r.apply, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
 		state, err := r.source.read(ctx)
 		if err != nil {
 			return nil, rangekeeper.ServiceList{}, err
@@ -354,7 +354,7 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 }
 
 // timedRange is a range whose operations have the time of an operation each.
-type timedRange struct{ controller.Range }
+type timedRange struct{ driver.Range }
 
 func (t timedRange) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rangekeeper.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
