@@ -26,6 +26,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore/storemetrics"
 )
 
 // Config configures a Controller.
@@ -174,7 +175,7 @@ func open(c *Controller, name string, values rangekeeper.Range) (*etcdstore.Stor
 	}
 	c.closers = append(c.closers, store.Close)
 	c.health = append(c.health, store.Health)
-	return store, c.config.Metrics.Register(store)
+	return store, c.config.Metrics.Register(storemetrics.Of(store))
 }
 
 // Started reports whether the first repairs have succeeded: the server may serve.

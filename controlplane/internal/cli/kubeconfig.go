@@ -13,6 +13,8 @@ import (
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // so that kubeconfigs work that kubectl works with
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 )
 
 // kubeconfig is how the Kubernetes API is reached: by kubectl's flags and defaults. kubectl has them from package
@@ -52,7 +54,7 @@ func (k *kubeconfig) addFlags(c *cobra.Command) {
 		k.names = append(k.names, f.Name)
 	})
 	c.MarkFlagFilename("kubeconfig")
-	completeNothing(c, "as", "as-group", "request-timeout")
+	usage.CompleteNothing(c, "as", "as-group", "request-timeout")
 	c.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		config, err := k.loader().RawConfig()
 		if err != nil {
