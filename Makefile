@@ -12,7 +12,6 @@ export GOFLAGS := -trimpath $(GOFLAGS)
 # The packages of controlplane whose tests run kube-apiservers.
 CLUSTER_PACKAGES = $(sort $(dir $(shell cd controlplane && grep -rl apiservertest --include=*_test.go .)))
 GOFILES := go-bindings controlplane dropin conformance bench/upstream examples apiserver packaging scripts
-COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 # The releases of Kubernetes for which servers are built and tested: by default the newest and the oldest supported one.
 RELEASES ?= $(shell sed -n '1p;$$p' controlplane/kubernetes/releases.txt)
 # The platform of this machine, which ThreadSanitizer needs by name.
@@ -40,8 +39,8 @@ library: ## Builds librangekeeper.a and .so into target/release.
 purego: ## Translates the library to Go, go-bindings/internal/wasm, which the Go binding is built of.
 	@scripts/purego.sh
 
-build: purego ## Builds bin/rangekeeper.
-	cd controlplane && $(GO) build -ldflags "-X github.com/rangekeeper/rangekeeper/controlplane/internal/cli.commit=$(COMMIT)" -o ../bin/rangekeeper ./cmd/rangekeeper
+build: purego ## Builds bin/rangekeeper and the plugin bin/kubectl-rangekeeper.
+	@scripts/programs.sh bin
 
 run: build ## Repairs a damaged cluster's snapshot, restores it into an etcd and audits the result.
 	@scripts/run.sh

@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/server"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
 
@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	flag.Set("test.parallel", "8") // those that run in parallel mostly wait
 	etcdtest.Main(m, map[string]etcdtest.Role{rangekeeperRole: func([]string) error {
 		os.Stderr = os.Stdout // where the test reads it
-		cli.Main()
+		server.Program.Main(os.Args[1:])
 		return nil
 	}})
 }

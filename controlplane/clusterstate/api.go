@@ -18,9 +18,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
 
@@ -78,8 +79,7 @@ func ReadAPI(ctx context.Context, config *rest.Config, o APIOptions) (*State, er
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.QPS = -1 // one request after another
-	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	client, err := rest.UnversionedRESTClientFor(config)
+	client, err := restClient(config)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +92,15 @@ func ReadAPI(ctx context.Context, config *rest.Config, o APIOptions) (*State, er
 			return nil, err
 		}
 	}
+}
+
+// restClient returns a client that decodes the errors of an API server, and leaves objects to its callers: a scheme with all
+// kinds of client-go would more than double the size of a program.
+func restClient(config *rest.Config) (rest.Interface, error) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // Status
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	return rest.UnversionedRESTClientFor(config)
 }
 
 func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, error) {

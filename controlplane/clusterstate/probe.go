@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -60,11 +60,11 @@ type ProbeOptions struct {
 func ProbeNodePorts(ctx context.Context, config *rest.Config, read func() (*State, error), o ProbeOptions) (*State, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.WarningHandler = probeQPS, 1, rest.NoWarnings{}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := restClient(config)
 	if err != nil {
 		return nil, err
 	}
-	p := &probe{ctx, client.CoreV1().Services(o.Namespace), o}
+	p := &probe{ctx, client, o}
 	state, err := read()
 	if err != nil {
 		return nil, err
@@ -140,9 +140,9 @@ func usedNodePorts(s *State) map[int32]bool {
 }
 
 type probe struct {
-	ctx      context.Context
-	services typedcorev1.ServiceInterface
-	options  ProbeOptions
+	ctx     context.Context
+	client  rest.Interface
+	options ProbeOptions
 }
 
 // refused returns those of the ports that are allocated.
@@ -182,6 +182,7 @@ func (p *probe) explain(err error) error {
 // create creates a Service with these node ports as a dry run.
 func (p *probe) create(ports []uint16) error {
 	service := &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: serviceKind.versions[0], Kind: serviceKind.name},
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "rangekeeper-probe-"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort},
 	}
@@ -190,8 +191,12 @@ func (p *probe) create(ports []uint16) error {
 			Name: "p" + strconv.Itoa(i), Port: int32(i + 1), NodePort: int32(port),
 		})
 	}
-	_, err := p.services.Create(p.ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	return err
+	body, err := json.Marshal(service)
+	if err != nil {
+		return err
+	}
+	return p.client.Post().AbsPath("/api/v1").Namespace(p.options.Namespace).Resource("services").
+		Param("dryRun", metav1.DryRunAll).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(p.ctx).Error()
 }
 
 // allocatedAt returns the index of the port that an API server refuses because it is allocated.

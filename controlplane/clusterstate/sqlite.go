@@ -11,7 +11,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
 // kine keeps each revision of a key as a row: id is the revision, deleted marks a deletion, and create_revision is 0 in the
@@ -26,7 +25,8 @@ WHERE deleted = 0 ORDER BY name`
 
 // ReadSQLite reads the state from the SQLite database of kine, in which k3s keeps a cluster, at its newest revision. The
 // database may be in use, and is never written to. A write-ahead log beside it (-wal) is a part of it, for which SQLite may
-// create an index (-shm). Errors name the file and, where it is about one, the key.
+// create an index (-shm). Errors name the file and, where it is about one, the key. The program imports the driver "sqlite", which
+// is that of modernc.org/sqlite.
 func ReadSQLite(ctx context.Context, path string, o Options) (*State, error) {
 	s, err := readSQLite(ctx, path, o.prefixes())
 	if err != nil {

@@ -23,8 +23,10 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/bootstrap"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore/storemetrics"
 )
 
 // Config configures a Controller.
@@ -54,7 +56,7 @@ type Controller struct {
 	events    events.EventBroadcaster
 	closers   []func(context.Context) error
 	health    []func() error
-	repairers map[string]*repair.Repairer
+	repairers map[string]*repaircontroller.Repairer
 	// objects reports whether ClusterIPs were IPAddress objects at the last check; nil before the first.
 	objects atomic.Pointer[bool]
 }
@@ -108,7 +110,7 @@ func New(config Config) (*Controller, error) {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
 	c := &Controller{
-		config: config, client: client, repairers: map[string]*repair.Repairer{},
+		config: config, client: client, repairers: map[string]*repaircontroller.Repairer{},
 		events: events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()}),
 	}
 	if err := c.addRepairs(); err != nil {
@@ -127,7 +129,7 @@ func New(config Config) (*Controller, error) {
 
 // addRepairs opens the ranges and makes the two repairers.
 func (c *Controller) addRepairs() error {
-	metrics := repair.NewMetrics()
+	metrics := repaircontroller.NewMetrics()
 	if err := c.config.Metrics.Register(metrics); err != nil {
 		return err
 	}
@@ -144,10 +146,10 @@ func (c *Controller) addRepairs() error {
 		return err
 	}
 	for _, of := range []struct {
-		controller repair.Controller
+		controller repaircontroller.Controller
 		ranges     []repair.Range
-	}{{repair.ClusterIPs, addresses}, {repair.NodePorts, []repair.Range{ports}}} {
-		repairer, err := repair.New(repair.Config{
+	}{{repaircontroller.ClusterIPs, addresses}, {repaircontroller.NodePorts, []repair.Range{ports}}} {
+		repairer, err := repaircontroller.New(repaircontroller.Config{
 			Controller: of.controller, Ranges: of.ranges, Services: c.client.CoreV1().Services(""), SameEtcd: true,
 			Recorder: c.events.NewRecorder(scheme.Scheme, of.controller.Name), Metrics: metrics,
 			Interval: c.config.Bootstrap.Periods.Repairs, DryRun: c.config.DryRun,
@@ -173,7 +175,7 @@ func open(c *Controller, name string, values rangekeeper.Range) (*etcdstore.Stor
 	}
 	c.closers = append(c.closers, store.Close)
 	c.health = append(c.health, store.Health)
-	return store, c.config.Metrics.Register(store)
+	return store, c.config.Metrics.Register(storemetrics.Of(store))
 }
 
 // Started reports whether the first repairs have succeeded: the server may serve.
@@ -210,7 +212,7 @@ func (c *Controller) close() error {
 }
 
 func (c *Controller) repairNodePorts(ctx context.Context) error {
-	return c.repair(ctx, repair.NodePorts)
+	return c.repair(ctx, repaircontroller.NodePorts)
 }
 
 // repairClusterIPs leaves ClusterIPs alone that are IPAddress objects: the API server repairs those, and nobody reads a
@@ -226,7 +228,7 @@ func (c *Controller) repairClusterIPs(ctx context.Context) error {
 	if objects {
 		return nil
 	}
-	return c.repair(ctx, repair.ClusterIPs)
+	return c.repair(ctx, repaircontroller.ClusterIPs)
 }
 
 func (c *Controller) servesIPAddresses(ctx context.Context) (bool, error) {
@@ -249,7 +251,7 @@ func (c *Controller) servesIPAddresses(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-func (c *Controller) repair(ctx context.Context, of repair.Controller) error {
+func (c *Controller) repair(ctx context.Context, of repaircontroller.Controller) error {
 	result, err := c.repairers[of.Name].Pass(ctx)
 	if err != nil {
 		return err

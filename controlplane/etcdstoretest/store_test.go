@@ -16,6 +16,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore/storemetrics"
 )
 
 func must[T any](value T, err error) T {
@@ -305,7 +306,7 @@ func TestMetrics(t *testing.T) {
 	defer other.Close(context.Background())
 	registry := prometheus.NewPedanticRegistry()
 	for _, s := range []*etcdstore.Store{s, other} {
-		if err := registry.Register(s); err != nil {
+		if err := registry.Register(storemetrics.Of(s)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,7 +3,7 @@ package occupancy
 import (
 	_ "embed"
 	"fmt"
-	"html/template"
+	"html"
 	"io"
 	"strings"
 	"time"
@@ -58,84 +58,141 @@ type User struct {
 // namedValues is the number of values that a tooltip names.
 const namedValues = 12
 
-//go:embed page.html
-var pageText string
+//go:embed page.css
+var pageStyle string
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"printable": printable,
-	"grouped":   func(n int) string { return grouped(uint64(n)) },
-	"time":      func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-}).Parse(pageText))
+//go:embed page.js
+var pageScript string
 
 // HTML writes the page, which needs nothing from elsewhere. It writes nothing if a map's cells contradict one another.
 func HTML(w io.Writer, p Page) error {
 	if err := check(p.Maps); err != nil {
 		return err
 	}
-	drawn := make([]drawnMap, len(p.Maps))
-	for i := range p.Maps {
-		drawn[i] = p.Maps[i].drawn()
-	}
-	var b strings.Builder
-	if err := pageTemplate.Execute(&b, struct {
-		Page
-		Drawn []drawnMap
-	}{p, drawn}); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, b.String())
+	var m markup
+	m.page(p)
+	_, err := io.WriteString(w, m.String())
 	return err
 }
 
-// drawnMap is a map in the words of the template.
-type drawnMap struct {
-	Name, Range, Totals, Nothing string
-	CellSize                     string
-	Rows                         []drawnRow
-	Legend                       []legendEntry
-}
+// markup is HTML that is being written. html/template would do, but it calls methods by name, so that the linker has to keep all
+// exported methods of a program: 40% of the plugin's size.
+type markup struct{ strings.Builder }
 
-type drawnRow struct {
-	First string
-	Cells []drawnCell
-}
-
-type drawnCell struct{ Class, Mark, Tooltip string }
-
-type legendEntry struct{ Class, Mark, Text string }
-
-func (m *Map) drawn() drawnMap {
-	d := drawnMap{Name: printable(m.Name), Range: printable(m.Range), Totals: m.totals()}
-	if len(m.Cells) == 0 {
-		d.Nothing = m.nothingToDraw()
-		return d
+// add adds markup in which each %s stands for a text, or for the value of an attribute in quotes.
+func (m *markup) add(format string, texts ...string) {
+	escaped := make([]any, len(texts))
+	for i, text := range texts {
+		escaped[i] = html.EscapeString(text)
 	}
-	d.CellSize = m.cellSize()
-	users := m.Users
-	for i, cell := range m.Cells {
+	fmt.Fprintf(m, format, escaped...)
+}
+
+func (m *markup) page(p Page) {
+	m.add("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
+	m.add("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n")
+	m.add("<title>Rangekeeper audit of %s</title>\n<style>\n", printable(p.Cluster))
+	m.WriteString(pageStyle)
+	m.add("</style>\n</head>\n<body>\n<h1>Rangekeeper audit</h1>\n")
+	m.add("<dl><dt>Cluster</dt><dd>%s</dd><dt>Source</dt><dd>%s</dd>", printable(p.Cluster), printable(p.Source))
+	m.add("<dt>Time</dt><dd><time>%s</time></dd><dt>Found</dt><dd>%s</dd></dl>\n", p.Time.UTC().Format("2006-01-02 15:04:05 UTC"), p.Totals)
+	m.add("<div class=\"counts\">")
+	for _, s := range p.Severities {
+		m.add("<div class=\"%s\"><b>%s</b>%s</div>", s.Name, grouped(uint64(s.Count)), s.Text)
+	}
+	m.add("</div>\n")
+	if len(p.Unknown) > 0 {
+		m.add("<h2>Unknown</h2><ul>")
+		for _, unknown := range p.Unknown {
+			m.add("<li>%s</li>", unknown)
+		}
+		m.add("</ul>\n")
+	}
+	if len(p.Steps) > 0 {
+		m.add("<h2 id=\"next\">Next</h2>")
+		for _, s := range p.Steps {
+			m.add("<p>%s</p><pre>%s</pre>", s.Why, s.Command)
+		}
+		m.add("\n")
+	}
+	m.findings(p)
+	m.add("<h2>Ranges</h2>\n")
+	if len(p.Maps) == 0 {
+		m.add("<p>No ranges.</p>\n")
+	}
+	for i := range p.Maps {
+		m.occupancy(&p.Maps[i])
+	}
+	m.add("<script>\n")
+	m.WriteString(pageScript)
+	m.add("</script>\n</body>\n</html>\n")
+}
+
+func (m *markup) findings(p Page) {
+	m.add("<h2>Findings</h2>\n")
+	if len(p.Groups) == 0 {
+		m.add("<p>Nothing was found.</p>\n")
+		return
+	}
+	m.add("<form onsubmit=\"return false\"><input type=\"search\" id=\"filter\" placeholder=\"Filter by value, Service, range or reason\" aria-label=\"Filter\">\n")
+	for _, s := range p.Severities {
+		m.add("<label class=\"%s\"><input type=\"checkbox\" checked value=\"%s\"> %s</label>", s.Name, s.Name, s.Text)
+	}
+	m.add("\n<output id=\"shown\"></output></form>\n")
+	for _, g := range p.Groups {
+		m.add("<section data-severity=\"%s\" data-reason=\"%s\">\n", g.Severity, g.Reason)
+		m.add("<h3><span class=\"%s\">%s (%s)</span>: %s</h3>\n", g.Severity, g.Reason, fmt.Sprint(len(g.Rows)), g.Title)
+		m.add("<details><summary>Meaning, risk and remedy</summary><p><b>Meaning.</b> %s</p><p><b>Risk.</b> %s</p><p><b>Remedy.</b> %s</p></details>\n", g.Meaning, g.Risk, g.Remedy)
+		m.add("<table><thead><tr><th>Value</th><th>Object</th><th>Range</th><th>Message</th></tr></thead><tbody>\n")
+		for _, r := range g.Rows {
+			m.add("<tr><td>%s</td><td>%s</td><td>%s</td><td>%s", printable(r.Value), printable(r.Object), printable(r.Range), printable(r.Message))
+			for _, claimant := range r.Claimants {
+				m.add("<br><span class=\"soft\">%s</span>", printable(claimant))
+			}
+			m.add("</td></tr>\n")
+		}
+		m.add("</tbody></table></section>\n")
+	}
+}
+
+func (m *markup) occupancy(of *Map) {
+	m.add("<h3>%s %s</h3><p class=\"soft\">%s", printable(of.Name), printable(of.Range), of.totals())
+	if len(of.Cells) == 0 {
+		m.add("</p>\n<p>%s</p>\n", of.nothingToDraw())
+		return
+	}
+	m.add("; a cell is %s, and its tooltip names the addresses and Services</p>\n", of.cellSize())
+	m.add("<div class=\"map\" role=\"img\" aria-label=\"Occupancy of %s\">\n", printable(of.Name))
+	users := of.Users
+	for i, cell := range of.Cells {
 		if i%columns == 0 {
-			d.Rows = append(d.Rows, drawnRow{First: m.valueAt(cell.First)})
+			m.add("<div class=\"row\"><span class=\"at\">%s</span>", of.valueAt(cell.First))
 		}
 		n := 0
 		for n < len(users) && users[n].Offset < cell.First+cell.Len {
 			n++
 		}
-		row := &d.Rows[len(d.Rows)-1]
-		row.Cells = append(row.Cells, m.drawnCell(cell, users[:n]))
+		m.cell(of, cell, users[:n])
 		users = users[n:]
+		if i%columns == columns-1 || i == len(of.Cells)-1 {
+			m.add("</div>\n")
+		}
 	}
-	sum := m.counts()
-	d.Legend = []legendEntry{
-		{"c0", "", "free " + grouped(sum.free)},
-		{"c1", "", "in use " + grouped(sum.inUse) + ": the stronger, the more of the cell"},
-		{"c7", "D", "duplicate " + grouped(sum.duplicate)},
-		{"c6", "X", "lost " + grouped(sum.lost) + ": in use, not recorded"},
-		{"c5", "L", "leaked " + grouped(sum.leaked)},
+	sum := of.counts()
+	m.add("</div><div class=\"legend\">")
+	m.legend("c0", "", "free "+grouped(sum.free))
+	m.legend("c1", "", "in use "+grouped(sum.inUse)+": the stronger, the more of the cell")
+	m.legend("c7", "D", "duplicate "+grouped(sum.duplicate))
+	m.legend("c6", "X", "lost "+grouped(sum.lost)+": in use, not recorded")
+	m.legend("c5", "L", "leaked "+grouped(sum.leaked))
+	if of.StaticBand > 0 {
+		m.legend("c0 band", "", "static band: up to "+of.valueAt(uint64(of.StaticBand)-1))
 	}
-	if m.StaticBand > 0 {
-		d.Legend = append(d.Legend, legendEntry{"c0 band", "", "static band: up to " + m.valueAt(uint64(m.StaticBand)-1)})
-	}
-	return d
+	m.add("</div>\n")
+}
+
+func (m *markup) legend(class, mark, text string) {
+	m.add("<span><i class=\"cell %s\">%s</i>%s</span>", class, mark, text)
 }
 
 func (m *Map) valueAt(offset uint64) string {
@@ -145,16 +202,17 @@ func (m *Map) valueAt(offset uint64) string {
 	return m.ValueAt(offset)
 }
 
-func (m *Map) drawnCell(cell rangekeeper.Cell, users []User) drawnCell {
-	class := classOf(cell)
-	d := drawnCell{Class: fmt.Sprintf("c%d", class)}
-	if class >= leaked {
-		d.Mark = string(characters[class])
+// cell adds a cell of a map, with the users of its values.
+func (m *markup) cell(of *Map, cell rangekeeper.Cell, users []User) {
+	worst, mark := classOf(cell), ""
+	if worst >= leaked {
+		mark = string(characters[worst])
 	}
+	class := fmt.Sprintf("c%d", worst)
 	var s strings.Builder
-	s.WriteString(m.valueAt(cell.First))
+	s.WriteString(of.valueAt(cell.First))
 	if cell.Len > 1 {
-		s.WriteString(" to " + m.valueAt(cell.First+cell.Len-1))
+		s.WriteString(" to " + of.valueAt(cell.First+cell.Len-1))
 	}
 	c := countsOf(cell)
 	separator := ": "
@@ -167,8 +225,8 @@ func (m *Map) drawnCell(cell rangekeeper.Cell, users []User) drawnCell {
 			separator = ", "
 		}
 	}
-	if n := m.bandOf(cell); n > 0 {
-		d.Class += " band"
+	if n := of.bandOf(cell); n > 0 {
+		class += " band"
 		s.WriteString("; " + grouped(n) + " in the static band")
 	}
 	for i, user := range users {
@@ -178,6 +236,5 @@ func (m *Map) drawnCell(cell rangekeeper.Cell, users []User) drawnCell {
 		}
 		s.WriteString("\n" + user.Value + " " + printable(user.Text))
 	}
-	d.Tooltip = s.String()
-	return d
+	m.add("<i class=\"cell %s\" title=\"%s\">%s</i>", class, s.String(), mark)
 }

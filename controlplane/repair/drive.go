@@ -1,10 +1,18 @@
+// Package repair makes repair passes over the stored ranges of a running cluster. All decisions are made by the core library.
 package repair
 
 import (
 	"context"
 	"errors"
+	"time"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+const (
+	// DefaultInterval and DefaultPasses are those of kube-apiserver.
+	DefaultInterval = 3 * time.Minute
+	DefaultPasses   = 3
 )
 
 // Range is a stored range that passes are made over. A Store of package etcdstore is one.

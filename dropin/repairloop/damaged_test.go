@@ -29,6 +29,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/rangeallocation"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
@@ -138,19 +139,19 @@ func TestDamagedClusters(t *testing.T) {
 	compared := 0
 	for _, cluster := range []struct {
 		folder     string
-		controller repair.Controller
+		controller repaircontroller.Controller
 		action     string   // in Events
 		leaks      string   // the key of leaks in the verdict
 		ranges     []string // the stored objects
 		open       func(*clientv3.Client) []Range
 	}{
-		{"kube-1.32-dual-stack", repair.ClusterIPs, "ClusterIPAllocation", "clusterIP", []string{"serviceips", "secondaryserviceips"}, func(etcd *clientv3.Client) []Range {
+		{"kube-1.32-dual-stack", repaircontroller.ClusterIPs, "ClusterIPAllocation", "clusterIP", []string{"serviceips", "secondaryserviceips"}, func(etcd *clientv3.Client) []Range {
 			return []Range{addresses(t, etcd, "serviceips", "10.96.0.0/12"), addresses(t, etcd, "secondaryserviceips", "fd00:10:96::/108")}
 		}},
-		{"kube-1.32-dual-stack", repair.NodePorts, "PortAllocation", "nodePort", []string{"servicenodeports"}, func(etcd *clientv3.Client) []Range {
+		{"kube-1.32-dual-stack", repaircontroller.NodePorts, "PortAllocation", "nodePort", []string{"servicenodeports"}, func(etcd *clientv3.Client) []Range {
 			return []Range{ports(t, etcd, "servicenodeports", "30000-32767")}
 		}},
-		{"kube-1.36-single-stack", repair.NodePorts, "PortAllocation", "nodePort", []string{"servicenodeports"}, func(etcd *clientv3.Client) []Range {
+		{"kube-1.36-single-stack", repaircontroller.NodePorts, "PortAllocation", "nodePort", []string{"servicenodeports"}, func(etcd *clientv3.Client) []Range {
 			return []Range{ports(t, etcd, "servicenodeports", "30000-32767")}
 		}},
 	} {

@@ -1,5 +1,6 @@
-// Package repairloop runs the repair controllers of ClusterIPs and node ports inside a kube-apiserver. A [repair.Repairer] makes a
-// pass over the API server's ranges; this package makes one pass after another, and counts in the API server's metrics.
+// Package repairloop runs the repair controllers of ClusterIPs and node ports inside a kube-apiserver. A
+// [repaircontroller.Repairer] makes a pass over the API server's ranges; this package makes one pass after another, and counts
+// in the API server's metrics.
 package repairloop
 
 import (
@@ -19,13 +20,14 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // Config configures a Loop: its ranges, and where it reports.
 type Config struct {
 	// Controller is the controller that the Loop replaces.
-	Controller repair.Controller
+	Controller repaircontroller.Controller
 	// Ranges are repaired together; the first one of addresses is the primary range.
 	Ranges []Range
 	// Services are listed in all namespaces.
@@ -43,13 +45,13 @@ type Config struct {
 
 // Loop makes repair passes.
 type Loop struct {
-	config      repair.Config
+	config      repaircontroller.Config
 	found       *metrics.CounterVec
 	failed      *metrics.Counter
 	broadcaster events.EventBroadcaster
 
 	mu       sync.Mutex
-	repairer *repair.Repairer // nil before the first pass, and after a fault of Rangekeeper
+	repairer *repaircontroller.Repairer // nil before the first pass, and after a fault of Rangekeeper
 }
 
 // New returns a Loop that has made no pass yet.
@@ -59,7 +61,7 @@ func New(config Config) *Loop {
 	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: config.Events})
 	l := &Loop{
-		config: repair.Config{
+		config: repaircontroller.Config{
 			Controller: config.Controller,
 			Services:   config.Services.Services(metav1.NamespaceAll),
 			SameEtcd:   true,
@@ -118,13 +120,13 @@ func (l *Loop) pass(ctx context.Context) (err error) {
 		}
 	}()
 	if l.repairer == nil {
-		if l.repairer, err = repair.New(l.config); err != nil {
+		if l.repairer, err = repaircontroller.New(l.config); err != nil {
 			return err
 		}
 	}
 	result, err := l.repairer.Pass(ctx)
 	for _, finding := range result.Findings {
-		l.found.WithLabelValues(repair.FindingType(finding.Reason)).Inc()
+		l.found.WithLabelValues(repaircontroller.FindingType(finding.Reason)).Inc()
 	}
 	for _, r := range result.Ranges {
 		l.found.WithLabelValues("leak").Add(float64(r.Cleared))

@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/rangeallocation"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	"github.com/rangekeeper/rangekeeper/dropin/registrytest"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -73,7 +74,7 @@ func TestCreateRange(t *testing.T) {
 	clients := fake.NewSimpleClientset(service("one", 111), service("two", 222))
 	found, failed := counters()
 	loop := New(Config{
-		Controller: repair.NodePorts, Ranges: []Range{RangeOf(stored, "100-200")},
+		Controller: repaircontroller.NodePorts, Ranges: []Range{RangeOf(stored, "100-200")},
 		Services: clients.CoreV1(), Events: clients.EventsV1(), Passes: 3, Found: found, Failed: failed,
 	})
 	if err := loop.Once(t.Context()); err != nil {
@@ -93,7 +94,7 @@ func TestFirstPass(t *testing.T) {
 	clients := fake.NewSimpleClientset(service("one", 111))
 	found, failed := counters()
 	loop := New(Config{
-		Controller: repair.NodePorts, Ranges: []Range{RangeOf(stored, "100-200")},
+		Controller: repaircontroller.NodePorts, Ranges: []Range{RangeOf(stored, "100-200")},
 		Services: clients.CoreV1(), Events: clients.EventsV1(), Interval: time.Hour, Passes: 3, Found: found, Failed: failed,
 	})
 	stop, ended, success := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -147,7 +148,7 @@ func TestStaleList(t *testing.T) {
 		Repairable
 	}{&registry{}, passes}
 	loop := New(Config{
-		Controller: repair.NodePorts, Ranges: []Range{RangeOf(committed, "100-200")}, Services: clients.CoreV1(), Events: clients.EventsV1(),
+		Controller: repaircontroller.NodePorts, Ranges: []Range{RangeOf(committed, "100-200")}, Services: clients.CoreV1(), Events: clients.EventsV1(),
 		Passes: 3, Found: found, Failed: failed,
 	})
 	if err := loop.Once(t.Context()); err != nil {

@@ -2,6 +2,10 @@
 // node ports.
 package main
 
-import "github.com/rangekeeper/rangekeeper/controlplane/internal/cli"
+import (
+	"os"
 
-func main() { cli.Main() }
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/server"
+)
+
+func main() { server.Program.Main(os.Args[1:]) }

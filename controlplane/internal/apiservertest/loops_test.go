@@ -16,7 +16,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
-	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/server"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -209,7 +209,7 @@ func onlyIn(t *testing.T, etcd *embedded.Etcd, name string, values rangekeeper.R
 // auditOf is what the command says about a cluster.
 func auditOf(t *testing.T, etcd *embedded.Etcd) (code int, out string) {
 	var b bytes.Buffer
-	code = cli.Run(t.Context(), []string{"audit", "--endpoints", strings.Join(etcd.Endpoints(), ",")}, &b, &b)
+	code = server.Program.Run(t.Context(), []string{"audit", "--endpoints", strings.Join(etcd.Endpoints(), ",")}, &b, &b)
 	return code, b.String()
 }
 

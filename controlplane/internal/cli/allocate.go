@@ -7,10 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-func newAllocate() *cobra.Command {
+func newAllocate(p *Program) *cobra.Command {
 	var count uint32
 	var force bool
 	c := &cobra.Command{
@@ -20,27 +21,27 @@ func newAllocate() *cobra.Command {
 the static band only when there is no other. With --count so many values or none.
 What is allocated is printed, one value on each line.
 
-` + rangesHelp + `
+` + p.rangesHelp() + `
 
 ` + inUseHelp + `
 
 kube-apiserver frees what no Service uses within two or three passes of its repair,
 some 6 minutes. Kubernetes 1.33 keeps IPAddress objects beside bitmaps of ClusterIPs,
 and never repairs those bitmaps: serviceips and secondaryserviceips are refused there.`,
-		Example: `  rangekeeper allocate serviceips
-  rangekeeper allocate serviceips 10.96.0.10
+		Example: `  rangekeeper allocate serviceips --endpoints http://127.0.0.1:2379
+  rangekeeper allocate serviceips 10.96.0.10 --endpoints http://127.0.0.1:2379
   rangekeeper allocate servicenodeports -n 3 --endpoints http://127.0.0.1:2379`,
-		Args: arguments,
+		Args: usage.Arguments,
 	}
 	c.Flags().Uint32VarP(&count, "count", "n", 1, "allocate so many values, all or none")
 	c.Flags().BoolVar(&force, "force", false, "record VALUE even if a Service uses it, or beside IPAddress objects")
-	completeNothing(c, "count")
-	withStore(c, func(c *cobra.Command, args []string, s *store) error {
+	usage.CompleteNothing(c, "count")
+	withStore(c, p, func(c *cobra.Command, args []string, s *store) error {
 		request, named := rangekeeper.Any(), []rangekeeper.Value(nil)
 		if len(args) == 2 {
 			value, err := rangekeeper.ParseValue(args[1])
 			if err != nil {
-				return usageError(c, "%v", err)
+				return usage.Error(c, "%v", err)
 			}
 			request, named = rangekeeper.Named(value), []rangekeeper.Value{value}
 		}
@@ -64,14 +65,14 @@ and never repairs those bitmaps: serviceips and secondaryserviceips are refused 
 		}
 		return out.Flush()
 	})
-	addRule(c, func(args []string) error {
+	usage.AddRule(c, func(args []string) error {
 		switch {
 		case count == 0:
-			return usageError(c, "--count is at least 1, not 0")
+			return usage.Error(c, "--count is at least 1, not 0")
 		case force && len(args) < 2:
-			return usageError(c, "--force is for VALUE")
+			return usage.Error(c, "--force is for VALUE")
 		case len(args) == 2 && c.Flags().Changed("count"):
-			return usageError(c, "--count and VALUE exclude each other")
+			return usage.Error(c, "--count and VALUE exclude each other")
 		}
 		return nil
 	})

@@ -249,21 +249,6 @@ func TestNoAPI(t *testing.T) {
 	}
 }
 
-// TestPlugin calls the program as kubectl does.
-func TestPlugin(t *testing.T) {
-	var out, errs strings.Builder
-	if code := runAs(t.Context(), "kubectl rangekeeper", []string{"audit", "--help"}, &out, &errs); code != exitOK {
-		t.Error(code, errs.String())
-	}
-	if !strings.Contains(out.String(), "\n  kubectl rangekeeper audit [flags]\n") || strings.Contains(out.String(), "  rangekeeper ") {
-		t.Error(out.String())
-	}
-	runAs(t.Context(), "kubectl rangekeeper", []string{"nosuch"}, &out, &errs)
-	if !strings.Contains(errs.String(), "see kubectl rangekeeper --help") {
-		t.Error(errs.String())
-	}
-}
-
 // lookAgainSoon shortens the time between two looks at a port, as nobody creates Services meanwhile.
 func lookAgainSoon(t *testing.T) {
 	before := probeWait

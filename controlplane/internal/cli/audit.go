@@ -15,10 +15,11 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	"github.com/rangekeeper/rangekeeper/controlplane/occupancy"
 )
 
-func newAudit() *cobra.Command {
+func newAudit(p *Program) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
 		Short: "Show the faults in the ranges and Services of a cluster",
@@ -29,15 +30,15 @@ docs/sources.md says what each of them can see.`,
   rangekeeper audit --context production -n web -o json
   rangekeeper audit --etcd-snapshot backup.db.gz
   rangekeeper audit --endpoints https://10.0.0.1:2379 --cacert ca.crt --cert client.crt --key client.key -o json`,
-		Args:              arguments,
+		Args:              usage.Arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML, formatHTML)
 	namespace := c.Flags().StringP("namespace", "n", "", "show the findings about Services of this namespace only; all Services are audited, and leaks and IPAddress objects are in no namespace")
 	allNamespaces := c.Flags().BoolP("all-namespaces", "A", false, "show the findings of all namespaces, which is the default")
 	probe := c.Flags().Bool("probe", false, "over the Kubernetes API: find leaked node ports by creating Services as dry runs, in --namespace or else in default; writes nothing, and takes a minute longer if there are any")
-	completeNothing(c, "namespace")
-	s := withAPISource(c, func(c *cobra.Command, _ []string, s *source) error {
+	usage.CompleteNothing(c, "namespace")
+	s := withAPISource(c, p, func(c *cobra.Command, _ []string, s *source) error {
 		s.readMetrics = true
 		read := s.read
 		if *probe {
@@ -61,13 +62,13 @@ docs/sources.md says what each of them can see.`,
 			return err
 		}
 		if !report.Clean() {
-			return errFound
+			return ErrFound
 		}
 		return nil
 	})
-	addRule(c, func([]string) error {
+	usage.AddRule(c, func([]string) error {
 		if *probe && !s.overAPI() {
-			return usageError(c, "--probe is for the Kubernetes API: etcd has the bitmap of node ports")
+			return usage.Error(c, "--probe is for the Kubernetes API: etcd has the bitmap of node ports")
 		}
 		return nil
 	})
@@ -115,9 +116,9 @@ const (
 // first.
 func addFormat(c *cobra.Command, allowed ...string) *string {
 	format := c.Flags().StringP("output", "o", allowed[0], "output format: "+strings.Join(allowed, ", "))
-	addRule(c, func([]string) error {
+	usage.AddRule(c, func([]string) error {
 		if !slices.Contains(allowed, *format) {
-			return usageError(c, "unknown output format %q: expected %s", *format, strings.Join(allowed, ", "))
+			return usage.Error(c, "unknown output format %q: expected %s", *format, strings.Join(allowed, ", "))
 		}
 		return nil
 	})

@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -13,7 +10,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -135,55 +131,11 @@ func TestEnvironment(t *testing.T) {
 	runFails(t, exitInput, []string{"refuses the user or password"}, "audit", "--password-file", etcdtest.Write(t, []byte("wrong")))
 	runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", snapshot)
 	runFails(t, exitUnreachable, []string{"127.0.0.1:1"}, "audit", "--endpoints", "http://127.0.0.1:1")
-	runFails(t, exitInput, []string{"no ranges are kept"}, "allocate", "serviceips", "--data-dir", t.TempDir())
 	t.Setenv("ETCDCTL_DIAL_TIMEOUT", "soon")
 	runFails(t, exitInput, []string{"ETCDCTL_DIAL_TIMEOUT", "soon"}, "audit")
 }
 
 func second[T any](_ T, err error) error { return err }
-
-// TestPasswordPrompt answers the prompt for a password on a terminal.
-func TestPasswordPrompt(t *testing.T) {
-	e := etcdtest.Start(t, "")
-	c, ctx := e.Client(), t.Context()
-	for _, err := range []error{
-		second(c.UserAdd(ctx, "root", "secret")), second(c.UserGrantRole(ctx, "root", "root")), second(c.AuthEnable(ctx)),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Skipf("there are no terminals: %v", err)
-	}
-	defer keyboard.Close()
-	if err := unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer terminal.Close()
-	if _, err := keyboard.WriteString("secret\n"); err != nil {
-		t.Fatal(err)
-	}
-	var stderr bytes.Buffer
-	o := connection{options: clusterstate.ConnectOptions{Endpoints: e.Endpoints(), User: "root"}, stdin: terminal, stderr: &stderr}
-	client, err := o.connect(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client.Close()
-	if stderr.String() != "Password: \n" {
-		t.Errorf("%q", stderr.String())
-	}
-}
 
 // TestRefused writes to a store that refuses transactions as kine does.
 func TestRefused(t *testing.T) {

@@ -246,7 +246,7 @@ func TestAloneInBitmap(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var out, log bytes.Buffer
-		code := Run(ctx, with("repair", "--apply", "-o", "json"), &out, writerFunc(func(b []byte) (int, error) {
+		code := program.Run(ctx, with("repair", "--apply", "-o", "json"), &out, writerFunc(func(b []byte) (int, error) {
 			if bytes.Contains(b, []byte("waiting 60 s to look again: only a bitmap records "+alone+", and a request that creates a Service may be under way\n")) {
 				cancel()
 			}

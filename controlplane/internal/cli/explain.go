@@ -9,11 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-func newExplain() *cobra.Command {
+func newExplain(p *Program) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain IP|PORT|NAMESPACE/NAME|REASON",
 		Short: "Explain one ClusterIP or node port, one Service, or a reason of findings",
@@ -26,18 +27,18 @@ and remedy, as docs/runbook.md does; this reads no cluster.`,
   rangekeeper explain default/web --etcd-snapshot backup.db.gz
   rangekeeper explain web -n default
   rangekeeper explain PortAlreadyAllocated`,
-		Args:              arguments,
+		Args:              usage.Arguments,
 		ValidArgsFunction: completeReasons,
 	}
 	format := addFormat(c, formatTable, formatJSON, formatYAML)
 	inNamespace := c.Flags().StringP("namespace", "n", "", "namespace of a Service that is named without one")
 	c.Flags().BoolP("all-namespaces", "A", false, "without effect: the Services of all namespaces are read")
-	completeNothing(c, "namespace")
-	withAPISource(c, func(c *cobra.Command, args []string, s *source) error {
+	usage.CompleteNothing(c, "namespace")
+	withAPISource(c, p, func(c *cobra.Command, args []string, s *source) error {
 		screen := newScreen(c.OutOrStdout(), true)
 		if entry, ok := runbook.Named(args[0]); ok {
 			if *format != formatTable {
-				return usageError(c, "--output is for a value or a Service, not for a reason")
+				return usage.Error(c, "--output is for a value or a Service, not for a reason")
 			}
 			screen.entry(entry)
 			return screen.writeTo(c.OutOrStdout())
@@ -49,9 +50,9 @@ and remedy, as docs/runbook.md does; this reads no cluster.`,
 		case !isService && *inNamespace != "":
 			namespace, name, isService = *inNamespace, args[0], true
 		case !isService:
-			return usageError(c, "%q is no address, port, NAMESPACE/NAME or reason; a Service without a namespace needs --namespace", args[0])
+			return usage.Error(c, "%q is no address, port, NAMESPACE/NAME or reason; a Service without a namespace needs --namespace", args[0])
 		case *inNamespace != "" && *inNamespace != namespace:
-			return usageError(c, "%s is in another namespace than --namespace %s", args[0], *inNamespace)
+			return usage.Error(c, "%s is in another namespace than --namespace %s", args[0], *inNamespace)
 		}
 		a, err := s.audit(c.Context())
 		if err != nil {
@@ -83,7 +84,7 @@ and remedy, as docs/runbook.md does; this reads no cluster.`,
 			return err
 		}
 		if faulty {
-			return errFound
+			return ErrFound
 		}
 		return nil
 	})

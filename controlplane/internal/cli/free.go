@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 )
 
 // maxFree is the largest number of values that free lists of a band.
 const maxFree = 1000
 
-func newFree() *cobra.Command {
+func newFree(p *Program) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "free RANGE",
 		Short: "List the next free values of a range, and how many there are",
@@ -24,17 +25,17 @@ the static band last, so take one of those for a Service that names its ClusterI
 node port. Nothing is reserved. "show" lists all free and used runs.`,
 		Example: `  rangekeeper free servicenodeports
   rangekeeper free kubernetes --count 1 -o name`,
-		Args: arguments,
+		Args: usage.Arguments,
 	}
 	format := addFormat(c, formatTable, formatJSON, formatYAML, formatName)
 	n := c.Flags().Uint16("count", 3, fmt.Sprintf("number of values to list of each band, at most %d", maxFree))
-	addRule(c, func([]string) error {
+	usage.AddRule(c, func([]string) error {
 		if *n > maxFree {
-			return usageError(c, "--count is at most %d, not %d", maxFree, *n)
+			return usage.Error(c, "--count is at most %d, not %d", maxFree, *n)
 		}
 		return nil
 	})
-	s := withAPISource(c, func(c *cobra.Command, args []string, s *source) error {
+	s := withAPISource(c, p, func(c *cobra.Command, args []string, s *source) error {
 		a, err := s.audit(c.Context())
 		if err != nil {
 			return err
@@ -52,7 +53,7 @@ node port. Nothing is reserved. "show" lists all free and used runs.`,
 		return writeDocument(c.OutOrStdout(), free, *format)
 	})
 	completeRange(c, s)
-	completeNothing(c, "count")
+	usage.CompleteNothing(c, "count")
 	return c
 }
 

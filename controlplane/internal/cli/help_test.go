@@ -2,18 +2,15 @@ package cli
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"github.com/spf13/cobra"
 )
 
 // TestHelpOfTerminal reads the help of all commands on a terminal. Lists of commands and examples are not broken, nor are words.
 func TestHelpOfTerminal(t *testing.T) {
 	const width = 80
-	for _, c := range append(newRoot(nil, nil).Commands(), newRoot(nil, nil)) {
+	for _, c := range append(newRoot(&program, nil, nil).Commands(), newRoot(&program, nil, nil)) {
 		if c.Name() == "completion" || c.Name() == "help" { // cobra's texts
 			continue
 		}
@@ -34,21 +31,4 @@ func TestHelpOfTerminal(t *testing.T) {
 }
 
 // unbroken are lines of examples and of lists of commands, and paths that have no spaces.
-var unbroken = regexp.MustCompile(`^  [a-z]+ |^    --|VERSION beside this one|state[.]db\s*$`)
-
-// TestInvocation has the names that kubectl runs the program by.
-func TestInvocation(t *testing.T) {
-	for _, c := range []struct {
-		words   []string
-		program string
-		args    []string
-	}{
-		{[]string{"bin/rangekeeper", "audit"}, "rangekeeper", []string{"audit"}},
-		{[]string{"/usr/bin/kubectl-rangekeeper", "audit"}, "kubectl rangekeeper", []string{"audit"}},
-		{[]string{"/usr/bin/kubectl_complete-rangekeeper", "audit", "-o", ""}, "kubectl rangekeeper", []string{cobra.ShellCompRequestCmd, "audit", "-o", ""}},
-	} {
-		if program, args := invocation(c.words); program != c.program || !slices.Equal(args, c.args) {
-			t.Errorf("%q: %q %q", c.words, program, args)
-		}
-	}
-}
+var unbroken = regexp.MustCompile(`^  [a-z]+ |^    --|state[.]db\s*$`)

@@ -10,11 +10,12 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
-func newInit() *cobra.Command {
+func newInit(p *Program) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init RANGE SPEC",
 		Short: "Create a range to allocate from",
@@ -23,16 +24,16 @@ servicenodeports a range of ports. If the object is there with the same SPEC, no
 is changed; one with another SPEC is an error. A cluster that keeps ClusterIPs as
 IPAddress objects, the default since Kubernetes 1.33, has no ranges of ClusterIPs.
 
-` + rangesHelp,
-		Example: `  rangekeeper init serviceips 10.96.0.0/12
+` + p.rangesHelp(),
+		Example: `  rangekeeper init serviceips 10.96.0.0/12 --endpoints http://127.0.0.1:2379
   rangekeeper init servicenodeports 30000-32767 --endpoints http://127.0.0.1:2379`,
-		Args: arguments,
+		Args: usage.Arguments,
 	}
-	withStore(c, func(c *cobra.Command, args []string, s *store) error {
+	withStore(c, p, func(c *cobra.Command, args []string, s *store) error {
 		name := args[0]
 		values, err := parseRange(name)(args[1])
 		if err != nil {
-			return usageError(c, "%s: %v", name, err)
+			return usage.Error(c, "%s: %v", name, err)
 		}
 		if err := s.open(c.Context(), true); err != nil {
 			return err
@@ -64,7 +65,7 @@ IPAddress objects, the default since Kubernetes 1.33, has no ranges of ClusterIP
 // checkNew refuses to make a range that would do harm. Nothing is made, and so
 // nothing refused, if it is there.
 func (s *store) checkNew(ctx context.Context, name, spec string) error {
-	if _, err := storedSpec(ctx, s.client, s.key(name)); !errors.Is(err, rangekeeper.ErrNotInitialised) {
+	if _, err := StoredSpec(ctx, s.client, s.key(name)); !errors.Is(err, rangekeeper.ErrNotInitialised) {
 		return err
 	}
 	if err := s.checkBitmaps(ctx, name); err != nil {
@@ -85,7 +86,7 @@ func (s *store) checkFamily(ctx context.Context, name, spec string) error {
 	if !ok {
 		return nil
 	}
-	otherSpec, err := storedSpec(ctx, s.client, s.key(other))
+	otherSpec, err := StoredSpec(ctx, s.client, s.key(other))
 	if errors.Is(err, rangekeeper.ErrNotInitialised) {
 		return nil
 	}

@@ -6,17 +6,23 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // so that kubeconfigs work that kubectl works with
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 )
 
-// kubeconfig is how the Kubernetes API is reached: by kubectl's flags and defaults.
+// kubeconfig is how the Kubernetes API is reached: by kubectl's flags and defaults. kubectl has them from package
+// genericclioptions of cli-runtime, which would more than double the size of the plugin.
 type kubeconfig struct {
-	flags *genericclioptions.ConfigFlags
+	path      string
+	overrides clientcmd.ConfigOverrides
+	userExtra []string // KEY=VALUE
 	// names are those of the flags.
 	names []string
 }
@@ -32,23 +38,25 @@ var shownFlags = map[string]string{
 
 // addFlags adds kubectl's flags.
 func (k *kubeconfig) addFlags(c *cobra.Command) {
-	k.flags = genericclioptions.NewConfigFlags(false)
-	k.flags.CacheDir = nil     // nothing is cached
-	k.flags.Namespace = nil    // an audit reads all namespaces
-	k.flags.AuthInfoName = nil // --user is etcd's
+	k.overrides.ClusterDefaults = clientcmd.ClusterDefaults
+	flags, none := clientcmd.RecommendedConfigOverrideFlags(""), clientcmd.FlagInfo{}
+	flags.AuthOverrideFlags.Username, flags.AuthOverrideFlags.Password = none, none // kubectl has none either
+	flags.ContextOverrideFlags.Namespace = none                                     // an audit reads all namespaces
+	flags.ContextOverrideFlags.AuthInfoName = none                                  // --user is etcd's
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
-	k.flags.AddFlags(set)
+	set.StringVar(&k.path, clientcmd.RecommendedConfigPathFlag, "", "")
+	set.StringArrayVar(&k.userExtra, "as-user-extra", nil, "")
+	clientcmd.BindOverrideFlags(&k.overrides, set, flags)
 	set.VisitAll(func(f *pflag.Flag) {
 		usage, isShown := shownFlags[f.Name]
 		f.Usage, f.Hidden = usage, !isShown
-		f.Shorthand = ""
 		c.Flags().AddFlag(f)
 		k.names = append(k.names, f.Name)
 	})
 	c.MarkFlagFilename("kubeconfig")
-	completeNothing(c, "as", "as-group", "request-timeout")
+	usage.CompleteNothing(c, "as", "as-group", "request-timeout")
 	c.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		config, err := k.flags.ToRawKubeConfigLoader().RawConfig()
+		config, err := k.loader().RawConfig()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -66,15 +74,32 @@ func (k *kubeconfig) given(c *cobra.Command) string {
 	return ""
 }
 
+// loader returns what the kubeconfig and the flags say.
+func (k *kubeconfig) loader() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.DefaultClientConfig = &clientcmd.DefaultClientConfig
+	rules.ExplicitPath = k.path
+	overrides := k.overrides
+	for _, text := range k.userExtra {
+		if key, value, ok := strings.Cut(text, "="); ok { // kubectl ignores one without a value, too
+			if overrides.AuthInfo.ImpersonateUserExtra == nil {
+				overrides.AuthInfo.ImpersonateUserExtra = map[string][]string{}
+			}
+			overrides.AuthInfo.ImpersonateUserExtra[key] = append(overrides.AuthInfo.ImpersonateUserExtra[key], value)
+		}
+	}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &overrides)
+}
+
 // config returns how to reach the server.
 func (k *kubeconfig) config() (*rest.Config, error) {
-	loader := k.flags.ToRawKubeConfigLoader()
+	loader := k.loader()
 	raw, err := loader.RawConfig()
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	context := cmp.Or(*k.flags.Context, raw.CurrentContext)
-	if *k.flags.APIServer+*k.flags.ClusterName == "" && (len(raw.Clusters) == 0 || context == "") {
+	context := cmp.Or(k.overrides.CurrentContext, raw.CurrentContext)
+	if k.overrides.ClusterInfo.Server+k.overrides.Context.Cluster == "" && (len(raw.Clusters) == 0 || context == "") {
 		if context != "" {
 			return nil, fmt.Errorf("kubeconfig: there is no cluster of context %q", context)
 		}

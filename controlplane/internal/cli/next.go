@@ -40,8 +40,8 @@ func (s *source) remember(c *cobra.Command, others map[string]bool) {
 // cluster is what the cluster is known by: the context of the kubeconfig, or else the source.
 func (s *source) cluster() string {
 	if s.overAPI() {
-		if config, err := s.kube.flags.ToRawKubeConfigLoader().RawConfig(); err == nil {
-			if context := cmp.Or(*s.kube.flags.Context, config.CurrentContext); context != "" {
+		if config, err := s.kube.loader().RawConfig(); err == nil {
+			if context := cmp.Or(s.kube.overrides.CurrentContext, config.CurrentContext); context != "" {
 				return context + " (" + s.server + ")"
 			}
 		}

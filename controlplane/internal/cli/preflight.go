@@ -7,11 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-func newPreflight() *cobra.Command {
+func newPreflight(p *Program) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "preflight",
 		Short: "Show what stops or surprises an upgrade of Kubernetes",
@@ -26,26 +27,26 @@ Over the Kubernetes API it reads the admission webhooks, too, if the user may li
 		Example: `  rangekeeper preflight --to 1.34
   rangekeeper preflight --to 1.34 --service-cluster-ip-range 10.96.0.0/12 -o json
   rangekeeper preflight --to 1.33 --etcd-snapshot backup.db.gz`,
-		Args:              arguments,
+		Args:              usage.Arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	var to string
 	c.Flags().StringVar(&to, "to", "", "release of the upgrade: "+strings.Join(preflight.Targets(), ", ")+", or a patch release of one of these")
-	required(c, "to")
+	usage.Required(c, "to")
 	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML)
 	c.RegisterFlagCompletionFunc("to", cobra.FixedCompletions(preflight.Targets(), cobra.ShellCompDirectiveNoFileComp))
 	var target preflight.Release
 	var s *source
-	addRule(c, func([]string) (err error) {
+	usage.AddRule(c, func([]string) (err error) {
 		if target, err = preflight.ParseTarget(to); err != nil {
-			return usageError(c, "--to: %v", err)
+			return usage.Error(c, "--to: %v", err)
 		}
 		if s.mode != modeAuto {
-			return usageError(c, "--mode is for other commands: preflight looks at all records of ClusterIPs")
+			return usage.Error(c, "--mode is for other commands: preflight looks at all records of ClusterIPs")
 		}
 		return nil
 	})
-	s = withAPISource(c, func(c *cobra.Command, _ []string, s *source) error {
+	s = withAPISource(c, p, func(c *cobra.Command, _ []string, s *source) error {
 		s.forUpgrade = true
 		state, err := s.read(c.Context())
 		a, err := s.auditOf(state, err)
@@ -68,7 +69,7 @@ Over the Kubernetes API it reads the admission webhooks, too, if the user may li
 		switch {
 		case s.snapshot != "":
 			options.Repair = s.command("repair", "--to-file repaired.db")
-		case s.connection.given():
+		case s.connection.Given():
 			options.Repair = s.command("repair", "--apply", "--clean-leaks")
 		}
 		report, err := preflight.New(state, a, options)
@@ -83,7 +84,7 @@ Over the Kubernetes API it reads the admission webhooks, too, if the user may li
 			err = screen.writeTo(c.OutOrStdout())
 		}
 		if err == nil && !report.Ready() {
-			err = errFound
+			err = ErrFound
 		}
 		return err
 	})

@@ -6,10 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
-func newRelease() *cobra.Command {
+func newRelease(p *Program) *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:   "release RANGE VALUE...",
@@ -17,20 +18,20 @@ func newRelease() *cobra.Command {
 		Long: `Releases the values, all or none, and prints each of them with "released", or with "free"
 if it was free already.
 
-` + rangesHelp + `
+` + p.rangesHelp() + `
 
 ` + inUseHelp,
-		Example: `  rangekeeper release serviceips 10.96.0.10 10.96.0.11
+		Example: `  rangekeeper release serviceips 10.96.0.10 10.96.0.11 --endpoints http://127.0.0.1:2379
   rangekeeper release servicenodeports 30080 --endpoints http://127.0.0.1:2379`,
-		Args: arguments,
+		Args: usage.Arguments,
 	}
 	c.Flags().BoolVar(&force, "force", false, "release a value even if a Service uses it: another Service can get it, too")
-	withStore(c, func(c *cobra.Command, args []string, s *store) error {
+	withStore(c, p, func(c *cobra.Command, args []string, s *store) error {
 		values := make([]rangekeeper.Value, len(args)-1)
 		for i, text := range args[1:] {
 			var err error
 			if values[i], err = rangekeeper.ParseValue(text); err != nil {
-				return usageError(c, "%v", err)
+				return usage.Error(c, "%v", err)
 			}
 		}
 		released := make([]bool, len(values))

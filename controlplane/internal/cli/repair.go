@@ -12,7 +12,8 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
-	controller "github.com/rangekeeper/rangekeeper/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
+	driver "github.com/rangekeeper/rangekeeper/controlplane/repair"
 	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
@@ -64,7 +65,7 @@ an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak
   rangekeeper repair --endpoints http://127.0.0.1:2379 --apply --clean-leaks
   rangekeeper repair --endpoints http://127.0.0.1:2379 --plan-to plan.json
   rangekeeper repair --endpoints http://127.0.0.1:2379 --apply --plan plan.json`,
-		Args:              arguments,
+		Args:              usage.Arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML)
@@ -75,13 +76,13 @@ an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak
 	f.StringVar(&r.planFile, "plan", "", "with --apply: write exactly the changes of this file of --plan-to, or nothing")
 	f.BoolVar(&r.apply, "apply", false, "with --endpoints: write the repaired ranges to etcd")
 	f.BoolVar(&r.cleanLeaks, "clean-leaks", false, "with --apply: clean what stays leaked over all passes; with --plan-to: plan to clean leaks")
-	f.Uint8Var(&r.passes, "passes", controller.DefaultPasses, "with --clean-leaks: number of passes, at least 2")
-	f.DurationVar(&r.interval, "interval", controller.DefaultInterval, "with --clean-leaks: time between two passes, at least a minute")
+	f.Uint8Var(&r.passes, "passes", driver.DefaultPasses, "with --clean-leaks: number of passes, at least 2")
+	f.DurationVar(&r.interval, "interval", driver.DefaultInterval, "with --clean-leaks: time between two passes, at least a minute")
 	for _, file := range []string{"to-file", "plan-to", "plan"} {
-		notEmpty(c, file)
+		usage.NotEmpty(c, file)
 		c.MarkFlagFilename(file)
 	}
-	completeNothing(c, "passes", "interval")
+	usage.CompleteNothing(c, "passes", "interval")
 	r.source = withSource(c, func(c *cobra.Command, _ []string, _ *source) error {
 		r.log = c.ErrOrStderr()
 		if !r.cleanLeaks { // then only addresses that a bitmap records alone may need a second pass
@@ -101,12 +102,12 @@ an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak
 			err = writeDocument(c.OutOrStdout(), plan, *format)
 		}
 		if err = errors.Join(runErr, err); err == nil && r.leaves(plan) {
-			return errFound
+			return ErrFound
 		}
 		return err
 	})
-	oneOf(c, "etcd-snapshot", "endpoints")
-	addRule(c, func([]string) error { return r.check(c) })
+	usage.OneOf(c, "etcd-snapshot", "endpoints")
+	usage.AddRule(c, func([]string) error { return r.check(c) })
 	return c
 }
 
@@ -117,27 +118,27 @@ func (r *repair) leaves(plan *audit.Plan) bool { return r.leftAlone > 0 || plan.
 func (r *repair) check(c *cobra.Command) error {
 	switch {
 	case r.toFile != "" && r.source.online():
-		return usageError(c, "--to-file is for --etcd-snapshot")
+		return usage.Error(c, "--to-file is for --etcd-snapshot")
 	case r.force && r.toFile == "" && r.planTo == "":
-		return usageError(c, "--force is for --to-file and --plan-to")
+		return usage.Error(c, "--force is for --to-file and --plan-to")
 	case r.planTo != "" && !r.source.online():
-		return usageError(c, "--plan-to is for --endpoints")
+		return usage.Error(c, "--plan-to is for --endpoints")
 	case r.planTo != "" && r.apply:
-		return usageError(c, "--plan-to and --apply exclude each other")
+		return usage.Error(c, "--plan-to and --apply exclude each other")
 	case r.planFile != "" && !r.apply:
-		return usageError(c, "--plan is for --apply")
+		return usage.Error(c, "--plan is for --apply")
 	case r.planFile != "" && r.cleanLeaks:
-		return usageError(c, "--plan and --clean-leaks exclude each other: the plan says which leaks are cleaned")
+		return usage.Error(c, "--plan and --clean-leaks exclude each other: the plan says which leaks are cleaned")
 	case r.apply && !r.source.online():
-		return usageError(c, "--apply is for --endpoints; --to-file writes a repaired snapshot")
+		return usage.Error(c, "--apply is for --endpoints; --to-file writes a repaired snapshot")
 	case r.cleanLeaks && !r.apply && r.planTo == "":
-		return usageError(c, "--clean-leaks is for --apply and --plan-to")
+		return usage.Error(c, "--clean-leaks is for --apply and --plan-to")
 	case (!r.cleanLeaks || r.planTo != "") && (c.Flags().Changed("passes") || c.Flags().Changed("interval")):
-		return usageError(c, "--passes and --interval are for --apply --clean-leaks")
+		return usage.Error(c, "--passes and --interval are for --apply --clean-leaks")
 	case r.passes < 2: // a leak is cleaned in a later pass than the first that finds it
-		return usageError(c, "--passes is at least 2, not %d", r.passes)
+		return usage.Error(c, "--passes is at least 2, not %d", r.passes)
 	case r.interval < leakAge:
-		return usageError(c, "--interval is at least %s, as a Service that is being created has its value before it is written; not %s", leakAge, r.interval)
+		return usage.Error(c, "--interval is at least %s, as a Service that is being created has its value before it is written; not %s", leakAge, r.interval)
 	}
 	return nil
 }
@@ -313,13 +314,13 @@ func (r *repair) openRanges(ctx context.Context) ([]repairRange, error) {
 func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []repairRange, clears bool) (*audit.Plan, error) {
 	o := r.source.auditOptions()
 	o.CleansLeaks = clears
-	driven := make([]controller.Range, len(ranges))
+	driven := make([]driver.Range, len(ranges))
 	for i, k := range ranges {
 		driven[i] = timedRange{k.Store}
 		o.Read = append(o.Read, audit.ReadRange{Name: k.name, Range: k.Range().String()})
 	}
 	var audited *audit.Audit
-	outcomes, err := controller.Drive(ctx, known, driven, !r.apply, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
+	outcomes, err := driver.Drive(ctx, known, driven, !r.apply, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
 		state, err := r.source.read(ctx)
 		if err != nil {
 			return nil, rangekeeper.ServiceList{}, err
@@ -354,7 +355,7 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 }
 
 // timedRange is a range whose operations have the time of an operation each.
-type timedRange struct{ controller.Range }
+type timedRange struct{ driver.Range }
 
 func (t timedRange) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rangekeeper.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)

@@ -46,12 +46,11 @@ var bitmaps = func() map[string][]string {
 // run runs a command and gives its exit code and output.
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	code = Run(t.Context(), args, &out, &errs)
+	code, stdout, stderr = command.Output(t, args...)
 	if slices.Contains(args, "json") {
-		validateAll(t, out.String())
+		validateAll(t, stdout)
 	}
-	return code, out.String(), errs.String()
+	return code, stdout, stderr
 }
 
 // runJSON runs a command with -o json that must end with the code.
@@ -208,7 +207,7 @@ func TestInterruptedRepair(t *testing.T) {
 		return log.Write(b)
 	})
 	args := []string{"repair", "--endpoints", etcd.Endpoints()[0], "--apply", "--clean-leaks", "-o", "json"}
-	if code := Run(ctx, args, &out, interrupt); code != exitInterrupted || !strings.Contains(log.String(), "interrupted after pass 1 of 3") {
+	if code := program.Run(ctx, args, &out, interrupt); code != exitInterrupted || !strings.Contains(log.String(), "interrupted after pass 1 of 3") {
 		t.Errorf("exit code %d: %s", code, log.String())
 	}
 	var plan audit.Plan
@@ -407,7 +406,7 @@ func TestLeakInUseAgain(t *testing.T) {
 	}
 	passes := 0
 	var stdout bytes.Buffer
-	code := Run(t.Context(), []string{"repair", "--endpoints", endpoints, "--apply", "--clean-leaks", "--interval", "1ms", "-o", "json"}, &stdout,
+	code := program.Run(t.Context(), []string{"repair", "--endpoints", endpoints, "--apply", "--clean-leaks", "--interval", "1ms", "-o", "json"}, &stdout,
 		writerFunc(func(b []byte) (int, error) {
 			if passes++; passes == 2 {
 				service := `{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"late"},"spec":{"clusterIP":"None","ports":[{"port":80,"nodePort":` + leak + `}]}}`
@@ -446,7 +445,7 @@ func TestLeaksLeft(t *testing.T) {
 		}
 		return log.Write(b)
 	})
-	code := Run(t.Context(), append(source, "--apply", "--clean-leaks", "--interval", "1ms"), io.Discard, leaking)
+	code := program.Run(t.Context(), append(source, "--apply", "--clean-leaks", "--interval", "1ms"), io.Discard, leaking)
 	if code != exitFound || !strings.Contains(log.String(), "1 leak left: not known to have stayed leaked over all passes; run the command again\n") {
 		t.Errorf("exit code %d: %s", code, log.String())
 	}

@@ -141,7 +141,7 @@ func TestPlanOfValueInUseAgain(t *testing.T) {
 	apply := append(etcd, "repair", "--apply", "--plan", file)
 	meanwhile := func(change func()) (code int, stderr string) {
 		var log strings.Builder
-		code = Run(t.Context(), apply, io.Discard, writerFunc(func(b []byte) (int, error) {
+		code = program.Run(t.Context(), apply, io.Discard, writerFunc(func(b []byte) (int, error) {
 			if strings.Contains(string(b), "look again at 1 value to clear") {
 				change()
 			}

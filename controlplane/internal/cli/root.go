@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -18,8 +17,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
-	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
-	"github.com/rangekeeper/rangekeeper/controlplane/localcluster"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
@@ -44,16 +43,34 @@ const exitCodesHelp = `Exit codes of all commands:
   1    findings, pending changes or leaks are left; a value is in use or none is
        free; a server failed
   2    wrong usage, or input that cannot be used
-  3    the etcd or API server cannot be reached, or another process uses the
-       data directory
-  130  interrupted (up, watch and controller run until then: 0)`
+  3    the etcd or API server cannot be reached, or another process uses its
+       data
+  130  interrupted; a command that runs until then ends with 0`
 
-// errFound ends a command whose output is complete with exitFound.
-var errFound = errors.New("something was found")
+// ErrFound ends a command whose output is complete with exitFound.
+var ErrFound = errors.New("something was found")
 
-// Main runs the command that the process was started with, and ends the process.
-// SIGINT and SIGTERM end the command in order; a second one ends the process at once.
-func Main() {
+// A Program is one of those that have the commands of this package.
+type Program struct {
+	// Name is what the program is called by; the usage and the examples have it in place of rangekeeper.
+	Name string
+	// About ends the sentence "It also allocates from the stored ranges, as kube-apiserver does".
+	About string
+	// Commands returns those that only this program has.
+	Commands func() []*cobra.Command
+	// Unreachable and Failed are errors of what only this program has: a store is in use by another process, a server failed.
+	Unreachable, Failed []error
+	// ReadSQLite is [clusterstate.ReadSQLite], for which the program links SQLite; nil if it does not.
+	ReadSQLite func(ctx context.Context, path string, o clusterstate.Options) (*clusterstate.State, error)
+	// AddLocal adds the flags of the store in this process to a command; nil if the program has none.
+	AddLocal func(c *cobra.Command) LocalStore
+	// StoreHelp ends the sentence "It is kept in the etcd at --endpoints".
+	StoreHelp string
+}
+
+// Main runs the command of these arguments, and ends the process. SIGINT and SIGTERM end the command in order; a second one
+// ends the process at once.
+func (p *Program) Main(args []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -62,76 +79,56 @@ func Main() {
 		signal.Stop(signals) // before the command is cancelled, so that no second signal is lost
 		cancel()
 	}()
-	program, args := invocation(os.Args)
-	os.Exit(runAs(ctx, program, args, os.Stdout, os.Stderr))
-}
-
-// invocation returns the name that the user calls the program by, and the arguments. kubectl runs kubectl-rangekeeper as its
-// plugin, and kubectl_complete-rangekeeper with the words to complete.
-func invocation(words []string) (program string, args []string) {
-	const plugin = "kubectl rangekeeper"
-	switch name := filepath.Base(words[0]); {
-	case strings.HasPrefix(name, "kubectl-rangekeeper"):
-		return plugin, words[1:]
-	case strings.HasPrefix(name, "kubectl_complete-rangekeeper"):
-		return plugin, append([]string{cobra.ShellCompRequestCmd}, words[1:]...)
-	}
-	return "rangekeeper", words[1:]
+	os.Exit(p.Run(ctx, args, os.Stdout, os.Stderr))
 }
 
 // Run runs one command and returns the exit code. Data go to stdout, all else to
 // stderr.
-func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return runAs(ctx, "rangekeeper", args, stdout, stderr)
-}
-
-// runAs is [Run] under the name that the user calls the program by.
-func runAs(ctx context.Context, program string, args []string, stdout, stderr io.Writer) int {
-	root := newRoot(stdout, stderr)
-	call(root, program)
+func (p *Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot(p, stdout, stderr)
 	root.SetArgs(args)
 	switch err := root.ExecuteContext(ctx); {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errFound):
+	case errors.Is(err, ErrFound):
 		return exitFound
 	default:
 		fmt.Fprintf(stderr, "rangekeeper: %v\n", err)
-		return exitCode(err)
+		return p.exitCode(err)
 	}
 }
 
-func exitCode(err error) int {
+func (p *Program) exitCode(err error) int {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case is(context.Canceled):
 		return exitInterrupted
-	case slices.ContainsFunc([]error{clusterstate.ErrUnreachable, clusterstate.ErrAPIUnreachable, embedded.ErrInUse}, is):
+	case is(clusterstate.ErrUnreachable), is(clusterstate.ErrAPIUnreachable), slices.ContainsFunc(p.Unreachable, is):
 		return exitUnreachable
-	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, errInUse, errBusy, errChanged, etcdstore.ErrDeferred, localcluster.ErrServer}, is):
+	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, errInUse, errBusy, errChanged, etcdstore.ErrDeferred}, is), slices.ContainsFunc(p.Failed, is):
 		return exitFound
 	default:
 		return exitInput
 	}
 }
 
-func newRoot(stdout, stderr io.Writer) *cobra.Command {
+func newRoot(p *Program, stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "rangekeeper",
+		Use:   strings.ReplaceAll(p.Name, " ", "-"), // the name of the file
 		Short: "Allocates ClusterIPs and node ports, and finds and repairs leaked, lost and duplicate ones",
 		Long: `rangekeeper compares the ClusterIPs and node ports that a Kubernetes cluster has
 recorded as allocated with those that its Services use: over the Kubernetes API, in a
 running etcd, or in an etcd snapshot. It also allocates from the stored ranges, as
-kube-apiserver does, and runs whole control planes that do it.
+kube-apiserver does` + p.About + `.
 
 The commands that only read use the cluster of the kubeconfig, unless a flag names
 another source.
 
-` + environmentHelp + `
+` + etcdflags.EnvironmentHelp + `
 
 ` + exitCodesHelp,
 		Version:       version + " (commit " + commitOrUnknown() + ")",
-		Args:          subcommands,
+		Args:          usage.Subcommands,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -140,14 +137,16 @@ another source.
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(flagError)
-	// As kubectl, help of flags keeps to the width of a terminal, and has one line for each flag elsewhere.
-	width := helpWidth(stdout)
-	wraps := fmt.Sprintf(".FlagUsagesWrapped %d | trim", max(width-5, 0)) // pflag takes up to 5 columns more
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages | trim", wraps))
-	root.AddCommand(newAudit(), newRepair(), newUndo(), newShow(), newExplain(), newFree(), newPreflight(),
-		newInit(), newAllocate(), newRelease(), newWatch(), newController(), newUp())
-	if width > 0 {
+	root.SetFlagErrorFunc(usage.FlagError)
+	root.AddCommand(newAudit(p), newRepair(), newUndo(), newShow(p), newExplain(p), newFree(p), newPreflight(p),
+		newInit(p), newAllocate(p), newRelease(p), newWatch(p))
+	if p.Commands != nil {
+		root.AddCommand(p.Commands()...)
+	}
+	call(root, p.Name)
+	// As kubectl, help keeps to the width of a terminal, and has one line for each flag elsewhere.
+	if width := helpWidth(stdout); width > 0 {
+		root.SetUsageFunc(wrappedUsage(root.UsageFunc(), width))
 		for _, c := range append(root.Commands(), root) {
 			c.Long = reflowed(c.Long, width)
 		}
@@ -156,16 +155,35 @@ another source.
 	root.InitDefaultHelpCmd()
 	// Without these an unknown shell or command would be no error, and an argument of a shell an error of cobra's.
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
-		completion.Args = subcommands
+		completion.Args = usage.Subcommands
 		completion.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 		for _, shell := range completion.Commands() {
-			shell.Args = arguments
+			shell.Args = usage.Arguments
 		}
 	}
 	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Run, help.RunE = nil, showHelp
+		help.Run, help.RunE = nil, usage.ShowHelp
 	}
 	return root
+}
+
+// wrappedUsage is a usage with the help of flags at the width of a terminal. Cobra has templates for it, with which text/template
+// would be linked: it calls methods by name, so that the linker keeps all exported methods of the program.
+func wrappedUsage(print func(*cobra.Command) error, width int) func(*cobra.Command) error {
+	return func(c *cobra.Command) error {
+		out := c.OutOrStderr()
+		var text strings.Builder
+		c.SetOut(&text)
+		err := print(c)
+		c.SetOut(out)
+		if err != nil {
+			return err
+		}
+		wide := c.LocalFlags().FlagUsages()
+		narrow := c.LocalFlags().FlagUsagesWrapped(width - 5) // pflag takes up to 5 columns more
+		_, err = io.WriteString(out, strings.Replace(text.String(), strings.TrimSpace(wide), strings.TrimSpace(narrow), 1))
+		return err
+	}
 }
 
 // helpWidth is the width of flags' help, 0 where there is no terminal.
@@ -191,7 +209,7 @@ func reflowed(text string, width int) string {
 func call(root *cobra.Command, program string) {
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: program}
 	for _, c := range root.Commands() {
-		c.Example = strings.ReplaceAll(c.Example, "  "+root.Name()+" ", "  "+program+" ")
+		c.Example = strings.ReplaceAll(c.Example, "  rangekeeper ", "  "+program+" ")
 	}
 }
 
@@ -210,14 +228,14 @@ func commitOrUnknown() string {
 }
 
 // withAPISource is withSource for a command that can read the Kubernetes API as well.
-func withAPISource(c *cobra.Command, run func(c *cobra.Command, args []string, s *source) error) *source {
+func withAPISource(c *cobra.Command, p *Program, run func(c *cobra.Command, args []string, s *source) error) *source {
 	if c.Flags().Lookup("namespace") == nil {
 		c.Flags().StringP("namespace", "n", "", "without effect, as in kubectl for what is in no namespace")
 		c.Flags().BoolP("all-namespaces", "A", false, "without effect, as --namespace")
-		completeNothing(c, "namespace")
+		usage.CompleteNothing(c, "namespace")
 	}
 	s := withSource(c, run)
-	s.addAPIFlags(c)
+	s.addAPIFlags(c, p)
 	return s
 }
 

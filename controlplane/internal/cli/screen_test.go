@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,8 +11,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
@@ -22,38 +19,7 @@ import (
 // onTerminal runs a command on a pseudo terminal of that width, and returns what the terminal gets.
 func onTerminal(t *testing.T, width uint16, args ...string) (code int, shown string) {
 	t.Helper()
-	primary, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer primary.Close()
-	fd := int(primary.Fd())
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: width})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	secondary, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	read := make(chan string)
-	go func() {
-		b, _ := io.ReadAll(primary) // ends with an error once the other side is closed
-		read <- string(b)
-	}()
-	var stderr strings.Builder
-	code = Run(t.Context(), args, secondary, &stderr)
-	secondary.Close()
-	if stderr.Len() > 0 {
-		t.Errorf("%v: %s", args, stderr.String())
-	}
-	return code, strings.ReplaceAll(<-read, "\r\n", "\n")
+	return command.OnTerminal(t, width, args...)
 }
 
 var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")

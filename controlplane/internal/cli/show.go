@@ -10,18 +10,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 )
 
-func newShow() *cobra.Command {
+func newShow(p *Program) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "show RANGE",
 		Short:   "Show how a range is used, with its free and used runs",
 		Long:    "Shows how a range is used, with its free and used runs. RANGE is serviceips,\nsecondaryserviceips, servicenodeports or the name of a ServiceCIDR object.",
 		Example: "  rangekeeper show serviceips --etcd-snapshot backup.db.gz",
-		Args:    arguments,
+		Args:    usage.Arguments,
 	}
 	format := addFormat(c, formatTable, formatJSON, formatYAML)
-	s := withAPISource(c, func(c *cobra.Command, args []string, s *source) error {
+	s := withAPISource(c, p, func(c *cobra.Command, args []string, s *source) error {
 		a, err := s.audit(c.Context())
 		if err != nil {
 			return err

@@ -13,6 +13,8 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -21,8 +23,9 @@ import (
 type source struct {
 	snapshot      string
 	sqlite        string
+	readSQLite    func(ctx context.Context, path string, o clusterstate.Options) (*clusterstate.State, error)
 	skipHashCheck bool
-	connection    connection
+	connection    etcdflags.Connection
 	prefix        string
 	mode          string
 	// kube is nil for a command that needs etcd.
@@ -52,20 +55,30 @@ const (
 
 // addAPIFlags adds the flags of a command that can read the Kubernetes API instead of etcd. They have the names of kubectl's and
 // kube-apiserver's.
-func (s *source) addAPIFlags(c *cobra.Command) {
+func (s *source) addAPIFlags(c *cobra.Command, p *Program) {
 	s.kube = new(kubeconfig)
 	s.kube.addFlags(c)
 	f := c.Flags()
+	s.readSQLite = p.ReadSQLite
 	f.StringVar(&s.sqlite, "sqlite", "", "read this SQLite database of kine, such as /var/lib/rancher/k3s/server/db/state.db")
-	exclusive(c, "sqlite", "etcd-snapshot")
-	exclusive(c, "sqlite", "endpoints")
-	notEmpty(c, "sqlite")
+	if s.readSQLite == nil {
+		f.MarkHidden("sqlite")
+		usage.AddRule(c, func([]string) error {
+			if c.Flags().Changed("sqlite") {
+				return usage.Error(c, "--sqlite is a flag of the program rangekeeper: the plugin of kubectl is built without SQLite")
+			}
+			return nil
+		})
+	}
+	usage.Exclusive(c, "sqlite", "etcd-snapshot")
+	usage.Exclusive(c, "sqlite", "endpoints")
+	usage.NotEmpty(c, "sqlite")
 	c.MarkFlagFilename("sqlite")
 	f.StringVar(&s.nodePortRange, "service-node-port-range", "", "over the Kubernetes API: range of node ports that the API servers have (default "+audit.DefaultNodePortRange+" as long as all node ports are in it)")
 	f.StringVar(&s.clusterIPRange, "service-cluster-ip-range", "", "over the Kubernetes API of 1.32: range of ClusterIPs that the API servers have, or two, separated by a comma")
-	notEmpty(c, "service-node-port-range")
-	notEmpty(c, "service-cluster-ip-range")
-	addRule(c, func([]string) error {
+	usage.NotEmpty(c, "service-node-port-range")
+	usage.NotEmpty(c, "service-cluster-ip-range")
+	usage.AddRule(c, func([]string) error {
 		name := s.kube.given(c)
 		for _, flag := range []string{"service-node-port-range", "service-cluster-ip-range"} {
 			if c.Flags().Changed(flag) && !(s.flagsAnywhere && flag == "service-cluster-ip-range") {
@@ -74,37 +87,37 @@ func (s *source) addAPIFlags(c *cobra.Command) {
 		}
 		switch {
 		case s.overAPI() && s.mode == modeBitmap:
-			return usageError(c, "--mode bitmap is for --etcd-snapshot, --endpoints and --sqlite: the Kubernetes API does not serve bitmaps")
+			return usage.Error(c, "--mode bitmap is for --etcd-snapshot, --endpoints and --sqlite: the Kubernetes API does not serve bitmaps")
 		case s.overAPI() && c.Flags().Changed("prefix"):
-			return usageError(c, "--prefix is for --etcd-snapshot, --endpoints and --sqlite")
+			return usage.Error(c, "--prefix is for --etcd-snapshot, --endpoints and --sqlite")
 		case s.overAPI() || name == "":
 			return s.checkRanges(c)
-		case s.connection.given():
-			return usageError(c, "--%s is for the Kubernetes API, and --endpoints names an etcd", name)
+		case s.connection.Given():
+			return usage.Error(c, "--%s is for the Kubernetes API, and --endpoints names an etcd", name)
 		case s.sqlite != "":
-			return usageError(c, "--%s is for the Kubernetes API, and --sqlite names a file", name)
+			return usage.Error(c, "--%s is for the Kubernetes API, and --sqlite names a file", name)
 		default:
-			return usageError(c, "--%s is for the Kubernetes API, and --etcd-snapshot names a file", name)
+			return usage.Error(c, "--%s is for the Kubernetes API, and --etcd-snapshot names a file", name)
 		}
 	})
-	completeNothing(c, "service-node-port-range", "service-cluster-ip-range")
+	usage.CompleteNothing(c, "service-node-port-range", "service-cluster-ip-range")
 }
 
 // checkRanges refuses ranges that cannot be parsed.
 func (s *source) checkRanges(c *cobra.Command) error {
 	if s.nodePortRange != "" {
 		if _, err := rangekeeper.ParsePortRange(s.nodePortRange); err != nil {
-			return usageError(c, "--service-node-port-range: %v", err)
+			return usage.Error(c, "--service-node-port-range: %v", err)
 		}
 	}
 	ranges := s.clusterIPRanges()
 	for _, text := range ranges {
 		if _, err := rangekeeper.ParseCIDR(text); err != nil {
-			return usageError(c, "--service-cluster-ip-range: %v", err)
+			return usage.Error(c, "--service-cluster-ip-range: %v", err)
 		}
 	}
 	if len(ranges) > 2 || len(ranges) == 2 && strings.Contains(ranges[0], ":") == strings.Contains(ranges[1], ":") {
-		return usageError(c, "--service-cluster-ip-range is one CIDR, or one of each IP family, not %s", s.clusterIPRange)
+		return usage.Error(c, "--service-cluster-ip-range is one CIDR, or one of each IP family, not %s", s.clusterIPRange)
 	}
 	return nil
 }
@@ -122,25 +135,25 @@ func (s *source) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.snapshot, "etcd-snapshot", "", "read this etcd snapshot, plain or gzip-compressed")
 	f.BoolVar(&s.skipHashCheck, "skip-hash-check", false, "with --etcd-snapshot: read a file without a valid hash, such as a copy of member/snap/db")
-	s.connection.elsewhere = func() bool {
+	s.connection.Elsewhere = func() bool {
 		return s.file() != "" || s.kube != nil && s.kube.given(c) != ""
 	}
-	s.connection.addFlags(c, "read a running etcd at these URLs")
+	s.connection.AddFlags(c, "read a running etcd at these URLs")
 	f.StringVar(&s.prefix, "prefix", clusterstate.DefaultPrefix, "kube-apiserver's --etcd-prefix")
 	f.StringVar(&s.mode, "mode", modeAuto, "how ClusterIPs are recorded: auto (by ServiceCIDR objects if there are any) or bitmap")
-	exclusive(c, "etcd-snapshot", "endpoints")
-	notEmpty(c, "etcd-snapshot")
-	addRule(c, func([]string) error {
+	usage.Exclusive(c, "etcd-snapshot", "endpoints")
+	usage.NotEmpty(c, "etcd-snapshot")
+	usage.AddRule(c, func([]string) error {
 		switch {
 		case s.mode != modeAuto && s.mode != modeBitmap:
-			return usageError(c, "--mode is auto or bitmap, not %q", s.mode)
+			return usage.Error(c, "--mode is auto or bitmap, not %q", s.mode)
 		case s.skipHashCheck && s.snapshot == "":
-			return usageError(c, "--skip-hash-check is for --etcd-snapshot")
+			return usage.Error(c, "--skip-hash-check is for --etcd-snapshot")
 		}
 		return nil
 	})
 	c.MarkFlagFilename("etcd-snapshot")
-	completeNothing(c, "prefix")
+	usage.CompleteNothing(c, "prefix")
 	c.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{modeAuto, modeBitmap}, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -151,7 +164,7 @@ func (s *source) online() bool { return s.file() == "" }
 func (s *source) file() string { return s.snapshot + s.sqlite }
 
 // overAPI reports whether the Kubernetes API is read.
-func (s *source) overAPI() bool { return s.kube != nil && s.file() == "" && !s.connection.given() }
+func (s *source) overAPI() bool { return s.kube != nil && s.file() == "" && !s.connection.Given() }
 
 // read returns the state as it is now.
 func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
@@ -160,7 +173,7 @@ func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
 		o.Progress = s.progress.start("reading " + s.file())
 		defer s.progress.end()
 		if s.sqlite != "" {
-			return clusterstate.ReadSQLite(ctx, s.sqlite, o)
+			return s.readSQLite(ctx, s.sqlite, o)
 		}
 		return clusterstate.ReadSnapshotFile(ctx, s.snapshot, o)
 	}
@@ -238,7 +251,7 @@ func (s *source) probe(ctx context.Context, namespace string) (*clusterstate.Sta
 func (s *source) connect(ctx context.Context) (*clientv3.Client, error) {
 	var err error
 	if s.client == nil {
-		s.client, err = s.connection.connect(ctx)
+		s.client, err = s.connection.Connect(ctx)
 	}
 	return s.client, err
 }

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +18,8 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
-	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
@@ -38,38 +37,48 @@ const (
 
 // store is where a command allocates: a running etcd or one in this process.
 type store struct {
-	connection connection
+	connection etcdflags.Connection
 	prefix     string
-	dataDir    string
 	log        io.Writer
 
 	client *clientv3.Client
-	etcd   *embedded.Etcd // nil for a running one
+	local  LocalStore // nil if the program has none
 }
 
-const rangesHelp = `RANGE is serviceips, secondaryserviceips or servicenodeports. It is kept in the etcd
-at --endpoints, or else in one that runs in this process and keeps its data in
---data-dir.`
+// LocalStore is an etcd in this process, in which a command without --endpoints allocates.
+type LocalStore interface {
+	// Given reports whether the command line names it.
+	Given() bool
+	// Open starts it; mayCreate reports whether its data may be made.
+	Open(ctx context.Context, mayCreate bool) (*clientv3.Client, error)
+	// Close stops it, if it was started.
+	Close()
+}
+
+func (p *Program) rangesHelp() string {
+	return `RANGE is serviceips, secondaryserviceips or servicenodeports. It is kept in the etcd
+at --endpoints` + p.StoreHelp + "."
+}
 
 // withStore returns a command that is about one RANGE its store: run is called with
 // it, and it is closed.
-func withStore(c *cobra.Command, run func(c *cobra.Command, args []string, s *store) error) {
+func withStore(c *cobra.Command, p *Program, run func(c *cobra.Command, args []string, s *store) error) {
 	s := new(store)
-	s.connection.elsewhere = func() bool { return c.Flags().Changed("data-dir") }
-	s.connection.addFlags(c, "use a running etcd at these URLs")
-	f := c.Flags()
-	f.StringVar(&s.dataDir, "data-dir", "", "without --endpoints: directory of the data of the etcd in this process (default: rangekeeper below $XDG_DATA_HOME or ~/.local/share)")
-	f.StringVar(&s.prefix, "prefix", clusterstate.DefaultPrefix, "kube-apiserver's --etcd-prefix")
-	exclusive(c, "endpoints", "data-dir")
-	notEmpty(c, "data-dir")
-	addRule(c, func(args []string) error {
+	s.connection.AddFlags(c, "use a running etcd at these URLs")
+	c.Flags().StringVar(&s.prefix, "prefix", clusterstate.DefaultPrefix, "kube-apiserver's --etcd-prefix")
+	if p.AddLocal != nil {
+		s.local = p.AddLocal(c)
+		s.connection.Elsewhere = s.local.Given
+	} else {
+		usage.Required(c, "endpoints")
+	}
+	usage.AddRule(c, func(args []string) error {
 		if !slices.Contains(bitmapNames, args[0]) {
-			return usageError(c, "unknown range %q: expected %s", args[0], strings.Join(bitmapNames, ", "))
+			return usage.Error(c, "unknown range %q: expected %s", args[0], strings.Join(bitmapNames, ", "))
 		}
 		return nil
 	})
-	c.MarkFlagDirname("data-dir")
-	completeNothing(c, "prefix")
+	usage.CompleteNothing(c, "prefix")
 	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -86,67 +95,27 @@ func withStore(c *cobra.Command, run func(c *cobra.Command, args []string, s *st
 // open connects to the running etcd or starts the one in this process, for which
 // mayCreate reports whether its data may be made.
 func (s *store) open(ctx context.Context, mayCreate bool) (err error) {
-	if s.connection.given() {
-		s.client, err = s.connection.connect(ctx)
-		return err
+	if s.inProcess() {
+		s.client, err = s.local.Open(ctx, mayCreate)
+	} else {
+		s.client, err = s.connection.Connect(ctx)
 	}
-	if s.dataDir == "" {
-		if s.dataDir, err = defaultDataDir(); err != nil {
-			return err
-		}
-	}
-	there, err := embedded.HasData(s.dataDir)
-	switch {
-	case err != nil:
-		return err
-	case !there && !mayCreate:
-		return fmt.Errorf("no ranges are kept in %s yet: run rangekeeper init first, or name an etcd with --endpoints", s.dataDir)
-	}
-	if s.etcd, err = embedded.Start(ctx, embedded.Config{Dir: s.dataDir}); err != nil {
-		return err
-	}
-	if !there {
-		fmt.Fprintf(s.log, "rangekeeper: created the data directory %s\n", s.dataDir)
-	}
-	s.client = s.etcd.Client()
-	return nil
+	return err
 }
+
+// inProcess reports whether the etcd is the one in this process.
+func (s *store) inProcess() bool { return s.local != nil && !s.connection.Given() }
 
 func (s *store) close() {
 	switch {
-	case s.etcd != nil:
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		s.etcd.Compact(ctx) // the next command does it if this one cannot
-		s.etcd.Close()
+	case s.inProcess():
+		s.local.Close()
 	case s.client != nil:
 		s.client.Close() // all that was asked for is answered
 	}
 }
 
 func (s *store) key(name string) string { return clusterstate.RangeKey(s.prefix, name) }
-
-// defaultDataDir is where the XDG base directory specification wants data.
-func defaultDataDir() (string, error) {
-	data, err := xdgDir("XDG_DATA_HOME", ".local", "share")
-	if err != nil {
-		return "", fmt.Errorf("--data-dir or --endpoints is needed: %w", err)
-	}
-	return filepath.Join(data, "rangekeeper"), nil
-}
-
-// xdgDir is a base directory of that specification: the variable's, or else a
-// directory below the user's.
-func xdgDir(variable string, belowHome ...string) (string, error) {
-	if dir := os.Getenv(variable); filepath.IsAbs(dir) { // to be ignored otherwise, by the specification
-		return dir, nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(append([]string{home}, belowHome...)...), nil
-}
 
 // parseRange returns the function that reads the range of a name.
 func parseRange(name string) func(string) (rangekeeper.Range, error) {
@@ -193,8 +162,8 @@ func (s *store) checkBitmaps(ctx context.Context, name string) error {
 		"rangekeeper audit and rangekeeper show %s read them; allocate, release and watch work on %s", name, cidr, audit.ServiceNodePorts)
 }
 
-// storedSpec returns the range that is stored under a key, as text.
-func storedSpec(ctx context.Context, client *clientv3.Client, key string) (string, error) {
+// StoredSpec returns the range that is stored under a key, as text.
+func StoredSpec(ctx context.Context, client *clientv3.Client, key string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
 	got, err := client.Get(ctx, key)
@@ -216,7 +185,7 @@ func storedSpec(ctx context.Context, client *clientv3.Client, key string) (strin
 // storedRange returns the range of a name as it is stored.
 func storedRange(ctx context.Context, client *clientv3.Client, prefix, name string) (rangekeeper.Range, error) {
 	key := clusterstate.RangeKey(prefix, name)
-	spec, err := storedSpec(ctx, client, key)
+	spec, err := StoredSpec(ctx, client, key)
 	if err != nil {
 		return rangekeeper.Range{}, err
 	}
@@ -276,8 +245,8 @@ func (e *refusedError) Error() string {
 func (e *refusedError) Unwrap() error { return e.err }
 
 // nameStore puts the name of the store before an error about its refusal.
-func nameStore(o *connection, err error) error {
-	if refused := (*refusedError)(nil); errors.As(err, &refused) && o.given() {
+func nameStore(o *etcdflags.Connection, err error) error {
+	if refused := (*refusedError)(nil); errors.As(err, &refused) && o.Given() {
 		return &sourceError{o.String(), err}
 	}
 	return err

@@ -1,19 +1,14 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
@@ -32,35 +27,13 @@ func cluster(t *testing.T) (*embedded.Etcd, []string) {
 // lines of its output.
 func runOK(t *testing.T, args ...string) []string {
 	t.Helper()
-	code, stdout, stderr := run(t, args...)
-	if code != exitOK || stderr != "" {
-		t.Fatalf("%v: exit code %d, %s", args, code, stderr)
-	}
-	return slices.Collect(lines(stdout))
-}
-
-func lines(text string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for line := range strings.Lines(text) {
-			if !yield(strings.TrimSuffix(line, "\n")) {
-				return
-			}
-		}
-	}
+	return command.OK(t, args...)
 }
 
 // runFails runs a command that must end with the code, and say why in one line.
 func runFails(t *testing.T, want int, words []string, args ...string) {
 	t.Helper()
-	code, stdout, stderr := run(t, args...)
-	if code != want || stdout != "" || !strings.HasPrefix(stderr, "rangekeeper: ") || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("%v: exit code %d, want %d, stdout %q, stderr %q", args, code, want, stdout, stderr)
-	}
-	for _, word := range words {
-		if !strings.Contains(stderr, word) {
-			t.Errorf("%v: stderr %q, want %q", args, stderr, word)
-		}
-	}
+	command.Fails(t, want, words, args...)
 }
 
 // allocated returns what an audit finds allocated in an etcd without Services.
@@ -266,119 +239,6 @@ func TestForeignValues(t *testing.T) {
 	runFails(t, exitInput, []string{"rangekeeper init"}, append([]string{"allocate", "serviceips"}, etcd...)...)
 	if got := runOK(t, append([]string{"init", "serviceips", "10.96.0.0/28"}, etcd...)...); !slices.Equal(got, []string{"serviceips 10.96.0.0/28 created"}) {
 		t.Errorf("%q", got)
-	}
-}
-
-// TestDataDir keeps ranges in an etcd in the process.
-func TestDataDir(t *testing.T) {
-	home := t.TempDir()
-	t.Setenv("HOME", home)
-	t.Setenv("XDG_DATA_HOME", "relative/is/ignored")
-	byHome, byXDG, byFlag := filepath.Join(home, ".local/share/rangekeeper"), filepath.Join(home, "xdg/rangekeeper"), filepath.Join(home, "flag")
-	for _, c := range []struct {
-		dir   string
-		xdg   string
-		flags []string
-	}{
-		{dir: byHome},
-		{dir: byXDG, xdg: filepath.Join(home, "xdg")},
-		{dir: byFlag, flags: []string{"--data-dir", byFlag}},
-	} {
-		if c.xdg != "" {
-			t.Setenv("XDG_DATA_HOME", c.xdg)
-		}
-		with := func(args ...string) []string { return append(args, c.flags...) }
-		for _, args := range [][]string{{"allocate", "serviceips"}, {"release", "serviceips", "10.96.0.1"}, {"watch", "serviceips"}, {"init", "serviceips", "nonsense"}} {
-			runFails(t, exitInput, nil, with(args...)...)
-			if _, err := os.Stat(c.dir); err == nil {
-				t.Errorf("%v: left %s behind", args, c.dir)
-			}
-		}
-		code, stdout, stderr := run(t, with("init", "serviceips", "10.96.0.0/28")...)
-		if code != exitOK || stdout != "serviceips 10.96.0.0/28 created\n" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, c.dir+"\n") {
-			t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
-		}
-		runOK(t, with("init", "servicenodeports", "30000-32767")...)
-		// Each command finds what the one before has left.
-		var got []string
-		for range 14 {
-			got = append(got, runOK(t, with("allocate", "serviceips")...)...)
-		}
-		if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(addressesFrom("10.96.0.1", 14)))) {
-			t.Errorf("%q", got)
-		}
-		runFails(t, exitFound, []string{"full"}, with("allocate", "serviceips")...)
-		runOK(t, with("release", "serviceips", got[3])...)
-		if again := runOK(t, with("allocate", "serviceips")...); !slices.Equal(again, got[3:4]) {
-			t.Errorf("%q", again)
-		}
-	}
-
-	// Another process has it, in which it is reached over the network.
-	other, err := embedded.Start(t.Context(), embedded.Config{Dir: byFlag})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	runFails(t, exitUnreachable, []string{byFlag, "in use"}, "allocate", "serviceips", "--data-dir", byFlag)
-	runFails(t, exitFound, []string{"full"}, "allocate", "serviceips", "--endpoints", other.Endpoints()[0])
-	// Else each command would add a value to the database.
-	if _, err := other.Client().Get(t.Context(), serviceIPsKey, clientv3.WithRev(2)); !errors.Is(err, rpctypes.ErrCompacted) {
-		t.Errorf("the history is kept: %v", err)
-	}
-
-	damaged := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(damaged, "member", "snap"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(damaged, "member", "snap", "db"), bytes.Repeat([]byte("x"), 1<<16), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	runFails(t, exitInput, []string{damaged}, "allocate", "serviceips", "--data-dir", damaged)
-	file := etcdtest.Write(t, []byte("x"))
-	runFails(t, exitInput, []string{file}, "init", "serviceips", "10.96.0.0/28", "--data-dir", file)
-
-	t.Setenv("HOME", "")
-	t.Setenv("XDG_DATA_HOME", "")
-	runFails(t, exitInput, []string{"--data-dir"}, "allocate", "serviceips")
-}
-
-func TestStoreUsage(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "none")
-	for _, args := range [][]string{
-		{"init"},
-		{"init", "serviceips"},
-		{"init", "serviceips", "10.96.0.0/28", "extra"},
-		{"allocate"},
-		{"allocate", "serviceips", "10.96.0.1", "extra"},
-		{"allocate", "serviceips", ""},
-		{"allocate", "serviceips", "-n", "0"},
-		{"allocate", "serviceips", "-n", "-1"},
-		{"allocate", "serviceips", "-n", "4294967296"},
-		{"allocate", "serviceips", "10.96.0.1", "-n", "1"},
-		{"allocate", "kubernetes"},
-		{"allocate", "serviceips", "--cacert", "ca.crt"},
-		{"allocate", "serviceips", "--endpoints", "http://127.0.0.1:1"},
-		{"allocate", "serviceips", "--etcd-snapshot", "backup.db"},
-		{"release"},
-		{"release", "serviceips"},
-		{"release", "nonsense", "10.96.0.1"},
-		{"watch"},
-		{"watch", "serviceips", "extra"},
-		{"watch", "serviceips", "-o", "yaml"},
-	} {
-		code, stdout, stderr := run(t, append(args, "--data-dir", dir)...)
-		if code != exitInput || stdout != "" || !strings.HasPrefix(stderr, "rangekeeper: ") {
-			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
-		}
-	}
-	if _, err := os.Stat(dir); err == nil {
-		t.Errorf("left %s behind", dir)
-	}
-	for _, command := range []string{"init", "allocate", "release", "watch"} {
-		if help := strings.Join(runOK(t, command, "--help"), "\n"); !strings.Contains(help, "Examples:\n  rangekeeper "+command) {
-			t.Errorf("%s: %s", command, help)
-		}
 	}
 }
 

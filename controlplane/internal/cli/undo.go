@@ -13,6 +13,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -33,14 +34,14 @@ cleared, and clears those that it set. JOURNAL is the file that the repair wrote
 its plan, and is removed. A value that a Service uses stays recorded, and so does one
 that was allocated again; the command prints each value with what it did.`,
 		Example: "  rangekeeper undo plan.json.journal --endpoints http://127.0.0.1:2379",
-		Args:    arguments,
+		Args:    usage.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			u.journal, u.out = args[0], c.OutOrStdout()
 			return nameStore(&u.store.connection, u.run(c.Context()))
 		},
 	}
-	u.store.connection.addFlags(c, "use a running etcd at these URLs")
-	required(c, "endpoints")
+	u.store.connection.AddFlags(c, "use a running etcd at these URLs")
+	usage.Required(c, "endpoints")
 	return c
 }
 
@@ -79,7 +80,7 @@ func (u *undo) run(ctx context.Context) error {
 		fmt.Fprintln(u.out, line)
 	}
 	if kept {
-		return errFound
+		return ErrFound
 	}
 	return nil
 }

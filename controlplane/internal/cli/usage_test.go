@@ -11,8 +11,6 @@ import (
 
 // TestUsageErrors makes each kind of wrong usage: one sentence that names the input, and how to get help.
 func TestUsageErrors(t *testing.T) {
-	t.Setenv("XDG_DATA_HOME", t.TempDir()) // where a command that accepts its input would keep data
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	snapshot := []string{"--etcd-snapshot", etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")}
 	// Neither exists: usage is checked before any I/O.
 	none, etcd := []string{"--etcd-snapshot", "none.db"}, []string{"--endpoints", "http://127.0.0.1:1"}
@@ -35,8 +33,6 @@ func TestUsageErrors(t *testing.T) {
 		`RANGE is missing; see rangekeeper allocate --help`:                                                                                              {"allocate"},
 		`unexpected argument "10.0.0.2"; see rangekeeper allocate --help`:                                                                                {"allocate", "serviceips", "10.0.0.1", "10.0.0.2"},
 		`VALUE is missing; see rangekeeper release --help`:                                                                                               {"release", "serviceips"},
-		`unexpected argument "extra"; see rangekeeper up --help`:                                                                                         {"up", "extra", "--", "--v=2"},
-		`--endpoints is missing; see rangekeeper controller --help`:                                                                                      {"controller"},
 		`--etcd-snapshot or --endpoints is missing; see rangekeeper repair --help`:                                                                       {"repair"},
 		`--mode bitmap is for --etcd-snapshot, --endpoints and --sqlite: the Kubernetes API does not serve bitmaps; see rangekeeper audit --help`:        {"audit", "--mode", "bitmap"},
 		`--prefix is for --etcd-snapshot, --endpoints and --sqlite; see rangekeeper audit --help`:                                                        {"audit", "--prefix", "/x"},
@@ -60,8 +56,6 @@ func TestUsageErrors(t *testing.T) {
 		`--endpoints is empty; see rangekeeper allocate --help`:                                                                                          {"allocate", "serviceips", "--endpoints", ""},
 		`--endpoints is empty; see rangekeeper release --help`:                                                                                           {"release", "serviceips", "10.96.0.1", "--endpoints", ""},
 		`--endpoints has an empty element; see rangekeeper watch --help`:                                                                                 {"watch", "serviceips", "--endpoints", ",http://127.0.0.1:1"},
-		`--endpoints is empty; see rangekeeper controller --help`:                                                                                        {"controller", "--endpoints", ""},
-		`--data-dir is empty; see rangekeeper up --help`:                                                                                                 {"up", "--data-dir", ""},
 		`--passes is at least 2, not 1; see rangekeeper repair --help`:                                                                                   append(etcd, "repair", "--apply", "--clean-leaks", "--passes", "1"),
 		`--interval is at least 1m0s, as a Service that is being created has its value before it is written; not 59.999s; see rangekeeper repair --help`: append(etcd, "repair", "--apply", "--clean-leaks", "--interval", "59999ms"),
 		`--passes and --interval are for --apply --clean-leaks; see rangekeeper repair --help`:                                                           append(etcd, "repair", "--apply", "--passes", "2"),
@@ -95,22 +89,12 @@ func TestUsageErrors(t *testing.T) {
 		`"x" is neither an IP address nor a port; see rangekeeper release --help`:                                                                        append(etcd, "release", "serviceips", "10.0.0.1", "x"),
 		`"x" is no address, port, NAMESPACE/NAME or reason; a Service without a namespace needs --namespace; see rangekeeper explain --help`:             append(none, "explain", "x"),
 		`shop/web is in another namespace than --namespace default; see rangekeeper explain --help`:                                                      append(none, "explain", "shop/web", "-n", "default"),
-		`--servers is 1 to 3, not 0; see rangekeeper up --help`:                                                                                          {"up", "--servers", "0"},
-		`--secure-port is 1 to 65535, not 0; see rangekeeper up --help`:                                                                                  {"up", "--secure-port", "0"},
-		`--kubernetes-version is one of ` + strings.Join(upVersions, ", ") + `, not ""; see rangekeeper up --help`:                                       {"up", "--kubernetes-version", ""},
-		`--endpoint-reconciler-type is lease, master-count or none, not ""; see rangekeeper up --help`:                                                   {"up", "--endpoint-reconciler-type", ""},
-		`--endpoint-reconciler-type is lease, master-count or none, not "x"; see rangekeeper controller --help`:                                          append(etcd, "controller", "--endpoint-reconciler-type", "x"),
-		`--logging-format is text or json, not "x"; see rangekeeper controller --help`:                                                                   append(etcd, "controller", "--logging-format", "x"),
-		`10.0.0.0/24 and 10.1.0.0/24 are ranges of ClusterIPs of one IP family; see rangekeeper controller --help`:                                       append(etcd, "controller", "--service-cluster-ip-range", "10.0.0.0/24,10.1.0.0/24"),
 		`unexpected argument "extra"; see rangekeeper completion bash --help`:                                                                            {"completion", "bash", "extra"},
 		`unexpected argument "audit" after --; see rangekeeper --help`:                                                                                   {"--", "audit"},
 		`there is no command "wach" (did you mean watch?); see rangekeeper --help`:                                                                       {"wach", "--", "x"},
 		`there is no command ""; see rangekeeper --help`:                                                                                                 {""},
 		`serviceips: CIDR "x" has no prefix length: expected ADDRESS/LENGTH; see rangekeeper init --help`:                                                append(etcd, "init", "serviceips", "x"),
 		`--to-file is empty; see rangekeeper repair --help`:                                                                                              append(snapshot, "repair", "--to-file", ""),
-		`--endpoints and --data-dir exclude each other; see rangekeeper watch --help`:                                                                    {"watch", "serviceips", "--data-dir", "x", "--endpoints", "http://127.0.0.1:1"},
-		`--data-dir is empty; see rangekeeper watch --help`:                                                                                              {"watch", "serviceips", "--data-dir", ""},
-		`--kubernetes-version and --kube-apiserver exclude each other; see rangekeeper up --help`:                                                        {"up", "--kubernetes-version", "1.36.3", "--kube-apiserver", "x"},
 	} {
 		code, stdout, stderr := run(t, args...)
 		if code != exitInput || stdout != "" || stderr != "rangekeeper: "+want+"\n" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -46,7 +47,7 @@ func newChange(what, value string, revision int64) change {
 	return change{audit.APIVersion, audit.KindRangeChange, what, value, revision}
 }
 
-func newWatch() *cobra.Command {
+func newWatch(p *Program) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch RANGE",
 		Short: "Print allocations and releases as they happen",
@@ -56,22 +57,21 @@ of the range is deleted, it prints "deleted"; if it is recreated, or created for
 another range, it prints "created" and then its allocated values. If etcd does not
 answer, a line on stderr says so within seconds.
 
-` + rangesHelp + ` Other commands reach that one meanwhile at a URL that is printed on
-stderr.`,
+` + p.rangesHelp(),
 		Example: `  rangekeeper watch serviceips --endpoints http://127.0.0.1:2379
-  rangekeeper watch servicenodeports -o json`,
-		Args: arguments,
+  rangekeeper watch servicenodeports --endpoints http://127.0.0.1:2379 -o json`,
+		Args: usage.Arguments,
 	}
 	format := addFormat(c, formatText, formatJSON)
 	var timeout time.Duration
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "end with exit code 3 after etcd has not answered for this long")
-	completeNothing(c, "timeout")
-	withStore(c, func(c *cobra.Command, args []string, s *store) error {
+	usage.CompleteNothing(c, "timeout")
+	withStore(c, p, func(c *cobra.Command, args []string, s *store) error {
 		if err := s.open(c.Context(), false); err != nil {
 			return err
 		}
-		if s.etcd != nil {
-			fmt.Fprintf(s.log, "rangekeeper: other commands reach this etcd with --endpoints %s\n", s.etcd.Endpoints()[0])
+		if s.inProcess() {
+			fmt.Fprintf(s.log, "rangekeeper: other commands reach this etcd with --endpoints %s\n", s.client.Endpoints()[0])
 		}
 		values, err := s.stored(c.Context(), args[0])
 		if err != nil {
@@ -109,9 +109,9 @@ stderr.`,
 		}
 		return err
 	})
-	addRule(c, func([]string) error {
+	usage.AddRule(c, func([]string) error {
 		if timeout <= 0 {
-			return usageError(c, "--timeout is positive, not %s", timeout)
+			return usage.Error(c, "--timeout is positive, not %s", timeout)
 		}
 		return nil
 	})

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -48,7 +47,7 @@ func startWatch(t *testing.T, args ...string) *watcher {
 	}
 	stdout, stderr := pipe(w.lines), pipe(w.errs)
 	go func() {
-		code := Run(ctx, append([]string{"watch"}, args...), stdout, stderr)
+		code := program.Run(ctx, append([]string{"watch"}, args...), stdout, stderr)
 		stdout.Close()
 		stderr.Close()
 		printed.Wait()
@@ -159,22 +158,6 @@ func TestWatch(t *testing.T) {
 	}
 	if code := <-ports.ended; code != exitInput {
 		t.Errorf("exit code %d", code)
-	}
-}
-
-// TestWatchDataDir is reached by other commands while it runs.
-func TestWatchDataDir(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "data")
-	if code, _, stderr := run(t, "init", "serviceips", "10.96.0.0/24", "--data-dir", dir); code != exitOK {
-		t.Fatal(stderr)
-	}
-	w := startWatch(t, "serviceips", "--data-dir", dir)
-	_, endpoint, _ := strings.Cut(w.said[0], "--endpoints ")
-	runFails(t, exitUnreachable, []string{dir, "in use"}, "allocate", "serviceips", "--data-dir", dir)
-	w.check("allocated " + runOK(t, "allocate", "serviceips", "--endpoints", endpoint)[0])
-	w.interrupt()
-	if got := runOK(t, "allocate", "serviceips", "-n", "253", "--data-dir", dir); len(got) != 253 {
-		t.Errorf("%d values", len(got))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore/storemetrics"
 )
 
 // committed carries out operations through an etcdstore, many of them in one compare-and-swap.
@@ -32,7 +33,7 @@ func openCommitted(values rangekeeper.Range, key string, config *storagebackend.
 		client.Close()
 		return nil, err
 	}
-	observe(key, store)
+	observe(key, storemetrics.Of(store))
 	return &committed{store, func() { client.Close() }}, nil
 }
 
@@ -89,7 +90,7 @@ func (c *committed) repairRange() repair.Range { return c.store }
 func (c *committed) close() {
 	ctx, cancel := operation()
 	defer cancel()
-	forget(c.store.Key(), c.store)
+	forget(c.store.Key(), storemetrics.Of(c.store))
 	c.store.Close(ctx) // reports operations that have not ended by then as unknown
 	c.done()
 }

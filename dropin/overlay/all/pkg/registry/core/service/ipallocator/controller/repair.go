@@ -10,7 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/rangeallocation"
 	netutils "k8s.io/utils/net"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	"github.com/rangekeeper/rangekeeper/dropin/repairloop"
 )
 
@@ -40,7 +40,7 @@ func NewRepair(interval time.Duration, serviceClient corev1client.ServicesGetter
 		ranges = append(ranges, c.add(secondaryNetwork, secondaryAlloc))
 	}
 	c.loop = repairloop.New(repairloop.Config{
-		Controller: repair.ClusterIPs, Ranges: ranges, Services: serviceClient, Events: eventClient,
+		Controller: repaircontroller.ClusterIPs, Ranges: ranges, Services: serviceClient, Events: eventClient,
 		Interval: interval, Passes: numRepairsBeforeLeakCleanup,
 		Found: clusterIPRepairIPErrors, Failed: clusterIPRepairReconcileErrors,
 	})

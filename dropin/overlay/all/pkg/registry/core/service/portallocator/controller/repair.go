@@ -8,7 +8,7 @@ import (
 	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/kubernetes/pkg/registry/core/rangeallocation"
 
-	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	"github.com/rangekeeper/rangekeeper/dropin/repairloop"
 )
 
@@ -25,7 +25,7 @@ type Repair struct {
 func NewRepair(interval time.Duration, serviceClient corev1client.ServicesGetter, eventClient eventsv1client.EventsV1Interface, portRange net.PortRange, alloc rangeallocation.RangeRegistry) *Repair {
 	registerMetrics()
 	return &Repair{repairloop.New(repairloop.Config{
-		Controller: repair.NodePorts, Ranges: []repairloop.Range{repairloop.RangeOf(alloc, portRange.String())},
+		Controller: repaircontroller.NodePorts, Ranges: []repairloop.Range{repairloop.RangeOf(alloc, portRange.String())},
 		Services: serviceClient, Events: eventClient,
 		Interval: interval, Passes: numRepairsBeforeLeakCleanup,
 		Found: nodePortRepairPortErrors, Failed: nodePortRepairReconcileErrors,

@@ -1,4 +1,4 @@
-package repair_test
+package repaircontroller_test
 
 import (
 	"compress/gzip"
@@ -29,6 +29,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
@@ -116,18 +117,18 @@ func TestDamagedCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer broadcaster.Shutdown()
-	metrics := repair.NewMetrics()
+	metrics := repaircontroller.NewMetrics()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(metrics)
-	repairer := func(c repair.Controller, ranges ...repair.Range) *repair.Repairer {
-		return must(repair.New(repair.Config{
+	repairer := func(c repaircontroller.Controller, ranges ...repair.Range) *repaircontroller.Repairer {
+		return must(repaircontroller.New(repaircontroller.Config{
 			Controller: c, Ranges: ranges, Services: client.CoreV1().Services(""), SameEtcd: true,
 			Recorder: broadcaster.NewRecorder(scheme.Scheme, c.Name), Metrics: metrics, Interval: interval,
 		}))
 	}
-	repairers := []*repair.Repairer{
-		repairer(repair.ClusterIPs, stored.primary, stored.secondary),
-		repairer(repair.NodePorts, stored.ports),
+	repairers := []*repaircontroller.Repairer{
+		repairer(repaircontroller.ClusterIPs, stored.primary, stored.secondary),
+		repairer(repaircontroller.NodePorts, stored.ports),
 	}
 	leaks := slices.Concat(want.Leaks.ClusterIP, want.Leaks.NodePort)
 	if len(leaks) < 10 {
@@ -278,12 +279,12 @@ func TestDamagedCluster(t *testing.T) {
 	t.Logf("%v", counted)
 	for _, of := range []struct {
 		family     string
-		controller repair.Controller
+		controller repaircontroller.Controller
 		ranges     []string
 		leaks      int
 	}{
-		{"apiserver_clusterip_repair_ip_errors_total", repair.ClusterIPs, []string{"serviceips", "secondaryserviceips"}, len(want.Leaks.ClusterIP)},
-		{"apiserver_nodeport_repair_port_errors_total", repair.NodePorts, []string{"servicenodeports"}, len(want.Leaks.NodePort)},
+		{"apiserver_clusterip_repair_ip_errors_total", repaircontroller.ClusterIPs, []string{"serviceips", "secondaryserviceips"}, len(want.Leaks.ClusterIP)},
+		{"apiserver_nodeport_repair_port_errors_total", repaircontroller.NodePorts, []string{"servicenodeports"}, len(want.Leaks.NodePort)},
 	} {
 		repaired := 0
 		for _, name := range of.ranges {

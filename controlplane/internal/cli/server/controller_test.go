@@ -1,7 +1,8 @@
-package cli
+package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 )
@@ -49,7 +51,7 @@ func startController(t *testing.T, args ...string) *controllerRun {
 			t.Log(strings.Join(c.said(), "\n"))
 		}
 	})
-	go func() { c.ended <- Run(ctx, append([]string{"controller"}, args...), io.Discard, w) }()
+	go func() { c.ended <- Program.Run(ctx, append([]string{"controller"}, args...), io.Discard, w) }()
 	return c
 }
 
@@ -164,7 +166,15 @@ func TestController(t *testing.T) {
 		}
 	}
 	// As after the reference's first pass, metrics and all.
-	checkStored(t, etcdtest.DualStack, "repaired1", readEtcd(t, etcd.Client()))
+	state, err := clusterstate.ReadEtcd(t.Context(), etcd.Client(), clusterstate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"serviceips", "secondaryserviceips", "servicenodeports"} {
+		if want := etcdtest.Gunzip(t, etcdtest.Fixture(etcdtest.DualStack, "repaired1-"+name+".bin.gz")); !bytes.Equal(state.Ranges[name].Value, want) {
+			t.Errorf("%s is not what the reference stored", name)
+		}
+	}
 	_, metrics := get("/metrics")
 	for _, name := range []string{"apiserver_clusterip_repair_ip_errors_total{type=\"repair\"}", "apiserver_nodeport_repair_port_errors_total{type=\"duplicate\"}", "rangekeeper_repair_pass_duration_seconds", "rangekeeper_store_operations_total"} {
 		if !strings.Contains(metrics, name) {
@@ -209,7 +219,7 @@ func TestControllerUsage(t *testing.T) {
 	etcd := etcdtest.Start(t, "")
 	endpoints := []string{"--endpoints", strings.Join(etcd.Endpoints(), ",")}
 	for name, values := range map[string]string{"serviceips": "10.96.0.0/12", "servicenodeports": "31000-31999"} {
-		if code, _, stderr := run(t, append([]string{"init", name, values, "--prefix", "/other"}, endpoints...)...); code != exitOK {
+		if code, _, stderr := command.Output(t, append([]string{"init", name, values, "--prefix", "/other"}, endpoints...)...); code != exitOK {
 			t.Fatal(stderr)
 		}
 	}
@@ -237,6 +247,6 @@ func TestControllerUsage(t *testing.T) {
 		{exitInput, []string{"--endpoint-reconciler-type", "nonsense"}, append(endpoints, "--endpoint-reconciler-type", "nonsense")},
 		{exitInput, []string{"--logging-format", "nonsense"}, append(endpoints, "--logging-format", "nonsense")},
 	} {
-		runFails(t, c.code, c.words, append([]string{"controller"}, c.args...)...)
+		command.Fails(t, c.code, c.words, append([]string{"controller"}, c.args...)...)
 	}
 }

@@ -1,4 +1,4 @@
-package repair
+package repaircontroller
 
 // Controller is one of kube-apiserver's two repair controllers.
 type Controller struct {

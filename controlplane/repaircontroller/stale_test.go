@@ -1,4 +1,4 @@
-package repair_test
+package repaircontroller_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -45,11 +46,11 @@ func TestStaleList(t *testing.T) {
 	server.Initialise()
 	stored := openRange(t, etcd, "serviceips", must(rangekeeper.ParseCIDR(apiservertest.DefaultServiceClusterIPRange)))
 	services := &oldServices{ServiceInterface: client.CoreV1().Services("")}
-	metrics := repair.NewMetrics()
+	metrics := repaircontroller.NewMetrics()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(metrics)
-	repairer := must(repair.New(repair.Config{
-		Controller: repair.ClusterIPs, Ranges: []repair.Range{stored}, Services: services, SameEtcd: true,
+	repairer := must(repaircontroller.New(repaircontroller.Config{
+		Controller: repaircontroller.ClusterIPs, Ranges: []repair.Range{stored}, Services: services, SameEtcd: true,
 		Recorder: events.NewFakeRecorder(10), Metrics: metrics, Passes: 1,
 	}))
 	defer repairer.Close()

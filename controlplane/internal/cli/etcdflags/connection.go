@@ -1,4 +1,5 @@
-package cli
+// Package etcdflags has the flags by which commands reach a running etcd.
+package etcdflags
 
 import (
 	"context"
@@ -12,14 +13,15 @@ import (
 	"golang.org/x/term"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 )
 
-// connection is how a running etcd is reached.
-type connection struct {
+// Connection is how a running etcd is reached.
+type Connection struct {
 	options      clusterstate.ConnectOptions
 	passwordFile string
-	// elsewhere reports whether the command line names another store; nil for never. ETCDCTL_ENDPOINTS does not count then.
-	elsewhere func() bool
+	// Elsewhere reports whether the command line names another store; nil for never. ETCDCTL_ENDPOINTS does not count then.
+	Elsewhere func() bool
 	stdin     *os.File
 	stderr    io.Writer
 }
@@ -27,14 +29,14 @@ type connection struct {
 // environment are the flags that etcdctl reads from a variable, too.
 var environment = []string{"endpoints", "cacert", "cert", "key", "user", "password", "dial-timeout"}
 
-// environmentHelp says so.
-const environmentHelp = `The flags of etcd are those of etcdctl. ETCDCTL_ENDPOINTS, ETCDCTL_CACERT, ETCDCTL_CERT,
+// EnvironmentHelp says so.
+const EnvironmentHelp = `The flags of etcd are those of etcdctl. ETCDCTL_ENDPOINTS, ETCDCTL_CACERT, ETCDCTL_CERT,
 ETCDCTL_KEY, ETCDCTL_USER, ETCDCTL_PASSWORD and ETCDCTL_DIAL_TIMEOUT stand for flags that
 are not there. The password of --user comes from --password-file, ETCDCTL_PASSWORD or a
 prompt; one on the command line can be seen by other users.`
 
-// addFlags adds the flags, which etcd's tools have under the same names.
-func (o *connection) addFlags(c *cobra.Command, endpointsUsage string) {
+// AddFlags adds the flags, which etcd's tools have under the same names.
+func (o *Connection) AddFlags(c *cobra.Command, endpointsUsage string) {
 	f := c.Flags()
 	f.StringSliceVar(&o.options.Endpoints, "endpoints", nil, endpointsUsage+" (http, https or unix)")
 	f.StringVar(&o.options.CACert, "cacert", "", "authorities that may have signed etcd's certificate (PEM file)")
@@ -44,34 +46,34 @@ func (o *connection) addFlags(c *cobra.Command, endpointsUsage string) {
 	f.StringVar(&o.options.Password, "password", "", "password of the etcd user")
 	f.StringVar(&o.passwordFile, "password-file", "", "file with the password of the etcd user")
 	f.DurationVar(&o.options.DialTimeout, "dial-timeout", clusterstate.DefaultDialTimeout, "how long to wait for etcd's first answer")
-	addRule(c, func([]string) error {
+	usage.AddRule(c, func([]string) error {
 		o.stdin, o.stderr = os.Stdin, c.ErrOrStderr()
 		return o.readEnvironment(c)
 	})
-	exclusive(c, "password", "password-file")
-	notEmpty(c, "endpoints")
-	notEmpty(c, "password-file")
-	addRule(c, func([]string) error {
+	usage.Exclusive(c, "password", "password-file")
+	usage.NotEmpty(c, "endpoints")
+	usage.NotEmpty(c, "password-file")
+	usage.AddRule(c, func([]string) error {
 		p := &o.options
 		switch {
-		case !o.given() && p.CACert+p.Cert+p.Key+p.User+p.Password+o.passwordFile != "":
-			return usageError(c, "--cacert, --cert, --key, --user and --password are for --endpoints")
+		case !o.Given() && p.CACert+p.Cert+p.Key+p.User+p.Password+o.passwordFile != "":
+			return usage.Error(c, "--cacert, --cert, --key, --user and --password are for --endpoints")
 		case p.DialTimeout <= 0:
-			return usageError(c, "--dial-timeout is positive, not %s", p.DialTimeout)
+			return usage.Error(c, "--dial-timeout is positive, not %s", p.DialTimeout)
 		}
 		return nil
 	})
 	c.MarkFlagFilename("password-file")
-	completeNothing(c, "endpoints", "user", "password", "dial-timeout")
+	usage.CompleteNothing(c, "endpoints", "user", "password", "dial-timeout")
 }
 
 // readEnvironment sets the flags that are not there from etcdctl's variables, if a running etcd is named.
-func (o *connection) readEnvironment(c *cobra.Command) error {
-	if o.elsewhere != nil && o.elsewhere() {
+func (o *Connection) readEnvironment(c *cobra.Command) error {
+	if o.Elsewhere != nil && o.Elsewhere() {
 		return nil
 	}
 	for _, name := range environment {
-		if name != "endpoints" && !o.given() {
+		if name != "endpoints" && !o.Given() {
 			return nil
 		}
 		variable := "ETCDCTL_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
@@ -80,16 +82,17 @@ func (o *connection) readEnvironment(c *cobra.Command) error {
 			continue
 		}
 		if err := c.Flags().Set(name, value); err != nil {
-			return usageError(c, "%s cannot be %q", variable, value)
+			return usage.Error(c, "%s cannot be %q", variable, value)
 		}
 	}
 	return nil
 }
 
-// given reports whether a running etcd was named.
-func (o *connection) given() bool { return len(o.options.Endpoints) > 0 }
+// Given reports whether a running etcd was named.
+func (o *Connection) Given() bool { return len(o.options.Endpoints) > 0 }
 
-func (o *connection) connect(ctx context.Context) (*clientv3.Client, error) {
+// Connect connects to the etcd, and asks for a password at a terminal if one is missing.
+func (o *Connection) Connect(ctx context.Context) (*clientv3.Client, error) {
 	options := o.options
 	var err error
 	if options.Password, err = o.password(); err != nil {
@@ -111,7 +114,7 @@ func (o *connection) connect(ctx context.Context) (*clientv3.Client, error) {
 }
 
 // password returns the password of a flag or a file.
-func (o *connection) password() (string, error) {
+func (o *Connection) password() (string, error) {
 	if o.passwordFile == "" {
 		return o.options.Password, nil
 	}
@@ -127,11 +130,4 @@ func (o *connection) password() (string, error) {
 }
 
 // String names the etcd in errors.
-func (o *connection) String() string { return strings.Join(o.options.Endpoints, ",") }
-
-// completeNothing keeps the shell from offering files for these flags.
-func completeNothing(c *cobra.Command, flags ...string) {
-	for _, name := range flags {
-		c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
-}
+func (o *Connection) String() string { return strings.Join(o.options.Endpoints, ",") }

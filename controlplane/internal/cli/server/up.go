@@ -1,4 +1,4 @@
-package cli
+package server
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
 	"github.com/rangekeeper/rangekeeper/controlplane/localcluster"
 )
@@ -57,7 +58,7 @@ Flags after -- go to every kube-apiserver and win over those that it gets anyway
 				before = args[:at]
 			}
 			if len(before) > 0 {
-				return unexpected(c, before[0])
+				return usage.Unexpected(c, before[0])
 			}
 			return nil
 		},
@@ -77,11 +78,11 @@ Flags after -- go to every kube-apiserver and win over those that it gets anyway
 	addReconcilerType(c, &o.cluster.EndpointReconcilerType)
 	f.Uint16Var(&o.cluster.SecurePort, "secure-port", 6443, "port of the servers")
 	f.Uint16Var(&o.cluster.EtcdPort, "etcd-port", 2379, "port of etcd on 127.0.0.1; 0 for a free one")
-	exclusive(c, "kubernetes-version", "kube-apiserver")
-	notEmpty(c, "data-dir")
+	usage.Exclusive(c, "kubernetes-version", "kube-apiserver")
+	usage.NotEmpty(c, "data-dir")
 	c.MarkFlagDirname("data-dir")
 	c.MarkFlagFilename("kube-apiserver")
-	completeNothing(c, "servers", "service-cluster-ip-range", "service-node-port-range", "secure-port", "etcd-port")
+	usage.CompleteNothing(c, "servers", "service-cluster-ip-range", "service-node-port-range", "secure-port", "etcd-port")
 	c.RegisterFlagCompletionFunc("kubernetes-version", cobra.FixedCompletions(upVersions, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -90,11 +91,11 @@ func (o *upFlags) check(c *cobra.Command) error {
 	config := &o.cluster
 	switch {
 	case !slices.Contains(upVersions, o.kubernetesVersion):
-		return usageError(c, "--kubernetes-version is one of %s, not %q", strings.Join(upVersions, ", "), o.kubernetesVersion)
+		return usage.Error(c, "--kubernetes-version is one of %s, not %q", strings.Join(upVersions, ", "), o.kubernetesVersion)
 	case config.Servers < 1 || config.Servers > localcluster.MaxServers:
-		return usageError(c, "--servers is 1 to %d, not %d", localcluster.MaxServers, config.Servers)
+		return usage.Error(c, "--servers is 1 to %d, not %d", localcluster.MaxServers, config.Servers)
 	case config.SecurePort == 0:
-		return usageError(c, "--secure-port is 1 to 65535, not 0")
+		return usage.Error(c, "--secure-port is 1 to 65535, not 0")
 	case !slices.Contains(reconcilerTypes, config.EndpointReconcilerType):
 		return unknownReconcilerType(c, config.EndpointReconcilerType)
 	}

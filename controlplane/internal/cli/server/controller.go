@@ -1,4 +1,4 @@
-package cli
+package server
 
 import (
 	"context"
@@ -23,6 +23,9 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/bootstrap"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/controller"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -30,6 +33,12 @@ const (
 	reconcileLease       = "lease"
 	reconcileMasterCount = "master-count"
 	reconcileNone        = "none"
+)
+
+// The values of --logging-format.
+const (
+	logText = "text"
+	logJSON = "json"
 )
 
 var reconcilerTypes = []string{reconcileLease, reconcileMasterCount, reconcileNone}
@@ -42,12 +51,12 @@ func addReconcilerType(c *cobra.Command, value *string) {
 }
 
 func unknownReconcilerType(c *cobra.Command, value string) error {
-	return usageError(c, "--endpoint-reconciler-type is lease, master-count or none, not %q", value)
+	return usage.Error(c, "--endpoint-reconciler-type is lease, master-count or none, not %q", value)
 }
 
 // controllerFlags have the names of kube-apiserver's, where it has them.
 type controllerFlags struct {
-	connection         connection
+	connection         etcdflags.Connection
 	prefix             string
 	kubeconfig         string
 	advertiseAddress   string
@@ -79,13 +88,13 @@ address is taken out of the endpoints.`,
 		Example: `  rangekeeper controller --kubeconfig admin.conf --endpoints https://127.0.0.1:2379 \
     --cacert ca.crt --cert client.crt --key client.key --service-cluster-ip-range 10.96.0.0/12
   rangekeeper controller --kubeconfig admin.conf --endpoints http://127.0.0.1:2379 --dry-run`,
-		Args:              arguments,
+		Args:              usage.Arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.run(c.Context(), c)
 		},
 	}
-	o.connection.addFlags(c, "etcd of the cluster: URLs")
+	o.connection.AddFlags(c, "etcd of the cluster: URLs")
 	f := c.Flags()
 	f.StringVar(&o.prefix, "prefix", clusterstate.DefaultPrefix, "kube-apiserver's --etcd-prefix")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "how the API server is reached; without it as a Pod of the cluster")
@@ -97,13 +106,13 @@ address is taken out of the endpoints.`,
 	addReconcilerType(c, &o.reconcilerType)
 	f.Uint32Var(&o.apiserverCount, "apiserver-count", 1, "with master-count: number of API servers")
 	f.StringVar(&o.healthAddress, "healthz-bind-address", "127.0.0.1:10288", "where health and metrics are served; empty for nowhere")
-	f.StringVar(&o.logFormat, "logging-format", formatText, "text or json")
+	f.StringVar(&o.logFormat, "logging-format", logText, "text or json")
 	f.BoolVar(&o.dryRun, "dry-run", false, "log the writes and make none of them")
-	required(c, "endpoints")
+	usage.Required(c, "endpoints")
 	c.MarkFlagFilename("kubeconfig")
-	completeNothing(c, "prefix", "advertise-address", "secure-port", "service-cluster-ip-range", "service-node-port-range",
+	usage.CompleteNothing(c, "prefix", "advertise-address", "secure-port", "service-cluster-ip-range", "service-node-port-range",
 		"kubernetes-service-node-port", "apiserver-count", "healthz-bind-address")
-	c.RegisterFlagCompletionFunc("logging-format", cobra.FixedCompletions([]string{formatText, formatJSON}, cobra.ShellCompDirectiveNoFileComp))
+	c.RegisterFlagCompletionFunc("logging-format", cobra.FixedCompletions([]string{logText, logJSON}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
@@ -117,12 +126,12 @@ func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
 	for text := range strings.SplitSeq(o.clusterIPRange, ",") {
 		var values rangekeeper.Range
 		if values, err = rangekeeper.ParseCIDR(text); err != nil {
-			return config, usageError(c, "--service-cluster-ip-range: %v", err)
+			return config, usage.Error(c, "--service-cluster-ip-range: %v", err)
 		}
 		config.ClusterIPRanges = append(config.ClusterIPRanges, values)
 	}
 	if config.NodePortRange, err = rangekeeper.ParsePortRange(o.nodePortRange); err != nil {
-		return config, usageError(c, "--service-node-port-range: %v", err)
+		return config, usage.Error(c, "--service-node-port-range: %v", err)
 	}
 	switch o.reconcilerType {
 	case reconcileLease:
@@ -136,12 +145,12 @@ func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
 	}
 	var handler slog.Handler
 	switch o.logFormat {
-	case formatText:
+	case logText:
 		handler = slog.NewTextHandler(c.ErrOrStderr(), nil)
-	case formatJSON:
+	case logJSON:
 		handler = slog.NewJSONHandler(c.ErrOrStderr(), nil)
 	default:
-		return config, usageError(c, "--logging-format is text or json, not %q", o.logFormat)
+		return config, usage.Error(c, "--logging-format is text or json, not %q", o.logFormat)
 	}
 	config.Log = slog.New(handler)
 	klog.SetSlogLogger(config.Log) // for the client libraries
@@ -154,7 +163,7 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 		return err
 	}
 	if err := config.Check(); err != nil {
-		return usageError(c, "%v", err)
+		return usage.Error(c, "%v", err)
 	}
 	if o.advertiseAddress == "" {
 		address, err := utilnet.ChooseHostInterface()
@@ -166,7 +175,7 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 	if config.API, err = apiConfig(o.kubeconfig); err != nil {
 		return err
 	}
-	if config.Etcd, err = o.connection.connect(ctx); err != nil {
+	if config.Etcd, err = o.connection.Connect(ctx); err != nil {
 		return err
 	}
 	defer config.Etcd.Close()
@@ -192,7 +201,7 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 	}
 	err = controller.Run(ctx)
 	if errors.Is(err, bootstrap.ErrFatal) {
-		return errFound // it was logged
+		return cli.ErrFound // it was logged
 	}
 	return err
 }
@@ -202,7 +211,7 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 func (o *controllerFlags) checkStored(ctx context.Context, c *cobra.Command, config controller.Config) error {
 	check := func(flag, name string, configured fmt.Stringer) error {
 		key := clusterstate.RangeKey(o.prefix, name)
-		stored, err := storedSpec(ctx, config.Etcd, key)
+		stored, err := cli.StoredSpec(ctx, config.Etcd, key)
 		switch {
 		case errors.Is(err, rangekeeper.ErrNotInitialised), err == nil && stored == configured.String():
 			return nil

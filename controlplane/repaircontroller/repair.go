@@ -1,8 +1,6 @@
-// Package repair finds and repairs drift between the stored ranges of a running cluster and its Services, pass after pass.
-//
-// All decisions are made by the core library; this package lists Services, brings them to it, and reports its findings
-// in Events and metrics.
-package repair
+// Package repaircontroller does the work of kube-apiserver's two repair controllers: it lists Services over the Kubernetes
+// API, makes repair passes over the ranges, and reports their findings in Events and metrics.
+package repaircontroller
 
 import (
 	"context"
@@ -20,14 +18,9 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/pager"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
-)
-
-const (
-	// DefaultInterval and DefaultPasses are those of kube-apiserver.
-	DefaultInterval = 3 * time.Minute
-	DefaultPasses   = 3
 )
 
 // Config says what a Repairer repairs.
@@ -35,7 +28,7 @@ type Config struct {
 	// Controller is who reports Events and metrics: [ClusterIPs] or [NodePorts].
 	Controller Controller
 	// Ranges are repaired together; the first one of addresses is the primary range.
-	Ranges []Range
+	Ranges []repair.Range
 	// Services are those of all namespaces.
 	Services corev1client.ServiceInterface
 	// SameEtcd says that Services are in the etcd of the ranges, so that revisions can be compared. Then a list that is
@@ -47,8 +40,8 @@ type Config struct {
 	Metrics *Metrics
 	// DryRun finds out what would be repaired, and repairs and reports nothing.
 	DryRun bool
-	// Interval is the time between passes; 0 for DefaultInterval. A leak is cleaned in the pass that sees it for the
-	// Passes-th time in a row; 0 for DefaultPasses.
+	// Interval is the time between passes; 0 for repair.DefaultInterval. A leak is cleaned in the pass that sees it for the
+	// Passes-th time in a row; 0 for repair.DefaultPasses.
 	Interval time.Duration
 	Passes   uint8
 }
@@ -63,10 +56,10 @@ type Repairer struct {
 // New makes a Repairer, which has seen nothing yet.
 func New(config Config) (*Repairer, error) {
 	if config.Interval == 0 {
-		config.Interval = DefaultInterval
+		config.Interval = repair.DefaultInterval
 	}
 	if config.Passes == 0 {
-		config.Passes = DefaultPasses
+		config.Passes = repair.DefaultPasses
 	}
 	passes, err := rangekeeper.NewPasses(config.Passes, config.Interval)
 	if err != nil {
@@ -118,7 +111,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	var services []*corev1.Service
 	var report *rangekeeper.Report
 	var result Result
-	outcomes, failure := Drive(ctx, r.passes, r.config.Ranges, r.config.DryRun, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
+	outcomes, failure := repair.Drive(ctx, r.passes, r.config.Ranges, r.config.DryRun, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
 		var listed rangekeeper.ServiceList
 		var err error
 		if services, result.ResourceVersion, err = r.list(ctx); err != nil {

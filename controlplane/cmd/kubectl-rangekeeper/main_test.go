@@ -1,0 +1,109 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/clitest"
+)
+
+// maxSize is the size of a stripped plugin that nobody minds to download.
+const maxSize = 25_000_000
+
+// large are packages that would add megabytes: servers, all API groups, a second SQLite.
+var large = []string{
+	"go.etcd.io/etcd/server/", "k8s.io/client-go/kubernetes", "k8s.io/cli-runtime/", "k8s.io/kubernetes/", "modernc.org/",
+	"github.com/prometheus/",
+}
+
+func TestImports(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Fields(string(out))
+	if !slices.Contains(all, "k8s.io/client-go/rest") {
+		t.Fatalf("not a list of packages: %q", all)
+	}
+	for _, name := range all {
+		for _, prefix := range large {
+			if strings.HasPrefix(name, prefix) {
+				t.Errorf("the plugin links %s", name)
+			}
+		}
+	}
+}
+
+// TestSize builds the program as it is released.
+func TestSize(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the programs")
+	}
+	platform, err := exec.Command("go", "env", "GOOS", "GOARCH").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command("../../../scripts/programs.sh", append(strings.Fields(string(platform)), dir)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	file, err := os.Stat(filepath.Join(dir, "kubectl-rangekeeper"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if file.Size() > maxSize {
+		t.Errorf("%d bytes, more than %d", file.Size(), maxSize)
+	}
+}
+
+// TestHelp has the name that kubectl runs the program by, and nothing of what it lacks.
+func TestHelp(t *testing.T) {
+	command := clitest.Command(program.Run)
+	commands := []string{"audit", "repair", "undo", "show", "explain", "free", "preflight", "init", "allocate", "release", "watch", "completion"}
+	root := strings.Join(command.OK(t, "--help"), "\n")
+	for _, name := range commands {
+		if !strings.Contains(root, "\n  "+name+" ") {
+			t.Errorf("no command %s in %s", name, root)
+		}
+		help := strings.Join(command.OK(t, name, "--help"), "\n")
+		if !strings.Contains(help, "\n  kubectl rangekeeper "+name) {
+			t.Errorf("%s", help)
+		}
+		for _, lacking := range []string{"\n  rangekeeper ", "--data-dir", "--sqlite", "controller", "rangekeeper up", "data directory"} {
+			if strings.Contains(help, lacking) {
+				t.Errorf("%s: %q in %s", name, lacking, help)
+			}
+		}
+	}
+	for _, lacking := range []string{"\n  up ", "\n  controller ", "(up", "data directory"} {
+		if strings.Contains(root, lacking) {
+			t.Errorf("%q in %s", lacking, root)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	command := clitest.Command(program.Run)
+	command.Fails(t, 2, []string{`there is no command "up"; see kubectl rangekeeper --help`}, "up")
+	command.Fails(t, 2, []string{"--endpoints is missing; see kubectl rangekeeper allocate --help"}, "allocate", "serviceips")
+	command.Fails(t, 2, []string{"there is no flag --data-dir; see kubectl rangekeeper init --help"}, "init", "serviceips", "10.0.0.0/24", "--data-dir", "x")
+	command.Fails(t, 2, []string{"--sqlite is a flag of the program rangekeeper"}, "audit", "--sqlite", "x")
+}
+
+// TestArguments has the names that kubectl runs the program by.
+func TestArguments(t *testing.T) {
+	for _, c := range []struct{ words, want []string }{
+		{[]string{"/usr/bin/kubectl-rangekeeper", "audit"}, []string{"audit"}},
+		{[]string{"/usr/bin/kubectl_complete-rangekeeper", "audit", "-o", ""}, []string{cobra.ShellCompRequestCmd, "audit", "-o", ""}},
+	} {
+		if got := arguments(c.words); !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, want %q", c.words, got, c.want)
+		}
+	}
+}
