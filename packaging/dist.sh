@@ -30,6 +30,7 @@ packaging/modules.sh "$out"
 
 step "the programs"
 make --no-print-directory purego
+(cd controlplane && "${GO:-go}" run ./cmd/clidocs "$out/clidocs")
 for platform in "${platforms[@]}"; do
 	packaging/programs.sh "$out" "${platform%/*}" "${platform#*/}"
 done
@@ -42,6 +43,6 @@ step "the image, manifests and the chart"
 packaging/deploy.sh "$out"
 packaging/krew.sh "$out"
 
-rm -r "$out/programs" "$out/lib"
+rm -r "$out/programs" "$out/clidocs" "$out/lib"
 (cd "$out" && find . -type f ! -name checksums.txt -printf '%P\n' | LC_ALL=C sort | xargs -d '\n' sha256sum >checksums.txt)
 step "$(wc -l <"$out/checksums.txt") files in $out"

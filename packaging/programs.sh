@@ -1,6 +1,7 @@
 #!/bin/bash
 # Builds the programs for a platform and packs each of them, with its licence, man pages and completions:
-# OUT/PROGRAM_vVERSION_OS_ARCHITECTURE.tar.gz, or .zip for Windows. The programs stay in OUT/programs/OS_ARCHITECTURE.
+# OUT/PROGRAM_vVERSION_OS_ARCHITECTURE.tar.gz, or .zip for Windows. Pages and completions are in OUT/clidocs. The programs stay in
+# OUT/programs/OS_ARCHITECTURE.
 #
 #   packaging/programs.sh OUT OS ARCHITECTURE
 set -euo pipefail
@@ -13,12 +14,10 @@ cd "$(dirname "$0")/.."
 most=25000000
 
 built=$out/programs/${os}_$architecture
-mkdir -p "$built"
+scripts/programs.sh "$os" "$architecture" "$built"
 for program in rangekeeper kubectl-rangekeeper; do
 	file=$program
 	[[ $os != windows ]] || file+=.exe
-	(cd controlplane && CGO_ENABLED=0 GOOS=$os GOARCH=$architecture "${GO:-go}" build -trimpath -buildvcs=false -tags grpcnotrace \
-		-ldflags "-s -w -X github.com/rangekeeper/rangekeeper/controlplane/internal/cli.commit=${commit:0:12}" -o "$built/$file" "./cmd/$program")
 	size=$(stat -c %s "$built/$file")
 	if [[ $program == kubectl-rangekeeper && $size -gt $most ]]; then
 		echo "programs.sh: $program for $os/$architecture has $size bytes, more than $most" >&2
@@ -29,8 +28,12 @@ for program in rangekeeper kubectl-rangekeeper; do
 	mkdir "$work/$name"
 	cp "$built/$file" LICENSE "$work/$name"
 	if [[ $os != windows ]]; then
+		cp -r "$out/clidocs/$program"/* "$work/$name"
+		# kubectl completes the words of a plugin by a program of this name.
+		[[ $program == rangekeeper ]] || ln -s kubectl-rangekeeper "$work/$name/kubectl_complete-rangekeeper"
 		pack_tar "$work" "$out/$name.tar.gz"
 	else
+		[[ $program != rangekeeper ]] || cp "$out/clidocs/$program/completions/rangekeeper.ps1" "$work/$name"
 		pack_zip "$work" "$out/$name.zip"
 	fi
 	rm -r "$work"

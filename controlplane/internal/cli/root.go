@@ -98,6 +98,9 @@ func (p *Program) Run(ctx context.Context, args []string, stdout, stderr io.Writ
 	}
 }
 
+// Command returns the program's command, for its documents.
+func (p *Program) Command() *cobra.Command { return newRoot(p, io.Discard, io.Discard) }
+
 func (p *Program) exitCode(err error) int {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {

@@ -1,4 +1,4 @@
-package main
+package plugin
 
 import (
 	"os"
@@ -23,7 +23,7 @@ var large = []string{
 }
 
 func TestImports(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	out, err := exec.Command("go", "list", "-deps", "../../../cmd/kubectl-rangekeeper").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if out, err := exec.Command("../../../scripts/programs.sh", append(strings.Fields(string(platform)), dir)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("../../../../scripts/programs.sh", append(strings.Fields(string(platform)), dir)...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	file, err := os.Stat(filepath.Join(dir, "kubectl-rangekeeper"))
@@ -64,7 +64,7 @@ func TestSize(t *testing.T) {
 
 // TestHelp has the name that kubectl runs the program by, and nothing of what it lacks.
 func TestHelp(t *testing.T) {
-	command := clitest.Command(program.Run)
+	command := clitest.Command(Program.Run)
 	commands := []string{"audit", "repair", "undo", "show", "explain", "free", "preflight", "init", "allocate", "release", "watch", "completion"}
 	root := strings.Join(command.OK(t, "--help"), "\n")
 	for _, name := range commands {
@@ -89,7 +89,7 @@ func TestHelp(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	command := clitest.Command(program.Run)
+	command := clitest.Command(Program.Run)
 	command.Fails(t, 2, []string{`there is no command "up"; see kubectl rangekeeper --help`}, "up")
 	command.Fails(t, 2, []string{"--endpoints is missing; see kubectl rangekeeper allocate --help"}, "allocate", "serviceips")
 	command.Fails(t, 2, []string{"there is no flag --data-dir; see kubectl rangekeeper init --help"}, "init", "serviceips", "10.0.0.0/24", "--data-dir", "x")
@@ -102,7 +102,7 @@ func TestArguments(t *testing.T) {
 		{[]string{"/usr/bin/kubectl-rangekeeper", "audit"}, []string{"audit"}},
 		{[]string{"/usr/bin/kubectl_complete-rangekeeper", "audit", "-o", ""}, []string{cobra.ShellCompRequestCmd, "audit", "-o", ""}},
 	} {
-		if got := arguments(c.words); !slices.Equal(got, c.want) {
+		if got := Arguments(c.words); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.words, got, c.want)
 		}
 	}
