@@ -119,8 +119,8 @@ link() {
 oldest_glibc() { # NAME
 	local newest
 	newest=$(objdump -T "$work/$1.test" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
-	echo "$newest"
-	[[ $newest == GLIBC_2.17 ]]
+	echo "the newest version is $newest"
+	[[ $newest == GLIBC_* ]] && printf '%s\n' "$newest" GLIBC_2.17 | sort -CV
 }
 arm64=(qemu-aarch64-static -L /usr/aarch64-linux-gnu)
 zig=$checkout/target/zig
