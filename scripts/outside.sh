@@ -83,7 +83,8 @@ machine=("${outside[@]}" PATH="$work/bin" CGO_ENABLED=0 GOFLAGS=-trimpath GOCACH
 	GOPROXY="file://$dist/proxy,file://$(go env GOMODCACHE)/cache/download")
 cp go-bindings/etcdstore/example_test.go "$work/store"
 store() {
-	within "$work/store" "${machine[@]}" go mod init example.com/store && within "$work/store" "${machine[@]}" go mod tidy &&
+	within "$work/store" "${machine[@]}" go mod init example.com/store &&
+		within "$work/store" "${machine[@]}" go get "$module/go-bindings/etcdstore@$version" &&
 		! grep replace "$work/store/go.mod" && grep -q "$module/go-bindings/etcdstore $version" "$work/store/go.mod" &&
 		within "$work/store" "${machine[@]}" go test -c -o "$work/store.test"
 }
