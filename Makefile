@@ -100,8 +100,9 @@ e2e-stock: apiservers ## Counts the values that stock kube-apiservers allocate t
 examples: build ## Runs the example programs and checks that README.md shows them.
 	examples/run.sh
 
-fuzz: ## Runs every fuzz target for SECONDS=60 (needs a nightly compiler and cargo-fuzz).
+fuzz: library purego ## Runs every fuzz target for SECONDS=60 (needs a nightly compiler and cargo-fuzz), and the inputs found on both back ends in Go.
 	fuzz/run.sh $(SECONDS)
+	cd go-bindings && RANGEKEEPER_CORPUS_FLOOR=1000 $(GO) test -count=1 -v -run '^TestBackEndsAgreeOnCorpora$$' ./internal/sequences
 
 simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fit in 15 minutes; SEED=N repeats one.
 	$(CARGO) run --release --locked -p rangekeeper-simulation -- $(if $(SEED),--seed $(SEED),--schedules 10000000 --minutes 15)

@@ -83,7 +83,8 @@ machine=("${outside[@]}" PATH="$work/bin" CGO_ENABLED=0 GOFLAGS=-trimpath GOCACH
 	GOPROXY="file://$dist/proxy,file://$(go env GOMODCACHE)/cache/download")
 cp go-bindings/etcdstore/example_test.go "$work/store"
 store() {
-	within "$work/store" "${machine[@]}" go mod init example.com/store && within "$work/store" "${machine[@]}" go mod tidy &&
+	within "$work/store" "${machine[@]}" go mod init example.com/store &&
+		within "$work/store" "${machine[@]}" go get "$module/go-bindings/etcdstore@$version" &&
 		! grep replace "$work/store/go.mod" && grep -q "$module/go-bindings/etcdstore $version" "$work/store/go.mod" &&
 		within "$work/store" "${machine[@]}" go test -c -o "$work/store.test"
 }
@@ -119,8 +120,8 @@ link() {
 oldest_glibc() { # NAME
 	local newest
 	newest=$(objdump -T "$work/$1.test" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
-	echo "$newest"
-	[[ $newest == GLIBC_2.17 ]]
+	echo "the newest version is $newest"
+	[[ $newest == GLIBC_* ]] && printf '%s\n' "$newest" GLIBC_2.17 | sort -CV
 }
 arm64=(qemu-aarch64-static -L /usr/aarch64-linux-gnu)
 zig=$checkout/target/zig

@@ -68,8 +68,8 @@ func bindingFiles(checkout string) (fstest.MapFS, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Another module, and commands that work on a checkout.
-	other := regexp.MustCompile(`^(etcdstore|internal/sequences|internal/rk/generate)/`)
+	// Another module, commands that work on a checkout, and where that has its library.
+	other := regexp.MustCompile(`^(etcdstore/|internal/sequences/|internal/rk/generate/|internal/rk/checkout\.go$)`)
 	for name := range files {
 		if other.MatchString(name) {
 			delete(files, name)
