@@ -223,9 +223,9 @@ func TestChecks(t *testing.T) {
 		{"object without parentRef", objects("v1.35.4"), "1.36", flag, func(c cluster) {
 			c.address("10.96.0.2", "none")
 			c.IPAddresses[1].Spec.ParentRef = nil
-		}, []string{must + "IPAddressNotAllocated: 10.96.0.2. These IPAddress objects have no spec.parentRef", surprise + "FirstRepair: 1 IPAddress object removed"}},
+		}, []string{must + "IPAddressWithoutParent: 10.96.0.2. These IPAddress objects have no spec.parentRef", surprise + "FirstRepair: 1 IPAddress object removed"}},
 		{"object in use without parentRef", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.IPAddresses[0].Spec.ParentRef = nil },
-			[]string{must + "IPAddressNotAllocated: 10.96.0.1. These IPAddress objects", surprise + "ClusterIPNotAllocated: objects are missing or foreign", surprise + "FirstRepair: 1 IPAddress object created, 1 IPAddress object removed"}},
+			[]string{must + "IPAddressWithoutParent: 10.96.0.1. These IPAddress objects", surprise + "ClusterIPNotAllocated: objects are missing or foreign", surprise + "FirstRepair: 1 IPAddress object created, 1 IPAddress object removed"}},
 		{"wrong reference", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.address("10.96.0.2", "kubernetes") },
 			[]string{surprise + "IPAddressWrongReference: 10.96.0.2", surprise + "FirstRepair: 1 IPAddress object removed"}},
 		{"leaked object", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.address("10.96.0.2", "none") },

@@ -167,8 +167,9 @@ func TestPreflightWebhooks(t *testing.T) {
 		}
 	}
 	broken := changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{"/registry/validatingwebhookconfigurations/broken": []byte("nonsense")})
-	if code, _, stderr := run(t, "preflight", "--to", "1.33", "--etcd-snapshot", broken); code != exitInput || !strings.Contains(stderr, "/registry/validatingwebhookconfigurations/broken") {
-		t.Errorf("exit code %d, %s", code, stderr)
+	r := runJSON[preflight.Report](t, exitFound, "preflight", "--to", "1.33", "--etcd-snapshot", broken)
+	if must := r.Of(preflight.Must); len(must) != 1 || must[0].Name != "Unreadable" || !slices.Equal(must[0].Values, []string{"/registry/validatingwebhookconfigurations/broken"}) {
+		t.Errorf("%+v", must)
 	}
 	if code, _, stderr := run(t, "audit", "--etcd-snapshot", broken); code != exitOK {
 		t.Errorf("an audit reads webhooks: %d, %s", code, stderr)

@@ -254,7 +254,11 @@ func (s *source) auditOptions() audit.Options {
 
 // audit reads the state and audits it.
 func (s *source) audit(ctx context.Context) (*audit.Audit, error) {
-	return s.auditOf(s.read(ctx))
+	a, err := s.auditOf(s.read(ctx))
+	if err == nil && len(a.Report().Unreadable) > 0 {
+		fmt.Fprintf(s.progress.w, "rangekeeper: %s cannot be read; rangekeeper audit lists what is uncertain\n", count(len(a.Report().Unreadable), "object"))
+	}
+	return a, err
 }
 
 // auditOf audits a state that was just read.

@@ -88,6 +88,9 @@ func (u *undo) run(ctx context.Context) error {
 func (u *undo) try(ctx context.Context, j *changes) (lines []string, kept, written bool, err error) {
 	s := &u.store
 	state, err := clusterstate.ReadEtcd(ctx, s.client, clusterstate.Options{Prefix: s.prefix})
+	if err == nil {
+		err = state.CheckReadable()
+	}
 	if err != nil {
 		return nil, false, false, err
 	}
