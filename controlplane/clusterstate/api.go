@@ -37,7 +37,7 @@ type APIOptions struct {
 	// Metrics asks for [Unseen.Metrics], too.
 	Metrics bool
 	// Upgrade asks for [State.Upgrade], too: for the version of the server, and get and list of
-	// validatingwebhookconfigurations and mutatingwebhookconfigurations.
+	// validatingwebhookconfigurations, mutatingwebhookconfigurations, and the admission policies with their bindings.
 	Upgrade bool
 	// Progress is as in [Options], in objects.
 	Progress func(done, total int64)
@@ -104,13 +104,13 @@ func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, 
 	})
 	r.lists = 1
 	if err == nil {
-		err = readNetworking(r, "servicecidrs", func(l *networkingv1.ServiceCIDRList) int {
+		err = readServed(r, networking, "servicecidrs", func(l *networkingv1.ServiceCIDRList) int {
 			appendChecked(s, &s.ServiceCIDRs, l.Items, l.RemainingItemCount, serviceCIDRKind)
 			return len(l.Items)
 		})
 	}
 	if err == nil {
-		err = readNetworking(r, "ipaddresses", func(l *networkingv1.IPAddressList) int {
+		err = readServed(r, networking, "ipaddresses", func(l *networkingv1.IPAddressList) int {
 			appendChecked(s, &s.IPAddresses, l.Items, l.RemainingItemCount, ipAddressKind)
 			return len(l.Items)
 		})
@@ -147,10 +147,45 @@ func readUpgrade(r *apiReader, s *State) (*Upgrade, error) {
 			return len(l.Items)
 		})
 	}
-	if status := apierrors.APIStatus(nil); apierrors.IsForbidden(err) && errors.As(err, &status) {
-		u.Forbidden, err = status.Status().Message, nil
+	if u.Forbidden, err = forbidden(err); err == nil {
+		u.PoliciesForbidden, err = forbidden(readPolicies(r, s, u))
 	}
 	return u, err
+}
+
+// readPolicies reads the admission policies and their bindings, which a server of an older release may not serve.
+func readPolicies(r *apiReader, s *State, u *Upgrade) error {
+	err := readServed(r, policies, "validatingadmissionpolicies", func(l *admissionv1.ValidatingAdmissionPolicyList) int {
+		appendChecked(s, &u.ValidatingPolicies, l.Items, l.RemainingItemCount, validatingPolicyKind)
+		return len(l.Items)
+	})
+	if err == nil {
+		err = readServed(r, policies, "validatingadmissionpolicybindings", func(l *admissionv1.ValidatingAdmissionPolicyBindingList) int {
+			appendChecked(s, &u.ValidatingBindings, l.Items, l.RemainingItemCount, validatingBindingKind)
+			return len(l.Items)
+		})
+	}
+	if err == nil {
+		err = readServed(r, policies, "mutatingadmissionpolicies", func(l *admissionv1.MutatingAdmissionPolicyList) int {
+			appendChecked(s, &u.MutatingPolicies, l.Items, l.RemainingItemCount, mutatingPolicyKind)
+			return len(l.Items)
+		})
+	}
+	if err == nil {
+		err = readServed(r, policies, "mutatingadmissionpolicybindings", func(l *admissionv1.MutatingAdmissionPolicyBindingList) int {
+			appendChecked(s, &u.MutatingBindings, l.Items, l.RemainingItemCount, mutatingBindingKind)
+			return len(l.Items)
+		})
+	}
+	return err
+}
+
+// forbidden returns the message of a server that refuses a right, and any other error.
+func forbidden(err error) (string, error) {
+	if status := apierrors.APIStatus(nil); apierrors.IsForbidden(err) && errors.As(err, &status) {
+		return status.Status().Message, nil
+	}
+	return "", err
 }
 
 // readMetrics returns the server's counts of node ports; nil if the user may not read them or the server has not set them.
@@ -218,9 +253,9 @@ type list[T any] interface {
 	Unmarshal([]byte) error
 }
 
-// readNetworking reads a list of networking.k8s.io: v1, or else v1beta1, which has the same fields, or else nothing.
-func readNetworking[T any, L list[T]](r *apiReader, resource string, add func(L) int) error {
-	for _, version := range networking {
+// readServed reads a list in the first version that is served; all have the same fields. If none is, there is nothing.
+func readServed[T any, L list[T]](r *apiReader, versions []string, resource string, add func(L) int) error {
+	for _, version := range versions {
 		if err := readList(r, "/apis/"+version+"/"+resource, add); !apierrors.IsNotFound(err) {
 			return err
 		}

@@ -88,6 +88,12 @@ type Upgrade struct {
 	Mutating   []admissionv1.MutatingWebhookConfiguration
 	// Forbidden is the answer to a user who may not list the webhooks, which are unknown then.
 	Forbidden string
+	// The admission policies and their bindings, and PoliciesForbidden is the answer to a user who may not list them.
+	ValidatingPolicies []admissionv1.ValidatingAdmissionPolicy
+	ValidatingBindings []admissionv1.ValidatingAdmissionPolicyBinding
+	MutatingPolicies   []admissionv1.MutatingAdmissionPolicy
+	MutatingBindings   []admissionv1.MutatingAdmissionPolicyBinding
+	PoliciesForbidden  string
 }
 
 // StoredRange is a RangeAllocation as it lies in etcd.
@@ -107,7 +113,9 @@ type prefixes struct {
 	// apiService is a whole key.
 	apiService string
 	// Empty unless an upgrade asks for them.
-	validating, mutating string
+	validating, mutating                         string
+	validatingPolicies, validatingPolicyBindings string
+	mutatingPolicies, mutatingPolicyBindings     string
 }
 
 func (o Options) prefixes() prefixes {
@@ -126,6 +134,8 @@ func (o Options) prefixes() prefixes {
 	}
 	if o.Upgrade {
 		all.validating, all.mutating = p+"/validatingwebhookconfigurations/", p+"/mutatingwebhookconfigurations/"
+		all.validatingPolicies, all.validatingPolicyBindings = p+"/validatingadmissionpolicies/", p+"/validatingadmissionpolicybindings/"
+		all.mutatingPolicies, all.mutatingPolicyBindings = p+"/mutatingadmissionpolicies/", p+"/mutatingadmissionpolicybindings/"
 	}
 	return all
 }
@@ -152,7 +162,7 @@ func ServiceCIDRKeys(prefix string) string { return Options{Prefix: prefix}.pref
 func (p prefixes) all() []string {
 	all := []string{p.ranges, p.services, p.ipAddresses, p.serviceCIDRs, p.apiService}
 	if p.validating != "" {
-		all = append(all, p.validating, p.mutating)
+		all = append(all, p.validating, p.mutating, p.validatingPolicies, p.validatingPolicyBindings, p.mutatingPolicies, p.mutatingPolicyBindings)
 	}
 	return all
 }
@@ -195,6 +205,14 @@ func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
 		decode(s, &s.Upgrade.Validating, key, kv.Value, validatingKind)
 	case s.Upgrade != nil && strings.HasPrefix(key, p.mutating):
 		decode(s, &s.Upgrade.Mutating, key, kv.Value, mutatingKind)
+	case s.Upgrade != nil && strings.HasPrefix(key, p.validatingPolicies):
+		decode(s, &s.Upgrade.ValidatingPolicies, key, kv.Value, validatingPolicyKind)
+	case s.Upgrade != nil && strings.HasPrefix(key, p.validatingPolicyBindings):
+		decode(s, &s.Upgrade.ValidatingBindings, key, kv.Value, validatingBindingKind)
+	case s.Upgrade != nil && strings.HasPrefix(key, p.mutatingPolicies):
+		decode(s, &s.Upgrade.MutatingPolicies, key, kv.Value, mutatingPolicyKind)
+	case s.Upgrade != nil && strings.HasPrefix(key, p.mutatingPolicyBindings):
+		decode(s, &s.Upgrade.MutatingBindings, key, kv.Value, mutatingBindingKind)
 	}
 	return nil
 }

@@ -79,6 +79,7 @@ func New(state *clusterstate.State, a *audit.Audit, o Options) (*Report, error) 
 	p.checkLeaks()
 	p.checkMixedServers()
 	p.checkWebhooks()
+	p.checkPolicies()
 	p.checkFirstRepair()
 	p.checkBeta()
 	for _, unknown := range p.audit.Unknown {
