@@ -29,7 +29,8 @@ some 6 minutes. Kubernetes 1.33 keeps IPAddress objects beside bitmaps of Cluste
 and never repairs those bitmaps: serviceips and secondaryserviceips are refused there.`,
 		Example: `  rangekeeper allocate serviceips
   rangekeeper allocate serviceips 10.96.0.10
-  rangekeeper allocate servicenodeports -n 3 --endpoints http://127.0.0.1:2379`,
+  rangekeeper allocate servicenodeports -n 3 \
+    --endpoints http://127.0.0.1:2379`,
 		Args: arguments,
 	}
 	c.Flags().Uint32VarP(&count, "count", "n", 1, "allocate so many values, all or none")

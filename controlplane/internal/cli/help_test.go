@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestHelpOfTerminal reads the help of all commands on a terminal. Lists of commands and examples are not broken, nor are words.
+// TestHelpOfTerminal reads the help of all commands on a terminal, also as kubectl's plugin, whose name makes examples longer.
 func TestHelpOfTerminal(t *testing.T) {
 	const width = 80
 	for _, c := range append(newRoot(nil, nil).Commands(), newRoot(nil, nil)) {
@@ -23,7 +22,10 @@ func TestHelpOfTerminal(t *testing.T) {
 		}
 		_, shown := onTerminal(t, width, args...)
 		for line := range strings.Lines(shown) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width && !unbroken.MatchString(line) {
+			if c.Example != "" {
+				line = strings.Replace(line, "  rangekeeper ", "  kubectl rangekeeper ", 1)
+			}
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("%v: %d columns: %q", args, n, line)
 			}
 		}
@@ -32,9 +34,6 @@ func TestHelpOfTerminal(t *testing.T) {
 		t.Errorf("flags are broken without a terminal:\n%s", piped)
 	}
 }
-
-// unbroken are lines of examples and of lists of commands, and paths that have no spaces.
-var unbroken = regexp.MustCompile(`^  [a-z]+ |^    --|VERSION beside this one|state[.]db\s*$`)
 
 // TestInvocation has the names that kubectl runs the program by.
 func TestInvocation(t *testing.T) {

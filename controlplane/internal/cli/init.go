@@ -25,7 +25,8 @@ IPAddress objects, the default since Kubernetes 1.33, has no ranges of ClusterIP
 
 ` + rangesHelp,
 		Example: `  rangekeeper init serviceips 10.96.0.0/12
-  rangekeeper init servicenodeports 30000-32767 --endpoints http://127.0.0.1:2379`,
+  rangekeeper init servicenodeports 30000-32767 \
+    --endpoints http://127.0.0.1:2379`,
 		Args: arguments,
 	}
 	withStore(c, func(c *cobra.Command, args []string, s *store) error {

@@ -56,7 +56,7 @@ func (s *source) addAPIFlags(c *cobra.Command) {
 	s.kube = new(kubeconfig)
 	s.kube.addFlags(c)
 	f := c.Flags()
-	f.StringVar(&s.sqlite, "sqlite", "", "read this SQLite database of kine, such as /var/lib/rancher/k3s/server/db/state.db")
+	f.StringVar(&s.sqlite, "sqlite", "", "read this SQLite database of kine, such as state.db in /var/lib/rancher/k3s/server/db")
 	exclusive(c, "sqlite", "etcd-snapshot")
 	exclusive(c, "sqlite", "endpoints")
 	notEmpty(c, "sqlite")
