@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
@@ -83,13 +84,62 @@ func TestUnreadableObjects(t *testing.T) {
 	}
 }
 
+// TestUnreadableAlone finds nothing but a Service that cannot be decoded.
+func TestUnreadableAlone(t *testing.T) {
+	file := changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{"/registry/services/specs/default/broken": []byte("broken")})
+	if r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file); len(r.Findings)+len(r.Leaks) != 0 || r.Summary.Unreadable != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestRepairFaultyObjects removes IPAddress objects that no API server accepts from a snapshot.
+func TestRepairFaultyObjects(t *testing.T) {
+	object := func(name, spec string) []byte {
+		return []byte(`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":"` + name +
+			`","labels":{"ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io"}},"spec":{` + spec + `}}`)
+	}
+	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{
+		"/registry/ipaddresses/010.37.0.250": object("010.37.0.250", `"parentRef":{"resource":"services","namespace":"default","name":"gone"}`),
+		"/registry/ipaddresses/10.37.0.251":  object("10.37.0.251", ""),
+	})
+	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+	if len(r.Findings) != 2 || r.Findings[0].Reason != "IPAddressWithoutParent" || r.Findings[0].Severity != audit.BreaksTraffic || r.Findings[1].Reason != "IPAddressNotCanonical" {
+		t.Errorf("%+v", r.Findings)
+	}
+	output := filepath.Join(t.TempDir(), "repaired.db")
+	if code, stdout, stderr := run(t, "repair", "--etcd-snapshot", file, "--to-file", output); code != exitOK {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := run(t, "audit", "--etcd-snapshot", output); code != exitOK {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	e := etcdtest.Start(t, file)
+	_, shown, _ := run(t, "audit", "--endpoints", strings.Join(e.Endpoints(), ","))
+	if !strings.Contains(shown, "kubectl delete ipaddress 10.37.0.251") {
+		t.Errorf("no next step:\n%s", shown)
+	}
+}
+
 // TestNothingIsWrittenBesideUnreadableObjects has each command that writes to etcd meet a Service that cannot be decoded.
 func TestNothingIsWrittenBesideUnreadableObjects(t *testing.T) {
 	const key = "/registry/services/specs/default/broken"
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
 	plan := filepath.Join(t.TempDir(), "plan.json")
+	before := leakAge
+	leakAge = time.Millisecond
+	t.Cleanup(func() { leakAge = before })
 	endpoints := "--endpoints=" + strings.Join(e.Endpoints(), ",")
 	if code, _, stderr := run(t, "repair", endpoints, "--plan-to", plan); code != exitFound {
+		t.Fatal(stderr)
+	}
+	content, err := os.ReadFile(plan)
+	if err == nil {
+		err = os.WriteFile(plan+"3", content, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := run(t, "repair", "--apply", "--plan", plan, endpoints); code > exitFound {
 		t.Fatal(stderr)
 	}
 	put, err := e.Client().Put(t.Context(), key, "broken")
@@ -97,7 +147,7 @@ func TestNothingIsWrittenBesideUnreadableObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, command := range [][]string{
-		{"repair"}, {"repair", "--apply"}, {"repair", "--apply", "--clean-leaks"}, {"repair", "--plan-to", plan + "2"}, {"repair", "--apply", "--plan", plan},
+		{"repair"}, {"repair", "--apply"}, {"repair", "--apply", "--clean-leaks"}, {"repair", "--plan-to", plan + "2"}, {"repair", "--apply", "--plan", plan + "3"}, {"undo", plan + journalSuffix},
 		{"allocate", "servicenodeports"}, {"release", "servicenodeports", "32000"},
 	} {
 		code, stdout, stderr := run(t, append(command, endpoints)...)

@@ -542,7 +542,7 @@ impl Audit {
         if let Leaks::Keep(counters) = leaks {
             counters.retain(if keeps_all { &[] } else { &ranges });
         }
-        findings.sort_unstable_by_key(|(order, _)| *order);
+        findings.sort_by_key(|(order, _)| *order);
         let findings = findings.into_iter().map(|(_, finding)| finding).chain(disagreements).collect();
         Report {
             ranges,
