@@ -290,9 +290,22 @@ func (e *MissingRangeError) Error() string { return e.Message }
 // least, so its Services are stored elsewhere.
 var ErrNoServices = errors.New("leaks cannot be cleaned")
 
+// ErrUnreadableObjects: objects of the cluster could not be read.
+var ErrUnreadableObjects = errors.New("a repair could free values that are in use")
+
+// ObserveUnreadable says that the cluster has one more object of this kind, which could not be read. It may use or record any
+// value: all leaks stay, no IPAddress object is repaired, and CheckCluster refuses repairs. If a ServiceCIDR could not be read,
+// an address that no other one has is not reported.
+func (a *Audit) ObserveUnreadable(kind SubjectKind) error {
+	var details rk.Error
+	code := rk.AuditObserveUnreadable(a.pointer(), uint32(kind), &details)
+	runtime.KeepAlive(a)
+	return detailedError(code, &details)
+}
+
 // CheckCluster reports whether this is an audit of a whole cluster, for which these bitmaps are stored; it is asked once all
-// Services were observed. If leaks are cleaned after it, as cleansLeaks says, it needs Services, too. The error is a
-// *MissingRangeError, or wraps ErrNoServices.
+// Services were observed. If leaks are cleaned after it, as cleansLeaks says, it needs Services, too. Then, and in a
+// pass, no object may be unreadable. The error is a *MissingRangeError, or wraps ErrNoServices or ErrUnreadableObjects.
 func (a *Audit) CheckCluster(bitmaps Bitmaps, cleansLeaks bool) error {
 	var details rk.Error
 	code := rk.AuditCheckCluster(a.pointer(), uint32(bitmaps.ServiceIPs), uint32(bitmaps.SecondaryServiceIPs),
@@ -301,6 +314,8 @@ func (a *Audit) CheckCluster(bitmaps Bitmaps, cleansLeaks bool) error {
 	switch code {
 	case rk.ResultNoServices:
 		return fmt.Errorf("%w: %s", ErrNoServices, errorMessage(&details))
+	case rk.ResultUnreadable:
+		return fmt.Errorf("%w: %s", ErrUnreadableObjects, errorMessage(&details))
 	case rk.ResultNotInitialised:
 		names := [...]string{
 			rk.BitmapServiceIPs: "serviceips", rk.BitmapSecondaryServiceIPs: "secondaryserviceips",

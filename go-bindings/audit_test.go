@@ -511,6 +511,30 @@ func TestNoServices(t *testing.T) {
 	}
 }
 
+// TestUnreadable audits leaks beside a Service that could not be read.
+func TestUnreadable(t *testing.T) {
+	audit := must(NewAudit())
+	must(audit.AddBitmap(must(ParsePortRange("30000-30009")), Stored{Range: "30000-30009", Data: []byte{0b11}}))
+	if err := audit.ObserveUnreadable(SubjectServiceCIDR + 1); !errors.Is(err, ErrInvalidArgument) {
+		t.Error(err)
+	}
+	if err := audit.ObserveUnreadable(SubjectService); err != nil {
+		t.Fatal(err)
+	}
+	bitmaps := Bitmaps{ServiceNodePorts: Initialised}
+	if err := audit.CheckCluster(bitmaps, true); !errors.Is(err, ErrUnreadableObjects) || !strings.Contains(err.Error(), "1 object cannot be read") {
+		t.Error(err)
+	}
+	if err := audit.CheckCluster(bitmaps, false); err != nil {
+		t.Error("leaks are only reported:", err)
+	}
+	report := must(audit.Finish(nil))
+	defer report.Close()
+	if leaks := must(report.Leaks()); len(leaks) != 2 || !leaks[0].Stays || !leaks[1].Stays || report.Range(0).Clear != 0 {
+		t.Error(leaks)
+	}
+}
+
 func TestUnseen(t *testing.T) {
 	pass := must(NewAudit())
 	defer pass.Close()

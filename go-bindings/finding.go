@@ -59,6 +59,15 @@ const (
 	// ReasonBitmapDisagrees: a bitmap of ClusterIPs that servers still write beside IPAddress objects records an address that
 	// no object and no Service has, or does not record one that they have. No Event has this reason.
 	ReasonBitmapDisagrees
+	// ReasonIPAddressWithoutParent: an IPAddress object that kube-apiserver's repair reads has no spec.parentRef, at which that
+	// repair crashes. No Event has this reason.
+	ReasonIPAddressWithoutParent
+	// ReasonIPAddressNotCanonical: the name of an IPAddress object is not the canonical text of an address, by which servers look
+	// for it. No Event has this reason.
+	ReasonIPAddressNotCanonical
+	// ReasonClusterIPNotCanonical: a Service has an address in another text than the canonical one, which is the name of its
+	// IPAddress object. No Event has this reason.
+	ReasonClusterIPNotCanonical
 )
 
 // IsDuplicate reports whether a value is claimed more than once: Report.ObserveClaimants finds out by which Services.
@@ -93,7 +102,8 @@ const (
 	RemedyRepair Remedy = rk.RemedyRepair
 	// RemedyAPIServer: kube-apiserver, which repairs IPAddress objects when it starts and every few minutes after that.
 	RemedyAPIServer Remedy = rk.RemedyAPIServer
-	// RemedyOwner: only the owner of the Service, who recreates it or widens the range.
+	// RemedyOwner: only the owner: of a Service, who recreates it or widens the range, or an administrator, who deletes an
+	// IPAddress object.
 	RemedyOwner Remedy = rk.RemedyOwner
 )
 
@@ -102,9 +112,9 @@ type Severity uint32
 
 const (
 	// SeverityBreaksTraffic: two Services answer on one value, or no range hands the value out, so that nothing is bound to
-	// forward it.
+	// forward it; or kube-apiserver crashes at the object.
 	SeverityBreaksTraffic Severity = rk.SeverityBreaksTraffic
-	// SeverityDuplicateRisk: the value is in use and not recorded, so that a server may allocate it a second time.
+	// SeverityDuplicateRisk: the value is in use and not recorded, or not for good, so that a server may allocate it a second time.
 	SeverityDuplicateRisk Severity = rk.SeverityDuplicateRisk
 	// SeverityWasted: the value is recorded and not in use, so that no server allocates it.
 	SeverityWasted Severity = rk.SeverityWasted

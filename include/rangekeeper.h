@@ -304,7 +304,8 @@
 #define RK_REMEDY_API_SERVER 1
 
 /**
- * Only the owner of the Service remedies it: recreates it, or widens the range.
+ * Only the owner remedies it: of a Service, who recreates it or widens the range, or an administrator, who deletes an
+ * IPAddress object.
  */
 #define RK_REMEDY_OWNER 2
 
@@ -314,12 +315,13 @@
 #define RK_SEVERITY_NONE 0
 
 /**
- * Two Services answer on one value, or no range hands the value out, so that nothing is bound to forward it.
+ * Two Services answer on one value, or no range hands the value out, so that nothing is bound to forward it; or
+ * kube-apiserver crashes at the object.
  */
 #define RK_SEVERITY_BREAKS_TRAFFIC 1
 
 /**
- * The value is in use and not recorded, so that a server may allocate it a second time.
+ * The value is in use and not recorded, or not for good, so that a server may allocate it a second time.
  */
 #define RK_SEVERITY_DUPLICATE_RISK 2
 
@@ -690,6 +692,10 @@ enum rk_result
    */
   RK_RESULT_NO_SWAP = 54,
   /**
+   * Objects of the cluster could not be read.
+   */
+  RK_RESULT_UNREADABLE = 55,
+  /**
    * A text is not JSON, or not of the documented form.
    */
   RK_RESULT_INVALID_JSON = 64,
@@ -759,6 +765,21 @@ enum rk_reason
    * Service has, or does not record one that they have. No Event has this reason.
    */
   RK_REASON_BITMAP_DISAGREES = 11,
+  /**
+   * An IPAddress object that kube-apiserver's repair reads has no spec.parentRef, at which that repair crashes. No Event
+   * has this reason.
+   */
+  RK_REASON_IP_ADDRESS_WITHOUT_PARENT = 12,
+  /**
+   * The name of an IPAddress object is not the canonical text of an address, by which servers look for it. No Event has
+   * this reason.
+   */
+  RK_REASON_IP_ADDRESS_NOT_CANONICAL = 13,
+  /**
+   * A Service has an address in another text than the canonical one, which is the name of its IPAddress object. No Event
+   * has this reason.
+   */
+  RK_REASON_CLUSTER_IP_NOT_CANONICAL = 14,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -2011,12 +2032,24 @@ rk_result rk_audit_observe_services(const struct rk_audit *audit,
                                     struct rk_error *error);
 
 /**
+ * Says that the cluster has one more object, which could not be read; `kind` is one of RK_SUBJECT_KIND_*, its kind. It may use
+ * or record any value: all leaks stay, no IPAddress object is repaired, and rk_audit_check_cluster refuses repairs. If a
+ * ServiceCIDR could not be read, an address that no other one has is not reported.
+ *
+ * RK_RESULT_INVALID_ARGUMENT for an unknown kind.
+ */
+rk_result rk_audit_observe_unreadable(const struct rk_audit *audit,
+                                      uint32_t kind,
+                                      struct rk_error *error);
+
+/**
  * Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_*), once all
  * Services are observed. Otherwise its findings about some Services would be missing or wrong.
  *
  * RK_RESULT_NOT_INITIALISED, with the bitmap in `error`. RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks
  * are cleaned after the audit, values are recorded as allocated, and no Service was observed: a cluster has the
- * kubernetes Service at least, so its Services are stored elsewhere.
+ * kubernetes Service at least, so its Services are stored elsewhere. RK_RESULT_UNREADABLE if objects could not be read,
+ * and leaks are cleaned after the audit, or the audit is that of an rk_repair_pass.
  */
 rk_result rk_audit_check_cluster(const struct rk_audit *audit,
                                  uint32_t service_ips,

@@ -83,12 +83,12 @@ type auditedRange struct {
 }
 
 // New audits a state. The error names the key of what cannot be used: a range
-// that is invalid or of the wrong kind, a bitmap with bits past its range, an
-// object that cannot be decoded, one range of ClusterIPs set up and the other not.
+// that is invalid or of the wrong kind, a bitmap with bits past its range, one range of
+// ClusterIPs set up and the other not; of a repair an object that cannot be decoded.
 //
 // Cost: proportional to the number of objects.
 func New(state *clusterstate.State, o Options) (*Audit, error) {
-	if len(state.Ranges)+len(state.Services)+len(state.ServiceCIDRs) == 0 {
+	if len(state.Ranges)+len(state.Services)+len(state.ServiceCIDRs)+len(state.Unreadable) == 0 {
 		return nil, ErrNothingStored
 	}
 	a := &Audit{
@@ -104,7 +104,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 			return nil, err
 		}
 	}
-	byObjects := len(a.serviceCIDRs()) > 0 && !o.Bitmap
+	byObjects := len(a.serviceCIDRs())+state.CountUnreadable(KindServiceCIDR) > 0 && !o.Bitmap
 	core, err := rangekeeper.NewAudit()
 	if byObjects {
 		core, err = rangekeeper.NewIPAddressAudit(o.Now)
@@ -152,6 +152,9 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 		}
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := a.addUnreadable(core); err != nil {
 		return nil, err
 	}
 	if err := a.check(core, o.CleansLeaks); err != nil {
@@ -282,6 +285,9 @@ func (a *Audit) check(core *rangekeeper.Audit, cleansLeaks bool) error {
 	if missing := (*rangekeeper.MissingRangeError)(nil); errors.As(err, &missing) {
 		return fmt.Errorf("key %s%s: %w", a.state.RangesPrefix, missing.Name, err)
 	}
+	if errors.Is(err, rangekeeper.ErrUnreadableObjects) {
+		return a.state.CheckReadable()
+	}
 	if errors.Is(err, rangekeeper.ErrNoServices) {
 		return fmt.Errorf("%w; does kube-apiserver keep Services in another etcd (--etcd-servers-overrides)?", err)
 	}
@@ -336,7 +342,7 @@ func (a *Audit) fillReport() error {
 		return err
 	}
 	a.addMetrics()
-	r.Summary = Summary{Findings: len(r.Findings), Leaks: len(r.Leaks), Services: a.core.Services(), BySeverity: countSeverities(r.Findings, r.Leaks)}
+	r.Summary = Summary{Findings: len(r.Findings), Leaks: len(r.Leaks), Services: a.core.Services(), Unreadable: len(r.Unreadable), BySeverity: countSeverities(r.Findings, r.Leaks)}
 	return nil
 }
 
@@ -347,7 +353,6 @@ func (a *Audit) findings() ([]Finding, error) {
 	for _, f := range findings {
 		all = append(all, a.finding(f))
 	}
-	all = a.withoutParent(all)
 	sortFindings(all)
 	return all, err
 }

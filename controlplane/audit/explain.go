@@ -138,10 +138,11 @@ func clusterIPs(s *corev1.Service) []string {
 	return s.Spec.ClusterIPs
 }
 
+// findingsAbout returns the findings about a value, also those that have another text of it.
 func (a *Audit) findingsAbout(value string) []Finding {
 	all := []Finding{}
 	for _, f := range a.report.Findings {
-		if f.Value == value {
+		if canonical, err := rangekeeper.ParseValue(f.Value); f.Value == value || err == nil && canonical.String() == value {
 			all = append(all, f)
 		}
 	}

@@ -46,7 +46,7 @@ type RangePlan struct {
 // ObjectPlan is what changes for the IPAddress object of one address: it is created,
 // replaced or removed.
 type ObjectPlan struct {
-	Address string `json:"address"`
+	Address string `json:"address"` // of an object that is removed its name
 	// Removed reports whether there is an object, which is removed or replaced.
 	Removed bool `json:"removed"`
 	// Namespace and Name are those of the Service for which an object is created,
@@ -65,7 +65,7 @@ type ServiceCIDRPlan struct {
 type PlanSummary struct {
 	Set   int `json:"set"`
 	Clear int `json:"clear"`
-	// LeftToOwners are the findings that only the owners of Services can repair.
+	// LeftToOwners are the findings that only the owners of Services, or administrators, can repair.
 	LeftToOwners int        `json:"leftToOwners"`
 	Findings     int        `json:"findings"`
 	Leaks        int        `json:"leaks"`
@@ -84,7 +84,7 @@ func (p *Plan) summarize() {
 	}
 }
 
-// LeftToOwners returns the findings that only the owners of Services can repair.
+// LeftToOwners returns the findings that only the owners of Services, or administrators, can repair.
 func (p *Plan) LeftToOwners() []Finding {
 	var all []Finding
 	for _, f := range p.Findings {
@@ -229,6 +229,9 @@ func (a *Audit) Objects() (all []ObjectPlan, err error) {
 	repairs, err := a.core.ObjectRepairs()
 	for _, r := range repairs {
 		object := ObjectPlan{Address: r.Address.String(), Removed: r.Removed >= 0}
+		if object.Removed {
+			object.Address = a.state.IPAddresses[r.Removed].Name
+		}
 		if r.Service >= 0 {
 			object.Namespace, object.Name = a.state.Services[r.Service].Namespace, a.state.Services[r.Service].Name
 		}
@@ -273,12 +276,16 @@ func (a *Audit) NewValues(now time.Time) (map[string][]byte, error) {
 	}
 	for _, r := range repairs {
 		var value []byte
+		name := r.Address.String()
+		if r.Removed >= 0 {
+			name = a.state.IPAddresses[r.Removed].Name
+		}
 		if r.Service >= 0 {
 			if value, err = a.state.EncodeIPAddress(newIPAddress(r.Address.Addr(), &a.state.Services[r.Service], now)); err != nil {
 				return nil, fmt.Errorf("IPAddress %s: %w", r.Address, err)
 			}
 		}
-		all[a.state.IPAddressesPrefix+r.Address.String()] = value
+		all[a.state.IPAddressesPrefix+name] = value
 	}
 	return all, nil
 }

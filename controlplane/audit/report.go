@@ -73,6 +73,8 @@ type Report struct {
 	Findings   []Finding `json:"findings"`
 	Leaks      []Leak    `json:"leaks"`
 	Summary    Summary   `json:"summary"`
+	// Unreadable are the objects that cannot be decoded, by key.
+	Unreadable []Unreadable `json:"unreadable,omitempty"`
 	// Unknown is what the source cannot see.
 	Unknown []Unknown `json:"unknown,omitempty"`
 	// SuspectsLeaks says that an API server has counted more node ports than Services use, which a probe can name.
@@ -97,8 +99,8 @@ type Range struct {
 // Finding is one thing that is wrong with a Service, an IPAddress object, or an
 // address of a ServiceCIDR that no other object has.
 type Finding struct {
-	// Reason is that of the Event that kube-apiserver reports it by, or
-	// BitmapDisagrees.
+	// Reason is that of the Event that kube-apiserver reports it by, or one of
+	// ours where it has none.
 	Reason string `json:"reason"`
 	// Severity is that of the reason.
 	Severity Severity `json:"severity"`
@@ -174,6 +176,7 @@ type Summary struct {
 	Findings   int        `json:"findings"`
 	Leaks      int        `json:"leaks"`
 	Services   uint64     `json:"services"`
+	Unreadable int        `json:"unreadable"`
 	BySeverity BySeverity `json:"bySeverity"`
 }
 
@@ -218,8 +221,8 @@ func countSeverities(findings []Finding, leaks []Leak) BySeverity {
 	return b
 }
 
-// Clean reports whether nothing was found.
-func (r *Report) Clean() bool { return len(r.Findings)+len(r.Leaks) == 0 }
+// Clean reports whether nothing was found, and all could be read.
+func (r *Report) Clean() bool { return len(r.Findings)+len(r.Leaks)+len(r.Unreadable) == 0 }
 
 // InNamespace returns the report with the findings about Services of one namespace only. Leaks and IPAddress objects have no
 // namespace and stay.

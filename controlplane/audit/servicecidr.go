@@ -24,7 +24,7 @@ var ErrNoServiceCIDR = errors.New("there are IPAddress objects and no ServiceCID
 // writes beside IPAddress objects. Bitmaps that an upgrade has left over do not count: the flag may have changed since, and a
 // server does not correct the CIDRs of a ServiceCIDR.
 func missingServiceCIDR(state *clusterstate.State) (*networkingv1.ServiceCIDR, error) {
-	if len(state.ServiceCIDRs) > 0 || len(state.IPAddresses) == 0 {
+	if len(state.ServiceCIDRs)+state.CountUnreadable(KindServiceCIDR) > 0 || len(state.IPAddresses) == 0 {
 		return nil, nil
 	}
 	missing := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: defaultServiceCIDR}}

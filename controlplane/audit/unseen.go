@@ -18,7 +18,7 @@ const allPorts = "1-65535"
 
 // unknown adds a sentence about a range to the report.
 func (a *Audit) unknown(name, format string, args ...any) {
-	a.report.Unknown = append(a.report.Unknown, Unknown{name, fmt.Sprintf(format, args...)})
+	a.report.Unknown = append(a.report.Unknown, Unknown{Range: name, Message: fmt.Sprintf(format, args...)})
 }
 
 // knowsRange reports whether the source says which values of this kind there are.

@@ -38,7 +38,7 @@ type APIOptions struct {
 	// Metrics asks for [Unseen.Metrics], too.
 	Metrics bool
 	// Upgrade asks for [State.Upgrade], too: for the version of the server, and get and list of
-	// validatingwebhookconfigurations and mutatingwebhookconfigurations.
+	// validatingwebhookconfigurations, mutatingwebhookconfigurations, and the admission policies with their bindings.
 	Upgrade bool
 	// Progress is as in [Options], in objects.
 	Progress func(done, total int64)
@@ -107,32 +107,35 @@ func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, 
 	r := &apiReader{ctx: ctx, client: client, progress: o.Progress, lists: 2} // of ServiceCIDRs there are few
 	unseen := o.Unseen
 	s := &State{Ranges: map[string]StoredRange{}, Unseen: &unseen}
-	err := readList(r, "/api/v1/services", func(l *corev1.ServiceList) (int, error) {
-		return len(l.Items), appendChecked(&s.Services, l.Items, l.RemainingItemCount, serviceKind)
+	err := readList(r, "/api/v1/services", func(l *corev1.ServiceList) int {
+		appendChecked(s, &s.Services, l.Items, l.RemainingItemCount, serviceKind)
+		return len(l.Items)
 	})
 	r.lists = 1
 	if err == nil {
-		err = readNetworking(r, "servicecidrs", func(l *networkingv1.ServiceCIDRList) (int, error) {
-			return len(l.Items), appendChecked(&s.ServiceCIDRs, l.Items, l.RemainingItemCount, serviceCIDRKind)
+		err = readServed(r, networking, "servicecidrs", func(l *networkingv1.ServiceCIDRList) int {
+			appendChecked(s, &s.ServiceCIDRs, l.Items, l.RemainingItemCount, serviceCIDRKind)
+			return len(l.Items)
 		})
 	}
 	if err == nil {
-		err = readNetworking(r, "ipaddresses", func(l *networkingv1.IPAddressList) (int, error) {
-			return len(l.Items), appendChecked(&s.IPAddresses, l.Items, l.RemainingItemCount, ipAddressKind)
+		err = readServed(r, networking, "ipaddresses", func(l *networkingv1.IPAddressList) int {
+			appendChecked(s, &s.IPAddresses, l.Items, l.RemainingItemCount, ipAddressKind)
+			return len(l.Items)
 		})
 	}
 	if err == nil && o.Metrics {
 		unseen.Metrics = readMetrics(ctx, client)
 	}
 	if err == nil && o.Upgrade {
-		s.Upgrade, err = readUpgrade(r)
+		s.Upgrade, err = readUpgrade(r, s)
 	}
 	s.Revision = r.revision
 	return s, err
 }
 
 // readUpgrade reads what the user may see of it.
-func readUpgrade(r *apiReader) (*Upgrade, error) {
+func readUpgrade(r *apiReader, s *State) (*Upgrade, error) {
 	u := new(Upgrade)
 	ctx, cancel := context.WithTimeout(r.ctx, apiPageTimeout)
 	defer cancel()
@@ -143,18 +146,55 @@ func readUpgrade(r *apiReader) (*Upgrade, error) {
 		}
 	}
 	const path = "/apis/admissionregistration.k8s.io/v1/"
-	err := readList(r, path+"validatingwebhookconfigurations", func(l *admissionv1.ValidatingWebhookConfigurationList) (int, error) {
-		return len(l.Items), appendChecked(&u.Validating, l.Items, l.RemainingItemCount, validatingKind)
+	err := readList(r, path+"validatingwebhookconfigurations", func(l *admissionv1.ValidatingWebhookConfigurationList) int {
+		appendChecked(s, &u.Validating, l.Items, l.RemainingItemCount, validatingKind)
+		return len(l.Items)
 	})
 	if err == nil {
-		err = readList(r, path+"mutatingwebhookconfigurations", func(l *admissionv1.MutatingWebhookConfigurationList) (int, error) {
-			return len(l.Items), appendChecked(&u.Mutating, l.Items, l.RemainingItemCount, mutatingKind)
+		err = readList(r, path+"mutatingwebhookconfigurations", func(l *admissionv1.MutatingWebhookConfigurationList) int {
+			appendChecked(s, &u.Mutating, l.Items, l.RemainingItemCount, mutatingKind)
+			return len(l.Items)
 		})
 	}
-	if status := apierrors.APIStatus(nil); apierrors.IsForbidden(err) && errors.As(err, &status) {
-		u.Forbidden, err = status.Status().Message, nil
+	if u.Forbidden, err = forbidden(err); err == nil {
+		u.PoliciesForbidden, err = forbidden(readPolicies(r, s, u))
 	}
 	return u, err
+}
+
+// readPolicies reads the admission policies and their bindings, which a server of an older release may not serve.
+func readPolicies(r *apiReader, s *State, u *Upgrade) error {
+	err := readServed(r, policies, "validatingadmissionpolicies", func(l *admissionv1.ValidatingAdmissionPolicyList) int {
+		appendChecked(s, &u.ValidatingPolicies, l.Items, l.RemainingItemCount, validatingPolicyKind)
+		return len(l.Items)
+	})
+	if err == nil {
+		err = readServed(r, policies, "validatingadmissionpolicybindings", func(l *admissionv1.ValidatingAdmissionPolicyBindingList) int {
+			appendChecked(s, &u.ValidatingBindings, l.Items, l.RemainingItemCount, validatingBindingKind)
+			return len(l.Items)
+		})
+	}
+	if err == nil {
+		err = readServed(r, policies, "mutatingadmissionpolicies", func(l *admissionv1.MutatingAdmissionPolicyList) int {
+			appendChecked(s, &u.MutatingPolicies, l.Items, l.RemainingItemCount, mutatingPolicyKind)
+			return len(l.Items)
+		})
+	}
+	if err == nil {
+		err = readServed(r, policies, "mutatingadmissionpolicybindings", func(l *admissionv1.MutatingAdmissionPolicyBindingList) int {
+			appendChecked(s, &u.MutatingBindings, l.Items, l.RemainingItemCount, mutatingBindingKind)
+			return len(l.Items)
+		})
+	}
+	return err
+}
+
+// forbidden returns the message of a server that refuses a right, and any other error.
+func forbidden(err error) (string, error) {
+	if status := apierrors.APIStatus(nil); apierrors.IsForbidden(err) && errors.As(err, &status) {
+		return status.Status().Message, nil
+	}
+	return "", err
 }
 
 // readMetrics returns the server's counts of node ports; nil if the user may not read them or the server has not set them.
@@ -185,21 +225,21 @@ func readMetrics(ctx context.Context, client rest.Interface) *NodePortCounts {
 }
 
 // appendChecked appends the objects of a page, after which so many remain, if that is known.
-func appendChecked[T any, P object[T]](all *[]T, page []T, remaining *int64, k kind) error {
+func appendChecked[T any, P object[T]](s *State, all *[]T, page []T, remaining *int64, k kind) {
 	if remaining != nil {
 		*all = slices.Grow(*all, len(page)+int(*remaining))
 	}
 	for i := range page {
 		o := P(&page[i])
 		if err := check(o, k); err != nil {
-			return err
+			s.addUnreadable(k, strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"), err)
+			continue
 		}
 		// They take most of the memory, and an audit reads neither.
 		o.SetAnnotations(nil)
 		o.SetManagedFields(nil)
+		*all = append(*all, page[i])
 	}
-	*all = append(*all, page...)
-	return nil
 }
 
 // apiReader reads lists at one resource version.
@@ -222,9 +262,9 @@ type list[T any] interface {
 	Unmarshal([]byte) error
 }
 
-// readNetworking reads a list of networking.k8s.io: v1, or else v1beta1, which has the same fields, or else nothing.
-func readNetworking[T any, L list[T]](r *apiReader, resource string, add func(L) (int, error)) error {
-	for _, version := range networking {
+// readServed reads a list in the first version that is served; all have the same fields. If none is, there is nothing.
+func readServed[T any, L list[T]](r *apiReader, versions []string, resource string, add func(L) int) error {
+	for _, version := range versions {
 		if err := readList(r, "/apis/"+version+"/"+resource, add); !apierrors.IsNotFound(err) {
 			return err
 		}
@@ -233,17 +273,13 @@ func readNetworking[T any, L list[T]](r *apiReader, resource string, add func(L)
 }
 
 // readList calls add, which returns the number of objects, with the pages of a list.
-func readList[T any, L list[T]](r *apiReader, path string, add func(L) (int, error)) error {
+func readList[T any, L list[T]](r *apiReader, path string, add func(L) int) error {
 	for next := ""; ; {
 		page := L(new(T))
 		if err := r.get(path, next, page); err != nil {
 			return fmt.Errorf("list %s: %w", path, err)
 		}
-		n, err := add(page)
-		if err != nil {
-			return fmt.Errorf("list %s: %w", path, err)
-		}
-		r.done += int64(n)
+		r.done += int64(add(page))
 		if next = page.GetContinue(); next == "" {
 			return nil
 		}

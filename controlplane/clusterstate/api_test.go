@@ -109,6 +109,23 @@ func TestReadAPIExpires(t *testing.T) {
 	}
 }
 
+// TestReadAPIUnreadable reads a list with a Service that cannot be used among others.
+func TestReadAPIUnreadable(t *testing.T) {
+	config := fakeAPI(t, func(path string, _ url.Values) (int, any) {
+		if path == "/api/v1/services" {
+			return http.StatusOK, page("1", "", "a", "", "b")
+		}
+		return failure(http.StatusNotFound, metav1.StatusReasonNotFound)
+	})
+	state, err := clusterstate.ReadAPI(t.Context(), config, clusterstate.APIOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(state.Services) != 2 || len(state.Unreadable) != 1 || state.Unreadable[0].Kind != "Service" || state.Unreadable[0].Problem != "Service without a name" {
+		t.Errorf("%d Services, %+v", len(state.Services), state.Unreadable)
+	}
+}
+
 // TestReadAPIErrors compares the errors of servers that answer something else.
 func TestReadAPIErrors(t *testing.T) {
 	for _, c := range []struct {
@@ -124,7 +141,6 @@ func TestReadAPIErrors(t *testing.T) {
 		{"the answer is not a list of Kubernetes objects", false, http.StatusOK, map[string]any{}},
 		{"damaged answer", false, http.StatusOK, []int{1}},
 		{"resource version", false, http.StatusOK, page("x", "")},
-		{"Service without a name", false, http.StatusOK, page("1", "", "")},
 	} {
 		config := fakeAPI(t, func(string, url.Values) (int, any) {
 			if reason, ok := c.body.(metav1.StatusReason); ok {

@@ -45,6 +45,12 @@ var (
 	serviceCIDRKind = kind{name: "ServiceCIDR", versions: networking}
 	validatingKind  = kind{name: "ValidatingWebhookConfiguration", versions: admission}
 	mutatingKind    = kind{name: "MutatingWebhookConfiguration", versions: admission}
+	// Servers of 1.32 and 1.33 have mutating policies, off by default, as v1alpha1.
+	policies              = append(slices.Clone(admission), "admissionregistration.k8s.io/v1alpha1")
+	validatingPolicyKind  = kind{name: "ValidatingAdmissionPolicy", versions: policies}
+	validatingBindingKind = kind{name: "ValidatingAdmissionPolicyBinding", versions: policies}
+	mutatingPolicyKind    = kind{name: "MutatingAdmissionPolicy", versions: policies}
+	mutatingBindingKind   = kind{name: "MutatingAdmissionPolicyBinding", versions: policies}
 )
 
 // decodeInto appends the object in value, protobuf or JSON, to list.

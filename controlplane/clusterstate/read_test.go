@@ -285,18 +285,24 @@ func TestBadValues(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := etcdtest.Save(t, client)
-			_, online := clusterstate.ReadEtcd(t.Context(), client, clusterstate.Options{})
-			_, offline := clusterstate.ReadSnapshotFile(t.Context(), path, clusterstate.Options{})
+			states := [2]*clusterstate.State{}
+			var online, offline error
+			states[0], online = clusterstate.ReadEtcd(t.Context(), client, clusterstate.Options{})
+			states[1], offline = clusterstate.ReadSnapshotFile(t.Context(), path, clusterstate.Options{})
 			if _, err := client.Delete(t.Context(), c.key); err != nil {
 				t.Fatal(err)
 			}
-			for _, err := range []error{online, offline} {
+			for i, err := range []error{online, offline} {
+				if isEncrypted := strings.HasPrefix(c.name, "encrypted"); !isEncrypted && err == nil {
+					err = states[i].CheckReadable()
+					if all := states[i].Unreadable; len(all) != 1 || all[0].Key != c.key || len(states[i].Services)+len(states[i].IPAddresses)+len(states[i].ServiceCIDRs) != 0 {
+						t.Errorf("%+v", all)
+					}
+				} else if encrypted := (*clusterstate.EncryptedError)(nil); !errors.As(err, &encrypted) || !isEncrypted {
+					t.Errorf("EncryptedError: %v", err)
+				}
 				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.key) {
 					t.Errorf("got %v, want %q and %q", err, c.key, c.want)
-				}
-				var encrypted *clusterstate.EncryptedError
-				if errors.As(err, &encrypted) != strings.HasPrefix(c.name, "encrypted") {
-					t.Errorf("EncryptedError: %v", err)
 				}
 			}
 			if offline != nil && !strings.Contains(offline.Error(), path) {

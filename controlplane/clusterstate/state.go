@@ -55,6 +55,8 @@ type State struct {
 	// a bitmap only; v1beta1 objects are converted to v1.
 	IPAddresses  []networkingv1.IPAddress
 	ServiceCIDRs []networkingv1.ServiceCIDR
+	// Unreadable are the objects that cannot be decoded, and are in none of the lists.
+	Unreadable []Unreadable
 	// UpgradedAt is the create revision of the APIService of resource.k8s.io/v1, 0
 	// if there is none: servers of Kubernetes 1.34 and later register it at their
 	// start, and older ones remove it.
@@ -86,6 +88,12 @@ type Upgrade struct {
 	Mutating   []admissionv1.MutatingWebhookConfiguration
 	// Forbidden is the answer to a user who may not list the webhooks, which are unknown then.
 	Forbidden string
+	// The admission policies and their bindings, and PoliciesForbidden is the answer to a user who may not list them.
+	ValidatingPolicies []admissionv1.ValidatingAdmissionPolicy
+	ValidatingBindings []admissionv1.ValidatingAdmissionPolicyBinding
+	MutatingPolicies   []admissionv1.MutatingAdmissionPolicy
+	MutatingBindings   []admissionv1.MutatingAdmissionPolicyBinding
+	PoliciesForbidden  string
 }
 
 // StoredRange is a RangeAllocation as it lies in etcd.
@@ -105,7 +113,9 @@ type prefixes struct {
 	// apiService is a whole key.
 	apiService string
 	// Empty unless an upgrade asks for them.
-	validating, mutating string
+	validating, mutating                         string
+	validatingPolicies, validatingPolicyBindings string
+	mutatingPolicies, mutatingPolicyBindings     string
 }
 
 func (o Options) prefixes() prefixes {
@@ -124,6 +134,8 @@ func (o Options) prefixes() prefixes {
 	}
 	if o.Upgrade {
 		all.validating, all.mutating = p+"/validatingwebhookconfigurations/", p+"/mutatingwebhookconfigurations/"
+		all.validatingPolicies, all.validatingPolicyBindings = p+"/validatingadmissionpolicies/", p+"/validatingadmissionpolicybindings/"
+		all.mutatingPolicies, all.mutatingPolicyBindings = p+"/mutatingadmissionpolicies/", p+"/mutatingadmissionpolicybindings/"
 	}
 	return all
 }
@@ -150,7 +162,7 @@ func ServiceCIDRKeys(prefix string) string { return Options{Prefix: prefix}.pref
 func (p prefixes) all() []string {
 	all := []string{p.ranges, p.services, p.ipAddresses, p.serviceCIDRs, p.apiService}
 	if p.validating != "" {
-		all = append(all, p.validating, p.mutating)
+		all = append(all, p.validating, p.mutating, p.validatingPolicies, p.validatingPolicyBindings, p.mutatingPolicies, p.mutatingPolicyBindings)
 	}
 	return all
 }
@@ -164,13 +176,12 @@ func (p prefixes) want(key []byte) bool {
 	return false
 }
 
-// add decodes one key. Keys come in order within each prefix.
+// add decodes one key. Keys come in order within each prefix. The error is about a value that is encrypted at rest.
 func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
 	key := string(kv.Key)
 	if err := checkEncryption(kv.Value); err != nil {
 		return fmt.Errorf("key %s: %w", key, err)
 	}
-	var err error
 	switch {
 	case strings.HasPrefix(key, p.ranges):
 		s.Ranges[path.Base(key)] = StoredRange{
@@ -181,22 +192,36 @@ func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
 			Version:        kv.Version,
 		}
 	case strings.HasPrefix(key, p.services):
-		err = decodeInto(&s.Services, kv.Value, serviceKind)
+		decode(s, &s.Services, key, kv.Value, serviceKind)
 	case strings.HasPrefix(key, p.ipAddresses):
-		if err = decodeInto(&s.IPAddresses, kv.Value, ipAddressKind); err == nil {
+		if decode(s, &s.IPAddresses, key, kv.Value, ipAddressKind) {
 			s.IPAddresses[len(s.IPAddresses)-1].ResourceVersion = strconv.FormatInt(kv.ModRevision, 10)
 		}
 	case key == p.apiService:
 		s.UpgradedAt = kv.CreateRevision
 	case strings.HasPrefix(key, p.serviceCIDRs):
-		err = decodeInto(&s.ServiceCIDRs, kv.Value, serviceCIDRKind)
+		decode(s, &s.ServiceCIDRs, key, kv.Value, serviceCIDRKind)
 	case s.Upgrade != nil && strings.HasPrefix(key, p.validating):
-		err = decodeInto(&s.Upgrade.Validating, kv.Value, validatingKind)
+		decode(s, &s.Upgrade.Validating, key, kv.Value, validatingKind)
 	case s.Upgrade != nil && strings.HasPrefix(key, p.mutating):
-		err = decodeInto(&s.Upgrade.Mutating, kv.Value, mutatingKind)
-	}
-	if err != nil {
-		return fmt.Errorf("key %s: %w", key, err)
+		decode(s, &s.Upgrade.Mutating, key, kv.Value, mutatingKind)
+	case s.Upgrade != nil && strings.HasPrefix(key, p.validatingPolicies):
+		decode(s, &s.Upgrade.ValidatingPolicies, key, kv.Value, validatingPolicyKind)
+	case s.Upgrade != nil && strings.HasPrefix(key, p.validatingPolicyBindings):
+		decode(s, &s.Upgrade.ValidatingBindings, key, kv.Value, validatingBindingKind)
+	case s.Upgrade != nil && strings.HasPrefix(key, p.mutatingPolicies):
+		decode(s, &s.Upgrade.MutatingPolicies, key, kv.Value, mutatingPolicyKind)
+	case s.Upgrade != nil && strings.HasPrefix(key, p.mutatingPolicyBindings):
+		decode(s, &s.Upgrade.MutatingBindings, key, kv.Value, mutatingBindingKind)
 	}
 	return nil
+}
+
+// decode appends the object in value to list, and reports whether it could be decoded.
+func decode[T any, P object[T]](s *State, list *[]T, key string, value []byte, k kind) bool {
+	err := decodeInto[T, P](list, value, k)
+	if err != nil {
+		s.addUnreadable(k, key, err)
+	}
+	return err == nil
 }

@@ -27,20 +27,6 @@ func (p *preflight) checkFindings() {
 				others = append(others, f)
 			}
 		}
-		if reason == "IPAddressNotAllocated" {
-			crashes := func(f audit.Finding) bool { return f.Severity == audit.BreaksTraffic }
-			var withoutParent []audit.Finding
-			for _, f := range others {
-				if crashes(f) {
-					withoutParent = append(withoutParent, f)
-				}
-			}
-			others = slices.DeleteFunc(others, crashes)
-			p.addFindings(reason, withoutParent, verdict{
-				Must, "These IPAddress objects have no spec.parentRef: the first repair pass crashes kube-apiserver.",
-				"Delete them with kubectl, or their keys in etcd while no API server runs. This shows more:", nil,
-			})
-		}
 		if reason == "ClusterIPNotAllocated" {
 			p.addFindings(reason, inBitmaps, p.ofBitmap())
 			p.addFindings(reason, others, p.ofObjects())
@@ -114,6 +100,21 @@ func (p *preflight) verdict(reason string) verdict {
 			v.remedy = "Upgrade to 1.34 next, which does not use the bitmap."
 		}
 		return v
+	case "IPAddressWithoutParent":
+		v := verdict{
+			Must, "These IPAddress objects have no spec.parentRef: the first repair pass crashes kube-apiserver.",
+			"As an administrator delete them with kubectl, or their keys in etcd while no API server runs. This shows more:", nil,
+		}
+		if p.AtRest && p.Repair != nil {
+			v.remedy, v.words = "To remove them"+restores, p.Repair
+		}
+		return v
+	case "ClusterIPNotCanonical":
+		entry, _ := runbook.Named(reason)
+		return verdict{Surprise, "Each repair pass removes or recreates their IPAddress objects, with an Event each.", entry.Remedy, nil}
+	case "IPAddressNotCanonical":
+		entry, _ := runbook.Named(reason)
+		return verdict{Surprise, "kube-apiserver does not find these IPAddress objects.", entry.Remedy, nil}
 	case "IPAddressNotAllocated", "IPAddressWrongReference":
 		return p.changes("The first repair pass removes them, with an Event each.", "remove")
 	}

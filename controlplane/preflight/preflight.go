@@ -74,10 +74,12 @@ func New(state *clusterstate.State, a *audit.Audit, o Options) (*Report, error) 
 	p.checkRelease()
 	p.checkFeatureGates()
 	p.checkServiceCIDR()
+	p.checkUnreadable()
 	p.checkFindings()
 	p.checkLeaks()
 	p.checkMixedServers()
 	p.checkWebhooks()
+	p.checkPolicies()
 	p.checkFirstRepair()
 	p.checkBeta()
 	for _, unknown := range p.audit.Unknown {
@@ -248,6 +250,24 @@ func (p *preflight) checkFeatureGates() {
 	default:
 		p.ok(name, "The data show no feature gate that kube-apiserver %v refuses.", p.To)
 	}
+}
+
+// checkUnreadable looks for objects that cannot be decoded. A kube-apiserver cannot list their kind, and without lists of Services
+// and IPAddress objects it is never ready.
+func (p *preflight) checkUnreadable() {
+	var keys []string
+	for _, u := range p.state.Unreadable {
+		keys = append(keys, u.Key)
+	}
+	if len(keys) == 0 {
+		return
+	}
+	p.add(Check{
+		Name: "Unreadable", Level: Must, Values: keys,
+		Message: fmt.Sprintf("These objects cannot be read: %s (%s). kube-apiserver cannot list them, and what they use or record is unknown.",
+			some(keys), p.state.Unreadable[0].Problem),
+		Remedy: "Restore or delete them in etcd.",
+	})
 }
 
 // checkServiceCIDR compares the servers' flag with what is stored.

@@ -93,6 +93,23 @@ func (c cluster) webhook(h admissionv1.ValidatingWebhook) {
 	})
 }
 
+// rulesOf returns rules for all operations on resources.
+func rulesOf(resources ...string) []admissionv1.NamedRuleWithOperations {
+	return []admissionv1.NamedRuleWithOperations{{RuleWithOperations: webhook(resources...).Rules[0]}}
+}
+
+// policy adds a policy for IPAddress objects with a binding.
+func (c cluster) policy(bound *admissionv1.MatchResources, actions ...admissionv1.ValidationAction) {
+	c.Upgrade.ValidatingPolicies = append(c.Upgrade.ValidatingPolicies, admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "limits"},
+		Spec:       admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: &admissionv1.MatchResources{ResourceRules: rulesOf("ipaddresses")}},
+	})
+	c.Upgrade.ValidatingBindings = append(c.Upgrade.ValidatingBindings, admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "everywhere"},
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "limits", MatchResources: bound, ValidationActions: actions},
+	})
+}
+
 // command is like that of the command line.
 func command(words ...string) []string {
 	return append(append([]string{"rangekeeper"}, words...), "--endpoints etcd:2379")
@@ -223,9 +240,9 @@ func TestChecks(t *testing.T) {
 		{"object without parentRef", objects("v1.35.4"), "1.36", flag, func(c cluster) {
 			c.address("10.96.0.2", "none")
 			c.IPAddresses[1].Spec.ParentRef = nil
-		}, []string{must + "IPAddressNotAllocated: 10.96.0.2. These IPAddress objects have no spec.parentRef", surprise + "FirstRepair: 1 IPAddress object removed"}},
+		}, []string{must + "IPAddressWithoutParent: 10.96.0.2. These IPAddress objects have no spec.parentRef", surprise + "FirstRepair: 1 IPAddress object removed"}},
 		{"object in use without parentRef", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.IPAddresses[0].Spec.ParentRef = nil },
-			[]string{must + "IPAddressNotAllocated: 10.96.0.1. These IPAddress objects", surprise + "ClusterIPNotAllocated: objects are missing or foreign", surprise + "FirstRepair: 1 IPAddress object created, 1 IPAddress object removed"}},
+			[]string{must + "IPAddressWithoutParent: 10.96.0.1. These IPAddress objects", surprise + "ClusterIPNotAllocated: objects are missing or foreign", surprise + "FirstRepair: 1 IPAddress object created, 1 IPAddress object removed"}},
 		{"wrong reference", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.address("10.96.0.2", "kubernetes") },
 			[]string{surprise + "IPAddressWrongReference: 10.96.0.2", surprise + "FirstRepair: 1 IPAddress object removed"}},
 		{"leaked object", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.address("10.96.0.2", "none") },
@@ -303,6 +320,51 @@ func TestChecks(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "defaults"}, Webhooks: []admissionv1.MutatingWebhook{{Name: h.Name, Rules: h.Rules}},
 			}}
 		}, []string{must + "Webhooks: kubectl edit mutatingwebhookconfiguration defaults", migrates}},
+		{"webhook with conditions", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
+			h := webhook("*")
+			h.MatchConditions = []admissionv1.MatchCondition{{Name: "not-the-server", Expression: "request.userInfo.username != 'system:apiserver'"}}
+			c.webhook(h)
+		}, []string{unknown + "Webhooks: if its matchConditions hold, which are not evaluated here. The first repair pass", migrates}},
+		{"policy", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.policy(nil, admissionv1.Deny) },
+			[]string{must + "Policies: validatingadmissionpolicy limits is evaluated for creations of ipaddresses, deletions of ipaddresses. If it refuses the first", migrates}},
+		{"policy that warns", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) { c.policy(nil, admissionv1.Warn, admissionv1.Audit) }, []string{migrates}},
+		{"policy without binding", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
+			c.policy(nil, admissionv1.Deny)
+			c.Upgrade.ValidatingBindings[0].Spec.PolicyName = "another"
+		}, []string{migrates}},
+		{"policy that is bound to others", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
+			c.policy(&admissionv1.MatchResources{ResourceRules: rulesOf("services")}, admissionv1.Deny)
+		}, []string{migrates}},
+		{"policy with exclusion", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
+			c.policy(&admissionv1.MatchResources{ExcludeResourceRules: rulesOf("ipaddresses")}, admissionv1.Deny)
+		}, []string{migrates}},
+		{"policy with another exclusion", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
+			named := rulesOf("ipaddresses")
+			named[0].ResourceNames = []string{"10.96.0.9"}
+			c.policy(&admissionv1.MatchResources{ExcludeResourceRules: named}, admissionv1.Deny)
+		}, []string{must + "Policies: validatingadmissionpolicy limits", migrates}},
+		{"policy with conditions", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
+			c.policy(nil, admissionv1.Deny)
+			c.Upgrade.ValidatingPolicies[0].Spec.MatchConditions = []admissionv1.MatchCondition{{Name: "some", Expression: "true"}}
+		}, []string{unknown + "Policies: if its matchConditions hold, which are not evaluated here", migrates}},
+		{"policy of the status", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
+			c.policy(nil, admissionv1.Deny)
+			c.Upgrade.ValidatingPolicies[0].Spec.MatchConstraints.ResourceRules = rulesOf("servicecidrs/status")
+		}, []string{must + "Policies: new Services get no ClusterIP", migrates}},
+		{"policy later", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.policy(nil, admissionv1.Deny) },
+			[]string{surprise + "Policies: only later allocations or releases depend on it"}},
+		{"mutating policies", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
+			for _, failure := range []admissionv1.FailurePolicyType{admissionv1.Fail, admissionv1.Ignore} {
+				name := strings.ToLower(string(failure))
+				c.Upgrade.MutatingPolicies = append(c.Upgrade.MutatingPolicies, admissionv1.MutatingAdmissionPolicy{
+					ObjectMeta: metav1.ObjectMeta{Name: name},
+					Spec:       admissionv1.MutatingAdmissionPolicySpec{FailurePolicy: &failure, MatchConstraints: &admissionv1.MatchResources{ResourceRules: rulesOf("ipaddresses")}},
+				})
+				c.Upgrade.MutatingBindings = append(c.Upgrade.MutatingBindings, admissionv1.MutatingAdmissionPolicyBinding{Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name}})
+			}
+		}, []string{must + "Policies: kubectl edit mutatingadmissionpolicy fail", migrates}},
+		{"policies forbidden", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.Upgrade.PoliciesForbidden = "user x cannot list" },
+			[]string{unknown + "Policies: get and list of the admission policies and their bindings"}},
 		{"webhooks forbidden", objects("v1.35.4"), "1.36", flag, func(c cluster) { c.Upgrade.Forbidden = "user x cannot list" },
 			[]string{unknown + "Webhooks: get and list of validatingwebhookconfigurations and mutatingwebhookconfigurations"}},
 

@@ -86,7 +86,7 @@ func (p *preflight) webhookConfigurations() (all []webhookConfiguration) {
 		for _, h := range c.Webhooks {
 			one.hooks = append(one.hooks, admissionv1.ValidatingWebhook{
 				Name: h.Name, Rules: h.Rules, FailurePolicy: h.FailurePolicy, MatchPolicy: h.MatchPolicy, ObjectSelector: h.ObjectSelector,
-				TimeoutSeconds: h.TimeoutSeconds,
+				TimeoutSeconds: h.TimeoutSeconds, MatchConditions: h.MatchConditions,
 			})
 		}
 		all = append(all, one)
@@ -147,6 +147,9 @@ func (p *preflight) effectOf(h *admissionv1.ValidatingWebhook) (webhookEffect, b
 		}
 	}
 	e.what = strings.Join(whats, ", ")
+	if len(h.MatchConditions) > 0 {
+		e.what += ", if its matchConditions hold, which are not evaluated here"
+	}
 	fails := h.FailurePolicy == nil || *h.FailurePolicy == admissionv1.Fail
 	switch {
 	case starts && fails:
@@ -162,11 +165,14 @@ func (p *preflight) effectOf(h *admissionv1.ValidatingWebhook) (webhookEffect, b
 	default:
 		e.text = "The first repair pass makes no such write, so only later allocations or releases depend on it."
 	}
+	if e.level == Must && len(h.MatchConditions) > 0 {
+		e.level = Unknown
+	}
 	return e, len(whats) > 0
 }
 
-// matches reports whether a webhook is called for a write. A namespaceSelector never excludes objects of the cluster, and
-// matchConditions are not evaluated: they are taken to match.
+// matches reports whether a webhook is called for a write, if its matchConditions hold. A namespaceSelector never excludes objects
+// of the cluster.
 func matches(h *admissionv1.ValidatingWebhook, w write) bool {
 	exact := h.MatchPolicy != nil && *h.MatchPolicy == admissionv1.Exact
 	return selects(h.ObjectSelector, w.resource) && slices.ContainsFunc(h.Rules, func(r admissionv1.RuleWithOperations) bool {

@@ -41,6 +41,16 @@ func Names() []string {
 
 var entries = []Entry{
 	{
+		"IPAddressWithoutParent", "An IPAddress object at which kube-apiserver crashes",
+		"An IPAddress object has no spec.parentRef, and the API server's allocator has created it, or a Service uses the address. No " +
+			"API server accepts such an object: it was written into etcd.",
+		"The repair of kube-apiserver 1.32 to 1.37 reads the field and crashes, at its start and every few minutes after that. Without " +
+			"an API server nothing in the cluster changes any more, and traffic breaks with the first Pod that moves.",
+		"An administrator deletes the object at once: `kubectl delete ipaddress ADDRESS`, or its key in etcd while no API server runs " +
+			"(`etcdctl del /registry/ipaddresses/ADDRESS`). `rangekeeper repair --to-file` removes it from a snapshot. If a Service uses the " +
+			"address, the API server creates another object for it.",
+	},
+	{
 		"ClusterIPAlreadyAllocated", "Services share one ClusterIP",
 		"Two or more Services have the same ClusterIP.",
 		"kube-proxy forwards each port of the address to one of the Services only. Clients of the other Services reach the wrong " +
@@ -104,6 +114,24 @@ var entries = []Entry{
 		"Run `rangekeeper repair`: it records the port. Do it before new Services are created.",
 	},
 	{
+		"ClusterIPNotCanonical", "A ClusterIP in another text than the canonical one",
+		"Where ClusterIPs are IPAddress objects, a Service has its ClusterIP in a text such as 010.96.0.5 or FD00::1. The object of the " +
+			"address has the canonical text as its name: 10.96.0.5, fd00::1.",
+		"A stock kube-apiserver compares the two as texts: its repair removes the object as that of another Service and creates " +
+			"it again later, with the Events IPAddressWrongReference and ClusterIPNotAllocated. In between the address may be handed out " +
+			"a second time.",
+		"Delete and recreate the Service, with the canonical text or without a ClusterIP: a ClusterIP cannot be changed.",
+	},
+	{
+		"IPAddressNotCanonical", "An IPAddress object whose name is not a canonical address",
+		"The name of an IPAddress object is another text of an address than the canonical one, such as FD00::1 for fd00::1, or no " +
+			"address. No API server accepts such an object: it was written into etcd.",
+		"An API server looks for the canonical name, so the object reserves nothing: the address may be handed out.",
+		"An administrator deletes the object: `kubectl delete ipaddress NAME`, or its key in etcd while no API server runs. The repair of " +
+			"kube-apiserver removes those of its own allocator, if no Service has the same text, and `rangekeeper repair --to-file` removes " +
+			"them from a snapshot. If another controller has created the object, let it create one with the canonical name.",
+	},
+	{
 		"BitmapDisagrees", "A bitmap and IPAddress objects disagree",
 		"Kubernetes 1.33 records a ClusterIP in a bitmap and in an IPAddress object. An address is recorded in the bitmap alone, or " +
 			"a Service or an IPAddress object has an address that the bitmap does not record.",
@@ -115,20 +143,17 @@ var entries = []Entry{
 	},
 	{
 		"IPAddressNotAllocated", "An IPAddress object without a Service",
-		"An IPAddress object of the API server's allocator refers to something other than a Service, or to nothing.",
+		"An IPAddress object of the API server's allocator refers to something other than a Service.",
 		"The address cannot be allocated.",
 		"The API server removes the object in its next repair pass, at its start and every few minutes after that. If it does not, " +
-			"delete the object: `kubectl delete ipaddress ADDRESS`. If the object has no spec.parentRef at all, it breaks traffic: the repair " +
-			"of kube-apiserver crashes at it. Delete it at once, or its key in etcd while no API server runs; `rangekeeper repair --to-file` " +
-			"removes it from a snapshot.",
+			"delete the object: `kubectl delete ipaddress ADDRESS`.",
 	},
 	{
 		"IPAddressWrongReference", "An IPAddress object of another Service",
 		"An IPAddress object refers to a Service that does not use the address.",
 		"The address cannot be allocated.",
 		"The API server removes the object in its next repair pass, at its start and every few minutes after that. If it does not, " +
-			"delete the object: `kubectl delete ipaddress ADDRESS`. If the Service uses the address in another spelling, such as " +
-			"fd00:0::1 for fd00::1, the server deletes and recreates the object in each pass: recreate the Service with the canonical spelling.",
+			"delete the object: `kubectl delete ipaddress ADDRESS`.",
 	},
 	{
 		Leak, "A value that is recorded but not in use",

@@ -33,6 +33,15 @@ pub enum Reason {
     IPAddressNotAllocated,
     /// An IPAddress object refers to a Service that does not use the address.
     IPAddressWrongReference,
+    /// An IPAddress object that kube-apiserver's repair reads has no spec.parentRef, at which that repair crashes. Not a reason
+    /// of the reference, whose API refuses such an object.
+    IPAddressWithoutParent,
+    /// The name of an IPAddress object is not the canonical text of an address, by which servers look for it. Not a reason of
+    /// the reference, whose API refuses such an object.
+    IPAddressNotCanonical,
+    /// A Service has an address in another text than the canonical one, which is the name of its IPAddress object. Not a
+    /// reason of the reference, which reports each removal and creation of that object.
+    ClusterIPNotCanonical,
     /// A Service uses a port that is not recorded as allocated.
     PortNotAllocated,
     /// Two Services use one port.
@@ -55,6 +64,9 @@ impl Reason {
             Self::ServiceCIDRFull => "ServiceCIDRFull",
             Self::IPAddressNotAllocated => "IPAddressNotAllocated",
             Self::IPAddressWrongReference => "IPAddressWrongReference",
+            Self::IPAddressWithoutParent => "IPAddressWithoutParent",
+            Self::IPAddressNotCanonical => "IPAddressNotCanonical",
+            Self::ClusterIPNotCanonical => "ClusterIPNotCanonical",
             Self::PortNotAllocated => "PortNotAllocated",
             Self::PortAlreadyAllocated => "PortAlreadyAllocated",
             Self::PortOutOfRange => "PortOutOfRange",
@@ -62,7 +74,7 @@ impl Reason {
         }
     }
 
-    /// Whether a repair of the ranges, or the API server when it starts, repairs this without the Service's owner.
+    /// Whether a repair of the ranges, or the API server when it starts, repairs this without the object's owner.
     pub fn is_repairable(&self) -> bool {
         match self {
             Self::ClusterIPNotAllocated
@@ -74,6 +86,9 @@ impl Reason {
             | Self::ClusterIPAlreadyAllocated
             | Self::ClusterIPOutOfRange
             | Self::ServiceCIDRFull
+            | Self::IPAddressWithoutParent
+            | Self::IPAddressNotCanonical
+            | Self::ClusterIPNotCanonical
             | Self::PortAlreadyAllocated
             | Self::PortOutOfRange => false,
         }
@@ -88,9 +103,13 @@ impl Reason {
             | Self::ClusterIPAlreadyAllocated
             | Self::ClusterIPOutOfRange
             | Self::ServiceCIDRFull
+            | Self::IPAddressWithoutParent
             | Self::PortAlreadyAllocated
             | Self::PortOutOfRange => Severity::BreaksTraffic,
-            Self::ClusterIPNotAllocated | Self::PortNotAllocated => Severity::DuplicateRisk,
+            Self::ClusterIPNotAllocated
+            | Self::PortNotAllocated
+            | Self::IPAddressNotCanonical
+            | Self::ClusterIPNotCanonical => Severity::DuplicateRisk,
             Self::IPAddressNotAllocated | Self::IPAddressWrongReference | Self::BitmapDisagrees => Severity::Wasted,
         }
     }
@@ -99,9 +118,10 @@ impl Reason {
 /// The harm of a finding or a leak, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
-    /// Two Services answer on one value, or no range hands the value out, so that nothing is bound to forward it.
+    /// Two Services answer on one value, or no range hands the value out, so that nothing is bound to forward it; or
+    /// kube-apiserver crashes at the object.
     BreaksTraffic,
-    /// The value is in use and not recorded, so that a server may allocate it a second time.
+    /// The value is in use and not recorded, or not for good, so that a server may allocate it a second time.
     DuplicateRisk,
     /// The value is recorded and not in use, so that no server allocates it.
     Wasted,
@@ -136,7 +156,7 @@ pub enum FoundValue {
     Address(IpAddr),
     /// A port as the Service has it, in range or not.
     Port(i32),
-    /// A text that should be an address.
+    /// A text that should be an address, or the canonical text of one.
     Text(String),
 }
 
@@ -177,6 +197,18 @@ pub struct Finding {
     pub valid: Option<AnyRange>,
 }
 
+impl Finding {
+    /// Writes how an administrator deletes the IPAddress object.
+    fn write_deletion(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("; an administrator deletes it: kubectl delete ipaddress ")?;
+        match &self.value {
+            FoundValue::Text(name) => write!(f, "{name:?}")?,
+            value => Display::fmt(value, f)?,
+        }
+        f.write_str(", or its key in etcd while no API server runs; a repair removes it from a snapshot")
+    }
+}
+
 impl Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = &self.value;
@@ -192,9 +224,11 @@ impl Display for Finding {
             Reason::ClusterIPNotValid => {
                 f.write_str(" is of an IP family without a range in this cluster; recreate the Service")
             }
-            Reason::ClusterIPNotAllocated | Reason::PortNotAllocated => {
-                f.write_str(" is in use but not recorded as allocated; repair records it")
-            }
+            Reason::ClusterIPNotAllocated => f.write_str(
+                " is in use but not recorded as allocated; repair records it in a bitmap, and creates an IPAddress object in a \
+                 snapshot; in a running cluster kube-apiserver creates the object",
+            ),
+            Reason::PortNotAllocated => f.write_str(" is in use but not recorded as allocated; repair records it"),
             Reason::ClusterIPAlreadyAllocated => {
                 f.write_str(" is claimed more than once; the oldest Service keeps it, recreate the others")
             }
@@ -217,6 +251,21 @@ impl Display for Finding {
             }
             Reason::IPAddressNotAllocated => f.write_str(
                 " has an IPAddress object of the allocator that does not refer to a Service; the API server removes it",
+            ),
+            Reason::IPAddressWithoutParent => {
+                f.write_str(" has an IPAddress object without spec.parentRef, at which the repair of kube-apiserver crashes")?;
+                self.write_deletion(f)
+            }
+            Reason::IPAddressNotCanonical => {
+                f.write_str(
+                    " is the name of an IPAddress object and not the canonical text of an address: kube-apiserver does not \
+                     find the object, and may hand the address out",
+                )?;
+                self.write_deletion(f)
+            }
+            Reason::ClusterIPNotCanonical => f.write_str(
+                " is not the canonical text of the address: the repair of kube-apiserver removes its IPAddress object as that of \
+                 another Service and recreates it later, and the address may be handed out between; recreate the Service",
             ),
             Reason::BitmapDisagrees if matches!(self.subject, Subject::ServiceCidr(_)) => f.write_str(
                 " is recorded in the bitmap alone: no IPAddress object and no Service has it, and a server that writes the \

@@ -3,12 +3,14 @@
 use std::ffi::c_char;
 
 use rangekeeper_core::audit::{
-    AddObjectError, AddRangeError, Audit, BitmapRevisions, Bitmaps, Leaks, NotAuditable, Presence, Stored, StoredBitmap,
+    AddObjectError, AddRangeError, Audit, BitmapRevisions, Bitmaps, Leaks, NotAuditable, Presence, Stored,
+    StoredBitmap, Unreadable,
 };
 use rangekeeper_core::service::Service;
 use rangekeeper_core::service_cidr::ServiceCidr;
 
 use crate::error::{Failure, Named, rk_error};
+use crate::finding::{RK_SUBJECT_KIND_IP_ADDRESS, RK_SUBJECT_KIND_SERVICE, RK_SUBJECT_KIND_SERVICE_CIDR};
 use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::leak_tracker::rk_leak_tracker;
@@ -61,7 +63,10 @@ impl From<AddRangeError> for Failure {
 
 impl From<NotAuditable> for Failure {
     fn from(error: NotAuditable) -> Self {
-        let Some(bitmap) = error.bitmap() else { return Self::new(rk_result::NoServices, error) };
+        let Some(bitmap) = error.bitmap() else {
+            let unreadable = matches!(error, NotAuditable::Unreadable { .. });
+            return Self::new(if unreadable { rk_result::Unreadable } else { rk_result::NoServices }, error);
+        };
         Self::new(rk_result::NotInitialised, error).of_bitmap(match bitmap {
             StoredBitmap::ServiceIps => RK_BITMAP_SERVICE_IPS,
             StoredBitmap::SecondaryServiceIps => RK_BITMAP_SECONDARY_SERVICE_IPS,
@@ -295,12 +300,45 @@ pub unsafe extern "C" fn rk_audit_observe_services(
     }
 }
 
+/// Says that the cluster has one more object, which could not be read; `kind` is one of RK_SUBJECT_KIND_*, its kind. It may use
+/// or record any value: all leaks stay, no IPAddress object is repaired, and rk_audit_check_cluster refuses repairs. If a
+/// ServiceCIDR could not be read, an address that no other one has is not reported.
+///
+/// RK_RESULT_INVALID_ARGUMENT for an unknown kind.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_audit_observe_unreadable(
+    audit: *const rk_audit,
+    kind: u32,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let audit = borrow(scope, audit).named("audit")?;
+            let kind = match kind {
+                RK_SUBJECT_KIND_SERVICE => Unreadable::Service,
+                RK_SUBJECT_KIND_IP_ADDRESS => Unreadable::IpAddress,
+                RK_SUBJECT_KIND_SERVICE_CIDR => Unreadable::ServiceCidr,
+                _ => {
+                    let message = format_args!("kind {kind} is not one of RK_SUBJECT_KIND_*");
+                    return Err(Failure::new(rk_result::InvalidArgument, message));
+                }
+            };
+            audit.0.with(|audit| {
+                audit.observe_unreadable(kind);
+                Ok(())
+            })
+        })
+    }
+}
+
 /// Checks that this audit covers a whole cluster whose bitmaps are in the given states (RK_PRESENCE_*), once all
 /// Services are observed. Otherwise its findings about some Services would be missing or wrong.
 ///
 /// RK_RESULT_NOT_INITIALISED, with the bitmap in `error`. RK_RESULT_NO_SERVICES if `cleans_leaks` says that leaks
 /// are cleaned after the audit, values are recorded as allocated, and no Service was observed: a cluster has the
-/// kubernetes Service at least, so its Services are stored elsewhere.
+/// kubernetes Service at least, so its Services are stored elsewhere. RK_RESULT_UNREADABLE if objects could not be read,
+/// and leaks are cleaned after the audit, or the audit is that of an rk_repair_pass.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_audit_check_cluster(
     audit: *const rk_audit,

@@ -26,14 +26,16 @@ pub const RK_SUBJECT_KIND_SERVICE_CIDR: u32 = 2;
 pub const RK_REMEDY_REPAIR: u32 = 0;
 /// The API server remedies it: it repairs IPAddress objects when it starts, and every few minutes after that.
 pub const RK_REMEDY_API_SERVER: u32 = 1;
-/// Only the owner of the Service remedies it: recreates it, or widens the range.
+/// Only the owner remedies it: of a Service, who recreates it or widens the range, or an administrator, who deletes an
+/// IPAddress object.
 pub const RK_REMEDY_OWNER: u32 = 2;
 
 /// The number is that of no reason.
 pub const RK_SEVERITY_NONE: u32 = 0;
-/// Two Services answer on one value, or no range hands the value out, so that nothing is bound to forward it.
+/// Two Services answer on one value, or no range hands the value out, so that nothing is bound to forward it; or
+/// kube-apiserver crashes at the object.
 pub const RK_SEVERITY_BREAKS_TRAFFIC: u32 = 1;
-/// The value is in use and not recorded, so that a server may allocate it a second time.
+/// The value is in use and not recorded, or not for good, so that a server may allocate it a second time.
 pub const RK_SEVERITY_DUPLICATE_RISK: u32 = 2;
 /// The value is recorded and not in use, so that no server allocates it.
 pub const RK_SEVERITY_WASTED: u32 = 3;
@@ -70,10 +72,19 @@ pub enum rk_reason {
     /// A bitmap of ClusterIPs that servers still write beside IPAddress objects records an address that no object and no
     /// Service has, or does not record one that they have. No Event has this reason.
     BitmapDisagrees = 11,
+    /// An IPAddress object that kube-apiserver's repair reads has no spec.parentRef, at which that repair crashes. No Event
+    /// has this reason.
+    IpAddressWithoutParent = 12,
+    /// The name of an IPAddress object is not the canonical text of an address, by which servers look for it. No Event has
+    /// this reason.
+    IpAddressNotCanonical = 13,
+    /// A Service has an address in another text than the canonical one, which is the name of its IPAddress object. No Event
+    /// has this reason.
+    ClusterIpNotCanonical = 14,
 }
 
 /// All reasons of the core; place n is number n + 1.
-const REASONS: [Reason; 11] = [
+const REASONS: [Reason; 14] = [
     Reason::ClusterIPNotValid,
     Reason::ClusterIPNotAllocated,
     Reason::ClusterIPAlreadyAllocated,
@@ -85,6 +96,9 @@ const REASONS: [Reason; 11] = [
     Reason::PortAlreadyAllocated,
     Reason::PortOutOfRange,
     Reason::BitmapDisagrees,
+    Reason::IPAddressWithoutParent,
+    Reason::IPAddressNotCanonical,
+    Reason::ClusterIPNotCanonical,
 ];
 
 impl From<Reason> for rk_reason {
@@ -101,12 +115,15 @@ impl From<Reason> for rk_reason {
             Reason::PortAlreadyAllocated => Self::PortAlreadyAllocated,
             Reason::PortOutOfRange => Self::PortOutOfRange,
             Reason::BitmapDisagrees => Self::BitmapDisagrees,
+            Reason::IPAddressWithoutParent => Self::IpAddressWithoutParent,
+            Reason::IPAddressNotCanonical => Self::IpAddressNotCanonical,
+            Reason::ClusterIPNotCanonical => Self::ClusterIpNotCanonical,
         }
     }
 }
 
 /// The spelling of each reason; place n is number n + 1.
-const REASON_NAMES: [&CStr; 11] = [
+const REASON_NAMES: [&CStr; 14] = [
     c"ClusterIPNotValid",
     c"ClusterIPNotAllocated",
     c"ClusterIPAlreadyAllocated",
@@ -118,6 +135,9 @@ const REASON_NAMES: [&CStr; 11] = [
     c"PortAlreadyAllocated",
     c"PortOutOfRange",
     c"BitmapDisagrees",
+    c"IPAddressWithoutParent",
+    c"IPAddressNotCanonical",
+    c"ClusterIPNotCanonical",
 ];
 
 /// The value of a finding; the kind determines which member is valid, for a text none.

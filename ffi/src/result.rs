@@ -57,6 +57,8 @@ pub enum rk_result {
     NoServices = 53,
     /// No compare-and-swap is under way.
     NoSwap = 54,
+    /// Objects of the cluster could not be read.
+    Unreadable = 55,
     /// A text is not JSON, or not of the documented form.
     InvalidJson = 64,
     /// A configuration cannot be used, or a question about a plan has no answer.
@@ -65,7 +67,7 @@ pub enum rk_result {
 
 impl rk_result {
     /// Every code.
-    pub(crate) const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::Ok,
         Self::NullPointer,
         Self::BufferTooSmall,
@@ -91,6 +93,7 @@ impl rk_result {
         Self::StaleList,
         Self::NoServices,
         Self::NoSwap,
+        Self::Unreadable,
         Self::InvalidJson,
         Self::InvalidConfig,
     ];
@@ -122,6 +125,7 @@ impl rk_result {
             Self::StaleList => c"STALE_LIST",
             Self::NoServices => c"NO_SERVICES",
             Self::NoSwap => c"NO_SWAP",
+            Self::Unreadable => c"UNREADABLE",
             Self::InvalidJson => c"INVALID_JSON",
             Self::InvalidConfig => c"INVALID_CONFIG",
         }

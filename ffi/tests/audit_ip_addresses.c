@@ -92,6 +92,55 @@ static void bitmap_beside_objects(void) {
   rk_leak_tracker_free(keeping);
 }
 
+/* Of an object without parent, one with another text and a Service with another text, each has its finding. With a Service
+ * that cannot be read, no object is removed and no leak cleaned. */
+static void faults_of_objects(void) {
+  for (int unreadable = 0; unreadable < 2; unreadable++) {
+    rk_audit *audit = NULL;
+    rk_report *report = NULL;
+    rk_error error;
+    CHECK_OK(rk_audit_new(true, NULL, &audit));
+    CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), NULL));
+    memory memories[3];
+    rk_ip_addresses objects = {batch_in(&memories[0])};
+    rk_services services = {batch_in(&memories[1])};
+    rk_service_names names = {batch_in(&memories[2])};
+    const rk_ip_address bare = {.name = rk_text_of("10.0.0.9"), .managed_by = rk_text_of("ipallocator.k8s.io")};
+    CHECK_OK(rk_ip_addresses_add(&objects, &bare));
+    add_ip_address(&objects, 1000, "010.0.0.8", "gone");
+    add_ip_address(&objects, 1000, "10.0.0.1", "a");
+    add_ip_address(&objects, 1000, "10.0.0.7", "gone");
+    add_service(&services, "10.0.00.1", 0, 0);
+    CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0));
+    CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
+    CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
+    CHECK_OK(rk_audit_check_cluster(audit, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error));
+    if (unreadable) {
+      CHECK_OK(rk_audit_observe_unreadable(audit, RK_SUBJECT_KIND_SERVICE, &error));
+      CHECK_RESULT(rk_audit_check_cluster(audit, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error),
+                   RK_RESULT_UNREADABLE);
+      CHECK(strstr(error.message, "1 object cannot be read") != NULL);
+    }
+    CHECK_OK(rk_audit_finish(audit, NULL, &report, NULL));
+    rk_audit_free(audit);
+    rk_finding findings[4];
+    rk_leak leaks[2];
+    rk_object_repair repairs[4];
+    size_t n = 0;
+    CHECK_OK(rk_report_findings(report, 0, findings, 4, &n));
+    CHECK(n == 3 && findings[0].reason == RK_REASON_CLUSTER_IP_NOT_CANONICAL && findings[0].remedy == RK_REMEDY_OWNER);
+    CHECK(findings[1].reason == RK_REASON_IP_ADDRESS_WITHOUT_PARENT && findings[1].subject == 0);
+    CHECK(findings[2].reason == RK_REASON_IP_ADDRESS_NOT_CANONICAL && findings[2].value_kind == RK_VALUE_KIND_TEXT);
+    CHECK(findings[1].remedy == (unreadable ? RK_REMEDY_OWNER : RK_REMEDY_API_SERVER));
+    CHECK_OK(rk_report_leaks(report, 0, leaks, 2, &n));
+    CHECK(n == 1 && leaks[0].stays == (unreadable == 1));
+    CHECK_OK(rk_report_object_repairs(report, 0, repairs, 4, &n));
+    CHECK(n == (unreadable ? 0 : 3));
+    rk_report_free(report);
+  }
+  CHECK(rk_reason_severity(RK_REASON_IP_ADDRESS_WITHOUT_PARENT) == RK_SEVERITY_BREAKS_TRAFFIC);
+}
+
 /* Of two Services with one address the older one keeps it, and gets the IPAddress object that is missing; that of
  * 10.0.0.9, whose Service is gone, is removed. */
 static void claimants_and_objects(void) {
@@ -134,6 +183,7 @@ static void claimants_and_objects(void) {
 }
 
 int main(void) {
+  faults_of_objects();
   claimants_and_objects();
   bitmap_beside_objects();
   rk_report *report = run(NULL);

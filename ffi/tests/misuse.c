@@ -33,12 +33,12 @@ static void names_and_values(void) {
   CHECK(strcmp(rk_result_name(UINT32_MAX), "UNKNOWN") == 0);
   CHECK(strcmp(rk_reason_name(0), "Unknown") == 0);
   CHECK(strcmp(rk_reason_name(1), "ClusterIPNotValid") == 0);
-  CHECK(strcmp(rk_reason_name(11), "BitmapDisagrees") == 0);
-  CHECK(strcmp(rk_reason_name(12), "Unknown") == 0);
+  CHECK(strcmp(rk_reason_name(14), "ClusterIPNotCanonical") == 0);
+  CHECK(strcmp(rk_reason_name(15), "Unknown") == 0);
   CHECK(strcmp(rk_reason_name(UINT32_MAX), "Unknown") == 0);
   CHECK(rk_reason_severity(0) == RK_SEVERITY_NONE && rk_reason_severity(UINT32_MAX) == RK_SEVERITY_NONE);
   CHECK(rk_reason_severity(RK_REASON_PORT_OUT_OF_RANGE) == RK_SEVERITY_BREAKS_TRAFFIC);
-  CHECK(rk_reason_severity(RK_REASON_BITMAP_DISAGREES + 1) == RK_SEVERITY_NONE);
+  CHECK(rk_reason_severity(RK_REASON_CLUSTER_IP_NOT_CANONICAL + 1) == RK_SEVERITY_NONE);
   CHECK(rk_abi_version() == RK_ABI_VERSION);
 
   value = good;
@@ -964,6 +964,8 @@ static void sentences_about_batches(void) {
   CHECK_NULL(rk_audit_compare_bitmap(NULL, 0, 1, 0, &error));
   CHECK_INVALID_SAYS(rk_audit_compare_bitmap(audit, 0, 1, 0, &error),
                      "the audit has no bitmap of ClusterIPs at place 0 of its ranges");
+  CHECK_NULL(rk_audit_observe_unreadable(NULL, RK_SUBJECT_KIND_SERVICE, &error));
+  CHECK_INVALID_SAYS(rk_audit_observe_unreadable(audit, 3, &error), "kind 3 is not one of RK_SUBJECT_KIND_*");
   CHECK_INVALID_SAYS(rk_audit_check_cluster(audit, 0, 7, 0, true, &error),
                      "secondary_service_ips 7 is none of 0 (missing), 1 (uninitialised), 2 (initialised)");
   CHECK_OK(rk_audit_finish(audit, NULL, &report, &error));

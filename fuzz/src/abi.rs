@@ -188,7 +188,7 @@ pub fn as_c(report: &Report, finding: &Finding) -> FoundByC {
 }
 
 /// The reasons by their numbers in C, from 1 on.
-const REASONS: [Reason; 11] = [
+const REASONS: [Reason; 14] = [
     Reason::ClusterIPNotValid,
     Reason::ClusterIPNotAllocated,
     Reason::ClusterIPAlreadyAllocated,
@@ -200,6 +200,9 @@ const REASONS: [Reason; 11] = [
     Reason::PortAlreadyAllocated,
     Reason::PortOutOfRange,
     Reason::BitmapDisagrees,
+    Reason::IPAddressWithoutParent,
+    Reason::IPAddressNotCanonical,
+    Reason::ClusterIPNotCanonical,
 ];
 
 /// A batch of any kind.

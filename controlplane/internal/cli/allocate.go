@@ -28,9 +28,12 @@ What is allocated is printed, one value on each line.
 kube-apiserver frees what no Service uses within two or three passes of its repair,
 some 6 minutes. Kubernetes 1.33 keeps IPAddress objects beside bitmaps of ClusterIPs,
 and never repairs those bitmaps: serviceips and secondaryserviceips are refused there.`,
-		Example: `  rangekeeper allocate serviceips --endpoints http://127.0.0.1:2379
-  rangekeeper allocate serviceips 10.96.0.10 --endpoints http://127.0.0.1:2379
-  rangekeeper allocate servicenodeports -n 3 --endpoints http://127.0.0.1:2379`,
+		Example: `  rangekeeper allocate serviceips \
+    --endpoints http://127.0.0.1:2379
+  rangekeeper allocate serviceips 10.96.0.10 \
+    --endpoints http://127.0.0.1:2379
+  rangekeeper allocate servicenodeports -n 3 \
+    --endpoints http://127.0.0.1:2379`,
 		Args: usage.Arguments,
 	}
 	c.Flags().Uint32VarP(&count, "count", "n", 1, "allocate so many values, all or none")

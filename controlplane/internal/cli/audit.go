@@ -29,7 +29,8 @@ docs/sources.md says what each of them can see.`,
 		Example: `  rangekeeper audit
   rangekeeper audit --context production -n web -o json
   rangekeeper audit --etcd-snapshot backup.db.gz
-  rangekeeper audit --endpoints https://10.0.0.1:2379 --cacert ca.crt --cert client.crt --key client.key -o json`,
+  rangekeeper audit --endpoints https://10.0.0.1:2379 -o json \
+    --cacert ca.crt --cert client.crt --key client.key`,
 		Args:              usage.Arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}

@@ -71,6 +71,9 @@ func untilWritten(what string, try func() (written bool, err error)) error {
 
 func (s *store) tryChange(ctx context.Context, name string, decide func(*held, *rangekeeper.Allocator) error) (written bool, err error) {
 	state, err := clusterstate.ReadEtcd(ctx, s.client, clusterstate.Options{Prefix: s.prefix})
+	if err == nil {
+		err = state.CheckReadable()
+	}
 	if err != nil {
 		return false, err
 	}

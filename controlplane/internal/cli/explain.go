@@ -17,7 +17,7 @@ import (
 func newExplain(p *Program) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain IP|PORT|NAMESPACE/NAME|REASON",
-		Short: "Explain one ClusterIP or node port, one Service, or a reason of findings",
+		Short: "Explain a ClusterIP, node port, Service or reason of findings",
 		Long: `Shows the range and band of an address or port, whether it is allocated, the Services
 that use it, and its repair. For a Service, named as NAMESPACE/NAME or as NAME with
 --namespace, shows this for each of its values. For the reason of a finding, or for "leak", shows its meaning, risk

@@ -25,8 +25,10 @@ is changed; one with another SPEC is an error. A cluster that keeps ClusterIPs a
 IPAddress objects, the default since Kubernetes 1.33, has no ranges of ClusterIPs.
 
 ` + p.rangesHelp(),
-		Example: `  rangekeeper init serviceips 10.96.0.0/12 --endpoints http://127.0.0.1:2379
-  rangekeeper init servicenodeports 30000-32767 --endpoints http://127.0.0.1:2379`,
+		Example: `  rangekeeper init serviceips 10.96.0.0/12 \
+    --endpoints http://127.0.0.1:2379
+  rangekeeper init servicenodeports 30000-32767 \
+    --endpoints http://127.0.0.1:2379`,
 		Args: usage.Arguments,
 	}
 	withStore(c, p, func(c *cobra.Command, args []string, s *store) error {

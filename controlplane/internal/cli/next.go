@@ -71,6 +71,12 @@ func (s *source) explainSteps(f fault) []step {
 	}
 }
 
+// deleteStep deletes an IPAddress object, which takes an administrator of the cluster.
+func (s *source) deleteStep(name string) step {
+	words := append(append([]string{"kubectl"}, s.kubectlFlags()...), "delete ipaddress "+quoted(name))
+	return step{"as an administrator, delete the first IPAddress object that nothing else removes", words}
+}
+
 // repairStep leads to the repair of n of all faults, and of leaks, which a running cluster may still allocate.
 func (s *source) repairStep(n, leaks, all int) step {
 	if !s.online() {

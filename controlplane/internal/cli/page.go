@@ -17,6 +17,9 @@ func pageOf(a *audit.Audit, r *audit.Report, maps []occupancy.Map, from *source,
 		Totals: totals(r),
 		Maps:   maps,
 	}
+	for _, u := range r.Unreadable {
+		p.Unknown = append(p.Unknown, u.Kind+" "+u.Key+" cannot be read: "+u.Message)
+	}
 	for _, unknown := range r.Unknown {
 		p.Unknown = append(p.Unknown, unknown.Message)
 	}

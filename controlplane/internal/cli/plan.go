@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -41,10 +42,17 @@ func planScreen(s *screen, p *audit.Plan, source *source, toFile string) {
 		}
 		s.planGroup(repair, some)
 	}
-	var owners []fault
+	var owners, objects []fault
+	deleted := ""
 	for _, f := range p.LeftToOwners() {
-		owners = append(owners, faultOf(f, s.all))
+		if f.Kind == audit.KindIPAddress {
+			deleted = cmp.Or(deleted, f.Name)
+			objects = append(objects, faultOf(f, s.all))
+		} else {
+			owners = append(owners, faultOf(f, s.all))
+		}
 	}
+	s.planGroup("An administrator must delete the IPAddress object", objects)
 	s.planGroup("Only the owner of the Service can repair", owners)
 
 	var steps []step
@@ -58,7 +66,10 @@ func planScreen(s *screen, p *audit.Plan, source *source, toFile string) {
 	case p.Applied:
 		steps = append(steps, step{"check the result", source.command("audit")})
 	}
-	if len(owners) > 0 {
+	if deleted != "" {
+		steps = append(steps, source.deleteStep(deleted))
+	}
+	if owners = append(objects, owners...); len(owners) > 0 {
 		first := worst(owners)
 		steps = append(steps, source.explainSteps(first)...)
 		if page == "" {

@@ -19,13 +19,14 @@ func newPreflight(p *Program) *cobra.Command {
 		Long: `Shows what stops or surprises an upgrade of the API servers to another minor release, as
 far as it is about ClusterIPs and node ports: faults that the new release cannot repair,
 feature gates that it refuses, ranges that differ from the servers' flag, admission
-webhooks that keep a server from starting, and the writes of its first repair pass. Each
-line has its remedy. Writes nothing. docs/upgrade.md explains each check.
+webhooks and policies that keep a server from starting, and the writes of its first repair
+pass. Each line has its remedy. Writes nothing. docs/upgrade.md explains each check.
 
-Over the Kubernetes API it reads the admission webhooks, too, if the user may list them
-(deploy/audit/preflight.yaml).`,
+Over the Kubernetes API it reads the admission webhooks and policies, too, if the user may
+list them (deploy/audit/preflight.yaml).`,
 		Example: `  rangekeeper preflight --to 1.34
-  rangekeeper preflight --to 1.34 --service-cluster-ip-range 10.96.0.0/12 -o json
+  rangekeeper preflight --to 1.34 -o json \
+    --service-cluster-ip-range 10.96.0.0/12
   rangekeeper preflight --to 1.33 --etcd-snapshot backup.db.gz`,
 		Args:              usage.Arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,

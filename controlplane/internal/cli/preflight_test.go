@@ -131,7 +131,7 @@ func TestPreflightRemedies(t *testing.T) {
 	}
 }
 
-// TestPreflightWebhooks has webhook configurations in etcd.
+// TestPreflightWebhooks has webhook configurations and admission policies in etcd.
 func TestPreflightWebhooks(t *testing.T) {
 	rules := []admissionv1.RuleWithOperations{{
 		Operations: []admissionv1.OperationType{admissionv1.OperationAll},
@@ -150,9 +150,27 @@ func TestPreflightWebhooks(t *testing.T) {
 		}
 		return inEnvelopeOf(t, "admissionregistration.k8s.io/v1", kind, raw)
 	}
+	named := []admissionv1.NamedRuleWithOperations{{RuleWithOperations: rules[0]}}
+	policy := admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "limits"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: &admissionv1.MatchResources{ResourceRules: named}},
+	}
+	bound := admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "everywhere"},
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "limits", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
+	}
+	changing := admissionv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "labels"}, Spec: admissionv1.MutatingAdmissionPolicySpec{MatchConstraints: &admissionv1.MatchResources{ResourceRules: named}},
+	}
+	changes := admissionv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "everywhere"}, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: "labels"},
+	}
 	file := changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{
-		"/registry/validatingwebhookconfigurations/policies": stored("ValidatingWebhookConfiguration", &validating),
-		"/registry/mutatingwebhookconfigurations/defaults":   stored("MutatingWebhookConfiguration", &mutating),
+		"/registry/validatingadmissionpolicies/limits":           stored("ValidatingAdmissionPolicy", &policy),
+		"/registry/validatingadmissionpolicybindings/everywhere": stored("ValidatingAdmissionPolicyBinding", &bound),
+		"/registry/mutatingadmissionpolicies/labels":             stored("MutatingAdmissionPolicy", &changing),
+		"/registry/mutatingadmissionpolicybindings/everywhere":   stored("MutatingAdmissionPolicyBinding", &changes),
+		"/registry/validatingwebhookconfigurations/policies":     stored("ValidatingWebhookConfiguration", &validating),
+		"/registry/mutatingwebhookconfigurations/defaults":       stored("MutatingWebhookConfiguration", &mutating),
 	})
 	etcd := etcdtest.Start(t, file)
 	for _, source := range [][]string{{"--etcd-snapshot", file}, {"--endpoints", strings.Join(etcd.Endpoints(), ",")}} {
@@ -161,14 +179,18 @@ func TestPreflightWebhooks(t *testing.T) {
 		for _, c := range r.Of(preflight.Must) {
 			commands = append(commands, c.Command)
 		}
-		want := []string{"kubectl edit validatingwebhookconfiguration policies", "kubectl edit mutatingwebhookconfiguration defaults"}
+		want := []string{
+			"kubectl edit validatingwebhookconfiguration policies", "kubectl edit mutatingwebhookconfiguration defaults",
+			"kubectl edit validatingadmissionpolicy limits", "kubectl edit mutatingadmissionpolicy labels",
+		}
 		if !slices.Equal(commands, want) {
 			t.Errorf("%v: %q", source, commands)
 		}
 	}
 	broken := changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{"/registry/validatingwebhookconfigurations/broken": []byte("nonsense")})
-	if code, _, stderr := run(t, "preflight", "--to", "1.33", "--etcd-snapshot", broken); code != exitInput || !strings.Contains(stderr, "/registry/validatingwebhookconfigurations/broken") {
-		t.Errorf("exit code %d, %s", code, stderr)
+	r := runJSON[preflight.Report](t, exitFound, "preflight", "--to", "1.33", "--etcd-snapshot", broken)
+	if must := r.Of(preflight.Must); len(must) != 1 || must[0].Name != "Unreadable" || !slices.Equal(must[0].Values, []string{"/registry/validatingwebhookconfigurations/broken"}) {
+		t.Errorf("%+v", must)
 	}
 	if code, _, stderr := run(t, "audit", "--etcd-snapshot", broken); code != exitOK {
 		t.Errorf("an audit reads webhooks: %d, %s", code, stderr)
@@ -193,11 +215,11 @@ func TestPreflightOverAPI(t *testing.T) {
 		return append([]string{"preflight", "--to", newest, "--kubeconfig", server.Kubeconfig(user), "--service-cluster-ip-range", apiservertest.DefaultServiceClusterIPRange}, flags...)
 	}
 	r := runJSON[preflight.Report](t, exitOK, at(apiservertest.Admin)...)
-	if r.From != string(apiservertest.Newest) || !slices.Contains(namesOf(r, preflight.OK), "Webhooks") || !slices.Contains(namesOf(r, preflight.OK), "ServiceCIDR") {
+	if r.From != string(apiservertest.Newest) || !slices.Contains(namesOf(r, preflight.OK), "Webhooks") || !slices.Contains(namesOf(r, preflight.OK), "Policies") || !slices.Contains(namesOf(r, preflight.OK), "ServiceCIDR") {
 		t.Errorf("%+v", r)
 	}
 	r = runJSON[preflight.Report](t, exitOK, at(auditor)...)
-	if r.From != string(apiservertest.Newest) || !slices.Contains(namesOf(r, preflight.Unknown), "Webhooks") {
+	if r.From != string(apiservertest.Newest) || !slices.Contains(namesOf(r, preflight.Unknown), "Webhooks") || !slices.Contains(namesOf(r, preflight.Unknown), "Policies") {
 		t.Errorf("without the right: %+v", r)
 	}
 	// The second role needs the first one.
@@ -219,8 +241,28 @@ func TestPreflightOverAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, err = admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(t.Context(), &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "limits"},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			Validations: []admissionv1.Validation{{Expression: "true"}},
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Create},
+				Rule:       admissionv1.Rule{APIGroups: []string{"networking.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"ipaddresses"}},
+			}}}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "everywhere"},
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "limits", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	r = runJSON[preflight.Report](t, exitOK, at(apiservertest.Admin)...)
-	if !slices.Contains(namesOf(r, preflight.Surprise), "Webhooks") {
+	if !slices.Contains(namesOf(r, preflight.Surprise), "Webhooks") || !slices.Contains(namesOf(r, preflight.Surprise), "Policies") {
 		t.Errorf("with a webhook: %+v", r)
 	}
 	for _, c := range r.Of(preflight.Surprise) {

@@ -21,8 +21,10 @@ if it was free already.
 ` + p.rangesHelp() + `
 
 ` + inUseHelp,
-		Example: `  rangekeeper release serviceips 10.96.0.10 10.96.0.11 --endpoints http://127.0.0.1:2379
-  rangekeeper release servicenodeports 30080 --endpoints http://127.0.0.1:2379`,
+		Example: `  rangekeeper release serviceips 10.96.0.10 10.96.0.11 \
+    --endpoints http://127.0.0.1:2379
+  rangekeeper release servicenodeports 30080 \
+    --endpoints http://127.0.0.1:2379`,
 		Args: usage.Arguments,
 	}
 	c.Flags().BoolVar(&force, "force", false, "release a value even if a Service uses it: another Service can get it, too")

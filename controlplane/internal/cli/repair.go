@@ -62,9 +62,12 @@ rangekeeper undo reverses it for 24 hours.
 The exit code is 1 as long as changes are pending or anything is left: a fault that only
 an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak.`,
 		Example: `  rangekeeper repair --etcd-snapshot backup.db.gz --to-file repaired.db
-  rangekeeper repair --endpoints http://127.0.0.1:2379 --apply --clean-leaks
-  rangekeeper repair --endpoints http://127.0.0.1:2379 --plan-to plan.json
-  rangekeeper repair --endpoints http://127.0.0.1:2379 --apply --plan plan.json`,
+  rangekeeper repair --apply --clean-leaks \
+    --endpoints http://127.0.0.1:2379
+  rangekeeper repair --plan-to plan.json \
+    --endpoints http://127.0.0.1:2379
+  rangekeeper repair --apply --plan plan.json \
+    --endpoints http://127.0.0.1:2379`,
 		Args:              usage.Arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}

@@ -41,6 +41,9 @@ func (r *repair) look(ctx context.Context, keepsLeaks bool) (*clusterstate.State
 	if err != nil {
 		return nil, nil, 0, err
 	}
+	if err := state.CheckReadable(); err != nil {
+		return nil, nil, 0, r.source.explain(err)
+	}
 	o := r.source.auditOptions()
 	o.CleansLeaks, o.KeepsLeaks = r.cleanLeaks, keepsLeaks
 	a, err := audit.New(state, o)

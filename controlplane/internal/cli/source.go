@@ -60,7 +60,7 @@ func (s *source) addAPIFlags(c *cobra.Command, p *Program) {
 	s.kube.addFlags(c)
 	f := c.Flags()
 	s.readSQLite = p.ReadSQLite
-	f.StringVar(&s.sqlite, "sqlite", "", "read this SQLite database of kine, such as /var/lib/rancher/k3s/server/db/state.db")
+	f.StringVar(&s.sqlite, "sqlite", "", "read this SQLite database of kine, such as state.db in /var/lib/rancher/k3s/server/db")
 	if s.readSQLite == nil {
 		f.MarkHidden("sqlite")
 		usage.AddRule(c, func([]string) error {
@@ -267,7 +267,11 @@ func (s *source) auditOptions() audit.Options {
 
 // audit reads the state and audits it.
 func (s *source) audit(ctx context.Context) (*audit.Audit, error) {
-	return s.auditOf(s.read(ctx))
+	a, err := s.auditOf(s.read(ctx))
+	if err == nil && len(a.Report().Unreadable) > 0 {
+		fmt.Fprintf(s.progress.w, "rangekeeper: %s cannot be read; rangekeeper audit lists what is uncertain\n", count(len(a.Report().Unreadable), "object"))
+	}
+	return a, err
 }
 
 // auditOf audits a state that was just read.

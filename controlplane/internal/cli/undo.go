@@ -33,7 +33,7 @@ func newUndo() *cobra.Command {
 cleared, and clears those that it set. JOURNAL is the file that the repair wrote beside
 its plan, and is removed. A value that a Service uses stays recorded, and so does one
 that was allocated again; the command prints each value with what it did.`,
-		Example: "  rangekeeper undo plan.json.journal --endpoints http://127.0.0.1:2379",
+		Example: "  rangekeeper undo plan.json.journal \\\n    --endpoints http://127.0.0.1:2379",
 		Args:    usage.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			u.journal, u.out = args[0], c.OutOrStdout()
@@ -89,6 +89,9 @@ func (u *undo) run(ctx context.Context) error {
 func (u *undo) try(ctx context.Context, j *changes) (lines []string, kept, written bool, err error) {
 	s := &u.store
 	state, err := clusterstate.ReadEtcd(ctx, s.client, clusterstate.Options{Prefix: s.prefix})
+	if err == nil {
+		err = state.CheckReadable()
+	}
 	if err != nil {
 		return nil, false, false, err
 	}

@@ -59,7 +59,8 @@ answer, a line on stderr says so within seconds.
 
 ` + p.rangesHelp(),
 		Example: `  rangekeeper watch serviceips --endpoints http://127.0.0.1:2379
-  rangekeeper watch servicenodeports --endpoints http://127.0.0.1:2379 -o json`,
+  rangekeeper watch servicenodeports -o json \
+    --endpoints http://127.0.0.1:2379`,
 		Args: usage.Arguments,
 	}
 	format := addFormat(c, formatText, formatJSON)

@@ -85,6 +85,7 @@ func reportScreen(s *screen, r *audit.Report, maps string, source *source) {
 	if maps != "" {
 		s.b.WriteString("\n" + maps)
 	}
+	s.unreadable(r.Unreadable)
 	s.unknown(r.Unknown)
 	var faults []fault
 	for _, f := range r.Findings {
@@ -113,17 +114,25 @@ func reportScreen(s *screen, r *audit.Report, maps string, source *source) {
 }
 
 func totals(r *audit.Report) string {
-	return count(r.Summary.Findings, "finding") + ", " + count(r.Summary.Leaks, "leak") + ", " + count(int(r.Summary.Services), "Service")
+	text := count(r.Summary.Findings, "finding") + ", " + count(r.Summary.Leaks, "leak") + ", " + count(int(r.Summary.Services), "Service")
+	if n := r.Summary.Unreadable; n > 0 {
+		text += ", " + count(n, "object") + " that cannot be read"
+	}
+	return text
 }
 
 // reportSteps are the commands that follow an audit, if any do.
 func reportSteps(r *audit.Report, source *source) []step {
 	var faults []fault
 	n, leaks := 0, 0 // that a repair of bitmaps removes
+	var deleted string
 	for _, f := range r.Findings {
 		faults = append(faults, faultOf(f, false))
 		if f.Remedy == rangekeeper.RemedyRepair {
 			n++
+		}
+		if deleted == "" && f.Kind == audit.KindIPAddress && f.Remedy == rangekeeper.RemedyOwner {
+			deleted = f.Name
 		}
 	}
 	for _, l := range r.Leaks {
@@ -136,13 +145,40 @@ func reportSteps(r *audit.Report, source *source) []step {
 	if len(faults) > 0 {
 		steps = source.explainSteps(worst(faults))
 	}
+	if deleted != "" {
+		steps = append(steps, source.deleteStep(deleted))
+	}
 	if r.SuspectsLeaks {
 		steps = append(steps, source.probeStep(r))
 	}
-	if n+leaks > 0 && !source.overAPI() {
+	if n+leaks > 0 && !source.overAPI() && len(r.Unreadable) == 0 {
 		steps = append(steps, source.repairStep(n, leaks, len(faults)))
 	}
 	return steps
+}
+
+// unreadable lists the objects that cannot be decoded.
+func (s *screen) unreadable(all []audit.Unreadable) {
+	if len(all) == 0 {
+		return
+	}
+	s.blank()
+	s.text(0, bold, fmt.Sprintf("Cannot be read: %d", len(all)))
+	var faults []fault
+	for _, u := range all {
+		faults = append(faults, fault{value: u.Key, row: []string{u.Kind, printable(u.Key), printable(u.Message)}})
+	}
+	s.list(2, faults)
+	var uncertain []string
+	for _, u := range all {
+		if !slices.Contains(uncertain, u.Uncertain) {
+			uncertain = append(uncertain, u.Uncertain)
+		}
+	}
+	for _, text := range uncertain {
+		s.text(2, "", "Uncertain, as "+text)
+	}
+	s.text(2, "", "Restore or delete what cannot be read; kube-apiserver cannot read it either. Until then leaks stay, and a repair writes nothing.")
 }
 
 // unknown lists what the source cannot see.

@@ -25,6 +25,11 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     parse_ipv4(text.as_bytes()).map(IpAddr::V4).or_else(|| parse_ipv6(text).map(|address| address.to_canonical()))
 }
 
+/// The address of a text in the canonical form, by which kube-apiserver looks for an IPAddress object.
+pub(crate) fn parse_canonical(text: &str) -> Option<IpAddr> {
+    parse_address(text).filter(|address| address.to_string() == text)
+}
+
 /// Reads an address with the standard parser, without superfluous leading zeros.
 #[inline(never)]
 fn parse_ipv6(text: &str) -> Option<Ipv6Addr> {

@@ -56,6 +56,7 @@ impl Beside {
         objects: &Objects,
         leaks: &mut Leaks<'_>,
         found: &mut Vec<Finding>,
+        keeps_all: bool,
     ) -> (usize, RangeReport) {
         if !self.is_written(objects) {
             let (index, report) = self.pass.finish_unused();
@@ -90,7 +91,7 @@ impl Beside {
             }
         }
         // There are no claims to settle.
-        let (index, report) = self.pass.finish(leaks, &mut Findings::new(), Some(&alone));
+        let (index, report) = self.pass.finish(leaks, &mut Findings::new(), Some(&alone), keeps_all);
         (index, RangeReport::Bitmap(report.beside_objects()))
     }
 }

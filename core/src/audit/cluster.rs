@@ -3,6 +3,7 @@
 use std::fmt::{self, Display};
 
 use super::Audit;
+use super::objects::Objects;
 
 /// A range that kube-apiserver stores as a bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,6 +80,12 @@ pub enum NotAuditable {
         /// How many Services have such values.
         services: u64,
     },
+    /// Objects of the cluster could not be read. They may use or record any value, so a repair could free it.
+    #[error("{objects} cannot be read, and may use or record any value", objects = count_of(.objects))]
+    Unreadable {
+        /// How many there are.
+        objects: u64,
+    },
     /// Values are recorded and there is no Service: leaks and values in use cannot be distinguished. A cluster has the
     /// `kubernetes` Service at least, so its Services must be stored elsewhere.
     #[error("there are no Services, but {recorded} recorded as allocated{NO_TELLING}", recorded = values_are(.recorded))]
@@ -90,6 +97,10 @@ pub enum NotAuditable {
 
 const ADVICE: &str = "a kube-apiserver of this cluster sets it up when it starts";
 const NO_TELLING: &str = ", so leaks and values in use cannot be distinguished";
+
+fn count_of(count: &u64) -> String {
+    if *count == 1 { "1 object".into() } else { format!("{count} objects") }
+}
 
 fn values_are(count: &u64) -> String {
     if *count == 1 { "1 value is".into() } else { format!("{count} values are") }
@@ -116,7 +127,7 @@ impl NotAuditable {
         match self {
             Self::Uninitialised { bitmap, .. } | Self::NoRange { bitmap, .. } => Some(*bitmap),
             Self::NoPrimary => Some(StoredBitmap::SecondaryServiceIps),
-            Self::NoServices { .. } => None,
+            Self::Unreadable { .. } | Self::NoServices { .. } => None,
         }
     }
 }
@@ -124,7 +135,7 @@ impl NotAuditable {
 impl Audit {
     /// Checks, once all Services were observed, that the audit of a whole cluster with these stored bitmaps has all ranges
     /// that it needs. An audit of some of the ranges needs no such check. If leaks are cleaned after it, as `cleans_leaks`
-    /// says, it needs Services, too.
+    /// says, it needs Services, too. Then, and in a [`Pass`](crate::commit::Pass), all objects must have been readable.
     ///
     /// # Errors
     /// If the audit would find nothing, or report something wrong, for lack of a range or of Services.
@@ -149,8 +160,13 @@ impl Audit {
             }
             Err(NotAuditable::NoRange { bitmap, is_there: presence != Presence::Missing, services })
         };
-        missing(StoredBitmap::ServiceIps, service_ips, self.without_addresses)?;
+        if !self.objects.as_ref().is_some_and(Objects::lacks_cidr) {
+            missing(StoredBitmap::ServiceIps, service_ips, self.without_addresses)?;
+        }
         missing(StoredBitmap::ServiceNodePorts, service_node_ports, self.without_ports)?;
+        if self.unreadable > 0 && (cleans_leaks || self.is_of_pass()) {
+            return Err(NotAuditable::Unreadable { objects: self.unreadable });
+        }
         if !cleans_leaks || self.services > 0 {
             return Ok(());
         }
@@ -171,7 +187,7 @@ impl Audit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::Stored;
+    use crate::audit::{Stored, Unreadable};
     use crate::service::{Service, ServicePort};
 
     use Presence::{Initialised, Missing, Uninitialised};
@@ -257,6 +273,19 @@ mod tests {
         let cidr = crate::service_cidr::ServiceCidr::parse("10.0.0.0/24").expect("a CIDR");
         objects.add_service_cidr(cidr).expect("an audit of IPAddress objects");
         assert_eq!(refused(&observe(objects), bitmaps(Missing, Missing, Initialised)), "fine");
+    }
+
+    #[test]
+    fn unreadable_objects_keep_a_repair_from_writing() {
+        let all = bitmaps(Missing, Missing, Missing);
+        let mut objects = Audit::of_ip_addresses(None);
+        objects.observe(&Service { cluster_ip: "10.0.0.1", ..Service::default() });
+        assert!(objects.check_cluster(all, false).is_err(), "there is no range");
+        objects.observe_unreadable(Unreadable::ServiceCidr);
+        assert_eq!(objects.check_cluster(all, false), Ok(()), "the address may be in the CIDR that cannot be read");
+        assert_eq!(refused(&objects, all), "1 object cannot be read, and may use or record any value");
+        objects.of_pass(Default::default());
+        assert_eq!(objects.check_cluster(all, false), Err(NotAuditable::Unreadable { objects: 1 }));
     }
 
     #[test]

@@ -127,6 +127,17 @@ pub enum AddObjectError {
     NoBitmap(usize),
 }
 
+/// The kind of an object that could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unreadable {
+    /// A Service.
+    Service,
+    /// An IPAddress object.
+    IpAddress,
+    /// A ServiceCIDR object. An address that no other one has may be in it, and is not reported.
+    ServiceCidr,
+}
+
 /// What the audit does about leaks: offsets that are stored though no Service uses them.
 #[derive(Debug)]
 pub enum Leaks<'a> {
@@ -200,6 +211,8 @@ pub struct Audit {
     /// The range that findings name for an address of a family without one: the first one for ClusterIPs.
     first_cidr: Option<usize>,
     services: u64,
+    /// Objects of the cluster that could not be read.
+    unreadable: u64,
     claims: u64,
     /// The addresses of Services, if the ranges of ClusterIPs are not known.
     without_range: Option<HashSet<IpAddr>>,
@@ -356,6 +369,15 @@ impl Audit {
         self.without_range = Some(HashSet::new());
     }
 
+    /// Says that the cluster has one more object, which could not be read. It may use or record any value: all leaks stay, with
+    /// their counters at 0, no IPAddress object is repaired, and [`check_cluster`](Self::check_cluster) refuses repairs.
+    pub fn observe_unreadable(&mut self, kind: Unreadable) {
+        self.unreadable = self.unreadable.saturating_add(1);
+        if let (Some(objects), Unreadable::ServiceCidr) = (&mut self.objects, kind) {
+            objects.lack_cidr();
+        }
+    }
+
     /// Adds one CIDR of a ServiceCIDR object; they may overlap.
     ///
     /// # Errors
@@ -492,28 +514,35 @@ impl Audit {
     /// Ends the audit. Cost: O(size / 64) per bitmap; the number of IPAddress objects and Services times that of CIDRs.
     pub fn finish(self, mut leaks: Leaks<'_>) -> Report {
         let mut findings = self.findings;
+        let keeps_all = self.unreadable > 0;
         let mut ranges: Vec<(usize, RangeReport)> = Vec::new();
         let of_bitmap = |unseen: bool, (index, report)| {
             (index, if unseen { RangeReport::Unseen(report) } else { RangeReport::Bitmap(report) })
         };
         let cidrs = [self.ipv4, self.ipv6].into_iter().flatten();
-        ranges.extend(cidrs.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings, None))));
-        ranges.extend(self.ports.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings, None))));
+        ranges.extend(
+            cidrs.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings, None, keeps_all))),
+        );
+        ranges.extend(
+            self.ports.map(|range| of_bitmap(range.unseen, range.finish(&mut leaks, &mut findings, None, keeps_all))),
+        );
         let (mut object_leaks, mut object_repairs, mut disagreements) = (Vec::new(), Vec::new(), Vec::new());
         let mut referred = HashMap::new();
+        let mut at_rest = false;
         if let Some(objects) = self.objects {
             let beside = self.beside.into_iter();
-            ranges.extend(beside.map(|beside| beside.finish(&objects, &mut leaks, &mut disagreements)));
-            let (cidrs, leaks, repairs) = objects.finish(&mut findings, &mut referred, self.claims);
+            ranges.extend(beside.map(|beside| beside.finish(&objects, &mut leaks, &mut disagreements, keeps_all)));
+            at_rest = objects.is_at_rest();
+            let (cidrs, leaks, repairs) = objects.finish(&mut findings, &mut referred, self.claims, keeps_all);
             ranges.extend(cidrs.map(|(index, report)| (index, RangeReport::ServiceCidr(report))));
             (object_leaks, object_repairs) = (leaks, repairs);
         }
         ranges.sort_unstable_by_key(|(index, _)| *index);
         let ranges: Vec<_> = ranges.into_iter().map(|(_, range)| range).collect();
         if let Leaks::Keep(counters) = leaks {
-            counters.retain(&ranges);
+            counters.retain(if keeps_all { &[] } else { &ranges });
         }
-        findings.sort_unstable_by_key(|(order, _)| *order);
+        findings.sort_by_key(|(order, _)| *order);
         let findings = findings.into_iter().map(|(_, finding)| finding).chain(disagreements).collect();
         Report {
             ranges,
@@ -521,6 +550,7 @@ impl Audit {
             services: self.services,
             object_leaks,
             object_repairs,
+            at_rest,
             referred,
             claims: None,
             claimants: Default::default(),

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::address::parse_address;
+use crate::address::{parse_address, parse_canonical};
 use crate::any::AnyValue;
 use crate::finding::{Finding, FoundValue, Reason, Subject};
 use crate::ipaddress::{
@@ -37,15 +37,19 @@ pub(super) struct Objects {
     by_address: HashMap<IpAddr, usize>,
     claims: Vec<Claims>,
     by_name: HashMap<(String, String), usize>,
+    /// A ServiceCIDR object could not be read.
+    lacks_cidr: bool,
 }
 
 #[derive(Debug)]
 struct Object {
+    /// `None` if the name is not the canonical text of an address, so that the object records none.
     address: Option<IpAddr>,
     name: String,
     managed: bool,
     created: i64,
     revision: u64,
+    has_parent: bool,
     /// Namespace and name of the Service that it refers to; `None` if it refers to no Service.
     service: Option<(String, String)>,
 }
@@ -56,13 +60,16 @@ struct Claims {
     /// The place of the first one among the claims of the audit.
     order: u64,
     key: (String, String),
+    /// The addresses, and the texts that are none.
     addresses: Vec<Result<IpAddr, String>>,
+    /// The texts of addresses that are not canonical, with the places of the addresses.
+    other_texts: Vec<(usize, String)>,
 }
 
 /// A write of the API server's repair of IPAddress objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectRepair {
-    /// The address.
+    /// The address. The name of an object that is removed may be another text of it.
     pub address: IpAddr,
     /// The object that is removed or replaced, by its place among those that were observed: 0 is the first.
     pub removed: Option<u64>,
@@ -103,6 +110,7 @@ impl Objects {
             by_address: HashMap::new(),
             claims: Vec::new(),
             by_name: HashMap::new(),
+            lacks_cidr: false,
         }
     }
 
@@ -110,8 +118,23 @@ impl Objects {
         self.cidrs.push((index, cidr));
     }
 
+    /// Says that there is another CIDR, which is not known.
+    pub(super) fn lack_cidr(&mut self) {
+        self.lacks_cidr = true;
+    }
+
+    /// Whether there is a CIDR that is not known.
+    pub(super) fn lacks_cidr(&self) -> bool {
+        self.lacks_cidr
+    }
+
     pub(super) fn has_cidrs(&self) -> bool {
         !self.cidrs.is_empty()
+    }
+
+    /// Whether no Service can be under way any more.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.now.is_none()
     }
 
     /// How many IPAddress objects were observed.
@@ -120,7 +143,7 @@ impl Objects {
     }
 
     pub(super) fn observe_ip_address(&mut self, object: &IpAddressObject<'_>) {
-        let address = parse_address(object.name);
+        let address = parse_canonical(object.name);
         if let Some(address) = address {
             self.by_address.insert(address, self.objects.len());
         }
@@ -130,6 +153,7 @@ impl Objects {
             managed: object.managed_by == ALLOCATOR,
             created: object.created,
             revision: object.revision,
+            has_parent: !object.is_without_parent(),
             service: object.service().map(|(namespace, name)| (namespace.into(), name.into())),
         });
     }
@@ -137,11 +161,13 @@ impl Objects {
     /// Records the addresses of a Service, the first of which has the place `order` among the claims. Returns their number.
     pub(super) fn observe_service(&mut self, service: &Service<'_>, order: u64) -> u64 {
         let key = (service.namespace.to_owned(), service.name.to_owned());
-        let texts = service.cluster_ip_texts().iter();
-        let addresses: Vec<_> = texts.map(|text| parse_address(text).ok_or_else(|| (*text).into())).collect();
+        let texts = service.cluster_ip_texts();
+        let addresses: Vec<_> = texts.iter().map(|text| parse_address(text).ok_or_else(|| (*text).into())).collect();
         let count = addresses.len() as u64;
+        let is_other = |place: &usize| addresses[*place].is_ok() && parse_canonical(texts[*place]).is_none();
+        let other_texts = (0..texts.len()).filter(is_other).map(|place| (place, texts[place].into())).collect();
         self.by_name.insert(key.clone(), self.claims.len());
-        self.claims.push(Claims { order, key, addresses });
+        self.claims.push(Claims { order, key, addresses, other_texts });
         count
     }
 
@@ -179,12 +205,13 @@ impl Objects {
     /// Ends the audit of the addresses. Cost: linear in the number of objects times the number of CIDRs.
     ///
     /// Findings about Services go into `findings`, those about objects after them, from `order` on. `referred` gets, for each
-    /// address that several Services claim, the one of them that the object refers to.
+    /// address that several Services claim, the one of them that the object refers to. With `keeps_all` no object changes.
     pub(super) fn finish(
         self,
         findings: &mut Findings,
         referred: &mut HashMap<IpAddr, u64>,
         mut order: u64,
+        keeps_all: bool,
     ) -> (impl Iterator<Item = (usize, ServiceCidrReport)>, Vec<Leak>, Vec<ObjectRepair>) {
         let mut repairs = Vec::new();
         let mut lost = HashSet::new();
@@ -203,13 +230,22 @@ impl Objects {
                         (reason, FoundValue::Address(*address))
                     }
                 };
-                let Some(reason) = reason else { continue };
                 let range = match claim {
                     Ok(address) => self.range_of(*address),
                     Err(_) => self.first_range(),
                 };
                 let subject = Subject::Service(ordinal as u64);
-                findings.push((claims.order + place as u64, Finding { reason, range, subject, value, valid: None }));
+                let mut find = |reason, value| {
+                    findings
+                        .push((claims.order + place as u64, Finding { reason, range, subject, value, valid: None }));
+                };
+                if let Some(reason) = reason {
+                    find(reason, value);
+                }
+                let other = claims.other_texts.iter().find(|(at, _)| *at == place);
+                if let (Some((_, text)), true) = (other, reason != Some(Reason::ClusterIPOutOfRange)) {
+                    find(Reason::ClusterIPNotCanonical, FoundValue::Text(text.clone()));
+                }
             }
         }
         referred.extend(duplicates.iter().filter_map(|address| Some((*address, self.referred_by(address)?))));
@@ -227,16 +263,27 @@ impl Objects {
                 findings.push((order, Finding { reason, range, subject, value, valid: None }));
                 order += 1;
             };
+            // The repair of the reference reads the references of the allocator's objects, and of those of addresses in use.
+            let crashes =
+                !object.has_parent && (object.managed || object.address.is_some_and(|address| lost.contains(&address)));
             let Some(address) = object.address else {
-                let value = FoundValue::Text(object.name.clone());
-                find(Reason::IPAddressNotAllocated, self.first_range(), value);
+                let reason = if crashes { Reason::IPAddressWithoutParent } else { Reason::IPAddressNotCanonical };
+                let address = parse_address(&object.name);
+                let range = address.map_or_else(|| self.first_range(), |address| self.range_of(address));
+                find(reason, range, FoundValue::Text(object.name.clone()));
+                if let (Some(address), true) = (address, object.managed) {
+                    repairs.push(ObjectRepair { address, removed: Some(ordinal as u64), service: None });
+                }
                 continue;
             };
+            if crashes {
+                find(Reason::IPAddressWithoutParent, self.range_of(address), FoundValue::Address(address));
+            }
             let replaced = lost.contains(&address);
             match self.judge_object(object, address) {
                 ObjectVerdict::Keep | ObjectVerdict::Wait(_) => continue,
                 // The Service that uses the address has a finding, and its repair comes first.
-                ObjectVerdict::NoService | ObjectVerdict::Leaked if replaced => {}
+                ObjectVerdict::NoService | ObjectVerdict::Leaked if replaced || crashes => {}
                 ObjectVerdict::NoService => {
                     find(Reason::IPAddressNotAllocated, self.range_of(address), FoundValue::Address(address));
                 }
@@ -245,7 +292,7 @@ impl Objects {
                 }
                 ObjectVerdict::Leaked => {
                     let (range, value) = (self.range_of(address), AnyValue::Address(address));
-                    leaks.push(Leak { range, value, object: Some(ordinal as u64), stays: false });
+                    leaks.push(Leak { range, value, object: Some(ordinal as u64), stays: keeps_all });
                 }
             }
             // The API server removes the object, and creates another one for a Service that uses the address.
@@ -254,8 +301,11 @@ impl Objects {
                 repairs.push(ObjectRepair { address, removed: Some(ordinal as u64), service: None });
             }
         }
-        let next: HashSet<IpAddr> =
-            self.by_address.keys().filter(|address| !leaked.contains(address)).chain(&in_use).copied().collect();
+        if keeps_all {
+            repairs.clear();
+        }
+        let stays = |address: &&IpAddr| keeps_all || !leaked.contains(*address);
+        let next: HashSet<IpAddr> = self.by_address.keys().filter(stays).chain(&in_use).copied().collect();
         let reports = self.cidrs.into_iter().map(move |(index, cidr)| {
             let report = ServiceCidrReport {
                 cidr,
@@ -280,7 +330,7 @@ impl Objects {
         duplicates: &mut HashSet<IpAddr>,
     ) -> (Option<Reason>, bool) {
         if !self.cidrs.iter().any(|(_, cidr)| cidr.offset_of(address).is_some()) {
-            return (Some(Reason::ClusterIPOutOfRange), false);
+            return ((!self.lacks_cidr).then_some(Reason::ClusterIPOutOfRange), false);
         }
         let object = self.by_address.get(&address).map(|at| &self.objects[*at]);
         let verdict = judge_cluster_ip(object.map(|object| {
@@ -400,7 +450,8 @@ impl ServiceCidrReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::{AddObjectError, Audit, Leaks, RangeReport, Report, Stored};
+    use crate::audit::{AddObjectError, Audit, Leaks, RangeReport, Remedy, Report, Stored, Unreadable};
+    use crate::finding::Severity;
     use crate::service::ServicePort;
 
     /// An IPAddress object of the allocator for the Service `ns/parent`.
@@ -548,7 +599,7 @@ mod tests {
             (Reason::ClusterIPAlreadyAllocated, 2, Subject::Service(1), "10.0.0.1"),
             (Reason::PortNotAllocated, 1, Subject::Service(1), "30002"),
             (Reason::ClusterIPNotValid, 2, Subject::Service(2), "bad"),
-            (Reason::IPAddressNotAllocated, 2, Subject::IPAddress(2), "10.0.0.1x"),
+            (Reason::IPAddressNotCanonical, 2, Subject::IPAddress(2), "10.0.0.1x"),
         ];
         assert_eq!(
             found,
@@ -608,6 +659,108 @@ mod tests {
         }
         let kept: Vec<_> = report.object_repairs().map(|repair| repair.service).collect();
         assert_eq!(kept, [Some(3)], "one that refers to a Service that uses it stays with that one");
+    }
+
+    #[test]
+    fn an_object_without_parent_whose_reference_the_server_reads_breaks_traffic() {
+        let bare = |name, managed_by| IpAddressObject { name, managed_by, ..IpAddressObject::default() };
+        let objects = [
+            bare("10.0.0.1", ALLOCATOR),
+            bare("10.0.0.2", ALLOCATOR),
+            bare("10.0.0.3", "other"),
+            bare("10.0.0.4", "other"),
+            bare("010.0.0.5", ALLOCATOR),
+            bare("10.9.0.1", "other"),
+        ];
+        // The server does not look for an object of 10.9.0.1, which no ServiceCIDR has.
+        let services = [("two", "10.0.0.2"), ("four", "10.0.0.4"), ("far", "10.9.0.1")];
+        for (now, remedy) in [(Some(1000), Remedy::Owner), (None, Remedy::ApiServer)] {
+            let report = audit(now, "10.0.0.0/29", &objects, &services);
+            let crashes: Vec<_> =
+                report.findings.iter().filter(|f| f.reason == Reason::IPAddressWithoutParent).collect();
+            let about: Vec<_> = crashes.iter().map(|finding| (finding.subject, finding.value.to_string())).collect();
+            let expected = [(0, "10.0.0.1"), (1, "10.0.0.2"), (3, "10.0.0.4"), (4, "010.0.0.5")];
+            assert_eq!(about, expected.map(|(at, value)| (Subject::IPAddress(at), value.to_owned())), "{now:?}");
+            assert!(crashes.iter().all(|finding| report.remedy(finding) == remedy), "{now:?}");
+            assert!(crashes.iter().all(|finding| finding.reason.severity() == Severity::BreaksTraffic));
+            let others = report.findings.iter().filter(|finding| finding.reason != Reason::IPAddressWithoutParent);
+            let expected = [
+                (Reason::ClusterIPNotAllocated, "10.0.0.2".to_owned()),
+                (Reason::ClusterIPNotAllocated, "10.0.0.4".into()),
+                (Reason::ClusterIPOutOfRange, "10.9.0.1".into()),
+            ];
+            assert_eq!(others.map(|f| (f.reason, f.value.to_string())).collect::<Vec<_>>(), expected, "{now:?}");
+            let removed: Vec<_> = report.object_repairs().filter_map(|repair| repair.removed).collect();
+            assert_eq!(removed, [1, 3, 0, 4], "of Services, then the others");
+        }
+    }
+
+    #[test]
+    fn an_object_records_an_address_by_its_canonical_name_only() {
+        let foreign = IpAddressObject { managed_by: "other", ..object("FD00::2", "gone") };
+        let objects =
+            [object("FD00::1", "one"), foreign, object("fd00:0::3", "gone"), object("::ffff:10.0.0.1", "one")];
+        let report = audit(None, "fd00::/125", &objects, &[("one", "fd00::1")]);
+        assert_eq!(
+            found(&report),
+            [
+                (Reason::ClusterIPNotAllocated, "fd00::1".into()),
+                (Reason::IPAddressNotCanonical, "FD00::1".into()),
+                (Reason::IPAddressNotCanonical, "FD00::2".into()),
+                (Reason::IPAddressNotCanonical, "fd00:0::3".into()),
+                (Reason::IPAddressNotCanonical, "::ffff:10.0.0.1".into()),
+            ]
+        );
+        assert_eq!(state(&report, "fd00::1"), (false, true, true));
+        assert_eq!(state(&report, "fd00::2"), (false, false, false), "the allocator does not see the object");
+        assert_eq!(report.leaks().next(), None);
+        let repairs: Vec<_> = report.object_repairs().map(|repair| (repair.removed, repair.service)).collect();
+        assert_eq!(repairs, [(None, Some(0)), (Some(0), None), (Some(2), None), (Some(3), None)]);
+        let remedies: Vec<_> = report.findings.iter().map(|finding| report.remedy(finding)).collect();
+        use Remedy::{ApiServer, Owner};
+        assert_eq!(remedies, [ApiServer, ApiServer, Owner, ApiServer, ApiServer]);
+        let running = audit(Some(1000), "fd00::/125", &objects, &[]);
+        assert!(running.findings.iter().all(|finding| running.remedy(finding) == Owner));
+    }
+
+    #[test]
+    fn a_service_has_the_canonical_text_of_its_address() {
+        let objects = [object("10.0.0.1", "one"), object("10.0.0.2", "two")];
+        let services = [("one", "010.0.0.1"), ("two", "10.0.0.2"), ("three", "::ffff:10.0.0.3"), ("far", "010.9.0.1")];
+        let report = audit(Some(1000), "10.0.0.0/29", &objects, &services);
+        assert_eq!(
+            found(&report),
+            [
+                (Reason::ClusterIPNotCanonical, "010.0.0.1".into()),
+                (Reason::ClusterIPNotAllocated, "10.0.0.3".into()),
+                (Reason::ClusterIPNotCanonical, "::ffff:10.0.0.3".into()),
+                (Reason::ClusterIPOutOfRange, "10.9.0.1".into()),
+            ]
+        );
+        assert_eq!(report.remedy(&report.findings[0]), Remedy::Owner);
+        assert_eq!(report.findings[0].reason.severity(), Severity::DuplicateRisk);
+    }
+
+    #[test]
+    fn with_an_unreadable_object_nothing_is_removed() {
+        for (kind, out_of_range) in [(Unreadable::Service, 1), (Unreadable::IpAddress, 1), (Unreadable::ServiceCidr, 0)]
+        {
+            let mut audit = Audit::of_ip_addresses(None);
+            audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/29").expect("a CIDR")).expect("an audit of objects");
+            for object in [object("10.0.0.1", "gone"), object("10.0.0.2", "one")] {
+                audit.observe_ip_address(&object).expect("an audit of objects");
+            }
+            for (name, cluster_ip) in [("one", "10.0.0.3"), ("far", "10.9.0.1")] {
+                audit.observe(&Service { namespace: "ns", name, cluster_ip, ..Service::default() });
+            }
+            audit.observe_unreadable(kind);
+            let report = audit.finish(Leaks::CleanAtOnce);
+            assert_eq!(report.object_repairs().next(), None, "{kind:?}");
+            assert_eq!(report.leaks().map(|leak| leak.stays).collect::<Vec<_>>(), [true], "{kind:?}");
+            assert_eq!(state(&report, "10.0.0.1"), (true, false, true), "{kind:?}");
+            let far = report.findings.iter().filter(|finding| finding.reason == Reason::ClusterIPOutOfRange);
+            assert_eq!(far.count(), out_of_range, "{kind:?}: it may be in the CIDR that cannot be read");
+        }
     }
 
     #[test]

@@ -159,16 +159,22 @@ impl<R: Repaired> RangePass<R> {
     }
 
     /// `alone` are the leaks that only this bitmap records, of one beside IPAddress objects: they are cleared even where
-    /// leaks are kept.
+    /// leaks are kept. With `keeps_all` everything stays.
     pub(super) fn finish(
         mut self,
         leaks: &mut Leaks<'_>,
         findings: &mut Findings,
         alone: Option<&Bitmap>,
+        keeps_all: bool,
     ) -> (usize, BitmapReport) {
         self.settle(findings);
         let range = self.range.any();
         let next = match leaks {
+            _ if keeps_all => {
+                let mut next = self.stored.clone();
+                next.union_with(&self.in_use);
+                Some(next)
+            }
             Leaks::CleanAtOnce => None,
             // In most passes nothing is leaked. Without bitmaps for leaks a pass takes half the memory.
             Leaks::Keep(counters) if self.stored.is_subset(&self.in_use) => {

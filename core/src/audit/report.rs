@@ -26,6 +26,8 @@ pub struct Report {
     pub services: u64,
     pub(super) object_leaks: Vec<Leak>,
     pub(super) object_repairs: Vec<ObjectRepair>,
+    /// Nothing works on the data any more, so that the repairs of objects are made in them.
+    pub(super) at_rest: bool,
     /// The Service that the IPAddress object refers to, for each address that several Services claim, if it is one of them.
     pub(super) referred: HashMap<IpAddr, u64>,
     /// The second look at all Services, if it has begun.
@@ -92,7 +94,8 @@ pub enum Remedy {
     Repair,
     /// The API server, which repairs IPAddress objects when it starts and every few minutes after that.
     ApiServer,
-    /// Only the owner of the Service, who recreates it or widens the range.
+    /// Only the owner of the object: that of a Service, who recreates it or widens the range, or an administrator, who deletes
+    /// an IPAddress object.
     Owner,
 }
 
@@ -203,12 +206,18 @@ impl Report {
     /// Who repairs what the finding of this report is about.
     pub fn remedy(&self, finding: &Finding) -> Remedy {
         if !finding.reason.is_repairable() {
-            return Remedy::Owner;
+            return if self.removes(finding.subject) { Remedy::ApiServer } else { Remedy::Owner };
         }
         match finding.range.and_then(|range| self.bitmap(range)) {
             Some(_) => Remedy::Repair,
             None => Remedy::ApiServer,
         }
+    }
+
+    /// Whether the repair of data at rest removes or replaces the object.
+    fn removes(&self, subject: Subject) -> bool {
+        let Subject::IPAddress(ordinal) = subject else { return false };
+        self.at_rest && self.object_repairs.iter().any(|repair| repair.removed == Some(ordinal))
     }
 
     /// Whether the repair leaves the finding of this report for now: the value is recorded in a bitmap beside IPAddress
@@ -542,6 +551,27 @@ mod tests {
         for stays in [true, false] {
             let leaks = leaked(&report(Leaks::Keep(&mut counters)));
             assert_eq!(leaks, [("10.0.0.3".to_owned(), stays), ("10.0.0.4".to_owned(), stays)]);
+        }
+    }
+
+    #[test]
+    fn with_an_unreadable_service_all_leaks_stay_and_are_counted_again() {
+        let mut counters = RepairCounters::new(std::num::NonZeroU8::new(2).expect("not 0"));
+        let mut pass = |unreadable: bool| {
+            let mut audit = Audit::new();
+            let stored = Stored { range: "10.0.0.0/24", data: &[0b1101] };
+            audit.add_cluster_ips("10.0.0.0/24".parse().expect("a CIDR"), stored).expect("bits in the range");
+            audit.observe(&Service { cluster_ip: "10.0.0.2", ..Service::default() });
+            if unreadable {
+                audit.observe_unreadable(crate::audit::Unreadable::Service);
+            }
+            let report = audit.finish(Leaks::Keep(&mut counters));
+            let range = report.bitmap(0).expect("a bitmap");
+            (leaked(&report).into_iter().map(|(_, stays)| stays).collect::<Vec<_>>(), range.next().snapshot().to_vec())
+        };
+        let (kept, cleaned) = ((vec![true; 3], vec![0b1111]), (vec![false; 3], vec![0b10]));
+        for (unreadable, expected) in [(false, &kept), (true, &kept), (false, &kept), (false, &cleaned)] {
+            assert_eq!(pass(unreadable), *expected);
         }
     }
 

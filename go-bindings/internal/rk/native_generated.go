@@ -47,6 +47,8 @@ package rk
 #cgo nocallback rk_audit_observe_ip_addresses
 #cgo noescape rk_audit_observe_services
 #cgo nocallback rk_audit_observe_services
+#cgo noescape rk_audit_observe_unreadable
+#cgo nocallback rk_audit_observe_unreadable
 #cgo noescape rk_audit_check_cluster
 #cgo nocallback rk_audit_check_cluster
 #cgo noescape rk_audit_finish
@@ -641,6 +643,16 @@ func AuditObserveServices(audit *Audit, names *ServiceNames, batch *Services, th
 	}
 	var c_error aligned[C.rk_error]
 	result := C.rk_audit_observe_services((*C.rk_audit)(unsafe.Pointer(audit)), p_names, p_batch, &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// AuditObserveUnreadable is rk_audit_observe_unreadable.
+func AuditObserveUnreadable(audit *Audit, kind uint32, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_audit_observe_unreadable((*C.rk_audit)(unsafe.Pointer(audit)), C.uint32_t(kind), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}

@@ -820,6 +820,24 @@ func AuditObserveServices(audit *Audit, names *ServiceNames, batch *Services, th
 	return result
 }
 
+// AuditObserveUnreadable is rk_audit_observe_unreadable.
+func AuditObserveUnreadable(audit *Audit, kind uint32, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 544
+	atError := fixed + 0
+	result = Result(coreModule.Xrk_audit_observe_unreadable((*object)(audit).address(), int32(kind), int32(atError)))
+	c.done = true
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
 // AuditCheckCluster is rk_audit_check_cluster.
 func AuditCheckCluster(audit *Audit, serviceIPs uint32, secondaryServiceIPs uint32, serviceNodePorts uint32, cleansLeaks bool, theError *Error) (result Result) {
 	c := call{instance: coreInstance, first: (*object)(audit), second: nil}

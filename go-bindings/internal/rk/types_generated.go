@@ -135,6 +135,7 @@ const (
 	ResultStaleList                 Result = 52
 	ResultNoServices                Result = 53
 	ResultNoSwap                    Result = 54
+	ResultUnreadable                Result = 55
 	ResultInvalidJSON               Result = 64
 	ResultInvalidConfig             Result = 65
 	ReasonClusterIPNotValid                = 1
@@ -148,6 +149,9 @@ const (
 	ReasonPortAlreadyAllocated             = 9
 	ReasonPortOutOfRange                   = 10
 	ReasonBitmapDisagrees                  = 11
+	ReasonIPAddressWithoutParent           = 12
+	ReasonIPAddressNotCanonical            = 13
+	ReasonClusterIPNotCanonical            = 14
 )
 
 // BitsPastRange is rk_bits_past_range.

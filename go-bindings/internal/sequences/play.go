@@ -274,6 +274,9 @@ func (s *sequence) audit(passes *rangekeeper.Passes) {
 	}
 	err = audit.ObserveAll(services, fill)
 	s.answer("services", err)
+	if s.IntN(4) == 0 {
+		s.answer("unreadable", audit.ObserveUnreadable(rangekeeper.SubjectKind(s.IntN(4))))
+	}
 	s.answer("cluster", audit.CheckCluster(rangekeeper.Bitmaps{ServiceIPs: rangekeeper.Presence(s.IntN(3)), ServiceNodePorts: rangekeeper.Initialised}, s.IntN(2) == 0))
 	if s.IntN(3) == 0 {
 		passes = nil

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -104,4 +105,30 @@ func (c Command) OnTerminal(t *testing.T, width uint16, args ...string) (code in
 		t.Errorf("%v: %s", args, stderr.String())
 	}
 	return code, strings.ReplaceAll(<-read, "\r\n", "\n")
+}
+
+// FitsTerminal reads the help of the program and of all its commands on a terminal of that width. It returns their names; cobra's
+// own commands are not among them.
+func (c Command) FitsTerminal(t *testing.T, width uint16) (names []string) {
+	t.Helper()
+	_, list, _ := strings.Cut(strings.Join(c.OK(t, "--help"), "\n"), "\nAvailable Commands:\n")
+	list, _, _ = strings.Cut(list, "\n\n")
+	for line := range strings.Lines(list) {
+		if name := strings.Fields(line)[0]; name != "completion" && name != "help" {
+			names = append(names, name)
+		}
+	}
+	for _, name := range append(names, "") {
+		args := append(strings.Fields(name), "--help")
+		code, shown := c.OnTerminal(t, width, args...)
+		if code != 0 {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+		for line := range strings.Lines(shown) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > int(width) {
+				t.Errorf("%v: %d columns: %q", args, n, line)
+			}
+		}
+	}
+	return names
 }

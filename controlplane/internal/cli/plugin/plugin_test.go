@@ -81,6 +81,9 @@ func TestHelp(t *testing.T) {
 			}
 		}
 	}
+	if names := command.FitsTerminal(t, 80); len(names) != len(commands)-1 { // without completion
+		t.Errorf("%d commands: %s", len(names), names)
+	}
 	for _, lacking := range []string{"\n  up ", "\n  controller ", "(up", "data directory"} {
 		if strings.Contains(root, lacking) {
 			t.Errorf("%q in %s", lacking, root)

@@ -75,7 +75,7 @@ func newController() *cobra.Command {
 	o := new(controllerFlags)
 	c := &cobra.Command{
 		Use:   "controller",
-		Short: "Do the work of kube-apiserver's bootstrap controller in a process of its own",
+		Short: "Do the work of kube-apiserver's bootstrap controller",
 		Long: `Keeps the system namespaces, the Service kubernetes and its endpoints, and repairs
 the ranges of ClusterIPs and node ports every three minutes, beside an API server that
 leaves that to others (--endpoint-reconciler-type=none). Flags have the names that
@@ -85,9 +85,12 @@ A stored range is changed to another one only if a flag asks for it.
 /healthz, /livez, /readyz and /metrics are served at --healthz-bind-address; it is
 ready once the first repairs have succeeded. SIGTERM and SIGINT stop it in order: its
 address is taken out of the endpoints.`,
-		Example: `  rangekeeper controller --kubeconfig admin.conf --endpoints https://127.0.0.1:2379 \
-    --cacert ca.crt --cert client.crt --key client.key --service-cluster-ip-range 10.96.0.0/12
-  rangekeeper controller --kubeconfig admin.conf --endpoints http://127.0.0.1:2379 --dry-run`,
+		Example: `  rangekeeper controller --kubeconfig admin.conf \
+    --endpoints https://127.0.0.1:2379 --cacert ca.crt \
+    --cert client.crt --key client.key \
+    --service-cluster-ip-range 10.96.0.0/12
+  rangekeeper controller --kubeconfig admin.conf --dry-run \
+    --endpoints http://127.0.0.1:2379`,
 		Args:              usage.Arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {

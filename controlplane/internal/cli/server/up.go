@@ -35,7 +35,7 @@ func newUp() *cobra.Command {
 		Use:                   "up [flags] [-- KUBE-APISERVER-FLAG...]",
 		DisableFlagsInUseLine: true, // it would put the flags at the end
 
-		Short: "Run a control plane on loopback: etcd and the real kube-apiserver with Rangekeeper inside",
+		Short: "Run an etcd and API servers with Rangekeeper inside, on loopback",
 		Long: `Runs an etcd in this process and one to three kube-apiservers on it that allocate
 with Rangekeeper, until it is interrupted; then it stops them in order. A second
 interrupt ends all at once. There are no nodes and no controllers besides: Services
@@ -50,8 +50,10 @@ every user of this machine can read and write it.
 
 Flags after -- go to every kube-apiserver and win over those that it gets anyway.`,
 		Example: `  rangekeeper up
-  rangekeeper up --servers 3 --service-cluster-ip-range 10.96.0.0/16,fd00:10:96::/112
-  rangekeeper up --kubernetes-version ` + upVersions[len(upVersions)-1] + ` --data-dir ./cluster -- --v=4`,
+  rangekeeper up --servers 3 \
+    --service-cluster-ip-range 10.96.0.0/16,fd00:10:96::/112
+  rangekeeper up --kubernetes-version ` + upVersions[len(upVersions)-1] + ` \
+    --data-dir ./cluster -- --v=4`,
 		Args: func(c *cobra.Command, args []string) error {
 			before := args // those that are no flags of kube-apiserver
 			if at := c.ArgsLenAtDash(); at >= 0 {
@@ -70,7 +72,7 @@ Flags after -- go to every kube-apiserver and win over those that it gets anyway
 	}
 	f := c.Flags()
 	f.StringVar(&o.kubernetesVersion, "kubernetes-version", upVersions[0], "release of the servers, one of "+strings.Join(upVersions, ", "))
-	f.StringVar(&o.cluster.Program, "kube-apiserver", "", "program of the servers (default: "+upServer+"VERSION beside this one)")
+	f.StringVar(&o.cluster.Program, "kube-apiserver", "", "program of the servers (default: beside this one, "+upServer+"VERSION)")
 	f.StringVar(&o.cluster.Dir, "data-dir", "", "directory of the cluster (default: rangekeeper below $XDG_STATE_HOME or ~/.local/state)")
 	f.IntVar(&o.cluster.Servers, "servers", 1, fmt.Sprintf("number of kube-apiservers, 1 to %d", localcluster.MaxServers))
 	f.StringVar(&o.cluster.ServiceClusterIPRange, "service-cluster-ip-range", "", "range of ClusterIPs, or two of different IP families, separated by a comma (default: that of the last run, or "+localcluster.DefaultServiceClusterIPRange+")")

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
+)
+
+// TestUnreadableObjects damages one object of a snapshot. The audit goes on, all leaks stay, and nothing is repaired.
+func TestUnreadableObjects(t *testing.T) {
+	const (
+		service = "/registry/services/specs/default/kubernetes"
+		address = "/registry/ipaddresses/10.96.0.1"
+		cidr    = "/registry/servicecidrs/kubernetes"
+		fourGiB = "\xff\xff\xff\xff\x0f"
+		head    = "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07Service\x12"
+	)
+	for _, c := range []struct{ name, cluster, kind, key, value, problem string }{
+		{"damaged Service", etcdtest.DualStack, "Service", service, "k8s\x00\x0a", "damaged protobuf value"},
+		{"Service that is not UTF-8", etcdtest.DualStack, "Service", service,
+			head + "\x1c\x0a\x15\x0a\x0akubernetes\x1a\x07default\x12\x03\x1a\x01\xff", `"\xff" is not UTF-8`},
+		{"Service of 4 GiB", etcdtest.DualStack, "Service", service, head + fourGiB, "damaged protobuf value"},
+		{"name of 4 GiB", etcdtest.DualStack, "Service", service, head + "\x08\x0a\x06\x0a" + fourGiB, "damaged Service"},
+		{"Service beside objects", "kube-1.37-dual-stack", "Service", service, "", "neither Kubernetes protobuf nor JSON"},
+		{"IPAddress", "kube-1.37-dual-stack", "IPAddress", address, "garbage", "neither Kubernetes protobuf nor JSON"},
+		{"ServiceCIDR", "kube-1.37-dual-stack", "ServiceCIDR", cidr, `{"kind":"ServiceCIDR"`, "damaged JSON value"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := changed(t, c.cluster, "drift.db.gz", map[string][]byte{c.key: []byte(c.value)})
+			before := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", etcdtest.Fixture(c.cluster, "drift.db.gz"))
+			r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+			if len(r.Unreadable) != 1 || r.Summary.Unreadable != 1 || r.Unreadable[0].Kind != c.kind || r.Unreadable[0].Key != c.key ||
+				!strings.Contains(r.Unreadable[0].Message, c.problem) || r.Unreadable[0].Uncertain == "" {
+				t.Errorf("%+v", r.Unreadable)
+			}
+			if len(r.Leaks) < len(before.Leaks) || len(r.Leaks) == 0 {
+				t.Errorf("%d leaks, %d without the damage", len(r.Leaks), len(before.Leaks))
+			}
+			for _, l := range r.Leaks {
+				if !l.Stays {
+					t.Errorf("%+v does not stay", l)
+				}
+			}
+			if more := len(r.Findings) - len(before.Findings); more > 1 {
+				t.Errorf("%d more findings", more)
+			}
+			for _, command := range [][]string{{"audit"}, {"audit", "-o", "wide"}, {"audit", "-o", "html"}} {
+				code, stdout, stderr := run(t, append(command, "--etcd-snapshot", file)...)
+				if code != exitFound || stderr != "" || !strings.Contains(stdout, "1 object that cannot be read") || !strings.Contains(stdout, c.key) ||
+					command[len(command)-1] != formatHTML && strings.Contains(stdout, "rangekeeper repair --") { // the page has the runbook's texts
+					t.Errorf("%q: exit code %d, %.2000s%s", command, code, stdout, stderr)
+				}
+			}
+			output := filepath.Join(t.TempDir(), "repaired.db")
+			for _, command := range [][]string{{"repair"}, {"repair", "--to-file", output}} {
+				code, stdout, stderr := run(t, append(command, "--etcd-snapshot", file)...)
+				if code != exitInput || stdout != "" || !strings.Contains(stderr, file+": key "+c.key+": ") || !strings.Contains(stderr, c.problem) || !strings.Contains(stderr, "nothing is written") {
+					t.Errorf("%q: exit code %d, %s%s", command, code, stdout, stderr)
+				}
+			}
+			if _, err := os.Stat(output); err == nil {
+				t.Error("a snapshot was written")
+			}
+			for _, command := range [][]string{{"show", "servicenodeports"}, {"explain", "30001"}, {"free", "servicenodeports"}} {
+				if code, _, stderr := run(t, append(command, "--etcd-snapshot", file)...); code > exitFound || !strings.Contains(stderr, "1 object cannot be read") {
+					t.Errorf("%q: exit code %d, %s", command, code, stderr)
+				}
+			}
+			p := runJSON[preflight.Report](t, exitFound, "preflight", "--to", "1.37", "--etcd-snapshot", file)
+			found := false
+			for _, check := range p.Checks {
+				found = found || check.Name == "Unreadable" && check.Level == preflight.Must && strings.Contains(check.Message, c.key)
+			}
+			if !found {
+				t.Errorf("preflight: %+v", p.Checks)
+			}
+		})
+	}
+}
+
+// TestUnreadableAlone finds nothing but a Service that cannot be decoded.
+func TestUnreadableAlone(t *testing.T) {
+	file := changed(t, etcdtest.DualStack, "clean.db.gz", map[string][]byte{"/registry/services/specs/default/broken": []byte("broken")})
+	if r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file); len(r.Findings)+len(r.Leaks) != 0 || r.Summary.Unreadable != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestRepairFaultyObjects removes IPAddress objects that no API server accepts from a snapshot.
+func TestRepairFaultyObjects(t *testing.T) {
+	object := func(name, spec string) []byte {
+		return []byte(`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":"` + name +
+			`","labels":{"ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io"}},"spec":{` + spec + `}}`)
+	}
+	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{
+		"/registry/ipaddresses/010.37.0.250": object("010.37.0.250", `"parentRef":{"resource":"services","namespace":"default","name":"gone"}`),
+		"/registry/ipaddresses/10.37.0.251":  object("10.37.0.251", ""),
+	})
+	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+	if len(r.Findings) != 2 || r.Findings[0].Reason != "IPAddressWithoutParent" || r.Findings[0].Severity != audit.BreaksTraffic || r.Findings[1].Reason != "IPAddressNotCanonical" {
+		t.Errorf("%+v", r.Findings)
+	}
+	output := filepath.Join(t.TempDir(), "repaired.db")
+	if code, stdout, stderr := run(t, "repair", "--etcd-snapshot", file, "--to-file", output); code != exitOK {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := run(t, "audit", "--etcd-snapshot", output); code != exitOK {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	e := etcdtest.Start(t, file)
+	_, shown, _ := run(t, "audit", "--endpoints", strings.Join(e.Endpoints(), ","))
+	if !strings.Contains(shown, "kubectl delete ipaddress 10.37.0.251") {
+		t.Errorf("no next step:\n%s", shown)
+	}
+}
+
+// TestNothingIsWrittenBesideUnreadableObjects has each command that writes to etcd meet a Service that cannot be decoded.
+func TestNothingIsWrittenBesideUnreadableObjects(t *testing.T) {
+	const key = "/registry/services/specs/default/broken"
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
+	plan := filepath.Join(t.TempDir(), "plan.json")
+	before := leakAge
+	leakAge = time.Millisecond
+	t.Cleanup(func() { leakAge = before })
+	endpoints := "--endpoints=" + strings.Join(e.Endpoints(), ",")
+	if code, _, stderr := run(t, "repair", endpoints, "--plan-to", plan); code != exitFound {
+		t.Fatal(stderr)
+	}
+	content, err := os.ReadFile(plan)
+	if err == nil {
+		err = os.WriteFile(plan+"3", content, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := run(t, "repair", "--apply", "--plan", plan, endpoints); code > exitFound {
+		t.Fatal(stderr)
+	}
+	put, err := e.Client().Put(t.Context(), key, "broken")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range [][]string{
+		{"repair"}, {"repair", "--apply"}, {"repair", "--apply", "--clean-leaks"}, {"repair", "--plan-to", plan + "2"}, {"repair", "--apply", "--plan", plan + "3"}, {"undo", plan + journalSuffix},
+		{"allocate", "servicenodeports"}, {"release", "servicenodeports", "32000"},
+	} {
+		code, stdout, stderr := run(t, append(command, endpoints)...)
+		if code != exitInput || stdout != "" || !strings.Contains(stderr, "key "+key+": neither Kubernetes protobuf nor JSON") {
+			t.Errorf("%q: exit code %d, %s%s", command, code, stdout, stderr)
+		}
+	}
+	got, err := e.Client().Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Header.Revision != put.Header.Revision {
+		t.Error("something was written")
+	}
+}
