@@ -11,7 +11,7 @@ SECONDS ?= 60
 export GOFLAGS := -trimpath $(GOFLAGS)
 # The packages of controlplane whose tests run kube-apiservers.
 CLUSTER_PACKAGES = $(sort $(dir $(shell cd controlplane && grep -rl apiservertest --include=*_test.go .)))
-GOFILES := go-bindings controlplane dropin conformance bench/upstream examples apiserver packaging scripts
+GOFILES := go-bindings controlplane dropin conformance bench/upstream examples apiserver packaging
 # The releases of Kubernetes for which servers are built and tested: by default the newest and the oldest supported one.
 RELEASES ?= $(shell sed -n '1p;$$p' controlplane/kubernetes/releases.txt)
 # The platform of this machine, which ThreadSanitizer needs by name.
@@ -25,7 +25,7 @@ GO_EMULATED := s390x/qemu-s390x-static arm64/qemu-aarch64-static
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-backends compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed outside fmt lint targets miri tsan crates dependencies chart doc setup clean
+.PHONY: help library purego build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-backends compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies chart doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -156,8 +156,18 @@ install: library ## Installs header, libraries, pkg-config file and CMake packag
 installed: setup library ## Builds README's C program in an empty Debian system against the installed library; needs root.
 	ffi/tests/installed.sh $(CURDIR)/target/debian
 
+dist: setup ## Writes a release of this commit into dist/ (docs/release.md; needs cargo-cyclonedx 0.5.9).
+	@packaging/dist.sh dist
+
+check-dist: library ## Checks dist/ as users of a release meet it, and its library in an empty Debian system; needs root.
+	@packaging/check.sh dist
+	@ffi/tests/installed.sh $(CURDIR)/target/debian dist
+
 outside: ## Uses the Go modules and libraries of dist/ as programs outside of the checkout do.
-	@scripts/outside.sh dist
+	@packaging/outside.sh dist
+
+reproducible: ## Builds dist/ again, in another folder and with nothing that is built already, and compares all bytes.
+	@packaging/reproducible.sh dist
 
 fmt: ## Formats the sources.
 	$(CARGO) fmt --all
@@ -180,7 +190,6 @@ lint: purego ## Checks in addition to `make check`: the format of the fuzz targe
 	cd bench/upstream && $(GO) vet ./...
 	cd conformance && $(GO) vet ./...
 	cd apiserver && $(GO) vet ./...
-	cd scripts/dist/modules && $(GO) vet ./...
 	@scripts/dropin.sh $(firstword $(RELEASES)) --sources
 	cd dropin && $(GO) vet ./... $(DROPIN_PACKAGES)
 	ffi/header.sh --check
@@ -213,4 +222,4 @@ doc: ## Builds the crates' documentation, warnings denied.
 
 clean: ## Removes what was built.
 	$(CARGO) clean
-	rm -rf bin
+	rm -rf bin dist

@@ -13,6 +13,7 @@ tool (
 
 require (
 	github.com/google/go-containerregistry v0.22.1
+	golang.org/x/mod v0.42.0
 	sigs.k8s.io/yaml v1.6.0
 )
 
@@ -139,7 +140,6 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f // indirect
-	golang.org/x/mod v0.42.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs missing tools that tests and examples need in addition to Rust, Go and a C compiler; with the argument `links` those of
-# scripts/outside.sh instead, which links programs for other platforms.
+# packaging/outside.sh instead, which links programs for other platforms.
 set -euo pipefail
 missing=()
 if [[ ${1:-} == links ]]; then

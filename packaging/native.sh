@@ -2,10 +2,10 @@
 # Builds the libraries in C of all platforms into OUT/lib/PLATFORM: librangekeeper.a, and librangekeeper.so for those with glibc.
 # The same commit has the same bytes, in whatever folder it is built.
 #
-#   scripts/dist/native.sh OUT
+#   packaging/native.sh OUT
 set -euo pipefail
-out=$(realpath -m "${1:?usage: scripts/dist/native.sh OUT}")
-cd "$(dirname "$0")/../.."
+out=$(realpath -m "${1:?usage: packaging/native.sh OUT}")
+cd "$(dirname "$0")/.."
 glibc=2.17
 declare -A targets=(
 	[linux-amd64]=x86_64-unknown-linux-gnu [linux-amd64-musl]=x86_64-unknown-linux-musl
@@ -16,7 +16,7 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 # rustc's own, which knows all architectures.
 objcopy() { LD_LIBRARY_PATH=$sysroot/lib "$sysroot/lib/rustlib/$host/bin/rust-objcopy" "$@"; }
 
-scripts/dist/zig.sh
+packaging/zig.sh
 for platform in linux-amd64 linux-arm64 linux-amd64-musl linux-arm64-musl; do
 	target=${targets[$platform]}
 	if [[ ! -d $sysroot/lib/rustlib/$target ]]; then

@@ -2,7 +2,7 @@
 # Installs Zig, a C compiler that has the C libraries of all platforms, into target/zig, unless it is there. target/zig/PLATFORM is
 # then a C compiler for the platform: linux-amd64 or linux-arm64 with the oldest glibc, and with -musl for musl.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/.."
 version=0.17.1
 # The oldest glibc that Rust supports.
 glibc=2.17

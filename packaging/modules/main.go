@@ -1,6 +1,6 @@
 // Command modules fills OUT/proxy, a module proxy in a folder, with the project's Go modules as programs outside of the checkout
 // use them: at one version, without replace directives, with the code that `make purego` writes and the libraries that
-// scripts/dist/native.sh has put into OUT/lib. The same checkout has the same bytes.
+// packaging/native.sh has put into OUT/lib. The same checkout has the same bytes.
 //
 //	modules CHECKOUT OUT
 package main

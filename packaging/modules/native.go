@@ -73,7 +73,7 @@ func goMod(path string, required ...platform) *fstest.MapFile {
 func (p platform) files(libraries string) (fstest.MapFS, error) {
 	library, err := os.ReadFile(filepath.Join(libraries, p.name(), "librangekeeper.a"))
 	if err != nil {
-		return nil, fmt.Errorf("%w (was scripts/dist/native.sh run?)", err)
+		return nil, fmt.Errorf("%w (was packaging/native.sh run?)", err)
 	}
 	return fstest.MapFS{
 		"go.mod":           goMod(nativeModule + "/" + p.name()),

@@ -6,7 +6,7 @@
 #   - etcdstore and the command, whose dependencies come from this machine's module cache;
 #   - the library in C: linked dynamically and statically, with glibc and musl, on amd64 and arm64. Each program runs.
 #
-#   scripts/outside.sh [DIST]
+#   packaging/outside.sh [DIST]
 set -euo pipefail
 dist=$(realpath "${1:-$(dirname "$0")/../dist}")
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ module=github.com/rangekeeper/rangekeeper
 goroot=$(go env GOROOT)
 [[ -e $dist/proxy ]] || { echo "outside.sh: $dist/proxy is missing: run \`make dist\` first" >&2; exit 1; }
 scripts/setup.sh links
-scripts/dist/zig.sh
+packaging/zig.sh
 
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
