@@ -15,7 +15,8 @@ if [[ $("$zig/python/bin/python" -m ziglang version 2>/dev/null) != "$version" ]
 	"$zig/python/bin/pip" install --quiet --disable-pip-version-check "ziglang==$version"
 fi
 compiler() { # PLATFORM TARGET
-	printf '#!/bin/sh\nexec "%s" -m ziglang cc -target %s "$@"\n' "$zig/python/bin/python" "$2" >"$zig/$1"
+	# Zig compiles a C library when it is first used; its cache is kept for programs with another HOME.
+	printf '#!/bin/sh\nexport ZIG_GLOBAL_CACHE_DIR="%s"\nexec "%s" -m ziglang cc -target %s "$@"\n' "$zig/cache" "$zig/python/bin/python" "$2" >"$zig/$1"
 	chmod +x "$zig/$1"
 }
 compiler linux-amd64 x86_64-linux-gnu.$glibc
