@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds kubectl-rangekeeper for a platform of Go into a folder, and for Linux rangekeeper, too.
+# Builds rangekeeper and kubectl-rangekeeper for a platform of Go into a folder.
 #
 #   scripts/programs.sh [GOOS GOARCH] FOLDER    stripped with a platform, as they are released; without, for this machine
 set -euo pipefail
@@ -20,9 +20,7 @@ build() { # PROGRAM TAGS FLAGS
 }
 
 # Without grpcnotrace gRPC links text/template, and with it all exported methods of everything that is linked.
-if [[ $("${GO:-go}" env GOOS) == linux ]]; then
-	build rangekeeper grpcnotrace "$flags"
-fi
+build rangekeeper grpcnotrace "$flags"
 # client-go and gRPC bring golang.org/x/net/http2, so the copy of it in net/http is left out. Functions on amd64 are aligned to 32
 # bytes without -funcalign.
 build kubectl-rangekeeper grpcnotrace,nethttpomithttp2 "$flags -funcalign=1"

@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -78,7 +78,7 @@ type Config struct {
 
 // Etcd is a running member. It must be closed.
 type Etcd struct {
-	lock   *os.File
+	lock   *fileutil.LockedFile
 	server *embed.Etcd
 	client *clientv3.Client
 	close  sync.Once
@@ -255,20 +255,16 @@ func HasData(dir string) (bool, error) {
 // lock makes sure that no other process runs an etcd in a directory, which it makes
 // if it is missing. etcd itself would wait until the other one ends. The system
 // takes the lock back when the process ends, however it does.
-func lock(dir string) (*os.File, error) {
+func lock(dir string) (*fileutil.LockedFile, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
+	f, err := fileutil.TryLockFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return nil, ErrInUse
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, ErrInUse
-		}
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", filepath.Join(dir, lockName), err)
 	}
 	return f, nil
 }

@@ -5,12 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"syscall"
 )
 
-// Process is a child that Linux kills when this process ends, however that happens. It
-// is in a process group of its own, so that a Ctrl-C in the terminal is for this process
-// alone.
+// Process is a child in a process group of its own, so that a Ctrl-C in the terminal is for
+// this process alone. Linux kills it when this process ends, however that happens;
+// elsewhere it lives on if this process is killed.
 type Process struct {
 	process *os.Process
 	ended   chan struct{}
@@ -19,7 +18,7 @@ type Process struct {
 
 // Start starts a command. It sets its SysProcAttr.
 func Start(command *exec.Cmd) (*Process, error) {
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	command.SysProcAttr = attributes()
 	p := &Process{ended: make(chan struct{})}
 	started := make(chan error)
 	go func() {
