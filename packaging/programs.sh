@@ -29,8 +29,6 @@ for program in rangekeeper kubectl-rangekeeper; do
 	cp "$built/$file" LICENSE "$work/$name"
 	if [[ $os != windows ]]; then
 		cp -r "$out/clidocs/$program"/* "$work/$name"
-		# kubectl completes the words of a plugin by a program of this name.
-		[[ $program == rangekeeper ]] || ln -s kubectl-rangekeeper "$work/$name/kubectl_complete-rangekeeper"
 		pack_tar "$work" "$out/$name.tar.gz"
 	else
 		[[ $program != rangekeeper ]] || cp "$out/clidocs/$program/completions/rangekeeper.ps1" "$work/$name"

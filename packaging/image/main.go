@@ -153,10 +153,14 @@ func (c *config) image(platform *v1.Platform, file string) (v1.Image, error) {
 	return annotated, nil
 }
 
-// files returns the layer: the program and its licence, which root owns and all may read.
+// files returns the layer: the program and its licence, which root owns and all may read, and the folder of temporary files, into
+// which a compressed snapshot is unpacked.
 func (c *config) files(file string) ([]byte, error) {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777, ModTime: c.created, Format: tar.FormatPAX}); err != nil {
+		return nil, err
+	}
 	for _, f := range []struct {
 		path, name string
 		mode       int64
