@@ -18,8 +18,8 @@ RELEASES ?= $(shell sed -n '1p;$$p' controlplane/kubernetes/releases.txt)
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 # Other platforms that the library must compile for: one with an unsigned char in C, and a big-endian one.
 TARGETS := aarch64-unknown-linux-gnu s390x-unknown-linux-gnu
-# Those that the Go binding must compile for, beside the emulated ones.
-GO_TARGETS := linux/386 darwin/amd64 darwin/arm64 windows/amd64
+# Those that the Go binding must compile for, beside the emulated ones and those of packaging/outside.sh.
+GO_TARGETS := linux/386
 # Architectures for which an emulator runs the binding's tests; one is big-endian.
 GO_EMULATED := s390x/qemu-s390x-static arm64/qemu-aarch64-static
 # The packages of Kubernetes with files in dropin/overlay/all.
@@ -156,8 +156,8 @@ install: library ## Installs header, libraries, pkg-config file and CMake packag
 installed: setup library ## Builds README's C program in an empty Debian system against the installed library; needs root.
 	ffi/tests/installed.sh $(CURDIR)/target/debian
 
-dist: setup ## Writes a release of this commit into dist/ (docs/release.md; needs cargo-cyclonedx 0.5.9).
-	@packaging/dist.sh dist
+dist: ## Writes a release of this commit into dist/ (docs/release.md; needs cargo-cyclonedx 0.5.9); PLATFORMS='linux/amd64 linux/arm64' for some.
+	@packaging/dist.sh dist $(PLATFORMS)
 
 check-dist: library ## Checks dist/ as users of a release meet it, and its library in an empty Debian system; needs root.
 	@packaging/check.sh dist
@@ -167,7 +167,7 @@ outside: ## Uses the Go modules and libraries of dist/ as programs outside of th
 	@packaging/outside.sh dist
 
 reproducible: ## Builds dist/ again, in another folder and with nothing that is built already, and compares all bytes.
-	@packaging/reproducible.sh dist
+	@packaging/reproducible.sh dist $(PLATFORMS)
 
 fmt: ## Formats the sources.
 	$(CARGO) fmt --all

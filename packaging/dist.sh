@@ -1,6 +1,6 @@
 #!/bin/bash
 # Writes a release into OUT (dist): docs/release.md lists what is in it. The same commit has the same bytes, in whatever folder it is
-# built. With platforms, only programs for those are built, and no library for others.
+# built. With platforms, only programs for those are built; the image needs both of Linux.
 #
 #   packaging/dist.sh [OUT [OS/ARCHITECTURE...]]
 set -euo pipefail
@@ -12,6 +12,7 @@ platforms=("${@:2}")
 [[ -z $(git status --porcelain) ]] || echo "dist.sh: uncommitted changes are built, too, as commit ${commit:0:12}" >&2
 step() { echo "dist: $*"; }
 
+scripts/setup.sh release
 rm -rf "$out"
 mkdir -p "$out/programs"
 step "the libraries in C"

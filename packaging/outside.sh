@@ -15,7 +15,7 @@ version=v$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Carg
 module=github.com/rangekeeper/rangekeeper
 goroot=$(go env GOROOT)
 [[ -e $dist/proxy ]] || { echo "outside.sh: $dist/proxy is missing: run \`make dist\` first" >&2; exit 1; }
-scripts/setup.sh links
+scripts/setup.sh release
 packaging/zig.sh
 
 work=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds the release in DIST (dist) again, from a clone in another folder, with empty caches of Go and Cargo's own outputs, and
-# compares all bytes. With platforms, only programs for those are built again.
+# Builds the release in DIST (dist) again, from a clone in another folder and with an empty cache of Go, and compares all bytes. With
+# platforms, a short form: only programs for those are built again, with Go's cache as it is.
 #
 #   packaging/reproducible.sh [DIST [OS/ARCHITECTURE...]]
 set -euo pipefail
@@ -11,7 +11,8 @@ work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 git clone --quiet --no-local . "$work/another folder"
 cd "$work/another folder"
-GOCACHE=$work/cache packaging/dist.sh "$work/release" "${@:2}"
+[[ $# -gt 1 ]] || export GOCACHE=$work/cache
+packaging/dist.sh "$work/release" "${@:2}"
 # With fewer programs the manifest of the plugin is another one.
 other=0
 [[ $# -lt 2 ]] || other=' rangekeeper.yaml$'

@@ -1,9 +1,10 @@
 #!/bin/bash
-# Installs missing tools that tests and examples need in addition to Rust, Go and a C compiler; with the argument `links` those of
-# packaging/outside.sh instead, which links programs for other platforms.
+# Installs missing tools that tests and examples need in addition to Rust, Go and a C compiler; with the argument `release` those
+# that make and check a release instead, which link programs for other platforms.
 set -euo pipefail
 missing=()
-if [[ ${1:-} == links ]]; then
+if [[ ${1:-} == release ]]; then
+	for tool in zip unzip jq; do command -v "$tool" >/dev/null || missing+=("$tool"); done
 	command -v musl-gcc >/dev/null || missing+=(musl-tools)
 	command -v aarch64-linux-gnu-gcc >/dev/null || missing+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
 	python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
@@ -15,9 +16,9 @@ else
 		missing+=(protobuf-compiler libprotobuf-dev)
 	# For the test of the HTML page.
 	command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium)
-	# For an empty system that the library is installed into.
-	command -v debootstrap >/dev/null || missing+=(debootstrap)
 fi
+# For an empty system that the library is installed into.
+command -v debootstrap >/dev/null || missing+=(debootstrap)
 # For the Go binding on other architectures.
 command -v qemu-s390x-static >/dev/null && command -v qemu-aarch64-static >/dev/null || missing+=(qemu-user-static)
 [ ${#missing[@]} -gt 0 ] || exit 0
