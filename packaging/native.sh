@@ -25,7 +25,7 @@ for platform in linux-amd64 linux-arm64 linux-amd64-musl linux-arm64-musl; do
 	fi
 	variable=CARGO_TARGET_$(tr a-z- A-Z_ <<<"$target")
 	# Messages of panics name source files.
-	export "${variable}_RUSTFLAGS=--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src=crates --remap-path-prefix=$PWD=rangekeeper"
+	remaps="'--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src=crates', '--remap-path-prefix=$PWD=rangekeeper'"
 	export "${variable}_LINKER=$PWD/target/zig/$platform"
 	kinds=staticlib,cdylib
 	arguments=()
@@ -34,7 +34,7 @@ for platform in linux-amd64 linux-arm64 linux-amd64-musl linux-arm64-musl; do
 		kinds=staticlib
 		arguments=(-L "native=$sysroot/lib/rustlib/$target/lib/self-contained" -l static=unwind)
 	fi
-	"${CARGO:-cargo}" rustc --release --locked --target "$target" -p rangekeeper-ffi --crate-type "$kinds" -- "${arguments[@]}"
+	"${CARGO:-cargo}" rustc --config "target.$target.rustflags = [$remaps]" --release --locked --target "$target" -p rangekeeper-ffi --crate-type "$kinds" -- "${arguments[@]}"
 	lib=$out/lib/$platform
 	rm -rf "$lib"
 	mkdir -p "$lib"
