@@ -101,6 +101,8 @@ func TestChartValues(t *testing.T) {
 	refused := 0
 	for _, set := range []string{
 		"image.digest=0123", "securePort=0", "serviceNodePortRange=30000", "etcd.endpoints=null", "pkiDir=pki", "serviceClusterIpRange=10.0.0.0/16",
+		"image.repository=a b", `image.repository="x`, "serviceClusterIPRange=nonsense", "serviceClusterIPRange=10.0.0.0/16\n        - --dry-run",
+		"etcd.caFile=ca.crt", "etcd.endpoints[0]=https://x y",
 	} {
 		_, err := run("helm", "template", "rangekeeper", chart, "--set", set)
 		name, _, _ := strings.Cut(set, "=")

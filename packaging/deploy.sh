@@ -16,7 +16,11 @@ for architecture in amd64 arm64; do
 	programs+=("linux/$architecture=$out/programs/linux_$architecture/rangekeeper")
 done
 digest=$(cd packaging && "${GO:-go}" run ./image -out "$out/image" -version "$version" -revision "$commit" \
-	-created "$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)" -license ../LICENSE "${programs[@]}")
+	-created "$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)" -license ../LICENSE \
+	-notices "$out/programs/linux_amd64/rangekeeper.notices" "${programs[@]}")
+# It may be copied by another user than the one who builds it.
+find "$out/image" -type f -exec chmod 644 {} +
+find "$out/image" -type d -exec chmod 755 {} +
 tool() { (cd packaging && "${GO:-go}" tool "$@"); }
 
 name=rangekeeper-deploy_v$version
@@ -36,6 +40,7 @@ grep -q "^version: $version\$" "$chart/Chart.yaml" && grep -q "^appVersion: $ver
 tool helm lint --strict "$chart" >"$work/log" || { cat "$work/log" >&2; exit 1; }
 # helm package writes the time of the run into the archive.
 mkdir "$work/chart"
+cp LICENSE "$chart"
 cp -r "$chart" "$work/chart/rangekeeper-controller"
 pack_tar "$work/chart" "$out/rangekeeper-controller-$version.tgz"
 mkdir "$work/all"

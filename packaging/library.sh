@@ -16,7 +16,10 @@ name=librangekeeper_v${version}_$(tr - _ <<<"$platform")
 DESTDIR=$work/archive/$name ffi/install.sh /usr/local
 mv "$work/archive/$name/usr/local"/* "$work/archive/$name"
 rm -r "$work/archive/$name/usr"
+# The unwinder in the library for musl finds its tables by this header, which not every C compiler asks the linker for.
+[[ $platform != *-musl ]] || sed -i '/^Libs.private:/s/$/ -Wl,--eh-frame-hdr/' "$work/archive/$name/lib/pkgconfig/rangekeeper.pc"
 cp LICENSE "$work/archive/$name"
+cp "$BUILT/THIRD_PARTY_NOTICES" "$work/archive/$name"
 pack_tar "$work/archive" "$out/$name.tar.gz"
 [[ -e $BUILT/librangekeeper.so ]] || exit 0
 
@@ -42,10 +45,12 @@ package() {
 	Source: $repository
 
 	Files: *
-	Copyright: The Rangekeeper authors
+	Copyright: 2025-2026 The Rangekeeper authors
 	License: Apache-2.0
 	 On Debian systems the text of the licence is in /usr/share/common-licenses/Apache-2.0.
+	 The library contains code by others: their licences are in THIRD_PARTY_NOTICES.gz.
 	COPYRIGHT
+	gzip -9n <"$BUILT/THIRD_PARTY_NOTICES" >"$root/usr/share/doc/$1/THIRD_PARTY_NOTICES.gz"
 	printf 'rangekeeper (%s) unstable; urgency=medium\n\n  * %s/blob/main/CHANGELOG.md lists the changes.\n\n -- The Rangekeeper authors <rangekeeper@localhost>  %s\n' \
 		"$version" "$repository" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$root/usr/share/doc/$1/changelog.gz"
 	(cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)

@@ -38,6 +38,7 @@ for platform in linux-amd64 linux-arm64 linux-amd64-musl linux-arm64-musl; do
 	lib=$out/lib/$platform
 	rm -rf "$lib"
 	mkdir -p "$lib"
+	packaging/notices.sh "$lib/THIRD_PARTY_NOTICES"
 	objcopy --strip-debug "target/$target/release/librangekeeper.a" "$lib/librangekeeper.a"
 	[[ $kinds == *cdylib ]] || continue
 	objcopy --strip-all "target/$target/release/librangekeeper.so" "$lib/librangekeeper.so"

@@ -63,6 +63,8 @@ cross() {
 }
 needs_cgo() { ! program go build -tags rangekeeper_native >"$work/errors" 2>&1 && grep "need cgo: set CGO_ENABLED=1" "$work/errors"; }
 
+no_replace() { ! grep -r --include='*.mod' '^replace\|=>' "$dist/proxy"; }
+check "no module replaces another" no_replace
 check "go get $module/go-bindings@$version" get
 check "go vet" program go vet ./...
 check "go list -m all: the module has no dependency" no_dependencies

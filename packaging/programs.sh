@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds the programs for a platform and packs each of them, with its licence, man pages and completions:
+# Builds the programs for a platform and packs each of them, with licences, man pages and completions:
 # OUT/PROGRAM_vVERSION_OS_ARCHITECTURE.tar.gz, or .zip for Windows. Pages and completions are in OUT/clidocs. The programs stay in
 # OUT/programs/OS_ARCHITECTURE.
 #
@@ -26,7 +26,9 @@ for program in rangekeeper kubectl-rangekeeper; do
 	name=${program}_v${version}_${os}_$architecture
 	work=$(mktemp -d)
 	mkdir "$work/$name"
+	packaging/notices.sh "$built/$program.notices" "$built/$file"
 	cp "$built/$file" LICENSE "$work/$name"
+	cp "$built/$program.notices" "$work/$name/THIRD_PARTY_NOTICES"
 	if [[ $os != windows ]]; then
 		cp -r "$out/clidocs/$program"/* "$work/$name"
 		pack_tar "$work" "$out/$name.tar.gz"

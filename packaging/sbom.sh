@@ -22,18 +22,22 @@ if [[ -z $program ]]; then
 	cp "$work/rust.json" "$file"
 	exit
 fi
-(cd packaging && "${GO:-go}" tool cyclonedx-gomod bin -json -noserial -notimestamp -output-version "$spec" -version "v$version" "$program") >"$work/go.json" 2>"$work/log" ||
+(cd packaging && "${GO:-go}" tool cyclonedx-gomod bin -json -licenses -assert-licenses -noserial -notimestamp -output-version "$spec" -version "v$version" "$program") >"$work/go.json" 2>"$work/log" ||
 	{ cat "$work/log" >&2; exit 1; }
 # The modules of the checkout are named by their paths there; they have the version of the program. The binding depends on the
 # crate that it is translated from.
-jq --slurpfile rust "$work/rust.json" --arg version "v$version" --arg path github.com/rangekeeper/rangekeeper '
+jq --slurpfile rust "$work/rust.json" --arg version "v$version" \
+	--arg go "$("${GO:-go}" version "$program" | sed 's/.*: go//')" --arg path github.com/rangekeeper/rangekeeper '
 	def released: gsub("pkg:golang/\\.\\./(?<folder>[a-z/-]+)@\\(devel\\)"; "pkg:golang/" + $path + "/\(.folder)@" + $version);
 	($rust[0].metadata.component | del(.components)) as $crate
+	| {"bom-ref": "pkg:golang/std@\($go)", type: "library", name: "std", version: $go, purl: "pkg:golang/std@\($go)",
+		licenses: [{license: {id: "BSD-3-Clause"}}]} as $std
 	| walk(if type == "string" then released else . end)
 	| (.components[] | select(.name | startswith("../"))) |= (.name |= sub("^\\.\\."; $path) | .version = $version)
 	| .metadata.timestamp = $rust[0].metadata.timestamp
 	| .metadata.tools |= map({vendor, name, version}) + $rust[0].metadata.tools
-	| .components += [$crate] + $rust[0].components
+	| .components += [$std, $crate] + $rust[0].components
+	| .dependencies[0].dependsOn += [$std["bom-ref"]]
 	| (.dependencies[] | select(.ref | contains($path + "/go-bindings@"))).dependsOn += [$crate["bom-ref"]]
 	| .dependencies += $rust[0].dependencies
 ' "$work/go.json" >"$file"

@@ -15,8 +15,9 @@ out=$(realpath "$1")
 cd controlplane
 suffix=$("${GO:-go}" env GOEXE)
 
+# Git's state is not recorded: files beside the sources would change the bytes. The commit is in the version.
 build() { # PROGRAM TAGS FLAGS
-	CGO_ENABLED=0 "${GO:-go}" build -trimpath -tags "$2" -ldflags "$3" -o "$out/$1$suffix" "./cmd/$1"
+	CGO_ENABLED=0 "${GO:-go}" build -trimpath -buildvcs=false -tags "$2" -ldflags "$3" -o "$out/$1$suffix" "./cmd/$1"
 }
 
 # Without grpcnotrace gRPC links text/template, and with it all exported methods of everything that is linked.

@@ -1,7 +1,7 @@
-// Command image writes the OCI image of rangekeeper as an image layout: for each platform one layer, with the program and its
-// licence, on an empty base. It prints the digest of the image's index.
+// Command image writes the OCI image of rangekeeper as an image layout: for each platform one layer, with the program and
+// licences, on an empty base. It prints the digest of the image's index.
 //
-//	image -out DIR -version 0.1.0 -revision COMMIT -created 2026-01-02T03:04:05Z -license LICENSE linux/amd64=PROGRAM...
+//	image -out DIR -version 0.1.0 -revision COMMIT -created 2026-01-02T03:04:05Z -license LICENSE -notices FILE linux/amd64=PROGRAM...
 //
 // The same arguments and files give the same bytes.
 package main
@@ -35,8 +35,8 @@ const (
 )
 
 type config struct {
-	out, version, revision, license string
-	created                         time.Time
+	out, version, revision, license, notices string
+	created                                  time.Time
 }
 
 func main() {
@@ -54,6 +54,7 @@ func run(args []string, stdout io.Writer) error {
 	f.StringVar(&c.version, "version", "", "version of the program")
 	f.StringVar(&c.revision, "revision", "", "commit that it is built from")
 	f.StringVar(&c.license, "license", "", "file of the licence")
+	f.StringVar(&c.notices, "notices", "", "file of the licences of others")
 	f.StringVar(&created, "created", "", "time of all files, in RFC 3339")
 	err := f.Parse(args)
 	if err != nil {
@@ -110,7 +111,7 @@ func (c *config) index(programs []string) (v1.ImageIndex, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: plainImage{image}, Descriptor: v1.Descriptor{Platform: platform}})
 	}
 	annotated, ok := mutate.Annotations(index, c.annotations()).(v1.ImageIndex)
 	if !ok {
@@ -118,6 +119,12 @@ func (c *config) index(programs []string) (v1.ImageIndex, error) {
 	}
 	return annotated, nil
 }
+
+// plainImage has no type of artifact in its descriptor. An image needs none, and a tool that does not know the field drops it: then
+// the digest would change on the way to a registry.
+type plainImage struct{ v1.Image }
+
+func (plainImage) ArtifactType() (string, error) { return "", nil }
 
 func (c *config) image(platform *v1.Platform, file string) (v1.Image, error) {
 	files, err := c.files(file)
@@ -131,7 +138,7 @@ func (c *config) image(platform *v1.Platform, file string) (v1.Image, error) {
 	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	if image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{
-		Created: v1.Time{Time: c.created}, CreatedBy: "make dist", Comment: "rangekeeper and its licence",
+		Created: v1.Time{Time: c.created}, CreatedBy: "make dist", Comment: "rangekeeper and licences",
 	}}); err != nil {
 		return nil, err
 	}
@@ -153,7 +160,7 @@ func (c *config) image(platform *v1.Platform, file string) (v1.Image, error) {
 	return annotated, nil
 }
 
-// files returns the layer: the program and its licence, which root owns and all may read, and the folder of temporary files, into
+// files returns the layer: the program and licences, which root owns and all may read, and the folder of temporary files, into
 // which a compressed snapshot is unpacked.
 func (c *config) files(file string) ([]byte, error) {
 	var layer bytes.Buffer
@@ -167,6 +174,7 @@ func (c *config) files(file string) ([]byte, error) {
 	}{
 		{file, program, 0o755},
 		{c.license, "/LICENSE", 0o644},
+		{c.notices, "/THIRD_PARTY_NOTICES", 0o644},
 	} {
 		content, err := os.ReadFile(f.path)
 		if err != nil {

@@ -47,6 +47,10 @@ func run(checkout, out string) error {
 	if err != nil {
 		return err
 	}
+	// It contains the same crates, translated.
+	if err := read(binding, filepath.Join(out, "lib", platforms[0].name(), noticesName), noticesName); err != nil {
+		return err
+	}
 	if err := proxy.add("go-bindings", binding); err != nil {
 		return err
 	}

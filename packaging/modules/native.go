@@ -69,13 +69,21 @@ func goMod(path string, required ...platform) *fstest.MapFile {
 	return &fstest.MapFile{Data: []byte(text + ")\n"), Mode: 0o644}
 }
 
+// noticesName is the file with the licences of what others have written.
+const noticesName = "THIRD_PARTY_NOTICES"
+
 // files has the library that lies in the folder libraries.
 func (p platform) files(libraries string) (fstest.MapFS, error) {
 	library, err := os.ReadFile(filepath.Join(libraries, p.name(), "librangekeeper.a"))
 	if err != nil {
 		return nil, fmt.Errorf("%w (was packaging/native.sh run?)", err)
 	}
+	notices, err := os.ReadFile(filepath.Join(libraries, p.name(), noticesName))
+	if err != nil {
+		return nil, err
+	}
 	return fstest.MapFS{
+		noticesName:        {Data: notices, Mode: 0o644},
 		"go.mod":           goMod(nativeModule + "/" + p.name()),
 		"doc.go":           source("platform", p),
 		"link.go":          source("link", p),
