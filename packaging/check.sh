@@ -13,6 +13,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 snapshot=$PWD/testdata/kube-1.32-dual-stack/drift.db.gz
 failed=0 passed=0
+shopt -s nullglob
 tool() { (cd packaging && "${GO:-go}" tool "$@"); }
 
 check() { # NAME COMMAND...
@@ -181,6 +182,14 @@ materials() { # FILE COMPONENT...
 	jq -e '([.dependencies[].dependsOn[]?] | unique) - [.components[]["bom-ref"]] == []' "$1"
 	if grep -F -e "$PWD" -e '(devel)' "$1"; then return 1; fi
 }
+modules() { # FILE PROGRAM
+	local at
+	"${GO:-go}" version -m "$2" | awk '$1 == "dep" && $2 !~ /rangekeeper/ {print $2 "@" $3}' >"$work/linked"
+	[[ $(wc -l <"$work/linked") -gt 30 ]]
+	while read -r at; do
+		jq -e --arg c "$at" 'any(.components[]; "\(.name)@\(.version)" == $c)' "$1" >/dev/null || { echo "$at is missing"; return 1; }
+	done <"$work/linked"
+}
 crate_version() { sed -n "/^name = \"$1\"$/{n;s/^version = \"\(.*\)\"/$1@\1/p}" Cargo.lock | tail -n 1; }
 module_version() { sed -n "s#^\t$1 \(v[^ ]*\).*#$1@\1#p" controlplane/go.mod | head -n 1; }
 
@@ -233,6 +242,7 @@ for program in rangekeeper kubectl-rangekeeper; do
 	arm64=$(unpack "$dist/${program}_v${version}_linux_arm64.tar.gz")
 	check "$program audits a snapshot on amd64" audits "$amd64/$program"
 	check "$program audits a snapshot on arm64" audits qemu-aarch64-static "$arm64/$program"
+	check "$program's bill of materials has all its modules" modules "$dist/${program}_v$version.cdx.json" "$amd64/$program"
 	check "$program's bill of materials" materials "$dist/${program}_v$version.cdx.json" "rangekeeper-ffi@$version" "$(crate_version serde_json)" \
 		"$(module_version github.com/spf13/cobra)" "github.com/rangekeeper/rangekeeper/go-bindings@v$version"
 done
