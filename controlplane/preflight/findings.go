@@ -21,7 +21,7 @@ func (p *preflight) checkFindings() {
 		for _, f := range p.audit.Findings {
 			switch {
 			case f.Reason != reason:
-			case p.isBitmap(f.Range):
+			case f.Mode == audit.ModeBitmap:
 				inBitmaps = append(inBitmaps, f)
 			default:
 				others = append(others, f)
@@ -143,9 +143,9 @@ func (p *preflight) checkLeaks() {
 	var inClusterIPs, inNodePorts, objects []string
 	for _, l := range p.audit.Leaks {
 		switch {
-		case l.Range == audit.ServiceNodePorts:
+		case l.Range == audit.ServiceNodePorts && l.Mode != audit.ModeIPAddress:
 			inNodePorts = append(inNodePorts, l.Value)
-		case p.isBitmap(l.Range):
+		case l.Mode == audit.ModeBitmap:
 			inClusterIPs = append(inClusterIPs, l.Value)
 		default:
 			objects = append(objects, l.Value)

@@ -112,16 +112,13 @@ func (p *preflight) unseen() bool { return p.state.Unseen != nil }
 // bitmaps returns the ranges of ClusterIPs that servers record in bitmaps now, the primary one first.
 func (p *preflight) bitmaps() (ranges []string) {
 	for _, name := range []string{audit.ServiceIPs, audit.SecondaryServiceIPs} {
-		if p.isBitmap(name) {
-			at := slices.IndexFunc(p.audit.Ranges, func(r audit.Range) bool { return r.Name == name })
-			ranges = append(ranges, p.audit.Ranges[at].Range)
+		for _, r := range p.audit.Ranges {
+			if r.Name == name && r.Mode == audit.ModeBitmap {
+				ranges = append(ranges, r.Range)
+			}
 		}
 	}
 	return ranges
-}
-
-func (p *preflight) isBitmap(name string) bool {
-	return slices.ContainsFunc(p.audit.Ranges, func(r audit.Range) bool { return r.Name == name && r.Mode == audit.ModeBitmap })
 }
 
 // defaultCIDRs returns those of the default ServiceCIDR, nil if there is none.
@@ -157,7 +154,7 @@ func (p *preflight) writes(objects []audit.ObjectPlan) (w Writes) {
 	changed := map[string]bool{}
 	for _, f := range p.audit.Findings {
 		isNodePort := f.Range == audit.ServiceNodePorts
-		if (f.Reason == "PortNotAllocated" || f.Reason == "ClusterIPNotAllocated") && p.isBitmap(f.Range) && (isNodePort || p.To < objectsSince) {
+		if (f.Reason == "PortNotAllocated" || f.Reason == "ClusterIPNotAllocated") && f.Mode == audit.ModeBitmap && (isNodePort || p.To < objectsSince) {
 			changed[f.Range] = true
 		}
 	}

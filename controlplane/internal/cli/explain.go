@@ -188,7 +188,7 @@ func (s *screen) explanation(e *audit.Explanation) {
 func repairOf(p audit.Place, e *audit.Explanation) string {
 	objects := p.Mode == audit.ModeIPAddress
 	byServer := slices.ContainsFunc(e.Findings, func(f audit.Finding) bool {
-		return f.Remedy == rangekeeper.RemedyAPIServer && f.Range == p.Name
+		return f.Remedy == rangekeeper.RemedyAPIServer && f.Range == p.Name && f.Mode == p.Mode
 	})
 	var text string
 	switch s := p.State; {
