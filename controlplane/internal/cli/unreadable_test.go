@@ -80,6 +80,9 @@ func TestUnreadableObjects(t *testing.T) {
 			if !found {
 				t.Errorf("preflight: %+v", p.Checks)
 			}
+			if _, shown, _ := run(t, "preflight", "--to", "1.37", "--etcd-snapshot", file); strings.Contains(shown, `\"`) || !strings.Contains(shown, "  Unreadable: These objects") {
+				t.Errorf("a check in quotes:\n%s", shown)
+			}
 		})
 	}
 }
