@@ -66,6 +66,10 @@ func New(state *clusterstate.State, a *audit.Audit, o Options) (*Report, error) 
 		},
 	}
 	p.from, _ = releaseOf(state.Upgrade.Release)
+	p.byObjects = p.byObjects || p.unreadable(audit.KindIPAddress, audit.KindServiceCIDR) != ""
+	if p.unreadable(recordKinds...) != "" {
+		p.Repair = nil // which is refused
+	}
 	objects, err := a.Objects()
 	if err != nil {
 		return nil, err
@@ -139,7 +143,7 @@ func (p *preflight) writes(objects []audit.ObjectPlan) (w Writes) {
 	case p.createsObjects():
 		w.ServiceCIDRs, w.Created = 1, p.clusterIPs()
 	case p.byObjects:
-		if p.defaultCIDRs() == nil {
+		if p.defaultCIDRs() == nil && p.unreadable(audit.KindServiceCIDR) == "" {
 			w.ServiceCIDRs = 1
 		}
 		for _, o := range objects {
@@ -249,24 +253,6 @@ func (p *preflight) checkFeatureGates() {
 	}
 }
 
-// checkUnreadable looks for objects that cannot be decoded. A kube-apiserver cannot list their kind, and without lists of Services
-// and IPAddress objects it is never ready.
-func (p *preflight) checkUnreadable() {
-	var keys []string
-	for _, u := range p.state.Unreadable {
-		keys = append(keys, u.Key)
-	}
-	if len(keys) == 0 {
-		return
-	}
-	p.add(Check{
-		Name: "Unreadable", Level: Must, Values: keys,
-		Message: fmt.Sprintf("These objects cannot be read: %s (%s). kube-apiserver cannot list them, and what they use or record is unknown.",
-			some(keys), p.state.Unreadable[0].Problem),
-		Remedy: "Restore or delete them in etcd.",
-	})
-}
-
 // checkServiceCIDR compares the servers' flag with what is stored.
 func (p *preflight) checkServiceCIDR() {
 	const name, flag = "ServiceCIDR", "--service-cluster-ip-range"
@@ -283,6 +269,7 @@ func (p *preflight) checkServiceCIDR() {
 			Name: name, Level: Unknown, Message: "Whether " + flag + " has the ranges that the bitmaps have: the Kubernetes API does not serve bitmaps.",
 			Remedy: "Read etcd or an etcd snapshot, with --endpoints or --etcd-snapshot.",
 		})
+	case len(stored) == 0 && p.byObjects && p.dependsOn([]string{audit.KindServiceCIDR}, name, "Whether all servers have "+flag+" as "+what+" it"):
 	case len(stored) == 0:
 		p.add(Check{
 			Name: name, Level: Surprise, Message: "There is no ServiceCIDR " + DefaultServiceCIDR + ": the first server that starts creates it from its " + flag + ".",
@@ -324,6 +311,9 @@ func (p *preflight) checkMixedServers() {
 func (p *preflight) checkFirstRepair() {
 	const name = "FirstRepair"
 	w := p.report.FirstRepair
+	if p.dependsOn(recordKinds, name, fmt.Sprintf("What the first repair pass of kube-apiserver %v writes", p.To)) {
+		return
+	}
 	if w.requests() == 0 {
 		p.ok(name, "The first repair pass of kube-apiserver %v has nothing to write%s.", p.To, p.exceptUnseen())
 		return
