@@ -38,6 +38,26 @@ func (p *preflight) checkFindings() {
 	}
 }
 
+// checkTexts looks for ClusterIPs in another text than the canonical one, which are no fault as long as bitmaps record them.
+func (p *preflight) checkTexts() {
+	if !p.createsObjects() {
+		return
+	}
+	const reason = "ClusterIPNotCanonical"
+	var texts []string
+	for text, address := range p.addresses() {
+		if text != address.String() {
+			texts = append(texts, text)
+		}
+	}
+	if len(texts) > 0 {
+		v := p.verdict(reason)
+		v.what += " So another Service can get the addresses, which bitmaps have kept from that until now."
+		v.words = p.Explain(reason)
+		p.addValues(reason, texts, v)
+	}
+}
+
 // verdict is what findings mean for the upgrade.
 type verdict struct {
 	level Level

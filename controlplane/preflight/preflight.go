@@ -7,7 +7,7 @@ package preflight
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
+	"iter"
 	"slices"
 	"strings"
 
@@ -16,6 +16,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 const (
@@ -80,6 +81,7 @@ func New(state *clusterstate.State, a *audit.Audit, o Options) (*Report, error) 
 	p.checkServiceCIDR()
 	p.checkUnreadable()
 	p.checkFindings()
+	p.checkTexts()
 	p.checkLeaks()
 	p.checkMixedServers()
 	p.checkWebhooks()
@@ -174,23 +176,31 @@ func (p *preflight) clusterIPs() int {
 			outside[f.Value] = true
 		}
 	}
-	all := map[netip.Addr]bool{}
-	for i := range p.state.Services {
-		spec := &p.state.Services[i].Spec
-		if spec.ClusterIP == "" || spec.ClusterIP == corev1.ClusterIPNone {
-			continue
-		}
-		texts := spec.ClusterIPs
-		if len(texts) == 0 {
-			texts = []string{spec.ClusterIP}
-		}
-		for _, text := range texts {
-			if address, err := netip.ParseAddr(text); err == nil && !outside[address.String()] {
-				all[address] = true
-			}
+	all := map[rangekeeper.Value]bool{}
+	for _, address := range p.addresses() {
+		if !outside[address.String()] {
+			all[address] = true
 		}
 	}
 	return len(all)
+}
+
+// addresses yields the addresses of Services, each with its text there.
+func (p *preflight) addresses() iter.Seq2[string, rangekeeper.Value] {
+	return func(yield func(string, rangekeeper.Value) bool) {
+		for i := range p.state.Services {
+			spec := &p.state.Services[i].Spec
+			texts := spec.ClusterIPs
+			if len(texts) == 0 {
+				texts = []string{spec.ClusterIP}
+			}
+			for _, text := range texts { // "None" is no address
+				if value, err := rangekeeper.ParseValue(text); err == nil && !value.IsPort() && !yield(text, value) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (p *preflight) checkRelease() {
