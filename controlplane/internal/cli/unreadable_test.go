@@ -29,6 +29,8 @@ func TestUnreadableObjects(t *testing.T) {
 		{"name of 4 GiB", etcdtest.DualStack, "Service", service, head + "\x08\x0a\x06\x0a" + fourGiB, "damaged Service"},
 		{"Service beside objects", "kube-1.37-dual-stack", "Service", service, "", "neither Kubernetes protobuf nor JSON"},
 		{"IPAddress", "kube-1.37-dual-stack", "IPAddress", address, "garbage", "neither Kubernetes protobuf nor JSON"},
+		{"IPAddress with a slash", "kube-1.37-dual-stack", "IPAddress", "/registry/ipaddresses/a/b",
+			`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":"a/b"}}`, "may not contain '/'"},
 		{"ServiceCIDR", "kube-1.37-dual-stack", "ServiceCIDR", cidr, `{"kind":"ServiceCIDR"`, "damaged JSON value"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
