@@ -40,7 +40,7 @@ and remedy, as docs/runbook.md does; this reads no cluster.`,
 			if *format != formatTable {
 				return usage.Error(c, "--output is for a value or a Service, not for a reason")
 			}
-			screen.entry(entry)
+			screen.entry(entry, s.program)
 			return screen.writeTo(c.OutOrStdout())
 		}
 		namespace, name, isService := strings.Cut(args[0], "/")
@@ -72,7 +72,7 @@ and remedy, as docs/runbook.md does; this reads no cluster.`,
 		faulty := false
 		for _, e := range all {
 			screen.blank()
-			screen.explanation(e)
+			screen.explanation(e, s.program)
 			faulty = faulty || e.Leaked || len(e.Findings)+len(e.Unreadable) > 0
 		}
 		if *format == formatTable {
@@ -98,19 +98,19 @@ func completeReasons(_ *cobra.Command, args []string, _ string) ([]string, cobra
 	return runbook.Names(), cobra.ShellCompDirectiveNoFileComp
 }
 
-// entry writes an entry of the runbook.
-func (s *screen) entry(e runbook.Entry) {
+// entry writes an entry of the runbook, for the user of a program.
+func (s *screen) entry(e runbook.Entry, program string) {
 	s.text(0, bold, e.Name+": "+e.Title)
 	for _, part := range []struct{ title, text string }{{"Meaning", e.Meaning}, {"Risk", e.Risk}, {"Remedy", e.Remedy}} {
 		s.b.WriteByte('\n')
 		s.text(0, bold, part.title)
-		s.text(2, "", part.text)
+		s.text(2, "", called(program, part.text))
 	}
 	s.b.WriteString("\nRunbook: " + e.Page() + "\n")
 }
 
-// explanation writes all about one value.
-func (s *screen) explanation(e *audit.Explanation) {
+// explanation writes all about one value, for the user of a program.
+func (s *screen) explanation(e *audit.Explanation, program string) {
 	line := func(label, text string) {
 		for i, line := range wrapped(text, max(s.width-12, 20), 0) {
 			if i > 0 {
@@ -195,7 +195,7 @@ func (s *screen) explanation(e *audit.Explanation) {
 		if entry, ok := runbook.Named(f.Reason); ok {
 			line("Risk", entry.Risk)
 			if len(e.Unreadable) == 0 {
-				line("Remedy", entry.Remedy)
+				line("Remedy", called(program, entry.Remedy))
 			}
 		}
 	}

@@ -78,6 +78,9 @@ list them (deploy/audit/preflight.yaml).`,
 		if err != nil {
 			return err
 		}
+		for i := range report.Checks {
+			report.Checks[i].Remedy = called(s.program, report.Checks[i].Remedy)
+		}
 		if *format == formatJSON || *format == formatYAML {
 			err = writeDocument(c.OutOrStdout(), report, *format)
 		} else {
