@@ -82,6 +82,11 @@ type auditedRange struct {
 	stored clusterstate.StoredRange
 }
 
+// isBitmap reports whether it is the bitmap of that name. A ServiceCIDR object can have the same name.
+func (r *auditedRange) isBitmap(name string) bool {
+	return r.name == name && r.record != rangekeeper.RecordIPAddresses
+}
+
 // New audits a state. The error names the key of what cannot be used: a range
 // that is invalid or of the wrong kind, a bitmap with bits past its range, one range of
 // ClusterIPs set up and the other not; of a repair an object that cannot be decoded.
@@ -227,7 +232,7 @@ func (a *Audit) addBitmap(core *rangekeeper.Audit, name string, stored clusterst
 // servers still write them.
 func (a *Audit) compareBitmaps(core *rangekeeper.Audit) error {
 	for i, r := range a.ranges {
-		if r.name == ServiceIPs || r.name == SecondaryServiceIPs {
+		if r.isBitmap(ServiceIPs) || r.isBitmap(SecondaryServiceIPs) {
 			if err := core.CompareBitmap(i, uint64(r.stored.ModRevision), uint64(a.state.UpgradedAt)); err != nil {
 				return err
 			}
@@ -298,7 +303,7 @@ func (a *Audit) presence(name string) rangekeeper.Presence {
 	if _, ok := a.state.Ranges[name]; !ok {
 		return rangekeeper.Missing
 	}
-	if slices.ContainsFunc(a.ranges, func(r auditedRange) bool { return r.name == name }) {
+	if slices.ContainsFunc(a.ranges, func(r auditedRange) bool { return r.isBitmap(name) }) {
 		return rangekeeper.Initialised
 	}
 	return rangekeeper.Uninitialised
@@ -362,7 +367,10 @@ func (a *Audit) leaks() ([]Leak, error) {
 	leaks, err := a.core.Leaks()
 	all := []Leak{}
 	for _, leak := range leaks {
-		all = append(all, Leak{Severity(leak.Severity.String()), a.rangeName(leak.Range), leak.Value.String(), leak.Remedy, leak.Stays})
+		all = append(all, Leak{
+			Severity: Severity(leak.Severity.String()), Range: a.rangeName(leak.Range), Mode: a.rangeMode(leak.Range), Value: leak.Value.String(),
+			Remedy: leak.Remedy, Stays: leak.Stays,
+		})
 	}
 	sortLeaks(all)
 	return all, err
@@ -380,6 +388,14 @@ func (a *Audit) rangeName(index int) string {
 		return ""
 	}
 	return a.ranges[index].name
+}
+
+// rangeMode returns the mode of a range of the core; that of none is empty.
+func (a *Audit) rangeMode(index int) RangeMode {
+	if index < 0 {
+		return ""
+	}
+	return modes[a.ranges[index].record]
 }
 
 // rangeOutside returns the range that a finding names for a ClusterIP that no range has: of ServiceCIDRs the default one, or else
@@ -409,17 +425,9 @@ func (a *Audit) index(row Range) int {
 	})
 }
 
-// bitmap returns the index in the core of the bitmap of that name, -1 if it is
-// not audited.
-func (a *Audit) bitmap(name string) int {
-	return slices.IndexFunc(a.ranges, func(r auditedRange) bool {
-		return r.name == name && r.record == rangekeeper.RecordBitmap
-	})
-}
-
 func (a *Audit) finding(f rangekeeper.Finding) Finding {
 	finding := Finding{
-		Reason: f.Reason.String(), Severity: Severity(f.Reason.Severity().String()), Range: a.rangeName(f.Range), Value: f.Value,
+		Reason: f.Reason.String(), Severity: Severity(f.Reason.Severity().String()), Range: a.rangeName(f.Range), Mode: a.rangeMode(f.Range), Value: f.Value,
 		Message: f.Message, Remedy: f.Remedy, Stays: f.Stays,
 	}
 	if f.Reason == rangekeeper.ReasonClusterIPOutOfRange {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,6 +27,8 @@ type Explanation struct {
 	Places []Place `json:"ranges"`
 	// RangeUnknown says that the source does not know which values there are, so a value without a place may yet have one.
 	RangeUnknown bool `json:"rangeUnknown,omitempty"`
+	// Unreadable are the objects that cannot be decoded and may use, record or hand out the value.
+	Unreadable []Unreadable `json:"unreadable,omitempty"`
 	// Around are the names of ranges that have it between their addresses and yet
 	// do not hand it out: as network or broadcast address, or since a bitmap of
 	// IPv6 ends before it.
@@ -75,10 +78,27 @@ func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
 			e.Around = append(e.Around, r.name+" "+r.text)
 		}
 	}
+	for _, u := range a.report.Unreadable {
+		if u.Kind == KindService || !value.IsPort() {
+			e.Unreadable = append(e.Unreadable, u)
+		}
+	}
+	e.RangeUnknown = e.RangeUnknown || len(e.Places) == 0 && e.UnreadableKeys(KindServiceCIDR) != ""
 	e.Services = append([]string{}, Users(a.state)[value]...)
 	e.Findings = a.findingsAbout(e.Value)
 	e.Leaked = slices.ContainsFunc(a.report.Leaks, func(l Leak) bool { return l.Value == e.Value })
 	return e, nil
+}
+
+// UnreadableKeys returns the keys of the objects of a kind in Unreadable, as a text.
+func (e *Explanation) UnreadableKeys(kind string) string {
+	var keys []string
+	for _, u := range e.Unreadable {
+		if u.Kind == kind {
+			keys = append(keys, u.Key)
+		}
+	}
+	return strings.Join(keys, ", ")
 }
 
 // isRecorded reports whether an API server has refused the port as allocated. What a bitmap that cannot be read has otherwise is
@@ -91,6 +111,11 @@ func (a *Audit) isRecorded(value rangekeeper.Value) bool {
 func (a *Audit) ExplainService(namespace, name string) ([]*Explanation, error) {
 	at := slices.IndexFunc(a.state.Services, func(s corev1.Service) bool { return s.Namespace == namespace && s.Name == name })
 	if at < 0 {
+		for _, u := range a.report.Unreadable { // the key of a Service, or over the API its name, ends so
+			if u.Kind == KindService && strings.HasSuffix("/"+u.Key, "/"+namespace+"/"+name) {
+				return nil, fmt.Errorf("key %s: Service %s/%s cannot be read: %s", u.Key, namespace, name, u.Message)
+			}
+		}
 		return nil, fmt.Errorf("there is no Service %s/%s", namespace, name)
 	}
 	all := []*Explanation{}

@@ -3,6 +3,7 @@ package audit
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -39,7 +40,15 @@ func (a *Audit) Free(name string, n int) (*FreeList, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.wide && name == ServiceNodePorts {
+	isObject := func(row Range) bool { return row.Mode == ModeIPAddress }
+	isInUse := func(row Range) bool { return row.Mode == ModeBitmap || row.Mode == ModeUnseen }
+	switch { // of a bitmap and a ServiceCIDR object with one name, the bitmap as long as servers use it
+	case slices.ContainsFunc(rows, isInUse):
+		rows = slices.DeleteFunc(rows, isObject)
+	case slices.ContainsFunc(rows, isObject):
+		rows = slices.DeleteFunc(rows, func(row Range) bool { return !isObject(row) })
+	}
+	if a.wide && name == ServiceNodePorts && !isObject(rows[0]) {
 		return nil, errors.New("the range of node ports is not known, as some are not in kube-apiserver's default range: name it with --service-node-port-range")
 	}
 	list := &FreeList{APIVersion: APIVersion, Kind: KindFreeList, Bands: []FreeBand{}}

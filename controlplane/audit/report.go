@@ -106,6 +106,8 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	// Range is the name of the range that it is about.
 	Range string `json:"range"`
+	// Mode is that of the range: a ServiceCIDR object can have the name of a bitmap.
+	Mode RangeMode `json:"-"`
 	// Value is the address, port or text that is wrong.
 	Value string `json:"value"`
 	// Kind is the kind of the object: Service, IPAddress or ServiceCIDR.
@@ -156,7 +158,9 @@ type Claimant struct {
 type Leak struct {
 	Severity Severity `json:"severity"`
 	Range    string   `json:"range"`
-	Value    string   `json:"value"`
+	// Mode is as in [Finding].
+	Mode  RangeMode `json:"-"`
+	Value string    `json:"value"`
 	// Remedy says who frees it.
 	Remedy rangekeeper.Remedy `json:"-"`
 	// Stays reports whether the repair of a running cluster leaves it for now.

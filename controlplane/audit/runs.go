@@ -44,7 +44,7 @@ func (a *Audit) Runs(name string) ([]Runs, error) {
 	for _, r := range rows {
 		runs := Runs{Range: r, Used: []Run{}, Free: []Run{}}
 		if i := a.index(r); i >= 0 {
-			if !a.wide || r.Name != ServiceNodePorts {
+			if !a.wide || r.Name != ServiceNodePorts || r.Mode != ModeUnseen {
 				runs.StaticBand = a.ranges[i].staticBand
 			}
 			runs.Used = texts(a.core.Runs(i, rangekeeper.ValuesStored, true))

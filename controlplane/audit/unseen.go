@@ -157,7 +157,7 @@ func (a *Audit) addMetrics() {
 	if unseen == nil || unseen.Metrics == nil {
 		return
 	}
-	at := slices.IndexFunc(a.ranges, func(r auditedRange) bool { return r.name == ServiceNodePorts })
+	at := slices.IndexFunc(a.ranges, func(r auditedRange) bool { return r.isBitmap(ServiceNodePorts) })
 	allocated, used := unseen.Metrics.Allocated, a.core.Range(at).InUse
 	difference := "as many as Services use"
 	switch {

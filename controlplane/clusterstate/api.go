@@ -277,6 +277,9 @@ func readList[T any, L list[T]](r *apiReader, path string, add func(L) int) erro
 	for next := ""; ; {
 		page := L(new(T))
 		if err := r.get(path, next, page); err != nil {
+			if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError {
+				err = fmt.Errorf("%w; a server answers so if it cannot decode an object of the list: --endpoints or --etcd-snapshot names the object by its key", err)
+			}
 			return fmt.Errorf("list %s: %w", path, err)
 		}
 		r.done += int64(add(page))

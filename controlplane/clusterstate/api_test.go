@@ -136,6 +136,9 @@ func TestReadAPIErrors(t *testing.T) {
 	}{
 		{"it said Forbidden; deploy/audit has a ClusterRole", false, http.StatusForbidden, metav1.StatusReasonForbidden},
 		{"does not accept the credentials: it said Unauthorized", false, http.StatusUnauthorized, metav1.StatusReasonUnauthorized},
+		{"it said InternalError; a server answers so if it cannot decode an object of the list: --endpoints or --etcd-snapshot names the object by its key",
+			false, http.StatusInternalServerError, metav1.StatusReasonInternalError},
+		{"it said StorageReadError; a server answers so", false, http.StatusInternalServerError, metav1.StatusReasonStoreReadError},
 		{"it said ServiceUnavailable", true, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable},
 		{"it said NotFound", false, http.StatusNotFound, metav1.StatusReasonNotFound},
 		{"the answer is not a list of Kubernetes objects", false, http.StatusOK, map[string]any{}},

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -95,10 +97,14 @@ func decodeInto[T any, P object[T]](list *[]T, value []byte, k kind) error {
 	return nil
 }
 
-// check refuses an object that the core cannot take.
+// check refuses an object that the core or a kube-apiserver cannot take.
 func check(o metav1.Object, k kind) error {
 	if o.GetName() == "" {
 		return fmt.Errorf("%s without a name", k.name)
+	}
+	// The watch cache of a kube-apiserver computes a key from the name. If it cannot, no object of the kind is listed.
+	if problems := content.IsPathSegmentName(o.GetName()); len(problems) > 0 {
+		return fmt.Errorf("name %q of this %s %s: kube-apiserver cannot list such a name", o.GetName(), k.name, strings.Join(problems, ", "))
 	}
 	if k.namespaced && o.GetNamespace() == "" {
 		return fmt.Errorf("%s %s without a namespace", k.name, o.GetName())

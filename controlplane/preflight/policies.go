@@ -32,7 +32,7 @@ func (p *preflight) checkPolicies() {
 		})
 		return
 	}
-	found := false
+	found := p.dependsOn(policyKinds, name, fmt.Sprintf("Whether admission policies match %s or %s", serviceCIDRs, ipAddresses))
 	for _, one := range p.policies() {
 		found = p.checkPolicy(name, one) || found
 	}
@@ -103,6 +103,9 @@ func (p *preflight) checkPolicy(name string, one policy) bool {
 		c.Message += fmt.Sprintf(". If it refuses the first repair pass of kube-apiserver %v, the server is never ready (kubernetes#137356).", p.To)
 	case setsReady:
 		c.Message += fmt.Sprintf(". If it refuses the condition Ready of ServiceCIDR %s, new Services get no ClusterIP.", DefaultServiceCIDR)
+	case p.unreadable(recordKinds...) != "":
+		c.Level = Unknown
+		c.Message += ". Whether the first repair pass makes such a write is unknown: " + p.unreadable(recordKinds...) + "."
 	default:
 		c.Level = Surprise
 		c.Message += ". The first repair pass makes no such write, so only later allocations or releases depend on it."

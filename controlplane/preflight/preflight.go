@@ -7,7 +7,7 @@ package preflight
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
+	"iter"
 	"slices"
 	"strings"
 
@@ -16,6 +16,7 @@ import (
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 const (
@@ -66,6 +67,10 @@ func New(state *clusterstate.State, a *audit.Audit, o Options) (*Report, error) 
 		},
 	}
 	p.from, _ = releaseOf(state.Upgrade.Release)
+	p.byObjects = p.byObjects || p.unreadable(audit.KindIPAddress, audit.KindServiceCIDR) != ""
+	if p.unreadable(recordKinds...) != "" {
+		p.Repair = nil // which is refused
+	}
 	objects, err := a.Objects()
 	if err != nil {
 		return nil, err
@@ -76,6 +81,7 @@ func New(state *clusterstate.State, a *audit.Audit, o Options) (*Report, error) 
 	p.checkServiceCIDR()
 	p.checkUnreadable()
 	p.checkFindings()
+	p.checkTexts()
 	p.checkLeaks()
 	p.checkMixedServers()
 	p.checkWebhooks()
@@ -112,16 +118,13 @@ func (p *preflight) unseen() bool { return p.state.Unseen != nil }
 // bitmaps returns the ranges of ClusterIPs that servers record in bitmaps now, the primary one first.
 func (p *preflight) bitmaps() (ranges []string) {
 	for _, name := range []string{audit.ServiceIPs, audit.SecondaryServiceIPs} {
-		if p.isBitmap(name) {
-			at := slices.IndexFunc(p.audit.Ranges, func(r audit.Range) bool { return r.Name == name })
-			ranges = append(ranges, p.audit.Ranges[at].Range)
+		for _, r := range p.audit.Ranges {
+			if r.Name == name && r.Mode == audit.ModeBitmap {
+				ranges = append(ranges, r.Range)
+			}
 		}
 	}
 	return ranges
-}
-
-func (p *preflight) isBitmap(name string) bool {
-	return slices.ContainsFunc(p.audit.Ranges, func(r audit.Range) bool { return r.Name == name && r.Mode == audit.ModeBitmap })
 }
 
 // defaultCIDRs returns those of the default ServiceCIDR, nil if there is none.
@@ -142,7 +145,7 @@ func (p *preflight) writes(objects []audit.ObjectPlan) (w Writes) {
 	case p.createsObjects():
 		w.ServiceCIDRs, w.Created = 1, p.clusterIPs()
 	case p.byObjects:
-		if p.defaultCIDRs() == nil {
+		if p.defaultCIDRs() == nil && p.unreadable(audit.KindServiceCIDR) == "" {
 			w.ServiceCIDRs = 1
 		}
 		for _, o := range objects {
@@ -157,7 +160,7 @@ func (p *preflight) writes(objects []audit.ObjectPlan) (w Writes) {
 	changed := map[string]bool{}
 	for _, f := range p.audit.Findings {
 		isNodePort := f.Range == audit.ServiceNodePorts
-		if (f.Reason == "PortNotAllocated" || f.Reason == "ClusterIPNotAllocated") && p.isBitmap(f.Range) && (isNodePort || p.To < objectsSince) {
+		if (f.Reason == "PortNotAllocated" || f.Reason == "ClusterIPNotAllocated") && f.Mode == audit.ModeBitmap && (isNodePort || p.To < objectsSince) {
 			changed[f.Range] = true
 		}
 	}
@@ -173,23 +176,31 @@ func (p *preflight) clusterIPs() int {
 			outside[f.Value] = true
 		}
 	}
-	all := map[netip.Addr]bool{}
-	for i := range p.state.Services {
-		spec := &p.state.Services[i].Spec
-		if spec.ClusterIP == "" || spec.ClusterIP == corev1.ClusterIPNone {
-			continue
-		}
-		texts := spec.ClusterIPs
-		if len(texts) == 0 {
-			texts = []string{spec.ClusterIP}
-		}
-		for _, text := range texts {
-			if address, err := netip.ParseAddr(text); err == nil && !outside[address.String()] {
-				all[address] = true
-			}
+	all := map[rangekeeper.Value]bool{}
+	for _, address := range p.addresses() {
+		if !outside[address.String()] {
+			all[address] = true
 		}
 	}
 	return len(all)
+}
+
+// addresses yields the addresses of Services, each with its text there.
+func (p *preflight) addresses() iter.Seq2[string, rangekeeper.Value] {
+	return func(yield func(string, rangekeeper.Value) bool) {
+		for i := range p.state.Services {
+			spec := &p.state.Services[i].Spec
+			texts := spec.ClusterIPs
+			if len(texts) == 0 {
+				texts = []string{spec.ClusterIP}
+			}
+			for _, text := range texts { // "None" is no address
+				if value, err := rangekeeper.ParseValue(text); err == nil && !value.IsPort() && !yield(text, value) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (p *preflight) checkRelease() {
@@ -252,24 +263,6 @@ func (p *preflight) checkFeatureGates() {
 	}
 }
 
-// checkUnreadable looks for objects that cannot be decoded. A kube-apiserver cannot list their kind, and without lists of Services
-// and IPAddress objects it is never ready.
-func (p *preflight) checkUnreadable() {
-	var keys []string
-	for _, u := range p.state.Unreadable {
-		keys = append(keys, u.Key)
-	}
-	if len(keys) == 0 {
-		return
-	}
-	p.add(Check{
-		Name: "Unreadable", Level: Must, Values: keys,
-		Message: fmt.Sprintf("These objects cannot be read: %s (%s). kube-apiserver cannot list them, and what they use or record is unknown.",
-			some(keys), p.state.Unreadable[0].Problem),
-		Remedy: "Restore or delete them in etcd.",
-	})
-}
-
 // checkServiceCIDR compares the servers' flag with what is stored.
 func (p *preflight) checkServiceCIDR() {
 	const name, flag = "ServiceCIDR", "--service-cluster-ip-range"
@@ -286,6 +279,7 @@ func (p *preflight) checkServiceCIDR() {
 			Name: name, Level: Unknown, Message: "Whether " + flag + " has the ranges that the bitmaps have: the Kubernetes API does not serve bitmaps.",
 			Remedy: "Read etcd or an etcd snapshot, with --endpoints or --etcd-snapshot.",
 		})
+	case len(stored) == 0 && p.byObjects && p.dependsOn([]string{audit.KindServiceCIDR}, name, "Whether all servers have "+flag+" as "+what+" it"):
 	case len(stored) == 0:
 		p.add(Check{
 			Name: name, Level: Surprise, Message: "There is no ServiceCIDR " + DefaultServiceCIDR + ": the first server that starts creates it from its " + flag + ".",
@@ -327,6 +321,9 @@ func (p *preflight) checkMixedServers() {
 func (p *preflight) checkFirstRepair() {
 	const name = "FirstRepair"
 	w := p.report.FirstRepair
+	if p.dependsOn(recordKinds, name, fmt.Sprintf("What the first repair pass of kube-apiserver %v writes", p.To)) {
+		return
+	}
 	if w.requests() == 0 {
 		p.ok(name, "The first repair pass of kube-apiserver %v has nothing to write%s.", p.To, p.exceptUnseen())
 		return

@@ -211,6 +211,16 @@ func TestChecks(t *testing.T) {
 			c.service("more", "nonsense")
 			c.Services[1].Spec.ClusterIPs = []string{"nonsense", ""}
 		}, []string{must + "ClusterIPNotValid: \"\", nonsense. kube-apiserver", migrates}},
+		{"other texts in bitmaps", bitmaps("v1.32.2"), "1.33", flag, func(c cluster) {
+			c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 7)
+			c.service("zero", "010.96.0.2")
+			c.service("mapped", "::ffff:10.96.0.3")
+		}, []string{surprise + "ClusterIPNotCanonical: ::ffff:10.96.0.3, 010.96.0.2. Each repair pass removes or recreates their IPAddress objects",
+			surprise + "FirstRepair: writes: 1 ServiceCIDR created, 3 IPAddress objects created."}},
+		{"other texts in bitmaps that stay", bitmaps("v1.31.2"), "1.32", flag, func(c cluster) {
+			c.bitmap(audit.ServiceIPs, "10.96.0.0/16", 3)
+			c.service("zero", "010.96.0.2")
+		}, nil},
 		{"double node port", objects("v1.35.4"), "1.36", flag, func(c cluster) {
 			c.bitmap(audit.ServiceNodePorts, "30000-32767", 2)
 			c.Services[0].Spec.Ports = []corev1.ServicePort{{NodePort: 30001}, {NodePort: 30001}}

@@ -11,6 +11,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 )
 
 const (
@@ -48,7 +50,10 @@ func (p *preflight) webhookWrites() []write {
 // missing.
 func (p *preflight) defaultIsReady() bool {
 	at := slices.IndexFunc(p.state.ServiceCIDRs, func(s networkingv1.ServiceCIDR) bool { return s.Name == DefaultServiceCIDR })
-	return at >= 0 && slices.ContainsFunc(p.state.ServiceCIDRs[at].Status.Conditions, func(c metav1.Condition) bool {
+	if at < 0 {
+		return p.unreadable(audit.KindServiceCIDR) != "" // it is not known that it is not
+	}
+	return slices.ContainsFunc(p.state.ServiceCIDRs[at].Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == networkingv1.ServiceCIDRConditionReady
 	})
 }
@@ -68,7 +73,7 @@ func (p *preflight) checkWebhooks() {
 		})
 		return
 	}
-	found := false
+	found := p.dependsOn(webhookKinds, name, fmt.Sprintf("Whether webhooks match %s or %s", serviceCIDRs, ipAddresses))
 	for _, c := range p.webhookConfigurations() {
 		found = p.checkConfiguration(name, c) || found
 	}
@@ -162,6 +167,9 @@ func (p *preflight) effectOf(h *admissionv1.ValidatingWebhook) (webhookEffect, b
 		e.text = fmt.Sprintf("The first repair pass of kube-apiserver %v waits for each answer, up to timeoutSeconds.", p.To)
 	case setsReady:
 		e.text = fmt.Sprintf("kube-apiserver %v waits for the answer before the condition Ready of ServiceCIDR %s is set.", p.To, DefaultServiceCIDR)
+	case fails && p.unreadable(recordKinds...) != "":
+		e.level = Unknown
+		e.text = "Whether the first repair pass makes such a write is unknown: " + p.unreadable(recordKinds...) + "."
 	default:
 		e.text = "The first repair pass makes no such write, so only later allocations or releases depend on it."
 	}

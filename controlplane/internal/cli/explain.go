@@ -40,7 +40,7 @@ and remedy, as docs/runbook.md does; this reads no cluster.`,
 			if *format != formatTable {
 				return usage.Error(c, "--output is for a value or a Service, not for a reason")
 			}
-			screen.entry(entry)
+			screen.entry(entry, s.program)
 			return screen.writeTo(c.OutOrStdout())
 		}
 		namespace, name, isService := strings.Cut(args[0], "/")
@@ -72,8 +72,8 @@ and remedy, as docs/runbook.md does; this reads no cluster.`,
 		faulty := false
 		for _, e := range all {
 			screen.blank()
-			screen.explanation(e)
-			faulty = faulty || e.Leaked || len(e.Findings) > 0
+			screen.explanation(e, s.program)
+			faulty = faulty || e.Leaked || len(e.Findings)+len(e.Unreadable) > 0
 		}
 		if *format == formatTable {
 			err = screen.writeTo(c.OutOrStdout())
@@ -98,19 +98,19 @@ func completeReasons(_ *cobra.Command, args []string, _ string) ([]string, cobra
 	return runbook.Names(), cobra.ShellCompDirectiveNoFileComp
 }
 
-// entry writes an entry of the runbook.
-func (s *screen) entry(e runbook.Entry) {
+// entry writes an entry of the runbook, for the user of a program.
+func (s *screen) entry(e runbook.Entry, program string) {
 	s.text(0, bold, e.Name+": "+e.Title)
 	for _, part := range []struct{ title, text string }{{"Meaning", e.Meaning}, {"Risk", e.Risk}, {"Remedy", e.Remedy}} {
 		s.b.WriteByte('\n')
 		s.text(0, bold, part.title)
-		s.text(2, "", part.text)
+		s.text(2, "", called(program, part.text))
 	}
 	s.b.WriteString("\nRunbook: " + e.Page() + "\n")
 }
 
-// explanation writes all about one value.
-func (s *screen) explanation(e *audit.Explanation) {
+// explanation writes all about one value, for the user of a program.
+func (s *screen) explanation(e *audit.Explanation, program string) {
 	line := func(label, text string) {
 		for i, line := range wrapped(text, max(s.width-12, 20), 0) {
 			if i > 0 {
@@ -121,9 +121,17 @@ func (s *screen) explanation(e *audit.Explanation) {
 			fmt.Fprintf(&s.b, "%-11s %s\n", label, line)
 		}
 	}
+	unknown := func(kind string) string {
+		if keys := e.UnreadableKeys(kind); keys != "" {
+			return "unknown: " + printable(keys) + " cannot be read"
+		}
+		return ""
+	}
 	line("Value", cmp.Or(printable(e.Value), `""`))
 	switch {
 	case len(e.Places) > 0:
+	case unknown(audit.KindServiceCIDR) != "":
+		line("Range", unknown(audit.KindServiceCIDR))
 	case e.RangeUnknown:
 		flag := "--service-node-port-range"
 		if strings.ContainsAny(e.Value, ".:") {
@@ -153,14 +161,19 @@ func (s *screen) explanation(e *audit.Explanation) {
 			allocated = "unknown: no Service uses it, and the bitmap cannot be read over the Kubernetes API"
 		case p.State.Stored:
 			allocated = "yes"
+		case p.Mode == audit.ModeIPAddress:
+			allocated = cmp.Or(unknown(audit.KindIPAddress), allocated)
 		}
 		line("Band", p.Band)
 		line("Allocated", allocated)
 		line("Repair", repairOf(p, e))
 	}
-	services := "none"
+	services := cmp.Or(unknown(audit.KindService), "none")
 	if len(e.Services) > 0 {
 		services = strings.Join(e.Services, ", ")
+		if keys := e.UnreadableKeys(audit.KindService); keys != "" {
+			services += ", and perhaps " + printable(keys) + ", which cannot be read"
+		}
 	}
 	line("Services", services)
 	for _, f := range e.Findings {
@@ -172,23 +185,33 @@ func (s *screen) explanation(e *audit.Explanation) {
 		}
 		break // the same for all findings about the value
 	}
-	if e.Leaked {
+	if e.Leaked && unknown(audit.KindService) != "" {
+		line("Finding", "perhaps a leak: recorded as allocated, but no Service that can be read uses it")
+	} else if e.Leaked {
 		line("Finding", "leak: recorded as allocated, but no Service uses it")
 	}
 	for _, f := range e.Findings {
 		line("Finding", f.Reason+": "+f.Message)
 		if entry, ok := runbook.Named(f.Reason); ok {
 			line("Risk", entry.Risk)
-			line("Remedy", entry.Remedy)
+			if len(e.Unreadable) == 0 {
+				line("Remedy", called(program, entry.Remedy))
+			}
 		}
+	}
+	if len(e.Unreadable) > 0 {
+		line("Remedy", "restore or delete in etcd what cannot be read; nothing is repaired before that")
 	}
 }
 
 // repairOf describes the repair of a value.
 func repairOf(p audit.Place, e *audit.Explanation) string {
+	if len(e.Unreadable) > 0 {
+		return "none beside objects that cannot be read"
+	}
 	objects := p.Mode == audit.ModeIPAddress
 	byServer := slices.ContainsFunc(e.Findings, func(f audit.Finding) bool {
-		return f.Remedy == rangekeeper.RemedyAPIServer && f.Range == p.Name
+		return f.Remedy == rangekeeper.RemedyAPIServer && f.Range == p.Name && f.Mode == p.Mode
 	})
 	var text string
 	switch s := p.State; {

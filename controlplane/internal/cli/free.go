@@ -20,7 +20,8 @@ func newFree(p *Program) *cobra.Command {
 		Short: "List the next free values of a range, and how many there are",
 		Long: `Lists the lowest free values of a range, and how many are free: neither recorded as
 allocated nor used by a Service. RANGE is serviceips, secondaryserviceips,
-servicenodeports or the name of a ServiceCIDR object. kube-apiserver picks values from
+servicenodeports or the name of a ServiceCIDR object; of two with one name it is the
+bitmap, unless no server uses that. kube-apiserver picks values from
 the static band last, so take one of those for a Service that names its ClusterIP or
 node port. Nothing is reserved. "show" lists all free and used runs.`,
 		Example: `  rangekeeper free servicenodeports

@@ -29,7 +29,7 @@ func pageOf(a *audit.Audit, r *audit.Report, maps []occupancy.Map, from *source,
 	}
 	for _, name := range runbook.Names() {
 		e, _ := runbook.Named(name)
-		g := occupancy.Group{Reason: name, Title: e.Title, Meaning: e.Meaning, Risk: e.Risk, Remedy: e.Remedy}
+		g := occupancy.Group{Reason: name, Title: e.Title, Meaning: e.Meaning, Risk: e.Risk, Remedy: called(from.program, e.Remedy)}
 		for _, f := range r.Findings {
 			if f.Reason == name {
 				g.Severity = string(f.Severity)

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -77,6 +78,9 @@ list them (deploy/audit/preflight.yaml).`,
 		if err != nil {
 			return err
 		}
+		for i := range report.Checks {
+			report.Checks[i].Remedy = called(s.program, report.Checks[i].Remedy)
+		}
 		if *format == formatJSON || *format == formatYAML {
 			err = writeDocument(c.OutOrStdout(), report, *format)
 		} else {
@@ -131,9 +135,15 @@ func (s *screen) preflight(r *preflight.Report) {
 	}
 }
 
+// escaped shows a sentence, which may have texts of others in it, without handing control characters to the terminal.
+func escaped(sentence string) string {
+	quoted := strconv.Quote(sentence)
+	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(quoted[1 : len(quoted)-1])
+}
+
 // check writes one check with its remedy, and its command unless it is shown already.
 func (s *screen) check(c preflight.Check, shown map[string]string) {
-	for i, line := range wrapped(printable(c.Name+": "+c.Message), s.width-2, 2) {
+	for i, line := range wrapped(escaped(c.Name+": "+c.Message), s.width-2, 2) {
 		if i == 0 {
 			line = strings.Replace(line, c.Name, s.colored(bold, c.Name), 1)
 		}

@@ -382,3 +382,17 @@ func TestPreflightOnServers(t *testing.T) {
 	}
 	runJSON[preflight.Report](t, exitOK, append([]string{"preflight", "--to", "1.34", "--service-cluster-ip-range", older.ClusterIPRange}, source...)...)
 }
+
+// TestEscaped keeps control characters from the terminal, and leaves quotes as they are.
+func TestEscaped(t *testing.T) {
+	for sentence, want := range map[string]string{
+		`starts with "x\x00"`: `starts with "x\x00"`,
+		"a \x1b[31m b\n":      `a \x1b[31m b\n`,
+		`C:\"x"`:              `C:\"x"`,
+		"Grüße":               "Grüße",
+	} {
+		if got := escaped(sentence); got != want {
+			t.Errorf("%q is %s, want %s", sentence, got, want)
+		}
+	}
+}

@@ -85,6 +85,7 @@ func (p *Program) Main(args []string) {
 // Run runs one command and returns the exit code. Data go to stdout, all else to
 // stderr.
 func (p *Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	stderr = messages{stderr, p.Name}
 	root := newRoot(p, stdout, stderr)
 	root.SetArgs(args)
 	switch err := root.ExecuteContext(ctx); {

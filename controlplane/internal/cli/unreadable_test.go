@@ -29,6 +29,8 @@ func TestUnreadableObjects(t *testing.T) {
 		{"name of 4 GiB", etcdtest.DualStack, "Service", service, head + "\x08\x0a\x06\x0a" + fourGiB, "damaged Service"},
 		{"Service beside objects", "kube-1.37-dual-stack", "Service", service, "", "neither Kubernetes protobuf nor JSON"},
 		{"IPAddress", "kube-1.37-dual-stack", "IPAddress", address, "garbage", "neither Kubernetes protobuf nor JSON"},
+		{"IPAddress with a slash", "kube-1.37-dual-stack", "IPAddress", "/registry/ipaddresses/a/b",
+			`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":"a/b"}}`, "may not contain '/'"},
 		{"ServiceCIDR", "kube-1.37-dual-stack", "ServiceCIDR", cidr, `{"kind":"ServiceCIDR"`, "damaged JSON value"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -79,6 +81,9 @@ func TestUnreadableObjects(t *testing.T) {
 			}
 			if !found {
 				t.Errorf("preflight: %+v", p.Checks)
+			}
+			if _, shown, _ := run(t, "preflight", "--to", "1.37", "--etcd-snapshot", file); strings.Contains(shown, `\"`) || !strings.Contains(shown, "  Unreadable: These objects") {
+				t.Errorf("a check in quotes:\n%s", shown)
 			}
 		})
 	}
@@ -161,5 +166,53 @@ func TestNothingIsWrittenBesideUnreadableObjects(t *testing.T) {
 	}
 	if got.Header.Revision != put.Header.Revision {
 		t.Error("something was written")
+	}
+}
+
+// TestExplainBesideUnreadableObjects says for which answers an object is needed that cannot be decoded.
+func TestExplainBesideUnreadableObjects(t *testing.T) {
+	const (
+		service = "/registry/services/specs/default/kubernetes"
+		address = "/registry/ipaddresses/10.37.0.1"
+		cidr    = "/registry/servicecidrs/kubernetes"
+	)
+	for _, c := range []struct {
+		key, argument string
+		want          []string
+	}{
+		{cidr, "10.37.0.1", []string{"Range:      unknown: " + cidr + " cannot be read", "restore or delete"}},
+		{address, "10.37.0.1", []string{"Allocated:  unknown: " + address + " cannot be read", "Services:   default/kubernetes"}},
+		{service, "10.37.0.1", []string{"Allocated:  yes", "Services:   unknown: " + service + " cannot be read", "perhaps a leak"}},
+		{service, "30001", []string{"Services:   unknown: " + service + " cannot be read"}},
+		{address, "default/kubernetes", []string{"Allocated:  unknown: " + address + " cannot be read"}},
+	} {
+		file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{c.key: []byte("broken")})
+		code, stdout, stderr := run(t, "explain", c.argument, "--etcd-snapshot", file)
+		if code != exitFound || !strings.Contains(stderr, "1 object cannot be read") {
+			t.Errorf("%s without %s: exit code %d, %s", c.argument, c.key, code, stderr)
+		}
+		text := strings.Join(strings.Fields(stdout), " ")
+		for _, want := range c.want {
+			if !strings.Contains(text, strings.Join(strings.Fields(want), " ")) {
+				t.Errorf("%s without %s: no %q in\n%s", c.argument, c.key, want, stdout)
+			}
+		}
+		for _, advice := range []string{"must recreate it", "removes its", "makes its", "none hands it out", "rangekeeper repair"} {
+			if strings.Contains(text, advice) {
+				t.Errorf("%s without %s: %q in\n%s", c.argument, c.key, advice, stdout)
+			}
+		}
+		e := runJSON[audit.Explanations](t, exitFound, "explain", c.argument, "--etcd-snapshot", file)
+		for _, value := range e.Values {
+			if len(value.Unreadable) != 1 || value.Unreadable[0].Key != c.key {
+				t.Errorf("%+v", value)
+			}
+		}
+	}
+	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{service: []byte("broken")})
+	for name, want := range map[string]string{"default/kubernetes": "key " + service + ": Service default/kubernetes cannot be read", "default/kube": "there is no Service default/kube"} {
+		if code, stdout, stderr := run(t, "explain", name, "--etcd-snapshot", file); code != exitInput || stdout != "" || !strings.Contains(stderr, want+"\n") && !strings.Contains(stderr, want+": ") {
+			t.Errorf("%s: exit code %d, %s%s", name, code, stdout, stderr)
+		}
 	}
 }

@@ -10,7 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/clitest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
 )
 
 // maxSize is the size of a stripped plugin that nobody minds to download.
@@ -107,6 +110,33 @@ func TestArguments(t *testing.T) {
 	} {
 		if got := Arguments(c.words); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.words, got, c.want)
+		}
+	}
+}
+
+// TestTexts names commands by the plugin's name in the runbook's texts and in messages.
+func TestTexts(t *testing.T) {
+	command := clitest.Command(Program.Run)
+	broken := filepath.Join(t.TempDir(), "broken.db")
+	state, err := clusterstate.ReadSnapshotFile(t.Context(), etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"), clusterstate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string][]byte{"/registry/services/specs/default/broken": []byte("broken")}
+	if _, err := snapshotfile.WriteRepaired(t.Context(), etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"), broken, values,
+		snapshotfile.WriteOptions{Revision: state.Revision}); err != nil {
+		t.Fatal(err)
+	}
+	from := "--etcd-snapshot=" + broken
+	for _, args := range [][]string{
+		{"explain", "ClusterIPNotAllocated"}, {"explain", "30001", from}, {"repair", from}, {"preflight", "--to", "1.33", from}, {"audit", "-o", "html", from},
+	} {
+		_, stdout, stderr := command.Output(t, args...)
+		text := strings.Join(strings.Fields(stdout+stderr), " ")
+		all := strings.Count(text, "rangekeeper repair") + strings.Count(text, "rangekeeper audit") + strings.Count(text, "rangekeeper explain")
+		ours := strings.Count(text, "kubectl rangekeeper repair") + strings.Count(text, "kubectl rangekeeper audit") + strings.Count(text, "kubectl rangekeeper explain")
+		if all == 0 || all != ours || strings.Contains(text, "kubectl kubectl") {
+			t.Errorf("%q: %d of %d commands have the name:\n%s", args, ours, all, text)
 		}
 	}
 }

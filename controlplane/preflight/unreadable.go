@@ -1,0 +1,64 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+)
+
+var (
+	// recordKinds are the kinds of objects that an audit reads.
+	recordKinds  = []string{audit.KindService, audit.KindIPAddress, audit.KindServiceCIDR}
+	webhookKinds = []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
+	policyKinds  = []string{
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+	}
+)
+
+const (
+	readFirst = "Restore or delete in etcd the objects that cannot be read, and run this again."
+	// repairLater is the remedy of faults that a repair would repair if it were not refused beside such objects.
+	repairLater = readFirst + " Nothing is repaired before that."
+)
+
+// checkUnreadable looks for objects that cannot be decoded. A kube-apiserver cannot list their kind, and without lists of Services
+// and IPAddress objects it is never ready.
+func (p *preflight) checkUnreadable() {
+	var keys []string
+	for _, u := range p.state.Unreadable {
+		keys = append(keys, u.Key)
+	}
+	if len(keys) == 0 {
+		return
+	}
+	p.add(Check{
+		Name: "Unreadable", Level: Must, Values: keys,
+		Message: fmt.Sprintf("These objects cannot be read: %s (%s). kube-apiserver cannot list them, and what they use or record is unknown.",
+			some(keys), p.state.Unreadable[0].Problem),
+		Remedy: "Restore or delete them in etcd.",
+	})
+}
+
+// unreadable says which objects of these kinds cannot be decoded; empty if there are none.
+func (p *preflight) unreadable(kinds ...string) string {
+	var keys []string
+	for _, u := range p.state.Unreadable {
+		if slices.Contains(kinds, u.Kind) {
+			keys = append(keys, u.Key)
+		}
+	}
+	if len(keys) == 0 {
+		return ""
+	}
+	return some(keys) + " cannot be read"
+}
+
+// dependsOn adds a check as unknown if objects of these kinds cannot be decoded, and reports whether it did.
+func (p *preflight) dependsOn(kinds []string, name, what string) bool {
+	unreadable := p.unreadable(kinds...)
+	if unreadable != "" {
+		p.add(Check{Name: name, Level: Unknown, Message: what + ": " + unreadable + ".", Remedy: readFirst})
+	}
+	return unreadable != ""
+}
