@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// Unreadable is an object that cannot be decoded.
+// Unreadable is an object that cannot be decoded, or whose name is not that of its key.
 type Unreadable struct {
 	// Kind is the kind of the objects at its place, such as Service.
 	Kind string

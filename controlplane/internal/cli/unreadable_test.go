@@ -30,6 +30,14 @@ func TestUnreadableObjects(t *testing.T) {
 		{"Service beside objects", "kube-1.37-dual-stack", "Service", service, "", "neither Kubernetes protobuf nor JSON"},
 		{"IPAddress", "kube-1.37-dual-stack", "IPAddress", address, "garbage", "neither Kubernetes protobuf nor JSON"},
 		{"ServiceCIDR", "kube-1.37-dual-stack", "ServiceCIDR", cidr, `{"kind":"ServiceCIDR"`, "damaged JSON value"},
+		// An API server serves them by their keys, under the names of others.
+		{"IPAddress of another key", "kube-1.37-dual-stack", "IPAddress", "/registry/ipaddresses/0.0.0.0",
+			`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":"10.96.0.1"},"spec":{}}`, `its name "10.96.0.1" is not that of its key`},
+		{"Service of another key", "kube-1.37-dual-stack", "Service", "/registry/services/specs/team-a/kubernetes",
+			`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"kubernetes"}}`, `its name "default/kubernetes" is not that of its key`},
+		{"ServiceCIDR of another key", "kube-1.37-dual-stack", "ServiceCIDR", "/registry/servicecidrs/other",
+			`{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"kubernetes"},"spec":{"cidrs":["10.37.9.0/24"]}}`,
+			`its name "kubernetes" is not that of its key`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := changed(t, c.cluster, "drift.db.gz", map[string][]byte{c.key: []byte(c.value)})

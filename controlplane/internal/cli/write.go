@@ -178,7 +178,7 @@ func (s *screen) unreadable(all []audit.Unreadable) {
 	for _, text := range uncertain {
 		s.text(2, "", "Uncertain, as "+text)
 	}
-	s.text(2, "", "Restore or delete what cannot be read; kube-apiserver cannot read it either. Until then leaks stay, and a repair writes nothing.")
+	s.text(2, "", "Restore or delete these keys: kube-apiserver cannot read the objects either, or shows them under the names of others. Until then leaks stay, and a repair writes nothing.")
 }
 
 // unknown lists what the source cannot see.
