@@ -156,6 +156,9 @@ func RangeKey(prefix, name string) string { return Options{Prefix: prefix}.prefi
 // ServiceKeys returns the prefix of the keys of Services; prefix as of RangeKey.
 func ServiceKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().services }
 
+// IPAddressKeys returns the prefix of the keys of IPAddress objects; prefix as of RangeKey.
+func IPAddressKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().ipAddresses }
+
 // ServiceCIDRKeys returns the prefix of the keys of ServiceCIDRs; prefix as of RangeKey.
 func ServiceCIDRKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().serviceCIDRs }
 

@@ -2,6 +2,7 @@ package clusterstate
 
 import (
 	"fmt"
+	"strconv"
 )
 
 // Unreadable is an object that cannot be decoded, or whose name is not that of its key.
@@ -23,8 +24,12 @@ func (e *UnreadableError) Error() string {
 	if n := len(e.Objects) - 1; n > 0 {
 		rest = fmt.Sprintf(" (and %d more)", n)
 	}
+	key := first.Key
+	if quoted := strconv.Quote(key); quoted != `"`+key+`"` { // a terminal must not get its control characters
+		key = quoted
+	}
 	return fmt.Sprintf("key %s: %s%s: it may use or record any value, so nothing is written; rangekeeper audit lists what cannot be read: "+
-		"restore or delete it first", first.Key, first.Problem, rest)
+		"restore or delete it first", key, first.Problem, rest)
 }
 
 // CheckReadable returns an [UnreadableError] if there are objects that cannot be decoded.

@@ -160,7 +160,7 @@ func (s *screen) explanation(e *audit.Explanation) {
 	}
 	services := "none"
 	if len(e.Services) > 0 {
-		services = strings.Join(e.Services, ", ")
+		services = printable(strings.Join(e.Services, ", "))
 	}
 	line("Services", services)
 	for _, f := range e.Findings {
@@ -168,7 +168,7 @@ func (s *screen) explanation(e *audit.Explanation) {
 			continue
 		}
 		for _, c := range f.Claimants {
-			line("Claimant", fmt.Sprintf("%s/%s, created %s, %s", c.Namespace, c.Name, cmp.Or(c.CreationTimestamp, "at an unknown time"), doesAbout(f, c)))
+			line("Claimant", fmt.Sprintf("%s, created %s, %s", printable(c.Namespace+"/"+c.Name), cmp.Or(c.CreationTimestamp, "at an unknown time"), doesAbout(f, c)))
 		}
 		break // the same for all findings about the value
 	}

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"encoding/json"
+	"html"
 	"os"
 	"path/filepath"
 	"strings"
@@ -100,15 +102,57 @@ func TestUnreadableAlone(t *testing.T) {
 	}
 }
 
+// ipAddressObject is a stored object of the allocator; spec has its fields.
+func ipAddressObject(t *testing.T, name, spec string) []byte {
+	t.Helper()
+	text, err := json.Marshal(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []byte(`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":` + string(text) +
+		`,"labels":{"ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io"}},"spec":{` + spec + `}}`)
+}
+
+// TestHostileNames looks for commands with the names of objects that a shell or kubectl takes for something else.
+func TestHostileNames(t *testing.T) {
+	names := []string{"--all", "-oyaml", "$(touch x)", "a\x1b[31mb", "a'b", "FOO"}
+	file := etcdtest.Fixture("kube-1.37-dual-stack", "clean.db.gz")
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			e := etcdtest.Start(t, file)
+			const parent = `"parentRef":{"resource":"services","namespace":"default","name":"gone"}`
+			key := "/registry/ipaddresses/" + name
+			if _, err := e.Client().Put(t.Context(), key, string(ipAddressObject(t, name, parent))); err != nil {
+				t.Fatal(err)
+			}
+			endpoints := "--endpoints=" + strings.Join(e.Endpoints(), ",")
+			for _, command := range [][]string{{"audit"}, {"audit", "-o", "wide"}, {"audit", "-o", "json"}, {"repair"}} {
+				code, stdout, stderr := run(t, append(command, endpoints)...)
+				if code != exitFound || strings.ContainsAny(stdout+stderr, "\x1b") || strings.Contains(stdout, "delete ipaddress") || strings.Contains(stdout, "etcdctl del") {
+					t.Errorf("%q: exit code %d, %s%s", command, code, stdout, stderr)
+				}
+				if n := strings.Count(stdout, "rangekeeper explain "); n != 1 && command[len(command)-1] != formatJSON {
+					t.Errorf("%q: %d next steps explain:\n%s", command, n, stdout)
+				}
+			}
+			if _, page, _ := run(t, "audit", "-o", "html", endpoints); strings.Contains(page, "delete ipaddress "+html.EscapeString(name)) || strings.Contains(page, "delete ipaddress &#39;") {
+				t.Error("the page has a command with the name")
+			}
+			if _, err := e.Client().Put(t.Context(), key, "broken"); err != nil {
+				t.Fatal(err)
+			}
+			if code, _, stderr := run(t, "repair", endpoints); code != exitInput || strings.ContainsAny(stderr, "\x1b") {
+				t.Errorf("exit code %d, %q", code, stderr)
+			}
+		})
+	}
+}
+
 // TestRepairFaultyObjects removes IPAddress objects that no API server accepts from a snapshot.
 func TestRepairFaultyObjects(t *testing.T) {
-	object := func(name, spec string) []byte {
-		return []byte(`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":"` + name +
-			`","labels":{"ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io"}},"spec":{` + spec + `}}`)
-	}
 	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{
-		"/registry/ipaddresses/010.37.0.250": object("010.37.0.250", `"parentRef":{"resource":"services","namespace":"default","name":"gone"}`),
-		"/registry/ipaddresses/10.37.0.251":  object("10.37.0.251", ""),
+		"/registry/ipaddresses/010.37.0.250": ipAddressObject(t, "010.37.0.250", `"parentRef":{"resource":"services","namespace":"default","name":"gone"}`),
+		"/registry/ipaddresses/10.37.0.251":  ipAddressObject(t, "10.37.0.251", ""),
 	})
 	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
 	if len(r.Findings) != 2 || r.Findings[0].Reason != "IPAddressWithoutParent" || r.Findings[0].Severity != audit.BreaksTraffic || r.Findings[1].Reason != "IPAddressNotCanonical" {
@@ -122,8 +166,10 @@ func TestRepairFaultyObjects(t *testing.T) {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 	e := etcdtest.Start(t, file)
-	_, shown, _ := run(t, "audit", "--endpoints", strings.Join(e.Endpoints(), ","))
-	if !strings.Contains(shown, "kubectl delete ipaddress 10.37.0.251") {
+	endpoints := strings.Join(e.Endpoints(), ",")
+	_, shown, _ := run(t, "audit", "--endpoints", endpoints)
+	words := strings.Join(strings.Fields(strings.ReplaceAll(shown, "\\\n", "")), " ")
+	if !strings.Contains(words, " etcdctl --endpoints "+endpoints+" del /registry/ipaddresses/10.37.0.251 ") {
 		t.Errorf("no next step:\n%s", shown)
 	}
 }

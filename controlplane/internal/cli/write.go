@@ -125,14 +125,14 @@ func totals(r *audit.Report) string {
 func reportSteps(r *audit.Report, source *source) []step {
 	var faults []fault
 	n, leaks := 0, 0 // that a repair of bitmaps removes
-	var deleted string
+	var deleted []fault
 	for _, f := range r.Findings {
 		faults = append(faults, faultOf(f, false))
 		if f.Remedy == rangekeeper.RemedyRepair {
 			n++
 		}
-		if deleted == "" && f.Kind == audit.KindIPAddress && f.Remedy == rangekeeper.RemedyOwner {
-			deleted = f.Name
+		if f.Kind == audit.KindIPAddress && f.Remedy == rangekeeper.RemedyOwner {
+			deleted = append(deleted, faultOf(f, false))
 		}
 	}
 	for _, l := range r.Leaks {
@@ -145,9 +145,7 @@ func reportSteps(r *audit.Report, source *source) []step {
 	if len(faults) > 0 {
 		steps = source.explainSteps(worst(faults))
 	}
-	if deleted != "" {
-		steps = append(steps, source.deleteStep(deleted))
-	}
+	steps = append(steps, source.deleteSteps(deleted)...)
 	if r.SuspectsLeaks {
 		steps = append(steps, source.probeStep(r))
 	}
