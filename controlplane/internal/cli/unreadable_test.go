@@ -174,6 +174,17 @@ func TestRepairFaultyObjects(t *testing.T) {
 	}
 }
 
+// TestEmptyParent has an object with an empty spec.parentRef, which a kube-apiserver removes as one that refers to no Service.
+func TestEmptyParent(t *testing.T) {
+	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{
+		"/registry/ipaddresses/10.37.0.251": ipAddressObject(t, "10.37.0.251", `"parentRef":{}`),
+	})
+	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+	if len(r.Findings) != 1 || r.Findings[0].Reason != "IPAddressNotAllocated" {
+		t.Errorf("%+v", r.Findings)
+	}
+}
+
 // TestNothingIsWrittenBesideUnreadableObjects has each command that writes to etcd meet a Service that cannot be decoded.
 func TestNothingIsWrittenBesideUnreadableObjects(t *testing.T) {
 	const key = "/registry/services/specs/default/broken"
