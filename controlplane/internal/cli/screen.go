@@ -294,11 +294,18 @@ func (s *screen) next(steps []step, page string) {
 	s.blank()
 	s.b.WriteString(s.colored(bold, "Next") + "\n")
 	for _, step := range steps {
-		s.text(2, "", "# "+step.why)
+		s.comment(2, step.why)
 		s.words(2, step.words)
 	}
 	if page != "" {
 		s.b.WriteString("Runbook: " + page + "\n")
+	}
+}
+
+// comment writes words as a comment of a shell, in as many lines as they need.
+func (s *screen) comment(indent int, text string) {
+	for _, line := range wrapped(text, s.width-indent-2, 0) {
+		fmt.Fprintf(&s.b, "%*s# %s\n", indent, "", line)
 	}
 }
 

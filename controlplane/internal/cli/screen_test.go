@@ -193,6 +193,20 @@ func TestNextCommands(t *testing.T) {
 	same(next("audit", "--etcd-snapshot", "repaired.db"))
 }
 
+// TestStepsPaste pastes the next steps of a narrow terminal: a line is a comment, a command, or goes on a command.
+func TestStepsPaste(t *testing.T) {
+	s := &screen{width: 40}
+	s.next([]step{{"a comment that is much too long for one line of a narrow terminal", []string{"rangekeeper", "audit", "--etcd-snapshot a.db"}}}, "")
+	goesOn := false
+	for _, line := range strings.Split(strings.TrimSpace(s.b.String()), "\n")[1:] {
+		text := strings.TrimSpace(line)
+		if !goesOn && !strings.HasPrefix(text, "# ") && !strings.HasPrefix(text, "rangekeeper ") || len(line) > 42 {
+			t.Errorf("%q in\n%s", line, s.b.String())
+		}
+		goesOn = strings.HasSuffix(text, "\\")
+	}
+}
+
 // TestNextWithoutPassword looks for a password in the commands that come next.
 func TestNextWithoutPassword(t *testing.T) {
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
