@@ -28,7 +28,7 @@ func (e *UnreadableError) Error() string {
 	if quoted := strconv.Quote(key); quoted != `"`+key+`"` { // a terminal must not get its control characters
 		key = quoted
 	}
-	return fmt.Sprintf("key %s: %s%s: it may use or record any value, so nothing is written; rangekeeper audit lists what cannot be read: "+
+	return fmt.Sprintf("key %s: %s%s: it may use or record any value, so nothing more is written; rangekeeper audit lists what cannot be read: "+
 		"restore or delete it first", key, first.Problem, rest)
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
@@ -70,7 +72,7 @@ func TestUnreadableObjects(t *testing.T) {
 			output := filepath.Join(t.TempDir(), "repaired.db")
 			for _, command := range [][]string{{"repair"}, {"repair", "--to-file", output}} {
 				code, stdout, stderr := run(t, append(command, "--etcd-snapshot", file)...)
-				if code != exitInput || stdout != "" || !strings.Contains(stderr, file+": key "+c.key+": ") || !strings.Contains(stderr, c.problem) || !strings.Contains(stderr, "nothing is written") {
+				if code != exitInput || stdout != "" || !strings.Contains(stderr, file+": key "+c.key+": ") || !strings.Contains(stderr, c.problem) || !strings.Contains(stderr, "nothing more is written") {
 					t.Errorf("%q: exit code %d, %s%s", command, code, stdout, stderr)
 				}
 			}
@@ -171,6 +173,28 @@ func TestRepairFaultyObjects(t *testing.T) {
 	words := strings.Join(strings.Fields(strings.ReplaceAll(shown, "\\\n", "")), " ")
 	if !strings.Contains(words, " etcdctl --endpoints "+endpoints+" del /registry/ipaddresses/10.37.0.251 ") {
 		t.Errorf("no next step:\n%s", shown)
+	}
+}
+
+// TestUnreadableBetweenPasses puts an object that cannot be decoded after the first pass of a repair, which has written.
+func TestUnreadableBetweenPasses(t *testing.T) {
+	before := leakAge
+	leakAge = time.Millisecond
+	t.Cleanup(func() { leakAge = before })
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
+	written := e.Client().Watch(t.Context(), "/registry/ranges/", clientv3.WithPrefix())
+	put := make(chan error, 1)
+	go func() {
+		<-written
+		_, err := e.Client().Put(t.Context(), "/registry/services/specs/default/broken", "broken")
+		put <- err
+	}()
+	code, stdout, stderr := run(t, "repair", "--apply", "--clean-leaks", "--interval", "2s", "--endpoints", strings.Join(e.Endpoints(), ","))
+	if err := <-put; err != nil {
+		t.Fatal(err)
+	}
+	if code != exitInput || !strings.Contains(stdout, " set, 0 cleared (applied)") || !strings.Contains(stderr, "nothing more is written") || strings.Contains(stderr, "so nothing is written") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }
 
