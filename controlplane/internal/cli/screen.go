@@ -179,12 +179,15 @@ type fault struct {
 	// subject is what rangekeeper explain takes.
 	subject string
 	row     []string
-	// claimants are rows of all Services that claim the value of a finding.
+	// claimants are rows of all Services that claim the value of a finding, or of an unreadable object what is wrong with it.
 	claimants [][]string
 }
 
-// objectOf names the object of a finding.
+// objectOf names the object of a finding, beside its value.
 func objectOf(f audit.Finding) string {
+	if f.Kind == audit.KindIPAddress && f.Name == f.Value {
+		return f.Kind
+	}
 	if f.Namespace == "" {
 		return f.Kind + " " + f.Name
 	}

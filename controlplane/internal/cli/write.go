@@ -164,7 +164,11 @@ func (s *screen) unreadable(all []audit.Unreadable) {
 	s.text(0, bold, fmt.Sprintf("Cannot be read: %d", len(all)))
 	var faults []fault
 	for _, u := range all {
-		faults = append(faults, fault{value: u.Key, row: []string{u.Kind, printable(u.Key), printable(u.Message)}})
+		f := fault{value: u.Key, row: []string{u.Kind, printable(u.Key)}}
+		for _, line := range wrapped(printable(u.Message), s.width-4, 0) {
+			f.claimants = append(f.claimants, []string{line})
+		}
+		faults = append(faults, f)
 	}
 	s.list(2, faults)
 	var uncertain []string
