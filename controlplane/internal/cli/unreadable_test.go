@@ -198,6 +198,15 @@ func TestUnreadableBetweenPasses(t *testing.T) {
 	}
 }
 
+// TestExplainWithoutParent explains an address whose object kube-apiserver crashes at: it cannot recreate the object.
+func TestExplainWithoutParent(t *testing.T) {
+	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{"/registry/ipaddresses/10.37.0.1": ipAddressObject(t, "10.37.0.1", "")})
+	code, stdout, stderr := run(t, "explain", "10.37.0.1", "--etcd-snapshot", file)
+	if code != exitFound || strings.Contains(stdout, "kube-apiserver recreates") || !strings.Contains(stdout, "Repair:     kube-apiserver crashes") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+}
+
 // TestEmptyParent has an object with an empty spec.parentRef, which a kube-apiserver removes as one that refers to no Service.
 func TestEmptyParent(t *testing.T) {
 	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{
