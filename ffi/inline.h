@@ -69,6 +69,8 @@ typedef struct rk_ip_address {
   rk_text managed_by;
   /** spec.parentRef. */
   rk_text parent_group, parent_resource, parent_namespace, parent_name;
+  /** Whether there is no spec.parentRef. An empty one is a reference to nothing. */
+  bool without_parent;
 } rk_ip_address;
 
 /** An empty batch in the caller's memory. Some thousand Services per batch are a good size. */
@@ -166,6 +168,7 @@ static inline rk_result rk_ip_addresses_add(rk_ip_addresses *objects, const rk_i
   bool fits = rk_batch_put_word(batch, (uint32_t)created) && rk_batch_put_word(batch, (uint32_t)(created >> 32)) &&
               rk_batch_put_word(batch, (uint32_t)object->revision) &&
               rk_batch_put_word(batch, (uint32_t)(object->revision >> 32)) &&
+              rk_batch_put_word(batch, object->without_parent) &&
               rk_batch_put_text(batch, object->name, 0) && rk_batch_put_text(batch, object->managed_by, 0) &&
               rk_batch_put_text(batch, object->parent_group, 0) && rk_batch_put_text(batch, object->parent_resource, 0) &&
               rk_batch_put_text(batch, object->parent_namespace, 0) && rk_batch_put_text(batch, object->parent_name, 0);

@@ -200,6 +200,8 @@ type IPAddress struct {
 	Created time.Time
 	// Revision is metadata.resourceVersion, the revision of its last write; 0 if unknown.
 	Revision uint64
+	// WithoutParent reports that there is no spec.parentRef. An empty one is a reference to nothing.
+	WithoutParent bool
 	// The parts of spec.parentRef; empty if there is none.
 	ParentGroup, ParentResource, ParentNamespace, ParentName string
 }
@@ -211,8 +213,11 @@ type IPAddresses struct {
 
 // Add adds an object.
 func (b *IPAddresses) Add(o *IPAddress) {
-	created := uint64(o.Created.Unix())
-	b.add([]uint32{uint32(created), uint32(created >> 32), uint32(o.Revision), uint32(o.Revision >> 32)},
+	created, withoutParent := uint64(o.Created.Unix()), uint32(0)
+	if o.WithoutParent {
+		withoutParent = 1
+	}
+	b.add([]uint32{uint32(created), uint32(created >> 32), uint32(o.Revision), uint32(o.Revision >> 32), withoutParent},
 		o.Name, o.ManagedBy, o.ParentGroup, o.ParentResource, o.ParentNamespace, o.ParentName)
 }
 

@@ -974,7 +974,7 @@ typedef struct rk_batch {
 /**
  * A batch of IPAddress objects, which rk_ip_addresses_add writes. The words of an object are the low and high half of
  * metadata.creationTimestamp in seconds since 1970 (int64_t), the low and high half of metadata.resourceVersion (uint64_t;
- * 0 if unknown), then the lengths of metadata.name, of the label
+ * 0 if unknown) and whether there is no spec.parentRef (0 or 1), then the lengths of metadata.name, of the label
  * ipaddress.kubernetes.io/managed-by, and of spec.parentRef's group, resource, namespace and name.
  */
 typedef struct rk_ip_addresses {
@@ -3003,6 +3003,8 @@ typedef struct rk_ip_address {
   rk_text managed_by;
   /** spec.parentRef. */
   rk_text parent_group, parent_resource, parent_namespace, parent_name;
+  /** Whether there is no spec.parentRef. An empty one is a reference to nothing. */
+  bool without_parent;
 } rk_ip_address;
 
 /** An empty batch in the caller's memory. Some thousand Services per batch are a good size. */
@@ -3100,6 +3102,7 @@ static inline rk_result rk_ip_addresses_add(rk_ip_addresses *objects, const rk_i
   bool fits = rk_batch_put_word(batch, (uint32_t)created) && rk_batch_put_word(batch, (uint32_t)(created >> 32)) &&
               rk_batch_put_word(batch, (uint32_t)object->revision) &&
               rk_batch_put_word(batch, (uint32_t)(object->revision >> 32)) &&
+              rk_batch_put_word(batch, object->without_parent) &&
               rk_batch_put_text(batch, object->name, 0) && rk_batch_put_text(batch, object->managed_by, 0) &&
               rk_batch_put_text(batch, object->parent_group, 0) && rk_batch_put_text(batch, object->parent_resource, 0) &&
               rk_batch_put_text(batch, object->parent_namespace, 0) && rk_batch_put_text(batch, object->parent_name, 0);

@@ -317,7 +317,9 @@ func addressOf(o *networkingv1.IPAddress) *rangekeeper.IPAddress {
 	}
 	// Zero if there is none.
 	address.Revision, _ = strconv.ParseUint(o.ResourceVersion, 10, 64)
-	if p := o.Spec.ParentRef; p != nil {
+	if p := o.Spec.ParentRef; p == nil {
+		address.WithoutParent = true
+	} else {
 		address.ParentGroup, address.ParentResource = p.Group, p.Resource
 		address.ParentNamespace, address.ParentName = p.Namespace, p.Name
 	}

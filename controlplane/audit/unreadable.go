@@ -2,7 +2,7 @@ package audit
 
 import rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 
-// Unreadable is an object that cannot be decoded.
+// Unreadable is an object that cannot be decoded, or whose name is not that of its key.
 type Unreadable struct {
 	// Kind is the kind of the objects at its place: Service, IPAddress or ServiceCIDR.
 	Kind string `json:"kind"`
@@ -23,7 +23,7 @@ var unreadableKinds = map[string]struct {
 	KindServiceCIDR: {rangekeeper.SubjectServiceCIDR, "the ServiceCIDR may have any addresses: whether ClusterIPs that no other range has are right"},
 }
 
-// addUnreadable tells the core of the objects that cannot be decoded, and lists them in the report.
+// addUnreadable tells the core of the objects that cannot be read, and lists them in the report.
 func (a *Audit) addUnreadable(core *rangekeeper.Audit) error {
 	for _, u := range a.state.Unreadable {
 		about, ok := unreadableKinds[u.Kind]

@@ -232,7 +232,7 @@ func appendChecked[T any, P object[T]](s *State, all *[]T, page []T, remaining *
 	for i := range page {
 		o := P(&page[i])
 		if err := check(o, k); err != nil {
-			s.addUnreadable(k, strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"), err)
+			s.addUnreadable(k, qualified(o), err)
 			continue
 		}
 		// They take most of the memory, and an audit reads neither.

@@ -55,10 +55,8 @@ var (
 	mutatingBindingKind   = kind{name: "MutatingAdmissionPolicyBinding", versions: policies}
 )
 
-// decodeInto appends the object in value, protobuf or JSON, to list.
-func decodeInto[T any, P object[T]](list *[]T, value []byte, k kind) error {
-	var v T
-	o := P(&v)
+// decodeInto decodes the object in value, protobuf or JSON, into o.
+func decodeInto[T any, P object[T]](o P, value []byte, k kind) error {
 	switch {
 	case bytes.HasPrefix(value, protobufMagic):
 		var envelope runtime.Unknown
@@ -90,11 +88,7 @@ func decodeInto[T any, P object[T]](list *[]T, value []byte, k kind) error {
 	default:
 		return fmt.Errorf("neither Kubernetes protobuf nor JSON: starts with %q", value[:min(len(value), 16)])
 	}
-	if err := check(o, k); err != nil {
-		return err
-	}
-	*list = append(*list, v)
-	return nil
+	return check(o, k)
 }
 
 // check refuses an object that the core or a kube-apiserver cannot take.

@@ -220,7 +220,7 @@ func TestStoredForms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := etcdtest.Start(t, "").Client()
 			for key, value := range map[string]string{
-				"/cluster/services/specs/elsewhere/copy":   values[0], // the object's own name counts
+				"/cluster/services/specs/default/web":      values[0],
 				"/cluster/ipaddresses/10.0.0.7":            values[1],
 				"/cluster/servicecidrs/kubernetes":         values[2],
 				"/cluster/ranges/serviceips":               "\x00raw",
@@ -277,6 +277,11 @@ func TestBadValues(t *testing.T) {
 		{"no name", "/registry/services/specs/ns/web", protobuf(t, "v1", "Service", &corev1.Service{}), "without a name"},
 		{"no namespace", "/registry/services/specs/ns/web", `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web"}}`, "without a namespace"},
 		{"CIDR without name", "/registry/servicecidrs/x", `{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR"}`, "without a name"},
+		{"Service of another key", "/registry/services/specs/ns/copy", stored, `its name "ns/web" is not that of its key`},
+		{"IPAddress of another key", "/registry/ipaddresses/0.0.0.0",
+			`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":"10.0.0.1"}}`, `its name "10.0.0.1" is not that of its key`},
+		{"CIDR of another key", "/registry/servicecidrs/x",
+			`{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"y"}}`, `its name "y" is not that of its key`},
 		{"JSON cut off", "/registry/services/specs/ns/web", `{"apiVersion":"v1","kind":"Service","metadata":{"name":"we`, "damaged JSON"},
 		{"JSON of wrong type", "/registry/services/specs/ns/web", `{"apiVersion":"v1","kind":"Service","metadata":{"name":7}}`, "damaged Service"},
 	} {

@@ -12,6 +12,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // DefaultPrefix is where kube-apiserver keeps its keys unless set otherwise by
@@ -34,9 +35,8 @@ type Options struct {
 	Upgrade bool
 }
 
-// State is the input of an audit, all of it at one revision. The objects are as
-// stored: the API server serves them so, even where a key names something else;
-// their TypeMeta is empty, and IPAddresses have their ResourceVersion. All lists are sorted by key.
+// State is the input of an audit, all of it at one revision. The objects are as stored,
+// with an empty TypeMeta, and IPAddresses have their ResourceVersion. All lists are sorted by key.
 type State struct {
 	// Revision is the store's revision, at least 1.
 	Revision int64
@@ -55,7 +55,7 @@ type State struct {
 	// a bitmap only; v1beta1 objects are converted to v1.
 	IPAddresses  []networkingv1.IPAddress
 	ServiceCIDRs []networkingv1.ServiceCIDR
-	// Unreadable are the objects that cannot be decoded, and are in none of the lists.
+	// Unreadable are the objects that cannot be decoded or are not those of their keys, and are in none of the lists.
 	Unreadable []Unreadable
 	// UpgradedAt is the create revision of the APIService of resource.k8s.io/v1, 0
 	// if there is none: servers of Kubernetes 1.34 and later register it at their
@@ -156,6 +156,9 @@ func RangeKey(prefix, name string) string { return Options{Prefix: prefix}.prefi
 // ServiceKeys returns the prefix of the keys of Services; prefix as of RangeKey.
 func ServiceKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().services }
 
+// IPAddressKeys returns the prefix of the keys of IPAddress objects; prefix as of RangeKey.
+func IPAddressKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().ipAddresses }
+
 // ServiceCIDRKeys returns the prefix of the keys of ServiceCIDRs; prefix as of RangeKey.
 func ServiceCIDRKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().serviceCIDRs }
 
@@ -192,36 +195,57 @@ func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
 			Version:        kv.Version,
 		}
 	case strings.HasPrefix(key, p.services):
-		decode(s, &s.Services, key, kv.Value, serviceKind)
+		decode(s, &s.Services, p.services, kv, serviceKind)
 	case strings.HasPrefix(key, p.ipAddresses):
-		if decode(s, &s.IPAddresses, key, kv.Value, ipAddressKind) {
+		if decode(s, &s.IPAddresses, p.ipAddresses, kv, ipAddressKind) {
 			s.IPAddresses[len(s.IPAddresses)-1].ResourceVersion = strconv.FormatInt(kv.ModRevision, 10)
 		}
 	case key == p.apiService:
 		s.UpgradedAt = kv.CreateRevision
 	case strings.HasPrefix(key, p.serviceCIDRs):
-		decode(s, &s.ServiceCIDRs, key, kv.Value, serviceCIDRKind)
+		decode(s, &s.ServiceCIDRs, p.serviceCIDRs, kv, serviceCIDRKind)
 	case s.Upgrade != nil && strings.HasPrefix(key, p.validating):
-		decode(s, &s.Upgrade.Validating, key, kv.Value, validatingKind)
+		decode(s, &s.Upgrade.Validating, p.validating, kv, validatingKind)
 	case s.Upgrade != nil && strings.HasPrefix(key, p.mutating):
-		decode(s, &s.Upgrade.Mutating, key, kv.Value, mutatingKind)
+		decode(s, &s.Upgrade.Mutating, p.mutating, kv, mutatingKind)
 	case s.Upgrade != nil && strings.HasPrefix(key, p.validatingPolicies):
-		decode(s, &s.Upgrade.ValidatingPolicies, key, kv.Value, validatingPolicyKind)
+		decode(s, &s.Upgrade.ValidatingPolicies, p.validatingPolicies, kv, validatingPolicyKind)
 	case s.Upgrade != nil && strings.HasPrefix(key, p.validatingPolicyBindings):
-		decode(s, &s.Upgrade.ValidatingBindings, key, kv.Value, validatingBindingKind)
+		decode(s, &s.Upgrade.ValidatingBindings, p.validatingPolicyBindings, kv, validatingBindingKind)
 	case s.Upgrade != nil && strings.HasPrefix(key, p.mutatingPolicies):
-		decode(s, &s.Upgrade.MutatingPolicies, key, kv.Value, mutatingPolicyKind)
+		decode(s, &s.Upgrade.MutatingPolicies, p.mutatingPolicies, kv, mutatingPolicyKind)
 	case s.Upgrade != nil && strings.HasPrefix(key, p.mutatingPolicyBindings):
-		decode(s, &s.Upgrade.MutatingBindings, key, kv.Value, mutatingBindingKind)
+		decode(s, &s.Upgrade.MutatingBindings, p.mutatingPolicyBindings, kv, mutatingBindingKind)
 	}
 	return nil
 }
 
-// decode appends the object in value to list, and reports whether it could be decoded.
-func decode[T any, P object[T]](s *State, list *[]T, key string, value []byte, k kind) bool {
-	err := decodeInto[T, P](list, value, k)
+// decode appends the object in kv, whose key starts with prefix, to list, and reports whether it could be decoded.
+func decode[T any, P object[T]](s *State, list *[]T, prefix string, kv *mvccpb.KeyValue, k kind) bool {
+	key := string(kv.Key)
+	v := new(T)
+	err := decodeInto(P(v), kv.Value, k)
+	if err == nil {
+		err = checkKey(P(v), key[len(prefix):])
+	}
 	if err != nil {
 		s.addUnreadable(k, key, err)
+		return false
 	}
-	return err == nil
+	*list = append(*list, *v)
+	return true
+}
+
+// checkKey refuses an object that names another key than its own: an API server finds it by its key and shows it by its name, so
+// that a change by the name would be one of another object.
+func checkKey(o metav1.Object, key string) error {
+	if name := qualified(o); name != key {
+		return fmt.Errorf("its name %q is not that of its key", name)
+	}
+	return nil
+}
+
+// qualified returns the name of an object, after its namespace if it has one.
+func qualified(o metav1.Object) string {
+	return strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
 }

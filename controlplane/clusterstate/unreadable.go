@@ -2,9 +2,10 @@ package clusterstate
 
 import (
 	"fmt"
+	"strconv"
 )
 
-// Unreadable is an object that cannot be decoded.
+// Unreadable is an object that cannot be decoded, or whose name is not that of its key.
 type Unreadable struct {
 	// Kind is the kind of the objects at its place, such as Service.
 	Kind string
@@ -23,8 +24,12 @@ func (e *UnreadableError) Error() string {
 	if n := len(e.Objects) - 1; n > 0 {
 		rest = fmt.Sprintf(" (and %d more)", n)
 	}
-	return fmt.Sprintf("key %s: %s%s: it may use or record any value, so nothing is written; rangekeeper audit lists what cannot be read: "+
-		"restore or delete it first", first.Key, first.Problem, rest)
+	key := first.Key
+	if quoted := strconv.Quote(key); quoted != `"`+key+`"` { // a terminal must not get its control characters
+		key = quoted
+	}
+	return fmt.Sprintf("key %s: %s%s: it may use or record any value, so nothing more is written; rangekeeper audit lists what cannot be read: "+
+		"restore or delete it first", key, first.Problem, rest)
 }
 
 // CheckReadable returns an [UnreadableError] if there are objects that cannot be decoded.

@@ -41,14 +41,14 @@ func Names() []string {
 
 var entries = []Entry{
 	{
-		"IPAddressWithoutParent", "An IPAddress object at which kube-apiserver crashes",
+		"IPAddressWithoutParent", "An object at which kube-apiserver crashes",
 		"An IPAddress object has no spec.parentRef, and the API server's allocator has created it, or a Service uses the address. No " +
 			"API server accepts such an object: it was written into etcd.",
 		"The repair of kube-apiserver 1.32 to 1.37 reads the field and crashes, at its start and every few minutes after that. Without " +
 			"an API server nothing in the cluster changes any more, and traffic breaks with the first Pod that moves.",
-		"An administrator deletes the object at once: `kubectl delete ipaddress ADDRESS`, or its key in etcd while no API server runs " +
-			"(`etcdctl del /registry/ipaddresses/ADDRESS`). `rangekeeper repair --to-file` removes it from a snapshot. If a Service uses the " +
-			"address, the API server creates another object for it.",
+		"An administrator deletes the object at once: its key in etcd (`etcdctl del /registry/ipaddresses/ADDRESS`), or " +
+			"`kubectl delete ipaddress ADDRESS` as long as an API server answers. `rangekeeper repair --to-file` removes it from a snapshot, if its name is an " +
+			"address. If a Service uses the address, the API server creates another object for it.",
 	},
 	{
 		"ClusterIPAlreadyAllocated", "Services share one ClusterIP",
@@ -123,13 +123,14 @@ var entries = []Entry{
 		"Delete and recreate the Service, with the canonical text or without a ClusterIP: a ClusterIP cannot be changed.",
 	},
 	{
-		"IPAddressNotCanonical", "An IPAddress object whose name is not a canonical address",
+		"IPAddressNotCanonical", "An object whose name is no canonical address",
 		"The name of an IPAddress object is another text of an address than the canonical one, such as FD00::1 for fd00::1, or no " +
 			"address. No API server accepts such an object: it was written into etcd.",
 		"An API server looks for the canonical name, so the object reserves nothing: the address may be handed out.",
-		"An administrator deletes the object: `kubectl delete ipaddress NAME`, or its key in etcd while no API server runs. The repair of " +
-			"kube-apiserver removes those of its own allocator, if no Service has the same text, and `rangekeeper repair --to-file` removes " +
-			"them from a snapshot. If another controller has created the object, let it create one with the canonical name.",
+		"An administrator deletes the object: `kubectl delete ipaddress -- 'NAME'`, or its key in etcd while no API server runs. The repair " +
+			"of kube-apiserver removes those of its own allocator, if no Service has the same text. `rangekeeper repair --to-file` removes from " +
+			"a snapshot those of the allocator whose name is a text of an address. Objects of other controllers and names that are no address " +
+			"stay. If another controller has created the object, let it create one with the canonical name.",
 	},
 	{
 		"BitmapDisagrees", "A bitmap and IPAddress objects disagree",

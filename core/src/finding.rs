@@ -197,17 +197,9 @@ pub struct Finding {
     pub valid: Option<AnyRange>,
 }
 
-impl Finding {
-    /// Writes how an administrator deletes the IPAddress object.
-    fn write_deletion(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("; an administrator deletes it: kubectl delete ipaddress ")?;
-        match &self.value {
-            FoundValue::Text(name) => write!(f, "{name:?}")?,
-            value => Display::fmt(value, f)?,
-        }
-        f.write_str(", or its key in etcd while no API server runs; a repair removes it from a snapshot")
-    }
-}
+/// How an IPAddress object goes away that no API server accepts. A shell may run the name of such an object as a command, so the
+/// text has neither.
+const DELETION: &str = "; an administrator deletes the object, or its key in etcd while no API server runs";
 
 impl Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -254,14 +246,14 @@ impl Display for Finding {
             ),
             Reason::IPAddressWithoutParent => {
                 f.write_str(" has an IPAddress object without spec.parentRef, at which the repair of kube-apiserver crashes")?;
-                self.write_deletion(f)
+                f.write_str(DELETION)
             }
             Reason::IPAddressNotCanonical => {
                 f.write_str(
                     " is the name of an IPAddress object and not the canonical text of an address: kube-apiserver does not \
                      find the object, and may hand the address out",
                 )?;
-                self.write_deletion(f)
+                f.write_str(DELETION)
             }
             Reason::ClusterIPNotCanonical => f.write_str(
                 " is not the canonical text of the address: the repair of kube-apiserver removes its IPAddress object as that of \

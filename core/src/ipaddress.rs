@@ -36,6 +36,8 @@ pub struct IpAddressObject<'a> {
     pub created: i64,
     /// `metadata.resourceVersion`: the revision of its last write; 0 if unknown.
     pub revision: u64,
+    /// Whether there is no `spec.parentRef`. An empty one is a reference to nothing, which servers remove.
+    pub without_parent: bool,
     /// `spec.parentRef.group`.
     pub parent_group: &'a str,
     /// `spec.parentRef.resource`.
@@ -47,13 +49,6 @@ pub struct IpAddressObject<'a> {
 }
 
 impl<'a> IpAddressObject<'a> {
-    /// Whether the object has no `spec.parentRef`. A reference without any part, which no API server accepts, counts as none.
-    pub fn is_without_parent(&self) -> bool {
-        [self.parent_group, self.parent_resource, self.parent_namespace, self.parent_name]
-            .iter()
-            .all(|part| part.is_empty())
-    }
-
     /// Namespace and name of the Service that the object refers to; `None` if it refers to something else, or nothing.
     pub fn service(&self) -> Option<(&'a str, &'a str)> {
         let refers_to_service = self.parent_group.is_empty() && self.parent_resource == "services";

@@ -71,7 +71,7 @@ pub struct rk_service_names {
 
 /// A batch of IPAddress objects, which rk_ip_addresses_add writes. The words of an object are the low and high half of
 /// metadata.creationTimestamp in seconds since 1970 (int64_t), the low and high half of metadata.resourceVersion (uint64_t;
-/// 0 if unknown), then the lengths of metadata.name, of the label
+/// 0 if unknown) and whether there is no spec.parentRef (0 or 1), then the lengths of metadata.name, of the label
 /// ipaddress.kubernetes.io/managed-by, and of spec.parentRef's group, resource, namespace and name.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -385,13 +385,14 @@ pub(crate) unsafe fn ip_addresses<'a>(
         (Rest::new(scope, batch)?, batch.count)
     };
     rest.read(count, "IPAddress object", |rest| {
-        let [low, high, revision_low, revision_high, name, managed_by, group, resource, namespace, parent_name] =
-            rest.array()?;
+        let [low, high, revision_low, revision_high, without_parent] = rest.array()?;
+        let [name, managed_by, group, resource, namespace, parent_name] = rest.array()?;
         Ok(IpAddressObject {
             name: rest.text(name)?,
             managed_by: rest.text(managed_by)?,
             created: seconds(low, high),
             revision: u64::from(revision_high) << 32 | u64::from(revision_low),
+            without_parent: without_parent != 0,
             parent_group: rest.text(group)?,
             parent_resource: rest.text(resource)?,
             parent_namespace: rest.text(namespace)?,

@@ -92,7 +92,7 @@ static void bitmap_beside_objects(void) {
   rk_leak_tracker_free(keeping);
 }
 
-/* Of an object without parent, one with another text and a Service with another text, each has its finding. With a Service
+/* Of an object without parent, one with an empty parent, one with another text and a Service with another text, each has its finding. With a Service
  * that cannot be read, no object is removed and no leak cleaned. */
 static void faults_of_objects(void) {
   for (int unreadable = 0; unreadable < 2; unreadable++) {
@@ -105,11 +105,14 @@ static void faults_of_objects(void) {
     rk_ip_addresses objects = {batch_in(&memories[0])};
     rk_services services = {batch_in(&memories[1])};
     rk_service_names names = {batch_in(&memories[2])};
-    const rk_ip_address bare = {.name = rk_text_of("10.0.0.9"), .managed_by = rk_text_of("ipallocator.k8s.io")};
+    const rk_text managed_by = rk_text_of("ipallocator.k8s.io");
+    const rk_ip_address bare = {.name = rk_text_of("10.0.0.9"), .managed_by = managed_by, .without_parent = true};
+    const rk_ip_address of_nothing = {.name = rk_text_of("10.0.0.10"), .managed_by = managed_by};
     CHECK_OK(rk_ip_addresses_add(&objects, &bare));
     add_ip_address(&objects, 1000, "010.0.0.8", "gone");
     add_ip_address(&objects, 1000, "10.0.0.1", "a");
     add_ip_address(&objects, 1000, "10.0.0.7", "gone");
+    CHECK_OK(rk_ip_addresses_add(&objects, &of_nothing));
     add_service(&services, "10.0.00.1", 0, 0);
     CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0));
     CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
@@ -128,14 +131,15 @@ static void faults_of_objects(void) {
     rk_object_repair repairs[4];
     size_t n = 0;
     CHECK_OK(rk_report_findings(report, 0, findings, 4, &n));
-    CHECK(n == 3 && findings[0].reason == RK_REASON_CLUSTER_IP_NOT_CANONICAL && findings[0].remedy == RK_REMEDY_OWNER);
+    CHECK(n == 4 && findings[0].reason == RK_REASON_CLUSTER_IP_NOT_CANONICAL && findings[0].remedy == RK_REMEDY_OWNER);
     CHECK(findings[1].reason == RK_REASON_IP_ADDRESS_WITHOUT_PARENT && findings[1].subject == 0);
     CHECK(findings[2].reason == RK_REASON_IP_ADDRESS_NOT_CANONICAL && findings[2].value_kind == RK_VALUE_KIND_TEXT);
+    CHECK(findings[3].reason == RK_REASON_IP_ADDRESS_NOT_ALLOCATED && findings[3].subject == 4);
     CHECK(findings[1].remedy == (unreadable ? RK_REMEDY_OWNER : RK_REMEDY_API_SERVER));
     CHECK_OK(rk_report_leaks(report, 0, leaks, 2, &n));
     CHECK(n == 1 && leaks[0].stays == (unreadable == 1));
     CHECK_OK(rk_report_object_repairs(report, 0, repairs, 4, &n));
-    CHECK(n == (unreadable ? 0 : 3));
+    CHECK(n == (unreadable ? 0 : 4));
     rk_report_free(report);
   }
   CHECK(rk_reason_severity(RK_REASON_IP_ADDRESS_WITHOUT_PARENT) == RK_SEVERITY_BREAKS_TRAFFIC);

@@ -92,6 +92,7 @@ fn observe_ip_addresses(through_c: &abi::Audit, direct: &mut Audit, objects: &[O
                     managed_by,
                     created: object.created,
                     revision: object.revision,
+                    without_parent: object.without_parent,
                     parent_group,
                     parent_resource,
                     parent_namespace,

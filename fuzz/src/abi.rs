@@ -225,6 +225,8 @@ pub struct OwnedIpAddress {
     pub created: i64,
     /// `metadata.resourceVersion`.
     pub revision: u64,
+    /// Whether there is no `spec.parentRef`.
+    pub without_parent: bool,
     /// The label managed-by, then the parent's group, resource, namespace and name.
     pub rest: [String; 5],
 }
@@ -281,6 +283,7 @@ impl Batch {
             let created = object.created.cast_unsigned();
             batch.words.extend([created as u32, (created >> 32) as u32]);
             batch.words.extend([object.revision as u32, (object.revision >> 32) as u32]);
+            batch.words.push(u32::from(object.without_parent));
             batch.push_text(&object.name.0);
             object.rest.iter().for_each(|text| batch.push_text(text));
         }
@@ -333,12 +336,13 @@ impl Batch {
         self.read(|words, text| {
             let created = words.long()?.cast_signed();
             let revision = words.long()?;
+            let without_parent = words.next()? != 0;
             let name = Address(text.take(words.next()?)?);
             let mut rest: [String; 5] = Default::default();
             for part in &mut rest {
                 *part = text.take(words.next()?)?;
             }
-            Some(OwnedIpAddress { name, created, revision, rest })
+            Some(OwnedIpAddress { name, created, revision, without_parent, rest })
         })
     }
 

@@ -503,7 +503,7 @@ func TestPlanScreen(t *testing.T) {
 		for _, f := range r.Findings {
 			name := f.Namespace + "/" + f.Name
 			if f.Namespace == "" {
-				name = "IPAddress " + f.Name
+				name = "IPAddress" // its name is the value
 			}
 			switch f.Reason {
 			case "ClusterIPNotAllocated", "PortNotAllocated", "BitmapDisagrees", "IPAddressWrongReference", "IPAddressNotAllocated":

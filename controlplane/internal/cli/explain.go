@@ -170,7 +170,7 @@ func (s *screen) explanation(e *audit.Explanation, program string) {
 	}
 	services := cmp.Or(unknown(audit.KindService), "none")
 	if len(e.Services) > 0 {
-		services = strings.Join(e.Services, ", ")
+		services = printable(strings.Join(e.Services, ", "))
 		if keys := e.UnreadableKeys(audit.KindService); keys != "" {
 			services += ", and perhaps " + printable(keys) + ", which cannot be read"
 		}
@@ -181,7 +181,7 @@ func (s *screen) explanation(e *audit.Explanation, program string) {
 			continue
 		}
 		for _, c := range f.Claimants {
-			line("Claimant", fmt.Sprintf("%s/%s, created %s, %s", c.Namespace, c.Name, cmp.Or(c.CreationTimestamp, "at an unknown time"), doesAbout(f, c)))
+			line("Claimant", fmt.Sprintf("%s, created %s, %s", printable(c.Namespace+"/"+c.Name), cmp.Or(c.CreationTimestamp, "at an unknown time"), doesAbout(f, c)))
 		}
 		break // the same for all findings about the value
 	}
@@ -213,8 +213,13 @@ func repairOf(p audit.Place, e *audit.Explanation) string {
 	byServer := slices.ContainsFunc(e.Findings, func(f audit.Finding) bool {
 		return f.Remedy == rangekeeper.RemedyAPIServer && f.Range == p.Name && f.Mode == p.Mode
 	})
+	crashes := slices.ContainsFunc(e.Findings, func(f audit.Finding) bool {
+		return f.Reason == rangekeeper.ReasonIPAddressWithoutParent.String()
+	})
 	var text string
 	switch s := p.State; {
+	case crashes && objects:
+		text = "kube-apiserver crashes at its IPAddress object, which must be deleted first"
 	case p.Allocated == nil:
 		text = "unknown; audit the etcd or a snapshot of it"
 	case s.Stored && s.Next && byServer:

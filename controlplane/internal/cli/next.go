@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -10,6 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // secrets are flags that are not shown again.
@@ -63,18 +66,44 @@ func (s *source) kubectlFlags() []string {
 	})
 }
 
-// explainSteps explain a fault: its value, and its reason.
+// explainSteps explain a fault: its value, if it can be looked up, and its reason.
 func (s *source) explainSteps(f fault) []step {
-	return []step{
-		{"everything about the first value of the worst kind", s.command("explain", quoted(f.subject))},
-		{"its meaning, risk and remedy", []string{s.program, "explain", f.reason}},
+	steps := []step{{"its meaning, risk and remedy", []string{s.program, "explain", f.reason}}}
+	if f.subject == f.reason || !hasPlainName(f.subject) {
+		steps[0].why = "meaning, risk and remedy of the worst kind"
+		return steps
 	}
+	return append([]step{{"everything about the first value of the worst kind", s.command("explain", f.subject)}}, steps...)
 }
 
-// deleteStep deletes an IPAddress object, which takes an administrator of the cluster.
-func (s *source) deleteStep(name string) step {
-	words := append(append([]string{"kubectl"}, s.kubectlFlags()...), "delete ipaddress "+quoted(name))
-	return step{"as an administrator, delete the first IPAddress object that nothing else removes", words}
+// plainName is an address, or the name of an object that an API server accepts, with its namespace if it has one.
+var plainName = regexp.MustCompile(`^[a-z0-9.:][a-z0-9.:/-]*$`)
+
+// hasPlainName reports whether a name can be part of a command: one that was written into etcd may be a flag, or a command itself.
+func hasPlainName(name string) bool { return plainName.MatchString(name) }
+
+// deleteSteps delete the worst of the IPAddress objects that nothing else removes, which takes an administrator of the cluster.
+// There are none without an object whose name can be part of a command.
+func (s *source) deleteSteps(objects []fault) []step {
+	objects = slices.DeleteFunc(slices.Clone(objects), func(f fault) bool { return !hasPlainName(f.value) || strings.Contains(f.value, "/") })
+	if len(objects) == 0 {
+		return nil
+	}
+	first := worst(objects)
+	if first.reason == rangekeeper.ReasonIPAddressWithoutParent.String() && s.connection.Given() {
+		words := append(append([]string{"etcdctl"}, s.etcdctlFlags()...), "del "+quoted(clusterstate.IPAddressKeys(s.prefix)+first.value))
+		return []step{{"as an administrator, delete the worst IPAddress object by its key, as kube-apiserver may not start", words}}
+	}
+	words := append(append([]string{"kubectl"}, s.kubectlFlags()...), "delete ipaddress "+first.value)
+	return []step{{"as an administrator, delete the worst IPAddress object", words}}
+}
+
+// etcdctlFlags are the flags of the etcd on the command line, which etcdctl has, too.
+func (s *source) etcdctlFlags() []string {
+	return slices.DeleteFunc(slices.Clone(s.given), func(flag string) bool {
+		name, _, _ := strings.Cut(strings.TrimPrefix(flag, "--"), " ")
+		return !slices.Contains([]string{"endpoints", "cacert", "cert", "key", "user", "dial-timeout"}, name)
+	})
 }
 
 // repairStep leads to the repair of n of all faults, and of leaks, which a running cluster may still allocate.

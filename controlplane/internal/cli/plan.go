@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -43,10 +42,8 @@ func planScreen(s *screen, p *audit.Plan, source *source, toFile string) {
 		s.planGroup(repair, some)
 	}
 	var owners, objects []fault
-	deleted := ""
 	for _, f := range p.LeftToOwners() {
 		if f.Kind == audit.KindIPAddress {
-			deleted = cmp.Or(deleted, f.Name)
 			objects = append(objects, faultOf(f, s.all))
 		} else {
 			owners = append(owners, faultOf(f, s.all))
@@ -66,9 +63,7 @@ func planScreen(s *screen, p *audit.Plan, source *source, toFile string) {
 	case p.Applied:
 		steps = append(steps, step{"check the result", source.command("audit")})
 	}
-	if deleted != "" {
-		steps = append(steps, source.deleteStep(deleted))
-	}
+	steps = append(steps, source.deleteSteps(objects)...)
 	if owners = append(objects, owners...); len(owners) > 0 {
 		first := worst(owners)
 		steps = append(steps, source.explainSteps(first)...)

@@ -156,7 +156,7 @@ func (s *screen) check(c preflight.Check, shown map[string]string) {
 		s.text(4, "", "Remedy: "+c.Remedy)
 	}
 	if of, ok := shown[c.Command]; ok {
-		s.text(6, "", "# the command of "+of)
+		s.comment(6, "the command of "+of)
 		return
 	}
 	s.words(6, c.Words)

@@ -179,12 +179,15 @@ type fault struct {
 	// subject is what rangekeeper explain takes.
 	subject string
 	row     []string
-	// claimants are rows of all Services that claim the value of a finding.
+	// claimants are rows of all Services that claim the value of a finding, or of an unreadable object what is wrong with it.
 	claimants [][]string
 }
 
-// objectOf names the object of a finding.
+// objectOf names the object of a finding, beside its value.
 func objectOf(f audit.Finding) string {
+	if f.Kind == audit.KindIPAddress && f.Name == f.Value {
+		return f.Kind
+	}
 	if f.Namespace == "" {
 		return f.Kind + " " + f.Name
 	}
@@ -294,11 +297,18 @@ func (s *screen) next(steps []step, page string) {
 	s.blank()
 	s.b.WriteString(s.colored(bold, "Next") + "\n")
 	for _, step := range steps {
-		s.text(2, "", "# "+step.why)
+		s.comment(2, step.why)
 		s.words(2, step.words)
 	}
 	if page != "" {
 		s.b.WriteString("Runbook: " + page + "\n")
+	}
+}
+
+// comment writes words as a comment of a shell, in as many lines as they need.
+func (s *screen) comment(indent int, text string) {
+	for _, line := range wrapped(text, s.width-indent-2, 0) {
+		fmt.Fprintf(&s.b, "%*s# %s\n", indent, "", line)
 	}
 }
 

@@ -193,6 +193,39 @@ func TestNextCommands(t *testing.T) {
 	same(next("audit", "--etcd-snapshot", "repaired.db"))
 }
 
+// TestWidthOfFaultyObjects has objects that no API server accepts, and one that cannot be decoded, on a screen of 80 columns.
+func TestWidthOfFaultyObjects(t *testing.T) {
+	const name, parent = "0000:0000:0000:0000:0000:ffff:010.037.000.250", `"parentRef":{"resource":"services","namespace":"default","name":"gone"}`
+	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{
+		"/registry/ipaddresses/" + name:                                   ipAddressObject(t, name, parent),
+		"/registry/ipaddresses/10.37.0.251":                               ipAddressObject(t, "10.37.0.251", ""),
+		"/registry/services/specs/" + strings.Repeat("n", 20) + "/broken": []byte("no object of Kubernetes"),
+	})
+	_, shown, _ := run(t, "audit", "--etcd-snapshot", file)
+	if !strings.Contains(shown, "IPAddressNotCanonical (1)") || !strings.Contains(shown, "IPAddressWithoutParent (1)") || !strings.Contains(shown, "Cannot be read: 1") {
+		t.Errorf("%s", shown)
+	}
+	for line := range strings.Lines(shown) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > textWidth && !strings.Contains(line, file) {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+}
+
+// TestStepsPaste pastes the next steps of a narrow terminal: a line is a comment, a command, or goes on a command.
+func TestStepsPaste(t *testing.T) {
+	s := &screen{width: 40}
+	s.next([]step{{"a comment that is much too long for one line of a narrow terminal", []string{"rangekeeper", "audit", "--etcd-snapshot a.db"}}}, "")
+	goesOn := false
+	for _, line := range strings.Split(strings.TrimSpace(s.b.String()), "\n")[1:] {
+		text := strings.TrimSpace(line)
+		if !goesOn && !strings.HasPrefix(text, "# ") && !strings.HasPrefix(text, "rangekeeper ") || len(line) > 42 {
+			t.Errorf("%q in\n%s", line, s.b.String())
+		}
+		goesOn = strings.HasSuffix(text, "\\")
+	}
+}
+
 // TestNextWithoutPassword looks for a password in the commands that come next.
 func TestNextWithoutPassword(t *testing.T) {
 	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))

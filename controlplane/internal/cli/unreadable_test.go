@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"encoding/json"
+	"html"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
@@ -32,6 +36,14 @@ func TestUnreadableObjects(t *testing.T) {
 		{"IPAddress with a slash", "kube-1.37-dual-stack", "IPAddress", "/registry/ipaddresses/a/b",
 			`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":"a/b"}}`, "may not contain '/'"},
 		{"ServiceCIDR", "kube-1.37-dual-stack", "ServiceCIDR", cidr, `{"kind":"ServiceCIDR"`, "damaged JSON value"},
+		// An API server serves them by their keys, under the names of others.
+		{"IPAddress of another key", "kube-1.37-dual-stack", "IPAddress", "/registry/ipaddresses/0.0.0.0",
+			`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":"10.96.0.1"},"spec":{}}`, `its name "10.96.0.1" is not that of its key`},
+		{"Service of another key", "kube-1.37-dual-stack", "Service", "/registry/services/specs/team-a/kubernetes",
+			`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"kubernetes"}}`, `its name "default/kubernetes" is not that of its key`},
+		{"ServiceCIDR of another key", "kube-1.37-dual-stack", "ServiceCIDR", "/registry/servicecidrs/other",
+			`{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"kubernetes"},"spec":{"cidrs":["10.37.9.0/24"]}}`,
+			`its name "kubernetes" is not that of its key`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := changed(t, c.cluster, "drift.db.gz", map[string][]byte{c.key: []byte(c.value)})
@@ -62,7 +74,7 @@ func TestUnreadableObjects(t *testing.T) {
 			output := filepath.Join(t.TempDir(), "repaired.db")
 			for _, command := range [][]string{{"repair"}, {"repair", "--to-file", output}} {
 				code, stdout, stderr := run(t, append(command, "--etcd-snapshot", file)...)
-				if code != exitInput || stdout != "" || !strings.Contains(stderr, file+": key "+c.key+": ") || !strings.Contains(stderr, c.problem) || !strings.Contains(stderr, "nothing is written") {
+				if code != exitInput || stdout != "" || !strings.Contains(stderr, file+": key "+c.key+": ") || !strings.Contains(stderr, c.problem) || !strings.Contains(stderr, "nothing more is written") {
 					t.Errorf("%q: exit code %d, %s%s", command, code, stdout, stderr)
 				}
 			}
@@ -97,15 +109,57 @@ func TestUnreadableAlone(t *testing.T) {
 	}
 }
 
+// ipAddressObject is a stored object of the allocator; spec has its fields.
+func ipAddressObject(t *testing.T, name, spec string) []byte {
+	t.Helper()
+	text, err := json.Marshal(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []byte(`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":` + string(text) +
+		`,"labels":{"ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io"}},"spec":{` + spec + `}}`)
+}
+
+// TestHostileNames looks for commands with the names of objects that a shell or kubectl takes for something else.
+func TestHostileNames(t *testing.T) {
+	names := []string{"--all", "-oyaml", "$(touch x)", "a\x1b[31mb", "a'b", "FOO"}
+	file := etcdtest.Fixture("kube-1.37-dual-stack", "clean.db.gz")
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			e := etcdtest.Start(t, file)
+			const parent = `"parentRef":{"resource":"services","namespace":"default","name":"gone"}`
+			key := "/registry/ipaddresses/" + name
+			if _, err := e.Client().Put(t.Context(), key, string(ipAddressObject(t, name, parent))); err != nil {
+				t.Fatal(err)
+			}
+			endpoints := "--endpoints=" + strings.Join(e.Endpoints(), ",")
+			for _, command := range [][]string{{"audit"}, {"audit", "-o", "wide"}, {"audit", "-o", "json"}, {"repair"}} {
+				code, stdout, stderr := run(t, append(command, endpoints)...)
+				if code != exitFound || strings.ContainsAny(stdout+stderr, "\x1b") || strings.Contains(stdout, "delete ipaddress") || strings.Contains(stdout, "etcdctl del") {
+					t.Errorf("%q: exit code %d, %s%s", command, code, stdout, stderr)
+				}
+				if n := strings.Count(stdout, "rangekeeper explain "); n != 1 && command[len(command)-1] != formatJSON {
+					t.Errorf("%q: %d next steps explain:\n%s", command, n, stdout)
+				}
+			}
+			if _, page, _ := run(t, "audit", "-o", "html", endpoints); strings.Contains(page, "delete ipaddress "+html.EscapeString(name)) || strings.Contains(page, "delete ipaddress &#39;") {
+				t.Error("the page has a command with the name")
+			}
+			if _, err := e.Client().Put(t.Context(), key, "broken"); err != nil {
+				t.Fatal(err)
+			}
+			if code, _, stderr := run(t, "repair", endpoints); code != exitInput || strings.ContainsAny(stderr, "\x1b") {
+				t.Errorf("exit code %d, %q", code, stderr)
+			}
+		})
+	}
+}
+
 // TestRepairFaultyObjects removes IPAddress objects that no API server accepts from a snapshot.
 func TestRepairFaultyObjects(t *testing.T) {
-	object := func(name, spec string) []byte {
-		return []byte(`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":"` + name +
-			`","labels":{"ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io"}},"spec":{` + spec + `}}`)
-	}
 	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{
-		"/registry/ipaddresses/010.37.0.250": object("010.37.0.250", `"parentRef":{"resource":"services","namespace":"default","name":"gone"}`),
-		"/registry/ipaddresses/10.37.0.251":  object("10.37.0.251", ""),
+		"/registry/ipaddresses/010.37.0.250": ipAddressObject(t, "010.37.0.250", `"parentRef":{"resource":"services","namespace":"default","name":"gone"}`),
+		"/registry/ipaddresses/10.37.0.251":  ipAddressObject(t, "10.37.0.251", ""),
 	})
 	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
 	if len(r.Findings) != 2 || r.Findings[0].Reason != "IPAddressWithoutParent" || r.Findings[0].Severity != audit.BreaksTraffic || r.Findings[1].Reason != "IPAddressNotCanonical" {
@@ -119,9 +173,53 @@ func TestRepairFaultyObjects(t *testing.T) {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 	e := etcdtest.Start(t, file)
-	_, shown, _ := run(t, "audit", "--endpoints", strings.Join(e.Endpoints(), ","))
-	if !strings.Contains(shown, "kubectl delete ipaddress 10.37.0.251") {
+	endpoints := strings.Join(e.Endpoints(), ",")
+	_, shown, _ := run(t, "audit", "--endpoints", endpoints)
+	words := strings.Join(strings.Fields(strings.ReplaceAll(shown, "\\\n", "")), " ")
+	if !strings.Contains(words, " etcdctl --endpoints "+endpoints+" del /registry/ipaddresses/10.37.0.251 ") {
 		t.Errorf("no next step:\n%s", shown)
+	}
+}
+
+// TestUnreadableBetweenPasses puts an object that cannot be decoded after the first pass of a repair, which has written.
+func TestUnreadableBetweenPasses(t *testing.T) {
+	before := leakAge
+	leakAge = time.Millisecond
+	t.Cleanup(func() { leakAge = before })
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
+	written := e.Client().Watch(t.Context(), "/registry/ranges/", clientv3.WithPrefix())
+	put := make(chan error, 1)
+	go func() {
+		<-written
+		_, err := e.Client().Put(t.Context(), "/registry/services/specs/default/broken", "broken")
+		put <- err
+	}()
+	code, stdout, stderr := run(t, "repair", "--apply", "--clean-leaks", "--interval", "2s", "--endpoints", strings.Join(e.Endpoints(), ","))
+	if err := <-put; err != nil {
+		t.Fatal(err)
+	}
+	if code != exitInput || !strings.Contains(stdout, " set, 0 cleared (applied)") || !strings.Contains(stderr, "nothing more is written") || strings.Contains(stderr, "so nothing is written") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// TestExplainWithoutParent explains an address whose object kube-apiserver crashes at: it cannot recreate the object.
+func TestExplainWithoutParent(t *testing.T) {
+	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{"/registry/ipaddresses/10.37.0.1": ipAddressObject(t, "10.37.0.1", "")})
+	code, stdout, stderr := run(t, "explain", "10.37.0.1", "--etcd-snapshot", file)
+	if code != exitFound || strings.Contains(stdout, "kube-apiserver recreates") || !strings.Contains(stdout, "Repair:     kube-apiserver crashes") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// TestEmptyParent has an object with an empty spec.parentRef, which a kube-apiserver removes as one that refers to no Service.
+func TestEmptyParent(t *testing.T) {
+	file := changed(t, "kube-1.37-dual-stack", "clean.db.gz", map[string][]byte{
+		"/registry/ipaddresses/10.37.0.251": ipAddressObject(t, "10.37.0.251", `"parentRef":{}`),
+	})
+	r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
+	if len(r.Findings) != 1 || r.Findings[0].Reason != "IPAddressNotAllocated" {
+		t.Errorf("%+v", r.Findings)
 	}
 }
 

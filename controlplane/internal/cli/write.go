@@ -125,14 +125,14 @@ func totals(r *audit.Report) string {
 func reportSteps(r *audit.Report, source *source) []step {
 	var faults []fault
 	n, leaks := 0, 0 // that a repair of bitmaps removes
-	var deleted string
+	var deleted []fault
 	for _, f := range r.Findings {
 		faults = append(faults, faultOf(f, false))
 		if f.Remedy == rangekeeper.RemedyRepair {
 			n++
 		}
-		if deleted == "" && f.Kind == audit.KindIPAddress && f.Remedy == rangekeeper.RemedyOwner {
-			deleted = f.Name
+		if f.Kind == audit.KindIPAddress && f.Remedy == rangekeeper.RemedyOwner {
+			deleted = append(deleted, faultOf(f, false))
 		}
 	}
 	for _, l := range r.Leaks {
@@ -145,9 +145,7 @@ func reportSteps(r *audit.Report, source *source) []step {
 	if len(faults) > 0 {
 		steps = source.explainSteps(worst(faults))
 	}
-	if deleted != "" {
-		steps = append(steps, source.deleteStep(deleted))
-	}
+	steps = append(steps, source.deleteSteps(deleted)...)
 	if r.SuspectsLeaks {
 		steps = append(steps, source.probeStep(r))
 	}
@@ -166,7 +164,11 @@ func (s *screen) unreadable(all []audit.Unreadable) {
 	s.text(0, bold, fmt.Sprintf("Cannot be read: %d", len(all)))
 	var faults []fault
 	for _, u := range all {
-		faults = append(faults, fault{value: u.Key, row: []string{u.Kind, printable(u.Key), printable(u.Message)}})
+		f := fault{value: u.Key, row: []string{u.Kind, printable(u.Key)}}
+		for _, line := range wrapped(printable(u.Message), s.width-4, 0) {
+			f.claimants = append(f.claimants, []string{line})
+		}
+		faults = append(faults, f)
 	}
 	s.list(2, faults)
 	var uncertain []string
@@ -178,7 +180,7 @@ func (s *screen) unreadable(all []audit.Unreadable) {
 	for _, text := range uncertain {
 		s.text(2, "", "Uncertain, as "+text)
 	}
-	s.text(2, "", "Restore or delete what cannot be read; kube-apiserver cannot read it either. Until then leaks stay, and a repair writes nothing.")
+	s.text(2, "", "Restore or delete these keys: kube-apiserver cannot read the objects either, or shows them under the names of others. Until then leaks stay, and a repair writes nothing.")
 }
 
 // unknown lists what the source cannot see.

@@ -66,15 +66,15 @@ func TestRepairStep(t *testing.T) {
 	source := []string{"--endpoints", strings.Join(etcd.Endpoints(), ",")}
 	words := func(args ...string) string {
 		_, stdout, _ := run(t, append(args, source...)...)
-		return strings.Join(strings.Fields(stdout), " ")
+		return strings.Join(strings.Fields(strings.ReplaceAll(stdout, "\n  # ", "\n")), " ")
 	}
 	shown := words("audit")
 	set, _, _ := strings.Cut(words("repair"), " set, 0 cleared")
-	if set == "0" || !strings.Contains(shown, "# show the repair of "+set+" of ") || !strings.Contains(shown, "; add --apply to write it, and --clean-leaks to clean ") {
+	if set == "0" || !strings.Contains(shown, "show the repair of "+set+" of ") || !strings.Contains(shown, "; add --apply to write it, and --clean-leaks to clean ") {
 		t.Errorf("%q set: %s", set, shown)
 	}
 	runJSON[any](t, exitFound, append([]string{"repair", "--apply"}, source...)...)
-	if shown := words("audit"); !strings.Contains(shown, "# show the repair; add --apply --clean-leaks to clean ") {
+	if shown := words("audit"); !strings.Contains(shown, "show the repair; add --apply --clean-leaks to clean ") {
 		t.Error(shown)
 	}
 }

@@ -153,7 +153,7 @@ impl Objects {
             managed: object.managed_by == ALLOCATOR,
             created: object.created,
             revision: object.revision,
-            has_parent: !object.is_without_parent(),
+            has_parent: !object.without_parent,
             service: object.service().map(|(namespace, name)| (namespace.into(), name.into())),
         });
     }
@@ -663,7 +663,8 @@ mod tests {
 
     #[test]
     fn an_object_without_parent_whose_reference_the_server_reads_breaks_traffic() {
-        let bare = |name, managed_by| IpAddressObject { name, managed_by, ..IpAddressObject::default() };
+        let bare =
+            |name, managed_by| IpAddressObject { name, managed_by, without_parent: true, ..IpAddressObject::default() };
         let objects = [
             bare("10.0.0.1", ALLOCATOR),
             bare("10.0.0.2", ALLOCATOR),
@@ -692,6 +693,27 @@ mod tests {
             assert_eq!(others.map(|f| (f.reason, f.value.to_string())).collect::<Vec<_>>(), expected, "{now:?}");
             let removed: Vec<_> = report.object_repairs().filter_map(|repair| repair.removed).collect();
             assert_eq!(removed, [1, 3, 0, 4], "of Services, then the others");
+        }
+    }
+
+    #[test]
+    fn an_empty_reference_is_one_to_no_service() {
+        let empty = |name| IpAddressObject { name, managed_by: ALLOCATOR, ..IpAddressObject::default() };
+        let report = audit(None, "10.0.0.0/29", &[empty("10.0.0.1")], &[]);
+        assert_eq!(found(&report), [(Reason::IPAddressNotAllocated, "10.0.0.1".into())]);
+    }
+
+    #[test]
+    fn a_message_has_no_command_and_promises_no_repair_of_an_object_that_stays() {
+        let foreign = IpAddressObject { managed_by: "other", ..object("010.0.0.2", "gone") };
+        let objects = [object("$(touch x)", "gone"), object("--all", "gone"), foreign];
+        let report = audit(None, "10.0.0.0/29", &objects, &[]);
+        assert_eq!(report.object_repairs().count(), 0);
+        let messages: Vec<_> = report.findings.iter().map(ToString::to_string).collect();
+        assert_eq!(messages.len(), objects.len());
+        for message in messages {
+            assert!(!message.contains("kubectl") && !message.contains("etcdctl"), "{message}");
+            assert!(!message.contains("a repair removes"), "{message}");
         }
     }
 
