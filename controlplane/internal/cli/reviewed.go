@@ -257,9 +257,13 @@ func (d *due) close() {
 	}
 }
 
-// hasChanged is the error about differences between the plan and the cluster.
-func (r *repair) hasChanged(revision int64, differences string) error {
-	return fmt.Errorf("%s: %w since revision %d, so nothing was written: %s", r.planFile, errChanged, revision, differences)
+// hasChanged is the error about differences between the plan and the cluster, the first of which it has.
+func (r *repair) hasChanged(revision int64, differences ...string) error {
+	rest := ""
+	if n := len(differences) - shortList; n > 0 {
+		differences, rest = differences[:shortList], fmt.Sprintf("; and %d more", n)
+	}
+	return fmt.Errorf("%s: %w since revision %d, so nothing was written: %s%s", r.planFile, errChanged, revision, strings.Join(differences, "; "), rest)
 }
 
 // lookPlanned looks at the cluster. Its error says which changes are no longer due.
@@ -319,7 +323,7 @@ func (r *repair) lookPlanned(ctx context.Context, c *changes) (found *due, err e
 		}
 	}
 	if len(differences) > 0 {
-		return nil, r.hasChanged(c.Revision, strings.Join(differences, "; "))
+		return nil, r.hasChanged(c.Revision, differences...)
 	}
 	plan.Restrict(planned)
 	plan.Applied = true

@@ -174,3 +174,19 @@ func TestPlanOfValueInUseAgain(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }
+
+// TestRefusedPlanIsShort refuses a plan all of whose many changes were made otherwise.
+func TestRefusedPlanIsShort(t *testing.T) {
+	e := etcdtest.Start(t, etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz"))
+	endpoints, plan := "--endpoints="+strings.Join(e.Endpoints(), ","), filepath.Join(t.TempDir(), "plan.json")
+	if code, _, stderr := run(t, "repair", "--plan-to", plan, endpoints); code != exitFound {
+		t.Fatal(stderr)
+	}
+	if code, _, stderr := run(t, "repair", "--apply", endpoints); code != exitFound {
+		t.Fatal(stderr)
+	}
+	code, _, stderr := run(t, "repair", "--apply", "--plan", plan, endpoints)
+	if code == exitOK || strings.Count(stderr, " is recorded already") != 5 || !strings.Contains(stderr, "; and 83 more") { // of 88
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}
