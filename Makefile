@@ -25,7 +25,7 @@ GO_EMULATED := s390x/qemu-s390x-static arm64/qemu-aarch64-static
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-backends compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies chart doc setup clean
+.PHONY: help library purego build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies chart doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -100,8 +100,10 @@ e2e-stock: apiservers ## Counts the values that stock kube-apiservers allocate t
 examples: build ## Runs the example programs and checks that README.md shows them.
 	examples/run.sh
 
-fuzz: library purego ## Runs every fuzz target for SECONDS=60 (needs a nightly compiler and cargo-fuzz), and the inputs found on both back ends in Go.
+fuzz: ## Runs every fuzz target for SECONDS=60 (needs a nightly compiler and cargo-fuzz).
 	fuzz/run.sh $(SECONDS)
+
+compare-corpora: library purego ## Plays the inputs that `make fuzz` has found on both back ends of the Go binding.
 	cd go-bindings && RANGEKEEPER_CORPUS_FLOOR=1000 $(GO) test -count=1 -v -run '^TestBackEndsAgreeOnCorpora$$' ./internal/sequences
 
 simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fit in 15 minutes; SEED=N repeats one.

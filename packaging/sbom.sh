@@ -16,7 +16,7 @@ name=.sbom-$$
 target=x86_64-unknown-linux-gnu
 [[ -z $program ]] || target=wasm32-unknown-unknown
 cargo cyclonedx -q --manifest-path ffi/Cargo.toml --format json --spec-version "$spec" --target "$target" --no-build-deps --override-filename "$name"
-jq --arg root "path+file://$PWD/" 'walk(if type == "string" then split($root) | join("path+file:") else . end)' "ffi/$name.json" >"$work/rust.json"
+jq 'walk(if type == "string" then gsub("path\\+file://[^ \"]*/(?<crate>core|bootstrap|ffi)#"; "path+file:\(.crate)#") else . end)' "ffi/$name.json" >"$work/rust.json"
 
 if [[ -z $program ]]; then
 	cp "$work/rust.json" "$file"
