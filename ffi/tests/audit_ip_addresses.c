@@ -3,7 +3,7 @@
 
 static void add_ip_address(rk_ip_addresses *objects, int64_t created, const char *name, const char *service) {
   rk_ip_address object = {created, 8, rk_text_of(name), rk_text_of("ipallocator.k8s.io"), rk_text_of(""),
-                          rk_text_of("services"), rk_text_of("default"), rk_text_of(service)};
+                          rk_text_of("services"), rk_text_of("default"), rk_text_of(service), false};
   CHECK_OK(rk_ip_addresses_add(objects, &object));
 }
 

@@ -514,11 +514,11 @@ static void audit_of_ip_addresses(void) {
   CHECK_RESULT(rk_audit_observe_services(a, &names, &services, NULL), RK_RESULT_INVALID_BATCH);
   rk_batch_clear(&names.batch);
   CHECK_RESULT(rk_audit_observe_services(a, &names, &services, NULL), RK_RESULT_INVALID_BATCH);
-  uint32_t words[10] = {0, 0, 0, 0, 1, 0, 0, 0, 0, 0};
+  uint32_t words[11] = {0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0};
   char x[] = "x";
-  rk_ip_addresses objects = {{words, 9, 0, x, 1, 0, 1}};
+  rk_ip_addresses objects = {{words, 10, 0, x, 1, 0, 1}};
   CHECK_RESULT(rk_audit_observe_ip_addresses(a, &objects, NULL), RK_RESULT_INVALID_BATCH);
-  objects.batch.words_len = 10;
+  objects.batch.words_len = 11;
   objects.batch.text_len = 0;
   CHECK_RESULT(rk_audit_observe_ip_addresses(a, &objects, NULL), RK_RESULT_INVALID_BATCH);
   objects.batch.count = SIZE_MAX;
