@@ -11,7 +11,8 @@ set -euo pipefail
 dist=$(realpath "${1:-$(dirname "$0")/../dist}")
 cd "$(dirname "$0")/.."
 checkout=$PWD
-version=v$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+. packaging/release.sh
+version=v$version
 module=github.com/rangekeeper/rangekeeper
 goroot=$(go env GOROOT)
 [[ -e $dist/proxy ]] || { echo "outside.sh: $dist/proxy is missing: run \`make dist\` first" >&2; exit 1; }

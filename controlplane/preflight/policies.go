@@ -26,10 +26,7 @@ func (p *preflight) checkPolicies() {
 		return // as checkWebhooks says
 	}
 	if text := p.state.Upgrade.PoliciesForbidden; text != "" {
-		p.add(Check{
-			Name: name, Level: Unknown, Message: fmt.Sprintf("Whether admission policies match %s or %s: %s.", serviceCIDRs, ipAddresses, strings.TrimSuffix(text, ".")),
-			Remedy: "Ask for get and list of the admission policies and their bindings. deploy/audit/preflight.yaml is a ClusterRole with these rights.",
-		})
+		p.forbidden(name, "admission policies", text, "the admission policies and their bindings")
 		return
 	}
 	found := p.dependsOn(policyKinds, name, fmt.Sprintf("Whether admission policies match %s or %s", serviceCIDRs, ipAddresses))

@@ -67,10 +67,7 @@ func (p *preflight) checkWebhooks() {
 		return
 	}
 	if text := p.state.Upgrade.Forbidden; text != "" {
-		p.add(Check{
-			Name: name, Level: Unknown, Message: fmt.Sprintf("Whether webhooks match %s or %s: %s.", serviceCIDRs, ipAddresses, strings.TrimSuffix(text, ".")),
-			Remedy: "Ask for get and list of validatingwebhookconfigurations and mutatingwebhookconfigurations. deploy/audit/preflight.yaml is a ClusterRole with these rights.",
-		})
+		p.forbidden(name, "webhooks", text, "validatingwebhookconfigurations and mutatingwebhookconfigurations")
 		return
 	}
 	found := p.dependsOn(webhookKinds, name, fmt.Sprintf("Whether webhooks match %s or %s", serviceCIDRs, ipAddresses))
@@ -80,6 +77,14 @@ func (p *preflight) checkWebhooks() {
 	if !found {
 		p.ok(name, "No webhook matches %s or %s.", serviceCIDRs, ipAddresses)
 	}
+}
+
+// forbidden says that it is unknown whether these match, since the server refused a list with this text, and which rights are missing.
+func (p *preflight) forbidden(name, these, text, rights string) {
+	p.add(Check{
+		Name: name, Level: Unknown, Message: fmt.Sprintf("Whether %s match %s or %s: %s.", these, serviceCIDRs, ipAddresses, strings.TrimSuffix(text, ".")),
+		Remedy: "Ask for get and list of " + rights + ". deploy/audit/preflight.yaml is a ClusterRole with these rights.",
+	})
 }
 
 func (p *preflight) webhookConfigurations() (all []webhookConfiguration) {
