@@ -14,8 +14,9 @@ type FreeList struct {
 	Kind       string `json:"kind"`
 	// Bands are the static and the dynamic band of each range with the name: ServiceCIDR objects have one or two.
 	Bands []FreeBand `json:"bands"`
-	// Unknown is as in [Report].
-	Unknown []Unknown `json:"unknown,omitempty"`
+	// Unreadable and Unknown are as in [Report].
+	Unreadable []Unreadable `json:"unreadable,omitempty"`
+	Unknown    []Unknown    `json:"unknown,omitempty"`
 }
 
 // FreeBand is one band of a range.
@@ -51,7 +52,7 @@ func (a *Audit) Free(name string, n int) (*FreeList, error) {
 	if a.wide && name == ServiceNodePorts && !isObject(rows[0]) {
 		return nil, errors.New("the range of node ports is not known, as some are not in kube-apiserver's default range: name it with --service-node-port-range")
 	}
-	list := &FreeList{APIVersion: APIVersion, Kind: KindFreeList, Bands: []FreeBand{}}
+	list := &FreeList{APIVersion: APIVersion, Kind: KindFreeList, Bands: []FreeBand{}, Unreadable: a.report.Unreadable}
 	for _, unknown := range a.report.Unknown {
 		if unknown.Range == name {
 			list.Unknown = append(list.Unknown, unknown)

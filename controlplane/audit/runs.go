@@ -31,16 +31,17 @@ type RangeUse struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Ranges     []Runs `json:"ranges"`
+	// Unreadable is as in [Report].
+	Unreadable []Unreadable `json:"unreadable,omitempty"`
 }
 
-// Runs returns those of all ranges with this name: one bitmap, or each CIDR of a
-// ServiceCIDR object.
-func (a *Audit) Runs(name string) ([]Runs, error) {
+// Use returns that of all ranges with this name: one bitmap, or each CIDR of a ServiceCIDR object.
+func (a *Audit) Use(name string) (*RangeUse, error) {
 	rows, err := a.named(name)
 	if err != nil {
 		return nil, err
 	}
-	var all []Runs
+	use := &RangeUse{APIVersion: APIVersion, Kind: KindRangeUse, Unreadable: a.report.Unreadable}
 	for _, r := range rows {
 		runs := Runs{Range: r, Used: []Run{}, Free: []Run{}}
 		if i := a.index(r); i >= 0 {
@@ -50,9 +51,9 @@ func (a *Audit) Runs(name string) ([]Runs, error) {
 			runs.Used = texts(a.core.Runs(i, rangekeeper.ValuesStored, true))
 			runs.Free = texts(a.core.Runs(i, rangekeeper.ValuesStored, false))
 		}
-		all = append(all, runs)
+		use.Ranges = append(use.Ranges, runs)
 	}
-	return all, nil
+	return use, nil
 }
 
 // named returns the ranges with this name.

@@ -22,8 +22,8 @@ const (
 	repairLater = readFirst + " Nothing is repaired before that."
 )
 
-// checkUnreadable looks for objects that cannot be decoded. A kube-apiserver cannot list their kind, and without lists of Services
-// and IPAddress objects it is never ready.
+// checkUnreadable looks for objects that cannot be decoded, or whose name is not that of their key. A kube-apiserver cannot list the
+// kind of the former, and without lists of Services and IPAddress objects it is never ready; the latter it lists, and never finds.
 func (p *preflight) checkUnreadable() {
 	var keys []string
 	for _, u := range p.state.Unreadable {
@@ -34,7 +34,7 @@ func (p *preflight) checkUnreadable() {
 	}
 	p.add(Check{
 		Name: "Unreadable", Level: Must, Values: keys,
-		Message: fmt.Sprintf("These objects cannot be read: %s (%s). kube-apiserver cannot list them, and what they use or record is unknown.",
+		Message: fmt.Sprintf("These objects cannot be read: %s (%s). kube-apiserver cannot list their kind or find them by their names, and what they use or record is unknown.",
 			some(keys), p.state.Unreadable[0].Problem),
 		Remedy: "Restore or delete them in etcd.",
 	})

@@ -59,13 +59,7 @@ docs/sources.md says what each of them can see.`,
 				fmt.Fprintf(c.ErrOrStderr(), "rangekeeper: no Service is in namespace %s\n", printable(*namespace))
 			}
 		}
-		if err := writeAudit(c.OutOrStdout(), a, report, *format, s, time.Now()); err != nil {
-			return err
-		}
-		if !report.Clean() {
-			return ErrFound
-		}
-		return nil
+		return foundIf(!report.Clean(), writeAudit(c.OutOrStdout(), a, report, *format, s, time.Now()))
 	})
 	usage.AddRule(c, func([]string) error {
 		if *probe && !s.overAPI() {

@@ -80,13 +80,7 @@ and remedy, as docs/runbook.md does; this reads no cluster.`,
 		} else {
 			err = writeDocument(c.OutOrStdout(), audit.Explanations{APIVersion: audit.APIVersion, Kind: audit.KindExplanation, Values: all}, *format)
 		}
-		if err != nil {
-			return err
-		}
-		if faulty {
-			return ErrFound
-		}
-		return nil
+		return foundIf(faulty, err)
 	})
 	return c
 }

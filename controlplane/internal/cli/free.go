@@ -47,11 +47,13 @@ node port. Nothing is reserved. "show" lists all free and used runs.`,
 		}
 		switch *format {
 		case formatTable:
-			return writeFree(c.OutOrStdout(), free)
+			err = writeFree(c.OutOrStdout(), free)
 		case formatName:
-			return writeFreeNames(c.OutOrStdout(), free)
+			err = writeFreeNames(c.OutOrStdout(), free)
+		default:
+			err = writeDocument(c.OutOrStdout(), free, *format)
 		}
-		return writeDocument(c.OutOrStdout(), free, *format)
+		return foundIf(len(free.Unreadable) > 0, err)
 	})
 	completeRange(c, s)
 	usage.CompleteNothing(c, "count")

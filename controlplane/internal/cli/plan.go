@@ -39,7 +39,7 @@ func planScreen(s *screen, p *audit.Plan, source *source, toFile string) {
 				some = append(some, row.fault)
 			}
 		}
-		s.planGroup(repair, some)
+		s.planGroup(repair, some, source.program)
 	}
 	var owners, objects []fault
 	for _, f := range p.LeftToOwners() {
@@ -49,8 +49,8 @@ func planScreen(s *screen, p *audit.Plan, source *source, toFile string) {
 			owners = append(owners, faultOf(f, s.all))
 		}
 	}
-	s.planGroup("An administrator must delete the IPAddress object", objects)
-	s.planGroup("Only the owner of the Service can repair", owners)
+	s.planGroup("An administrator must delete the IPAddress object", objects, source.program)
+	s.planGroup("Only the owner of the Service can repair", owners, source.program)
 
 	var steps []step
 	page := ""
@@ -77,11 +77,11 @@ func planScreen(s *screen, p *audit.Plan, source *source, toFile string) {
 	}
 }
 
-func (s *screen) planGroup(title string, faults []fault) {
+func (s *screen) planGroup(title string, faults []fault, program string) {
 	if len(faults) > 0 {
 		s.blank()
 		s.text(0, bold, fmt.Sprintf("%s: %d", title, len(faults)))
-		s.faults(faults)
+		s.faults(faults, program)
 	}
 }
 

@@ -88,10 +88,7 @@ list them (deploy/audit/preflight.yaml).`,
 			screen.preflight(report)
 			err = screen.writeTo(c.OutOrStdout())
 		}
-		if err == nil && !report.Ready() {
-			err = ErrFound
-		}
-		return err
+		return foundIf(!report.Ready(), err)
 	})
 	s.flagsAnywhere = true
 	c.Flags().Lookup("service-cluster-ip-range").Usage = "the flag of the API servers, to be compared with what is stored: a CIDR, or two, separated by a comma"

@@ -104,10 +104,7 @@ an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak
 		} else {
 			err = writeDocument(c.OutOrStdout(), plan, *format)
 		}
-		if err = errors.Join(runErr, err); err == nil && r.leaves(plan) {
-			return ErrFound
-		}
-		return err
+		return foundIf(r.leaves(plan), errors.Join(runErr, err))
 	})
 	usage.OneOf(c, "etcd-snapshot", "endpoints")
 	usage.AddRule(c, func([]string) error { return r.check(c) })

@@ -50,6 +50,14 @@ const exitCodesHelp = `Exit codes of all commands:
 // ErrFound ends a command whose output is complete with exitFound.
 var ErrFound = errors.New("something was found")
 
+// foundIf is the end of a command whose output is complete unless there is an error.
+func foundIf(found bool, err error) error {
+	if err == nil && found {
+		return ErrFound
+	}
+	return err
+}
+
 // A Program is one of those that have the commands of this package.
 type Program struct {
 	// Name is what the program is called by; the usage and the examples have it in place of rangekeeper.

@@ -232,7 +232,7 @@ func leakFault(l audit.Leak) fault {
 }
 
 // faults writes a list for each reason, in the order of the runbook, which has the worst ones first.
-func (s *screen) faults(faults []fault) {
+func (s *screen) faults(faults []fault, program string) {
 	byReason := map[string][]fault{}
 	for _, f := range faults {
 		byReason[f.reason] = append(byReason[f.reason], f)
@@ -246,7 +246,7 @@ func (s *screen) faults(faults []fault) {
 		fmt.Fprintf(&s.b, "  %s: %s\n", s.colored(severityColors[list[0].severity], fmt.Sprintf("%s (%d)", name, len(list))), entry.Title)
 		s.list(4, list)
 		if reason := list[0].reason; reason == rangekeeper.ReasonClusterIPAlreadyAllocated.String() || reason == rangekeeper.ReasonPortAlreadyAllocated.String() {
-			s.text(4, "", "A stock kube-apiserver frees the value of a duplicate that goes: first see rangekeeper explain "+reason)
+			s.text(4, "", called(program, "A stock kube-apiserver frees the value of a duplicate that goes: first see rangekeeper explain "+reason))
 		}
 	}
 }

@@ -27,14 +27,16 @@ func newShow(p *Program) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		all, err := a.Runs(args[0])
+		use, err := a.Use(args[0])
 		if err != nil {
 			return s.explain(err)
 		}
 		if *format == formatTable {
-			return writeRuns(c.OutOrStdout(), all)
+			err = writeRuns(c.OutOrStdout(), use.Ranges)
+		} else {
+			err = writeDocument(c.OutOrStdout(), use, *format)
 		}
-		return writeDocument(c.OutOrStdout(), audit.RangeUse{APIVersion: audit.APIVersion, Kind: audit.KindRangeUse, Ranges: all}, *format)
+		return foundIf(len(use.Unreadable) > 0, err)
 	})
 	completeRange(c, s)
 	return c

@@ -79,10 +79,7 @@ func (u *undo) run(ctx context.Context) error {
 	for _, line := range lines {
 		fmt.Fprintln(u.out, line)
 	}
-	if kept {
-		return ErrFound
-	}
-	return nil
+	return foundIf(kept, nil)
 }
 
 // try reverses the changes in one transaction. It returns a line about each value, and whether one is kept as it is.

@@ -101,7 +101,7 @@ func reportScreen(s *screen, r *audit.Report, maps string, source *source) {
 		}
 		s.blank()
 		s.text(0, bold, severityTitles[severity])
-		s.faults(some)
+		s.faults(some, source.program)
 	}
 	page := ""
 	if len(faults) > 0 {
