@@ -23,24 +23,28 @@ func TestWhatNobodyWaitsForIsReleased(t *testing.T) {
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
-			for range 100 {
+			took := time.Millisecond // the caller's last allocation: half of those that follow do not get as long
+			for enough := false; !enough && ctx.Err() == nil; {
 				ctx, cancel := context.WithCancel(ctx)
-				timer := time.AfterFunc(rand.N(5*time.Millisecond), cancel)
+				began := time.Now()
+				timer := time.AfterFunc(rand.N(2*took), cancel)
 				allocation, err := s.AllocateNext(ctx)
 				timer.Stop()
 				cancel()
 				mu.Lock()
 				if err == nil {
 					owned[allocation.Value] = true
+					took = time.Since(began)
 				} else {
 					givenUp++
 				}
+				enough = givenUp >= 200 && len(owned) >= 200
 				mu.Unlock()
 			}
 		})
 	}
 	group.Wait()
-	if givenUp < 100 || len(owned) < 10 {
+	if givenUp < 200 || len(owned) < 200 {
 		t.Fatalf("%d were given up and %d allocated: this tests too little", givenUp, len(owned))
 	}
 
