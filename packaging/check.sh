@@ -178,6 +178,7 @@ materials() { # FILE COMPONENT...
 	for component in "${@:2}"; do
 		jq -e --arg c "$component" 'any(.components[]; "\(.name)@\(.version)" == $c)' "$1" || { echo "$component is missing"; return 1; }
 	done
+	jq -e 'any(.components[]; .name == "rust-std") and all(.components[]; .name != "serde_derive")' "$1"
 	# Each dependency is a component.
 	jq -e '([.dependencies[].dependsOn[]?] | unique) - [.components[]["bom-ref"]] == []' "$1"
 	if grep -F -e "$PWD" -e '(devel)' "$1"; then return 1; fi
@@ -236,15 +237,18 @@ for program in rangekeeper kubectl-rangekeeper; do
 	for archive in "$dist/${program}_v${version}"_*.{tar.gz,zip}; do
 		platform=${archive##*_v"${version}"_}
 		platform=${platform%%.*}
+		suffix=
+		[[ $platform != windows_* ]] || suffix=.exe
 		check "$program for $platform" archive "$archive" "$program" "${platform%_*}" "${platform#*_}"
+		bill=$dist/${program}_v${version}_$platform.cdx.json
+		check "$program's bill of materials for $platform" materials "$bill" "rangekeeper-ffi@$version" "$(crate_version serde_json)" \
+			"$(module_version github.com/spf13/cobra)" "github.com/rangekeeper/rangekeeper/go-bindings@v$version"
+		check "$program's bill of materials for $platform has all its modules" modules "$bill" "$(unpack "$archive")/$program$suffix"
 	done
 	amd64=$(unpack "$dist/${program}_v${version}_linux_amd64.tar.gz")
 	arm64=$(unpack "$dist/${program}_v${version}_linux_arm64.tar.gz")
 	check "$program audits a snapshot on amd64" audits "$amd64/$program"
 	check "$program audits a snapshot on arm64" audits qemu-aarch64-static "$arm64/$program"
-	check "$program's bill of materials has all its modules" modules "$dist/${program}_v$version.cdx.json" "$amd64/$program"
-	check "$program's bill of materials" materials "$dist/${program}_v$version.cdx.json" "rangekeeper-ffi@$version" "$(crate_version serde_json)" \
-		"$(module_version github.com/spf13/cobra)" "github.com/rangekeeper/rangekeeper/go-bindings@v$version"
 done
 check "the library's bill of materials" materials "$dist/librangekeeper_v$version.cdx.json" "rangekeeper@$version" "$(crate_version parking_lot)"
 check "flags and version of the plugin" plugin_flags "$(unpack "$dist/kubectl-rangekeeper_v${version}_linux_amd64.tar.gz")/kubectl-rangekeeper"

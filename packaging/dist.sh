@@ -35,10 +35,6 @@ make --no-print-directory purego
 for platform in "${platforms[@]}"; do
 	packaging/programs.sh "$out" "${platform%/*}" "${platform#*/}"
 done
-# The lists of modules are the same on all platforms but for a few; Linux is the one for servers.
-for program in rangekeeper kubectl-rangekeeper; do
-	packaging/sbom.sh "$out/${program}_v$version.cdx.json" "$out/programs/linux_amd64/$program"
-done
 
 step "the image, manifests and the chart"
 packaging/deploy.sh "$out"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds the programs for a platform and packs each of them, with licences, man pages and completions:
-# OUT/PROGRAM_vVERSION_OS_ARCHITECTURE.tar.gz, or .zip for Windows. Pages and completions are in OUT/clidocs. The programs stay in
-# OUT/programs/OS_ARCHITECTURE.
+# OUT/PROGRAM_vVERSION_OS_ARCHITECTURE.tar.gz, or .zip for Windows, with a bill of materials beside it. Pages and completions are in
+# OUT/clidocs. The programs stay in OUT/programs/OS_ARCHITECTURE.
 #
 #   packaging/programs.sh OUT OS ARCHITECTURE
 set -euo pipefail
@@ -37,5 +37,6 @@ for program in rangekeeper kubectl-rangekeeper; do
 		pack_zip "$work" "$out/$name.zip"
 	fi
 	rm -r "$work"
+	packaging/sbom.sh "$out/$name.cdx.json" "$built/$file"
 	echo "dist: $program for $os/$architecture, $((size / 1000)) kB"
 done

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Writes a software bill of materials in CycloneDX's JSON: the crates in the library in C, and with a PROGRAM of Go its modules, too,
-# since the library is translated into it.
+# Writes a software bill of materials in CycloneDX's JSON: the crates in the library in C and Rust's standard library, and with a
+# PROGRAM of Go its modules, too, since the library is translated into it. Macros run in the compiler and are not in it.
 #
 #   packaging/sbom.sh FILE [PROGRAM]
 set -euo pipefail
@@ -16,7 +16,17 @@ name=.sbom-$$
 target=x86_64-unknown-linux-gnu
 [[ -z $program ]] || target=wasm32-unknown-unknown
 cargo cyclonedx -q --manifest-path ffi/Cargo.toml --format json --spec-version "$spec" --target "$target" --no-build-deps --override-filename "$name"
-jq 'walk(if type == "string" then gsub("path\\+file://[^ \"]*/(?<crate>core|bootstrap|ffi)#"; "path+file:\(.crate)#") else . end)' "ffi/$name.json" >"$work/rust.json"
+linked=$("${CARGO:-cargo}" tree --locked -p rangekeeper-ffi -e normal,no-proc-macro --prefix none --target "$target" -f '{p}' | awk '{print $1 "@" substr($2, 2)}')
+jq --arg linked "$linked" --arg rust "$(rustc --version | cut -d ' ' -f 2)" '
+	($linked | split("\n")) as $linked
+	| ([.components[] | select("\(.name)@\(.version)" | IN($linked[]) | not)["bom-ref"]]) as $macros
+	| {"bom-ref": "pkg:generic/rust-std@\($rust)", type: "library", name: "rust-std", version: $rust, purl: "pkg:generic/rust-std@\($rust)",
+		licenses: [{expression: "MIT OR Apache-2.0"}]} as $std
+	| .components |= map(select(.["bom-ref"] | IN($macros[]) | not)) + [$std]
+	| .dependencies |= map(select(.ref | IN($macros[]) | not) | if .dependsOn then .dependsOn -= $macros else . end)
+	| .metadata.component["bom-ref"] as $top
+	| (.dependencies[] | select(.ref == $top)).dependsOn += [$std["bom-ref"]]
+	| walk(if type == "string" then gsub("path\\+file://[^ \"]*/(?<crate>core|bootstrap|ffi)#"; "path+file:\(.crate)#") else . end)' "ffi/$name.json" >"$work/rust.json"
 
 if [[ -z $program ]]; then
 	cp "$work/rust.json" "$file"

@@ -4,7 +4,7 @@
 #   scripts/programs.sh [GOOS GOARCH] FOLDER    stripped with a platform, as they are released; without, for this machine
 set -euo pipefail
 cd "$(dirname "$0")/.."
-flags="-X github.com/rangekeeper/rangekeeper/controlplane/internal/cli.commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)"
+flags="-X github.com/rangekeeper/rangekeeper/controlplane/internal/cli.commit=$(git rev-parse --short=12 HEAD 2>/dev/null || true)"
 if (($# == 3)); then
 	export GOOS=$1 GOARCH=$2
 	flags+=" -s -w"

@@ -88,6 +88,13 @@ moved() { # SOURCE
 	needs moved-shared '\[librangekeeper\.so\.[0-9]*\]' || fail "moved-shared does not need the versioned library"
 	readelf -d "$work/moved-shared" | grep -q '\[/work/moved/lib\]' || fail "moved-shared takes the library from elsewhere"
 	same "$1" moved-shared moved-static
+	rm "$work"/moved/lib/librangekeeper.so*
+	in_system '
+	cmake -S . -B static-only -DCMAKE_PREFIX_PATH=/work/moved >cmake.log && cmake --build static-only >>cmake.log || { cat cmake.log; exit 1; }
+	mv static-only/cmake-shared static-only-program
+	'
+	! needs static-only-program librangekeeper || fail "static-only-program needs the shared library"
+	same "$1, without the shared library" static-only-program
 }
 
 # Debian's linker and loader search /usr/local/lib, after ldconfig. Without the shared library, -lrangekeeper is the static one.

@@ -130,8 +130,12 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
 		}
 	}
-	if _, stdout, _ := run(t, "--version"); !strings.Contains(stdout, version) || !strings.Contains(stdout, "commit") {
-		t.Errorf("version: %q", stdout)
+	t.Cleanup(func() { commit = "" })
+	for set, want := range map[string]string{"": version + "\n", "0123456789ab": version + " (commit 0123456789ab)\n"} {
+		commit = set
+		if _, stdout, _ := run(t, "--version"); stdout != "rangekeeper version "+want {
+			t.Errorf("version: %q", stdout)
+		}
 	}
 }
 

@@ -139,7 +139,7 @@ another source.
 ` + etcdflags.EnvironmentHelp + `
 
 ` + exitCodesHelp,
-		Version:       version + " (commit " + commitOrUnknown() + ")",
+		Version:       versionText(),
 		Args:          usage.Subcommands,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors: true,
@@ -225,18 +225,20 @@ func call(root *cobra.Command, program string) {
 	}
 }
 
-func commitOrUnknown() string {
-	if commit != "" {
-		return commit
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
+// versionText has the commit where it is known: `go install MODULE@VERSION` does not record one.
+func versionText() string {
+	revision := commit
+	if info, ok := debug.ReadBuildInfo(); ok && revision == "" {
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
-				return s.Value
+				revision = s.Value
 			}
 		}
 	}
-	return "unknown"
+	if revision == "" {
+		return version
+	}
+	return version + " (commit " + revision + ")"
 }
 
 // withAPISource is withSource for a command that can read the Kubernetes API as well.
