@@ -202,6 +202,15 @@ crate() { # NAME FOLDER
 	cmp LICENSE "$work/crates/$1-$version/LICENSE"
 }
 
+documented() { # all files that the installation names
+	local file
+	grep -o -E '\b(kubectl-|lib)?rangekeeper[a-z0-9-]*[_-]v?[0-9][a-z0-9._]*\.(tar\.gz|deb|tgz)' docs/install.md | sort -u >"$work/documented"
+	[[ $(wc -l <"$work/documented") -gt 5 ]]
+	while read -r file; do
+		[[ -e $dist/$file ]] || { echo "$file is missing"; return 1; }
+	done <"$work/documented"
+}
+
 # library PLATFORM checks the archive, and the Debian packages where there are some. ffi/tests/installed.sh uses those for amd64.
 library() {
 	local folder machine file of
@@ -233,6 +242,7 @@ library() {
 }
 
 check "checksums.txt names every file and its hash" checksums
+check "docs/install.md names files of the release" documented
 for program in rangekeeper kubectl-rangekeeper; do
 	for archive in "$dist/${program}_v${version}"_*.{tar.gz,zip}; do
 		platform=${archive##*_v"${version}"_}
