@@ -16,12 +16,12 @@ cd controlplane
 suffix=$("${GO:-go}" env GOEXE)
 
 # Git's state is not recorded: files beside the sources would change the bytes. The commit is in the version.
-build() { # PROGRAM TAGS FLAGS
-	CGO_ENABLED=0 "${GO:-go}" build -trimpath -buildvcs=false -tags "$2" -ldflags "$3" -o "$out/$1$suffix" "./cmd/$1"
+build() { # PROGRAM TAGS FLAGS [OPTION...]
+	CGO_ENABLED=0 "${GO:-go}" build -trimpath -buildvcs=false -tags "$2" -ldflags "$3" "${@:4}" -o "$out/$1$suffix" "./cmd/$1"
 }
 
 # Without grpcnotrace gRPC links text/template, and with it all exported methods of everything that is linked.
 build rangekeeper grpcnotrace "$flags"
 # client-go and gRPC bring golang.org/x/net/http2, so the copy of it in net/http is left out. Functions on amd64 are aligned to 32
-# bytes without -funcalign.
-build kubectl-rangekeeper grpcnotrace,nethttpomithttp2 "$flags -funcalign=1"
+# bytes without -funcalign. Kubernetes' generated code, which decodes every type that there is, is 0.7 MB smaller without inlining.
+build kubectl-rangekeeper grpcnotrace,nethttpomithttp2 "$flags -funcalign=1" '-gcflags=k8s.io/...=-l'
