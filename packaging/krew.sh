@@ -6,6 +6,7 @@ set -euo pipefail
 out=$(realpath "${1:?usage: packaging/krew.sh OUT}")
 cd "$(dirname "$0")/.."
 . packaging/release.sh
+shopt -s nullglob
 
 {
 	cat <<-MANIFEST
@@ -25,7 +26,7 @@ cd "$(dirname "$0")/.."
 	    surprises an upgrade of the API servers.
 	  platforms:
 	MANIFEST
-	for archive in "$out"/kubectl-rangekeeper_v"$version"_*; do
+	for archive in "$out"/kubectl-rangekeeper_v"$version"_*.{tar.gz,zip}; do
 		file=${archive##*/}
 		platform=${file#"kubectl-rangekeeper_v${version}_"}
 		platform=${platform%%.*}
