@@ -294,7 +294,7 @@ func TestBitmapDisagrees(t *testing.T) {
 }
 
 // TestClaimants compares with the Services of the fixtures, whose duplicates are copies: of two of one age the one that the
-// IPAddress object refers to keeps the address, or else the first by name.
+// IPAddress object refers to keeps the address and the ports, or else the first by name.
 func TestClaimants(t *testing.T) {
 	for _, of := range audits() {
 		_, state := newAudit(t, of.cluster, "drift.db.gz", of.options)
@@ -333,7 +333,12 @@ func TestClaimants(t *testing.T) {
 					if name == referred[f.Value] {
 						return 0
 					}
-					return 1
+					for address, users := range services {
+						if name == referred[address] && len(users) > 1 && slices.Contains(users, name) {
+							return 1
+						}
+					}
+					return 2
 				}
 				return cmp.Or(cmp.Compare(created[a], created[b]), cmp.Compare(ofObject(a), ofObject(b)), cmp.Compare(a, b))
 			})

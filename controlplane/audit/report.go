@@ -143,8 +143,8 @@ func (f *Finding) Subject() string {
 
 // Claimant is an object that claims a value. The oldest one keeps the value; the
 // others are to change it, or to be recreated. One without a time counts as the
-// youngest; of several with one time, the one that the IPAddress object refers to keeps the value, or else the first by
-// namespace and name.
+// youngest; of several with one time, the one that the IPAddress object of an address refers to keeps the address, and the ports
+// that the same Services claim; or else the first by namespace and name does.
 type Claimant struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`

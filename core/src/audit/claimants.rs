@@ -19,14 +19,23 @@ pub struct Claimant {
     /// The Service, by its place among those that were observed: 0 is the first.
     pub service: u64,
     /// Whether it keeps the value: the oldest Service does, by `metadata.creationTimestamp`. Services without a time count as
-    /// the youngest. Of several with one time, the one that the IPAddress object refers to keeps it, or else the first by
-    /// namespace and name.
+    /// the youngest. Of several with one time, the one that the IPAddress object of an address refers to keeps the address, and
+    /// the ports that the same Services claim; or else the first by namespace and name does.
     pub keeps: bool,
 }
 
-/// A claim: unknown time, time, whether the IPAddress object refers to the Service, its namespace, name and place. Claims are
-/// sorted by these.
-type Claim = (bool, i64, Reverse<bool>, String, String, u64);
+/// A claim: unknown time, time, whose IPAddress object refers to the Service, its namespace, name and place. Claims are sorted by
+/// these.
+type Claim = (bool, i64, Reverse<Refers>, String, String, u64);
+
+/// The IPAddress object that refers to a Service: of no address that is claimed more than once, of another one than the value, or
+/// of the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Refers {
+    None,
+    Other,
+    Value,
+}
 
 /// The second look at all Services, in the order of the first one.
 #[derive(Clone, Debug)]
@@ -42,12 +51,16 @@ fn is_duplicate(finding: &Finding) -> bool {
 impl Claims {
     fn observe(&mut self, service: &Service<'_>, referred: &HashMap<IpAddr, u64>) {
         let texts = service.cluster_ip_texts().iter();
-        let addresses = texts.filter_map(|text| parse_address(text).map(FoundValue::Address));
-        for value in addresses.chain(service.node_ports().map(FoundValue::Port)) {
+        let addresses = texts.filter_map(|text| parse_address(text));
+        let refers_to_it = |address| referred.get(&address) == Some(&self.services);
+        let other = if addresses.clone().any(refers_to_it) { Refers::Other } else { Refers::None };
+        for value in addresses.map(FoundValue::Address).chain(service.node_ports().map(FoundValue::Port)) {
             if let Some(claims) = self.of.get_mut(&value) {
                 let (namespace, name) = (service.namespace.into(), service.name.into());
-                let address = if let FoundValue::Address(address) = value { Some(address) } else { None };
-                let refers = address.is_some_and(|address| referred.get(&address) == Some(&self.services));
+                let refers = match value {
+                    FoundValue::Address(address) if refers_to_it(address) => Refers::Value,
+                    _ => other,
+                };
                 claims.push((service.created == 0, service.created, Reverse(refers), namespace, name, self.services));
             }
         }
@@ -207,6 +220,30 @@ mod tests {
             audit.observe_ip_address(&object).expect("no Service");
         }
         let expected = [("10.0.0.3".into(), "a", vec!["b", "a"]), ("10.0.0.4".into(), "c", vec!["d", "c"])];
+        assert_eq!(found(&settled(audit, &rows), &rows), expected);
+    }
+
+    /// Or else the advice for two copies of a Service would be to keep one for its address, and the other one for its port.
+    #[test]
+    fn that_service_keeps_the_ports_as_well() {
+        let rows = [(5, "a", "10.0.0.3", 30_001), (5, "b", "10.0.0.3", 30_001), (5, "c", "10.0.0.4", 30_001)];
+        let mut audit = Audit::of_ip_addresses(None);
+        audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/24").expect("a CIDR")).expect("no Service");
+        audit.add_node_ports("30000-30009".parse().expect("ports"), Stored::default()).expect("no bits");
+        let object = IpAddressObject {
+            name: "10.0.0.3",
+            managed_by: ALLOCATOR,
+            parent_resource: "services",
+            parent_namespace: "ns",
+            parent_name: "b",
+            ..IpAddressObject::default()
+        };
+        audit.observe_ip_address(&object).expect("no Service");
+        let expected = [
+            ("10.0.0.3".into(), "a", vec!["b", "a"]),
+            ("30001".into(), "a", vec!["b", "a", "c"]),
+            ("30001".into(), "c", vec!["b", "a", "c"]),
+        ];
         assert_eq!(found(&settled(audit, &rows), &rows), expected);
     }
 
