@@ -37,6 +37,8 @@ type Explanation struct {
 	Services []string `json:"services"`
 	// Findings are those about it.
 	Findings []Finding `json:"findings"`
+	// Unknown is what the source cannot see of the ranges that hand it out, as in [Report].
+	Unknown []Unknown `json:"unknown,omitempty"`
 	// Leaked says that it is recorded as allocated though no Service uses it.
 	Leaked bool `json:"leaked"`
 }
@@ -84,6 +86,11 @@ func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
 		}
 	}
 	e.RangeUnknown = e.RangeUnknown || len(e.Places) == 0 && e.UnreadableKeys(KindServiceCIDR) != ""
+	for _, u := range a.report.Unknown {
+		if slices.ContainsFunc(e.Places, func(p Place) bool { return p.Name == u.Range }) {
+			e.Unknown = append(e.Unknown, u)
+		}
+	}
 	e.Services = append([]string{}, Users(a.state)[value]...)
 	e.Findings = a.findingsAbout(e.Value)
 	e.Leaked = slices.ContainsFunc(a.report.Leaks, func(l Leak) bool { return l.Value == e.Value })

@@ -41,15 +41,19 @@ func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
 			return err
 		}
 	}
+	if byObjects && !a.state.Unseen.NoBitmaps {
+		a.unknown(defaultServiceCIDR, "addresses that only a bitmap records, which an API server refuses (BitmapDisagrees): one of Kubernetes 1.33 and before writes bitmaps beside the objects, and the Kubernetes API does not serve them")
+	}
 	if a.state.Unseen.Probed {
 		a.unknown(ServiceNodePorts, "unrecorded node ports: the Kubernetes API does not serve the bitmap that records them")
 		switch unseen := a.state.Unseen; {
+		case unseen.SeesAll:
 		case unseen.Accepted:
 			a.unknown(ServiceNodePorts, "leaked node ports that the API server does not see: it accepts node port %d, which a Service uses, so it has not written the bitmap since that was allocated, or the port is not recorded; its repair writes the bitmap every three minutes: probe again after that", unseen.CheckedNodePort)
 		case unseen.CheckedNodePort == 0:
 			a.unknown(ServiceNodePorts, "whether the API server sees leaked node ports: no Service has a node port by which that could be checked")
 		default:
-			a.unknown(ServiceNodePorts, "leaked node ports that other API servers have allocated since the last write of the bitmap by the asked one (one with Rangekeeper inside sees all)")
+			a.unknown(ServiceNodePorts, "leaked node ports that other API servers have allocated since the last write of the bitmap by the asked one, a stock kube-apiserver (one with Rangekeeper inside sees all)")
 		}
 	} else {
 		a.unknown(ServiceNodePorts, "leaked and unrecorded node ports: the Kubernetes API does not serve the bitmap that records them; --probe finds leaked ones")

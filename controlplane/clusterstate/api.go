@@ -59,8 +59,14 @@ type Unseen struct {
 	// that the server accepted it for another Service: it has not seen the whole bitmap.
 	CheckedNodePort int32
 	Accepted        bool
+	// SeesAll says that the probed server sees all recorded node ports, as Rangekeeper is inside. A stock one does not see those that
+	// other servers have allocated since its own last write of the bitmap.
+	SeesAll bool
 	// Metrics are an API server's counts of node ports; nil if they could not be read, or it has not set them yet.
 	Metrics *NodePortCounts
+	// NoBitmaps says that there are ServiceCIDR objects, and that the server writes no bitmaps of ClusterIPs beside them: it serves
+	// resource.k8s.io/v1, as [State.UpgradedAt] of a state that has bitmaps.
+	NoBitmaps bool
 }
 
 // NodePortCounts are an API server's metrics about node ports. Only an allocation or a release by this server sets them,
@@ -124,6 +130,9 @@ func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, 
 			return len(l.Items)
 		})
 	}
+	if err == nil && len(s.ServiceCIDRs) > 0 {
+		unseen.NoBitmaps = serves(ctx, client, "/apis/resource.k8s.io/v1")
+	}
 	if err == nil && o.Metrics {
 		unseen.Metrics = readMetrics(ctx, client)
 	}
@@ -132,6 +141,13 @@ func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, 
 	}
 	s.Revision = r.revision
 	return s, err
+}
+
+// serves reports whether a server has a group and version of the API. Every user who has logged in may know that.
+func serves(ctx context.Context, client rest.Interface, path string) bool {
+	ctx, cancel := context.WithTimeout(ctx, apiPageTimeout)
+	defer cancel()
+	return client.Get().AbsPath(path).SetHeader("Accept", "application/json").Do(ctx).Error() == nil
 }
 
 // readUpgrade reads what the user may see of it.

@@ -20,12 +20,20 @@ import (
 // fakeAPI answers each request by a function of its path, without the prefix of a proxy, and its parameters.
 func fakeAPI(t *testing.T, answer func(path string, query url.Values) (code int, body any)) *rest.Config {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return fakeServer(t, func(r *http.Request) (int, any) {
 		path, ok := strings.CutPrefix(r.URL.Path, "/proxy/cluster")
 		if !ok {
 			t.Errorf("%s: not through the proxy", r.URL)
 		}
-		code, body := answer(path, r.URL.Query())
+		return answer(path, r.URL.Query())
+	})
+}
+
+// fakeServer answers each request.
+func fakeServer(t *testing.T, answer func(*http.Request) (code int, body any)) *rest.Config {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		code, body := answer(r)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
 		json.NewEncoder(w).Encode(body)

@@ -43,8 +43,9 @@ type ProbeOptions struct {
 	Range func(*State) (rangekeeper.Range, error)
 	// Namespace is where the Services would be created; it must exist.
 	Namespace string
-	// Wait is the time between two looks at the same port, longer than a creation of a Service may take.
-	Wait time.Duration
+	// Wait is the time between two looks at the same port, longer than a creation of a Service may take. For a stock server
+	// StockWait takes its place, longer than the interval of its repair.
+	Wait, StockWait time.Duration
 	// Progress is as in [Options], in ports.
 	Progress func(done, total int64)
 	// Log is called with a sentence about a long step.
@@ -55,8 +56,9 @@ type ProbeOptions struct {
 // refuses the creation of a Service, twice with a time between. The creations are dry runs, so nothing is written. It
 // returns the state after the second look, with [Unseen.RecordedNodePorts].
 //
-// A stock server sees the bitmap as it was at its own last write of it; its repair writes it every three minutes. With
-// Rangekeeper inside it sees the present one. So a port of a Service is probed, too.
+// A stock server sees the bitmap as it was at its own last write of it; its repair writes it every three minutes. So it refuses
+// ports that other servers have released, and accepts some that they have allocated: a repair must come between the two looks, and a
+// port of a Service is probed, too. With Rangekeeper inside a server sees the present bitmap.
 func ProbeNodePorts(ctx context.Context, config *rest.Config, read func() (*State, error), o ProbeOptions) (*State, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.WarningHandler = probeQPS, 1, rest.NoWarnings{}
@@ -84,13 +86,25 @@ func ProbeNodePorts(ctx context.Context, config *rest.Config, read func() (*Stat
 	if err != nil {
 		return nil, err
 	}
+	seesAll, err := p.seesAll(ports)
+	if err != nil {
+		return nil, err
+	}
 	if len(refused) > 0 {
 		// A creation allocates its ports before it writes the Service.
-		o.Log(fmt.Sprintf("%d node ports are refused though no Service used them; looking again in %s", len(refused), o.Wait))
+		wait, after := o.StockWait, ", after the server's next repair"
+		if seesAll {
+			wait, after = o.Wait, ""
+		}
+		about := "1 node port is refused though no Service used it"
+		if len(refused) > 1 {
+			about = fmt.Sprintf("%d node ports are refused though no Service used them", len(refused))
+		}
+		o.Log(fmt.Sprintf("%s; looking again in %s%s", about, wait, after))
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(o.Wait):
+		case <-time.After(wait):
 		}
 		if refused, err = p.refused(refused); err != nil {
 			return nil, err
@@ -101,7 +115,7 @@ func ProbeNodePorts(ctx context.Context, config *rest.Config, read func() (*Stat
 		used = usedNodePorts(state)
 		refused = slices.DeleteFunc(refused, func(port uint16) bool { return used[int32(port)] })
 	}
-	state.Unseen.Probed, state.Unseen.RecordedNodePorts = true, refused
+	state.Unseen.Probed, state.Unseen.RecordedNodePorts, state.Unseen.SeesAll = true, refused, seesAll
 	if state.Unseen.CheckedNodePort = youngest(state, ports); state.Unseen.CheckedNodePort != 0 {
 		again, err := p.refused([]uint16{uint16(state.Unseen.CheckedNodePort)})
 		if err != nil {
@@ -163,6 +177,25 @@ func (p *probe) refused(ports []uint16) (refused []uint16, err error) {
 		p.options.Progress(int64(from), int64(len(ports)))
 	}
 	return refused, nil
+}
+
+// seesAll reports whether Rangekeeper is inside the server, by a port outside the range. If there is none, the server counts as a
+// stock one.
+func (p *probe) seesAll(ports rangekeeper.Range) (bool, error) {
+	for port := uint16(1); port != 0; port++ {
+		if _, in := ports.OffsetOf(rangekeeper.PortValue(port)); in {
+			continue
+		}
+		err := p.create([]uint16{port})
+		if err == nil {
+			return false, nil
+		}
+		if strings.Contains(err.Error(), outsidePort) {
+			return true, nil
+		}
+		return false, fmt.Errorf("probe of node port %d: %w", port, p.explain(err))
+	}
+	return false, nil
 }
 
 // explain says what a probe needs.

@@ -37,7 +37,7 @@ docs/sources.md says what each of them can see.`,
 	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML, formatHTML)
 	namespace := c.Flags().StringP("namespace", "n", "", "show the findings about Services of this namespace only; all Services are audited, and leaks and IPAddress objects are in no namespace")
 	allNamespaces := c.Flags().BoolP("all-namespaces", "A", false, "show the findings of all namespaces, which is the default")
-	probe := c.Flags().Bool("probe", false, "over the Kubernetes API: find leaked node ports by creating Services as dry runs, in --namespace or else in default; writes nothing, and takes a minute longer if there are any")
+	probe := c.Flags().Bool("probe", false, "over the Kubernetes API: find leaked node ports by creating Services as dry runs, in --namespace or else in default; writes nothing, and takes a minute longer if there are any, or 200 s for a stock API server")
 	usage.CompleteNothing(c, "namespace")
 	s := withAPISource(c, p, func(c *cobra.Command, _ []string, s *source) error {
 		s.readMetrics = true

@@ -170,6 +170,9 @@ func (s *screen) explanation(e *audit.Explanation, program string) {
 		}
 	}
 	line("Services", services)
+	for _, u := range e.Unknown {
+		line("Unknown", u.Message)
+	}
 	for _, f := range e.Findings {
 		if len(f.Claimants) == 0 {
 			continue

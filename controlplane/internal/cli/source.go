@@ -229,9 +229,9 @@ func (s *source) checkClusterIPRange(state *clusterstate.State) error {
 	return nil
 }
 
-// probeWait is the time between two looks at a leak, longer than the creation of a Service takes: kube-apiserver's
-// --request-timeout is a minute.
-var probeWait = time.Minute
+// The time between two looks at a leak is longer than the creation of a Service takes: kube-apiserver's --request-timeout is a
+// minute. A stock server must have repaired its node ports, too, which it does every three minutes (pkg/registry/core/rest).
+var probeWait, stockProbeWait = time.Minute, 200 * time.Second
 
 // probe reads the state over the Kubernetes API and probes its node ports.
 func (s *source) probe(ctx context.Context, namespace string) (*clusterstate.State, error) {
@@ -241,7 +241,7 @@ func (s *source) probe(ctx context.Context, namespace string) (*clusterstate.Sta
 	}
 	defer s.progress.end()
 	state, err := clusterstate.ProbeNodePorts(ctx, config, func() (*clusterstate.State, error) { return s.readAPI(ctx) }, clusterstate.ProbeOptions{
-		Range: audit.NodePortRange, Namespace: namespace, Wait: probeWait, Progress: s.progress.start("probing node ports"),
+		Range: audit.NodePortRange, Namespace: namespace, Wait: probeWait, StockWait: stockProbeWait, Progress: s.progress.start("probing node ports"),
 		Log: func(text string) { fmt.Fprintf(s.progress.w, "rangekeeper: %s\n", text) },
 	})
 	return state, s.explain(err)
