@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -190,12 +191,16 @@ func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
 	return clusterstate.ReadEtcd(ctx, client, o)
 }
 
+// apiGCPercent bounds the memory: annotations, of which the answers of a server can consist for the most part, are not kept.
+const apiGCPercent = 25
+
 func (s *source) readAPI(ctx context.Context) (*clusterstate.State, error) {
 	config, err := s.kube.config()
 	if err != nil {
 		return nil, err
 	}
 	defer s.progress.end()
+	defer debug.SetGCPercent(debug.SetGCPercent(apiGCPercent))
 	s.server = config.Host
 	state, err := clusterstate.ReadAPI(ctx, config, clusterstate.APIOptions{
 		Unseen:   clusterstate.Unseen{ClusterIPRanges: s.clusterIPRanges(), NodePortRange: s.nodePortRange},
