@@ -28,6 +28,8 @@ type journal struct {
 	begun bool
 	// sent: the transaction may have taken effect.
 	sent bool
+	// written is the revision of the transaction, once it is known that it took effect.
+	written int64
 }
 
 // check refuses a plan that was applied already, or that another run may be applying.
@@ -60,14 +62,17 @@ func (j *journal) begin() error {
 	if j.interrupted {
 		fmt.Fprintf(j.log, "rangekeeper: %s is of a run that was interrupted; all changes are still due, so they are written now\n", j.name)
 	}
-	err := j.write(outcomeUnknown, j.interrupted)
+	err := j.write(j.interrupted)
 	j.begun = err == nil
 	return err
 }
 
-func (j *journal) write(outcome string, replace bool) error {
+func (j *journal) write(replace bool) error {
 	c := *j.plan
-	c.Kind, c.Time, c.Outcome = kindJournal, time.Now().UTC(), outcome
+	c.Kind, c.Time, c.Outcome, c.WrittenRevision = kindJournal, time.Now().UTC(), outcomeUnknown, j.written
+	if j.written > 0 {
+		c.Outcome = outcomeWritten
+	}
 	return c.create(j.name, replace)
 }
 
@@ -75,7 +80,7 @@ func (j *journal) write(outcome string, replace bool) error {
 func (j *journal) end(err error) error {
 	switch {
 	case err == nil && j.begun:
-		if err = j.write(outcomeWritten, true); err == nil {
+		if err = j.write(true); err == nil {
 			fmt.Fprintf(j.log, "rangekeeper: rangekeeper undo %s reverses this for 24 hours\n", j.name)
 		}
 	case j.sent:

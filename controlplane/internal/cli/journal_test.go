@@ -70,7 +70,7 @@ func TestJournalOfInterruptedRun(t *testing.T) {
 	if err != nil || j.Outcome != outcomeWritten {
 		t.Fatalf("%+v, %v", j, err)
 	}
-	j.Outcome = outcomeUnknown
+	j.Outcome, j.WrittenRevision = outcomeUnknown, 0
 	if err := j.create(name, true); err != nil {
 		t.Fatal(err)
 	}
