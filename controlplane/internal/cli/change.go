@@ -85,7 +85,8 @@ func (s *store) tryChange(ctx context.Context, name string, decide func(*held, *
 	if err := h.change(decide); err != nil {
 		return false, err
 	}
-	return s.swap(ctx, state.Revision, h)
+	revision, err := s.swap(ctx, state.Revision, h)
+	return revision > 0, err
 }
 
 // hold returns a range of a state.
@@ -163,8 +164,9 @@ func (h *held) checkInUse(force bool, what string, values ...rangekeeper.Value) 
 	return fmt.Errorf("%s: %w: %s; nothing is %s, except with --force", h.stored.Key, errInUse, strings.Join(used, "; "), what)
 }
 
-// swap writes the ranges that change, all or none, if neither they nor a Service has changed since they were read.
-func (s *store) swap(ctx context.Context, read int64, ranges ...*held) (bool, error) {
+// swap writes the ranges that change, all or none, if neither they nor a Service has changed since they were read. It returns the
+// revision of the write, that of the read if no range is to change, or 0 if something has changed.
+func (s *store) swap(ctx context.Context, read int64, ranges ...*held) (revision int64, err error) {
 	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(clusterstate.ServiceKeys(s.prefix)).WithPrefix(), "<", read+1)}
 	var puts []clientv3.Op
 	var keys []string
@@ -180,7 +182,7 @@ func (s *store) swap(ctx context.Context, read int64, ranges ...*held) (bool, er
 		puts, keys = append(puts, clientv3.OpPut(key, h.next)), append(keys, key)
 	}
 	if len(puts) == 0 {
-		return true, nil
+		return read, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
@@ -189,7 +191,10 @@ func (s *store) swap(ctx context.Context, read int64, ranges ...*held) (bool, er
 		if err = unreachable(fmt.Errorf("write %s: %w", strings.Join(keys, ", "), err)); errors.Is(err, clusterstate.ErrUnreachable) {
 			err = fmt.Errorf("%w (%w)", err, errMayBeWritten)
 		}
-		return false, err
+		return 0, err
 	}
-	return answer.Succeeded, nil
+	if !answer.Succeeded {
+		return 0, nil
+	}
+	return answer.Header.Revision, nil
 }

@@ -41,6 +41,8 @@ type changes struct {
 	Ranges   []rangeChanges `json:"ranges"`
 	// Outcome is that of a journal's transaction.
 	Outcome string `json:"outcome,omitempty"`
+	// WrittenRevision is that of a journal's transaction, 0 while its outcome is unknown.
+	WrittenRevision int64 `json:"writtenRevision,omitempty"`
 }
 
 // rangeChanges are the changes of one range.
@@ -146,6 +148,10 @@ func (c *changes) check() error {
 	switch {
 	case !slices.Contains(outcomes, c.Outcome):
 		return fmt.Errorf("a %s never has the outcome %q", c.Kind, c.Outcome)
+	case c.Outcome == outcomeWritten && c.WrittenRevision < 1:
+		return fmt.Errorf("writtenRevision is at least 1, not %d", c.WrittenRevision)
+	case c.Outcome != outcomeWritten && c.WrittenRevision != 0:
+		return fmt.Errorf("writtenRevision is of the outcome %q only", outcomeWritten)
 	case c.Time.IsZero():
 		return errors.New("has no time")
 	case time.Until(c.Time) > 0:

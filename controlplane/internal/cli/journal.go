@@ -22,12 +22,16 @@ type journal struct {
 	plan *changes
 	name string
 	log  io.Writer
-	// interrupted: the file is of an earlier run that does not know whether its transaction took effect.
+	// interrupted: the file is of another run, which seems to be interrupted: it does not know whether its transaction took effect.
 	interrupted bool
-	// begun: the file is of this run.
+	// begun: the file is there for the transaction.
 	begun bool
+	// created is when this run created the file, zero if another one did.
+	created time.Time
 	// sent: the transaction may have taken effect.
 	sent bool
+	// written is the revision of the transaction, once it is known that it took effect.
+	written int64
 }
 
 // check refuses a plan that was applied already, or that another run may be applying.
@@ -35,6 +39,7 @@ func (j *journal) check() error {
 	there, err := readChanges(j.name, kindJournal)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		j.interrupted = false
 		return nil
 	case err != nil:
 		return err
@@ -49,7 +54,8 @@ func (j *journal) check() error {
 	return nil
 }
 
-// begin writes the journal before the transaction. All changes are still due, so an earlier run wrote nothing.
+// begin has a journal before the transaction. All changes are still due, so an interrupted run wrote nothing. Its journal has the
+// same changes and stays as it is: several runs may find it, and the one that writes says so in it.
 func (j *journal) begin() error {
 	if j.begun {
 		return nil
@@ -59,31 +65,40 @@ func (j *journal) begin() error {
 	}
 	if j.interrupted {
 		fmt.Fprintf(j.log, "rangekeeper: %s is of a run that was interrupted; all changes are still due, so they are written now\n", j.name)
+	} else {
+		now := time.Now().UTC().Round(0) // by the clock of the other runs, which goes on while this one is suspended
+		if err := j.write(now, false); err != nil {
+			return err
+		}
+		j.created = now
 	}
-	err := j.write(outcomeUnknown, j.interrupted)
-	j.begun = err == nil
-	return err
+	j.begun = true
+	return nil
 }
 
-func (j *journal) write(outcome string, replace bool) error {
+func (j *journal) write(now time.Time, replace bool) error {
 	c := *j.plan
-	c.Kind, c.Time, c.Outcome = kindJournal, time.Now().UTC(), outcome
+	c.Kind, c.Time, c.Outcome, c.WrittenRevision = kindJournal, now, outcomeUnknown, j.written
+	if j.written > 0 {
+		c.Outcome = outcomeWritten
+	}
 	return c.create(j.name, replace)
 }
 
-// end records the outcome of the run, whose error it returns. A journal of nothing is removed.
+// end records the outcome of the run, whose error it returns. A journal of nothing is removed, unless it is so old that another run
+// may have taken it over.
 func (j *journal) end(err error) error {
 	switch {
 	case err == nil && j.begun:
-		if err = j.write(outcomeWritten, true); err == nil {
+		if err = j.write(time.Now().UTC(), true); err == nil {
 			fmt.Fprintf(j.log, "rangekeeper: rangekeeper undo %s reverses this for 24 hours\n", j.name)
 		}
 	case j.sent:
 		err = fmt.Errorf("%w; if it was written, rangekeeper undo %s reverses it", err, j.name)
-	case j.begun:
+	case time.Since(j.created) < leakAge:
 		err = errors.Join(err, os.Remove(j.name))
-	case j.interrupted && errors.Is(err, errChanged):
-		err = fmt.Errorf("%w; an earlier run was interrupted and may have written this: rangekeeper undo %s reverses it", err, j.name)
+	case (j.begun || j.interrupted) && errors.Is(err, errChanged):
+		err = fmt.Errorf("%w; another run may have written this: rangekeeper undo %s reverses it", err, j.name)
 	}
 	return err
 }

@@ -70,11 +70,11 @@ func TestJournalOfInterruptedRun(t *testing.T) {
 	if err != nil || j.Outcome != outcomeWritten {
 		t.Fatalf("%+v, %v", j, err)
 	}
-	j.Outcome = outcomeUnknown
+	j.Outcome, j.WrittenRevision = outcomeUnknown, 0
 	if err := j.create(name, true); err != nil {
 		t.Fatal(err)
 	}
-	runFails(t, exitFound, []string{"30001 is recorded already", "an earlier run was interrupted", "rangekeeper undo " + name}, apply...)
+	runFails(t, exitFound, []string{"30001 is recorded already", "another run may have written this", "rangekeeper undo " + name}, apply...)
 
 	// A journal is kept for the plan that it is of.
 	other := *plan
@@ -87,9 +87,89 @@ func TestJournalOfInterruptedRun(t *testing.T) {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 
-	// A write that did not happen leaves no journal.
 	runFails(t, exitFound, []string{"30002 is free already"}, apply...)
 	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a journal is left:", err)
+	}
+}
+
+// TestJournalOfNothing has a server record the port of a plan when the journal is there already: the write fails, and leaves no
+// journal.
+func TestJournalOfNothing(t *testing.T) {
+	e, etcd := cluster(t)
+	runOK(t, append(etcd, "init", "servicenodeports", "30000-30003")...)
+	putService(t, e, "web", 30001)
+	file := planWithoutPrefix(t, etcd)
+	r := &repair{apply: true, planFile: file, log: t.Output()}
+	_, err := r.runWith(t, e, func(ctx context.Context, _ *pb.TxnRequest) error {
+		if _, err := os.Stat(file + journalSuffix); err != nil {
+			t.Error(err)
+		}
+		return toggle(ctx, e.Client(), nodePortsKey, 30001)
+	})
+	if !errors.Is(err, errChanged) || strings.Contains(err.Error(), "undo") || !slices.Equal(ports(t, e), []string{"30001"}) {
+		t.Errorf("%v, left %q", err, ports(t, e))
+	}
+	if _, err := os.Stat(file + journalSuffix); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("a journal is left:", err)
+	}
+}
+
+// planWithoutPrefix returns the name of a new plan for [repair.runWith], which has no prefix.
+func planWithoutPrefix(t *testing.T, etcd []string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "plan.json")
+	runJSON[audit.Plan](t, exitFound, append(etcd, "repair", "--plan-to", file)...)
+	plan, err := readChanges(file, kindReviewedPlan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Prefix = ""
+	if err := plan.create(file, true); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestTwoRunsOfOnePlan has a run lose the race to another run of the same plan, which finds a journal of an interrupted run or
+// takes that of the first run for one. The journal of what was written stays.
+func TestTwoRunsOfOnePlan(t *testing.T) {
+	shortenLeakAge(t)
+	leakAge = 0 // each journal is old enough to be one of an interrupted run
+	for name, interrupted := range map[string]bool{"beside the journal of an interrupted run": true, "the first run was suspended": false} {
+		t.Run(name, func(t *testing.T) {
+			e, etcd := cluster(t)
+			runOK(t, append(etcd, "init", "servicenodeports", "30000-30003")...)
+			putService(t, e, "web", 30001)
+			file := planWithoutPrefix(t, etcd)
+			if interrupted {
+				j, err := readChanges(file, kindReviewedPlan)
+				if err != nil {
+					t.Fatal(err)
+				}
+				j.Kind, j.Outcome = kindJournal, outcomeUnknown
+				if err := j.create(file+journalSuffix, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			apply := func(before func(context.Context, *pb.TxnRequest) error) error {
+				_, err := (&repair{apply: true, planFile: file, log: t.Output()}).runWith(t, e, before)
+				return err
+			}
+			first := true
+			err := apply(func(context.Context, *pb.TxnRequest) error {
+				if !first {
+					return nil
+				}
+				first = false
+				return apply(func(context.Context, *pb.TxnRequest) error { return nil })
+			})
+			if !errors.Is(err, errChanged) || !strings.Contains(err.Error(), "30001 is recorded already") || !slices.Equal(ports(t, e), []string{"30001"}) {
+				t.Errorf("%v, left %q", err, ports(t, e))
+			}
+			if j, err := readChanges(file+journalSuffix, kindJournal); err != nil || j.Outcome != outcomeWritten {
+				t.Errorf("%+v, %v", j, err)
+			}
+		})
 	}
 }

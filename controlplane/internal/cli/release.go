@@ -10,6 +10,9 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
+// alreadyFree is of a value that is not recorded, so it need not be released.
+const alreadyFree = "free"
+
 func newRelease(p *Program) *cobra.Command {
 	var force bool
 	c := &cobra.Command{
@@ -59,7 +62,7 @@ if it was free already.
 		}
 		out := bufio.NewWriter(c.OutOrStdout())
 		for i, value := range values {
-			what := "free"
+			what := alreadyFree
 			if released[i] {
 				what = changeReleased
 			}

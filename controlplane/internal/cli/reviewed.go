@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
@@ -24,9 +22,6 @@ const (
 	// undoFor is how long a repair can be undone.
 	undoFor = 24 * time.Hour
 )
-
-// leakAge is how long a value must be leaked: a Service that is being created has its value before it is written.
-var leakAge = time.Minute
 
 // errChanged: a plan or a journal does not fit the cluster any more.
 var errChanged = errors.New("the cluster has changed")
@@ -117,8 +112,7 @@ func (r *repair) applyPlan(ctx context.Context) (*audit.Plan, error) {
 	return plan, j.end(err)
 }
 
-// firstLook returns the state that values which are to be cleared stay recorded from. It waits for as long as a request that
-// creates a Service can take: such a request has its values before it writes the Service.
+// firstLook returns the state that values which are to be cleared stay recorded from, and waits for [leakAge] after it.
 func (r *repair) firstLook(ctx context.Context, c *changes) (*clusterstate.State, error) {
 	clears := 0
 	for _, one := range c.Ranges {
@@ -132,13 +126,7 @@ func (r *repair) firstLook(ctx context.Context, c *changes) (*clusterstate.State
 		return nil, err
 	}
 	d.close()
-	fmt.Fprintf(r.log, "rangekeeper: waiting %.0f s to look again at %s to clear: a request that creates a Service may be under way\n", leakAge.Seconds(), count(clears, "value"))
-	select {
-	case <-time.After(leakAge):
-		return d.state, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("interrupted before anything is written: %w", ctx.Err())
-	}
+	return d.state, awaitLeakAge(ctx, r.log, clears)
 }
 
 // writePlanned writes the changes if each of them is still due. What is cleared was recorded all the time since a state.
@@ -156,14 +144,14 @@ func (r *repair) writePlanned(ctx context.Context, c *changes, since *clustersta
 			return false, err
 		}
 		j.sent = true
-		written, err = d.store.swap(ctx, d.state.Revision, d.ranges...)
-		if refused := (*refusedError)(nil); err == nil && !written || errors.As(err, &refused) {
+		j.written, err = d.store.swap(ctx, d.state.Revision, d.ranges...)
+		if refused := (*refusedError)(nil); err == nil && j.written == 0 || errors.As(err, &refused) {
 			j.sent = false
 		}
-		if written {
+		if j.written > 0 {
 			plan = d.plan
 		}
-		return written, err
+		return j.written > 0, err
 	})
 	return plan, err
 }
@@ -175,7 +163,7 @@ func (r *repair) checkRecorded(ctx context.Context, c *changes, d *due, since *c
 		if len(one.Clear) == 0 {
 			continue
 		}
-		values, err := d.store.freedSince(ctx, d.ranges[i], since.Ranges[one.Name], one)
+		values, err := d.store.freedSince(ctx, d.ranges[i], since.Ranges[one.Name].ModRevision, one.Name, one.Clear)
 		if err != nil {
 			return err
 		}
@@ -185,61 +173,6 @@ func (r *repair) checkRecorded(ctx context.Context, c *changes, d *due, since *c
 		return nil
 	}
 	return r.hasChanged(since.Revision, strings.Join(freed, ", ")+" was free for a moment, so a Service that is being created may have it; run the command again")
-}
-
-// freedSince returns the values to be cleared that some version of a range from old on does not record.
-func (s *store) freedSince(ctx context.Context, h *held, old clusterstate.StoredRange, one rangeChanges) ([]string, error) {
-	left := sets.New(one.Clear...)
-	for now := h.stored; now.ModRevision != old.ModRevision; {
-		version, err := s.versionBefore(ctx, now)
-		if err != nil {
-			return nil, err
-		}
-		if now = version; now.ModRevision < old.ModRevision { // it did not exist for a moment, or etcd was restored
-			return one.Clear, nil
-		}
-		if err := s.deleteFree(ctx, left, now, one.Name); err != nil {
-			return nil, err
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(one.Clear), left.Has), nil
-}
-
-// deleteFree deletes the values that a version of a range does not record.
-func (s *store) deleteFree(ctx context.Context, values sets.Set[string], version clusterstate.StoredRange, name string) error {
-	h, err := s.hold(ctx, &clusterstate.State{Ranges: map[string]clusterstate.StoredRange{name: version}}, nil, name)
-	if err != nil {
-		return err
-	}
-	defer h.object.Close()
-	a, err := h.allocator(version.Key)
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	return eachValue(rangeChanges{Name: name, Clear: values.UnsortedList()}, func(value rangekeeper.Value, text string, _ bool) error {
-		if !a.Has(value) {
-			values.Delete(text)
-		}
-		return nil
-	})
-}
-
-// versionBefore returns the version of a range that was there before another; it is zero if there was none.
-func (s *store) versionBefore(ctx context.Context, after clusterstate.StoredRange) (before clusterstate.StoredRange, err error) {
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
-	defer cancel()
-	got, err := s.client.Get(ctx, after.Key, clientv3.WithRev(after.ModRevision-1))
-	if errors.Is(err, rpctypes.ErrCompacted) {
-		return before, fmt.Errorf("%s: etcd no longer has the version before revision %d; run the command again: %w", after.Key, after.ModRevision, err)
-	}
-	if err != nil {
-		return before, unreachable(fmt.Errorf("read %s: %w", after.Key, err))
-	}
-	for _, kv := range got.Kvs {
-		before = clusterstate.StoredRange{Key: after.Key, Value: kv.Value, ModRevision: kv.ModRevision, CreateRevision: kv.CreateRevision, Version: kv.Version}
-	}
-	return before, nil
 }
 
 // due is a plan whose changes are all still due at a state.

@@ -94,32 +94,12 @@ func TestReviewedPlan(t *testing.T) {
 	runFails(t, exitInput, []string{journal, "no such file"}, with("undo", journal)...)
 
 	old := *plan
-	old.Kind, old.Time, old.Outcome = kindJournal, time.Now().Add(-25*time.Hour), outcomeWritten
+	old.Kind, old.Time, old.Outcome = kindJournal, time.Now().Add(-25*time.Hour), outcomeUnknown
 	if err := old.create(journal, false); err != nil {
 		t.Fatal(err)
 	}
 	runFails(t, exitInput, []string{"25h0m0s old"}, with("undo", journal)...)
 	runFails(t, exitInput, []string{"is rangekeeper/v1 ReviewedPlan"}, with("undo", file)...)
-}
-
-// TestUndoSets clears what a repair has set, if no Service uses it any more.
-func TestUndoSets(t *testing.T) {
-	e, etcd := cluster(t)
-	with := func(args ...string) []string { return append(args, etcd...) }
-	runOK(t, with("init", "servicenodeports", "30000-30003")...)
-	putService(t, e, "web", 30001)
-	file := filepath.Join(t.TempDir(), "plan.json")
-	runJSON[audit.Plan](t, exitFound, with("repair", "--plan-to", file)...)
-	runJSON[audit.Plan](t, exitOK, with("repair", "--apply", "--plan", file)...)
-	if got := ports(t, e); !slices.Equal(got, []string{"30001"}) {
-		t.Errorf("%q", got)
-	}
-	if _, err := e.Client().Delete(t.Context(), "/registry/services/specs/default/web"); err != nil {
-		t.Fatal(err)
-	}
-	if got := runOK(t, with("undo", file+journalSuffix)...); !slices.Equal(got, []string{"servicenodeports 30001 released"}) || ports(t, e) != nil {
-		t.Errorf("%q, left %q", got, ports(t, e))
-	}
 }
 
 // TestPlanOfValueInUseAgain frees a value of a plan and records it again while the plan is applied, as servers do that create a

@@ -117,11 +117,11 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 	reviewed := changes{APIVersion: audit.APIVersion, Kind: kindReviewedPlan, Prefix: "/registry", Revision: 7, Ranges: []rangeChanges{
 		{Name: "servicenodeports", Range: "30000-32767", Set: []usedValue{{"30001", []string{"default/web"}}}, Clear: []string{"30002"}},
 	}}
-	for _, kind := range []string{kindReviewedPlan, kindJournal} {
-		if reviewed.Kind = kind; kind == kindJournal {
-			reviewed.Outcome = outcomeUnknown
-		}
-		document, err := json.Marshal(reviewed)
+	unknown, written := reviewed, reviewed
+	unknown.Kind, unknown.Outcome = kindJournal, outcomeUnknown
+	written.Kind, written.Outcome, written.WrittenRevision = kindJournal, outcomeWritten, 8
+	for _, c := range []changes{reviewed, unknown, written} {
+		document, err := json.Marshal(c)
 		if err != nil {
 			t.Fatal(err)
 		}

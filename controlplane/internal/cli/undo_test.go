@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
+)
+
+// TestUndoSets reverses a repair that has set the ports 30001 and 30003 for two Services, of which one was deleted since.
+func TestUndoSets(t *testing.T) {
+	shortenLeakAge(t)
+	type change func(t *testing.T, e *embedded.Etcd, journal string)
+	putPort := func(name string, port int) change {
+		return func(t *testing.T, e *embedded.Etcd, _ string) { putService(t, e, name, port) }
+	}
+	deleted := func(name string) change {
+		return func(t *testing.T, e *embedded.Etcd, _ string) {
+			if _, err := e.Client().Delete(t.Context(), "/registry/services/specs/default/"+name); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	toggled := func(ports ...int) change {
+		return func(t *testing.T, e *embedded.Etcd, _ string) {
+			for _, port := range ports {
+				if err := toggle(t.Context(), e.Client(), nodePortsKey, port); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	compacted := func(t *testing.T, e *embedded.Etcd, _ string) {
+		got, err := e.Client().Get(t.Context(), nodePortsKey)
+		if err == nil {
+			_, err = e.Client().Compact(t.Context(), got.Header.Revision)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	interrupted := func(t *testing.T, e *embedded.Etcd, journal string) {
+		j, err := readChanges(journal, kindJournal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		interrupted := *j
+		interrupted.Outcome, interrupted.WrittenRevision = outcomeUnknown, 0
+		if err := interrupted.create(journal, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unchanged := func(*testing.T, *embedded.Etcd, string) {}
+	const api = "kept: used by default/api"
+	for name, c := range map[string]struct {
+		before, meanwhile []change
+		web, api          string
+		left              []string
+	}{
+		"unused": {
+			meanwhile: []change{unchanged},
+			web:       "released", api: api, left: []string{"30003"},
+		},
+		"freed": {
+			before: []change{toggled(30001)},
+			web:    "free", api: api, left: []string{"30003"},
+		},
+		"freed and recorded": {
+			before: []change{toggled(30001, 30001)},
+			web:    "kept: allocated again", api: api, left: []string{"30001", "30003"},
+		},
+		"freed and recorded, with versions of other ports": {
+			before: []change{toggled(30002, 30001, 30000, 30001)},
+			web:    "kept: allocated again", api: api, left: []string{"30000", "30001", "30002", "30003"},
+		},
+		"another port recorded": {
+			before:    []change{toggled(30002)},
+			meanwhile: []change{toggled(30000)},
+			web:       "released", api: api, left: []string{"30000", "30002", "30003"},
+		},
+		"no versions since": {
+			before: []change{toggled(30002, 30000), compacted},
+			web:    "kept: may have been allocated again", api: api, left: []string{"30000", "30001", "30002", "30003"},
+		},
+		"no versions before it was freed and recorded": {
+			before: []change{toggled(30002), compacted, toggled(30001, 30001)},
+			web:    "kept: allocated again", api: api, left: []string{"30001", "30002", "30003"},
+		},
+		"no versions needed": {
+			before:    []change{compacted},
+			meanwhile: []change{unchanged},
+			web:       "released", api: api, left: []string{"30003"},
+		},
+		"unknown outcome": {
+			before: []change{interrupted},
+			web:    "kept: may have been allocated again", api: api, left: []string{"30001", "30003"},
+		},
+		"used again": {
+			meanwhile: []change{putPort("late", 30001)},
+			web:       "kept: used by default/late", api: api, left: []string{"30001", "30003"},
+		},
+		"freed meanwhile": {
+			meanwhile: []change{toggled(30001)},
+			web:       "free", api: api, left: []string{"30003"},
+		},
+		"freed and recorded meanwhile": {
+			meanwhile: []change{toggled(30001, 30001)},
+			web:       "kept: allocated again", api: api, left: []string{"30001", "30003"},
+		},
+		"unused for less than the time to wait": {
+			meanwhile: []change{deleted("api")},
+			web:       "released", api: api, left: []string{"30003"},
+		},
+		"unused for less than that, and freed": {
+			meanwhile: []change{deleted("api"), toggled(30003)},
+			web:       "released", api: "free",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, etcd := cluster(t)
+			with := func(args ...string) []string { return append(args, etcd...) }
+			runOK(t, with("init", "servicenodeports", "30000-30003")...)
+			putService(t, e, "web", 30001)
+			putService(t, e, "api", 30003)
+			file := filepath.Join(t.TempDir(), "plan.json")
+			journal := file + journalSuffix
+			runJSON[audit.Plan](t, exitFound, with("repair", "--plan-to", file)...)
+			runJSON[audit.Plan](t, exitOK, with("repair", "--apply", "--plan", file)...)
+			if got := ports(t, e); !slices.Equal(got, []string{"30001", "30003"}) {
+				t.Fatalf("%q", got)
+			}
+			for _, change := range append(slices.Clone(c.before), deleted("web")) {
+				change(t, e, journal)
+			}
+			waited := false
+			var stdout strings.Builder
+			code := program.Run(t.Context(), with("undo", journal), &stdout, writerFunc(func(b []byte) (int, error) {
+				if !strings.Contains(string(b), "look again at 1 value to clear: a request that creates a Service may be under way") {
+					t.Errorf("%s", b)
+				}
+				waited = true
+				for _, change := range c.meanwhile {
+					change(t, e, journal)
+				}
+				return len(b), nil
+			}))
+			if waited != (c.meanwhile != nil) {
+				t.Errorf("waited: %t", waited)
+			}
+			want := fmt.Sprintf("servicenodeports 30001 %s\nservicenodeports 30003 %s\n", c.web, c.api)
+			wantCode := exitOK
+			if strings.Contains(want, "kept") {
+				wantCode = exitFound
+			}
+			if got := ports(t, e); code != wantCode || stdout.String() != want || !slices.Equal(got, c.left) {
+				t.Errorf("exit code %d, %sleft %q; want %d, %sleft %q", code, stdout.String(), got, wantCode, want, c.left)
+			}
+		})
+	}
+}
+
+// TestUndoInterrupted interrupts an undo that waits: nothing is written, and the journal stays.
+func TestUndoInterrupted(t *testing.T) {
+	e, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	runOK(t, with("init", "servicenodeports", "30000-30003")...)
+	putService(t, e, "web", 30001)
+	file := filepath.Join(t.TempDir(), "plan.json")
+	runJSON[audit.Plan](t, exitFound, with("repair", "--plan-to", file)...)
+	runJSON[audit.Plan](t, exitOK, with("repair", "--apply", "--plan", file)...)
+	if _, err := e.Client().Delete(t.Context(), "/registry/services/specs/default/web"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var log strings.Builder
+	code := program.Run(ctx, with("undo", file+journalSuffix), io.Discard, writerFunc(func(b []byte) (int, error) {
+		cancel()
+		return log.Write(b)
+	}))
+	if code == exitOK || !strings.Contains(log.String(), "interrupted before anything is written") || !slices.Equal(ports(t, e), []string{"30001"}) {
+		t.Errorf("exit code %d, %s, left %q", code, log.String(), ports(t, e))
+	}
+	if _, err := os.Stat(file + journalSuffix); err != nil {
+		t.Error(err)
+	}
+}
