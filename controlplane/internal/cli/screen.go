@@ -285,7 +285,7 @@ func (s *screen) ranges(ranges []audit.Range) {
 	s.rows(0, rows)
 }
 
-// step is a command that comes next.
+// step is a command that comes next, or without words what happens by itself.
 type step struct {
 	why string
 	// words are not broken, each may have a flag with its value.
