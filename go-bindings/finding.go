@@ -52,7 +52,7 @@ const (
 	ReasonIPAddressWrongReference
 	// ReasonPortNotAllocated: a Service uses a port that is not recorded as allocated.
 	ReasonPortNotAllocated
-	// ReasonPortAlreadyAllocated: two Services use one port.
+	// ReasonPortAlreadyAllocated: two Services use one port, with the same protocol or not.
 	ReasonPortAlreadyAllocated
 	// ReasonPortOutOfRange: a Service uses a port outside the range.
 	ReasonPortOutOfRange
@@ -111,8 +111,8 @@ const (
 type Severity uint32
 
 const (
-	// SeverityBreaksTraffic: two Services answer on one value, or no range hands the value out, so that nothing is bound to
-	// forward it; or kube-apiserver crashes at the object.
+	// SeverityBreaksTraffic: two Services answer on one value (on a port if their protocols are the same), or no range hands
+	// the value out, so that nothing is bound to forward it; or kube-apiserver crashes at the object.
 	SeverityBreaksTraffic Severity = rk.SeverityBreaksTraffic
 	// SeverityDuplicateRisk: the value is in use and not recorded, or not for good, so that a server may allocate it a second time.
 	SeverityDuplicateRisk Severity = rk.SeverityDuplicateRisk

@@ -315,8 +315,8 @@
 #define RK_SEVERITY_NONE 0
 
 /**
- * Two Services answer on one value, or no range hands the value out, so that nothing is bound to forward it; or
- * kube-apiserver crashes at the object.
+ * Two Services answer on one value (on a port if their protocols are the same), or no range hands the value out, so that
+ * nothing is bound to forward it; or kube-apiserver crashes at the object.
  */
 #define RK_SEVERITY_BREAKS_TRAFFIC 1
 
@@ -753,7 +753,7 @@ enum rk_reason
    */
   RK_REASON_PORT_NOT_ALLOCATED = 8,
   /**
-   * Two Services use one port.
+   * Two Services use one port, with the same protocol or not.
    */
   RK_REASON_PORT_ALREADY_ALLOCATED = 9,
   /**

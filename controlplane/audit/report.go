@@ -52,7 +52,7 @@ const (
 type Severity string
 
 const (
-	// BreaksTraffic: two Services answer on one value, or no range hands it out.
+	// BreaksTraffic: two Services answer on one value (on a port if their protocols are the same), or no range hands it out.
 	BreaksTraffic Severity = "breaksTraffic"
 	// DuplicateRisk: a server may allocate the value a second time.
 	DuplicateRisk Severity = "duplicateRisk"

@@ -360,6 +360,8 @@ func explainAPI(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot impersonate"):
+		return fmt.Errorf("%w; --as and its like, or as in the kubeconfig, need the right to impersonate, which deploy/audit does not grant", err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w; deploy/audit has a ClusterRole with the rights that are needed", err)
 	case apierrors.IsUnauthorized(err):

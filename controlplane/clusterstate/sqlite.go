@@ -61,6 +61,7 @@ func readSQLite(ctx context.Context, path string, p prefixes) (*State, error) {
 		return nil, errors.New("is not a database of kine: it has no table kine")
 	}
 	s := p.state()
+	s.Kine = true
 	if err := tx.QueryRowContext(ctx, kineRevision).Scan(&s.Revision); err != nil {
 		return nil, err
 	}

@@ -40,6 +40,8 @@ type Options struct {
 type State struct {
 	// Revision is the store's revision, at least 1.
 	Revision int64
+	// Kine says that the store is kine, which accepts only the transactions of a kube-apiserver.
+	Kine bool
 	// RangesPrefix is the prefix of the keys of Ranges, such as /registry/ranges/.
 	RangesPrefix string
 	// IPAddressesPrefix is that of the keys of IPAddresses, ServiceCIDRsPrefix that of ServiceCIDRs.

@@ -46,7 +46,7 @@ type Row struct {
 	Claimants                     []string
 }
 
-// Step is a command and its purpose.
+// Step is a command and its purpose, or without a command what happens by itself.
 type Step struct{ Why, Command string }
 
 // User is a value of a map that is worth naming: the Services that use it, or that it is leaked.
@@ -111,7 +111,10 @@ func (m *markup) page(p Page) {
 	if len(p.Steps) > 0 {
 		m.add("<h2 id=\"next\">Next</h2>")
 		for _, s := range p.Steps {
-			m.add("<p>%s</p><pre>%s</pre>", s.Why, s.Command)
+			m.add("<p>%s</p>", s.Why)
+			if s.Command != "" {
+				m.add("<pre>%s</pre>", s.Command)
+			}
 		}
 		m.add("\n")
 	}

@@ -63,8 +63,11 @@ var entries = []Entry{
 	},
 	{
 		"PortAlreadyAllocated", "Services share one node port",
-		"Two or more Services have the same node port, or one Service has it twice with the same protocol.",
-		"Each node forwards the port to one of the Services only. Traffic from outside reaches the wrong backends.",
+		"Two or more Services have the same node port, with one protocol or with several, or one Service has it twice with the same " +
+			"protocol.",
+		"If the protocols are the same, each node forwards the port to one of the Services only, and traffic from outside reaches the " +
+			"wrong backends. If they differ, such as TCP and UDP, kube-proxy forwards the port for each protocol, but kube-apiserver " +
+			"records it once for all of them: it may hand the port out again when one of the Services gives it up. The severity is that of the same protocol.",
 		"Let the oldest Service keep the port. Give the others another one: remove or change spec.ports[].nodePort (or " +
 			"spec.healthCheckNodePort, which needs a new Service). A repair cannot decide this. If a Service has the port twice, " +
 			"change one of its two fields. A stock kube-apiserver frees the port when one of the Services gives it up, and may hand it out " +
@@ -91,7 +94,8 @@ var entries = []Entry{
 		"The node port of a Service lies outside of --service-node-port-range.",
 		"Nothing reserves the port: firewalls and load balancers are configured for the range, and a process on a node may use the " +
 			"port. The API server refuses to create the Service again.",
-		"Remove or change spec.ports[].nodePort. If many Services are affected, restore the former --service-node-port-range.",
+		"Remove or change spec.ports[].nodePort (or spec.healthCheckNodePort, which needs a new Service). If many Services are affected, " +
+			"restore the former --service-node-port-range.",
 	},
 	{
 		"ServiceCIDRFull", "A range without any address",

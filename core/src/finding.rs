@@ -44,7 +44,7 @@ pub enum Reason {
     ClusterIPNotCanonical,
     /// A Service uses a port that is not recorded as allocated.
     PortNotAllocated,
-    /// Two Services use one port.
+    /// Two Services use one port, with the same protocol or not: the reference records a port once for all protocols.
     PortAlreadyAllocated,
     /// A Service uses a port outside the range.
     PortOutOfRange,
@@ -118,8 +118,8 @@ impl Reason {
 /// The harm of a finding or a leak, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
-    /// Two Services answer on one value, or no range hands the value out, so that nothing is bound to forward it; or
-    /// kube-apiserver crashes at the object.
+    /// Two Services answer on one value (on a port if their protocols are the same), or no range hands the value out, so that
+    /// nothing is bound to forward it; or kube-apiserver crashes at the object.
     BreaksTraffic,
     /// The value is in use and not recorded, or not for good, so that a server may allocate it a second time.
     DuplicateRisk,
@@ -230,9 +230,13 @@ impl Display for Finding {
             Reason::ClusterIPOutOfRange | Reason::PortOutOfRange => {
                 f.write_str(" is not one that ")?;
                 match &self.valid {
-                    Some(valid) => write!(f, "{valid} hands out; recreate the Service"),
-                    None => f.write_str("any ServiceCIDR hands out; recreate the Service"),
+                    Some(valid) => write!(f, "{valid} hands out")?,
+                    None => f.write_str("any ServiceCIDR hands out")?,
                 }
+                f.write_str(match self.reason {
+                    Reason::PortOutOfRange => "; change it in the Service (a healthCheckNodePort needs a new Service)",
+                    _ => "; recreate the Service",
+                })
             }
             Reason::ServiceCIDRFull => {
                 f.write_str(" lies in a range that has no allocatable address")?;

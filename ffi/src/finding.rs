@@ -32,8 +32,8 @@ pub const RK_REMEDY_OWNER: u32 = 2;
 
 /// The number is that of no reason.
 pub const RK_SEVERITY_NONE: u32 = 0;
-/// Two Services answer on one value, or no range hands the value out, so that nothing is bound to forward it; or
-/// kube-apiserver crashes at the object.
+/// Two Services answer on one value (on a port if their protocols are the same), or no range hands the value out, so that
+/// nothing is bound to forward it; or kube-apiserver crashes at the object.
 pub const RK_SEVERITY_BREAKS_TRAFFIC: u32 = 1;
 /// The value is in use and not recorded, or not for good, so that a server may allocate it a second time.
 pub const RK_SEVERITY_DUPLICATE_RISK: u32 = 2;
@@ -65,7 +65,7 @@ pub enum rk_reason {
     IpAddressWrongReference = 7,
     /// A Service uses a port that is not recorded as allocated.
     PortNotAllocated = 8,
-    /// Two Services use one port.
+    /// Two Services use one port, with the same protocol or not.
     PortAlreadyAllocated = 9,
     /// A Service uses a port outside the range.
     PortOutOfRange = 10,

@@ -208,6 +208,14 @@ func TestAuditRole(t *testing.T) {
 		t.Errorf("--as: exit code %d, %s", code, stderr)
 	}
 
+	for _, flag := range []string{"--as", "--as-group"} { // the latter needs the former
+		args := append([]string{"audit", "--kubeconfig", kubeconfig, flag, stranger}, map[bool][]string{true: {"--as", auditor}}[flag == "--as-group"]...)
+		if code, _, stderr := run(t, args...); code != exitInput || !strings.Contains(stderr, "need the right to impersonate, which deploy/audit does not grant") ||
+			strings.Contains(stderr, "ClusterRole with the rights") {
+			t.Errorf("%s without the right: exit code %d, %s", flag, code, stderr)
+		}
+	}
+
 	client, err := kubernetes.NewForConfig(server.RESTConfig(auditor))
 	if err != nil {
 		t.Fatal(err)

@@ -140,7 +140,12 @@ func (s *screen) explanation(e *audit.Explanation, program string) {
 		}
 		line("Range", text)
 		repair := "changes nothing"
-		if len(e.Services) > 0 {
+		isPort := slices.ContainsFunc(e.Findings, func(f audit.Finding) bool { return f.Reason == rangekeeper.ReasonPortOutOfRange.String() })
+		switch {
+		case len(e.Services) == 0:
+		case isPort:
+			repair += "; the owner of the Service must change it"
+		default:
 			repair += "; the owner of the Service must recreate it"
 		}
 		line("Repair", repair)

@@ -40,19 +40,13 @@ IPAddress objects, the default since Kubernetes 1.33, has no ranges of ClusterIP
 		if err := s.open(c.Context(), true); err != nil {
 			return err
 		}
-		if err := s.checkNew(c.Context(), name, values.String()); err != nil {
+		created := false
+		if isThere, err := s.isThere(c.Context(), name, values); err != nil {
 			return err
-		}
-		r, err := openRange(s.client, s.prefix, name, values, etcdstore.DefaultGrace)
-		if err != nil {
-			return err
-		}
-		defer closeRange(r)
-		ctx, cancel := context.WithTimeout(c.Context(), operationTimeout)
-		defer cancel()
-		created, err := r.Init(ctx)
-		if err != nil {
-			return unreachable(err)
+		} else if !isThere {
+			if created, err = s.create(c.Context(), name, values); err != nil {
+				return err
+			}
 		}
 		what := "unchanged"
 		if created {
@@ -64,12 +58,44 @@ IPAddress objects, the default since Kubernetes 1.33, has no ranges of ClusterIP
 	return c
 }
 
-// checkNew refuses to make a range that would do harm. Nothing is made, and so
-// nothing refused, if it is there.
-func (s *store) checkNew(ctx context.Context, name, spec string) error {
-	if _, err := StoredSpec(ctx, s.client, s.key(name)); !errors.Is(err, rangekeeper.ErrNotInitialised) {
-		return err
+// isThere reports whether the range is stored. One with another SPEC is an error. It only reads, as kine refuses our transactions.
+func (s *store) isThere(ctx context.Context, name string, values rangekeeper.Range) (bool, error) {
+	spec, data, err := readRange(ctx, s.client, s.key(name))
+	if errors.Is(err, rangekeeper.ErrNotInitialised) {
+		return false, nil
 	}
+	if err != nil {
+		return false, err
+	}
+	a, err := rangekeeper.NewAllocator(values, rangekeeper.Contiguous, 0)
+	if err != nil {
+		return false, err
+	}
+	defer a.Close()
+	if err := a.Restore(spec, data); err != nil {
+		return false, fmt.Errorf("%s: %w", s.key(name), err)
+	}
+	return true, nil
+}
+
+// create makes the range, and reports whether it did: another client may have made it meanwhile.
+func (s *store) create(ctx context.Context, name string, values rangekeeper.Range) (created bool, err error) {
+	if err := s.checkNew(ctx, name, values.String()); err != nil {
+		return false, err
+	}
+	r, err := openRange(s.client, s.prefix, name, values, etcdstore.DefaultGrace)
+	if err != nil {
+		return false, err
+	}
+	defer closeRange(r)
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	created, err = r.Init(ctx)
+	return created, unreachable(err)
+}
+
+// checkNew refuses to make a range that would do harm.
+func (s *store) checkNew(ctx context.Context, name, spec string) error {
 	if err := s.checkBitmaps(ctx, name); err != nil {
 		return err
 	}

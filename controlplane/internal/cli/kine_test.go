@@ -169,6 +169,17 @@ func TestKine(t *testing.T) {
 	for _, args := range [][]string{{"repair", "--apply"}, {"allocate", "servicenodeports"}, {"release", "servicenodeports", "30099"}} {
 		runFails(t, exitInput, []string{endpoint, "unsupported operations in txn request", "kine", "nothing of it was written"}, append(args, "--endpoints", endpoint)...)
 	}
+	if got := runOK(t, "init", "servicenodeports", "30000-32767", "--endpoints", endpoint); !slices.Equal(got, []string{"servicenodeports 30000-32767 unchanged"}) {
+		t.Errorf("%q", got)
+	}
+	runFails(t, exitInput, []string{"30000-32767", "30000-30099"}, "init", "servicenodeports", "30000-30099", "--endpoints", endpoint)
+	for _, args := range [][]string{{"audit"}, {"repair"}, {"repair", "--plan-to", filepath.Join(dir, "plan.json")}, {"preflight", "--to", "1.37"}} {
+		_, shown, _ := run(t, append(args, "--endpoints", endpoint)...)
+		words := strings.Join(strings.Fields(strings.NewReplacer("\\\n", "", "\n  # ", " ").Replace(shown)), " ")
+		if args[0] != "preflight" && !strings.Contains(words, "; kine refuses all other repairs") || strings.Contains(words, "rangekeeper repair") {
+			t.Errorf("%v:\n%s", args, shown)
+		}
+	}
 	if after, err := clusterstate.ReadEtcd(ctx, client, clusterstate.Options{}); err != nil || !reflect.DeepEqual(after, online) {
 		t.Error("something was written", err)
 	}

@@ -90,7 +90,7 @@ func (s *source) deleteSteps(objects []fault) []step {
 		return nil
 	}
 	first := worst(objects)
-	if first.reason == rangekeeper.ReasonIPAddressWithoutParent.String() && s.connection.Given() {
+	if first.reason == rangekeeper.ReasonIPAddressWithoutParent.String() && s.connection.Given() && !s.isKine {
 		words := append(append([]string{"etcdctl"}, s.etcdctlFlags()...), "del "+quoted(clusterstate.IPAddressKeys(s.prefix)+first.value))
 		return []step{{"as an administrator, delete the worst IPAddress object by its key, as kube-apiserver may not start", words}}
 	}
@@ -106,10 +106,35 @@ func (s *source) etcdctlFlags() []string {
 	})
 }
 
-// repairStep leads to the repair of n of all faults, and of leaks, which a running cluster may still allocate.
-func (s *source) repairStep(n, leaks, all int) step {
-	if !s.online() {
-		return step{fmt.Sprintf("repair %d of %d into a new snapshot", n+leaks, all), s.command("repair", "--to-file repaired.db")}
+// repairSteps lead to the repair of a report's faults: of all that need no owner in data at rest, and of the bitmaps, whose leaks may
+// still be allocated, in a running cluster.
+func (s *source) repairSteps(r *audit.Report) []step {
+	if s.overAPI() || len(r.Unreadable) > 0 || r.Summary.Services == 0 { // the repair is refused then
+		return nil
+	}
+	repaired := func(remedy rangekeeper.Remedy) bool {
+		return remedy == rangekeeper.RemedyRepair || remedy == rangekeeper.RemedyAPIServer && (s.isKine || !s.online())
+	}
+	n, leaks := 0, 0
+	for _, f := range r.Findings {
+		byNobody := s.isKine && f.Reason == rangekeeper.ReasonBitmapDisagrees.String() // servers never compare the two
+		if repaired(f.Remedy) && !byNobody {
+			n++
+		}
+	}
+	for _, l := range r.Leaks {
+		if repaired(l.Remedy) {
+			leaks++
+		}
+	}
+	all := len(r.Findings) + len(r.Leaks)
+	switch {
+	case n+leaks == 0:
+		return nil
+	case s.isKine:
+		return []step{s.serverRepairs(fmt.Sprintf("%d of %d", n+leaks, all))}
+	case !s.online():
+		return []step{{fmt.Sprintf("repair %d of %d into a new snapshot", n+leaks, all), s.command("repair", "--to-file repaired.db")}}
 	}
 	why := fmt.Sprintf("show the repair of %d of %d; add --apply to write it", n, all)
 	switch {
@@ -118,7 +143,12 @@ func (s *source) repairStep(n, leaks, all int) step {
 	case leaks > 0:
 		why += ", and --clean-leaks to clean " + count(leaks, "leak") + ", too"
 	}
-	return step{why, s.command("repair")}
+	return []step{{why, s.command("repair")}}
+}
+
+// serverRepairs says, without a command, who repairs what kine stores.
+func (s *source) serverRepairs(what string) step {
+	return step{why: "the cluster's kube-apiserver repairs " + what + " while it runs, in three passes within 10 minutes; kine refuses all other repairs"}
 }
 
 // probeStep finds leaked node ports over the Kubernetes API.
@@ -133,10 +163,16 @@ func (s *source) probeStep(r *audit.Report) step {
 	return step{"find leaked node ports by dry runs, which write nothing", s.command(words...)}
 }
 
-// applyStep carries out a plan that was shown.
-func (s *source) applyStep() step {
-	if s.online() {
+// applyStep carries out the plan of a repair that was shown.
+func (r *repair) applyStep() step {
+	switch s := r.source; {
+	case !s.online():
+		return step{"write this into a new snapshot", s.command("repair", "--to-file repaired.db")}
+	case s.isKine:
+		return s.serverRepairs("this")
+	case r.planTo != "":
+		return step{"after a review, write exactly this to etcd", s.command("repair", "--apply", "--plan "+quoted(r.planTo))}
+	default:
 		return step{"write this to etcd", s.command("repair", "--apply")}
 	}
-	return step{"write this into a new snapshot", s.command("repair", "--to-file repaired.db")}
 }

@@ -79,6 +79,45 @@ func shownRows(t *testing.T, page string) (rows []string, shown string) {
 	return rows, shown
 }
 
+// findBroken has the page name the words of its findings that go over more than one line: anything in the first three columns, and
+// words without a hyphen in messages.
+const findBroken = `<script>
+const broken = [];
+for (const cell of document.querySelectorAll("th, td")) {
+  const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  for (let node; node = walker.nextNode();) {
+    const words = cell.cellIndex < 3 ? [[node.data, 0]] : [...node.data.matchAll(/[^\s-]+/g)].map(m => [m[0], m.index]);
+    for (const [word, at] of words) {
+      const range = document.createRange();
+      range.setStart(node, at);
+      range.setEnd(node, at + word.length);
+      if (new Set([...range.getClientRects()].map(line => line.top)).size > 1) broken.push(word);
+    }
+  }
+}
+document.body.innerHTML = "";
+for (const word of broken) document.body.append(Object.assign(document.createElement("output"), {textContent: word}));
+</script>`
+
+// brokenWords returns the words of a page that are broken in a window of 1200 pixels.
+func brokenWords(t *testing.T, page string) (broken []string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(file, []byte(strings.Replace(page, "</body>", findBroken+"</body>", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root, err := html.Parse(bytes.NewReader(browser(t, "--window-size=1200,800", "--dump-dom", "file://"+file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for node := range root.Descendants() {
+		if node.Type == html.ElementNode && node.Data == "output" {
+			broken = append(broken, node.FirstChild.Data)
+		}
+	}
+	return broken
+}
+
 // TestPageInBrowser opens the page of a damaged cluster, with and without a filter, in light and in dark.
 func TestPageInBrowser(t *testing.T) {
 	fixture := etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")
@@ -103,6 +142,9 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	if want := fmt.Sprintf("%d of %d", len(want), len(want)); shown != want {
 		t.Errorf("shown: %q, want %q", shown, want)
+	}
+	if broken := brokenWords(t, page); len(broken) > 0 {
+		t.Errorf("%d words are broken: %q", len(broken), broken[:min(len(broken), 10)])
 	}
 	rows, shown := shownRows(t, address+"#"+url.PathEscape("PORTalready svc-560"))
 	if want := []string{"31634 default/svc-560", "32094 default/svc-560"}; !slices.Equal(rows, want) || shown != fmt.Sprintf("2 of %d", len(all)) {

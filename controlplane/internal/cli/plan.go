@@ -12,13 +12,21 @@ import (
 )
 
 // planScreen is a plan for people: the number of changes per range, and what becomes of each finding and leak.
-func planScreen(s *screen, p *audit.Plan, source *source, toFile string) {
+func planScreen(s *screen, p *audit.Plan, r *repair) {
+	source := r.source
 	state := "not applied"
 	if p.Applied {
 		state = "applied"
 	}
-	s.text(0, bold, fmt.Sprintf("%d set, %d cleared (%s); %s, %d left to the owners; %s",
-		p.Summary.Set, p.Summary.Clear, state, count(p.Summary.Findings, "finding"), p.Summary.LeftToOwners, count(p.Summary.Leaks, "leak")))
+	changed := fmt.Sprintf("%d set, %d cleared", p.Summary.Set, p.Summary.Clear)
+	if n := len(p.Objects); n > 0 {
+		changed += ", " + count(n, "IPAddress object") + " changed"
+	}
+	if p.ServiceCIDR != nil {
+		changed += ", 1 ServiceCIDR created"
+	}
+	s.text(0, bold, fmt.Sprintf("%s (%s); %s, %d left to the owners; %s", changed, state,
+		count(p.Summary.Findings, "finding"), p.Summary.LeftToOwners, count(p.Summary.Leaks, "leak")))
 	s.counts(p.Summary.BySeverity)
 	s.blank()
 	rows := [][]string{{"RANGE", "VALUES", "SET", "CLEAR"}}
@@ -56,10 +64,10 @@ func planScreen(s *screen, p *audit.Plan, source *source, toFile string) {
 	page := ""
 	switch {
 	case !p.Applied && p.ChangesAny():
-		steps = append(steps, source.applyStep())
-	case p.Applied && toFile != "":
+		steps = append(steps, r.applyStep())
+	case p.Applied && r.toFile != "":
 		page = "docs/runbook.md#restore-a-repaired-snapshot"
-		steps = append(steps, step{"check the repaired snapshot, then restore it as the runbook says", []string{source.program, "audit", "--etcd-snapshot " + quoted(toFile)}})
+		steps = append(steps, step{"check the repaired snapshot, then restore it as the runbook says", []string{source.program, "audit", "--etcd-snapshot " + quoted(r.toFile)}})
 	case p.Applied:
 		steps = append(steps, step{"check the result", source.command("audit")})
 	}

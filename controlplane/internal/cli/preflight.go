@@ -71,7 +71,7 @@ list them (deploy/audit/preflight.yaml).`,
 		switch {
 		case s.snapshot != "":
 			options.Repair = s.command("repair", "--to-file repaired.db")
-		case s.connection.Given():
+		case s.connection.Given() && !s.isKine:
 			options.Repair = s.command("repair", "--apply", "--clean-leaks")
 		}
 		report, err := preflight.New(state, a, options)

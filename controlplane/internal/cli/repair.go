@@ -99,7 +99,7 @@ an owner or kube-apiserver can repair, a value that changed meanwhile, or a leak
 		var err error
 		if *format == formatTable || *format == formatWide {
 			screen := newScreen(c.OutOrStdout(), *format == formatWide)
-			planScreen(screen, plan, r.source, r.toFile)
+			planScreen(screen, plan, r)
 			err = screen.writeTo(c.OutOrStdout())
 		} else {
 			err = writeDocument(c.OutOrStdout(), plan, *format)

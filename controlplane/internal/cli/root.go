@@ -156,14 +156,15 @@ another source.
 		root.AddCommand(p.Commands()...)
 	}
 	call(root, p.Name)
+	root.InitDefaultCompletionCmd()
 	// As kubectl, help keeps to the width of a terminal, and has one line for each flag elsewhere.
-	if width := helpWidth(stdout); width > 0 {
+	width := helpWidth(stdout)
+	if width > 0 {
 		root.SetUsageFunc(wrappedUsage(root.UsageFunc(), width))
 		for _, c := range append(root.Commands(), root) {
 			c.Long = reflowed(c.Long, width)
 		}
 	}
-	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	// Without these an unknown shell or command would be no error, and an argument of a shell an error of cobra's.
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
@@ -171,6 +172,9 @@ another source.
 		completion.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 		for _, shell := range completion.Commands() {
 			shell.Args = usage.Arguments
+			if width > 0 {
+				shell.Long = reflowed(shell.Long, width)
+			}
 		}
 	}
 	if help, _, err := root.Find([]string{"help"}); err == nil {
@@ -193,7 +197,11 @@ func wrappedUsage(print func(*cobra.Command) error, width int) func(*cobra.Comma
 		}
 		wide := c.LocalFlags().FlagUsages()
 		narrow := c.LocalFlags().FlagUsagesWrapped(width - 5) // pflag takes up to 5 columns more
-		_, err = io.WriteString(out, strings.Replace(text.String(), strings.TrimSpace(wide), strings.TrimSpace(narrow), 1))
+		shown := strings.Replace(text.String(), strings.TrimSpace(wide), strings.TrimSpace(narrow), 1)
+		if at := strings.LastIndex(shown, "\nUse \""); at >= 0 { // the hint at the end
+			shown = shown[:at+1] + strings.Join(wrapped(shown[at+1:], width, 0), "\n")
+		}
+		_, err = io.WriteString(out, shown)
 		return err
 	}
 }
@@ -206,11 +214,11 @@ func helpWidth(w io.Writer) int {
 	return 0
 }
 
-// reflowed breaks the paragraphs of a text at a width. Those that begin with spaces or have a table stay as they are.
+// reflowed breaks the paragraphs of a text at a width. Those that are indented or have a table stay as they are.
 func reflowed(text string, width int) string {
 	paragraphs := strings.Split(text, "\n\n")
 	for i, p := range paragraphs {
-		if !strings.Contains("\n"+p, "\n ") {
+		if !strings.Contains("\n"+p, "\n ") && !strings.Contains("\n"+p, "\n\t") {
 			paragraphs[i] = strings.Join(wrapped(strings.ReplaceAll(p, "\n", " "), width, 0), "\n")
 		}
 	}

@@ -246,7 +246,11 @@ func (s *screen) faults(faults []fault, program string) {
 		fmt.Fprintf(&s.b, "  %s: %s\n", s.colored(severityColors[list[0].severity], fmt.Sprintf("%s (%d)", name, len(list))), entry.Title)
 		s.list(4, list)
 		if reason := list[0].reason; reason == rangekeeper.ReasonClusterIPAlreadyAllocated.String() || reason == rangekeeper.ReasonPortAlreadyAllocated.String() {
-			s.text(4, "", called(program, "A stock kube-apiserver frees the value of a duplicate that goes: first see rangekeeper explain "+reason))
+			text := "A stock kube-apiserver frees the value of a duplicate that goes: first see rangekeeper explain " + reason
+			if reason == rangekeeper.ReasonPortAlreadyAllocated.String() {
+				text += ". Services whose protocols differ break no traffic"
+			}
+			s.text(4, "", called(program, text))
 		}
 	}
 }
@@ -285,7 +289,7 @@ func (s *screen) ranges(ranges []audit.Range) {
 	s.rows(0, rows)
 }
 
-// step is a command that comes next.
+// step is a command that comes next, or without words what happens by itself.
 type step struct {
 	why string
 	// words are not broken, each may have a flag with its value.

@@ -45,6 +45,8 @@ type source struct {
 	given   []string
 
 	client *clientv3.Client
+	// isKine says that the state that was read is kine's.
+	isKine bool
 	// server is the URL of the API server that was read.
 	server string
 }
@@ -169,6 +171,14 @@ func (s *source) overAPI() bool { return s.kube != nil && s.file() == "" && !s.c
 
 // read returns the state as it is now.
 func (s *source) read(ctx context.Context) (*clusterstate.State, error) {
+	state, err := s.readState(ctx)
+	if err == nil {
+		s.isKine = state.Kine
+	}
+	return state, err
+}
+
+func (s *source) readState(ctx context.Context) (*clusterstate.State, error) {
 	o := clusterstate.Options{Prefix: s.prefix, SkipHashCheck: s.skipHashCheck, Upgrade: s.forUpgrade}
 	if !s.online() {
 		o.Progress = s.progress.start("reading " + s.file())

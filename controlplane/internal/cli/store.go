@@ -164,22 +164,27 @@ func (s *store) checkBitmaps(ctx context.Context, name string) error {
 
 // StoredSpec returns the range that is stored under a key, as text.
 func StoredSpec(ctx context.Context, client *clientv3.Client, key string) (string, error) {
+	spec, _, err := readRange(ctx, client, key)
+	return spec, err
+}
+
+// readRange returns the range and the bitmap that are stored under a key.
+func readRange(ctx context.Context, client *clientv3.Client, key string) (spec string, data []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
 	got, err := client.Get(ctx, key)
 	if err != nil {
-		return "", unreachable(fmt.Errorf("read %s: %w", key, err))
+		return "", nil, unreachable(fmt.Errorf("read %s: %w", key, err))
 	}
-	spec := ""
 	if len(got.Kvs) > 0 {
-		if spec, _, err = decode(got.Kvs[0].Value); err != nil {
-			return "", fmt.Errorf("%s: %w", key, err)
+		if spec, data, err = decode(got.Kvs[0].Value); err != nil {
+			return "", nil, fmt.Errorf("%s: %w", key, err)
 		}
 	}
 	if spec == "" {
-		return "", fmt.Errorf("%s: %w", key, rangekeeper.ErrNotInitialised)
+		return "", nil, fmt.Errorf("%s: %w", key, rangekeeper.ErrNotInitialised)
 	}
-	return spec, nil
+	return spec, data, nil
 }
 
 // storedRange returns the range of a name as it is stored.

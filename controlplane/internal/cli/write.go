@@ -124,22 +124,15 @@ func totals(r *audit.Report) string {
 // reportSteps are the commands that follow an audit, if any do.
 func reportSteps(r *audit.Report, source *source) []step {
 	var faults []fault
-	n, leaks := 0, 0 // that a repair of bitmaps removes
 	var deleted []fault
 	for _, f := range r.Findings {
 		faults = append(faults, faultOf(f, false))
-		if f.Remedy == rangekeeper.RemedyRepair {
-			n++
-		}
 		if f.Kind == audit.KindIPAddress && f.Remedy == rangekeeper.RemedyOwner {
 			deleted = append(deleted, faultOf(f, false))
 		}
 	}
 	for _, l := range r.Leaks {
 		faults = append(faults, leakFault(l))
-		if l.Remedy == rangekeeper.RemedyRepair {
-			leaks++
-		}
 	}
 	var steps []step
 	if len(faults) > 0 {
@@ -149,10 +142,7 @@ func reportSteps(r *audit.Report, source *source) []step {
 	if r.SuspectsLeaks {
 		steps = append(steps, source.probeStep(r))
 	}
-	if n+leaks > 0 && !source.overAPI() && len(r.Unreadable) == 0 {
-		steps = append(steps, source.repairStep(n, leaks, len(faults)))
-	}
-	return steps
+	return append(steps, source.repairSteps(r)...)
 }
 
 // unreadable lists the objects that cannot be decoded.

@@ -118,7 +118,7 @@ func (c Command) FitsTerminal(t *testing.T, width uint16) (names []string) {
 			names = append(names, name)
 		}
 	}
-	for _, name := range append(names, "") {
+	for _, name := range append(names, "", "help", "completion") {
 		args := append(strings.Fields(name), "--help")
 		code, shown := c.OnTerminal(t, width, args...)
 		if code != 0 {
