@@ -387,11 +387,14 @@ func TestChecks(t *testing.T) {
 		{"never beta", objects("v1.37.1"), "1.37", flag, nil, nil},
 
 		{"over the API", objects("v1.35.4"), "1.36", flag, func(c cluster) {
-			c.Ranges, c.Unseen = map[string]clusterstate.StoredRange{}, &clusterstate.Unseen{NodePortRange: "30000-32767"}
+			c.Ranges, c.Unseen = map[string]clusterstate.StoredRange{}, &clusterstate.Unseen{NodePortRange: "30000-32767", NoBitmaps: true}
 		}, []string{unknown + "servicenodeports: rangekeeper audit --probe"}},
 		{"over the API, without a range", objects("v1.35.4"), "1.36", flag, func(c cluster) {
-			c.Ranges, c.Unseen = map[string]clusterstate.StoredRange{}, &clusterstate.Unseen{}
+			c.Ranges, c.Unseen = map[string]clusterstate.StoredRange{}, &clusterstate.Unseen{NoBitmaps: true}
 		}, []string{unknown + "servicenodeports: rangekeeper audit --probe", unknown + "servicenodeports: Name the range of the API servers with --service-node-port-range"}},
+		{"over the API of objects and bitmaps", objects("v1.33.13"), "1.34", flag, func(c cluster) {
+			c.Ranges, c.Unseen = map[string]clusterstate.StoredRange{}, &clusterstate.Unseen{NodePortRange: "30000-32767"}
+		}, []string{unknown + "kubernetes: Addresses that only a bitmap records", unknown + "servicenodeports: rangekeeper audit --probe"}},
 		{"over the API of bitmaps", bitmaps("v1.32.2"), "1.33", nil, func(c cluster) {
 			c.Ranges, c.Unseen = map[string]clusterstate.StoredRange{}, &clusterstate.Unseen{NodePortRange: "30000-32767"}
 		}, []string{migrates, unknown + "ServiceCIDR: Read etcd", unknown + "serviceips: Leaked", unknown + "serviceips: --service-cluster-ip-range", unknown + "servicenodeports:"}},

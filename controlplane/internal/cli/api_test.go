@@ -175,6 +175,24 @@ func bindRole(t *testing.T, admin kubernetes.Interface, user, file string) {
 	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	// The server's authorizer learns of both by a watch.
+	first := role.Rules[0]
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               user,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: first.Verbs[0], Group: first.APIGroups[0], Resource: first.Resources[0]},
+	}}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		answer, err := admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Status.Allowed {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s is not granted to %s", role.Name, user)
+		}
+	}
 }
 
 // TestAuditRole runs all commands as a user who has the rights of deploy/audit and no others.
