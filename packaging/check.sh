@@ -58,7 +58,9 @@ archive() { # FILE PROGRAM OS ARCHITECTURE
 	grep -x "Go module $(module_version github.com/spf13/cobra | tr @ ' ')" "$folder/THIRD_PARTY_NOTICES"
 	[[ $3 != windows ]] || binary+=.exe
 	about=$("${GO:-go}" version -m "$folder/$binary")
-	grep -P "\tGOOS=$3$" <<<"$about" && grep -P "\tGOARCH=$4$" <<<"$about" && grep -P "\tCGO_ENABLED=0$" <<<"$about"
+	grep -P "\tGOOS=$3$" <<<"$about"
+	grep -P "\tGOARCH=$4$" <<<"$about"
+	grep -P "\tCGO_ENABLED=0$" <<<"$about"
 	if grep -a -F -e "$PWD" -e "${HOME:?}/" "$folder/$binary"; then
 		echo "$binary names a folder of this machine"
 		return 1
