@@ -18,8 +18,8 @@ if [[ ! -e $system/.complete ]]; then
 		{ tail -n 20 "$system.log" >&2; exit 1; }
 	: >"$system/.complete"
 fi
-work=$system/work
-in_system() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive chroot "$system" sh -euc "cd /work; $1"; }
+work=$system/try
+in_system() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive chroot "$system" sh -euc "cd /try; $1"; }
 remove() { # an earlier run may have been interrupted
 	rm -rf "$work" "$system/usr/local"
 	mkdir -p "$work"
@@ -80,17 +80,17 @@ installed() { # SOURCE
 moved() { # SOURCE
 	sources
 	in_system '
-	cmake -S . -B build -DCMAKE_PREFIX_PATH=/work/moved >cmake.log && cmake --build build >>cmake.log || { cat cmake.log; exit 1; }
+	cmake -S . -B build -DCMAKE_PREFIX_PATH=/try/moved >cmake.log && cmake --build build >>cmake.log || { cat cmake.log; exit 1; }
 	mv build/cmake-shared moved-shared
-	export PKG_CONFIG_PATH=/work/moved/lib/pkgconfig
+	export PKG_CONFIG_PATH=/try/moved/lib/pkgconfig
 	cc -static -o moved-static allocate.c $(pkg-config --define-prefix --static --cflags --libs rangekeeper)
 	'
 	needs moved-shared '\[librangekeeper\.so\.[0-9]*\]' || fail "moved-shared does not need the versioned library"
-	readelf -d "$work/moved-shared" | grep -q '\[/work/moved/lib\]' || fail "moved-shared takes the library from elsewhere"
+	readelf -d "$work/moved-shared" | grep -q '\[/try/moved/lib\]' || fail "moved-shared takes the library from elsewhere"
 	same "$1" moved-shared moved-static
 	rm "$work"/moved/lib/librangekeeper.so*
 	in_system '
-	cmake -S . -B static-only -DCMAKE_PREFIX_PATH=/work/moved >cmake.log && cmake --build static-only >>cmake.log || { cat cmake.log; exit 1; }
+	cmake -S . -B static-only -DCMAKE_PREFIX_PATH=/try/moved >cmake.log && cmake --build static-only >>cmake.log || { cat cmake.log; exit 1; }
 	mv static-only/cmake-shared static-only-program
 	'
 	! needs static-only-program librangekeeper || fail "static-only-program needs the shared library"
