@@ -40,8 +40,7 @@ func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
 		if err := a.addClusterIPRanges(core); err != nil {
 			return err
 		}
-	}
-	if byObjects && !a.state.Unseen.NoBitmaps {
+	} else if !a.state.Unseen.NoBitmaps {
 		a.unknown(defaultServiceCIDR, "addresses that only a bitmap records, which an API server refuses (BitmapDisagrees): one of Kubernetes 1.33 and before writes bitmaps beside the objects, and the Kubernetes API does not serve them")
 	}
 	if a.state.Unseen.Probed {
