@@ -180,11 +180,15 @@ func (a Allocation) Conditions() []clientv3.Cmp {
 	}
 }
 
-// FenceKey returns the key of the fence beside a range: a repair pass writes it before it lists Services if it may clean a leak.
+// FenceKey returns the key of the fence beside a range. It is written before values are freed on behalf of no owner.
 func FenceKey(key string) string { return key + "/fence" }
 
-// fenceValue is for people who read etcd; its revision is all that counts.
-const fenceValue = "Rangekeeper writes this key before it cleans leaked values of the range.\n"
+// PutFence writes the fence of the range with this key. [Store.Fence] does it for a repair pass, before Services are listed. A
+// client that frees a value in a transaction that depends on a list of Services does it in that transaction.
+func PutFence(key string) clientv3.Op { return clientv3.OpPut(FenceKey(key), fenceValue) }
+
+// fenceValue is for people who read etcd; the revision of the key is all that counts.
+const fenceValue = "Rangekeeper writes this key when it frees leaked values of the range.\n"
 
 // Init makes the object if it is missing or was never initialised, and reports whether it did. An object for another range
 // is a *rangekeeper.MismatchedRangeError.
@@ -323,13 +327,12 @@ func (s *Store) Fence(ctx context.Context, pass *rangekeeper.Pass) error {
 	if s.isZero() {
 		return rangekeeper.ErrClosed
 	}
-	key := FenceKey(s.config.Key)
-	written, err := s.config.Client.Put(ctx, key, fenceValue)
+	written, err := s.config.Client.Do(ctx, PutFence(s.config.Key))
 	if err == nil {
-		err = s.committer.Load().PassFenced(pass, written.Header.Revision)
+		err = s.committer.Load().PassFenced(pass, written.Put().Header.Revision)
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", key, err)
+		return fmt.Errorf("write %s: %w", FenceKey(s.config.Key), err)
 	}
 	return nil
 }
