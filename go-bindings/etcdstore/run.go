@@ -36,6 +36,7 @@ type driver struct {
 	value     []byte
 	stopWatch context.CancelFunc // nil while there is no watch
 	reports   chan watched       // of that watch
+	restores  int64              // that were reported
 
 	connections *connections
 	kv          clientv3.KV
@@ -244,6 +245,17 @@ func (d *driver) perform(ctx context.Context, step rangekeeper.Step) {
 	}
 	d.reportWritten()
 	d.committer().Answered(now, answer)
+	if !answer.Held && d.config.Restored != nil {
+		d.noticeRestores()
+	}
+}
+
+// noticeRestores reports restores that the committer has noticed since the last call.
+func (d *driver) noticeRestores() {
+	if restores := d.Stats().Restores; restores > d.restores {
+		d.restores = restores
+		d.config.Restored()
+	}
 }
 
 // transaction returns the transaction of a step.

@@ -43,6 +43,10 @@ type Config struct {
 	// Replaced, if not nil, is called with the reason when the committer has failed and a new one takes its place: a fault of
 	// Rangekeeper, to be logged. The operations under way end as ErrUnknown, and the new committer reads the object again.
 	Replaced func(error)
+	// Restored, if not nil, is called when another etcd, or an older state of it, answers than before, as after a restore from a
+	// backup: to be logged. The Store goes on by itself. What others remember of etcd, such as the watch cache of an API
+	// server, is wrong from then on.
+	Restored func()
 }
 
 // Store allocates from one stored object. All methods may be called from several goroutines at once; their operations
