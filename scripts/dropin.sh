@@ -53,11 +53,11 @@ for from in "${overlays[@]}"; do
 	(cd "$from" && find . -type f) >>"$copy/.replaced"
 	cp -r "$from/." "$copy"
 done
-# A deletion through the status subresource releases values as well. No added file can change the hooks that NewREST sets.
+# No added file can change the hooks and the storage that NewREST sets.
 storage=$copy/pkg/registry/core/service/storage/storage.go
 released='statusStore.AfterDelete = genericStore.afterDelete'
 [[ $(grep -c -F "$released" "$storage") == 1 ]] || { echo "kube-apiserver $version: ${storage#"$copy"/} must contain this line exactly once: $released" >&2; exit 1; }
-sed -i "s/$released/genericStore.followDeletions(\&statusStore)/" "$storage"
+sed -i "s/$released/if err := genericStore.follow(\&statusStore, optsGetter); err != nil {\n\t\treturn nil, nil, nil, err\n\t}/" "$storage"
 (cd "$copy" && find pkg/registry/core/service/storage/storage.go) >>"$copy/.replaced"
 [[ ${2:-} != --sources ]] || exit 0
 

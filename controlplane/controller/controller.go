@@ -150,7 +150,7 @@ func (c *Controller) addRepairs() error {
 		ranges     []repair.Range
 	}{{repaircontroller.ClusterIPs, addresses}, {repaircontroller.NodePorts, []repair.Range{ports}}} {
 		repairer, err := repaircontroller.New(repaircontroller.Config{
-			Controller: of.controller, Ranges: of.ranges, Services: c.client.CoreV1().Services(""), SameEtcd: true,
+			Controller: of.controller, Ranges: of.ranges, Services: repaircontroller.APIServices(c.client.CoreV1().Services("")), SameEtcd: true,
 			Recorder: c.events.NewRecorder(scheme.Scheme, of.controller.Name), Metrics: metrics,
 			Interval: c.config.Bootstrap.Periods.Repairs, DryRun: c.config.DryRun,
 		})

@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"strconv"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -12,19 +11,20 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 )
 
-// followDeletions makes both stores release the values of a deleted Service on its behalf. NewREST calls it instead of setting the
-// status store's hook (see scripts/dropin.sh).
+// services returns the storage that follow has set.
+func (r *REST) services() *services { return r.Store.Storage.Storage.(*services) }
+
+// followDeletions makes both stores release the values of a deleted Service on its behalf.
 //
 // The stores also call the hook if another client has deleted the Service (Store.deleteWithoutFinalizers in
 // k8s.io/apiserver/pkg/registry/generic/registry/store.go). Other Services may own its values by then.
-func (r *REST) followDeletions(status *genericregistry.Store) {
-	d := &deletions{Interface: r.Store.Storage.Storage}
+func (s *services) followDeletions(r *REST, status *genericregistry.Store) {
 	for _, store := range []*genericregistry.Store{r.Store, status} {
-		store.Storage.Storage = d
+		store.Storage.Storage = s
 		store.AfterDelete = func(obj runtime.Object, options *metav1.DeleteOptions) {
 			service := obj.(*api.Service)
 			asOf := revisionOf(service)
-			oldest := d.takeBefore(service, asOf)
+			oldest := s.takeBefore(service, asOf)
 			q := r.newRequest()
 			q.afterDelete(withAllocatedPorts(service), options)
 			q.commit(context.Background(), ownerOf(service, asOf, oldest))
@@ -32,33 +32,32 @@ func (r *REST) followDeletions(status *genericregistry.Store) {
 	}
 }
 
-// deletions holds the last revision of each deleted Service until its values are released.
-type deletions struct {
-	storage.Interface
-	// before has the revision by the object into which the deletion was decoded.
-	before sync.Map
-}
-
-func (d *deletions) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+func (s *services) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cachedExistingObject runtime.Object, options storage.DeleteOptions) error {
 	var before int64
-	err := d.Interface.Delete(ctx, key, out, preconditions, func(ctx context.Context, obj runtime.Object) error {
+	deleting, cancel := uncancelled(ctx)
+	defer cancel()
+	err := s.Interface.Delete(deleting, key, out, preconditions, func(_ context.Context, obj runtime.Object) error {
 		// The storage deletes the object that it validated last.
 		if service, ok := obj.(*api.Service); ok {
 			before = revisionOf(service)
 		}
-		return validate(ctx, obj)
+		err := validate(ctx, obj)
+		if err == nil {
+			err = ctx.Err() // send nothing if the client disconnected before
+		}
+		return err
 	}, cachedExistingObject, options)
 	if service, ok := out.(*api.Service); ok && err == nil {
-		d.before.Store(service, before)
+		s.before.Store(service, before)
 	}
 	return err
 }
 
 // takeBefore returns the last revision of a Service before its deletion. If another client has deleted the Service, the object is
 // from before that deletion, and its own revision is returned.
-func (d *deletions) takeBefore(service *api.Service, own int64) int64 {
-	if before, ok := d.before.LoadAndDelete(service); ok {
+func (s *services) takeBefore(service *api.Service, own int64) int64 {
+	if before, ok := s.before.LoadAndDelete(service); ok {
 		return before.(int64)
 	}
 	return own

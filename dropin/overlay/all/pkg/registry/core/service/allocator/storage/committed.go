@@ -21,7 +21,7 @@ type committed struct {
 }
 
 func openCommitted(values rangekeeper.Range, key string, config *storagebackend.ConfigForResource) (backend, error) {
-	client, err := connect(config.Transport)
+	client, err := Connect(config.Transport)
 	if err != nil {
 		return nil, err
 	}

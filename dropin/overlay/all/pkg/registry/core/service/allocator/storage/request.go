@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 )
@@ -14,6 +16,8 @@ type request struct {
 	allocated []allocation
 	// released are the offsets that the Service gives up. A node port for TCP and UDP may be there twice.
 	released []int
+	// failure is the error of the last allocation that failed.
+	failure error
 }
 
 var _ allocator.PerRequest = (*Etcd)(nil)
@@ -27,19 +31,34 @@ func (e *Etcd) ForRequest() (allocator.Interface, allocator.Request) {
 // Allocate allocates an offset, and returns whether it was free.
 func (r *request) Allocate(offset int) (bool, error) {
 	a, ok, err := r.allocate(offset)
-	if ok {
-		r.allocated = append(r.allocated, a)
-	}
+	r.record(a, ok, err)
 	return ok, err
 }
 
 // AllocateNext allocates a free offset, and returns whether there was one.
 func (r *request) AllocateNext() (int, bool, error) {
 	a, ok, err := r.allocateNext()
+	r.record(a, ok, err)
+	return a.offset, ok, err
+}
+
+// record records an allocation or its failure. An offset in use and a full range are none.
+func (r *request) record(a allocation, ok bool, err error) {
 	if ok {
 		r.allocated = append(r.allocated, a)
 	}
-	return a.offset, ok, err
+	if err != nil {
+		r.failure = err
+	}
+}
+
+// DryRun returns a copy in memory for a dry run.
+func (r *request) DryRun() (allocator.Interface, error) {
+	copied, err := r.Etcd.DryRun()
+	if err != nil {
+		r.failure = err
+	}
+	return copied, err
 }
 
 // Release records an offset that the Service gives up.
@@ -57,6 +76,12 @@ func (r *request) UseUntil() (until time.Time) {
 	}
 	return until
 }
+
+// Conditions returns those of all allocations.
+func (r *request) Conditions() []clientv3.Cmp { return nil }
+
+// Failure returns the error of the last allocation that failed.
+func (r *request) Failure() error { return r.failure }
 
 // Undo releases all allocated offsets in one compare-and-swap.
 func (r *request) Undo() error {
