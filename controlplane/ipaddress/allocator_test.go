@@ -195,6 +195,9 @@ func TestServiceCIDRsChange(t *testing.T) {
 	if usage := a.Usage()[1]; usage.Used != 1 || usage.Free != 253 {
 		t.Error(usage)
 	}
+	if list := a.List(); len(list) != 1 || list[0].Name != small.String() {
+		t.Errorf("the objects of allocators are %v, want that of %v", list, small)
+	}
 
 	objects := client.NetworkingV1().ServiceCIDRs()
 	unready := func(name string) {
@@ -326,6 +329,49 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// TestUndoOfWrittenObject undoes an allocation whose object another client has written. The object must stay.
+func TestUndoOfWrittenObject(t *testing.T) {
+	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/24"))
+	a, startInformers := newAllocator(t, client, 20*time.Second)
+	startInformers()
+	object, err := a.AllocateNext(t.Context(), service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := object.DeepCopy()
+	written.ResourceVersion += "0"
+	if err := client.Tracker().Update(networkingv1.SchemeGroupVersion.WithResource("ipaddresses"), written, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Undo(t.Context(), object); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.NetworkingV1().IPAddresses().Get(t.Context(), object.Name, metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMappedAddress names an IPv4 address in the IPv6 form, as net.IP may have it. The name of its object is the IPv4 form.
+func TestMappedAddress(t *testing.T) {
+	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/24"))
+	a, startInformers := newAllocator(t, client, 20*time.Second)
+	startInformers()
+	mapped := netip.MustParseAddr("::ffff:10.6.0.1")
+	object, err := a.Allocate(t.Context(), mapped, service)
+	if err != nil || object.Name != "10.6.0.1" {
+		t.Fatal(object, err)
+	}
+	if err := a.Check(t.Context(), mapped); !errors.Is(err, rangekeeper.ErrAlreadyAllocated) {
+		t.Error("an address in use:", err)
+	}
+	if err := a.Release(t.Context(), mapped, *service, 1000); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.NetworkingV1().IPAddresses().Get(t.Context(), object.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Error("the object of a released address:", err)
+	}
+}
+
 // TestCloseAgain closes an allocator twice.
 func TestCloseAgain(t *testing.T) {
 	a, startInformers := newAllocator(t, newClient(), 20*time.Second)
@@ -368,6 +414,22 @@ func TestCloseDuringCreation(t *testing.T) {
 	if _, err := a.AllocateNext(t.Context(), service); !errors.Is(err, rangekeeper.ErrClosed) {
 		t.Error(err)
 	}
+}
+
+// TestCloseWhileWaiting closes an allocator while a request waits for its informers. The request must end at once.
+func TestCloseWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newAllocator(t, newClient(), time.Hour)
+		waiting := make(chan error)
+		go func() { _, err := a.AllocateNext(t.Context(), service); waiting <- err }()
+		time.Sleep(time.Minute)
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-waiting; !errors.Is(err, rangekeeper.ErrClosed) {
+			t.Errorf("the request that waits ends with the error %v", err)
+		}
+	})
 }
 
 // TestNotStarted allocates while the informers have not synced: nothing is known to be full or out of range.
