@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -34,6 +35,10 @@ func CheckServices(ctx context.Context, client *clientv3.Client, prefix string, 
 	for more := true; more; {
 		page, err := readPage(ctx, client, from, clientv3.WithRange(end), clientv3.WithKeysOnly(),
 			clientv3.WithRev(revision), clientv3.WithLimit(keyPageSize))
+		if errors.Is(err, rpctypes.ErrFutureRev) {
+			return fmt.Errorf("%w: it has revision %d, which etcd has not reached; etcd may have been restored under the running API server, "+
+				"which is right again after a restart", ErrOtherList, revision)
+		}
 		if err != nil {
 			return fmt.Errorf("read the keys of %s: %w", keys, err)
 		}
