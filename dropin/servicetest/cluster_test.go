@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -234,3 +235,5 @@ func (p *proxy) before(text string, on func()) {
 	defer p.mu.Unlock()
 	p.text, p.on = text, on
 }
+
+func revisionText(revision int64) string { return strconv.FormatInt(revision, 10) }

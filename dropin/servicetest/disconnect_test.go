@@ -2,6 +2,7 @@ package servicetest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func TestDisconnect(t *testing.T) {
 		t.Error("the Service or its node port is not stored")
 	}
 
-	created.Spec.Type, created.Spec.Ports[0].NodePort = api.ServiceTypeClusterIP, 0
+	svctest.SetTypeClusterIP(created)
 	created.Labels = map[string]string{"version": "the-new-one"}
 	ctx = cancelled("the-new-one")
 	if updated, err = c.update(ctx, created, nil); err != nil || ctx.Err() == nil {
@@ -71,8 +72,8 @@ func TestDisconnectBefore(t *testing.T) {
 	if _, err := c.create(ctx, nodePort("a"), func(service *api.Service) {
 		allocated = service.DeepCopy()
 		cancel()
-	}); err == nil {
-		t.Error("a cancelled creation succeeded")
+	}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled creation: %v", err)
 	}
 	if c.stored(t, key("a")) != 0 || c.ports.Has(int(allocated.Spec.Ports[0].NodePort)) || c.addresses.Has(addressOf(allocated)) {
 		t.Error("a cancelled creation left the Service or its values")
@@ -80,13 +81,13 @@ func TestDisconnectBefore(t *testing.T) {
 
 	created := must(c.create(request(t), svctest.MakeService("b"), nil))
 	revision := c.stored(t, key("b"))
-	created.Spec.Type = api.ServiceTypeNodePort
+	svctest.SetTypeNodePort(created)
 	ctx, cancel = context.WithCancel(request(t))
 	if _, err := c.update(ctx, created, func(service *api.Service) {
 		allocated = service.DeepCopy()
 		cancel()
-	}); err == nil {
-		t.Error("a cancelled update succeeded")
+	}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled update: %v", err)
 	}
 	if c.stored(t, key("b")) != revision || c.ports.Has(int(allocated.Spec.Ports[0].NodePort)) {
 		t.Error("a cancelled update changed the Service or left its node port")
@@ -94,8 +95,8 @@ func TestDisconnectBefore(t *testing.T) {
 
 	ctx, cancel = context.WithCancel(request(t))
 	cancel()
-	if _, _, err := c.Delete(ctx, "b", rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}); err == nil {
-		t.Error("a cancelled deletion succeeded")
+	if _, _, err := c.Delete(ctx, "b", rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled deletion: %v", err)
 	}
 	if c.stored(t, key("b")) != revision {
 		t.Error("a cancelled deletion deleted the Service")

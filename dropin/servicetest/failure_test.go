@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,23 +53,24 @@ func TestNoSpace(t *testing.T) {
 	withAddress := must(c.create(request(t), svctest.MakeService("a"), nil))
 	c.full(t)
 	_, err := c.create(request(t), svctest.MakeService("b"), nil)
-	checkRetry(t, err, http.StatusInsufficientStorage, "ClusterIP", "no space left")
+	checkRetry(t, err, http.StatusInsufficientStorage, "failed to allocate a ClusterIP: etcd has no space left")
 	_, err = c.create(request(t), svctest.MakeService("b", svctest.SetClusterIP("10.0.0.77")), nil)
-	checkRetry(t, err, http.StatusInsufficientStorage, "ClusterIP", "no space left")
-	external.Spec.Type, external.Spec.ExternalName = api.ServiceTypeClusterIP, ""
+	checkRetry(t, err, http.StatusInsufficientStorage, "failed to allocate a ClusterIP: etcd has no space left")
+	svctest.SetTypeClusterIP(external)
 	_, err = c.update(request(t), external, nil)
-	checkRetry(t, err, http.StatusInsufficientStorage, "ClusterIP", "no space left")
-	for _, port := range []int32{0, 30017} {
-		withAddress.Spec.Type, withAddress.Spec.Ports[0].NodePort = api.ServiceTypeNodePort, port
+	checkRetry(t, err, http.StatusInsufficientStorage, "failed to allocate a ClusterIP: etcd has no space left")
+	svctest.SetTypeNodePort(withAddress)
+	for _, port := range []int{0, 30017} {
+		svctest.SetNodePorts(port)(withAddress)
 		_, err = c.update(request(t), withAddress.DeepCopy(), nil)
-		checkRetry(t, err, http.StatusInsufficientStorage, "node port", "no space left")
+		checkRetry(t, err, http.StatusInsufficientStorage, "failed to allocate a node port: etcd has no space left")
 	}
 	// These need no value.
 	_, err = c.create(request(t), svctest.MakeService("c", svctest.SetHeadless), nil)
-	checkRetry(t, err, http.StatusInsufficientStorage, "Service", "no space left")
+	checkRetry(t, err, http.StatusInsufficientStorage, "failed to write the Service: etcd has no space left")
 	headless.Labels = map[string]string{"a": "b"}
 	_, err = c.update(request(t), headless, nil)
-	checkRetry(t, err, http.StatusInsufficientStorage, "Service", "no space left")
+	checkRetry(t, err, http.StatusInsufficientStorage, "failed to write the Service: etcd has no space left")
 }
 
 // TestNotInitialised creates a Service before a repair has created the ranges of a new cluster.
@@ -102,7 +104,8 @@ func TestErrorsOfRequests(t *testing.T) {
 // TestAway creates a Service whose write finds no etcd.
 func TestAway(t *testing.T) {
 	c := start(t, nil)
-	ctx, cancel := context.WithCancel(request(t))
+	// The etcd client may wait for a connection.
+	ctx, cancel := context.WithTimeout(request(t), 10*time.Second)
 	defer cancel()
 	_, err := c.create(ctx, svctest.MakeService("a"), func(*api.Service) { c.proxy.close() })
 	checkRetry(t, err, http.StatusServiceUnavailable, "Service")

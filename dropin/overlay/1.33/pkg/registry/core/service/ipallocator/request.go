@@ -68,6 +68,13 @@ func (q *request) Conditions() (all []clientv3.Cmp) {
 	return all
 }
 
+// Written records in the bitmap that the Service is stored.
+func (q *request) Written() {
+	if q.bitmap != nil {
+		q.bitmap.Written()
+	}
+}
+
 // Failure returns the error of the last allocation that failed because of the store, in the objects or in the bitmap.
 func (q *request) Failure() error {
 	if q.failure == nil && q.bitmap != nil {

@@ -11,7 +11,10 @@ import (
 // Owner is the Service on whose behalf values are released, and the revisions between which it had them.
 type Owner struct {
 	Namespace, Name string
+	// Ownership has no store: it is the one that was known when the Request began.
 	rangekeeper.Ownership
+	// Late: the Request began after the Service gave the values up, so that the store is unknown.
+	Late bool
 }
 
 // Request records the effects of one API request on a range: the values it allocates, and those that its Service gives up.
@@ -23,6 +26,8 @@ type Request interface {
 	// Conditions hold as long as no other Service can have got the allocated values. The transaction that writes the Service has
 	// them, so that a write that reaches etcd late does nothing. There are none for values in another etcd than Services.
 	Conditions() []clientv3.Cmp
+	// Written records that the Service was written with the allocated values.
+	Written()
 	// Failure is the error of the last allocation that failed because of the store, not because of the request; nil if none did.
 	Failure() error
 	// Undo releases the allocated values: the Service was certainly not written.

@@ -65,5 +65,8 @@ func (c *creation) Create(ctx context.Context, key string, obj, out runtime.Obje
 	c.unknown = true // even after a panic
 	err := into.Create(ctx, key, obj, out, ttl)
 	c.unknown = err != nil && !isRefusal(err)
+	if err == nil {
+		c.request.written()
+	}
 	return explainWrite(err)
 }

@@ -19,28 +19,43 @@ func (r *REST) services() *services { return r.Store.Storage.Storage.(*services)
 // The stores also call the hook if another client has deleted the Service (Store.deleteWithoutFinalizers in
 // k8s.io/apiserver/pkg/registry/generic/registry/store.go). Other Services may own its values by then.
 func (s *services) followDeletions(r *REST, status *genericregistry.Store) {
+	s.newRequest = r.newRequest
 	for _, store := range []*genericregistry.Store{r.Store, status} {
 		store.Storage.Storage = s
 		store.AfterDelete = func(obj runtime.Object, options *metav1.DeleteOptions) {
 			service := obj.(*api.Service)
 			asOf := revisionOf(service)
-			oldest := s.takeBefore(service, asOf)
-			q := r.newRequest()
+			owner := ownerOf(service, asOf, asOf)
+			var q *request
+			if found, ok := s.deleting.LoadAndDelete(service); ok {
+				deleted := found.(deletion)
+				q, owner.Oldest = deleted.request, deleted.before
+			} else { // another client has deleted the Service, and this object is from before that
+				q, owner.Late = r.newRequest(), true
+			}
 			q.afterDelete(withAllocatedPorts(service), options)
-			q.commit(context.Background(), ownerOf(service, asOf, oldest))
+			q.commit(context.Background(), owner)
 		}
 	}
 }
 
+// deletion is a deletion whose values are not released yet.
+type deletion struct {
+	// request began before the deletion.
+	request *request
+	// before is the last revision of the Service before the deletion.
+	before int64
+}
+
 func (s *services) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cachedExistingObject runtime.Object, options storage.DeleteOptions) error {
-	var before int64
+	deleted := deletion{request: s.newRequest()}
 	deleting, cancel := uncancelled(ctx)
 	defer cancel()
 	err := s.Interface.Delete(deleting, key, out, preconditions, func(_ context.Context, obj runtime.Object) error {
 		// The storage deletes the object that it validated last.
 		if service, ok := obj.(*api.Service); ok {
-			before = revisionOf(service)
+			deleted.before = revisionOf(service)
 		}
 		err := validate(ctx, obj)
 		if err == nil {
@@ -49,18 +64,9 @@ func (s *services) Delete(ctx context.Context, key string, out runtime.Object, p
 		return err
 	}, cachedExistingObject, options)
 	if service, ok := out.(*api.Service); ok && err == nil {
-		s.before.Store(service, before)
+		s.deleting.Store(service, deleted)
 	}
 	return err
-}
-
-// takeBefore returns the last revision of a Service before its deletion. If another client has deleted the Service, the object is
-// from before that deletion, and its own revision is returned.
-func (s *services) takeBefore(service *api.Service, own int64) int64 {
-	if before, ok := s.before.LoadAndDelete(service); ok {
-		return before.(int64)
-	}
-	return own
 }
 
 // revisionOf returns the revision of a Service from etcd; 0 if it has none. As of 0 nothing has an owner.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -46,12 +47,15 @@ func (q *request) explain(err error) error {
 	return err
 }
 
-// explainWrite returns the error of a write of a Service.
+// explainWrite returns the error of a write of a Service. Errors that already are answers of an API server stay as they are.
 func explainWrite(err error) error {
-	if err == nil {
-		return nil
+	var answer apierrors.APIStatus
+	if err == nil || errors.As(err, &answer) {
+		return err
 	}
-	if isNoSpace(err) || errors.Is(err, rpctypes.ErrTooManyRequests) || codeOf(err) == codes.Unavailable {
+	switch code := codeOf(err); {
+	case isNoSpace(err), errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, context.DeadlineExceeded),
+		code == codes.Unavailable, code == codes.DeadlineExceeded:
 		return failed("failed to write the Service", err)
 	}
 	return err

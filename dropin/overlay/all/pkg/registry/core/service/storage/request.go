@@ -68,6 +68,13 @@ func (q *request) conditions() (all []clientv3.Cmp) {
 	return all
 }
 
+// written records that the Service was written with the allocated values.
+func (q *request) written() {
+	for _, part := range q.parts {
+		part.Written()
+	}
+}
+
 // undo releases the allocated values: the Service was certainly not written.
 func (q *request) undo(ctx context.Context, name string) {
 	q.settle(ctx, name, allocator.Request.Undo)

@@ -35,10 +35,10 @@ type services struct {
 	// raw stores the same objects without a watch cache. Its writes have the conditions in their context.
 	raw storage.Interface
 	// prefix is that of the keys.
-	prefix string
-	// before has the last revision of each deleted Service, by the object into which the deletion was decoded, until its values
-	// are released.
-	before sync.Map
+	prefix     string
+	newRequest func() *request
+	// deleting has the deletion of each deleted Service, by the object into which it was decoded, until its values are released.
+	deleting sync.Map
 }
 
 // follow gives both stores the storage and the hooks of this package, and the allocators what they need of it. NewREST calls it

@@ -101,7 +101,10 @@ func (u *update) GuaranteedUpdate(ctx context.Context, key string, destination r
 	writing, cancel := uncancelled(withConditions(ctx, u.request.conditions))
 	defer cancel()
 	err := u.raw.GuaranteedUpdate(writing, key, destination, ignoreNotFound, preconditions, attempt, u.cached(ctx, key))
-	if err != nil && isRefusal(err) {
+	switch {
+	case err == nil:
+		u.request.written()
+	case isRefusal(err):
 		u.undo(ctx)
 	}
 	return explainWrite(err)

@@ -5,14 +5,14 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 )
 
 // request is an Etcd for one request to the API server.
 type request struct {
 	*Etcd
+	// store is the one that was known when the request began.
+	store     uint32
 	allocated []allocation
 	// released are the offsets that the Service gives up. A node port for TCP and UDP may be there twice.
 	released []int
@@ -24,7 +24,7 @@ var _ allocator.PerRequest = (*Etcd)(nil)
 
 // ForRequest returns an allocator of the same offsets for one request.
 func (e *Etcd) ForRequest() (allocator.Interface, allocator.Request) {
-	r := &request{Etcd: e}
+	r := &request{Etcd: e, store: e.backend.store()}
 	return r, r
 }
 
@@ -78,7 +78,23 @@ func (r *request) UseUntil() (until time.Time) {
 }
 
 // Conditions returns those of all allocations.
-func (r *request) Conditions() []clientv3.Cmp { return nil }
+func (r *request) Conditions() (all []clientv3.Cmp) {
+	for _, a := range r.allocated {
+		all = append(all, a.conditions...)
+	}
+	return all
+}
+
+// Written records that the Service of all allocated offsets is stored.
+func (r *request) Written() {
+	offsets := make([]int, len(r.allocated))
+	for i, a := range r.allocated {
+		offsets[i] = a.offset
+	}
+	if len(offsets) > 0 {
+		r.backend.written(offsets)
+	}
+}
 
 // Failure returns the error of the last allocation that failed.
 func (r *request) Failure() error { return r.failure }
@@ -87,7 +103,7 @@ func (r *request) Failure() error { return r.failure }
 func (r *request) Undo() error {
 	owned := make([]owned, len(r.allocated))
 	for i, a := range r.allocated {
-		owned[i].offset, owned[i].owner = a.offset, rangekeeper.OwnedSince(a.revision)
+		owned[i].offset, owned[i].owner = a.offset, a.owner
 	}
 	r.allocated, r.released = nil, nil
 	return r.release(owned)
@@ -95,6 +111,9 @@ func (r *request) Undo() error {
 
 // Commit releases all recorded offsets in one compare-and-swap.
 func (r *request) Commit(owner allocator.Owner) error {
+	if owner.Store = r.store; owner.Late {
+		owner.Store = 0
+	}
 	owned := make([]owned, len(r.released))
 	for i, offset := range r.released {
 		owned[i].offset, owned[i].owner = offset, owner.Ownership
