@@ -11,7 +11,6 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
-	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore/storemetrics"
 )
 
 // committed carries out operations through an etcdstore, many of them in one compare-and-swap.
@@ -28,12 +27,15 @@ func openCommitted(values rangekeeper.Range, key string, config *storagebackend.
 	store, err := etcdstore.Open(etcdstore.Config{
 		Client: client, Key: key, Range: values, Strategy: rangekeeper.DynamicBandFirst,
 		Replaced: func(err error) { klog.ErrorS(err, "Replacing a committer that failed", "key", key) },
+		Restored: func() {
+			klog.ErrorS(nil, "etcd was restored under this server: its watch caches are wrong until it restarts, and /livez fails", "key", key)
+		},
 	})
 	if err != nil {
 		client.Close()
 		return nil, err
 	}
-	observe(key, storemetrics.Of(store))
+	observe(store)
 	return &committed{store, func() { client.Close() }}, nil
 }
 
@@ -102,7 +104,7 @@ func (c *committed) repairRange() repair.Range { return c.values }
 func (c *committed) close() {
 	ctx, cancel := operation()
 	defer cancel()
-	forget(c.values.Key(), storemetrics.Of(c.values))
+	forget(c.values)
 	c.values.Close(ctx) // reports operations that have not ended by then as unknown
 	c.done()
 }
