@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 	svctest "k8s.io/kubernetes/pkg/api/service/testing"
 	api "k8s.io/kubernetes/pkg/apis/core"
@@ -94,8 +95,11 @@ func TestDisconnectBefore(t *testing.T) {
 	}
 
 	ctx, cancel = context.WithCancel(request(t))
-	cancel()
-	if _, _, err := c.Delete(ctx, "b", rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}); !errors.Is(err, context.Canceled) {
+	validate := func(context.Context, runtime.Object) error {
+		cancel()
+		return nil
+	}
+	if _, _, err := c.Delete(ctx, "b", validate, &metav1.DeleteOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled deletion: %v", err)
 	}
 	if c.stored(t, key("b")) != revision {
