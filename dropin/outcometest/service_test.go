@@ -39,6 +39,7 @@ var address, otherAddress = net.IPv4(10, 0, 0, 100), net.IPv4(10, 0, 0, 101)
 type server struct {
 	*testing.T
 	*storage.REST
+	status    *storage.StatusREST
 	ctx       context.Context
 	ports     *portallocator.PortAllocator
 	addresses map[api.IPFamily]*ipallocator.Range
@@ -90,10 +91,14 @@ func newServer(t *testing.T, ports func(*portallocator.PortAllocator) portalloca
 	options := generic.RESTOptions{
 		StorageConfig: through.ForResource(api.Resource("services")), Decorator: generic.UndecoratedStorage, ResourcePrefix: "services",
 	}
-	if s.REST, _, _, err = storage.NewREST(options, api.IPv4Protocol, allocators, portAllocator, nil, nil, nil); err != nil {
+	if s.REST, s.status, _, err = storage.NewREST(options, api.IPv4Protocol, allocators, portAllocator, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Store.Destroy)
+	// Connect: the proxy must not lose what opens a connection.
+	s.mustCreate(nodePort("first", port, address))
+	s.mustDelete("first")
+	s.check(nil)
 	return s
 }
 
@@ -139,6 +144,12 @@ func (s *server) update(service *api.Service, allocated func()) (*api.Service, e
 	return updated.(*api.Service), nil
 }
 
+// createByUpdate creates a Service by an update. allocated is called after the values were allocated, and before the Service is written.
+func (s *server) createByUpdate(service *api.Service, allocated rest.ValidateObjectFunc) error {
+	_, _, err := s.Update(s.ctx, service.Name, rest.DefaultUpdatedObjectInfo(service), allocated, rest.ValidateAllObjectUpdateFunc, true, &metav1.UpdateOptions{})
+	return err
+}
+
 func (s *server) mustDelete(name string) {
 	s.Helper()
 	if _, _, err := s.Delete(s.ctx, name, rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}); err != nil {
@@ -182,6 +193,17 @@ func TestUnknownOutcome(t *testing.T) {
 		t.Run(fmt.Sprintf("create, written: %v", written), func(t *testing.T) {
 			s := newServer(t, nil)
 			_, err := s.create(nodePort("a", port, address), func(context.Context, runtime.Object) error {
+				s.lose(written, "a", "")
+				return nil
+			})
+			if err == nil || s.isStored("a", "") != written {
+				t.Fatalf("the error is %v, the Service is stored: %v", err, s.isStored("a", ""))
+			}
+			s.check([]int{port}, address)
+		})
+		t.Run(fmt.Sprintf("create by update, written: %v", written), func(t *testing.T) {
+			s := newServer(t, nil)
+			err := s.createByUpdate(nodePort("a", port, address), func(context.Context, runtime.Object) error {
 				s.lose(written, "a", "")
 				return nil
 			})
@@ -327,6 +349,57 @@ func TestReleaseAfterWrite(t *testing.T) {
 	}
 	s.check([]int{otherPort}, address)
 	s.mustDelete("a")
+	s.check(nil)
+}
+
+// TestDisconnect cancels requests after their values were allocated. Nothing may be written, and the new values must be free again.
+func TestDisconnect(t *testing.T) {
+	s := newServer(t, nil)
+	changed := s.mustCreate(nodePort("a", port, address))
+	connected := s.ctx
+	request := func() context.CancelFunc {
+		ctx, disconnect := context.WithCancel(connected)
+		s.ctx = ctx
+		return disconnect
+	}
+	disconnect := request()
+	if _, err := s.create(nodePort("b", otherPort, otherAddress), func(context.Context, runtime.Object) error { disconnect(); return nil }); err == nil {
+		t.Error("the creation succeeded")
+	}
+	s.check([]int{port}, address)
+	disconnect = request()
+	changed.Spec.Ports[0].NodePort = otherPort
+	if _, err := s.update(changed, disconnect); err == nil {
+		t.Error("the update succeeded")
+	}
+	s.check([]int{port}, address)
+	disconnect = request()
+	if err := s.createByUpdate(nodePort("b", otherPort, otherAddress), func(context.Context, runtime.Object) error { disconnect(); return nil }); err == nil {
+		t.Error("the creation by an update succeeded")
+	}
+	s.check([]int{port}, address)
+}
+
+// TestStatusEndsDeletion removes the last finalizer of a deleted Service by its status. The values must be free then, and not before.
+func TestStatusEndsDeletion(t *testing.T) {
+	s := newServer(t, nil)
+	service := nodePort("a", port, address)
+	service.Finalizers = []string{"example.com/wait"}
+	s.mustCreate(service)
+	s.mustDelete("a")
+	s.check([]int{port}, address)
+	stored, err := s.Get(s.ctx, "a", &metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := stored.(*api.Service).DeepCopy()
+	ended.Finalizers = nil
+	if _, _, err := s.status.Update(s.ctx, "a", rest.DefaultUpdatedObjectInfo(ended), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if s.isStored("a", "") {
+		t.Fatal("the Service is stored")
+	}
 	s.check(nil)
 }
 

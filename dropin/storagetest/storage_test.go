@@ -261,3 +261,20 @@ func TestNoAnswer(t *testing.T) {
 		t.Error("a dry run succeeded, and the store has not answered")
 	}
 }
+
+// TestStaticBand allocates all addresses of a range, in which those of the static band (KEP-3070), the lowest 16 of a /24, come last.
+func TestStaticBand(t *testing.T) {
+	config, server := registrytest.NewEtcdStorage(t, "")
+	defer server.Terminate(t)
+	r := servers(t, config.ForResource(api.Resource("serviceipallocations")), 1)[0]
+	const addresses, band = 254, 16
+	for i := range addresses {
+		ip, err := r.AllocateNext()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inBand := ip.To4()[3] <= band; inBand != (i >= addresses-band) {
+			t.Fatalf("allocation %d is %v", i, ip)
+		}
+	}
+}
