@@ -53,12 +53,15 @@ for from in "${overlays[@]}"; do
 	(cd "$from" && find . -type f) >>"$copy/.replaced"
 	cp -r "$from/." "$copy"
 done
-# A deletion through the status subresource releases values as well. No added file can change the hooks that NewREST sets.
-storage=$copy/pkg/registry/core/service/storage/storage.go
-released='statusStore.AfterDelete = genericStore.afterDelete'
-[[ $(grep -c -F "$released" "$storage") == 1 ]] || { echo "kube-apiserver $version: ${storage#"$copy"/} must contain this line exactly once: $released" >&2; exit 1; }
-sed -i "s/$released/genericStore.followDeletions(\&statusStore)/" "$storage"
-(cd "$copy" && find pkg/registry/core/service/storage/storage.go) >>"$copy/.replaced"
+replace() { # FILE LINE NEW-LINES
+	[[ $(grep -c -F "$2" "$copy/$1") == 1 ]] || { echo "kube-apiserver $version: $1 must contain this line exactly once: $2" >&2; exit 1; }
+	sed -i "s/$2/$3/" "$copy/$1"
+	echo "./$1" >>"$copy/.replaced"
+}
+# No added file can change the hooks and the storage that NewREST sets, or add a health check to the server.
+replace pkg/registry/core/service/storage/storage.go 'statusStore.AfterDelete = genericStore.afterDelete' \
+	'if err := genericStore.follow(\&statusStore, optsGetter); err != nil {\n\t\treturn nil, nil, nil, err\n\t}'
+replace cmd/kube-apiserver/app/server.go 'return aggregatorServer, nil' 'return withRestoreCheck(aggregatorServer)'
 [[ ${2:-} != --sources ]] || exit 0
 
 program=bin/kube-apiserver-rangekeeper-$version

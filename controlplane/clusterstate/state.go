@@ -189,6 +189,9 @@ func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
 	}
 	switch {
 	case strings.HasPrefix(key, p.ranges):
+		if strings.Contains(key[len(p.ranges):], "/") {
+			return nil // no range, but a fence beside one (etcdstore.FenceKey)
+		}
 		s.Ranges[path.Base(key)] = StoredRange{
 			Key:            key,
 			Value:          kv.Value,

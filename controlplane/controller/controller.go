@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -129,6 +130,7 @@ func New(config Config) (*Controller, error) {
 
 // addRepairs opens the ranges and makes the two repairers.
 func (c *Controller) addRepairs() error {
+	services := c.provenServices()
 	metrics := repaircontroller.NewMetrics()
 	if err := c.config.Metrics.Register(metrics); err != nil {
 		return err
@@ -150,7 +152,7 @@ func (c *Controller) addRepairs() error {
 		ranges     []repair.Range
 	}{{repaircontroller.ClusterIPs, addresses}, {repaircontroller.NodePorts, []repair.Range{ports}}} {
 		repairer, err := repaircontroller.New(repaircontroller.Config{
-			Controller: of.controller, Ranges: of.ranges, Services: c.client.CoreV1().Services(""), SameEtcd: true,
+			Controller: of.controller, Ranges: of.ranges, Services: services, SameEtcd: true,
 			Recorder: c.events.NewRecorder(scheme.Scheme, of.controller.Name), Metrics: metrics,
 			Interval: c.config.Bootstrap.Periods.Repairs, DryRun: c.config.DryRun,
 		})
@@ -163,12 +165,42 @@ func (c *Controller) addRepairs() error {
 	return nil
 }
 
+// provenServices lists Services over the API server, and compares the list with etcd: the watch cache of an API server that ran
+// while etcd was restored is wrong, and a repair by it would free values of Services. Health reports a wrong list.
+func (c *Controller) provenServices() repaircontroller.ListServices {
+	list := repaircontroller.APIServices(c.client.CoreV1().Services(""))
+	var wrong atomic.Pointer[error]
+	c.health = append(c.health, func() error {
+		if err := wrong.Load(); err != nil {
+			return *err
+		}
+		return nil
+	})
+	return func(ctx context.Context) ([]*corev1.Service, int64, error) {
+		services, revision, err := list(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		err = clusterstate.CheckServices(ctx, c.config.Etcd, c.config.Bootstrap.EtcdPrefix, services, revision)
+		switch {
+		case err == nil:
+			wrong.Store(nil)
+		case errors.Is(err, clusterstate.ErrOtherList):
+			wrong.Store(&err)
+		}
+		return services, revision, err
+	}
+}
+
 func open(c *Controller, name string, values rangekeeper.Range) (*etcdstore.Store, error) {
 	prefix := c.config.Bootstrap.EtcdPrefix
 	store, err := etcdstore.Open(etcdstore.Config{
 		Client: c.config.Etcd, Key: clusterstate.RangeKey(prefix, name), Range: values,
 		Strategy: rangekeeper.DynamicBandFirst, Grace: 2 * c.config.Bootstrap.Periods.Repairs,
 		Replaced: func(err error) { c.config.Log.Error("a committer failed and is replaced", "error", err) },
+		Restored: func() {
+			c.config.Log.Error("etcd was restored; restart the API server if it ran meanwhile", "range", name)
+		},
 	})
 	if err != nil {
 		return nil, err

@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -193,6 +195,9 @@ func TestServiceCIDRsChange(t *testing.T) {
 	if usage := a.Usage()[1]; usage.Used != 1 || usage.Free != 253 {
 		t.Error(usage)
 	}
+	if list := a.List(); len(list) != 1 || list[0].Name != small.String() {
+		t.Errorf("the objects of allocators are %v, want that of %v", list, small)
+	}
 
 	objects := client.NetworkingV1().ServiceCIDRs()
 	unready := func(name string) {
@@ -229,6 +234,142 @@ func TestServiceCIDRsChange(t *testing.T) {
 		}
 	}
 	eventually(t, "an address of a CIDR that is not ready is free again", func() bool { return a.Usage()[0].Free == 2 })
+}
+
+// TestServiceCIDRIsDeleted deletes a ServiceCIDR with a finalizer, as long as a controller waits until its addresses are unused. The
+// API server sets a deletion timestamp at once, and the controller's condition comes later: no address may be allocated meanwhile.
+func TestServiceCIDRIsDeleted(t *testing.T) {
+	withoutCondition := serviceCIDR("b", metav1.ConditionTrue, "10.7.0.0/30")
+	withoutCondition.Status = networkingv1.ServiceCIDRStatus{}
+	for _, object := range []*networkingv1.ServiceCIDR{serviceCIDR("a", metav1.ConditionTrue, "10.7.0.0/30"), withoutCondition} {
+		object.Finalizers = []string{"networking.k8s.io/service-cidr-finalizer"}
+		client := newClient(object, serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/30"))
+		a, startInformers := newAllocator(t, client, 20*time.Second)
+		startInformers()
+		address := netip.MustParseAddr("10.7.0.1")
+		if _, err := a.Allocate(t.Context(), address, service); err != nil {
+			t.Fatal(err)
+		}
+		object.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		if _, err := client.NetworkingV1().ServiceCIDRs().Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a ServiceCIDR that is being deleted is not ready", func() bool { return !a.Usage()[1].Ready })
+		if err := a.Check(t.Context(), netip.MustParseAddr("10.7.0.2")); !errors.Is(err, rangekeeper.ErrNotInRange) {
+			t.Errorf("an address of ServiceCIDR %s, which is being deleted: %v", object.Name, err)
+		}
+		for range 2 {
+			if object, err := a.AllocateNext(t.Context(), service); err != nil || !strings.HasPrefix(object.Name, "10.6.0.") {
+				t.Errorf("allocated %v, error: %v; want an address of the ServiceCIDR that is left", object, err)
+			}
+		}
+		// Its Services can still release their addresses.
+		if err := a.Release(t.Context(), address, *service, 1000); err != nil {
+			t.Error(err)
+		}
+		eventually(t, "the released address is free", func() bool { return a.Usage()[1].Free == 2 })
+	}
+}
+
+// TestRelease releases an address on behalf of a Service, with different objects in the API server and in the cache, which may be
+// stale. The object must be deleted only if it belongs to the Service.
+func TestRelease(t *testing.T) {
+	const name, asOf = "10.6.0.1", 50
+	object := func(owner string, revision int) *networkingv1.IPAddress {
+		number := strconv.Itoa(revision)
+		return &networkingv1.IPAddress{
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + number), ResourceVersion: number},
+			Spec:       networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: owner}},
+		}
+	}
+	withoutOwner := object("a", 50)
+	withoutOwner.Spec.ParentRef = nil
+	for what, c := range map[string]struct {
+		stored, cached *networkingv1.IPAddress
+		released       bool
+	}{
+		"no object":                                 {nil, nil, true},
+		"deleted, and still in the cache":           {nil, object("a", 50), true},
+		"in the cache":                              {object("a", 50), object("a", 50), true},
+		"not in the cache yet":                      {object("a", 50), nil, true},
+		"written since it was cached":               {object("a", 50), object("a", 40), true},
+		"of another owner":                          {object("b", 50), object("b", 50), false},
+		"of no owner":                               {withoutOwner, withoutOwner, false},
+		"of a later allocation":                     {object("a", 51), object("a", 51), false},
+		"of another owner, not in the cache":        {object("b", 50), nil, false},
+		"of no owner, not in the cache":             {withoutOwner, nil, false},
+		"of a later allocation, not in the cache":   {object("a", 51), nil, false},
+		"of another owner since it was cached":      {object("b", 50), object("a", 40), false},
+		"of a later allocation since it was cached": {object("a", 51), object("a", 40), false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			client := newClient()
+			if c.stored != nil {
+				if err := client.Tracker().Add(c.stored); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a, _ := newAllocator(t, client, 0) // the informers do not start
+			if c.cached != nil {
+				if err := a.index.informer.GetStore().Add(c.cached); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := a.Release(t.Context(), netip.MustParseAddr(name), *service, asOf); err != nil {
+				t.Error(err)
+			}
+			_, err := client.NetworkingV1().IPAddresses().Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				t.Fatal(err)
+			}
+			if released := err != nil; released != c.released {
+				t.Errorf("released: %v, want %v", released, c.released)
+			}
+		})
+	}
+}
+
+// TestUndoOfWrittenObject undoes an allocation whose object another client has written. The object must stay.
+func TestUndoOfWrittenObject(t *testing.T) {
+	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/24"))
+	a, startInformers := newAllocator(t, client, 20*time.Second)
+	startInformers()
+	object, err := a.AllocateNext(t.Context(), service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := object.DeepCopy()
+	written.ResourceVersion += "0"
+	if err := client.Tracker().Update(networkingv1.SchemeGroupVersion.WithResource("ipaddresses"), written, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Undo(t.Context(), object); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.NetworkingV1().IPAddresses().Get(t.Context(), object.Name, metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMappedAddress names an IPv4 address in the IPv6 form, as net.IP may have it. The name of its object is the IPv4 form.
+func TestMappedAddress(t *testing.T) {
+	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/24"))
+	a, startInformers := newAllocator(t, client, 20*time.Second)
+	startInformers()
+	mapped := netip.MustParseAddr("::ffff:10.6.0.1")
+	object, err := a.Allocate(t.Context(), mapped, service)
+	if err != nil || object.Name != "10.6.0.1" {
+		t.Fatal(object, err)
+	}
+	if err := a.Check(t.Context(), mapped); !errors.Is(err, rangekeeper.ErrAlreadyAllocated) {
+		t.Error("an address in use:", err)
+	}
+	if err := a.Release(t.Context(), mapped, *service, 1000); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.NetworkingV1().IPAddresses().Get(t.Context(), object.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Error("the object of a released address:", err)
+	}
 }
 
 // TestCloseAgain closes an allocator twice.
@@ -275,6 +416,22 @@ func TestCloseDuringCreation(t *testing.T) {
 	}
 }
 
+// TestCloseWhileWaiting closes an allocator while a request waits for its informers. The request must end at once.
+func TestCloseWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newAllocator(t, newClient(), time.Hour)
+		waiting := make(chan error)
+		go func() { _, err := a.AllocateNext(t.Context(), service); waiting <- err }()
+		time.Sleep(time.Minute)
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-waiting; !errors.Is(err, rangekeeper.ErrClosed) {
+			t.Errorf("the request that waits ends with the error %v", err)
+		}
+	})
+}
+
 // TestNotStarted allocates while the informers have not synced: nothing is known to be full or out of range.
 func TestNotStarted(t *testing.T) {
 	a, _ := newAllocator(t, newClient(), 50*time.Millisecond)
@@ -293,29 +450,43 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// TestGaugesFollowExpiry has reservations that expire while nothing is allocated.
-func TestGaugesFollowExpiry(t *testing.T) {
-	client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/30"))
-	client.PrependReactor("create", "ipaddresses", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewAlreadyExists(networkingv1.Resource("ipaddresses"), "x")
-	})
-	a, startInformers := newAllocator(t, client, 20*time.Second)
-	registry := prometheus.NewRegistry()
-	metrics, err := NewMetrics(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.Record(metrics)
-	startInformers()
-	if _, err := a.AllocateNext(t.Context(), service); !errors.Is(err, rangekeeper.ErrFull) {
-		t.Error("other clients have all addresses:", err)
-	}
-	// As after reservationTime.
-	if n, err := a.index.core.Expire(a.index.now() + reservationTime); n != 2 || err != nil {
-		t.Error(n, "reservations have expired", err)
-	}
-	eventually(t, "the gauges follow", func() bool {
-		return slices.Equal(gaugesOf(t, registry), []string{"10.6.0.0/30: 0 used, 2 free"})
+// TestExpiry has addresses taken by objects that the informer never reports. After reservationTime the allocator must offer them
+// again, and the gauges must follow although nothing is allocated.
+func TestExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := newClient(serviceCIDR("kubernetes", metav1.ConditionTrue, "10.6.0.0/30"))
+		var exist atomic.Bool
+		exist.Store(true)
+		client.PrependReactor("create", "ipaddresses", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return exist.Load(), nil, apierrors.NewAlreadyExists(networkingv1.Resource("ipaddresses"), "x")
+		})
+		a, startInformers := newAllocator(t, client, 20*time.Second)
+		registry := prometheus.NewRegistry()
+		metrics, err := NewMetrics(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Record(metrics)
+		startInformers()
+		full := func(what string) {
+			t.Helper()
+			if _, err := a.AllocateNext(t.Context(), service); !errors.Is(err, rangekeeper.ErrFull) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		full("other clients have all addresses")
+		exist.Store(false)
+		time.Sleep(reservationTime - expireEvery)
+		full("before the reservations expire")
+		time.Sleep(2 * expireEvery)
+		if gauges := gaugesOf(t, registry); !slices.Equal(gauges, []string{"10.6.0.0/30: 0 used, 2 free"}) {
+			t.Errorf("after the reservations have expired the gauges are %v", gauges)
+		}
+		for range 2 {
+			if _, err := a.AllocateNext(t.Context(), service); err != nil {
+				t.Error("after the reservations have expired:", err)
+			}
+		}
 	})
 }
 

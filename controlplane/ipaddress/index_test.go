@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -23,12 +24,13 @@ import (
 
 // server is an API server of IPAddress objects whose watch reports events when it is told to.
 type server struct {
-	mu       sync.Mutex
-	revision uint64
-	objects  map[string]*networkingv1.IPAddress
-	unseen   []watch.Event
-	watch    *watch.FakeWatcher
-	refusals int
+	mu        sync.Mutex
+	revision  uint64
+	compacted uint64
+	objects   map[string]*networkingv1.IPAddress
+	unseen    []watch.Event
+	watch     *watch.FakeWatcher
+	refusals  int
 }
 
 // IsWatchListSemanticsUnSupported makes the informer list: the watch reports no initial events.
@@ -66,12 +68,31 @@ func (s *server) delete(name string) {
 // report has the watch report all that has happened.
 func (s *server) report() {
 	s.mu.Lock()
-	events := s.unseen
+	events, reports := s.unseen, s.watch
 	s.unseen = nil
 	s.mu.Unlock()
 	for _, event := range events {
-		s.watch.Action(event.Type, event.Object)
+		reports.Action(event.Type, event.Object)
 	}
+}
+
+// interrupt ends the watch and compacts all revisions, as etcd does: the informer must list the objects, and is never told what has
+// happened since the last report.
+func (s *server) interrupt() {
+	s.mu.Lock()
+	ended := s.watch
+	s.watch, s.compacted = watch.NewFake(), s.revision
+	s.mu.Unlock()
+	ended.Stop()
+}
+
+func (s *server) open(options metav1.ListOptions) (watch.Interface, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if after, err := strconv.ParseUint(options.ResourceVersion, 10, 64); err != nil || after < s.compacted {
+		return nil, apierrors.NewResourceExpired("compacted")
+	}
+	return s.watch, nil
 }
 
 func (s *server) list(metav1.ListOptions) (runtime.Object, error) {
@@ -94,7 +115,7 @@ func start(t *testing.T, names []string, cidrs ...string) (*server, *index, []ra
 	}
 	lists := &cache.ListWatch{
 		ListFunc:  s.list,
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return s.watch, nil },
+		WatchFunc: s.open,
 	}
 	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lists, s), &networkingv1.IPAddress{}, 0, cache.Indexers{})
 	index, err := newIndex(informer, corev1.IPv4Protocol, func(netip.Addr) {})
@@ -164,6 +185,36 @@ func TestLaggingWatch(t *testing.T) {
 	}
 }
 
+// TestInterruptedWatch has objects created, deleted and recreated while the informer does not watch. It then reports a deletion
+// without the last state of the object.
+func TestInterruptedWatch(t *testing.T) {
+	s, index, cidrs := start(t, []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, "10.0.0.0/29")
+	s.delete("10.0.0.3")
+	s.report() // the informer watches now
+	s.delete("10.0.0.1")
+	s.delete("10.0.0.2")
+	for _, name := range []string{"10.0.0.2", "10.0.0.4"} {
+		if _, err := s.create(netip.MustParseAddr(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.interrupt()
+	free := func() (all []string) {
+		for i := range 6 {
+			if address := netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}); !index.isTaken(address) {
+				all = append(all, address.String())
+			}
+		}
+		return all
+	}
+	eventually(t, "the index knows the objects that the informer has listed", func() bool {
+		return slices.Equal(free(), []string{"10.0.0.1", "10.0.0.3", "10.0.0.5", "10.0.0.6"})
+	})
+	if used, free := index.usage(cidrs[0]); used != 2 || free != 4 {
+		t.Errorf("%d used, %d free", used, free)
+	}
+}
+
 // TestTakenElsewhere has addresses taken by a server whose creations the watch has not reported.
 func TestTakenElsewhere(t *testing.T) {
 	s, index, cidrs := start(t, nil, "10.0.0.0/29")
@@ -230,24 +281,6 @@ func TestFailures(t *testing.T) {
 	}
 	if address, _, err := index.createNext(cidrs, s.create); err != nil || address == lost {
 		t.Error(address, "after", lost, err)
-	}
-}
-
-// TestExpiry has an object that another client created and deleted before the watch could report it.
-func TestExpiry(t *testing.T) {
-	_, index, cidrs := start(t, nil, "10.0.0.0/30")
-	exists := apierrors.NewAlreadyExists(networkingv1.Resource("ipaddresses"), "x")
-	if _, _, err := index.createNext(cidrs, func(netip.Addr) (*networkingv1.IPAddress, error) { return nil, exists }); !errors.Is(err, rangekeeper.ErrFull) {
-		t.Error(err)
-	}
-	index.expire()
-	if used, _ := index.usage(cidrs[0]); used != 2 {
-		t.Error(used, "are used, and 2 objects exist")
-	}
-	index.started = index.started.Add(-reservationTime)
-	index.expire()
-	if used, _ := index.usage(cidrs[0]); used != 0 {
-		t.Error(used, "are used after the reservations have expired")
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package repaircontroller does the work of kube-apiserver's two repair controllers: it lists Services over the Kubernetes
-// API, makes repair passes over the ranges, and reports their findings in Events and metrics.
+// Package repaircontroller does the work of kube-apiserver's two repair controllers: it lists Services, makes repair
+// passes over the ranges, and reports their findings in Events and metrics.
 package repaircontroller
 
 import (
@@ -29,8 +29,8 @@ type Config struct {
 	Controller Controller
 	// Ranges are repaired together; the first one of addresses is the primary range.
 	Ranges []repair.Range
-	// Services are those of all namespaces.
-	Services corev1client.ServiceInterface
+	// Services lists those of all namespaces: [APIServices], or another list that is linearizable.
+	Services ListServices
 	// SameEtcd says that Services are in the etcd of the ranges, so that revisions can be compared. Then a list that is
 	// older than a range that was read before ends a pass with rangekeeper.ErrStaleList.
 	SameEtcd bool
@@ -45,6 +45,10 @@ type Config struct {
 	Interval time.Duration
 	Passes   uint8
 }
+
+// ListServices returns all Services at one revision of their etcd that is not older than the call, and the revision; 0 if that is
+// unknown.
+type ListServices func(ctx context.Context) (services []*corev1.Service, revision int64, err error)
 
 // Repairer makes repair passes.
 type Repairer struct {
@@ -73,9 +77,8 @@ func (r *Repairer) Close() error { return r.passes.Close() }
 
 // Result says what a pass has found and done.
 type Result struct {
-	// Services is how many were listed, ResourceVersion that of the list.
-	Services        int
-	ResourceVersion string
+	// Services is how many were listed.
+	Services int
 	// Findings are what is wrong with Services; what was to be repaired, but had come right by itself, is not among them.
 	Findings []rangekeeper.Finding
 	// Ranges are in the order of the Config.
@@ -113,12 +116,17 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	var result Result
 	outcomes, failure := repair.Drive(ctx, r.passes, r.config.Ranges, r.config.DryRun, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
 		var listed rangekeeper.ServiceList
+		var revision int64
 		var err error
-		if services, result.ResourceVersion, err = r.list(ctx); err != nil {
-			return nil, listed, err
+		if services, revision, err = r.config.Services(ctx); err != nil {
+			return nil, listed, fmt.Errorf("list Services: %w", err)
 		}
-		if listed, err = r.listed(result.ResourceVersion); err != nil {
-			return nil, listed, err
+		// Clears do not depend on later changes of Services: in a busy cluster leaks would stay.
+		if r.config.SameEtcd {
+			if revision <= 0 {
+				return nil, listed, errors.New("list Services: the list has no revision of etcd")
+			}
+			listed.Revision = revision
 		}
 		report, err = r.audit(pass, services)
 		return report, listed, err
@@ -167,43 +175,32 @@ func (r *Repairer) audit(pass *rangekeeper.Pass, services []*corev1.Service) (*r
 	return pass.Finish(audit)
 }
 
-// list returns all Services, at one revision that is not older than the call: a list without a resource version is
-// linearizable, and its further pages are of the first one's revision.
-func (r *Repairer) list(ctx context.Context) ([]*corev1.Service, string, error) {
+// APIServices lists the Services of an API server: a list without a resource version is linearizable, and its further pages
+// are of the first one's revision.
+func APIServices(client corev1client.ServiceInterface) ListServices {
 	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return r.config.Services.List(ctx, options)
+		return client.List(ctx, options)
 	}
-	list, _, err := pager.New(page).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, "", fmt.Errorf("list Services: %w", err)
-	}
-	about, err := meta.ListAccessor(list)
-	if err != nil {
-		return nil, "", fmt.Errorf("list Services: %w", err)
-	}
-	var services []*corev1.Service
-	err = meta.EachListItem(list, func(object runtime.Object) error {
-		service, ok := object.(*corev1.Service)
-		if !ok {
-			return fmt.Errorf("list Services: got a %T", object)
+	return func(ctx context.Context) (services []*corev1.Service, revision int64, err error) {
+		list, _, err := pager.New(page).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, 0, err
 		}
-		services = append(services, service)
-		return nil
-	})
-	return services, about.GetResourceVersion(), err
-}
-
-// listed says when a list was made, if that can be compared with revisions of ranges. Clears do not depend on it: in a
-// busy cluster leaks would stay.
-func (r *Repairer) listed(resourceVersion string) (rangekeeper.ServiceList, error) {
-	if !r.config.SameEtcd {
-		return rangekeeper.ServiceList{}, nil
+		about, err := meta.ListAccessor(list)
+		if err != nil {
+			return nil, 0, err
+		}
+		revision, _ = strconv.ParseInt(about.GetResourceVersion(), 10, 64) // other API servers have other resource versions
+		err = meta.EachListItem(list, func(object runtime.Object) error {
+			service, ok := object.(*corev1.Service)
+			if !ok {
+				return fmt.Errorf("got a %T", object)
+			}
+			services = append(services, service)
+			return nil
+		})
+		return services, revision, err
 	}
-	revision, err := strconv.ParseInt(resourceVersion, 10, 64)
-	if err != nil || revision <= 0 {
-		return rangekeeper.ServiceList{}, fmt.Errorf("list Services: resource version %q is not a revision of etcd", resourceVersion)
-	}
-	return rangekeeper.ServiceList{Revision: revision}, nil
 }
 
 // report reports a finding in an Event.

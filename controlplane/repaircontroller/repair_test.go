@@ -122,7 +122,7 @@ func TestDamagedCluster(t *testing.T) {
 	registry.MustRegister(metrics)
 	repairer := func(c repaircontroller.Controller, ranges ...repair.Range) *repaircontroller.Repairer {
 		return must(repaircontroller.New(repaircontroller.Config{
-			Controller: c, Ranges: ranges, Services: client.CoreV1().Services(""), SameEtcd: true,
+			Controller: c, Ranges: ranges, Services: repaircontroller.APIServices(client.CoreV1().Services("")), SameEtcd: true,
 			Recorder: broadcaster.NewRecorder(scheme.Scheme, c.Name), Metrics: metrics, Interval: interval,
 		}))
 	}

@@ -50,7 +50,7 @@ func TestStaleList(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(metrics)
 	repairer := must(repaircontroller.New(repaircontroller.Config{
-		Controller: repaircontroller.ClusterIPs, Ranges: []repair.Range{stored}, Services: services, SameEtcd: true,
+		Controller: repaircontroller.ClusterIPs, Ranges: []repair.Range{stored}, Services: repaircontroller.APIServices(services), SameEtcd: true,
 		Recorder: events.NewFakeRecorder(10), Metrics: metrics, Passes: 1,
 	}))
 	defer repairer.Close()

@@ -58,16 +58,22 @@ func init() {
 // runRepair runs a repair on a cluster with fake time, which advances when all goroutines wait. It calls test after the first check of
 // all objects.
 func runRepair(t *testing.T, test func(c *cluster)) {
+	runRepairOf(t, func(c *cluster) { c.addCIDR() }, func(c *cluster, ready <-chan struct{}) {
+		<-ready
+		test(c)
+	})
+}
+
+// runRepairOf runs a repair on a cluster that prepare has filled, and calls test at once. ready is closed after the first check of all
+// objects.
+func runRepairOf(t *testing.T, prepare func(c *cluster), test func(c *cluster, ready <-chan struct{})) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{T: t, begun: time.Now(), api: fake.NewClientset(), cache: fake.NewClientset()}
 		c.api.PrependReactor("get", "services", func(k8stesting.Action) (bool, runtime.Object, error) {
 			return c.unreadable.Load(), nil, apierrors.NewInternalError(errors.New("etcd does not answer"))
 		})
 		c.api.PrependReactor("delete", "ipaddresses", c.deleteAddress)
-		cidr := serviceCIDR("kubernetes", "10.0.0.0/24", metav1.ConditionTrue)
-		if err := c.cache.Tracker().Add(cidr); err != nil {
-			t.Fatal(err)
-		}
+		prepare(c)
 		factory := informers.NewSharedInformerFactory(c.cache, 10*time.Minute) // as in the server; 0 would disable the checks in intervals
 		repair := controller.NewRepairIPAddress(interval, c.api, factory.Core().V1().Services(),
 			factory.Networking().V1().ServiceCIDRs(), factory.Networking().V1().IPAddresses())
@@ -80,9 +86,16 @@ func runRepair(t *testing.T, test func(c *cluster)) {
 		}()
 		factory.Start(ctx.Done())
 		go repair.RunUntil(func() { close(ready) }, stop)
-		<-ready
-		test(c)
+		test(c, ready)
 	})
+}
+
+// addCIDR adds the ServiceCIDR of the cluster's addresses to the cache.
+func (c *cluster) addCIDR() {
+	c.Helper()
+	if err := c.cache.Tracker().Add(serviceCIDR("kubernetes", "10.0.0.0/24", metav1.ConditionTrue)); err != nil {
+		c.Fatal(err)
+	}
 }
 
 // deleteAddress checks preconditions, which the fake clientset ignores, and also removes the object from the cache.
@@ -365,6 +378,12 @@ func TestGraceStartsAgain(t *testing.T) {
 		"recreated": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
 			another := c.address(object.Name, "a", 0)
 			c.put(another) // one event, as after an interrupted watch
+			return another
+		},
+		"recreated in a restored etcd": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {
+			another := object.DeepCopy() // the revisions of a restored etcd begin again
+			another.UID = "another"
+			c.put(another)
 			return another
 		},
 		"deleted and created": func(c *cluster, object *networkingv1.IPAddress) *networkingv1.IPAddress {

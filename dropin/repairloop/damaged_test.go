@@ -20,10 +20,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/kubernetes/pkg/registry/core/rangeallocation"
@@ -67,34 +65,34 @@ func startEtcd(t *testing.T, snapshot string) *clientv3.Client {
 	return client
 }
 
-// servicesOf returns a clientset that lists the Services in etcd, linearizably.
-func servicesOf(etcd *clientv3.Client) *fake.Clientset {
-	clients := fake.NewSimpleClientset()
-	clients.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
-		answer, err := etcd.Get(context.Background(), "/registry/services/specs/", clientv3.WithPrefix())
+// listOf lists the Services in etcd.
+func listOf(etcd *clientv3.Client) repaircontroller.ListServices {
+	return func(ctx context.Context) (services []*corev1.Service, revision int64, err error) {
+		answer, err := etcd.Get(ctx, "/registry/services/specs/", clientv3.WithPrefix())
 		if err != nil {
-			return true, nil, err
+			return nil, 0, err
 		}
-		list := &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: fmt.Sprint(answer.Header.Revision)}}
 		for _, kv := range answer.Kvs {
 			object, _, err := scheme.Codecs.UniversalDeserializer().Decode(kv.Value, nil, nil)
 			if err != nil {
-				return true, nil, err
+				return nil, 0, err
 			}
-			list.Items = append(list.Items, *object.(*corev1.Service))
+			services = append(services, object.(*corev1.Service))
 		}
-		return true, list, nil
-	})
-	return clients
+		return services, answer.Header.Revision, nil
+	}
 }
 
 // committed is a registry whose range is an etcdstore.
 type committed struct {
 	rangeallocation.RangeRegistry // nil: no test calls it
 	passes                        repair.Range
+	services                      repaircontroller.ListServices
 }
 
-func (c committed) RepairRange(string) (repair.Range, bool) { return c.passes, true }
+func (c committed) RepairRange(string) (repair.Range, repaircontroller.ListServices) {
+	return c.passes, c.services
+}
 
 // interval is the time between passes.
 const interval = 2 * time.Second
@@ -109,12 +107,12 @@ func open(t *testing.T, etcd *clientv3.Client, name string, values rangekeeper.R
 
 func addresses(t *testing.T, etcd *clientv3.Client, name, cidr string) Range {
 	store := open(t, etcd, name, must(rangekeeper.ParseCIDR(cidr)))
-	return RangeOf(committed{passes: store}, cidr)
+	return RangeOf(committed{passes: store, services: listOf(etcd)}, cidr)
 }
 
 func ports(t *testing.T, etcd *clientv3.Client, name, all string) Range {
 	store := open(t, etcd, name, must(rangekeeper.ParsePortRange(all)))
-	return RangeOf(committed{passes: store}, all)
+	return RangeOf(committed{passes: store, services: listOf(etcd)}, all)
 }
 
 // counters returns counters like those of the API server.
@@ -158,7 +156,7 @@ func TestDamagedClusters(t *testing.T) {
 		t.Run(cluster.folder+"/"+cluster.controller.Name, func(t *testing.T) {
 			fixture := func(name string) string { return filepath.Join("../../testdata", cluster.folder, name) }
 			etcd := startEtcd(t, fixture("drift.db.gz"))
-			clients := servicesOf(etcd)
+			clients := fake.NewSimpleClientset()
 			found, failed := counters()
 			loop := New(Config{
 				Controller: cluster.controller, Ranges: cluster.open(etcd), Services: clients.CoreV1(), Events: clients.EventsV1(),
@@ -234,7 +232,11 @@ func TestDamagedClusters(t *testing.T) {
 			// The API server keeps one Event per reason and Service. If two values of a Service are wrong, the Event names either of
 			// them: client-go sends each Event in its own goroutine.
 			claims := map[string][]string{}
-			for _, s := range must(clients.CoreV1().Services("").List(t.Context(), metav1.ListOptions{})).Items {
+			services, _, err := listOf(etcd)(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range services {
 				claimed := append([]string{fmt.Sprint(s.Spec.HealthCheckNodePort)}, s.Spec.ClusterIPs...)
 				for _, port := range s.Spec.Ports {
 					claimed = append(claimed, fmt.Sprint(port.NodePort))

@@ -30,7 +30,8 @@ type Config struct {
 	Controller repaircontroller.Controller
 	// Ranges are repaired together; the first one of addresses is the primary range.
 	Ranges []Range
-	// Services are listed in all namespaces.
+	// Services are listed in all namespaces if a range is not in their etcd. Otherwise they are listed in etcd: the watch cache of an
+	// API server has missed what a restored etcd has.
 	Services corev1client.ServicesGetter
 	// Events record the findings.
 	Events eventsv1client.EventsV1Interface
@@ -63,8 +64,6 @@ func New(config Config) *Loop {
 	l := &Loop{
 		config: repaircontroller.Config{
 			Controller: config.Controller,
-			Services:   config.Services.Services(metav1.NamespaceAll),
-			SameEtcd:   true,
 			Recorder:   broadcaster.NewRecorder(scheme.Scheme, config.Controller.Name),
 			Interval:   config.Interval,
 			Passes:     config.Passes,
@@ -73,7 +72,11 @@ func New(config Config) *Loop {
 	}
 	for _, r := range config.Ranges {
 		l.config.Ranges = append(l.config.Ranges, r.passes)
-		l.config.SameEtcd = l.config.SameEtcd && r.sameEtcd
+		l.config.Services = r.services // all ranges of a server are in one etcd
+	}
+	l.config.SameEtcd = l.config.Services != nil
+	if !l.config.SameEtcd {
+		l.config.Services = repaircontroller.APIServices(config.Services.Services(metav1.NamespaceAll))
 	}
 	return l
 }

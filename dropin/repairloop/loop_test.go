@@ -46,8 +46,8 @@ func (r *registry) CreateOrUpdate(o *api.RangeAllocation) error {
 }
 
 // RepairRange returns a range whose revisions are not those of Services.
-func (r *registry) RepairRange(rangeSpec string) (repair.Range, bool) {
-	return registrytest.RangeOf(r, rangeSpec), false
+func (r *registry) RepairRange(rangeSpec string) (repair.Range, repaircontroller.ListServices) {
+	return registrytest.RangeOf(r, rangeSpec), nil
 }
 
 // has returns whether a port of 100-200 is in use.
@@ -124,7 +124,9 @@ type stale struct {
 	revision int64
 }
 
-func (s *stale) RepairRange(string) (repair.Range, bool) { return s, true }
+func (s *stale) RepairRange(string) (repair.Range, repaircontroller.ListServices) {
+	return s, func(context.Context) ([]*corev1.Service, int64, error) { return nil, 77, nil }
+}
 
 func (s *stale) Repair(_ context.Context, _ *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	s.revision = listed.Revision
@@ -139,7 +141,7 @@ func (s *stale) Repair(_ context.Context, _ *rangekeeper.Pass, listed rangekeepe
 func TestStaleList(t *testing.T) {
 	clients := fake.NewSimpleClientset()
 	clients.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: "77"}}, nil
+		return true, nil, errors.New("the list is from the API server, whose watch cache may be wrong")
 	})
 	found, failed := counters()
 	passes := &stale{Range: registrytest.RangeOf(&registry{}, "100-200"), times: 2}

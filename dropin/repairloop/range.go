@@ -7,28 +7,29 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/rangeallocation"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
 // Repairable is a registry whose range can be repaired. A pass uses the committer of the registry, so that it shares writes with
 // allocations and releases nothing that was allocated concurrently.
 type Repairable interface {
-	// RepairRange returns the range, and whether it is in the etcd of Services, so that revisions are comparable. rangeSpec is
-	// the configured range.
-	RepairRange(rangeSpec string) (passes repair.Range, sameEtcd bool)
+	// RepairRange returns the range, and the list of Services in its etcd; nil if Services are elsewhere, so that revisions are not
+	// comparable. rangeSpec is the configured range.
+	RepairRange(rangeSpec string) (passes repair.Range, services repaircontroller.ListServices)
 }
 
 // Range is a stored range that a Loop repairs.
 type Range struct {
 	passes   repair.Range
-	sameEtcd bool
+	services repaircontroller.ListServices
 }
 
 // RangeOf returns the range of a registry. rangeSpec is a CIDR, or ports as in "30000-32767".
 func RangeOf(registry rangeallocation.RangeRegistry, rangeSpec string) Range {
 	if registry, ok := registry.(Repairable); ok {
-		passes, sameEtcd := registry.RepairRange(rangeSpec)
-		return Range{passes, sameEtcd}
+		passes, services := registry.RepairRange(rangeSpec)
+		return Range{passes, services}
 	}
 	return Range{passes: refusing{fmt.Errorf("range %s: cannot repair a registry of type %T", rangeSpec, registry)}}
 }
@@ -36,9 +37,11 @@ func RangeOf(registry rangeallocation.RangeRegistry, rangeSpec string) Range {
 // refusing is a range that fails every pass with err.
 type refusing struct{ err error }
 
-func (r refusing) ReadForPass(context.Context, *rangekeeper.Pass) (rangekeeper.State, error) {
-	return rangekeeper.State{}, r.err
+func (r refusing) ReadForPass(context.Context, *rangekeeper.Pass) (rangekeeper.State, bool, error) {
+	return rangekeeper.State{}, false, r.err
 }
+
+func (r refusing) Fence(context.Context, *rangekeeper.Pass) error { return r.err }
 
 func (r refusing) Repair(context.Context, *rangekeeper.Pass, rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	return rangekeeper.Repaired{}, r.err

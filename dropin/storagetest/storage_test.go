@@ -223,3 +223,41 @@ func TestUndo(t *testing.T) {
 		t.Errorf("address of another Service in use: %v, address of the request in use: %v", r.Has(first), r.Has(second))
 	}
 }
+
+// TestUseUntil allocates two addresses in one request. The Service must be written in the time of the first one.
+func TestUseUntil(t *testing.T) {
+	config, server := registrytest.NewEtcdStorage(t, "")
+	defer server.Terminate(t)
+	r := servers(t, config.ForResource(api.Resource("serviceipallocations")), 1)[0]
+	own, request := r.ForRequest()
+	if until := request.UseUntil(); !until.IsZero() {
+		t.Errorf("before any allocation the Service must be written by %s", until)
+	}
+	if err := own.Allocate(first); err != nil {
+		t.Fatal(err)
+	}
+	earliest := request.UseUntil()
+	if _, err := own.AllocateNext(); err != nil {
+		t.Fatal(err)
+	}
+	if until := request.UseUntil(); !until.Equal(earliest) {
+		t.Errorf("after another allocation the Service must be written by %s, want %s", until, earliest)
+	}
+}
+
+// TestNoAnswer asks whether an address is in use when the store is closed. It may be, so the answer must not be that it is free.
+func TestNoAnswer(t *testing.T) {
+	config, server := registrytest.NewEtcdStorage(t, "")
+	defer server.Terminate(t)
+	r := servers(t, config.ForResource(api.Resource("serviceipallocations")), 1)[0]
+	if r.Has(first) {
+		t.Error("a free address is in use")
+	}
+	r.Destroy()
+	if !r.Has(first) {
+		t.Error("an address is free, and the store has not answered")
+	}
+	if err := r.DryRun().Allocate(first); err == nil {
+		t.Error("a dry run succeeded, and the store has not answered")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/big"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // changeTimeout is how long a change of a range is tried while other clients write.
@@ -47,6 +49,8 @@ type held struct {
 	hasObjects bool
 	// next is what is to be stored, "" for no change.
 	next string
+	// clears reports whether next frees a value.
+	clears bool
 }
 
 // changeRange has decide change a range's allocator, and writes the result if neither the range nor a Service has changed
@@ -130,7 +134,8 @@ func (h *held) change(decide func(*held, *rangekeeper.Allocator) error) error {
 		return err
 	}
 	next, err := h.object.Encode(nil)
-	h.next = string(next)
+	before, after := new(big.Int).SetBytes(h.data), new(big.Int).SetBytes(data)
+	h.next, h.clears = string(next), before.AndNot(before, after).Sign() != 0
 	return err
 }
 
@@ -180,6 +185,10 @@ func (s *store) swap(ctx context.Context, read int64, ranges ...*held) (revision
 			clientv3.Compare(clientv3.Version(key), "=", h.stored.Version),
 			clientv3.Compare(clientv3.CreateRevision(key), "=", h.stored.CreateRevision))
 		puts, keys = append(puts, clientv3.OpPut(key, h.next)), append(keys, key)
+		if h.clears {
+			// A Service with a freed value that reaches etcd later is refused.
+			puts = append(puts, etcdstore.PutFence(key))
+		}
 	}
 	if len(puts) == 0 {
 		return read, nil

@@ -73,6 +73,11 @@ pub enum Fault {
     OneSightingTooMany = 75,
     ForeignAsOfKept = 76,
     RefusalTakenForFailure = 77,
+    StoreOfOwnerIgnored = 78,
+    WrittenProtected = 79,
+    ListTrustedAfterRestore = 80,
+    FenceMissing = 81,
+    ListBeforeFence = 82,
 }
 
 impl Fault {

@@ -54,7 +54,10 @@ impl World {
         let Outcome::Read(view) = outcome else { return };
         let now = duration(local + if crate::faults::is_on(25) { one.wall } else { 0 });
         let more = if one.repeats { 1 << 25 | 1 << 33 } else { 0 };
-        with_more(more, || pass.read(&mut one.passes, &one.committer, &view, now)).expect("begun");
+        if with_more(more, || pass.read(&mut one.passes, &one.committer, &view, now)).expect("begun") {
+            let fence = self.store.write_fence();
+            pass.fenced(&one.passes, &one.committer, fence).expect("after the read");
+        }
         one.pass = Pass::Listing { view, listed, time: self.now, pass };
         let incarnation = one.incarnation;
         let delay = match self.random.below(20) {

@@ -38,6 +38,8 @@ type MetaAllocator struct {
 	addresses         *ipaddress.Allocator
 	// bitmapAllocator also records the addresses of the first CIDR, for older servers of the cluster.
 	bitmapAllocator Interface
+	// objects is the prefix of the keys of IPAddress objects; "" if they are not in the etcd of Services.
+	objects string
 	// request records allocations and releases; nil outside of a request.
 	request *request
 	// allocators is nil except in the released tests.
@@ -106,9 +108,20 @@ func newAllocator(
 	}, nil
 }
 
-// errorOf returns the package's error for an error of the addresses. Nothing is known to be full or unknown as long as the informers
-// have not synced.
+// SetObjectKeys sets the prefix of the keys of IPAddress objects, before the first request; "" if they are not in the etcd of Services.
+func (c *MetaAllocator) SetObjectKeys(prefix string) { c.objects = prefix }
+
+// errorOf returns the package's error for an error of the addresses, and records it in the request.
 func (c *MetaAllocator) errorOf(err error) error {
+	err = c.interpret(err)
+	if c.request != nil && err != nil {
+		c.request.recordFailure(err)
+	}
+	return err
+}
+
+// interpret returns the package's error. Nothing is known to be full or unknown as long as the informers have not synced.
+func (c *MetaAllocator) interpret(err error) error {
 	isSynced := c.serviceCIDRSynced() && c.ipAddressSynced()
 	switch {
 	case errors.Is(err, rangekeeper.ErrAlreadyAllocated):

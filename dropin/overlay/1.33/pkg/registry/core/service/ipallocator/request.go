@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strconv"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/ipaddress"
@@ -16,17 +19,21 @@ import (
 // its Service gives up.
 type request struct {
 	addresses *ipaddress.Allocator
+	// objects is the prefix of the keys of IPAddress objects; "" if they are not in the etcd of Services.
+	objects string
 	// bitmap is the request to the bitmap of the first CIDR, which older servers read; nil if there is none.
 	bitmap   allocator.Request
 	created  []*networkingv1.IPAddress
 	released []net.IP
+	// failure is the error of the last allocation that failed because of the store.
+	failure error
 }
 
 var _ allocator.Request = (*request)(nil)
 
 // ForRequest returns an allocator of the same addresses for one request, and the request.
 func (c *MetaAllocator) ForRequest() (Interface, allocator.Request) {
-	own, q := *c, &request{addresses: c.addresses}
+	own, q := *c, &request{addresses: c.addresses, objects: c.objects}
 	own.request = q
 	source, ok := c.bitmapAllocator.(interface {
 		ForRequest() (Interface, allocator.Request)
@@ -37,13 +44,55 @@ func (c *MetaAllocator) ForRequest() (Interface, allocator.Request) {
 	return &own, q
 }
 
-// UseUntil returns that of the bitmap. An IPAddress object has no limit: it refers to its Service, which a repair reads before it
-// deletes the object.
+// UseUntil returns that of the bitmap. An IPAddress object has none: the write of the Service has the condition that the object still
+// exists.
 func (q *request) UseUntil() (until time.Time) {
 	if q.bitmap != nil {
 		until = q.bitmap.UseUntil()
 	}
 	return until
+}
+
+// Conditions are that the created objects still exist, and those of the bitmap.
+func (q *request) Conditions() (all []clientv3.Cmp) {
+	if q.objects != "" {
+		for _, object := range q.created {
+			// The object was just created: its revision is that of its creation.
+			revision, _ := strconv.ParseInt(object.ResourceVersion, 10, 64)
+			all = append(all, clientv3.Compare(clientv3.CreateRevision(q.objects+object.Name), "=", revision))
+		}
+	}
+	if q.bitmap != nil {
+		all = append(all, q.bitmap.Conditions()...)
+	}
+	return all
+}
+
+// Written records in the bitmap that the Service is stored.
+func (q *request) Written() {
+	if q.bitmap != nil {
+		q.bitmap.Written()
+	}
+}
+
+// Failure returns the error of the last allocation that failed because of the store, in the objects or in the bitmap.
+func (q *request) Failure() error {
+	if q.failure == nil && q.bitmap != nil {
+		return q.bitmap.Failure()
+	}
+	return q.failure
+}
+
+// recordFailure records an error that is not about the request. The API server refuses an object with a code below 500, and asks with
+// 429 to try again.
+func (q *request) recordFailure(err error) {
+	var refused apierrors.APIStatus
+	switch {
+	case errors.Is(err, ErrAllocated), errors.Is(err, ErrFull), errors.Is(err, ErrMismatchedNetwork):
+	case errors.As(err, &refused) && refused.Status().Code < 500 && !apierrors.IsTooManyRequests(err):
+	default:
+		q.failure = err
+	}
 }
 
 // Undo deletes the created objects, unless another client has written them since.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 	netutils "k8s.io/utils/net"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -173,6 +174,15 @@ func (r *Range) ForRequest() (Interface, allocator.Request) {
 	alloc, request := source.ForRequest()
 	own.alloc = alloc
 	return &own, allocator.Then(request, r.gauge)
+}
+
+// SetServices sets the list of Services for repair passes, before the first one. In memory there are none.
+func (r *Range) SetServices(list repaircontroller.ListServices) {
+	if repaired, ok := r.alloc.(interface {
+		SetServices(repaircontroller.ListServices)
+	}); ok {
+		repaired.SetServices(list)
+	}
 }
 
 // ForEach calls fn with each address in use.

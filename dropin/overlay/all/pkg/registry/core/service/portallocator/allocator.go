@@ -8,6 +8,7 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -167,6 +168,15 @@ func (r *PortAllocator) ForRequest() (Interface, allocator.Request) {
 	alloc, request := source.ForRequest()
 	own.alloc = alloc
 	return &own, allocator.Then(request, r.gauge)
+}
+
+// SetServices sets the list of Services for repair passes, before the first one. In memory there are none.
+func (r *PortAllocator) SetServices(list repaircontroller.ListServices) {
+	if repaired, ok := r.alloc.(interface {
+		SetServices(repaircontroller.ListServices)
+	}); ok {
+		repaired.SetServices(list)
+	}
 }
 
 // ForEach calls fn with each port in use.

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/apiserver/pkg/storage"
 	api "k8s.io/kubernetes/pkg/apis/core"
 )
 
@@ -18,7 +17,7 @@ import (
 func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	q := r.newRequest()
 	store := *r.Store
-	write := &creation{Interface: store.Storage.Storage, request: q}
+	write := &creation{services: r.services(), request: q}
 	store.Storage.Storage = write
 	store.BeginCreate = func(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
 		name := obj.(*api.Service).Name
@@ -26,7 +25,7 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation 
 		if err != nil {
 			// The released code keeps the address of the first family if the second one has none.
 			q.undo(ctx, name)
-			return nil, err
+			return nil, q.explain(err)
 		}
 		return func(ctx context.Context, success bool) {
 			if !success && write.unknown {
@@ -44,7 +43,7 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation 
 
 // creation records whether the outcome of its write is unknown.
 type creation struct {
-	storage.Interface
+	*services
 	request *request
 	unknown bool
 }
@@ -57,8 +56,17 @@ func (c *creation) Create(ctx context.Context, key string, obj, out runtime.Obje
 	if err := c.request.checkTime(); err != nil {
 		return err
 	}
+	into := c.Interface
+	if len(c.request.conditions()) > 0 {
+		ctx, into = withConditions(ctx, c.request.conditions), c.raw
+	}
+	ctx, cancel := uncancelled(ctx)
+	defer cancel()
 	c.unknown = true // even after a panic
-	err := c.Interface.Create(ctx, key, obj, out, ttl)
+	err := into.Create(ctx, key, obj, out, ttl)
 	c.unknown = err != nil && !isRefusal(err)
-	return err
+	if err == nil {
+		c.request.written()
+	}
+	return explainWrite(err)
 }

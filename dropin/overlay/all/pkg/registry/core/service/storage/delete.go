@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"strconv"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -12,56 +11,62 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 )
 
-// followDeletions makes both stores release the values of a deleted Service on its behalf. NewREST calls it instead of setting the
-// status store's hook (see scripts/dropin.sh).
+// services returns the storage that follow has set.
+func (r *REST) services() *services { return r.Store.Storage.Storage.(*services) }
+
+// followDeletions makes both stores release the values of a deleted Service on its behalf.
 //
 // The stores also call the hook if another client has deleted the Service (Store.deleteWithoutFinalizers in
 // k8s.io/apiserver/pkg/registry/generic/registry/store.go). Other Services may own its values by then.
-func (r *REST) followDeletions(status *genericregistry.Store) {
-	d := &deletions{Interface: r.Store.Storage.Storage}
+func (s *services) followDeletions(r *REST, status *genericregistry.Store) {
+	s.newRequest = r.newRequest
 	for _, store := range []*genericregistry.Store{r.Store, status} {
-		store.Storage.Storage = d
+		store.Storage.Storage = s
 		store.AfterDelete = func(obj runtime.Object, options *metav1.DeleteOptions) {
 			service := obj.(*api.Service)
 			asOf := revisionOf(service)
-			oldest := d.takeBefore(service, asOf)
-			q := r.newRequest()
+			owner := ownerOf(service, asOf, asOf)
+			var q *request
+			if found, ok := s.deleting.LoadAndDelete(service); ok {
+				deleted := found.(deletion)
+				q, owner.Oldest = deleted.request, deleted.before
+			} else { // another client has deleted the Service, and this object is from before that
+				q, owner.Late = r.newRequest(), true
+			}
 			q.afterDelete(withAllocatedPorts(service), options)
-			q.commit(context.Background(), ownerOf(service, asOf, oldest))
+			q.commit(context.Background(), owner)
 		}
 	}
 }
 
-// deletions holds the last revision of each deleted Service until its values are released.
-type deletions struct {
-	storage.Interface
-	// before has the revision by the object into which the deletion was decoded.
-	before sync.Map
+// deletion is a deletion whose values are not released yet.
+type deletion struct {
+	// request began before the deletion.
+	request *request
+	// before is the last revision of the Service before the deletion.
+	before int64
 }
 
-func (d *deletions) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+func (s *services) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cachedExistingObject runtime.Object, options storage.DeleteOptions) error {
-	var before int64
-	err := d.Interface.Delete(ctx, key, out, preconditions, func(ctx context.Context, obj runtime.Object) error {
+	deleted := deletion{request: s.newRequest()}
+	deleting, cancel := uncancelled(ctx)
+	defer cancel()
+	err := s.Interface.Delete(deleting, key, out, preconditions, func(_ context.Context, obj runtime.Object) error {
 		// The storage deletes the object that it validated last.
 		if service, ok := obj.(*api.Service); ok {
-			before = revisionOf(service)
+			deleted.before = revisionOf(service)
 		}
-		return validate(ctx, obj)
+		err := validate(ctx, obj)
+		if err == nil {
+			err = ctx.Err() // send nothing if the client disconnected before
+		}
+		return err
 	}, cachedExistingObject, options)
 	if service, ok := out.(*api.Service); ok && err == nil {
-		d.before.Store(service, before)
+		s.deleting.Store(service, deleted)
 	}
 	return err
-}
-
-// takeBefore returns the last revision of a Service before its deletion. If another client has deleted the Service, the object is
-// from before that deletion, and its own revision is returned.
-func (d *deletions) takeBefore(service *api.Service, own int64) int64 {
-	if before, ok := d.before.LoadAndDelete(service); ok {
-		return before.(int64)
-	}
-	return own
 }
 
 // revisionOf returns the revision of a Service from etcd; 0 if it has none. As of 0 nothing has an owner.

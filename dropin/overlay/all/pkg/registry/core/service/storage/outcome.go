@@ -14,9 +14,11 @@ import (
 // isRefusal returns whether the error of a write means that nothing was sent to etcd, or that etcd refused it. "No space" is no
 // refusal: etcd was seen to answer it after the write.
 func isRefusal(err error) bool {
-	var failed *storage.StorageError
+	var ofStorage *storage.StorageError
 	switch {
-	case errors.As(err, &failed):
+	case errors.Is(err, errLost):
+		return true
+	case errors.As(err, &ofStorage):
 		return !storage.IsUnreachable(err)
 	case storage.IsInternalError(err), errors.Is(err, storage.ErrResourceVersionSetOnCreate):
 		return true

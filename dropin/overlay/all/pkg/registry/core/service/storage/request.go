@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	api "k8s.io/kubernetes/pkg/apis/core"
@@ -19,7 +20,14 @@ import (
 // those of other code, release immediately.
 type request struct {
 	REST
-	parts []allocator.Request
+	parts []part
+}
+
+// part is the part of a request that one allocator has.
+type part struct {
+	allocator.Request
+	// kind is that of the values.
+	kind string
 }
 
 func (r *REST) newRequest() *request {
@@ -32,7 +40,7 @@ func (r *REST) newRequest() *request {
 		if ok {
 			own, part := source.ForRequest()
 			q.alloc.serviceIPAllocatorsByFamily[family] = own
-			q.follow(part)
+			q.add("ClusterIP", part)
 		}
 	}
 	ports, ok := r.alloc.serviceNodePorts.(interface {
@@ -41,14 +49,29 @@ func (r *REST) newRequest() *request {
 	if ok {
 		own, part := ports.ForRequest()
 		q.alloc.serviceNodePorts = own
-		q.follow(part)
+		q.add("node port", part)
 	}
 	return q
 }
 
-func (q *request) follow(part allocator.Request) {
-	if part != nil {
-		q.parts = append(q.parts, part)
+func (q *request) add(kind string, of allocator.Request) {
+	if of != nil {
+		q.parts = append(q.parts, part{of, kind})
+	}
+}
+
+// conditions are those of all allocated values.
+func (q *request) conditions() (all []clientv3.Cmp) {
+	for _, part := range q.parts {
+		all = append(all, part.Conditions()...)
+	}
+	return all
+}
+
+// written records that the Service was written with the allocated values.
+func (q *request) written() {
+	for _, part := range q.parts {
+		part.Written()
 	}
 }
 

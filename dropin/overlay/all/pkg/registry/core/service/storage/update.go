@@ -20,7 +20,7 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	q := r.newRequest()
 	store := *r.Store
-	write := &update{Interface: store.Storage.Storage, request: q, name: name}
+	write := &update{services: r.services(), request: q, name: name}
 	store.Storage.Storage = write
 	store.BeginCreate = func(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
 		return write.begun(q.beginCreate(ctx, obj, options))
@@ -45,7 +45,7 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 
 // update undoes the attempts that were not written.
 type update struct {
-	storage.Interface
+	*services
 	request *request
 	name    string
 	// finish ends the last attempt that may have been written; nil if there is none.
@@ -58,7 +58,7 @@ type update struct {
 func (u *update) begun(finish genericregistry.FinishFunc, err error) (genericregistry.FinishFunc, error) {
 	if err != nil {
 		u.request.undo(context.Background(), u.name)
-		return nil, err
+		return nil, u.request.explain(err)
 	}
 	return func(ctx context.Context, success bool) {
 		u.finish = finish
@@ -77,8 +77,10 @@ func (u *update) undo(ctx context.Context) {
 	}
 }
 
+// GuaranteedUpdate writes without the watch cache, as an attempt has conditions only if it allocates. Like the cache it begins with the
+// object in it.
 func (u *update) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
-	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cachedExistingObject runtime.Object) error {
+	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, _ runtime.Object) error {
 	attempt := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		u.undo(ctx) // the storage repeats an attempt only if it was not written
 		u.oldest = meta.ResourceVersion
@@ -96,9 +98,14 @@ func (u *update) GuaranteedUpdate(ctx context.Context, key string, destination r
 		}
 		return output, ttl, nil
 	}
-	err := u.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, attempt, cachedExistingObject)
-	if err != nil && isRefusal(err) {
+	writing, cancel := uncancelled(withConditions(ctx, u.request.conditions))
+	defer cancel()
+	err := u.raw.GuaranteedUpdate(writing, key, destination, ignoreNotFound, preconditions, attempt, u.cached(ctx, key))
+	switch {
+	case err == nil:
+		u.request.written()
+	case isRefusal(err):
 		u.undo(ctx)
 	}
-	return err
+	return explainWrite(err)
 }

@@ -6,6 +6,7 @@ import (
 	"path"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 
@@ -21,6 +22,10 @@ type backend interface {
 	// allocateNext returns rangekeeper.ErrFull if there is none.
 	allocateNext(ctx context.Context) (allocation, error)
 	release(ctx context.Context, all []owned) error
+	// written records that the Services of allocated offsets are stored.
+	written(offsets []int)
+	// store returns which store is known; see rangekeeper.Ownership.
+	store() uint32
 	// read returns the stored bitmap and its revision.
 	read(ctx context.Context) (bitmap []byte, revision int64, err error)
 	// memory returns an allocator in memory with a bitmap from read.
@@ -34,10 +39,12 @@ type backend interface {
 
 // allocation is an offset that was allocated.
 type allocation struct {
-	offset   int
-	revision int64
-	// useUntil is when its Service must be written.
-	useUntil time.Time
+	offset int
+	// owner is that of a rollback.
+	owner rangekeeper.Ownership
+	// useUntil is when its Service must be written, under these conditions.
+	useUntil   time.Time
+	conditions []clientv3.Cmp
 }
 
 // owned is an offset to be released on behalf of its owner.

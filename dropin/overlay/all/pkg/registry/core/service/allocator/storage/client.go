@@ -22,12 +22,12 @@ const (
 	keepaliveTimeout = 10 * time.Second
 )
 
-// connect returns a client of the API server's etcd. It does not wait for the connection.
-func connect(c storagebackend.TransportConfig) (*clientv3.Client, error) {
+// Connect returns a client of the API server's etcd. It does not wait for the connection.
+func Connect(c storagebackend.TransportConfig, options ...grpc.DialOption) (*clientv3.Client, error) {
 	config := clientv3.Config{
 		Endpoints: c.ServerList, DialTimeout: dialTimeout,
-		DialKeepAliveTime: keepaliveTime, DialKeepAliveTimeout: keepaliveTimeout,
-		Logger: zap.NewNop(), // etcdstore returns errors to its callers
+		DialKeepAliveTime: keepaliveTime, DialKeepAliveTimeout: keepaliveTimeout, DialOptions: options,
+		Logger: zap.NewNop(), // the callers get the errors
 	}
 	if c.CertFile != "" || c.KeyFile != "" || c.TrustedCAFile != "" {
 		files := transport.TLSInfo{CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.TrustedCAFile}

@@ -11,86 +11,100 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
-	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore/storemetrics"
 )
 
 // committed carries out operations through an etcdstore, many of them in one compare-and-swap.
 type committed struct {
-	store *etcdstore.Store
-	done  func()
+	values *etcdstore.Store
+	done   func()
 }
 
 func openCommitted(values rangekeeper.Range, key string, config *storagebackend.ConfigForResource) (backend, error) {
-	client, err := connect(config.Transport)
+	client, err := Connect(config.Transport)
 	if err != nil {
 		return nil, err
 	}
 	store, err := etcdstore.Open(etcdstore.Config{
 		Client: client, Key: key, Range: values, Strategy: rangekeeper.DynamicBandFirst,
 		Replaced: func(err error) { klog.ErrorS(err, "Replacing a committer that failed", "key", key) },
+		Restored: func() {
+			klog.ErrorS(nil, "etcd was restored under this server: its watch caches are wrong until it restarts, and /livez fails", "key", key)
+		},
 	})
 	if err != nil {
 		client.Close()
 		return nil, err
 	}
-	observe(key, storemetrics.Of(store))
+	observe(store)
 	return &committed{store, func() { client.Close() }}, nil
 }
 
 func (c *committed) allocate(ctx context.Context, offset int) (allocation, error) {
-	value, ok := c.store.Range().ValueAt(uint32(offset))
+	value, ok := c.values.Range().ValueAt(uint32(offset))
 	if !ok {
-		return allocation{}, fmt.Errorf("%s has no offset %d", c.store.Range(), offset)
+		return allocation{}, fmt.Errorf("%s has no offset %d", c.values.Range(), offset)
 	}
-	return c.allocation(c.store.Allocate(ctx, value))
+	return c.allocation(c.values.Allocate(ctx, value))
 }
 
 func (c *committed) allocateNext(ctx context.Context) (allocation, error) {
-	return c.allocation(c.store.AllocateNext(ctx))
+	return c.allocation(c.values.AllocateNext(ctx))
 }
 
 func (c *committed) allocation(a etcdstore.Allocation, err error) (allocation, error) {
 	if err != nil {
 		return allocation{}, err
 	}
-	offset, _ := c.store.Range().OffsetOf(a.Value)
-	return allocation{int(offset), a.Revision, a.UseUntil}, nil
+	offset, _ := c.values.Range().OffsetOf(a.Value)
+	return allocation{int(offset), a.Owner(), a.UseUntil, a.Conditions()}, nil
 }
 
 func (c *committed) release(ctx context.Context, all []owned) error {
 	values := make([]etcdstore.Owned, 0, len(all))
 	for _, one := range all {
-		if value, ok := c.store.Range().ValueAt(uint32(one.offset)); ok {
+		if value, ok := c.values.Range().ValueAt(uint32(one.offset)); ok {
 			values = append(values, etcdstore.Owned{Value: value, Owner: one.owner})
 		}
 	}
-	_, err := c.store.ReleaseAll(ctx, values...)
+	_, err := c.values.ReleaseAll(ctx, values...)
 	return err
 }
 
+func (c *committed) written(offsets []int) {
+	values := make([]rangekeeper.Value, 0, len(offsets))
+	for _, offset := range offsets {
+		if value, ok := c.values.Range().ValueAt(uint32(offset)); ok {
+			values = append(values, value)
+		}
+	}
+	c.values.Written(values...)
+}
+
+func (c *committed) store() uint32 { return c.values.Known().Store }
+
 func (c *committed) read(ctx context.Context) ([]byte, int64, error) {
-	view, err := c.store.Read(ctx)
+	view, err := c.values.Read(ctx)
 	return view.Snapshot, view.Revision, err
 }
 
 func (c *committed) memory(bitmap []byte) (allocator.Interface, error) {
-	copied, err := allocator.NewMemory(c.store.Range())
+	copied, err := allocator.NewMemory(c.values.Range())
 	if err == nil {
-		err = copied.Restore(c.store.Range().String(), bitmap)
+		err = copied.Restore(c.values.Range().String(), bitmap)
 	}
 	return copied, err
 }
 
 func (c *committed) used() int {
-	return c.store.Known().Used
+	return c.values.Known().Used
 }
 
-func (c *committed) repairRange() repair.Range { return c.store }
+func (c *committed) repairRange() repair.Range { return c.values }
 
 func (c *committed) close() {
 	ctx, cancel := operation()
 	defer cancel()
-	forget(c.store.Key(), storemetrics.Of(c.store))
-	c.store.Close(ctx) // reports operations that have not ended by then as unknown
+	forget(c.values)
+	c.values.Close(ctx) // reports operations that have not ended by then as unknown
 	c.done()
 }

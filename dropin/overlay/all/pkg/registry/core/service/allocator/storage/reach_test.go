@@ -58,6 +58,10 @@ func (s *swapped) release(ctx context.Context, all []owned) error {
 	return s.swap(ctx, func() error { return s.of.given.Release(all[0].offset) })
 }
 
+func (s *swapped) written([]int) {}
+
+func (s *swapped) store() uint32 { return 0 }
+
 // swap applies a change to the stored object.
 func (s *swapped) swap(ctx context.Context, change func() error) error {
 	s.lock.Lock()

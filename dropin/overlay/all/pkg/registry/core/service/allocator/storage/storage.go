@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	"github.com/rangekeeper/rangekeeper/dropin/repairloop"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -38,6 +40,8 @@ type Etcd struct {
 	destroy  func()
 	// size is the number of offsets.
 	size int
+	// services lists Services for repair passes; NewREST sets it.
+	services repaircontroller.ListServices
 	// given is the allocator that NewEtcd was called with. Only the released tests read allocations from it.
 	given allocator.Snapshottable
 }
@@ -175,10 +179,21 @@ func (e *Etcd) Free() int { return e.size - e.backend.used() }
 // DryRun returns a copy in memory for a dry run.
 func (e *Etcd) DryRun() (allocator.Interface, error) { return e.now() }
 
+// SetServices sets the list of Services for repair passes, before the first one.
+func (e *Etcd) SetServices(list repaircontroller.ListServices) { e.services = list }
+
+// ListServices lists Services for a repair pass.
+func (e *Etcd) ListServices(ctx context.Context) ([]*corev1.Service, int64, error) {
+	if e.services == nil {
+		return nil, 0, errors.New("the storage of Services is not open yet")
+	}
+	return e.services(ctx)
+}
+
 // RepairRange returns the range for repair passes. It is in the etcd of Services: the API server uses their configuration for it,
 // overrides included (k8s.io/kubernetes/pkg/registry/core/rest/storage_core.go).
-func (e *Etcd) RepairRange(string) (passes repair.Range, sameEtcd bool) {
-	return e.backend.repairRange(), true
+func (e *Etcd) RepairRange(string) (passes repair.Range, services repaircontroller.ListServices) {
+	return e.backend.repairRange(), e.ListServices
 }
 
 // Get returns the stored object. If there is none, the returned object has no ResourceVersion.

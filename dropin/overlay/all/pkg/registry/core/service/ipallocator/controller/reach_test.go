@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	"github.com/rangekeeper/rangekeeper/dropin/registrytest"
 )
 
@@ -11,6 +12,6 @@ import (
 func (c *Repair) runOnce() error { return c.loop.Once(context.Background()) }
 
 // RepairRange returns the range of a registry of the released tests.
-func (r *mockRangeRegistry) RepairRange(rangeSpec string) (repair.Range, bool) {
-	return registrytest.RangeOf(r, rangeSpec), false
+func (r *mockRangeRegistry) RepairRange(rangeSpec string) (repair.Range, repaircontroller.ListServices) {
+	return registrytest.RangeOf(r, rangeSpec), nil
 }

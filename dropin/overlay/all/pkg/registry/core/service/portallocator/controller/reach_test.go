@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
 	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 	"github.com/rangekeeper/rangekeeper/dropin/registrytest"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -40,6 +41,6 @@ func must[T any](value T, err error) T {
 }
 
 // RepairRange returns the range of a registry of the released tests.
-func (r *mockRangeRegistry) RepairRange(rangeSpec string) (repair.Range, bool) {
-	return registrytest.RangeOf(r, rangeSpec), false
+func (r *mockRangeRegistry) RepairRange(rangeSpec string) (repair.Range, repaircontroller.ListServices) {
+	return registrytest.RangeOf(r, rangeSpec), nil
 }

@@ -1,0 +1,118 @@
+package etcdstoretest_test
+
+import (
+	"context"
+	"math/big"
+	"sync/atomic"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+)
+
+// TestConditions writes a Service with the conditions of its value, after something has happened to the range.
+func TestConditions(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		event func(ctx context.Context, s *server)
+		holds bool
+	}{
+		{"nothing", func(context.Context, *server) {}, true},
+		{"other allocations and releases", func(ctx context.Context, s *server) {
+			one := must(s.AllocateNext(ctx))
+			must(s.AllocateNext(ctx))
+			must(s.Release(ctx, one.Value, one.Owner()))
+		}, true},
+		{"a fence", func(ctx context.Context, s *server) {
+			must(s.client.Do(ctx, etcdstore.PutFence(faultKey)))
+		}, false},
+		{"the key was deleted, and created with the same content", func(ctx context.Context, s *server) {
+			stored := must(s.client.Get(ctx, faultKey)).Kvs[0].Value
+			must(s.client.Delete(ctx, faultKey))
+			must(s.client.Put(ctx, faultKey, string(stored)))
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			client := etcdtest.StartCluster(t, 1).Client()
+			s := startServer(t, client)
+			must(client.Do(ctx, etcdstore.PutFence(faultKey))) // an earlier one
+			mine := must(s.AllocateNext(ctx))
+			c.event(ctx, s)
+			if written := writeService(ctx, client, mine); written != c.holds {
+				t.Errorf("written: %v, want %v", written, c.holds)
+			}
+		})
+	}
+}
+
+// writeService writes a Service with a value, and returns whether the value is certainly its own.
+func writeService(ctx context.Context, client *clientv3.Client, a etcdstore.Allocation) bool {
+	const key = "/registry/services/specs/default/web"
+	return must(client.Txn(ctx).If(a.Conditions()...).Then(clientv3.OpPut(key, a.Value.String())).Commit()).Succeeded
+}
+
+func usedIn(view rangekeeper.State) int { return bitCount(new(big.Int).SetBytes(view.Snapshot)) }
+
+// TestLivelyAfterRestore restores etcd under a server that has handed out all values. Those whose Services were written, and
+// are lost with the old state, are free at once, and a value that is given up after that is free at once, too. Only the value
+// whose Service may yet be written is recorded again, and its Service is refused.
+func TestLivelyAfterRestore(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cluster := etcdtest.StartCluster(t, 1)
+	client := cluster.Client()
+	var noticed atomic.Int64
+	store := must(etcdstore.Open(etcdstore.Config{
+		Client: client, Key: faultKey, Range: must(rangekeeper.ParsePortRange(ports)), Strategy: rangekeeper.DynamicBandFirst,
+		Restored: func() { noticed.Add(1) },
+	}))
+	defer store.Close(context.Background())
+	must(store.Init(ctx))
+	kept := must(store.AllocateNext(ctx))
+	store.Written(kept.Value)
+	backup := etcdtest.Save(t, client)
+	for range values - 2 {
+		store.Written(must(store.AllocateNext(ctx)).Value)
+	}
+	creating := must(store.AllocateNext(ctx))
+	before := store.Known()
+	if before.Used != values || before.Restores != 0 || store.Stats().Restores != 0 {
+		t.Fatalf("%+v", before)
+	}
+	cluster.Restore(backup, etcdtest.Restoration{}, func() {})
+
+	used := usedIn(must(store.Read(ctx)))
+	for used == 1 { // the value of the Service that is being created is recorded by a write of its own
+		used = usedIn(must(store.Read(ctx)))
+	}
+	after := store.Known()
+	if used != 2 || after.Restores != 1 || after.Store == before.Store || store.Stats().Restores != 1 || noticed.Load() != 1 {
+		t.Errorf("%d values are in use, %+v, noticed %d times", used, after, noticed.Load())
+	}
+	if writeService(ctx, client, creating) {
+		t.Error("a Service was written with a value that was allocated before the restore")
+	}
+	gaveUp := header(t, client).Revision
+	if gaveUp >= creating.Revision {
+		t.Fatalf("the restored etcd has revision %d: that of the old one would count, too", gaveUp)
+	}
+	owner := rangekeeper.Ownership{AsOf: gaveUp, Oldest: kept.Revision, Store: after.Store}
+	if freed, err := store.Release(ctx, kept.Value, owner); err != nil || !freed {
+		t.Errorf("release after the restore: %v, %v", freed, err)
+	}
+	if _, err := store.Allocate(ctx, kept.Value); err != nil {
+		t.Error(err)
+	}
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}

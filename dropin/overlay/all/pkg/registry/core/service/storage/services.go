@@ -1,0 +1,165 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"sync"
+
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/component-base/tracing"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	apiv1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/apis/networking"
+	allocatorstorage "k8s.io/kubernetes/pkg/registry/core/service/allocator/storage"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/repaircontroller"
+)
+
+// services stores Services.
+type services struct {
+	storage.Interface
+	// raw stores the same objects without a watch cache. Its writes have the conditions in their context.
+	raw storage.Interface
+	// prefix is that of the keys.
+	prefix     string
+	newRequest func() *request
+	// deleting has the deletion of each deleted Service, by the object into which it was decoded, until its values are released.
+	deleting sync.Map
+}
+
+// follow gives both stores the storage and the hooks of this package, and the allocators what they need of it. NewREST calls it
+// instead of setting the status store's hook (see scripts/dropin.sh).
+func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsGetter) error {
+	options, err := getter.GetRESTOptions(r.Store.DefaultQualifiedResource, &api.Service{})
+	if err != nil {
+		return err
+	}
+	s := &services{Interface: r.Store.Storage.Storage, prefix: path.Join("/", options.ResourcePrefix)}
+	raw, closeRaw, err := r.openRaw(options.StorageConfig, s.prefix)
+	if err != nil {
+		return fmt.Errorf("open the storage of Services: %w", err)
+	}
+	s.raw = raw
+	destroy, closeRaw := r.Store.DestroyFunc, sync.OnceFunc(closeRaw)
+	r.Store.DestroyFunc = func() {
+		destroy()
+		closeRaw()
+	}
+	s.followDeletions(r, status)
+
+	objects, err := addressKeys(options.StorageConfig, getter)
+	if err != nil {
+		return err
+	}
+	allocators := []any{r.alloc.serviceNodePorts}
+	for _, addresses := range r.alloc.serviceIPAllocatorsByFamily {
+		allocators = append(allocators, addresses)
+	}
+	list := func(ctx context.Context) ([]*corev1.Service, int64, error) { return s.list(ctx, r.defaultOnRead) }
+	for _, one := range allocators {
+		if one, ok := one.(interface {
+			SetServices(repaircontroller.ListServices)
+		}); ok {
+			one.SetServices(list)
+		}
+		if one, ok := one.(interface{ SetObjectKeys(prefix string) }); ok {
+			one.SetObjectKeys(objects)
+		}
+	}
+	return nil
+}
+
+// openRaw opens the storage of Services like k8s.io/apiserver/pkg/storage/storagebackend/factory, with conditions in the transactions.
+func (r *REST) openRaw(config *storagebackend.ConfigForResource, prefix string) (storage.Interface, func(), error) {
+	etcd, err := allocatorstorage.Connect(config.Transport, grpc.WithStatsHandler(otelgrpc.NewClientHandler(
+		otelgrpc.WithPropagators(tracing.Propagators()), otelgrpc.WithTracerProvider(config.Transport.TracerProvider),
+	)))
+	if err != nil {
+		return nil, nil, err
+	}
+	etcd.KV = etcd3.NewETCDLatencyTracker(etcd.KV)
+	client := &kubernetes.Client{Client: etcd}
+	client.Kubernetes = conditional{client}
+	own := *config
+	if own.Transformer == nil {
+		own.Transformer = identity.NewEncryptCheckTransformer()
+	}
+	decoder := etcd3.NewDefaultDecoder(own.Codec, storage.APIObjectVersioner{})
+	raw, closeStore, err := newRaw(client, &own, r.Store.NewFunc, r.Store.NewListFunc, prefix, decoder)
+	if err != nil {
+		return nil, nil, errors.Join(err, etcd.Close())
+	}
+	return raw, func() {
+		closeStore()
+		_ = etcd.Close()
+	}, nil
+}
+
+// addressKeys returns the prefix of the keys of IPAddress objects; "" if they are not in the etcd of Services.
+func addressKeys(services *storagebackend.ConfigForResource, getter generic.RESTOptionsGetter) (string, error) {
+	options, err := getter.GetRESTOptions(networking.Resource("ipaddresses"), &networking.IPAddress{})
+	if err != nil {
+		return "", err
+	}
+	ours, theirs := slices.Sorted(slices.Values(services.Transport.ServerList)), slices.Sorted(slices.Values(options.StorageConfig.Transport.ServerList))
+	if !slices.Equal(ours, theirs) {
+		return "", nil
+	}
+	return path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix) + "/", nil
+}
+
+// cached returns the object in the watch cache, so that an update does not read it from etcd; nil if there is none.
+func (s *services) cached(ctx context.Context, key string) runtime.Object {
+	if s.Interface == s.raw {
+		return nil
+	}
+	found := &api.Service{}
+	err := s.Interface.Get(ctx, key, storage.GetOptions{ResourceVersion: "0", IgnoreNotFound: true}, found)
+	if err != nil || found.ResourceVersion == "" {
+		return nil
+	}
+	return found.DeepCopy()
+}
+
+// pageSize is that of the API server's own lists.
+const pageSize = 500
+
+// list lists the Services of all namespaces in etcd, with defaults like those that clients get.
+func (s *services) list(ctx context.Context, setDefaults func(runtime.Object)) (all []*corev1.Service, revision int64, err error) {
+	predicate := storage.Everything
+	predicate.Limit = pageSize
+	for {
+		var page api.ServiceList
+		if err := s.raw.GetList(ctx, s.prefix, storage.ListOptions{Predicate: predicate, Recursive: true}, &page); err != nil {
+			return nil, 0, err
+		}
+		for i := range page.Items {
+			service, converted := &page.Items[i], &corev1.Service{}
+			setDefaults(service)
+			service.ManagedFields = nil // no repair needs them, and they are most of the memory
+			if err := apiv1.Convert_core_Service_To_v1_Service(service, converted, nil); err != nil {
+				return nil, 0, err
+			}
+			all = append(all, converted)
+		}
+		if page.Continue == "" {
+			revision, err = strconv.ParseInt(page.ResourceVersion, 10, 64)
+			return all, revision, err
+		}
+		predicate.Continue = page.Continue
+	}
+}

@@ -1,0 +1,204 @@
+package servicetest
+
+import (
+	"net/http"
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	svctest "k8s.io/kubernetes/pkg/api/service/testing"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
+)
+
+const (
+	portsKey = "/registry/ranges/servicenodeports"
+	// objectKeys is that of IPAddress objects here: the released generic.RESTOptions have one prefix for all resources.
+	objectKeys = "/registry/services/specs/"
+)
+
+// intrusions are what may happen between an allocation and the write of its Service, so that another Service can have the value.
+var intrusions = map[string]func(t *testing.T, c *cluster){
+	"a repair pass has begun to list Services": func(t *testing.T, c *cluster) {
+		must(c.etcd.Do(t.Context(), etcdstore.PutFence(portsKey)))
+	},
+	"the range was deleted and created again": func(t *testing.T, c *cluster) {
+		value := must(c.etcd.Get(t.Context(), portsKey)).Kvs[0].Value
+		must(c.etcd.Delete(t.Context(), portsKey))
+		must(c.etcd.Put(t.Context(), portsKey, string(value)))
+	},
+}
+
+// TestLateCreation lets values be lost before their Service is created. The Service must not be created, and a client must try again.
+func TestLateCreation(t *testing.T) {
+	for name, intrude := range intrusions {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, nil)
+			var allocated *api.Service
+			_, err := c.create(request(t), nodePort("a"), func(service *api.Service) {
+				allocated = service.DeepCopy()
+				intrude(t, c)
+			})
+			checkRetry(t, err, http.StatusServiceUnavailable, "may belong to another Service", "nothing was written")
+			if c.stored(t, key("a")) != 0 {
+				t.Error("the Service is stored")
+			}
+			if c.addresses.Has(addressOf(allocated)) {
+				t.Error("the address was not released")
+			}
+			if _, err := c.create(request(t), nodePort("a"), nil); err != nil {
+				t.Error("the next request:", err)
+			}
+		})
+	}
+}
+
+// TestLateUpdate lets values be lost before a Service is updated with them. It must not be updated.
+func TestLateUpdate(t *testing.T) {
+	for name, intrude := range intrusions {
+		for what, change := range map[string]svctest.Tweak{
+			"type": svctest.SetTypeNodePort,
+			"new port": func(service *api.Service) {
+				service.Spec.Ports = append(service.Spec.Ports, svctest.MakeServicePort("other", 99, intstr.FromInt32(99), api.ProtocolTCP))
+			},
+		} {
+			t.Run(what+", "+name, func(t *testing.T) {
+				c := start(t, nil)
+				service := svctest.MakeService("a")
+				if what == "new port" {
+					service = nodePort("a")
+					service.Spec.Ports[0].Name = "first"
+				}
+				created := must(c.create(request(t), service, nil))
+				revision := c.stored(t, key("a"))
+				change(created)
+				var allocated *api.Service
+				_, err := c.update(request(t), created.DeepCopy(), func(service *api.Service) {
+					allocated = service.DeepCopy()
+					intrude(t, c)
+				})
+				checkRetry(t, err, http.StatusServiceUnavailable, "nothing was written")
+				if allocated == nil || c.stored(t, key("a")) != revision {
+					t.Error("the Service was updated")
+				}
+				if _, err := c.update(request(t), created, nil); err != nil {
+					t.Error("the next request:", err)
+				}
+			})
+		}
+	}
+}
+
+// TestWithoutValues updates a Service that keeps its values, after a repair pass has begun. Only new values have conditions.
+func TestWithoutValues(t *testing.T) {
+	c := start(t, nil)
+	created := must(c.create(request(t), nodePort("a"), nil))
+	created.Labels = map[string]string{"a": "b"}
+	_, err := c.update(request(t), created, func(*api.Service) { must(c.etcd.Do(t.Context(), etcdstore.PutFence(portsKey))) })
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestConflict updates a Service with new values while another client updates it. The update must be tried again with the newer
+// Service: it is no lost value.
+func TestConflict(t *testing.T) {
+	c := start(t, nil)
+	created := must(c.create(request(t), svctest.MakeService("a"), nil))
+	update := created.DeepCopy()
+	update.ResourceVersion = ""
+	svctest.SetTypeNodePort(update)
+	attempts := 0
+	updated, err := c.update(request(t), update, func(*api.Service) {
+		if attempts++; attempts == 1 {
+			other := created.DeepCopy()
+			other.Annotations = map[string]string{"a": "b"}
+			must(c.update(request(t), other, nil))
+		}
+	})
+	if err != nil || attempts != 2 {
+		t.Fatalf("%d attempts, %v", attempts, err)
+	}
+	used := 0
+	c.ports.ForEach(func(port int) {
+		if used++; port != int(updated.Spec.Ports[0].NodePort) {
+			t.Errorf("node port %d of the first attempt is not released", port)
+		}
+	})
+	if used != 1 {
+		t.Errorf("%d node ports in use", used)
+	}
+}
+
+// TestLateAddress removes, or replaces, the IPAddress object of a Service before the Service is written.
+func TestLateAddress(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		var c *cluster
+		client := fake.NewClientset(&networkingv1.ServiceCIDR{
+			ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.6.0.0/24"}},
+			Status: networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue}}},
+		})
+		client.PrependReactor("create", "ipaddresses", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			object := action.(clienttesting.CreateAction).GetObject().(*networkingv1.IPAddress)
+			object.ResourceVersion = revisionText(must(c.etcd.Put(t.Context(), objectKeys+object.Name, "the object")).Header.Revision)
+			return false, nil, nil
+		})
+		factory := informers.NewSharedInformerFactory(client, 0)
+		addresses := must(ipallocator.NewMetaAllocator(client.NetworkingV1(), factory.Networking().V1().ServiceCIDRs(), factory.Networking().V1().IPAddresses(), false, nil))
+		factory.Start(t.Context().Done())
+		c = start(t, addresses)
+		_, err := c.create(request(t), svctest.MakeService("a"), func(service *api.Service) {
+			must(c.etcd.Delete(t.Context(), objectKeys+service.Spec.ClusterIP))
+			if replaced {
+				must(c.etcd.Put(t.Context(), objectKeys+service.Spec.ClusterIP, "the object of another Service"))
+			}
+		})
+		checkRetry(t, err, http.StatusServiceUnavailable, "may belong to another Service")
+		if c.stored(t, key("a")) != 0 {
+			t.Error("the Service is stored")
+		}
+		// A label of a client is a change of the same object.
+		if _, err := c.create(request(t), svctest.MakeService("b"), func(service *api.Service) {
+			must(c.etcd.Put(t.Context(), objectKeys+service.Spec.ClusterIP, "the object with a label"))
+		}); err != nil {
+			t.Error(err)
+		}
+		// An ExternalName Service that becomes another one gets an address.
+		external := must(c.create(request(t), svctest.MakeService("external", svctest.SetTypeExternalName, svctest.SetExternalName("example.com")), nil))
+		svctest.SetTypeClusterIP(external)
+		_, err = c.update(request(t), external, func(service *api.Service) {
+			must(c.etcd.Delete(t.Context(), objectKeys+service.Spec.ClusterIP))
+		})
+		checkRetry(t, err, http.StatusServiceUnavailable, "may belong to another Service")
+	}
+}
+
+// TestWritten loses the range of node ports, so that etcd has an older one. The server must set a port again that it handed out to a
+// request that has not ended, and not that of a stored Service, which may have been deleted through another server meanwhile.
+func TestWritten(t *testing.T) {
+	const created, updated, unwritten = 30050, 30051, 30055
+	c := start(t, nil)
+	before := string(must(c.etcd.Get(t.Context(), portsKey)).Kvs[0].Value)
+	must(c.create(request(t), svctest.MakeService("a", svctest.SetTypeNodePort, svctest.SetNodePorts(created)), nil))
+	service := must(c.create(request(t), svctest.MakeService("b"), nil))
+	svctest.SetTypeNodePort(service)
+	svctest.SetNodePorts(updated)(service)
+	must(c.update(request(t), service, nil))
+	underWay, _ := c.ports.ForRequest()
+	if err := underWay.Allocate(unwritten); err != nil {
+		t.Fatal(err)
+	}
+	must(c.etcd.Delete(t.Context(), portsKey))
+	must(c.etcd.Put(t.Context(), portsKey, before))
+	must(c.create(request(t), svctest.MakeService("c", svctest.SetTypeNodePort, svctest.SetNodePorts(30060)), nil))
+	if c.ports.Has(created) || c.ports.Has(updated) || !c.ports.Has(unwritten) {
+		t.Errorf("set again: that of a created Service: %v, of an updated one: %v, of a request under way: %v", c.ports.Has(created), c.ports.Has(updated), c.ports.Has(unwritten))
+	}
+}
