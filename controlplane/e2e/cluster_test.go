@@ -12,7 +12,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 )
 
-// longVariable makes the tests run longer, an hour in all, and wait for the repairs of the servers. `make e2e` sets it.
+// longVariable makes the tests run longer, two hours in all, and wait for the repairs of the servers. `make e2e` sets it.
 const longVariable = "RANGEKEEPER_E2E_LONG"
 
 var isLong = os.Getenv(longVariable) != ""

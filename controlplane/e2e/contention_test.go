@@ -118,7 +118,7 @@ func runScenarios(t *testing.T, etcd *clientv3.Client, servers []*apiservertest.
 				for round := range c.rounds {
 					c.round(t, round)
 				}
-				c.violations = readHistory(t, etcd, start+1).wrong
+				c.violations = readHistory(t, etcd, start+1).duplicates
 				t.Logf("%d rounds, %d contended, %d ended with a duplicate, %d Services stored with a value of another one, %d other errors",
 					c.rounds, c.contended, c.duplicates, len(c.violations), len(c.otherErrors))
 				check(t, c)

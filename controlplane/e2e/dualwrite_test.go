@@ -34,8 +34,8 @@ func TestDualWrite(t *testing.T) {
 			etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
 			t.Cleanup(etcd.Close)
 			servers := []*apiservertest.Server{
-				apiservertest.Start(t, serverConfig(etcd, older, c.older, 0)),
-				apiservertest.Start(t, serverConfig(etcd, newer, c.newer, 1)),
+				apiservertest.Start(t, serverConfig(etcd.Endpoints(), older, c.older, 0)),
+				apiservertest.Start(t, serverConfig(etcd.Endpoints(), newer, c.newer, 1)),
 			}
 			w := newWorkload(100_000, servers...)
 			w.end = time.Now().Add(10 * time.Second)
@@ -46,7 +46,7 @@ func TestDualWrite(t *testing.T) {
 				w.pause = updatePause
 			}
 			w.run(t)
-			changes := checkHistory(t, etcd.Client())
+			changes := checkOwners(t, etcd.Client())
 			t.Logf("%d creates, %d updates, %d deletes, %d retries; %d changes of Services in etcd",
 				w.created.Load(), w.updated.Load(), w.deleted.Load(), w.retried.Load(), changes)
 			checkAgreement(t, etcd.Client())

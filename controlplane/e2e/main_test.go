@@ -27,6 +27,15 @@ func onEachVersion(t *testing.T, test func(t *testing.T, version apiservertest.V
 	}
 }
 
+// onNewest runs a test on servers of the newest release, and in the long form on those of each.
+func onNewest(t *testing.T, test func(t *testing.T, version apiservertest.Version)) {
+	if isLong {
+		onEachVersion(t, test)
+		return
+	}
+	t.Run(string(apiservertest.Newest), func(t *testing.T) { test(t, apiservertest.Newest) })
+}
+
 // startServers starts an etcd without compaction and servers with Rangekeeper inside.
 func startServers(t *testing.T, version apiservertest.Version, count int, flags ...string) (*clientv3.Client, []*apiservertest.Server) {
 	t.Helper()
@@ -40,7 +49,7 @@ func startCluster(t *testing.T, version apiservertest.Version, rangekeeper bool,
 	t.Cleanup(etcd.Close)
 	var servers []*apiservertest.Server
 	for i := range count {
-		config := serverConfig(etcd, version, rangekeeper, i)
+		config := serverConfig(etcd.Endpoints(), version, rangekeeper, i)
 		config.Flags = append(config.Flags, flags...)
 		servers = append(servers, apiservertest.Start(t, config))
 	}
@@ -48,9 +57,9 @@ func startCluster(t *testing.T, version apiservertest.Version, rangekeeper bool,
 }
 
 // serverConfig returns the configuration of server i of a cluster, with all loops and without compaction of etcd.
-func serverConfig(etcd *embedded.Etcd, version apiservertest.Version, rangekeeper bool, i int) apiservertest.Config {
+func serverConfig(endpoints []string, version apiservertest.Version, rangekeeper bool, i int) apiservertest.Config {
 	return apiservertest.Config{
-		Version: version, Rangekeeper: rangekeeper, OwnLoops: !rangekeeper, Etcd: etcd.Endpoints(),
+		Version: version, Rangekeeper: rangekeeper, OwnLoops: !rangekeeper, Etcd: endpoints,
 		ServiceClusterIPRange: "10.96.0.0/16,fd00:10:96::/112", ServiceNodePortRange: "30000-34999",
 		AdvertiseAddress: fmt.Sprintf("192.0.2.%d", i+1), Flags: []string{"--etcd-compaction-interval=0"},
 	}

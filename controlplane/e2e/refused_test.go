@@ -126,7 +126,7 @@ func testEncryptionAtRest(t *testing.T, version apiservertest.Version) {
 	}
 	etcd := must(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir()}))
 	t.Cleanup(etcd.Close)
-	server := serverConfig(etcd, version, true, 0)
+	server := serverConfig(etcd.Endpoints(), version, true, 0)
 	server.Flags = append(server.Flags, "--encryption-provider-config="+file)
 	services := newWorkload(0, apiservertest.Start(t, server)).servers[0].CoreV1().Services(metav1.NamespaceDefault)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports("TCP")}}

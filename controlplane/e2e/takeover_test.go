@@ -30,7 +30,7 @@ func testTakeover(t *testing.T, version apiservertest.Version) {
 		if rangekeeper {
 			index = 1
 		}
-		return apiservertest.Start(t, serverConfig(etcd, version, rangekeeper, index))
+		return apiservertest.Start(t, serverConfig(etcd.Endpoints(), version, rangekeeper, index))
 	}
 	var creates, deletes int64
 	load := func(name string, w *workload) {
@@ -53,7 +53,7 @@ func testTakeover(t *testing.T, version apiservertest.Version) {
 	both := newWorkload(100_000, first, second)
 	both.end = time.Now().Add(together)
 	load("together-", both)
-	changes := checkHistory(t, etcd.Client())
+	changes := checkOwners(t, etcd.Client())
 	checkAudit(t, etcd.Client())
 	t.Logf("%d creates, %d deletes in %d turns of each and %v together, %d changes of Services in etcd",
 		creates, deletes, turns, together, changes)

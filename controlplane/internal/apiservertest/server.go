@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/child"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/clockskew"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/project"
 	"github.com/rangekeeper/rangekeeper/controlplane/kubernetes"
@@ -83,6 +84,9 @@ type Config struct {
 	OwnLoops bool
 	// Rangekeeper runs the server that has Rangekeeper inside, with all its loops.
 	Rangekeeper bool
+	// ClockOffset is how far the server's wall clock is ahead, in whole seconds, or behind if it is negative. Where that is not
+	// supported the test is skipped.
+	ClockOffset time.Duration
 	// Flags are further flags. They win over those that all the above makes.
 	Flags []string
 }
@@ -167,7 +171,11 @@ func (s *Server) Restart() {
 	defer log.Close() // the child has its own
 	command := exec.Command(s.program, s.flags()...)
 	command.Stdout, command.Stderr = log, log
-	if s.child, err = child.Start(command); err != nil {
+	s.child, err = s.start(command)
+	if errors.Is(err, errors.ErrUnsupported) {
+		s.t.Skipf("a server whose clock is %v ahead: %v", s.config.ClockOffset, err)
+	}
+	if err != nil {
 		s.t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), readyTimeout)
@@ -175,6 +183,13 @@ func (s *Server) Restart() {
 	if err := s.waitUntilReady(ctx); err != nil {
 		s.t.Fatalf("kube-apiserver %s does not get ready: %v", s.config.Version, err)
 	}
+}
+
+func (s *Server) start(command *exec.Cmd) (*child.Process, error) {
+	if s.config.ClockOffset == 0 {
+		return child.Start(command)
+	}
+	return child.StartPrepared(command, func(pid int) error { return clockskew.Set(pid, s.config.ClockOffset) })
 }
 
 func (s *Server) flags() []string {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"syscall"
 )
 
 // Process is a child in a process group of its own, so that a Ctrl-C in the terminal is for
@@ -18,7 +19,12 @@ type Process struct {
 
 // Start starts a command. It sets its SysProcAttr.
 func Start(command *exec.Cmd) (*Process, error) {
-	command.SysProcAttr = attributes()
+	return start(command, attributes(), func() error { return nil })
+}
+
+// start calls prepare on the thread that has started the command. If that fails, the process is killed.
+func start(command *exec.Cmd, attributes *syscall.SysProcAttr, prepare func() error) (*Process, error) {
+	command.SysProcAttr = attributes
 	p := &Process{ended: make(chan struct{})}
 	started := make(chan error)
 	go func() {
@@ -27,6 +33,12 @@ func Start(command *exec.Cmd) (*Process, error) {
 		defer runtime.UnlockOSThread()
 		err := command.Start()
 		p.process = command.Process
+		if err == nil {
+			if err = prepare(); err != nil {
+				p.process.Kill()
+				command.Wait() // its error is that it was killed
+			}
+		}
 		started <- err
 		if err == nil {
 			p.err = command.Wait()

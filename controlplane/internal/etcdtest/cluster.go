@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -156,6 +157,26 @@ func (c *Cluster) Restore(backup string, r Restoration, meanwhile func()) {
 	for i := range c.members {
 		c.awaitReady(i)
 	}
+}
+
+// CopyData copies the data directory of a member, which is paused meanwhile, as a snapshot of its disk does.
+func (c *Cluster) CopyData(i int) (dir string) {
+	c.t.Helper()
+	dir = filepath.Join(c.t.TempDir(), memberName(i))
+	c.Pause(i)
+	defer c.Resume(i)
+	if err := os.CopyFS(dir, os.DirFS(c.members[i].dir)); err != nil {
+		c.t.Fatal(err)
+	}
+	return dir
+}
+
+// PutBack kills a member and starts it again on a copy of [Cluster.CopyData], which is its data directory from then on.
+func (c *Cluster) PutBack(i int, dir string) {
+	c.t.Helper()
+	c.Kill(i)
+	c.members[i].dir = dir
+	c.Restart(i)
 }
 
 // Pause stops a member by SIGSTOP: its connections stay open and it does not answer.

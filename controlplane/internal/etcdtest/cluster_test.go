@@ -66,6 +66,26 @@ func TestCluster(t *testing.T) {
 	}
 }
 
+// TestPutBack puts a copy of a running member's data back. A write since the copy is lost.
+func TestPutBack(t *testing.T) {
+	cluster := etcdtest.StartCluster(t, 1)
+	client := cluster.Client()
+	put := func(value string) {
+		t.Helper()
+		if _, err := client.Put(t.Context(), "key", value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("kept")
+	copied := cluster.CopyData(0)
+	put("lost")
+	cluster.PutBack(0, copied)
+	got, err := client.Get(t.Context(), "key")
+	if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "kept" {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 // parentVariable makes TestChildrenEndWithTheTest the process that is to be killed.
 const parentVariable = "RANGEKEEPER_TEST_PARENT"
 

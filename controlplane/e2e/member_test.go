@@ -1,0 +1,44 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+)
+
+// TestLeaderStops pauses the leader of an etcd of three members, as a stalled machine does, and kills the next one, while clients
+// work over three servers. The other members elect a leader and go on.
+func TestLeaderStops(t *testing.T) { onNewest(t, testLeaderStops) }
+
+func testLeaderStops(t *testing.T, version apiservertest.Version) {
+	rounds, stopped, between := 1, 5*time.Second, 3*time.Second
+	if isLong {
+		rounds, stopped, between = 4, 15*time.Second, 10*time.Second
+	}
+	etcd := etcdtest.StartCluster(t, 3)
+	servers := startOn(t, etcd.Endpoints(), version, true, 3)
+	c := startChurn(t, 20*time.Millisecond, servers...)
+	for range rounds {
+		time.Sleep(between)
+		leader := etcd.Leader()
+		etcd.Pause(leader)
+		if next := etcd.Leader(); next == leader {
+			t.Errorf("member %d leads, which is paused", leader)
+		}
+		time.Sleep(stopped)
+		etcd.Resume(leader)
+		time.Sleep(between)
+		leader = etcd.Leader()
+		etcd.Kill(leader)
+		time.Sleep(stopped)
+		etcd.Restart(leader)
+	}
+	time.Sleep(between)
+	c.stop()
+	t.Log(c)
+	checkHistory(t, etcd.Client())
+	ports, addresses := leaks(t, etcd.Client())
+	t.Logf("%d node ports and %d addresses leaked", len(ports), len(addresses))
+}

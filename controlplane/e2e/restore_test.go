@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+)
+
+// falls bounds the wait until the servers have given up what was under way at a fault.
+const falls = 30 * time.Second
+
+// TestRestoreUnderServers puts an older copy of etcd's data back while servers run and clients work on. In the history of the
+// restored etcd no two Services may ever have the same value, and no value of a Service may be free. The servers must not take
+// their own lost allocations for used ones: clients get free node ports, and what is leaked is not more than what was under way.
+func TestRestoreUnderServers(t *testing.T) {
+	if isLong {
+		t.Parallel() // for repairs
+	}
+	onNewest(t, func(t *testing.T, version apiservertest.Version) {
+		if isLong {
+			t.Parallel()
+		}
+		etcd, c := restoreUnderServers(t, version, true)
+		if c.full > 0 {
+			t.Errorf("%d creations failed as the range was full; the clients use at most %d of %d ports", c.full, churners*(namesOfChurner+1)*portsOfChurn, churnPortCount)
+		}
+		checkHistory(t, etcd.Client())
+		const underWay = churners * portsOfChurn
+		ports, _ := leaks(t, etcd.Client())
+		for end := time.Now().Add(falls); len(ports) > underWay && time.Now().Before(end); time.Sleep(time.Second) {
+			ports, _ = leaks(t, etcd.Client())
+		}
+		t.Logf("%d node ports leaked", len(ports))
+		if len(ports) > underWay {
+			t.Errorf("%v after the load, %d node ports are leaked; at most %d were under way", falls, len(ports), underWay)
+		}
+		if isLong {
+			awaitRepair(t, etcd.Client())
+			checkHistory(t, etcd.Client())
+		}
+	})
+}
+
+// TestStockRestoreUnderServers logs the same for stock kube-apiservers.
+func TestStockRestoreUnderServers(t *testing.T) {
+	if os.Getenv(stockVariable) == "" {
+		t.Skipf("%s is not set: stock kube-apiservers are only counted for a comparison", stockVariable)
+	}
+	onEachVersion(t, func(t *testing.T, version apiservertest.Version) {
+		etcd, _ := restoreUnderServers(t, version, false)
+		t.Log(readHistory(t, etcd.Client(), 1))
+		ports, addresses := leaks(t, etcd.Client())
+		t.Logf("%d node ports and %d addresses leaked", len(ports), len(addresses))
+	})
+}
+
+// restoreUnderServers returns when the load has ended, which has gone on after the restore.
+func restoreUnderServers(t *testing.T, version apiservertest.Version, rangekeeper bool) (*etcdtest.Cluster, *churn) {
+	before, lost, after, pause := 5*time.Second, 10*time.Second, 20*time.Second, 20*time.Millisecond
+	if isLong { // for several passes of each server
+		before, lost, after, pause = 20*time.Second, 30*time.Second, 20*time.Minute, 500*time.Millisecond
+	}
+	etcd := etcdtest.StartCluster(t, 1)
+	servers := startOn(t, etcd.Endpoints(), version, rangekeeper, 3)
+	c := startChurn(t, pause, servers...)
+	time.Sleep(before)
+	copied := etcd.CopyData(0)
+	time.Sleep(lost)
+	t.Logf("before the restore: %v", c)
+	etcd.PutBack(0, copied)
+	c.reset()
+	time.Sleep(after)
+	c.stop()
+	t.Logf("after the restore: %v", c)
+	return etcd, c
+}
+
+// startOn starts servers on an etcd, with few node ports.
+func startOn(t *testing.T, endpoints []string, version apiservertest.Version, rangekeeper bool, count int, flags ...string) (servers []*apiservertest.Server) {
+	t.Helper()
+	for i := range count {
+		config := serverConfig(endpoints, version, rangekeeper, i)
+		config.ServiceNodePortRange = churnPorts
+		config.Flags = append(config.Flags, flags...)
+		servers = append(servers, apiservertest.Start(t, config))
+	}
+	return servers
+}
