@@ -50,6 +50,8 @@ type lateWrites struct {
 	delay time.Duration
 	// isShuffled reorders the bytes of the connections to etcd.
 	isShuffled bool
+	// isDelayed gives all that the server sends the same delay, as a slow path does. Else all of it arrives after the delay.
+	isDelayed bool
 }
 
 // TestLateWrites holds back the writes of Services whose values are allocated, as a stalled gateway in front of etcd does, until a
@@ -60,6 +62,7 @@ func TestLateWrites(t *testing.T) {
 			runs := map[string]lateWrites{name: {spec: spec, requestTimeout: 5 * time.Second}}
 			if isLong {
 				runs[name+"/shuffled"] = lateWrites{spec: spec, requestTimeout: 5 * time.Second, isShuffled: true}
+				runs[name+"/delayed"] = lateWrites{spec: spec, requestTimeout: 5 * time.Second, isDelayed: true, delay: 20 * time.Second}
 				for _, delay := range []time.Duration{10 * time.Second, 75 * time.Second, 180 * time.Second} {
 					runs[fmt.Sprintf("%s/%v", name, delay)] = lateWrites{spec: spec, delay: delay}
 				}
@@ -117,14 +120,18 @@ func (l lateWrites) run(t *testing.T, version apiservertest.Version, isRangekeep
 		})
 	}
 	gate.await(t, lateServices)
-	proxy.Hold()
+	if l.isDelayed {
+		proxy.Delay(l.delay)
+	} else {
+		proxy.Hold()
+	}
 	held := time.Now()
 	gate.open()
 
 	ctx, cancel := context.WithTimeout(t.Context(), l.holdTime())
 	defer cancel()
 	var repairs sync.WaitGroup
-	if l.delay == 0 {
+	if l.requestTimeout > 0 {
 		repairs.Go(func() { repairOften(ctx, t, etcd.Client(), version, l.requestTimeout) })
 	} else {
 		repairs.Go(func() { repairByCommand(ctx, t, etcd) })
@@ -137,6 +144,7 @@ func (l lateWrites) run(t *testing.T, version apiservertest.Version, isRangekeep
 	repairs.Wait()
 	took := time.Since(held)
 	bytes := proxy.Held()
+	proxy.Delay(0)
 	if l.isShuffled {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
