@@ -28,9 +28,8 @@ const (
 	// namesOfChurner is the number of Services that a client may have at a time, and portsOfChurn the largest number of node ports of
 	// one of them.
 	namesOfChurner, portsOfChurn = 2, 2
-	// churnPorts are more than all clients use at a time, with those of one more request of each.
-	churnPorts     = "30000-30159"
-	churnPortCount = 160
+	// churnPorts are 128, of which the clients use 40 or so at a time.
+	churnPorts = "30000-30127"
 	// requestLimit ends a request of a client whose server does not answer.
 	requestLimit = 10 * time.Second
 )
@@ -45,9 +44,9 @@ type churn struct {
 	stop                      func()
 
 	mutex sync.Mutex
-	// errors are the failed requests by their reasons, since the last call of reset.
+	// errors are the failed requests by their reasons.
 	errors map[string]int
-	// full are creations that the server refused since then as the range was full.
+	// full are creations that the server refused as the range was full.
 	full int
 }
 
@@ -118,11 +117,22 @@ func (c *churn) spec() corev1.ServiceSpec {
 	return corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, Ports: ports("TCP")}
 }
 
-// reset forgets the failed requests.
+// reset begins to count anew.
 func (c *churn) reset() {
+	c.created.Store(0)
+	c.updated.Store(0)
+	c.deleted.Store(0)
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.errors, c.full = make(map[string]int), 0
+}
+
+// checkProgress fails the test if the clients have created fewer Services than they are.
+func (c *churn) checkProgress(t *testing.T) {
+	t.Helper()
+	if created := c.created.Load(); created < churners {
+		t.Errorf("%d clients have created only %d Services", churners, created)
+	}
 }
 
 // String counts.

@@ -35,6 +35,8 @@ const (
 	lateCIDR, latePorts, lateValues = "10.96.0.0/27", "30000-30028", 29
 	// deliveryGap lets etcd begin a transaction before the cancellation of the request arrives, which is sent behind it.
 	deliveryGap = 20 * time.Millisecond
+	// shortTimeout must be enough to allocate the values of all late Services.
+	shortTimeout = 8 * time.Second
 	// handOutTimeout bounds the wait until a repair has freed the values, and other Services have them.
 	handOutTimeout = time.Minute
 	// settleTime is for etcd to carry out what was delivered.
@@ -59,10 +61,10 @@ type lateWrites struct {
 func TestLateWrites(t *testing.T) {
 	onEachVersion(t, func(t *testing.T, version apiservertest.Version) {
 		for name, spec := range map[string]corev1.ServiceSpec{"ClusterIP": clusterIP, "NodePort": nodePort} {
-			runs := map[string]lateWrites{name: {spec: spec, requestTimeout: 5 * time.Second}}
+			runs := map[string]lateWrites{name: {spec: spec, requestTimeout: shortTimeout}}
 			if isLong {
-				runs[name+"/shuffled"] = lateWrites{spec: spec, requestTimeout: 5 * time.Second, isShuffled: true}
-				runs[name+"/delayed"] = lateWrites{spec: spec, requestTimeout: 5 * time.Second, isDelayed: true, delay: 20 * time.Second}
+				runs[name+"/shuffled"] = lateWrites{spec: spec, requestTimeout: shortTimeout, isShuffled: true}
+				runs[name+"/delayed"] = lateWrites{spec: spec, requestTimeout: shortTimeout, isDelayed: true, delay: 20 * time.Second}
 				for _, delay := range []time.Duration{10 * time.Second, 75 * time.Second, 180 * time.Second} {
 					runs[fmt.Sprintf("%s/%v", name, delay)] = lateWrites{spec: spec, delay: delay}
 				}

@@ -38,6 +38,7 @@ func testLeaderStops(t *testing.T, version apiservertest.Version) {
 	time.Sleep(between)
 	c.stop()
 	t.Log(c)
+	c.checkProgress(t)
 	checkHistory(t, etcd.Client())
 	ports, addresses := leaks(t, etcd.Client())
 	t.Logf("%d node ports and %d addresses leaked", len(ports), len(addresses))
