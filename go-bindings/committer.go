@@ -191,7 +191,7 @@ func (c *Committer) Abandon(allocated Allocated) error {
 }
 
 // Written records that the Services for which this committer allocated these values are stored. Until then a value is set
-// again if etcd loses it, as after a restore from a backup, and not cleared by this server's repair passes.
+// again in an etcd that is restored from a backup.
 func (c *Committer) Written(values ...Value) error {
 	code := rk.CommitterWritten(c.pointer(), valuesToC(values))
 	runtime.KeepAlive(c)

@@ -53,7 +53,40 @@ func TestConditions(t *testing.T) {
 // writeService writes a Service with a value, and returns whether the value is certainly its own.
 func writeService(ctx context.Context, client *clientv3.Client, a etcdstore.Allocation) bool {
 	const key = "/registry/services/specs/default/web"
-	return must(client.Txn(ctx).If(a.Conditions()...).Then(clientv3.OpPut(key, a.Value.String())).Commit()).Succeeded
+	return must(client.Txn(ctx).If(etcdstore.Conditions(a)...).Then(clientv3.OpPut(key, a.Value.String())).Commit()).Succeeded
+}
+
+// TestConditionsOfManyValues writes a Service with more values than a transaction of etcd may have conditions.
+func TestConditionsOfManyValues(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	client := etcdtest.StartCluster(t, 1).Client()
+	store := openRange(t, client, must(rangekeeper.ParsePortRange("30000-30999")))
+	must(store.Init(ctx))
+	var all []etcdstore.Allocation
+	for range 3 {
+		requests := make([]rangekeeper.Request, 100)
+		for i := range requests {
+			requests[i] = rangekeeper.Any()
+		}
+		all = append(all, must(store.AllocateBatch(ctx, requests...))...)
+	}
+	write := func() bool {
+		return must(client.Txn(ctx).If(etcdstore.Conditions(all...)...).Then(clientv3.OpPut("/service", "")).Commit()).Succeeded
+	}
+	if !write() {
+		t.Error("the values are allocated")
+	}
+	// A fence between the allocations concerns the first of them only.
+	must(client.Do(ctx, etcdstore.PutFence(faultKey)))
+	all = append(all, must(store.AllocateNext(ctx)))
+	if write() {
+		t.Error("a pass may have cleaned the first values")
+	}
+	all = all[300:]
+	if !write() {
+		t.Error("the last value was allocated after the fence")
+	}
 }
 
 func usedIn(view rangekeeper.State) int { return bitCount(new(big.Int).SetBytes(view.Snapshot)) }

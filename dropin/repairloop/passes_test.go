@@ -35,10 +35,10 @@ type scripted struct {
 	read, repair func(context.Context) error
 }
 
-func (s scripted) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rangekeeper.State, error) {
+func (s scripted) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rangekeeper.State, bool, error) {
 	if s.read != nil {
 		if err := s.read(ctx); err != nil {
-			return rangekeeper.State{}, err
+			return rangekeeper.State{}, false, err
 		}
 	}
 	return s.Range.ReadForPass(ctx, pass)
@@ -258,7 +258,7 @@ func TestDryRun(t *testing.T) {
 	clients, stored, recorder := invalid(), &registry{}, events.NewFakeRecorder(10)
 	repairer := must(repaircontroller.New(repaircontroller.Config{
 		Controller: repaircontroller.ClusterIPs, Ranges: []repair.Range{RangeOf(stored, "10.0.0.0/24").passes},
-		Services: clients.CoreV1().Services(metav1.NamespaceAll), Recorder: recorder, DryRun: true,
+		Services: repaircontroller.APIServices(clients.CoreV1().Services(metav1.NamespaceAll)), Recorder: recorder, DryRun: true,
 	}))
 	defer repairer.Close()
 	result, err := repairer.Pass(t.Context())

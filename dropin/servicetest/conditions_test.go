@@ -1,6 +1,7 @@
 package servicetest
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -180,9 +181,9 @@ func TestLateAddress(t *testing.T) {
 	}
 }
 
-// TestWritten loses the range of node ports, so that etcd has an older one. The server must set a port again that it handed out to a
-// request that has not ended, and not that of a stored Service, which may have been deleted through another server meanwhile.
-func TestWritten(t *testing.T) {
+// TestRangeIsLost loses the range of node ports, so that etcd has an older one. The server must set the ports again that it handed out,
+// those of stored Services and that of a request that has not ended.
+func TestRangeIsLost(t *testing.T) {
 	const created, updated, unwritten = 30050, 30051, 30055
 	c := start(t, nil)
 	before := string(must(c.etcd.Get(t.Context(), portsKey)).Kvs[0].Value)
@@ -198,7 +199,29 @@ func TestWritten(t *testing.T) {
 	must(c.etcd.Delete(t.Context(), portsKey))
 	must(c.etcd.Put(t.Context(), portsKey, before))
 	must(c.create(request(t), svctest.MakeService("c", svctest.SetTypeNodePort, svctest.SetNodePorts(30060)), nil))
-	if c.ports.Has(created) || c.ports.Has(updated) || !c.ports.Has(unwritten) {
+	if !c.ports.Has(created) || !c.ports.Has(updated) || !c.ports.Has(unwritten) {
 		t.Errorf("set again: that of a created Service: %v, of an updated one: %v, of a request under way: %v", c.ports.Has(created), c.ports.Has(updated), c.ports.Has(unwritten))
+	}
+}
+
+// TestManyNodePorts creates and updates a Service with more node ports than a transaction of etcd may have conditions.
+func TestManyNodePorts(t *testing.T) {
+	c := start(t, nil)
+	service := nodePort("a")
+	service.Spec.Ports = nil
+	addPorts := func(n int) {
+		for range n {
+			number := int32(1 + len(service.Spec.Ports))
+			service.Spec.Ports = append(service.Spec.Ports, svctest.MakeServicePort(fmt.Sprintf("p%d", number), int(number), intstr.FromInt32(number), api.ProtocolTCP))
+		}
+	}
+	addPorts(150)
+	service = must(c.create(request(t), service, nil))
+	addPorts(150)
+	service = must(c.update(request(t), service, nil))
+	for _, port := range service.Spec.Ports {
+		if !c.ports.Has(int(port.NodePort)) {
+			t.Errorf("node port %d is not recorded", port.NodePort)
+		}
 	}
 }

@@ -216,8 +216,7 @@ pub unsafe extern "C" fn rk_committer_abandon(
 }
 
 /// Records that the Services for which this committer allocated these `n` values are stored. Until then a value is set
-/// again if the store loses it, as after a restore from a backup, and not cleared by this server's repair passes. A value
-/// of another range or kind is ignored.
+/// again in a store that is restored from a backup. A value of another range or kind is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_written(
     committer: *const rk_committer,

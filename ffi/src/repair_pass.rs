@@ -298,8 +298,7 @@ pub unsafe extern "C" fn rk_repair_pass_finish(
 /// Where Services are written all the time, leaks then stay.
 ///
 /// A leak stays, and is due again in the next pass, if it was first seen less than the grace period ago, if this
-/// committer allocated it within the grace period and rk_committer_written has not reported its Service, if the list is
-/// from before the fence, or if a Service was written after a list that guards.
+/// committer allocated it within the grace period, if the list is from before the fence, or if a Service was written after a list that guards.
 /// RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, does not have the committer's range, or a
 /// later one has started, and for a guarded list without a revision.
 #[unsafe(no_mangle)]

@@ -4,6 +4,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,17 +171,24 @@ func (a Allocation) Owner() rangekeeper.Ownership {
 	return rangekeeper.Ownership{AsOf: a.Revision, Oldest: a.Revision, Store: a.Store}
 }
 
-// Conditions returns the conditions under which the value is certainly still allocated. The transaction that writes its
-// Service has them, if Services are in the etcd of the range: then a write that reaches etcd late cannot give the Service a
-// value that has another owner by then. They can fail though the value is still allocated: if a repair pass, or a restore of
-// etcd, came between. Then nothing is written, and the caller releases the value and tries again.
-func (a Allocation) Conditions() []clientv3.Cmp {
+// Conditions returns the conditions under which values that one Store allocated are certainly still allocated: few, however many
+// values there are, as etcd bounds the size of a transaction. The one that writes their Service has them, if Services are in the
+// etcd of the range: then a write that reaches etcd late cannot give the Service a value that has another owner by then. They can
+// fail though the values are still allocated: if a repair pass, or a restore of etcd, came between. Then nothing is written, and
+// the caller releases the values and tries again.
+func Conditions(all ...Allocation) []clientv3.Cmp {
+	if len(all) == 0 {
+		return nil
+	}
+	byRevision := func(a, b Allocation) int { return cmp.Compare(a.Revision, b.Revision) }
+	first, last := slices.MinFunc(all, byRevision), slices.MaxFunc(all, byRevision)
 	return []clientv3.Cmp{
-		// The key was not deleted, nor etcd restored to a state before the allocation.
-		clientv3.Compare(clientv3.CreateRevision(a.key), "=", a.created),
-		clientv3.Compare(clientv3.ModRevision(a.key), ">", a.Revision-1),
-		// No pass that may clean the value has begun to list Services.
-		clientv3.Compare(clientv3.ModRevision(FenceKey(a.key)), "<", a.Revision+1),
+		// The key was not deleted, nor etcd restored to a state before the last allocation.
+		clientv3.Compare(clientv3.CreateRevision(first.key), "=", first.created),
+		clientv3.Compare(clientv3.CreateRevision(last.key), "=", last.created),
+		clientv3.Compare(clientv3.ModRevision(last.key), ">", last.Revision-1),
+		// No pass that may clean one of the values has begun to list Services.
+		clientv3.Compare(clientv3.ModRevision(FenceKey(first.key)), "<", first.Revision+1),
 	}
 }
 
@@ -244,8 +252,8 @@ func (s *Store) AllocateBatch(ctx context.Context, requests ...rangekeeper.Reque
 	return all, nil
 }
 
-// Written records that the Services of values that this Store allocated are stored. Until then a value is set again if etcd
-// loses it, as after a restore from a backup, and not cleared by this Store's repair passes.
+// Written records that the Services of values that this Store allocated are stored. Until then a value is set again in an etcd
+// that is restored from a backup.
 func (s *Store) Written(values ...rangekeeper.Value) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,7 +334,7 @@ func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (view r
 }
 
 // Fence writes the fence of the range for a pass that has read it. After that no Service is written with a value that was
-// allocated before, unless its writer does not use [Allocation.Conditions].
+// allocated before, unless its writer does not use [Conditions].
 func (s *Store) Fence(ctx context.Context, pass *rangekeeper.Pass) error {
 	if s.isZero() {
 		return rangekeeper.ErrClosed

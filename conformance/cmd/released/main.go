@@ -132,7 +132,8 @@ func eachFile(release string, fn func(folder, name string, content []byte) error
 	if err != nil {
 		return fmt.Errorf("list the overlays of the drop-in: %w", err)
 	}
-	for folder := range strings.FieldsSeq(string(folders)) {
+	seen := map[string]bool{}
+	for _, folder := range slices.Backward(strings.Fields(string(folders))) {
 		folder = filepath.Join("..", folder)
 		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
@@ -146,6 +147,10 @@ func eachFile(release string, fn func(folder, name string, content []byte) error
 			if err != nil {
 				return err
 			}
+			if seen[name] { // a later folder replaces the file
+				return nil
+			}
+			seen[name] = true
 			return fn(folder, name, content)
 		})
 		if err != nil {

@@ -116,8 +116,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
         }
     }
 
-    /// The Service for which this committer allocated a value is stored. Until then the value is set again if the store
-    /// loses it, as after a restore from a backup, and not cleared by this server's repair passes.
+    /// The Service for which this committer allocated a value is stored. Until then the value is set again in a store that is
+    /// restored from a backup.
     pub fn written(&mut self, value: R::Value) {
         if let Some(offset) = self.range().offset_of(value) {
             self.protection.written(offset);

@@ -14,6 +14,8 @@ use super::recent::Recent;
 pub(super) struct Protection {
     /// What this committer handed out within the last grace.
     handed_out: Recent<3>,
+    /// Those of them whose Service is known to be written.
+    written: Option<Bitmap>,
     /// What any server cleared within the last grace.
     quarantine: Quarantine,
     /// What the last repair pass saw with more than one Service, ascending.
@@ -28,6 +30,7 @@ impl Protection {
         let handed_out_for = if Fault::OwnProtectedShortly.is_on() { grace * 2 / 3 } else { grace };
         Self {
             handed_out: Recent::new(len, handed_out_for),
+            written: None,
             quarantine: Quarantine::new(len, grace, limits),
             duplicates: Vec::new(),
             recreated: false,
@@ -43,12 +46,15 @@ impl Protection {
     /// This committer hands out an offset.
     pub(super) fn hand_out(&mut self, offset: u32) {
         self.handed_out.insert(offset);
+        if let Some(written) = &mut self.written {
+            written.remove(offset);
+        }
     }
 
-    /// The Service of an offset that this committer handed out is written: lists of Services have it from now on.
+    /// The Service of an offset that this committer handed out is written.
     pub(super) fn written(&mut self, offset: u32) {
-        if !Fault::WrittenProtected.is_on() {
-            self.handed_out.remove(offset);
+        if self.handed_out.contains(offset) && !Fault::WrittenProtected.is_on() {
+            self.written.get_or_insert_with(|| Bitmap::new(self.handed_out.len())).insert(offset);
         }
     }
 
@@ -76,9 +82,12 @@ impl Protection {
         self.duplicates.sort_unstable();
     }
 
-    /// The store is another one. The offsets that this committer handed out stay protected: their Services may be
-    /// written to the new store.
+    /// The store is another one. The offsets that this committer handed out stay protected if their Services may yet be
+    /// written to it. A Service that was written is in this store with its offset, or is lost.
     pub(super) fn change_store(&mut self) {
+        if let Some(written) = self.written.take() {
+            self.handed_out.remove_all(&written);
+        }
         self.quarantine.clear();
         self.duplicates.clear();
     }
@@ -164,14 +173,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_not_set_again() {
+    fn what_is_written_is_set_again_in_the_same_store_only() {
         let mut protection = protection();
-        protection.hand_out(5);
+        for offset in [5, 6, 7] {
+            protection.hand_out(offset);
+            protection.written(offset);
+        }
+        // It was released, and has another Service now.
         protection.hand_out(6);
-        protection.written(5);
-        assert!(!protection.is_handed_out(5) && protection.is_handed_out(6));
+        protection.written(8);
+        protection.recreated();
+        assert_eq!(protection.take_lost(&bitmap([])), Some(bitmap([5, 6, 7])), "the key was deleted");
+        protection.change_store();
         protection.recreated();
         assert_eq!(protection.take_lost(&bitmap([])), Some(bitmap([6])));
+        assert!(!protection.is_handed_out(5) && protection.is_handed_out(6));
     }
 
     #[test]

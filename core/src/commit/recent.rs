@@ -48,6 +48,18 @@ impl<const N: usize> Recent<N> {
         }
     }
 
+    /// Removes all members of `set`.
+    pub(super) fn remove_all(&mut self, set: &Bitmap) {
+        for window in self.windows.iter_mut().flatten() {
+            window.difference_with(set);
+        }
+    }
+
+    /// How many offsets there are.
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
     pub(super) fn contains(&self, offset: u32) -> bool {
         self.windows.iter().flatten().any(|window| window.contains(offset))
     }

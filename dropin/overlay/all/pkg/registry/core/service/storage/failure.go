@@ -47,16 +47,19 @@ func (q *request) explain(err error) error {
 	return err
 }
 
-// explainWrite returns the error of a write of a Service. Errors that already are answers of an API server stay as they are.
+// explainWrite returns the error of a write of a Service. Errors that already are answers of an API server stay as they are. Without an
+// answer of etcd the Service may have been written, so clients are not told to try again: one that did so by itself would create a
+// second Service of a generated name.
 func explainWrite(err error) error {
 	var answer apierrors.APIStatus
 	if err == nil || errors.As(err, &answer) {
 		return err
 	}
 	switch code := codeOf(err); {
-	case isNoSpace(err), errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, context.DeadlineExceeded),
-		code == codes.Unavailable, code == codes.DeadlineExceeded:
+	case isNoSpace(err), errors.Is(err, rpctypes.ErrTooManyRequests):
 		return failed("failed to write the Service", err)
+	case errors.Is(err, context.DeadlineExceeded), code == codes.Unavailable, code == codes.DeadlineExceeded:
+		return apierrors.NewTimeoutError(fmt.Sprintf("the Service may have been written, as etcd did not answer: %v", err), 0)
 	}
 	return err
 }

@@ -6,12 +6,12 @@ import (
 	"path"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/repair"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // backend carries out operations on the stored object. Their error is rangekeeper.ErrNotInitialised if the object is missing or was
@@ -42,9 +42,10 @@ type allocation struct {
 	offset int
 	// owner is that of a rollback.
 	owner rangekeeper.Ownership
-	// useUntil is when its Service must be written, under these conditions.
-	useUntil   time.Time
-	conditions []clientv3.Cmp
+	// useUntil is when its Service must be written.
+	useUntil time.Time
+	// of is the etcdstore's; nil if another backend has allocated it.
+	of *etcdstore.Allocation
 }
 
 // owned is an offset to be released on behalf of its owner.

@@ -56,7 +56,7 @@ func (c *committed) allocation(a etcdstore.Allocation, err error) (allocation, e
 		return allocation{}, err
 	}
 	offset, _ := c.values.Range().OffsetOf(a.Value)
-	return allocation{int(offset), a.Owner(), a.UseUntil, a.Conditions()}, nil
+	return allocation{int(offset), a.Owner(), a.UseUntil, &a}, nil
 }
 
 func (c *committed) release(ctx context.Context, all []owned) error {

@@ -6,6 +6,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
+
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // request is an Etcd for one request to the API server.
@@ -78,11 +80,14 @@ func (r *request) UseUntil() (until time.Time) {
 }
 
 // Conditions returns those of all allocations.
-func (r *request) Conditions() (all []clientv3.Cmp) {
+func (r *request) Conditions() []clientv3.Cmp {
+	var all []etcdstore.Allocation
 	for _, a := range r.allocated {
-		all = append(all, a.conditions...)
+		if a.of != nil {
+			all = append(all, *a.of)
+		}
 	}
-	return all
+	return etcdstore.Conditions(all...)
 }
 
 // Written records that the Service of all allocated offsets is stored.
