@@ -32,6 +32,8 @@ pub enum ShellFault {
     NotFoundReleasesAsOfNow = 59,
     /// An update releases the values that it drops as of the state before it, and does so after a failed write, too.
     FailedUpdateReleases = 60,
+    /// The second of two servers that release the values of one Service does so as of a read.
+    SecondServerReleasesAsOfNow = 85,
 }
 
 #[cfg(feature = "faults")]

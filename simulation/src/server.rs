@@ -159,6 +159,8 @@ pub(crate) struct Server {
     pub(crate) reported: u64,
     pub(crate) reported_key: u64,
     pub(crate) has_answer: bool,
+    /// The store of the last answer, as the oracle counts them.
+    pub(crate) epoch: u32,
     /// The raft term and cluster of the last answer.
     pub(crate) identity: (u64, u64),
     /// The newest revision that an answer or a watch has reported.
@@ -197,6 +199,12 @@ impl Server {
     /// Whether it can take requests on.
     pub(crate) fn is_at_work(&self) -> bool {
         self.up && self.frozen.is_none()
+    }
+
+    /// Whether its next pass may find a leak due.
+    pub(crate) fn has_due(&self, passes: u8, now: u64, grace: u64) -> bool {
+        let is_due = |one: &Sightings| one.count + 1 >= passes && one.count > 0 && now - one.first_time >= grace;
+        self.sightings.iter().any(is_due)
     }
 
     /// Counts a pass by the rule for leaks (I4), from what the store knows. Returns the offsets that may be cleaned,

@@ -100,6 +100,10 @@ const ROWS: &[Row] = &[
     row(75, "one sighting too many kept"),
     row(76, "as-of revision of another store kept for one more read"),
     row(77, "refused compare-and-swap ends without a read"),
+    row(83, "pass of another store accepted if this one has used its revision"),
+    row(84, "values picked before those that are named"),
+    row(85, "release by a second server, as of a read"),
+    row(86, "key that is missing in a restored store taken for one that was missing all the time"),
 ];
 
 /// Bit n is the fault of number n.

@@ -73,6 +73,9 @@ pub enum Fault {
     OneSightingTooMany = 75,
     ForeignAsOfKept = 76,
     RefusalTakenForFailure = 77,
+    ForeignViewAccepted = 83,
+    PicksBeforeNames = 84,
+    MissingKeyOfAnotherStoreTrusted = 86,
 }
 
 impl Fault {

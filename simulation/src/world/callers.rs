@@ -64,6 +64,15 @@ impl World {
         self.drive(server);
     }
 
+    /// A server reads what is stored, and nobody needs it.
+    pub(super) fn look(&mut self, server: usize) {
+        if self.servers[server].is_at_work() {
+            let deadline = self.deadline(server);
+            self.submit(server, Operation::Read, Submitted::Read { is_pass: false }, deadline);
+            self.drive(server);
+        }
+    }
+
     pub(super) fn finished(&mut self, server: usize, ticket: Ticket, outcome: Outcome<PortRange>) {
         let open = &mut self.servers[server].open;
         let Some(at) = open.iter().position(|open| open.ticket == ticket) else {
@@ -88,14 +97,18 @@ impl World {
                 if values.len() != *count {
                     return self.fail(Invariant::I1, format!("{} values for {count} requests", values.len()));
                 }
-                let mut are_claimed = true;
+                let (mut are_claimed, mut missing) = (true, *named);
                 for value in values {
                     let Some(offset) = self.store.layout.bit(u32::from(value - LOW)) else {
                         return self.fail(Invariant::I1, format!("{value} was in use from the beginning"));
                     };
                     let is_named = named >> offset & 1 == 1;
+                    missing &= !(1 << offset);
                     are_claimed &=
                         self.acknowledged(server, *request, offset, revision, microseconds(use_until), is_named);
+                }
+                if missing != 0 {
+                    return self.fail(Invariant::I1, format!("of the named values {missing:b} are not allocated"));
                 }
                 if are_claimed {
                     self.has_values(*request);
@@ -123,10 +136,13 @@ impl World {
             let counters = one.passes.counters().of(AnyRange::Ports(self.range));
             bits(clears).for_each(|bit| counters.hold(layout.offset(bit)));
         }
-        if let Outcome::Repaired(repaired) = outcome
-            && epoch == self.store.epoch
-        {
-            self.check_repaired_sets(server, &repaired.set, listed, read);
+        if let Outcome::Repaired(repaired) = outcome {
+            if epoch == self.store.epoch {
+                self.check_repaired_sets(server, &repaired.set, listed, read);
+            } else if !self.is_answer_old && !self.is_misled(server) && !repaired.set.is_empty() {
+                let message = format!("a pass of server {server} over another store sets {:?}", repaired.set);
+                self.fail(Invariant::I10, message);
+            }
         }
         self.check_report(server, *report, outcome);
     }

@@ -107,7 +107,7 @@ impl World {
         // the store has reached it again, or the release comes later than they usually do.
         let is_foreign = |right: &Right| {
             let is_late = right.submitted > one.wary_until || sent.reported >= right.as_of;
-            right.epoch != store.epoch && right.as_of > store.forked_at && (right.as_of <= one.foreign || !is_late)
+            right.as_of > store.common_with(right.epoch) && (right.as_of <= one.foreign || !is_late)
         };
         let is_anchored = |right: &Right| right.offset == offset && right.as_of >= since && !is_foreign(right);
         let set = &store.log[store.at(since).unwrap_or(0)];

@@ -62,22 +62,23 @@ impl World {
     pub(super) fn create(&mut self, server: usize, name: Option<u32>) {
         self.uids += 1;
         let uid = self.uids;
-        let (wanted, named) = self.choose_values();
+        let (wanted, named) = self.choose_values(3);
         let shares = self.random.percent(25);
         self.request(server, uid, What::Create { name: name.unwrap_or(uid), shares }, wanted, named);
     }
 
-    /// The values that a client wants: how many, and which of them by name.
-    fn choose_values(&mut self) -> (Vec<Wanted<u16>>, Mask) {
+    /// The values that a client wants: how many, up to `most`, and which of them by name.
+    fn choose_values(&mut self, most: u64) -> (Vec<Wanted<u16>>, Mask) {
         let kind = self.random.below(90);
         if kind < 40 {
             return (vec![Wanted::Next], 0);
         }
-        let count = if kind < 75 { 1 } else { self.random.between(2, 4) };
+        let count = if kind < 75 { 1 } else { self.random.between(2, most + 1) };
         let mut named = 0;
         let mut wanted = Vec::with_capacity(count as usize);
-        for index in 0..count {
-            if index > 0 && self.random.percent(50) {
+        for _ in 0..count {
+            // Often a name comes after a value that the server picks.
+            if count > 1 && self.random.percent(50) {
                 wanted.push(Wanted::Next);
                 continue;
             }
@@ -162,8 +163,7 @@ impl World {
         };
         let (mut wanted, mut named) = (Vec::new(), 0);
         if self.random.percent(50) {
-            (wanted, named) = self.choose_values();
-            wanted.truncate(2);
+            (wanted, named) = self.choose_values(2);
         }
         if named & based.values != 0 {
             // It has them already.

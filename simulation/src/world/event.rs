@@ -92,6 +92,10 @@ pub(super) enum Event {
     Delete,
     Spoil,
     Backup,
+    /// Somebody writes another key of the store.
+    Other,
+    /// A server reads what is stored.
+    Look(usize),
     Restore,
     Stock(Stock),
     Calm,

@@ -157,6 +157,10 @@ pub(crate) struct World {
     /// Whether the store was restored from a backup, and whether connections outlived that.
     is_restored: bool,
     is_connection_kept: bool,
+    /// The oldest store that connections of today may have begun with.
+    connected_since: u32,
+    /// Whether the store is restored in the middle of a pass that has leaks to clean.
+    is_restored_in_pass: bool,
     /// Whether the key was deleted or spoilt, or there is a stock kube-apiserver.
     is_disturbed: bool,
     reference: ReferenceRepair,
@@ -268,7 +272,7 @@ impl World {
             Event::Apply(sent) => self.apply(*sent),
             Event::Reply { server, incarnation, id, epoch, reached, reply } => {
                 self.is_answer_old = epoch != self.store.epoch;
-                self.reply(server, incarnation, id, reached, &reply);
+                self.reply(server, incarnation, id, (reached, epoch), &reply);
                 self.is_answer_old = false;
             }
             Event::GiveUp { server, incarnation, id } => {
@@ -305,6 +309,8 @@ impl World {
             Event::Delete => self.delete(),
             Event::Spoil => self.spoil(),
             Event::Backup => self.backup = Some(Box::new(self.store.clone())),
+            Event::Other => self.store.write_other(),
+            Event::Look(server) => self.look(server),
             Event::Restore => self.restore(),
             Event::Stock(step) => self.stock(step),
             Event::Calm => self.become_calm(),

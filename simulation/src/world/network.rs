@@ -131,7 +131,7 @@ impl World {
 
     pub(super) fn apply(&mut self, mut sent: Sent) {
         let Sent { server, incarnation, id, epoch, .. } = sent;
-        if epoch != self.store.epoch && !self.is_connection_kept {
+        if epoch < self.connected_since {
             // It went to a store that is gone.
             return self.after(30 * MS, Event::GiveUp { server, incarnation, id });
         }
@@ -175,12 +175,19 @@ impl World {
         }
     }
 
-    pub(super) fn reply(&mut self, server: usize, incarnation: u32, id: u32, reached: u64, reply: &Reply) {
+    pub(super) fn reply(
+        &mut self,
+        server: usize,
+        incarnation: u32,
+        id: u32,
+        (reached, epoch): (u64, u32),
+        reply: &Reply,
+    ) {
         if !self.is_under_way(server, incarnation, id) {
             return;
         }
         note!(self, "server {server} is answered ({id}), {}", if reply.held { "held" } else { "current" });
-        self.learn(server, reached, reply);
+        self.learn(server, reached, epoch, reply);
         let one = &mut self.servers[server];
         one.flight = None;
         let key = reply.key.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });

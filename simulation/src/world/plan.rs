@@ -73,17 +73,7 @@ impl World {
                 }
             }
             12..15 => self.at(at, Event::Spoil),
-            15..32 => {
-                self.at(at, Event::Restore);
-                let back = at - self.random.below(at.min(self.interval) + 1);
-                self.at(back, Event::Backup);
-                if self.random.percent(30) {
-                    // Some server does not know the store yet when it becomes another one.
-                    let server = self.random.below(self.servers.len() as u64) as usize;
-                    let before = at - self.random.below(at.min(self.interval) + 1);
-                    self.at(before, Event::Crash(server));
-                }
-            }
+            15..32 => self.plan_restores(at, is_large),
             32..44 => self.plan_stock(at),
             _ => {}
         }
@@ -94,6 +84,55 @@ impl World {
         }
         if self.random.percent(20) {
             self.at(self.horizon, Event::Calm);
+        }
+    }
+
+    /// The store is restored from a backup, often more than once, and often more goes wrong.
+    fn plan_restores(&mut self, at: u64, is_large: bool) {
+        if self.random.percent(20) {
+            self.is_restored_in_pass = true;
+            return;
+        }
+        let any = |world: &mut Self| world.random.below(world.servers.len() as u64) as usize;
+        let mut at = at;
+        let back = at - self.random.below(at.min(self.interval) + 1);
+        self.at(back, Event::Backup);
+        self.at(at, Event::Restore);
+        if self.random.percent(30) {
+            // Some server does not know the store yet when it becomes another one.
+            let server = any(self);
+            let before = at - self.random.below(at.min(self.interval) + 1);
+            self.at(before, Event::Crash(server));
+        }
+        for _ in 0..self.random.pick(&[0, 0, 0, 2, 4]) {
+            // A pass may be about the store before while others have read this one.
+            let (server, delay) = (any(self), self.random.below(self.interval));
+            self.at(at + delay, Event::Look(server));
+        }
+        for _ in 0..self.random.pick(&[0, 0, 0, 0, 1, 1, 2]) {
+            // From the same backup, or from a newer one; often before all servers have noticed the last restore.
+            let until = if self.random.percent(50) { 20 * MS } else { self.interval };
+            let next = at + self.random.below(until);
+            if self.random.percent(50) {
+                let back = self.random.between(at, next);
+                self.at(back, Event::Backup);
+            }
+            self.at(next, Event::Restore);
+            at = next;
+        }
+        if !is_large && self.random.percent(25) {
+            for _ in 0..self.random.pick(&[1, 1, 2]) {
+                let at = if self.random.percent(50) {
+                    at + self.random.below(30 * MS)
+                } else {
+                    self.random.below(self.horizon)
+                };
+                self.at(at, Event::Delete);
+            }
+        }
+        if self.random.percent(25) {
+            let at = self.random.below(self.horizon);
+            self.plan_stock(at);
         }
     }
 

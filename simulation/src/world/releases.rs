@@ -61,13 +61,16 @@ impl World {
     pub(super) fn release_later(&mut self, server: usize, release: Release, delay: u64) {
         let incarnation = self.servers[server].incarnation;
         self.after(delay, Event::Release { server, incarnation, release });
-        if self.random.percent(4) {
+        if self.random.percent(8) {
             // Another server, or the same one later on: the protocol allows it to every server that knows the
             // revisions.
             let other = self.random.below(self.servers.len() as u64) as usize;
             let incarnation = self.servers[other].incarnation;
-            let delay = self.random.below(2 * self.interval);
-            self.after(delay, Event::Release { server: other, incarnation, release });
+            // At the same time, or long after.
+            let until = if self.random.percent(50) { 8 * MS } else { 2 * self.interval };
+            let delay = delay + self.random.below(until);
+            let rule = if ShellFault::SecondServerReleasesAsOfNow.is_on() { Rule::Read } else { release.rule };
+            self.after(delay, Event::Release { server: other, incarnation, release: Release { rule, ..release } });
         }
     }
 

@@ -12,7 +12,7 @@ use crate::server::{Pass, Right, Submitted};
 use crate::store::Mask;
 
 use super::event::Event;
-use super::{LOW, World, duration};
+use super::{LOW, MS, World, duration};
 
 impl World {
     pub(super) fn pass(&mut self, server: usize) {
@@ -35,6 +35,13 @@ impl World {
             return;
         }
         let listed = ShellFault::ListedBeforeRead.is_on().then(|| self.store.services.values());
+        if self.is_restored_in_pass {
+            self.after(0, Event::Backup);
+            for _ in 0..self.random.below(3) {
+                let delay = self.random.below(MS);
+                self.after(delay, Event::Other);
+            }
+        }
         let one = &mut self.servers[server];
         let mut pass = one.passes.start();
         pass.begin(&one.passes, &mut one.committer).expect("the only range");
@@ -57,8 +64,13 @@ impl World {
         with_more(more, || pass.read(&mut one.passes, &one.committer, &view, now)).expect("begun");
         one.pass = Pass::Listing { view, listed, time: self.now, pass };
         let incarnation = one.incarnation;
+        let is_due = self.is_restored_in_pass && one.has_due(self.passes, self.now, self.grace);
+        if is_due {
+            self.restore_in_pass(server);
+        }
         let delay = match self.random.below(20) {
             _ if listed.is_some() => 0,
+            _ if is_due => 40 * MS,
             // There are many Services.
             0 | 1 if !self.calm => self.random.below(self.interval / 3),
             _ => self.latency(),

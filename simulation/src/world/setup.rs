@@ -65,6 +65,7 @@ impl World {
                 reported: 0,
                 reported_key: 0,
                 has_answer: false,
+                epoch: 0,
                 identity: (0, 0),
                 reached: 0,
                 key: None,
@@ -115,6 +116,8 @@ impl World {
             damaged: 0,
             is_restored: false,
             is_connection_kept: false,
+            connected_since: 0,
+            is_restored_in_pass: false,
             is_disturbed: false,
             reference: ReferenceRepair::new(),
             habits: Habits::default(),
@@ -174,7 +177,7 @@ fn choose_limits(random: &mut Random) -> Limits {
 impl World {
     /// A server's process starts, and knows nothing.
     pub(super) fn forget_all(&mut self, server: usize) {
-        let rng = self.random.fork();
+        let (rng, epoch) = (self.random.fork(), self.store.epoch);
         let one = &mut self.servers[server];
         one.committer = Committer::new(self.range, self.config, rng);
         one.committer.limit(self.limits);
@@ -185,7 +188,7 @@ impl World {
         (one.reported, one.has_answer, one.identity, one.reached) = (0, false, (0, 0), 0);
         (one.key, one.answered, one.watched) = (None, None, 0);
         one.knowledge = Knowledge::default();
-        one.notice = Notice::Noticed;
+        (one.notice, one.foreign, one.epoch) = (Notice::Noticed, 0, epoch);
         one.duplicates = 0;
         one.freed = [None; 64];
         one.heard = 0;

@@ -6,7 +6,7 @@ use crate::server::Notice;
 use crate::store::{Version, Writer};
 
 use super::event::Event;
-use super::{Content, LOW, SPOILT, State, World};
+use super::{Content, LOW, MS, SPOILT, State, World};
 
 impl World {
     pub(super) fn make(&mut self) {
@@ -68,10 +68,27 @@ impl World {
         }
     }
 
+    /// The store is restored while Services are listed for a pass of this server. The restored store soon has the revision
+    /// of the pass's view, and the server reads it then, too.
+    pub(super) fn restore_in_pass(&mut self, server: usize) {
+        self.is_restored_in_pass = false;
+        let delay = self.random.below(3 * MS);
+        self.after(delay, Event::Restore);
+        for _ in 0..8 {
+            let delay = self.random.below(30 * MS);
+            self.after(delay, Event::Look(server));
+        }
+        for _ in 0..4 {
+            let delay = self.random.below(30 * MS);
+            self.after(delay, Event::Other);
+        }
+    }
+
     /// The store is restored from a backup. Servers can notice it by another cluster id, a lower raft term, a revision
     /// that goes back, or the content of the key; and connections may outlive it.
     pub(super) fn restore(&mut self) {
-        let Some(backup) = self.backup.take() else { return };
+        // The next restore may be from the same backup.
+        let Some(backup) = self.backup.clone() else { return };
         (self.is_disturbed, self.is_restored, self.damaged) = (true, true, u64::MAX);
         let header = self.store.header;
         let cluster = header.cluster_id + u64::from(self.random.percent(30));
@@ -83,6 +100,9 @@ impl World {
         let skipped = if self.random.percent(15) { self.random.below(60) } else { 0 };
         self.is_connection_kept = self.random.percent(30);
         self.store.restore(&backup, cluster, term, skipped);
+        if !self.is_connection_kept {
+            self.connected_since = self.store.epoch;
+        }
         note!(
             self,
             "the store is restored from a backup of r{}: cluster {cluster}, term {term}, connections kept: {}, {:b}",
