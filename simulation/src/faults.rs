@@ -34,6 +34,12 @@ pub enum ShellFault {
     FailedUpdateReleases = 60,
     /// The second of two servers that release the values of one Service does so as of a read.
     SecondServerReleasesAsOfNow = 85,
+    /// A request that holds values of two ranges rolls one of them back only.
+    HalfRolledBack = 87,
+    /// A request that holds values of two ranges rolls both back as of the allocation in the first.
+    RolledBackAsOfTheFirst = 88,
+    /// An update that gives the values of one range back releases those of the other, too.
+    BothRangesReleased = 89,
 }
 
 #[cfg(feature = "faults")]

@@ -104,6 +104,9 @@ const ROWS: &[Row] = &[
     row(84, "values picked before those that are named"),
     row(85, "release by a second server, as of a read"),
     row(86, "key that is missing in a restored store taken for one that was missing all the time"),
+    row(87, "request that holds values of two ranges rolls one of them back only"),
+    row(88, "values of two ranges rolled back as of the allocation in the first"),
+    row(89, "update that gives the values of one range back releases those of the other, too"),
 ];
 
 /// Bit n is the fault of number n.

@@ -35,6 +35,8 @@ pub enum Invariant {
     I13,
     /// A server releases the values that it took for a caller who had gone.
     I14,
+    /// What is given up for certain is free a while later, unless its release was deferred or has an unknown outcome.
+    I15,
 }
 
 /// An invariant that a schedule has broken.

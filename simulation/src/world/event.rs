@@ -90,6 +90,7 @@ pub(super) enum Event {
     /// Somebody creates the range if it is missing.
     Make,
     Delete,
+    Recreate,
     Spoil,
     Backup,
     /// Somebody writes another key of the store.

@@ -173,7 +173,7 @@ pub(crate) struct World {
 }
 
 /// Plays the schedule of a seed.
-pub fn play(seed: u64, traced: bool) -> Report {
+pub(crate) fn play(seed: u64, traced: bool) -> Report {
     let mut world = World::new(seed, traced);
     world.run();
     world.report
@@ -307,6 +307,7 @@ impl World {
             }
             Event::Make => self.make(),
             Event::Delete => self.delete(),
+            Event::Recreate => self.recreate(),
             Event::Spoil => self.spoil(),
             Event::Backup => self.backup = Some(Box::new(self.store.clone())),
             Event::Other => self.store.write_other(),

@@ -91,6 +91,9 @@ impl World {
     fn plan_restores(&mut self, at: u64, is_large: bool) {
         if self.random.percent(20) {
             self.is_restored_in_pass = true;
+            if !is_large && self.random.percent(40) {
+                self.at(at, Event::Delete);
+            }
             return;
         }
         let any = |world: &mut Self| world.random.below(world.servers.len() as u64) as usize;

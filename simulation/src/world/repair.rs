@@ -9,7 +9,7 @@ use rangekeeper::service::{Service, ServicePort};
 
 use crate::faults::{ShellFault, with_more};
 use crate::server::{Pass, Right, Submitted};
-use crate::store::Mask;
+use crate::store::{Mask, Store};
 
 use super::event::Event;
 use super::{LOW, MS, World, duration};
@@ -35,7 +35,9 @@ impl World {
             return;
         }
         let listed = ShellFault::ListedBeforeRead.is_on().then(|| self.store.services.values());
-        if self.is_restored_in_pass {
+        let is_keyless = |backup: &Store| backup.key().is_none();
+        let is_keyless = self.backup.as_deref().is_some_and(is_keyless);
+        if self.is_restored_in_pass && !is_keyless {
             self.after(0, Event::Backup);
             for _ in 0..self.random.below(3) {
                 let delay = self.random.below(MS);
@@ -62,9 +64,11 @@ impl World {
         let now = duration(local + if crate::faults::is_on(25) { one.wall } else { 0 });
         let more = if one.repeats { 1 << 25 | 1 << 33 } else { 0 };
         with_more(more, || pass.read(&mut one.passes, &one.committer, &view, now)).expect("begun");
+        let is_keyless = |backup: &Store| backup.key().is_none() && view.initialised;
+        let is_due = one.has_due(self.passes, self.now, self.grace) || self.backup.as_deref().is_some_and(is_keyless);
+        let is_due = is_due && self.is_restored_in_pass && !self.calm;
         one.pass = Pass::Listing { view, listed, time: self.now, pass };
         let incarnation = one.incarnation;
-        let is_due = self.is_restored_in_pass && one.has_due(self.passes, self.now, self.grace);
         if is_due {
             self.restore_in_pass(server);
         }

@@ -18,15 +18,26 @@ impl World {
     }
 
     pub(super) fn delete(&mut self) {
-        if self.store.key().is_none() {
+        if self.store.key().is_none() || self.calm {
             return;
         }
         note!(self, "the key is deleted");
         self.is_disturbed = true;
         self.store.delete();
         self.wrote(Writer::Stranger, None);
-        if self.random.percent(60) {
-            // Somebody recreates it, from what Services use.
+        if self.is_restored_in_pass {
+            // The backup is of a store without the key.
+            self.backup = Some(Box::new(self.store.clone()));
+            let delay = self.random.below(self.interval / 4);
+            self.after(delay, Event::Recreate);
+        } else if self.random.percent(60) {
+            self.recreate();
+        }
+    }
+
+    /// Somebody recreates the key, from what Services use.
+    pub(super) fn recreate(&mut self) {
+        if self.store.key().is_none() {
             let in_use = self.store.services.values();
             self.store.put(self.encode(in_use), Writer::Stranger);
             note!(self, "the key is recreated: {in_use:b}");
@@ -88,7 +99,7 @@ impl World {
     /// that goes back, or the content of the key; and connections may outlive it.
     pub(super) fn restore(&mut self) {
         // The next restore may be from the same backup.
-        let Some(backup) = self.backup.clone() else { return };
+        let Some(backup) = self.backup.clone().filter(|_| !self.calm) else { return };
         (self.is_disturbed, self.is_restored, self.damaged) = (true, true, u64::MAX);
         let header = self.store.header;
         let cluster = header.cluster_id + u64::from(self.random.percent(30));
