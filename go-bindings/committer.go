@@ -119,10 +119,13 @@ type Ownership struct {
 	// Oldest is the revision at which the owner was last stored with the value: the Service's before its deletion or update.
 	// It counts as far back as the history goes; 0, or less, means all of that.
 	Oldest int64
+	// Store is [KnownState.Store] as it was when the owner began the request by which it gave the value up, or
+	// [Allocated.Store] for a rollback; 0 if that is unknown. After a restore of etcd, revisions that etcd had reached before
+	// it, too, count only for requests that began when the committer had noticed the restore.
+	Store uint32
 }
 
-// OwnedSince is the Ownership of a rollback, with the revision of the allocation, and of a caller that knows no owner and
-// releases as of a read, with the revision of that.
+// OwnedSince is the Ownership of a caller that knows no owner and releases as of a read, with the revision of that.
 func OwnedSince(revision int64) Ownership { return Ownership{AsOf: revision, Oldest: revision} }
 
 // ReleaseOperation releases a value on behalf of its owner.
@@ -159,10 +162,12 @@ func (c *Committer) Submit(operations ...Operation) ([]Ticket, error) {
 	return tickets, detailedError(code, &details)
 }
 
-// ServiceList describes the list of Services of a repair pass. The zero value is for Services in another etcd than the
-// range.
+// ServiceList describes the list of Services of a repair pass. The zero value is for Services that were not read from the
+// range's etcd itself: an API server's watch cache may have missed what a restored etcd has, though the revision of its
+// list is current. With it nothing is cleared once the committer has noticed a restore.
 type ServiceList struct {
-	// Revision is the list's revision. A list from before the pass's read ends the repair with ErrStaleList.
+	// Revision is the list's revision. A list from before the pass's read ends the repair with ErrStaleList, and one from before
+	// its fence cleans no leak.
 	Revision int64
 	// Guards: nothing is cleared once a Service was written after the list, so that a creator keeps its value
 	// even if it took longer than the grace. Where Services never rest, leaks stay then.
@@ -180,7 +185,15 @@ func (c *Committer) Cancel(ticket Ticket) error {
 // Abandon releases the values of an allocation whose caller no longer waits for it.
 func (c *Committer) Abandon(allocated Allocated) error {
 	values := valuesToC(allocated.Values)
-	code := rk.CommitterAbandon(c.pointer(), uint64(allocated.Revision), values)
+	code := rk.CommitterAbandon(c.pointer(), uint64(allocated.Revision), allocated.Store, values)
+	runtime.KeepAlive(c)
+	return resultError(code)
+}
+
+// Written records that the Services for which this committer allocated these values are stored. Until then a value is set
+// again if etcd loses it, as after a restore from a backup, and not cleared by this server's repair passes.
+func (c *Committer) Written(values ...Value) error {
+	code := rk.CommitterWritten(c.pointer(), valuesToC(values))
 	runtime.KeepAlive(c)
 	return resultError(code)
 }
@@ -207,6 +220,11 @@ type KnownState struct {
 	Used int
 	// Initialised reports whether the object was there and initialised.
 	Initialised bool
+	// Store is which store the committer talks to, counted from 0; see [Ownership].
+	Store uint32
+	// Restores is how often another store has answered than before, or an older state of it, as after a restore from a
+	// backup. What others remember of the store, such as the watch cache of an API server, is wrong from then on.
+	Restores int
 }
 
 // Known returns the KnownState. Cost: one crossing; after a change by others also
@@ -215,7 +233,7 @@ func (c *Committer) Known() KnownState {
 	var known rk.Known
 	rk.CommitterKnown(c.pointer(), &known)
 	runtime.KeepAlive(c)
-	return KnownState{int64(known.Revision), int(known.Used), known.Initialised}
+	return KnownState{int64(known.Revision), int(known.Used), known.Initialised, known.Store, int(known.Restores)}
 }
 
 // Poll returns the next step. Call it again when that is done, until it returns StepWait or StepIdle; and after

@@ -73,6 +73,9 @@ func (s *story) line(words []string) error {
 	case "abandon":
 		allocated, _ := s.outcomes[words[1]].Outcome.(Allocated)
 		return s.c.Abandon(allocated)
+	case "written":
+		allocated, _ := s.outcomes[words[1]].Outcome.(Allocated)
+		return s.c.Written(allocated.Values...)
 	case "handle":
 		return s.handle(words[1:])
 	case "poll":
@@ -99,6 +102,9 @@ func (s *story) operation(words []string, deadline time.Duration) Operation {
 		return ReadOperation(deadline)
 	case "release":
 		owner := Ownership{AsOf: int64(must(strconv.Atoi(words[2]))), Oldest: int64(must(strconv.Atoi(words[3])))}
+		if len(words) > 4 {
+			owner.Store = uint32(must(strconv.Atoi(words[4])))
+		}
 		return ReleaseOperation(deadline, port(words[1]), owner)
 	}
 	var requests []Request

@@ -191,8 +191,8 @@ func TestCommitter(t *testing.T) {
 			t.Fatal(err)
 		}
 		view := one(t, k, first, ReadOperation(NoDeadline)).Outcome.(State)
-		if err := first.PassRead(pass, view.Revision, view.Snapshot, k.now); err != nil {
-			t.Fatal(err)
+		if needsFence, err := first.PassRead(pass, view.Revision, view.Snapshot, k.now); err != nil || needsFence != (i > 0) {
+			t.Fatal(i, needsFence, err)
 		}
 		audit := must(NewAudit())
 		if err := pass.Audit(audit); err != nil {

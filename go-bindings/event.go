@@ -42,7 +42,7 @@ func (o *Operation) toC(requests []rk.Value) (rk.Operation, []rk.Value) {
 		c.Data.Allocate = &rk.Allocate{Requests: uint(len(o.values))}
 		requests = append(requests, o.values...)
 	case rk.OperationRelease:
-		c.Data.Release = &rk.Release{Value: o.values[0], AsOf: uint64(o.owner.AsOf), Oldest: uint64(max(o.owner.Oldest, 0))}
+		c.Data.Release = &rk.Release{Value: o.values[0], AsOf: uint64(o.owner.AsOf), Oldest: uint64(max(o.owner.Oldest, 0)), Store: o.owner.Store}
 	}
 	return c, requests
 }

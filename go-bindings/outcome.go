@@ -92,6 +92,11 @@ type Allocated struct {
 	Values []Value
 	// Revision is the revision of the allocation, the as-of revision of a rollback.
 	Revision int64
+	// Created is the revision at which the key was created. The values are still allocated as long as the key has this
+	// create revision, its mod revision is not before Revision, and no fence (see [Committer.PassFenced]) is later than that.
+	Created int64
+	// Store is which store that was, as [KnownState] counts them.
+	Store uint32
 	// UseUntil is when a Service with the values must be written.
 	UseUntil time.Duration
 }
@@ -199,7 +204,10 @@ func (c *Committer) outcome(flat *rk.Finished, rest *contents) Outcome {
 	switch flat.Outcome {
 	case rk.OutcomeAllocated:
 		allocated := &data.Allocated
-		return Allocated{valuesFromC(rest.takeValues(allocated.Values)), int64(allocated.Revision), timeFromC(allocated.UseUntil)}
+		return Allocated{
+			valuesFromC(rest.takeValues(allocated.Values)), int64(allocated.Revision), int64(allocated.Created), allocated.Store,
+			timeFromC(allocated.UseUntil),
+		}
 	case rk.OutcomeReleased:
 		return Released{data.Released.Freed}
 	case rk.OutcomeDeferred:

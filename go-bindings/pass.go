@@ -11,7 +11,8 @@ import (
 // Pass is one repair pass over the objects of committers. Its steps, in this order; another order is refused with
 // ErrInvalidArgument and a message:
 //
-//  1. For each committer [Committer.BeginPass], then a ReadOperation to it, and when that has ended [Committer.PassRead].
+//  1. For each committer [Committer.BeginPass], then a ReadOperation to it, and when that has ended [Committer.PassRead]. If
+//     that says so, the fence is written, and [Committer.PassFenced] reports it.
 //  2. [Pass.Audit] adds the ranges that were read to an [Audit]. After that, Services are listed linearizably and observed by it.
 //  3. [Pass.Finish] ends the audit.
 //  4. For each committer [Committer.SubmitRepair].
@@ -95,21 +96,38 @@ func (c *Committer) BeginPass(pass *Pass) error {
 
 // PassRead reports the read of a pass, with its revision and snapshot. Services are listed
 // after now. The leak counters of the committer's range go on only where the value was in use ever since the pass before;
-// where that is not known, or that pass was too short a while ago, all of them start again. The error may be a
-// *BitsPastRangeError.
-func (c *Committer) PassRead(pass *Pass, revision int64, snapshot []byte, now time.Duration) error {
+// where that is not known, or that pass was too short a while ago, all of them start again. It returns whether the pass may
+// clean leaks of this range, so that the fence is needed. The error may be a *BitsPastRangeError.
+func (c *Committer) PassRead(pass *Pass, revision int64, snapshot []byte, now time.Duration) (needsFence bool, err error) {
+	if c.pointer() == nil {
+		return false, ErrClosed
+	}
+	var details rk.Error
+	code := rk.RepairPassRead(pass.pointer(), c.pointer(), uint64(revision), snapshot,
+		timeToC(now), &needsFence, &details)
+	runtime.KeepAlive(pass)
+	runtime.KeepAlive(c)
+	if code != rk.ResultOK {
+		return false, snapshotError(code, &details, c.r.String(), c.r.String())
+	}
+	return needsFence, nil
+}
+
+// PassFenced reports that the fence of the committer's range was written at a revision: a key beside that of the range in the
+// same etcd, whose value has no meaning.
+//
+// The transaction that writes a Service with new values has the condition that the mod revision of the fence is not after
+// that of their allocation. So after the fence a Service with a leaked value is in the list or is never written, however
+// late its write reaches etcd. Without a fence between the read and the list leaks stay.
+func (c *Committer) PassFenced(pass *Pass, revision int64) error {
 	if c.pointer() == nil {
 		return ErrClosed
 	}
 	var details rk.Error
-	code := rk.RepairPassRead(pass.pointer(), c.pointer(), uint64(revision), snapshot,
-		timeToC(now), &details)
+	code := rk.RepairPassFenced(pass.pointer(), c.pointer(), uint64(max(revision, 0)), &details)
 	runtime.KeepAlive(pass)
 	runtime.KeepAlive(c)
-	if code != rk.ResultOK {
-		return snapshotError(code, &details, c.r.String(), c.r.String())
-	}
-	return nil
+	return detailedError(code, &details)
 }
 
 // SubmitRepair queues the operation that applies the result of a finished pass to the committer's range. It is to

@@ -19,7 +19,7 @@ func TestOrderOfPass(t *testing.T) {
 		}
 	}
 	pass, audit := must(passes.Start()), must(NewAudit())
-	refused(ours.PassRead(pass, 1, nil, 1), "30000-30199 was read before the pass began with it")
+	refused(second(ours.PassRead(pass, 1, nil, 1)), "30000-30199 was read before the pass began with it")
 	if err := ours.BeginPass(pass); err != nil {
 		t.Fatal(err)
 	}
@@ -27,10 +27,15 @@ func TestOrderOfPass(t *testing.T) {
 	refused(second(pass.Finish(audit)), "no audit yet")
 	refused(second(ours.SubmitRepair(NoDeadline, pass, ServiceList{})), "no audit yet")
 	var past *BitsPastRangeError
-	if err := ours.PassRead(pass, 1, bytes.Repeat([]byte{0xff}, 26), 1); !errors.As(err, &past) || past.Range != "30000-30199" {
+	if _, err := ours.PassRead(pass, 1, bytes.Repeat([]byte{0xff}, 26), 1); !errors.As(err, &past) || past.Range != "30000-30199" {
 		t.Error(err)
 	}
-	if err := ours.PassRead(pass, 1, nil, 1); err != nil {
+	if needsFence, err := ours.PassRead(pass, 1, nil, 1); err != nil || needsFence {
+		t.Fatal(needsFence, err)
+	}
+	refused(others.PassFenced(pass, 2), "30200-30299 was read before the pass began with it")
+	refused(ours.PassFenced(pass, 1), "the fence of range 30000-30199 has revision 1, which is not after the read at revision 1")
+	if err := ours.PassFenced(pass, 2); err != nil {
 		t.Fatal(err)
 	}
 	if err := pass.Audit(audit); err != nil {
@@ -69,7 +74,7 @@ func TestOrderOfPass(t *testing.T) {
 	later.Close()
 	passes.Close()
 	for _, err := range []error{
-		second(passes.Start()), ours.BeginPass(later), ours.PassRead(later, 1, nil, 1), later.Audit(must(NewAudit())),
+		second(passes.Start()), ours.BeginPass(later), second(ours.PassRead(later, 1, nil, 1)), ours.PassFenced(later, 2), later.Audit(must(NewAudit())),
 		second(later.Finish(must(NewAudit()))), second(ours.SubmitRepair(NoDeadline, later, ServiceList{})), ours.BeginPass(nil),
 		new(Pass).Audit(audit), later.Audit(new(Audit)),
 	} {
@@ -83,7 +88,7 @@ func TestOrderOfPass(t *testing.T) {
 func TestAuditOfAnotherTracker(t *testing.T) {
 	start := func(seed uint64) (*Pass, *Audit) {
 		pass, audit, committer := must(must(NewPasses(2, time.Minute)).Start()), must(NewAudit()), newCommitter(t, "30000-30199", seed)
-		if err := errors.Join(committer.BeginPass(pass), committer.PassRead(pass, 1, nil, 1), pass.Audit(audit)); err != nil {
+		if err := errors.Join(committer.BeginPass(pass), second(committer.PassRead(pass, 1, nil, 1)), pass.Audit(audit)); err != nil {
 			t.Fatal(err)
 		}
 		return pass, audit

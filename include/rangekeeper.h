@@ -838,7 +838,8 @@ typedef struct rk_range_allocation rk_range_allocation;
  * A repair pass over the objects of committers. Its steps, in this order; another order is refused:
  *
  * 1. rk_repair_pass_new.
- * 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ, and after its outcome rk_repair_pass_read.
+ * 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ, and after its outcome rk_repair_pass_read. If
+ *    that says so, write the fence and call rk_repair_pass_fenced.
  * 3. rk_repair_pass_audit adds the ranges to an rk_audit. After that, list the Services linearizably and observe them.
  * 4. rk_repair_pass_finish ends the audit.
  * 5. For each committer rk_committer_submit_repair.
@@ -1041,6 +1042,12 @@ typedef struct rk_release {
    * as far back as the history goes; 0 for all of that.
    */
   uint64_t oldest;
+  /**
+   * The store of rk_known as it was when the owner began the request by which it gave the value up, or of rk_allocated
+   * for a rollback; 0 if that is unknown. After a restore of etcd, revisions that etcd had reached before it, too,
+   * count only for requests that began when the committer had noticed the restore.
+   */
+  uint32_t store;
 } rk_release;
 
 /**
@@ -1332,6 +1339,15 @@ typedef struct rk_known {
    * Whether the object existed and was initialised.
    */
   bool initialised;
+  /**
+   * Which store the committer talks to, counted from 0; see rk_release.
+   */
+  uint32_t store;
+  /**
+   * How often another store has answered than before, or an older state of it, as after a restore from a backup. What
+   * others remember of the store, such as the watch cache of an API server, is wrong from then on.
+   */
+  uint32_t restores;
 } rk_known;
 
 /**
@@ -1346,6 +1362,15 @@ typedef struct rk_allocated {
    * The revision of the allocation: the as-of revision of a rollback.
    */
   uint64_t revision;
+  /**
+   * The revision at which the key was created. The values are still allocated as long as the key has this create
+   * revision, its mod revision is not before `revision`, and no fence (rk_repair_pass_fenced) is later than that.
+   */
+  uint64_t created;
+  /**
+   * Which store that was, as rk_known counts them.
+   */
+  uint32_t store;
   /**
    * The time until which a Service with the values must be written, in nanoseconds by the caller's clock.
    */
@@ -2181,10 +2206,21 @@ rk_result rk_committer_cancel(const struct rk_committer *committer,
                               uint64_t ticket);
 
 /**
- * Releases the `n` values of an RK_OUTCOME_ALLOCATED with this `revision`, whose caller no longer waits for it.
+ * Releases the `n` values of an RK_OUTCOME_ALLOCATED with this `revision` and `store`, whose caller no longer waits
+ * for it.
  */
 rk_result rk_committer_abandon(const struct rk_committer *committer,
                                uint64_t revision,
+                               uint32_t store,
+                               const struct rk_value *values,
+                               size_t n);
+
+/**
+ * Records that the Services for which this committer allocated these `n` values are stored. Until then a value is set
+ * again if the store loses it, as after a restore from a backup, and not cleared by this server's repair passes. A value
+ * of another range or kind is ignored.
+ */
+rk_result rk_committer_written(const struct rk_committer *committer,
                                const struct rk_value *values,
                                size_t n);
 
@@ -2641,6 +2677,9 @@ rk_result rk_repair_pass_begin(const struct rk_repair_pass *pass,
  * been in use ever since the previous pass; if that is unknown, or that pass was too recent, all counters of the
  * range start again.
  *
+ * Writes to `needs_fence` whether the pass may clean leaks of this range: then the caller writes the fence before it
+ * lists Services; see rk_repair_pass_fenced.
+ *
  * RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun, or is read already, or a later pass has
  * started; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
  */
@@ -2650,7 +2689,25 @@ rk_result rk_repair_pass_read(const struct rk_repair_pass *pass,
                               const uint8_t *data,
                               size_t data_len,
                               uint64_t now,
+                              bool *needs_fence,
                               struct rk_error *error);
+
+/**
+ * Records that the fence of a committer's object was written at the revision `fence`: a key beside the object's in the
+ * same etcd, whose value has no meaning.
+ *
+ * The transaction that writes a Service with new values has the condition that the mod revision of the fence is not
+ * after that of their allocation. So after the fence a Service with a leaked value is in the list or is never written,
+ * however late its write reaches etcd. Without a fence between the read and a list that has a revision
+ * (rk_committer_submit_repair), leaks stay.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun or is not read, `fence` is not after the read, all
+ * ranges are audited, or a later pass has started.
+ */
+rk_result rk_repair_pass_fenced(const struct rk_repair_pass *pass,
+                                const struct rk_committer *committer,
+                                uint64_t fence,
+                                struct rk_error *error);
 
 /**
  * Adds the ranges that were read to an audit, in the order of rk_repair_pass_begin. The caller may add more, and
@@ -2679,13 +2736,15 @@ rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
  * pass found nothing: from it the committer learns which values more than one Service claims. It may be submitted
  * again if it has failed. `deadline` is as in rk_operation.
  *
- * `listed` is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from
- * before the pass's read ends the operation with RK_RESULT_STALE_LIST. With `is_guarded`, nothing is cleared once
+ * `listed` is the revision of the list of Services if it was read from the object's etcd itself, else 0. A list from
+ * before the pass's read ends the operation with RK_RESULT_STALE_LIST. With 0, as for a list over an API server, whose
+ * watch cache may have missed what a restored etcd has, nothing is cleared once the committer has noticed a restore. With `is_guarded`, nothing is cleared once
  * a Service was written after the list, so that a creator that takes longer than the grace period keeps its value.
  * Where Services are written all the time, leaks then stay.
  *
  * A leak stays, and is due again in the next pass, if it was first seen less than the grace period ago, if this
- * committer allocated it within the grace period, or if a Service was written after a list that guards.
+ * committer allocated it within the grace period and rk_committer_written has not reported its Service, if the list is
+ * from before the fence, or if a Service was written after a list that guards.
  * RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, does not have the committer's range, or a
  * later one has started, and for a guarded list without a revision.
  */

@@ -442,7 +442,10 @@ func (r *round) pass(ctx context.Context, store *etcdstore.Store, passes *rangek
 		return 0, err
 	}
 	defer pass.Close()
-	view, err := store.ReadForPass(ctx, pass)
+	view, needsFence, err := store.ReadForPass(ctx, pass)
+	if err == nil && needsFence {
+		err = store.Fence(ctx, pass)
+	}
 	if err != nil {
 		return 0, err
 	}

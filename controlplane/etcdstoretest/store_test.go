@@ -85,9 +85,11 @@ func TestZeroStore(t *testing.T) {
 	_, batch := s.AllocateBatch(ctx)
 	_, released := s.Release(ctx, rangekeeper.PortValue(1), rangekeeper.OwnedSince(1))
 	_, read := s.Read(ctx)
-	_, readForPass := s.ReadForPass(ctx, must(passes.Start()))
+	_, _, readForPass := s.ReadForPass(ctx, must(passes.Start()))
+	fenced := s.Fence(ctx, must(passes.Start()))
+	s.Written(rangekeeper.PortValue(1))
 	_, repaired := s.Repair(ctx, must(passes.Start()), rangekeeper.ServiceList{})
-	for i, err := range []error{created, next, allocated, batch, released, read, readForPass, repaired} {
+	for i, err := range []error{created, next, allocated, batch, released, read, readForPass, fenced, repaired} {
 		if !errors.Is(err, rangekeeper.ErrClosed) {
 			t.Errorf("call %d: %v", i, err)
 		}
@@ -242,7 +244,7 @@ func TestRepairThroughEtcd(t *testing.T) {
 	}
 	late := must(passes.Start())
 	passes.Close()
-	if _, err := ours.ReadForPass(ctx, late); !errors.Is(err, rangekeeper.ErrClosed) {
+	if _, _, err := ours.ReadForPass(ctx, late); !errors.Is(err, rangekeeper.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -251,7 +253,13 @@ func TestRepairThroughEtcd(t *testing.T) {
 func readForPass(t *testing.T, store *etcdstore.Store, passes *rangekeeper.Passes) (*rangekeeper.Pass, *rangekeeper.Audit) {
 	t.Helper()
 	pass, audit := must(passes.Start()), must(rangekeeper.NewAudit())
-	must(store.ReadForPass(t.Context(), pass))
+	_, needsFence, err := store.ReadForPass(t.Context(), pass)
+	if err == nil && needsFence {
+		err = store.Fence(t.Context(), pass)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := pass.Audit(audit); err != nil {
 		t.Fatal(err)
 	}

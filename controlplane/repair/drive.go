@@ -17,8 +17,10 @@ const (
 
 // Range is a stored range that passes are made over. A Store of package etcdstore is one.
 type Range interface {
-	// ReadForPass reads the range for a pass. Services are listed after that.
-	ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rangekeeper.State, error)
+	// ReadForPass reads the range for a pass, and returns whether the pass may clean leaks, so that Fence comes next.
+	ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (view rangekeeper.State, needsFence bool, err error)
+	// Fence writes the fence of the range for a pass. Services are listed after that.
+	Fence(ctx context.Context, pass *rangekeeper.Pass) error
 	// Repair writes what the finished pass found out about the range.
 	Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error)
 }
@@ -47,7 +49,10 @@ func Drive(ctx context.Context, passes *rangekeeper.Passes, ranges []Range, dryR
 	defer pass.Close()
 	outcomes := make([]RangeOutcome, len(ranges))
 	for i, one := range ranges {
-		view, err := one.ReadForPass(ctx, pass)
+		view, needsFence, err := one.ReadForPass(ctx, pass)
+		if err == nil && needsFence && !dryRun {
+			err = one.Fence(ctx, pass)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -151,6 +151,19 @@ impl LeakCounters {
         }
     }
 
+    /// Whether the next pass may find a leak due: one that the last pass counted for the last time but one. With a single
+    /// pass every leak is due at once. Cost: O(len / 64) word operations per plane.
+    pub fn may_be_due(&self) -> bool {
+        let count = self.passes.get() - 1;
+        let is_last = |index: usize| {
+            let planes = self.planes.iter().enumerate();
+            planes.fold(u64::MAX, |due, (bit, plane)| {
+                due & if count >> bit & 1 == 1 { plane[index] } else { !plane[index] }
+            })
+        };
+        count == 0 || (!self.is_empty() && (0..self.len.div_ceil(64) as usize).any(|index| is_last(index) != 0))
+    }
+
     fn make_planes(&mut self) {
         if self.planes.is_empty() {
             let planes = (u8::BITS - self.passes.get().leading_zeros()) as usize;
@@ -214,6 +227,8 @@ mod tests {
                     for offset in 0..len + 2 {
                         assert_eq!(counters.count(offset), model.get(&offset).copied().unwrap_or(0));
                     }
+                    let may_be_due = passes.get() == 1 || model.values().any(|count| *count == passes.get() - 1);
+                    assert_eq!(counters.may_be_due(), may_be_due);
                     cleaned += due.len();
                     for offset in due.into_iter().filter(|_| random() % 4 == 0) {
                         counters.hold(offset);

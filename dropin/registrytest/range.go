@@ -44,21 +44,25 @@ type content struct{ text, data string }
 // betweenPasses is longer than the grace and than the interval of every test.
 const betweenPasses = 24 * time.Hour
 
-func (d *driver) ReadForPass(_ context.Context, pass *rangekeeper.Pass) (rangekeeper.State, error) {
+func (d *driver) ReadForPass(_ context.Context, pass *rangekeeper.Pass) (view rangekeeper.State, needsFence bool, err error) {
 	d.now += betweenPasses
 	if err := d.committer.BeginPass(pass); err != nil {
-		return rangekeeper.State{}, err
+		return view, false, err
 	}
 	if _, err := d.committer.Submit(rangekeeper.ReadOperation(rangekeeper.NoDeadline)); err != nil {
-		return rangekeeper.State{}, err
+		return view, false, err
 	}
 	outcome, err := d.run()
 	if err != nil {
-		return rangekeeper.State{}, err
+		return view, false, err
 	}
-	view := outcome.(rangekeeper.State)
-	return view, d.committer.PassRead(pass, view.Revision, view.Snapshot, d.now)
+	view = outcome.(rangekeeper.State)
+	needsFence, err = d.committer.PassRead(pass, view.Revision, view.Snapshot, d.now)
+	return view, needsFence, err
 }
+
+// Fence writes nothing: revisions of the registry cannot be compared with those of a list of Services.
+func (d *driver) Fence(context.Context, *rangekeeper.Pass) error { return nil }
 
 func (d *driver) Repair(_ context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	if _, err := d.committer.SubmitRepair(rangekeeper.NoDeadline, pass, listed); err != nil {

@@ -36,9 +36,11 @@ func RangeOf(registry rangeallocation.RangeRegistry, rangeSpec string) Range {
 // refusing is a range that fails every pass with err.
 type refusing struct{ err error }
 
-func (r refusing) ReadForPass(context.Context, *rangekeeper.Pass) (rangekeeper.State, error) {
-	return rangekeeper.State{}, r.err
+func (r refusing) ReadForPass(context.Context, *rangekeeper.Pass) (rangekeeper.State, bool, error) {
+	return rangekeeper.State{}, false, r.err
 }
+
+func (r refusing) Fence(context.Context, *rangekeeper.Pass) error { return r.err }
 
 func (r refusing) Repair(context.Context, *rangekeeper.Pass, rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	return rangekeeper.Repaired{}, r.err

@@ -94,6 +94,11 @@ pub struct rk_known {
     pub used: u32,
     /// Whether the object existed and was initialised.
     pub initialised: bool,
+    /// Which store the committer talks to, counted from 0; see rk_release.
+    pub store: u32,
+    /// How often another store has answered than before, or an older state of it, as after a restore from a backup. What
+    /// others remember of the store, such as the watch cache of an API server, is wrong from then on.
+    pub restores: u32,
 }
 
 /// Creates a committer that knows nothing of the store yet.
@@ -188,11 +193,13 @@ pub unsafe extern "C" fn rk_committer_cancel(committer: *const rk_committer, tic
     })
 }
 
-/// Releases the `n` values of an RK_OUTCOME_ALLOCATED with this `revision`, whose caller no longer waits for it.
+/// Releases the `n` values of an RK_OUTCOME_ALLOCATED with this `revision` and `store`, whose caller no longer waits
+/// for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_abandon(
     committer: *const rk_committer,
     revision: u64,
+    store: u32,
     values: *const rk_value,
     n: usize,
 ) -> rk_result {
@@ -201,7 +208,28 @@ pub unsafe extern "C" fn rk_committer_abandon(
         let (committer, values) = unsafe { (borrow(scope, committer)?, slice(scope, values, n)?) };
         let values = values.iter().map(Value::try_from).collect::<Result<_, _>>()?;
         committer.0.with(|state| {
-            state.committer.abandon(Outcome::Allocated { values, revision, use_until: Duration::ZERO });
+            let (created, use_until) = (0, Duration::ZERO);
+            state.committer.abandon(Outcome::Allocated { values, revision, store, created, use_until });
+            Ok(())
+        })
+    })
+}
+
+/// Records that the Services for which this committer allocated these `n` values are stored. Until then a value is set
+/// again if the store loses it, as after a restore from a backup, and not cleared by this server's repair passes. A value
+/// of another range or kind is ignored.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_committer_written(
+    committer: *const rk_committer,
+    values: *const rk_value,
+    n: usize,
+) -> rk_result {
+    guard(|scope| {
+        // SAFETY: the caller's promise; see guard.
+        let (committer, values) = unsafe { (borrow(scope, committer)?, slice(scope, values, n)?) };
+        let values = values.iter().map(Value::try_from).collect::<Result<Vec<_>, _>>()?;
+        committer.0.with(|state| {
+            values.into_iter().for_each(|value| state.committer.written(value));
             Ok(())
         })
     })
@@ -251,8 +279,8 @@ pub unsafe extern "C" fn rk_committer_known(committer: *const rk_committer, know
         // SAFETY: the caller's promise; see guard.
         let (committer, out) = unsafe { (borrow(scope, committer)?, Out::new(scope, known)?) };
         committer.0.with(|state| {
-            let Known { revision, used, initialised } = state.committer.known();
-            out.write(rk_known { revision, used, initialised });
+            let Known { revision, used, initialised, store, restores } = state.committer.known();
+            out.write(rk_known { revision, used, initialised, store, restores });
             Ok(())
         })
     })

@@ -81,6 +81,10 @@ pub struct rk_release {
     /// for a rollback that of the allocation. The value is freed only if it has been in use without a break since then,
     /// as far back as the history goes; 0 for all of that.
     pub oldest: u64,
+    /// The store of rk_known as it was when the owner began the request by which it gave the value up, or of rk_allocated
+    /// for a rollback; 0 if that is unknown. After a restore of etcd, revisions that etcd had reached before it, too,
+    /// count only for requests that began when the committer had noticed the restore.
+    pub store: u32,
 }
 
 /// The state of a key in etcd; all 0 if there is no key.
@@ -224,10 +228,10 @@ pub(crate) unsafe fn operations(
             }
             RK_OPERATION_RELEASE => {
                 // SAFETY: as above.
-                let rk_release { value, as_of, oldest } = unsafe { operation.data.release };
+                let rk_release { value, as_of, oldest, store } = unsafe { operation.data.release };
                 let value = Value::try_from(&value)
                     .map_err(|error| error.of(format_args!("the value of operation {index}")))?;
-                Operation::Release { value, as_of, oldest }
+                Operation::Release { value, as_of, oldest, store }
             }
             RK_OPERATION_READ => Operation::Read,
             RK_OPERATION_CREATE => Operation::Create,

@@ -166,6 +166,11 @@ pub struct rk_allocated {
     pub values: usize,
     /// The revision of the allocation: the as-of revision of a rollback.
     pub revision: u64,
+    /// The revision at which the key was created. The values are still allocated as long as the key has this create
+    /// revision, its mod revision is not before `revision`, and no fence (rk_repair_pass_fenced) is later than that.
+    pub created: u64,
+    /// Which store that was, as rk_known counts them.
+    pub store: u32,
     /// The time until which a Service with the values must be written, in nanoseconds by the caller's clock.
     pub use_until: u64,
 }
@@ -265,9 +270,9 @@ impl Outcomes {
     /// Adds the values and bytes of an outcome.
     fn add(&mut self, outcome: Outcome<ValueRange>) -> (u32, rk_outcome_data) {
         match outcome {
-            Outcome::Allocated { values, revision, use_until } => {
+            Outcome::Allocated { values, revision, store, created, use_until } => {
                 let use_until = nanoseconds(use_until);
-                let allocated = rk_allocated { values: self.add_values(&values), revision, use_until };
+                let allocated = rk_allocated { values: self.add_values(&values), revision, created, store, use_until };
                 (RK_OUTCOME_ALLOCATED, rk_outcome_data { allocated })
             }
             Outcome::Released { freed } => (RK_OUTCOME_RELEASED, rk_outcome_data { released: rk_released { freed } }),

@@ -22,7 +22,8 @@ use crate::scope::{Out, borrow, reclaim, slice};
 /// A repair pass over the objects of committers. Its steps, in this order; another order is refused:
 ///
 /// 1. rk_repair_pass_new.
-/// 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ, and after its outcome rk_repair_pass_read.
+/// 2. For each committer rk_repair_pass_begin, then an RK_OPERATION_READ, and after its outcome rk_repair_pass_read. If
+///    that says so, write the fence and call rk_repair_pass_fenced.
 /// 3. rk_repair_pass_audit adds the ranges to an rk_audit. After that, list the Services linearizably and observe them.
 /// 4. rk_repair_pass_finish ends the audit.
 /// 5. For each committer rk_committer_submit_repair.
@@ -150,6 +151,9 @@ pub unsafe extern "C" fn rk_repair_pass_begin(
 /// been in use ever since the previous pass; if that is unknown, or that pass was too recent, all counters of the
 /// range start again.
 ///
+/// Writes to `needs_fence` whether the pass may clean leaks of this range: then the caller writes the fence before it
+/// lists Services; see rk_repair_pass_fenced.
+///
 /// RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun, or is read already, or a later pass has
 /// started; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
 #[unsafe(no_mangle)]
@@ -160,15 +164,17 @@ pub unsafe extern "C" fn rk_repair_pass_read(
     data: *const u8,
     data_len: usize,
     now: u64,
+    needs_fence: *mut bool,
     error: *mut rk_error,
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
     unsafe {
         guard_error(error, |scope| {
-            let (pass, committer, data) = (
+            let (pass, committer, data, needs_fence) = (
                 borrow(scope, pass).named("pass")?,
                 borrow(scope, committer).named("committer")?,
                 slice(scope, data, data_len).named("data")?,
+                Out::new(scope, needs_fence).named("needs_fence")?,
             );
             pass.passes.with(|passes| {
                 pass.stage.with(|stage| {
@@ -177,8 +183,40 @@ pub unsafe extern "C" fn rk_repair_pass_read(
                         let mut used = Bitmap::new(committer.range().size());
                         used.restore(data).map_err(|past| Failure::bits_past_range(past, &past))?;
                         let view = View { revision, used, initialised: true };
-                        Ok(pass.read(passes, committer, &view, Duration::from_nanos(now))?)
+                        needs_fence.write(pass.read(passes, committer, &view, Duration::from_nanos(now))?);
+                        Ok(())
                     })
+                })
+            })
+        })
+    }
+}
+
+/// Records that the fence of a committer's object was written at the revision `fence`: a key beside the object's in the
+/// same etcd, whose value has no meaning.
+///
+/// The transaction that writes a Service with new values has the condition that the mod revision of the fence is not
+/// after that of their allocation. So after the fence a Service with a leaked value is in the list or is never written,
+/// however late its write reaches etcd. Without a fence between the read and a list that has a revision
+/// (rk_committer_submit_repair), leaks stay.
+///
+/// RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun or is not read, `fence` is not after the read, all
+/// ranges are audited, or a later pass has started.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_repair_pass_fenced(
+    pass: *const rk_repair_pass,
+    committer: *const rk_committer,
+    fence: u64,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let (pass, committer) = (borrow(scope, pass).named("pass")?, borrow(scope, committer).named("committer")?);
+            pass.passes.with(|passes| {
+                pass.stage.with(|stage| {
+                    let pass = stage.reading()?;
+                    committer.with(|committer| Ok(pass.fenced(passes, committer, fence)?))
                 })
             })
         })
@@ -253,13 +291,15 @@ pub unsafe extern "C" fn rk_repair_pass_finish(
 /// pass found nothing: from it the committer learns which values more than one Service claims. It may be submitted
 /// again if it has failed. `deadline` is as in rk_operation.
 ///
-/// `listed` is the revision of the list of Services if they are in the same etcd as the object, else 0. A list from
-/// before the pass's read ends the operation with RK_RESULT_STALE_LIST. With `is_guarded`, nothing is cleared once
+/// `listed` is the revision of the list of Services if it was read from the object's etcd itself, else 0. A list from
+/// before the pass's read ends the operation with RK_RESULT_STALE_LIST. With 0, as for a list over an API server, whose
+/// watch cache may have missed what a restored etcd has, nothing is cleared once the committer has noticed a restore. With `is_guarded`, nothing is cleared once
 /// a Service was written after the list, so that a creator that takes longer than the grace period keeps its value.
 /// Where Services are written all the time, leaks then stay.
 ///
 /// A leak stays, and is due again in the next pass, if it was first seen less than the grace period ago, if this
-/// committer allocated it within the grace period, or if a Service was written after a list that guards.
+/// committer allocated it within the grace period and rk_committer_written has not reported its Service, if the list is
+/// from before the fence, or if a Service was written after a list that guards.
 /// RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, does not have the committer's range, or a
 /// later one has started, and for a guarded list without a revision.
 #[unsafe(no_mangle)]

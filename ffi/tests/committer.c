@@ -100,7 +100,7 @@ static uint64_t allocate(const rk_value *request) {
 }
 
 static uint64_t release(rk_value value, uint64_t as_of) {
-  return submit((rk_operation){.kind = RK_OPERATION_RELEASE, .data.release = {value, as_of, as_of}}, NULL, 0);
+  return submit((rk_operation){.kind = RK_OPERATION_RELEASE, .data.release = {value, as_of, as_of, 0}}, NULL, 0);
 }
 
 int main(void) {
@@ -174,7 +174,10 @@ int main(void) {
     expect(1);
     rk_view view = finished[0].data.read;
     CHECK(finished[0].outcome == RK_OUTCOME_READ && view.initialised && view.bytes == 1 && bytes[0] == 7);
-    CHECK_OK(rk_repair_pass_read(pass, committer, view.revision, bytes, view.bytes, now, NULL));
+    bool needs_fence;
+    CHECK_OK(rk_repair_pass_read(pass, committer, view.revision, bytes, view.bytes, now, &needs_fence, NULL));
+    CHECK(needs_fence == (cleared > 0)); /* in the second pass all may be due */
+    if (needs_fence) CHECK_OK(rk_repair_pass_fenced(pass, committer, ++revision, NULL));
     CHECK_OK(rk_audit_new(false, NULL, &audit));
     CHECK_OK(rk_repair_pass_audit(pass, audit, NULL));
     CHECK_OK(rk_repair_pass_finish(pass, audit, &report, NULL));

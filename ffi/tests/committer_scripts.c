@@ -9,6 +9,7 @@ static uint64_t now;
 static struct {
   char name[16];
   uint64_t ticket, revision;
+  uint32_t store;
   rk_value values[8];
   size_t values_len;
 } operations[16];
@@ -116,7 +117,8 @@ static void submit(char **words, size_t n) {
   } else if (strcmp(words[kind], "release") == 0) {
     operation.kind = RK_OPERATION_RELEASE;
     operation.data.release =
-      (rk_release){rk_value_port((uint16_t)number(words[kind + 1])), number(words[kind + 2]), number(words[kind + 3])};
+      (rk_release){rk_value_port((uint16_t)number(words[kind + 1])), number(words[kind + 2]), number(words[kind + 3]),
+                   (uint32_t)(n > kind + 4 ? number(words[kind + 4]) : 0)};
   } else if (strcmp(words[kind], "allocate") == 0) {
     operation.kind = RK_OPERATION_ALLOCATE;
     for (size_t i = kind + 1; i < n; i++) {
@@ -157,6 +159,7 @@ static void append_finished(void) {
     case RK_OUTCOME_ALLOCATED:
       append("allocated");
       operations[at].revision = all[i].data.allocated.revision;
+      operations[at].store = all[i].data.allocated.store;
       operations[at].values_len = all[i].data.allocated.values;
       for (size_t v = 0; v < operations[at].values_len; v++) {
         append(" %u", (unsigned)values->low);
@@ -265,7 +268,8 @@ static void run_line(char *line) {
   else if (strcmp(line, "handle") == 0) handle(words + 1, n - 1);
   else if (at == operations_len) fail("an unknown line, or no such operation");
   else if (strcmp(line, "cancel") == 0) CHECK_OK(rk_committer_cancel(committer, operations[at].ticket));
-  else if (strcmp(line, "abandon") == 0) CHECK_OK(rk_committer_abandon(committer, operations[at].revision, operations[at].values, operations[at].values_len));
+  else if (strcmp(line, "abandon") == 0) CHECK_OK(rk_committer_abandon(committer, operations[at].revision, operations[at].store, operations[at].values, operations[at].values_len));
+  else if (strcmp(line, "written") == 0) CHECK_OK(rk_committer_written(committer, operations[at].values, operations[at].values_len));
   else fail("an unknown line");
 }
 

@@ -220,7 +220,7 @@ fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
             committer.submit(Operation::Allocate(vec![Request::Next; 25]), Duration::MAX);
         }
         for (value, as_of) in owned.drain(..owned.len() / 2) {
-            committer.submit(Operation::Release { value, as_of, oldest: as_of }, Duration::MAX);
+            committer.submit(Operation::Release { value, as_of, oldest: as_of, store: 0 }, Duration::MAX);
         }
         loop {
             let request = match committer.poll(now) {

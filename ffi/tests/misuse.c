@@ -596,8 +596,10 @@ static void changes_of_an_event(void) {
 
 /* Each step of a pass in a stage that has no such step. */
 static void not_reading(const rk_repair_pass *pass, const rk_committer *c, const rk_audit *audit, rk_error *error) {
+  bool needs_fence;
   CHECK_INVALID(rk_repair_pass_begin(pass, c, error));
-  CHECK_INVALID(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, error));
+  CHECK_INVALID(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, &needs_fence, error));
+  CHECK_INVALID(rk_repair_pass_fenced(pass, c, 2, error));
   CHECK_INVALID(rk_repair_pass_audit(pass, audit, error));
   CHECK(error->message_len > 0);
 }
@@ -610,6 +612,7 @@ static void steps_of_a_pass(const rk_committer *c) {
   rk_committer *of_others = NULL;
   rk_error error;
   uint64_t ticket = 77;
+  bool needs_fence = true;
   CHECK_OK(rk_leak_tracker_new(3, UINT64_MAX, false, &passes, NULL));
   CHECK_OK(rk_audit_new(false, NULL, &audit));
   CHECK_OK(rk_audit_new(false, NULL, &other));
@@ -621,17 +624,25 @@ static void steps_of_a_pass(const rk_committer *c) {
 
   CHECK_NULL(rk_repair_pass_begin(NULL, c, &error));
   CHECK_NULL(rk_repair_pass_begin(pass, NULL, &error));
-  CHECK_INVALID(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, &error)); /* not begun */
+  CHECK_INVALID(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, &needs_fence, &error)); /* not begun */
   CHECK_OK(rk_repair_pass_begin(pass, c, NULL));
   CHECK_INVALID(rk_repair_pass_begin(pass, c, NULL)); /* twice */
-  CHECK_NULL(rk_repair_pass_read(NULL, c, 1, NULL, 0, 1, &error));
-  CHECK_NULL(rk_repair_pass_read(pass, NULL, 1, NULL, 0, 1, &error));
-  CHECK_NULL(rk_repair_pass_read(pass, c, 1, NULL, 1, 1, &error));
+  CHECK_INVALID(rk_repair_pass_fenced(pass, c, 2, &error)); /* not read */
+  CHECK_NULL(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, NULL, &error));
+  CHECK_NULL(rk_repair_pass_read(NULL, c, 1, NULL, 0, 1, &needs_fence, &error));
+  CHECK_NULL(rk_repair_pass_read(pass, NULL, 1, NULL, 0, 1, &needs_fence, &error));
+  CHECK_NULL(rk_repair_pass_read(pass, c, 1, NULL, 1, 1, &needs_fence, &error));
   uint8_t long_data[1 << 10];
   memset(long_data, 0xff, sizeof long_data);
-  CHECK_RESULT(rk_repair_pass_read(pass, c, 1, long_data, sizeof long_data, 1, &error), RK_RESULT_BITS_PAST_RANGE);
-  CHECK_OK(rk_repair_pass_read(pass, c, UINT64_MAX, NULL, 0, UINT64_MAX, NULL)); /* nothing like that was read */
-  CHECK_INVALID(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, &error)); /* twice */
+  CHECK_RESULT(rk_repair_pass_read(pass, c, 1, long_data, sizeof long_data, 1, &needs_fence, &error), RK_RESULT_BITS_PAST_RANGE);
+  CHECK(needs_fence);
+  CHECK_OK(rk_repair_pass_read(pass, c, UINT64_MAX, NULL, 0, UINT64_MAX, &needs_fence, NULL)); /* nothing like that was read */
+  CHECK(!needs_fence);
+  CHECK_NULL(rk_repair_pass_fenced(NULL, c, UINT64_MAX, &error));
+  CHECK_NULL(rk_repair_pass_fenced(pass, NULL, UINT64_MAX, &error));
+  CHECK_INVALID(rk_repair_pass_fenced(pass, of_others, UINT64_MAX, &error)); /* not begun */
+  CHECK_INVALID(rk_repair_pass_fenced(pass, c, UINT64_MAX, &error)); /* not after the read */
+  CHECK_INVALID(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, &needs_fence, &error)); /* twice */
   CHECK_NULL(rk_repair_pass_audit(NULL, audit, &error));
   CHECK_NULL(rk_repair_pass_audit(pass, NULL, &error));
   CHECK_NULL(rk_repair_pass_finish(NULL, audit, &report, &error));
@@ -666,7 +677,8 @@ static void steps_of_a_pass(const rk_committer *c) {
   CHECK_OK(rk_repair_pass_close(later));
   CHECK_CLOSED(rk_repair_pass_begin(later, c, &error));
   CHECK_CLOSED(rk_repair_pass_audit(later, other, &error));
-  CHECK_CLOSED(rk_repair_pass_read(later, c, 1, NULL, 0, 1, &error));
+  CHECK_CLOSED(rk_repair_pass_read(later, c, 1, NULL, 0, 1, &needs_fence, &error));
+  CHECK_CLOSED(rk_repair_pass_fenced(later, c, 2, &error));
   CHECK_CLOSED(rk_repair_pass_finish(later, other, &report, &error));
   CHECK_CLOSED(rk_committer_submit_repair(c, later, 0, false, UINT64_MAX, &ticket, &error));
   CHECK_OK(rk_leak_tracker_close(passes));
@@ -707,7 +719,8 @@ static void committers(const rk_range *range) {
     wrong.data.release.value = bad;
     CHECK_INVALID(rk_committer_submit(c, &wrong, 1, NULL, 0, &ticket, NULL));
     if (bad.kind != RK_VALUE_KIND_ANY) CHECK_INVALID(rk_committer_submit(c, &allocate, 1, &bad, 1, &ticket, NULL));
-    CHECK_INVALID(rk_committer_abandon(c, 1, &bad, 1));
+    CHECK_INVALID(rk_committer_abandon(c, 1, 0, &bad, 1));
+    CHECK_INVALID(rk_committer_written(c, &bad, 1));
   }
   for (uint32_t kind = 0; kind < 7; kind++) {
     rk_operation wrong = release;
@@ -717,9 +730,13 @@ static void committers(const rk_range *range) {
   }
   CHECK_OK(rk_committer_submit(c, NULL, 0, NULL, 0, NULL, NULL));
   CHECK(ticket == 77);
-  CHECK_NULL(rk_committer_abandon(NULL, 1, &good, 1));
-  CHECK_NULL(rk_committer_abandon(c, 1, NULL, 1));
-  CHECK_OK(rk_committer_abandon(c, 1, NULL, 0));
+  CHECK_NULL(rk_committer_abandon(NULL, 1, 0, &good, 1));
+  CHECK_NULL(rk_committer_abandon(c, 1, 0, NULL, 1));
+  CHECK_OK(rk_committer_abandon(c, 1, 0, NULL, 0));
+  CHECK_NULL(rk_committer_written(NULL, &good, 1));
+  CHECK_NULL(rk_committer_written(c, NULL, 1));
+  CHECK_OK(rk_committer_written(c, NULL, 0));
+  CHECK_OK(rk_committer_written(c, &good, 1)); /* it was not allocated */
 
   steps_of_a_pass(c);
   changes_of_an_event();

@@ -39,8 +39,9 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(got.Value)
-	// Here the Service is written, before got.UseUntil. If that fails:
-	freed, err := store.Release(ctx, got.Value, rangekeeper.OwnedSince(got.Revision))
+	// Here the Service is written, before got.UseUntil, in a transaction with got.Conditions(); after that store.Written(got.Value).
+	// If it was certainly not written:
+	freed, err := store.Release(ctx, got.Value, got.Owner())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -47,6 +47,7 @@ func (d *driver) replace(reason error) error {
 	}
 	d.endWatch()
 	old := d.committer()
+	d.counters.restores.Add(int64(old.Known().Restores))
 	if err := d.newCommitter(); err != nil {
 		return err
 	}

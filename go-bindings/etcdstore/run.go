@@ -99,6 +99,7 @@ func (d *driver) committer() *rangekeeper.Committer { return d.Store.committer.L
 
 // submitAll hands new operations and cancellations to the committer.
 func (d *driver) submitAll() {
+	d.reportWritten()
 	d.mu.Lock()
 	calls, cancelled := d.submitted, d.cancelled
 	d.submitted, d.cancelled = nil, nil
@@ -113,6 +114,17 @@ func (d *driver) submitAll() {
 		if d.calls[c.ticket] == c { // it may have ended meanwhile, or never have had a ticket
 			d.committer().Cancel(c.ticket)
 		}
+	}
+}
+
+// reportWritten tells the committer whose Services are written: before each answer, which may be that of a restored etcd.
+func (d *driver) reportWritten() {
+	d.mu.Lock()
+	written := d.written
+	d.written = nil
+	d.mu.Unlock()
+	if len(written) > 0 {
+		d.committer().Written(written...)
 	}
 }
 
@@ -230,6 +242,7 @@ func (d *driver) perform(ctx context.Context, step rangekeeper.Step) {
 			answer.Key, answer.Value = keyState(kv), kv.Value
 		}
 	}
+	d.reportWritten()
 	d.committer().Answered(now, answer)
 }
 

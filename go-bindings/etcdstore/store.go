@@ -63,6 +63,7 @@ type Store struct {
 	closed    bool
 	submitted []*call
 	cancelled []*call
+	written   []rangekeeper.Value
 	pending   int           // calls that have not ended
 	drained   chan struct{} // closed when the store is closed and nothing is pending
 	failure   failure
@@ -151,9 +152,39 @@ type Allocation struct {
 	Value rangekeeper.Value
 	// Revision is the allocation's revision: the as-of revision of a rollback.
 	Revision int64
+	// Store is which store that was; see [rangekeeper.Ownership].
+	Store uint32
 	// UseUntil is when a Service with the value must be written.
 	UseUntil time.Time
+	// key is that of the range, and created the revision at which it was created.
+	key     string
+	created int64
 }
+
+// Owner returns the Ownership of a rollback: the Service was certainly not written.
+func (a Allocation) Owner() rangekeeper.Ownership {
+	return rangekeeper.Ownership{AsOf: a.Revision, Oldest: a.Revision, Store: a.Store}
+}
+
+// Conditions returns the conditions under which the value is certainly still allocated. The transaction that writes its
+// Service has them, if Services are in the etcd of the range: then a write that reaches etcd late cannot give the Service a
+// value that has another owner by then. They can fail though the value is still allocated: if a repair pass, or a restore of
+// etcd, came between. Then nothing is written, and the caller releases the value and tries again.
+func (a Allocation) Conditions() []clientv3.Cmp {
+	return []clientv3.Cmp{
+		// The key was not deleted, nor etcd restored to a state before the allocation.
+		clientv3.Compare(clientv3.CreateRevision(a.key), "=", a.created),
+		clientv3.Compare(clientv3.ModRevision(a.key), ">", a.Revision-1),
+		// No pass that may clean the value has begun to list Services.
+		clientv3.Compare(clientv3.ModRevision(FenceKey(a.key)), "<", a.Revision+1),
+	}
+}
+
+// FenceKey returns the key of the fence beside a range: a repair pass writes it before it lists Services if it may clean a leak.
+func FenceKey(key string) string { return key + "/fence" }
+
+// fenceValue is for people who read etcd; its revision is all that counts.
+const fenceValue = "Rangekeeper writes this key before it cleans leaked values of the range.\n"
 
 // Init makes the object if it is missing or was never initialised, and reports whether it did. An object for another range
 // is a *rangekeeper.MismatchedRangeError.
@@ -197,9 +228,22 @@ func (s *Store) AllocateBatch(ctx context.Context, requests ...rangekeeper.Reque
 	allocated, _ := outcome.(rangekeeper.Allocated)
 	all := make([]Allocation, len(allocated.Values))
 	for i, value := range allocated.Values {
-		all[i] = Allocation{Value: value, Revision: allocated.Revision, UseUntil: s.started.Add(allocated.UseUntil)}
+		all[i] = Allocation{
+			Value: value, Revision: allocated.Revision, Store: allocated.Store, UseUntil: s.started.Add(allocated.UseUntil),
+			key: s.config.Key, created: allocated.Created,
+		}
 	}
 	return all, nil
+}
+
+// Written records that the Services of values that this Store allocated are stored. Until then a value is set again if etcd
+// loses it, as after a restore from a backup, and not cleared by this Store's repair passes.
+func (s *Store) Written(values ...rangekeeper.Value) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed && !s.isZero() {
+		s.written = append(s.written, values...)
+	}
 }
 
 // Owned is a value that is to be released on behalf of its owner.
@@ -254,30 +298,47 @@ type repair struct {
 	deadline time.Duration
 }
 
-// ReadForPass reads the range for a pass that has started; Services are to be listed, linearizably, after it has
-// returned.
-func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rangekeeper.State, error) {
+// ReadForPass reads the range for a pass that has started. If it returns that the pass needs the fence, [Store.Fence] comes
+// next. Services are to be listed, from the etcd of the range, after that.
+func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (view rangekeeper.State, needsFence bool, err error) {
 	if s.isZero() {
-		return rangekeeper.State{}, rangekeeper.ErrClosed
+		return view, false, rangekeeper.ErrClosed
 	}
-	view, err := rangekeeper.State{}, s.committer.Load().BeginPass(pass)
+	err = s.committer.Load().BeginPass(pass)
 	if err == nil {
 		if view, err = s.Read(ctx); err != nil {
-			return rangekeeper.State{}, err
+			return rangekeeper.State{}, false, err
 		}
-		err = s.committer.Load().PassRead(pass, view.Revision, view.Snapshot, s.now())
+		needsFence, err = s.committer.Load().PassRead(pass, view.Revision, view.Snapshot, s.now())
 	}
 	if err != nil {
-		return rangekeeper.State{}, fmt.Errorf("read %s for a repair pass: %w", s.config.Key, err)
+		return rangekeeper.State{}, false, fmt.Errorf("read %s for a repair pass: %w", s.config.Key, err)
 	}
-	return view, nil
+	return view, needsFence, nil
+}
+
+// Fence writes the fence of the range for a pass that has read it. After that no Service is written with a value that was
+// allocated before, unless its writer does not use [Allocation.Conditions].
+func (s *Store) Fence(ctx context.Context, pass *rangekeeper.Pass) error {
+	if s.isZero() {
+		return rangekeeper.ErrClosed
+	}
+	key := FenceKey(s.config.Key)
+	written, err := s.config.Client.Put(ctx, key, fenceValue)
+	if err == nil {
+		err = s.committer.Load().PassFenced(pass, written.Header.Revision)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", key, err)
+	}
+	return nil
 }
 
 // Repair applies the result of a finished pass, which has read the range by ReadForPass: as much of it as is still right
 // when it is written. Repair is called even if the pass found nothing: the store learns from it which values
 // more than one Service claims.
 //
-// A list of Services from before ReadForPass is rangekeeper.ErrStaleList. One that guards needs Config.Services.
+// A list of Services from before ReadForPass is rangekeeper.ErrStaleList, and with one from before Fence no leak is cleaned. One that guards needs Config.Services.
 func (s *Store) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	if s.isZero() {
 		return rangekeeper.Repaired{}, rangekeeper.ErrClosed

@@ -79,6 +79,8 @@ pub struct Store {
     pub log: Vec<Version>,
     /// The Services.
     pub services: Services,
+    /// The revision of the fence beside the key; 0 if there is none.
+    pub fence: u64,
     /// Which offsets the bits of masks are.
     pub layout: Layout,
     /// The revision since which each offset has been in use; 0 for those that are free.
@@ -95,6 +97,7 @@ impl Store {
             compacted: 0,
             log: Vec::with_capacity(64),
             services: Services::default(),
+            fence: 0,
             layout: Layout::default(),
             set_since: [0; 64],
         }
@@ -224,6 +227,12 @@ impl Store {
     /// Writes some other key.
     pub fn write_other(&mut self) {
         self.advance();
+    }
+
+    /// Writes the fence; returns its revision.
+    pub fn write_fence(&mut self) -> u64 {
+        self.fence = self.advance();
+        self.fence
     }
 
     fn advance(&mut self) -> u64 {

@@ -89,7 +89,12 @@ impl<R: Kind> Key<R> {
                 let value = self.range.value_at(offset).expect("of this range");
                 let as_of = self.store.revision();
                 if self.in_use >> offset & 1 == 0 {
-                    run(&mut self.store, &mut self.other, now, Operation::Release { value, as_of, oldest: as_of });
+                    run(
+                        &mut self.store,
+                        &mut self.other,
+                        now,
+                        Operation::Release { value, as_of, oldest: as_of, store: 0 },
+                    );
                 }
             }
             9..11 => self.in_use &= !(1 << random.below(u64::from(self.range.size()))),

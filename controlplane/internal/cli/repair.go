@@ -357,11 +357,17 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 // timedRange is a range whose operations have the time of an operation each.
 type timedRange struct{ driver.Range }
 
-func (t timedRange) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rangekeeper.State, error) {
+func (t timedRange) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (rangekeeper.State, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	view, err := t.Range.ReadForPass(ctx, pass)
-	return view, unreachable(err)
+	view, needsFence, err := t.Range.ReadForPass(ctx, pass)
+	return view, needsFence, unreachable(err)
+}
+
+func (t timedRange) Fence(ctx context.Context, pass *rangekeeper.Pass) error {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	return unreachable(t.Range.Fence(ctx, pass))
 }
 
 func (t timedRange) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {

@@ -191,9 +191,10 @@ impl Changes {
     }
 
     /// The same for the revisions that an owner names: since `as_of`, and since `oldest` as far back as is known. They
-    /// may be another store's.
-    pub(super) fn is_unchanged_for_owner(&self, offset: u32, as_of: u64, oldest: u64) -> Option<bool> {
-        if as_of < self.foreign {
+    /// may be those of another store, unless the owner began its request when this `store` was known.
+    pub(super) fn is_unchanged_for_owner(&self, offset: u32, as_of: u64, oldest: u64, store: u32) -> Option<bool> {
+        let is_own = store == self.store && !Fault::StoreOfOwnerIgnored.is_on();
+        if as_of < self.foreign && !is_own {
             return Fault::ClearWithoutHistory.is_on().then_some(true);
         }
         let oldest = if Fault::OldestIgnored.is_on() { as_of } else { oldest.max(self.since) };

@@ -111,8 +111,16 @@ impl<R: Range, G: Rng> Committer<R, G> {
 
     /// Takes back the outcome of an operation whose caller no longer waits for it: releases what was allocated.
     pub fn abandon(&mut self, outcome: Outcome<R>) {
-        if let Outcome::Allocated { values, revision, .. } = outcome {
-            self.queue.undo(values, revision);
+        if let Outcome::Allocated { values, revision, store, .. } = outcome {
+            self.queue.undo(values, revision, store);
+        }
+    }
+
+    /// The Service for which this committer allocated a value is stored. Until then the value is set again if the store
+    /// loses it, as after a restore from a backup, and not cleared by this server's repair passes.
+    pub fn written(&mut self, value: R::Value) {
+        if let Some(offset) = self.range().offset_of(value) {
+            self.protection.written(offset);
         }
     }
 

@@ -33,6 +33,8 @@ pub(super) struct History<R: Range> {
     viewed: u64,
     /// Whether history is needed though no operation waits for it.
     is_kept: bool,
+    /// How often another store has answered than before.
+    restores: u32,
 }
 
 /// What an answer with the current key means.
@@ -58,6 +60,7 @@ impl<R: Range> History<R> {
             connection: Connection::default(),
             viewed: 0,
             is_kept: false,
+            restores: 0,
         }
     }
 
@@ -81,11 +84,17 @@ impl<R: Range> History<R> {
 
     /// What is known without asking the store. Cost: O(1); after a change by others O(size / 64).
     pub(super) fn known(&self) -> Known {
-        self.base.as_ref().map_or_else(Known::default, |base| {
+        let unread = Known { store: self.store(), restores: self.restores, ..Known::default() };
+        self.base.as_ref().map_or(unread, |base| {
             let initialised = base.is_initialised();
             let used = if initialised { base.used().count() } else { 0 };
-            Known { revision: base.state.mod_revision, used, initialised }
+            Known { revision: base.state.mod_revision, used, initialised, ..unread }
         })
+    }
+
+    /// How often another store has answered than before.
+    pub(super) fn restores(&self) -> u32 {
+        self.restores
     }
 
     /// Whether all changes up to the base are known, and no later ones.
@@ -179,6 +188,7 @@ impl<R: Range> History<R> {
         let is_same = continues || Fault::CacheSurvivesRestore.is_on();
         if !is_same {
             (self.base, self.viewed) = (None, 0);
+            self.restores += 1;
         }
         if let Some(foreign) = self.connection.answered(now, header, reached, is_same) {
             self.changes.distrust(foreign);

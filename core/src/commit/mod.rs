@@ -86,12 +86,12 @@
 //!
 //! assert_eq!(run(Operation::Create), Outcome::Created { created: true });
 //! let allocated = run(Operation::Allocate(vec![Wanted::This(30_080), Wanted::Next]));
-//! let Outcome::Allocated { values, revision, .. } = allocated else { panic!("{allocated:?}") };
+//! let Outcome::Allocated { values, revision, store, .. } = allocated else { panic!("{allocated:?}") };
 //! assert_eq!((values.len(), values[0]), (2, 30_080));
 //!
 //! // The Service could not be created: its values are released as of their allocation.
 //! for value in values {
-//!     let release = Operation::Release { value, as_of: revision, oldest: revision };
+//!     let release = Operation::Release { value, as_of: revision, oldest: revision, store };
 //!     assert_eq!(run(release), Outcome::Released { freed: true });
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())

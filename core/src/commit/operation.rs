@@ -33,6 +33,10 @@ pub enum Operation<R: Range> {
         /// The revision at which the owner was last stored with the value: the Service's before its deletion or update;
         /// for a rollback that of the allocation. A later one than `as_of` counts as `as_of`.
         oldest: u64,
+        /// [`Known::store`] as it was when the owner began the request by which it gave the value up; for a rollback when
+        /// the value was allocated; 0 if that is unknown. Once the committer has noticed another store, revisions that the
+        /// store before had reached, too, count only for requests that began after that.
+        store: u32,
     },
     /// Read what is stored.
     Read,
@@ -84,10 +88,13 @@ pub struct Diff {
 /// When the Services of a pass were listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Listed {
-    /// In another store than that of the range: revisions cannot be compared.
+    /// In another store than that of the range, or over an API server, whose watch cache may have missed what a restored
+    /// store wrote though the revision of its list is current. Revisions cannot be compared. Once the committer has
+    /// noticed another store, a pass with such a list clears nothing.
     #[default]
     Elsewhere,
-    /// At this revision of the range's store. If that is before the pass's read, the repair fails.
+    /// Read from the range's store itself, at this revision. If that is before the pass's read, the repair fails; if it is
+    /// before the pass's [fence](super::Pass::fenced), or there is none, nothing is cleared.
     At(u64),
     /// As [`At`](Self::At), and clears depend on it ([`Request::Swap`](super::Request::Swap)): nothing is cleared once
     /// a Service has been written after the list. Where Services never rest, leaks stay.
@@ -133,6 +140,11 @@ pub struct Known {
     pub used: u32,
     /// Whether the object was there and initialised.
     pub initialised: bool,
+    /// Which store the committer talks to, counted from 0: a release names it.
+    pub store: u32,
+    /// How often another store has answered than before, or an older state of it, as after a restore from a backup. What
+    /// others remember of the store, such as the watch cache of an API server, is wrong from then on.
+    pub restores: u32,
 }
 
 /// How an operation ended.
@@ -144,6 +156,11 @@ pub enum Outcome<R: Range> {
         values: Vec<R::Value>,
         /// The revision at which they were taken: the as-of revision of a rollback.
         revision: u64,
+        /// Which store that was ([`Known::store`]).
+        store: u32,
+        /// The revision at which the key was created. The values are still allocated as long as the key has this create
+        /// revision, its mod revision is not before `revision`, and no [fence](super::Pass::fenced) is later than that.
+        created: u64,
         /// Until when a Service with them must be written.
         use_until: Duration,
     },

@@ -6,7 +6,6 @@ use rand_core::Rng;
 
 use crate::any::AnyRange;
 use crate::audit::{AddRangeError, Audit, Leaks, PassId, Report, Stored};
-use crate::bitmap::Bitmap;
 use crate::range::Range;
 
 use super::passes::{Changes, Passes};
@@ -15,7 +14,8 @@ use super::{Committer, Diff, Listed, View};
 /// A repair pass that reads its ranges. Each step leads to the next one:
 ///
 /// 1. [`begin`](Self::begin) for each committer, then an [`Operation::Read`](super::Operation::Read) to it, and
-///    [`read`](Self::read) with its [`View`] at once.
+///    [`read`](Self::read) with its [`View`] at once. If that says so, the fence is written, and
+///    [`fenced`](Self::fenced) reports it.
 /// 2. [`audit`](Self::audit) adds what was read to an [`Audit`], which is refused until all ranges were read. After
 ///    that, Services are listed linearizably, and the audit observes them.
 /// 3. [`Listing::finish`] ends the audit.
@@ -26,21 +26,32 @@ use super::{Committer, Diff, Listed, View};
 #[derive(Clone, Debug)]
 pub struct Pass {
     id: PassId,
-    /// The ranges that were begun, with their bitmaps once they are read.
-    ranges: Vec<(AnyRange, Option<Bitmap>)>,
+    ranges: Vec<Begun>,
+}
+
+/// A range of a pass.
+#[derive(Clone, Debug)]
+struct Begun {
+    range: AnyRange,
+    /// What was read.
+    view: Option<View>,
+    /// The revision of the fence.
+    fence: Option<u64>,
 }
 
 /// A pass whose ranges are all read, while Services are listed and observed.
 #[derive(Clone, Debug)]
 pub struct Listing {
     id: PassId,
-    ranges: Vec<AnyRange>,
+    /// The ranges with the revisions of their fences.
+    fences: Vec<(AnyRange, Option<u64>)>,
 }
 
 /// A pass that has seen all Services: what is to be repaired.
 #[derive(Clone, Debug)]
 pub struct Found {
     id: PassId,
+    fences: Vec<(AnyRange, Option<u64>)>,
     changes: Vec<Changes>,
 }
 
@@ -59,6 +70,16 @@ pub enum PassError {
     /// A pass has one view of each range.
     #[error("range {0} was read twice in one pass")]
     ReadTwice(AnyRange),
+    /// Services that were written between the two would be neither in the list nor refused.
+    #[error("the fence of range {range} has revision {fence}, which is not after the read at revision {read}")]
+    EarlyFence {
+        /// The range.
+        range: AnyRange,
+        /// The revision of the fence.
+        fence: u64,
+        /// That of the read.
+        read: u64,
+    },
     /// Services must not be listed yet.
     #[error("range {0} was begun and not read: all ranges are read before Services are listed")]
     NotRead(AnyRange),
@@ -99,15 +120,20 @@ impl Pass {
     {
         passes.check(&self.id)?;
         let range = committer.range().into();
-        if self.ranges.iter().any(|(begun, _)| *begun == range) {
+        if self.ranges.iter().any(|begun| begun.range == range) {
             return Err(PassError::BegunTwice(range));
         }
         committer.keep_history(true);
-        self.ranges.push((range, None));
+        self.ranges.push(Begun { range, view: None, fence: None });
         Ok(())
     }
 
-    /// Records that the pass's read has ended with this view; Services are listed after `now`.
+    fn begun(&mut self, range: AnyRange) -> Result<&mut Begun, PassError> {
+        self.ranges.iter_mut().find(|begun| begun.range == range).ok_or(PassError::NotBegun(range))
+    }
+
+    /// Records that the pass's read has ended with this view; Services are listed after `now`. Returns whether the pass may
+    /// clean leaks of this range, so that the [fence](Self::fenced) has to be written first.
     ///
     /// The counters of this range go on only where the offset was in use ever since the pass before; where that is not
     /// known, or that pass was too short a while ago, all of them start again.
@@ -120,20 +146,44 @@ impl Pass {
         committer: &Committer<R, G>,
         view: &View,
         now: Duration,
-    ) -> Result<(), PassError>
+    ) -> Result<bool, PassError>
     where
         R: Range + Into<AnyRange>,
         G: Rng,
     {
         passes.check(&self.id)?;
         let range = committer.range().into();
-        let begun = self.ranges.iter_mut().find(|(begun, _)| *begun == range);
-        let (_, read) = begun.ok_or(PassError::NotBegun(range))?;
-        if read.is_some() {
+        let begun = self.begun(range)?;
+        if begun.view.is_some() {
             return Err(PassError::ReadTwice(range));
         }
         passes.seen(range, committer, view.revision, now);
-        *read = Some(view.used.clone());
+        begun.view = Some(view.clone());
+        Ok(passes.counters().of(range).may_be_due())
+    }
+
+    /// Records that the fence was written at this revision: a key beside the range, whose value does not matter, in the
+    /// range's store.
+    ///
+    /// Whoever writes a Service with new values makes it a condition of that transaction that the fence is not later than
+    /// their allocation. So after the fence a Service with a leaked value is in the list, or is never written, however
+    /// late its write reaches the store. A leak is cleaned only by a pass that has listed Services after its fence.
+    ///
+    /// # Errors
+    /// [`PassError::GivenUp`], [`PassError::NotBegun`], [`PassError::NotRead`], [`PassError::EarlyFence`].
+    pub fn fenced<R, G>(&mut self, passes: &Passes, committer: &Committer<R, G>, fence: u64) -> Result<(), PassError>
+    where
+        R: Range + Into<AnyRange>,
+        G: Rng,
+    {
+        passes.check(&self.id)?;
+        let range = committer.range().into();
+        let begun = self.begun(range)?;
+        let read = begun.view.as_ref().ok_or(PassError::NotRead(range))?.revision;
+        if fence <= read {
+            return Err(PassError::EarlyFence { range, fence, read });
+        }
+        begun.fence = Some(fence);
         Ok(())
     }
 
@@ -148,15 +198,15 @@ impl Pass {
         if !audit.is_new() {
             return Err(PassError::AuditInUse);
         }
-        if let Some((range, _)) = self.ranges.iter().find(|(_, read)| read.is_none()) {
-            return Err(PassError::NotRead(*range));
+        if let Some(begun) = self.ranges.iter().find(|begun| begun.view.is_none()) {
+            return Err(PassError::NotRead(begun.range));
         }
         audit.of_pass(self.id.clone());
-        for (range, used) in &self.ranges {
-            let data = used.as_ref().map_or(&[][..], Bitmap::snapshot);
+        for Begun { range, view, .. } in &self.ranges {
+            let data = view.as_ref().map_or(&[][..], |view| view.used.snapshot());
             audit.add_bitmap(*range, Stored { range: "", data })?;
         }
-        Ok(Listing { id: self.id, ranges: self.ranges.into_iter().map(|(range, _)| range).collect() })
+        Ok(Listing { id: self.id, fences: self.ranges.iter().map(|begun| (begun.range, begun.fence)).collect() })
     }
 }
 
@@ -171,15 +221,17 @@ impl Listing {
             return Err(PassError::OtherAudit);
         }
         let report = audit.finish(Leaks::Keep(passes.counters()));
-        let of_pass = report.bitmaps().filter(|(_, bitmap)| self.ranges.contains(&bitmap.range()));
+        let is_of_pass = |range| self.fences.iter().any(|(own, _)| *own == range);
+        let of_pass = report.bitmaps().filter(|(_, bitmap)| is_of_pass(bitmap.range()));
         let changes = of_pass.map(|(_, bitmap)| Changes::of(bitmap)).collect();
-        Ok((Found { id: self.id, changes }, report))
+        Ok((Found { id: self.id, fences: self.fences, changes }, report))
     }
 }
 
 impl Found {
     /// What the committer is to do about its range. A leak that is due, but younger than the grace or handed out by this
-    /// committer within it, stays and is due again in the next pass.
+    /// committer within it, stays and is due again in the next pass. So do all of them if Services were not listed after the
+    /// fence, or were listed elsewhere and the committer has noticed another store.
     ///
     /// Where clears are guarded with the list of Services, what was due and could not be cleared is due again in the next
     /// pass. It may be called again, if the repair has failed.
@@ -199,7 +251,8 @@ impl Found {
         passes.check(&self.id)?;
         let range = committer.range().into();
         let changes = self.changes.iter().find(|changes| changes.range == range);
-        Ok(passes.diff(changes.ok_or(PassError::NotAudited(range))?, committer, listed))
+        let fence = self.fences.iter().find_map(|(fenced, fence)| fence.filter(|_| *fenced == range));
+        Ok(passes.diff(changes.ok_or(PassError::NotAudited(range))?, committer, fence, listed))
     }
 }
 

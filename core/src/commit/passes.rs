@@ -141,9 +141,15 @@ impl Passes {
         &mut self,
         changes: &Changes,
         committer: &mut Committer<R, G>,
+        fence: Option<u64>,
         listed: Listed,
     ) -> Diff {
         let Changes { range, set, clear: due, duplicates } = changes.clone();
+        let may_clear = match listed.revision() {
+            None => committer.history.restores() == 0 || Fault::ListTrustedAfterRestore.is_on(),
+            Some(_) if Fault::FenceMissing.is_on() => true,
+            Some(listed) => fence.is_some_and(|fence| fence <= listed || Fault::ListBeforeFence.is_on()),
+        };
         let seen = seen(&mut self.ranges, range);
         let counters = self.counters.of(range);
         let grace = committer.config.grace;
@@ -155,7 +161,7 @@ impl Passes {
         for offset in &due {
             let first = before.get(&offset).copied().unwrap_or(first_seen);
             let young = now.saturating_sub(first) < grace && !Fault::LeakCleanedYoung.is_on();
-            let stays = young || committer.is_handed_out(offset);
+            let stays = young || !may_clear || committer.is_handed_out(offset);
             if stays {
                 clear.remove(offset);
             }

@@ -255,11 +255,11 @@ impl<'a, R: Range> Plan<'a, R> {
                     Outcome::Created { created }
                 }
             },
-            Operation::Release { value, as_of, oldest } => {
+            Operation::Release { value, as_of, oldest, store } => {
                 match (self.refusal(), self.next.range().offset_of(*value)) {
                     (Some(failure), _) => Outcome::Failed(failure),
                     (None, None) => Outcome::Released { freed: false },
-                    (None, Some(offset)) => self.release(offset, *as_of, *oldest, pending.was_unknown),
+                    (None, Some(offset)) => self.release(offset, (*as_of, *oldest, *store), pending.was_unknown),
                 }
             }
             Operation::Repair(diff) => {
@@ -281,7 +281,7 @@ impl<'a, R: Range> Plan<'a, R> {
         })
     }
 
-    fn release(&mut self, offset: u32, as_of: u64, oldest: u64, was_unknown: bool) -> Outcome<R> {
+    fn release(&mut self, offset: u32, (as_of, oldest, store): (u64, u64, u32), was_unknown: bool) -> Outcome<R> {
         if !self.readable.used.bitmap().contains(offset) {
             return Outcome::Released { freed: false };
         }
@@ -289,7 +289,7 @@ impl<'a, R: Range> Plan<'a, R> {
             return Outcome::Deferred(Deferral::Duplicate);
         }
         let blind = Fault::ReleaseWithoutAsOf.is_on() || (was_unknown && Fault::ReleaseRepeatedBlindly.is_on());
-        let unchanged = self.context.changes.is_unchanged_for_owner(offset, as_of, oldest);
+        let unchanged = self.context.changes.is_unchanged_for_owner(offset, as_of, oldest, store);
         match unchanged.or(blind.then_some(true)).map(|known| known || blind) {
             Some(unchanged) => Outcome::Released { freed: unchanged && self.free(offset) },
             None => Outcome::Deferred(Deferral::HistoryMissing),

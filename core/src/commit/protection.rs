@@ -45,6 +45,13 @@ impl Protection {
         self.handed_out.insert(offset);
     }
 
+    /// The Service of an offset that this committer handed out is written: lists of Services have it from now on.
+    pub(super) fn written(&mut self, offset: u32) {
+        if !Fault::WrittenProtected.is_on() {
+            self.handed_out.remove(offset);
+        }
+    }
+
     /// This committer has cleared offsets. `is_known`: a watch has reported this already.
     pub(super) fn cleared(&mut self, offsets: &[u32], is_known: bool) {
         for offset in offsets {
@@ -154,6 +161,17 @@ mod tests {
         assert_eq!(protection.take_lost(&bitmap([5])), None);
         protection.recreated();
         assert_eq!(protection.take_lost(&bitmap([5, 6])), None);
+    }
+
+    #[test]
+    fn what_is_written_is_not_set_again() {
+        let mut protection = protection();
+        protection.hand_out(5);
+        protection.hand_out(6);
+        protection.written(5);
+        assert!(!protection.is_handed_out(5) && protection.is_handed_out(6));
+        protection.recreated();
+        assert_eq!(protection.take_lost(&bitmap([])), Some(bitmap([6])));
     }
 
     #[test]

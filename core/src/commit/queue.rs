@@ -71,10 +71,10 @@ impl<R: Range> Queue<R> {
         }
     }
 
-    /// Adds the releases of values that were allocated at this revision, and that nobody waits for.
-    pub(super) fn undo(&mut self, values: impl IntoIterator<Item = R::Value>, revision: u64) {
+    /// Adds the releases of values that were allocated at this revision of this store, and that nobody waits for.
+    pub(super) fn undo(&mut self, values: impl IntoIterator<Item = R::Value>, revision: u64, store: u32) {
         for value in values {
-            let release = Operation::Release { value, as_of: revision, oldest: revision };
+            let release = Operation::Release { value, as_of: revision, oldest: revision, store };
             self.push(Pending::new(Owner::Own, release, Duration::MAX));
         }
     }
@@ -209,7 +209,7 @@ mod tests {
     const NEVER: Duration = Duration::MAX;
 
     fn release(as_of: u64) -> Operation<PortRange> {
-        Operation::Release { value: 30_000, as_of, oldest: as_of }
+        Operation::Release { value: 30_000, as_of, oldest: as_of, store: 0 }
     }
 
     fn submit(queue: &mut Queue<PortRange>, operation: Operation<PortRange>, deadline: Duration) -> Owner {

@@ -46,7 +46,7 @@ impl Written {
         for Entry { mut pending, planned } in batch.entries {
             pending.refusal = None;
             match planned {
-                Planned::Take(offsets) => self.allocated(history.range(), pending, &offsets, queue, protection),
+                Planned::Take(offsets) => self.allocated(history, pending, &offsets, queue, protection),
                 planned => end(&pending, planned, self.revision, queue, history),
             }
         }
@@ -55,24 +55,26 @@ impl Written {
     /// Ends an allocation. What nobody waits for any more is released again.
     fn allocated<R: Range>(
         self,
-        range: R,
+        history: &History<R>,
         mut pending: Pending<R>,
         offsets: &[u32],
         queue: &mut Queue<R>,
         protection: &mut Protection,
     ) {
         let Self { revision, use_until, is_late } = self;
+        let (range, store) = (history.range(), history.store());
         let values: Vec<R::Value> = offsets.iter().filter_map(|offset| range.value_at(*offset)).collect();
         let is_wanted = pending.owner != Owner::Nobody;
         if is_late || (!is_wanted && !Fault::CancelledNotReleased.is_on()) {
-            queue.undo(values.iter().copied(), revision);
+            queue.undo(values.iter().copied(), revision, store);
         }
         if is_wanted && is_late {
             pending.was_unknown = true;
             queue.push_front(pending);
         } else if is_wanted {
             offsets.iter().for_each(|offset| protection.hand_out(*offset));
-            queue.end(pending.owner, Outcome::Allocated { values, revision, use_until });
+            let created = history.state().map_or(0, |state| state.create_revision);
+            queue.end(pending.owner, Outcome::Allocated { values, revision, store, created, use_until });
         }
     }
 }
@@ -141,7 +143,10 @@ fn end<R: Range>(
         Planned::View => history.view(revision).map(Outcome::Read),
         Planned::End(outcome) => Some(pending.ended(outcome)),
         // An allocation of nothing.
-        Planned::Take(_) => Some(Outcome::Allocated { values: Vec::new(), revision, use_until: Duration::MAX }),
+        Planned::Take(_) => {
+            let store = history.store();
+            Some(Outcome::Allocated { values: Vec::new(), revision, store, created: 0, use_until: Duration::MAX })
+        }
     };
     if let Some(outcome) = outcome {
         queue.end(pending.owner, outcome);

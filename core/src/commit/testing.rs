@@ -120,7 +120,7 @@ pub(super) fn next() -> Operation<PortRange> {
 }
 
 pub(super) fn release(offset: u32, as_of: u64) -> Operation<PortRange> {
-    Operation::Release { value: port(offset), as_of, oldest: as_of }
+    Operation::Release { value: port(offset), as_of, oldest: as_of, store: 0 }
 }
 
 pub(super) fn repair(read: u64, set: &[u32], clear: &[u32], listed: Listed) -> Operation<PortRange> {

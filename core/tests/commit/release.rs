@@ -39,7 +39,7 @@ fn a_release_with_a_later_anchor_than_the_last_answer_needs_no_read() {
     ours.submit(this(30_004), NEVER);
     store.run(&mut ours, now);
     let as_of = service_written(&mut store);
-    let ticket = ours.submit(Operation::Release { value: 30_003, as_of, oldest }, NEVER);
+    let ticket = ours.submit(Operation::Release { value: 30_003, as_of, oldest, store: 0 }, NEVER);
     let request = send(&mut ours, now);
     assert!(matches!(request, Request::Swap { .. }), "{request:?}");
     store.perform(request, now, &mut ours);
@@ -49,7 +49,7 @@ fn a_release_with_a_later_anchor_than_the_last_answer_needs_no_read() {
     ours.submit(Operation::Read, NEVER);
     store.run(&mut ours, now);
     let as_of = service_written(&mut store);
-    ours.submit(Operation::Release { value: 30_004, as_of, oldest }, NEVER);
+    ours.submit(Operation::Release { value: 30_004, as_of, oldest, store: 0 }, NEVER);
     assert_eq!(send(&mut ours, now), Request::Read);
 }
 
@@ -67,7 +67,7 @@ fn a_value_that_was_free_since_its_owner_was_stored_is_not_released() {
     let as_of = service_written(&mut store);
     // Its own history has the break, though the value has been in use since the as-of revision.
     assert!(matches!(store.one(&mut ours, Operation::Read), Outcome::Read(_)));
-    let owned = Operation::Release { value: 30_003, as_of, oldest };
+    let owned = Operation::Release { value: 30_003, as_of, oldest, store: 0 };
     assert_eq!(store.one(&mut ours, owned.clone()), Outcome::Released { freed: false });
     // A server whose history does not go back as far goes by the as-of revision.
     assert_eq!(store.one(&mut committer("30000-30009", 3), owned), Outcome::Released { freed: true });

@@ -24,7 +24,10 @@ fn seen(store: &mut Store, ours: &mut Ports, passes: &mut Passes, now: Duration)
     let mut pass = passes.start();
     pass.begin(passes, ours).expect("the only range");
     let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
-    pass.read(passes, ours, &view, now).expect("begun");
+    if pass.read(passes, ours, &view, now).expect("begun") {
+        store.revision += 1;
+        pass.fenced(passes, ours, store.revision).expect("after the read");
+    }
     pass
 }
 
@@ -391,7 +394,10 @@ impl DualWrite {
         let mut pass = passes.start();
         pass.begin(passes, &mut self.ours).expect("the only range");
         let Outcome::Read(view) = self.store.one(&mut self.ours, Operation::Read) else { panic!("a view") };
-        pass.read(passes, &self.ours, &view, now).expect("begun");
+        if pass.read(passes, &self.ours, &view, now).expect("begun") {
+            self.store.revision += 1;
+            pass.fenced(passes, &self.ours, self.store.revision).expect("after the read");
+        }
         let mut audit = Audit::of_ip_addresses(None);
         let listing = pass.audit(passes, &mut audit).expect("all is read");
         let leak = Stored { range: "30000-30007", data: &[0b10] };
@@ -437,8 +443,9 @@ fn a_stale_bit_is_cleared_in_a_second_look_after_a_minute_and_a_leak_is_not() {
             "another request",
             |cluster| {
                 let (value, as_of) = ("10.96.0.5".parse().expect("an address"), cluster.store.revision);
-                let outcome =
-                    cluster.store.one(&mut cluster.others, Operation::Release { value, as_of, oldest: as_of });
+                let outcome = cluster
+                    .store
+                    .one(&mut cluster.others, Operation::Release { value, as_of, oldest: as_of, store: 0 });
                 assert_eq!(outcome, Outcome::Released { freed: true });
                 cluster.record("10.96.0.5");
             },

@@ -197,7 +197,7 @@ fn after_a_restore_a_value_that_was_free_meanwhile_is_not_released() {
     store.watch(from, &mut ours);
     store.revision += 100;
     let as_of = service_written(&mut store);
-    let release = Operation::Release { value: 30_003, as_of, oldest };
+    let release = Operation::Release { value: 30_003, as_of, oldest, store: 0 };
     assert_eq!(store.one(&mut ours, release), Outcome::Released { freed: false });
 }
 

@@ -82,6 +82,10 @@ impl Story {
                 self.committer.cancel(*ticket);
             }
             ["abandon", name] => self.committer.abandon(self.outcomes.remove(name).expect(place)),
+            ["written", name] => {
+                let Some(Outcome::Allocated { values, .. }) = self.outcomes.get(name) else { panic!("{place}") };
+                values.iter().for_each(|value| self.committer.written(*value));
+            }
             ["handle", ref event @ ..] => self.handle(event, place),
             ["poll", ref expected @ ..] => {
                 let step = self.committer.poll(self.now);
@@ -97,8 +101,10 @@ impl Story {
         let operation = match *words {
             ["create"] => Operation::Create,
             ["read"] => Operation::Read,
-            ["release", value, as_of, oldest] => {
-                Operation::Release { value: port(value), as_of: number(as_of, place), oldest: number(oldest, place) }
+            ["release", value, as_of, oldest, ref store @ ..] => {
+                let (as_of, oldest) = (number(as_of, place), number(oldest, place));
+                let store = store.first().map_or(0, |store| number(store, place) as u32);
+                Operation::Release { value: port(value), as_of, oldest, store }
             }
             ["allocate", ref values @ ..] => {
                 let wanted = |word: &&str| if *word == "any" { Wanted::Next } else { Wanted::This(port(word)) };

@@ -218,7 +218,7 @@ pub(crate) fn next() -> Operation<PortRange> {
 }
 
 pub(crate) fn release(value: u16, as_of: u64) -> Operation<PortRange> {
-    Operation::Release { value, as_of, oldest: as_of }
+    Operation::Release { value, as_of, oldest: as_of, store: 0 }
 }
 
 pub(crate) fn allocated(outcome: Outcome<PortRange>) -> u64 {

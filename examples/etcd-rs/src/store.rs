@@ -82,7 +82,7 @@ where
     /// Allocates a free value, or the named one.
     pub async fn allocate(&self, request: Request<R::Value>) -> Result<Allocation<R::Value>, Error<R>> {
         let ended = self.call(Operation::Allocate(vec![request])).await;
-        let Outcome::Allocated { values, revision, use_until } = &ended.outcome else { return Err(ended.into()) };
+        let Outcome::Allocated { values, revision, use_until, .. } = &ended.outcome else { return Err(ended.into()) };
         let [value] = values[..] else { return Err(ended.into()) };
         Ok(Allocation { value, revision: *revision, use_until: self.started + *use_until })
     }
@@ -92,7 +92,7 @@ where
     /// no Service has it, or for a rollback [`Allocation::revision`]. A control plane that knows the revision at which the
     /// Service was stored before names that as `oldest` of the operation.
     pub async fn release(&self, value: R::Value, as_of: u64) -> Result<bool, Error<R>> {
-        match self.call(Operation::Release { value, as_of, oldest: as_of }).await {
+        match self.call(Operation::Release { value, as_of, oldest: as_of, store: 0 }).await {
             Ended { outcome: Outcome::Released { freed }, .. } => Ok(freed),
             ended => Err(ended.into()),
         }

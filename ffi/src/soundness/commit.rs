@@ -44,7 +44,7 @@ fn threads_submit_to_a_committer_that_one_drives_and_one_closes() {
                         if call % 3 == 0 {
                             rk_committer_cancel(committer, ticket);
                         }
-                        let mut known = rk_known { revision: 0, used: 0, initialised: false };
+                        let mut known = rk_known { revision: 0, used: 0, initialised: false, store: 0, restores: 0 };
                         let result = rk_committer_known(committer, &mut known);
                         assert!(matches!(result, OK | rk_result::Closed) && known.used <= 65_534, "{result:?}");
                     }
@@ -108,11 +108,11 @@ fn a_committer_keeps_nothing_that_it_was_passed() {
         let event = Box::new(rk_event { kind: RK_EVENT_WATCHED, data: rk_event_data { watched } });
         assert_eq!(rk_committer_handle(committer, &*event, store.now()), OK);
         drop((event, changes, values));
-        let mut known = rk_known { revision: 0, used: 0, initialised: false };
+        let mut known = rk_known { revision: 0, used: 0, initialised: false, store: 0, restores: 0 };
         assert_eq!(rk_committer_known(committer, &mut known), OK);
         assert_eq!((known.revision, known.used, known.initialised), (4, 2, true));
 
-        let release = rk_release { value: address(0x0a00_0001), as_of: 2, oldest: 2 };
+        let release = rk_release { value: address(0x0a00_0001), as_of: 2, oldest: 2, store: 0 };
         let data = rk_operation_data { release };
         let (_, ticket) = submit(committer, RK_OPERATION_RELEASE, data, &[]);
         rk_committer_free(committer);
@@ -129,8 +129,10 @@ fn read(pass: *const rk_repair_pass, committer: *const rk_committer, store: &mut
         let ended = store.run(committer);
         let (view, bytes) = (ended[0].finished.data.read, ended[0].bytes.clone());
         let (data, len) = (bytes.as_ptr(), bytes.len());
-        let result = rk_repair_pass_read(pass, committer, view.revision, data, len, store.now(), ptr::null_mut());
-        assert_eq!(result, OK);
+        let (now, mut needs_fence) = (store.now(), true);
+        let result =
+            rk_repair_pass_read(pass, committer, view.revision, data, len, now, &mut needs_fence, ptr::null_mut());
+        assert_eq!((result, needs_fence), (OK, false));
     }
 }
 
@@ -251,6 +253,7 @@ fn threads_take_passes_of_one_tracker_over_one_committer() {
 /// A pass that another thread's pass may overtake, and so end, at any step.
 fn one_pass(tracker: &rk_leak_tracker, committer: &rk_committer) {
     let (mut pass, mut audit, mut report, mut ticket) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), 0);
+    let mut needs_fence = false;
     // SAFETY: all pointers are to live variables, and each handle is freed once.
     unsafe {
         let mut results = vec![rk_repair_pass_new(tracker, &mut pass)];
@@ -258,7 +261,8 @@ fn one_pass(tracker: &rk_leak_tracker, committer: &rk_committer) {
             assert_eq!(rk_audit_new(false, ptr::null(), &mut audit), OK);
             results.extend([
                 rk_repair_pass_begin(pass, committer, ptr::null_mut()),
-                rk_repair_pass_read(pass, committer, 1, ptr::null(), 0, 1, ptr::null_mut()),
+                rk_repair_pass_read(pass, committer, 1, ptr::null(), 0, 1, &mut needs_fence, ptr::null_mut()),
+                rk_repair_pass_fenced(pass, committer, 2, ptr::null_mut()),
                 rk_repair_pass_audit(pass, audit, ptr::null_mut()),
                 services("10.0.0.9", |batch| rk_audit_observe_services(audit, ptr::null(), batch, ptr::null_mut())),
                 rk_repair_pass_finish(pass, audit, &mut report, ptr::null_mut()),

@@ -13,7 +13,7 @@ type collector struct{ store *etcdstore.Store }
 // Of returns the metrics of a Store. Those of one Store are equal.
 func Of(store *etcdstore.Store) prometheus.Collector { return collector{store} }
 
-type descriptions struct{ operations, requests, conflicts, failures, replaced *prometheus.Desc }
+type descriptions struct{ operations, requests, conflicts, failures, replaced, restores *prometheus.Desc }
 
 func (c collector) descriptions() descriptions {
 	key := prometheus.Labels{"key": c.store.Key()}
@@ -23,13 +23,14 @@ func (c collector) descriptions() descriptions {
 		conflicts:  prometheus.NewDesc("rangekeeper_store_conflicts_total", "Swaps and confirms that found another state.", nil, key),
 		failures:   prometheus.NewDesc("rangekeeper_store_request_failures_total", "Requests without an answer (unknown) and those that etcd would not carry out (refused).", []string{"reason"}, key),
 		replaced:   prometheus.NewDesc("rangekeeper_store_committers_replaced_total", "Committers that have failed and were replaced: faults of Rangekeeper.", nil, key),
+		restores:   prometheus.NewDesc("rangekeeper_store_restores_total", "How often another etcd, or an older state of it, answered than before, as after a restore from a backup.", nil, key),
 	}
 }
 
 // Describe makes it a prometheus.Collector.
 func (c collector) Describe(all chan<- *prometheus.Desc) {
 	of := c.descriptions()
-	for _, description := range []*prometheus.Desc{of.operations, of.requests, of.conflicts, of.failures, of.replaced} {
+	for _, description := range []*prometheus.Desc{of.operations, of.requests, of.conflicts, of.failures, of.replaced, of.restores} {
 		all <- description
 	}
 }
@@ -48,4 +49,5 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 	counter(of.failures, stats.Unknown, "unknown")
 	counter(of.failures, stats.Refused, "refused")
 	counter(of.replaced, stats.Replaced)
+	counter(of.restores, stats.Restores)
 }

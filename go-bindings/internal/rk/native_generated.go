@@ -79,6 +79,8 @@ package rk
 #cgo nocallback rk_committer_cancel
 #cgo noescape rk_committer_abandon
 #cgo nocallback rk_committer_abandon
+#cgo noescape rk_committer_written
+#cgo nocallback rk_committer_written
 #cgo noescape rk_committer_poll
 #cgo nocallback rk_committer_poll
 #cgo noescape rk_committer_handle
@@ -185,6 +187,8 @@ package rk
 #cgo nocallback rk_repair_pass_begin
 #cgo noescape rk_repair_pass_read
 #cgo nocallback rk_repair_pass_read
+#cgo noescape rk_repair_pass_fenced
+#cgo nocallback rk_repair_pass_fenced
 #cgo noescape rk_repair_pass_audit
 #cgo nocallback rk_repair_pass_audit
 #cgo noescape rk_repair_pass_finish
@@ -777,8 +781,13 @@ func CommitterCancel(committer *Committer, ticket uint64) Result {
 }
 
 // CommitterAbandon is rk_committer_abandon.
-func CommitterAbandon(committer *Committer, revision uint64, values []Value) Result {
-	return Result(C.rk_committer_abandon((*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(revision), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values))))
+func CommitterAbandon(committer *Committer, revision uint64, store uint32, values []Value) Result {
+	return Result(C.rk_committer_abandon((*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(revision), C.uint32_t(store), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values))))
+}
+
+// CommitterWritten is rk_committer_written.
+func CommitterWritten(committer *Committer, values []Value) Result {
+	return Result(C.rk_committer_written((*C.rk_committer)(unsafe.Pointer(committer)), (*C.rk_value)(unsafe.Pointer(unsafe.SliceData(values))), C.size_t(len(values))))
 }
 
 // CommitterPoll is rk_committer_poll.
@@ -1119,9 +1128,19 @@ func RepairPassBegin(pass *RepairPass, committer *Committer, theError *Error) Re
 }
 
 // RepairPassRead is rk_repair_pass_read.
-func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, data []uint8, now uint64, theError *Error) Result {
+func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, data []uint8, now uint64, needsFence *bool, theError *Error) Result {
 	var c_error aligned[C.rk_error]
-	result := C.rk_repair_pass_read((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(revision), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(data))), C.size_t(len(data)), C.uint64_t(now), &c_error.c)
+	result := C.rk_repair_pass_read((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(revision), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(data))), C.size_t(len(data)), C.uint64_t(now), (*C.bool)(unsafe.Pointer(needsFence)), &c_error.c)
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// RepairPassFenced is rk_repair_pass_fenced.
+func RepairPassFenced(pass *RepairPass, committer *Committer, fence uint64, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_repair_pass_fenced((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), C.uint64_t(fence), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}

@@ -99,14 +99,15 @@ func (s *Allocate) store(c *call, at uint32) {
 }
 
 func (s *Release) store(c *call, at uint32) {
-	b := c.bytes(at, 40)
+	b := c.bytes(at, 48)
 	endian.PutUint64(b[24:], uint64(s.AsOf))
 	endian.PutUint64(b[32:], uint64(s.Oldest))
+	endian.PutUint32(b[40:], uint32(s.Store))
 	s.Value.store(c, at+0)
 }
 
 func (s *Operation) store(c *call, at uint32) {
-	b := c.bytes(at, 56)
+	b := c.bytes(at, 64)
 	endian.PutUint64(b[0:], uint64(s.Deadline))
 	endian.PutUint32(b[8:], uint32(s.Kind))
 	if s.Data.Allocate != nil {
@@ -221,17 +222,21 @@ func (s *Event) store(c *call, at uint32) {
 }
 
 func (s *Known) load(c *call, at uint32) {
-	b := c.bytes(at, 16)
+	b := c.bytes(at, 24)
 	s.Revision = endian.Uint64(b[0:])
 	s.Used = endian.Uint32(b[8:])
 	s.Initialised = b[12] != 0
+	s.Store = endian.Uint32(b[16:])
+	s.Restores = endian.Uint32(b[20:])
 }
 
 func (s *Allocated) load(c *call, at uint32) {
-	b := c.bytes(at, 24)
+	b := c.bytes(at, 40)
 	s.Values = uint(endian.Uint32(b[0:]))
 	s.Revision = endian.Uint64(b[8:])
-	s.UseUntil = endian.Uint64(b[16:])
+	s.Created = endian.Uint64(b[16:])
+	s.Store = endian.Uint32(b[24:])
+	s.UseUntil = endian.Uint64(b[32:])
 }
 
 func (s *Released) load(c *call, at uint32) {
@@ -273,7 +278,7 @@ func (s *Failed) load(c *call, at uint32) {
 }
 
 func (s *Finished) load(c *call, at uint32) {
-	b := c.bytes(at, 40)
+	b := c.bytes(at, 56)
 	s.Ticket = endian.Uint64(b[0:])
 	s.Outcome = endian.Uint32(b[8:])
 	s.Data.Allocated.load(c, at+16)
@@ -1066,7 +1071,7 @@ func CommitterSubmit(committer *Committer, submitted []Operation, values []Value
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 544
-	atSubmitted := putList(&c, submitted, 56, 8, (*Operation).store)
+	atSubmitted := putList(&c, submitted, 64, 8, (*Operation).store)
 	atValues := putList(&c, values, 24, 8, (*Value).store)
 	atTickets := c.allocateMany(len(tickets), 8, 8)
 	atError := fixed + 0
@@ -1094,14 +1099,27 @@ func CommitterCancel(committer *Committer, ticket uint64) (result Result) {
 }
 
 // CommitterAbandon is rk_committer_abandon.
-func CommitterAbandon(committer *Committer, revision uint64, values []Value) (result Result) {
+func CommitterAbandon(committer *Committer, revision uint64, store uint32, values []Value) (result Result) {
 	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
 	}
 	defer c.leave(&result)
 	atValues := putList(&c, values, 24, 8, (*Value).store)
-	result = Result(coreModule.Xrk_committer_abandon((*object)(committer).address(), int64(revision), int32(atValues), int32(len(values))))
+	result = Result(coreModule.Xrk_committer_abandon((*object)(committer).address(), int64(revision), int32(store), int32(atValues), int32(len(values))))
+	c.done = true
+	return result
+}
+
+// CommitterWritten is rk_committer_written.
+func CommitterWritten(committer *Committer, values []Value) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(committer), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	atValues := putList(&c, values, 24, 8, (*Value).store)
+	result = Result(coreModule.Xrk_committer_written((*object)(committer).address(), int32(atValues), int32(len(values))))
 	c.done = true
 	return result
 }
@@ -1151,7 +1169,7 @@ func CommitterKnown(committer *Committer, known *Known) (result Result) {
 	}
 	defer c.leave(&result)
 	fixed := c.next
-	c.next += 16
+	c.next += 24
 	atKnown := fixed + 0
 	result = Result(coreModule.Xrk_committer_known((*object)(committer).address(), int32(atKnown)))
 	c.done = true
@@ -1197,7 +1215,7 @@ func CommitterFinished(committer *Committer, finished []Finished, values []Value
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 8
-	atFinished := c.allocateMany(len(finished), 40, 8)
+	atFinished := c.allocateMany(len(finished), 56, 8)
 	atValues := c.allocateMany(len(values), 24, 8)
 	atBytes := c.allocateMany(len(bytes), 1, 1)
 	atN := fixed + 0
@@ -1212,7 +1230,7 @@ func CommitterFinished(committer *Committer, finished []Finished, values []Value
 		*n = uint(endian.Uint32(b[0:]))
 	}
 	if result == ResultOK {
-		getList(&c, finished[:min(len(finished), int(*n))], atFinished, 40, (*Finished).load)
+		getList(&c, finished[:min(len(finished), int(*n))], atFinished, 56, (*Finished).load)
 	}
 	if result == ResultOK {
 		getList(&c, values[:len(values)], atValues, 24, (*Value).load)
@@ -2154,7 +2172,35 @@ func RepairPassBegin(pass *RepairPass, committer *Committer, theError *Error) (r
 }
 
 // RepairPassRead is rk_repair_pass_read.
-func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, data []uint8, now uint64, theError *Error) (result Result) {
+func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, data []uint8, now uint64, needsFence *bool, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(pass), second: (*object)(committer)}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 552
+	atData := c.putBytes(data)
+	atNeedsFence := fixed + 0
+	{
+		b := c.bytes(atNeedsFence, 1)
+		putBool(b[0:], *needsFence)
+	}
+	atError := fixed + 8
+	result = Result(coreModule.Xrk_repair_pass_read((*object)(pass).address(), (*object)(committer).address(), int64(revision), int32(atData), int32(len(data)), int64(now), int32(atNeedsFence), int32(atError)))
+	c.done = true
+	{
+		b := c.bytes(atNeedsFence, 1)
+		*needsFence = b[0] != 0
+	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// RepairPassFenced is rk_repair_pass_fenced.
+func RepairPassFenced(pass *RepairPass, committer *Committer, fence uint64, theError *Error) (result Result) {
 	c := call{instance: coreInstance, first: (*object)(pass), second: (*object)(committer)}
 	if result = c.enter(); result != ResultOK {
 		return result
@@ -2162,9 +2208,8 @@ func RepairPassRead(pass *RepairPass, committer *Committer, revision uint64, dat
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 544
-	atData := c.putBytes(data)
 	atError := fixed + 0
-	result = Result(coreModule.Xrk_repair_pass_read((*object)(pass).address(), (*object)(committer).address(), int64(revision), int32(atData), int32(len(data)), int64(now), int32(atError)))
+	result = Result(coreModule.Xrk_repair_pass_fenced((*object)(pass).address(), (*object)(committer).address(), int64(fence), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)

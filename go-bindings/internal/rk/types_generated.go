@@ -214,6 +214,7 @@ type Release struct {
 	Value  Value
 	AsOf   uint64
 	Oldest uint64
+	Store  uint32
 }
 
 // OperationData is rk_operation_data: the member that is not nil.
@@ -328,12 +329,16 @@ type Known struct {
 	Revision    uint64
 	Used        uint32
 	Initialised bool
+	Store       uint32
+	Restores    uint32
 }
 
 // Allocated is rk_allocated.
 type Allocated struct {
 	Values   uint
 	Revision uint64
+	Created  uint64
+	Store    uint32
 	UseUntil uint64
 }
 

@@ -27,9 +27,12 @@ impl World {
         let now = duration(self.now);
         let Some((pass, left)) = &mut self.pass else { return };
         let read = on!(self, kind, side => pass.read(&mut self.passes, side.committer(SERVER), view, now));
-        if read.is_err() {
-            // It is the read of a pass that was given up.
-            return;
+        // Else it is the read of a pass that was given up.
+        let Ok(needs_fence) = read else { return };
+        if needs_fence {
+            self.revision += 1;
+            let fence = self.revision;
+            on!(self, kind, side => pass.fenced(&self.passes, side.committer(SERVER), fence)).expect("after the read");
         }
         *left -= 1;
         if *left == 0 {

@@ -102,8 +102,10 @@ impl<R: Range + Into<AnyRange>> Side<R> {
     }
 
     pub(super) fn release(&mut self, server: usize, claim: usize, offset: u32, (as_of, oldest): (u64, u64)) {
+        // There is one store.
+        let store = self.workers[server].committer.known().store;
         let value = self.range.value_at(offset).expect("of this range");
-        self.submit(server, Operation::Release { value, as_of, oldest }, Purpose::Release(claim));
+        self.submit(server, Operation::Release { value, as_of, oldest, store }, Purpose::Release(claim));
     }
 
     pub(super) fn submit(&mut self, server: usize, operation: Operation<R>, purpose: Purpose) {

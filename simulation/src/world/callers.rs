@@ -93,7 +93,7 @@ impl World {
             self.check_answer(server, &open, &outcome);
         }
         match (&open.what, outcome) {
-            (Submitted::Allocate { named, count, request }, Outcome::Allocated { values, revision, use_until }) => {
+            (Submitted::Allocate { named, count, request }, Outcome::Allocated { values, revision, use_until, .. }) => {
                 if values.len() != *count {
                     return self.fail(Invariant::I1, format!("{} values for {count} requests", values.len()));
                 }

@@ -96,7 +96,7 @@ impl World {
 
     fn submit_release(&mut self, server: usize, release: Release, (as_of, oldest): (u64, u64)) {
         let deadline = self.deadline(server);
-        let operation = Operation::Release { value: self.value(release.offset), as_of, oldest };
+        let operation = Operation::Release { value: self.value(release.offset), as_of, oldest, store: 0 };
         self.submit(server, operation, Submitted::Release(release), deadline);
     }
 

@@ -63,7 +63,13 @@ impl World {
         let Outcome::Read(view) = outcome else { return };
         let now = duration(local + if crate::faults::is_on(25) { one.wall } else { 0 });
         let more = if one.repeats { 1 << 25 | 1 << 33 } else { 0 };
-        with_more(more, || pass.read(&mut one.passes, &one.committer, &view, now)).expect("begun");
+        let needs_fence = with_more(more, || pass.read(&mut one.passes, &one.committer, &view, now)).expect("begun");
+        if needs_fence {
+            let fence = self.store.write_fence();
+            if pass.fenced(&one.passes, &one.committer, fence).is_err() {
+                return;
+            }
+        }
         let is_keyless = |backup: &Store| backup.key().is_none() && view.initialised;
         let is_due = one.has_due(self.passes, self.now, self.grace) || self.backup.as_deref().is_some_and(is_keyless);
         let is_due = is_due && self.is_restored_in_pass && !self.calm;

@@ -4,6 +4,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
+use crate::commit::testing::{state, unchanged_since};
 
 const HISTORIES: u64 = 24;
 /// How many changes each history has: twice as many as are remembered.
@@ -124,7 +125,7 @@ fn lookups_agree_with_a_full_log() {
                 let oldest = random.revision(&log, offset, since, head);
                 let expected = log.is_unchanged(offset, as_of, oldest, since);
                 let context = format!("history {number} at {head}: {offset} since {as_of} and {oldest}");
-                assert_eq!(history.is_unchanged_for_owner(offset, as_of, oldest), expected, "{context}");
+                assert_eq!(history.is_unchanged_for_owner(offset, as_of, oldest, u32::MAX), expected, "{context}");
                 let changed_since: Option<Vec<u32>> = history.changed_since(as_of).map(Iterator::collect);
                 assert!(changed_since == (as_of >= since).then(|| log.after(as_of)), "{context}");
                 cases += 1;
@@ -140,4 +141,16 @@ fn lookups_agree_with_a_full_log() {
     println!("{forgotten} times changes were forgotten, {wrapped} times the memory wrapped, {foreign} other stores");
     assert!(unchanged > 5000 && changed > 5000 && unknown > 5000, "the mix has shifted");
     assert!(forgotten > 2000 && wrapped > 1000 && foreign > 5, "the test bites too little");
+}
+
+/// A pass has read the store before, and lists Services of the restored one, which has reached the revision of that read and
+/// returned a view of it.
+#[test]
+fn a_pass_of_the_store_before_is_not_accepted_though_this_store_has_a_view_of_its_revision() {
+    let mut changes = unchanged_since(state(1));
+    changes.viewed(20);
+    changes.distrust(30);
+    changes.viewed(20);
+    assert!(!changes.accepts_pass(20));
+    assert!(changes.accepts_pass(20), "the next pass comes after the restore");
 }

@@ -2,6 +2,7 @@ use std::num::NonZeroU8;
 
 use super::super::testing::*;
 use super::*;
+use crate::bitmap::Bitmap;
 use crate::ports::PortRange;
 use crate::service::Service;
 
@@ -27,8 +28,49 @@ fn a_range_is_begun_once_and_read_once_after_that() {
     assert!(committer.history.is_kept());
     assert_eq!(pass.begin(&passes, &mut committer), Err(PassError::BegunTwice(any)));
     assert_eq!(pass.clone().audit(&passes, &mut Audit::new()).err(), Some(PassError::NotRead(any)));
-    assert_eq!(pass.read(&mut passes, &committer, &view(), GRACE), Ok(()));
+    assert_eq!(pass.read(&mut passes, &committer, &view(), GRACE), Ok(false), "nothing is counted yet");
     assert_eq!(pass.read(&mut passes, &committer, &view(), GRACE), Err(PassError::ReadTwice(any)));
+}
+
+#[test]
+fn a_fence_comes_after_the_read() {
+    let (mut passes, mut committer, any) = (passes(), committer(range()), range().into());
+    let mut pass = passes.start();
+    assert_eq!(pass.fenced(&passes, &committer, 31), Err(PassError::NotBegun(any)));
+    pass.begin(&passes, &mut committer).expect("its first range");
+    assert_eq!(pass.fenced(&passes, &committer, 31), Err(PassError::NotRead(any)));
+    pass.read(&mut passes, &committer, &view(), GRACE).expect("it is begun");
+    let early = PassError::EarlyFence { range: any, fence: 30, read: 30 };
+    assert_eq!(pass.fenced(&passes, &committer, 30), Err(early));
+    assert_eq!(pass.fenced(&passes, &committer, 31), Ok(()));
+    passes.start();
+    assert_eq!(pass.fenced(&passes, &committer, 31), Err(PassError::GivenUp));
+}
+
+/// A single pass, so that every leak is due at once, with a fence at this revision and a grace of zero.
+fn cleared(fence: Option<u64>, listed: Listed) -> Vec<u32> {
+    let mut passes = Passes::new(NonZeroU8::MIN, GRACE);
+    let mut committer = committer(range());
+    committer.config.grace = Duration::ZERO;
+    let mut pass = passes.start();
+    pass.begin(&passes, &mut committer).expect("its first range");
+    assert_eq!(pass.read(&mut passes, &committer, &view(), GRACE), Ok(true), "every leak is due");
+    if let Some(fence) = fence {
+        pass.fenced(&passes, &committer, fence).expect("after the read");
+    }
+    let mut audit = Audit::new();
+    let (found, _) = pass.audit(&passes, &mut audit).expect("read").finish(&mut passes, audit).expect("its own audit");
+    found.diff(&mut passes, &mut committer, listed).expect("its own range").clear.iter().collect()
+}
+
+#[test]
+fn a_leak_is_cleaned_only_if_services_were_listed_after_the_fence() {
+    for list in [Listed::At, Listed::Guarding] {
+        assert!(cleared(None, list(40)).is_empty(), "no fence");
+        assert!(cleared(Some(41), list(40)).is_empty(), "a list from before the fence");
+        assert_eq!(cleared(Some(40), list(40)), [1]);
+    }
+    assert_eq!(cleared(None, Listed::Elsewhere), [1], "revisions that cannot be compared");
 }
 
 /// A pass that has read a range with offset 1 in use.

@@ -45,7 +45,7 @@ impl Server {
     /// The offsets that are cleared of those that are due.
     fn clear(&mut self, due: Bitmap, listed: Listed) -> Vec<u32> {
         let changes = Changes { range: range().into(), set: bitmap([7]), clear: due, duplicates: vec![8] };
-        let diff = self.passes.diff(&changes, &mut self.committer, listed);
+        let diff = self.passes.diff(&changes, &mut self.committer, listed.revision(), listed);
         assert_eq!((diff.set, diff.duplicates, diff.listed), (bitmap([7]), vec![8], listed));
         diff.clear.iter().collect()
     }
@@ -136,6 +136,23 @@ fn a_clear_that_services_may_prevent_stays_due() {
         let due = server.pass(32, INTERVAL * 3);
         assert_eq!(server.clear(due, listed), [1, 2]);
         assert_eq!(server.counts(), counts, "{listed:?}");
+    }
+}
+
+#[test]
+fn a_list_from_elsewhere_clears_nothing_once_another_store_has_answered() {
+    for (revision, version, restores, cleared) in [(60, 3, 0, &[1, 2][..]), (20, 2, 1, &[])] {
+        let mut server = server(1);
+        server.answer(revision, version);
+        assert_eq!(server.committer.known().restores, restores);
+        let due = server.pass(revision, INTERVAL);
+        server.clear(due, Listed::Elsewhere);
+        let due = server.pass(revision, INTERVAL + GRACE);
+        assert_eq!(server.clear(due, Listed::Elsewhere), cleared);
+        if cleared.is_empty() {
+            let due = server.pass(revision, INTERVAL + GRACE * 2);
+            assert_eq!(server.clear(due, Listed::At(revision)), [1, 2], "a list of the store itself");
+        }
     }
 }
 

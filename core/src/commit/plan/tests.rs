@@ -25,7 +25,7 @@ fn evaluate(
         Some(Planned::End(outcome)) => outcome,
         Some(Planned::Take(offsets)) => {
             let values = offsets.into_iter().map(port).collect();
-            Outcome::Allocated { values, revision: 0, use_until: GRACE }
+            Outcome::Allocated { values, revision: 0, store: 0, created: 0, use_until: GRACE }
         }
         Some(Planned::View) | None => panic!("no read was planned"),
     });
@@ -34,7 +34,7 @@ fn evaluate(
 
 fn allocated(offsets: &[u32]) -> Outcome<PortRange> {
     let values = offsets.iter().copied().map(port).collect();
-    Outcome::Allocated { values, revision: 0, use_until: GRACE }
+    Outcome::Allocated { values, revision: 0, store: 0, created: 0, use_until: GRACE }
 }
 
 fn used(planning: &Planning<PortRange>) -> BTreeSet<u32> {

@@ -58,7 +58,10 @@ fn the_grace_of_an_allocation_begins_with_its_request() {
     let mut parts = parts();
     parts.written(parts.batch(vec![pending(0, take(5))]), GRACE / 2);
     let use_until = SENT + GRACE;
-    assert_eq!(parts.ended(), [(caller(0), Outcome::Allocated { values: vec![port(5)], revision: 31, use_until })]);
+    assert_eq!(
+        parts.ended(),
+        [(caller(0), Outcome::Allocated { values: vec![port(5)], revision: 31, store: 0, created: 10, use_until })]
+    );
     assert!(parts.protection.is_handed_out(5) && parts.queue.is_empty());
 }
 
