@@ -34,6 +34,16 @@ pub enum ShellFault {
     FailedUpdateReleases = 60,
     /// The second of two servers that release the values of one Service does so as of a read.
     SecondServerReleasesAsOfNow = 85,
+    /// The write of a Service has no conditions.
+    ConditionsIgnored = 90,
+    /// That write does not depend on the create revision of the range.
+    CreateRevisionNoCondition = 91,
+    /// That write does not depend on the range being no older than the allocation.
+    RollbackNoCondition = 92,
+    /// That write does not depend on the fence.
+    FenceNoCondition = 93,
+    /// The list of a watch cache is passed as one of the store.
+    CachedListPassedAsAt = 94,
     /// A request that holds values of two ranges rolls one of them back only.
     HalfRolledBack = 87,
     /// A request that holds values of two ranges rolls both back as of the allocation in the first.

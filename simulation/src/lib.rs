@@ -3,6 +3,7 @@
 //! A schedule is a few servers with committers and repairers, a store with one key, callers, and whatever can go wrong
 //! between them, all from one seed. [`play`] plays one and reports the invariant that did not hold, if any.
 
+mod cache;
 pub mod faults;
 mod knowledge;
 pub mod layout;

@@ -22,7 +22,7 @@ impl World {
             let is_noticed = self.is_restore_noticed(server, reached, reply);
             let one = &mut self.servers[server];
             one.foreign = one.foreign.max(one.reported).max(reached).max(reply.header.revision);
-            one.wary_until = local + self.grace / 32;
+            one.wary_until = local + one.pace.grace / 32;
             if is_noticed {
                 // None of these revisions is one of this store.
                 (one.reached, one.watched, one.reported_key) = (0, 0, 0);

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use rangekeeper::any::{AnyRange, AnyValue};
 use rangekeeper::audit::{Remedy, RepairOutcome, Report};
-use rangekeeper::commit::{Operation, Outcome, Ticket};
+use rangekeeper::commit::{Deferral, Operation, Outcome, Ticket};
 use rangekeeper::finding::Finding;
 use rangekeeper::ports::PortRange;
 
 use crate::faults::ShellFault;
-use crate::server::{Open, Pass, Submitted};
+use crate::server::{Open, Origin, Pass, Submitted};
 use crate::store::{Writer, bits};
 use crate::violation::Invariant;
 
@@ -53,6 +53,7 @@ impl World {
         let (operation, what) = match self.random.below(100) {
             0..6 => (Operation::Read, Submitted::Read { is_pass: false }),
             6..10 => (Operation::Create, Submitted::Create),
+            _ if self.servers[server].is_command => return,
             _ => return self.create(server, None),
         };
         let ticket = self.submit(server, operation, what, deadline);
@@ -93,7 +94,10 @@ impl World {
             self.check_answer(server, &open, &outcome);
         }
         match (&open.what, outcome) {
-            (Submitted::Allocate { named, count, request }, Outcome::Allocated { values, revision, use_until, .. }) => {
+            (
+                Submitted::Allocate { named, count, request },
+                Outcome::Allocated { values, revision, store, created, use_until },
+            ) => {
                 if values.len() != *count {
                     return self.fail(Invariant::I1, format!("{} values for {count} requests", values.len()));
                 }
@@ -104,8 +108,14 @@ impl World {
                     };
                     let is_named = named >> offset & 1 == 1;
                     missing &= !(1 << offset);
-                    are_claimed &=
-                        self.acknowledged(server, *request, offset, revision, microseconds(use_until), is_named);
+                    are_claimed &= self.acknowledged(
+                        server,
+                        *request,
+                        offset,
+                        (revision, store, created),
+                        microseconds(use_until),
+                        is_named,
+                    );
                 }
                 if missing != 0 {
                     return self.fail(Invariant::I1, format!("of the named values {missing:b} are not allocated"));
@@ -116,7 +126,12 @@ impl World {
             }
             (Submitted::Read { is_pass: true }, outcome) => self.seen(server, ticket, outcome),
             (Submitted::Repair, outcome) => self.repaired(server, ticket, &outcome),
-            (what, outcome) => self.released(server, what, &outcome),
+            (what, outcome) => {
+                if outcome == Outcome::Deferred(Deferral::HistoryMissing) {
+                    self.check_deferred(server, &open);
+                }
+                self.released(server, what, &outcome);
+            }
         }
     }
 
@@ -184,7 +199,7 @@ impl World {
         server: usize,
         request: usize,
         offset: u32,
-        revision: u64,
+        (revision, store, created): (u64, u32, u64),
         use_until: u64,
         is_named: bool,
     ) -> bool {
@@ -192,6 +207,7 @@ impl World {
         let bit = 1 << offset;
         if self.is_answer_old || self.is_misled(server) {
             // True in the history of another store, or nothing is promised.
+            self.servers[server].unclaimed |= bit;
             return false;
         }
         let fail = |world: &mut Self, invariant, message| {
@@ -212,15 +228,23 @@ impl World {
         }
         version.acknowledged |= bit;
         let (sent, sent_local) = version.sent;
+        let mut safe_until = sent + self.grace;
         if self.store.set_since[offset as usize] != revision {
             let lost = self.store.log[at..].iter().find(|version| version.mask & bit == 0);
             let is_ours = lost.is_some_and(|version| matches!(version.writer, Writer::Server(_)));
-            if is_ours && self.damaged & bit == 0 && self.now < sent + self.grace {
+            // A repair with a shorter grace has fenced the write of its Service off.
+            let is_command = |writer| matches!(writer, Writer::Server(server) if self.servers[server].is_command);
+            let is_early = lost.is_some_and(|version| is_command(version.writer));
+            if is_ours && !is_early && self.damaged & bit == 0 && self.now < sent + self.grace {
                 let message = format!("offset {offset}, acknowledged at r{revision}, is free by now");
                 return fail(self, Invariant::I2, message);
             }
-            self.damaged |= bit;
-            self.report.damage += 1;
+            if is_early {
+                safe_until = self.now;
+            } else {
+                self.damaged |= bit;
+                self.report.damage += 1;
+            }
         }
         let acknowledged = self.local(server);
         if use_until > sent_local + self.grace {
@@ -243,10 +267,13 @@ impl World {
             offset,
             revision,
             use_until,
-            safe_until: sent + self.grace,
+            safe_until,
             server,
             incarnation: one.incarnation,
             acknowledged,
+            origin: Origin { epoch: self.store.epoch, store },
+            created,
+            is_known_written: false,
             state: State::Pending,
         });
         self.requests[request].claims.push(claim);

@@ -112,6 +112,7 @@ impl World {
             epoch: self.store.epoch,
             request,
             sole,
+            is_idle: one.open.iter().all(|open| !open.what.sets()),
             repairs: one.open.iter().any(|open| matches!(open.what, Submitted::Repair)),
             reported: one.reported,
             reported_key: one.reported_key,

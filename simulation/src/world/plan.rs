@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::server::Pace;
 use crate::store::Writer;
 
 use super::event::{Event, Stock};
@@ -141,6 +142,13 @@ impl World {
 
     /// A stock kube-apiserver serves clients, too. How it does harm is drawn for each schedule.
     fn plan_stock(&mut self, at: u64) {
+        // Its writes of Services have no conditions: no repair beside it has a shorter grace.
+        for server in 0..self.servers.len() {
+            if std::mem::take(&mut self.servers[server].is_command) {
+                self.servers[server].pace = Pace { passes: self.passes, interval: self.interval, grace: self.grace };
+                self.forget_all(server);
+            }
+        }
         self.habits = Habits {
             releases_early: self.random.percent(50),
             releases_twice: self.random.percent(40),

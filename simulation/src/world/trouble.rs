@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::cache::Cache;
 use crate::server::Notice;
 use crate::store::{Version, Writer};
 
@@ -110,6 +111,9 @@ impl World {
         };
         let skipped = if self.random.percent(15) { self.random.below(60) } else { 0 };
         self.is_connection_kept = self.random.percent(30);
+        for one in self.servers.iter_mut().filter(|one| one.up && one.has_answer) {
+            one.cache = Some(Cache::outlive(one.cache.as_ref(), &self.store.services, self.store.revision()));
+        }
         self.store.restore(&backup, cluster, term, skipped);
         if !self.is_connection_kept {
             self.connected_since = self.store.epoch;
