@@ -173,6 +173,10 @@ pub(crate) struct World {
     connected_since: u32,
     /// Whether the store is restored in the middle of a pass that has leaks to clean.
     is_restored_in_pass: bool,
+    /// Whether the key is created and deleted while the repair of a pass that saw it missing has no answer.
+    is_made_in_pass: bool,
+    /// The server whose next request is lost.
+    loses_next: Option<usize>,
     /// Whether the key was deleted or spoilt, or there is a stock kube-apiserver.
     is_disturbed: bool,
     reference: ReferenceRepair,

@@ -27,7 +27,8 @@ impl World {
                 let at = self.random.below(self.horizon);
                 self.at(at, Event::Delete);
             }
-            if self.random.percent(50) {
+            self.is_made_in_pass = self.random.percent(20);
+            if !self.is_made_in_pass && self.random.percent(50) {
                 // So soon that a pass may not notice.
                 let at = self.random.below(self.horizon);
                 self.at(at, Event::Make);

@@ -190,6 +190,9 @@ impl World {
         one.duplicates = duplicates;
         let (sets, clears) = (self.store.layout.mask_of(&diff.set), self.store.layout.mask_of(&diff.clear));
         note!(self, "server {server} has passed: sets {sets:b}, clears {clears:b}, duplicates {duplicates:b}");
+        if self.is_made_in_pass && !self.calm && !view.initialised && self.store.key().is_none() {
+            self.make_in_pass(server);
+        }
         let deadline = self.deadline(server);
         let ticket = self.submit(server, Operation::Repair(Box::new(diff)), Submitted::Repair, deadline);
         self.servers[server].pass =

@@ -134,6 +134,8 @@ impl World {
             is_connection_kept: false,
             connected_since: 0,
             is_restored_in_pass: false,
+            is_made_in_pass: false,
+            loses_next: None,
             is_disturbed: false,
             reference: ReferenceRepair::new(),
             habits: Habits::default(),

@@ -80,6 +80,20 @@ impl World {
         }
     }
 
+    /// The key is created, used and deleted while the repair of a server that saw it missing is lost.
+    pub(super) fn make_in_pass(&mut self, server: usize) {
+        (self.is_made_in_pass, self.loses_next) = (false, Some(server));
+        self.after(0, Event::Make);
+        for _ in 0..3 {
+            let other = self.random.below(self.servers.len() as u64) as usize;
+            if other != server {
+                let delay = self.random.below(4 * MS);
+                self.after(delay, Event::Submit(other));
+            }
+        }
+        self.after(26 * MS, Event::Delete);
+    }
+
     /// The store is restored while Services are listed for a pass of this server. The restored store soon has the revision
     /// of the pass's view, and the server reads it then, too.
     pub(super) fn restore_in_pass(&mut self, server: usize) {
