@@ -32,6 +32,24 @@ pub enum ShellFault {
     NotFoundReleasesAsOfNow = 59,
     /// An update releases the values that it drops as of the state before it, and does so after a failed write, too.
     FailedUpdateReleases = 60,
+    /// The second of two servers that release the values of one Service does so as of a read.
+    SecondServerReleasesAsOfNow = 85,
+    /// The write of a Service has no conditions.
+    ConditionsIgnored = 90,
+    /// That write does not depend on the create revision of the range.
+    CreateRevisionNoCondition = 91,
+    /// That write does not depend on the range being no older than the allocation.
+    RollbackNoCondition = 92,
+    /// That write does not depend on the fence.
+    FenceNoCondition = 93,
+    /// The list of a watch cache is passed as one of the store.
+    CachedListPassedAsAt = 94,
+    /// A request that holds values of two ranges rolls one of them back only.
+    HalfRolledBack = 87,
+    /// A request that holds values of two ranges rolls both back as of the allocation in the first.
+    RolledBackAsOfTheFirst = 88,
+    /// An update that gives the values of one range back releases those of the other, too.
+    BothRangesReleased = 89,
 }
 
 #[cfg(feature = "faults")]

@@ -5,6 +5,7 @@ use rangekeeper::audit::Report;
 use rangekeeper::commit::{self, Committer, Guard, Passes, Ticket, View};
 use rangekeeper::ports::PortRange;
 
+use crate::cache::Cache;
 use crate::knowledge::Knowledge;
 use crate::store::{Mask, Store};
 
@@ -17,9 +18,17 @@ pub(crate) struct Release {
     /// When the Service stopped having it, and when it was stored with it.
     pub(crate) as_of: u64,
     pub(crate) oldest: u64,
-    /// The store that these are revisions of.
-    pub(crate) epoch: u32,
+    pub(crate) origin: Origin,
     pub(crate) rule: Rule,
+}
+
+/// The store that revisions are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// As the oracle counts stores.
+    pub(crate) epoch: u32,
+    /// As the server counted them when it began the request.
+    pub(crate) store: u32,
 }
 
 /// Which revisions a caller names in a release.
@@ -93,12 +102,26 @@ pub(crate) struct Owed {
     pub(crate) missed: u8,
 }
 
+/// What a pass has read.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    pub(crate) view: View,
+    /// The Services of a list from before the read: a fault.
+    pub(crate) listed: Option<Mask>,
+    /// When it was read.
+    pub(crate) time: u64,
+    /// A fault: Services are listed as they were at this revision, before the fence.
+    pub(crate) list_at: Option<u64>,
+    pub(crate) pass: commit::Pass,
+}
+
 /// A pass under way.
 #[derive(Clone, Debug)]
 pub(crate) enum Pass {
     None,
     Reading { ticket: Ticket, listed: Option<Mask>, pass: commit::Pass },
-    Listing { view: View, listed: Option<Mask>, time: u64, pass: commit::Pass },
+    Fencing(Read),
+    Listing(Read),
     Repairing { ticket: Ticket, report: Box<Report>, clears: Mask, listed: Mask, read: u64, epoch: u32 },
 }
 
@@ -119,6 +142,15 @@ pub(crate) enum Notice {
     Due,
     /// The first answer after it did not show it.
     Missed,
+}
+
+/// How a server repairs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// In how many passes a leak is seen before it is cleaned, and how far apart they are.
+    pub(crate) passes: u8,
+    pub(crate) interval: u64,
+    pub(crate) grace: u64,
 }
 
 #[derive(Debug)]
@@ -145,6 +177,15 @@ pub(crate) struct Server {
     /// Whether changes are missing that a watch does not replay.
     pub(crate) is_cut: bool,
     pub(crate) repairs: bool,
+    pub(crate) pace: Pace,
+    /// What it handed out though that is not promised, so that the oracle has no claim.
+    pub(crate) unclaimed: Mask,
+    /// Whether it only repairs, like the command.
+    pub(crate) is_command: bool,
+    /// Whether it lists Services over an API server instead of reading the store.
+    pub(crate) lists_elsewhere: bool,
+    /// The watch cache, if it has outlived a restore.
+    pub(crate) cache: Option<Cache>,
     pub(crate) passes: Passes,
     pub(crate) pass: Pass,
     /// Whether the next pass repeats one that met a conflict.
@@ -159,6 +200,8 @@ pub(crate) struct Server {
     pub(crate) reported: u64,
     pub(crate) reported_key: u64,
     pub(crate) has_answer: bool,
+    /// The store of the last answer, as the oracle counts them.
+    pub(crate) epoch: u32,
     /// The raft term and cluster of the last answer.
     pub(crate) identity: (u64, u64),
     /// The newest revision that an answer or a watch has reported.
@@ -199,16 +242,22 @@ impl Server {
         self.up && self.frozen.is_none()
     }
 
+    /// Whether clients can reach it.
+    pub(crate) fn serves(&self) -> bool {
+        self.is_at_work() && !self.is_command
+    }
+
+    /// Whether its next pass may find a leak due.
+    pub(crate) fn has_due(&self, now: u64) -> bool {
+        let Pace { passes, grace, .. } = self.pace;
+        let is_due = |one: &Sightings| one.count + 1 >= passes && one.count > 0 && now - one.first_time >= grace;
+        self.sightings.iter().any(is_due)
+    }
+
     /// Counts a pass by the rule for leaks (I4), from what the store knows. Returns the offsets that may be cleaned,
     /// with the revisions of their first sightings.
-    pub(crate) fn sight(
-        &mut self,
-        store: &Store,
-        leaked: Mask,
-        read: u64,
-        now: u64,
-        (passes, interval, grace): (u8, u64, u64),
-    ) -> Vec<(u32, u64)> {
+    pub(crate) fn sight(&mut self, store: &Store, leaked: Mask, read: u64, now: u64) -> Vec<(u32, u64)> {
+        let Pace { passes, interval, grace } = self.pace;
         let spaced =
             self.last_pass.is_some_and(|(_, time, epoch)| (now - time) * 10 >= interval * 9 && epoch == store.epoch);
         let before = self.last_pass.map_or(0, |(read, ..)| read);

@@ -40,16 +40,20 @@ impl Service {
         self.states.iter().rev().find(|state| state.revision <= revision).map_or(0, |state| state.values)
     }
 
+    /// The revision of the last change, which may be its deletion.
+    pub fn changed(&self) -> u64 {
+        self.deleted.unwrap_or(self.state().revision)
+    }
+
     /// Whether it is stored.
     pub fn is_live(&self) -> bool {
         self.deleted.is_none()
     }
+}
 
-    /// The values of its ports, a shared one twice.
-    pub fn ports(&self, values: Mask) -> impl Iterator<Item = (u32, &'static str)> {
-        let shared = values & self.shared;
-        bits(values).map(|bit| (bit, "TCP")).chain(bits(shared).map(|bit| (bit, "UDP")))
-    }
+/// The values of a Service's ports, a shared one twice.
+pub fn ports(values: Mask, shared: Mask) -> impl Iterator<Item = (u32, &'static str)> {
+    bits(values).map(|bit| (bit, "TCP")).chain(bits(values & shared).map(|bit| (bit, "UDP")))
 }
 
 /// All Services that ever were.

@@ -71,8 +71,8 @@ pub struct Store {
     pub header: Header,
     /// How often it was restored from a backup.
     pub epoch: u32,
-    /// The revision of the backup that it was restored from last.
-    pub forked_at: u64,
+    /// For each restore, the store whose backup it was restored from, and the backup's revision.
+    forks: Vec<(u32, u64)>,
     /// Earlier revisions cannot be watched any more.
     pub compacted: u64,
     /// All changes of the key.
@@ -93,7 +93,7 @@ impl Store {
         Self {
             header: Header { cluster_id: 1, revision: 1, raft_term: 5 },
             epoch: 0,
-            forked_at: 0,
+            forks: Vec::new(),
             compacted: 0,
             log: Vec::with_capacity(64),
             services: Services::default(),
@@ -224,6 +224,11 @@ impl Store {
         Some((last, self.advance()))
     }
 
+    /// Writes some other key.
+    pub fn write_other(&mut self) {
+        self.advance();
+    }
+
     /// Writes the fence; returns its revision.
     pub fn write_fence(&mut self) -> u64 {
         self.fence = self.advance();
@@ -235,12 +240,24 @@ impl Store {
         self.header.revision
     }
 
+    /// The last revision that this store has in common with the store of an epoch.
+    pub fn common_with(&self, epoch: u32) -> u64 {
+        let (mut one, mut other, mut revision) = (self.epoch, epoch, u64::MAX);
+        while one != other {
+            // The later one is restored from a backup of an earlier one.
+            let later = if one > other { &mut one } else { &mut other };
+            let (before, at) = self.forks[*later as usize - 1];
+            (*later, revision) = (before, revision.min(at));
+        }
+        revision
+    }
+
     /// Becomes what the backup holds, with this cluster id and raft term, and so many revisions skipped.
     pub fn restore(&mut self, backup: &Self, cluster_id: u64, raft_term: u64, skipped: u64) {
-        let epoch = self.epoch;
+        let (epoch, mut forks) = (self.epoch, std::mem::take(&mut self.forks));
+        forks.push((backup.epoch, backup.revision()));
         self.clone_from(backup);
-        self.epoch = epoch + 1;
-        self.forked_at = backup.revision();
+        (self.epoch, self.forks) = (epoch + 1, forks);
         self.header = Header { cluster_id, revision: backup.revision() + skipped, raft_term };
     }
 }

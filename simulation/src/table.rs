@@ -100,6 +100,23 @@ const ROWS: &[Row] = &[
     row(75, "one sighting too many kept"),
     row(76, "as-of revision of another store kept for one more read"),
     row(77, "refused compare-and-swap ends without a read"),
+    row(78, "store of a release ignored"),
+    row(79, "values set again though their Service is written"),
+    row(80, "list over an API server trusted after a restore"),
+    row(81, "no fence written"),
+    row(82, "Services listed before the fence"),
+    row(83, "pass of another store accepted if this one has used its revision"),
+    row(84, "values picked before those that are named"),
+    row(85, "release by a second server, as of a read"),
+    row(86, "key that is missing in a restored store taken for one that was missing all the time"),
+    row(87, "request that holds values of two ranges rolls one of them back only"),
+    row(88, "values of two ranges rolled back as of the allocation in the first"),
+    row(89, "update that gives the values of one range back releases those of the other, too"),
+    row(90, "write of a Service without conditions"),
+    row(91, "write of a Service does not depend on the create revision of the range"),
+    row(92, "write of a Service does not depend on the revision of the range"),
+    row(93, "write of a Service does not depend on the fence"),
+    row(94, "list of a watch cache passed as one of the store"),
 ];
 
 /// Bit n is the fault of number n.

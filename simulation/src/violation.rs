@@ -35,6 +35,14 @@ pub enum Invariant {
     I13,
     /// A server releases the values that it took for a caller who had gone.
     I14,
+    /// What is given up for certain is free a while later, unless its release was deferred or has an unknown outcome.
+    I15,
+    /// A Service is written only with values that are still those that were allocated for it, however late its write is.
+    I16,
+    /// After a restore a server sets nothing again whose Service it knows to be written.
+    I17,
+    /// After a restore a release of a request that began later is not left to repair if the server could know the history.
+    I18,
 }
 
 /// An invariant that a schedule has broken.

@@ -78,6 +78,9 @@ pub enum Fault {
     ListTrustedAfterRestore = 80,
     FenceMissing = 81,
     ListBeforeFence = 82,
+    ForeignViewAccepted = 83,
+    PicksBeforeNames = 84,
+    MissingKeyOfAnotherStoreTrusted = 86,
 }
 
 impl Fault {

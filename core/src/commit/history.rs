@@ -251,7 +251,8 @@ impl<R: Range> History<R> {
             None => {
                 // Deleted, recreated, or never seen.
                 self.changes.restart(state);
-                if state.create_revision == 0 {
+                let is_trusted = adopted == Adopted::First && Fault::MissingKeyOfAnotherStoreTrusted.is_on();
+                if state.create_revision == 0 && !is_trusted {
                     self.changes.forget_before(header.revision);
                 }
                 protection.recreated();

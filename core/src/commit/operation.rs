@@ -90,7 +90,7 @@ pub struct Diff {
 pub enum Listed {
     /// In another store than that of the range, or over an API server, whose watch cache may have missed what a restored
     /// store wrote though the revision of its list is current. Revisions cannot be compared. Once the committer has
-    /// noticed another store, a pass with such a list clears nothing.
+    /// noticed another store, a pass with such a list changes nothing.
     #[default]
     Elsewhere,
     /// Read from the range's store itself, at this revision. If that is before the pass's read, the repair fails; if it is

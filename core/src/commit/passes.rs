@@ -17,6 +17,7 @@ use crate::bitmap::Bitmap;
 use crate::range::Range;
 
 use super::faults::Fault;
+use super::operation::UNKNOWN_REVISION;
 use super::{Committer, Diff, Listed};
 
 /// The leak counters of one server's repair, and when they may advance. [`start`](Self::start) starts a
@@ -145,8 +146,10 @@ impl Passes {
         listed: Listed,
     ) -> Diff {
         let Changes { range, set, clear: due, duplicates } = changes.clone();
+        let may_be_wrong =
+            listed.revision().is_none() && committer.history.restores() > 0 && !Fault::ListTrustedAfterRestore.is_on();
         let may_clear = match listed.revision() {
-            None => committer.history.restores() == 0 || Fault::ListTrustedAfterRestore.is_on(),
+            None => !may_be_wrong,
             Some(_) if Fault::FenceMissing.is_on() => true,
             Some(listed) => fence.is_some_and(|fence| fence <= listed || Fault::ListBeforeFence.is_on()),
         };
@@ -183,6 +186,9 @@ impl Passes {
             held.sort_unstable();
             committer.history.follow(read, held.into_iter());
         }
+        // By a list that may miss Services a missing range must not be created either, and by one that may have Services of
+        // the lost history nothing be set that no pass would clear again.
+        let read = if may_be_wrong { UNKNOWN_REVISION } else { read };
         Diff { read, set, clear, duplicates, listed }
     }
 }

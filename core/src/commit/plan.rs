@@ -170,6 +170,15 @@ impl<'a, R: Range> Plan<'a, R> {
         taken: &mut [Option<u32>],
         rng: &mut impl Rng,
     ) -> Result<(), BatchError<R>> {
+        if Fault::PicksBeforeNames.is_on() {
+            self.pick_all(requests, taken, rng)?;
+            return self.take_named(requests, taken);
+        }
+        self.take_named(requests, taken)?;
+        self.pick_all(requests, taken, rng)
+    }
+
+    fn take_named(&mut self, requests: &[Request<R::Value>], taken: &mut [Option<u32>]) -> Result<(), BatchError<R>> {
         let range = self.next.range();
         for (index, (request, taken)) in requests.iter().zip(&mut *taken).enumerate() {
             let Request::This(value) = *request else { continue };
@@ -183,6 +192,16 @@ impl<'a, R: Range> Plan<'a, R> {
             }
             *taken = Some(offset);
         }
+        Ok(())
+    }
+
+    fn pick_all(
+        &mut self,
+        requests: &[Request<R::Value>],
+        taken: &mut [Option<u32>],
+        rng: &mut impl Rng,
+    ) -> Result<(), BatchError<R>> {
+        let range = self.next.range();
         for (index, (request, taken)) in requests.iter().zip(taken).enumerate() {
             if *request == Request::Next {
                 let offset = self.pick(rng).ok_or(BatchError::Full { index, source: Full { range } })?;

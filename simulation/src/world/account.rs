@@ -14,24 +14,32 @@ use super::World;
 
 impl World {
     /// Records what an answer reports to a server.
-    pub(super) fn learn(&mut self, server: usize, reached: u64, reply: &Reply) {
+    pub(super) fn learn(&mut self, server: usize, reached: u64, epoch: u32, reply: &Reply) {
         let local = self.local(server);
         let is_first = self.servers[server].notice == Notice::Due;
-        if !self.is_answer_old && self.servers[server].notice == Notice::Due {
+        let is_due = is_first && !self.is_answer_old;
+        if is_due || self.servers[server].epoch != epoch {
             let is_noticed = self.is_restore_noticed(server, reached, reply);
             let one = &mut self.servers[server];
-            one.notice = if is_noticed { Notice::Noticed } else { Notice::Missed };
-            one.knowledge = Knowledge::default();
-            one.foreign = one.reported.max(reached).max(reply.header.revision);
-            one.wary_until = local + self.grace / 32;
-            // A pass that ended before that may have read the store before.
-            one.duplicates = 0;
+            one.foreign = one.foreign.max(one.reported).max(reached).max(reply.header.revision);
+            one.wary_until = local + one.pace.grace / 32;
+            if is_noticed {
+                // None of these revisions is one of this store.
+                (one.reached, one.watched, one.reported_key) = (0, 0, 0);
+            }
+            if is_due {
+                one.notice = if is_noticed { Notice::Noticed } else { Notice::Missed };
+                one.knowledge = Knowledge::default();
+                // A pass that ended before that may have read the store before.
+                one.duplicates = 0;
+            }
             if !is_noticed {
                 note!(self, "server {server} cannot notice that the store was restored");
                 self.report.missed += 1;
             }
         }
         let one = &mut self.servers[server];
+        one.epoch = epoch;
         one.reported = reply.header.revision;
         if !reply.held || reply.at.is_some_and(|at| self.store.log.get(at).is_some_and(|version| version.key.is_some()))
         {
@@ -42,6 +50,9 @@ impl World {
         one.identity = (reply.header.cluster_id, reply.header.raft_term);
         one.has_answer = true;
         if self.is_answer_old {
+            let key = reply.key.as_ref();
+            one.key = key.map(|key| (key.state, self.store.layout.mask_of_value(&key.value)));
+            one.answered = one.key;
             return;
         }
         // To confirm what it knew of another store reports nothing of this one.

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use rangekeeper::any::{AnyRange, AnyValue};
 use rangekeeper::audit::{Remedy, RepairOutcome, Report};
-use rangekeeper::commit::{Operation, Outcome, Ticket};
+use rangekeeper::commit::{Deferral, Operation, Outcome, Ticket};
 use rangekeeper::finding::Finding;
 use rangekeeper::ports::PortRange;
 
 use crate::faults::ShellFault;
-use crate::server::{Open, Pass, Submitted};
+use crate::server::{Open, Origin, Pass, Submitted};
 use crate::store::{Writer, bits};
 use crate::violation::Invariant;
 
@@ -53,6 +53,7 @@ impl World {
         let (operation, what) = match self.random.below(100) {
             0..6 => (Operation::Read, Submitted::Read { is_pass: false }),
             6..10 => (Operation::Create, Submitted::Create),
+            _ if self.servers[server].is_command => return,
             _ => return self.create(server, None),
         };
         let ticket = self.submit(server, operation, what, deadline);
@@ -62,6 +63,15 @@ impl World {
             self.after(delay, Event::Cancel { server, incarnation, ticket });
         }
         self.drive(server);
+    }
+
+    /// A server reads what is stored, and nobody needs it.
+    pub(super) fn look(&mut self, server: usize) {
+        if self.servers[server].is_at_work() {
+            let deadline = self.deadline(server);
+            self.submit(server, Operation::Read, Submitted::Read { is_pass: false }, deadline);
+            self.drive(server);
+        }
     }
 
     pub(super) fn finished(&mut self, server: usize, ticket: Ticket, outcome: Outcome<PortRange>) {
@@ -84,18 +94,31 @@ impl World {
             self.check_answer(server, &open, &outcome);
         }
         match (&open.what, outcome) {
-            (Submitted::Allocate { named, count, request }, Outcome::Allocated { values, revision, use_until, .. }) => {
+            (
+                Submitted::Allocate { named, count, request },
+                Outcome::Allocated { values, revision, store, created, use_until },
+            ) => {
                 if values.len() != *count {
                     return self.fail(Invariant::I1, format!("{} values for {count} requests", values.len()));
                 }
-                let mut are_claimed = true;
+                let (mut are_claimed, mut missing) = (true, *named);
                 for value in values {
                     let Some(offset) = self.store.layout.bit(u32::from(value - LOW)) else {
                         return self.fail(Invariant::I1, format!("{value} was in use from the beginning"));
                     };
                     let is_named = named >> offset & 1 == 1;
-                    are_claimed &=
-                        self.acknowledged(server, *request, offset, revision, microseconds(use_until), is_named);
+                    missing &= !(1 << offset);
+                    are_claimed &= self.acknowledged(
+                        server,
+                        *request,
+                        offset,
+                        (revision, store, created),
+                        microseconds(use_until),
+                        is_named,
+                    );
+                }
+                if missing != 0 {
+                    return self.fail(Invariant::I1, format!("of the named values {missing:b} are not allocated"));
                 }
                 if are_claimed {
                     self.has_values(*request);
@@ -103,7 +126,12 @@ impl World {
             }
             (Submitted::Read { is_pass: true }, outcome) => self.seen(server, ticket, outcome),
             (Submitted::Repair, outcome) => self.repaired(server, ticket, &outcome),
-            (what, outcome) => self.released(server, what, &outcome),
+            (what, outcome) => {
+                if outcome == Outcome::Deferred(Deferral::HistoryMissing) {
+                    self.check_deferred(server, &open);
+                }
+                self.released(server, what, &outcome);
+            }
         }
     }
 
@@ -123,10 +151,13 @@ impl World {
             let counters = one.passes.counters().of(AnyRange::Ports(self.range));
             bits(clears).for_each(|bit| counters.hold(layout.offset(bit)));
         }
-        if let Outcome::Repaired(repaired) = outcome
-            && epoch == self.store.epoch
-        {
-            self.check_repaired_sets(server, &repaired.set, listed, read);
+        if let Outcome::Repaired(repaired) = outcome {
+            if epoch == self.store.epoch {
+                self.check_repaired_sets(server, &repaired.set, listed, read);
+            } else if !self.is_answer_old && !self.is_misled(server) && !repaired.set.is_empty() {
+                let message = format!("a pass of server {server} over another store sets {:?}", repaired.set);
+                self.fail(Invariant::I10, message);
+            }
         }
         self.check_report(server, *report, outcome);
     }
@@ -168,7 +199,7 @@ impl World {
         server: usize,
         request: usize,
         offset: u32,
-        revision: u64,
+        (revision, store, created): (u64, u32, u64),
         use_until: u64,
         is_named: bool,
     ) -> bool {
@@ -176,6 +207,7 @@ impl World {
         let bit = 1 << offset;
         if self.is_answer_old || self.is_misled(server) {
             // True in the history of another store, or nothing is promised.
+            self.servers[server].unclaimed |= bit;
             return false;
         }
         let fail = |world: &mut Self, invariant, message| {
@@ -196,15 +228,23 @@ impl World {
         }
         version.acknowledged |= bit;
         let (sent, sent_local) = version.sent;
+        let mut safe_until = sent + self.grace;
         if self.store.set_since[offset as usize] != revision {
             let lost = self.store.log[at..].iter().find(|version| version.mask & bit == 0);
             let is_ours = lost.is_some_and(|version| matches!(version.writer, Writer::Server(_)));
-            if is_ours && self.damaged & bit == 0 && self.now < sent + self.grace {
+            // A repair with a shorter grace has fenced the write of its Service off.
+            let is_command = |writer| matches!(writer, Writer::Server(server) if self.servers[server].is_command);
+            let is_early = lost.is_some_and(|version| is_command(version.writer));
+            if is_ours && !is_early && self.damaged & bit == 0 && self.now < sent + self.grace {
                 let message = format!("offset {offset}, acknowledged at r{revision}, is free by now");
                 return fail(self, Invariant::I2, message);
             }
-            self.damaged |= bit;
-            self.report.damage += 1;
+            if is_early {
+                safe_until = self.now;
+            } else {
+                self.damaged |= bit;
+                self.report.damage += 1;
+            }
         }
         let acknowledged = self.local(server);
         if use_until > sent_local + self.grace {
@@ -227,10 +267,13 @@ impl World {
             offset,
             revision,
             use_until,
-            safe_until: sent + self.grace,
+            safe_until,
             server,
             incarnation: one.incarnation,
             acknowledged,
+            origin: Origin { epoch: self.store.epoch, store },
+            created,
+            is_known_written: false,
             state: State::Pending,
         });
         self.requests[request].claims.push(claim);

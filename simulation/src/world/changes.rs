@@ -53,6 +53,8 @@ impl World {
         let before = at.checked_sub(1).map_or(0, |before| self.store.log[before].mask);
         let cleared = before & !self.store.log[at].mask;
         let is_bound = sent.is_some_and(|sent| self.is_bound(sent));
+        let created = |at: usize| self.store.log[at].key.as_ref().map_or(0, |key| key.state.create_revision);
+        let is_hidden = if sent.is_some() { !is_bound } else { at > 0 && created(at) == created(at - 1) };
         for offset in bits(cleared) {
             if let Some(sent) = sent {
                 self.report.cleared += 1;
@@ -63,7 +65,11 @@ impl World {
             let now = self.now;
             // A creator that is slower than the grace loses the value.
             let is_over = |claim: &Claim| claim.state == State::Pending && now >= claim.safe_until;
-            let owns = |claim: &Claim| claim.offset == offset && claim.state != State::Ended && !is_over(claim);
+            let by_command = sent.is_some_and(|sent| self.servers[sent.server].is_command);
+            // A repair with a shorter grace has fenced the write of its Service off.
+            let is_early = |claim: &Claim| claim.state == State::Pending && by_command;
+            let is_lost = |claim: &Claim| is_over(claim) || is_early(claim);
+            let owns = |claim: &Claim| claim.offset == offset && claim.state != State::Ended && !is_lost(claim);
             if self.claims.iter().any(owns) {
                 if sent.is_some() && self.damaged >> offset & 1 == 0 {
                     return self.fail(Invariant::I2, format!("{writer:?} clears offset {offset}, which has an owner"));
@@ -71,9 +77,16 @@ impl World {
                 self.damaged |= 1 << offset;
                 self.report.damage += 1;
             }
+            for claim in self.claims.iter_mut().filter(|claim| claim.offset == offset && is_early(claim)) {
+                // The value has no owner from now on.
+                claim.safe_until = claim.safe_until.min(now);
+            }
         }
+        // What is damaged may be released for a Service that never owned it.
+        self.harmed |= cleared & if is_hidden { Mask::MAX } else { self.damaged };
         if let Some(sent) = sent.filter(|_| is_bound) {
             self.check_protected(at, sent);
+            self.check_set_again(at, sent);
             self.check_owed(at, sent);
         }
         self.wake_watches();
@@ -107,7 +120,7 @@ impl World {
         // the store has reached it again, or the release comes later than they usually do.
         let is_foreign = |right: &Right| {
             let is_late = right.submitted > one.wary_until || sent.reported >= right.as_of;
-            right.epoch != store.epoch && right.as_of > store.forked_at && (right.as_of <= one.foreign || !is_late)
+            right.as_of > store.common_with(right.epoch) && (right.as_of <= one.foreign || !is_late)
         };
         let is_anchored = |right: &Right| right.offset == offset && right.as_of >= since && !is_foreign(right);
         let set = &store.log[store.at(since).unwrap_or(0)];
@@ -160,6 +173,7 @@ impl World {
                 && is_fresh
                 && is_older
                 && claim.state != State::Ended
+                && !claim.is_known_written
                 && in_use >> claim.offset & 1 == 0
         };
         if let Some(claim) = self.claims.iter().find(is_forgotten) {

@@ -7,7 +7,7 @@ use rangekeeper::allocator::Request as Wanted;
 use rangekeeper::commit::Operation;
 
 use crate::faults::ShellFault;
-use crate::server::{Release, Rule, Submitted};
+use crate::server::{Origin, Release, Rule, Submitted};
 use crate::store::{Mask, bits};
 
 use super::event::{Event, Wish};
@@ -19,6 +19,8 @@ pub(super) struct Request {
     pub(super) server: usize,
     pub(super) incarnation: u32,
     pub(super) uid: u32,
+    /// Which store its server knew when it began.
+    pub(super) store: u32,
     pub(super) what: What,
     /// The claims on what was allocated for it.
     pub(super) claims: Vec<usize>,
@@ -62,22 +64,23 @@ impl World {
     pub(super) fn create(&mut self, server: usize, name: Option<u32>) {
         self.uids += 1;
         let uid = self.uids;
-        let (wanted, named) = self.choose_values();
+        let (wanted, named) = self.choose_values(3);
         let shares = self.random.percent(25);
         self.request(server, uid, What::Create { name: name.unwrap_or(uid), shares }, wanted, named);
     }
 
-    /// The values that a client wants: how many, and which of them by name.
-    fn choose_values(&mut self) -> (Vec<Wanted<u16>>, Mask) {
+    /// The values that a client wants: how many, up to `most`, and which of them by name.
+    fn choose_values(&mut self, most: u64) -> (Vec<Wanted<u16>>, Mask) {
         let kind = self.random.below(90);
         if kind < 40 {
             return (vec![Wanted::Next], 0);
         }
-        let count = if kind < 75 { 1 } else { self.random.between(2, 4) };
+        let count = if kind < 75 { 1 } else { self.random.between(2, most + 1) };
         let mut named = 0;
         let mut wanted = Vec::with_capacity(count as usize);
-        for index in 0..count {
-            if index > 0 && self.random.percent(50) {
+        for _ in 0..count {
+            // Often a name comes after a value that the server picks.
+            if count > 1 && self.random.percent(50) {
                 wanted.push(Wanted::Next);
                 continue;
             }
@@ -100,6 +103,7 @@ impl World {
             server,
             incarnation,
             uid,
+            store: self.servers[server].committer.known().store,
             what,
             claims: Vec::new(),
             is_slow: false,
@@ -130,14 +134,14 @@ impl World {
                     note!(self, "the status of Service {uid} is written at r{revision}");
                 }
             }
-            Wish::Update if self.servers[server].is_at_work() => self.update(server, uid, based),
-            Wish::Delete if self.servers[server].is_at_work() => {
+            Wish::Update if self.servers[server].serves() => self.update(server, uid, based),
+            Wish::Delete if self.servers[server].serves() => {
                 self.request(server, uid, What::Delete { based, finalizes: false }, Vec::new(), 0);
             }
             Wish::RemoveFinalizers => {
                 let second = if self.random.percent(50) { server } else { self.random.below(servers) as usize };
                 for server in [server, second] {
-                    if self.servers[server].is_at_work() {
+                    if self.servers[server].serves() {
                         self.request(server, uid, What::Delete { based, finalizes: true }, Vec::new(), 0);
                     }
                 }
@@ -162,8 +166,7 @@ impl World {
         };
         let (mut wanted, mut named) = (Vec::new(), 0);
         if self.random.percent(50) {
-            (wanted, named) = self.choose_values();
-            wanted.truncate(2);
+            (wanted, named) = self.choose_values(2);
         }
         if named & based.values != 0 {
             // It has them already.
@@ -171,7 +174,9 @@ impl World {
         }
         let what = What::Update { based, drops };
         if ShellFault::ReleasedBeforeWrite.is_on() {
-            self.release_all(server, uid, drops, based.shared, (based.revision, based.revision), based.epoch);
+            let store = self.servers[server].committer.known().store;
+            let origin = Origin { epoch: based.epoch, store };
+            self.release_all(server, uid, drops, based.shared, (based.revision, based.revision), origin);
         }
         self.request(server, uid, what, wanted, named);
     }
@@ -225,9 +230,8 @@ impl World {
                 () if ShellFault::ReleasedAsOfNow.is_on() => Rule::Known,
                 () => Rule::Service,
             };
-            let revision = claim.revision;
-            let release =
-                Release { uid, offset: claim.offset, as_of: revision, oldest: revision, epoch: self.store.epoch, rule };
+            let (revision, origin) = (claim.revision, claim.origin);
+            let release = Release { uid, offset: claim.offset, as_of: revision, oldest: revision, origin, rule };
             self.release_later(server, release, delay);
         }
     }

@@ -24,9 +24,15 @@ impl World {
         }
         let server = self.random.below(self.servers.len() as u64) as usize;
         self.finalist = Some(server);
-        // All requests arrive or are lost, which takes two graces, and every Service is written or abandoned. A machine
-        // may pause for one and a half graces more.
-        self.after(4 * self.grace, Event::Finale(0));
+        let one = &self.servers[server];
+        if one.lists_elsewhere && (one.cache.is_some() || one.committer.known().restores > 0) {
+            // Its lists may be wrong until it starts again.
+            self.crash(server);
+            self.start(server);
+        }
+        // All requests arrive or are lost, which takes two graces, and every Service is written or abandoned, which takes
+        // one and a half. A machine may pause for as long, too.
+        self.after(5 * self.grace, Event::Finale(0));
     }
 
     pub(super) fn finale(&mut self, passes: u8) {

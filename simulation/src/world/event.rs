@@ -5,6 +5,8 @@ use rangekeeper::commit::{Request, Ticket};
 use crate::server::Release;
 use crate::store::{Mask, Reply};
 
+use super::writes::Fate;
+
 /// A request on its way.
 #[derive(Debug)]
 pub(super) struct Sent {
@@ -15,6 +17,8 @@ pub(super) struct Sent {
     pub(super) request: Request,
     /// The only operation that may set something, if there is only one.
     pub(super) sole: Option<Ticket>,
+    /// Whether no operation is open that may set something.
+    pub(super) is_idle: bool,
     /// Whether it may be that of a repair pass.
     pub(super) repairs: bool,
     /// The revision of the last answer that the server had.
@@ -65,12 +69,31 @@ pub(super) enum Event {
     Client(u32, Wish),
     /// The request of this number writes its Service.
     Write(usize),
+    /// That write reaches the store.
+    Arrive {
+        request: usize,
+        epoch: u32,
+        fate: Fate,
+    },
     Release {
         server: usize,
         incarnation: u32,
         release: Release,
     },
     Pass(usize),
+    /// The write of a pass's fence reaches the store.
+    Fence {
+        server: usize,
+        incarnation: u32,
+        epoch: u32,
+        is_answered: bool,
+    },
+    /// It is answered, with this revision.
+    Fenced {
+        server: usize,
+        incarnation: u32,
+        revision: u64,
+    },
     List {
         server: usize,
         incarnation: u32,
@@ -90,8 +113,13 @@ pub(super) enum Event {
     /// Somebody creates the range if it is missing.
     Make,
     Delete,
+    Recreate,
     Spoil,
     Backup,
+    /// Somebody writes another key of the store.
+    Other,
+    /// A server reads what is stored.
+    Look(usize),
     Restore,
     Stock(Stock),
     Calm,

@@ -17,6 +17,7 @@ mod changes;
 mod clients;
 mod ending;
 mod event;
+mod liveness;
 mod machines;
 mod network;
 mod plan;
@@ -40,7 +41,7 @@ use rangekeeper::range_allocation::{Form, RangeAllocation};
 
 use crate::random::Random;
 use crate::reference::ReferenceRepair;
-use crate::server::Server;
+use crate::server::{Origin, Server};
 use crate::store::{Mask, Store, Version, Writer};
 use crate::violation::{Invariant, Violation};
 
@@ -75,6 +76,8 @@ pub struct Report {
     pub lost: u32,
     /// Creators whose machine paused until their grace was over.
     pub overslept: u32,
+    /// Writes of Services that did not meet their conditions.
+    pub refused: u32,
     /// Restores that a server could not notice.
     pub missed: u32,
     /// What did not hold.
@@ -117,6 +120,11 @@ struct Claim {
     incarnation: u32,
     /// When it was acknowledged, by the server's clock.
     acknowledged: u64,
+    /// The store, and when the key was created in it.
+    origin: Origin,
+    created: u64,
+    /// Whether its server knows that the Service is written.
+    is_known_written: bool,
     state: State,
 }
 
@@ -141,6 +149,8 @@ pub(crate) struct World {
     passes: u8,
     /// Whether clears depend on Services.
     guarded: bool,
+    /// Whether writes of Services depend on the range and its fence: then some reach the store late.
+    conditional: bool,
     /// Between two passes, in microseconds.
     interval: u64,
     grace: u64,
@@ -154,9 +164,19 @@ pub(crate) struct World {
     /// Offsets whose owners have lost them, or may, by the doing of others: what owners are promised does not hold of
     /// them.
     damaged: Mask,
+    /// Offsets that others have cleared in a way that the conditions of a Service's write do not show.
+    harmed: Mask,
     /// Whether the store was restored from a backup, and whether connections outlived that.
     is_restored: bool,
     is_connection_kept: bool,
+    /// The oldest store that connections of today may have begun with.
+    connected_since: u32,
+    /// Whether the store is restored in the middle of a pass that has leaks to clean.
+    is_restored_in_pass: bool,
+    /// Whether the key is created and deleted while the repair of a pass that saw it missing has no answer.
+    is_made_in_pass: bool,
+    /// The server whose next request is lost.
+    loses_next: Option<usize>,
     /// Whether the key was deleted or spoilt, or there is a stock kube-apiserver.
     is_disturbed: bool,
     reference: ReferenceRepair,
@@ -169,7 +189,7 @@ pub(crate) struct World {
 }
 
 /// Plays the schedule of a seed.
-pub fn play(seed: u64, traced: bool) -> Report {
+pub(crate) fn play(seed: u64, traced: bool) -> Report {
     let mut world = World::new(seed, traced);
     world.run();
     world.report
@@ -253,6 +273,7 @@ impl World {
             | Event::Cancel { server, .. }
             | Event::Release { server, .. }
             | Event::List { server, .. }
+            | Event::Fenced { server, .. }
             | Event::Watch { server, .. } => Some(*server),
             Event::Write(request) => Some(self.requests[*request].server),
             _ => None,
@@ -268,7 +289,7 @@ impl World {
             Event::Apply(sent) => self.apply(*sent),
             Event::Reply { server, incarnation, id, epoch, reached, reply } => {
                 self.is_answer_old = epoch != self.store.epoch;
-                self.reply(server, incarnation, id, reached, &reply);
+                self.reply(server, incarnation, id, (reached, epoch), &reply);
                 self.is_answer_old = false;
             }
             Event::GiveUp { server, incarnation, id } => {
@@ -286,10 +307,17 @@ impl World {
             }
             Event::Client(uid, wish) => self.client(uid, wish),
             Event::Write(request) => self.write(request),
+            Event::Arrive { request, epoch, fate } => self.arrive(request, epoch, fate),
             Event::Release { server, incarnation, release } if self.is_alive(server, incarnation) => {
                 self.release(server, release);
             }
             Event::Pass(server) => self.pass(server),
+            Event::Fence { server, incarnation, epoch, is_answered } => {
+                self.write_fence(server, incarnation, epoch, is_answered);
+            }
+            Event::Fenced { server, incarnation, revision } if self.is_alive(server, incarnation) => {
+                self.fenced(server, revision);
+            }
             Event::List { server, incarnation } if self.is_alive(server, incarnation) => self.list(server),
             Event::Crash(server) => self.crash(server),
             Event::Start(server) => self.start(server),
@@ -303,8 +331,11 @@ impl World {
             }
             Event::Make => self.make(),
             Event::Delete => self.delete(),
+            Event::Recreate => self.recreate(),
             Event::Spoil => self.spoil(),
             Event::Backup => self.backup = Some(Box::new(self.store.clone())),
+            Event::Other => self.store.write_other(),
+            Event::Look(server) => self.look(server),
             Event::Restore => self.restore(),
             Event::Stock(step) => self.stock(step),
             Event::Calm => self.become_calm(),
@@ -313,6 +344,7 @@ impl World {
             Event::Submit(_)
             | Event::Cancel { .. }
             | Event::Release { .. }
+            | Event::Fenced { .. }
             | Event::List { .. }
             | Event::Disconnect(_) => {}
         }

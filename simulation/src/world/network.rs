@@ -73,7 +73,10 @@ impl World {
         let (there, back) = (self.latency(), self.latency());
         let patience = self.random.pick(&[30 * MS, 30 * MS, self.interval / 4, 2 * self.grace]);
         let trouble = !self.calm && self.random.percent(self.trouble);
+        let is_lost = self.loses_next.take_if(|next| *next == server).is_some();
+        let patience = if is_lost { 30 * MS } else { patience };
         let (apply, then) = match self.random.below(if trouble { 6 } else { 1 }) {
+            _ if is_lost => (None, None),
             // The request is lost, or its answer.
             1 => (None, None),
             2 => (Some(there), None),
@@ -112,6 +115,7 @@ impl World {
             epoch: self.store.epoch,
             request,
             sole,
+            is_idle: one.open.iter().all(|open| !open.what.sets()),
             repairs: one.open.iter().any(|open| matches!(open.what, Submitted::Repair)),
             reported: one.reported,
             reported_key: one.reported_key,
@@ -131,7 +135,7 @@ impl World {
 
     pub(super) fn apply(&mut self, mut sent: Sent) {
         let Sent { server, incarnation, id, epoch, .. } = sent;
-        if epoch != self.store.epoch && !self.is_connection_kept {
+        if epoch < self.connected_since {
             // It went to a store that is gone.
             return self.after(30 * MS, Event::GiveUp { server, incarnation, id });
         }
@@ -175,12 +179,19 @@ impl World {
         }
     }
 
-    pub(super) fn reply(&mut self, server: usize, incarnation: u32, id: u32, reached: u64, reply: &Reply) {
+    pub(super) fn reply(
+        &mut self,
+        server: usize,
+        incarnation: u32,
+        id: u32,
+        (reached, epoch): (u64, u32),
+        reply: &Reply,
+    ) {
         if !self.is_under_way(server, incarnation, id) {
             return;
         }
         note!(self, "server {server} is answered ({id}), {}", if reply.held { "held" } else { "current" });
-        self.learn(server, reached, reply);
+        self.learn(server, reached, epoch, reply);
         let one = &mut self.servers[server];
         one.flight = None;
         let key = reply.key.as_ref().map(|key| KeyValue { state: key.state, value: &key.value });

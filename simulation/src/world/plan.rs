@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::server::Pace;
 use crate::store::Writer;
 
 use super::event::{Event, Stock};
@@ -26,7 +27,8 @@ impl World {
                 let at = self.random.below(self.horizon);
                 self.at(at, Event::Delete);
             }
-            if self.random.percent(50) {
+            self.is_made_in_pass = self.random.percent(20);
+            if !self.is_made_in_pass && self.random.percent(50) {
                 // So soon that a pass may not notice.
                 let at = self.random.below(self.horizon);
                 self.at(at, Event::Make);
@@ -73,17 +75,7 @@ impl World {
                 }
             }
             12..15 => self.at(at, Event::Spoil),
-            15..32 => {
-                self.at(at, Event::Restore);
-                let back = at - self.random.below(at.min(self.interval) + 1);
-                self.at(back, Event::Backup);
-                if self.random.percent(30) {
-                    // Some server does not know the store yet when it becomes another one.
-                    let server = self.random.below(self.servers.len() as u64) as usize;
-                    let before = at - self.random.below(at.min(self.interval) + 1);
-                    self.at(before, Event::Crash(server));
-                }
-            }
+            15..32 => self.plan_restores(at, is_large),
             32..44 => self.plan_stock(at),
             _ => {}
         }
@@ -97,8 +89,67 @@ impl World {
         }
     }
 
+    /// The store is restored from a backup, often more than once, and often more goes wrong.
+    fn plan_restores(&mut self, at: u64, is_large: bool) {
+        if self.random.percent(20) {
+            self.is_restored_in_pass = true;
+            if !is_large && self.random.percent(40) {
+                self.at(at, Event::Delete);
+            }
+            return;
+        }
+        let any = |world: &mut Self| world.random.below(world.servers.len() as u64) as usize;
+        let mut at = at;
+        let back = at - self.random.below(at.min(self.interval) + 1);
+        self.at(back, Event::Backup);
+        self.at(at, Event::Restore);
+        if self.random.percent(30) {
+            // Some server does not know the store yet when it becomes another one.
+            let server = any(self);
+            let before = at - self.random.below(at.min(self.interval) + 1);
+            self.at(before, Event::Crash(server));
+        }
+        for _ in 0..self.random.pick(&[0, 0, 0, 2, 4]) {
+            // A pass may be about the store before while others have read this one.
+            let (server, delay) = (any(self), self.random.below(self.interval));
+            self.at(at + delay, Event::Look(server));
+        }
+        for _ in 0..self.random.pick(&[0, 0, 0, 0, 1, 1, 2]) {
+            // From the same backup, or from a newer one; often before all servers have noticed the last restore.
+            let until = if self.random.percent(50) { 20 * MS } else { self.interval };
+            let next = at + self.random.below(until);
+            if self.random.percent(50) {
+                let back = self.random.between(at, next);
+                self.at(back, Event::Backup);
+            }
+            self.at(next, Event::Restore);
+            at = next;
+        }
+        if !is_large && self.random.percent(25) {
+            for _ in 0..self.random.pick(&[1, 1, 2]) {
+                let at = if self.random.percent(50) {
+                    at + self.random.below(30 * MS)
+                } else {
+                    self.random.below(self.horizon)
+                };
+                self.at(at, Event::Delete);
+            }
+        }
+        if self.random.percent(25) {
+            let at = self.random.below(self.horizon);
+            self.plan_stock(at);
+        }
+    }
+
     /// A stock kube-apiserver serves clients, too. How it does harm is drawn for each schedule.
     fn plan_stock(&mut self, at: u64) {
+        // Its writes of Services have no conditions: no repair beside it has a shorter grace.
+        for server in 0..self.servers.len() {
+            if std::mem::take(&mut self.servers[server].is_command) {
+                self.servers[server].pace = Pace { passes: self.passes, interval: self.interval, grace: self.grace };
+                self.forget_all(server);
+            }
+        }
         self.habits = Habits {
             releases_early: self.random.percent(50),
             releases_twice: self.random.percent(40),

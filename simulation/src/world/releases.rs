@@ -6,7 +6,7 @@ use rangekeeper::commit::{Operation, Outcome};
 use rangekeeper::ports::PortRange;
 
 use crate::faults::ShellFault;
-use crate::server::{Release, Right, Rule, Submitted};
+use crate::server::{Origin, Release, Right, Rule, Submitted};
 use crate::store::{Mask, bits};
 
 use super::event::Event;
@@ -22,9 +22,9 @@ impl World {
         values: Mask,
         shared: Mask,
         revisions: (u64, u64),
-        epoch: u32,
+        origin: Origin,
     ) {
-        self.release_by(Rule::Service, server, uid, values, shared, revisions, epoch);
+        self.release_by(Rule::Service, server, uid, values, shared, revisions, origin);
     }
 
     #[allow(clippy::too_many_arguments, reason = "all of them are parts of one release")]
@@ -36,14 +36,14 @@ impl World {
         values: Mask,
         shared: Mask,
         (as_of, oldest): (u64, u64),
-        epoch: u32,
+        origin: Origin,
     ) {
         // Within milliseconds, mostly.
         let delay =
             if self.random.percent(92) { self.random.below(4 * MS) } else { self.random.below(2 * self.interval) };
         let rule = if ShellFault::ReleasedAsOfNow.is_on() { Rule::Known } else { rule };
         for offset in bits(values) {
-            let release = Release { uid, offset, as_of, oldest, epoch, rule };
+            let release = Release { uid, offset, as_of, oldest, origin, rule };
             self.release_later(server, release, delay);
             if shared >> offset & 1 == 0 {
                 continue;
@@ -61,19 +61,27 @@ impl World {
     pub(super) fn release_later(&mut self, server: usize, release: Release, delay: u64) {
         let incarnation = self.servers[server].incarnation;
         self.after(delay, Event::Release { server, incarnation, release });
-        if self.random.percent(4) {
+        if self.random.percent(8) {
             // Another server, or the same one later on: the protocol allows it to every server that knows the
             // revisions.
             let other = self.random.below(self.servers.len() as u64) as usize;
             let incarnation = self.servers[other].incarnation;
-            let delay = self.random.below(2 * self.interval);
-            self.after(delay, Event::Release { server: other, incarnation, release });
+            // At the same time, or long after.
+            let until = if self.random.percent(50) { 8 * MS } else { 2 * self.interval };
+            let delay = delay + self.random.below(until);
+            // Each server counts stores for itself.
+            let origin = if other == server { release.origin } else { Origin { store: 0, ..release.origin } };
+            let rule = if ShellFault::SecondServerReleasesAsOfNow.is_on() { Rule::Read } else { release.rule };
+            self.after(
+                delay,
+                Event::Release { server: other, incarnation, release: Release { origin, rule, ..release } },
+            );
         }
     }
 
     /// A server submits a release.
     pub(super) fn release(&mut self, server: usize, release: Release) {
-        let Release { offset, as_of, oldest, epoch, rule, .. } = release;
+        let Release { offset, as_of, oldest, origin: Origin { epoch, .. }, rule, .. } = release;
         let submitted = self.local(server);
         self.servers[server].rights.push(Right { offset, as_of, oldest, epoch, submitted });
         match rule {
@@ -93,7 +101,8 @@ impl World {
 
     fn submit_release(&mut self, server: usize, release: Release, (as_of, oldest): (u64, u64)) {
         let deadline = self.deadline(server);
-        let operation = Operation::Release { value: self.value(release.offset), as_of, oldest, store: 0 };
+        let operation =
+            Operation::Release { value: self.value(release.offset), as_of, oldest, store: release.origin.store };
         self.submit(server, operation, Submitted::Release(release), deadline);
     }
 

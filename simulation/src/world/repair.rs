@@ -7,16 +7,18 @@ use rangekeeper::commit::{Diff, Listed, Operation, Outcome, Ticket};
 use rangekeeper::ports::PortRange;
 use rangekeeper::service::{Service, ServicePort};
 
+use crate::cache;
 use crate::faults::{ShellFault, with_more};
-use crate::server::{Pass, Right, Submitted};
-use crate::store::Mask;
+use crate::server::{Pass, Read, Right, Submitted};
+use crate::services::ports;
+use crate::store::Store;
 
 use super::event::Event;
-use super::{LOW, World, duration};
+use super::{LOW, MS, World, duration};
 
 impl World {
     pub(super) fn pass(&mut self, server: usize) {
-        let (now, interval) = (self.now, self.interval);
+        let (now, interval) = (self.now, self.servers[server].pace.interval);
         let local = self.local(server);
         if self.finalist.is_none() && now < self.horizon && !self.servers[server].repeats {
             let next = match self.random.below(20) {
@@ -35,6 +37,15 @@ impl World {
             return;
         }
         let listed = ShellFault::ListedBeforeRead.is_on().then(|| self.store.services.values());
+        let is_keyless = |backup: &Store| backup.key().is_none();
+        let is_keyless = self.backup.as_deref().is_some_and(is_keyless);
+        if self.is_restored_in_pass && !is_keyless {
+            self.after(0, Event::Backup);
+            for _ in 0..self.random.below(3) {
+                let delay = self.random.below(MS);
+                self.after(delay, Event::Other);
+            }
+        }
         let one = &mut self.servers[server];
         let mut pass = one.passes.start();
         pass.begin(&one.passes, &mut one.committer).expect("the only range");
@@ -54,39 +65,102 @@ impl World {
         let Outcome::Read(view) = outcome else { return };
         let now = duration(local + if crate::faults::is_on(25) { one.wall } else { 0 });
         let more = if one.repeats { 1 << 25 | 1 << 33 } else { 0 };
-        if with_more(more, || pass.read(&mut one.passes, &one.committer, &view, now)).expect("begun") {
-            let fence = self.store.write_fence();
-            pass.fenced(&one.passes, &one.committer, fence).expect("after the read");
+        let needs_fence = with_more(more, || pass.read(&mut one.passes, &one.committer, &view, now)).expect("begun");
+        let is_keyless = |backup: &Store| backup.key().is_none() && view.initialised;
+        let is_due = one.has_due(self.now) || self.backup.as_deref().is_some_and(is_keyless);
+        let is_due = is_due && self.is_restored_in_pass && !self.calm;
+        // With the fault no fence is written, or Services are listed before it.
+        let needs_fence = needs_fence && !crate::faults::is_on(81);
+        let list_at = crate::faults::is_on(82).then(|| self.store.revision());
+        let (incarnation, is_early) = (one.incarnation, listed.is_some());
+        let read = Read { view, listed, time: self.now, list_at, pass };
+        if is_due {
+            self.restore_in_pass(server);
         }
-        one.pass = Pass::Listing { view, listed, time: self.now, pass };
-        let incarnation = one.incarnation;
+        if !needs_fence {
+            return self.list_later(server, read, is_early, is_due);
+        }
+        self.servers[server].pass = Pass::Fencing(read);
         let delay = match self.random.below(20) {
-            _ if listed.is_some() => 0,
+            _ if is_due => 40 * MS,
+            0 if !self.calm => self.random.below(self.interval / 3),
+            _ => self.latency(),
+        };
+        // Without an answer the pass is given up; the fence may be written all the same.
+        let is_answered = self.calm || !self.random.percent(self.trouble / 3);
+        self.after(delay, Event::Fence { server, incarnation, epoch: self.store.epoch, is_answered });
+    }
+
+    fn list_later(&mut self, server: usize, read: Read, is_early: bool, is_due: bool) {
+        let delay = match self.random.below(20) {
+            _ if is_early => 0,
+            _ if is_due => 40 * MS,
             // There are many Services.
             0 | 1 if !self.calm => self.random.below(self.interval / 3),
             _ => self.latency(),
         };
+        self.servers[server].pass = Pass::Listing(read);
+        let incarnation = self.servers[server].incarnation;
         self.after(delay, Event::List { server, incarnation });
     }
 
+    /// The write of a fence reaches the store.
+    pub(super) fn write_fence(&mut self, server: usize, incarnation: u32, epoch: u32, is_answered: bool) {
+        let is_written = epoch >= self.connected_since;
+        if is_written {
+            let revision = self.store.write_fence();
+            note!(self, "server {server} has written the fence at r{revision}");
+            if is_answered {
+                let delay = self.latency();
+                return self.after(delay, Event::Fenced { server, incarnation, revision });
+            }
+        }
+        if self.is_alive(server, incarnation) && matches!(self.servers[server].pass, Pass::Fencing(_)) {
+            // The pass is given up.
+            self.servers[server].pass = Pass::None;
+        }
+    }
+
+    /// A server learns the revision of the fence.
+    pub(super) fn fenced(&mut self, server: usize, revision: u64) {
+        let one = &mut self.servers[server];
+        let Pass::Fencing(mut read) = std::mem::replace(&mut one.pass, Pass::None) else { return };
+        if read.pass.fenced(&one.passes, &one.committer, revision).is_err() {
+            note!(self, "the fence of server {server} is not later than its read");
+            return;
+        }
+        let is_early = read.listed.is_some();
+        self.list_later(server, read, is_early, false);
+    }
+
     pub(super) fn list(&mut self, server: usize) {
-        let Pass::Listing { view, listed, time, pass } = std::mem::replace(&mut self.servers[server].pass, Pass::None)
+        let Pass::Listing(Read { view, listed, time, list_at, pass }) =
+            std::mem::replace(&mut self.servers[server].pass, Pass::None)
         else {
             return;
         };
         let read = view.revision;
         let truth = self.store.services.values();
         let lag = if ShellFault::StaleList.is_on() { self.random.below(6) } else { 0 };
-        let at = self.store.revision().saturating_sub(lag);
-        let (services, duplicates) = self.observed(at);
+        let at = list_at.unwrap_or(self.store.revision().saturating_sub(lag));
+        let one = &self.servers[server];
+        let cache = one.cache.as_ref().filter(|_| one.lists_elsewhere);
+        let list =
+            cache.map_or_else(|| cache::list(&self.store.services, at), |cache| cache.list(&self.store.services));
+        let (services, duplicates) =
+            list.iter().fold((0, 0), |(all, twice), one| (all | one.values, twice | (all & one.values)));
         let services = listed.unwrap_or(services);
-        let revision = self.store.revision();
-        let guard = if self.guarded { Listed::Guarding(revision) } else { Listed::At(revision) };
+        let revision = list_at.unwrap_or(self.store.revision());
+        let guard = match () {
+            () if one.lists_elsewhere && !ShellFault::CachedListPassedAsAt.is_on() => Listed::Elsewhere,
+            () if self.guarded => Listed::Guarding(revision),
+            () => Listed::At(revision),
+        };
         let local = self.local(server);
         let one = &mut self.servers[server];
         let leaked = self.store.layout.mask_of(&view.used) & !truth;
         let epoch = self.store.epoch;
-        for (offset, as_of) in one.sight(&self.store, leaked, read, time, (self.passes, self.interval, self.grace)) {
+        for (offset, as_of) in one.sight(&self.store, leaked, read, time) {
             one.rights.push(Right { offset, as_of, oldest: as_of, epoch, submitted: local });
         }
         let mut audit = Audit::new();
@@ -95,8 +169,8 @@ impl World {
         for offset in self.store.layout.others() {
             audit.observe(&Service { ports: &[port((offset, "TCP"))], ..Service::default() });
         }
-        for (service, values) in self.store.services.list_at(at) {
-            let ports = service.ports(values & services);
+        for one in list {
+            let ports = ports(one.values & services, one.shared);
             let ports: Vec<_> = ports.map(|(bit, protocol)| port((self.store.layout.offset(bit), protocol))).collect();
             audit.observe(&Service { ports: &ports, ..Service::default() });
         }
@@ -116,16 +190,13 @@ impl World {
         one.duplicates = duplicates;
         let (sets, clears) = (self.store.layout.mask_of(&diff.set), self.store.layout.mask_of(&diff.clear));
         note!(self, "server {server} has passed: sets {sets:b}, clears {clears:b}, duplicates {duplicates:b}");
+        if self.is_made_in_pass && !self.calm && !view.initialised && self.store.key().is_none() {
+            self.make_in_pass(server);
+        }
         let deadline = self.deadline(server);
         let ticket = self.submit(server, Operation::Repair(Box::new(diff)), Submitted::Repair, deadline);
         self.servers[server].pass =
             Pass::Repairing { ticket, report: Box::new(report), clears, listed: services, read, epoch };
         self.drive(server);
-    }
-
-    /// The values of all Services at a revision, and those that more than one has.
-    fn observed(&self, revision: u64) -> (Mask, Mask) {
-        let services = self.store.services.list_at(revision);
-        services.fold((0, 0), |(all, twice), (_, values)| (all | values, twice | (all & values)))
     }
 }

@@ -11,7 +11,7 @@ use rangekeeper::ports::PortRange;
 use crate::knowledge::Knowledge;
 use crate::random::Random;
 use crate::reference::ReferenceRepair;
-use crate::server::{Notice, Pass, Server, Sightings};
+use crate::server::{Notice, Pace, Pass, Server, Sightings};
 use crate::store::{Layout, Store};
 
 use super::stock::Habits;
@@ -36,10 +36,24 @@ impl World {
         let count = random.pick(&[2, 2, 2, 2, 3, 3, 3, 4, 5]);
         let mut servers = Vec::with_capacity(count);
         let config = Config { strategy, grace: duration(grace) };
-        for _ in 0..count {
-            let mut committer = Committer::new(range, config, random.fork());
+        let conditional = random.percent(50);
+        let has_command = conditional && random.percent(50);
+        let all_elsewhere = random.percent(30);
+        for number in 0..count {
+            let is_command = has_command && number + 1 == count;
+            let pace = if is_command {
+                Pace { passes: 2, interval: interval / 3, grace: interval / 3 }
+            } else {
+                Pace { passes, interval, grace }
+            };
+            let mut committer = Committer::new(range, configured(config, pace), random.fork());
             committer.limit(limits);
             servers.push(Server {
+                pace,
+                is_command,
+                lists_elsewhere: all_elsewhere || random.percent(10),
+                cache: None,
+                unclaimed: 0,
                 up: true,
                 incarnation: 0,
                 committer,
@@ -53,8 +67,8 @@ impl World {
                 has_skipped: false,
                 has_gaps: false,
                 is_cut: false,
-                repairs: random.percent(42),
-                passes: Passes::new(NonZeroU8::new(passes).expect("not zero"), duration(interval)),
+                repairs: random.percent(42) || is_command,
+                passes: counting(pace),
                 pass: Pass::None,
                 repeats: false,
                 wall: 0,
@@ -65,6 +79,7 @@ impl World {
                 reported: 0,
                 reported_key: 0,
                 has_answer: false,
+                epoch: 0,
                 identity: (0, 0),
                 reached: 0,
                 key: None,
@@ -106,6 +121,7 @@ impl World {
             limits,
             passes,
             guarded,
+            conditional,
             interval,
             grace,
             horizon,
@@ -113,8 +129,13 @@ impl World {
             is_answer_old: false,
             trouble,
             damaged: 0,
+            harmed: 0,
             is_restored: false,
             is_connection_kept: false,
+            connected_since: 0,
+            is_restored_in_pass: false,
+            is_made_in_pass: false,
+            loses_next: None,
             is_disturbed: false,
             reference: ReferenceRepair::new(),
             habits: Habits::default(),
@@ -126,6 +147,14 @@ impl World {
         world.prepare();
         world
     }
+}
+
+fn configured(config: Config, pace: Pace) -> Config {
+    Config { grace: duration(pace.grace), ..config }
+}
+
+fn counting(pace: Pace) -> Passes {
+    Passes::new(NonZeroU8::new(pace.passes).expect("not zero"), duration(pace.interval))
 }
 
 /// A range of 8 to 40 ports; now and then one of more than 4,096, whose bitmaps have two levels of summaries, with a
@@ -174,18 +203,19 @@ fn choose_limits(random: &mut Random) -> Limits {
 impl World {
     /// A server's process starts, and knows nothing.
     pub(super) fn forget_all(&mut self, server: usize) {
-        let rng = self.random.fork();
+        let (rng, epoch) = (self.random.fork(), self.store.epoch);
         let one = &mut self.servers[server];
-        one.committer = Committer::new(self.range, self.config, rng);
+        one.committer = Committer::new(self.range, configured(self.config, one.pace), rng);
         one.committer.limit(self.limits);
-        one.passes = Passes::new(NonZeroU8::new(self.passes).expect("not zero"), duration(self.interval));
+        one.passes = counting(one.pace);
+        (one.cache, one.unclaimed) = (None, 0);
         one.sightings = [Sightings::default(); 64];
         one.last_pass = None;
         one.reported_key = 0;
         (one.reported, one.has_answer, one.identity, one.reached) = (0, false, (0, 0), 0);
         (one.key, one.answered, one.watched) = (None, None, 0);
         one.knowledge = Knowledge::default();
-        one.notice = Notice::Noticed;
+        (one.notice, one.foreign, one.epoch) = (Notice::Noticed, 0, epoch);
         one.duplicates = 0;
         one.freed = [None; 64];
         one.heard = 0;

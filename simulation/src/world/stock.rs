@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use crate::server::Origin;
 use crate::store::{Mask, Writer, bits};
 
 use super::clients::{Based, Request};
@@ -110,6 +111,9 @@ impl World {
             server: STOCK,
             incarnation: 0,
             acknowledged: self.now,
+            origin: Origin { epoch: self.store.epoch, store: 0 },
+            created: self.store.state().create_revision,
+            is_known_written: false,
             state: State::Pending,
         });
         let request = self.stock_request(uid, What::Create { name: uid, shares: false });
@@ -120,7 +124,8 @@ impl World {
 
     fn stock_request(&mut self, uid: u32, what: What) -> usize {
         let claims = Vec::new();
-        let request = Request { server: STOCK, incarnation: 0, uid, what, claims, is_slow: false, is_over: false };
+        let request =
+            Request { server: STOCK, incarnation: 0, uid, store: 0, what, claims, is_slow: false, is_over: false };
         self.requests.push(request);
         self.requests.len() - 1
     }

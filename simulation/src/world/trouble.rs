@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
+use crate::cache::Cache;
 use crate::server::Notice;
 use crate::store::{Version, Writer};
 
 use super::event::Event;
-use super::{Content, LOW, SPOILT, State, World};
+use super::{Content, LOW, MS, SPOILT, State, World};
 
 impl World {
     pub(super) fn make(&mut self) {
@@ -18,15 +19,26 @@ impl World {
     }
 
     pub(super) fn delete(&mut self) {
-        if self.store.key().is_none() {
+        if self.store.key().is_none() || self.calm {
             return;
         }
         note!(self, "the key is deleted");
         self.is_disturbed = true;
         self.store.delete();
         self.wrote(Writer::Stranger, None);
-        if self.random.percent(60) {
-            // Somebody recreates it, from what Services use.
+        if self.is_restored_in_pass {
+            // The backup is of a store without the key.
+            self.backup = Some(Box::new(self.store.clone()));
+            let delay = self.random.below(self.interval / 4);
+            self.after(delay, Event::Recreate);
+        } else if self.random.percent(60) {
+            self.recreate();
+        }
+    }
+
+    /// Somebody recreates the key, from what Services use.
+    pub(super) fn recreate(&mut self) {
+        if self.store.key().is_none() {
             let in_use = self.store.services.values();
             self.store.put(self.encode(in_use), Writer::Stranger);
             note!(self, "the key is recreated: {in_use:b}");
@@ -68,10 +80,41 @@ impl World {
         }
     }
 
+    /// The key is created, used and deleted while the repair of a server that saw it missing is lost.
+    pub(super) fn make_in_pass(&mut self, server: usize) {
+        (self.is_made_in_pass, self.loses_next) = (false, Some(server));
+        self.after(0, Event::Make);
+        for _ in 0..3 {
+            let other = self.random.below(self.servers.len() as u64) as usize;
+            if other != server {
+                let delay = self.random.below(4 * MS);
+                self.after(delay, Event::Submit(other));
+            }
+        }
+        self.after(26 * MS, Event::Delete);
+    }
+
+    /// The store is restored while Services are listed for a pass of this server. The restored store soon has the revision
+    /// of the pass's view, and the server reads it then, too.
+    pub(super) fn restore_in_pass(&mut self, server: usize) {
+        self.is_restored_in_pass = false;
+        let delay = self.random.below(3 * MS);
+        self.after(delay, Event::Restore);
+        for _ in 0..8 {
+            let delay = self.random.below(30 * MS);
+            self.after(delay, Event::Look(server));
+        }
+        for _ in 0..4 {
+            let delay = self.random.below(30 * MS);
+            self.after(delay, Event::Other);
+        }
+    }
+
     /// The store is restored from a backup. Servers can notice it by another cluster id, a lower raft term, a revision
     /// that goes back, or the content of the key; and connections may outlive it.
     pub(super) fn restore(&mut self) {
-        let Some(backup) = self.backup.take() else { return };
+        // The next restore may be from the same backup.
+        let Some(backup) = self.backup.clone().filter(|_| !self.calm) else { return };
         (self.is_disturbed, self.is_restored, self.damaged) = (true, true, u64::MAX);
         let header = self.store.header;
         let cluster = header.cluster_id + u64::from(self.random.percent(30));
@@ -82,7 +125,13 @@ impl World {
         };
         let skipped = if self.random.percent(15) { self.random.below(60) } else { 0 };
         self.is_connection_kept = self.random.percent(30);
+        for one in self.servers.iter_mut().filter(|one| one.up && one.has_answer) {
+            one.cache = Some(Cache::outlive(one.cache.as_ref(), &self.store.services, self.store.revision()));
+        }
         self.store.restore(&backup, cluster, term, skipped);
+        if !self.is_connection_kept {
+            self.connected_since = self.store.epoch;
+        }
         note!(
             self,
             "the store is restored from a backup of r{}: cluster {cluster}, term {term}, connections kept: {}, {:b}",

@@ -3,17 +3,17 @@
 use std::fmt::Write as _;
 
 use crate::faults::ShellFault;
-use crate::server::Rule;
+use crate::server::{Origin, Rule};
 use crate::store::Mask;
 use crate::violation::Invariant;
 
 use super::clients::{Based, Request, What};
 use super::event::{Event, Wish};
-use super::{State, World};
+use super::{STOCK, State, World};
 
 /// How the write of a Service ends for the server that tries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub(super) enum Fate {
     Answered,
     /// The server rejects it before anything is written: a webhook, a quota.
     Rejected,
@@ -36,7 +36,7 @@ impl World {
             let claim = &world.claims[claim];
             world.store.set_since[claim.offset as usize] != claim.revision
         };
-        if is_slow && claims.iter().any(|claim| is_lost(self, *claim)) {
+        if is_slow && !self.conditional && claims.iter().any(|claim| is_lost(self, *claim)) {
             // Others may have it by now: what the grace is for.
             self.report.lost += 1;
             return self.abandon(index);
@@ -50,7 +50,7 @@ impl World {
             if !is_slow && self.now >= self.claims[claim].safe_until {
                 self.report.overslept += 1;
                 // It may be lost already, or be cleaned as a leak by a pass that has not seen the Service.
-                if !self.guarded || is_lost(self, claim) {
+                if !self.conditional && (!self.guarded || is_lost(self, claim)) {
                     self.damaged |= 1 << self.claims[claim].offset;
                 }
             }
@@ -64,10 +64,65 @@ impl World {
             _ => Fate::Answered,
         };
         self.requests[index].is_over = true;
+        let reaches = !matches!(fate, Fate::Rejected | Fate::Unknown { is_written: false });
+        let (delay, fate) = match self.random.below(100) {
+            _ if self.calm || !self.conditional || !reaches => (0, fate),
+            0..10 => (self.random.below(self.interval / 2), fate),
+            // The server stops waiting for it long before.
+            10..22 => (self.random.below(3 * self.grace / 2), Fate::Unknown { is_written: true }),
+            _ => (0, fate),
+        };
+        if delay == 0 {
+            return self.arrive(index, self.store.epoch, fate);
+        }
+        note!(self, "the write of Service {} will be {delay} us late", self.requests[index].uid);
+        self.after(delay, Event::Arrive { request: index, epoch: self.store.epoch, fate });
+    }
+
+    /// The write of a Service reaches the store, or does not.
+    pub(super) fn arrive(&mut self, index: usize, epoch: u32, fate: Fate) {
+        let Request { server, incarnation, .. } = self.requests[index];
+        let fate = match fate {
+            // The connection was to a store that is gone.
+            Fate::Answered | Fate::Unknown { .. } if epoch < self.connected_since => {
+                Fate::Unknown { is_written: false }
+            }
+            Fate::Answered if !self.is_alive(server, incarnation) => Fate::Unknown { is_written: true },
+            fate => fate,
+        };
+        let is_refused = fate != Fate::Rejected && !self.do_conditions_hold(index);
+        if is_refused {
+            note!(self, "the write of Service {} does not meet its conditions", self.requests[index].uid);
+            self.report.refused += 1;
+            return if fate == Fate::Answered { self.roll_back(index, 0) } else { self.abandon(index) };
+        }
         match self.requests[index].what {
             What::Create { name, shares } => self.write_created(index, name, shares, fate),
             What::Update { based, drops } => self.write_updated(index, based, drops, fate),
             What::Delete { based, finalizes } => self.write_deleted(index, based, finalizes, fate),
+        }
+    }
+
+    /// Whether what was allocated for a request is certainly still its own, as far as the store shows.
+    fn do_conditions_hold(&self, request: usize) -> bool {
+        if !self.conditional || ShellFault::ConditionsIgnored.is_on() {
+            return true;
+        }
+        let (key, fence) = (self.store.state(), self.store.fence);
+        self.requests[request].claims.iter().map(|claim| &self.claims[*claim]).all(|claim| {
+            (key.create_revision == claim.created || ShellFault::CreateRevisionNoCondition.is_on())
+                && (key.mod_revision >= claim.revision || ShellFault::RollbackNoCondition.is_on())
+                && (fence <= claim.revision || ShellFault::FenceNoCondition.is_on())
+        })
+    }
+
+    /// A server learns that the Service of a request is written.
+    fn knows_written(&mut self, request: usize) {
+        let Request { server, claims, .. } = self.requests[request].clone();
+        for claim in claims {
+            self.claims[claim].is_known_written = true;
+            let value = self.value(self.claims[claim].offset);
+            self.servers[server].committer.written(value);
         }
     }
 
@@ -89,6 +144,9 @@ impl World {
                 note!(self, "Service {uid} is written with {values:b} at r{revision}");
                 self.now_has(index, uid);
                 self.plan_service(uid);
+                if fate == Fate::Answered {
+                    self.knows_written(index);
+                }
             }
             None if fate == Fate::Answered => {
                 note!(self, "another Service has the name of {uid}");
@@ -98,7 +156,7 @@ impl World {
         }
         if fate != Fate::Answered {
             note!(self, "server {server} does not know whether Service {uid} was written");
-            if self.random.percent(50) && self.servers[server].is_at_work() {
+            if self.random.percent(50) && self.servers[server].serves() {
                 // The client tries again.
                 self.create(server, Some(name));
             }
@@ -106,10 +164,17 @@ impl World {
     }
 
     fn write_updated(&mut self, index: usize, based: Based, drops: Mask, fate: Fate) {
-        let Request { server, uid, .. } = self.requests[index];
+        let Request { server, uid, store, .. } = self.requests[index];
         if fate == Fate::Rejected {
             if ShellFault::FailedUpdateReleases.is_on() {
-                self.release_all(server, uid, drops, based.shared, (based.revision, based.revision), based.epoch);
+                self.release_all(
+                    server,
+                    uid,
+                    drops,
+                    based.shared,
+                    (based.revision, based.revision),
+                    Origin { epoch: based.epoch, store },
+                );
             }
             return self.roll_back(index, 0);
         }
@@ -122,15 +187,32 @@ impl World {
                 note!(self, "Service {uid} is written with {values:b} instead of {:b} at r{revision}", based.values);
                 self.no_longer_has(uid, drops);
                 self.now_has(index, uid);
+                if fate == Fate::Answered {
+                    self.knows_written(index);
+                }
                 if fate == Fate::Answered && !ShellFault::ReleasedBeforeWrite.is_on() {
-                    self.release_all(server, uid, drops, based.shared, (revision, based.revision), self.store.epoch);
+                    self.release_all(
+                        server,
+                        uid,
+                        drops,
+                        based.shared,
+                        (revision, based.revision),
+                        Origin { epoch: self.store.epoch, store },
+                    );
                 }
             }
             None if fate == Fate::Answered => {
                 note!(self, "Service {uid} has changed: the update of server {server} fails");
                 self.roll_back(index, 0);
                 if ShellFault::LosingUpdateReleases.is_on() {
-                    self.release_all(server, uid, drops, based.shared, (based.revision, based.revision), based.epoch);
+                    self.release_all(
+                        server,
+                        uid,
+                        drops,
+                        based.shared,
+                        (based.revision, based.revision),
+                        Origin { epoch: based.epoch, store },
+                    );
                 }
                 if self.random.percent(50) {
                     let delay = self.latency();
@@ -143,13 +225,20 @@ impl World {
         if fate != Fate::Answered {
             note!(self, "server {server} does not know whether Service {uid} was written");
             if ShellFault::UnknownWriteReleases.is_on() {
-                self.release_all(server, uid, drops, based.shared, (based.revision, based.revision), based.epoch);
+                self.release_all(
+                    server,
+                    uid,
+                    drops,
+                    based.shared,
+                    (based.revision, based.revision),
+                    Origin { epoch: based.epoch, store },
+                );
             }
         }
     }
 
     fn write_deleted(&mut self, index: usize, based: Based, finalizes: bool, fate: Fate) {
-        let Request { server, uid, .. } = self.requests[index];
+        let Request { server, uid, store, .. } = self.requests[index];
         if fate == Fate::Rejected {
             return;
         }
@@ -160,19 +249,41 @@ impl World {
             self.no_longer_has(uid, last.values);
             if fate == Fate::Answered {
                 let shared = self.store.services.get(uid).map_or(0, |service| service.shared);
-                self.release_all(server, uid, last.values, shared, (revision, last.revision), self.store.epoch);
+                self.release_all(
+                    server,
+                    uid,
+                    last.values,
+                    shared,
+                    (revision, last.revision),
+                    Origin { epoch: self.store.epoch, store },
+                );
             }
         } else if fate == Fate::Answered && finalizes {
             note!(self, "server {server} finds Service {uid} deleted already");
             let rule = if ShellFault::NotFoundReleasesAsOfNow.is_on() { Rule::Read } else { Rule::Service };
             let revisions = (based.revision, based.revision);
-            self.release_by(rule, server, uid, based.values, based.shared, revisions, based.epoch);
+            self.release_by(
+                rule,
+                server,
+                uid,
+                based.values,
+                based.shared,
+                revisions,
+                Origin { epoch: based.epoch, store },
+            );
         }
         if fate != Fate::Answered {
             note!(self, "server {server} does not know whether Service {uid} was deleted");
             if ShellFault::UnknownWriteReleases.is_on() {
                 let revisions = (based.revision, based.revision);
-                self.release_all(server, uid, based.values, based.shared, revisions, based.epoch);
+                self.release_all(
+                    server,
+                    uid,
+                    based.values,
+                    based.shared,
+                    revisions,
+                    Origin { epoch: based.epoch, store },
+                );
             } else if self.random.percent(50) {
                 let delay = self.latency();
                 self.after(delay, Event::Client(uid, Wish::Delete));
@@ -180,10 +291,29 @@ impl World {
         }
     }
 
+    /// Whether a value with which a Service is written is still the one that was allocated for it. The conditions do not
+    /// show a stock kube-apiserver's or somebody's clears, nor a restored store that has got as far as the one before.
+    fn check_own(&mut self, claim: usize) {
+        let claim = &self.claims[claim];
+        let is_lost = self.store.set_since[claim.offset as usize] != claim.revision;
+        if !self.conditional || !is_lost || claim.server == STOCK {
+            return;
+        }
+        let is_other = claim.origin.epoch != self.store.epoch;
+        let is_hidden = is_other && self.store.state().mod_revision >= claim.revision;
+        if is_hidden || self.harmed >> claim.offset & 1 == 1 {
+            self.damaged |= 1 << claim.offset;
+            return;
+        }
+        let message = format!("a Service is written with {claim:?}, which is not its own any more");
+        self.fail(Invariant::I16, message);
+    }
+
     /// A Service was written with what was allocated for a request.
     pub(super) fn now_has(&mut self, request: usize, uid: u32) {
         for claim in self.requests[request].claims.clone() {
             let offset = self.claims[claim].offset;
+            self.check_own(claim);
             self.claims[claim].state = State::Live;
             let has = |values: Mask| values >> offset & 1 == 1;
             let others = self.store.services.live().any(|other| other.uid != uid && has(other.state().values));
