@@ -215,9 +215,9 @@ func TestManyNodePorts(t *testing.T) {
 			service.Spec.Ports = append(service.Spec.Ports, svctest.MakeServicePort(fmt.Sprintf("p%d", number), int(number), intstr.FromInt32(number), api.ProtocolTCP))
 		}
 	}
-	addPorts(150)
+	addPorts(45)
 	service = must(c.create(request(t), service, nil))
-	addPorts(150)
+	addPorts(45)
 	service = must(c.update(request(t), service, nil))
 	for _, port := range service.Spec.Ports {
 		if !c.ports.Has(int(port.NodePort)) {
