@@ -80,12 +80,11 @@ func restoreUnderServers(t *testing.T, version apiservertest.Version, rangekeepe
 }
 
 // startOn starts servers on an etcd, with few node ports.
-func startOn(t *testing.T, endpoints []string, version apiservertest.Version, rangekeeper bool, count int, flags ...string) (servers []*apiservertest.Server) {
+func startOn(t *testing.T, endpoints []string, version apiservertest.Version, rangekeeper bool, count int) (servers []*apiservertest.Server) {
 	t.Helper()
 	for i := range count {
 		config := serverConfig(endpoints, version, rangekeeper, i)
 		config.ServiceNodePortRange = churnPorts
-		config.Flags = append(config.Flags, flags...)
 		servers = append(servers, apiservertest.Start(t, config))
 	}
 	return servers
