@@ -73,6 +73,7 @@ func restoreUnderServers(t *testing.T, version apiservertest.Version, rangekeepe
 	t.Logf("before the restore: %v", c)
 	etcd.PutBack(0, copied)
 	c.reset()
+	c.keep(t, 20)
 	time.Sleep(after)
 	c.stop()
 	t.Logf("after the restore: %v", c)
