@@ -28,7 +28,7 @@ const (
 	// namesOfChurner is the number of Services that a client may have at a time, and portsOfChurn the largest number of node ports of
 	// one of them.
 	namesOfChurner, portsOfChurn = 2, 2
-	// churnPorts are 128, of which the clients use 40 or so at a time.
+	// churnPorts are 128, of which clients use 60 or so at a time.
 	churnPorts = "30000-30127"
 	// requestLimit ends a request of a client whose server does not answer.
 	requestLimit = 10 * time.Second
@@ -106,6 +106,26 @@ func (c *churn) step(name string) {
 	c.errors[string(apierrors.ReasonForError(err))]++
 	if strings.Contains(err.Error(), "range is full") {
 		c.full++
+	}
+}
+
+// keep creates Services that no client changes. Directly after a restore of etcd the servers' watch caches miss them, as they have
+// seen the revisions of these writes already.
+func (c *churn) keep(t *testing.T, count int) {
+	t.Helper()
+	for i := range count {
+		services := c.servers[i%len(c.servers)].CoreV1().Services(metav1.NamespaceDefault)
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("kept-%d", i)}, Spec: nodePort}
+		for end := time.Now().Add(time.Minute); ; time.Sleep(c.pause) {
+			_, err := services.Create(t.Context(), service, metav1.CreateOptions{})
+			if err == nil || apierrors.IsAlreadyExists(err) {
+				break
+			}
+			if time.Now().After(end) {
+				t.Errorf("create %s: %v", service.Name, err)
+				return
+			}
+		}
 	}
 }
 

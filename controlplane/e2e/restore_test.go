@@ -73,6 +73,7 @@ func restoreUnderServers(t *testing.T, version apiservertest.Version, rangekeepe
 	t.Logf("before the restore: %v", c)
 	etcd.PutBack(0, copied)
 	c.reset()
+	c.keep(t, 20)
 	time.Sleep(after)
 	c.stop()
 	t.Logf("after the restore: %v", c)
@@ -80,12 +81,11 @@ func restoreUnderServers(t *testing.T, version apiservertest.Version, rangekeepe
 }
 
 // startOn starts servers on an etcd, with few node ports.
-func startOn(t *testing.T, endpoints []string, version apiservertest.Version, rangekeeper bool, count int, flags ...string) (servers []*apiservertest.Server) {
+func startOn(t *testing.T, endpoints []string, version apiservertest.Version, rangekeeper bool, count int) (servers []*apiservertest.Server) {
 	t.Helper()
 	for i := range count {
 		config := serverConfig(endpoints, version, rangekeeper, i)
 		config.ServiceNodePortRange = churnPorts
-		config.Flags = append(config.Flags, flags...)
 		servers = append(servers, apiservertest.Start(t, config))
 	}
 	return servers
