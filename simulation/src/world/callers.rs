@@ -273,7 +273,7 @@ impl World {
             acknowledged,
             origin: Origin { epoch: self.store.epoch, store },
             created,
-            is_known_written: false,
+            known_written: None,
             state: State::Pending,
         });
         self.requests[request].claims.push(claim);

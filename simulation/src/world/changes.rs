@@ -173,7 +173,7 @@ impl World {
                 && is_fresh
                 && is_older
                 && claim.state != State::Ended
-                && !claim.is_known_written
+                && claim.known_written.is_none()
                 && in_use >> claim.offset & 1 == 0
         };
         if let Some(claim) = self.claims.iter().find(is_forgotten) {

@@ -123,8 +123,8 @@ struct Claim {
     /// The store, and when the key was created in it.
     origin: Origin,
     created: u64,
-    /// Whether its server knows that the Service is written.
-    is_known_written: bool,
+    /// Since when its server knows that the Service is written.
+    known_written: Option<u64>,
     state: State,
 }
 

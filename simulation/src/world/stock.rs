@@ -113,7 +113,7 @@ impl World {
             acknowledged: self.now,
             origin: Origin { epoch: self.store.epoch, store: 0 },
             created: self.store.state().create_revision,
-            is_known_written: false,
+            known_written: None,
             state: State::Pending,
         });
         let request = self.stock_request(uid, What::Create { name: uid, shares: false });

@@ -120,7 +120,7 @@ impl World {
     fn knows_written(&mut self, request: usize) {
         let Request { server, claims, .. } = self.requests[request].clone();
         for claim in claims {
-            self.claims[claim].is_known_written = true;
+            self.claims[claim].known_written = Some(self.now);
             let value = self.value(self.claims[claim].offset);
             self.servers[server].committer.written(value);
         }
