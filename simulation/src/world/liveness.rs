@@ -20,7 +20,7 @@ impl World {
             let own = self.claims.iter().filter(|claim| {
                 claim.server == sent.server && claim.incarnation == sent.incarnation && claim.offset == offset
             });
-            if let Some(claim) = own.last().filter(|claim| claim.known_written.is_some_and(|at| at <= sent.at.0)) {
+            if let Some(claim) = own.last().filter(|claim| claim.known_written.is_some_and(|at| at < sent.at.0)) {
                 let message = format!("server {} sets {claim:?} again, whose Service is written", sent.server);
                 return self.fail(Invariant::I17, message);
             }
