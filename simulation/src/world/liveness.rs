@@ -35,7 +35,9 @@ impl World {
         let known = one.committer.known();
         let is_whole = self.limits == Limits::default() && !one.has_gaps && !one.is_cut;
         let is_own = origin.epoch == self.store.epoch && origin.store == known.store && one.notice == Notice::Noticed;
-        if known.restores == 0 || !is_whole || !is_own || self.is_answer_old {
+        // A watch that has outlived the restore reports what comes after the revision that it had reached: too late.
+        let is_watch_late = self.is_connection_kept;
+        if known.restores == 0 || !is_whole || !is_own || is_watch_late || self.is_answer_old {
             return;
         }
         let holds_range = |version: &Version| content(&self.text, version) == Content::Range;
