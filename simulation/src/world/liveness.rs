@@ -20,7 +20,7 @@ impl World {
             let own = self.claims.iter().filter(|claim| {
                 claim.server == sent.server && claim.incarnation == sent.incarnation && claim.offset == offset
             });
-            if let Some(claim) = own.last().filter(|claim| claim.known_written.is_some_and(|at| at <= sent.at.0)) {
+            if let Some(claim) = own.last().filter(|claim| claim.known_written.is_some_and(|at| at < sent.at.0)) {
                 let message = format!("server {} sets {claim:?} again, whose Service is written", sent.server);
                 return self.fail(Invariant::I17, message);
             }
@@ -35,7 +35,9 @@ impl World {
         let known = one.committer.known();
         let is_whole = self.limits == Limits::default() && !one.has_gaps && !one.is_cut;
         let is_own = origin.epoch == self.store.epoch && origin.store == known.store && one.notice == Notice::Noticed;
-        if known.restores == 0 || !is_whole || !is_own || self.is_answer_old {
+        // A watch that has outlived the restore reports what comes after the revision that it had reached: too late.
+        let is_watch_late = self.is_connection_kept;
+        if known.restores == 0 || !is_whole || !is_own || is_watch_late || self.is_answer_old {
             return;
         }
         let holds_range = |version: &Version| content(&self.text, version) == Content::Range;
