@@ -29,6 +29,10 @@ import (
 // startTimeout is the time for which a request waits for a starting server to see the objects.
 const startTimeout = 30 * time.Second
 
+// createTimeout limits the creation of an IPAddress object, which has no context. It ends before a request for a Service does, 34 s
+// (k8s.io/apiserver/pkg/endpoints/handlers), so that its client is told to try again.
+const createTimeout = 30 * time.Second
+
 // MetaAllocator allocates the addresses of all ServiceCIDR objects of a family.
 type MetaAllocator struct {
 	client            networkingv1client.NetworkingV1Interface
@@ -169,7 +173,9 @@ func (c *MetaAllocator) AllocateService(service *api.Service, ip net.IP) error {
 
 // allocate creates the object of an address.
 func (c *MetaAllocator) allocate(service *api.Service, ip net.IP) error {
-	object, err := c.addresses.Allocate(context.Background(), addressOf(ip), ownerOf(service))
+	ctx, cancel := context.WithTimeout(context.Background(), createTimeout)
+	defer cancel()
+	object, err := c.addresses.Allocate(ctx, addressOf(ip), ownerOf(service))
 	c.record(object, err)
 	return c.errorOf(err)
 }
@@ -196,7 +202,9 @@ func (c *MetaAllocator) AllocateNextService(service *api.Service) (net.IP, error
 			}
 		}
 	}
-	object, err := c.addresses.AllocateNext(context.Background(), ownerOf(service))
+	ctx, cancel := context.WithTimeout(context.Background(), createTimeout)
+	defer cancel()
+	object, err := c.addresses.AllocateNext(ctx, ownerOf(service))
 	c.record(object, err)
 	if err != nil {
 		return nil, c.errorOf(err)
