@@ -51,7 +51,8 @@ impl World {
             servers.push(Server {
                 pace,
                 is_command,
-                lists_elsewhere: all_elsewhere || random.percent(10),
+                // Without conditions, creators that are slower than the grace depend on the guard of all clears.
+                lists_elsewhere: (all_elsewhere || random.percent(10)) && (conditional || !guarded),
                 cache: None,
                 unclaimed: 0,
                 up: true,
