@@ -17,10 +17,10 @@ impl World {
         }
         let before = at.checked_sub(1).map_or(0, |before| self.store.log[before].mask);
         for offset in bits(self.store.log[at].mask & !before & !self.servers[sent.server].unclaimed) {
-            let own = self.claims.iter().filter(|claim| {
+            let mut own = self.claims.iter().filter(|claim| {
                 claim.server == sent.server && claim.incarnation == sent.incarnation && claim.offset == offset
             });
-            if let Some(claim) = own.last().filter(|claim| claim.known_written.is_some_and(|at| at < sent.at.0)) {
+            if let Some(claim) = own.next_back().filter(|claim| claim.known_written.is_some_and(|at| at < sent.at.0)) {
                 let message = format!("server {} sets {claim:?} again, whose Service is written", sent.server);
                 return self.fail(Invariant::I17, message);
             }
