@@ -2217,8 +2217,7 @@ rk_result rk_committer_abandon(const struct rk_committer *committer,
 
 /**
  * Records that the Services for which this committer allocated these `n` values are stored. Until then a value is set
- * again if the store loses it, as after a restore from a backup, and not cleared by this server's repair passes. A value
- * of another range or kind is ignored.
+ * again in a store that is restored from a backup. A value of another range or kind is ignored.
  */
 rk_result rk_committer_written(const struct rk_committer *committer,
                                const struct rk_value *values,
@@ -2743,8 +2742,7 @@ rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
  * Where Services are written all the time, leaks then stay.
  *
  * A leak stays, and is due again in the next pass, if it was first seen less than the grace period ago, if this
- * committer allocated it within the grace period and rk_committer_written has not reported its Service, if the list is
- * from before the fence, or if a Service was written after a list that guards.
+ * committer allocated it within the grace period, if the list is from before the fence, or if a Service was written after a list that guards.
  * RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, does not have the committer's range, or a
  * later one has started, and for a guarded list without a revision.
  */
