@@ -175,8 +175,8 @@ pub(crate) struct World {
     is_restored_in_pass: bool,
     /// Whether the key is created and deleted while the repair of a pass that saw it missing has no answer.
     is_made_in_pass: bool,
-    /// The server whose next request is lost.
-    loses_next: Option<usize>,
+    /// The server whose next request is lost, and how long it waits for the answer.
+    loses_next: Option<(usize, u64)>,
     /// Whether the key was deleted or spoilt, or there is a stock kube-apiserver.
     is_disturbed: bool,
     reference: ReferenceRepair,

@@ -73,10 +73,10 @@ impl World {
         let (there, back) = (self.latency(), self.latency());
         let patience = self.random.pick(&[30 * MS, 30 * MS, self.interval / 4, 2 * self.grace]);
         let trouble = !self.calm && self.random.percent(self.trouble);
-        let is_lost = self.loses_next.take_if(|next| *next == server).is_some();
-        let patience = if is_lost { 30 * MS } else { patience };
+        let lost = self.loses_next.take_if(|(next, _)| *next == server);
+        let patience = lost.map_or(patience, |(_, patience)| patience);
         let (apply, then) = match self.random.below(if trouble { 6 } else { 1 }) {
-            _ if is_lost => (None, None),
+            _ if lost.is_some() => (None, None),
             // The request is lost, or its answer.
             1 => (None, None),
             2 => (Some(there), None),

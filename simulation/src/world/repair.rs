@@ -192,6 +192,9 @@ impl World {
         note!(self, "server {server} has passed: sets {sets:b}, clears {clears:b}, duplicates {duplicates:b}");
         if self.is_made_in_pass && !self.calm && !view.initialised && self.store.key().is_none() {
             self.make_in_pass(server);
+        } else if self.guarded && !self.conditional && clears != 0 && !self.calm && self.random.percent(30) {
+            // The clears are tried again, and Services may be written meanwhile.
+            self.loses_next = Some((server, self.interval / 4));
         }
         let deadline = self.deadline(server);
         let ticket = self.submit(server, Operation::Repair(Box::new(diff)), Submitted::Repair, deadline);

@@ -82,7 +82,7 @@ impl World {
 
     /// The key is created, used and deleted while the repair of a server that saw it missing is lost.
     pub(super) fn make_in_pass(&mut self, server: usize) {
-        (self.is_made_in_pass, self.loses_next) = (false, Some(server));
+        (self.is_made_in_pass, self.loses_next) = (false, Some((server, 30 * MS)));
         self.after(0, Event::Make);
         for _ in 0..3 {
             let other = self.random.below(self.servers.len() as u64) as usize;
