@@ -118,10 +118,16 @@ impl World {
 
     /// A server learns that the Service of a request is written.
     fn knows_written(&mut self, request: usize) {
-        let Request { server, claims, .. } = self.requests[request].clone();
+        let Request { server, incarnation, claims, .. } = self.requests[request].clone();
         for claim in claims {
-            self.claims[claim].known_written = Some(self.now);
-            let value = self.value(self.claims[claim].offset);
+            let offset = self.claims[claim].offset;
+            // Also if the value was lost and the same server has it out again: a committer goes by values.
+            for claim in &mut self.claims {
+                if (claim.server, claim.incarnation, claim.offset) == (server, incarnation, offset) {
+                    claim.known_written = Some(self.now);
+                }
+            }
+            let value = self.value(offset);
             self.servers[server].committer.written(value);
         }
     }
