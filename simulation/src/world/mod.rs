@@ -124,7 +124,7 @@ struct Claim {
     origin: Origin,
     created: u64,
     /// Since when its server knows that the Service is written.
-    known_written: Option<u64>,
+    known_written: Option<(u64, u32)>,
     state: State,
 }
 

@@ -121,10 +121,11 @@ impl World {
         let Request { server, incarnation, claims, .. } = self.requests[request].clone();
         for claim in claims {
             let offset = self.claims[claim].offset;
+            let known = (self.now, self.servers[server].committer.known().store);
             // Also if the value was lost and the same server has it out again: a committer goes by values.
             for claim in &mut self.claims {
                 if (claim.server, claim.incarnation, claim.offset) == (server, incarnation, offset) {
-                    claim.known_written = Some(self.now);
+                    claim.known_written = Some(known);
                 }
             }
             let value = self.value(offset);
