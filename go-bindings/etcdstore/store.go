@@ -339,6 +339,9 @@ func (s *Store) Fence(ctx context.Context, pass *rangekeeper.Pass) error {
 	if s.isZero() {
 		return rangekeeper.ErrClosed
 	}
+	// A member that does not answer must not hold up the pass.
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	written, err := s.config.Client.Do(ctx, PutFence(s.config.Key))
 	if err == nil {
 		err = s.committer.Load().PassFenced(pass, written.Put().Header.Revision)
