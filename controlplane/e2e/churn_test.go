@@ -137,7 +137,7 @@ func (c *churn) spec() corev1.ServiceSpec {
 	return corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, Ports: ports("TCP")}
 }
 
-// reset begins to count anew.
+// reset restarts the counts.
 func (c *churn) reset() {
 	c.created.Store(0)
 	c.updated.Store(0)

@@ -118,7 +118,7 @@ func (d *driver) submitAll() {
 	}
 }
 
-// reportWritten tells the committer whose Services are written: before each answer, which may be that of a restored etcd.
+// reportWritten reports to the committer whose Services are written: before each answer, which may be that of a restored etcd.
 func (d *driver) reportWritten() {
 	d.mu.Lock()
 	written := d.written

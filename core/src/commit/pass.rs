@@ -165,7 +165,7 @@ impl Pass {
     /// Records that the fence was written at this revision: a key beside the range, whose value does not matter, in the
     /// range's store.
     ///
-    /// Whoever writes a Service with new values makes it a condition of that transaction that the fence is not later than
+    /// The writer of a Service with new values makes it a condition of that transaction that the fence is not later than
     /// their allocation. So after the fence a Service with a leaked value is in the list, or is never written, however
     /// late its write reaches the store. A leak is cleaned only by a pass that has listed Services after its fence.
     ///
