@@ -2,9 +2,11 @@ package etcdstoretest_test
 
 import (
 	"context"
+	"errors"
 	"math/big"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -148,4 +150,31 @@ func must[T any](value T, err error) T {
 		panic(err)
 	}
 	return value
+}
+
+// TestFenceThatIsNotConfirmed writes a fence that etcd refuses, and one that it does not answer.
+func TestFenceThatIsNotConfirmed(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cluster := etcdtest.StartCluster(t, 1)
+	client := cluster.Client()
+	store := openRange(t, client, must(rangekeeper.ParsePortRange(ports)))
+	must(store.Init(ctx))
+	passes := must(rangekeeper.NewPasses(3, time.Minute))
+	defer passes.Close()
+	pass := must(passes.Start())
+	defer pass.Close()
+	if _, _, err := store.ReadForPass(ctx, pass); err != nil {
+		t.Fatal(err)
+	}
+	must(client.UserAddWithOptions(ctx, "root", "", &clientv3.UserAddOptions{NoPassword: true}))
+	must(client.UserGrantRole(ctx, "root", "root"))
+	must(client.AuthEnable(ctx))
+	if err := store.Fence(ctx, pass); !errors.Is(err, rangekeeper.ErrRefused) {
+		t.Errorf("without a user: %v", err)
+	}
+	cluster.Kill(0)
+	if err := store.Fence(ctx, pass); !errors.Is(err, etcdstore.ErrUnknown) {
+		t.Errorf("without etcd: %v", err)
+	}
 }

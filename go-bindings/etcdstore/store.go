@@ -335,6 +335,8 @@ func (s *Store) ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (view r
 
 // Fence writes the fence of the range for a pass that has read it. After that no Service is written with a value that was
 // allocated before, unless its writer does not use [Conditions].
+//
+// Errors: [rangekeeper.ErrRefused] if etcd refuses the write, and ErrUnknown if it does not answer. The pass is over then.
 func (s *Store) Fence(ctx context.Context, pass *rangekeeper.Pass) error {
 	if s.isZero() {
 		return rangekeeper.ErrClosed
@@ -343,10 +345,14 @@ func (s *Store) Fence(ctx context.Context, pass *rangekeeper.Pass) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	written, err := s.config.Client.Do(ctx, PutFence(s.config.Key))
-	if err == nil {
-		err = s.committer.Load().PassFenced(pass, written.Put().Header.Revision)
-	}
 	if err != nil {
+		outcome := ErrUnknown
+		if isRefusal(err) {
+			outcome = rangekeeper.ErrRefused
+		}
+		return fmt.Errorf("write %s: %w: %w", FenceKey(s.config.Key), outcome, err)
+	}
+	if err := s.committer.Load().PassFenced(pass, written.Put().Header.Revision); err != nil {
 		return fmt.Errorf("write %s: %w", FenceKey(s.config.Key), err)
 	}
 	return nil
