@@ -164,7 +164,7 @@ func (c *Committer) Submit(operations ...Operation) ([]Ticket, error) {
 
 // ServiceList describes the list of Services of a repair pass. The zero value is for Services that were not read from the
 // range's etcd itself: an API server's watch cache may have missed what a restored etcd has, though the revision of its
-// list is current. With it nothing is cleared once the committer has noticed a restore.
+// list is current. With it nothing is changed once the committer has noticed a restore.
 type ServiceList struct {
 	// Revision is the list's revision. A list from before the pass's read ends the repair with ErrStaleList, and one from before
 	// its fence cleans no leak.

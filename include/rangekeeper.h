@@ -2737,12 +2737,13 @@ rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
  *
  * `listed` is the revision of the list of Services if it was read from the object's etcd itself, else 0. A list from
  * before the pass's read ends the operation with RK_RESULT_STALE_LIST. With 0, as for a list over an API server, whose
- * watch cache may have missed what a restored etcd has, nothing is cleared once the committer has noticed a restore. With `is_guarded`, nothing is cleared once
- * a Service was written after the list, so that a creator that takes longer than the grace period keeps its value.
- * Where Services are written all the time, leaks then stay.
+ * watch cache may have missed what a restored etcd has, nothing is changed once the committer has noticed a restore.
+ * With `is_guarded`, nothing is cleared once a Service was written after the list, so that a creator that takes longer
+ * than the grace period keeps its value. Where Services are written all the time, leaks then stay.
  *
  * A leak stays, and is due again in the next pass, if it was first seen less than the grace period ago, if this
- * committer allocated it within the grace period, if the list is from before the fence, or if a Service was written after a list that guards.
+ * committer allocated it within the grace period, if the list is from before the fence, or if a Service was written
+ * after a list that guards.
  * RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, does not have the committer's range, or a
  * later one has started, and for a guarded list without a revision.
  */

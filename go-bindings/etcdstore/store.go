@@ -362,7 +362,8 @@ func (s *Store) Fence(ctx context.Context, pass *rangekeeper.Pass) error {
 // when it is written. Repair is called even if the pass found nothing: the store learns from it which values
 // more than one Service claims.
 //
-// A list of Services from before ReadForPass is rangekeeper.ErrStaleList, and with one from before Fence no leak is cleaned. One that guards needs Config.Services.
+// A list of Services from before ReadForPass is rangekeeper.ErrStaleList, and with one from before Fence no leak is cleaned.
+// One that guards needs Config.Services.
 func (s *Store) Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	if s.isZero() {
 		return rangekeeper.Repaired{}, rangekeeper.ErrClosed
