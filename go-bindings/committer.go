@@ -17,6 +17,9 @@ var (
 	ErrNotInitialised = errors.New("the stored range was never initialised")
 	// ErrRefused: the store refused a request; the error around it has the store's message.
 	ErrRefused = errors.New("the store refused the request")
+	// ErrRangeInUse: a repair would replace a stored range, or create one, that Services need otherwise; see Replace. The error
+	// around it names both ranges.
+	ErrRangeInUse = errors.New("the range is not replaced")
 	// ErrUnreadable: the stored object is not a RangeAllocation for values of this kind; it is not overwritten.
 	ErrUnreadable = errors.New("the stored object cannot be decoded")
 	// ErrStaleList: a list is older than what was read before it. What was allocated in between looks leaked, or free.
@@ -46,9 +49,25 @@ type CommitterConfig struct {
 	// Grace is the time in which a Service has to be written once its values are allocated: two intervals of repair, 6
 	// minutes in Kubernetes. A creator that takes longer may lose them.
 	Grace time.Duration
+	// Replace says which stored range a repair may replace by the configured one.
+	Replace Replace
 	// Seed starts the generator for choices and back-off.
 	Seed uint64
 }
+
+// Replace says whether a repair replaces a stored object for another range of the same kind by one for the configured range.
+// An API server whose range is the stored one can allocate nothing from then on.
+type Replace uint32
+
+const (
+	// ReplaceIfUnused replaces it only if no value is recorded in it and no Service has one. Nor is a missing object created
+	// while a Service has a value outside of the configured range. Else the repair is ErrRangeInUse.
+	ReplaceIfUnused Replace = rk.ReplaceIfUnused
+	// ReplaceOnce is ReplaceAlways until the stored range was the configured one once, and then ReplaceIfUnused.
+	ReplaceOnce Replace = rk.ReplaceOnce
+	// ReplaceAlways is what kube-apiserver does, whose flag is the operator's word.
+	ReplaceAlways Replace = rk.ReplaceAlways
+)
 
 // NewCommitter makes a committer that knows nothing of the store yet.
 func NewCommitter(r Range, config CommitterConfig) (*Committer, error) {
@@ -57,7 +76,7 @@ func NewCommitter(r Range, config CommitterConfig) (*Committer, error) {
 	}
 	var handle *rk.Committer
 	var details rk.Error
-	code := rk.CommitterNew(r.pointer(), uint32(config.Strategy), timeToC(config.Grace), config.Seed,
+	code := rk.CommitterNew(r.pointer(), uint32(config.Strategy), timeToC(config.Grace), uint32(config.Replace), config.Seed,
 		&handle, &details)
 	runtime.KeepAlive(r.inner)
 	if code != rk.ResultOK {

@@ -92,9 +92,6 @@ type Allocated struct {
 	Values []Value
 	// Revision is the revision of the allocation, the as-of revision of a rollback.
 	Revision int64
-	// Created is the revision at which the key was created. The values are still allocated as long as the key has this
-	// create revision, its mod revision is not before Revision, and no fence (see [Committer.PassFenced]) is later than that.
-	Created int64
 	// Store is which store that was, as [KnownState] counts them.
 	Store uint32
 	// UseUntil is when a Service with the values must be written.
@@ -142,7 +139,7 @@ type Repaired struct {
 // Failed: nothing was changed.
 type Failed struct {
 	// Err is the reason: a *BatchError around a *ValueError; a *MismatchedRangeError; or wrapped in it ErrNotInitialised,
-	// ErrUnreadable, ErrRefused, ErrStaleList, ErrDeadlineExceeded, ErrCancelled.
+	// ErrUnreadable, ErrRangeInUse, ErrRefused, ErrStaleList, ErrDeadlineExceeded, ErrCancelled.
 	Err error
 }
 
@@ -205,7 +202,7 @@ func (c *Committer) outcome(flat *rk.Finished, rest *contents) Outcome {
 	case rk.OutcomeAllocated:
 		allocated := &data.Allocated
 		return Allocated{
-			valuesFromC(rest.takeValues(allocated.Values)), int64(allocated.Revision), int64(allocated.Created), allocated.Store,
+			valuesFromC(rest.takeValues(allocated.Values)), int64(allocated.Revision), allocated.Store,
 			timeFromC(allocated.UseUntil),
 		}
 	case rk.OutcomeReleased:
@@ -238,6 +235,8 @@ func (c *Committer) failure(failed *rk.Failed, rest *contents) error {
 		return &MismatchedRangeError{Expected: expected, Found: stored, Message: fmt.Sprintf("the stored range is %q, expected %s", stored, expected)}
 	case rk.ResultInvalidObject:
 		return fmt.Errorf("%w: %s", ErrUnreadable, reason)
+	case rk.ResultRangeInUse:
+		return fmt.Errorf("%w: %s", ErrRangeInUse, reason)
 	case rk.ResultRefused:
 		return fmt.Errorf("%w: %s", ErrRefused, reason)
 	case rk.ResultStaleList:

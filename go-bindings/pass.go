@@ -96,8 +96,9 @@ func (c *Committer) BeginPass(pass *Pass) error {
 
 // PassRead reports the read of a pass, with its revision and snapshot. Services are listed
 // after now. The leak counters of the committer's range go on only where the value was in use ever since the pass before;
-// where that is not known, or that pass was too short a while ago, all of them start again. It returns whether the pass may
-// clean leaks of this range, so that the fence is needed. The error may be a *BitsPastRangeError.
+// where that is not known, or that pass was too short a while ago, all of them start again. It returns whether the fence has to
+// be written before that: the pass may clean leaks of this range, or create the object, or others may have recreated it. The
+// error may be a *BitsPastRangeError.
 func (c *Committer) PassRead(pass *Pass, revision int64, snapshot []byte, now time.Duration) (needsFence bool, err error) {
 	if c.pointer() == nil {
 		return false, ErrClosed
@@ -113,12 +114,13 @@ func (c *Committer) PassRead(pass *Pass, revision int64, snapshot []byte, now ti
 	return needsFence, nil
 }
 
-// PassFenced reports that the fence of the committer's range was written at a revision: a key beside that of the range in the
-// same etcd, whose value has no meaning.
+// PassFenced reports that the fence of the committer's range was written, and the revision of etcd after that.
 //
-// The transaction that writes a Service with new values has the condition that the mod revision of the fence is not after
-// that of their allocation. So after the fence a Service with a leaked value is in the list or is never written, however
-// late its write reaches etcd. Without a fence between the read and the list leaks stay.
+// Beside the range is another key in its etcd, the witness, whose value has no meaning. Each StepSwap puts it in its
+// transaction, and the fence is its deletion. The transaction that writes a Service with new values has the condition that the
+// witness was created at the revision of their allocation or before, and written at that or later. So after the fence a
+// Service with a leaked value is in the list or is never written, however late its write reaches etcd. Without a fence between
+// the read and the list leaks stay.
 func (c *Committer) PassFenced(pass *Pass, revision int64) error {
 	if c.pointer() == nil {
 		return ErrClosed
@@ -128,6 +130,26 @@ func (c *Committer) PassFenced(pass *Pass, revision int64) error {
 	runtime.KeepAlive(pass)
 	runtime.KeepAlive(c)
 	return detailedError(code, &details)
+}
+
+// CheckPass looks, after the pass has finished its audit, whether the committer will refuse to repair its range, as far as it
+// knows the stored object: for a dry run, which submits no repair. The error is ErrRangeInUse or ErrUnreadable.
+func (c *Committer) CheckPass(pass *Pass) error {
+	if c.pointer() == nil {
+		return ErrClosed
+	}
+	var details rk.Error
+	code := rk.RepairPassCheck(pass.pointer(), c.pointer(), &details)
+	runtime.KeepAlive(pass)
+	runtime.KeepAlive(c)
+	switch code {
+	case rk.ResultRangeInUse:
+		return fmt.Errorf("%w: %s", ErrRangeInUse, errorMessage(&details))
+	case rk.ResultInvalidObject:
+		return fmt.Errorf("%w: %s", ErrUnreadable, errorMessage(&details))
+	default:
+		return detailedError(code, &details)
+	}
 }
 
 // SubmitRepair queues the operation that applies the result of a finished pass to the committer's range. It is to

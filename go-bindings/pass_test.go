@@ -26,15 +26,16 @@ func TestOrderOfPass(t *testing.T) {
 	refused(ours.BeginPass(pass), "begun twice")
 	refused(second(pass.Finish(audit)), "no audit yet")
 	refused(second(ours.SubmitRepair(NoDeadline, pass, ServiceList{})), "no audit yet")
+	refused(ours.CheckPass(pass), "no audit yet")
 	var past *BitsPastRangeError
 	if _, err := ours.PassRead(pass, 1, bytes.Repeat([]byte{0xff}, 26), 1); !errors.As(err, &past) || past.Range != "30000-30199" {
 		t.Error(err)
 	}
-	if needsFence, err := ours.PassRead(pass, 1, nil, 1); err != nil || needsFence {
+	if needsFence, err := ours.PassRead(pass, 1, nil, 1); err != nil || !needsFence {
 		t.Fatal(needsFence, err)
 	}
 	refused(others.PassFenced(pass, 2), "30200-30299 was read before the pass began with it")
-	refused(ours.PassFenced(pass, 1), "the fence of range 30000-30199 has revision 1, which is not after the read at revision 1")
+	refused(ours.PassFenced(pass, 0), "the fence of range 30000-30199 has revision 0, which is before the read at revision 1")
 	if err := ours.PassFenced(pass, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +56,7 @@ func TestOrderOfPass(t *testing.T) {
 		t.Errorf("%+v", counts)
 	}
 	refused(second(others.SubmitRepair(NoDeadline, pass, ServiceList{})), "30200-30299")
+	refused(others.CheckPass(pass), "30200-30299")
 	refused(second(ours.SubmitRepair(NoDeadline, pass, ServiceList{Guards: true})), "a list that guards has no revision")
 	refused(second(ours.SubmitRepair(NoDeadline, pass, ServiceList{Revision: -1, Guards: true})), "revision -1")
 	must(ours.SubmitRepair(NoDeadline, pass, ServiceList{}))

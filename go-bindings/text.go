@@ -20,6 +20,12 @@ var strategyTexts = map[Strategy]string{
 
 func (s Strategy) String() string { return enumText(strategyTexts, s) }
 
+var replaceTexts = map[Replace]string{
+	ReplaceIfUnused: "if unused", ReplaceOnce: "once", ReplaceAlways: "always",
+}
+
+func (r Replace) String() string { return enumText(replaceTexts, r) }
+
 var presenceTexts = map[Presence]string{
 	Missing: "missing", Uninitialised: "uninitialised", Initialised: "initialised",
 }

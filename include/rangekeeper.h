@@ -92,6 +92,23 @@
 #define RK_BITMAP_SERVICE_NODE_PORTS 2
 
 /**
+ * A repair replaces a stored object for another range of the same kind only if no value is recorded in the object and no
+ * Service has one; nor does it create a missing object while a Service has a value outside of the configured range. Else it
+ * ends with RK_RESULT_RANGE_IN_USE.
+ */
+#define RK_REPLACE_IF_UNUSED 0
+
+/**
+ * As RK_REPLACE_ALWAYS until the stored range was the configured one once, and then as RK_REPLACE_IF_UNUSED.
+ */
+#define RK_REPLACE_ONCE 1
+
+/**
+ * A repair always does, as kube-apiserver's.
+ */
+#define RK_REPLACE_ALWAYS 2
+
+/**
  * Serve all requests of data.allocate, or none.
  */
 #define RK_OPERATION_ALLOCATE 1
@@ -696,6 +713,10 @@ enum rk_result
    */
   RK_RESULT_UNREADABLE = 55,
   /**
+   * A repair would replace a stored range that Services need as it is.
+   */
+  RK_RESULT_RANGE_IN_USE = 56,
+  /**
    * A text is not JSON, or not of the documented form.
    */
   RK_RESULT_INVALID_JSON = 64,
@@ -1111,7 +1132,7 @@ typedef struct rk_key_state {
 } rk_key_state;
 
 /**
- * A compare-and-swap.
+ * A compare-and-swap, which puts the witness, too (rk_repair_pass_fenced).
  */
 typedef struct rk_step_swap {
   /**
@@ -1363,11 +1384,6 @@ typedef struct rk_allocated {
    */
   uint64_t revision;
   /**
-   * The revision at which the key was created. The values are still allocated as long as the key has this create
-   * revision, its mod revision is not before `revision`, and no fence (rk_repair_pass_fenced) is later than that.
-   */
-  uint64_t created;
-  /**
    * Which store that was, as rk_known counts them.
    */
   uint32_t store;
@@ -1464,7 +1480,8 @@ typedef struct rk_failed {
    */
   size_t stored_range;
   /**
-   * How many of the bytes after these are the reason: with RK_RESULT_INVALID_OBJECT and RK_RESULT_REFUSED; else 0.
+   * How many of the bytes after these are the reason: with RK_RESULT_INVALID_OBJECT, RK_RESULT_REFUSED and
+   * RK_RESULT_RANGE_IN_USE; else 0.
    */
   size_t reason;
 } rk_failed;
@@ -2164,11 +2181,13 @@ rk_result rk_bootstrap_plan(const char *question,
  *
  * `strategy` is one of RK_STRATEGY_*. `grace` is the time in nanoseconds in which a Service has to be written once
  * its values are allocated: two intervals of repair, 6 minutes in Kubernetes; a creator that takes longer may lose
- * them. `seed` starts the generator for choices and back-off. Memory: up to 1 MiB for a /12 beside the object.
+ * them. `replace` is one of RK_REPLACE_*. `seed` starts the generator for choices and back-off. Memory: up to 1 MiB for
+ * a /12 beside the object.
  */
 rk_result rk_committer_new(const struct rk_range *range,
                            uint32_t strategy,
                            uint64_t grace,
+                           uint32_t replace,
                            uint64_t seed,
                            struct rk_committer **committer,
                            struct rk_error *error);
@@ -2676,8 +2695,8 @@ rk_result rk_repair_pass_begin(const struct rk_repair_pass *pass,
  * been in use ever since the previous pass; if that is unknown, or that pass was too recent, all counters of the
  * range start again.
  *
- * Writes to `needs_fence` whether the pass may clean leaks of this range: then the caller writes the fence before it
- * lists Services; see rk_repair_pass_fenced.
+ * Writes to `needs_fence` whether the caller has to write the fence before it lists Services: the pass may clean leaks of
+ * this range, or create the object, or others may have recreated that. See rk_repair_pass_fenced.
  *
  * RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun, or is read already, or a later pass has
  * started; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
@@ -2692,15 +2711,15 @@ rk_result rk_repair_pass_read(const struct rk_repair_pass *pass,
                               struct rk_error *error);
 
 /**
- * Records that the fence of a committer's object was written at the revision `fence`: a key beside the object's in the
- * same etcd, whose value has no meaning.
+ * Records that the fence of a committer's object was written; `fence` is the revision of etcd after that.
  *
- * The transaction that writes a Service with new values has the condition that the mod revision of the fence is not
- * after that of their allocation. So after the fence a Service with a leaked value is in the list or is never written,
- * however late its write reaches etcd. Without a fence between the read and a list that has a revision
- * (rk_committer_submit_repair), leaks stay.
+ * Beside the object is another key in its etcd, the witness, whose value has no meaning. Each RK_STEP_SWAP puts it in its
+ * transaction, and the fence is its deletion. The transaction that writes a Service with new values has the condition that
+ * the witness was created at the revision of their allocation or before, and written at that or later. So after the fence
+ * a Service with a leaked value is in the list or is never written, however late its write reaches etcd. Without a fence
+ * between the read and a list that has a revision (rk_committer_submit_repair), leaks stay.
  *
- * RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun or is not read, `fence` is not after the read, all
+ * RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun or is not read, `fence` is before the read, all
  * ranges are audited, or a later pass has started.
  */
 rk_result rk_repair_pass_fenced(const struct rk_repair_pass *pass,
@@ -2729,6 +2748,17 @@ rk_result rk_repair_pass_finish(const struct rk_repair_pass *pass,
                                 const struct rk_audit *audit,
                                 struct rk_report **report,
                                 struct rk_error *error);
+
+/**
+ * Looks, after rk_repair_pass_finish, whether the committer will refuse to repair its range, as far as it knows the stored
+ * object: for a dry run, which submits no repair.
+ *
+ * RK_RESULT_RANGE_IN_USE, RK_RESULT_INVALID_OBJECT. RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, or
+ * does not have the committer's range.
+ */
+rk_result rk_repair_pass_check(const struct rk_repair_pass *pass,
+                               const struct rk_committer *committer,
+                               struct rk_error *error);
 
 /**
  * Submits the operation that repairs the committer's range, after rk_repair_pass_finish. Submit it even if the

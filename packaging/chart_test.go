@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -52,13 +54,47 @@ func run(tool string, args ...string) (stdout string, err error) {
 	return out.String(), nil
 }
 
-// TestChartEqualsBase renders the Helm chart and the kustomize base: they are the same objects.
+// ranges are the values that have no default.
+var ranges = []string{"--set", "serviceClusterIPRange=10.96.0.0/12,serviceNodePortRange=30000-32767"}
+
+// overlay writes one of the base, with the lines of docs/install.md that set the ranges.
+func overlay(t *testing.T) string {
+	text, err := os.ReadFile("../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, patches, found := strings.Cut(string(text), "    patches:\n")
+	patches, _, ends := strings.Cut(patches, "\n\n")
+	if !found || !ends {
+		t.Fatal("docs/install.md has no patches")
+	}
+	dir := t.TempDir()
+	to, err := filepath.Abs(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(from, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = fmt.Appendf(nil, "resources: [%s]\npatches:\n%s\n", relative, strings.ReplaceAll("\n"+patches, "\n    ", "\n"))
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestChartEqualsBase renders the Helm chart and an overlay of the kustomize base: they are the same objects.
 func TestChartEqualsBase(t *testing.T) {
-	if out, err := run("helm", "lint", "--strict", chart); err != nil {
+	if out, err := run("helm", append([]string{"lint", "--strict", chart}, ranges...)...); err != nil {
 		t.Errorf("%v%s", err, out)
 	}
-	ofChart := render(t, "helm", "template", "rangekeeper", chart, "--namespace", "kube-system")
-	ofBase := render(t, "kustomize", "build", base)
+	ofChart := render(t, "helm", append([]string{"template", "rangekeeper", chart, "--namespace", "kube-system"}, ranges...)...)
+	ofBase := render(t, "kustomize", "build", overlay(t))
 	if len(ofBase) != 6 {
 		t.Errorf("the base has %d objects: %s", len(ofBase), slices.Sorted(maps.Keys(ofBase)))
 	}
@@ -81,12 +117,12 @@ func TestChartValues(t *testing.T) {
 	objects := render(t, "helm", "template", "rangekeeper", chart, "--namespace", "control-plane",
 		"--set", "image.repository=example.test/rangekeeper,image.digest="+digest,
 		"--set-json", `etcd.endpoints=["https://192.0.2.1:2379","https://192.0.2.2:2379"]`,
-		"--set-json", `serviceClusterIPRange="10.0.0.0/16,fd00::/112"`,
+		"--set-json", `serviceClusterIPRange="10.0.0.0/16,fd00::/112"`, "--set", "serviceNodePortRange=30000-30009",
 		"--set-json", "nodeSelector=null", "--set-json", "tolerations=[]", "--set-json", "resources=null", "--set", "securePort=8443")
 	object, _ := yaml.Marshal(objects["DaemonSet control-plane/rangekeeper-controller"])
 	for _, want := range []string{
 		"image: example.test/rangekeeper@" + digest + "\n", "--endpoints=https://192.0.2.1:2379,https://192.0.2.2:2379\n",
-		"--service-cluster-ip-range=10.0.0.0/16,fd00::/112\n", "--secure-port=8443\n", `value: "8443"`,
+		"--service-cluster-ip-range=10.0.0.0/16,fd00::/112\n", "--service-node-port-range=30000-30009\n", "--secure-port=8443\n", `value: "8443"`,
 	} {
 		if !strings.Contains(string(object), want) {
 			t.Errorf("no %q in\n%s", want, object)
@@ -102,9 +138,9 @@ func TestChartValues(t *testing.T) {
 	for _, set := range []string{
 		"image.digest=0123", "securePort=0", "serviceNodePortRange=30000", "etcd.endpoints=null", "pkiDir=pki", "serviceClusterIpRange=10.0.0.0/16",
 		"image.repository=a b", `image.repository="x`, "serviceClusterIPRange=nonsense", "serviceClusterIPRange=10.0.0.0/16\n        - --dry-run",
-		"etcd.caFile=ca.crt", "etcd.endpoints[0]=https://x y",
+		"etcd.caFile=ca.crt", "etcd.endpoints[0]=https://x y", "serviceClusterIPRange=null", "serviceNodePortRange=null",
 	} {
-		_, err := run("helm", "template", "rangekeeper", chart, "--set", set)
+		_, err := run("helm", append(append([]string{"template", "rangekeeper", chart}, ranges...), "--set", set)...)
 		name, _, _ := strings.Cut(set, "=")
 		if err == nil || !strings.Contains(err.Error(), name[strings.LastIndex(name, ".")+1:]) {
 			t.Errorf("%s: %v", set, err)

@@ -162,7 +162,8 @@ deployed() {
 	folder=$(unpack "$dist/rangekeeper-deploy_v$version.tar.gz")
 	tool kustomize build "$folder/deploy/base" >"$work/base.yaml"
 	tool kustomize build "$folder/deploy/audit" | grep 'name: rangekeeper-audit'
-	tool helm template rangekeeper "$dist/rangekeeper-controller-$version.tgz" --namespace kube-system >"$work/chart.yaml"
+	tool helm template rangekeeper "$dist/rangekeeper-controller-$version.tgz" --namespace kube-system \
+		--set serviceClusterIPRange=10.96.0.0/12,serviceNodePortRange=30000-32767 >"$work/chart.yaml"
 	for rendered in base chart; do
 		[[ $(grep -c "image: rangekeeper@$(image_digest)$" "$work/$rendered.yaml") == 1 ]]
 	done

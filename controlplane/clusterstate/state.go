@@ -190,7 +190,7 @@ func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
 	switch {
 	case strings.HasPrefix(key, p.ranges):
 		if strings.Contains(key[len(p.ranges):], "/") {
-			return nil // no range, but a fence beside one (etcdstore.FenceKey)
+			return nil // no range, but the witness beside one (etcdstore.WitnessKey)
 		}
 		s.Ranges[path.Base(key)] = StoredRange{
 			Key:            key,

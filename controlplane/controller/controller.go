@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,9 @@ type Config struct {
 	ClusterIPRanges []rangekeeper.Range
 	// NodePortRange is the range of node ports.
 	NodePortRange rangekeeper.Range
+	// ReplaceRanges are the names of stored ranges that are replaced by the configured ones once, though Services need them:
+	// see rangekeeper.ReplaceOnce. The others are kept then.
+	ReplaceRanges []string
 	// Bootstrap is the rest; its ServiceClusterIPRange is taken from ClusterIPRanges.
 	Bootstrap bootstrap.Config
 	// Metrics is where all metrics are registered.
@@ -60,7 +64,21 @@ type Controller struct {
 	repairers map[string]*repaircontroller.Repairer
 	// objects reports whether ClusterIPs were IPAddress objects at the last check; nil before the first.
 	objects atomic.Pointer[bool]
+	// kept are the reasons why stored ranges are kept that are not the configured ones, by controller.
+	kept map[string]*lastError
 }
+
+// lastError is an error that Health reports until it is over. The zero value has none.
+type lastError struct{ value atomic.Value }
+
+type errorOrNil struct{ error }
+
+func (l *lastError) get() error {
+	last, _ := l.value.Load().(errorOrNil)
+	return last.error
+}
+
+func (l *lastError) set(err error) { l.value.Store(errorOrNil{err}) }
 
 // ClusterIPRangeNames are the names under which the ranges of a Config are stored, in its order.
 var ClusterIPRangeNames = []string{audit.ServiceIPs, audit.SecondaryServiceIPs}
@@ -112,6 +130,7 @@ func New(config Config) (*Controller, error) {
 	}
 	c := &Controller{
 		config: config, client: client, repairers: map[string]*repaircontroller.Repairer{},
+		kept:   map[string]*lastError{},
 		events: events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()}),
 	}
 	if err := c.addRepairs(); err != nil {
@@ -160,6 +179,9 @@ func (c *Controller) addRepairs() error {
 			return err
 		}
 		c.repairers[of.controller.Name] = repairer
+		kept := new(lastError)
+		c.kept[of.controller.Name] = kept
+		c.health = append(c.health, kept.get)
 		c.closers = append(c.closers, func(context.Context) error { return repairer.Close() })
 	}
 	return nil
@@ -169,13 +191,8 @@ func (c *Controller) addRepairs() error {
 // while etcd was restored is wrong, and a repair by it would free values of Services. Health reports a wrong list.
 func (c *Controller) provenServices() repaircontroller.ListServices {
 	list := repaircontroller.APIServices(c.client.CoreV1().Services(""))
-	var wrong atomic.Pointer[error]
-	c.health = append(c.health, func() error {
-		if err := wrong.Load(); err != nil {
-			return *err
-		}
-		return nil
-	})
+	wrong := new(lastError)
+	c.health = append(c.health, wrong.get)
 	return func(ctx context.Context) ([]*corev1.Service, int64, error) {
 		services, revision, err := list(ctx)
 		if err != nil {
@@ -184,9 +201,9 @@ func (c *Controller) provenServices() repaircontroller.ListServices {
 		err = clusterstate.CheckServices(ctx, c.config.Etcd, c.config.Bootstrap.EtcdPrefix, services, revision)
 		switch {
 		case err == nil:
-			wrong.Store(nil)
+			wrong.set(nil)
 		case errors.Is(err, clusterstate.ErrOtherList):
-			wrong.Store(&err)
+			wrong.set(err)
 		}
 		return services, revision, err
 	}
@@ -194,9 +211,13 @@ func (c *Controller) provenServices() repaircontroller.ListServices {
 
 func open(c *Controller, name string, values rangekeeper.Range) (*etcdstore.Store, error) {
 	prefix := c.config.Bootstrap.EtcdPrefix
+	replace := rangekeeper.ReplaceIfUnused
+	if slices.Contains(c.config.ReplaceRanges, name) {
+		replace = rangekeeper.ReplaceOnce
+	}
 	store, err := etcdstore.Open(etcdstore.Config{
 		Client: c.config.Etcd, Key: clusterstate.RangeKey(prefix, name), Range: values,
-		Strategy: rangekeeper.DynamicBandFirst, Grace: 2 * c.config.Bootstrap.Periods.Repairs,
+		Strategy: rangekeeper.DynamicBandFirst, Replace: replace, Grace: 2 * c.config.Bootstrap.Periods.Repairs,
 		Replaced: func(err error) { c.config.Log.Error("a committer failed and is replaced", "error", err) },
 		Restored: func() {
 			c.config.Log.Error("etcd was restored; restart the API server if it ran meanwhile", "range", name)
@@ -288,6 +309,7 @@ func (c *Controller) repair(ctx context.Context, of repaircontroller.Controller)
 	if err != nil {
 		return err
 	}
+	c.reportKept(ctx, of, result)
 	made, set, cleared, changed, leaked := 0, 0, 0, 0, 0
 	for _, r := range result.Ranges {
 		if r.Made {
@@ -306,4 +328,22 @@ func (c *Controller) repair(ctx context.Context, of repaircontroller.Controller)
 	c.config.Log.Log(ctx, level, message, "controller", of.Name, "services", result.Services,
 		"findings", len(result.Findings), "made", made, "set", set, "cleared", cleared, "changed", changed, "leaked", leaked)
 	return nil
+}
+
+// reportKept has Health report ranges that are kept though others are configured, and logs it when that begins or changes.
+func (c *Controller) reportKept(ctx context.Context, of repaircontroller.Controller, result repaircontroller.Result) {
+	var errs []error
+	for _, r := range result.Ranges {
+		errs = append(errs, r.Kept)
+	}
+	kept, now := c.kept[of.Name], errors.Join(errs...)
+	before := kept.get()
+	kept.set(now)
+	if now != nil && (before == nil || before.Error() != now.Error()) {
+		message := "a range is kept as it is stored; configure that one, or replace it with --replace-range"
+		if c.config.DryRun {
+			message = "dry run: a range would be kept as it is stored; configure that one, or replace it with --replace-range"
+		}
+		c.config.Log.ErrorContext(ctx, message, "controller", of.Name, "reason", now)
+	}
 }

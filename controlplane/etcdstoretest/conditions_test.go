@@ -29,12 +29,28 @@ func TestConditions(t *testing.T) {
 			must(s.Release(ctx, one.Value, one.Owner()))
 		}, true},
 		{"a fence", func(ctx context.Context, s *server) {
-			must(s.client.Do(ctx, etcdstore.PutFence(faultKey)))
+			must(s.client.Do(ctx, etcdstore.FenceOp(faultKey)))
 		}, false},
-		{"the key was deleted, and created with the same content", func(ctx context.Context, s *server) {
-			stored := must(s.client.Get(ctx, faultKey)).Kvs[0].Value
+		{"the key was deleted, and created by a store", func(ctx context.Context, s *server) {
 			must(s.client.Delete(ctx, faultKey))
-			must(s.client.Put(ctx, faultKey, string(stored)))
+			must(openRange(t, s.client, s.Range()).Init(ctx))
+		}, false},
+		{"the key was deleted, and a pass has begun to recreate it", func(ctx context.Context, s *server) {
+			must(s.client.Delete(ctx, faultKey))
+			passes := must(rangekeeper.NewPasses(3, time.Minute))
+			defer passes.Close()
+			pass := must(passes.Start())
+			defer pass.Close()
+			if _, needsFence, err := s.ReadForPass(ctx, pass); err != nil || !needsFence {
+				t.Fatal(needsFence, err)
+			}
+			if err := s.Fence(ctx, pass); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		{"a fence, and another allocation", func(ctx context.Context, s *server) {
+			must(s.client.Do(ctx, etcdstore.FenceOp(faultKey)))
+			must(s.AllocateNext(ctx))
 		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -42,7 +58,7 @@ func TestConditions(t *testing.T) {
 			defer cancel()
 			client := etcdtest.StartCluster(t, 1).Client()
 			s := startServer(t, client)
-			must(client.Do(ctx, etcdstore.PutFence(faultKey))) // an earlier one
+			must(client.Do(ctx, etcdstore.FenceOp(faultKey))) // an earlier one
 			mine := must(s.AllocateNext(ctx))
 			c.event(ctx, s)
 			if written := writeService(ctx, client, mine); written != c.holds {
@@ -80,7 +96,7 @@ func TestConditionsOfManyValues(t *testing.T) {
 		t.Error("the values are allocated")
 	}
 	// A fence between the allocations concerns the first of them only.
-	must(client.Do(ctx, etcdstore.PutFence(faultKey)))
+	must(client.Do(ctx, etcdstore.FenceOp(faultKey)))
 	all = append(all, must(store.AllocateNext(ctx)))
 	if write() {
 		t.Error("a pass may have cleaned the first values")

@@ -330,7 +330,56 @@ func TestMetrics(t *testing.T) {
 	}
 	stats := s.Stats()
 	operations, swaps := found["rangekeeper_store_operations_total "+key], found["rangekeeper_store_requests_total "+key+" swap"]
-	if len(found) != 2*9 || operations != 2 || swaps != float64(stats.Swaps) || stats.Swaps != 2 {
+	if len(found) != 2*9 || operations != 3 || swaps != float64(stats.Swaps) || stats.Swaps != 2 {
 		t.Error(found, stats)
+	}
+}
+
+// TestReplace repairs a range whose object is for another one.
+func TestReplace(t *testing.T) {
+	etcd := startEtcd(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	client := etcd.Client()
+	stored := func() string { return string(must(client.Get(ctx, key)).Kvs[0].Value) }
+	theirs := open(t, etcd, "10.0.0.0/24")
+	must(theirs.Init(ctx))
+	must(theirs.AllocateNext(ctx))
+	for _, c := range []struct {
+		replace    rangekeeper.Replace
+		configured string
+		replaces   bool
+	}{
+		{rangekeeper.ReplaceIfUnused, "10.0.0.0/23", false},
+		{rangekeeper.ReplaceOnce, "10.0.0.0/23", true},
+		{rangekeeper.ReplaceAlways, "10.0.0.0/22", true},
+	} {
+		before := stored()
+		ours := must(etcdstore.Open(etcdstore.Config{
+			Client: client, Key: key, Range: must(rangekeeper.ParseCIDR(c.configured)), Replace: c.replace,
+		}))
+		defer ours.Close(context.Background())
+		passes := must(rangekeeper.NewPasses(3, time.Minute))
+		defer passes.Close()
+		pass, audit := readForPass(t, ours, passes)
+		must(pass.Finish(audit))
+		check := ours.CheckRepair(pass)
+		_, err := ours.Repair(ctx, pass, rangekeeper.ServiceList{})
+		for _, err := range []error{check, err} {
+			if c.replaces != (err == nil) {
+				t.Errorf("%v: %v", c.replace, err)
+			}
+			if err == nil {
+				continue
+			}
+			for _, words := range []string{"10.0.0.0/24 (values recorded: 1)", "10.0.0.0/23 (Services outside of it: 0)", key} {
+				if !errors.Is(err, rangekeeper.ErrRangeInUse) || !strings.Contains(err.Error(), words) {
+					t.Errorf("%q is not in %v", words, err)
+				}
+			}
+		}
+		if after := stored(); (after == before) == c.replaces {
+			t.Errorf("%v: %q, was %q", c.replace, after, before)
+		}
 	}
 }

@@ -21,14 +21,18 @@ type Range interface {
 	ReadForPass(ctx context.Context, pass *rangekeeper.Pass) (view rangekeeper.State, needsFence bool, err error)
 	// Fence writes the fence of the range for a pass. Services are listed after that.
 	Fence(ctx context.Context, pass *rangekeeper.Pass) error
+	// CheckRepair looks, for a dry run, whether Repair would refuse the range as it was read.
+	CheckRepair(pass *rangekeeper.Pass) error
 	// Repair writes what the finished pass found out about the range.
 	Repair(ctx context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error)
 }
 
 // RangeOutcome is the outcome of a pass for one range.
 type RangeOutcome struct {
-	// Missing says that nothing was stored before.
+	// Missing says that nothing was stored before, or another range.
 	Missing bool
+	// Kept is why the stored range was not replaced by the configured one: a rangekeeper.ErrRangeInUse, which is no failure.
+	Kept error
 	// Changed is the number of values that were left alone, as they, or Services, had changed since they were read.
 	Changed int
 }
@@ -64,16 +68,29 @@ func Drive(ctx context.Context, passes *rangekeeper.Passes, ranges []Range, dryR
 	}
 	var failures []error
 	for i, one := range ranges {
-		if dryRun || report.Range(i).Record == rangekeeper.RecordStale {
+		if report.Range(i).Record == rangekeeper.RecordStale {
 			continue
 		}
-		repaired, err := one.Repair(ctx, pass, listed)
+		var repaired rangekeeper.Repaired
+		var err error
+		if dryRun {
+			err = one.CheckRepair(pass)
+		} else {
+			repaired, err = one.Repair(ctx, pass, listed)
+		}
 		outcomes[i].Changed = repaired.Changed
-		if err != nil {
-			failures = append(failures, err, report.RecordFailedRepair(i))
+		if errors.Is(err, rangekeeper.ErrRangeInUse) {
+			outcomes[i].Kept = err
+			failures = append(failures, report.RecordFailedRepair(i))
 			continue
 		}
-		failures = append(failures, report.RecordRepair(i, repaired))
+		failures = append(failures, err)
+		switch {
+		case err != nil:
+			failures = append(failures, report.RecordFailedRepair(i))
+		case !dryRun:
+			failures = append(failures, report.RecordRepair(i, repaired))
+		}
 	}
 	return outcomes, errors.Join(failures...)
 }

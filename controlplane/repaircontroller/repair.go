@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -87,8 +88,11 @@ type Result struct {
 
 // RangeResult says what became of one range in a pass.
 type RangeResult struct {
-	// Made says that nothing was stored before.
+	// Made says that nothing was stored before, or a range that was replaced.
 	Made bool
+	// Kept is why the stored range was not replaced by the configured one: a rangekeeper.ErrRangeInUse, which is no failure.
+	// Nothing is found then: Services are not wrong by a range that is not in force.
+	Kept error
 	// Leaked is how many values no Service uses, those included that were cleaned.
 	Leaked int
 	// Set and Cleared are how many values were recorded and freed, Changed how many were left alone as they, or
@@ -139,13 +143,17 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 	for i, done := range outcomes {
 		counts := report.Range(i)
 		result.Ranges = append(result.Ranges, RangeResult{
-			Made: done.Missing, Leaked: int(counts.Leaked), Set: int(counts.Set), Cleared: int(counts.Clear), Changed: done.Changed,
+			Made: done.Missing && done.Kept == nil, Kept: done.Kept,
+			Leaked: int(counts.Leaked), Set: int(counts.Set), Cleared: int(counts.Clear), Changed: done.Changed,
 		})
 	}
-	var err error
-	if result.Findings, err = report.Findings(); err != nil {
+	findings, err := report.Findings()
+	if err != nil {
 		return Result{}, errors.Join(failure, err)
 	}
+	result.Findings = slices.DeleteFunc(findings, func(finding rangekeeper.Finding) bool {
+		return finding.Range >= 0 && finding.Range < len(outcomes) && outcomes[finding.Range].Kept != nil
+	})
 	if !r.config.DryRun {
 		for _, finding := range result.Findings {
 			r.report(services[finding.Subject.Ordinal], finding)

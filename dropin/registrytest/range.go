@@ -23,7 +23,7 @@ func RangeOf(registry rangeallocation.RangeRegistry, rangeSpec string) repair.Ra
 	if err != nil {
 		values = must(rangekeeper.ParseCIDR(rangeSpec))
 	}
-	committer := must(rangekeeper.NewCommitter(values, rangekeeper.CommitterConfig{Grace: time.Minute}))
+	committer := must(rangekeeper.NewCommitter(values, rangekeeper.CommitterConfig{Grace: time.Minute, Replace: rangekeeper.ReplaceAlways}))
 	return &driver{registry: registry, committer: committer, revision: 1}
 }
 
@@ -63,6 +63,8 @@ func (d *driver) ReadForPass(_ context.Context, pass *rangekeeper.Pass) (view ra
 
 // Fence writes nothing: revisions of the registry cannot be compared with those of a list of Services.
 func (d *driver) Fence(context.Context, *rangekeeper.Pass) error { return nil }
+
+func (d *driver) CheckRepair(pass *rangekeeper.Pass) error { return d.committer.CheckPass(pass) }
 
 func (d *driver) Repair(_ context.Context, pass *rangekeeper.Pass, listed rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	if _, err := d.committer.SubmitRepair(rangekeeper.NoDeadline, pass, listed); err != nil {

@@ -43,6 +43,8 @@ func (r refusing) ReadForPass(context.Context, *rangekeeper.Pass) (rangekeeper.S
 
 func (r refusing) Fence(context.Context, *rangekeeper.Pass) error { return r.err }
 
+func (r refusing) CheckRepair(*rangekeeper.Pass) error { return r.err }
+
 func (r refusing) Repair(context.Context, *rangekeeper.Pass, rangekeeper.ServiceList) (rangekeeper.Repaired, error) {
 	return rangekeeper.Repaired{}, r.err
 }

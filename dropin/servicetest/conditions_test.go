@@ -28,12 +28,14 @@ const (
 // intrusions are what may happen between an allocation and the write of its Service, so that another Service can have the value.
 var intrusions = map[string]func(t *testing.T, c *cluster){
 	"a repair pass has begun to list Services": func(t *testing.T, c *cluster) {
-		must(c.etcd.Do(t.Context(), etcdstore.PutFence(portsKey)))
+		must(c.etcd.Do(t.Context(), etcdstore.FenceOp(portsKey)))
 	},
-	"the range was deleted and created again": func(t *testing.T, c *cluster) {
-		value := must(c.etcd.Get(t.Context(), portsKey)).Kvs[0].Value
-		must(c.etcd.Delete(t.Context(), portsKey))
-		must(c.etcd.Put(t.Context(), portsKey, string(value)))
+	"a repair pass has begun, and others have allocated since": func(t *testing.T, c *cluster) {
+		must(c.etcd.Do(t.Context(), etcdstore.FenceOp(portsKey)))
+		must(c.etcd.Put(t.Context(), etcdstore.WitnessKey(portsKey), ""))
+	},
+	"etcd was restored to a state without the allocation": func(t *testing.T, c *cluster) {
+		must(c.etcd.Do(t.Context(), etcdstore.FenceOp(portsKey))) // there was no witness then
 	},
 }
 
@@ -102,7 +104,7 @@ func TestWithoutValues(t *testing.T) {
 	c := start(t, nil)
 	created := must(c.create(request(t), nodePort("a"), nil))
 	created.Labels = map[string]string{"a": "b"}
-	_, err := c.update(request(t), created, func(*api.Service) { must(c.etcd.Do(t.Context(), etcdstore.PutFence(portsKey))) })
+	_, err := c.update(request(t), created, func(*api.Service) { must(c.etcd.Do(t.Context(), etcdstore.FenceOp(portsKey))) })
 	if err != nil {
 		t.Error(err)
 	}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use rangekeeper_core::commit::{Committer, Config, Event, Known, Outcome, Request, Step, Ticket};
+use rangekeeper_core::commit::{Committer, Config, Event, Known, Outcome, Replace, Request, Step, Ticket};
 
 use crate::allocator;
 use crate::committer_input::{events, operations, rk_event, rk_operation};
@@ -21,6 +21,15 @@ use crate::range::{ValueRange, rk_range};
 use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice};
 use crate::value::{Value, rk_value};
+
+/// A repair replaces a stored object for another range of the same kind only if no value is recorded in the object and no
+/// Service has one; nor does it create a missing object while a Service has a value outside of the configured range. Else it
+/// ends with RK_RESULT_RANGE_IN_USE.
+pub const RK_REPLACE_IF_UNUSED: u32 = 0;
+/// As RK_REPLACE_ALWAYS until the stored range was the configured one once, and then as RK_REPLACE_IF_UNUSED.
+pub const RK_REPLACE_ONCE: u32 = 1;
+/// A repair always does, as kube-apiserver's.
+pub const RK_REPLACE_ALWAYS: u32 = 2;
 
 /// A committer of any range.
 pub(crate) type RangeCommitter = Committer<ValueRange, Xoshiro256PlusPlus>;
@@ -105,12 +114,14 @@ pub struct rk_known {
 ///
 /// `strategy` is one of RK_STRATEGY_*. `grace` is the time in nanoseconds in which a Service has to be written once
 /// its values are allocated: two intervals of repair, 6 minutes in Kubernetes; a creator that takes longer may lose
-/// them. `seed` starts the generator for choices and back-off. Memory: up to 1 MiB for a /12 beside the object.
+/// them. `replace` is one of RK_REPLACE_*. `seed` starts the generator for choices and back-off. Memory: up to 1 MiB for
+/// a /12 beside the object.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_committer_new(
     range: *const rk_range,
     strategy: u32,
     grace: u64,
+    replace: u32,
     seed: u64,
     committer: *mut *mut rk_committer,
     error: *mut rk_error,
@@ -119,13 +130,30 @@ pub unsafe extern "C" fn rk_committer_new(
     unsafe {
         guard_error(error, |scope| {
             let (range, out) = (borrow(scope, range).named("range")?, Out::new(scope, committer).named("committer")?);
-            let config = Config { strategy: allocator::strategy(strategy)?, grace: Duration::from_nanos(grace) };
+            let config = Config {
+                strategy: allocator::strategy(strategy)?,
+                grace: Duration::from_nanos(grace),
+                replace: self::replace(replace)?,
+            };
             let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
             let committer = Committer::new(ValueRange(range.0), config, generator);
             let state = State { committer, swap: None, finished: Outcomes::default() };
             out.give(rk_committer(Handle::new(state)));
             Ok(())
         })
+    }
+}
+
+/// What a number stands for.
+fn replace(number: u32) -> Result<Replace, Failure> {
+    match number {
+        RK_REPLACE_IF_UNUSED => Ok(Replace::IfUnused),
+        RK_REPLACE_ONCE => Ok(Replace::Once),
+        RK_REPLACE_ALWAYS => Ok(Replace::Always),
+        _ => Err(Failure::new(
+            rk_result::InvalidArgument,
+            format_args!("replace {number} is none of 0 (if unused), 1 (once), 2 (always)"),
+        )),
     }
 }
 
@@ -208,8 +236,7 @@ pub unsafe extern "C" fn rk_committer_abandon(
         let (committer, values) = unsafe { (borrow(scope, committer)?, slice(scope, values, n)?) };
         let values = values.iter().map(Value::try_from).collect::<Result<_, _>>()?;
         committer.0.with(|state| {
-            let (created, use_until) = (0, Duration::ZERO);
-            state.committer.abandon(Outcome::Allocated { values, revision, store, created, use_until });
+            state.committer.abandon(Outcome::Allocated { values, revision, store, use_until: Duration::ZERO });
             Ok(())
         })
     })

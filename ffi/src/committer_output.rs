@@ -85,7 +85,7 @@ pub struct rk_step_wait {
     pub until: u64,
 }
 
-/// A compare-and-swap.
+/// A compare-and-swap, which puts the witness, too (rk_repair_pass_fenced).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_step_swap {
@@ -166,9 +166,6 @@ pub struct rk_allocated {
     pub values: usize,
     /// The revision of the allocation: the as-of revision of a rollback.
     pub revision: u64,
-    /// The revision at which the key was created. The values are still allocated as long as the key has this create
-    /// revision, its mod revision is not before `revision`, and no fence (rk_repair_pass_fenced) is later than that.
-    pub created: u64,
     /// Which store that was, as rk_known counts them.
     pub store: u32,
     /// The time until which a Service with the values must be written, in nanoseconds by the caller's clock.
@@ -235,7 +232,8 @@ pub struct rk_failed {
     pub values: usize,
     /// How many of the bytes are the stored range: with RK_RESULT_MISMATCHED_RANGE; else 0.
     pub stored_range: usize,
-    /// How many of the bytes after these are the reason: with RK_RESULT_INVALID_OBJECT and RK_RESULT_REFUSED; else 0.
+    /// How many of the bytes after these are the reason: with RK_RESULT_INVALID_OBJECT, RK_RESULT_REFUSED and
+    /// RK_RESULT_RANGE_IN_USE; else 0.
     pub reason: usize,
 }
 
@@ -270,9 +268,9 @@ impl Outcomes {
     /// Adds the values and bytes of an outcome.
     fn add(&mut self, outcome: Outcome<ValueRange>) -> (u32, rk_outcome_data) {
         match outcome {
-            Outcome::Allocated { values, revision, store, created, use_until } => {
+            Outcome::Allocated { values, revision, store, use_until } => {
                 let use_until = nanoseconds(use_until);
-                let allocated = rk_allocated { values: self.add_values(&values), revision, created, store, use_until };
+                let allocated = rk_allocated { values: self.add_values(&values), revision, store, use_until };
                 (RK_OUTCOME_ALLOCATED, rk_outcome_data { allocated })
             }
             Outcome::Released { freed } => (RK_OUTCOME_RELEASED, rk_outcome_data { released: rk_released { freed } }),
@@ -334,6 +332,10 @@ impl Outcomes {
             Failure::Refused { message } => {
                 failed.reason = self.add_bytes(message.as_bytes());
                 rk_result::Refused
+            }
+            failure @ Failure::RangeInUse { .. } => {
+                failed.reason = self.add_bytes(failure.to_string().as_bytes());
+                rk_result::RangeInUse
             }
             Failure::StaleList { .. } => rk_result::StaleList,
             Failure::DeadlineExceeded => rk_result::DeadlineExceeded,

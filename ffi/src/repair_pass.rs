@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rangekeeper_core::bitmap::Bitmap;
-use rangekeeper_core::commit::{Diff, Found, Listed, Listing, Operation, Pass, PassError, Passes, View};
+use rangekeeper_core::commit::{self, Diff, Found, Listed, Listing, Operation, Pass, PassError, Passes, View};
 use rangekeeper_core::range::Range;
 
 use crate::audit::rk_audit;
@@ -151,8 +151,8 @@ pub unsafe extern "C" fn rk_repair_pass_begin(
 /// been in use ever since the previous pass; if that is unknown, or that pass was too recent, all counters of the
 /// range start again.
 ///
-/// Writes to `needs_fence` whether the pass may clean leaks of this range: then the caller writes the fence before it
-/// lists Services; see rk_repair_pass_fenced.
+/// Writes to `needs_fence` whether the caller has to write the fence before it lists Services: the pass may clean leaks of
+/// this range, or create the object, or others may have recreated that. See rk_repair_pass_fenced.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun, or is read already, or a later pass has
 /// started; RK_RESULT_BITS_PAST_RANGE, with the bits in `error`.
@@ -192,15 +192,15 @@ pub unsafe extern "C" fn rk_repair_pass_read(
     }
 }
 
-/// Records that the fence of a committer's object was written at the revision `fence`: a key beside the object's in the
-/// same etcd, whose value has no meaning.
+/// Records that the fence of a committer's object was written; `fence` is the revision of etcd after that.
 ///
-/// The transaction that writes a Service with new values has the condition that the mod revision of the fence is not
-/// after that of their allocation. So after the fence a Service with a leaked value is in the list or is never written,
-/// however late its write reaches etcd. Without a fence between the read and a list that has a revision
-/// (rk_committer_submit_repair), leaks stay.
+/// Beside the object is another key in its etcd, the witness, whose value has no meaning. Each RK_STEP_SWAP puts it in its
+/// transaction, and the fence is its deletion. The transaction that writes a Service with new values has the condition that
+/// the witness was created at the revision of their allocation or before, and written at that or later. So after the fence
+/// a Service with a leaked value is in the list or is never written, however late its write reaches etcd. Without a fence
+/// between the read and a list that has a revision (rk_committer_submit_repair), leaks stay.
 ///
-/// RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun or is not read, `fence` is not after the read, all
+/// RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun or is not read, `fence` is before the read, all
 /// ranges are audited, or a later pass has started.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_repair_pass_fenced(
@@ -281,6 +281,35 @@ pub unsafe extern "C" fn rk_repair_pass_finish(
                     *stage = Stage::Found(found);
                     out.give(rk_report::new(report));
                     Ok(())
+                })
+            })
+        })
+    }
+}
+
+/// Looks, after rk_repair_pass_finish, whether the committer will refuse to repair its range, as far as it knows the stored
+/// object: for a dry run, which submits no repair.
+///
+/// RK_RESULT_RANGE_IN_USE, RK_RESULT_INVALID_OBJECT. RK_RESULT_INVALID_ARGUMENT if the pass has not finished its audit, or
+/// does not have the committer's range.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_repair_pass_check(
+    pass: *const rk_repair_pass,
+    committer: *const rk_committer,
+    error: *mut rk_error,
+) -> rk_result {
+    // SAFETY: the caller's promise; see guard.
+    unsafe {
+        guard_error(error, |scope| {
+            let (pass, committer) = (borrow(scope, pass).named("pass")?, borrow(scope, committer).named("committer")?);
+            pass.stage.with(|stage| {
+                let Stage::Found(found) = stage else { return Err(stage.refusal()) };
+                committer.with(|committer| match found.refusal(committer)? {
+                    None => Ok(()),
+                    Some(refusal @ commit::Failure::RangeInUse { .. }) => {
+                        Err(Failure::new(rk_result::RangeInUse, refusal))
+                    }
+                    Some(refusal) => Err(Failure::new(rk_result::InvalidObject, refusal)),
                 })
             })
         })

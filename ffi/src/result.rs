@@ -59,6 +59,8 @@ pub enum rk_result {
     NoSwap = 54,
     /// Objects of the cluster could not be read.
     Unreadable = 55,
+    /// A repair would replace a stored range that Services need as it is.
+    RangeInUse = 56,
     /// A text is not JSON, or not of the documented form.
     InvalidJson = 64,
     /// A configuration cannot be used, or a question about a plan has no answer.
@@ -67,7 +69,7 @@ pub enum rk_result {
 
 impl rk_result {
     /// Every code.
-    pub(crate) const ALL: [Self; 28] = [
+    pub(crate) const ALL: [Self; 29] = [
         Self::Ok,
         Self::NullPointer,
         Self::BufferTooSmall,
@@ -94,6 +96,7 @@ impl rk_result {
         Self::NoServices,
         Self::NoSwap,
         Self::Unreadable,
+        Self::RangeInUse,
         Self::InvalidJson,
         Self::InvalidConfig,
     ];
@@ -126,6 +129,7 @@ impl rk_result {
             Self::NoServices => c"NO_SERVICES",
             Self::NoSwap => c"NO_SWAP",
             Self::Unreadable => c"UNREADABLE",
+            Self::RangeInUse => c"RANGE_IN_USE",
             Self::InvalidJson => c"INVALID_JSON",
             Self::InvalidConfig => c"INVALID_CONFIG",
         }

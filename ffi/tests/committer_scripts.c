@@ -217,7 +217,7 @@ static void poll(const char *expected) {
 
 static rk_committer *new_committer(void) {
   rk_committer *c;
-  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 360000000000u, 1, &c, NULL));
+  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 360000000000u, RK_REPLACE_ALWAYS, 1, &c, NULL));
   return c;
 }
 

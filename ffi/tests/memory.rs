@@ -15,7 +15,8 @@ use rangekeeper_core::any::{AnyRange, AnyValue};
 use rangekeeper_core::audit::{Audit, Leaks, Stored};
 use rangekeeper_core::cidr::CidrRange;
 use rangekeeper_core::commit::{
-    Answer, Change, Committer, Config, Event, Guard, Header, KeyValue, Operation, Outcome, Request as Wish, Step,
+    Answer, Change, Committer, Config, Event, Guard, Header, KeyValue, Operation, Outcome, Replace, Request as Wish,
+    Step,
 };
 use rangekeeper_core::ports::PortRange;
 use rangekeeper_core::range::Range;
@@ -206,7 +207,7 @@ fn a_service_in_order_does_not_allocate() {
 fn a_committer_takes_at_most_a_mebibyte_beside_the_object() {
     const GRACE: Duration = Duration::from_secs(360);
     let before = BYTES.get();
-    let config = Config { strategy: Strategy::DynamicBandFirst, grace: GRACE };
+    let config = Config { strategy: Strategy::DynamicBandFirst, grace: GRACE, replace: Replace::Always };
     let mut committer =
         Committer::new(range::<CidrRange>("10.96.0.0/12"), config, Xoshiro256PlusPlus::seed_from_u64(3));
     committer.keep_history(true);

@@ -577,7 +577,7 @@ static void changes_of_an_event(void) {
   rk_known known;
   rk_step step;
   uint64_t ticket = 0;
-  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 1000, 1, &c, NULL));
+  CHECK_OK(rk_committer_new(range, RK_STRATEGY_CONTIGUOUS, 1000, RK_REPLACE_ALWAYS, 1, &c, NULL));
   rk_range_free(range);
   rk_operation read = {.kind = RK_OPERATION_READ, .deadline = UINT64_MAX};
   CHECK_OK(rk_committer_submit(c, &read, 1, NULL, 0, &ticket, NULL));
@@ -617,7 +617,7 @@ static void steps_of_a_pass(const rk_committer *c) {
   CHECK_OK(rk_audit_new(false, NULL, &audit));
   CHECK_OK(rk_audit_new(false, NULL, &other));
   rk_range *range = range_of("10.0.0.0/25");
-  CHECK_OK(rk_committer_new(range, 0, 1000, 1, &of_others, NULL));
+  CHECK_OK(rk_committer_new(range, 0, 1000, RK_REPLACE_ALWAYS, 1, &of_others, NULL));
   CHECK_NULL(rk_repair_pass_new(NULL, &pass));
   CHECK_NULL(rk_repair_pass_new(passes, NULL));
   CHECK_OK(rk_repair_pass_new(passes, &pass));
@@ -637,11 +637,11 @@ static void steps_of_a_pass(const rk_committer *c) {
   CHECK_RESULT(rk_repair_pass_read(pass, c, 1, long_data, sizeof long_data, 1, &needs_fence, &error), RK_RESULT_BITS_PAST_RANGE);
   CHECK(needs_fence);
   CHECK_OK(rk_repair_pass_read(pass, c, UINT64_MAX, NULL, 0, UINT64_MAX, &needs_fence, NULL)); /* nothing like that was read */
-  CHECK(!needs_fence);
+  CHECK(needs_fence); /* no object was ever read */
   CHECK_NULL(rk_repair_pass_fenced(NULL, c, UINT64_MAX, &error));
   CHECK_NULL(rk_repair_pass_fenced(pass, NULL, UINT64_MAX, &error));
   CHECK_INVALID(rk_repair_pass_fenced(pass, of_others, UINT64_MAX, &error)); /* not begun */
-  CHECK_INVALID(rk_repair_pass_fenced(pass, c, UINT64_MAX, &error)); /* not after the read */
+  CHECK_INVALID(rk_repair_pass_fenced(pass, c, UINT64_MAX - 1, &error)); /* before the read */
   CHECK_INVALID(rk_repair_pass_read(pass, c, 1, NULL, 0, 1, &needs_fence, &error)); /* twice */
   CHECK_NULL(rk_repair_pass_audit(NULL, audit, &error));
   CHECK_NULL(rk_repair_pass_audit(pass, NULL, &error));
@@ -650,6 +650,7 @@ static void steps_of_a_pass(const rk_committer *c) {
   CHECK_NULL(rk_repair_pass_finish(pass, audit, NULL, &error));
   CHECK_INVALID(rk_repair_pass_finish(pass, audit, &report, &error)); /* it has no audit yet */
   CHECK_INVALID(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, &ticket, &error));
+  CHECK_INVALID(rk_repair_pass_check(pass, c, &error));
   CHECK_OK(rk_repair_pass_audit(pass, audit, &error));
   not_reading(pass, c, other, &error);
   CHECK_INVALID(rk_audit_finish(audit, NULL, &report, &error)); /* that is the pass's to do */
@@ -663,6 +664,10 @@ static void steps_of_a_pass(const rk_committer *c) {
   CHECK_NULL(rk_committer_submit_repair(c, pass, 0, false, UINT64_MAX, NULL, &error));
   CHECK_INVALID(rk_committer_submit_repair(of_others, pass, 0, false, UINT64_MAX, &ticket, &error));
   CHECK(ticket == 77);
+  CHECK_NULL(rk_repair_pass_check(NULL, c, &error));
+  CHECK_NULL(rk_repair_pass_check(pass, NULL, &error));
+  CHECK_INVALID(rk_repair_pass_check(pass, of_others, &error));
+  CHECK_OK(rk_repair_pass_check(pass, c, &error));
 
   /* A later pass takes the place of an earlier one, and what has failed is over. */
   CHECK_OK(rk_repair_pass_new(passes, &later));
@@ -677,6 +682,7 @@ static void steps_of_a_pass(const rk_committer *c) {
   CHECK_OK(rk_repair_pass_close(later));
   CHECK_CLOSED(rk_repair_pass_begin(later, c, &error));
   CHECK_CLOSED(rk_repair_pass_audit(later, other, &error));
+  CHECK_CLOSED(rk_repair_pass_check(later, c, &error));
   CHECK_CLOSED(rk_repair_pass_read(later, c, 1, NULL, 0, 1, &needs_fence, &error));
   CHECK_CLOSED(rk_repair_pass_fenced(later, c, 2, &error));
   CHECK_CLOSED(rk_repair_pass_finish(later, other, &report, &error));
@@ -698,11 +704,11 @@ static void steps_of_a_pass(const rk_committer *c) {
 
 static void committers(const rk_range *range) {
   rk_committer *c = NULL;
-  CHECK_NULL(rk_committer_new(NULL, 0, 1, 1, &c, NULL));
-  CHECK_NULL(rk_committer_new(range, 0, 1, 1, NULL, NULL));
-  CHECK_INVALID(rk_committer_new(range, 3, 1, 1, &c, NULL));
+  CHECK_NULL(rk_committer_new(NULL, 0, 1, RK_REPLACE_ALWAYS, 1, &c, NULL));
+  CHECK_NULL(rk_committer_new(range, 0, 1, RK_REPLACE_ALWAYS, 1, NULL, NULL));
+  CHECK_INVALID(rk_committer_new(range, 3, 1, RK_REPLACE_ALWAYS, 1, &c, NULL));
   CHECK(c == NULL);
-  CHECK_OK(rk_committer_new(range, 0, 1000, 1, &c, NULL));
+  CHECK_OK(rk_committer_new(range, 0, 1000, RK_REPLACE_ALWAYS, 1, &c, NULL));
 
   rk_operation release = {.deadline = UINT64_MAX, .kind = RK_OPERATION_RELEASE, .data.release = {.value = good}};
   rk_operation allocate = {.deadline = UINT64_MAX, .kind = RK_OPERATION_ALLOCATE, .data.allocate = {1}};
@@ -922,9 +928,11 @@ static void sentences(const rk_range *range) {
   CHECK_INVALID_SAYS(rk_leak_tracker_new(0, 1, false, &tracker, &error), passes);
 
   rk_committer *committer = NULL;
-  CHECK_INVALID_SAYS(rk_committer_new(range, 3, 1, 1, &committer, &error),
+  CHECK_INVALID_SAYS(rk_committer_new(range, 0, 1, 3, 1, &committer, &error),
+                     "replace 3 is none of 0 (if unused), 1 (once), 2 (always)");
+  CHECK_INVALID_SAYS(rk_committer_new(range, 3, 1, RK_REPLACE_ALWAYS, 1, &committer, &error),
                      "strategy 3 is none of 0 (contiguous), 1 (random scan), 2 (dynamic band first)");
-  CHECK_OK(rk_committer_new(range, 0, 1, 1, &committer, &error));
+  CHECK_OK(rk_committer_new(range, 0, 1, RK_REPLACE_ALWAYS, 1, &committer, &error));
   rk_operation operations[2] = {
       {.deadline = 1, .kind = RK_OPERATION_ALLOCATE, .data.allocate = {1}},
       {.deadline = 1, .kind = RK_OPERATION_RELEASE, .data.release = {.value = bad}},

@@ -27,7 +27,7 @@ type failure struct {
 // newCommitter has the store go on with a committer that knows nothing of the object yet.
 func (s *Store) newCommitter() error {
 	committer, err := rangekeeper.NewCommitter(s.config.Range, rangekeeper.CommitterConfig{
-		Strategy: s.config.Strategy, Grace: s.config.Grace, Seed: rand.Uint64(),
+		Strategy: s.config.Strategy, Grace: s.config.Grace, Replace: s.config.Replace, Seed: rand.Uint64(),
 	})
 	if err == nil {
 		s.committer.Store(committer)

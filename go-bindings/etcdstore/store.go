@@ -41,6 +41,8 @@ type Config struct {
 	Services string
 	// Grace is the time in which the Service of an allocation must be written; 0 for DefaultGrace.
 	Grace time.Duration
+	// Replace says which stored range a Repair may replace by Range.
+	Replace rangekeeper.Replace
 	// Replaced, if not nil, is called with the reason when the committer has failed and a new one takes its place: a fault of
 	// Rangekeeper, to be logged. The operations under way end as ErrUnknown, and the new committer reads the object again.
 	Replaced func(error)
@@ -161,9 +163,8 @@ type Allocation struct {
 	Store uint32
 	// UseUntil is when a Service with the value must be written.
 	UseUntil time.Time
-	// key is that of the range, and created the revision at which it was created.
-	key     string
-	created int64
+	// key is that of the range.
+	key string
 }
 
 // Owner returns the Ownership of a rollback: the Service was certainly not written.
@@ -182,29 +183,35 @@ func Conditions(all ...Allocation) []clientv3.Cmp {
 	}
 	byRevision := func(a, b Allocation) int { return cmp.Compare(a.Revision, b.Revision) }
 	first, last := slices.MinFunc(all, byRevision), slices.MaxFunc(all, byRevision)
+	// Not of the range itself: etcd reads the value of each key that is compared, 128 KiB for a /12.
+	witness := WitnessKey(first.key)
 	return []clientv3.Cmp{
-		// The key was not deleted, nor etcd restored to a state before the last allocation.
-		clientv3.Compare(clientv3.CreateRevision(first.key), "=", first.created),
-		clientv3.Compare(clientv3.CreateRevision(last.key), "=", last.created),
-		clientv3.Compare(clientv3.ModRevision(last.key), ">", last.Revision-1),
-		// No pass that may clean one of the values has begun to list Services.
-		clientv3.Compare(clientv3.ModRevision(FenceKey(first.key)), "<", first.Revision+1),
+		// No pass that may clean one of the values has begun to list Services, nor was the range recreated.
+		clientv3.Compare(clientv3.CreateRevision(witness), "<", first.Revision+1),
+		// etcd was not restored to a state before the last allocation.
+		clientv3.Compare(clientv3.ModRevision(witness), ">", last.Revision-1),
 	}
 }
 
-// FenceKey returns the key of the fence beside a range. It is written before values are freed on behalf of no owner.
-func FenceKey(key string) string { return key + "/fence" }
+// WitnessKey returns the key of the witness beside a range: each write of a Store puts it with the range, and a fence deletes it.
+func WitnessKey(key string) string { return key + "/witness" }
 
-// PutFence writes the fence of the range with this key. [Store.Fence] does it for a repair pass, before Services are listed. A
-// client that frees a value in a transaction that depends on a list of Services does it in that transaction.
-func PutFence(key string) clientv3.Op { return clientv3.OpPut(FenceKey(key), fenceValue) }
-
-// fenceValue is for people who read etcd; the revision of the key is all that counts.
-const fenceValue = "Rangekeeper writes this key when it frees leaked values of the range.\n"
+// FenceOp returns the fence of the range with this key, the deletion of its witness. [Store.Fence] does it for a repair pass,
+// before Services are listed. A client that frees a value in a transaction that depends on a list of Services, or creates the
+// range, does it in that transaction.
+func FenceOp(key string) clientv3.Op { return clientv3.OpDelete(WitnessKey(key)) }
 
 // Init makes the object if it is missing or was never initialised, and reports whether it did. An object for another range
 // is a *rangekeeper.MismatchedRangeError.
 func (s *Store) Init(ctx context.Context) (created bool, err error) {
+	state, err := s.Read(ctx)
+	if err == nil && !state.Initialised {
+		// What was allocated from a range that is gone is not recorded in the new one.
+		_, err = s.fence(ctx)
+	}
+	if err != nil {
+		return false, err
+	}
 	outcome, err := s.do(ctx, rangekeeper.CreateOperation(s.deadline(ctx)))
 	of, _ := outcome.(rangekeeper.Created)
 	return of.Created, err
@@ -246,7 +253,7 @@ func (s *Store) AllocateBatch(ctx context.Context, requests ...rangekeeper.Reque
 	for i, value := range allocated.Values {
 		all[i] = Allocation{
 			Value: value, Revision: allocated.Revision, Store: allocated.Store, UseUntil: s.started.Add(allocated.UseUntil),
-			key: s.config.Key, created: allocated.Created,
+			key: s.config.Key,
 		}
 	}
 	return all, nil
@@ -341,19 +348,40 @@ func (s *Store) Fence(ctx context.Context, pass *rangekeeper.Pass) error {
 	if s.isZero() {
 		return rangekeeper.ErrClosed
 	}
+	revision, err := s.fence(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.committer.Load().PassFenced(pass, revision); err != nil {
+		return fmt.Errorf("the fence of %s: %w", s.config.Key, err)
+	}
+	return nil
+}
+
+// fence writes the fence and returns the revision after that.
+func (s *Store) fence(ctx context.Context) (revision int64, err error) {
 	// A member that does not answer must not hold up the pass.
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	written, err := s.config.Client.Do(ctx, PutFence(s.config.Key))
+	written, err := s.config.Client.Do(ctx, FenceOp(s.config.Key))
 	if err != nil {
 		outcome := ErrUnknown
 		if isRefusal(err) {
 			outcome = rangekeeper.ErrRefused
 		}
-		return fmt.Errorf("write %s: %w: %w", FenceKey(s.config.Key), outcome, err)
+		return 0, fmt.Errorf("delete %s: %w: %w", WitnessKey(s.config.Key), outcome, err)
 	}
-	if err := s.committer.Load().PassFenced(pass, written.Put().Header.Revision); err != nil {
-		return fmt.Errorf("write %s: %w", FenceKey(s.config.Key), err)
+	return written.Del().Header.Revision, nil
+}
+
+// CheckRepair looks whether Repair of a finished pass would refuse its range as it was read: for a dry run. The error is
+// [rangekeeper.ErrRangeInUse] or [rangekeeper.ErrUnreadable].
+func (s *Store) CheckRepair(pass *rangekeeper.Pass) error {
+	if s.isZero() {
+		return rangekeeper.ErrClosed
+	}
+	if err := s.committer.Load().CheckPass(pass); err != nil {
+		return fmt.Errorf("%s: %w", s.config.Key, err)
 	}
 	return nil
 }

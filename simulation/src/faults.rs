@@ -36,11 +36,9 @@ pub enum ShellFault {
     SecondServerReleasesAsOfNow = 85,
     /// The write of a Service has no conditions.
     ConditionsIgnored = 90,
-    /// That write does not depend on the create revision of the range.
-    CreateRevisionNoCondition = 91,
-    /// That write does not depend on the range being no older than the allocation.
+    /// That write does not depend on the witness being no older than the allocation.
     RollbackNoCondition = 92,
-    /// That write does not depend on the fence.
+    /// That write does not depend on the create revision of the witness: no fence came between.
     FenceNoCondition = 93,
     /// The list of a watch cache is passed as one of the store.
     CachedListPassedAsAt = 94,

@@ -79,8 +79,8 @@ pub struct Store {
     pub log: Vec<Version>,
     /// The Services.
     pub services: Services,
-    /// The revision of the fence beside the key; 0 if there is none.
-    pub fence: u64,
+    /// The create and mod revision of the witness beside the key, if it is there.
+    pub witness: Option<(u64, u64)>,
     /// Which offsets the bits of masks are.
     pub layout: Layout,
     /// The revision since which each offset has been in use; 0 for those that are free.
@@ -97,7 +97,7 @@ impl Store {
             compacted: 0,
             log: Vec::with_capacity(64),
             services: Services::default(),
-            fence: 0,
+            witness: None,
             layout: Layout::default(),
             set_since: [0; 64],
         }
@@ -197,6 +197,8 @@ impl Store {
                 let held = guard == self.state() && unchanged;
                 if held {
                     self.put(value, writer);
+                    let revision = self.header.revision;
+                    self.witness.get_or_insert((revision, revision)).1 = revision;
                 }
                 held
             }
@@ -229,10 +231,9 @@ impl Store {
         self.advance();
     }
 
-    /// Writes the fence; returns its revision.
+    /// Deletes the witness; returns the revision after that.
     pub fn write_fence(&mut self) -> u64 {
-        self.fence = self.advance();
-        self.fence
+        if self.witness.take().is_some() { self.advance() } else { self.header.revision }
     }
 
     fn advance(&mut self) -> u64 {

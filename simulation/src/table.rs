@@ -113,9 +113,9 @@ const ROWS: &[Row] = &[
     row(88, "values of two ranges rolled back as of the allocation in the first"),
     row(89, "update that gives the values of one range back releases those of the other, too"),
     row(90, "write of a Service without conditions"),
-    row(91, "write of a Service does not depend on the create revision of the range"),
-    row(92, "write of a Service does not depend on the revision of the range"),
-    row(93, "write of a Service does not depend on the fence"),
+    row(91, "range recreated without a fence"),
+    row(92, "write of a Service does not depend on the revision of the witness"),
+    row(93, "write of a Service does not depend on the create revision of the witness"),
     row(94, "list of a watch cache passed as one of the store"),
 ];
 

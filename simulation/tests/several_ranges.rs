@@ -12,7 +12,7 @@ use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::any::AnyRange;
 use rangekeeper::audit::Audit;
 use rangekeeper::cidr::CidrRange;
-use rangekeeper::commit::{Committer, Config, Event, Found, Listed, Operation, Outcome, Pass, Passes};
+use rangekeeper::commit::{Committer, Config, Event, Found, Listed, Operation, Outcome, Pass, Passes, Replace};
 use rangekeeper::ports::PortRange;
 use rangekeeper::range::Range;
 use rangekeeper::service::{Service, ServicePort};
@@ -67,7 +67,7 @@ impl<R: Kind> Key<R> {
         R::Err: std::fmt::Debug,
     {
         let range: R = range.parse().expect("a range");
-        let config = Config { strategy: Strategy::RandomScan, grace: 2 * INTERVAL };
+        let config = Config { strategy: Strategy::RandomScan, grace: 2 * INTERVAL, replace: Replace::Always };
         let mut committer = || Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(random.below(u64::MAX)));
         let (repairer, other) = (committer(), committer());
         Self { range, store: Store::new(), repairer, other, alone: passes(), in_use: 0, reading: None }

@@ -14,7 +14,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::audit::Audit;
-use rangekeeper::commit::{Committer, Config, Listed, Operation, Outcome, Passes};
+use rangekeeper::commit::{Committer, Config, Listed, Operation, Outcome, Passes, Replace};
 use rangekeeper::ports::PortRange;
 use rangekeeper_simulation::reference::ReferenceRepair;
 use rangekeeper_simulation::store::Store;
@@ -58,7 +58,7 @@ fn repair(store: &mut Store, committer: &mut Ports, passes: &mut Passes, now: Du
 #[test]
 fn here_the_port_stays_with_the_first_caller() {
     let range: PortRange = "30000-30009".parse().expect("a range");
-    let config = Config { strategy: Strategy::RandomScan, grace: 2 * INTERVAL };
+    let config = Config { strategy: Strategy::RandomScan, grace: 2 * INTERVAL, replace: Replace::Always };
     let committer = |seed| Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(seed));
     let (mut repairer, mut other) = (committer(1), committer(2));
     let mut passes = Passes::new(NonZeroU8::new(3).expect("not zero"), INTERVAL);

@@ -187,7 +187,7 @@ func (s *store) swap(ctx context.Context, read int64, ranges ...*held) (revision
 		puts, keys = append(puts, clientv3.OpPut(key, h.next)), append(keys, key)
 		if h.clears {
 			// A Service with a freed value that reaches etcd later is refused.
-			puts = append(puts, etcdstore.PutFence(key))
+			puts = append(puts, etcdstore.FenceOp(key))
 		}
 	}
 	if len(puts) == 0 {

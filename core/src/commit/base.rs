@@ -6,7 +6,9 @@ use crate::range::Range;
 use crate::range_allocation::{Form, RangeAllocation};
 use crate::snapshot::restore_for;
 
+use super::config::Replace;
 use super::faults::Fault;
+use super::operation::Failure;
 use super::request::{Guard, KeyValue};
 
 /// The stored object in one state of its key.
@@ -44,8 +46,11 @@ pub(super) enum RangeState {
     Initialised,
     /// The object is missing, or has no range.
     Uninitialised,
-    /// The object is for this other range of the same kind.
-    OtherRange(String),
+    /// The object is for this other range of the same kind, and records so many values.
+    OtherRange {
+        range: String,
+        recorded: u32,
+    },
 }
 
 impl<R: Range> Base<R> {
@@ -63,6 +68,14 @@ impl<R: Range> Base<R> {
         Self { state: key.state, content }
     }
 
+    /// See [`Readable::refuses`]; what cannot be read is never written over.
+    pub(super) fn refuses(&self, replace: Replace, is_used: bool, outside: u32) -> Option<Failure<R>> {
+        match &self.content {
+            Content::Readable(readable) => readable.refuses(replace, is_used, outside),
+            Content::Unreadable { message, .. } => Some(Failure::Unreadable { message: message.clone() }),
+        }
+    }
+
     /// Whether values may be taken from it.
     pub(super) fn is_initialised(&self) -> bool {
         matches!(&self.content, Content::Readable(readable) if readable.range_state == RangeState::Initialised)
@@ -77,6 +90,24 @@ impl<R: Range> Base<R> {
     }
 }
 
+impl<R: Range> Readable<R> {
+    /// Why a repair must not write the configured range here. `is_used`: Services use values of the configured range that are
+    /// not recorded.
+    pub(super) fn refuses(&self, replace: Replace, is_used: bool, outside: u32) -> Option<Failure<R>> {
+        if replace != Replace::IfUnused {
+            return None;
+        }
+        let (found, recorded, is_needed) = match &self.range_state {
+            RangeState::Initialised => return None,
+            RangeState::Uninitialised => ("", 0, false),
+            RangeState::OtherRange { range, recorded } => (range.as_str(), *recorded, *recorded > 0 || is_used),
+        };
+        let expected = self.used.range();
+        let failure = || Failure::RangeInUse { expected, found: found.to_owned(), recorded, outside };
+        (is_needed || outside > 0).then(failure)
+    }
+}
+
 fn decode<R: Range>(value: &[u8], range: R, strategy: Strategy) -> Result<Readable<R>, String> {
     let mut object = RangeAllocation::decode(value).map_err(|error| error.to_string())?;
     let data = std::mem::take(&mut object.data);
@@ -85,9 +116,10 @@ fn decode<R: Range>(value: &[u8], range: R, strategy: Strategy) -> Result<Readab
         let Some(stored) = stored else {
             return Err(format!("its range {:?} is not of the kind of {range}", object.range));
         };
-        let (used, _) = restore_for(range, stored, &data).map_err(|error| format!("range {stored}: {error}"))?;
-        let is_own = stored == range;
-        (used, if is_own { RangeState::Initialised } else { RangeState::OtherRange(object.range.clone()) })
+        let (used, dropped) = restore_for(range, stored, &data).map_err(|error| format!("range {stored}: {error}"))?;
+        let other = || RangeState::OtherRange { range: object.range.clone(), recorded: used.count() + dropped };
+        let range_state = if stored == range { RangeState::Initialised } else { other() };
+        (used, range_state)
     } else {
         let (used, _) = restore_for(range, range, &data).map_err(|error| error.to_string())?;
         (used, RangeState::Uninitialised)
@@ -114,7 +146,7 @@ mod tests {
             (range().to_string(), Some((RangeState::Initialised, bitmap([1])))),
             (String::new(), Some((RangeState::Uninitialised, bitmap([1])))),
             // The same port has another offset.
-            (wider.clone(), Some((RangeState::OtherRange(wider), bitmap([0])))),
+            (wider.clone(), Some((RangeState::OtherRange { range: wider, recorded: 1 }, bitmap([0])))),
             ("10.0.0.0/24".to_owned(), None),
             ("no range".to_owned(), None),
         ] {

@@ -9,7 +9,7 @@ use crate::bitmap::Bitmap;
 use crate::range::Range;
 
 use super::batch::{Batch, Memory};
-use super::config::Config;
+use super::config::{Config, Replace};
 use super::faults::Fault;
 use super::flight::Flight;
 use super::history::History;
@@ -180,7 +180,11 @@ impl<R: Range, G: Rng> Committer<R, G> {
         if operations.is_empty() {
             return self.wait(Some(Timer::WatchLost));
         }
-        let context = Context { changes: self.history.changes(), protection: &self.protection };
+        if self.config.replace == Replace::Once && base.is_initialised() {
+            self.config.replace = Replace::IfUnused;
+        }
+        let context =
+            Context { changes: self.history.changes(), protection: &self.protection, replace: self.config.replace };
         let batch = Batch::plan(base, operations, context, &mut self.memory, &mut self.rng);
         let Some(batch) = self.end_from_cache(now, batch) else { return self.poll(now) };
         let request = batch.request(&mut self.memory);

@@ -12,4 +12,23 @@ pub struct Config {
     /// In which time a Service has to be written once its values are allocated: two intervals of repair, 6 minutes in
     /// Kubernetes. A creator that takes longer may lose them.
     pub grace: Duration,
+    /// Which stored range a repair may replace by the configured one.
+    pub replace: Replace,
+}
+
+/// Whether a repair replaces an object for another range of the same kind by one for the configured range. An API server
+/// whose range is the stored one can allocate nothing from then on, and Services whose values the configured range does not
+/// have get them back from nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replace {
+    /// Only if no value is recorded in it, and no Service has a value; nor is a missing object created while a Service has
+    /// a value outside of the configured range.
+    #[default]
+    IfUnused,
+    /// As [`Always`](Self::Always) until the stored range was the configured one once, and then as
+    /// [`IfUnused`](Self::IfUnused).
+    Once,
+    /// Always, as kube-apiserver does, whose flag is the operator's word
+    /// (`pkg/registry/core/service/ipallocator/controller/repair.go`).
+    Always,
 }

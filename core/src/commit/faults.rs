@@ -81,6 +81,7 @@ pub enum Fault {
     ForeignViewAccepted = 83,
     PicksBeforeNames = 84,
     MissingKeyOfAnotherStoreTrusted = 86,
+    RecreatedWithoutFence = 91,
 }
 
 impl Fault {

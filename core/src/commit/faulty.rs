@@ -53,12 +53,12 @@ impl<R: Range, G: Rng> Committer<R, G> {
             let used: Option<Vec<R::Value>> = all_in_use(range, wanted, base.used());
             ours.extend(used.map(|values| (pending.owner, values)));
         }
-        let (store, created) = (self.history.store(), state.create_revision);
+        let store = self.history.store();
         for (owner, values) in ours {
             self.queue.remove(owner);
             self.queue.end(
                 owner,
-                Outcome::Allocated { values, revision: state.mod_revision, store, created, use_until: Duration::MAX },
+                Outcome::Allocated { values, revision: state.mod_revision, store, use_until: Duration::MAX },
             );
         }
     }
@@ -81,7 +81,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
     pub(super) fn claim_equal_bytes(&mut self, now: Duration) {
         let (true, Some(base)) = (Fault::EqualBytesTakenForOurs.is_on(), self.history.base()) else { return };
         let equal = |batch: &Batch<R>| batch.next.as_ref().is_some_and(|next| next.used.bitmap() == base.used());
-        let (revision, created) = (base.state.mod_revision, base.state.create_revision);
+        let revision = base.state.mod_revision;
         let Some(mut batch) = self.repeat.take().filter(|batch| batch.state != base.state && equal(batch)) else {
             return;
         };
@@ -92,7 +92,7 @@ impl<R: Range, G: Rng> Committer<R, G> {
                 Planned::Take(offsets) => {
                     let values = offsets.iter().filter_map(|offset| range.value_at(*offset)).collect();
                     let use_until = now + self.config.grace / 2;
-                    self.queue.end(pending.owner, Outcome::Allocated { values, revision, store, created, use_until });
+                    self.queue.end(pending.owner, Outcome::Allocated { values, revision, store, use_until });
                 }
                 _ => self.queue.push(pending),
             }

@@ -28,7 +28,7 @@
 //! use rand_xoshiro::Xoshiro256PlusPlus;
 //! use rangekeeper::allocator::{Request as Wanted, Strategy};
 //! use rangekeeper::commit::{Answer, Committer, Config, Event, Guard, Header, KeyValue, Operation, Outcome, Request,
-//! Step}; use rangekeeper::ports::PortRange;
+//! Replace, Step}; use rangekeeper::ports::PortRange;
 //!
 //! /// A store with one key.
 //! #[derive(Default)]
@@ -62,7 +62,7 @@
 //! }
 //!
 //! let range: PortRange = "30000-32767".parse()?;
-//! let config = Config { strategy: Strategy::RandomScan, grace: Duration::from_secs(360) };
+//! let config = Config { strategy: Strategy::RandomScan, grace: Duration::from_secs(360), replace: Replace::Always };
 //! let mut committer = Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(42));
 //! let (mut store, mut now) = (Store::default(), Duration::ZERO);
 //! let mut run = |operation| {
@@ -135,7 +135,7 @@ mod testing;
 mod timers;
 
 pub use committer::Committer;
-pub use config::Config;
+pub use config::{Config, Replace};
 pub use operation::{Deferral, Diff, Failure, Finished, Known, Listed, Operation, Outcome, Repaired, Ticket, View};
 pub use pass::{Found, Listing, Pass, PassError};
 pub use passes::Passes;

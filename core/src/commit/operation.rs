@@ -81,6 +81,8 @@ pub struct Diff {
     pub clear: Bitmap,
     /// Offsets that more than one Service claims: to release one of them waits for another pass.
     pub duplicates: Vec<u32>,
+    /// How many Services have a value of this kind that the configured range does not have.
+    pub outside: u32,
     /// When the Services of the pass were listed.
     pub listed: Listed,
 }
@@ -158,9 +160,6 @@ pub enum Outcome<R: Range> {
         revision: u64,
         /// Which store that was ([`Known::store`]).
         store: u32,
-        /// The revision at which the key was created. The values are still allocated as long as the key has this create
-        /// revision, its mod revision is not before `revision`, and no [fence](super::Pass::fenced) is later than that.
-        created: u64,
         /// Until when a Service with them must be written.
         use_until: Duration,
     },
@@ -226,6 +225,20 @@ pub enum Failure<R: Range> {
         /// The range of the stored object.
         found: String,
     },
+    /// A repair would replace or create a range that Services need as it is ([`Replace`](super::Replace)).
+    #[error(
+        "{}, the configured one is {expected} (Services outside of it: {outside})", stored(found, *recorded)
+    )]
+    RangeInUse {
+        /// The configured range.
+        expected: R,
+        /// The range of the stored object; empty if there is none.
+        found: String,
+        /// How many values the stored object records.
+        recorded: u32,
+        /// How many Services have a value that the configured range does not have.
+        outside: u32,
+    },
     /// The stored object cannot be decoded, and so is not overwritten.
     #[error("what is stored cannot be read: {message}")]
     Unreadable {
@@ -253,6 +266,13 @@ pub enum Failure<R: Range> {
     /// The caller no longer waited for it.
     #[error("the operation was cancelled")]
     Cancelled,
+}
+
+fn stored(range: &str, recorded: u32) -> String {
+    match range {
+        "" => "there is no stored range".to_owned(),
+        range => format!("the stored range is {range} (values recorded: {recorded})"),
+    }
 }
 
 /// An operation that has ended.

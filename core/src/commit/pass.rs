@@ -8,8 +8,9 @@ use crate::any::AnyRange;
 use crate::audit::{AddRangeError, Audit, Leaks, PassId, Report, Stored};
 use crate::range::Range;
 
+use super::faults::Fault;
 use super::passes::{Changes, Passes};
-use super::{Committer, Diff, Listed, View};
+use super::{Committer, Diff, Failure, Listed, View};
 
 /// A repair pass that reads its ranges. Each step leads to the next one:
 ///
@@ -71,7 +72,7 @@ pub enum PassError {
     #[error("range {0} was read twice in one pass")]
     ReadTwice(AnyRange),
     /// Services that were written between the two would be neither in the list nor refused.
-    #[error("the fence of range {range} has revision {fence}, which is not after the read at revision {read}")]
+    #[error("the fence of range {range} has revision {fence}, which is before the read at revision {read}")]
     EarlyFence {
         /// The range.
         range: AnyRange,
@@ -132,8 +133,9 @@ impl Pass {
         self.ranges.iter_mut().find(|begun| begun.range == range).ok_or(PassError::NotBegun(range))
     }
 
-    /// Records that the pass's read has ended with this view; Services are listed after `now`. Returns whether the pass may
-    /// clean leaks of this range, so that the [fence](Self::fenced) has to be written first.
+    /// Records that the pass's read has ended with this view; Services are listed after `now`. Returns whether the pass has to
+    /// write the [fence](Self::fenced) first: it may clean leaks of this range, or create the object, or others may have
+    /// deleted and recreated that.
     ///
     /// The counters of this range go on only where the offset was in use ever since the pass before; where that is not
     /// known, or that pass was too short a while ago, all of them start again.
@@ -157,17 +159,22 @@ impl Pass {
         if begun.view.is_some() {
             return Err(PassError::ReadTwice(range));
         }
-        passes.seen(range, committer, view.revision, now);
+        let is_followed = passes.seen(range, committer, view.revision, now);
         begun.view = Some(view.clone());
-        Ok(passes.counters().of(range).may_be_due())
+        let is_missing = !view.initialised || !committer.known().initialised;
+        let recreates = (is_missing || !is_followed) && !Fault::RecreatedWithoutFence.is_on();
+        Ok(passes.counters().of(range).may_be_due() || recreates)
     }
 
-    /// Records that the fence was written at this revision: a key beside the range, whose value does not matter, in the
-    /// range's store.
+    /// Records that the fence was written, and the store's revision after that.
     ///
-    /// The writer of a Service with new values makes it a condition of that transaction that the fence is not later than
-    /// their allocation. So after the fence a Service with a leaked value is in the list, or is never written, however
-    /// late its write reaches the store. A leak is cleaned only by a pass that has listed Services after its fence.
+    /// Beside the range is another key in its store, the witness, whose value does not matter. Each
+    /// [`Swap`](super::Request::Swap) puts it in its transaction, and the fence is its deletion. So it was created by the first
+    /// swap after the last fence, and written by the last swap. The writer of a Service with new values makes it a condition
+    /// of that transaction that the witness was created at their revision or before, and written at that or later: no
+    /// fence came between, nor was the store restored to a state from before the allocation. So after the fence a Service
+    /// with a leaked value is in the list, or is never written, however late its write reaches the store. A leak is cleaned
+    /// only by a pass that has listed Services after its fence.
     ///
     /// # Errors
     /// [`PassError::GivenUp`], [`PassError::NotBegun`], [`PassError::NotRead`], [`PassError::EarlyFence`].
@@ -180,7 +187,7 @@ impl Pass {
         let range = committer.range().into();
         let begun = self.begun(range)?;
         let read = begun.view.as_ref().ok_or(PassError::NotRead(range))?.revision;
-        if fence <= read {
+        if fence < read {
             return Err(PassError::EarlyFence { range, fence, read });
         }
         begun.fence = Some(fence);
@@ -223,12 +230,27 @@ impl Listing {
         let report = audit.finish(Leaks::Keep(passes.counters()));
         let is_of_pass = |range| self.fences.iter().any(|(own, _)| *own == range);
         let of_pass = report.bitmaps().filter(|(_, bitmap)| is_of_pass(bitmap.range()));
-        let changes = of_pass.map(|(_, bitmap)| Changes::of(bitmap)).collect();
+        let changes = of_pass.map(|(index, bitmap)| Changes::of(&report, index, bitmap)).collect();
         Ok((Found { id: self.id, fences: self.fences, changes }, report))
     }
 }
 
 impl Found {
+    /// Why the committer will refuse to repair its range, as far as it knows the stored object: the read of this pass has just
+    /// shown it. For a dry run, which submits no repair.
+    ///
+    /// # Errors
+    /// [`PassError::NotAudited`].
+    pub fn refusal<R, G>(&self, committer: &Committer<R, G>) -> Result<Option<Failure<R>>, PassError>
+    where
+        R: Range + Into<AnyRange>,
+        G: Rng,
+    {
+        let range = committer.range().into();
+        let changes = self.changes.iter().find(|changes| changes.range == range).ok_or(PassError::NotAudited(range))?;
+        Ok(changes.refusal(committer))
+    }
+
     /// What the committer is to do about its range. A leak that is due, but younger than the grace or handed out by this
     /// committer within it, stays and is due again in the next pass. So do all of them if Services were not listed after the
     /// fence, or were listed elsewhere and the committer has noticed another store.

@@ -4,21 +4,21 @@
 //! offset was in use in every revision between the passes, and the passes were far enough apart for any Service to be
 //! written meanwhile. The committer reports the first, a clock that never goes back the second.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::num::NonZeroU8;
 use std::time::Duration;
 
 use rand_core::Rng;
 
 use crate::any::AnyRange;
-use crate::audit::{BitmapReport, PassId, RepairCounters};
+use crate::audit::{BitmapReport, PassId, RepairCounters, Report};
 use crate::bitmap::Bitmap;
+use crate::finding::Reason;
 use crate::range::Range;
 
 use super::faults::Fault;
 use super::operation::UNKNOWN_REVISION;
-use super::{Committer, Diff, Listed};
+use super::{Committer, Diff, Failure, Listed};
 
 /// The leak counters of one server's repair, and when they may advance. [`start`](Self::start) starts a
 /// [`Pass`](super::Pass).
@@ -41,12 +41,30 @@ pub(super) struct Changes {
     set: Bitmap,
     clear: Bitmap,
     duplicates: Vec<u32>,
+    /// How many Services have a value that the range does not have.
+    outside: u32,
 }
 
 impl Changes {
-    pub(super) fn of(report: &BitmapReport) -> Self {
-        let (set, clear) = (report.set(), report.clear());
-        Self { range: report.range(), set, clear, duplicates: report.duplicates().to_vec() }
+    /// Why the committer will refuse to write its range, as far as it knows the stored object.
+    pub(super) fn refusal<R: Range, G: Rng>(&self, committer: &Committer<R, G>) -> Option<Failure<R>> {
+        committer.history.base()?.refuses(committer.config.replace, !self.set.is_empty(), self.outside)
+    }
+
+    /// What the pass has found out about the range of the report with this index.
+    pub(super) fn of(report: &Report, index: usize, bitmap: &BitmapReport) -> Self {
+        let outside = report.findings.iter().filter(|finding| {
+            finding.range == Some(index)
+                && matches!(finding.reason, Reason::ClusterIPOutOfRange | Reason::PortOutOfRange)
+        });
+        let services: HashSet<_> = outside.map(|finding| finding.subject).collect();
+        Self {
+            range: bitmap.range(),
+            set: bitmap.set(),
+            clear: bitmap.clear(),
+            duplicates: bitmap.duplicates().to_vec(),
+            outside: services.len() as u32,
+        }
     }
 }
 
@@ -90,14 +108,14 @@ impl Passes {
         self.latest == *pass
     }
 
-    /// See [`Pass::read`](super::Pass::read).
+    /// See [`Pass::read`](super::Pass::read). Returns whether all changes are known since the pass before, if there was one.
     pub(super) fn seen<R: Range, G: Rng>(
         &mut self,
         range: AnyRange,
         committer: &Committer<R, G>,
         read: u64,
         now: Duration,
-    ) {
+    ) -> bool {
         let counters = self.counters.of(range);
         let seen = seen(&mut self.ranges, range);
         let spaced = seen.times.front().is_some_and(|last| now.saturating_sub(*last) >= self.spacing);
@@ -111,6 +129,7 @@ impl Passes {
                 committer.changed_of(counters.iter().chain(held), before)
             })
         });
+        let is_followed = seen.read.is_none() || changed.is_some();
         let ignored = (spaced || Fault::PassesNotSpaced.is_on())
             && (Fault::CounterIgnoresChanges.is_on() || (changed.is_none() && Fault::CounterSurvivesGap.is_on()));
         match changed.filter(|_| spaced || Fault::PassesNotSpaced.is_on()) {
@@ -130,6 +149,7 @@ impl Passes {
         seen.times.push_front(now);
         let more = usize::from(Fault::OneSightingTooMany.is_on());
         seen.times.truncate(usize::from(self.passes.get()) + more);
+        is_followed
     }
 
     /// The counters, for an audit of ranges that have no committers: every pass counts for them.
@@ -145,7 +165,7 @@ impl Passes {
         fence: Option<u64>,
         listed: Listed,
     ) -> Diff {
-        let Changes { range, set, clear: due, duplicates } = changes.clone();
+        let Changes { range, set, clear: due, duplicates, outside } = changes.clone();
         let may_be_wrong =
             listed.revision().is_none() && committer.history.restores() > 0 && !Fault::ListTrustedAfterRestore.is_on();
         let may_clear = match listed.revision() {
@@ -189,7 +209,7 @@ impl Passes {
         // By a list that may miss Services a missing range must not be created either, and by one that may have Services of
         // the lost history nothing be set that no pass would clear again.
         let read = if may_be_wrong { UNKNOWN_REVISION } else { read };
-        Diff { read, set, clear, duplicates, listed }
+        Diff { read, set, clear, duplicates, outside, listed }
     }
 }
 

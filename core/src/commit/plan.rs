@@ -9,8 +9,9 @@ use crate::range::Range;
 
 use super::base::{RangeState, Readable};
 use super::changes::Changes;
+use super::config::Replace;
 use super::faults::Fault;
-use super::operation::{Deferral, Failure, Operation, Outcome, Repaired};
+use super::operation::{Deferral, Diff, Failure, Operation, Outcome, Repaired};
 use super::pending::{Owner, Pending};
 use super::protection::Protection;
 use super::quarantine::Quarantine;
@@ -30,6 +31,7 @@ pub(super) enum Planned<R: Range> {
 pub(super) struct Context<'a> {
     pub(super) changes: &'a Changes,
     pub(super) protection: &'a Protection,
+    pub(super) replace: Replace,
 }
 
 /// What a batch changes.
@@ -107,6 +109,9 @@ impl<'a, R: Range> Plan<'a, R> {
     fn set(&mut self, pending: &Pending<R>) -> Repaired<R> {
         let mut repaired = Repaired { set: Vec::new(), cleared: Vec::new(), changed: pending.dropped };
         let Operation::Repair(diff) = &pending.operation else { return repaired };
+        if self.refuses(diff).is_some() {
+            return repaired;
+        }
         let initialised = self.readable.range_state == RangeState::Initialised;
         // A range that was deleted meanwhile is not recreated without what the pass saw in use: values would be handed
         // out that Services have.
@@ -245,7 +250,7 @@ impl<'a, R: Range> Plan<'a, R> {
         Planned::End(match &pending.operation {
             Operation::Allocate(_) | Operation::Read => return Planned::View,
             Operation::Create => match &self.readable.range_state {
-                RangeState::OtherRange(_) => {
+                RangeState::OtherRange { .. } => {
                     self.refusal().map_or(Outcome::Created { created: false }, Outcome::Failed)
                 }
                 RangeState::Initialised => Outcome::Created { created: false },
@@ -263,6 +268,9 @@ impl<'a, R: Range> Plan<'a, R> {
                 }
             }
             Operation::Repair(diff) => {
+                if let Some(failure) = self.refuses(diff) {
+                    return Planned::End(Outcome::Failed(failure));
+                }
                 for offset in &diff.clear {
                     let unchanged = self.context.changes.is_unchanged_since(offset, diff.read) == Some(true);
                     let own = self.context.protection.is_handed_out(offset) && !Fault::OwnNotProtected.is_on();
@@ -279,6 +287,11 @@ impl<'a, R: Range> Plan<'a, R> {
                 Outcome::Repaired(repaired)
             }
         })
+    }
+
+    /// Why a repair must not write the configured range.
+    fn refuses(&self, diff: &Diff) -> Option<Failure<R>> {
+        self.readable.refuses(self.context.replace, !diff.set.is_empty(), diff.outside)
     }
 
     fn release(&mut self, offset: u32, (as_of, oldest, store): (u64, u64, u32), was_unknown: bool) -> Outcome<R> {
@@ -309,10 +322,10 @@ impl<'a, R: Range> Plan<'a, R> {
     fn refusal(&self) -> Option<Failure<R>> {
         match &self.readable.range_state {
             RangeState::Initialised => None,
-            RangeState::OtherRange(_) if Fault::OtherRangeTakenForOwn.is_on() => None,
+            RangeState::OtherRange { .. } if Fault::OtherRangeTakenForOwn.is_on() => None,
             RangeState::Uninitialised => Some(Failure::NotInitialised),
-            RangeState::OtherRange(found) => {
-                Some(Failure::MismatchedRange { expected: self.next.range(), found: found.clone() })
+            RangeState::OtherRange { range, .. } => {
+                Some(Failure::MismatchedRange { expected: self.next.range(), found: range.clone() })
             }
         }
     }

@@ -52,7 +52,7 @@ impl Guard {
 pub enum Request {
     /// A linearizable read of the key.
     Read,
-    /// A transaction: if the guard holds, put the value, else read the key.
+    /// A transaction: if the guard holds, put the value and the [witness](super::Pass::fenced), else read the key.
     Swap {
         /// What the key must be.
         guard: Guard,

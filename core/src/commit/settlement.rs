@@ -73,8 +73,7 @@ impl Written {
             queue.push_front(pending);
         } else if is_wanted {
             offsets.iter().for_each(|offset| protection.hand_out(*offset));
-            let created = history.state().map_or(0, |state| state.create_revision);
-            queue.end(pending.owner, Outcome::Allocated { values, revision, store, created, use_until });
+            queue.end(pending.owner, Outcome::Allocated { values, revision, store, use_until });
         }
     }
 }
@@ -127,7 +126,7 @@ pub(super) fn restore_lost<R: Range>(history: &History<R>, protection: &mut Prot
     let Some(base) = history.base().filter(|base| base.is_initialised()) else { return };
     let Some(set) = protection.take_lost(base.used()) else { return };
     let (read, clear) = (base.state.mod_revision, Bitmap::new(set.len()));
-    let diff = Diff { read, set, clear, duplicates: Vec::new(), listed: Listed::Elsewhere };
+    let diff = Diff { read, set, clear, duplicates: Vec::new(), outside: 0, listed: Listed::Elsewhere };
     queue.push(Pending::new(Owner::Own, Operation::Repair(Box::new(diff)), Duration::MAX));
 }
 
@@ -145,7 +144,7 @@ fn end<R: Range>(
         // An allocation of nothing.
         Planned::Take(_) => {
             let store = history.store();
-            Some(Outcome::Allocated { values: Vec::new(), revision, store, created: 0, use_until: Duration::MAX })
+            Some(Outcome::Allocated { values: Vec::new(), revision, store, use_until: Duration::MAX })
         }
     };
     if let Some(outcome) = outcome {

@@ -18,7 +18,7 @@ use super::operation::{Diff, Listed, Operation, Ticket};
 use super::pending::{Owner, Pending};
 use super::protection::Protection;
 use super::request::{Answer, Change, Guard, Header, KeyValue};
-use super::{Committer, Config};
+use super::{Committer, Config, Replace};
 
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 pub(super) const SIZE: u32 = 100;
@@ -95,7 +95,7 @@ pub(super) fn watch(
 pub(super) type Ports = Committer<PortRange, Xoshiro256PlusPlus>;
 
 pub(super) fn committer(range: PortRange) -> Ports {
-    let config = Config { strategy: Strategy::Contiguous, grace: GRACE };
+    let config = Config { strategy: Strategy::Contiguous, grace: GRACE, replace: Replace::Always };
     Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(1))
 }
 
@@ -125,5 +125,5 @@ pub(super) fn release(offset: u32, as_of: u64) -> Operation<PortRange> {
 
 pub(super) fn repair(read: u64, set: &[u32], clear: &[u32], listed: Listed) -> Operation<PortRange> {
     let (set, clear) = (bitmap(set.iter().copied()), bitmap(clear.iter().copied()));
-    Operation::Repair(Box::new(Diff { read, set, clear, duplicates: Vec::new(), listed }))
+    Operation::Repair(Box::new(Diff { read, set, clear, duplicates: Vec::new(), outside: 0, listed }))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rangekeeper::allocator::Strategy;
-use rangekeeper::commit::{Config, Failure, Known, Operation, Outcome, Request};
+use rangekeeper::commit::{Config, Failure, Known, Operation, Outcome, Replace, Request};
 use rangekeeper::range_allocation::RangeAllocation;
 
 use crate::store::{NEVER, NOW, Ports, Store, committer, next, release, send, this};
@@ -83,7 +83,8 @@ fn the_static_band_is_spared_while_the_dynamic_one_has_values_that_were_cleared_
     // 16 ports are the static band, 30016 to 30039 the dynamic one.
     for seed in 0..32 {
         let mut store = Store::default();
-        let config = Config { strategy: Strategy::DynamicBandFirst, grace: Duration::from_secs(360) };
+        let config =
+            Config { strategy: Strategy::DynamicBandFirst, grace: Duration::from_secs(360), replace: Replace::Always };
         let range = "30000-30039".parse().expect("a range");
         let mut ours = Ports::new(range, config, seed);
         store.one(&mut ours, Operation::Create);

@@ -20,7 +20,8 @@ fn a_range_that_is_gone_is_not_made_anew_by_a_pass_that_had_seen_it() {
             set.insert(3);
             set.difference_with(&view.used);
             let clear = Bitmap::new(10);
-            let diff = Diff { read: view.revision, set, clear, duplicates: Vec::new(), listed: Listed::Elsewhere };
+            let diff =
+                Diff { read: view.revision, set, clear, duplicates: Vec::new(), outside: 0, listed: Listed::Elsewhere };
             Operation::Repair(Box::new(diff))
         };
         let seen = pass(&mut store, &mut ours);

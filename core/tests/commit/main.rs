@@ -5,6 +5,7 @@ mod loss;
 mod protection;
 mod release;
 mod repair;
+mod replace;
 mod restore;
 mod scripts;
 mod store;

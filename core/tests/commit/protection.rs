@@ -25,7 +25,7 @@ fn clear(store: &mut Store, ours: &mut Ports, port: u16, now: Duration) -> (Vec<
     let Some((_, Outcome::Read(view))) = store.run(ours, now).pop() else { panic!("a view") };
     let (set, mut clear) = (Bitmap::new(10), Bitmap::new(10));
     clear.insert(u32::from(port - 30_000));
-    let diff = Diff { read: view.revision, set, clear, duplicates: Vec::new(), listed: Listed::Elsewhere };
+    let diff = Diff { read: view.revision, set, clear, duplicates: Vec::new(), outside: 0, listed: Listed::Elsewhere };
     ours.submit(Operation::Repair(Box::new(diff)), NEVER);
     let Some((_, Outcome::Repaired(Repaired { cleared, changed, .. }))) = store.run(ours, now).pop() else {
         panic!("repaired")

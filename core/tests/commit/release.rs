@@ -114,7 +114,7 @@ fn what_two_services_have_is_not_released() {
     let learn = |store: &mut Store, ours: &mut Ports, duplicates: Vec<u32>| {
         let Outcome::Read(view) = store.one(ours, Operation::Read) else { panic!("a view") };
         let (set, clear) = (Bitmap::new(10), Bitmap::new(10));
-        let diff = Diff { read: view.revision, set, clear, duplicates, listed: Listed::Elsewhere };
+        let diff = Diff { read: view.revision, set, clear, duplicates, outside: 0, listed: Listed::Elsewhere };
         let nothing = Repaired { set: vec![], cleared: vec![], changed: 0 };
         assert_eq!(store.one(ours, Operation::Repair(Box::new(diff))), Outcome::Repaired(nothing));
     };

@@ -8,7 +8,7 @@ use rangekeeper::audit::{Audit, BitmapRevisions, Stored};
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::cidr::CidrRange;
 use rangekeeper::commit::{
-    Config, Diff, Event, Failure, Listed, Operation, Outcome, Pass, Passes, Repaired, Request, Step, View,
+    Config, Diff, Event, Failure, Listed, Operation, Outcome, Pass, Passes, Repaired, Replace, Request, Step, View,
 };
 use rangekeeper::ipaddress::{ALLOCATOR, IpAddressObject};
 use rangekeeper::range_allocation::{Form, RangeAllocation};
@@ -200,7 +200,8 @@ fn a_pass_with_a_list_from_before_its_read_changes_nothing() {
     set.insert(5);
     for (listed, stale) in [(read - 1, true), (read, false)] {
         let clear = Bitmap::new(10);
-        let diff = Diff { read, set: set.clone(), clear, duplicates: Vec::new(), listed: Listed::At(listed) };
+        let diff =
+            Diff { read, set: set.clone(), clear, duplicates: Vec::new(), outside: 0, listed: Listed::At(listed) };
         let outcome = store.one(&mut ours, Operation::Repair(Box::new(diff)));
         assert_eq!(outcome == Outcome::Failed(Failure::StaleList { listed, read }), stale, "{outcome:?}");
     }
@@ -216,8 +217,14 @@ fn a_round_that_clears_no_leak_does_not_depend_on_services() {
     // The offset to be cleared is free already.
     let mut clear = Bitmap::new(10);
     clear.insert(4);
-    let diff =
-        Diff { read: view.revision, set, clear, duplicates: Vec::new(), listed: Listed::Guarding(view.revision) };
+    let diff = Diff {
+        read: view.revision,
+        set,
+        clear,
+        duplicates: Vec::new(),
+        outside: 0,
+        listed: Listed::Guarding(view.revision),
+    };
     store.revision += 1;
     store.services_written = store.revision;
     ours.submit(Operation::Repair(Box::new(diff)), NEVER);
@@ -307,7 +314,8 @@ fn a_repair_sets_a_value_only_if_it_is_known_to_have_been_free_since_the_read() 
         set.insert(3);
         // Free all the time.
         set.insert(5);
-        let diff = Diff { read: view.revision, set, clear, duplicates: Vec::new(), listed: Listed::Elsewhere };
+        let diff =
+            Diff { read: view.revision, set, clear, duplicates: Vec::new(), outside: 0, listed: Listed::Elsewhere };
         let (set, changed) = if known { (vec![30_005], 1) } else { (vec![], 2) };
         let expected = Outcome::Repaired(Repaired { set, cleared: vec![], changed });
         assert_eq!(store.one(&mut ours, Operation::Repair(Box::new(diff))), expected, "history known: {known}");
@@ -373,7 +381,7 @@ const LOOKS: Duration = Duration::from_secs(60);
 
 impl DualWrite {
     fn new() -> Self {
-        let config = Config { strategy: Strategy::RandomScan, grace: LOOKS };
+        let config = Config { strategy: Strategy::RandomScan, grace: LOOKS, replace: Replace::Always };
         let shell = |seed| Shell::new("10.96.0.0/29".parse().expect("a CIDR"), config, seed);
         let (objects, services) = (vec!["10.96.0.1"], vec!["10.96.0.1"]);
         let mut cluster = Self { store: Store::default(), others: shell(1), ours: shell(2), objects, services };

@@ -35,6 +35,7 @@ fn after_a_restore_old_anchors_tell_nothing_and_new_views_do() {
         set: bitmap(7),
         clear: bitmap(9),
         duplicates: Vec::new(),
+        outside: 0,
         listed: Listed::Elsewhere,
     };
     let repaired = store.one(&mut ours, Operation::Repair(Box::new(diff)));
@@ -134,7 +135,8 @@ fn a_repair_of_another_store_changes_nothing() {
         let (mut set, mut clear) = (Bitmap::new(10), Bitmap::new(10));
         set.insert(7);
         clear.insert(3);
-        let diff = Diff { read: view.revision, set, clear, duplicates: Vec::new(), listed: Listed::Elsewhere };
+        let diff =
+            Diff { read: view.revision, set, clear, duplicates: Vec::new(), outside: 0, listed: Listed::Elsewhere };
         if queued {
             ours.reconnected();
         }

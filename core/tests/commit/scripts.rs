@@ -12,8 +12,8 @@ use rangekeeper::Range;
 use rangekeeper::allocator::{AllocateError, BatchError, Request as Wanted, Strategy};
 use rangekeeper::bitmap::Bitmap;
 use rangekeeper::commit::{
-    Answer, Change, Committer, Config, Event, Failure, Guard, Header, KeyValue, Operation, Outcome, Request, Step,
-    Ticket,
+    Answer, Change, Committer, Config, Event, Failure, Guard, Header, KeyValue, Operation, Outcome, Replace, Request,
+    Step, Ticket,
 };
 use rangekeeper::ports::PortRange;
 use rangekeeper::range_allocation::{Form, RangeAllocation};
@@ -65,7 +65,8 @@ fn state(word: &str, place: &str) -> Guard {
 
 impl Story {
     fn new(range: PortRange) -> Self {
-        let config = Config { strategy: Strategy::Contiguous, grace: Duration::from_secs(360) };
+        let config =
+            Config { strategy: Strategy::Contiguous, grace: Duration::from_secs(360), replace: Replace::Always };
         let committer = Committer::new(range, config, Xoshiro256PlusPlus::seed_from_u64(1));
         Self { range, committer, now: Duration::from_secs(1), names: HashMap::new(), outcomes: HashMap::new() }
     }

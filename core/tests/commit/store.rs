@@ -8,8 +8,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rangekeeper::allocator::{Request as Wanted, Strategy};
 use rangekeeper::commit::{
-    Answer, Change, Committer, Config, Event, Finished, Guard, Header, KeyValue, Operation, Outcome, Request, Step,
-    Ticket,
+    Answer, Change, Committer, Config, Event, Finished, Guard, Header, KeyValue, Operation, Outcome, Replace, Request,
+    Step, Ticket,
 };
 use rangekeeper::ports::PortRange;
 use rangekeeper::range::Range;
@@ -205,7 +205,7 @@ impl Store {
 }
 
 pub(crate) fn committer(range: &str, seed: u64) -> Ports {
-    let config = Config { strategy: Strategy::RandomScan, grace: Duration::from_secs(360) };
+    let config = Config { strategy: Strategy::RandomScan, grace: Duration::from_secs(360), replace: Replace::Always };
     Ports::new(range.parse().expect("a range"), config, seed)
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use etcd_rs::etcd::EtcdKey;
 use etcd_rs::store::Store;
-use rangekeeper::commit::Config;
+use rangekeeper::commit::{Config, Replace};
 use rangekeeper::{CidrRange, PortRange, Range, Strategy};
 use rangekeeper_bootstrap::request::{Answer, Reason, Repair};
 use tracing::info;
@@ -23,7 +23,8 @@ const CLUSTER_IPS: [&str; 2] = ["/registry/ranges/serviceips", "/registry/ranges
 const NODE_PORTS: &str = "/registry/ranges/servicenodeports";
 
 /// The strategy of kube-apiserver. Nothing is allocated here.
-const CONFIG: Config = Config { strategy: Strategy::DynamicBandFirst, grace: Duration::from_secs(6 * 60) };
+const CONFIG: Config =
+    Config { strategy: Strategy::DynamicBandFirst, grace: Duration::from_secs(6 * 60), replace: Replace::IfUnused };
 /// The time limit for the creation of a range. All first repairs together have a minute.
 const TIMEOUT: Duration = Duration::from_secs(10);
 

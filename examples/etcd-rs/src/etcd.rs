@@ -152,9 +152,10 @@ impl EtcdKey {
                 let Some(header) = response.header().map(header) else { return Ok(None) };
                 return Ok(Some(Reply { header, found: Found::Read(response.kvs().first().map(stored)) }));
             }
-            // There are no repairs here, so no swap depends on a list of Services.
+            // There are no repairs here, so no swap depends on a list of Services. The witness is for the writes of Services.
             Request::Swap { guard, value, services_unchanged_since: _ } => {
-                (guard, vec![TxnOp::put(key.as_str(), value, None)])
+                let witness = format!("{key}/witness");
+                (guard, vec![TxnOp::put(key.as_str(), value, None), TxnOp::put(witness, "", None)])
             }
             Request::Confirm { guard } => (guard, Vec::new()),
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use etcd_rs::etcd::EtcdKey;
 use etcd_rs::store::Store;
 use rangekeeper::allocator::Request;
-use rangekeeper::commit::Config;
+use rangekeeper::commit::{Config, Replace};
 use rangekeeper::{CidrRange, Strategy};
 use tokio::task::JoinSet;
 
@@ -26,7 +26,8 @@ const CALLERS: usize = 64;
 /// The time limit of each operation.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The strategy of kube-apiserver.
-const CONFIG: Config = Config { strategy: Strategy::DynamicBandFirst, grace: Duration::from_secs(6 * 60) };
+const CONFIG: Config =
+    Config { strategy: Strategy::DynamicBandFirst, grace: Duration::from_secs(6 * 60), replace: Replace::IfUnused };
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 

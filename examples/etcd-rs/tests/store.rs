@@ -7,10 +7,11 @@ use etcd_rs::etcd::EtcdKey;
 use etcd_rs::store::{Error, Store};
 use rangekeeper::allocator::{Request, Strategy};
 use rangekeeper::cidr::CidrRange;
-use rangekeeper::commit::{Config, Failure};
+use rangekeeper::commit::{Config, Failure, Replace};
 use tokio::net::TcpListener;
 
-const CONFIG: Config = Config { strategy: Strategy::Contiguous, grace: Duration::from_secs(360) };
+const CONFIG: Config =
+    Config { strategy: Strategy::Contiguous, grace: Duration::from_secs(360), replace: Replace::IfUnused };
 
 type AnyError = Box<dyn std::error::Error>;
 

@@ -193,6 +193,8 @@ package rk
 #cgo nocallback rk_repair_pass_audit
 #cgo noescape rk_repair_pass_finish
 #cgo nocallback rk_repair_pass_finish
+#cgo noescape rk_repair_pass_check
+#cgo nocallback rk_repair_pass_check
 #cgo noescape rk_committer_submit_repair
 #cgo nocallback rk_committer_submit_repair
 #cgo noescape rk_report_free
@@ -738,10 +740,10 @@ func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error
 }
 
 // CommitterNew is rk_committer_new.
-func CommitterNew(theRange *Range, strategy uint32, grace uint64, seed uint64, committer **Committer, theError *Error) Result {
+func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32, seed uint64, committer **Committer, theError *Error) Result {
 	var c_committer *C.rk_committer
 	var c_error aligned[C.rk_error]
-	result := C.rk_committer_new((*C.rk_range)(unsafe.Pointer(theRange)), C.uint32_t(strategy), C.uint64_t(grace), C.uint64_t(seed), &c_committer, &c_error.c)
+	result := C.rk_committer_new((*C.rk_range)(unsafe.Pointer(theRange)), C.uint32_t(strategy), C.uint64_t(grace), C.uint32_t(replace), C.uint64_t(seed), &c_committer, &c_error.c)
 	*committer = (*Committer)(unsafe.Pointer(c_committer))
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
@@ -1163,6 +1165,16 @@ func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError 
 	var c_error aligned[C.rk_error]
 	result := C.rk_repair_pass_finish((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_audit)(unsafe.Pointer(audit)), &c_report, &c_error.c)
 	*report = (*Report)(unsafe.Pointer(c_report))
+	if result != C.RK_RESULT_OK {
+		theError.fromC(&c_error.c)
+	}
+	return Result(result)
+}
+
+// RepairPassCheck is rk_repair_pass_check.
+func RepairPassCheck(pass *RepairPass, committer *Committer, theError *Error) Result {
+	var c_error aligned[C.rk_error]
+	result := C.rk_repair_pass_check((*C.rk_repair_pass)(unsafe.Pointer(pass)), (*C.rk_committer)(unsafe.Pointer(committer)), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}

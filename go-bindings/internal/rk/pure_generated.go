@@ -231,12 +231,11 @@ func (s *Known) load(c *call, at uint32) {
 }
 
 func (s *Allocated) load(c *call, at uint32) {
-	b := c.bytes(at, 40)
+	b := c.bytes(at, 32)
 	s.Values = uint(endian.Uint32(b[0:]))
 	s.Revision = endian.Uint64(b[8:])
-	s.Created = endian.Uint64(b[16:])
-	s.Store = endian.Uint32(b[24:])
-	s.UseUntil = endian.Uint64(b[32:])
+	s.Store = endian.Uint32(b[16:])
+	s.UseUntil = endian.Uint64(b[24:])
 }
 
 func (s *Released) load(c *call, at uint32) {
@@ -278,7 +277,7 @@ func (s *Failed) load(c *call, at uint32) {
 }
 
 func (s *Finished) load(c *call, at uint32) {
-	b := c.bytes(at, 56)
+	b := c.bytes(at, 48)
 	s.Ticket = endian.Uint64(b[0:])
 	s.Outcome = endian.Uint32(b[8:])
 	s.Data.Allocated.load(c, at+16)
@@ -1019,7 +1018,7 @@ func BootstrapPlan(question string, buffer []byte, theLen *uint, theError *Error
 }
 
 // CommitterNew is rk_committer_new.
-func CommitterNew(theRange *Range, strategy uint32, grace uint64, seed uint64, committer **Committer, theError *Error) (result Result) {
+func CommitterNew(theRange *Range, strategy uint32, grace uint64, replace uint32, seed uint64, committer **Committer, theError *Error) (result Result) {
 	c := call{instance: coreInstance, first: (*object)(theRange), second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
@@ -1029,7 +1028,7 @@ func CommitterNew(theRange *Range, strategy uint32, grace uint64, seed uint64, c
 	c.next += 552
 	atCommitter := fixed + 0
 	atError := fixed + 8
-	result = Result(coreModule.Xrk_committer_new((*object)(theRange).address(), int32(strategy), int64(grace), int64(seed), int32(atCommitter), int32(atError)))
+	result = Result(coreModule.Xrk_committer_new((*object)(theRange).address(), int32(strategy), int64(grace), int32(replace), int64(seed), int32(atCommitter), int32(atError)))
 	c.done = true
 	if result == ResultOK {
 		*committer = (*Committer)(c.object(atCommitter))
@@ -1215,7 +1214,7 @@ func CommitterFinished(committer *Committer, finished []Finished, values []Value
 	defer c.leave(&result)
 	fixed := c.next
 	c.next += 8
-	atFinished := c.allocateMany(len(finished), 56, 8)
+	atFinished := c.allocateMany(len(finished), 48, 8)
 	atValues := c.allocateMany(len(values), 24, 8)
 	atBytes := c.allocateMany(len(bytes), 1, 1)
 	atN := fixed + 0
@@ -1230,7 +1229,7 @@ func CommitterFinished(committer *Committer, finished []Finished, values []Value
 		*n = uint(endian.Uint32(b[0:]))
 	}
 	if result == ResultOK {
-		getList(&c, finished[:min(len(finished), int(*n))], atFinished, 56, (*Finished).load)
+		getList(&c, finished[:min(len(finished), int(*n))], atFinished, 48, (*Finished).load)
 	}
 	if result == ResultOK {
 		getList(&c, values[:len(values)], atValues, 24, (*Value).load)
@@ -2251,6 +2250,24 @@ func RepairPassFinish(pass *RepairPass, audit *Audit, report **Report, theError 
 	if result == ResultOK {
 		*report = (*Report)(c.object(atReport))
 	}
+	if result != ResultOK {
+		theError.load(&c, atError)
+	}
+	return result
+}
+
+// RepairPassCheck is rk_repair_pass_check.
+func RepairPassCheck(pass *RepairPass, committer *Committer, theError *Error) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(pass), second: (*object)(committer)}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	fixed := c.next
+	c.next += 544
+	atError := fixed + 0
+	result = Result(coreModule.Xrk_repair_pass_check((*object)(pass).address(), (*object)(committer).address(), int32(atError)))
+	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)
 	}

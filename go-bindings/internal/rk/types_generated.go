@@ -13,6 +13,9 @@ const (
 	BitmapServiceIPs                       = 0
 	BitmapSecondaryServiceIPs              = 1
 	BitmapServiceNodePorts                 = 2
+	ReplaceIfUnused                        = 0
+	ReplaceOnce                            = 1
+	ReplaceAlways                          = 2
 	OperationAllocate                      = 1
 	OperationRelease                       = 2
 	OperationRead                          = 3
@@ -136,6 +139,7 @@ const (
 	ResultNoServices                Result = 53
 	ResultNoSwap                    Result = 54
 	ResultUnreadable                Result = 55
+	ResultRangeInUse                Result = 56
 	ResultInvalidJSON               Result = 64
 	ResultInvalidConfig             Result = 65
 	ReasonClusterIPNotValid                = 1
@@ -337,7 +341,6 @@ type Known struct {
 type Allocated struct {
 	Values   uint
 	Revision uint64
-	Created  uint64
 	Store    uint32
 	UseUntil uint64
 }

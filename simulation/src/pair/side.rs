@@ -7,7 +7,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rangekeeper::allocator::{Request as Wanted, Strategy};
 use rangekeeper::any::AnyRange;
 use rangekeeper::commit::{
-    self, Answer, Change, Committer, Config, Finished, KeyValue, Operation, Outcome, Request, Step, Ticket, View,
+    self, Answer, Change, Committer, Config, Finished, KeyValue, Operation, Outcome, Replace, Request, Step, Ticket,
+    View,
 };
 use rangekeeper::range::Range;
 use rangekeeper::range_allocation::{Form, RangeAllocation};
@@ -73,7 +74,7 @@ impl<R: Range + Into<AnyRange>> Side<R> {
     pub(super) fn new(range: R, servers: usize, grace: Duration, used: Mask, random: &mut Random) -> Self {
         let strategy = random.pick(&[Strategy::Contiguous, Strategy::Contiguous, Strategy::RandomScan]);
         let mut worker = || Worker {
-            committer: Committer::new(range, Config { strategy, grace }, random.fork()),
+            committer: Committer::new(range, Config { strategy, grace, replace: Replace::Always }, random.fork()),
             flight: None,
             watch: None,
             open: BTreeMap::new(),

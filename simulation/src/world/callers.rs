@@ -52,7 +52,10 @@ impl World {
         let deadline = self.deadline(server);
         let (operation, what) = match self.random.below(100) {
             0..6 => (Operation::Read, Submitted::Read { is_pass: false }),
-            6..10 => (Operation::Create, Submitted::Create),
+            6..10 => {
+                self.store.write_fence();
+                (Operation::Create, Submitted::Create)
+            }
             _ if self.servers[server].is_command => return,
             _ => return self.create(server, None),
         };
@@ -96,7 +99,7 @@ impl World {
         match (&open.what, outcome) {
             (
                 Submitted::Allocate { named, count, request },
-                Outcome::Allocated { values, revision, store, created, use_until },
+                Outcome::Allocated { values, revision, store, use_until },
             ) => {
                 if values.len() != *count {
                     return self.fail(Invariant::I1, format!("{} values for {count} requests", values.len()));
@@ -112,7 +115,7 @@ impl World {
                         server,
                         *request,
                         offset,
-                        (revision, store, created),
+                        (revision, store),
                         microseconds(use_until),
                         is_named,
                     );
@@ -199,7 +202,7 @@ impl World {
         server: usize,
         request: usize,
         offset: u32,
-        (revision, store, created): (u64, u32, u64),
+        (revision, store): (u64, u32),
         use_until: u64,
         is_named: bool,
     ) -> bool {
@@ -272,7 +275,6 @@ impl World {
             incarnation: one.incarnation,
             acknowledged,
             origin: Origin { epoch: self.store.epoch, store },
-            created,
             known_written: None,
             state: State::Pending,
         });

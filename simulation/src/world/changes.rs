@@ -54,7 +54,12 @@ impl World {
         let cleared = before & !self.store.log[at].mask;
         let is_bound = sent.is_some_and(|sent| self.is_bound(sent));
         let created = |at: usize| self.store.log[at].key.as_ref().map_or(0, |key| key.state.create_revision);
-        let is_hidden = if sent.is_some() { !is_bound } else { at > 0 && created(at) == created(at - 1) };
+        // Others write no fence: by the witness what they clear, or recreate, is as it was.
+        let is_hidden = if sent.is_some() { !is_bound } else { self.store.key().is_some() };
+        let by_others = |at: usize| !matches!(self.store.log[at].writer, Writer::Server(_));
+        if is_hidden && self.store.at(created(at)).is_some_and(by_others) {
+            self.recreated = created(at);
+        }
         for offset in bits(cleared) {
             if let Some(sent) = sent {
                 self.report.cleared += 1;

@@ -120,9 +120,8 @@ struct Claim {
     incarnation: u32,
     /// When it was acknowledged, by the server's clock.
     acknowledged: u64,
-    /// The store, and when the key was created in it.
+    /// The store.
     origin: Origin,
-    created: u64,
     /// Since when its server knows that the Service is written.
     known_written: Option<(u64, u32)>,
     state: State,
@@ -166,6 +165,8 @@ pub(crate) struct World {
     damaged: Mask,
     /// Offsets that others have cleared in a way that the conditions of a Service's write do not show.
     harmed: Mask,
+    /// The revision at which others recreated the key last, which the conditions do not show either.
+    recreated: u64,
     /// Whether the store was restored from a backup, and whether connections outlived that.
     is_restored: bool,
     is_connection_kept: bool,

@@ -178,7 +178,7 @@ impl World {
             let report = audit.finish(Leaks::CleanAtOnce);
             let range = report.bitmap(0).expect("a bitmap");
             let duplicates = range.duplicates().to_vec();
-            (Diff { read, set: range.set(), clear: range.clear(), duplicates, listed: guard }, report)
+            (Diff { read, set: range.set(), clear: range.clear(), duplicates, outside: 0, listed: guard }, report)
         } else {
             let (found, report) = listing.finish(&mut one.passes, audit).expect("its own audit");
             let more = if one.repeats { 1 << 33 } else { 0 };

@@ -5,7 +5,7 @@ use std::num::NonZeroU8;
 
 use rangekeeper::allocator::Strategy;
 use rangekeeper::commit::limits::Limits;
-use rangekeeper::commit::{Committer, Config, Passes};
+use rangekeeper::commit::{Committer, Config, Passes, Replace};
 use rangekeeper::ports::PortRange;
 
 use crate::knowledge::Knowledge;
@@ -35,7 +35,7 @@ impl World {
         let horizon = interval * random.between(6, 12) / 2;
         let count = random.pick(&[2, 2, 2, 2, 3, 3, 3, 4, 5]);
         let mut servers = Vec::with_capacity(count);
-        let config = Config { strategy, grace: duration(grace) };
+        let config = Config { strategy, grace: duration(grace), replace: Replace::Always };
         let conditional = random.percent(50);
         let has_command = conditional && random.percent(50);
         let all_elsewhere = random.percent(30);
@@ -131,6 +131,7 @@ impl World {
             trouble,
             damaged: 0,
             harmed: 0,
+            recreated: 0,
             is_restored: false,
             is_connection_kept: false,
             connected_since: 0,

@@ -112,7 +112,6 @@ impl World {
             incarnation: 0,
             acknowledged: self.now,
             origin: Origin { epoch: self.store.epoch, store: 0 },
-            created: self.store.state().create_revision,
             known_written: None,
             state: State::Pending,
         });

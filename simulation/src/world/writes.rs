@@ -108,11 +108,10 @@ impl World {
         if !self.conditional || ShellFault::ConditionsIgnored.is_on() {
             return true;
         }
-        let (key, fence) = (self.store.state(), self.store.fence);
-        self.requests[request].claims.iter().map(|claim| &self.claims[*claim]).all(|claim| {
-            (key.create_revision == claim.created || ShellFault::CreateRevisionNoCondition.is_on())
-                && (key.mod_revision >= claim.revision || ShellFault::RollbackNoCondition.is_on())
-                && (fence <= claim.revision || ShellFault::FenceNoCondition.is_on())
+        self.requests[request].claims.iter().map(|claim| self.claims[*claim].revision).all(|allocated| {
+            let (created, written) = self.store.witness.unwrap_or_default();
+            (written >= allocated || ShellFault::RollbackNoCondition.is_on())
+                && (created <= allocated || ShellFault::FenceNoCondition.is_on())
         })
     }
 
@@ -303,11 +302,14 @@ impl World {
     fn check_own(&mut self, claim: usize) {
         let claim = &self.claims[claim];
         let is_lost = self.store.set_since[claim.offset as usize] != claim.revision;
-        if !self.conditional || !is_lost || claim.server == STOCK {
+        // Nobody is given a value while there is no range; the pass that recreates it finds the Service.
+        let is_nobodys = self.store.key().is_none();
+        if !self.conditional || !is_lost || is_nobodys || claim.server == STOCK {
             return;
         }
         let is_other = claim.origin.epoch != self.store.epoch;
-        let is_hidden = is_other && self.store.state().mod_revision >= claim.revision;
+        let is_hidden = is_other && self.store.witness.is_some_and(|(_, written)| written >= claim.revision);
+        let is_hidden = is_hidden || claim.revision < self.recreated;
         if is_hidden || self.harmed >> claim.offset & 1 == 1 {
             self.damaged |= 1 << claim.offset;
             return;

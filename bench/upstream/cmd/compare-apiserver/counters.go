@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rangekeeper/rangekeeper/bench/upstream/internal/apiserver"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // counters are counters of the server and its etcd.
@@ -27,7 +29,10 @@ func readCounters(ctx context.Context, server *apiserver.Server) (c counters, er
 		return c, err
 	}
 	for _, kv := range ranges.Kvs {
-		c.rangeWrites += kv.Version
+		// The witness beside a range is not one.
+		if !strings.HasSuffix(string(kv.Key), etcdstore.WitnessKey("")) {
+			c.rangeWrites += kv.Version
+		}
 	}
 	metrics, err := server.Metrics(ctx)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,9 @@ const (
 	logJSON = "json"
 )
 
+// rangeNames are the values of --replace-range.
+var rangeNames = append(slices.Clone(controller.ClusterIPRangeNames), audit.ServiceNodePorts)
+
 var reconcilerTypes = []string{reconcileLease, reconcileMasterCount, reconcileNone}
 
 // addReconcilerType adds the flag, which kube-apiserver has under the same name.
@@ -68,6 +72,7 @@ type controllerFlags struct {
 	apiserverCount     uint32
 	healthAddress      string
 	logFormat          string
+	replaceRanges      []string
 	dryRun             bool
 }
 
@@ -80,7 +85,11 @@ func newController() *cobra.Command {
 the ranges of ClusterIPs and node ports every three minutes, beside an API server that
 leaves that to others (--endpoint-reconciler-type=none). Flags have the names that
 kube-apiserver has for the same. There is no leader: one runs beside each API server.
-A stored range is changed to another one only if a flag asks for it.
+
+The ranges are those of the API servers' flags. A stored range that is another one is
+kept, and a missing one is not created, if a Service needs it as it is: no API server
+with the stored range could allocate from then on. The log and /healthz say so, and
+all other work goes on. --replace-range NAME replaces it once.
 
 /healthz, /livez, /readyz and /metrics are served at --healthz-bind-address; it is
 ready once the first repairs have succeeded. SIGTERM and SIGINT stop it in order: its
@@ -90,7 +99,8 @@ address is taken out of the endpoints.`,
     --cert client.crt --key client.key \
     --service-cluster-ip-range 10.96.0.0/12
   rangekeeper controller --kubeconfig admin.conf --dry-run \
-    --endpoints http://127.0.0.1:2379`,
+    --endpoints http://127.0.0.1:2379 \
+    --service-cluster-ip-range 10.96.0.0/12`,
 		Args:              usage.Arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -103,25 +113,33 @@ address is taken out of the endpoints.`,
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "how the API server is reached; without it as a Pod of the cluster")
 	f.StringVar(&o.advertiseAddress, "advertise-address", "", "address of the API server in the endpoints (default: that of the interface with the default route)")
 	f.Uint16Var(&o.securePort, "secure-port", 6443, "port of the API server")
-	f.StringVar(&o.clusterIPRange, "service-cluster-ip-range", "10.0.0.0/24", "range of ClusterIPs, or two of different IP families, separated by a comma")
+	f.StringVar(&o.clusterIPRange, "service-cluster-ip-range", "", "range of ClusterIPs, or two of different IP families, separated by a comma")
 	f.StringVar(&o.nodePortRange, "service-node-port-range", "30000-32767", "range of node ports")
 	f.Uint16Var(&o.kubernetesNodePort, "kubernetes-service-node-port", 0, "node port of the Service kubernetes; 0 for none")
 	addReconcilerType(c, &o.reconcilerType)
 	f.Uint32Var(&o.apiserverCount, "apiserver-count", 1, "with master-count: number of API servers")
 	f.StringVar(&o.healthAddress, "healthz-bind-address", "127.0.0.1:10288", "where health and metrics are served; empty for nowhere")
 	f.StringVar(&o.logFormat, "logging-format", logText, "text or json")
+	f.StringSliceVar(&o.replaceRanges, "replace-range", nil, "replace a stored range by the configured one, once, though Services need it: "+strings.Join(rangeNames, ", "))
 	f.BoolVar(&o.dryRun, "dry-run", false, "log the writes and make none of them")
 	usage.Required(c, "endpoints")
+	usage.Required(c, "service-cluster-ip-range")
 	c.MarkFlagFilename("kubeconfig")
 	usage.CompleteNothing(c, "prefix", "advertise-address", "secure-port", "service-cluster-ip-range", "service-node-port-range",
 		"kubernetes-service-node-port", "apiserver-count", "healthz-bind-address")
+	c.RegisterFlagCompletionFunc("replace-range", cobra.FixedCompletions(rangeNames, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("logging-format", cobra.FixedCompletions([]string{logText, logJSON}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
 // config returns the configuration of the flags, without the clients.
 func (o *controllerFlags) config(c *cobra.Command) (controller.Config, error) {
-	config := controller.Config{DryRun: o.dryRun, Bootstrap: bootstrap.Config{
+	for _, name := range o.replaceRanges {
+		if !slices.Contains(rangeNames, name) {
+			return controller.Config{}, usage.Error(c, "--replace-range is one of %s, not %q", strings.Join(rangeNames, ", "), name)
+		}
+	}
+	config := controller.Config{DryRun: o.dryRun, ReplaceRanges: o.replaceRanges, Bootstrap: bootstrap.Config{
 		AdvertiseAddress: o.advertiseAddress, SecurePort: o.securePort,
 		KubernetesServiceNodePort: o.kubernetesNodePort, EtcdPrefix: o.prefix,
 	}}
@@ -182,9 +200,6 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 		return err
 	}
 	defer config.Etcd.Close()
-	if err := o.checkStored(ctx, c, config); err != nil {
-		return err
-	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	config.Metrics = registry
@@ -207,31 +222,6 @@ func (o *controllerFlags) run(ctx context.Context, c *cobra.Command) error {
 		return cli.ErrFound // it was logged
 	}
 	return err
-}
-
-// checkStored refuses ranges that nobody asked for: the first repair makes a stored range over into the configured one,
-// and then Services have values outside of it. A range that the flags ask for is logged.
-func (o *controllerFlags) checkStored(ctx context.Context, c *cobra.Command, config controller.Config) error {
-	check := func(flag, name string, configured fmt.Stringer) error {
-		key := clusterstate.RangeKey(o.prefix, name)
-		stored, err := cli.StoredSpec(ctx, config.Etcd, key)
-		switch {
-		case errors.Is(err, rangekeeper.ErrNotInitialised), err == nil && stored == configured.String():
-			return nil
-		case err != nil:
-			return err
-		case !c.Flags().Changed(flag):
-			return fmt.Errorf("--%s is needed: %s is stored for %s, and without the flag it would be changed to %s", flag, key, stored, configured)
-		}
-		config.Log.Warn("changing the stored range to the configured one", "key", key, "stored", stored, "configured", configured.String())
-		return nil
-	}
-	for i, values := range config.ClusterIPRanges {
-		if err := check("service-cluster-ip-range", controller.ClusterIPRangeNames[i], values); err != nil {
-			return err
-		}
-	}
-	return check("service-node-port-range", audit.ServiceNodePorts, config.NodePortRange)
 }
 
 func apiConfig(kubeconfig string) (*rest.Config, error) {

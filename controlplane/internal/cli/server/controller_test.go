@@ -17,13 +17,16 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/apiservertest"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 )
 
 // controllerRun is a controller under way.
@@ -113,7 +116,8 @@ func TestController(t *testing.T) {
 		}
 		all := map[string]int64{}
 		for _, kv := range got.Kvs {
-			if strings.HasPrefix(string(kv.Key), "/registry/ranges/") || strings.HasPrefix(string(kv.Key), "/registry/masterleases/") || strings.HasSuffix(string(kv.Key), "/default/kubernetes") {
+			isRange := strings.HasPrefix(string(kv.Key), "/registry/ranges/") && !strings.HasSuffix(string(kv.Key), etcdstore.WitnessKey(""))
+			if isRange || strings.HasPrefix(string(kv.Key), "/registry/masterleases/") || strings.HasSuffix(string(kv.Key), "/default/kubernetes") {
 				all[string(kv.Key)] = kv.ModRevision
 			}
 		}
@@ -133,27 +137,8 @@ func TestController(t *testing.T) {
 	}
 
 	c := startController(t, args...)
-	address := ""
-	eventually(t, func() error {
-		serving := c.said("serving /healthz")
-		if len(serving) == 0 {
-			return errors.New("nothing is served")
-		}
-		_, address, _ = strings.Cut(serving[0], "address=")
-		return nil
-	})
-	get := func(path string) (int, string) {
-		answer, err := http.Get("http://" + address + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		body, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer.StatusCode, string(body)
-	}
+	address := served(t, c)
+	get := func(path string) (int, string) { return get(t, address+path) }
 	eventually(t, func() error {
 		if code, _ := get("/readyz"); code != http.StatusOK {
 			return fmt.Errorf("/readyz: %d", code)
@@ -215,19 +200,140 @@ func TestController(t *testing.T) {
 	}
 }
 
+// TestControllerKeepsRanges runs beside a server that has other ranges, which Services use.
+func TestControllerKeepsRanges(t *testing.T) {
+	etcd := etcdtest.Start(t, "")
+	s := apiservertest.Start(t, apiservertest.Config{
+		Version: apiservertest.V1_32, Etcd: etcd.Endpoints(), OwnLoops: true,
+		ServiceClusterIPRange: "10.43.0.0/16", ServiceNodePortRange: "30000-30004",
+	})
+	client := kubernetes.NewForConfigOrDie(s.RESTConfig(apiservertest.Admin))
+	create := func(name string) error {
+		_, err := client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}},
+		}, metav1.CreateOptions{})
+		return err
+	}
+	eventually(t, func() error { return create("web") })
+	eventually(t, func() error {
+		_, err := client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		return err
+	})
+	stored := func(name string) string {
+		got, err := etcd.Client().Get(t.Context(), clusterstate.RangeKey(clusterstate.DefaultPrefix, name))
+		if err != nil || len(got.Kvs) != 1 {
+			t.Fatal(got, err)
+		}
+		object := new(corev1.RangeAllocation)
+		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(got.Kvs[0].Value, nil, object); err != nil {
+			t.Fatal(err)
+		}
+		return object.Range
+	}
+	args := []string{
+		"--kubeconfig", s.Kubeconfig(apiservertest.Admin), "--endpoints", strings.Join(etcd.Endpoints(), ","),
+		"--service-cluster-ip-range", "10.96.0.0/12", "--advertise-address", "192.0.2.10", "--healthz-bind-address", "127.0.0.1:0",
+	}
+	kept := func(c *controllerRun, words ...string) {
+		t.Helper()
+		for _, of := range [][]string{
+			// The Services kubernetes and web.
+			{"serviceips", "10.43.0.0/16 (values recorded: 2)", "10.96.0.0/12 (Services outside of it: 2)"},
+			{"servicenodeports", "30000-30004 (values recorded: 1)", "30000-32767 (Services outside of it: 0)"},
+		} {
+			words := slices.Concat(of, words)
+			eventually(t, func() error {
+				if len(c.said(words...)) == 0 {
+					return fmt.Errorf("does not say %q", words)
+				}
+				return nil
+			})
+		}
+	}
+	dry := startController(t, append(args, "--dry-run")...)
+	kept(dry, "would be kept")
+	dry.stop(t)
+
+	c := startController(t, args...)
+	kept(c, "is kept", "--replace-range")
+	address := served(t, c)
+	eventually(t, func() error {
+		if code, _ := get(t, address+"/readyz"); code != http.StatusOK {
+			return fmt.Errorf("/readyz: %d: the other work does not go on", code)
+		}
+		return nil
+	})
+	if code, body := get(t, address+"/healthz"); code != http.StatusInternalServerError || !strings.Contains(body, "10.43.0.0/16") {
+		t.Errorf("/healthz: %d %s", code, body)
+	}
+	c.stop(t)
+	if one, two := stored("serviceips"), stored("servicenodeports"); one != "10.43.0.0/16" || two != "30000-30004" {
+		t.Errorf("stored are %s and %s", one, two)
+	}
+	if err := create("another"); err != nil {
+		t.Error(err)
+	}
+	events, err := client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range events.Items {
+		if strings.Contains(event.Reason, "OutOfRange") || strings.Contains(event.Reason, "NotAllocated") {
+			t.Errorf("an Event by a range that is not in force: %s", event.Note)
+		}
+	}
+
+	replacing := startController(t, append(args, "--replace-range", "servicenodeports")...)
+	eventually(t, func() error {
+		if now := stored("servicenodeports"); now != "30000-32767" {
+			return errors.New(now)
+		}
+		return nil
+	})
+	replacing.stop(t)
+	if now := stored("serviceips"); now != "10.43.0.0/16" {
+		t.Errorf("stored is %s", now)
+	}
+}
+
+// served returns where a controller serves.
+func served(t *testing.T, c *controllerRun) (address string) {
+	t.Helper()
+	eventually(t, func() error {
+		serving := c.said("serving /healthz")
+		if len(serving) == 0 {
+			return errors.New("nothing is served")
+		}
+		_, address, _ = strings.Cut(serving[0], "address=")
+		return nil
+	})
+	return "http://" + address
+}
+
+func get(t *testing.T, url string) (code int, body string) {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
 func TestControllerUsage(t *testing.T) {
 	etcd := etcdtest.Start(t, "")
 	endpoints := []string{"--endpoints", strings.Join(etcd.Endpoints(), ",")}
-	for name, values := range map[string]string{"serviceips": "10.96.0.0/12", "servicenodeports": "31000-31999"} {
-		if code, _, stderr := command.Output(t, append([]string{"init", name, values, "--prefix", "/other"}, endpoints...)...); code != exitOK {
-			t.Fatal(stderr)
-		}
-	}
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	err := os.WriteFile(kubeconfig, []byte(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]}`), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
+	ranged := []string{"--service-cluster-ip-range", "10.96.0.0/12"}
 	known := append(endpoints, "--kubeconfig", kubeconfig, "--advertise-address", "192.0.2.10", "--healthz-bind-address", "")
 	for _, c := range []struct {
 		code  int
@@ -235,17 +341,17 @@ func TestControllerUsage(t *testing.T) {
 		args  []string
 	}{
 		{exitInput, []string{"endpoints"}, nil},
-		{exitInput, []string{"--kubeconfig"}, endpoints},
-		{exitInput, []string{"--kubeconfig", "/nonexistent"}, append(endpoints, "--kubeconfig", "/nonexistent")},
+		{exitInput, []string{"--kubeconfig"}, slices.Concat(endpoints, ranged)},
+		{exitInput, []string{"--kubeconfig", "/nonexistent"}, slices.Concat(endpoints, ranged, []string{"--kubeconfig", "/nonexistent"})},
 		{exitInput, []string{"--service-cluster-ip-range", "10.0.0.0/40"}, append(endpoints, "--service-cluster-ip-range", "10.0.0.0/40")},
-		{exitInput, []string{"--service-node-port-range", "70000"}, append(endpoints, "--service-node-port-range", "1-70000")},
+		{exitInput, []string{"--service-node-port-range", "70000"}, slices.Concat(endpoints, ranged, []string{"--service-node-port-range", "1-70000"})},
 		{exitInput, []string{"10.0.0.0/24", "10.1.0.0/24", "one IP family"}, slices.Concat(known, []string{"--service-cluster-ip-range", "10.0.0.0/24,10.1.0.0/24"})},
 		{exitInput, []string{"3 ranges", "see rangekeeper controller --help"}, slices.Concat(known, []string{"--service-cluster-ip-range", "10.0.0.0/24,fd00::/112,10.1.0.0/24"})},
-		{exitInput, []string{"443", "30000-32767"}, slices.Concat(known, []string{"--kubernetes-service-node-port", "443"})},
-		{exitInput, []string{"--service-cluster-ip-range is needed", "serviceips", "10.96.0.0/12"}, slices.Concat(known, []string{"--prefix", "/other"})},
-		{exitInput, []string{"--service-node-port-range is needed", "servicenodeports", "31000-31999"}, slices.Concat(known, []string{"--prefix", "/other", "--service-cluster-ip-range", "10.96.0.0/12"})},
-		{exitInput, []string{"--endpoint-reconciler-type", "nonsense"}, append(endpoints, "--endpoint-reconciler-type", "nonsense")},
-		{exitInput, []string{"--logging-format", "nonsense"}, append(endpoints, "--logging-format", "nonsense")},
+		{exitInput, []string{"443", "30000-32767"}, slices.Concat(known, ranged, []string{"--kubernetes-service-node-port", "443"})},
+		{exitInput, []string{"--service-cluster-ip-range is missing"}, known},
+		{exitInput, []string{"--replace-range", "serviceips, secondaryserviceips, servicenodeports", `"all"`}, slices.Concat(known, []string{"--service-cluster-ip-range", "10.96.0.0/12", "--replace-range", "all"})},
+		{exitInput, []string{"--endpoint-reconciler-type", "nonsense"}, slices.Concat(endpoints, ranged, []string{"--endpoint-reconciler-type", "nonsense"})},
+		{exitInput, []string{"--logging-format", "nonsense"}, slices.Concat(endpoints, ranged, []string{"--logging-format", "nonsense"})},
 	} {
 		command.Fails(t, c.code, c.words, append([]string{"controller"}, c.args...)...)
 	}

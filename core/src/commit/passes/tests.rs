@@ -44,7 +44,7 @@ impl Server {
 
     /// The offsets that are cleared of those that are due.
     fn clear(&mut self, due: Bitmap, listed: Listed) -> Vec<u32> {
-        let changes = Changes { range: range().into(), set: bitmap([7]), clear: due, duplicates: vec![8] };
+        let changes = Changes { range: range().into(), set: bitmap([7]), clear: due, duplicates: vec![8], outside: 0 };
         let diff = self.passes.diff(&changes, &mut self.committer, listed.revision(), listed);
         assert_eq!((diff.set, diff.duplicates, diff.listed), (bitmap([7]), vec![8], listed));
         diff.clear.iter().collect()

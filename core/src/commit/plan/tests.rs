@@ -4,6 +4,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::super::base::{Base, Content};
+use super::super::config::Replace;
 use super::super::limits::Limits;
 use super::super::operation::Listed;
 use super::super::testing::*;
@@ -18,14 +19,15 @@ fn evaluate(
     operations: impl IntoIterator<Item = Operation<PortRange>>,
 ) -> (Vec<Outcome<PortRange>>, Planning<PortRange>) {
     let Content::Readable(readable) = &base.content else { panic!("{base:?}") };
-    let mut plan = Plan::new(readable, Context { changes, protection }, readable.used.clone());
+    let mut plan =
+        Plan::new(readable, Context { changes, protection, replace: Replace::Always }, readable.used.clone());
     let operations: Vec<_> = operations.into_iter().zip(0..).map(|(one, ticket)| pending(ticket, one)).collect();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let outcomes = plan.evaluate(&operations, &mut rng).into_iter().map(|planned| match planned {
         Some(Planned::End(outcome)) => outcome,
         Some(Planned::Take(offsets)) => {
             let values = offsets.into_iter().map(port).collect();
-            Outcome::Allocated { values, revision: 0, store: 0, created: 0, use_until: GRACE }
+            Outcome::Allocated { values, revision: 0, store: 0, use_until: GRACE }
         }
         Some(Planned::View) | None => panic!("no read was planned"),
     });
@@ -34,7 +36,7 @@ fn evaluate(
 
 fn allocated(offsets: &[u32]) -> Outcome<PortRange> {
     let values = offsets.iter().copied().map(port).collect();
-    Outcome::Allocated { values, revision: 0, store: 0, created: 0, use_until: GRACE }
+    Outcome::Allocated { values, revision: 0, store: 0, use_until: GRACE }
 }
 
 fn used(planning: &Planning<PortRange>) -> BTreeSet<u32> {

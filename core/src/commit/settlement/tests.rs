@@ -2,6 +2,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::super::batch::Memory;
+use super::super::config::Replace;
 use super::super::limits::Limits;
 use super::super::operation::{Failure, Finished};
 use super::super::plan::Context;
@@ -32,7 +33,7 @@ fn parts() -> Parts {
 impl Parts {
     fn batch(&self, operations: Vec<Pending<PortRange>>) -> Batch<PortRange> {
         let changes = unchanged_since(state(1));
-        let context = Context { changes: &changes, protection: &self.protection };
+        let context = Context { changes: &changes, protection: &self.protection, replace: Replace::Always };
         let base = self.history.base().expect("the key is known");
         Batch::plan(base, operations, context, &mut Memory::new(), &mut Xoshiro256PlusPlus::seed_from_u64(1))
     }
@@ -60,7 +61,7 @@ fn the_grace_of_an_allocation_begins_with_its_request() {
     let use_until = SENT + GRACE;
     assert_eq!(
         parts.ended(),
-        [(caller(0), Outcome::Allocated { values: vec![port(5)], revision: 31, store: 0, created: 10, use_until })]
+        [(caller(0), Outcome::Allocated { values: vec![port(5)], revision: 31, store: 0, use_until })]
     );
     assert!(parts.protection.is_handed_out(5) && parts.queue.is_empty());
 }

@@ -25,7 +25,9 @@ func openCommitted(values rangekeeper.Range, key string, config *storagebackend.
 		return nil, err
 	}
 	store, err := etcdstore.Open(etcdstore.Config{
-		Client: client, Key: key, Range: values, Strategy: rangekeeper.DynamicBandFirst,
+		// The flag of the server is the operator's word, as in the reference.
+		Replace: rangekeeper.ReplaceAlways,
+		Client:  client, Key: key, Range: values, Strategy: rangekeeper.DynamicBandFirst,
 		Replaced: func(err error) { klog.ErrorS(err, "Replacing a committer that failed", "key", key) },
 		Restored: func() {
 			klog.ErrorS(nil, "etcd was restored under this server: its watch caches are wrong until it restarts, and /livez fails", "key", key)
