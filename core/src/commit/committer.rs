@@ -146,8 +146,9 @@ impl<R: Range, G: Rng> Committer<R, G> {
         let may_be_new = self.timers.is_running(Timer::Wary, now) && !Fault::NewStoreNotWary.is_on();
         self.history.connection.compare(self.queue.newest_as_of(), may_be_new);
         self.timers.expire(Timer::Watch, now);
-        if self.may_send(now) && self.timers.wait_for_watch(self.waits_for_history(), now) && self.history.watch_lags()
-        {
+        let waits = self.waits_for_history();
+        // Once a watch has caught up or failed, the next gap has its own time, also if a request was under way all along.
+        if (!waits || self.may_send(now)) && self.timers.wait_for_watch(waits, now) && self.history.watch_lags() {
             self.history.watch_failed();
         }
     }

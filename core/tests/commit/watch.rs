@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rangekeeper::commit::{Deferral, Event, Operation, Outcome, Request, Step};
 
-use crate::store::{NEVER, NOW, Store, allocated, committer, is_set, release, send, this};
+use crate::store::{NEVER, NOW, Store, allocated, committer, is_set, release, send, service_written, this};
 
 #[test]
 fn a_watch_that_cannot_begin_is_not_begun_over_and_over() {
@@ -71,6 +71,37 @@ fn a_request_that_takes_long_does_not_cost_the_history() {
     store.watch(from, &mut ours);
     let later = NOW + Duration::from_secs(30);
     ours.unknown(later);
+    let finished = store.run(&mut ours, later);
+    assert!(finished.contains(&(ticket, Outcome::Released { freed: true })), "{finished:?}");
+}
+
+/// The time that a watch has to catch up is not that of the one before, which failed while a request had no answer.
+#[test]
+fn a_watch_after_one_that_failed_has_its_own_time() {
+    let (mut store, mut ours, mut others) =
+        (Store::default(), committer("30000-30009", 1), committer("30000-30009", 2));
+    store.one(&mut ours, Operation::Create);
+    allocated(store.one(&mut ours, this(30_003)));
+    ours.keep_history(true);
+    assert!(ours.watch_from().is_some());
+    let mut write_twice = |store: &mut Store, values: [u16; 2]| {
+        for value in values {
+            allocated(store.one(&mut others, this(value)));
+        }
+    };
+    write_twice(&mut store, [30_004, 30_005]);
+    let deleted = service_written(&mut store);
+    let ticket = ours.submit(release(30_003, deleted), NEVER);
+    let request = send(&mut ours, NOW);
+    store.perform(request, NOW, &mut ours);
+    assert!(matches!(ours.poll(NOW + Duration::from_millis(1)), Step::Wait(_)), "for the watch");
+    ours.submit(Operation::Create, NEVER);
+    let slow = send(&mut ours, NOW + Duration::from_millis(200));
+    ours.watch_failed();
+    ours.poll(NOW + Duration::from_secs(1));
+    write_twice(&mut store, [30_006, 30_007]);
+    let later = NOW + Duration::from_secs(10);
+    store.perform(slow, later, &mut ours);
     let finished = store.run(&mut ours, later);
     assert!(finished.contains(&(ticket, Outcome::Released { freed: true })), "{finished:?}");
 }
