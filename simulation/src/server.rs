@@ -194,8 +194,6 @@ pub(crate) struct Server {
     pub(crate) wall: u64,
     pub(crate) rights: Vec<Right>,
     pub(crate) sightings: [Sightings; 64],
-    /// Whether anybody asked it to create the range.
-    pub(crate) creates: bool,
     /// The revision of the last answer, and whether there was one.
     pub(crate) reported: u64,
     pub(crate) reported_key: u64,

@@ -25,7 +25,6 @@ impl World {
         deadline: u64,
     ) -> Ticket {
         let (revision, epoch) = (self.store.revision(), self.store.epoch);
-        self.servers[server].creates |= matches!(what, Submitted::Create);
         let ticket = self.servers[server].committer.submit(operation, duration(deadline));
         note!(self, "server {server} takes on {ticket:?}: {what:?}");
         if matches!(what, Submitted::Allocate { .. }) {

@@ -22,7 +22,8 @@ impl World {
     ///
     /// A server to which the deletion was not reported cannot know: to every guard a key that was created and deleted
     /// meanwhile looks like one that never existed.
-    pub(super) fn check_creation(&mut self, server: usize, repairs: bool, reported: u64) {
+    pub(super) fn check_creation(&mut self, sent: &Sent) {
+        let server = sent.server;
         let Some(deleted) = self.store.log.len().checked_sub(2).map(|at| &self.store.log[at]) else { return };
         let content = self.content(deleted);
         match content {
@@ -30,13 +31,16 @@ impl World {
             Content::Unreadable => {
                 return self.fail(Invariant::I8, format!("server {server} overwrites what it cannot read"));
             }
-            Content::OtherRange if !repairs => {
+            Content::OtherRange if !sent.repairs => {
                 return self.fail(Invariant::I8, format!("server {server} overwrites another range without a repair"));
             }
             Content::Missing | Content::Uninitialised | Content::OtherRange => {}
         }
-        let is_known = reported >= deleted.revision || content != Content::Missing;
-        if !is_known || (self.servers[server].creates && content != Content::OtherRange) {
+        if sent.creates && content != Content::OtherRange {
+            return self.left_out();
+        }
+        let is_known = sent.reported_key >= deleted.revision || content != Content::Missing;
+        if !is_known {
             return;
         }
         let kept = self.store.services.live().map(|one| one.values_at(deleted.revision) & one.state().values);

@@ -21,6 +21,8 @@ pub(super) struct Sent {
     pub(super) is_idle: bool,
     /// Whether it may be that of a repair pass.
     pub(super) repairs: bool,
+    /// Whether it may be that of somebody who creates the range.
+    pub(super) creates: bool,
     /// The revision of the last answer that the server had.
     pub(super) reported: u64,
     /// That of the last one that reported the key, if it was missing.

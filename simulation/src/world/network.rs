@@ -117,6 +117,7 @@ impl World {
             sole,
             is_idle: one.open.iter().all(|open| !open.what.sets()),
             repairs: one.open.iter().any(|open| matches!(open.what, Submitted::Repair)),
+            creates: one.open.iter().any(|open| matches!(open.what, Submitted::Create)),
             reported: one.reported,
             reported_key: one.reported_key,
             reached: one.reached,
@@ -157,7 +158,7 @@ impl World {
                     version.is_misled = !is_bound;
                 }
                 if is_bound {
-                    self.check_creation(server, sent.repairs, sent.reported_key);
+                    self.check_creation(&sent);
                 }
                 self.wrote(Writer::Server(server), Some(&sent));
             }

@@ -76,7 +76,6 @@ impl World {
                 rights: Vec::new(),
                 sightings: [Sightings::default(); 64],
                 last_pass: None,
-                creates: false,
                 reported: 0,
                 reported_key: 0,
                 has_answer: false,

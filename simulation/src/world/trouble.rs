@@ -14,8 +14,15 @@ impl World {
         if self.store.key().is_none() {
             self.store.put(self.encode(0), Writer::Stranger);
             note!(self, "somebody creates the key");
+            self.left_out();
             self.wrote(Writer::Stranger, None);
         }
+    }
+
+    /// The range was created by somebody who knows no Services. One that was written while there was none loses its values, by
+    /// the doing of whoever deleted that.
+    pub(super) fn left_out(&mut self) {
+        self.damaged |= self.store.services.values() & !self.store.mask();
     }
 
     pub(super) fn delete(&mut self) {
