@@ -25,7 +25,9 @@ impl World {
         let server = self.random.below(self.servers.len() as u64) as usize;
         self.finalist = Some(server);
         let one = &self.servers[server];
-        if one.lists_elsewhere && (one.cache.is_some() || one.committer.known().restores > 0) {
+        // Its first answer may yet be one of the store before: then it notices the restore only after that.
+        let is_restored = one.cache.is_some() || one.committer.known().restores > 0 || one.notice == Notice::Due;
+        if one.lists_elsewhere && is_restored {
             // Its lists may be wrong until it starts again.
             self.crash(server);
             self.start(server);
