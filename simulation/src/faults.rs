@@ -42,6 +42,8 @@ pub enum ShellFault {
     FenceNoCondition = 93,
     /// The list of a watch cache is passed as one of the store.
     CachedListPassedAsAt = 94,
+    /// The compare-and-swap that creates a range puts the witness instead of deleting it.
+    CreationNoFence = 95,
     /// A request that holds values of two ranges rolls one of them back only.
     HalfRolledBack = 87,
     /// A request that holds values of two ranges rolls both back as of the allocation in the first.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use rangekeeper::commit::{Guard, Header, Request, Ticket};
 
+use crate::faults::ShellFault;
 use crate::services::{Services, State};
 
 pub use crate::layout::{Layout, Mask, bits};
@@ -198,7 +199,11 @@ impl Store {
                 if held {
                     self.put(value, writer);
                     let revision = self.header.revision;
-                    self.witness.get_or_insert((revision, revision)).1 = revision;
+                    if guard == Guard::default() && !ShellFault::CreationNoFence.is_on() {
+                        self.witness = None;
+                    } else {
+                        self.witness.get_or_insert((revision, revision)).1 = revision;
+                    }
                 }
                 held
             }

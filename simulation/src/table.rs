@@ -117,6 +117,7 @@ const ROWS: &[Row] = &[
     row(92, "write of a Service does not depend on the revision of the witness"),
     row(93, "write of a Service does not depend on the create revision of the witness"),
     row(94, "list of a watch cache passed as one of the store"),
+    row(95, "compare-and-swap that creates a range is no fence"),
 ];
 
 /// Bit n is the fault of number n.

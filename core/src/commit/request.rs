@@ -52,7 +52,9 @@ impl Guard {
 pub enum Request {
     /// A linearizable read of the key.
     Read,
-    /// A transaction: if the guard holds, put the value and the [witness](super::Pass::fenced), else read the key.
+    /// A transaction: if the guard holds, put the value and the [witness](super::Pass::fenced), else read the key. Where the guard
+    /// says that the key is missing (version 0), the witness is deleted instead of put: no value that was allocated before is
+    /// recorded in the new range.
     Swap {
         /// What the key must be.
         guard: Guard,

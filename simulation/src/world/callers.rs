@@ -51,10 +51,7 @@ impl World {
         let deadline = self.deadline(server);
         let (operation, what) = match self.random.below(100) {
             0..6 => (Operation::Read, Submitted::Read { is_pass: false }),
-            6..10 => {
-                self.store.write_fence();
-                (Operation::Create, Submitted::Create)
-            }
+            6..10 => (Operation::Create, Submitted::Create),
             _ if self.servers[server].is_command => return,
             _ => return self.create(server, None),
         };
