@@ -1132,7 +1132,8 @@ typedef struct rk_key_state {
 } rk_key_state;
 
 /**
- * A compare-and-swap, which puts the witness, too (rk_repair_pass_fenced).
+ * A compare-and-swap, which puts the witness, too, or deletes it if the version of the guard is 0
+ * (rk_repair_pass_fenced).
  */
 typedef struct rk_step_swap {
   /**
@@ -2714,7 +2715,7 @@ rk_result rk_repair_pass_read(const struct rk_repair_pass *pass,
  * Records that the fence of a committer's object was written; `fence` is the revision of etcd after that.
  *
  * Beside the object is another key in its etcd, the witness, whose value has no meaning. Each RK_STEP_SWAP puts it in its
- * transaction, and the fence is its deletion. The transaction that writes a Service with new values has the condition that
+ * transaction, or deletes it if the version of its guard is 0, and the fence is its deletion. The transaction that writes a Service with new values has the condition that
  * the witness was created at the revision of their allocation or before, and written at that or later. So after the fence
  * a Service with a leaked value is in the list or is never written, however late its write reaches etcd. Without a fence
  * between the read and a list that has a revision (rk_committer_submit_repair), leaks stay.

@@ -85,7 +85,8 @@ pub struct rk_step_wait {
     pub until: u64,
 }
 
-/// A compare-and-swap, which puts the witness, too (rk_repair_pass_fenced).
+/// A compare-and-swap, which puts the witness, too, or deletes it if the version of the guard is 0
+/// (rk_repair_pass_fenced).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_step_swap {

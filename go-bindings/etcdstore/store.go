@@ -193,7 +193,8 @@ func Conditions(all ...Allocation) []clientv3.Cmp {
 	}
 }
 
-// WitnessKey returns the key of the witness beside a range: each write of a Store puts it with the range, and a fence deletes it.
+// WitnessKey returns the key of the witness beside a range: each write of a Store puts it with the range, and a fence deletes it, as
+// does the write that creates the range.
 func WitnessKey(key string) string { return key + "/witness" }
 
 // FenceOp returns the fence of the range with this key, the deletion of its witness. [Store.Fence] does it for a repair pass,
@@ -204,14 +205,6 @@ func FenceOp(key string) clientv3.Op { return clientv3.OpDelete(WitnessKey(key))
 // Init makes the object if it is missing or was never initialised, and reports whether it did. An object for another range
 // is a *rangekeeper.MismatchedRangeError.
 func (s *Store) Init(ctx context.Context) (created bool, err error) {
-	state, err := s.Read(ctx)
-	if err == nil && !state.Initialised {
-		// What was allocated from a range that is gone is not recorded in the new one.
-		_, err = s.fence(ctx)
-	}
-	if err != nil {
-		return false, err
-	}
 	outcome, err := s.do(ctx, rangekeeper.CreateOperation(s.deadline(ctx)))
 	of, _ := outcome.(rangekeeper.Created)
 	return of.Created, err
@@ -348,18 +341,6 @@ func (s *Store) Fence(ctx context.Context, pass *rangekeeper.Pass) error {
 	if s.isZero() {
 		return rangekeeper.ErrClosed
 	}
-	revision, err := s.fence(ctx)
-	if err != nil {
-		return err
-	}
-	if err := s.committer.Load().PassFenced(pass, revision); err != nil {
-		return fmt.Errorf("the fence of %s: %w", s.config.Key, err)
-	}
-	return nil
-}
-
-// fence writes the fence and returns the revision after that.
-func (s *Store) fence(ctx context.Context) (revision int64, err error) {
 	// A member that does not answer must not hold up the pass.
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -369,9 +350,12 @@ func (s *Store) fence(ctx context.Context) (revision int64, err error) {
 		if isRefusal(err) {
 			outcome = rangekeeper.ErrRefused
 		}
-		return 0, fmt.Errorf("delete %s: %w: %w", WitnessKey(s.config.Key), outcome, err)
+		return fmt.Errorf("delete %s: %w: %w", WitnessKey(s.config.Key), outcome, err)
 	}
-	return written.Del().Header.Revision, nil
+	if err := s.committer.Load().PassFenced(pass, written.Del().Header.Revision); err != nil {
+		return fmt.Errorf("the fence of %s: %w", s.config.Key, err)
+	}
+	return nil
 }
 
 // CheckRepair looks whether Repair of a finished pass would refuse its range as it was read: for a dry run. The error is

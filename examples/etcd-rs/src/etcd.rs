@@ -155,7 +155,9 @@ impl EtcdKey {
             // There are no repairs here, so no swap depends on a list of Services. The witness is for the writes of Services.
             Request::Swap { guard, value, services_unchanged_since: _ } => {
                 let witness = format!("{key}/witness");
-                (guard, vec![TxnOp::put(key.as_str(), value, None), TxnOp::put(witness, "", None)])
+                let witness =
+                    if guard.version == 0 { TxnOp::delete(witness, None) } else { TxnOp::put(witness, "", None) };
+                (guard, vec![TxnOp::put(key.as_str(), value, None), witness])
             }
             Request::Confirm { guard } => (guard, Vec::new()),
         };
