@@ -109,9 +109,9 @@ compare-corpora: library purego ## Plays the inputs that `make fuzz` has found o
 simulate: ## Plays 10,000,000 schedules of the commit protocol, or as many as fit in 15 minutes; SEED=N repeats one.
 	$(CARGO) run --release --locked -p rangekeeper-simulation -- $(if $(SEED),--seed $(SEED),--schedules 10000000 --minutes 15)
 
-simulate-short: ## Checks that the simulation notices each broken rule of the protocol within 60 s, and plays 300,000 schedules.
+simulate-short: ## Checks that the simulation notices each broken rule of the protocol within 60 s, and plays 300,000 schedules, always the same.
 	$(CARGO) run --release --locked -p rangekeeper-simulation --features faults -- --faults --check docs/simulation.md
-	$(CARGO) run --release --locked -p rangekeeper-simulation -- --schedules 300000 --minutes 10 --at-least 300000
+	$(CARGO) run --release --locked -p rangekeeper-simulation -- --from 1 --schedules 300000 --minutes 10 --at-least 300000
 
 bench: ## Measures the crates with criterion.
 	$(CARGO) bench --locked -p rangekeeper-bench
