@@ -198,6 +198,11 @@ func startProxy(t *testing.T, to string) *proxy {
 // close cuts all connections, and accepts no other.
 func (p *proxy) close() {
 	p.listener.Close()
+	p.cut()
+}
+
+// cut cuts all connections.
+func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, one := range p.open {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -96,6 +97,45 @@ func TestLateUpdate(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestReconnected loses the connections to etcd between an allocation and the write of its Service. There can be another etcd, or an
+// older state of it, at the end of the next ones: the Service must not be written, nor its values released.
+func TestReconnected(t *testing.T) {
+	c := start(t, nil)
+	var allocated *api.Service
+	_, err := c.create(request(t), nodePort("a"), func(service *api.Service) {
+		allocated = service.DeepCopy()
+		c.proxy.cut()
+	})
+	checkReconnected(t, err)
+	if c.stored(t, key("a")) != 0 {
+		t.Error("the Service is stored")
+	}
+	if !c.addresses.Has(addressOf(allocated)) {
+		t.Error("the address was released")
+	}
+	service := nodePort("a")
+	service.Spec.Ports[0].Name = "first"
+	created, err := c.create(request(t), service, nil)
+	if err != nil {
+		t.Fatal("the next request:", err)
+	}
+	revision := c.stored(t, key("a"))
+	created.Spec.Ports = append(created.Spec.Ports, svctest.MakeServicePort("other", 99, intstr.FromInt32(99), api.ProtocolTCP))
+	_, err = c.update(request(t), created, func(*api.Service) { c.proxy.cut() })
+	checkReconnected(t, err)
+	if c.stored(t, key("a")) != revision {
+		t.Error("the Service was updated")
+	}
+}
+
+// checkReconnected checks the error of a write: it was not sent over another connection, or had no answer over the one that was cut.
+func checkReconnected(t *testing.T, err error) {
+	t.Helper()
+	if !apierrors.IsServiceUnavailable(err) && !apierrors.IsTimeout(err) {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -58,7 +58,7 @@ func (c *creation) Create(ctx context.Context, key string, obj, out runtime.Obje
 	}
 	into := c.Interface
 	if len(c.request.conditions()) > 0 {
-		ctx, into = withConditions(ctx, c.request.conditions), c.raw
+		ctx, into = withConditions(ctx, c.request), c.raw
 	}
 	ctx, cancel := uncancelled(ctx)
 	defer cancel()

@@ -11,6 +11,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	api "k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
+	allocatorstorage "k8s.io/kubernetes/pkg/registry/core/service/allocator/storage"
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
 	"k8s.io/kubernetes/pkg/registry/core/service/portallocator"
 )
@@ -21,7 +22,11 @@ import (
 type request struct {
 	REST
 	parts []part
+	// connections are those to etcd when the request began.
+	connections int64
 }
+
+var errReconnected = errors.New("a connection to etcd was lost since the request began")
 
 // part is the part of a request that one allocator has.
 type part struct {
@@ -31,7 +36,7 @@ type part struct {
 }
 
 func (r *REST) newRequest() *request {
-	q := &request{REST: *r}
+	q := &request{REST: *r, connections: allocatorstorage.Connections()}
 	q.alloc.serviceIPAllocatorsByFamily = maps.Clone(r.alloc.serviceIPAllocatorsByFamily)
 	for family, addresses := range r.alloc.serviceIPAllocatorsByFamily {
 		source, ok := addresses.(interface {
@@ -85,11 +90,16 @@ func (q *request) commit(ctx context.Context, owner allocator.Owner) {
 	q.settle(ctx, owner.Name, func(part allocator.Request) error { return part.Commit(owner) })
 }
 
-// settle goes on after an error. It leaves values that were not released to the next repair.
+// settle goes on after an error. It leaves values that were not released to the next repair: all of them if connections to etcd were
+// lost since the request began, as in an etcd that was restored a Service may still have them, or another one may.
 func (q *request) settle(ctx context.Context, name string, settle func(allocator.Request) error) {
 	var errs []error
-	for _, part := range q.parts {
-		errs = append(errs, settle(part))
+	if allocatorstorage.Connections() != q.connections {
+		errs = append(errs, errReconnected)
+	} else {
+		for _, part := range q.parts {
+			errs = append(errs, settle(part))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		utilruntime.HandleErrorWithContext(ctx, err, "Failed to release values of a Service; keeping them allocated until the next repair", "service", name)

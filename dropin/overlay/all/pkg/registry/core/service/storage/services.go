@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
@@ -91,7 +92,7 @@ func (r *REST) openRaw(config *storagebackend.ConfigForResource, prefix string) 
 	if err != nil {
 		return nil, nil, err
 	}
-	etcd.KV = etcd3.NewETCDLatencyTracker(etcd.KV)
+	etcd.KV = etcd3.NewETCDLatencyTracker(clientv3.NewKVFromKVClient(guarded{clientv3.RetryKVClient(etcd)}, etcd))
 	client := &kubernetes.Client{Client: etcd}
 	client.Kubernetes = conditional{client}
 	own := *config

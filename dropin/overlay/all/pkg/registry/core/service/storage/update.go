@@ -98,7 +98,7 @@ func (u *update) GuaranteedUpdate(ctx context.Context, key string, destination r
 		}
 		return output, ttl, nil
 	}
-	writing, cancel := uncancelled(withConditions(ctx, u.request.conditions))
+	writing, cancel := uncancelled(withConditions(ctx, u.request))
 	defer cancel()
 	err := u.raw.GuaranteedUpdate(writing, key, destination, ignoreNotFound, preconditions, attempt, u.cached(ctx, key))
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,8 +27,9 @@ const (
 func Connect(c storagebackend.TransportConfig, options ...grpc.DialOption) (*clientv3.Client, error) {
 	config := clientv3.Config{
 		Endpoints: c.ServerList, DialTimeout: dialTimeout,
-		DialKeepAliveTime: keepaliveTime, DialKeepAliveTimeout: keepaliveTimeout, DialOptions: options,
-		Logger: zap.NewNop(), // the callers get the errors
+		DialKeepAliveTime: keepaliveTime, DialKeepAliveTimeout: keepaliveTimeout,
+		DialOptions: append(slices.Clip(options), grpc.WithStatsHandler(new(counted))),
+		Logger:      zap.NewNop(), // the callers get the errors
 	}
 	if c.CertFile != "" || c.KeyFile != "" || c.TrustedCAFile != "" {
 		files := transport.TLSInfo{CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.TrustedCAFile}
