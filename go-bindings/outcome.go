@@ -31,6 +31,18 @@ const (
 	StepStopWatch StepKind = rk.StepKindStopWatch
 )
 
+// Witness is what the transaction of a StepSwap does with the witness of the range; see [Committer.PassFenced].
+type Witness uint32
+
+const (
+	// KeepWitness is to leave it: the swap allocates nothing.
+	KeepWitness Witness = rk.WitnessKeep
+	// PutWitness is to put it, with any value.
+	PutWitness Witness = rk.WitnessPut
+	// DeleteWitness is to delete it: the swap creates the range, in which no value that was allocated before is recorded.
+	DeleteWitness Witness = rk.WitnessDelete
+)
+
 // Step is the next action of a committer's driver.
 type Step struct {
 	Kind StepKind
@@ -41,6 +53,8 @@ type Step struct {
 	// ServicesUnchangedSince is a further condition of StepSwap, if not 0: no key of a Service has a later mod revision
 	// (in etcd a compare with a range end). Only after a SubmitRepair whose ServiceList guards.
 	ServicesUnchangedSince int64
+	// Witness says what the transaction of StepSwap does with the witness.
+	Witness Witness
 	// WatchFrom is the revision of StepWatch.
 	WatchFrom int64
 	// Finished are the operations that have ended, of StepFinished, in that order.
@@ -56,6 +70,7 @@ func (c *Committer) step(step *rk.Step) (Step, error) {
 	case StepSwap:
 		swap := &step.Data.Swap
 		s.Guard, s.ServicesUnchangedSince = keyState(swap.Guard), int64(swap.ServicesUnchangedSince)
+		s.Witness = Witness(swap.Witness)
 	case StepConfirm:
 		s.Guard = keyState(step.Data.Confirm.Guard)
 	case StepWatch:

@@ -116,8 +116,8 @@ func (c *Committer) PassRead(pass *Pass, revision int64, snapshot []byte, now ti
 
 // PassFenced reports that the fence of the committer's range was written, and the revision of etcd after that.
 //
-// Beside the range is another key in its etcd, the witness, whose value has no meaning. Each StepSwap puts it in its
-// transaction, or deletes it if its Guard says that there is no key, and the fence is its deletion. The transaction that writes a Service with new values has the condition that the
+// Beside the range is another key in its etcd, the witness, whose value has no meaning. A StepSwap that sets values
+// puts it in its transaction ([Witness]), and the fence is its deletion. The transaction that writes a Service with new values has the condition that the
 // witness was created at the revision of their allocation or before, and written at that or later. So after the fence a
 // Service with a leaked value is in the list or is never written, however late its write reaches etcd. Without a fence between
 // the read and the list leaks stay.

@@ -26,6 +26,10 @@ var replaceTexts = map[Replace]string{
 
 func (r Replace) String() string { return enumText(replaceTexts, r) }
 
+var witnessTexts = map[Witness]string{KeepWitness: "keep", PutWitness: "put", DeleteWitness: "delete"}
+
+func (w Witness) String() string { return enumText(witnessTexts, w) }
+
 var presenceTexts = map[Presence]string{
 	Missing: "missing", Uninitialised: "uninitialised", Initialised: "initialised",
 }

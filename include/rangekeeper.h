@@ -261,6 +261,21 @@
 #define RK_DEFERRAL_DUPLICATE 2
 
 /**
+ * The transaction leaves the witness (rk_repair_pass_fenced) as it is.
+ */
+#define RK_WITNESS_KEEP 0
+
+/**
+ * It puts the witness, with any value.
+ */
+#define RK_WITNESS_PUT 1
+
+/**
+ * It deletes the witness: it creates the object, in which no value that was allocated before is recorded.
+ */
+#define RK_WITNESS_DELETE 2
+
+/**
  * Bytes in the message of an rk_error, the NUL at its end included.
  */
 #define RK_ERROR_MESSAGE_CAPACITY 512
@@ -1132,8 +1147,7 @@ typedef struct rk_key_state {
 } rk_key_state;
 
 /**
- * A compare-and-swap, which puts the witness, too, or deletes it if the version of the guard is 0
- * (rk_repair_pass_fenced).
+ * A compare-and-swap.
  */
 typedef struct rk_step_swap {
   /**
@@ -1149,6 +1163,10 @@ typedef struct rk_step_swap {
    * How many bytes rk_committer_value writes.
    */
   size_t value_len;
+  /**
+   * What becomes of the witness, one of RK_WITNESS_*.
+   */
+  uint32_t witness;
 } rk_step_swap;
 
 /**
@@ -2714,8 +2732,8 @@ rk_result rk_repair_pass_read(const struct rk_repair_pass *pass,
 /**
  * Records that the fence of a committer's object was written; `fence` is the revision of etcd after that.
  *
- * Beside the object is another key in its etcd, the witness, whose value has no meaning. Each RK_STEP_SWAP puts it in its
- * transaction, or deletes it if the version of its guard is 0, and the fence is its deletion. The transaction that writes a Service with new values has the condition that
+ * Beside the object is another key in its etcd, the witness, whose value has no meaning. An RK_STEP_SWAP that sets
+ * values puts it in its transaction (RK_WITNESS_*), and the fence is its deletion. The transaction that writes a Service with new values has the condition that
  * the witness was created at the revision of their allocation or before, and written at that or later. So after the fence
  * a Service with a leaked value is in the list or is never written, however late its write reaches etcd. Without a fence
  * between the read and a list that has a revision (rk_committer_submit_repair), leaks stay.

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use rangekeeper_core::commit::{Committer, Config, Event, Known, Outcome, Replace, Request, Step, Ticket};
+use rangekeeper_core::commit::{Committer, Config, Event, Known, Outcome, Replace, Request, Step, Ticket, Witness};
 
 use crate::allocator;
 use crate::committer_input::{events, operations, rk_event, rk_operation};
 use crate::committer_output::{
     Outcomes, RK_STEP_CONFIRM, RK_STEP_FINISHED, RK_STEP_IDLE, RK_STEP_READ, RK_STEP_STOP_WATCH, RK_STEP_SWAP,
-    RK_STEP_WAIT, RK_STEP_WATCH, nanoseconds, rk_finished, rk_step, rk_step_confirm, rk_step_data, rk_step_finished,
-    rk_step_swap, rk_step_wait, rk_step_watch,
+    RK_STEP_WAIT, RK_STEP_WATCH, RK_WITNESS_DELETE, RK_WITNESS_KEEP, RK_WITNESS_PUT, nanoseconds, rk_finished, rk_step,
+    rk_step_confirm, rk_step_data, rk_step_finished, rk_step_swap, rk_step_wait, rk_step_watch,
 };
 use crate::error::{Failure, Named, rk_error};
 use crate::guard::{guard, guard_error, guard_or};
@@ -71,9 +71,15 @@ impl State {
             Step::Send(Request::Confirm { guard }) => {
                 (RK_STEP_CONFIRM, rk_step_data { confirm: rk_step_confirm { guard: guard.into() } })
             }
-            Step::Send(Request::Swap { guard, value, services_unchanged_since }) => {
+            Step::Send(Request::Swap { guard, value, witness, services_unchanged_since }) => {
                 let services_unchanged_since = services_unchanged_since.unwrap_or(0);
-                let swap = rk_step_swap { guard: guard.into(), services_unchanged_since, value_len: value.len() };
+                let witness = match witness {
+                    Witness::Keep => RK_WITNESS_KEEP,
+                    Witness::Put => RK_WITNESS_PUT,
+                    Witness::Delete => RK_WITNESS_DELETE,
+                };
+                let swap =
+                    rk_step_swap { guard: guard.into(), services_unchanged_since, value_len: value.len(), witness };
                 self.swap = Some(value);
                 (RK_STEP_SWAP, rk_step_data { swap })
             }

@@ -85,8 +85,14 @@ pub struct rk_step_wait {
     pub until: u64,
 }
 
-/// A compare-and-swap, which puts the witness, too, or deletes it if the version of the guard is 0
-/// (rk_repair_pass_fenced).
+/// The transaction leaves the witness (rk_repair_pass_fenced) as it is.
+pub const RK_WITNESS_KEEP: u32 = 0;
+/// It puts the witness, with any value.
+pub const RK_WITNESS_PUT: u32 = 1;
+/// It deletes the witness: it creates the object, in which no value that was allocated before is recorded.
+pub const RK_WITNESS_DELETE: u32 = 2;
+
+/// A compare-and-swap.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rk_step_swap {
@@ -97,6 +103,8 @@ pub struct rk_step_swap {
     pub services_unchanged_since: u64,
     /// How many bytes rk_committer_value writes.
     pub value_len: usize,
+    /// What becomes of the witness, one of RK_WITNESS_*.
+    pub witness: u32,
 }
 
 /// A confirmation.

@@ -283,13 +283,13 @@ func (d *driver) transaction(ctx context.Context, step rangekeeper.Step) (client
 			conditions = append(conditions, services)
 		}
 		// OpPut copies the text; another copy for each batch would keep the collector busy.
-		put := clientv3.OpPut(key, unsafe.String(unsafe.SliceData(d.value), len(d.value)))
-		witness := clientv3.OpPut(WitnessKey(key), "")
-		if step.Guard.Version == 0 {
-			// What was allocated before is not recorded in a range that is created.
-			witness = FenceOp(key)
+		puts = append(puts, clientv3.OpPut(key, unsafe.String(unsafe.SliceData(d.value), len(d.value))))
+		switch step.Witness {
+		case rangekeeper.PutWitness:
+			puts = append(puts, clientv3.OpPut(WitnessKey(key), ""))
+		case rangekeeper.DeleteWitness:
+			puts = append(puts, FenceOp(key))
 		}
-		puts = append(puts, put, witness)
 	}
 	return d.kv.Txn(ctx).If(conditions...).Then(puts...).Else(clientv3.OpGet(key)), nil
 }

@@ -193,8 +193,8 @@ func Conditions(all ...Allocation) []clientv3.Cmp {
 	}
 }
 
-// WitnessKey returns the key of the witness beside a range: each write of a Store puts it with the range, and a fence deletes it, as
-// does the write that creates the range.
+// WitnessKey returns the key of the witness beside a range: each write of a Store that allocates puts it, and a fence deletes it, as does
+// the write that creates the range.
 func WitnessKey(key string) string { return key + "/witness" }
 
 // FenceOp returns the fence of the range with this key, the deletion of its witness. [Store.Fence] does it for a repair pass,

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use rangekeeper::commit::{Guard, Header, Request, Ticket};
+use rangekeeper::commit::{Guard, Header, Request, Ticket, Witness};
 
 use crate::faults::ShellFault;
 use crate::services::{Services, State};
@@ -193,16 +193,18 @@ impl Store {
         let held = match request {
             Request::Read => false,
             Request::Confirm { guard } => guard == self.state(),
-            Request::Swap { guard, value, services_unchanged_since } => {
+            Request::Swap { guard, value, witness, services_unchanged_since } => {
                 let unchanged = services_unchanged_since.is_none_or(|revision| self.services.written <= revision);
                 let held = guard == self.state() && unchanged;
                 if held {
                     self.put(value, writer);
                     let revision = self.header.revision;
-                    if guard == Guard::default() && !ShellFault::CreationNoFence.is_on() {
-                        self.witness = None;
-                    } else {
-                        self.witness.get_or_insert((revision, revision)).1 = revision;
+                    match witness {
+                        Witness::Keep => {}
+                        Witness::Delete if !ShellFault::CreationNoFence.is_on() => self.witness = None,
+                        Witness::Put | Witness::Delete => {
+                            self.witness.get_or_insert((revision, revision)).1 = revision;
+                        }
                     }
                 }
                 held

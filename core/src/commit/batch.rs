@@ -10,7 +10,7 @@ use super::faults::Fault;
 use super::operation::{Failure, Listed, Operation, Outcome};
 use super::pending::Pending;
 use super::plan::{Context, Plan, Planned, Planning};
-use super::request::{Guard, Request};
+use super::request::{Guard, Request, Witness};
 
 /// Operations evaluated on one state of the key.
 #[derive(Clone, Debug)]
@@ -84,8 +84,19 @@ impl<R: Range> Batch<R> {
     pub(super) fn request(&self, memory: &mut Memory<R>) -> Request {
         let services_unchanged_since = self.services_unchanged_since.filter(|_| !Fault::ServicesNotGuarded.is_on());
         match self.value(memory) {
-            Some(value) => Request::Swap { guard: self.state, value, services_unchanged_since },
+            Some(value) => {
+                Request::Swap { guard: self.state, value, witness: self.witness(), services_unchanged_since }
+            }
             None => Request::Confirm { guard: self.state },
+        }
+    }
+
+    /// What its compare-and-swap does with the witness.
+    pub(super) fn witness(&self) -> Witness {
+        match (self.state == Guard::default(), self.set.is_empty()) {
+            (true, _) => Witness::Delete,
+            (false, true) => Witness::Keep,
+            (false, false) => Witness::Put,
         }
     }
 

@@ -115,7 +115,8 @@ impl<R: Range, G: Rng> Committer<R, G> {
         batch.state = base.state;
         let value = batch.value(&mut Memory::new()).filter(|_| !batch.entries.is_empty())?;
         let (guard, services_unchanged_since) = (batch.state, batch.services_unchanged_since);
-        Some(self.send(now, Some(batch), Request::Swap { guard, value, services_unchanged_since }))
+        let witness = batch.witness();
+        Some(self.send(now, Some(batch), Request::Swap { guard, value, witness, services_unchanged_since }))
     }
 }
 

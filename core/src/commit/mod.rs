@@ -139,4 +139,4 @@ pub use config::{Config, Replace};
 pub use operation::{Deferral, Diff, Failure, Finished, Known, Listed, Operation, Outcome, Repaired, Ticket, View};
 pub use pass::{Found, Listing, Pass, PassError};
 pub use passes::Passes;
-pub use request::{Answer, Change, Event, Guard, Header, KeyValue, Request, Step};
+pub use request::{Answer, Change, Event, Guard, Header, KeyValue, Request, Step, Witness};

@@ -52,14 +52,14 @@ impl Guard {
 pub enum Request {
     /// A linearizable read of the key.
     Read,
-    /// A transaction: if the guard holds, put the value and the [witness](super::Pass::fenced), else read the key. Where the guard
-    /// says that the key is missing (version 0), the witness is deleted instead of put: no value that was allocated before is
-    /// recorded in the new range.
+    /// A transaction: if the guard holds, put the value and write the witness, else read the key.
     Swap {
         /// What the key must be.
         guard: Guard,
         /// What is put.
         value: Vec<u8>,
+        /// What becomes of the witness.
+        witness: Witness,
         /// A further condition, if the swap clears leaks: no key of a Service has a later mod revision than this. (In
         /// etcd a compare with a `range_end`; it holds if there are no keys, and does not report deletions.)
         services_unchanged_since: Option<u64>,
@@ -69,6 +69,17 @@ pub enum Request {
         /// What the key must be.
         guard: Guard,
     },
+}
+
+/// What a swap does with the [witness](super::Pass::fenced), a key beside the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Witness {
+    /// Nothing: the swap allocates nothing.
+    Keep,
+    /// It is put, with any value.
+    Put,
+    /// It is deleted: the swap creates the range, in which no value that was allocated before is recorded.
+    Delete,
 }
 
 /// What stands at the head of every answer of etcd.

@@ -154,7 +154,7 @@ impl Store {
         let held = match request {
             Request::Read => false,
             Request::Confirm { guard } => guard == state,
-            Request::Swap { guard, value, services_unchanged_since } => {
+            Request::Swap { guard, value, services_unchanged_since, .. } => {
                 let unchanged = services_unchanged_since.is_none_or(|revision| self.services_written <= revision);
                 let held = guard == state && unchanged;
                 if held {

@@ -11,7 +11,7 @@ use etcd_client::{
     WatchOptions,
 };
 use hyper_util::rt::TokioIo;
-use rangekeeper::commit::{Guard, Header, Request};
+use rangekeeper::commit::{Guard, Header, Request, Witness};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tonic::transport::{Endpoint, Uri};
@@ -153,11 +153,14 @@ impl EtcdKey {
                 return Ok(Some(Reply { header, found: Found::Read(response.kvs().first().map(stored)) }));
             }
             // There are no repairs here, so no swap depends on a list of Services. The witness is for the writes of Services.
-            Request::Swap { guard, value, services_unchanged_since: _ } => {
-                let witness = format!("{key}/witness");
-                let witness =
-                    if guard.version == 0 { TxnOp::delete(witness, None) } else { TxnOp::put(witness, "", None) };
-                (guard, vec![TxnOp::put(key.as_str(), value, None), witness])
+            Request::Swap { guard, value, witness, services_unchanged_since: _ } => {
+                let mut puts = vec![TxnOp::put(key.as_str(), value, None)];
+                match witness {
+                    Witness::Keep => {}
+                    Witness::Put => puts.push(TxnOp::put(format!("{key}/witness"), "", None)),
+                    Witness::Delete => puts.push(TxnOp::delete(format!("{key}/witness"), None)),
+                }
+                (guard, puts)
             }
             Request::Confirm { guard } => (guard, Vec::new()),
         };

@@ -142,6 +142,7 @@ func (s *StepSwap) load(c *call, at uint32) {
 	s.Guard.load(c, at+0)
 	s.ServicesUnchangedSince = endian.Uint64(b[24:])
 	s.ValueLen = uint(endian.Uint32(b[32:]))
+	s.Witness = endian.Uint32(b[36:])
 }
 
 func (s *StepConfirm) load(c *call, at uint32) {

@@ -46,6 +46,9 @@ const (
 	OutcomeUnknown                         = 8
 	DeferralHistoryMissing                 = 1
 	DeferralDuplicate                      = 2
+	WitnessKeep                            = 0
+	WitnessPut                             = 1
+	WitnessDelete                          = 2
 	ErrorMessageCapacity                   = 512
 	DetailNone                             = 0
 	DetailByte                             = 1
@@ -251,6 +254,7 @@ type StepSwap struct {
 	Guard                  KeyState
 	ServicesUnchangedSince uint64
 	ValueLen               uint
+	Witness                uint32
 }
 
 // StepConfirm is rk_step_confirm.

@@ -62,7 +62,7 @@ impl World {
         match &request {
             Request::Read => note!(self, "server {server} reads ({id})"),
             Request::Confirm { guard } => note!(self, "server {server} confirms r{} ({id})", guard.mod_revision),
-            Request::Swap { guard, value, services_unchanged_since } => note!(
+            Request::Swap { guard, value, services_unchanged_since, .. } => note!(
                 self,
                 "server {server} replaces r{} by {:b} ({id}), if no Service since {services_unchanged_since:?}",
                 guard.mod_revision,

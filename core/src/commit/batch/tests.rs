@@ -40,7 +40,19 @@ fn a_batch_is_written_only_if_it_changes_something() {
     assert_eq!(batch.request(&mut memory), Request::Confirm { guard: state(3) });
     let batch = plan(&base, &mut memory, [take(5), take(6)]);
     let (value, services_unchanged_since) = (stored([5, 6]), None);
-    assert_eq!(batch.request(&mut memory), Request::Swap { guard: state(3), value, services_unchanged_since });
+    let swap = Request::Swap { guard: state(3), value, witness: Witness::Put, services_unchanged_since };
+    assert_eq!(batch.request(&mut memory), swap);
+}
+
+/// The write of a Service depends on it.
+#[test]
+fn the_witness_is_put_with_values_and_deleted_where_the_range_is_created() {
+    let mut memory = Memory::new();
+    let stored = base(state(3), &stored([5]));
+    assert_eq!(plan(&stored, &mut memory, [take(6), release(5, 30)]).witness(), Witness::Put);
+    assert_eq!(plan(&stored, &mut memory, [release(5, 30)]).witness(), Witness::Keep);
+    let missing = Base::decode(None, range(), Strategy::Contiguous);
+    assert_eq!(plan(&missing, &mut memory, [Operation::Create]).witness(), Witness::Delete);
 }
 
 #[test]
