@@ -86,6 +86,11 @@ func TestJournalOfInterruptedRun(t *testing.T) {
 	if code, stdout, stderr := run(t, with("undo", name)...); code != exitFound || stdout != "servicenodeports 30001 kept: used by default/web\n" {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
+	// Not all is undone, so it stays.
+	runFails(t, exitInput, []string{name, "journal of another plan"}, apply...)
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
 
 	runFails(t, exitFound, []string{"30002 is free already"}, apply...)
 	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {

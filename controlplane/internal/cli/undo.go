@@ -34,7 +34,8 @@ func newUndo() *cobra.Command {
 		Short: "Reverse a repair that was made by a reviewed plan",
 		Long: `Reverses what "repair --apply --plan" has written, for 24 hours: records the values that it
 cleared, and releases those that it set. JOURNAL is the file that the repair wrote beside
-its plan, and is removed. All is written in one transaction.
+its plan. It stays as long as a value is kept, and is renamed to JOURNAL.undone when all is
+undone. All is written in one transaction.
 
 A value is released if it was recorded all the time since the repair, and if no Service uses
 it and it stays recorded for a minute, for which the command waits. A value that was
@@ -97,9 +98,6 @@ func (u *undo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(u.journal); err != nil {
-		return err
-	}
 	var lines []string
 	for value, what := range last.done {
 		lines = append(lines, value+" "+what)
@@ -108,8 +106,14 @@ func (u *undo) run(ctx context.Context) error {
 	for _, line := range lines {
 		fmt.Fprintln(u.out, line)
 	}
-	return foundIf(slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, " "+keptBecause) }), nil)
+	if slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, " "+keptBecause) }) {
+		return foundIf(true, nil) // the rest may be undone later
+	}
+	return os.Rename(u.journal, u.journal+undoneSuffix)
 }
+
+// undoneSuffix is that of a journal whose changes are all undone.
+const undoneSuffix = ".undone"
 
 // keptBecause is before the reason why a value is kept as it is.
 const keptBecause = "kept: "
@@ -132,7 +136,7 @@ func (r *reversal) close() {
 }
 
 // look reads the cluster and reverses the changes in memory. A second look releases only values that the first one releases, too.
-func (u *undo) look(ctx context.Context, j *changes, first *reversal) (r *reversal, err error) {
+func (u *undo) look(ctx context.Context, j *changes, first *reversal) (_ *reversal, err error) {
 	state, err := clusterstate.ReadEtcd(ctx, u.store.client, clusterstate.Options{Prefix: u.store.prefix})
 	if err == nil {
 		err = state.CheckReadable()
@@ -140,7 +144,7 @@ func (u *undo) look(ctx context.Context, j *changes, first *reversal) (r *revers
 	if err != nil {
 		return nil, err
 	}
-	r = &reversal{state: state, done: map[string]string{}}
+	r := &reversal{state: state, done: map[string]string{}}
 	defer func() {
 		if err != nil {
 			r.close()

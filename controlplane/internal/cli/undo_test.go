@@ -159,6 +159,9 @@ func TestUndoSets(t *testing.T) {
 			if strings.Contains(want, "kept") {
 				wantCode = exitFound
 			}
+			if stays := wantCode == exitFound; exists(t, journal) != stays || exists(t, journal+undoneSuffix) == stays {
+				t.Errorf("the journal stays: %t", !stays)
+			}
 			if got := ports(t, e); code != wantCode || stdout.String() != want || !slices.Equal(got, c.left) {
 				t.Errorf("exit code %d, %sleft %q; want %d, %sleft %q", code, stdout.String(), got, wantCode, want, c.left)
 			}
@@ -191,4 +194,53 @@ func TestUndoInterrupted(t *testing.T) {
 	if _, err := os.Stat(file + journalSuffix); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestUndoOtherRange undoes a repair of a range that is another one by now, or gone, as after an upgrade.
+func TestUndoOtherRange(t *testing.T) {
+	for name, now := range map[string]func(t *testing.T, e *embedded.Etcd, with func(...string) []string){
+		"servicenodeports is 30000-30007, not 30000-30003": func(t *testing.T, e *embedded.Etcd, with func(...string) []string) {
+			runOK(t, with("init", "servicenodeports", "30000-30007", "--prefix", "/other")...)
+			other, err := e.Client().Get(t.Context(), "/other/ranges/servicenodeports")
+			if err == nil {
+				_, err = e.Client().Put(t.Context(), nodePortsKey, string(other.Kvs[0].Value))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		},
+		"servicenodeports: the stored range was never initialised": func(*testing.T, *embedded.Etcd, func(...string) []string) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, etcd := cluster(t)
+			with := func(args ...string) []string { return append(args, etcd...) }
+			runOK(t, with("init", "servicenodeports", "30000-30003")...)
+			putService(t, e, "web", 30001)
+			file := filepath.Join(t.TempDir(), "plan.json")
+			journal := file + journalSuffix
+			runJSON[audit.Plan](t, exitFound, with("repair", "--plan-to", file)...)
+			runJSON[audit.Plan](t, exitOK, with("repair", "--apply", "--plan", file)...)
+			if _, err := e.Client().Delete(t.Context(), nodePortsKey); err != nil {
+				t.Fatal(err)
+			}
+			now(t, e, with)
+			code := exitInput
+			if strings.Contains(name, "not 30000-30003") {
+				code = exitFound // the cluster has changed
+			}
+			runFails(t, code, []string{name}, with("undo", journal)...)
+			if !exists(t, journal) {
+				t.Error("the journal is gone")
+			}
+		})
+	}
+}
+
+func exists(t *testing.T, file string) bool {
+	t.Helper()
+	_, err := os.Stat(file)
+	if err != nil && !os.IsNotExist(err) {
+		t.Error(err)
+	}
+	return err == nil
 }
