@@ -91,11 +91,19 @@ func TestReviewedPlan(t *testing.T) {
 	if !reflect.DeepEqual(after.Leaks, before.Leaks) || len(after.Findings) != len(before.Findings)-len(ports.Set) {
 		t.Errorf("%+v, before %+v", after, before)
 	}
-	runFails(t, exitInput, []string{journal, "no such file"}, with("undo", journal)...)
+	// The journal stays, as values were kept; another undo changes nothing.
+	stored := readEtcd(t, e.Client())
+	code, stdout, stderr = run(t, with("undo", journal)...)
+	if code != exitFound || stderr != "" || strings.Count(stdout, " kept: ") != len(lines) {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	if again := readEtcd(t, e.Client()); !reflect.DeepEqual(again.Ranges, stored.Ranges) {
+		t.Error("another undo has changed something")
+	}
 
 	old := *plan
 	old.Kind, old.Time, old.Outcome = kindJournal, time.Now().Add(-25*time.Hour), outcomeUnknown
-	if err := old.create(journal, false); err != nil {
+	if err := old.create(journal, true); err != nil {
 		t.Fatal(err)
 	}
 	runFails(t, exitInput, []string{"25h0m0s old"}, with("undo", journal)...)
