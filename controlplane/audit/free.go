@@ -19,6 +19,11 @@ type FreeList struct {
 	Unknown    []Unknown    `json:"unknown,omitempty"`
 }
 
+// IsFull reports whether the range is known and no value of it is free.
+func (f *FreeList) IsFull() bool {
+	return len(f.Bands) > 0 && !slices.ContainsFunc(f.Bands, func(b FreeBand) bool { return b.Free > 0 })
+}
+
 // FreeBand is one band of a range.
 type FreeBand struct {
 	Name  string `json:"name"`

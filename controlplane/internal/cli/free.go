@@ -23,7 +23,9 @@ allocated nor used by a Service. RANGE is serviceips, secondaryserviceips,
 servicenodeports or the name of a ServiceCIDR object; of two with one name it is the
 bitmap, unless no server uses that. kube-apiserver picks values from
 the static band last, so take one of those for a Service that names its ClusterIP or
-node port. Nothing is reserved. "show" lists all free and used runs.`,
+node port. Nothing is reserved. "show" lists all free and used runs.
+
+The exit code is 1 if no value is free.`,
 		Example: `  rangekeeper free servicenodeports
   rangekeeper free kubernetes --count 1 -o name`,
 		Args: usage.Arguments,
@@ -53,7 +55,10 @@ node port. Nothing is reserved. "show" lists all free and used runs.`,
 		default:
 			err = writeDocument(c.OutOrStdout(), free, *format)
 		}
-		return foundIf(len(free.Unreadable) > 0, err)
+		if err == nil && free.IsFull() {
+			fmt.Fprintf(c.ErrOrStderr(), "no value of %s is free\n", args[0])
+		}
+		return foundIf(len(free.Unreadable) > 0 || free.IsFull(), err)
 	})
 	completeRange(c, s)
 	usage.CompleteNothing(c, "count")
