@@ -145,6 +145,10 @@ func resultError(code rk.Result) error {
 		return ErrNoSwap
 	case rk.ResultStaleList:
 		return ErrStaleList
+	case rk.ResultRangeInUse:
+		return ErrRangeInUse
+	case rk.ResultInvalidObject:
+		return ErrUnreadable
 	default:
 		return fmt.Errorf("unexpected result %s", rk.ResultName(uint32(code)))
 	}
@@ -155,7 +159,7 @@ func detailedError(code rk.Result, details *rk.Error) error {
 	err := resultError(code)
 	switch code {
 	case rk.ResultInvalidArgument, rk.ResultInvalidUTF8, rk.ResultInvalidBatch,
-		rk.ResultSameKind, rk.ResultNotInRange:
+		rk.ResultSameKind, rk.ResultNotInRange, rk.ResultRangeInUse, rk.ResultInvalidObject:
 		return fmt.Errorf("%w: %s", err, errorMessage(details))
 	default:
 		return err

@@ -142,14 +142,7 @@ func (c *Committer) CheckPass(pass *Pass) error {
 	code := rk.RepairPassCheck(pass.pointer(), c.pointer(), &details)
 	runtime.KeepAlive(pass)
 	runtime.KeepAlive(c)
-	switch code {
-	case rk.ResultRangeInUse:
-		return fmt.Errorf("%w: %s", ErrRangeInUse, errorMessage(&details))
-	case rk.ResultInvalidObject:
-		return fmt.Errorf("%w: %s", ErrUnreadable, errorMessage(&details))
-	default:
-		return detailedError(code, &details)
-	}
+	return detailedError(code, &details)
 }
 
 // SubmitRepair queues the operation that applies the result of a finished pass to the committer's range. It is to

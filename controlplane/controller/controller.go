@@ -61,24 +61,28 @@ type Controller struct {
 	events    events.EventBroadcaster
 	closers   []func(context.Context) error
 	health    []func() error
-	repairers map[string]*repaircontroller.Repairer
+	repairers map[string]*repairer
 	// objects reports whether ClusterIPs were IPAddress objects at the last check; nil before the first.
 	objects atomic.Pointer[bool]
-	// kept are the reasons why stored ranges are kept that are not the configured ones, by controller.
-	kept map[string]*lastError
+}
+
+type repairer struct {
+	*repaircontroller.Repairer
+	// kept is why stored ranges are kept that are not the configured ones.
+	kept lastError
 }
 
 // lastError is an error that Health reports until it is over. The zero value has none.
-type lastError struct{ value atomic.Value }
-
-type errorOrNil struct{ error }
+type lastError struct{ value atomic.Pointer[error] }
 
 func (l *lastError) get() error {
-	last, _ := l.value.Load().(errorOrNil)
-	return last.error
+	if last := l.value.Load(); last != nil {
+		return *last
+	}
+	return nil
 }
 
-func (l *lastError) set(err error) { l.value.Store(errorOrNil{err}) }
+func (l *lastError) set(err error) { l.value.Store(&err) }
 
 // ClusterIPRangeNames are the names under which the ranges of a Config are stored, in its order.
 var ClusterIPRangeNames = []string{audit.ServiceIPs, audit.SecondaryServiceIPs}
@@ -129,8 +133,7 @@ func New(config Config) (*Controller, error) {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
 	c := &Controller{
-		config: config, client: client, repairers: map[string]*repaircontroller.Repairer{},
-		kept:   map[string]*lastError{},
+		config: config, client: client, repairers: map[string]*repairer{},
 		events: events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()}),
 	}
 	if err := c.addRepairs(); err != nil {
@@ -170,7 +173,7 @@ func (c *Controller) addRepairs() error {
 		controller repaircontroller.Controller
 		ranges     []repair.Range
 	}{{repaircontroller.ClusterIPs, addresses}, {repaircontroller.NodePorts, []repair.Range{ports}}} {
-		repairer, err := repaircontroller.New(repaircontroller.Config{
+		passes, err := repaircontroller.New(repaircontroller.Config{
 			Controller: of.controller, Ranges: of.ranges, Services: services, SameEtcd: true,
 			Recorder: c.events.NewRecorder(scheme.Scheme, of.controller.Name), Metrics: metrics,
 			Interval: c.config.Bootstrap.Periods.Repairs, DryRun: c.config.DryRun,
@@ -178,11 +181,10 @@ func (c *Controller) addRepairs() error {
 		if err != nil {
 			return err
 		}
-		c.repairers[of.controller.Name] = repairer
-		kept := new(lastError)
-		c.kept[of.controller.Name] = kept
-		c.health = append(c.health, kept.get)
-		c.closers = append(c.closers, func(context.Context) error { return repairer.Close() })
+		own := &repairer{Repairer: passes}
+		c.repairers[of.controller.Name] = own
+		c.health = append(c.health, own.kept.get)
+		c.closers = append(c.closers, func(context.Context) error { return own.Close() })
 	}
 	return nil
 }
@@ -336,14 +338,15 @@ func (c *Controller) reportKept(ctx context.Context, of repaircontroller.Control
 	for _, r := range result.Ranges {
 		errs = append(errs, r.Kept)
 	}
-	kept, now := c.kept[of.Name], errors.Join(errs...)
+	kept, now := &c.repairers[of.Name].kept, errors.Join(errs...)
 	before := kept.get()
 	kept.set(now)
 	if now != nil && (before == nil || before.Error() != now.Error()) {
-		message := "a range is kept as it is stored; configure that one, or replace it with --replace-range"
+		message := "a range is kept"
 		if c.config.DryRun {
-			message = "dry run: a range would be kept as it is stored; configure that one, or replace it with --replace-range"
+			message = "dry run: a range would be kept"
 		}
+		message += " as it is stored; configure that one, or replace it with --replace-range"
 		c.config.Log.ErrorContext(ctx, message, "controller", of.Name, "reason", now)
 	}
 }

@@ -195,10 +195,11 @@ pub unsafe extern "C" fn rk_repair_pass_read(
 /// Records that the fence of a committer's object was written; `fence` is the revision of etcd after that.
 ///
 /// Beside the object is another key in its etcd, the witness, whose value has no meaning. An RK_STEP_SWAP that sets
-/// values puts it in its transaction (RK_WITNESS_*), and the fence is its deletion. The transaction that writes a Service with new values has the condition that
-/// the witness was created at the revision of their allocation or before, and written at that or later. So after the fence
-/// a Service with a leaked value is in the list or is never written, however late its write reaches etcd. Without a fence
-/// between the read and a list that has a revision (rk_committer_submit_repair), leaks stay.
+/// values puts it in its transaction (RK_WITNESS_*), and the fence is its deletion. The transaction that writes a Service
+/// with new values has the condition that the witness was created at the revision of their allocation or before, and
+/// written at that or later. So after the fence a Service with a leaked value is in the list or is never written, however
+/// late its write reaches etcd. Without a fence between the read and a list that has a revision
+/// (rk_committer_submit_repair), leaks stay.
 ///
 /// RK_RESULT_INVALID_ARGUMENT if the committer's range has not begun or is not read, `fence` is before the read, all
 /// ranges are audited, or a later pass has started.

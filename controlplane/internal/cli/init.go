@@ -114,7 +114,7 @@ func (s *store) checkFamily(ctx context.Context, name, spec string) error {
 	if !ok {
 		return nil
 	}
-	otherSpec, err := StoredSpec(ctx, s.client, s.key(other))
+	otherSpec, err := storedSpec(ctx, s.client, s.key(other))
 	if errors.Is(err, rangekeeper.ErrNotInitialised) {
 		return nil
 	}

@@ -162,8 +162,8 @@ func (s *store) checkBitmaps(ctx context.Context, name string) error {
 		"rangekeeper audit and rangekeeper show %s read them; allocate, release and watch work on %s", name, cidr, audit.ServiceNodePorts)
 }
 
-// StoredSpec returns the range that is stored under a key, as text.
-func StoredSpec(ctx context.Context, client *clientv3.Client, key string) (string, error) {
+// storedSpec returns the range that is stored under a key, as text.
+func storedSpec(ctx context.Context, client *clientv3.Client, key string) (string, error) {
 	spec, _, err := readRange(ctx, client, key)
 	return spec, err
 }
@@ -190,7 +190,7 @@ func readRange(ctx context.Context, client *clientv3.Client, key string) (spec s
 // storedRange returns the range of a name as it is stored.
 func storedRange(ctx context.Context, client *clientv3.Client, prefix, name string) (rangekeeper.Range, error) {
 	key := clusterstate.RangeKey(prefix, name)
-	spec, err := StoredSpec(ctx, client, key)
+	spec, err := storedSpec(ctx, client, key)
 	if err != nil {
 		return rangekeeper.Range{}, err
 	}

@@ -107,7 +107,7 @@ func (u *undo) run(ctx context.Context) error {
 		fmt.Fprintln(u.out, line)
 	}
 	if slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, " "+keptBecause) }) {
-		return foundIf(true, nil) // the rest may be undone later
+		return ErrFound // the rest may be undone later
 	}
 	return os.Rename(u.journal, u.journal+undoneSuffix)
 }

@@ -19,8 +19,8 @@ impl World {
         }
     }
 
-    /// The range was created by somebody who knows no Services. One that was written while there was none loses its values, by
-    /// the doing of whoever deleted that.
+    /// The range was created by somebody who knows no Services. One that was written while there was none loses its values:
+    /// that is damage by the deletion.
     pub(super) fn left_out(&mut self) {
         self.damaged |= self.store.services.values() & !self.store.mask();
     }
