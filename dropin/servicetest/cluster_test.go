@@ -74,6 +74,8 @@ func start(t *testing.T, addresses ipallocator.Interface) *cluster {
 	}
 	c.ports = must(portallocator.New(*utilnet.ParsePortRangeOrDie("30000-30099"), open("/ranges/servicenodeports")))
 	c.REST, c.status = c.open(t, config)
+	// As a server's watch cache does, it connects to etcd before the first request.
+	must(c.List(request(t), nil))
 	return c
 }
 

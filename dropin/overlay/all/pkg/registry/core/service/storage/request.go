@@ -26,7 +26,7 @@ type request struct {
 	connections int64
 }
 
-var errReconnected = errors.New("a connection to etcd was lost since the request began")
+var errReconnected = errors.New("a connection to etcd was lost or made again since the request began")
 
 // part is the part of a request that one allocator has.
 type part struct {
@@ -90,8 +90,8 @@ func (q *request) commit(ctx context.Context, owner allocator.Owner) {
 	q.settle(ctx, owner.Name, func(part allocator.Request) error { return part.Commit(owner) })
 }
 
-// settle goes on after an error. It leaves values that were not released to the next repair: all of them if connections to etcd were
-// lost since the request began, as in an etcd that was restored a Service may still have them, or another one may.
+// settle goes on after an error. It leaves values that were not released to the next repair: all of them if the connections to etcd are
+// others than those of the beginning, as in an etcd that was restored a Service may still have them, or another one may.
 func (q *request) settle(ctx context.Context, name string, settle func(allocator.Request) error) {
 	var errs []error
 	if allocatorstorage.Connections() != q.connections {
