@@ -43,6 +43,7 @@ var (
 	admission = []string{"admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1"}
 
 	serviceKind     = kind{name: "Service", versions: []string{"v1"}, namespaced: true}
+	namespaceKind   = kind{name: "Namespace", versions: []string{"v1"}}
 	ipAddressKind   = kind{name: "IPAddress", versions: networking}
 	serviceCIDRKind = kind{name: "ServiceCIDR", versions: networking}
 	validatingKind  = kind{name: "ValidatingWebhookConfiguration", versions: admission}

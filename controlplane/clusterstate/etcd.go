@@ -55,7 +55,8 @@ func readEtcd(ctx context.Context, client *clientv3.Client, o Options) (*State, 
 			}
 			if s.Revision == 0 { // the first answer decides, even if it is empty
 				s.Revision = page.Header.Revision
-				s.Kine = page.Header.ClusterId == 0 // which no etcd has
+				s.Identity.Etcd = EtcdID(page.Header.ClusterId)
+				s.Kine = s.Identity.Etcd == 0 // which no etcd has
 			}
 			if first {
 				total += page.Count

@@ -2,6 +2,7 @@ package clusterstate
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"iter"
 	"path"
@@ -38,6 +39,8 @@ type Options struct {
 // State is the input of an audit, all of it at one revision. The objects are as stored,
 // with an empty TypeMeta, and IPAddresses have their ResourceVersion. All lists are sorted by key.
 type State struct {
+	// Identity is that of the cluster.
+	Identity Identity
 	// Revision is the store's revision, at least 1.
 	Revision int64
 	// Kine says that the store is kine, which accepts only the transactions of a kube-apiserver.
@@ -112,8 +115,8 @@ type StoredRange struct {
 // prefixes are those of the keys that an audit reads, each ending in a slash.
 type prefixes struct {
 	ranges, services, ipAddresses, serviceCIDRs string
-	// apiService is a whole key.
-	apiService string
+	// apiService and system, the Namespace kube-system, are whole keys.
+	apiService, system string
 	// Empty unless an upgrade asks for them.
 	validating, mutating                         string
 	validatingPolicies, validatingPolicyBindings string
@@ -121,18 +124,14 @@ type prefixes struct {
 }
 
 func (o Options) prefixes() prefixes {
-	p := o.Prefix
-	if p == "" {
-		p = DefaultPrefix
-	}
-	// kube-apiserver makes the prefix absolute in the same way.
-	p = strings.TrimSuffix(path.Join("/", p), "/")
+	p := absolute(o.Prefix)
 	all := prefixes{
 		ranges:       p + "/ranges/",
 		services:     p + "/services/specs/",
 		ipAddresses:  p + "/ipaddresses/",
 		serviceCIDRs: p + "/servicecidrs/",
 		apiService:   p + "/apiregistration.k8s.io/apiservices/v1.resource.k8s.io",
+		system:       p + "/namespaces/" + metav1.NamespaceSystem,
 	}
 	if o.Upgrade {
 		all.validating, all.mutating = p+"/validatingwebhookconfigurations/", p+"/mutatingwebhookconfigurations/"
@@ -144,7 +143,7 @@ func (o Options) prefixes() prefixes {
 
 // state returns a state without content.
 func (p prefixes) state() *State {
-	s := &State{RangesPrefix: p.ranges, IPAddressesPrefix: p.ipAddresses, ServiceCIDRsPrefix: p.serviceCIDRs, Ranges: map[string]StoredRange{}}
+	s := &State{Identity: Identity{Prefix: cmp.Or(strings.TrimSuffix(p.ranges, "/ranges/"), "/")}, RangesPrefix: p.ranges, IPAddressesPrefix: p.ipAddresses, ServiceCIDRsPrefix: p.serviceCIDRs, Ranges: map[string]StoredRange{}}
 	if p.validating != "" {
 		s.Upgrade = new(Upgrade)
 	}
@@ -165,7 +164,7 @@ func IPAddressKeys(prefix string) string { return Options{Prefix: prefix}.prefix
 func ServiceCIDRKeys(prefix string) string { return Options{Prefix: prefix}.prefixes().serviceCIDRs }
 
 func (p prefixes) all() []string {
-	all := []string{p.ranges, p.services, p.ipAddresses, p.serviceCIDRs, p.apiService}
+	all := []string{p.ranges, p.services, p.ipAddresses, p.serviceCIDRs, p.apiService, p.system}
 	if p.validating != "" {
 		all = append(all, p.validating, p.mutating, p.validatingPolicies, p.validatingPolicyBindings, p.mutatingPolicies, p.mutatingPolicyBindings)
 	}
@@ -184,6 +183,10 @@ func (p prefixes) want(key []byte) bool {
 // add decodes one key. Keys come in order within each prefix. The error is about a value that is encrypted at rest.
 func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
 	key := string(kv.Key)
+	if key == p.system {
+		s.Identity.UID = systemUID(kv.Value)
+		return nil
+	}
 	if err := checkEncryption(kv.Value); err != nil {
 		return fmt.Errorf("key %s: %w", key, err)
 	}

@@ -8,13 +8,13 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	strictjson "sigs.k8s.io/json"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/newfile"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -33,9 +33,8 @@ type changes struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
 	Time       time.Time `json:"time"`
-	// Cluster is the id of the etcd cluster, Prefix kube-apiserver's --etcd-prefix.
-	Cluster clusterID `json:"cluster"`
-	Prefix  string    `json:"prefix"`
+	// Cluster is the only one that the document is for.
+	Cluster clusterstate.Identity `json:"cluster"`
 	// Revision is that of the state that the changes were made from.
 	Revision int64          `json:"revision"`
 	Ranges   []rangeChanges `json:"ranges"`
@@ -67,20 +66,25 @@ func (r rangeChanges) setValues() []string {
 	return all
 }
 
-// clusterID is the id of an etcd cluster, in documents a text with a decimal number.
-type clusterID uint64
-
-func (id clusterID) MarshalText() ([]byte, error) {
-	return strconv.AppendUint(nil, uint64(id), 10), nil
+// checkCluster refuses a document of another cluster than that of a state.
+func (c *changes) checkCluster(file string, state *clusterstate.State) error {
+	if difference := c.Cluster.Differs(state.Identity); difference != "" {
+		return fmt.Errorf("%s: is for another cluster: %s; nothing was written", file, difference)
+	}
+	return nil
 }
 
-func (id *clusterID) UnmarshalText(text []byte) error {
-	number, err := strconv.ParseUint(string(text), 10, 64)
-	if err != nil || strconv.FormatUint(number, 10) != string(text) {
-		return fmt.Errorf("cluster is the id of an etcd cluster, a decimal number, not %q", text)
+// undoable says how many changes undo can take back, as long as Services do not change: it frees no value that a Service uses.
+func (c *changes) undoable() string {
+	set, cleared := 0, 0
+	for _, one := range c.Ranges {
+		set, cleared = set+len(one.Set), cleared+len(one.Clear)
 	}
-	*id = clusterID(number)
-	return nil
+	text := fmt.Sprintf("%d of %s", cleared, count(set+cleared, "change"))
+	if set > 0 {
+		text += fmt.Sprintf(", and of the %d set values those that no Service uses by then,", set)
+	}
+	return text
 }
 
 // readChanges reads a document of a kind, and accepts only what [changes.create] can have written.
@@ -156,6 +160,8 @@ func (c *changes) check() error {
 		return errors.New("has no time")
 	case time.Until(c.Time) > 0:
 		return fmt.Errorf("its time %s is in the future", c.Time.Format(time.RFC3339))
+	case c.Cluster.Prefix == "":
+		return errors.New("has no prefix of its cluster's keys")
 	case c.Revision < 1:
 		return fmt.Errorf("revision is at least 1, not %d", c.Revision)
 	}

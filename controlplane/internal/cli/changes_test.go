@@ -13,8 +13,8 @@ import (
 func TestBadDocuments(t *testing.T) {
 	const (
 		ranges  = `[{"name":"servicenodeports","range":"30000-32767","set":[{"value":"30001","services":["default/web"]}],"clear":["30700"]}]`
-		plan    = `{"apiVersion":"rangekeeper/v1","kind":"ReviewedPlan","time":"2026-11-24T03:00:00Z","cluster":"7","prefix":"/registry","revision":5,"ranges":` + ranges + `}`
-		journal = `{"apiVersion":"rangekeeper/v1","kind":"RepairJournal","time":"2026-11-24T03:00:00Z","cluster":"7","prefix":"/registry","revision":5,"ranges":[],"outcome":"written","writtenRevision":6}`
+		plan    = `{"apiVersion":"rangekeeper/v1","kind":"ReviewedPlan","time":"2026-11-24T03:00:00Z","cluster":{"kubeSystemUID":"u","etcdClusterID":"7","prefix":"/registry"},"revision":5,"ranges":` + ranges + `}`
+		journal = `{"apiVersion":"rangekeeper/v1","kind":"RepairJournal","time":"2026-11-24T03:00:00Z","cluster":{"kubeSystemUID":"u","etcdClusterID":"7","prefix":"/registry"},"revision":5,"ranges":[],"outcome":"written","writtenRevision":6}`
 	)
 	future := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	with := func(old, changed string) string {
@@ -44,8 +44,9 @@ func TestBadDocuments(t *testing.T) {
 		{"no time", kindReviewedPlan, with(`"time":"2026-11-24T03:00:00Z",`, ""), "has no time"},
 		{"only a date", kindReviewedPlan, with("2026-11-24T03:00:00Z", "2020-01-01"), "time is one of RFC 3339"},
 		{"future", kindReviewedPlan, with("2026-11-24T03:00:00Z", future), "its time " + future + " is in the future"},
-		{"cluster as a number", kindReviewedPlan, with(`"cluster":"7"`, `"cluster":7`), "cluster cannot be a JSON number"},
-		{"cluster as a word", kindReviewedPlan, with(`"cluster":"7"`, `"cluster":"07"`), `cluster is the id of an etcd cluster, a decimal number, not "07"`},
+		{"cluster as a number", kindReviewedPlan, with(`"etcdClusterID":"7"`, `"etcdClusterID":7`), "cluster.etcdClusterID cannot be a JSON number"},
+		{"no prefix", kindReviewedPlan, with(`"prefix":"/registry"`, `"prefix":""`), "no prefix"},
+		{"cluster as a word", kindReviewedPlan, with(`"etcdClusterID":"7"`, `"etcdClusterID":"07"`), `the id of an etcd cluster is a decimal number, not "07"`},
 		{"revision as a text", kindReviewedPlan, with(`"revision":5`, `"revision":"5"`), "revision cannot be a JSON string"},
 		{"no revision", kindReviewedPlan, with(`"revision":5`, `"revision":0`), "revision is at least 1, not 0"},
 		{"outcome of a plan", kindReviewedPlan, with(`"revision":5`, `"revision":5,"outcome":"written"`), `a ReviewedPlan never has the outcome "written"`},

@@ -43,7 +43,7 @@ func (j *journal) check() error {
 		return nil
 	case err != nil:
 		return err
-	case there.Cluster != j.plan.Cluster || there.Prefix != j.plan.Prefix || !reflect.DeepEqual(there.Ranges, j.plan.Ranges):
+	case there.Cluster != j.plan.Cluster || !reflect.DeepEqual(there.Ranges, j.plan.Ranges):
 		return fmt.Errorf("%s: is the journal of another plan, which rangekeeper undo needs; rename the plan", j.name)
 	case there.Outcome == outcomeWritten:
 		return fmt.Errorf("%s: the plan was applied already; rangekeeper undo %s reverses it", j.name, j.name)
@@ -91,7 +91,7 @@ func (j *journal) end(err error) error {
 	switch {
 	case err == nil && j.begun:
 		if err = j.write(time.Now().UTC(), true); err == nil {
-			fmt.Fprintf(j.log, "rangekeeper: rangekeeper undo %s reverses this for 24 hours\n", j.name)
+			fmt.Fprintf(j.log, "rangekeeper: rangekeeper undo %s takes back %s for 24 hours\n", j.name, j.plan.undoable())
 		}
 	case j.sent:
 		err = fmt.Errorf("%w; if it was written, rangekeeper undo %s reverses it", err, j.name)

@@ -33,11 +33,6 @@ func TestJournalOfInterruptedRun(t *testing.T) {
 	apply := with("repair", "--apply", "--plan", file)
 	interrupt := func() {
 		t.Helper()
-		interrupted := *plan
-		interrupted.Prefix = "" // of runWith
-		if err := interrupted.create(file, true); err != nil {
-			t.Fatal(err)
-		}
 		r := &repair{apply: true, planFile: file, log: t.Output()}
 		_, err := r.runWith(t, e, func(context.Context, *pb.TxnRequest) error {
 			j, err := readChanges(name, kindJournal)
@@ -51,7 +46,7 @@ func TestJournalOfInterruptedRun(t *testing.T) {
 		}
 		j := *plan
 		j.Kind, j.Time, j.Outcome = kindJournal, time.Now(), outcomeUnknown
-		if err := errors.Join(plan.create(file, true), j.create(name, true)); err != nil {
+		if err := j.create(name, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,7 +99,7 @@ func TestJournalOfNothing(t *testing.T) {
 	e, etcd := cluster(t)
 	runOK(t, append(etcd, "init", "servicenodeports", "30000-30003")...)
 	putService(t, e, "web", 30001)
-	file := planWithoutPrefix(t, etcd)
+	file := newPlan(t, etcd)
 	r := &repair{apply: true, planFile: file, log: t.Output()}
 	_, err := r.runWith(t, e, func(ctx context.Context, _ *pb.TxnRequest) error {
 		if _, err := os.Stat(file + journalSuffix); err != nil {
@@ -120,19 +115,11 @@ func TestJournalOfNothing(t *testing.T) {
 	}
 }
 
-// planWithoutPrefix returns the name of a new plan for [repair.runWith], which has no prefix.
-func planWithoutPrefix(t *testing.T, etcd []string) string {
+// newPlan returns the name of a new plan.
+func newPlan(t *testing.T, etcd []string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "plan.json")
 	runJSON[audit.Plan](t, exitFound, append(etcd, "repair", "--plan-to", file)...)
-	plan, err := readChanges(file, kindReviewedPlan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan.Prefix = ""
-	if err := plan.create(file, true); err != nil {
-		t.Fatal(err)
-	}
 	return file
 }
 
@@ -146,7 +133,7 @@ func TestTwoRunsOfOnePlan(t *testing.T) {
 			e, etcd := cluster(t)
 			runOK(t, append(etcd, "init", "servicenodeports", "30000-30003")...)
 			putService(t, e, "web", 30001)
-			file := planWithoutPrefix(t, etcd)
+			file := newPlan(t, etcd)
 			if interrupted {
 				j, err := readChanges(file, kindReviewedPlan)
 				if err != nil {

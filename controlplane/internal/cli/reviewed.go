@@ -26,52 +26,41 @@ const (
 // errChanged: a plan or a journal does not fit the cluster any more.
 var errChanged = errors.New("the cluster has changed")
 
-// look reads and audits the running cluster, all leaks to be cleaned, or only what a bitmap records alone.
-func (r *repair) look(ctx context.Context, keepsLeaks bool) (*clusterstate.State, *audit.Plan, clusterID, error) {
-	client, err := r.source.connect(ctx)
-	if err != nil {
-		return nil, nil, 0, err
-	}
+// readRunning reads the running cluster, which must be that of a plan, if there is one.
+func (r *repair) readRunning(ctx context.Context, planned *changes) (*clusterstate.State, error) {
 	state, err := r.source.read(ctx)
+	if err == nil && planned != nil {
+		err = planned.checkCluster(r.planFile, state)
+	}
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, err
 	}
-	if err := state.CheckReadable(); err != nil {
-		return nil, nil, 0, r.source.explain(err)
-	}
+	return state, r.source.explain(state.CheckReadable())
+}
+
+// audit audits a state of the running cluster, all leaks to be cleaned, or only what a bitmap records alone.
+func (r *repair) audit(state *clusterstate.State, keepsLeaks bool) (*audit.Plan, error) {
 	o := r.source.auditOptions()
 	o.CleansLeaks, o.KeepsLeaks = r.cleanLeaks, keepsLeaks
 	a, err := audit.New(state, o)
 	if err != nil {
-		return nil, nil, 0, r.source.explain(err)
+		return nil, r.source.explain(err)
 	}
-	plan, err := a.Plan()
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	id, err := askCluster(ctx, &store{client: client, prefix: r.source.prefix})
-	return state, plan, id, err
-}
-
-// askCluster returns the id of the etcd cluster.
-func askCluster(ctx context.Context, s *store) (clusterID, error) {
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
-	defer cancel()
-	got, err := s.client.Get(ctx, s.key(audit.ServiceNodePorts))
-	if err != nil {
-		return 0, unreachable(err)
-	}
-	return clusterID(got.Header.ClusterId), nil
+	return a.Plan()
 }
 
 // planForReview writes what a repair of the running cluster changes to a file.
 func (r *repair) planForReview(ctx context.Context) (*audit.Plan, error) {
-	state, plan, id, err := r.look(ctx, !r.cleanLeaks)
+	state, err := r.readRunning(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := r.audit(state, !r.cleanLeaks)
 	if err != nil {
 		return nil, err
 	}
 	users := audit.Users(state)
-	c := &changes{APIVersion: audit.APIVersion, Kind: kindReviewedPlan, Time: time.Now().UTC(), Cluster: id, Prefix: r.source.prefix, Revision: state.Revision}
+	c := &changes{APIVersion: audit.APIVersion, Kind: kindReviewedPlan, Time: time.Now().UTC(), Cluster: state.Identity, Revision: state.Revision}
 	for _, one := range plan.Ranges {
 		ranged := rangeChanges{Name: one.Name, Range: one.Range, Set: []usedValue{}, Clear: one.Clear}
 		for _, text := range one.Set {
@@ -88,6 +77,7 @@ func (r *repair) planForReview(ctx context.Context) (*audit.Plan, error) {
 	} else if err != nil {
 		return nil, err
 	}
+	fmt.Fprintf(r.log, "rangekeeper: rangekeeper undo can take back %s for 24 hours after the plan is applied\n", c.undoable())
 	return plan, nil
 }
 
@@ -96,9 +86,6 @@ func (r *repair) applyPlan(ctx context.Context) (*audit.Plan, error) {
 	c, err := readChanges(r.planFile, kindReviewedPlan)
 	if err != nil {
 		return nil, err
-	}
-	if r.source.prefix != c.Prefix {
-		return nil, fmt.Errorf("%s: is for the prefix %s, not %s", r.planFile, c.Prefix, r.source.prefix)
 	}
 	j := &journal{plan: c, name: r.planFile + journalSuffix, log: r.log}
 	if err := j.check(); err != nil {
@@ -201,12 +188,13 @@ func (r *repair) hasChanged(revision int64, differences ...string) error {
 
 // lookPlanned looks at the cluster. Its error says which changes are no longer due.
 func (r *repair) lookPlanned(ctx context.Context, c *changes) (found *due, err error) {
-	state, plan, id, err := r.look(ctx, false)
+	state, err := r.readRunning(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if id != c.Cluster {
-		return nil, fmt.Errorf("%s: is for another etcd cluster", r.planFile)
+	plan, err := r.audit(state, false)
+	if err != nil {
+		return nil, err
 	}
 	s := &store{client: r.source.client, prefix: r.source.prefix}
 	d := &due{store: s, state: state, plan: plan}

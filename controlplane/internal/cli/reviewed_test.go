@@ -62,11 +62,11 @@ func TestReviewedPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := *plan
-	other.Cluster++
+	other.Cluster.Etcd++
 	if err := other.create(file, true); err != nil {
 		t.Fatal(err)
 	}
-	runFails(t, exitInput, []string{"another etcd cluster"}, apply...)
+	runFails(t, exitInput, []string{"another cluster", "the id of its etcd cluster"}, apply...)
 	if err := plan.create(file, true); err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 			t.Errorf("nothing is unknown in %s", text)
 		}
 	}
-	reviewed := changes{APIVersion: audit.APIVersion, Kind: kindReviewedPlan, Prefix: "/registry", Revision: 7, Ranges: []rangeChanges{
+	reviewed := changes{APIVersion: audit.APIVersion, Kind: kindReviewedPlan, Cluster: clusterstate.Identity{Prefix: "/registry"}, Revision: 7, Ranges: []rangeChanges{
 		{Name: "servicenodeports", Range: "30000-32767", Set: []usedValue{{"30001", []string{"default/web"}}}, Clear: []string{"30002"}},
 	}}
 	unknown, written := reviewed, reviewed
@@ -127,6 +127,11 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 		}
 		check(string(document))
 	}
+	undo, err := json.Marshal(undoReport{APIVersion: audit.APIVersion, Kind: kindUndo, Revision: 7, Values: []undoneValue{{"servicenodeports", "30001", kept("used by default/web")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(string(undo))
 	for _, kind := range []string{changeAllocated, changeReleased, changeCreated, changeDeleted} {
 		line, err := json.Marshal(newChange(kind, "10.0.0.1", 7))
 		if err != nil {

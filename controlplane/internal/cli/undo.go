@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,10 +20,18 @@ import (
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
+// kindUndo is the kind of the document of an undo.
+const kindUndo = "RepairUndo"
+
+// undoneSuffix is that of a journal whose changes are all undone.
+const undoneSuffix = ".undone"
+
 // undo is one run of the command.
 type undo struct {
 	store   store
 	journal string
+	dryRun  bool
+	format  string
 	out     io.Writer
 	log     io.Writer
 }
@@ -34,8 +43,9 @@ func newUndo() *cobra.Command {
 		Short: "Reverse a repair that was made by a reviewed plan",
 		Long: `Reverses what "repair --apply --plan" has written, for 24 hours: records the values that it
 cleared, and releases those that it set. JOURNAL is the file that the repair wrote beside
-its plan. It stays as long as a value is kept, and is renamed to JOURNAL.undone when all is
-undone. All is written in one transaction.
+its plan; another cluster than the one it was made for refuses it. It stays as long as a value
+is kept, and is renamed to JOURNAL.undone when all is undone. All is written in one
+transaction.
 
 A value is released if it was recorded all the time since the repair, and if no Service uses
 it and it stays recorded for a minute, for which the command waits. A value that was
@@ -44,18 +54,57 @@ of a range for some minutes only, and an interrupted repair left no time of its 
 such a value is a leak, "repair --apply --clean-leaks" clears it.
 
 Each value is printed with "allocated", with "released", with "free" if it was free already,
-or with "kept" and the reason. The exit code is 1 if one is kept.`,
-		Example: "  rangekeeper undo plan.json.journal \\\n    --endpoints http://127.0.0.1:2379",
+or with "kept" and the reason. The exit code is 1 if one is kept. With --dry-run nothing is
+written or waited for.`,
+		Example: "  rangekeeper undo plan.json.journal --dry-run \\\n    --endpoints http://127.0.0.1:2379",
 		Args:    usage.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			u.journal, u.out, u.log = args[0], c.OutOrStdout(), c.ErrOrStderr()
 			return nameStore(&u.store.connection, u.run(c.Context()))
 		},
 	}
+	format := addFormat(c, formatTable, formatJSON, formatYAML)
+	usage.AddRule(c, func([]string) error {
+		u.format = *format
+		return nil
+	})
+	c.Flags().BoolVar(&u.dryRun, "dry-run", false, "show what would be undone now, and write nothing")
 	u.store.connection.AddFlags(c, "use a running etcd at these URLs")
 	usage.Required(c, "endpoints")
 	return c
 }
+
+// undoReport is the document of an undo.
+type undoReport struct {
+	APIVersion string                `json:"apiVersion"`
+	Kind       string                `json:"kind"`
+	Cluster    clusterstate.Identity `json:"cluster"`
+	// DryRun says that nothing was written.
+	DryRun bool `json:"dryRun"`
+	// Revision is that of the write, or of the state that was read if nothing was to be written.
+	Revision int64 `json:"revision"`
+	// Values are those that the repair has changed, by range and value.
+	Values []undoneValue `json:"values"`
+}
+
+// undoneValue is what becomes of a value.
+type undoneValue struct {
+	Range string `json:"range"`
+	Value string `json:"value"`
+	undone
+}
+
+// undone is what becomes of a value: changeAllocated, changeReleased, alreadyFree or undoKept.
+type undone struct {
+	Result string `json:"result"`
+	// Reason is why the value is kept.
+	Reason string `json:"reason,omitempty"`
+}
+
+// undoKept is the result of a value that stays as it is.
+const undoKept = "kept"
+
+func kept(reason string) undone { return undone{undoKept, reason} }
 
 func (u *undo) run(ctx context.Context) error {
 	j, err := readChanges(u.journal, kindJournal)
@@ -66,65 +115,90 @@ func (u *undo) run(ctx context.Context) error {
 		return fmt.Errorf("%s: is %s old; a repair can be undone for %s", u.journal, age.Round(time.Minute), undoFor)
 	}
 	s := &u.store
-	s.prefix = j.Prefix
+	s.prefix = j.Cluster.Prefix
 	if err := s.open(ctx, false); err != nil {
 		return err
 	}
 	defer s.close()
-	if id, err := askCluster(ctx, s); err != nil {
-		return err
-	} else if id != j.Cluster {
-		return fmt.Errorf("%s: is of another etcd cluster", u.journal)
-	}
-	first, err := u.look(ctx, j, nil)
+	last, err := u.look(ctx, j, nil)
 	if err != nil {
 		return err
 	}
-	first.close()
-	if first.released > 0 {
-		if err := awaitLeakAge(ctx, u.log, first.released); err != nil {
+	last.close()
+	revision := last.state.Revision
+	if !u.dryRun {
+		if last, revision, err = u.write(ctx, j, last); err != nil {
 			return err
 		}
 	}
-	var last *reversal
+	report := undoReport{APIVersion: audit.APIVersion, Kind: kindUndo, Cluster: j.Cluster, DryRun: u.dryRun, Revision: revision, Values: []undoneValue{}}
+	isKept := false
+	for at, what := range last.done {
+		report.Values = append(report.Values, undoneValue{at.name, at.value, what})
+		isKept = isKept || what.Result == undoKept
+	}
+	slices.SortFunc(report.Values, func(a, b undoneValue) int {
+		return cmp.Or(cmp.Compare(a.Range, b.Range), audit.CompareValues(a.Value, b.Value))
+	})
+	if err := u.print(report); err != nil {
+		return err
+	}
+	switch {
+	case isKept:
+		return ErrFound // the rest may be undone later
+	case u.dryRun:
+		return nil
+	}
+	return os.Rename(u.journal, u.journal+undoneSuffix)
+}
+
+// write writes what can be undone, and returns what that was and the revision of the write.
+func (u *undo) write(ctx context.Context, j *changes, first *reversal) (last *reversal, revision int64, err error) {
+	if first.released > 0 {
+		if err := awaitLeakAge(ctx, u.log, first.released); err != nil {
+			return nil, 0, err
+		}
+	}
 	err = untilWritten(u.journal, func() (bool, error) {
 		if last, err = u.look(ctx, j, first); err != nil {
 			return false, err
 		}
 		defer last.close()
-		revision, err := s.swap(ctx, last.state.Revision, last.ranges...)
+		revision, err = u.store.swap(ctx, last.state.Revision, last.ranges...)
 		return revision > 0, err
 	})
-	if err != nil {
-		return err
-	}
-	var lines []string
-	for value, what := range last.done {
-		lines = append(lines, value+" "+what)
-	}
-	slices.Sort(lines)
-	for _, line := range lines {
-		fmt.Fprintln(u.out, line)
-	}
-	if slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, " "+keptBecause) }) {
-		return ErrFound // the rest may be undone later
-	}
-	return os.Rename(u.journal, u.journal+undoneSuffix)
+	return last, revision, err
 }
 
-// undoneSuffix is that of a journal whose changes are all undone.
-const undoneSuffix = ".undone"
+func (u *undo) print(report undoReport) error {
+	if u.format != formatTable {
+		return writeDocument(u.out, report, u.format)
+	}
+	for _, value := range report.Values {
+		what := value.Result
+		if value.Reason != "" {
+			what += ": " + value.Reason
+		}
+		if report.DryRun {
+			what += " (dry run)"
+		}
+		if _, err := fmt.Fprintln(u.out, value.Range, value.Value, what); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-// keptBecause is before the reason why a value is kept as it is.
-const keptBecause = "kept: "
+// valueOf is a value of a range.
+type valueOf struct{ name, value string }
 
 // reversal is how the changes are reversed at a state.
 type reversal struct {
 	state *clusterstate.State
 	// ranges are those of the journal, with the changes reversed.
 	ranges []*held
-	// done is what happens to each value, by the name of its range and the value.
-	done map[string]string
+	// done is what becomes of each value.
+	done map[valueOf]undone
 	// released is the number of values that are released.
 	released int
 }
@@ -139,12 +213,15 @@ func (r *reversal) close() {
 func (u *undo) look(ctx context.Context, j *changes, first *reversal) (_ *reversal, err error) {
 	state, err := clusterstate.ReadEtcd(ctx, u.store.client, clusterstate.Options{Prefix: u.store.prefix})
 	if err == nil {
+		err = j.checkCluster(u.journal, state)
+	}
+	if err == nil {
 		err = state.CheckReadable()
 	}
 	if err != nil {
 		return nil, err
 	}
-	r := &reversal{state: state, done: map[string]string{}}
+	r := &reversal{state: state, done: map[valueOf]undone{}}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -179,34 +256,34 @@ func (u *undo) reverse(ctx context.Context, j *changes, one rangeChanges, h *hel
 	}); err != nil {
 		return err
 	}
-	kept, err := u.allocatedAgain(ctx, j, one.Name, h, leaked, first)
+	again, err := u.allocatedAgain(ctx, j, one.Name, h, leaked, first)
 	if err != nil {
 		return err
 	}
 	return eachValue(one, func(value rangekeeper.Value, text string, set bool) (err error) {
-		name, what := one.Name+" "+text, ""
+		at, what := valueOf{one.Name, text}, undone{}
 		switch by := strings.Join(h.users[value], ", "); {
 		case set && !a.Has(value):
-			what = alreadyFree
+			what.Result = alreadyFree
 		case set && by != "":
-			what = keptBecause + "used by " + by
-		case set && kept[text] != "":
-			what = keptBecause + kept[text]
-		case set && first != nil && first.done[name] != changeReleased:
-			what = first.done[name]
+			what = kept("used by " + by)
+		case set && again[text] != "":
+			what = kept(again[text])
+		case set && first != nil && first.done[at].Result != changeReleased:
+			what = first.done[at]
 		case set:
-			what = changeReleased
+			what.Result = changeReleased
 			r.released++
 			_, err = a.Release(value)
 		case !a.Has(value):
-			what = changeAllocated
+			what.Result = changeAllocated
 			err = a.Allocate(value)
+		case j.Outcome == outcomeUnknown:
+			what = kept("allocated again, or never cleared")
 		default:
-			if what = keptBecause + "allocated again"; j.Outcome == outcomeUnknown {
-				what += ", or never cleared"
-			}
+			what = kept("allocated again")
 		}
-		r.done[name] = what
+		r.done[at] = what
 		return err
 	})
 }
@@ -227,9 +304,9 @@ func (u *undo) allocatedAgain(ctx context.Context, j *changes, name string, h *h
 			because, freed, err = unsure, values, nil
 		}
 	}
-	kept := map[string]string{}
+	all := map[string]string{}
 	for _, value := range freed {
-		kept[value] = because
+		all[value] = because
 	}
-	return kept, err
+	return all, err
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -243,4 +244,79 @@ func exists(t *testing.T, file string) bool {
 		t.Error(err)
 	}
 	return err == nil
+}
+
+// TestAnotherCluster applies the plan and undoes the journal of one cluster on another one, whose etcd has the same id: the id is a hash
+// of addresses and a token.
+func TestAnotherCluster(t *testing.T) {
+	shortenLeakAge(t)
+	e, etcd := cluster(t)
+	other, otherEtcd := cluster(t)
+	for i, one := range []*embedded.Etcd{e, other} {
+		text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kube-system","uid":"uid-%d"}}`, i)
+		if _, err := one.Client().Put(t.Context(), "/registry/namespaces/kube-system", text); err != nil {
+			t.Fatal(err)
+		}
+		runOK(t, append([]string{"init", "servicenodeports", "30000-30003", "--endpoints"}, one.Endpoints()[0])...)
+		putService(t, one, "web", 30001)
+	}
+	file := filepath.Join(t.TempDir(), "plan.json")
+	journal := file + journalSuffix
+	runJSON[audit.Plan](t, exitFound, append([]string{"repair", "--plan-to", file}, etcd...)...)
+	plan, err := readChanges(file, kindReviewedPlan)
+	if err != nil || plan.Cluster.UID != "uid-0" || plan.Cluster.Prefix != "/registry" {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	foreign := []string{"is for another cluster", "uid-0", "uid-1", "nothing was written"}
+	runFails(t, exitInput, append(foreign, file), append([]string{"repair", "--apply", "--plan", file}, otherEtcd...)...)
+	if exists(t, journal) {
+		t.Error("a journal was written")
+	}
+	runJSON[audit.Plan](t, exitOK, append([]string{"repair", "--apply", "--plan", file}, etcd...)...)
+	runFails(t, exitInput, append(foreign, journal), append([]string{"undo", journal}, otherEtcd...)...)
+	if !exists(t, journal) || len(ports(t, other)) > 0 {
+		t.Errorf("the other cluster has %q", ports(t, other))
+	}
+	// In the same etcd, below another prefix.
+	if err := os.Remove(journal); err != nil {
+		t.Fatal(err)
+	}
+	runFails(t, exitInput, []string{"uid-0, not unknown"}, append([]string{"repair", "--apply", "--plan", file, "--prefix", "/other"}, etcd...)...)
+}
+
+// TestUndoDocument undoes a repair of ports and addresses as a dry run, and then, in the order of their values.
+func TestUndoDocument(t *testing.T) {
+	shortenLeakAge(t)
+	e, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	runOK(t, with("init", "serviceips", "10.0.0.0/24")...)
+	runOK(t, with("init", "servicenodeports", "30000-30003")...)
+	putService(t, e, "web", 30001)
+	for _, address := range []string{"10.0.0.10", "10.0.0.9"} {
+		runOK(t, with("allocate", "serviceips", address)...)
+	}
+	file := filepath.Join(t.TempDir(), "plan.json")
+	journal := file + journalSuffix
+	runJSON[audit.Plan](t, exitFound, with("repair", "--plan-to", file, "--clean-leaks")...)
+	_, stdout, stderr := run(t, with("repair", "--apply", "--plan", file)...)
+	if !strings.Contains(stderr, "takes back 2 of 3 changes") {
+		t.Errorf("%s%s", stdout, stderr)
+	}
+	stored := readEtcd(t, e.Client())
+	code, stdout, _ := run(t, with("undo", journal, "--dry-run")...)
+	const dry = `serviceips 10.0.0.9 allocated (dry run)
+serviceips 10.0.0.10 allocated (dry run)
+servicenodeports 30001 kept: used by default/web (dry run)
+`
+	if code != exitFound || stdout != dry || !reflect.DeepEqual(readEtcd(t, e.Client()).Ranges, stored.Ranges) || !exists(t, journal) {
+		t.Errorf("exit code %d, %s", code, stdout)
+	}
+	report := runJSON[undoReport](t, exitFound, with("undo", journal)...)
+	var lines []string
+	for _, value := range report.Values {
+		lines = append(lines, strings.TrimSpace(value.Value+" "+value.Result+" "+value.Reason))
+	}
+	if want := []string{"10.0.0.9 allocated", "10.0.0.10 allocated", "30001 kept used by default/web"}; !slices.Equal(lines, want) || report.DryRun || report.Revision <= stored.Revision {
+		t.Errorf("%+v", report)
+	}
 }
