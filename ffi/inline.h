@@ -145,14 +145,16 @@ static inline rk_result rk_services_add(rk_services *services, const rk_service 
 }
 
 /**
- * Adds the name of the next Service of a batch, and its metadata.creationTimestamp in seconds since 1970, 0 if unknown;
- * RK_RESULT_BUFFER_TOO_SMALL if it does not fit.
+ * Adds the name of the next Service of a batch, and its metadata.creationTimestamp in seconds since 1970 and etcd's create
+ * revision, both 0 if unknown; RK_RESULT_BUFFER_TOO_SMALL if it does not fit.
  */
 static inline rk_result rk_service_names_add(rk_service_names *names, rk_text service_namespace, rk_text name,
-                                             int64_t created) {
+                                             int64_t created, uint64_t create_revision) {
   rk_batch *batch = &names->batch, before = names->batch;
   bool fits = rk_batch_put_word(batch, (uint32_t)(uint64_t)created) &&
               rk_batch_put_word(batch, (uint32_t)((uint64_t)created >> 32)) &&
+              rk_batch_put_word(batch, (uint32_t)create_revision) &&
+              rk_batch_put_word(batch, (uint32_t)(create_revision >> 32)) &&
               rk_batch_put_text(batch, service_namespace, 0) && rk_batch_put_text(batch, name, 0);
   return rk_batch_end(batch, before, fits);
 }

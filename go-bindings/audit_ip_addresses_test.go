@@ -34,10 +34,10 @@ func TestIPAddressAudit(t *testing.T) {
 	var services Services
 	for name, ip := range map[string]string{"one": "10.0.0.1"} {
 		services.Add(ip, []string{ip})
-		services.Name("ns", name, time.Time{})
+		services.Name("ns", name, time.Time{}, 0)
 	}
 	services.Add("fd00::2", []string{"fd00::2"})
-	services.Name("ns", "two", time.Time{})
+	services.Name("ns", "two", time.Time{}, 0)
 	if err := errors.Join(audit.ObserveIPAddresses(&objects), audit.Observe(&services)); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestIPAddressAuditWithBitmaps(t *testing.T) {
 	must(audit.AddBitmap(ports, storedOf(ports, PortValue(30001))))
 	var services Services
 	services.Add("10.0.0.1", nil)
-	services.Name("ns", "one", time.Time{})
+	services.Name("ns", "one", time.Time{}, 0)
 	services.AddPort("TCP", 30002)
 	if err := audit.Observe(&services); err != nil {
 		t.Fatal(err)

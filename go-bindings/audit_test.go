@@ -409,10 +409,39 @@ func TestReasons(t *testing.T) {
 		ReasonPortNotAllocated:          {"PortNotAllocated", SeverityDuplicateRisk},
 		ReasonPortAlreadyAllocated:      {"PortAlreadyAllocated", SeverityBreaksTraffic},
 		ReasonPortOutOfRange:            {"PortOutOfRange", SeverityBreaksTraffic},
+		ReasonRangeFull:                 {"RangeFull", SeverityExhausted},
+		ReasonRangeNearlyFull:           {"RangeNearlyFull", SeverityExhausted},
 	} {
 		if got := (row{reason.String(), reason.Severity()}); got != want {
 			t.Errorf("%d: %v, want %v", reason, got, want)
 		}
+	}
+}
+
+// TestFindFullRanges looks for ranges of which less than a part is free.
+func TestFindFullRanges(t *testing.T) {
+	audit := must(NewAudit())
+	defer audit.Close()
+	must(audit.AddBitmap(must(ParsePortRange("30000-30003")), Stored{Range: "30000-30003", Data: []byte{0b111}}))
+	report := must(audit.Finish(nil))
+	defer report.Close()
+	for percent, want := range map[uint8][]Reason{25: nil, 26: {ReasonRangeNearlyFull}, 100: {ReasonRangeNearlyFull}} {
+		if err := report.FindFullRanges(percent); err != nil {
+			t.Fatal(err)
+		}
+		var got []Reason
+		for _, f := range must(report.Findings()) {
+			got = append(got, f.Reason)
+			if f.Subject != (Subject{SubjectRange, 0}) || f.Range != 0 || f.Value != "30000-30003" || f.Remedy != RemedyOwner {
+				t.Errorf("%+v", f)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d: %v, want %v", percent, got, want)
+		}
+	}
+	if err := report.FindFullRanges(101); !errors.Is(err, ErrInvalidArgument) {
+		t.Error(err)
 	}
 }
 
@@ -592,11 +621,16 @@ func TestClaimants(t *testing.T) {
 	services := []struct {
 		name, address string
 		created       time.Time
-	}{{"new", "10.0.0.1", time.Unix(20, 0)}, {"unknown", "10.0.0.1", time.Time{}}, {"old", "10.0.0.1", time.Unix(10, 0)}, {"other", "10.0.0.2", time.Unix(1, 0)}}
+		revision      uint64
+	}{
+		{"new", "10.0.0.1", time.Unix(20, 0), 0}, {"unknown", "10.0.0.1", time.Time{}, 0}, {"old", "10.0.0.1", time.Unix(10, 0), 0},
+		{"other", "10.0.0.2", time.Unix(1, 0), 0}, {"second", "10.0.0.3", time.Unix(1, 0), 9}, {"third", "10.0.0.3", time.Unix(1, 0), 9},
+		{"zero", "10.0.0.3", time.Unix(1, 0), 8},
+	}
 	fill := func(batch *Services, from, to int) {
 		for _, s := range services[from:to] {
 			batch.Add(s.address, nil)
-			batch.Name("ns", s.name, s.created)
+			batch.Name("ns", s.name, s.created, s.revision)
 		}
 	}
 	if err := audit.ObserveAll(len(services), fill); err != nil {
@@ -611,24 +645,28 @@ func TestClaimants(t *testing.T) {
 		}
 		return all
 	}
-	if before := subjects(); !slices.Equal(before, []uint64{1, 2}) {
+	if before := subjects(); !slices.Equal(before, []uint64{1, 2, 5, 6}) {
 		t.Error(before)
 	}
 	if err := report.ObserveClaimants(len(services), fill); err != nil {
 		t.Fatal(err)
 	}
-	if after := subjects(); !slices.Equal(after, []uint64{0, 1}) {
+	if after := subjects(); !slices.Equal(after, []uint64{0, 1, 4, 5}) {
 		t.Error(after)
 	}
 	for _, f := range must(report.Findings()) {
-		want := []Claimant{{2, true}, {0, false}, {1, false}}
-		if f.Reason != ReasonClusterIPAlreadyAllocated {
-			want = nil
+		var want []Claimant
+		switch {
+		case f.Reason != ReasonClusterIPAlreadyAllocated:
+		case f.Value == "10.0.0.3":
+			want = []Claimant{{6, true, false}, {4, false, false}, {5, false, false}}
+		default:
+			want = []Claimant{{2, true, false}, {0, false, false}, {1, false, false}}
 		}
 		if !slices.Equal(f.Claimants, want) {
 			t.Errorf("%+v", f)
 		}
 	}
 	expectError(t, report.ObserveClaimants(1, fill), ErrInvalidArgument,
-		"invalid argument: the audit has observed 4 Services, and all of them were observed a second time")
+		"invalid argument: the audit has observed 7 Services, and all of them were observed a second time")
 }

@@ -55,7 +55,7 @@ func TestErrorsNameTheArgument(t *testing.T) {
 	var services Services
 	services.Add("10.0.0.1", nil)
 	invalid(audit.Observe(&services), "names are missing: where ClusterIPs are IPAddress objects, Services need them")
-	services.Name("default", "a", time.Time{})
+	services.Name("default", "a", time.Time{}, 0)
 	services.Add("10.0.0.2", nil)
 	expectError(t, audit.Observe(&services), ErrInvalidBatch,
 		"invalid batch: the batch has another number of names (1) than of Services (2)")
@@ -71,7 +71,7 @@ func TestErrorsNameTheArgument(t *testing.T) {
 	for call, early := range map[string]func(*Services){
 		"AddPort":                func(s *Services) { s.AddPort("TCP", 30000) },
 		"SetHealthCheckNodePort": func(s *Services) { s.SetHealthCheckNodePort(30000) },
-		"Name":                   func(s *Services) { s.Name("default", "a", time.Time{}) },
+		"Name":                   func(s *Services) { s.Name("default", "a", time.Time{}, 0) },
 	} {
 		var batch Services
 		early(&batch)
@@ -86,15 +86,15 @@ func TestErrorsNameTheArgument(t *testing.T) {
 	for text, fill := range map[string]func(*Services){
 		"Name was called twice for the Service at index 0 of the batch": func(s *Services) {
 			s.Add("10.0.0.1", nil)
-			s.Name("default", "a", time.Time{})
-			s.Name("default", "a2", time.Time{})
+			s.Name("default", "a", time.Time{}, 0)
+			s.Name("default", "a2", time.Time{}, 0)
 			s.Add("10.0.0.2", nil)
 		},
 		"Name was not called for the Service at index 0 of the batch": func(s *Services) {
 			s.Add("10.0.0.1", nil)
 			s.Add("10.0.0.2", nil)
-			s.Name("default", "b", time.Time{})
-			s.Name("default", "b2", time.Time{})
+			s.Name("default", "b", time.Time{}, 0)
+			s.Name("default", "b2", time.Time{}, 0)
 		},
 	} {
 		var batch Services

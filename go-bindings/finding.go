@@ -68,6 +68,10 @@ const (
 	// ReasonClusterIPNotCanonical: a Service has an address in another text than the canonical one, which is the name of its
 	// IPAddress object. No Event has this reason.
 	ReasonClusterIPNotCanonical
+	// ReasonRangeFull: no value of a range is free. No Event has this reason.
+	ReasonRangeFull
+	// ReasonRangeNearlyFull: few values of a range are free; see Report.FindFullRanges. No Event has this reason.
+	ReasonRangeNearlyFull
 )
 
 // IsDuplicate reports whether a value is claimed more than once: Report.ObserveClaimants finds out by which Services.
@@ -85,12 +89,14 @@ const (
 	SubjectIPAddress
 	// SubjectServiceCIDR is a CIDR of a ServiceCIDR object, for an address of it that no other object has.
 	SubjectServiceCIDR
+	// SubjectRange is a range itself.
+	SubjectRange
 )
 
 // Subject is the object that a finding is about.
 type Subject struct {
 	Kind SubjectKind
-	// Ordinal is its place among those that were observed: 0 is the first. For a CIDR it is the index of the range.
+	// Ordinal is its place among those that were observed: 0 is the first. For a CIDR and a range it is the index of the range.
 	Ordinal uint64
 }
 
@@ -107,7 +113,7 @@ const (
 	RemedyOwner Remedy = rk.RemedyOwner
 )
 
-// Severity is the harm of a finding or a leak, the worst first.
+// Severity is the harm of a finding or a leak.
 type Severity uint32
 
 const (
@@ -116,6 +122,9 @@ const (
 	SeverityBreaksTraffic Severity = rk.SeverityBreaksTraffic
 	// SeverityDuplicateRisk: the value is in use and not recorded, or not for good, so that a server may allocate it a second time.
 	SeverityDuplicateRisk Severity = rk.SeverityDuplicateRisk
+	// SeverityExhausted: no value or few values are free, so that new Services are refused, or soon will be. It is worse than
+	// SeverityWasted.
+	SeverityExhausted Severity = rk.SeverityExhausted
 	// SeverityWasted: the value is recorded and not in use, so that no server allocates it.
 	SeverityWasted Severity = rk.SeverityWasted
 )
@@ -225,7 +234,7 @@ func readClaimants(report *rk.Report, findings []Finding) error {
 			return resultError(code)
 		}
 		for _, c := range buffer[:n] {
-			f.Claimants = append(f.Claimants, Claimant{c.Service, c.Keeps})
+			f.Claimants = append(f.Claimants, Claimant{c.Service, c.Keeps, c.Tied})
 		}
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/go-bindings/internal/rk"
 )
 
-// Report is the result of an audit. Only RecordRepair changes it. It may be used from several goroutines at once.
+// Report is the result of an audit. Only RecordRepair, ObserveClaimants and FindFullRanges change it. It may be used from several goroutines at once.
 type Report struct {
 	inner *owned[*rk.Report]
 	// ranges has the zero Range for a ServiceCIDR.
@@ -102,12 +102,25 @@ func (r *Report) Findings() ([]Finding, error) {
 	return readFindings(r.pointer())
 }
 
+// FindFullRanges adds a finding for each range without a free value, and for each of which less than percent of a hundred is free: free is
+// what is neither recorded nor in use. The CIDRs of ServiceCIDR objects of one IP family count as one range, as servers allocate
+// from all of them; the finding is about the first, and its value names all. Of a range whose bitmap could not be read, more may be in
+// use. Stale bitmaps, and those beside IPAddress objects, have none. A second call replaces the findings of the first. The error may
+// be ErrInvalidArgument, if percent is above 100.
+func (r *Report) FindFullRanges(percent uint8) error {
+	defer runtime.KeepAlive(r)
+	return resultError(rk.ReportFindFullRanges(r.pointer(), percent))
+}
+
 // Claimant is a Service that claims a value that is claimed more than once.
 type Claimant struct {
 	// Service is its place among the Services that were observed: 0 is the first.
 	Service uint64
 	// Keeps reports whether it keeps the value, which the oldest Service does.
 	Keeps bool
+	// Tied reports whether only the names decide that it keeps the value, or that another one does: it may as well be the other
+	// way round.
+	Tied bool
 }
 
 // ObserveClaimants observes the n Services of the audit a second time, in the same order, with names and creation times;
@@ -115,7 +128,8 @@ type Claimant struct {
 // about a Service that does not keep it, and names all claimants.
 //
 // The oldest Service keeps the value. One without a time counts as the youngest; of several with one time, the one
-// that the IPAddress object refers to keeps it, or else the first by namespace and name. The error may be ErrInvalidBatch, or ErrInvalidArgument if there are more Services than in the
+// that the IPAddress object refers to keeps it, or else the one with the lowest create revision, or else the first by namespace and
+// name. The error may be ErrInvalidBatch, or ErrInvalidArgument if there are more Services than in the
 // audit.
 func (r *Report) ObserveClaimants(n int, fill func(batch *Services, from, to int)) error {
 	batch := new(Services)

@@ -160,10 +160,10 @@ func (s *Services) toC() rk.Services {
 	return rk.Services{Batch: s.batch.toC()}
 }
 
-// Name names the Service that was added last, with its metadata.creationTimestamp, zero if unknown. All Services of a batch
-// have names, or none has: only an audit of IPAddress objects and Report.ObserveClaimants need them. Audit.Observe refuses the batch if Name was called before the first Add, or more or less than once for a
+// Name names the Service that was added last, with its metadata.creationTimestamp and etcd's create revision, each zero if unknown.
+// All Services of a batch have names, or none has: only an audit of IPAddress objects and Report.ObserveClaimants need them. Audit.Observe refuses the batch if Name was called before the first Add, or more or less than once for a
 // Service.
-func (s *Services) Name(namespace, name string, created time.Time) {
+func (s *Services) Name(namespace, name string, created time.Time, createRevision uint64) {
 	if s.noService("Name") {
 		return
 	}
@@ -178,7 +178,7 @@ func (s *Services) Name(namespace, name string, created time.Time) {
 	if !created.IsZero() {
 		seconds = uint64(created.Unix())
 	}
-	s.names.add([]uint32{uint32(seconds), uint32(seconds >> 32)}, namespace, name)
+	s.names.add([]uint32{uint32(seconds), uint32(seconds >> 32), uint32(createRevision), uint32(createRevision >> 32)}, namespace, name)
 }
 
 // serviceNames are the names of the Services in a batch, in the same order.

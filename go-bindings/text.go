@@ -50,7 +50,7 @@ var recordTexts = map[Record]string{
 
 func (r Record) String() string { return enumText(recordTexts, r) }
 
-var subjectKindTexts = map[SubjectKind]string{SubjectService: "Service", SubjectIPAddress: "IPAddress", SubjectServiceCIDR: "ServiceCIDR"}
+var subjectKindTexts = map[SubjectKind]string{SubjectService: "Service", SubjectIPAddress: "IPAddress", SubjectServiceCIDR: "ServiceCIDR", SubjectRange: "range"}
 
 func (k SubjectKind) String() string { return enumText(subjectKindTexts, k) }
 
@@ -61,7 +61,8 @@ var remedyTexts = map[Remedy]string{
 func (r Remedy) String() string { return enumText(remedyTexts, r) }
 
 var severityTexts = map[Severity]string{
-	SeverityBreaksTraffic: "breaksTraffic", SeverityDuplicateRisk: "duplicateRisk", SeverityWasted: "wasted",
+	SeverityBreaksTraffic: "breaksTraffic", SeverityDuplicateRisk: "duplicateRisk", SeverityExhausted: "exhausted",
+	SeverityWasted: "wasted",
 }
 
 // String returns the severity as the documents of the command spell it.

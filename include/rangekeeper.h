@@ -326,6 +326,11 @@
 #define RK_SUBJECT_KIND_SERVICE_CIDR 2
 
 /**
+ * A finding is about a range itself.
+ */
+#define RK_SUBJECT_KIND_RANGE 3
+
+/**
  * A repair of the bitmap remedies it.
  */
 #define RK_REMEDY_REPAIR 0
@@ -361,6 +366,11 @@
  * The value is recorded and not in use, so that no server allocates it.
  */
 #define RK_SEVERITY_WASTED 3
+
+/**
+ * No value or few values are free, so that new Services are refused, or soon will be. It is worse than RK_SEVERITY_WASTED.
+ */
+#define RK_SEVERITY_EXHAUSTED 4
 
 /**
  * The low offsets, which dynamic allocation uses last.
@@ -816,6 +826,14 @@ enum rk_reason
    * has this reason.
    */
   RK_REASON_CLUSTER_IP_NOT_CANONICAL = 14,
+  /**
+   * No value of a range is free. No Event has this reason.
+   */
+  RK_REASON_RANGE_FULL = 15,
+  /**
+   * Few values of a range are free. No Event has this reason.
+   */
+  RK_REASON_RANGE_NEARLY_FULL = 16,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -885,7 +903,8 @@ typedef struct rk_range_allocation rk_range_allocation;
 typedef struct rk_repair_pass rk_repair_pass;
 
 /**
- * The result of an audit. Only rk_report_record_repair and rk_report_observe_claimants change it.
+ * The result of an audit. Only rk_report_record_repair, rk_report_observe_claimants and
+ * rk_report_find_full_ranges change it.
  */
 typedef struct rk_report rk_report;
 
@@ -1023,8 +1042,8 @@ typedef struct rk_ip_addresses {
 
 /**
  * The names of the Services of a batch, in the same order, which rk_service_names_add writes. The words of a Service are
- * the low and high half of metadata.creationTimestamp in seconds since 1970 (int64_t; 0 if unknown), then the lengths of
- * its namespace and of its name.
+ * the low and high half of metadata.creationTimestamp in seconds since 1970 (int64_t; 0 if unknown), the low and high half of
+ * etcd's create revision (uint64_t; 0 if unknown), then the lengths of its namespace and of its name.
  */
 typedef struct rk_service_names {
   /**
@@ -1654,7 +1673,7 @@ typedef struct rk_finding {
   uint32_t subject_kind;
   /**
    * Which Service or IPAddress object, by its place among those that were observed: 0 is the first. For a CIDR of a
-   * ServiceCIDR object its place among the ranges.
+   * ServiceCIDR object, and for a range, its place among the ranges.
    */
   uint64_t subject;
   /**
@@ -1671,7 +1690,7 @@ typedef struct rk_finding {
    */
   bool stays;
   /**
-   * One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: the kind of value that it is about.
+   * One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: the kind of value that it is about. A range is a text.
    */
   uint32_t value_kind;
   /**
@@ -1692,6 +1711,10 @@ typedef struct rk_claimant {
    * Whether it keeps the value, which the oldest Service does.
    */
   bool keeps;
+  /**
+   * Whether only the names decide that it keeps the value, or that another one does: it may as well be the other way round.
+   */
+  bool tied;
 } rk_claimant;
 
 /**
@@ -2865,12 +2888,24 @@ rk_result rk_report_finding_texts(const struct rk_report *report,
                                   size_t *written);
 
 /**
+ * Adds a finding for each range without a free value, and for each of which less than `percent` of a hundred is free: free is what
+ * is neither recorded nor in use. The CIDRs of ServiceCIDR objects of one IP family count as one range, as servers allocate from
+ * all of them; the finding is about the first, and its value names all. Of a range whose bitmap could not be read, more may be in
+ * use. Stale bitmaps, and those beside IPAddress objects, have none. A second call replaces the findings of the first.
+ *
+ * RK_RESULT_INVALID_ARGUMENT if percent is above 100.
+ */
+rk_result rk_report_find_full_ranges(const struct rk_report *report,
+                                     uint8_t percent);
+
+/**
  * Observes the Services of the audit a second time, in the same order, with names and creation times. This is needed if
  * a value is claimed more than once. After the last one, each finding about such a value is about a Service that does not
  * keep it, findings are sorted by subject_kind and subject, and rk_report_claimants writes all Services that claim it.
  *
  * The oldest Service keeps the value. One without a time counts as the youngest; of several with one time, the one
- * that the IPAddress object refers to keeps it, or else the first by namespace and name.
+ * that the IPAddress object refers to keeps it, or else the one with the lowest create revision, or else the first by namespace
+ * and name.
  *
  * RK_RESULT_INVALID_BATCH, and nothing of the batch is observed; RK_RESULT_INVALID_ARGUMENT if there are more Services than
  * in the audit.
@@ -3187,14 +3222,16 @@ static inline rk_result rk_services_add(rk_services *services, const rk_service 
 }
 
 /**
- * Adds the name of the next Service of a batch, and its metadata.creationTimestamp in seconds since 1970, 0 if unknown;
- * RK_RESULT_BUFFER_TOO_SMALL if it does not fit.
+ * Adds the name of the next Service of a batch, and its metadata.creationTimestamp in seconds since 1970 and etcd's create
+ * revision, both 0 if unknown; RK_RESULT_BUFFER_TOO_SMALL if it does not fit.
  */
 static inline rk_result rk_service_names_add(rk_service_names *names, rk_text service_namespace, rk_text name,
-                                             int64_t created) {
+                                             int64_t created, uint64_t create_revision) {
   rk_batch *batch = &names->batch, before = names->batch;
   bool fits = rk_batch_put_word(batch, (uint32_t)(uint64_t)created) &&
               rk_batch_put_word(batch, (uint32_t)((uint64_t)created >> 32)) &&
+              rk_batch_put_word(batch, (uint32_t)create_revision) &&
+              rk_batch_put_word(batch, (uint32_t)(create_revision >> 32)) &&
               rk_batch_put_text(batch, service_namespace, 0) && rk_batch_put_text(batch, name, 0);
   return rk_batch_end(batch, before, fits);
 }

@@ -33,8 +33,13 @@ const batchSize = 4096
 // ErrNothingStored says that the store holds nothing that could be audited.
 var ErrNothingStored = errors.New("no range, ServiceCIDR or Service is stored below the prefix")
 
+// ErrNone says that what was asked for does not exist.
+var ErrNone = errors.New("there is no")
+
 // Options say how a state is audited.
 type Options struct {
+	// Source is where the state comes from, for the documents.
+	Source *Source
 	// Bitmap audits ClusterIPs by the bitmap even if there are ServiceCIDR
 	// objects: Kubernetes 1.33 writes both.
 	Bitmap bool
@@ -50,6 +55,9 @@ type Options struct {
 	// beside IPAddress objects.
 	Pass       *rangekeeper.Pass
 	KeepsLeaks bool
+	// FindsFullRanges has findings about full ranges, and about those of which less than WarnFree percent is free.
+	FindsFullRanges bool
+	WarnFree        uint8
 	// Read are the bitmaps that the pass has read through their committers, in this
 	// order. What the state has of them is not audited.
 	Read []ReadRange
@@ -99,7 +107,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	a := &Audit{
 		state: state, atRest: o.Pass == nil && o.Now.IsZero(),
 		report: &Report{
-			APIVersion: APIVersion, Kind: KindAudit,
+			APIVersion: APIVersion, Kind: KindAudit, Source: o.Source,
 			Ranges: []Range{},
 		},
 	}
@@ -152,7 +160,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 			s := &state.Services[from+i]
 			servicebatch.Add(batch, s)
 			if byObjects {
-				batch.Name(s.Namespace, s.Name, s.CreationTimestamp.Time)
+				batch.Name(s.Namespace, s.Name, s.CreationTimestamp.Time, 0)
 			}
 		}
 	})
@@ -170,6 +178,11 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 	}
 	if err := a.observeClaimants(); err != nil {
 		return nil, err
+	}
+	if o.FindsFullRanges {
+		if err := a.core.FindFullRanges(o.WarnFree); err != nil {
+			return nil, err
+		}
 	}
 	return a, a.fillReport()
 }
@@ -191,9 +204,6 @@ func finish(core *rangekeeper.Audit, o Options) (*rangekeeper.Report, error) {
 
 // Report returns the document. It must not be changed.
 func (a *Audit) Report() *Report { return a.report }
-
-// Revision is the revision that was audited.
-func (a *Audit) Revision() int64 { return a.state.Revision }
 
 // addBitmap adds a stored range to the audit.
 func (a *Audit) addBitmap(core *rangekeeper.Audit, name string, stored clusterstate.StoredRange) error {
@@ -252,7 +262,11 @@ func (a *Audit) observeClaimants() error {
 		for i := range a.state.Services[from:to] {
 			s := &a.state.Services[from+i]
 			servicebatch.Add(batch, s)
-			batch.Name(s.Namespace, s.Name, s.CreationTimestamp.Time)
+			var revision uint64
+			if len(a.state.CreateRevisions) > 0 {
+				revision = uint64(a.state.CreateRevisions[from+i])
+			}
+			batch.Name(s.Namespace, s.Name, s.CreationTimestamp.Time, revision)
 		}
 	})
 }
@@ -332,10 +346,15 @@ func (a *Audit) fillReport() error {
 		audited := &a.ranges[i]
 		counts := a.core.Range(i)
 		audited.record, audited.staticBand = counts.Record, counts.StaticBand
-		r.Ranges = append(r.Ranges, Range{
-			Name: audited.name, Range: audited.text, Mode: modes[counts.Record],
-			Size: counts.Size, Used: counts.Stored, Free: counts.Size - counts.Stored,
-		})
+		unseen := counts.Record == rangekeeper.RecordUnseen
+		row := Range{
+			Name: audited.name, Range: audited.text, Mode: modes[counts.Record], InUse: counts.InUse,
+			Size: Amount{N: counts.Size}, Used: Amount{counts.Stored, unseen}, Free: Amount{counts.Size - counts.Stored, unseen},
+		}
+		if a.wide && audited.isBitmap(ServiceNodePorts) {
+			row.Range, row.Size.Unseen = "", true
+		}
+		r.Ranges = append(r.Ranges, row)
 	}
 	// The document does not depend on the order of keys.
 	slices.SortStableFunc(r.Ranges, func(a, b Range) int {
@@ -349,7 +368,8 @@ func (a *Audit) fillReport() error {
 		return err
 	}
 	a.addMetrics()
-	r.Summary = Summary{Findings: len(r.Findings), Leaks: len(r.Leaks), Services: a.core.Services(), Unreadable: len(r.Unreadable), BySeverity: countSeverities(r.Findings, r.Leaks)}
+	r.Summary.Services = a.core.Services()
+	r.summarize()
 	return nil
 }
 
@@ -423,7 +443,8 @@ func (a *Audit) rangeOutside(index int) string {
 // initialised.
 func (a *Audit) index(row Range) int {
 	return slices.IndexFunc(a.ranges, func(r auditedRange) bool {
-		return r.name == row.Name && r.text == row.Range && modes[r.record] == row.Mode
+		isText := r.text == row.Range || row.Range == "" && a.wide // the range of node ports is not known
+		return r.name == row.Name && isText && modes[r.record] == row.Mode
 	})
 }
 
@@ -443,10 +464,16 @@ func (a *Audit) finding(f rangekeeper.Finding) Finding {
 		finding.Kind, finding.Name = KindIPAddress, a.state.IPAddresses[f.Subject.Ordinal].Name
 	case rangekeeper.SubjectServiceCIDR:
 		finding.Kind, finding.Name = KindServiceCIDR, a.ranges[f.Subject.Ordinal].name
+	case rangekeeper.SubjectRange:
+		of := a.ranges[f.Subject.Ordinal]
+		finding.Kind, finding.Name = KindRangeAllocation, of.name
+		if of.record == rangekeeper.RecordIPAddresses {
+			finding.Kind = KindServiceCIDR
+		}
 	}
 	for _, c := range f.Claimants {
 		s := &a.state.Services[c.Service]
-		claimant := Claimant{Kind: KindService, Namespace: s.Namespace, Name: s.Name, Keeps: c.Keeps}
+		claimant := Claimant{Kind: KindService, Namespace: s.Namespace, Name: s.Name, Keeps: c.Keeps, Tied: c.Tied}
 		if !s.CreationTimestamp.IsZero() {
 			claimant.CreationTimestamp = s.CreationTimestamp.UTC().Format(time.RFC3339)
 		}

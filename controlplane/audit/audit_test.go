@@ -158,7 +158,7 @@ func TestDriftGivesTheVerdictOfTheReference(t *testing.T) {
 			}
 			summary := r.Summary
 			summary.BySeverity = audit.BySeverity{}
-			if want := (audit.Summary{Findings: len(r.Findings), Leaks: len(leaks), Services: uint64(len(state.Services))}); summary != want {
+			if want := (audit.Summary{Findings: audit.Count{Found: len(r.Findings)}, Leaks: audit.Count{Found: len(leaks)}, Services: uint64(len(state.Services))}); summary != want {
 				t.Errorf("got %+v, want %+v", summary, want)
 			}
 		})
@@ -294,7 +294,7 @@ func TestBitmapDisagrees(t *testing.T) {
 }
 
 // TestClaimants compares with the Services of the fixtures, whose duplicates are copies: of two of one age the one that the
-// IPAddress object refers to keeps the address and the ports, or else the first by name.
+// IPAddress object refers to keeps the address and the ports, or else the one that was written to etcd first.
 func TestClaimants(t *testing.T) {
 	for _, of := range audits() {
 		_, state := newAudit(t, of.cluster, "drift.db.gz", of.options)
@@ -308,10 +308,11 @@ func TestClaimants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		created := map[string]string{}
+		created, revisions := map[string]string{}, map[string]int64{}
 		for i := range state.Services {
 			s := &state.Services[i]
 			created[s.Namespace+"/"+s.Name] = s.CreationTimestamp.UTC().Format(time.RFC3339)
+			revisions[s.Namespace+"/"+s.Name] = state.CreateRevisions[i]
 		}
 		referred := map[string]string{}
 		for i := range state.IPAddresses {
@@ -340,12 +341,12 @@ func TestClaimants(t *testing.T) {
 					}
 					return 2
 				}
-				return cmp.Or(cmp.Compare(created[a], created[b]), cmp.Compare(ofObject(a), ofObject(b)), cmp.Compare(a, b))
+				return cmp.Or(cmp.Compare(created[a], created[b]), cmp.Compare(ofObject(a), ofObject(b)), cmp.Compare(revisions[a], revisions[b]))
 			})
 			var got []string
 			for i, c := range f.Claimants {
 				name := c.Namespace + "/" + c.Name
-				if got = append(got, name); c.Kind != audit.KindService || c.CreationTimestamp != created[name] || c.Keeps != (i == 0) {
+				if got = append(got, name); c.Kind != audit.KindService || c.CreationTimestamp != created[name] || c.Keeps != (i == 0) || c.Tied {
 					t.Errorf("%+v", c)
 				}
 			}
@@ -386,7 +387,7 @@ func number(value string) *big.Int {
 func TestCleanGivesNothing(t *testing.T) {
 	for _, of := range audits() {
 		a, _ := newAudit(t, of.cluster, "clean.db.gz", of.options)
-		if r := a.Report(); !r.Clean() {
+		if r := a.Report(); r.Has(audit.Wasted) {
 			t.Errorf("%s %+v: %v, %v", of.cluster, of.options, r.Findings, r.Leaks)
 		}
 	}
@@ -395,25 +396,25 @@ func TestCleanGivesNothing(t *testing.T) {
 func TestRanges(t *testing.T) {
 	for cluster, want := range map[string][]audit.Range{
 		etcdtest.DualStack: {
-			{Name: "secondaryserviceips", Range: "fd00:10:96::/108", Size: 65535, Mode: audit.ModeBitmap},
-			{Name: "serviceips", Range: "10.96.0.0/12", Size: 1<<20 - 2, Mode: audit.ModeBitmap},
-			{Name: "servicenodeports", Range: "30000-32767", Size: 2768, Mode: audit.ModeBitmap},
+			{Name: "secondaryserviceips", Range: "fd00:10:96::/108", Size: audit.Amount{N: 65535}, Mode: audit.ModeBitmap},
+			{Name: "serviceips", Range: "10.96.0.0/12", Size: audit.Amount{N: 1<<20 - 2}, Mode: audit.ModeBitmap},
+			{Name: "servicenodeports", Range: "30000-32767", Size: audit.Amount{N: 2768}, Mode: audit.ModeBitmap},
 		},
 		etcdtest.SingleStack: {
-			{Name: "kubernetes", Range: "10.0.0.0/16", Size: 1<<16 - 2, Mode: audit.ModeIPAddress},
-			{Name: "servicenodeports", Range: "30000-32767", Size: 2768, Mode: audit.ModeBitmap},
+			{Name: "kubernetes", Range: "10.0.0.0/16", Size: audit.Amount{N: 1<<16 - 2}, Mode: audit.ModeIPAddress},
+			{Name: "servicenodeports", Range: "30000-32767", Size: audit.Amount{N: 2768}, Mode: audit.ModeBitmap},
 		},
 	} {
 		a, state := newAudit(t, cluster, "clean.db.gz", audit.Options{})
 		got := slices.Clone(a.Report().Ranges)
 		for i, r := range got {
-			if r.Used == 0 || r.Used+r.Free != r.Size {
+			if r.Used.N == 0 || r.Used.N+r.Free.N != r.Size.N || r.InUse != r.Used.N {
 				t.Errorf("%+v", r)
 			}
-			if r.Mode == audit.ModeIPAddress && r.Used != uint64(len(state.IPAddresses)) {
+			if r.Mode == audit.ModeIPAddress && r.Used.N != uint64(len(state.IPAddresses)) {
 				t.Errorf("%+v: %d IPAddress objects", r, len(state.IPAddresses))
 			}
-			got[i].Used, got[i].Free = 0, 0
+			got[i].Used, got[i].Free, got[i].InUse = audit.Amount{}, audit.Amount{}, 0
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s\ngot  %+v\nwant %+v", cluster, got, want)

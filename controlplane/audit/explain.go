@@ -17,6 +17,7 @@ import (
 type Explanations struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
+	Source     *Source        `json:"source"`
 	Values     []*Explanation `json:"values"`
 }
 
@@ -123,7 +124,7 @@ func (a *Audit) ExplainService(namespace, name string) ([]*Explanation, error) {
 				return nil, fmt.Errorf("key %s: Service %s/%s cannot be read: %s", u.Key, namespace, name, u.Message)
 			}
 		}
-		return nil, fmt.Errorf("there is no Service %s/%s", namespace, name)
+		return nil, fmt.Errorf("%w Service %s/%s", ErrNone, namespace, name)
 	}
 	all := []*Explanation{}
 	for _, text := range valuesOf(&a.state.Services[at]) {

@@ -10,8 +10,9 @@ import (
 
 // FreeList is the document that says which values of a range are free.
 type FreeList struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+	APIVersion string  `json:"apiVersion"`
+	Kind       string  `json:"kind"`
+	Source     *Source `json:"source"`
 	// Bands are the static and the dynamic band of each range with the name: ServiceCIDR objects have one or two.
 	Bands []FreeBand `json:"bands"`
 	// Unreadable and Unknown are as in [Report].
@@ -57,12 +58,7 @@ func (a *Audit) Free(name string, n int) (*FreeList, error) {
 	if a.wide && name == ServiceNodePorts && !isObject(rows[0]) {
 		return nil, errors.New("the range of node ports is not known, as some are not in kube-apiserver's default range: name it with --service-node-port-range")
 	}
-	list := &FreeList{APIVersion: APIVersion, Kind: KindFreeList, Bands: []FreeBand{}, Unreadable: a.report.Unreadable}
-	for _, unknown := range a.report.Unknown {
-		if unknown.Range == name {
-			list.Unknown = append(list.Unknown, unknown)
-		}
-	}
+	list := &FreeList{APIVersion: APIVersion, Kind: KindFreeList, Source: a.report.Source, Bands: []FreeBand{}, Unreadable: a.report.Unreadable, Unknown: a.unknownOf(name)}
 	for _, row := range rows {
 		if row.Mode == ModeUninitialized || row.Mode == ModeStale {
 			return nil, fmt.Errorf("nothing is allocated from %s: it is %s", name, row.Mode)

@@ -19,9 +19,11 @@ func (a *Audit) Maps() ([]occupancy.Map, error) {
 	for _, r := range a.report.Ranges {
 		m := occupancy.Map{
 			Name: r.Name, Range: r.Range, Mode: string(r.Mode),
-			Size: r.Size, Used: r.Used, Free: r.Free,
+			Size: r.Size.N, Used: r.Used.N, Free: r.Free.N, HasBounds: r.Used.Unseen,
 		}
-		if r.Mode != ModeStale && r.Mode != ModeUninitialized {
+		if r.Size.Unseen {
+			m.Size, m.Free = 0, 0
+		} else if r.Mode != ModeStale && r.Mode != ModeUninitialized {
 			i := a.index(r)
 			m.StaticBand = a.ranges[i].staticBand
 			var err error

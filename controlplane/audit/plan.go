@@ -19,8 +19,9 @@ import (
 
 // Plan is the document that says what a repair changes.
 type Plan struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+	APIVersion string  `json:"apiVersion"`
+	Kind       string  `json:"kind"`
+	Source     *Source `json:"source"`
 	// Ranges are the bitmaps.
 	Ranges   []RangePlan `json:"ranges"`
 	Findings []Finding   `json:"findings"`
@@ -61,22 +62,26 @@ type ServiceCIDRPlan struct {
 	CIDRs []string `json:"cidrs"`
 }
 
-// PlanSummary counts.
+// PlanSummary counts. The findings and leaks of a plan that was applied are those that are left.
 type PlanSummary struct {
 	Set   int `json:"set"`
 	Clear int `json:"clear"`
 	// LeftToOwners are the findings that only the owners of Services, or administrators, can repair.
 	LeftToOwners int        `json:"leftToOwners"`
-	Findings     int        `json:"findings"`
-	Leaks        int        `json:"leaks"`
+	Findings     Count      `json:"findings"`
+	Leaks        Count      `json:"leaks"`
 	BySeverity   BySeverity `json:"bySeverity"`
 }
 
-// summarize counts what the lists hold.
+// summarize counts what the lists hold, or once the plan is applied what is left of that.
 func (p *Plan) summarize() {
+	findings, leaks := p.Findings, p.Leaks
+	if p.Applied {
+		findings, leaks = p.left()
+	}
 	p.Summary = PlanSummary{
-		LeftToOwners: len(p.LeftToOwners()), Findings: len(p.Findings), Leaks: len(p.Leaks),
-		BySeverity: countSeverities(p.Findings, p.Leaks),
+		LeftToOwners: len(p.LeftToOwners()), Findings: Count{Found: len(findings)}, Leaks: Count{Found: len(leaks)},
+		BySeverity: countSeverities(findings, leaks, nil),
 	}
 	for _, r := range p.Ranges {
 		p.Summary.Set += len(r.Set)
@@ -103,7 +108,7 @@ func (p *Plan) Restrict(ranges []RangePlan) {
 	}
 	for i := range p.Findings {
 		f := &p.Findings[i]
-		f.Stays = f.isAlone() && kept(f.Range, f.Value)
+		f.Stays = f.Remedy == rangekeeper.RemedyRepair && !p.repairs(*f)
 	}
 	for i := range p.Leaks {
 		l := &p.Leaks[i]
@@ -117,24 +122,41 @@ func (p *Plan) ChangesAny() bool {
 	return p.ServiceCIDR != nil || len(p.Objects) > 0 || slices.ContainsFunc(p.Ranges, func(r RangePlan) bool { return len(r.Set)+len(r.Clear) > 0 })
 }
 
+// changesObject reports whether the IPAddress object of an address is created, replaced or removed.
+func (p *Plan) changesObject(address string) bool {
+	return slices.ContainsFunc(p.Objects, func(o ObjectPlan) bool { return o.Address == address })
+}
+
+// repairs reports whether the changes are the repair of a finding.
+func (p *Plan) repairs(f Finding) bool {
+	if f.Remedy != rangekeeper.RemedyRepair {
+		return f.Remedy == rangekeeper.RemedyAPIServer && p.changesObject(f.Value)
+	}
+	return slices.ContainsFunc(p.Ranges, func(r RangePlan) bool {
+		return r.Name == f.Range && (slices.Contains(r.Set, f.Value) || slices.Contains(r.Clear, f.Value))
+	})
+}
+
+// frees reports whether the changes free a leaked value.
+func (p *Plan) frees(l Leak) bool {
+	return !l.Stays && (l.Remedy == rangekeeper.RemedyRepair || p.changesObject(l.Value))
+}
+
+// left returns the findings and leaks that there are after the changes.
+func (p *Plan) left() (findings []Finding, leaks []Leak) {
+	return slices.DeleteFunc(slices.Clone(p.Findings), p.repairs), slices.DeleteFunc(slices.Clone(p.Leaks), p.frees)
+}
+
 // Leaves reports whether changes are not applied, or whether anything is left after them.
 func (p *Plan) Leaves() bool {
-	inObjects := func(value string) bool {
-		return slices.ContainsFunc(p.Objects, func(o ObjectPlan) bool { return o.Address == value })
-	}
-	repaired := func(f Finding) bool {
-		if f.Remedy != rangekeeper.RemedyRepair {
-			return f.Remedy == rangekeeper.RemedyAPIServer && inObjects(f.Value)
-		}
-		return slices.ContainsFunc(p.Ranges, func(r RangePlan) bool {
-			return r.Name == f.Range && (slices.Contains(r.Set, f.Value) || slices.Contains(r.Clear, f.Value))
-		})
-	}
-	return !p.Applied && p.ChangesAny() ||
-		slices.ContainsFunc(p.Findings, func(f Finding) bool { return !repaired(f) }) ||
-		slices.ContainsFunc(p.Leaks, func(l Leak) bool {
-			return l.Stays || l.Remedy != rangekeeper.RemedyRepair && !inObjects(l.Value)
-		})
+	findings, leaks := p.left()
+	return !p.Applied && p.ChangesAny() || len(findings)+len(leaks) > 0
+}
+
+// SetApplied records that the plan was carried out. From then on the summary counts what is left.
+func (p *Plan) SetApplied() {
+	p.Applied = true
+	p.summarize()
 }
 
 // LeaksLeft is the number of leaks in bitmaps that stay for now, as they may still
@@ -197,7 +219,7 @@ func (p *Plan) sortRanges() {
 // Plan returns what a repair changes: the document of what is to be done, or of what
 // was done, once the core's report has recorded it.
 func (a *Audit) Plan() (*Plan, error) {
-	p := &Plan{APIVersion: APIVersion, Kind: KindRepairPlan, Ranges: []RangePlan{}}
+	p := &Plan{APIVersion: APIVersion, Kind: KindRepairPlan, Source: a.report.Source, Ranges: []RangePlan{}}
 	for i, r := range a.ranges {
 		if r.record == rangekeeper.RecordBitmap {
 			set, clear := textsOf(a.core.Values(i, rangekeeper.ValuesSet)), textsOf(a.core.Values(i, rangekeeper.ValuesClear))

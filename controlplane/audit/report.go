@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -27,6 +28,8 @@ const (
 	KindService     = "Service"
 	KindIPAddress   = "IPAddress"
 	KindServiceCIDR = "ServiceCIDR"
+	// KindRangeAllocation is that of a stored bitmap.
+	KindRangeAllocation = "RangeAllocation"
 )
 
 // RangeMode says how allocations from a range are recorded.
@@ -40,8 +43,8 @@ const (
 	// ModeStale is a bitmap of ClusterIPs that is left over in a cluster that has
 	// gone over to IPAddress objects: no server writes it, and it is not audited.
 	ModeStale RangeMode = "stale"
-	// ModeUnseen is a bitmap that the source cannot read: Used are the values that
-	// Services use or that are known to be recorded, and at most Free are free.
+	// ModeUnseen is a bitmap that the source cannot read. It has bounds: the values that Services use or that are known to be
+	// recorded are used, and no more than the others are free.
 	ModeUnseen RangeMode = "unseen"
 	// ModeUninitialized is a bitmap that no server has set up yet: there is
 	// nothing to compare with.
@@ -56,12 +59,14 @@ const (
 	BreaksTraffic Severity = "breaksTraffic"
 	// DuplicateRisk: a server may allocate the value a second time.
 	DuplicateRisk Severity = "duplicateRisk"
+	// Exhausted: no value or few values of a range are free.
+	Exhausted Severity = "exhausted"
 	// Wasted: no server allocates the value, though no Service uses it.
 	Wasted Severity = "wasted"
 )
 
 // Severities are all of them, the worst first.
-var Severities = []Severity{BreaksTraffic, DuplicateRisk, Wasted}
+var Severities = []Severity{BreaksTraffic, DuplicateRisk, Exhausted, Wasted}
 
 // Report is the document of an audit. Findings and leaks are sorted by range and
 // value, findings then by namespace, name and reason. Addresses and ports are
@@ -69,6 +74,7 @@ var Severities = []Severity{BreaksTraffic, DuplicateRisk, Wasted}
 type Report struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
+	Source     *Source   `json:"source"`
 	Ranges     []Range   `json:"ranges"`
 	Findings   []Finding `json:"findings"`
 	Leaks      []Leak    `json:"leaks"`
@@ -86,14 +92,16 @@ type Range struct {
 	// Name is the last segment of the key of a bitmap, or the name of a
 	// ServiceCIDR object.
 	Name string `json:"name"`
-	// Range is the CIDR, or low-high for ports.
+	// Range is the CIDR, or low-high for ports; empty if it is not known.
 	Range string `json:"range"`
 	// Size is how many values can be allocated; Used are recorded as allocated,
 	// Free are not.
-	Size uint64    `json:"size"`
-	Used uint64    `json:"used"`
-	Free uint64    `json:"free"`
-	Mode RangeMode `json:"mode"`
+	Size Amount `json:"size"`
+	Used Amount `json:"used"`
+	Free Amount `json:"free"`
+	// InUse is how many values Services use.
+	InUse uint64    `json:"inUse"`
+	Mode  RangeMode `json:"mode"`
 }
 
 // Finding is one thing that is wrong with a Service, an IPAddress object, or an
@@ -110,7 +118,7 @@ type Finding struct {
 	Mode RangeMode `json:"-"`
 	// Value is the address, port or text that is wrong.
 	Value string `json:"value"`
-	// Kind is the kind of the object: Service, IPAddress or ServiceCIDR.
+	// Kind is the kind of the object: Service, IPAddress, ServiceCIDR or RangeAllocation.
 	Kind string `json:"kind"`
 	// Namespace is empty unless the object is a Service.
 	Namespace string `json:"namespace"`
@@ -128,7 +136,9 @@ type Finding struct {
 
 // isAlone reports whether only a bitmap records the value, which is in the CIDR of the
 // ServiceCIDR that the finding is about.
-func (f *Finding) isAlone() bool { return f.Kind == KindServiceCIDR }
+func (f *Finding) isAlone() bool {
+	return f.Kind == KindServiceCIDR && f.Reason == rangekeeper.ReasonBitmapDisagrees.String()
+}
 
 // Subject is what a finding can be looked up by: its value, or else, if that is no address or port, the Service, or the reason.
 func (f *Finding) Subject() string {
@@ -144,7 +154,7 @@ func (f *Finding) Subject() string {
 // Claimant is an object that claims a value. The oldest one keeps the value; the
 // others are to change it, or to be recreated. One without a time counts as the
 // youngest; of several with one time, the one that the IPAddress object of an address refers to keeps the address, and the ports
-// that the same Services claim; or else the first by namespace and name does.
+// that the same Services claim; or else the one that was written to etcd first; or else the first by namespace and name.
 type Claimant struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
@@ -152,6 +162,8 @@ type Claimant struct {
 	// CreationTimestamp is in RFC 3339, empty if unknown.
 	CreationTimestamp string `json:"creationTimestamp"`
 	Keeps             bool   `json:"keeps"`
+	// Tied says that nothing but the names decides whether it keeps the value.
+	Tied bool `json:"tied,omitempty"`
 }
 
 // Leak is a value that is recorded as allocated though no Service uses it.
@@ -173,12 +185,14 @@ type Unknown struct {
 	Range string `json:"range"`
 	// Message is for people.
 	Message string `json:"message"`
+	// Hides are the severities of the findings and leaks that there may be though the source does not show them.
+	Hides []Severity `json:"hides"`
 }
 
 // Summary counts.
 type Summary struct {
-	Findings   int        `json:"findings"`
-	Leaks      int        `json:"leaks"`
+	Findings   Count      `json:"findings"`
+	Leaks      Count      `json:"leaks"`
 	Services   uint64     `json:"services"`
 	Unreadable int        `json:"unreadable"`
 	BySeverity BySeverity `json:"bySeverity"`
@@ -186,60 +200,91 @@ type Summary struct {
 
 // BySeverity counts findings and leaks together.
 type BySeverity struct {
-	BreaksTraffic int `json:"breaksTraffic"`
-	DuplicateRisk int `json:"duplicateRisk"`
-	Wasted        int `json:"wasted"`
+	BreaksTraffic Count `json:"breaksTraffic"`
+	DuplicateRisk Count `json:"duplicateRisk"`
+	Exhausted     Count `json:"exhausted"`
+	Wasted        Count `json:"wasted"`
 }
 
 // Of returns the count of one severity.
-func (b BySeverity) Of(s Severity) int {
+func (b *BySeverity) Of(s Severity) *Count {
 	switch s {
 	case BreaksTraffic:
-		return b.BreaksTraffic
+		return &b.BreaksTraffic
 	case DuplicateRisk:
-		return b.DuplicateRisk
+		return &b.DuplicateRisk
+	case Exhausted:
+		return &b.Exhausted
 	default:
-		return b.Wasted
+		return &b.Wasted
 	}
 }
 
 // countSeverities counts findings and leaks.
-func countSeverities(findings []Finding, leaks []Leak) BySeverity {
+func countSeverities(findings []Finding, leaks []Leak, unknown []Unknown) BySeverity {
 	var b BySeverity
-	count := func(s Severity) {
-		switch s {
-		case BreaksTraffic:
-			b.BreaksTraffic++
-		case DuplicateRisk:
-			b.DuplicateRisk++
-		case Wasted:
-			b.Wasted++
-		}
-	}
 	for _, f := range findings {
-		count(f.Severity)
+		b.Of(f.Severity).Found++
 	}
 	for _, l := range leaks {
-		count(l.Severity)
+		b.Of(l.Severity).Found++
+	}
+	for _, u := range unknown {
+		for _, severity := range u.Hides {
+			b.Of(severity).IsAtLeast = true
+		}
 	}
 	return b
 }
 
-// Clean reports whether nothing was found, and all could be read.
-func (r *Report) Clean() bool { return len(r.Findings)+len(r.Leaks)+len(r.Unreadable) == 0 }
+// summarize counts what the lists hold.
+func (r *Report) summarize() {
+	by := countSeverities(r.Findings, r.Leaks, r.Unknown)
+	r.Summary.BySeverity = by
+	r.Summary.Findings = Count{len(r.Findings), by.BreaksTraffic.IsAtLeast || by.DuplicateRisk.IsAtLeast}
+	r.Summary.Leaks = Count{len(r.Leaks), by.Wasted.IsAtLeast}
+	r.Summary.Unreadable = len(r.Unreadable)
+}
 
-// InNamespace returns the report with the findings about Services of one namespace only. Leaks and IPAddress objects have no
-// namespace and stay.
+// Has reports whether something of this severity or a worse one was found, or an object cannot be read.
+func (r *Report) Has(severity Severity) bool {
+	return len(r.Unreadable) > 0 || r.anyUpTo(severity, func(c *Count) bool { return c.Found > 0 })
+}
+
+// Hides reports whether there may be something of this severity or a worse one that the source does not show.
+func (r *Report) Hides(severity Severity) bool {
+	return r.anyUpTo(severity, func(c *Count) bool { return c.IsAtLeast })
+}
+
+func (r *Report) anyUpTo(severity Severity, is func(*Count) bool) bool {
+	for _, one := range Severities {
+		if is(r.Summary.BySeverity.Of(one)) {
+			return true
+		}
+		if one == severity {
+			break
+		}
+	}
+	return false
+}
+
+// InNamespace returns the report with the findings about Services of one namespace only: leaks, IPAddress objects and ranges are
+// nobody's.
 func (r *Report) InNamespace(namespace string) *Report {
 	in := *r
-	in.Findings = []Finding{}
+	in.Findings, in.Leaks = []Finding{}, []Leak{}
 	for _, f := range r.Findings {
-		if f.Namespace == "" || f.Namespace == namespace {
+		if f.Kind == KindService && f.Namespace == namespace {
 			in.Findings = append(in.Findings, f)
 		}
 	}
-	in.Summary.Findings = len(in.Findings)
-	in.Summary.BySeverity = countSeverities(in.Findings, in.Leaks)
+	in.Unreadable = nil
+	for _, u := range r.Unreadable {
+		if u.Kind == KindService && strings.Contains("/"+u.Key, "/"+namespace+"/") {
+			in.Unreadable = append(in.Unreadable, u)
+		}
+	}
+	in.summarize()
 	return &in
 }
 

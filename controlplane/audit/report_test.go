@@ -38,7 +38,8 @@ func TestPlanAfter(t *testing.T) {
 		Findings: []audit.Finding{finding("10.0.0.9", repair), finding("10.0.0.10", repair), finding("10.0.0.30", owner)},
 		Leaks:    second.Leaks,
 		Summary: audit.PlanSummary{
-			Set: 4, Clear: 2, LeftToOwners: 1, Findings: 3, Leaks: 1, BySeverity: audit.BySeverity{DuplicateRisk: 3, Wasted: 1},
+			Set: 4, Clear: 2, LeftToOwners: 1, Findings: audit.Count{Found: 3}, Leaks: audit.Count{Found: 1},
+			BySeverity: audit.BySeverity{DuplicateRisk: audit.Count{Found: 3}, Wasted: audit.Count{Found: 1}},
 		},
 	}
 	if second.After(first); !reflect.DeepEqual(second, want) {

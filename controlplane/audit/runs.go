@@ -28,11 +28,13 @@ type Runs struct {
 
 // RangeUse is the document of the ranges with one name.
 type RangeUse struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Ranges     []Runs `json:"ranges"`
-	// Unreadable is as in [Report].
+	APIVersion string  `json:"apiVersion"`
+	Kind       string  `json:"kind"`
+	Source     *Source `json:"source"`
+	Ranges     []Runs  `json:"ranges"`
+	// Unreadable and Unknown are as in [Report].
 	Unreadable []Unreadable `json:"unreadable,omitempty"`
+	Unknown    []Unknown    `json:"unknown,omitempty"`
 }
 
 // Use returns that of all ranges with this name: one bitmap, or each CIDR of a ServiceCIDR object.
@@ -41,15 +43,15 @@ func (a *Audit) Use(name string) (*RangeUse, error) {
 	if err != nil {
 		return nil, err
 	}
-	use := &RangeUse{APIVersion: APIVersion, Kind: KindRangeUse, Unreadable: a.report.Unreadable}
+	use := &RangeUse{APIVersion: APIVersion, Kind: KindRangeUse, Source: a.report.Source, Unreadable: a.report.Unreadable, Unknown: a.unknownOf(name)}
 	for _, r := range rows {
 		runs := Runs{Range: r, Used: []Run{}, Free: []Run{}}
 		if i := a.index(r); i >= 0 {
-			if !a.wide || r.Name != ServiceNodePorts || r.Mode != ModeUnseen {
-				runs.StaticBand = a.ranges[i].staticBand
-			}
 			runs.Used = texts(a.core.Runs(i, rangekeeper.ValuesStored, true))
-			runs.Free = texts(a.core.Runs(i, rangekeeper.ValuesStored, false))
+			if !r.Size.Unseen {
+				runs.StaticBand = a.ranges[i].staticBand
+				runs.Free = texts(a.core.Runs(i, rangekeeper.ValuesStored, false))
+			}
 		}
 		use.Ranges = append(use.Ranges, runs)
 	}
@@ -71,8 +73,18 @@ func (a *Audit) named(name string) ([]Range, error) {
 	case unseen != nil && name == ServiceIPs && len(a.state.ServiceCIDRs) == 0:
 		return nil, errors.New("the range of ClusterIPs is not known over the Kubernetes API of this cluster: name it with --service-cluster-ip-range")
 	default:
-		return nil, fmt.Errorf("there is no range %q; there are %s", name, strings.Join(slices.Compact(names), ", "))
+		return nil, fmt.Errorf("%w range %q; there are %s", ErrNone, name, strings.Join(slices.Compact(names), ", "))
 	}
+}
+
+// unknownOf returns what the source does not show of the ranges with a name.
+func (a *Audit) unknownOf(name string) (all []Unknown) {
+	for _, unknown := range a.report.Unknown {
+		if unknown.Range == name {
+			all = append(all, unknown)
+		}
+	}
+	return all
 }
 
 func texts(runs iter.Seq[rangekeeper.Run]) []Run {

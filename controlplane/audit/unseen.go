@@ -16,9 +16,16 @@ const DefaultNodePortRange = "30000-32767"
 // allPorts is the range in which a node port lies whatever kube-apiserver's flag says.
 const allPorts = "1-65535"
 
+// The severities of what a source does not show.
+var (
+	unrecordedAndLeaked = []Severity{DuplicateRisk, Exhausted, Wasted}
+	leaked              = []Severity{Exhausted, Wasted}
+	outside             = []Severity{BreaksTraffic, Exhausted}
+)
+
 // unknown adds a sentence about a range to the report.
-func (a *Audit) unknown(name, format string, args ...any) {
-	a.report.Unknown = append(a.report.Unknown, Unknown{Range: name, Message: fmt.Sprintf(format, args...)})
+func (a *Audit) unknown(name string, hides []Severity, format string, args ...any) {
+	a.report.Unknown = append(a.report.Unknown, Unknown{Range: name, Message: fmt.Sprintf(format, args...), Hides: hides})
 }
 
 // knowsRange reports whether the source says which values of this kind there are.
@@ -27,7 +34,7 @@ func (a *Audit) knowsRange(value rangekeeper.Value) bool {
 	case unseen == nil:
 		return true
 	case value.IsPort():
-		return unseen.NodePortRange != ""
+		return !a.wide && (unseen.NodePortRange != "" || unseen.Metrics != nil) // which count as many
 	default:
 		return len(a.state.ServiceCIDRs)+len(unseen.ClusterIPRanges) > 0
 	}
@@ -36,26 +43,26 @@ func (a *Audit) knowsRange(value rangekeeper.Value) bool {
 // addUnseen adds the ranges whose bitmaps the source cannot see, and what is unknown for that to the report.
 func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
 	if !byObjects {
-		a.unknown(ServiceIPs, "leaked and unrecorded ClusterIPs: the Kubernetes API does not serve the bitmaps that record ClusterIPs in this cluster")
+		a.unknown(ServiceIPs, unrecordedAndLeaked, "leaked and unrecorded ClusterIPs: the Kubernetes API does not serve the bitmaps that record ClusterIPs in this cluster")
 		if err := a.addClusterIPRanges(core); err != nil {
 			return err
 		}
 	} else if !a.state.Unseen.NoBitmaps {
-		a.unknown(defaultServiceCIDR, "addresses that only a bitmap records, which an API server refuses (BitmapDisagrees): one of Kubernetes 1.33 and before writes bitmaps beside the objects, and the Kubernetes API does not serve them")
+		a.unknown(defaultServiceCIDR, []Severity{Wasted}, "addresses that only a bitmap records, which an API server refuses (BitmapDisagrees): one of Kubernetes 1.33 and before writes bitmaps beside the objects, and the Kubernetes API does not serve them")
 	}
 	if a.state.Unseen.Probed {
-		a.unknown(ServiceNodePorts, "unrecorded node ports: the Kubernetes API does not serve the bitmap that records them")
+		a.unknown(ServiceNodePorts, []Severity{DuplicateRisk}, "unrecorded node ports: the Kubernetes API does not serve the bitmap that records them")
 		switch unseen := a.state.Unseen; {
 		case unseen.SeesAll:
 		case unseen.Accepted:
-			a.unknown(ServiceNodePorts, "leaked node ports that the API server does not see: it accepts node port %d, which a Service uses, so it has not written the bitmap since that was allocated, or the port is not recorded; its repair writes the bitmap every three minutes: probe again after that", unseen.CheckedNodePort)
+			a.unknown(ServiceNodePorts, leaked, "leaked node ports that the API server does not see: it accepts node port %d, which a Service uses, so it has not written the bitmap since that was allocated, or the port is not recorded; its repair writes the bitmap every three minutes: probe again after that", unseen.CheckedNodePort)
 		case unseen.CheckedNodePort == 0:
-			a.unknown(ServiceNodePorts, "whether the API server sees leaked node ports: no Service has a node port by which that could be checked")
+			a.unknown(ServiceNodePorts, leaked, "whether the API server sees leaked node ports: no Service has a node port by which that could be checked")
 		default:
-			a.unknown(ServiceNodePorts, "leaked node ports that other API servers have allocated since the last write of the bitmap by the asked one, a stock kube-apiserver (one with Rangekeeper inside sees all)")
+			a.unknown(ServiceNodePorts, leaked, "leaked node ports that other API servers have allocated since the last write of the bitmap by the asked one, a stock kube-apiserver (one with Rangekeeper inside sees all)")
 		}
 	} else {
-		a.unknown(ServiceNodePorts, "leaked and unrecorded node ports: the Kubernetes API does not serve the bitmap that records them; --probe finds leaked ones")
+		a.unknown(ServiceNodePorts, unrecordedAndLeaked, "leaked and unrecorded node ports: the Kubernetes API does not serve the bitmap that records them; --probe finds leaked ones")
 	}
 	r, err := a.nodePortRange()
 	if err != nil {
@@ -73,7 +80,7 @@ func (a *Audit) addUnseen(core *rangekeeper.Audit, byObjects bool) error {
 func (a *Audit) addClusterIPRanges(core *rangekeeper.Audit) error {
 	ranges := a.state.Unseen.ClusterIPRanges
 	if len(ranges) == 0 {
-		a.unknown(ServiceIPs, "ClusterIPs outside their range: the range is not known; name it with --service-cluster-ip-range")
+		a.unknown(ServiceIPs, outside, "ClusterIPs outside their range: the range is not known; name it with --service-cluster-ip-range")
 		return core.WithoutClusterIPRanges()
 	}
 	for i, text := range ranges {
@@ -99,12 +106,12 @@ func (a *Audit) nodePortRange() (rangekeeper.Range, error) {
 	switch {
 	case err != nil:
 	case a.state.Unseen.NodePortRange != "" && doubt != "":
-		a.unknown(ServiceNodePorts, "whether --service-node-port-range names the range of the API server: %s", doubt)
-	case a.state.Unseen.NodePortRange != "":
+		a.unknown(ServiceNodePorts, outside, "whether --service-node-port-range names the range of the API server: %s", doubt)
+	case a.state.Unseen.NodePortRange != "", doubt == "" && a.state.Unseen.Metrics != nil:
 	case doubt == "":
-		a.unknown(ServiceNodePorts, "the range of node ports: it is taken to be %s, kube-apiserver's default; name another one with --service-node-port-range", DefaultNodePortRange)
+		a.unknown(ServiceNodePorts, outside, "the range of node ports: it is taken to be %s, kube-apiserver's default; name another one with --service-node-port-range", DefaultNodePortRange)
 	default:
-		a.unknown(ServiceNodePorts, "node ports outside their range: the range is not known, and %s; name the range with --service-node-port-range", doubt)
+		a.unknown(ServiceNodePorts, outside, "node ports outside their range: the range is not known, and %s; name the range with --service-node-port-range", doubt)
 		a.wide = true
 		return rangekeeper.ParsePortRange(allPorts)
 	}
@@ -170,7 +177,7 @@ func (a *Audit) addMetrics() {
 	case allocated < used:
 		difference = fmt.Sprintf("%d fewer than Services use", used-allocated)
 	}
-	a.unknown(ServiceNodePorts,
+	a.unknown(ServiceNodePorts, []Severity{DuplicateRisk, Wasted},
 		"how many node ports are leaked or unrecorded: the metrics of the API server counted %d allocated ones at its last allocation or release, %s; a repair or another server may have changed the range since",
 		allocated, difference)
 }

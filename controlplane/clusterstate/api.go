@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
@@ -35,8 +36,6 @@ const apiPageTimeout = 30 * time.Second
 type APIOptions struct {
 	// Unseen is what the caller knows of the ranges, which the API does not serve.
 	Unseen Unseen
-	// Metrics asks for [Unseen.Metrics], too.
-	Metrics bool
 	// Upgrade asks for [State.Upgrade], too: for the version of the server, and get and list of
 	// validatingwebhookconfigurations, mutatingwebhookconfigurations, and the admission policies with their bindings.
 	Upgrade bool
@@ -73,7 +72,8 @@ type Unseen struct {
 // and neither its start nor a repair nor a write of another server does. Their sum is the size of the server's range.
 type NodePortCounts struct{ Allocated, Available uint64 }
 
-// ReadAPI reads the state over the Kubernetes API, with get and list of services, ipaddresses and servicecidrs: all
+// ReadAPI reads the state over the Kubernetes API, with get and list of services, ipaddresses and servicecidrs, and if the user has
+// these rights with get of the Namespace kube-system and of /metrics: all
 // lists at the resource version of the first answer, in pages. If that version is compacted before the last page, it
 // starts over, at most twice. RangeAllocations are not served, so [State.Unseen] is set. On a server that does not serve
 // IPAddress and ServiceCIDR objects these lists are empty. Annotations and managed fields are not kept.
@@ -133,8 +133,9 @@ func readAPI(ctx context.Context, client rest.Interface, o APIOptions) (*State, 
 	if err == nil && len(s.ServiceCIDRs) > 0 {
 		unseen.NoBitmaps = serves(ctx, client, "/apis/resource.k8s.io/v1")
 	}
-	if err == nil && o.Metrics {
+	if err == nil {
 		unseen.Metrics = readMetrics(ctx, client)
+		s.Identity.UID = readSystemUID(ctx, client)
 	}
 	if err == nil && o.Upgrade {
 		s.Upgrade, err = readUpgrade(r, s)
@@ -211,6 +212,18 @@ func forbidden(err error) (string, error) {
 		return status.Status().Message, nil
 	}
 	return "", err
+}
+
+// readSystemUID returns the UID of the Namespace kube-system; "" if the user may not get it.
+func readSystemUID(ctx context.Context, client rest.Interface) types.UID {
+	ctx, cancel := context.WithTimeout(ctx, apiPageTimeout)
+	defer cancel()
+	text, err := client.Get().AbsPath("/api/v1/namespaces/"+metav1.NamespaceSystem).SetHeader("Accept", "application/json").DoRaw(ctx)
+	var system metav1.PartialObjectMetadata
+	if err != nil || json.Unmarshal(text, &system) != nil {
+		return ""
+	}
+	return system.UID
 }
 
 // readMetrics returns the server's counts of node ports; nil if the user may not read them or the server has not set them.

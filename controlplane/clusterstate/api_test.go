@@ -70,6 +70,8 @@ func TestReadAPIPages(t *testing.T) {
 			return http.StatusOK, page("77", "", "c")
 		case path == "/apis/networking.k8s.io/v1beta1/ipaddresses":
 			return http.StatusOK, page("77", "", "10.0.0.1")
+		case path == "/api/v1/namespaces/kube-system":
+			return http.StatusOK, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "one"}}
 		}
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound)
 	})
@@ -77,7 +79,7 @@ func TestReadAPIPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if state.Revision != 77 || len(state.Services) != 3 || len(state.IPAddresses) != 1 || len(state.ServiceCIDRs) != 0 || state.Unseen == nil {
+	if state.Revision != 77 || state.Identity.UID != "one" || len(state.Services) != 3 || len(state.IPAddresses) != 1 || len(state.ServiceCIDRs) != 0 || state.Unseen == nil {
 		t.Errorf("%+v", state)
 	}
 	want := []string{
@@ -87,6 +89,8 @@ func TestReadAPIPages(t *testing.T) {
 		"/apis/networking.k8s.io/v1beta1/servicecidrs continue= version=Exact77",
 		"/apis/networking.k8s.io/v1/ipaddresses continue= version=Exact77",
 		"/apis/networking.k8s.io/v1beta1/ipaddresses continue= version=Exact77",
+		"/metrics continue= version=",
+		"/api/v1/namespaces/kube-system continue= version=",
 	}
 	if !slices.Equal(asked, want) {
 		t.Errorf("asked for %q", asked)

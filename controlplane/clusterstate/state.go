@@ -56,6 +56,8 @@ type State struct {
 	Unseen *Unseen
 	// Services are the Services of all namespaces and types.
 	Services []corev1.Service
+	// CreateRevisions are those of the keys of Services, in the same order; empty over the Kubernetes API, which does not serve them.
+	CreateRevisions []int64
 	// IPAddresses and ServiceCIDRs are empty on clusters that keep ClusterIPs in
 	// a bitmap only; v1beta1 objects are converted to v1.
 	IPAddresses  []networkingv1.IPAddress
@@ -203,7 +205,9 @@ func (s *State) add(p prefixes, kv *mvccpb.KeyValue) error {
 			Version:        kv.Version,
 		}
 	case strings.HasPrefix(key, p.services):
-		decode(s, &s.Services, p.services, kv, serviceKind)
+		if decode(s, &s.Services, p.services, kv, serviceKind) {
+			s.CreateRevisions = append(s.CreateRevisions, kv.CreateRevision)
+		}
 	case strings.HasPrefix(key, p.ipAddresses):
 		if decode(s, &s.IPAddresses, p.ipAddresses, kv, ipAddressKind) {
 			s.IPAddresses[len(s.IPAddresses)-1].ResourceVersion = strconv.FormatInt(kv.ModRevision, 10)

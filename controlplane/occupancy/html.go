@@ -31,7 +31,7 @@ type Page struct {
 // Severity is a count of findings of one severity.
 type Severity struct {
 	Name, Text string
-	Count      int
+	Count      string
 }
 
 // Group are findings with one reason.
@@ -98,7 +98,7 @@ func (m *markup) page(p Page) {
 	m.add("<dt>Time</dt><dd><time>%s</time></dd><dt>Found</dt><dd>%s</dd></dl>\n", p.Time.UTC().Format("2006-01-02 15:04:05 UTC"), p.Totals)
 	m.add("<div class=\"counts\">")
 	for _, s := range p.Severities {
-		m.add("<div class=\"%s\"><b>%s</b>%s</div>", s.Name, grouped(uint64(s.Count)), s.Text)
+		m.add("<div class=\"%s\"><b>%s</b>%s</div>", s.Name, s.Count, s.Text)
 	}
 	m.add("</div>\n")
 	if len(p.Unknown) > 0 {

@@ -25,6 +25,8 @@ type Map struct {
 	Name, Range, Mode string
 	// Size, Used and Free count values; Used are those that are stored.
 	Size, Used, Free uint64
+	// HasBounds says that at least Used are stored and at most Free are free. A size of 0 is not known then.
+	HasBounds bool
 	// StaticBand is the number of offsets in the static band, the lowest ones.
 	StaticBand uint32
 	// Cells cover the offsets from 0 to Size in order. None at all is fine: the
@@ -144,7 +146,10 @@ func (m *Map) check() error {
 
 // nothingToDraw replaces the cells when there are none.
 func (m *Map) nothingToDraw() string {
-	if m.Size == 0 {
+	switch {
+	case m.Size == 0 && m.HasBounds:
+		return "The range is not known."
+	case m.Size == 0:
 		return "The range is empty."
 	}
 	return "There are no counts for this range."
@@ -156,7 +161,14 @@ func (m *Map) totals() string {
 	if m.Mode != "" {
 		fmt.Fprintf(&s, "mode %s, ", printable(m.Mode))
 	}
-	fmt.Fprintf(&s, "size %s, used %s, free %s", grouped(m.Size), grouped(m.Used), grouped(m.Free))
+	switch {
+	case m.Size == 0 && m.HasBounds:
+		fmt.Fprintf(&s, "used at least %s", grouped(m.Used))
+	case m.HasBounds:
+		fmt.Fprintf(&s, "size %s, used at least %s, free at most %s", grouped(m.Size), grouped(m.Used), grouped(m.Free))
+	default:
+		fmt.Fprintf(&s, "size %s, used %s, free %s", grouped(m.Size), grouped(m.Used), grouped(m.Free))
+	}
 	return s.String()
 }
 

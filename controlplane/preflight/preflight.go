@@ -62,7 +62,7 @@ func New(state *clusterstate.State, a *audit.Audit, o Options) (*Report, error) 
 	p := &preflight{
 		Options: o, state: state, audit: a.Report(), byObjects: len(state.ServiceCIDRs)+len(state.IPAddresses) > 0,
 		report: &Report{
-			APIVersion: audit.APIVersion, Kind: Kind, From: strings.TrimPrefix(state.Upgrade.Release, "v"), To: o.To.String(),
+			APIVersion: audit.APIVersion, Kind: Kind, Source: a.Report().Source, From: strings.TrimPrefix(state.Upgrade.Release, "v"), To: o.To.String(),
 			Checks: []Check{},
 		},
 	}

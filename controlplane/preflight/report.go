@@ -1,6 +1,10 @@
 package preflight
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+)
 
 // Kind is that of the document.
 const Kind = "Preflight"
@@ -24,8 +28,9 @@ var Levels = []Level{Must, Surprise, Unknown, OK}
 
 // Report is the document of a preflight. Checks are sorted by level.
 type Report struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+	APIVersion string        `json:"apiVersion"`
+	Kind       string        `json:"kind"`
+	Source     *audit.Source `json:"source"`
 	// From is the release that the cluster runs, empty if it is not known; To is the minor release of the upgrade.
 	From string `json:"from"`
 	To   string `json:"to"`

@@ -4,6 +4,9 @@ package runbook
 
 import "strings"
 
+// AddServiceCIDR is a command that creates a ServiceCIDR object, once it has a CIDR.
+const AddServiceCIDR = `kubectl create -f - <<< '{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"extra"},"spec":{"cidrs":["CIDR"]}}'`
+
 // Leak is the name of the entry of leaks, which have no reason.
 const Leak = "Leak"
 
@@ -135,6 +138,21 @@ var entries = []Entry{
 			"of kube-apiserver removes those of its own allocator, if no Service has the same text. `rangekeeper repair --to-file` removes from " +
 			"a snapshot those of the allocator whose name is a text of an address. Objects of other controllers and names that are no address " +
 			"stay. If another controller has created the object, let it create one with the canonical name.",
+	},
+	{
+		"RangeFull", "A range without a free value",
+		"All values of a range are recorded as allocated or in use. The ServiceCIDR objects of one IP family count as one range.",
+		"The API server refuses each new Service that needs a value of the range: \"range is full\".",
+		"First look for leaks: a repair gives their values back. For addresses add a ServiceCIDR object (Kubernetes 1.33 or later), whose " +
+			"CIDR overlaps no network of Pods or nodes: `" + AddServiceCIDR + "`. Older releases need a wider --service-cluster-ip-range, and " +
+			"node ports a wider --service-node-port-range, on all API servers.",
+	},
+	{
+		"RangeNearlyFull", "A range with few free values",
+		"Less than the part of `--warn-free`, 5% by default, of the values of a range is free. The ServiceCIDR objects of one IP family count " +
+			"as one range.",
+		"When no value is free, the API server refuses each new Service that needs one.",
+		"As that of RangeFull, before the range is full.",
 	},
 	{
 		"BitmapDisagrees", "A bitmap and IPAddress objects disagree",

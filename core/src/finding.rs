@@ -51,6 +51,10 @@ pub enum Reason {
     /// An address is recorded in a bitmap that servers still write, and nowhere else; or an IPAddress object or a Service has
     /// it, and the bitmap does not. Not a reason of the reference, which never compares them.
     BitmapDisagrees,
+    /// No value of a range is free. Not a reason of the reference.
+    RangeFull,
+    /// Few values of a range are free ([`Report::find_full_ranges`](crate::audit::Report::find_full_ranges)). Not a reason of the reference.
+    RangeNearlyFull,
 }
 
 impl Reason {
@@ -71,6 +75,8 @@ impl Reason {
             Self::PortAlreadyAllocated => "PortAlreadyAllocated",
             Self::PortOutOfRange => "PortOutOfRange",
             Self::BitmapDisagrees => "BitmapDisagrees",
+            Self::RangeFull => "RangeFull",
+            Self::RangeNearlyFull => "RangeNearlyFull",
         }
     }
 
@@ -90,7 +96,9 @@ impl Reason {
             | Self::IPAddressNotCanonical
             | Self::ClusterIPNotCanonical
             | Self::PortAlreadyAllocated
-            | Self::PortOutOfRange => false,
+            | Self::PortOutOfRange
+            | Self::RangeFull
+            | Self::RangeNearlyFull => false,
         }
     }
 }
@@ -110,6 +118,7 @@ impl Reason {
             | Self::PortNotAllocated
             | Self::IPAddressNotCanonical
             | Self::ClusterIPNotCanonical => Severity::DuplicateRisk,
+            Self::RangeFull | Self::RangeNearlyFull => Severity::Exhausted,
             Self::IPAddressNotAllocated | Self::IPAddressWrongReference | Self::BitmapDisagrees => Severity::Wasted,
         }
     }
@@ -123,6 +132,8 @@ pub enum Severity {
     BreaksTraffic,
     /// The value is in use and not recorded, or not for good, so that a server may allocate it a second time.
     DuplicateRisk,
+    /// No value or few values are free, so that new Services are refused, or soon will be.
+    Exhausted,
     /// The value is recorded and not in use, so that no server allocates it.
     Wasted,
 }
@@ -147,6 +158,8 @@ pub enum Subject {
     IPAddress(u64),
     /// A CIDR of a ServiceCIDR object, by its place among the ranges of the audit. No other object has the value.
     ServiceCidr(u64),
+    /// A range itself, by its place among the ranges of the audit.
+    Range(u64),
 }
 
 /// The value that a finding is about.
@@ -156,7 +169,7 @@ pub enum FoundValue {
     Address(IpAddr),
     /// A port as the Service has it, in range or not.
     Port(i32),
-    /// A text that should be an address, or the canonical text of one.
+    /// A text that should be an address, or the canonical text of one; or a range.
     Text(String),
 }
 
@@ -207,6 +220,7 @@ impl Display for Finding {
         match value {
             FoundValue::Address(address) => write!(f, "ClusterIP {value} ({})", family_name(*address))?,
             FoundValue::Port(_) => write!(f, "node port {value}")?,
+            FoundValue::Text(text) if matches!(self.subject, Subject::Range(_)) => f.write_str(text)?,
             FoundValue::Text(text) => write!(f, "ClusterIP {text:?}")?,
         }
         match self.reason {
@@ -271,6 +285,8 @@ impl Display for Finding {
                 " is in use but not recorded in the bitmap: a server that writes the bitmap may choose it for a Service, \
                  whose creation then fails; repair records it",
             ),
+            Reason::RangeFull => f.write_str(" has no free value: a new Service that needs one is refused; widen the range or add one"),
+            Reason::RangeNearlyFull => f.write_str(" has few free values; widen the range or add one before it is full"),
             Reason::IPAddressWrongReference => {
                 f.write_str(" has an IPAddress object whose Service does not use it; the API server repairs it")
             }

@@ -18,6 +18,8 @@ pub struct Service<'a> {
     pub name: &'a str,
     /// `metadata.creationTimestamp` in seconds since 1970, 0 if unknown; read only of Services that claim one value together.
     pub created: i64,
+    /// etcd's create revision of the object, 0 if unknown; read as the time. It orders Services of one second.
+    pub create_revision: u64,
     /// `spec.clusterIP`: an address, empty, or `None`.
     pub cluster_ip: &'a str,
     /// `spec.clusterIPs`; if empty, `cluster_ip` is the only one.

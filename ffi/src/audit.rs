@@ -6,7 +6,6 @@ use rangekeeper_core::audit::{
     AddObjectError, AddRangeError, Audit, BitmapRevisions, Bitmaps, Leaks, NotAuditable, Presence, Stored,
     StoredBitmap, Unreadable,
 };
-use rangekeeper_core::service::Service;
 use rangekeeper_core::service_cidr::ServiceCidr;
 
 use crate::error::{Failure, Named, rk_error};
@@ -18,9 +17,7 @@ use crate::range::rk_range;
 use crate::report::rk_report;
 use crate::result::rk_result;
 use crate::scope::{Out, borrow, borrow_optional, reclaim, slice, text};
-use crate::services::{
-    ServiceName, Services, ip_addresses, rk_ip_addresses, rk_service_names, rk_services, service_names,
-};
+use crate::services::{Services, ip_addresses, rk_ip_addresses, rk_service_names, rk_services, service_names};
 
 /// The object does not exist.
 pub const RK_PRESENCE_MISSING: u32 = 0;
@@ -292,8 +289,7 @@ pub unsafe extern "C" fn rk_audit_observe_services(
             audit.0.with(|audit| {
                 let mut names = names.into_iter();
                 services.for_each(|service| {
-                    let ServiceName { namespace, name, created } = names.next().unwrap_or_default();
-                    audit.observe(&Service { namespace, name, created, ..*service });
+                    audit.observe(&names.next().unwrap_or_default().of(service));
                 })
             })
         })

@@ -22,6 +22,9 @@ pub const RK_SUBJECT_KIND_IP_ADDRESS: u32 = 1;
 /// A finding is about an address of a CIDR of a ServiceCIDR object that no other object has.
 pub const RK_SUBJECT_KIND_SERVICE_CIDR: u32 = 2;
 
+/// A finding is about a range itself.
+pub const RK_SUBJECT_KIND_RANGE: u32 = 3;
+
 /// A repair of the bitmap remedies it.
 pub const RK_REMEDY_REPAIR: u32 = 0;
 /// The API server remedies it: it repairs IPAddress objects when it starts, and every few minutes after that.
@@ -39,6 +42,8 @@ pub const RK_SEVERITY_BREAKS_TRAFFIC: u32 = 1;
 pub const RK_SEVERITY_DUPLICATE_RISK: u32 = 2;
 /// The value is recorded and not in use, so that no server allocates it.
 pub const RK_SEVERITY_WASTED: u32 = 3;
+/// No value or few values are free, so that new Services are refused, or soon will be. It is worse than RK_SEVERITY_WASTED.
+pub const RK_SEVERITY_EXHAUSTED: u32 = 4;
 
 /// The low offsets, which dynamic allocation uses last.
 pub const RK_BAND_STATIC: u32 = 0;
@@ -81,10 +86,14 @@ pub enum rk_reason {
     /// A Service has an address in another text than the canonical one, which is the name of its IPAddress object. No Event
     /// has this reason.
     ClusterIpNotCanonical = 14,
+    /// No value of a range is free. No Event has this reason.
+    RangeFull = 15,
+    /// Few values of a range are free. No Event has this reason.
+    RangeNearlyFull = 16,
 }
 
 /// All reasons of the core; place n is number n + 1.
-const REASONS: [Reason; 14] = [
+const REASONS: [Reason; 16] = [
     Reason::ClusterIPNotValid,
     Reason::ClusterIPNotAllocated,
     Reason::ClusterIPAlreadyAllocated,
@@ -99,6 +108,8 @@ const REASONS: [Reason; 14] = [
     Reason::IPAddressWithoutParent,
     Reason::IPAddressNotCanonical,
     Reason::ClusterIPNotCanonical,
+    Reason::RangeFull,
+    Reason::RangeNearlyFull,
 ];
 
 impl From<Reason> for rk_reason {
@@ -118,12 +129,14 @@ impl From<Reason> for rk_reason {
             Reason::IPAddressWithoutParent => Self::IpAddressWithoutParent,
             Reason::IPAddressNotCanonical => Self::IpAddressNotCanonical,
             Reason::ClusterIPNotCanonical => Self::ClusterIpNotCanonical,
+            Reason::RangeFull => Self::RangeFull,
+            Reason::RangeNearlyFull => Self::RangeNearlyFull,
         }
     }
 }
 
 /// The spelling of each reason; place n is number n + 1.
-const REASON_NAMES: [&CStr; 14] = [
+const REASON_NAMES: [&CStr; 16] = [
     c"ClusterIPNotValid",
     c"ClusterIPNotAllocated",
     c"ClusterIPAlreadyAllocated",
@@ -138,6 +151,8 @@ const REASON_NAMES: [&CStr; 14] = [
     c"IPAddressWithoutParent",
     c"IPAddressNotCanonical",
     c"ClusterIPNotCanonical",
+    c"RangeFull",
+    c"RangeNearlyFull",
 ];
 
 /// The value of a finding; the kind determines which member is valid, for a text none.
@@ -159,7 +174,7 @@ pub struct rk_finding {
     /// One of RK_SUBJECT_KIND_*: the kind of object that it is about.
     pub subject_kind: u32,
     /// Which Service or IPAddress object, by its place among those that were observed: 0 is the first. For a CIDR of a
-    /// ServiceCIDR object its place among the ranges.
+    /// ServiceCIDR object, and for a range, its place among the ranges.
     pub subject: u64,
     /// The range it concerns: its place in the order in which they were added; RK_NO_RANGE if there is no range of
     /// addresses.
@@ -168,7 +183,7 @@ pub struct rk_finding {
     pub remedy: u32,
     /// Whether the repair leaves it for now, since a Service that uses the value may still be under way.
     pub stays: bool,
-    /// One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: the kind of value that it is about.
+    /// One of RK_VALUE_KIND_IPV4, _IPV6, _PORT, _TEXT: the kind of value that it is about. A range is a text.
     pub value_kind: u32,
     /// The value; for a text see rk_report_finding_texts.
     pub value: rk_found_value,
@@ -214,6 +229,7 @@ impl rk_finding {
             Subject::Service(ordinal) => (RK_SUBJECT_KIND_SERVICE, ordinal),
             Subject::IPAddress(ordinal) => (RK_SUBJECT_KIND_IP_ADDRESS, ordinal),
             Subject::ServiceCidr(range) => (RK_SUBJECT_KIND_SERVICE_CIDR, range),
+            Subject::Range(range) => (RK_SUBJECT_KIND_RANGE, range),
         };
         // All of the union is written, so that C copies no indeterminate bytes.
         let mut value = rk_found_value { address: rk_value::default() };
@@ -254,6 +270,7 @@ pub(crate) fn severity_number(severity: Severity) -> u32 {
     match severity {
         Severity::BreaksTraffic => RK_SEVERITY_BREAKS_TRAFFIC,
         Severity::DuplicateRisk => RK_SEVERITY_DUPLICATE_RISK,
+        Severity::Exhausted => RK_SEVERITY_EXHAUSTED,
         Severity::Wasted => RK_SEVERITY_WASTED,
     }
 }

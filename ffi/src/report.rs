@@ -8,7 +8,6 @@ use rangekeeper_core::audit::{
     BitmapReport, Leak, Offsets, RangeReport, RecordRepairError, RepairOutcome, Report, Values,
 };
 use rangekeeper_core::finding::Severity;
-use rangekeeper_core::service::Service;
 
 use crate::error::{Failure, Named, rk_error};
 use crate::finding::{
@@ -18,7 +17,7 @@ use crate::guard::{guard, guard_error, guard_or};
 use crate::handle::Handle;
 use crate::result::rk_result;
 use crate::scope::{Array, Buffer, Out, borrow, reclaim, slice};
-use crate::services::{ServiceName, Services, rk_service_names, rk_services, service_names};
+use crate::services::{Services, rk_service_names, rk_services, service_names};
 use crate::value::{Value, rk_value};
 
 /// Values that the repair allocates.
@@ -49,7 +48,8 @@ pub const RK_RECORD_IP_ADDRESSES: u32 = 2;
 /// A range whose bitmap could not be read: values that Services use count as recorded.
 pub const RK_RECORD_UNSEEN: u32 = 3;
 
-/// The result of an audit. Only rk_report_record_repair and rk_report_observe_claimants change it.
+/// The result of an audit. Only rk_report_record_repair, rk_report_observe_claimants and
+/// rk_report_find_full_ranges change it.
 pub struct rk_report(Handle<Found>);
 
 struct Found {
@@ -97,6 +97,8 @@ pub struct rk_claimant {
     pub service: u64,
     /// Whether it keeps the value, which the oldest Service does.
     pub keeps: bool,
+    /// Whether only the names decide that it keeps the value, or that another one does: it may as well be the other way round.
+    pub tied: bool,
 }
 
 /// A write of the API server's repair of IPAddress objects.
@@ -334,12 +336,34 @@ pub unsafe extern "C" fn rk_report_finding_texts(
     })
 }
 
+/// Adds a finding for each range without a free value, and for each of which less than `percent` of a hundred is free: free is what
+/// is neither recorded nor in use. The CIDRs of ServiceCIDR objects of one IP family count as one range, as servers allocate from
+/// all of them; the finding is about the first, and its value names all. Of a range whose bitmap could not be read, more may be in
+/// use. Stale bitmaps, and those beside IPAddress objects, have none. A second call replaces the findings of the first.
+///
+/// RK_RESULT_INVALID_ARGUMENT if percent is above 100.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_report_find_full_ranges(report: *const rk_report, percent: u8) -> rk_result {
+    guard(|scope| {
+        // SAFETY: the caller's promise; see guard.
+        let report = unsafe { borrow(scope, report)? };
+        if percent > 100 {
+            return Err(rk_result::InvalidArgument);
+        }
+        report.0.with(|found| {
+            found.report.find_full_ranges(percent);
+            Ok(())
+        })
+    })
+}
+
 /// Observes the Services of the audit a second time, in the same order, with names and creation times. This is needed if
 /// a value is claimed more than once. After the last one, each finding about such a value is about a Service that does not
 /// keep it, findings are sorted by subject_kind and subject, and rk_report_claimants writes all Services that claim it.
 ///
 /// The oldest Service keeps the value. One without a time counts as the youngest; of several with one time, the one
-/// that the IPAddress object refers to keeps it, or else the first by namespace and name.
+/// that the IPAddress object refers to keeps it, or else the one with the lowest create revision, or else the first by namespace
+/// and name.
 ///
 /// RK_RESULT_INVALID_BATCH, and nothing of the batch is observed; RK_RESULT_INVALID_ARGUMENT if there are more Services than
 /// in the audit.
@@ -359,8 +383,7 @@ pub unsafe extern "C" fn rk_report_observe_claimants(
             report.0.with(|found| {
                 let (mut names, mut observed) = (names.into_iter(), Ok(()));
                 services.for_each(|service| {
-                    let ServiceName { namespace, name, created } = names.next().unwrap_or_default();
-                    let service = Service { namespace, name, created, ..*service };
+                    let service = names.next().unwrap_or_default().of(service);
                     observed = observed.and_then(|()| found.report.observe_claimant(&service));
                 })?;
                 observed.map_err(|error| Failure::new(rk_result::InvalidArgument, error))
@@ -385,7 +408,11 @@ pub unsafe extern "C" fn rk_report_claimants(
         let (report, out) = unsafe { (borrow(scope, report)?, Buffer::new(scope, claimants, capacity, n)?) };
         report.0.with(|found| {
             let all = found.report.claimants(at(&found.report.findings, finding)?).iter();
-            out.fill(all.map(|claimant| rk_claimant { service: claimant.service, keeps: claimant.keeps }))
+            out.fill(all.map(|claimant| rk_claimant {
+                service: claimant.service,
+                keeps: claimant.keeps,
+                tied: claimant.tied,
+            }))
         })
     })
 }

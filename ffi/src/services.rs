@@ -60,8 +60,8 @@ pub struct rk_services {
 }
 
 /// The names of the Services of a batch, in the same order, which rk_service_names_add writes. The words of a Service are
-/// the low and high half of metadata.creationTimestamp in seconds since 1970 (int64_t; 0 if unknown), then the lengths of
-/// its namespace and of its name.
+/// the low and high half of metadata.creationTimestamp in seconds since 1970 (int64_t; 0 if unknown), the low and high half of
+/// etcd's create revision (uint64_t; 0 if unknown), then the lengths of its namespace and of its name.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rk_service_names {
@@ -335,12 +335,21 @@ impl<'a> Services<'a> {
     }
 }
 
-/// The name of a Service, and its creation time.
+/// The name of a Service, its creation time and its create revision.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ServiceName<'a> {
-    pub(crate) namespace: &'a str,
-    pub(crate) name: &'a str,
-    pub(crate) created: i64,
+    namespace: &'a str,
+    name: &'a str,
+    created: i64,
+    create_revision: u64,
+}
+
+impl<'a> ServiceName<'a> {
+    /// The Service with this name.
+    pub(crate) fn of(self, service: &Service<'a>) -> Service<'a> {
+        let Self { namespace, name, created, create_revision } = self;
+        Service { namespace, name, created, create_revision, ..*service }
+    }
 }
 
 /// The name and creation time of each Service of a batch, which has `count` of them, checked.
@@ -355,8 +364,10 @@ pub(crate) unsafe fn service_names<'a>(
     // SAFETY: as promised to this function.
     let rest = unsafe { Rest::new(scope, &names.batch)? };
     let names = rest.read(names.batch.count, "the name of Service", |rest| {
-        let [low, high, namespace, name] = rest.array()?;
-        Ok(ServiceName { namespace: rest.text(namespace)?, name: rest.text(name)?, created: seconds(low, high) })
+        let [low, high, low_revision, high_revision, namespace, name] = rest.array()?;
+        let (namespace, name) = (rest.text(namespace)?, rest.text(name)?);
+        let create_revision = u64::from(low_revision) | u64::from(high_revision) << 32;
+        Ok(ServiceName { namespace, name, created: seconds(low, high), create_revision })
     })?;
     if names.len() == count {
         return Ok(names);

@@ -185,6 +185,15 @@ int main(void) {
   CHECK(n == 5 && findings[0].remedy == RK_REMEDY_REPAIR && findings[1].remedy == RK_REMEDY_OWNER);
   rk_report_free(report);
 
+  /* A range of which too little is free has a finding about itself. */
+  report = run(NULL);
+  CHECK_OK(rk_report_find_full_ranges(report, 100));
+  CHECK_OK(rk_report_findings(report, sizeof expected / sizeof *expected, findings, 10, &n));
+  CHECK(n == 2 && findings[0].reason == RK_REASON_RANGE_NEARLY_FULL && findings[0].value_kind == RK_VALUE_KIND_TEXT);
+  CHECK(findings[1].subject_kind == RK_SUBJECT_KIND_RANGE && findings[1].subject == 1 && findings[1].range == 1);
+  CHECK(findings[1].remedy == RK_REMEDY_OWNER && rk_reason_severity(findings[1].reason) == RK_SEVERITY_EXHAUSTED);
+  rk_report_free(report);
+
   /* If two passes have to see it the leak stays once. */
   rk_leak_tracker *passes = NULL;
   CHECK_OK(rk_leak_tracker_new(2, 0, false, &passes, NULL));

@@ -22,9 +22,9 @@ static rk_report *run(const int64_t *now) {
   add_ip_address(&objects, 1000, "10.0.0.1", "a");
   add_ip_address(&objects, 1000, "10.0.0.9", "gone");
   add_service(&services, "10.0.0.1", 0, 0);
-  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0));
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0, 0));
   add_service(&services, "10.0.0.2", 0, 0);
-  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("b"), 0));
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("b"), 0, 0));
   CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
   CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
   rk_report *report = NULL;
@@ -51,7 +51,7 @@ static rk_report *compare(uint64_t upgraded, const rk_leak_tracker *tracker) {
   rk_service_names names = {batch_in(&memories[2])};
   add_ip_address(&objects, 1000, "10.0.0.1", "a");
   add_service(&services, "10.0.0.1", 0, 0);
-  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0));
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0, 0));
   CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
   CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
   CHECK_OK(rk_audit_finish(audit, tracker, &report, NULL));
@@ -114,7 +114,7 @@ static void faults_of_objects(void) {
     add_ip_address(&objects, 1000, "10.0.0.7", "gone");
     CHECK_OK(rk_ip_addresses_add(&objects, &of_nothing));
     add_service(&services, "10.0.00.1", 0, 0);
-    CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0));
+    CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0, 0));
     CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
     CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
     CHECK_OK(rk_audit_check_cluster(audit, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error));
@@ -159,8 +159,8 @@ static void claimants_and_objects(void) {
   add_ip_address(&objects, 1000, "10.0.0.9", "gone");
   add_service(&services, "10.0.0.1", 0, 0);
   add_service(&services, "10.0.0.1", 0, 0);
-  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("new"), 2000));
-  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("old"), 1000));
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("new"), 2000, 0));
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("old"), 1000, 0));
   CHECK_OK(rk_audit_observe_ip_addresses(audit, &objects, NULL));
   CHECK_OK(rk_audit_observe_services(audit, &names, &services, NULL));
   CHECK_OK(rk_audit_finish(audit, NULL, &report, NULL));

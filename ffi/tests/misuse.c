@@ -34,7 +34,8 @@ static void names_and_values(void) {
   CHECK(strcmp(rk_reason_name(0), "Unknown") == 0);
   CHECK(strcmp(rk_reason_name(1), "ClusterIPNotValid") == 0);
   CHECK(strcmp(rk_reason_name(14), "ClusterIPNotCanonical") == 0);
-  CHECK(strcmp(rk_reason_name(15), "Unknown") == 0);
+  CHECK(strcmp(rk_reason_name(16), "RangeNearlyFull") == 0);
+  CHECK(strcmp(rk_reason_name(17), "Unknown") == 0);
   CHECK(strcmp(rk_reason_name(UINT32_MAX), "Unknown") == 0);
   CHECK(rk_reason_severity(0) == RK_SEVERITY_NONE && rk_reason_severity(UINT32_MAX) == RK_SEVERITY_NONE);
   CHECK(rk_reason_severity(RK_REASON_PORT_OUT_OF_RANGE) == RK_SEVERITY_BREAKS_TRAFFIC);
@@ -388,6 +389,8 @@ static void audit(const rk_range *range) {
   CHECK_NULL(rk_report_record_repair(o, 0, false, NULL, 1, NULL, 0, &error));
   CHECK_INVALID(rk_report_record_repair(o, 0, false, AT((rk_value){.kind = 9}), 1, NULL, 0, &error));
   CHECK_INVALID(rk_report_record_repair(o, 9, false, NULL, 0, NULL, 0, &error));
+  CHECK_NULL(rk_report_find_full_ranges(NULL, 5));
+  CHECK_INVALID(rk_report_find_full_ranges(o, 101));
   CHECK_OK(rk_report_services(o, &observed));
   CHECK(observed == 1);
   CHECK_NULL(rk_report_services(NULL, &observed));
@@ -505,7 +508,7 @@ static void audit_of_ip_addresses(void) {
   rk_services services = {batch_in(&memories[0])};
   rk_service_names names = {batch_in(&memories[1])};
   add_service(&services, "10.9.9.9", 0, 0);
-  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0));
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("a"), 0, 0));
   const rk_service_names all_names = names;
   CHECK_NULL(rk_audit_observe_services(NULL, &names, &services, NULL));
   CHECK_INVALID(rk_audit_observe_services(a, NULL, &services, NULL));
@@ -540,6 +543,8 @@ static void audit_of_ip_addresses(void) {
   CHECK_CLOSED(rk_audit_observe_ip_addresses(a, &objects, NULL));
   rk_audit_free(a);
   rk_audit_free(NULL);
+  CHECK_NULL(rk_report_find_full_ranges(NULL, 5));
+  CHECK_INVALID(rk_report_find_full_ranges(o, 101));
   CHECK_OK(rk_report_services(o, &observed));
   CHECK(observed == 1);
   rk_report_free(o);
@@ -976,7 +981,7 @@ static void sentences_about_batches(void) {
   services.batch.text[24] = '\xff';
   CHECK_SAYS(rk_audit_observe_services(audit, NULL, &services, &error), RK_RESULT_INVALID_BATCH,
              "the batch has words or text behind those of its last object");
-  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("\xff"), 0));
+  CHECK_OK(rk_service_names_add(&names, rk_text_of("default"), rk_text_of("\xff"), 0, 0));
   rk_services one = {batch_in(&m[0])};
   add_service(&one, "10.0.0.1", 0, 0);
   CHECK_SAYS(rk_audit_observe_services(audit, &names, &one, &error), RK_RESULT_INVALID_BATCH,
@@ -1002,7 +1007,7 @@ static void sentences_about_batches(void) {
   rk_service_names named = {batch_in(&m[1])};
   CHECK_SAYS(rk_report_observe_claimants(report, &named, &one, &error), RK_RESULT_INVALID_BATCH,
              "the batch has another number of names (0) than of Services (1)");
-  CHECK_OK(rk_service_names_add(&named, rk_text_of("default"), rk_text_of("a"), 1));
+  CHECK_OK(rk_service_names_add(&named, rk_text_of("default"), rk_text_of("a"), 1, 0));
   CHECK_INVALID_SAYS(rk_report_observe_claimants(report, &named, &one, &error),
                      "the audit has observed 0 Services, and all of them were observed a second time");
   rk_object_repair object_repairs[1];

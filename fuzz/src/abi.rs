@@ -176,6 +176,7 @@ pub fn as_c(report: &Report, finding: &Finding) -> FoundByC {
         Subject::Service(ordinal) => (0, ordinal),
         Subject::IPAddress(ordinal) => (1, ordinal),
         Subject::ServiceCidr(range) => (2, range),
+        Subject::Range(range) => (3, range),
     };
     let reason = finding.reason;
     let range = finding.range.map_or(NO_RANGE, |range| range as u32);
@@ -188,7 +189,7 @@ pub fn as_c(report: &Report, finding: &Finding) -> FoundByC {
 }
 
 /// The reasons by their numbers in C, from 1 on.
-const REASONS: [Reason; 14] = [
+const REASONS: [Reason; 16] = [
     Reason::ClusterIPNotValid,
     Reason::ClusterIPNotAllocated,
     Reason::ClusterIPAlreadyAllocated,
@@ -203,6 +204,8 @@ const REASONS: [Reason; 14] = [
     Reason::IPAddressWithoutParent,
     Reason::IPAddressNotCanonical,
     Reason::ClusterIPNotCanonical,
+    Reason::RangeFull,
+    Reason::RangeNearlyFull,
 ];
 
 /// A batch of any kind.
@@ -265,11 +268,11 @@ impl Batch {
         batch
     }
 
-    /// A batch of namespaces and names, without times.
+    /// A batch of namespaces and names, without times and revisions.
     pub fn of_names(names: &[(String, String)]) -> Self {
         let mut batch = Self { count: names.len(), ..Self::default() };
         for (namespace, name) in names {
-            batch.words.extend([0, 0]);
+            batch.words.extend([0; 4]);
             batch.push_text(namespace);
             batch.push_text(name);
         }
@@ -326,6 +329,7 @@ impl Batch {
     pub fn names(&self) -> Result<Vec<(String, String)>, u32> {
         self.read(|words, text| {
             words.long()?; // when it was created
+            words.long()?; // its create revision
             let (namespace, name) = (words.next()?, words.next()?);
             Some((text.take(namespace)?, text.take(name)?))
         })

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,62 +22,181 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/occupancy"
 )
 
+// auditFlags are those of one run of the command.
+type auditFlags struct {
+	format               string
+	namespace            string
+	allNamespaces        bool
+	probe, strict, watch bool
+	failOn, warnFree     string
+	interval             time.Duration
+	severity             audit.Severity
+	percent              uint8
+	stdout, stderr       io.Writer
+	source               *source
+}
+
+// minWatchInterval is the least time between two audits of a watch.
+const minWatchInterval = time.Second
+
 func newAudit(p *Program) *cobra.Command {
+	o := new(auditFlags)
 	c := &cobra.Command{
 		Use:   "audit",
 		Short: "Show the faults in the ranges and Services of a cluster",
 		Long: `Shows the faults in the ranges and Services of a cluster: of an etcd snapshot, of a
 running etcd, or else over the Kubernetes API, of the cluster that kubectl works with.
-docs/sources.md says what each of them can see.`,
+docs/sources.md says what each of them can see.
+
+A count of what the source does not show is "?" or "at least 3"; in JSON and YAML it is
+null, and "unknown" says why. The exit code is 1 if something was found, or with
+--fail-on if something of that severity or a worse one was found. With --strict it is 4
+if nothing was found, but the source does not show all.`,
 		Example: `  rangekeeper audit
   rangekeeper audit --context production -n web -o json
+  rangekeeper audit --fail-on breaksTraffic --strict
   rangekeeper audit --etcd-snapshot backup.db.gz
-  rangekeeper audit --endpoints https://10.0.0.1:2379 -o json \
+  rangekeeper audit --endpoints https://10.0.0.1:2379 -o prometheus \
     --cacert ca.crt --cert client.crt --key client.key`,
 		Args:              usage.Arguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML, formatHTML)
-	namespace := c.Flags().StringP("namespace", "n", "", "show the findings about Services of this namespace only; all Services are audited, and leaks and IPAddress objects are in no namespace")
-	allNamespaces := c.Flags().BoolP("all-namespaces", "A", false, "show the findings of all namespaces, which is the default")
-	probe := c.Flags().Bool("probe", false, "over the Kubernetes API: find leaked node ports by creating Services as dry runs, in --namespace or else in default; writes nothing, and takes a minute longer if there are any, or 200 s for a stock API server")
-	usage.CompleteNothing(c, "namespace")
-	s := withAPISource(c, p, func(c *cobra.Command, _ []string, s *source) error {
-		s.readMetrics = true
-		read := s.read
-		if *probe {
-			read = func(ctx context.Context) (*clusterstate.State, error) {
-				return s.probe(ctx, cmp.Or(*namespace, metav1.NamespaceDefault))
-			}
+	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML, formatHTML, formatPrometheus)
+	f := c.Flags()
+	f.StringVarP(&o.namespace, "namespace", "n", "", "show the findings about Services of this namespace only; all Services are audited")
+	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the findings of all namespaces, which is the default")
+	f.BoolVar(&o.probe, "probe", false, "over the Kubernetes API: find leaked node ports by creating Services as dry runs, in --namespace or else in default; writes nothing, and takes a minute longer if there are any, or 200 s for a stock API server")
+	f.StringVar(&o.failOn, "fail-on", string(audit.Wasted), "exit code 1 only for faults of this severity or a worse one: "+strings.Join(severityNames(), ", "))
+	f.BoolVar(&o.strict, "strict", false, "exit code 4 if nothing was found, but the source does not show all")
+	f.StringVar(&o.warnFree, "warn-free", "5%", "report a range of which less than this is free; with 0% only a full one")
+	f.BoolVarP(&o.watch, "watch", "w", false, "audit again and again until interrupted, and show the result when it changes")
+	f.DurationVar(&o.interval, "interval", time.Minute, "with --watch: time between two audits")
+	c.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(severityNames(), cobra.ShellCompDirectiveNoFileComp))
+	usage.CompleteNothing(c, "warn-free", "interval")
+	completeNamespaces(c, &o.source)
+	o.source = withAPISource(c, p, func(c *cobra.Command, _ []string, _ *source) error {
+		o.format, o.stdout, o.stderr = *format, c.OutOrStdout(), c.ErrOrStderr()
+		if o.watch {
+			return o.follow(c.Context())
 		}
-		state, err := read(c.Context())
-		a, err := s.auditOf(state, err)
+		a, report, err := o.audit(c.Context())
 		if err != nil {
 			return err
 		}
-		report := a.Report()
-		if *namespace != "" && !*allNamespaces {
-			report = report.InNamespace(*namespace)
-			if !slices.ContainsFunc(state.Services, func(s corev1.Service) bool { return s.Namespace == *namespace }) {
-				fmt.Fprintf(c.ErrOrStderr(), "rangekeeper: no Service is in namespace %s\n", printable(*namespace))
-			}
-		}
-		return foundIf(!report.Clean(), writeAudit(c.OutOrStdout(), a, report, *format, s, time.Now()))
+		return o.end(report, writeAudit(o.stdout, a, report, o.format, o.source))
 	})
-	usage.AddRule(c, func([]string) error {
-		if *probe && !s.overAPI() {
-			return usage.Error(c, "--probe is for the Kubernetes API: etcd has the bitmap of node ports")
-		}
-		return nil
-	})
+	usage.AddRule(c, func([]string) error { return o.check(c, *format) })
 	return c
 }
 
+func severityNames() (names []string) {
+	for _, severity := range audit.Severities {
+		names = append(names, string(severity))
+	}
+	return names
+}
+
+// check refuses flags that cannot be.
+func (o *auditFlags) check(c *cobra.Command, format string) error {
+	o.severity = audit.Severity(o.failOn)
+	percent, err := strconv.ParseUint(strings.TrimSuffix(o.warnFree, "%"), 10, 8)
+	o.percent = uint8(percent)
+	switch {
+	case o.probe && !o.source.overAPI():
+		return usage.Error(c, "--probe is for the Kubernetes API: etcd has the bitmap of node ports")
+	case !slices.Contains(audit.Severities, o.severity):
+		return usage.Error(c, "--fail-on is %s, not %q", strings.Join(severityNames(), ", "), o.failOn)
+	case err != nil || percent > 100:
+		return usage.Error(c, "--warn-free is a percentage from 0%% to 100%%, not %q", o.warnFree)
+	case o.watch && !o.source.online():
+		return usage.Error(c, "--watch is for a running cluster")
+	case o.watch && (format == formatHTML || format == formatPrometheus):
+		return usage.Error(c, "--watch is for other formats than %s", format)
+	case !o.watch && c.Flags().Changed("interval"):
+		return usage.Error(c, "--interval is for --watch")
+	case o.interval < minWatchInterval:
+		return usage.Error(c, "--interval is at least %s, not %s", minWatchInterval, o.interval)
+	}
+	return nil
+}
+
+// audit reads and audits the cluster. The report is the audit's, or that of a namespace.
+func (o *auditFlags) audit(ctx context.Context) (*audit.Audit, *audit.Report, error) {
+	s := o.source
+	read := s.read
+	if o.probe {
+		read = func(ctx context.Context) (*clusterstate.State, error) {
+			return s.probe(ctx, cmp.Or(o.namespace, metav1.NamespaceDefault))
+		}
+	}
+	state, err := read(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	options := s.auditOptions(state)
+	options.FindsFullRanges, options.WarnFree = true, o.percent
+	a, err := audit.New(state, options)
+	if err != nil {
+		return nil, nil, s.explain(err)
+	}
+	report := a.Report()
+	if o.namespace != "" && !o.allNamespaces {
+		report = report.InNamespace(o.namespace)
+		if !slices.ContainsFunc(state.Services, func(s corev1.Service) bool { return s.Namespace == o.namespace }) {
+			fmt.Fprintf(o.stderr, "rangekeeper: no Service is in namespace %s\n", printable(o.namespace))
+		}
+	}
+	return a, report, nil
+}
+
+// end is the end of the command after a report was written.
+func (o *auditFlags) end(report *audit.Report, err error) error {
+	if err == nil && o.strict && !report.Has(o.severity) && report.Hides(o.severity) {
+		return ErrUnseen
+	}
+	return foundIf(report.Has(o.severity), err)
+}
+
+// follow writes a report each time that the result changes, until it is interrupted.
+func (o *auditFlags) follow(ctx context.Context) error {
+	var last []byte
+	for {
+		a, report, err := o.audit(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			fmt.Fprintf(o.stderr, "rangekeeper: %v; trying again in %s\n", err, o.interval)
+		default:
+			undated := *report
+			undated.Source = nil
+			now, err := json.Marshal(undated)
+			if err == nil && !bytes.Equal(now, last) {
+				if last != nil && (o.format == formatTable || o.format == formatWide) {
+					fmt.Fprintln(o.stdout)
+				}
+				err = writeAudit(o.stdout, a, report, o.format, o.source)
+				last = now
+			}
+			if err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(o.interval):
+		}
+	}
+}
+
 // writeAudit writes a report, which is the audit's or a part of it.
-func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string, from *source, now time.Time) error {
+func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string, from *source) error {
 	switch format {
 	case formatJSON, formatYAML:
 		return writeDocument(w, report, format)
+	case formatPrometheus:
+		return writePrometheus(w, report)
 	case formatTable:
 		screen := newScreen(w, false)
 		reportScreen(screen, report, "", from)
@@ -86,7 +208,7 @@ func writeAudit(w io.Writer, a *audit.Audit, report *audit.Report, format string
 	}
 	if format == formatHTML {
 		a.NameValues(maps)
-		return occupancy.HTML(w, pageOf(a, report, maps, from, now))
+		return occupancy.HTML(w, pageOf(report, maps, from))
 	}
 	var drawn strings.Builder
 	if err := occupancy.Text(&drawn, maps); err != nil {
@@ -105,6 +227,8 @@ const (
 	formatYAML  = "yaml"
 	formatHTML  = "html"
 	formatName  = "name"
+	// formatPrometheus is the text format of Prometheus, for the textfile collector of its node exporter.
+	formatPrometheus = "prometheus"
 )
 
 // addFormat adds the flag --output with the formats that a command knows, the default

@@ -110,7 +110,6 @@ func TestUsage(t *testing.T) {
 		with(etcd, "repair", "--apply", "--clean-leaks", "--passes", "256"),
 		with(etcd, "repair", "--apply", "--clean-leaks", "--interval", "-1s"),
 		with(from, "show"),
-		with(from, "show", "nonsense"),
 		with(from, "explain"),
 		with(from, "explain", "70000"),
 		with(from, "explain", "-1"),
@@ -164,9 +163,24 @@ func TestOverTheNetwork(t *testing.T) {
 		e := etcdtest.Start(t, file)
 		want := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file)
 		got := runJSON[audit.Report](t, exitFound, "audit", "--endpoints", strings.Join(e.Endpoints(), ","))
-		if !reflect.DeepEqual(got, want) {
+		if got.Source.Cluster.UID == "" || got.Source.Cluster.UID != want.Source.Cluster.UID || got.Source.Revision != want.Source.Revision {
+			t.Errorf("%s: sources %+v and %+v", cluster, got.Source, want.Source)
+		}
+		if got.Source, want.Source = nil, nil; !reflect.DeepEqual(got, want) {
 			t.Errorf("%s\ngot  %+v\nwant %+v", cluster, got, want)
 		}
+	}
+}
+
+// TestNone has an exit code of its own for what is not there.
+func TestNone(t *testing.T) {
+	file := etcdtest.Fixture(etcdtest.DualStack, "clean.db.gz")
+	for words, args := range map[string][]string{
+		"there is no range \"nonsense\"":   {"show", "nonsense"},
+		"there is no range \"none\"":       {"free", "none"},
+		"there is no Service default/none": {"explain", "default/none"},
+	} {
+		runFails(t, exitNone, []string{words}, append(args, "--etcd-snapshot", file)...)
 	}
 }
 
@@ -214,7 +228,7 @@ func TestStaleBitmap(t *testing.T) {
 		serviceIPsKey: []byte(`{"kind":"RangeAllocation","apiVersion":"v1","metadata":{"labels":{"a":"b"}},"range":"10.0.0.0/16","data":"AQ=="}`),
 	})
 	r := runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", file)
-	want := audit.Range{Name: "serviceips", Range: "10.0.0.0/16", Size: 65534, Used: 1, Free: 65533, Mode: audit.ModeStale}
+	want := audit.Range{Name: "serviceips", Range: "10.0.0.0/16", Size: audit.Amount{N: 65534}, Used: audit.Amount{N: 1}, Free: audit.Amount{N: 65533}, InUse: 1, Mode: audit.ModeStale}
 	if len(r.Ranges) != 3 || r.Ranges[1] != want {
 		t.Errorf("%+v", r.Ranges)
 	}
@@ -439,7 +453,7 @@ func TestExplainService(t *testing.T) {
 			t.Errorf("%v: %s%s", args, same, stderr)
 		}
 	}
-	if code, stdout, stderr := run(t, "explain", "default/none", "--etcd-snapshot", file); code != exitInput || stdout != "" || !strings.Contains(stderr, "there is no Service default/none") {
+	if code, stdout, stderr := run(t, "explain", "default/none", "--etcd-snapshot", file); code != exitNone || stdout != "" || !strings.Contains(stderr, "there is no Service default/none") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 	for _, name := range runbook.Names() {
@@ -593,8 +607,9 @@ func TestSeverities(t *testing.T) {
 		}
 		p := runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", file)
 		for _, s := range audit.Severities {
-			if n := counts[s]; n == 0 || r.Summary.BySeverity.Of(s) != n || p.Summary.BySeverity.Of(s) != n {
-				t.Errorf("%s: %s %d, %d and %d", cluster, s, n, r.Summary.BySeverity.Of(s), p.Summary.BySeverity.Of(s))
+			n := audit.Count{Found: counts[s]}
+			if got, planned := *r.Summary.BySeverity.Of(s), *p.Summary.BySeverity.Of(s); n.Found == 0 != (s == audit.Exhausted) || got != n || planned != n {
+				t.Errorf("%s: %s %v, %v and %v", cluster, s, n, got, planned)
 			}
 		}
 	}
@@ -634,9 +649,13 @@ func TestNamespace(t *testing.T) {
 				t.Errorf("-n %s: %+v", namespace, f)
 			}
 		}
-		if n += len(some.Findings); len(some.Leaks) != len(all.Leaks) || some.Summary.Services != all.Summary.Services {
+		if n += len(some.Findings); len(some.Leaks) != 0 || some.Summary.Findings.Found != len(some.Findings) || some.Summary.Services != all.Summary.Services {
 			t.Errorf("-n %s: %+v", namespace, some.Summary)
 		}
+	}
+	// The leaks of a cluster are no fault of a namespace.
+	if none := runJSON[audit.Report](t, exitOK, append(source, "-n", "kube-public")...); none.Has(audit.Wasted) {
+		t.Errorf("%+v", none)
 	}
 	if n != len(all.Findings) || len(namespaces) < 2 {
 		t.Errorf("%d findings in %d namespaces, %d in all", n, len(namespaces), len(all.Findings))

@@ -18,9 +18,9 @@ func TestCompletion(t *testing.T) {
 	online := strings.Join(etcdtest.Start(t, single).Endpoints(), ",")
 	all := []string{"serviceips", "secondaryserviceips", "servicenodeports"}
 	for _, c := range []struct{ line, want []string }{
-		{[]string{"audit", "-o", ""}, []string{"table", "wide", "json", "yaml", "html"}},
+		{[]string{"audit", "-o", ""}, []string{"table", "wide", "json", "yaml", "html", "prometheus"}},
 		{[]string{"repair", "-o", ""}, []string{"table", "wide", "json", "yaml"}},
-		{[]string{"audit", "--output="}, []string{"table", "wide", "json", "yaml", "html"}},
+		{[]string{"audit", "--output="}, []string{"table", "wide", "json", "yaml", "html", "prometheus"}},
 		{[]string{"show", "--mode", ""}, []string{"auto", "bitmap"}},
 		{[]string{"audit", "--user", ""}, nil},
 		{[]string{"preflight", "--to", ""}, []string{"1.32", "1.33", "1.34", "1.35", "1.36", "1.37"}},
@@ -31,7 +31,11 @@ func TestCompletion(t *testing.T) {
 		{[]string{"show", "--endpoints", online, ""}, []string{"kubernetes", "servicenodeports"}},
 		{[]string{"show", "--etcd-snapshot", single, "kubernetes", ""}, nil},
 		{[]string{"show", "--etcd-snapshot", "none.db", ""}, all},
-		{[]string{"explain", "--etcd-snapshot", single, ""}, runbook.Names()},
+		{[]string{"explain", "--etcd-snapshot", single, ""}, append([]string{"default/", "shop/", "team-a/", "team-b/"}, runbook.Names()...)},
+		{[]string{"explain", "--etcd-snapshot", single, "default/kub"}, []string{"default/kubernetes"}},
+		{[]string{"explain", "--etcd-snapshot", single, "-n", "default", "kub"}, []string{"kubernetes"}},
+		{[]string{"audit", "--etcd-snapshot", single, "-n", "team"}, []string{"team-a", "team-b"}},
+		{[]string{"audit", "--fail-on", ""}, []string{"breaksTraffic", "duplicateRisk", "exhausted", "wasted"}},
 		{[]string{"init", ""}, all},
 		{[]string{"init", "serviceips", ""}, nil},
 		{[]string{"allocate", "--endpoints", online, ""}, all},

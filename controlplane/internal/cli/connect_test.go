@@ -118,21 +118,39 @@ func TestEnvironment(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// The first line on stderr says where the etcd comes from.
+	refused := func(want int, words string, args ...string) {
+		t.Helper()
+		code, stdout, stderr := run(t, args...)
+		if code != want || stdout != "" || strings.Count(stderr, "\n") != 2 || !strings.Contains(stderr, "as ETCDCTL_ENDPOINTS says") || !strings.Contains(stderr, words) {
+			t.Errorf("%v: exit code %d, %s%s", args, code, stdout, stderr)
+		}
+	}
 	snapshot := etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")
 	t.Setenv("ETCDCTL_ENDPOINTS", strings.Join(e.Endpoints(), ","))
 	t.Setenv("ETCDCTL_USER", "root:wrong")
 	t.Setenv("ETCDCTL_DIAL_TIMEOUT", "3s")
-	runFails(t, exitInput, []string{"refuses the user or password"}, "audit")
+	refused(exitInput, "refuses the user or password", "repair")
 	t.Setenv("ETCDCTL_USER", "root")
 	t.Setenv("ETCDCTL_PASSWORD", "secret")
-	runJSON[audit.Report](t, exitFound, "audit")
-	runOK(t, "allocate", "servicenodeports")
-	runFails(t, exitInput, []string{"refuses the user or password"}, "audit", "--password", "wrong")
-	runFails(t, exitInput, []string{"refuses the user or password"}, "audit", "--password-file", etcdtest.Write(t, []byte("wrong")))
+	code, stdout, stderr := run(t, "repair")
+	if code != exitFound || !strings.Contains(stdout, e.Endpoints()[0]) || !strings.Contains(stderr, "as ETCDCTL_ENDPOINTS says") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	runJSON[audit.Report](t, exitFound, "audit", "--endpoints", e.Endpoints()[0])
+	if code, _, _ := run(t, "allocate", "servicenodeports"); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	refused(exitInput, "refuses the user or password", "repair", "--password", "wrong")
+	refused(exitInput, "refuses the user or password", "repair", "--password-file", etcdtest.Write(t, []byte("wrong")))
+	// The variable never takes the place of kubectl's cluster.
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("HOME", t.TempDir())
+	runFails(t, exitInput, []string{"no cluster", "ETCDCTL_ENDPOINTS does not stand here"}, "audit")
 	runJSON[audit.Report](t, exitOK, "audit", "--etcd-snapshot", snapshot)
 	runFails(t, exitUnreachable, []string{"127.0.0.1:1"}, "audit", "--endpoints", "http://127.0.0.1:1")
 	t.Setenv("ETCDCTL_DIAL_TIMEOUT", "soon")
-	runFails(t, exitInput, []string{"ETCDCTL_DIAL_TIMEOUT", "soon"}, "audit")
+	refused(exitInput, "ETCDCTL_DIAL_TIMEOUT cannot be \"soon\"", "repair")
 }
 
 func second[T any](_ T, err error) error { return err }

@@ -16,25 +16,27 @@ import (
 
 func newExplain(p *Program) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "explain IP|PORT|NAMESPACE/NAME|REASON",
+		Use:   "explain IP|PORT|NAME|NAMESPACE/NAME|REASON",
 		Short: "Explain a ClusterIP, node port, Service or reason of findings",
 		Long: `Shows the range and band of an address or port, whether it is allocated, the Services
-that use it, and its repair. For a Service, named as NAMESPACE/NAME or as NAME with
---namespace, shows this for each of its values. For the reason of a finding, or for "leak", shows its meaning, risk
-and remedy, as docs/runbook.md does; this reads no cluster.`,
+that use it, and its repair. For a Service shows this for each of its values: it is named
+as NAMESPACE/NAME, or as NAME, service/NAME or svc/NAME in --namespace, which is that of the
+kubeconfig's context if it is not given. For the reason of a finding, or for "leak", shows
+its meaning, risk and remedy, as docs/runbook.md does; this reads no cluster.`,
 		Example: `  rangekeeper explain 10.96.0.10 --etcd-snapshot backup.db.gz
   rangekeeper explain 30080 --endpoints http://127.0.0.1:2379
   rangekeeper explain default/web --etcd-snapshot backup.db.gz
   rangekeeper explain web -n default
   rangekeeper explain PortAlreadyAllocated`,
-		Args:              usage.Arguments,
-		ValidArgsFunction: completeReasons,
+		Args: usage.Arguments,
 	}
 	format := addFormat(c, formatTable, formatJSON, formatYAML)
 	inNamespace := c.Flags().StringP("namespace", "n", "", "namespace of a Service that is named without one")
 	c.Flags().BoolP("all-namespaces", "A", false, "without effect: the Services of all namespaces are read")
-	usage.CompleteNothing(c, "namespace")
-	withAPISource(c, p, func(c *cobra.Command, args []string, s *source) error {
+	var from *source
+	completeNamespaces(c, &from)
+	c.ValidArgsFunction = completeValues(&from, inNamespace)
+	from = withAPISource(c, p, func(c *cobra.Command, args []string, s *source) error {
 		screen := newScreen(c.OutOrStdout(), true)
 		if entry, ok := runbook.Named(args[0]); ok {
 			if *format != formatTable {
@@ -43,21 +45,19 @@ and remedy, as docs/runbook.md does; this reads no cluster.`,
 			screen.entry(entry, s.program)
 			return screen.writeTo(c.OutOrStdout())
 		}
-		namespace, name, isService := strings.Cut(args[0], "/")
 		value, err := rangekeeper.ParseValue(args[0])
-		switch {
-		case err == nil:
-		case !isService && *inNamespace != "":
-			namespace, name, isService = *inNamespace, args[0], true
-		case !isService:
-			return usage.Error(c, "%q is no address, port, NAMESPACE/NAME or reason; a Service without a namespace needs --namespace", args[0])
-		case *inNamespace != "" && *inNamespace != namespace:
-			return usage.Error(c, "%s is in another namespace than --namespace %s", args[0], *inNamespace)
+		isService := err != nil
+		var namespace, name string
+		if isService {
+			if namespace, name, err = s.serviceOf(c, args[0], *inNamespace); err != nil {
+				return err
+			}
 		}
 		a, err := s.audit(c.Context())
 		if err != nil {
 			return err
 		}
+		screen.source(a.Report().Source)
 		var all []*audit.Explanation
 		if isService {
 			all, err = a.ExplainService(namespace, name)
@@ -78,18 +78,33 @@ and remedy, as docs/runbook.md does; this reads no cluster.`,
 		if *format == formatTable {
 			err = screen.writeTo(c.OutOrStdout())
 		} else {
-			err = writeDocument(c.OutOrStdout(), audit.Explanations{APIVersion: audit.APIVersion, Kind: audit.KindExplanation, Values: all}, *format)
+			err = writeDocument(c.OutOrStdout(), audit.Explanations{APIVersion: audit.APIVersion, Kind: audit.KindExplanation, Source: a.Report().Source, Values: all}, *format)
 		}
 		return foundIf(faulty, err)
 	})
 	return c
 }
 
-func completeReasons(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// serviceOf returns the namespace and name of a Service that a user names.
+func (s *source) serviceOf(c *cobra.Command, text, inNamespace string) (namespace, name string, err error) {
+	before, after, hasSlash := strings.Cut(text, "/")
+	switch {
+	case hasSlash && slices.Contains([]string{"service", "services", "svc"}, before):
+		name = after
+	case hasSlash && inNamespace != "" && inNamespace != before:
+		return "", "", usage.Error(c, "%s is in another namespace than --namespace %s", text, inNamespace)
+	case hasSlash:
+		return before, after, nil
+	default:
+		name = text
 	}
-	return runbook.Names(), cobra.ShellCompDirectiveNoFileComp
+	if namespace = inNamespace; namespace == "" && s.overAPI() {
+		namespace = s.namespace()
+	}
+	if namespace == "" {
+		return "", "", usage.Error(c, "%q is no address, port, NAMESPACE/NAME or reason; a Service without a namespace needs --namespace", text)
+	}
+	return namespace, name, nil
 }
 
 // entry writes an entry of the runbook, for the user of a program.

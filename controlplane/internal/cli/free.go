@@ -73,6 +73,7 @@ func writeFree(w io.Writer, free *audit.FreeList) error {
 	}
 	t.add("", []string{"RANGE", "VALUES", "BAND", "FREE", "NEXT"}, rows)
 	s := newScreen(w, true)
+	s.source(free.Source)
 	s.b.Write(t.b.Bytes())
 	s.unknown(free.Unknown)
 	return s.writeTo(w)

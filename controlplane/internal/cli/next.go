@@ -40,16 +40,22 @@ func (s *source) remember(c *cobra.Command, others map[string]bool) {
 	})
 }
 
-// cluster is what the cluster is known by: the context of the kubeconfig, or else the source.
-func (s *source) cluster() string {
-	if s.overAPI() {
-		if config, err := s.kube.loader().RawConfig(); err == nil {
-			if context := cmp.Or(s.kube.overrides.CurrentContext, config.CurrentContext); context != "" {
-				return context + " (" + s.server + ")"
-			}
-		}
+// context returns the context of the kubeconfig, empty where none is used.
+func (s *source) context() string {
+	config, err := s.kube.loader().RawConfig()
+	if err != nil {
+		return ""
 	}
-	return s.name()
+	return cmp.Or(s.kube.overrides.CurrentContext, config.CurrentContext)
+}
+
+// namespace returns that of the kubeconfig's context, default unless it names one; empty where no kubeconfig can be read.
+func (s *source) namespace() string {
+	namespace, _, err := s.kube.loader().Namespace()
+	if err != nil {
+		return ""
+	}
+	return namespace
 }
 
 // command returns a command for this source, in words that are not broken.

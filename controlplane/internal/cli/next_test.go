@@ -63,7 +63,7 @@ func TestCountOfRepair(t *testing.T) {
 			t.Errorf("%s: want %q in %q; %s", name, want, steps, stderr)
 		}
 		plan := runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", file)
-		changed := regexp.MustCompile(`^\d+ set, \d+ cleared, (\d+) IPAddress objects? changed`).FindStringSubmatch(head)
+		changed := regexp.MustCompile(`(?m)^\d+ set, \d+ cleared, (\d+) IPAddress objects? changed`).FindStringSubmatch(head)
 		if changed == nil && len(plan.Objects) > 0 || changed != nil && changed[1] != strconv.Itoa(len(plan.Objects)) {
 			t.Errorf("%s: %d objects change: %s", name, len(plan.Objects), head)
 		}

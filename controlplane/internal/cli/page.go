@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/occupancy"
@@ -11,11 +10,14 @@ import (
 )
 
 // pageOf returns a report as a page for a ticket.
-func pageOf(a *audit.Audit, r *audit.Report, maps []occupancy.Map, from *source, now time.Time) occupancy.Page {
+func pageOf(r *audit.Report, maps []occupancy.Map, from *source) occupancy.Page {
 	p := occupancy.Page{
-		Cluster: from.cluster(), Source: fmt.Sprintf("%s %s, revision %d", from.kind(), from.name(), a.Revision()), Time: now,
+		Cluster: r.Source.Name, Source: fmt.Sprintf("%s, revision %d, rangekeeper %s", kindTexts[r.Source.Type], r.Source.Revision, r.Source.Version), Time: r.Source.Time,
 		Totals: totals(r),
 		Maps:   maps,
+	}
+	if r.Source.Context != "" {
+		p.Cluster = r.Source.Context + " (" + r.Source.Name + ")"
 	}
 	for _, u := range r.Unreadable {
 		p.Unknown = append(p.Unknown, u.Kind+" "+u.Key+" cannot be read: "+u.Message)
@@ -24,8 +26,8 @@ func pageOf(a *audit.Audit, r *audit.Report, maps []occupancy.Map, from *source,
 		p.Unknown = append(p.Unknown, unknown.Message)
 	}
 	for _, severity := range audit.Severities {
-		n := r.Summary.BySeverity.Of(severity)
-		p.Severities = append(p.Severities, occupancy.Severity{Name: string(severity), Text: severityText(severity, n), Count: n})
+		n := *r.Summary.BySeverity.Of(severity)
+		p.Severities = append(p.Severities, occupancy.Severity{Name: string(severity), Text: severityText(severity, n), Count: countText(n)})
 	}
 	for _, name := range runbook.Names() {
 		e, _ := runbook.Named(name)

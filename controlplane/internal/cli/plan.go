@@ -14,9 +14,10 @@ import (
 // planScreen is a plan for people: the number of changes per range, and what becomes of each finding and leak.
 func planScreen(s *screen, p *audit.Plan, r *repair) {
 	source := r.source
-	state := "not applied"
+	s.source(p.Source)
+	state := "not applied); "
 	if p.Applied {
-		state = "applied"
+		state = "applied); left: "
 	}
 	changed := fmt.Sprintf("%d set, %d cleared", p.Summary.Set, p.Summary.Clear)
 	if n := len(p.Objects); n > 0 {
@@ -25,8 +26,8 @@ func planScreen(s *screen, p *audit.Plan, r *repair) {
 	if p.ServiceCIDR != nil {
 		changed += ", 1 ServiceCIDR created"
 	}
-	s.text(0, bold, fmt.Sprintf("%s (%s); %s, %d left to the owners; %s", changed, state,
-		count(p.Summary.Findings, "finding"), p.Summary.LeftToOwners, count(p.Summary.Leaks, "leak")))
+	s.text(0, bold, fmt.Sprintf("%s (%s%s, %d for the owners; %s", changed, state,
+		several(p.Summary.Findings, "finding"), p.Summary.LeftToOwners, several(p.Summary.Leaks, "leak")))
 	s.counts(p.Summary.BySeverity)
 	s.blank()
 	rows := [][]string{{"RANGE", "VALUES", "SET", "CLEAR"}}

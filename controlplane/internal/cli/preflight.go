@@ -35,6 +35,7 @@ list them (deploy/audit/preflight.yaml).`,
 	var to string
 	c.Flags().StringVar(&to, "to", "", "release of the upgrade: "+strings.Join(preflight.Targets(), ", ")+", or a patch release of one of these")
 	usage.Required(c, "to")
+	strict := c.Flags().Bool("strict", false, "exit code 4 if nothing must be done first, but something is unknown")
 	format := addFormat(c, formatTable, formatWide, formatJSON, formatYAML)
 	c.RegisterFlagCompletionFunc("to", cobra.FixedCompletions(preflight.Targets(), cobra.ShellCompDirectiveNoFileComp))
 	var target preflight.Release
@@ -88,6 +89,9 @@ list them (deploy/audit/preflight.yaml).`,
 			screen.preflight(report)
 			err = screen.writeTo(c.OutOrStdout())
 		}
+		if err == nil && *strict && report.Ready() && report.Summary.Unknown > 0 {
+			return ErrUnseen
+		}
 		return foundIf(!report.Ready(), err)
 	})
 	s.flagsAnywhere = true
@@ -104,6 +108,7 @@ var (
 
 // preflight writes the checks by level.
 func (s *screen) preflight(r *preflight.Report) {
+	s.source(r.Source)
 	from := r.From
 	if from == "" {
 		from = "an unknown release"

@@ -158,7 +158,7 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := r.source.auditOptions()
+	o := r.source.auditOptions(state)
 	o.CleansLeaks = true
 	a, err := audit.New(state, o)
 	if err != nil {
@@ -172,7 +172,7 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, error) {
 		if err := r.writeSnapshot(ctx, state, a); err != nil {
 			return nil, err
 		}
-		plan.Applied = true
+		plan.SetApplied()
 	}
 	return plan, nil
 }
@@ -312,12 +312,11 @@ func (r *repair) openRanges(ctx context.Context) ([]repairRange, error) {
 
 // pass reads the state, audits it and, with --apply, writes what changes. Where it may clear something it needs Services.
 func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []repairRange, clears bool) (*audit.Plan, error) {
-	o := r.source.auditOptions()
-	o.CleansLeaks = clears
+	var read []audit.ReadRange
 	driven := make([]driver.Range, len(ranges))
 	for i, k := range ranges {
 		driven[i] = timedRange{k.Store}
-		o.Read = append(o.Read, audit.ReadRange{Name: k.name, Range: k.Range().String()})
+		read = append(read, audit.ReadRange{Name: k.name, Range: k.Range().String()})
 	}
 	var audited *audit.Audit
 	outcomes, err := driver.Drive(ctx, known, driven, !r.apply, func(pass *rangekeeper.Pass) (*rangekeeper.Report, rangekeeper.ServiceList, error) {
@@ -325,7 +324,8 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 		if err != nil {
 			return nil, rangekeeper.ServiceList{}, err
 		}
-		o.Pass = pass
+		o := r.source.auditOptions(state)
+		o.CleansLeaks, o.Read, o.Pass = clears, read, pass
 		if audited, err = audit.New(state, o); err != nil {
 			return nil, rangekeeper.ServiceList{}, r.source.explain(err)
 		}
@@ -350,7 +350,9 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 	if err != nil && !plan.ChangesAny() {
 		return nil, err
 	}
-	plan.Applied = r.apply
+	if r.apply {
+		plan.SetApplied()
+	}
 	return plan, err
 }
 

@@ -111,8 +111,8 @@ func TestRepairedSnapshot(t *testing.T) {
 			checkStored(t, cluster, "repaired3", readFile(t, repaired))
 			before := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", damaged)
 			after := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", repaired)
-			left := after.Summary.BySeverity.BreaksTraffic // which is for owners
-			if len(after.Leaks) != 0 || len(after.Findings) != left || left != before.Summary.BySeverity.BreaksTraffic || len(before.Findings) == left {
+			left := after.Summary.BySeverity.BreaksTraffic.Found // which is for owners
+			if len(after.Leaks) != 0 || len(after.Findings) != left || left != before.Summary.BySeverity.BreaksTraffic.Found || len(before.Findings) == left {
 				t.Errorf("before %+v, after %+v", before.Summary, after.Summary)
 			}
 			again := runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", repaired)
@@ -488,7 +488,7 @@ func changesNothing(t *testing.T, fixture etcdtest.FixtureCluster, damaged strin
 	repaired := filepath.Join(t.TempDir(), "repaired.db")
 	plan := runJSON[audit.Plan](t, exitFound, "repair", "--etcd-snapshot", damaged, "--to-file", repaired)
 	after := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", repaired)
-	if len(plan.Objects) == 0 || len(after.Leaks) != 0 || after.Summary.BySeverity.BreaksTraffic != len(after.Findings) {
+	if len(plan.Objects) == 0 || len(after.Leaks) != 0 || after.Summary.BySeverity.BreaksTraffic.Found != len(after.Findings) {
 		t.Errorf("%d objects, then %+v", len(plan.Objects), after.Summary)
 	}
 	etcd := etcdtest.Start(t, repaired)

@@ -40,7 +40,7 @@ func (r *repair) readRunning(ctx context.Context, planned *changes) (*clustersta
 
 // audit audits a state of the running cluster, all leaks to be cleaned, or only what a bitmap records alone.
 func (r *repair) audit(state *clusterstate.State, keepsLeaks bool) (*audit.Plan, error) {
-	o := r.source.auditOptions()
+	o := r.source.auditOptions(state)
 	o.CleansLeaks, o.KeepsLeaks = r.cleanLeaks, keepsLeaks
 	a, err := audit.New(state, o)
 	if err != nil {
@@ -247,7 +247,7 @@ func (r *repair) lookPlanned(ctx context.Context, c *changes) (found *due, err e
 		return nil, r.hasChanged(c.Revision, differences...)
 	}
 	plan.Restrict(planned)
-	plan.Applied = true
+	plan.SetApplied()
 	return d, nil
 }
 

@@ -15,7 +15,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
@@ -34,6 +39,8 @@ const (
 	exitFound       = 1
 	exitInput       = 2
 	exitUnreachable = 3
+	exitUnseen      = 4
+	exitNone        = 5
 	exitInterrupted = 130 // by the shell's convention for SIGINT
 )
 
@@ -45,10 +52,15 @@ const exitCodesHelp = `Exit codes of all commands:
   2    wrong usage, or input that cannot be used
   3    the etcd or API server cannot be reached, or another process uses its
        data
+  4    with --strict: nothing was found, but the source does not show all
+  5    there is no such Service or range, or the user may not read it
   130  interrupted; a command that runs until then ends with 0`
 
 // ErrFound ends a command whose output is complete with exitFound.
 var ErrFound = errors.New("something was found")
+
+// ErrUnseen ends a command whose output is complete with exitUnseen.
+var ErrUnseen = errors.New("the source does not show all")
 
 // foundIf is the end of a command whose output is complete unless there is an error.
 func foundIf(found bool, err error) error {
@@ -101,6 +113,8 @@ func (p *Program) Run(ctx context.Context, args []string, stdout, stderr io.Writ
 		return exitOK
 	case errors.Is(err, ErrFound):
 		return exitFound
+	case errors.Is(err, ErrUnseen):
+		return exitUnseen
 	default:
 		fmt.Fprintf(stderr, "rangekeeper: %v\n", err)
 		return p.exitCode(err)
@@ -117,11 +131,21 @@ func (p *Program) exitCode(err error) int {
 		return exitInterrupted
 	case is(clusterstate.ErrUnreachable), is(clusterstate.ErrAPIUnreachable), slices.ContainsFunc(p.Unreachable, is):
 		return exitUnreachable
+	case is(audit.ErrNone), isForbidden(err):
+		return exitNone
 	case slices.ContainsFunc([]error{rangekeeper.ErrFull, rangekeeper.ErrAlreadyAllocated, errInUse, errBusy, errChanged, etcdstore.ErrDeferred}, is), slices.ContainsFunc(p.Failed, is):
 		return exitFound
 	default:
 		return exitInput
 	}
+}
+
+// isForbidden reports whether an API server or an etcd says that the user may not do this.
+func isForbidden(err error) bool {
+	if e := (rpctypes.EtcdError{}); errors.As(err, &e) && e.Code() == codes.PermissionDenied {
+		return true
+	}
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || status.Code(err) == codes.PermissionDenied
 }
 
 func newRoot(p *Program, stdout, stderr io.Writer) *cobra.Command {
@@ -151,7 +175,7 @@ another source.
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(usage.FlagError)
 	root.AddCommand(newAudit(p), newRepair(), newUndo(), newShow(p), newExplain(p), newFree(p), newPreflight(p),
-		newInit(p), newAllocate(p), newRelease(p), newWatch(p))
+		newInit(p), newAllocate(p), newRelease(p), newWatch(p), newVersion())
 	if p.Commands != nil {
 		root.AddCommand(p.Commands()...)
 	}
@@ -247,6 +271,18 @@ func versionText() string {
 		return version
 	}
 	return version + " (commit " + revision + ")"
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Show the version of this program",
+		Args:  usage.Arguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(c.OutOrStdout(), "rangekeeper version "+versionText())
+			return err
+		},
+	}
 }
 
 // withAPISource is withSource for a command that can read the Kubernetes API as well.

@@ -70,7 +70,7 @@ const (
 	cyan   = "36"
 )
 
-var severityColors = map[audit.Severity]string{audit.BreaksTraffic: red, audit.DuplicateRisk: yellow, audit.Wasted: cyan}
+var severityColors = map[audit.Severity]string{audit.BreaksTraffic: red, audit.DuplicateRisk: yellow, audit.Exhausted: yellow, audit.Wasted: cyan}
 
 func (s *screen) colored(color, text string) string {
 	if !s.hasColor || color == "" {
@@ -217,6 +217,8 @@ func claimantsOf(f audit.Finding) (rows [][]string) {
 // doesAbout says what a claimant does about the value. A ClusterIP never changes.
 func doesAbout(f audit.Finding, c audit.Claimant) string {
 	switch {
+	case c.Tied:
+		return "created in the same second: one of these keeps it"
 	case len(f.Claimants) == 1:
 		return "claims it twice: " + map[bool]string{true: "change one field", false: "recreate"}[f.Reason == rangekeeper.ReasonPortAlreadyAllocated.String()]
 	case c.Keeps:
@@ -259,32 +261,59 @@ func (s *screen) faults(faults []fault, program string) {
 var severityTexts = map[audit.Severity][2]string{
 	audit.BreaksTraffic: {"breaks traffic now", "break traffic now"},
 	audit.DuplicateRisk: {"may be handed out twice", "may be handed out twice"},
+	audit.Exhausted:     {"range is full or nearly full", "ranges are full or nearly full"},
 	audit.Wasted:        {"is wasted", "are wasted"},
 }
 
 // counts writes how many faults there are of each severity.
 func (s *screen) counts(by audit.BySeverity) {
+	width := 6
 	for _, severity := range audit.Severities {
-		n := by.Of(severity)
+		width = max(width, len(countText(*by.Of(severity))))
+	}
+	for _, severity := range audit.Severities {
+		n := *by.Of(severity)
 		color := ""
-		if n > 0 {
+		if n.Found > 0 {
 			color = severityColors[severity]
 		}
-		fmt.Fprintf(&s.b, "%6d  %s\n", n, s.colored(color, severityText(severity, n)))
+		fmt.Fprintf(&s.b, "%*s  %s\n", width, countText(n), s.colored(color, severityText(severity, n)))
 	}
 }
 
-func severityText(severity audit.Severity, n int) string {
-	if n == 1 {
+// countText is a count for people: one of which the source shows nothing is no 0.
+func countText(n audit.Count) string {
+	if n.IsAtLeast && n.Found == 0 {
+		return "?"
+	}
+	return n.String()
+}
+
+func severityText(severity audit.Severity, n audit.Count) string {
+	if n.Found == 1 && !n.IsAtLeast {
 		return severityTexts[severity][0]
 	}
 	return severityTexts[severity][1]
 }
 
+// rangeHeader is that of rangeRow.
+var rangeHeader = []string{"RANGE", "VALUES", "MODE", "SIZE", "USED", "FREE"}
+
+func rangeRow(r audit.Range) []string {
+	size, used, free, values := fmt.Sprint(r.Size.N), fmt.Sprint(r.Used.N), fmt.Sprint(r.Free.N), r.Range
+	if r.Used.Unseen {
+		used, free = "at least "+used, "at most "+free
+	}
+	if r.Size.Unseen {
+		size, free, values = "?", "?", "?"
+	}
+	return []string{r.Name, values, string(r.Mode), size, used, free}
+}
+
 func (s *screen) ranges(ranges []audit.Range) {
-	rows := [][]string{{"RANGE", "VALUES", "MODE", "SIZE", "USED", "FREE"}}
+	rows := [][]string{rangeHeader}
 	for _, r := range ranges {
-		rows = append(rows, []string{r.Name, r.Range, string(r.Mode), fmt.Sprint(r.Size), fmt.Sprint(r.Used), fmt.Sprint(r.Free)})
+		rows = append(rows, rangeRow(r))
 	}
 	s.rows(0, rows)
 }

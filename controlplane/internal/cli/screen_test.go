@@ -84,10 +84,14 @@ func TestScreenOfAudit(t *testing.T) {
 		for _, format := range []string{"table", "wide"} {
 			_, shown, _ := run(t, "audit", "--etcd-snapshot", file, "-o", format)
 			by := r.Summary.BySeverity
-			counts := fmt.Sprintf("%6d  break traffic now\n%6d  may be handed out twice\n%6d  are wasted\n%d findings, %d leaks, %d Services\n",
-				by.BreaksTraffic, by.DuplicateRisk, by.Wasted, len(r.Findings), len(r.Leaks), r.Summary.Services)
-			if !strings.HasPrefix(shown, counts) {
+			counts := fmt.Sprintf("%6d  break traffic now\n%6d  may be handed out twice\n%6d  ranges are full or nearly full\n%6d  are wasted\n%d findings, %d leaks, %d Services\n",
+				by.BreaksTraffic.Found, by.DuplicateRisk.Found, 0, by.Wasted.Found, len(r.Findings), len(r.Leaks), r.Summary.Services)
+			about, rest, _ := strings.Cut(shown, "\n\n")
+			if !strings.HasPrefix(rest, counts) {
 				t.Errorf("the counts are not first:\n%s", shown)
+			}
+			if about = strings.ReplaceAll(about, "\n", " "); !strings.HasPrefix(about, fmt.Sprintf("etcd snapshot %s, revision %d, read ", file, r.Source.Revision)) || !strings.HasSuffix(about, " UTC by rangekeeper "+version) {
+				t.Errorf("the source is %q", about)
 			}
 			if !strings.HasSuffix(shown, "\nRunbook: docs/runbook.md#clusteripalreadyallocated\n") {
 				t.Errorf("the end:\n%s", shown)
@@ -137,7 +141,7 @@ func TestScreenOfAudit(t *testing.T) {
 		}
 	}
 	_, shown, _ := run(t, "audit", "--etcd-snapshot", etcdtest.Fixture(etcdtest.DualStack, "clean.db.gz"))
-	if !strings.Contains(shown, "\n0 findings, 0 leaks, ") || strings.Contains(shown, "Next") {
+	if !strings.Contains(shown, "\nok: nothing found in 1081 Services\n") || strings.Contains(shown, "Next") {
 		t.Errorf("%s", shown)
 	}
 }

@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +29,7 @@ func newShow(p *Program) *cobra.Command {
 			return s.explain(err)
 		}
 		if *format == formatTable {
-			err = writeRuns(c.OutOrStdout(), use.Ranges)
+			err = writeUse(c.OutOrStdout(), use)
 		} else {
 			err = writeDocument(c.OutOrStdout(), use, *format)
 		}
@@ -42,40 +39,9 @@ func newShow(p *Program) *cobra.Command {
 	return c
 }
 
-// completeRange offers the names of the source's ranges for the argument of a command.
-func completeRange(c *cobra.Command, s *source) {
-	c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return rangeNames(c.Context(), s), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// completionTimeout is how long someone who pressed the tab key may have to wait.
-const completionTimeout = 3 * time.Second
-
-// rangeNames returns those of the source, if one was given and can be read.
-func rangeNames(ctx context.Context, s *source) []string {
-	names := bitmapNames
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
-	defer cancel()
-	s.progress = &progress{w: io.Discard}
-	defer s.close()
-	a, err := s.audit(ctx)
-	if err != nil {
-		return names
-	}
-	names = nil
-	for _, r := range a.Report().Ranges {
-		names = append(names, r.Name)
-	}
-	return slices.Compact(names) // a ServiceCIDR object can have two
-}
-
-func writeRuns(w io.Writer, all []audit.Runs) error {
+func writeUse(w io.Writer, use *audit.RangeUse) error {
 	var t table
-	for _, r := range all {
+	for _, r := range use.Ranges {
 		t.addRanges([]audit.Range{r.Range})
 		if r.StaticBand > 0 {
 			fmt.Fprintf(&t.b, "\nStatic band: the lowest %s\n", count(int(r.StaticBand), "value"))
@@ -83,8 +49,11 @@ func writeRuns(w io.Writer, all []audit.Runs) error {
 		t.addRuns("Free runs", r.Free)
 		t.addRuns("Used runs", r.Used)
 	}
-	_, err := w.Write(t.b.Bytes())
-	return err
+	s := newScreen(w, true)
+	s.source(use.Source)
+	s.b.Write(t.b.Bytes())
+	s.unknown(use.Unknown)
+	return s.writeTo(w)
 }
 
 func (t *table) addRuns(title string, runs []audit.Run) {

@@ -33,8 +33,6 @@ type source struct {
 	kube *kubeconfig
 	// The ranges that the servers have, which the Kubernetes API does not serve.
 	clusterIPRange, nodePortRange string
-	// readMetrics asks the API server for its counts of node ports, too.
-	readMetrics bool
 	// forUpgrade reads what else an upgrade depends on.
 	forUpgrade bool
 	// flagsAnywhere takes --service-cluster-ip-range with every source.
@@ -138,9 +136,8 @@ func (s *source) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.snapshot, "etcd-snapshot", "", "read this etcd snapshot, plain or gzip-compressed")
 	f.BoolVar(&s.skipHashCheck, "skip-hash-check", false, "with --etcd-snapshot: read a file without a valid hash, such as a copy of member/snap/db")
-	s.connection.Elsewhere = func() bool {
-		return s.file() != "" || s.kube != nil && s.kube.given(c) != ""
-	}
+	// A variable never takes the place of the cluster that kubectl works with.
+	s.connection.Elsewhere = func() bool { return s.file() != "" || s.kube != nil && !c.Flags().Changed("endpoints") }
 	s.connection.AddFlags(c, "read a running etcd at these URLs")
 	f.StringVar(&s.prefix, "prefix", clusterstate.DefaultPrefix, "kube-apiserver's --etcd-prefix")
 	f.StringVar(&s.mode, "mode", modeAuto, "how ClusterIPs are recorded: auto (by ServiceCIDR objects if there are any) or bitmap")
@@ -214,7 +211,6 @@ func (s *source) readAPI(ctx context.Context) (*clusterstate.State, error) {
 	s.server = config.Host
 	state, err := clusterstate.ReadAPI(ctx, config, clusterstate.APIOptions{
 		Unseen:   clusterstate.Unseen{ClusterIPRanges: s.clusterIPRanges(), NodePortRange: s.nodePortRange},
-		Metrics:  s.readMetrics,
 		Upgrade:  s.forUpgrade,
 		Progress: s.progress.start("reading " + config.Host),
 	})
@@ -272,8 +268,8 @@ func (s *source) connect(ctx context.Context) (*clientv3.Client, error) {
 }
 
 // auditOptions are those for a state that was just read.
-func (s *source) auditOptions() audit.Options {
-	o := audit.Options{Bitmap: s.mode == modeBitmap}
+func (s *source) auditOptions(state *clusterstate.State) audit.Options {
+	o := audit.Options{Source: s.about(state), Bitmap: s.mode == modeBitmap}
 	if s.online() {
 		o.Now = time.Now()
 	}
@@ -294,7 +290,7 @@ func (s *source) auditOf(state *clusterstate.State, err error) (*audit.Audit, er
 	if err != nil {
 		return nil, err
 	}
-	a, err := audit.New(state, s.auditOptions())
+	a, err := audit.New(state, s.auditOptions(state))
 	return a, s.explain(err)
 }
 
@@ -318,17 +314,25 @@ func (s *source) name() string {
 	}
 }
 
-// kind is the kind of the source.
+// The types of sources, as documents have them.
+const (
+	kindAPI      = "kubernetesAPI"
+	kindKine     = "kineDatabase"
+	kindEtcd     = "etcd"
+	kindSnapshot = "etcdSnapshot"
+)
+
+// kind is the type of the source.
 func (s *source) kind() string {
 	switch {
 	case s.overAPI():
-		return "Kubernetes API"
+		return kindAPI
 	case s.sqlite != "":
-		return "SQLite database of kine"
+		return kindKine
 	case s.online():
-		return "etcd"
+		return kindEtcd
 	default:
-		return "etcd snapshot"
+		return kindSnapshot
 	}
 }
 

@@ -62,9 +62,9 @@ func (t *table) add(title string, header []string, rows [][]string) {
 func (t *table) addRanges(ranges []audit.Range) {
 	var rows [][]string
 	for _, r := range ranges {
-		rows = append(rows, []string{r.Name, r.Range, string(r.Mode), fmt.Sprint(r.Size), fmt.Sprint(r.Used), fmt.Sprint(r.Free)})
+		rows = append(rows, rangeRow(r))
 	}
-	t.add("", []string{"RANGE", "VALUES", "MODE", "SIZE", "USED", "FREE"}, rows)
+	t.add("", rangeHeader, rows)
 }
 
 // printable shows a text that someone wrote where an address belongs without
@@ -78,13 +78,15 @@ func printable(value string) string {
 
 // reportScreen is a report for people, with maps of its ranges, if there are any, and the next commands for its source.
 func reportScreen(s *screen, r *audit.Report, maps string, source *source) {
-	s.counts(r.Summary.BySeverity)
-	s.text(0, "", totals(r))
+	s.source(r.Source)
+	if r.Has(audit.Wasted) || r.Hides(audit.Wasted) {
+		s.counts(r.Summary.BySeverity)
+		s.text(0, "", totals(r))
+	} else {
+		s.text(0, bold, "ok: nothing found in "+count(int(r.Summary.Services), "Service"))
+	}
 	s.blank()
 	s.ranges(r.Ranges)
-	if maps != "" {
-		s.b.WriteString("\n" + maps)
-	}
 	s.unreadable(r.Unreadable)
 	s.unknown(r.Unknown)
 	var faults []fault
@@ -103,6 +105,9 @@ func reportScreen(s *screen, r *audit.Report, maps string, source *source) {
 		s.text(0, bold, severityTitles[severity])
 		s.faults(some, source.program)
 	}
+	if maps != "" {
+		s.b.WriteString("\n" + maps)
+	}
 	page := ""
 	if len(faults) > 0 {
 		first, _ := runbook.Named(worst(faults).reason)
@@ -114,7 +119,7 @@ func reportScreen(s *screen, r *audit.Report, maps string, source *source) {
 }
 
 func totals(r *audit.Report) string {
-	text := count(r.Summary.Findings, "finding") + ", " + count(r.Summary.Leaks, "leak") + ", " + count(int(r.Summary.Services), "Service")
+	text := several(r.Summary.Findings, "finding") + ", " + several(r.Summary.Leaks, "leak") + ", " + count(int(r.Summary.Services), "Service")
 	if n := r.Summary.Unreadable; n > 0 {
 		text += ", " + count(n, "object") + " that cannot be read"
 	}
@@ -137,6 +142,11 @@ func reportSteps(r *audit.Report, source *source) []step {
 	var steps []step
 	if len(faults) > 0 {
 		steps = source.explainSteps(worst(faults))
+	}
+	if slices.ContainsFunc(r.Findings, func(f audit.Finding) bool {
+		return f.Severity == audit.Exhausted && f.Kind == audit.KindServiceCIDR
+	}) {
+		steps = append(steps, step{"add addresses, once you have put a CIDR into this ServiceCIDR", []string{runbook.AddServiceCIDR}})
 	}
 	steps = append(steps, source.deleteSteps(deleted)...)
 	if r.SuspectsLeaks {
@@ -181,12 +191,23 @@ func (s *screen) unknown(all []audit.Unknown) {
 	s.blank()
 	s.text(0, bold, "Unknown")
 	for _, unknown := range all {
-		s.text(2, "", "- "+unknown.Message)
+		for _, line := range wrapped("- "+unknown.Message, s.width-2, 2) {
+			s.b.WriteString("  " + line + "\n")
+		}
 	}
 }
 
 var severityTitles = map[audit.Severity]string{
-	audit.BreaksTraffic: "Breaks traffic now", audit.DuplicateRisk: "May be handed out twice", audit.Wasted: "Wasted",
+	audit.BreaksTraffic: "Breaks traffic now", audit.DuplicateRisk: "May be handed out twice", audit.Exhausted: "Full or nearly full",
+	audit.Wasted: "Wasted",
+}
+
+// several is "at least 3 leaks" if the source may not show all.
+func several(n audit.Count, what string) string {
+	if n.IsAtLeast {
+		return "at least " + count(n.Found, what)
+	}
+	return count(n.Found, what)
 }
 
 func count(n int, what string) string {

@@ -20,13 +20,24 @@ pub struct Claimant {
     pub service: u64,
     /// Whether it keeps the value: the oldest Service does, by `metadata.creationTimestamp`. Services without a time count as
     /// the youngest. Of several with one time, the one that the IPAddress object of an address refers to keeps the address, and
-    /// the ports that the same Services claim; or else the first by namespace and name does.
+    /// the ports that the same Services claim; or else the one with the lowest create revision; or else the first by namespace
+    /// and name.
     pub keeps: bool,
+    /// Whether only the names decide that it keeps the value, or that another one does: it may as well be the other way round.
+    pub tied: bool,
 }
 
-/// A claim: unknown time, time, whose IPAddress object refers to the Service, its namespace, name and place. Claims are sorted by
-/// these.
-type Claim = (bool, i64, Reverse<Refers>, String, String, u64);
+/// A claim. The claims of a value are sorted by these fields.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Claim {
+    age: Age,
+    namespace: String,
+    name: String,
+    service: u64,
+}
+
+/// What decides which Service keeps a value: unknown time, time, whose IPAddress object refers to the Service, create revision.
+type Age = (bool, i64, Reverse<Refers>, u64);
 
 /// The IPAddress object that refers to a Service: of no address that is claimed more than once, of another one than the value, or
 /// of the value.
@@ -61,7 +72,8 @@ impl Claims {
                     FoundValue::Address(address) if refers_to_it(address) => Refers::Value,
                     _ => other,
                 };
-                claims.push((service.created == 0, service.created, Reverse(refers), namespace, name, self.services));
+                let age = (service.created == 0, service.created, Reverse(refers), service.create_revision);
+                claims.push(Claim { age, namespace, name, service: self.services });
             }
         }
         self.services += 1;
@@ -100,19 +112,26 @@ impl Report {
     fn settle(&mut self, of: HashMap<FoundValue, Vec<Claim>>) {
         for (value, mut claims) in of {
             claims.sort_unstable();
-            let mut services: Vec<u64> = Vec::new();
-            for (.., service) in &claims {
-                if !services.contains(service) {
-                    services.push(*service);
+            let mut services: Vec<&Claim> = Vec::new();
+            for claim in &claims {
+                if services.iter().all(|other| other.service != claim.service) {
+                    services.push(claim);
                 }
             }
+            let keeper = services.first().map(|claim| claim.age);
+            let is_tied = |claim: &Claim| keeper == Some(claim.age);
+            let several = services.iter().filter(|claim| is_tied(claim)).count() > 1;
+            let claimants = services.iter().enumerate().map(|(place, claim)| Claimant {
+                service: claim.service,
+                keeps: place == 0,
+                tied: several && is_tied(claim),
+            });
+            let claimants: Vec<_> = claimants.collect();
             let about = self.findings.iter_mut().filter(|finding| is_duplicate(finding) && finding.value == value);
-            for (finding, (.., service)) in about.zip(claims.iter().skip(1)) {
-                finding.subject = Subject::Service(*service);
+            for (finding, claim) in about.zip(claims.iter().skip(1)) {
+                finding.subject = Subject::Service(claim.service);
             }
-            let claimants =
-                services.iter().enumerate().map(|(place, service)| Claimant { service: *service, keeps: place == 0 });
-            self.claimants.insert(value, claimants.collect());
+            self.claimants.insert(value, claimants);
         }
         self.findings.sort_by_key(|finding| finding.subject);
     }
@@ -248,6 +267,32 @@ mod tests {
     }
 
     #[test]
+    fn of_services_of_one_second_the_first_revision_keeps_a_value() {
+        for (revisions, kept, tied) in [
+            ([9, 7, 8], 1, vec![false; 3]),
+            ([0, 0, 0], 0, vec![true, true, true]),
+            ([7, 7, 8], 0, vec![true, true, false]),
+        ] {
+            let ports = [ServicePort { protocol: "TCP", node_port: 30_001 }];
+            let services = ["a", "b", "c"].into_iter().zip(revisions).map(|(name, create_revision)| Service {
+                name,
+                created: 5,
+                create_revision,
+                ports: &ports,
+                ..Service::default()
+            });
+            let mut audit = of_bitmaps();
+            services.clone().for_each(|service| audit.observe(&service));
+            let mut report = audit.finish(Leaks::CleanAtOnce);
+            services.for_each(|service| report.observe_claimant(&service).expect("one of the three"));
+            let finding = report.findings.iter().find(|finding| is_duplicate(finding)).expect("a duplicate").clone();
+            let claimants = report.claimants(&finding);
+            assert_eq!(claimants[0].service, kept);
+            assert_eq!(claimants.iter().map(|claimant| claimant.tied).collect::<Vec<_>>(), tied, "{revisions:?}");
+        }
+    }
+
+    #[test]
     fn a_service_can_claim_a_port_twice() {
         let mut audit = of_bitmaps();
         let ports = [30_002; 2].map(|node_port| ServicePort { protocol: "TCP", node_port });
@@ -257,6 +302,6 @@ mod tests {
         report.observe_claimant(&service).expect("the first one");
         let duplicates: Vec<_> = report.findings.iter().filter(|finding| is_duplicate(finding)).collect();
         assert_eq!(duplicates.len(), 1);
-        assert_eq!(report.claimants(duplicates[0]), [Claimant { service: 0, keeps: true }]);
+        assert_eq!(report.claimants(duplicates[0]), [Claimant { service: 0, keeps: true, tied: false }]);
     }
 }

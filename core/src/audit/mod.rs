@@ -29,6 +29,7 @@
 mod beside;
 mod claimants;
 mod cluster;
+mod fullness;
 mod objects;
 mod occupancy;
 mod offsets;

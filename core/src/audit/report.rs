@@ -374,6 +374,10 @@ impl BitmapReport {
         Self { beside_objects: true, ..self }
     }
 
+    pub(super) fn is_beside_objects(&self) -> bool {
+        self.beside_objects
+    }
+
     /// The configured range, of which the offsets are.
     pub fn range(&self) -> AnyRange {
         self.range

@@ -45,7 +45,7 @@ fn observe(audit: &rk_audit, of_objects: bool) -> rk_result {
             if !of_objects {
                 return rk_audit_observe_services(audit, ptr::null(), services, ptr::null_mut());
             }
-            let (mut words, mut text) = (vec![0, 0, 1, 1], String::from("na"));
+            let (mut words, mut text) = (vec![0, 0, 0, 0, 1, 1], String::from("na"));
             let names = rk_service_names { batch: batch(&mut words, &mut text, 1) };
             rk_audit_observe_services(audit, &names, services, ptr::null_mut())
         }

@@ -209,6 +209,8 @@ package rk
 #cgo nocallback rk_report_findings
 #cgo noescape rk_report_finding_texts
 #cgo nocallback rk_report_finding_texts
+#cgo noescape rk_report_find_full_ranges
+#cgo nocallback rk_report_find_full_ranges
 #cgo noescape rk_report_observe_claimants
 #cgo nocallback rk_report_observe_claimants
 #cgo noescape rk_report_claimants
@@ -1231,6 +1233,11 @@ func ReportFindings(report *Report, from uint, findings []Finding, n *uint) Resu
 // ReportFindingTexts is rk_report_finding_texts.
 func ReportFindingTexts(report *Report, from uint, buffer []byte, ends []uint, written *uint) Result {
 	return Result(C.rk_report_finding_texts((*C.rk_report)(unsafe.Pointer(report)), C.size_t(from), (*C.char)(unsafe.Pointer(unsafe.SliceData(buffer))), C.size_t(len(buffer)), (*C.size_t)(unsafe.Pointer(unsafe.SliceData(ends))), C.size_t(len(ends)/2), (*C.size_t)(unsafe.Pointer(written))))
+}
+
+// ReportFindFullRanges is rk_report_find_full_ranges.
+func ReportFindFullRanges(report *Report, percent uint8) Result {
+	return Result(C.rk_report_find_full_ranges((*C.rk_report)(unsafe.Pointer(report)), C.uint8_t(percent)))
 }
 
 // ReportObserveClaimants is rk_report_observe_claimants.

@@ -339,6 +339,7 @@ func (s *Claimant) load(c *call, at uint32) {
 	b := c.bytes(at, 16)
 	s.Service = endian.Uint64(b[0:])
 	s.Keeps = b[8] != 0
+	s.Tied = b[9] != 0
 }
 
 func (s *ObjectRepair) load(c *call, at uint32) {
@@ -2422,6 +2423,18 @@ func ReportFindingTexts(report *Report, from uint, buffer []byte, ends []uint, w
 	if result == ResultOK {
 		c.getSizes(ends[:len(ends)], atEnds)
 	}
+	return result
+}
+
+// ReportFindFullRanges is rk_report_find_full_ranges.
+func ReportFindFullRanges(report *Report, percent uint8) (result Result) {
+	c := call{instance: coreInstance, first: (*object)(report), second: nil}
+	if result = c.enter(); result != ResultOK {
+		return result
+	}
+	defer c.leave(&result)
+	result = Result(coreModule.Xrk_report_find_full_ranges((*object)(report).address(), int32(percent)))
+	c.done = true
 	return result
 }
 

@@ -59,6 +59,7 @@ const (
 	SubjectKindService                     = 0
 	SubjectKindIPAddress                   = 1
 	SubjectKindServiceCIDR                 = 2
+	SubjectKindRange                       = 3
 	RemedyRepair                           = 0
 	RemedyAPIServer                        = 1
 	RemedyOwner                            = 2
@@ -66,6 +67,7 @@ const (
 	SeverityBreaksTraffic                  = 1
 	SeverityDuplicateRisk                  = 2
 	SeverityWasted                         = 3
+	SeverityExhausted                      = 4
 	BandStatic                             = 0
 	BandDynamic                            = 1
 	OwnerNoService                         = 0
@@ -159,6 +161,8 @@ const (
 	ReasonIPAddressWithoutParent           = 12
 	ReasonIPAddressNotCanonical            = 13
 	ReasonClusterIPNotCanonical            = 14
+	ReasonRangeFull                        = 15
+	ReasonRangeNearlyFull                  = 16
 )
 
 // BitsPastRange is rk_bits_past_range.
@@ -453,6 +457,7 @@ type Finding struct {
 type Claimant struct {
 	Service uint64
 	Keeps   bool
+	Tied    bool
 }
 
 // ObjectRepair is rk_object_repair.

@@ -269,7 +269,7 @@ func (s *sequence) audit(passes *rangekeeper.Passes) {
 			if one.IntN(8) == 0 {
 				batch.SetHealthCheckNodePort(int32(30000 + one.IntN(70)))
 			}
-			batch.Name("ns", fmt.Sprint("service", i), created.Add(-time.Duration(one.IntN(9))*time.Second))
+			batch.Name("ns", fmt.Sprint("service", i), created.Add(-time.Duration(one.IntN(9))*time.Second), uint64(one.IntN(3)))
 		}
 	}
 	err = audit.ObserveAll(services, fill)
@@ -287,6 +287,9 @@ func (s *sequence) audit(passes *rangekeeper.Passes) {
 		return
 	}
 	defer report.Close()
+	if s.IntN(2) == 0 {
+		s.answer("warn free", report.FindFullRanges(uint8(s.IntN(120))))
+	}
 	for round := range 2 {
 		s.answer("findings", fmt.Sprint(report.Findings()))
 		s.answer("leaks", fmt.Sprint(report.Leaks()))

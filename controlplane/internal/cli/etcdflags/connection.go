@@ -32,7 +32,7 @@ var environment = []string{"endpoints", "cacert", "cert", "key", "user", "passwo
 // EnvironmentHelp says so.
 const EnvironmentHelp = `The flags of etcd are those of etcdctl. ETCDCTL_ENDPOINTS, ETCDCTL_CACERT, ETCDCTL_CERT,
 ETCDCTL_KEY, ETCDCTL_USER, ETCDCTL_PASSWORD and ETCDCTL_DIAL_TIMEOUT stand for flags that
-are not there. The password of --user comes from --password-file, ETCDCTL_PASSWORD or a
+are not there; a command that can use the kubeconfig ignores ETCDCTL_ENDPOINTS. The password of --user comes from --password-file, ETCDCTL_PASSWORD or a
 prompt; one on the command line can be seen by other users.`
 
 // AddFlags adds the flags, which etcd's tools have under the same names.
@@ -83,6 +83,9 @@ func (o *Connection) readEnvironment(c *cobra.Command) error {
 		}
 		if err := c.Flags().Set(name, value); err != nil {
 			return usage.Error(c, "%s cannot be %q", variable, value)
+		}
+		if name == "endpoints" {
+			fmt.Fprintf(o.stderr, "rangekeeper: using the etcd at %s, as %s says\n", o, variable)
 		}
 	}
 	return nil

@@ -68,7 +68,7 @@ func TestSize(t *testing.T) {
 // TestHelp has the name that kubectl runs the program by, and nothing of what it lacks.
 func TestHelp(t *testing.T) {
 	command := clitest.Command(Program.Run)
-	commands := []string{"audit", "repair", "undo", "show", "explain", "free", "preflight", "init", "allocate", "release", "watch", "completion"}
+	commands := []string{"audit", "repair", "undo", "show", "explain", "free", "preflight", "init", "allocate", "release", "watch", "version", "completion"}
 	root := strings.Join(command.OK(t, "--help"), "\n")
 	for _, name := range commands {
 		if !strings.Contains(root, "\n  "+name+" ") {

@@ -61,7 +61,7 @@ func TestHelp(t *testing.T) {
 	if help := strings.Join(command.OK(t, "--help"), " "); !strings.Contains(help, "runs whole control planes") {
 		t.Error(help)
 	}
-	if names := command.FitsTerminal(t, 80); len(names) != 13 {
+	if names := command.FitsTerminal(t, 80); len(names) != 14 {
 		t.Errorf("%d commands: %s", len(names), names)
 	}
 }

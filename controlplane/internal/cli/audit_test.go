@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/audit"
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+)
+
+// TestFailOn has faults that are less severe than what the exit code is about.
+func TestFailOn(t *testing.T) {
+	leaky := changed(t, etcdtest.SingleStack, "clean.db.gz", map[string][]byte{nodePortsKey: stored(t, "30000-32767", []byte{0xff, 0xff})})
+	drift := etcdtest.Fixture(etcdtest.DualStack, "drift.db.gz")
+	for _, c := range []struct {
+		file, severity string
+		want           int
+	}{
+		{leaky, "wasted", exitFound}, {leaky, "breaksTraffic", exitOK}, {drift, "breaksTraffic", exitFound}, {drift, "exhausted", exitFound},
+	} {
+		if c.file == leaky {
+			// The bitmap lacks ports in use, too.
+			report := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", leaky)
+			if by := report.Summary.BySeverity; by.BreaksTraffic.Found > 0 || by.Wasted.Found == 0 {
+				t.Fatalf("%+v", by)
+			}
+		}
+		runJSON[audit.Report](t, c.want, "audit", "--etcd-snapshot", c.file, "--fail-on", c.severity, "--strict")
+	}
+	runFails(t, exitInput, []string{`--fail-on is breaksTraffic, duplicateRisk, exhausted, wasted, not "bad"`}, "audit", "--etcd-snapshot", drift, "--fail-on", "bad")
+}
+
+// TestUnseenIsNoZero audits a cluster whose bitmaps the source cannot see.
+func TestUnseenIsNoZero(t *testing.T) {
+	a, err := audit.New(&clusterstate.State{Revision: 7, Unseen: &clusterstate.Unseen{}, Services: make([]corev1.Service, 1)}, audit.Options{
+		Source: &audit.Source{Type: kindAPI, Name: "https://127.0.0.1:6443", Context: "prod", Revision: 7, Version: version},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := a.Report()
+	for _, c := range []struct {
+		strict bool
+		failOn audit.Severity
+		want   error
+	}{{false, audit.Wasted, nil}, {true, audit.Wasted, ErrUnseen}, {true, audit.BreaksTraffic, ErrUnseen}} {
+		if err := (&auditFlags{strict: c.strict, severity: c.failOn}).end(r, nil); err != c.want {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	text, err := json.Marshal(r.Summary)
+	if want := `{"findings":null,"leaks":null,"services":1,"unreadable":0,"bySeverity":{"breaksTraffic":null,"duplicateRisk":null,"exhausted":null,"wasted":null}}`; err != nil || string(text) != want {
+		t.Errorf("%s", text)
+	}
+	var shown strings.Builder
+	if err := writeAudit(&shown, a, r, formatTable, &source{program: "rangekeeper", kube: new(kubeconfig)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"cluster prod (https://127.0.0.1:6443), revision 7, read ", "     ?  break traffic now\n", "     ?  are wasted\n",
+		"at least 0 findings, at least 0 leaks, 1 Service\n", "at least 0", "at most 2768",
+	} {
+		if !strings.Contains(shown.String(), want) {
+			t.Errorf("no %q in\n%s", want, shown.String())
+		}
+	}
+	var metrics strings.Builder
+	if err := writePrometheus(&metrics, r); err != nil || strings.Contains(metrics.String(), "rangekeeper_faults{") || strings.Contains(metrics.String(), "rangekeeper_range_used{") {
+		t.Errorf("%v, %s", err, metrics.String())
+	}
+}
+
+// TestFullRange fills a range.
+func TestFullRange(t *testing.T) {
+	_, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	runOK(t, with("init", "servicenodeports", "30000-30003")...)
+	found := func(report audit.Report) (all []string) {
+		for _, f := range report.Findings {
+			all = append(all, f.Reason+" "+string(f.Severity)+" "+f.Kind+" "+f.Name+" "+f.Value)
+		}
+		return all
+	}
+	nearly, full := "RangeNearlyFull exhausted RangeAllocation servicenodeports 30000-30003", "RangeFull exhausted RangeAllocation servicenodeports 30000-30003"
+	for i := range 4 {
+		runOK(t, with("allocate", "servicenodeports")...)
+		want := map[int][]string{3: {full}}[i]
+		if got := found(runJSON[audit.Report](t, exitFound, with("audit", "--warn-free", "0")...)); !slices.Equal(got, want) {
+			t.Errorf("%d allocated, 0%%: %q", i+1, got)
+		}
+		want = map[int][]string{1: {nearly}, 2: {nearly}, 3: {full}}[i]
+		if got := found(runJSON[audit.Report](t, exitFound, with("audit", "--warn-free", "51%")...)); !slices.Equal(got, want) {
+			t.Errorf("%d allocated, 51%%: %q", i+1, got)
+		}
+	}
+	_, shown, _ := run(t, with("audit")...)
+	if !strings.Contains(shown, "     1  range is full or nearly full\n") || !strings.Contains(shown, "Full or nearly full\n  RangeFull (1)") {
+		t.Error(shown)
+	}
+	runFails(t, exitInput, []string{`--warn-free is a percentage from 0% to 100%, not "101%"`}, with("audit", "--warn-free", "101%")...)
+
+	_, text, _ := run(t, with("audit", "-o", "prometheus")...)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err, text)
+	}
+	got := map[string]float64{}
+	for name, family := range families {
+		for _, m := range family.Metric {
+			name := name
+			for _, label := range m.Label {
+				name += " " + label.GetValue()
+			}
+			got[name] = m.GetGauge().GetValue()
+		}
+	}
+	delete(got, "rangekeeper_audit_timestamp_seconds")
+	want := map[string]float64{
+		"rangekeeper_range_size servicenodeports 30000-30003 bitmap": 4, "rangekeeper_range_used servicenodeports 30000-30003 bitmap": 4,
+		"rangekeeper_range_free servicenodeports 30000-30003 bitmap": 0, "rangekeeper_range_in_use servicenodeports 30000-30003 bitmap": 0,
+		"rangekeeper_findings RangeFull": 1, "rangekeeper_leaks": 4, "rangekeeper_services": 0, "rangekeeper_unknown": 0,
+		"rangekeeper_unreadable_objects": 0, "rangekeeper_faults breaksTraffic": 0, "rangekeeper_faults duplicateRisk": 0,
+		"rangekeeper_faults exhausted": 1, "rangekeeper_faults wasted": 4,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestWatchOfAudit follows a cluster whose faults change.
+func TestWatchOfAudit(t *testing.T) {
+	_, etcd := cluster(t)
+	with := func(args ...string) []string { return append(args, etcd...) }
+	runOK(t, with("init", "servicenodeports", "30000-30003")...)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	read, write := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		code <- program.Run(ctx, with("audit", "--watch", "--interval", "1s", "-o", "json"), write, io.Discard)
+		write.Close()
+	}()
+	documents := json.NewDecoder(read)
+	for leaks := range 3 {
+		var report audit.Report
+		if err := documents.Decode(&report); err != nil || len(report.Leaks) != leaks {
+			t.Fatalf("%v, %+v, want %d leaks", err, report.Leaks, leaks)
+		}
+		if leaks < 2 {
+			runOK(t, with("allocate", "servicenodeports")...)
+		}
+	}
+	cancel()
+	if got := <-code; got != exitOK {
+		t.Errorf("exit code %d", got)
+	}
+	runFails(t, exitInput, []string{"--watch is for a running cluster"}, "audit", "--watch", "--etcd-snapshot", "x")
+}

@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
+)
+
+// completionTimeout is how long someone who pressed the tab key may have to wait.
+const completionTimeout = 3 * time.Second
+
+// quietly does something with the state of the source, if one was given and can be read in time.
+func (s *source) quietly(ctx context.Context, do func(context.Context, *clusterstate.State)) {
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	s.progress = &progress{w: io.Discard}
+	defer s.close()
+	if state, err := s.read(ctx); err == nil {
+		do(ctx, state)
+	}
+}
+
+// completeRange offers the names of the source's ranges for the argument of a command.
+func completeRange(c *cobra.Command, s *source) {
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names := bitmapNames
+		s.quietly(c.Context(), func(_ context.Context, state *clusterstate.State) {
+			a, err := s.auditOf(state, nil)
+			if err != nil {
+				return
+			}
+			names = nil
+			for _, r := range a.Report().Ranges {
+				names = append(names, r.Name)
+			}
+			names = slices.Compact(names) // a ServiceCIDR object can have two
+		})
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeNamespaces offers the namespaces of the source's Services for --namespace.
+func completeNamespaces(c *cobra.Command, s **source) {
+	c.RegisterFlagCompletionFunc("namespace", func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		var names []string
+		(*s).quietly(c.Context(), func(_ context.Context, state *clusterstate.State) { names = beginning(namespaces(state), begun) })
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// namespaces returns those of Services.
+func namespaces(state *clusterstate.State) (names []string) {
+	for i := range state.Services {
+		names = append(names, state.Services[i].Namespace)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// completeValues offers what explain takes: the Services of a namespace if one is named, else namespaces and reasons.
+func completeValues(s **source, inNamespace *string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, begun string) (names []string, directive cobra.ShellCompDirective) {
+		directive = cobra.ShellCompDirectiveNoFileComp
+		if len(args) > 0 {
+			return nil, directive
+		}
+		namespace, _, hasNamespace := strings.Cut(begun, "/")
+		before := namespace + "/"
+		if *inNamespace != "" && !hasNamespace {
+			namespace, before, hasNamespace = *inNamespace, "", true
+		}
+		(*s).quietly(c.Context(), func(_ context.Context, state *clusterstate.State) {
+			if !hasNamespace {
+				for _, name := range namespaces(state) {
+					names = append(names, name+"/")
+				}
+				return
+			}
+			for i := range state.Services {
+				if one := &state.Services[i]; one.Namespace == namespace {
+					names = append(names, before+one.Name)
+				}
+			}
+		})
+		if !hasNamespace {
+			names, directive = append(names, runbook.Names()...), directive|cobra.ShellCompDirectiveNoSpace
+		}
+		return beginning(names, begun), directive
+	}
+}
+
+// beginning returns the names that begin with a text.
+func beginning(names []string, text string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, text) })
+}

@@ -1,0 +1,8 @@
+package cli
+
+import "time"
+
+// All documents of tests have one time, so that two can be compared.
+func init() {
+	now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+}
