@@ -13,14 +13,5 @@ start=$SECONDS
 flags="-X k8s.io/component-base/version.gitVersion=v$version"
 flags+=" -X k8s.io/component-base/version.gitMajor=${version%%.*}"
 flags+=" -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version")"
-root=$PWD
-(cd "$folder" && exec "${GO:-go}" build -trimpath -modfile="$module" -ldflags "$flags" -o "$root/$program" "$package") &
-pid=$!
-trap 'kill $pid 2>/dev/null || true' EXIT
-while kill -0 $pid 2>/dev/null; do
-	(((SECONDS - start) % 15 != 14)) || echo "kube-apiserver $version: building for $((SECONDS - start + 1)) s"
-	sleep 1
-done
-wait $pid
-trap - EXIT
+scripts/patiently.sh "kube-apiserver $version" "${GO:-go}" -C "$folder" build -trimpath -modfile="$module" -ldflags "$flags" -o "$PWD/$program" "$package"
 echo "$program: built in $((SECONDS - start)) s"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds rangekeeper and kubectl-rangekeeper for a platform of Go into a folder.
 #
-#   scripts/programs.sh [GOOS GOARCH] FOLDER    stripped with a platform, as they are released; without, for this machine
+#   scripts/programs.sh [GOOS GOARCH] FOLDER    stripped and small with a platform, as they are released; without, for this machine
 set -euo pipefail
 cd "$(dirname "$0")/.."
 flags="-X github.com/rangekeeper/rangekeeper/controlplane/internal/cli.commit=$(git rev-parse --short=12 HEAD 2>/dev/null || true)"
@@ -12,16 +12,21 @@ if (($# == 3)); then
 fi
 mkdir -p "$1"
 out=$(realpath "$1")
-cd controlplane
-suffix=$("${GO:-go}" env GOEXE)
+suffix=$("${GO:-go}" -C controlplane env GOEXE)
 
 # Git's state is not recorded: files beside the sources would change the bytes. The commit is in the version.
 build() { # PROGRAM TAGS FLAGS [OPTION...]
-	CGO_ENABLED=0 "${GO:-go}" build -trimpath -buildvcs=false -tags "$2" -ldflags "$3" "${@:4}" -o "$out/$1$suffix" "./cmd/$1"
+	CGO_ENABLED=0 scripts/patiently.sh "$1" "${GO:-go}" -C controlplane build -trimpath -buildvcs=false -tags "$2" -ldflags "$3" "${@:4}" \
+		-o "$out/$1$suffix" "./cmd/$1"
 }
 
 # Without grpcnotrace gRPC links text/template, and with it all exported methods of everything that is linked.
 build rangekeeper grpcnotrace "$flags"
+if [[ -z ${GOOS:-} ]]; then
+	# With the same options as rangekeeper nothing is compiled twice.
+	build kubectl-rangekeeper grpcnotrace "$flags"
+	exit
+fi
 # client-go and gRPC bring golang.org/x/net/http2, so the copy of it in net/http is left out. Functions on amd64 are aligned to 32
 # bytes without -funcalign. Kubernetes' generated code, which decodes every type that there is, is 0.7 MB smaller without inlining.
 build kubectl-rangekeeper grpcnotrace,nethttpomithttp2 "$flags -funcalign=1" '-gcflags=k8s.io/...=-l'

@@ -14,7 +14,7 @@ if [[ ! -d $(rustc --print sysroot)/lib/rustlib/$target ]]; then
 fi
 # Messages of panics name source files: those of dependencies without this machine's folders.
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src=crates"
-"${CARGO:-cargo}" build --release --locked --target $target -p rangekeeper-ffi
+scripts/patiently.sh "the library" "${CARGO:-cargo}" build --release --locked --target $target -p rangekeeper-ffi
 linker=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/gcc-ld/wasm-ld
 
 translate() { # PACKAGE FUNCTION...
@@ -28,7 +28,7 @@ translate() { # PACKAGE FUNCTION...
 		target/$target/release/librangekeeper.a -o "$wasm"
 	local made="$wasm2go $(sha256sum < "$wasm")"
 	[[ $(cat "$out/$package/made" 2>/dev/null) == "$made" ]] && return
-	"${GO:-go}" run "github.com/ncruces/wasm2go@$wasm2go" -unsafe -pkg "$package" -o "$out/$package/new" "$wasm"
+	scripts/patiently.sh "the library as Go" "${GO:-go}" run "github.com/ncruces/wasm2go@$wasm2go" -unsafe -pkg "$package" -o "$out/$package/new" "$wasm"
 	mv "$out/$package/new" "$out/$package/$package.go"
 	echo "$made" > "$out/$package/made"
 }

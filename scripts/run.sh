@@ -19,7 +19,8 @@ findings_expected() {
 
 mkdir -p target
 rm -f "$repaired"
-(cd controlplane && "${GO:-go}" build -o ../target/restored-etcd ./cmd/restored-etcd)
+# With the options of scripts/programs.sh nothing is compiled twice.
+CGO_ENABLED=0 scripts/patiently.sh restored-etcd "${GO:-go}" -C controlplane build -trimpath -tags grpcnotrace -o "$PWD/target/restored-etcd" ./cmd/restored-etcd
 
 say "1. Repairing $damaged into $repaired"
 findings_expected $rangekeeper repair --etcd-snapshot "$damaged" --to-file "$repaired"
