@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -140,6 +141,9 @@ func Start(ctx context.Context, c Config) (*Etcd, error) {
 		err = ctx.Err()
 	}
 	if err == nil {
+		err = e.publish()
+	}
+	if err == nil {
 		e.client, err = clientv3.New(clientv3.Config{Endpoints: e.Endpoints(), Logger: zap.NewNop()})
 	}
 	if err != nil {
@@ -261,12 +265,31 @@ func lock(dir string) (*fileutil.LockedFile, error) {
 	}
 	f, err := fileutil.TryLockFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
-		return nil, ErrInUse
+		return nil, inUse(dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", filepath.Join(dir, lockName), err)
 	}
 	return f, nil
+}
+
+// inUse returns [ErrInUse] with the URL that the other process serves, if it has written that into its lock.
+func inUse(dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, lockName))
+	if served, parseErr := url.Parse(string(text)); err != nil || parseErr != nil || served.Host == "" {
+		return ErrInUse
+	}
+	return fmt.Errorf("%w: it serves --endpoints %s", ErrInUse, text)
+}
+
+// publish writes the URL at which this etcd serves into its lock.
+func (e *Etcd) publish() error {
+	text := []byte(strings.Join(e.Endpoints(), ","))
+	if err := e.lock.Truncate(0); err != nil {
+		return err
+	}
+	_, err := e.lock.WriteAt(text, 0)
+	return err
 }
 
 // checkDatabase reads through the database in a data directory, if there is one.
