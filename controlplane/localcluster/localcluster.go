@@ -11,8 +11,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/embedded"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
@@ -83,6 +86,9 @@ type Cluster struct {
 	etcd    *embedded.Etcd
 	servers []*server
 	failed  chan error
+	// stop ends the keepers of the servers, which then do not start one again.
+	stop    context.CancelFunc
+	keepers sync.WaitGroup
 }
 
 // Start runs a cluster and waits until its servers are ready. Cancelling ctx while it
@@ -109,7 +115,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if config.Program, err = filepath.Abs(config.Program); err != nil {
 		return nil, err
 	}
-	c := &Cluster{config: config, dir: dir, failed: make(chan error, MaxServers)}
+	c := &Cluster{config: config, dir: dir, failed: make(chan error, MaxServers), stop: func() {}}
 	if err := c.start(ctx); err != nil {
 		c.Stop()
 		return nil, err
@@ -170,13 +176,41 @@ func (c *Cluster) start(ctx context.Context) error {
 			}
 		}
 	}
-	for _, s := range c.servers {
-		go func() {
-			<-s.child.Ended()
-			c.failed <- s.ended("has ended")
-		}()
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c.stop = stop
+	for i, s := range c.servers {
+		c.keepers.Go(func() {
+			if err := c.keep(running, s, c.flags(i, pki, settings), pki.restConfig(s)); err != nil {
+				c.failed <- err
+			}
+		})
 	}
 	return nil
+}
+
+// keep starts a server again each time that it ends, as others serve meanwhile, until the context is done. It returns an error if the
+// server is the only one, or does not get ready again.
+func (c *Cluster) keep(ctx context.Context, s *server, flags []string, config *rest.Config) error {
+	for {
+		select {
+		case <-s.child.Ended():
+		case <-ctx.Done():
+			return nil
+		}
+		if len(c.servers) == 1 {
+			return s.ended("has ended")
+		}
+		c.config.Progress(fmt.Sprintf("%s has ended, %s; starting it again", s.name, s.how()))
+		if err := s.start(c.config.Program, flags); err != nil {
+			return err
+		}
+		if err := s.waitUntilReady(ctx, config, c.config.Progress); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
 }
 
 // bindAddress is where a server listens. The servers of a cluster have the same port, as
@@ -228,12 +262,15 @@ func (c *Cluster) Kubeconfig() string { return c.file("kubeconfig") }
 // EtcdEndpoints are the URLs at which clients reach etcd.
 func (c *Cluster) EtcdEndpoints() []string { return c.etcd.Endpoints() }
 
-// Failed receives an [ErrServer] for each server that ends before [Cluster.Stop].
+// Failed receives an [ErrServer] if the only server ends before [Cluster.Stop], or one of several that is started again then does not
+// get ready.
 func (c *Cluster) Failed() <-chan error { return c.failed }
 
 // Stop ends the servers in order, the last one first, and then etcd. The error names
 // the programs that did not end in order; nothing runs any more in any case.
 func (c *Cluster) Stop() error {
+	c.stop()
+	c.keepers.Wait()
 	var errs []error
 	for i := len(c.servers) - 1; i >= 0; i-- {
 		errs = append(errs, c.servers[i].stop(c.config.Progress))

@@ -60,7 +60,11 @@ func checkFree(address string) error {
 }
 
 func (s *server) start(program string, flags []string) error {
-	log, err := os.OpenFile(s.logFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	mode := os.O_TRUNC
+	if s.child != nil { // its log says why it has ended
+		mode = os.O_APPEND
+	}
+	log, err := os.OpenFile(s.logFile, os.O_WRONLY|os.O_CREATE|mode, 0o600)
 	if err != nil {
 		return err
 	}
@@ -126,11 +130,15 @@ func (s *server) ready(ctx context.Context, client *http.Client) error {
 
 // ended returns the error of a server that has ended by itself.
 func (s *server) ended(what string) error {
-	how := "exit code 0"
+	return s.failed(what + ", " + s.how())
+}
+
+// how says how a server has ended.
+func (s *server) how() string {
 	if err := s.child.Err(); err != nil {
-		how = err.Error()
+		return err.Error()
 	}
-	return s.failed(what + ", " + how)
+	return "exit code 0"
 }
 
 // failed returns an error with the end of the log.

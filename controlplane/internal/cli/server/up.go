@@ -42,7 +42,8 @@ interrupt ends all at once. There are no nodes and no controllers besides: Servi
 get their ClusterIPs and node ports, and no Pod runs.
 
 The cluster is kept in --data-dir, with its certificates, a kubeconfig and the logs of
-the servers; the next run goes on with it. A range that is not given is the one of the
+the servers; the next run goes on with it. Of several servers one that ends is started
+again. A range that is not given is the one of the
 last run. The servers listen on 127.0.0.1, 127.0.0.2 and 127.0.0.3, all at the same
 port. In the endpoints of the Service kubernetes they have addresses of a block for
 documentation, as loopback is not allowed there. The etcd asks for no password:
@@ -145,7 +146,7 @@ func (o *upFlags) run(ctx context.Context, c *cobra.Command) error {
 		select {
 		case <-ctx.Done():
 		case err = <-cluster.Failed():
-			o.cluster.Progress("a server has ended by itself, so all are stopped")
+			o.cluster.Progress("a server does not run any more, so all are stopped")
 		}
 	}
 	return errors.Join(err, cluster.Stop())
