@@ -39,7 +39,7 @@ static void names_and_values(void) {
   CHECK(strcmp(rk_reason_name(UINT32_MAX), "Unknown") == 0);
   CHECK(rk_reason_severity(0) == RK_SEVERITY_NONE && rk_reason_severity(UINT32_MAX) == RK_SEVERITY_NONE);
   CHECK(rk_reason_severity(RK_REASON_PORT_OUT_OF_RANGE) == RK_SEVERITY_BREAKS_TRAFFIC);
-  CHECK(rk_reason_severity(RK_REASON_CLUSTER_IP_NOT_CANONICAL + 1) == RK_SEVERITY_NONE);
+  CHECK(rk_reason_severity(RK_REASON_RANGE_NEARLY_FULL + 1) == RK_SEVERITY_NONE);
   CHECK(rk_abi_version() == RK_ABI_VERSION);
 
   value = good;
