@@ -281,6 +281,7 @@ func (c *Controller) repairClusterIPs(ctx context.Context) error {
 		c.config.Log.Info("ClusterIPs are IPAddress objects, which the API server repairs itself")
 	}
 	if objects {
+		c.repairers[repaircontroller.ClusterIPs.Name].kept.set(nil) // nobody reads the bitmap any more
 		return nil
 	}
 	return c.repair(ctx, repaircontroller.ClusterIPs)

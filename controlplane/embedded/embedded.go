@@ -225,9 +225,14 @@ func Restore(ctx context.Context, path, dir string, o snapshotfile.Options) erro
 		return fmt.Errorf("restore %s: %w", path, err)
 	}
 	defer os.RemoveAll(partial) // nothing is left of it once it is renamed
+	plain := partial + ".db"
+	if err := writePlain(f, plain); err != nil {
+		return fmt.Errorf("restore %s: %w", path, err)
+	}
+	defer os.Remove(plain)
 	err = guard(func() error {
 		return snapshot.NewV3(quietLogger()).Restore(snapshot.RestoreConfig{
-			SnapshotPath:   f.PlainPath(),
+			SnapshotPath:   plain,
 			Name:           memberName,
 			OutputDataDir:  partial,
 			PeerURLs:       []string{anyPort},
@@ -245,6 +250,16 @@ func Restore(ctx context.Context, path, dir string, o snapshotfile.Options) erro
 		return fmt.Errorf("restore %s: %w", path, err)
 	}
 	return nil
+}
+
+// writePlain writes the uncompressed snapshot to a new file.
+func writePlain(f *snapshotfile.File, path string) error {
+	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteTo(out)
+	return errors.Join(err, out.Close())
 }
 
 // HasData reports whether an etcd has run in a directory, or is running there.

@@ -30,54 +30,83 @@ type Options struct {
 	Progress func(done, total int64)
 }
 
+// Stdin is the name under which Open reads the standard input.
+const Stdin = "-"
+
 // File is an open snapshot. It must be closed. It is not safe for concurrent
 // use.
 type File struct {
-	name     string // as given by the caller, for errors
-	path     string // of the uncompressed file
-	temp     string // the uncompressed copy to remove, if there is one
+	name string // as given by the caller, for errors
+	// plain is the uncompressed file; db owns it once it is open.
+	plain    *os.File
+	temp     string // the copy to remove, where the system keeps it until it is closed
 	size     int64  // bytes of the database, without the hash
+	whole    int64  // bytes of the file
 	db       *bolt.DB
 	progress *progress
 }
 
 // Open opens the snapshot at path and checks its hash and the structure of its
-// pages; a gzip-compressed one, known by its first bytes, is first written out
-// to a temporary file that Close removes. The file at path is never written to.
+// pages. A gzip-compressed one, known by its first bytes, and one from [Stdin] are first written out
+// to a temporary file in $TMPDIR, which has no name there any more when Open returns (on Windows, when Close does), so that it does
+// not outlive the process. The file at path is never written to.
 // The cost is reading the file three times.
 //
 // Errors name the file. They come from the operating system or the context, or
 // describe the fault in the content.
 func Open(ctx context.Context, path string, o Options) (*File, error) {
-	f := &File{name: path, path: path, progress: &progress{report: o.Progress}}
-	if err := f.open(ctx, o); err != nil {
+	f := &File{name: path, progress: &progress{report: o.Progress}}
+	if path == Stdin {
+		f.name = "standard input"
+	}
+	if err := f.open(ctx, path, o); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-func (f *File) open(ctx context.Context, o Options) error {
-	src, size, compressed, err := openRegular(f.path)
+// openPlain opens the uncompressed file.
+func (f *File) openPlain(ctx context.Context, path string) error {
+	var err error
+	if path == Stdin {
+		// What it has is known only when it has been read.
+		if f.plain, err = f.spool(meteredReader{ctx, os.Stdin, f.progress}); err != nil {
+			return err
+		}
+	} else if f.plain, err = openRegular(path); err != nil {
+		return err
+	}
+	compressed, err := isCompressed(f.plain)
+	if err != nil {
+		return f.errorf("%w", err)
+	}
+	info, err := f.plain.Stat()
+	if err != nil || !compressed {
+		return err
+	}
+	packed := f.plain
+	defer packed.Close()
+	f.progress.expect(info.Size())
+	in, err := gzip.NewReader(meteredReader{ctx, packed, f.progress})
+	if err != nil {
+		return f.errorf("not a gzip file: %w", err)
+	}
+	f.plain, err = f.spool(in)
+	return err
+}
+
+func (f *File) open(ctx context.Context, path string, o Options) error {
+	if err := f.openPlain(ctx, path); err != nil {
+		return err
+	}
+	src := f.plain
+	info, err := src.Stat()
 	if err != nil {
 		return err
 	}
-	defer func() { src.Close() }()
-	if compressed {
-		plain, err := f.decompress(ctx, src, size)
-		if err != nil {
-			return err
-		}
-		src.Close()
-		if src, err = os.Open(plain); err != nil {
-			return err
-		}
-		info, err := src.Stat()
-		if err != nil {
-			return err
-		}
-		size = info.Size()
-	}
+	size := info.Size()
+	f.whole = size
 
 	head, err := readHeader(src, size)
 	if err != nil {
@@ -104,7 +133,8 @@ func (f *File) open(ctx context.Context, o Options) error {
 		return f.errorf("%w", err)
 	}
 	return f.guard(func() error {
-		f.db, err = bolt.Open(f.path, 0, &bolt.Options{ReadOnly: true, Timeout: lockTimeout})
+		opened := func(string, int, os.FileMode) (*os.File, error) { return src, nil }
+		f.db, err = bolt.Open(src.Name(), 0, &bolt.Options{ReadOnly: true, Timeout: lockTimeout, OpenFile: opened})
 		if errors.Is(err, berrors.ErrTimeout) {
 			return errors.New("locked by a process that writes it (a running etcd?): take a snapshot with etcdctl, or copy the file")
 		}
@@ -116,10 +146,13 @@ func (f *File) open(ctx context.Context, o Options) error {
 // be called again.
 func (f *File) Close() error {
 	var errs []error
-	if f.db != nil {
+	switch {
+	case f.db != nil:
 		errs = append(errs, f.db.Close())
-		f.db = nil
+	case f.plain != nil:
+		f.plain.Close() // it was only read; a database that could not be opened may have closed it
 	}
+	f.db, f.plain = nil, nil
 	if f.temp != "" {
 		errs = append(errs, os.Remove(f.temp))
 		f.temp = ""
@@ -127,9 +160,10 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// PlainPath is the path of the uncompressed snapshot: the one given to Open or a
-// temporary copy, which lives until Close. It must not be written to.
-func (f *File) PlainPath() string { return f.path }
+// WriteTo writes the uncompressed snapshot, with its hash if it has one.
+func (f *File) WriteTo(w io.Writer) (int64, error) {
+	return io.Copy(w, io.NewSectionReader(f.plain, 0, f.whole))
+}
 
 // errorf puts the caller's name of the file before the message: the path that is
 // read may be a temporary one.
@@ -154,59 +188,57 @@ func (f *File) guard(fn func() error) (err error) {
 	return nil
 }
 
-// openRegular opens a file for reading and returns its size and whether it is
-// gzip-compressed.
-func openRegular(path string) (*os.File, int64, bool, error) {
+// openRegular opens a file for reading.
+func openRegular(path string) (*os.File, error) {
 	// A pipe without a writer would block in open, so look before opening.
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, 0, false, err
+		return nil, err
 	}
 	switch {
 	case info.IsDir():
-		return nil, 0, false, fmt.Errorf("%s: is a directory, not an etcd snapshot file", path)
+		return nil, fmt.Errorf("%s: is a directory, not an etcd snapshot file", path)
 	case !info.Mode().IsRegular():
-		return nil, 0, false, fmt.Errorf("%s: is not a regular file", path)
-	case info.Size() == 0:
-		return nil, 0, false, fmt.Errorf("%s: is empty, not an etcd snapshot", path)
+		return nil, fmt.Errorf("%s: is not a regular file", path)
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, 0, false, err
-	}
+	return os.Open(path)
+}
+
+// isCompressed reports whether a file is gzip-compressed. It refuses one that is clearly no snapshot.
+func isCompressed(file *os.File) (bool, error) {
 	var magic [len(sqliteMagic)]byte
 	n, err := file.ReadAt(magic[:], 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		file.Close()
-		return nil, 0, false, err
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return false, err
+	case n == 0:
+		return false, errors.New("is empty, not an etcd snapshot")
+	case string(magic[:n]) == sqliteMagic:
+		return false, errors.New("is a SQLite database, not an etcd snapshot; commands that only read take the one of k3s with --sqlite")
 	}
-	if string(magic[:n]) == sqliteMagic {
-		file.Close()
-		return nil, 0, false, fmt.Errorf("%s: is a SQLite database, not an etcd snapshot; commands that only read take the one of k3s with --sqlite", path)
-	}
-	return file, info.Size(), bytes.HasPrefix(magic[:n], []byte{0x1f, 0x8b}), nil
+	return bytes.HasPrefix(magic[:n], []byte{0x1f, 0x8b}), nil
 }
 
 // sqliteMagic is how a SQLite database begins.
 const sqliteMagic = "SQLite format 3\x00"
 
-// decompress writes the gzip content of src to a temporary file.
-func (f *File) decompress(ctx context.Context, src *os.File, size int64) (string, error) {
-	f.progress.expect(size)
-	in, err := gzip.NewReader(meteredReader{ctx, src, f.progress})
-	if err != nil {
-		return "", f.errorf("not a gzip file: %w", err)
-	}
+// spool writes what it reads to a temporary file.
+func (f *File) spool(in io.Reader) (*os.File, error) {
 	out, err := os.CreateTemp("", "rangekeeper-*.db")
 	if err != nil {
-		return "", f.errorf("decompress: %w", err)
+		return nil, f.errorf("a temporary copy: %w; name another folder with TMPDIR, or decompress the file", err)
 	}
-	f.temp, f.path = out.Name(), out.Name()
-	_, err = io.Copy(out, in)
-	if err = errors.Join(err, out.Close()); err != nil {
-		return "", f.errorf("decompress: %w", err)
+	if err := os.Remove(out.Name()); err != nil { // an open file cannot be removed on Windows
+		f.temp = out.Name()
 	}
-	return f.path, nil
+	if _, err = io.Copy(out, in); err == nil {
+		_, err = out.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		out.Close()
+		return nil, f.errorf("write a temporary copy to %s: %w", os.TempDir(), err)
+	}
+	return out, nil
 }
 
 // checkHash compares the sha256 of the database with the one that follows it.

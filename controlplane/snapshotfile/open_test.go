@@ -263,6 +263,34 @@ func TestOpenLockedByWriter(t *testing.T) {
 	}
 }
 
+// TestOpenStdin reads a snapshot from a pipe, compressed or not.
+func TestOpenStdin(t *testing.T) {
+	path := etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")
+	packed, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _, err := latest(t, path, snapshotfile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func(stdin *os.File) { os.Stdin = stdin }(os.Stdin)
+	for _, content := range [][]byte{packed, etcdtest.Gunzip(t, path)} {
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			write.Write(content)
+			write.Close()
+		}()
+		os.Stdin = read
+		if got, _, err := latest(t, snapshotfile.Stdin, snapshotfile.Options{}); err != nil || got != want {
+			t.Errorf("revision %d, want %d (%v)", got, want, err)
+		}
+	}
+}
+
 func TestOpenRemovesTemporaryFile(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	path := etcdtest.Fixture(etcdtest.SingleStack, "clean.db.gz")
@@ -270,8 +298,12 @@ func TestOpenRemovesTemporaryFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.PlainPath() == path {
-		t.Error("no uncompressed copy")
+	if left, _ := os.ReadDir(os.Getenv("TMPDIR")); len(left) > 0 {
+		t.Errorf("a process that is killed leaves %v", left)
+	}
+	var plain bytes.Buffer
+	if _, err := f.WriteTo(&plain); err != nil || !bytes.Equal(plain.Bytes(), etcdtest.Gunzip(t, path)) {
+		t.Errorf("the uncompressed copy differs (%v)", err)
 	}
 	for range 2 {
 		if err := f.Close(); err != nil {

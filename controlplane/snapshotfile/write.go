@@ -111,12 +111,7 @@ func WriteRepaired(ctx context.Context, src, dst string, newValues map[string][]
 
 // copyTo writes the database of f, without its hash, to out.
 func (f *File) copyTo(ctx context.Context, out *os.File) error {
-	in, err := os.Open(f.path)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	n, err := io.Copy(out, meteredReader{ctx, io.LimitReader(in, f.size), f.progress})
+	n, err := io.Copy(out, meteredReader{ctx, io.NewSectionReader(f.plain, 0, f.size), f.progress})
 	if err == nil && n != f.size {
 		err = io.ErrUnexpectedEOF
 	}

@@ -31,6 +31,6 @@ func (s *screen) source(from *audit.Source) {
 		name = printable(from.Context) + " (" + name + ")"
 	}
 	version, _, _ := strings.Cut(from.Version, " ")
-	s.text(0, "", fmt.Sprintf("%s %s, revision %d, read %s by rangekeeper %s", kindTexts[from.Type], name, from.Revision, from.Time.Format("2006-01-02 15:04:05 UTC"), version))
+	s.text(0, "", fmt.Sprintf("%s %s, revision %d, %s, rangekeeper %s", kindTexts[from.Type], name, from.Revision, from.Time.Format("2006-01-02 15:04:05 UTC"), version))
 	s.blank()
 }

@@ -68,7 +68,7 @@ func TestUnseenIsNoZero(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"cluster prod (https://127.0.0.1:6443), revision 7, read ", "     ?  break traffic now\n", "     ?  are wasted\n",
+		"cluster prod (https://127.0.0.1:6443), revision 7, ", "     ?  break traffic now\n", "     ?  are wasted\n",
 		"at least 0 findings, at least 0 leaks, 1 Service\n", "at least 0", "at most 2768",
 	} {
 		if !strings.Contains(shown.String(), want) {

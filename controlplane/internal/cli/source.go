@@ -17,6 +17,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/etcdflags"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/cli/usage"
 	"github.com/rangekeeper/rangekeeper/controlplane/preflight"
+	"github.com/rangekeeper/rangekeeper/controlplane/snapshotfile"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -134,7 +135,7 @@ func (s *source) clusterIPRanges() []string {
 // the same names.
 func (s *source) addFlags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&s.snapshot, "etcd-snapshot", "", "read this etcd snapshot, plain or gzip-compressed")
+	f.StringVar(&s.snapshot, "etcd-snapshot", "", "read this etcd snapshot, plain or gzip-compressed; - for the standard input")
 	f.BoolVar(&s.skipHashCheck, "skip-hash-check", false, "with --etcd-snapshot: read a file without a valid hash, such as a copy of member/snap/db")
 	// A variable never takes the place of the cluster that kubectl works with.
 	s.connection.Elsewhere = func() bool { return s.file() != "" || s.kube != nil && !c.Flags().Changed("endpoints") }
@@ -309,6 +310,8 @@ func (s *source) name() string {
 		return s.server
 	case s.online():
 		return s.connection.String()
+	case s.snapshot == snapshotfile.Stdin:
+		return "standard input"
 	default:
 		return s.file()
 	}
