@@ -98,7 +98,11 @@ func (m *markup) page(p Page) {
 	m.add("<dt>Time</dt><dd><time>%s</time></dd><dt>Found</dt><dd>%s</dd></dl>\n", p.Time.UTC().Format("2006-01-02 15:04:05 UTC"), p.Totals)
 	m.add("<div class=\"counts\">")
 	for _, s := range p.Severities {
-		m.add("<div class=\"%s\"><b>%s</b>%s</div>", s.Name, s.Count, s.Text)
+		class := s.Name
+		if s.Count == "0" {
+			class = "none"
+		}
+		m.add("<div class=\"%s\"><b>%s</b>%s</div>", class, s.Count, s.Text)
 	}
 	m.add("</div>\n")
 	if len(p.Unknown) > 0 {
