@@ -172,9 +172,13 @@ func (c *Controller) addRepairs() error {
 	for _, of := range []struct {
 		controller repaircontroller.Controller
 		ranges     []repair.Range
-	}{{repaircontroller.ClusterIPs, addresses}, {repaircontroller.NodePorts, []repair.Range{ports}}} {
+		names      []string
+	}{
+		{repaircontroller.ClusterIPs, addresses, ClusterIPRangeNames[:len(addresses)]},
+		{repaircontroller.NodePorts, []repair.Range{ports}, []string{audit.ServiceNodePorts}},
+	} {
 		passes, err := repaircontroller.New(repaircontroller.Config{
-			Controller: of.controller, Ranges: of.ranges, Services: services, SameEtcd: true,
+			Controller: of.controller, Ranges: of.ranges, Names: of.names, Services: services, SameEtcd: true,
 			Recorder: c.events.NewRecorder(scheme.Scheme, of.controller.Name), Metrics: metrics,
 			Interval: c.config.Bootstrap.Periods.Repairs, DryRun: c.config.DryRun,
 		})

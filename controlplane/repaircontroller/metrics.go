@@ -9,12 +9,15 @@ import (
 )
 
 // Metrics are a prometheus.Collector: the counters of kube-apiserver's repair controllers under their names, and the
-// duration of passes and the size of their diffs.
+// duration of passes, the size of their diffs, and the state of ranges after the last one.
 type Metrics struct {
 	errors    map[Controller]*prometheus.CounterVec
 	failures  map[Controller]prometheus.Counter
 	durations *prometheus.HistogramVec
 	changes   *prometheus.CounterVec
+	// The state after the last pass.
+	size, used, free, inUse, leaks *prometheus.GaugeVec
+	findings, last                 *prometheus.GaugeVec
 }
 
 // NewMetrics makes counters at 0, for the Repairers of one process.
@@ -23,7 +26,17 @@ func NewMetrics() *Metrics {
 	counter := func(subsystem, name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Namespace: "apiserver", Subsystem: subsystem, Name: name, Help: help}
 	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "rangekeeper", Name: name, Help: help}, labels)
+	}
 	return &Metrics{
+		size:     gauge("range_size", "Values that a range can allocate.", "range"),
+		used:     gauge("range_used", "Values of a range that are recorded as allocated after the last repair pass.", "range"),
+		free:     gauge("range_free", "Values of a range that are not recorded as allocated after the last repair pass.", "range"),
+		inUse:    gauge("range_in_use", "Values of a range that Services use.", "range"),
+		leaks:    gauge("leaks", "Values that are recorded as allocated though no Service uses them, after the last repair pass.", "range"),
+		findings: gauge("findings", "Findings of the last repair pass with a reason.", "controller", "reason"),
+		last:     gauge("repair_last_success_timestamp_seconds", "When the last repair pass has succeeded, in seconds since 1970.", "controller"),
 		errors: map[Controller]*prometheus.CounterVec{
 			ClusterIPs: prometheus.NewCounterVec(counter("clusterip_repair", "ip_errors_total", "Findings of repair passes over ClusterIPs by type: leak, repair, full, outOfRange, duplicate, invalid."), types),
 			NodePorts:  prometheus.NewCounterVec(counter("nodeport_repair", "port_errors_total", "Findings of repair passes over node ports by type: leak, repair, outOfRange, duplicate."), types),
@@ -60,6 +73,7 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.errors[ClusterIPs], m.errors[NodePorts], m.failures[ClusterIPs], m.failures[NodePorts], m.durations, m.changes,
+		m.size, m.used, m.free, m.inUse, m.leaks, m.findings, m.last,
 	}
 }
 
@@ -83,6 +97,17 @@ func (m *Metrics) passed(c Controller, took time.Duration, result Result, err er
 	m.durations.WithLabelValues(c.Name).Observe(took.Seconds())
 	if err != nil {
 		m.failures[c].Inc()
+	} else {
+		m.last.WithLabelValues(c.Name).SetToCurrentTime()
+		m.findings.DeletePartialMatch(prometheus.Labels{"controller": c.Name})
+		for _, finding := range result.Findings {
+			m.findings.WithLabelValues(c.Name, finding.Reason.String()).Inc()
+		}
+		for _, r := range result.Ranges {
+			if r.Name != "" {
+				m.set(r)
+			}
+		}
 	}
 	for _, finding := range result.Findings {
 		m.errors[c].WithLabelValues(FindingType(finding.Reason)).Inc()
@@ -92,5 +117,18 @@ func (m *Metrics) passed(c Controller, took time.Duration, result Result, err er
 		m.changes.WithLabelValues(c.Name, "set").Add(float64(r.Set))
 		m.changes.WithLabelValues(c.Name, "cleared").Add(float64(r.Cleared))
 		m.changes.WithLabelValues(c.Name, "changed").Add(float64(r.Changed))
+	}
+}
+
+// set sets the gauges of a range, which has none while the stored one is another range.
+func (m *Metrics) set(r RangeResult) {
+	for vec, value := range map[*prometheus.GaugeVec]uint64{
+		m.size: r.Size, m.used: r.Used, m.free: r.Size - r.Used, m.inUse: r.InUse, m.leaks: uint64(r.Leaked - r.Cleared),
+	} {
+		if r.Kept != nil {
+			vec.DeleteLabelValues(r.Name)
+		} else {
+			vec.WithLabelValues(r.Name).Set(float64(value))
+		}
 	}
 }

@@ -37,6 +37,8 @@ type Config struct {
 	SameEtcd bool
 	// Recorder records findings as Events.
 	Recorder events.EventRecorder
+	// Names are those of Ranges, for metrics about each; without them there are none.
+	Names []string
 	// Metrics count what is found and done; nil for nobody.
 	Metrics *Metrics
 	// DryRun finds out what would be repaired, and repairs and reports nothing.
@@ -98,6 +100,10 @@ type RangeResult struct {
 	// Set and Cleared are how many values were recorded and freed, Changed how many were left alone as they, or
 	// Services, had changed since they were read.
 	Set, Cleared, Changed int
+	// Size is how many values the range has, Used how many are recorded after the pass, and InUse how many Services use.
+	Size, Used, InUse uint64
+	// Name is that of the Config; empty if it has none.
+	Name string
 }
 
 // Pass makes one pass: it reads the ranges, lists Services after that, and repairs what is wrong. After an error nothing
@@ -112,6 +118,14 @@ func (r *Repairer) Pass(ctx context.Context) (Result, error) {
 		r.config.Metrics.passed(r.config.Controller, time.Since(started), result, err)
 	}
 	return result, err
+}
+
+// nameOf returns the name of a range; "" if the Config has none.
+func (r *Repairer) nameOf(i int) string {
+	if i < len(r.config.Names) {
+		return r.config.Names[i]
+	}
+	return ""
 }
 
 func (r *Repairer) pass(ctx context.Context) (Result, error) {
@@ -145,6 +159,7 @@ func (r *Repairer) pass(ctx context.Context) (Result, error) {
 		result.Ranges = append(result.Ranges, RangeResult{
 			Made: done.Missing && done.Kept == nil, Kept: done.Kept,
 			Leaked: int(counts.Leaked), Set: int(counts.Set), Cleared: int(counts.Clear), Changed: done.Changed,
+			Size: counts.Size, Used: counts.Next, InUse: counts.InUse, Name: r.nameOf(i),
 		})
 	}
 	findings, err := report.Findings()

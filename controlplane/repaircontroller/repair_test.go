@@ -120,15 +120,15 @@ func TestDamagedCluster(t *testing.T) {
 	metrics := repaircontroller.NewMetrics()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(metrics)
-	repairer := func(c repaircontroller.Controller, ranges ...repair.Range) *repaircontroller.Repairer {
+	repairer := func(c repaircontroller.Controller, names []string, ranges ...repair.Range) *repaircontroller.Repairer {
 		return must(repaircontroller.New(repaircontroller.Config{
-			Controller: c, Ranges: ranges, Services: repaircontroller.APIServices(client.CoreV1().Services("")), SameEtcd: true,
+			Controller: c, Ranges: ranges, Names: names, Services: repaircontroller.APIServices(client.CoreV1().Services("")), SameEtcd: true,
 			Recorder: broadcaster.NewRecorder(scheme.Scheme, c.Name), Metrics: metrics, Interval: interval,
 		}))
 	}
 	repairers := []*repaircontroller.Repairer{
-		repairer(repaircontroller.ClusterIPs, stored.primary, stored.secondary),
-		repairer(repaircontroller.NodePorts, stored.ports),
+		repairer(repaircontroller.ClusterIPs, []string{"serviceips", "secondaryserviceips"}, stored.primary, stored.secondary),
+		repairer(repaircontroller.NodePorts, []string{"servicenodeports"}, stored.ports),
 	}
 	leaks := slices.Concat(want.Leaks.ClusterIP, want.Leaks.NodePort)
 	if len(leaks) < 10 {
@@ -277,6 +277,29 @@ func TestDamagedCluster(t *testing.T) {
 		}
 	}
 	t.Logf("%v", counted)
+	// The gauges are those of the last pass: what is recorded is used, but for the values of Services that are being created.
+	gauges := map[string]float64{}
+	for _, family := range must(registry.Gather()) {
+		for _, metric := range family.Metric {
+			if name := family.GetName(); metric.Gauge != nil {
+				for _, label := range metric.Label {
+					name += " " + label.GetValue()
+				}
+				gauges[name] = metric.Gauge.GetValue()
+			}
+		}
+	}
+	for name, size := range map[string]float64{"serviceips": 1<<20 - 2, "secondaryserviceips": 1<<16 - 1, "servicenodeports": 2768} {
+		used := gauges["rangekeeper_range_used "+name]
+		if gauges["rangekeeper_range_size "+name] != size || used == 0 || used != gauges["rangekeeper_range_in_use "+name]+gauges["rangekeeper_leaks "+name] ||
+			gauges["rangekeeper_range_free "+name] != size-used || gauges["rangekeeper_leaks "+name] > 8 {
+			t.Errorf("%s: %v", name, gauges)
+		}
+	}
+	if gauges["rangekeeper_findings "+repaircontroller.NodePorts.Name+" PortAlreadyAllocated"] == 0 ||
+		gauges["rangekeeper_repair_last_success_timestamp_seconds "+repaircontroller.NodePorts.Name] == 0 {
+		t.Errorf("%v", gauges)
+	}
 	for _, of := range []struct {
 		family     string
 		controller repaircontroller.Controller

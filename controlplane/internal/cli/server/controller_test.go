@@ -161,7 +161,7 @@ func TestController(t *testing.T) {
 		}
 	}
 	_, metrics := get("/metrics")
-	for _, name := range []string{"apiserver_clusterip_repair_ip_errors_total{type=\"repair\"}", "apiserver_nodeport_repair_port_errors_total{type=\"duplicate\"}", "rangekeeper_repair_pass_duration_seconds", "rangekeeper_store_operations_total"} {
+	for _, name := range []string{"apiserver_clusterip_repair_ip_errors_total{type=\"repair\"}", "apiserver_nodeport_repair_port_errors_total{type=\"duplicate\"}", "rangekeeper_repair_pass_duration_seconds", "rangekeeper_store_operations_total", "rangekeeper_range_free{range=\"servicenodeports\"}", "rangekeeper_range_used{range=\"serviceips\"}"} {
 		if !strings.Contains(metrics, name) {
 			t.Errorf("/metrics lacks %s", name)
 		}
