@@ -118,11 +118,13 @@ func TestChartValues(t *testing.T) {
 		"--set", "image.repository=example.test/rangekeeper,image.digest="+digest,
 		"--set-json", `etcd.endpoints=["https://192.0.2.1:2379","https://192.0.2.2:2379"]`,
 		"--set-json", `serviceClusterIPRange="10.0.0.0/16,fd00::/112"`, "--set", "serviceNodePortRange=30000-30009",
-		"--set-json", "nodeSelector=null", "--set-json", "tolerations=[]", "--set-json", "resources=null", "--set", "securePort=8443")
+		"--set-json", "nodeSelector=null", "--set-json", "tolerations=[]", "--set-json", "resources=null", "--set", "securePort=8443",
+		"--set", "healthzBindAddress=0.0.0.0:10300,podMonitor=true")
 	object, _ := yaml.Marshal(objects["DaemonSet control-plane/rangekeeper-controller"])
 	for _, want := range []string{
 		"image: example.test/rangekeeper@" + digest + "\n", "--endpoints=https://192.0.2.1:2379,https://192.0.2.2:2379\n",
 		"--service-cluster-ip-range=10.0.0.0/16,fd00::/112\n", "--service-node-port-range=30000-30009\n", "--secure-port=8443\n", `value: "8443"`,
+		"--healthz-bind-address=0.0.0.0:10300\n", "port: 10300\n",
 	} {
 		if !strings.Contains(string(object), want) {
 			t.Errorf("no %q in\n%s", want, object)
@@ -134,11 +136,17 @@ func TestChartValues(t *testing.T) {
 		}
 	}
 
+	monitor, _ := yaml.Marshal(objects["PodMonitor control-plane/rangekeeper-controller"])
+	if !strings.Contains(string(monitor), "targetPort: 10300\n") || strings.Contains(string(object), "10288") {
+		t.Errorf("%s", monitor)
+	}
+
 	refused := 0
 	for _, set := range []string{
 		"image.digest=0123", "securePort=0", "serviceNodePortRange=30000", "etcd.endpoints=null", "pkiDir=pki", "serviceClusterIpRange=10.0.0.0/16",
 		"image.repository=a b", `image.repository="x`, "serviceClusterIPRange=nonsense", "serviceClusterIPRange=10.0.0.0/16\n        - --dry-run",
 		"etcd.caFile=ca.crt", "etcd.endpoints[0]=https://x y", "serviceClusterIPRange=null", "serviceNodePortRange=null",
+		"healthzBindAddress=10288", "healthzBindAddress=null", "podMonitor=yes",
 	} {
 		_, err := run("helm", append(append([]string{"template", "rangekeeper", chart}, ranges...), "--set", set)...)
 		name, _, _ := strings.Cut(set, "=")

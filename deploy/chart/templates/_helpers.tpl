@@ -1,0 +1,3 @@
+{{- define "rangekeeper.healthzPort" -}}
+{{ .Values.healthzBindAddress | splitList ":" | last }}
+{{- end }}
