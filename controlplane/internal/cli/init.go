@@ -72,7 +72,11 @@ func (s *store) isThere(ctx context.Context, name string, values rangekeeper.Ran
 		return false, err
 	}
 	defer a.Close()
-	if err := a.Restore(spec, data); err != nil {
+	err = a.Restore(spec, data)
+	if mismatched := (*rangekeeper.MismatchedRangeError)(nil); errors.As(err, &mismatched) {
+		return false, fmt.Errorf("%s: the stored range is %s, not %s; init creates a range and never changes one", s.key(name), spec, values)
+	}
+	if err != nil {
 		return false, fmt.Errorf("%s: %w", s.key(name), err)
 	}
 	return true, nil
