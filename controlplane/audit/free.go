@@ -56,7 +56,7 @@ func (a *Audit) Free(name string, n int) (*FreeList, error) {
 		rows = slices.DeleteFunc(rows, func(row Range) bool { return !isObject(row) })
 	}
 	if a.wide && name == ServiceNodePorts && !isObject(rows[0]) {
-		return nil, errors.New("the range of node ports is not known, as some are not in kube-apiserver's default range: name it with --service-node-port-range")
+		return nil, errors.New("the range of node ports is not known over the Kubernetes API: name it with --service-node-port-range")
 	}
 	list := &FreeList{APIVersion: APIVersion, Kind: KindFreeList, Source: a.report.Source, Bands: []FreeBand{}, Unreadable: a.report.Unreadable, Unknown: a.unknownOf(name)}
 	for _, row := range rows {

@@ -34,7 +34,7 @@ func (a *Audit) knowsRange(value rangekeeper.Value) bool {
 	case unseen == nil:
 		return true
 	case value.IsPort():
-		return !a.wide && (unseen.NodePortRange != "" || unseen.Metrics != nil) // which count as many
+		return !a.wide
 	default:
 		return len(a.state.ServiceCIDRs)+len(unseen.ClusterIPRanges) > 0
 	}
@@ -107,9 +107,11 @@ func (a *Audit) nodePortRange() (rangekeeper.Range, error) {
 	case err != nil:
 	case a.state.Unseen.NodePortRange != "" && doubt != "":
 		a.unknown(ServiceNodePorts, outside, "whether --service-node-port-range names the range of the API server: %s", doubt)
-	case a.state.Unseen.NodePortRange != "", doubt == "" && a.state.Unseen.Metrics != nil:
+	case a.state.Unseen.NodePortRange != "", doubt == "" && (a.state.Unseen.Metrics != nil || a.state.Unseen.Probed):
 	case doubt == "":
-		a.unknown(ServiceNodePorts, outside, "the range of node ports: it is taken to be %s, kube-apiserver's default; name another one with --service-node-port-range", DefaultNodePortRange)
+		a.unknown(ServiceNodePorts, outside, "the range of node ports, and node ports outside of it: the Kubernetes API does not serve the range, and the API server's metrics, which count its ports once one was allocated, are not there; name the range with --service-node-port-range")
+		a.wide = true
+		return rangekeeper.ParsePortRange(allPorts)
 	default:
 		a.unknown(ServiceNodePorts, outside, "node ports outside their range: the range is not known, and %s; name the range with --service-node-port-range", doubt)
 		a.wide = true
@@ -178,6 +180,6 @@ func (a *Audit) addMetrics() {
 		difference = fmt.Sprintf("%d fewer than Services use", used-allocated)
 	}
 	a.unknown(ServiceNodePorts, []Severity{DuplicateRisk, Wasted},
-		"how many node ports are leaked or unrecorded: the metrics of the API server counted %d allocated ones at its last allocation or release, %s; a repair or another server may have changed the range since",
+		"how many node ports are leaked or unrecorded: the metrics of the API server counted %d as allocated at its last allocation or release, %s; a repair or another server may have changed the range since",
 		allocated, difference)
 }

@@ -97,7 +97,7 @@ func TestDocumentsFollowSchemas(t *testing.T) {
 		check(stdout)
 	}
 	// As over the Kubernetes API.
-	unseen, err := audit.New(&clusterstate.State{Unseen: &clusterstate.Unseen{}, Services: make([]corev1.Service, 1)}, audit.Options{
+	unseen, err := audit.New(&clusterstate.State{Unseen: &clusterstate.Unseen{NodePortRange: audit.DefaultNodePortRange}, Services: make([]corev1.Service, 1)}, audit.Options{
 		Source: &audit.Source{Type: kindAPI, Name: "https://127.0.0.1:6443", Context: "admin", Revision: 7},
 	})
 	if err != nil {

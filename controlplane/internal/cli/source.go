@@ -76,7 +76,7 @@ func (s *source) addAPIFlags(c *cobra.Command, p *Program) {
 	usage.Exclusive(c, "sqlite", "endpoints")
 	usage.NotEmpty(c, "sqlite")
 	c.MarkFlagFilename("sqlite")
-	f.StringVar(&s.nodePortRange, "service-node-port-range", "", "over the Kubernetes API: range of node ports that the API servers have (default "+audit.DefaultNodePortRange+" as long as all node ports are in it)")
+	f.StringVar(&s.nodePortRange, "service-node-port-range", "", "over the Kubernetes API: range of node ports that the API servers have (default: "+audit.DefaultNodePortRange+" if the server's metrics count as many ports, else unknown)")
 	f.StringVar(&s.clusterIPRange, "service-cluster-ip-range", "", "over the Kubernetes API of 1.32: range of ClusterIPs that the API servers have, or two, separated by a comma")
 	usage.NotEmpty(c, "service-node-port-range")
 	usage.NotEmpty(c, "service-cluster-ip-range")
