@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -231,7 +232,8 @@ func (w *workload) try(ctx context.Context, servers []*kubernetes.Clientset, cou
 		case ctx.Err() != nil:
 			return err
 		case apierrors.IsConflict(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err),
-			errors.As(err, &network), apierrors.IsUnexpectedServerError(err), apierrors.IsInternalError(err):
+			errors.As(err, &network), apierrors.IsUnexpectedServerError(err), apierrors.IsInternalError(err),
+			strings.Contains(err.Error(), "unexpected error when reading response body. Please retry."): // of client-go, without a type
 		default:
 			return err
 		}
