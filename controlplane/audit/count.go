@@ -22,16 +22,14 @@ func (c Count) String() string {
 	return fmt.Sprint(c.Found)
 }
 
-func (c Count) MarshalJSON() ([]byte, error) {
-	if c.IsAtLeast {
-		return []byte("null"), nil
-	}
-	return json.Marshal(c.Found)
-}
+// IsUnknown reports whether the source shows nothing of it, so that 0 would be wrong.
+func (c Count) IsUnknown() bool { return c.IsAtLeast && c.Found == 0 }
 
-func (c *Count) UnmarshalJSON(text []byte) error {
-	c.IsAtLeast = string(text) == "null"
-	return json.Unmarshal(text, &c.Found)
+func (c Count) MarshalJSON() ([]byte, error) { return nullable(c.Found, c.IsAtLeast) }
+
+func (c *Count) UnmarshalJSON(text []byte) (err error) {
+	c.IsAtLeast, err = readNullable(text, &c.Found)
+	return err
 }
 
 // Amount is a number of values of a range. In a document it is null if the source does not show it.
@@ -41,14 +39,22 @@ type Amount struct {
 	Unseen bool
 }
 
-func (a Amount) MarshalJSON() ([]byte, error) {
-	if a.Unseen {
-		return []byte("null"), nil
-	}
-	return json.Marshal(a.N)
+func (a Amount) MarshalJSON() ([]byte, error) { return nullable(a.N, a.Unseen) }
+
+func (a *Amount) UnmarshalJSON(text []byte) (err error) {
+	a.Unseen, err = readNullable(text, &a.N)
+	return err
 }
 
-func (a *Amount) UnmarshalJSON(text []byte) error {
-	a.Unseen = string(text) == "null"
-	return json.Unmarshal(text, &a.N)
+// nullable writes a number, or null for one that the source does not show.
+func nullable(number any, isNull bool) ([]byte, error) {
+	if isNull {
+		return []byte("null"), nil
+	}
+	return json.Marshal(number)
+}
+
+// readNullable reads what nullable writes.
+func readNullable(text []byte, number any) (isNull bool, err error) {
+	return string(text) == "null", json.Unmarshal(text, number)
 }

@@ -116,6 +116,8 @@ type StoredRange struct {
 
 // prefixes are those of the keys that an audit reads, each ending in a slash.
 type prefixes struct {
+	// root is that of all keys, without the slash.
+	root                                        string
 	ranges, services, ipAddresses, serviceCIDRs string
 	// apiService and system, the Namespace kube-system, are whole keys.
 	apiService, system string
@@ -128,6 +130,7 @@ type prefixes struct {
 func (o Options) prefixes() prefixes {
 	p := absolute(o.Prefix)
 	all := prefixes{
+		root:         p,
 		ranges:       p + "/ranges/",
 		services:     p + "/services/specs/",
 		ipAddresses:  p + "/ipaddresses/",
@@ -145,7 +148,7 @@ func (o Options) prefixes() prefixes {
 
 // state returns a state without content.
 func (p prefixes) state() *State {
-	s := &State{Identity: Identity{Prefix: cmp.Or(strings.TrimSuffix(p.ranges, "/ranges/"), "/")}, RangesPrefix: p.ranges, IPAddressesPrefix: p.ipAddresses, ServiceCIDRsPrefix: p.serviceCIDRs, Ranges: map[string]StoredRange{}}
+	s := &State{Identity: Identity{Prefix: cmp.Or(p.root, "/")}, RangesPrefix: p.ranges, IPAddressesPrefix: p.ipAddresses, ServiceCIDRsPrefix: p.serviceCIDRs, Ranges: map[string]StoredRange{}}
 	if p.validating != "" {
 		s.Upgrade = new(Upgrade)
 	}

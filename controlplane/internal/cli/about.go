@@ -24,13 +24,17 @@ func (s *source) about(state *clusterstate.State) *audit.Source {
 // kindTexts are the types of sources for people.
 var kindTexts = map[string]string{kindAPI: "cluster", kindSnapshot: "etcd snapshot", kindKine: "SQLite database of kine", kindEtcd: "etcd"}
 
+// clusterName is what people know the cluster of a source by: the context of the kubeconfig, if there is one, with the server.
+func clusterName(from *audit.Source) string {
+	if from.Context != "" {
+		return from.Context + " (" + from.Name + ")"
+	}
+	return from.Name
+}
+
 // source writes the first line of a screen.
 func (s *screen) source(from *audit.Source) {
-	name := printable(from.Name)
-	if from.Context != "" {
-		name = printable(from.Context) + " (" + name + ")"
-	}
 	version, _, _ := strings.Cut(from.Version, " ")
-	s.text(0, "", fmt.Sprintf("%s %s, revision %d, %s, rangekeeper %s", kindTexts[from.Type], name, from.Revision, from.Time.Format("2006-01-02 15:04:05 UTC"), version))
+	s.text(0, "", fmt.Sprintf("%s %s, revision %d, %s, rangekeeper %s", kindTexts[from.Type], printable(clusterName(from)), from.Revision, from.Time.Format("2006-01-02 15:04:05 UTC"), version))
 	s.blank()
 }

@@ -135,9 +135,9 @@ func (o *auditFlags) audit(ctx context.Context) (*audit.Audit, *audit.Report, er
 	}
 	options := s.auditOptions(state)
 	options.FindsFullRanges, options.WarnFree = true, o.percent
-	a, err := audit.New(state, options)
+	a, err := s.auditWith(state, options)
 	if err != nil {
-		return nil, nil, s.explain(err)
+		return nil, nil, err
 	}
 	report := a.Report()
 	if o.namespace != "" && !o.allNamespaces {
@@ -151,10 +151,7 @@ func (o *auditFlags) audit(ctx context.Context) (*audit.Audit, *audit.Report, er
 
 // end is the end of the command after a report was written.
 func (o *auditFlags) end(report *audit.Report, err error) error {
-	if err == nil && o.strict && !report.Has(o.severity) && report.Hides(o.severity) {
-		return ErrUnseen
-	}
-	return foundIf(report.Has(o.severity), err)
+	return foundOrUnseen(report.Has(o.severity), o.strict && report.Hides(o.severity), err)
 }
 
 // follow writes a report each time that the result changes, until it is interrupted.

@@ -17,13 +17,13 @@ import (
 const completionTimeout = 3 * time.Second
 
 // quietly does something with the state of the source, if one was given and can be read in time.
-func (s *source) quietly(ctx context.Context, do func(context.Context, *clusterstate.State)) {
+func (s *source) quietly(ctx context.Context, do func(*clusterstate.State)) {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	s.progress = &progress{w: io.Discard}
 	defer s.close()
 	if state, err := s.read(ctx); err == nil {
-		do(ctx, state)
+		do(state)
 	}
 }
 
@@ -34,7 +34,7 @@ func completeRange(c *cobra.Command, s *source) {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		names := bitmapNames
-		s.quietly(c.Context(), func(_ context.Context, state *clusterstate.State) {
+		s.quietly(c.Context(), func(state *clusterstate.State) {
 			a, err := s.auditOf(state, nil)
 			if err != nil {
 				return
@@ -53,7 +53,7 @@ func completeRange(c *cobra.Command, s *source) {
 func completeNamespaces(c *cobra.Command, s **source) {
 	c.RegisterFlagCompletionFunc("namespace", func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		var names []string
-		(*s).quietly(c.Context(), func(_ context.Context, state *clusterstate.State) { names = beginning(namespaces(state), begun) })
+		(*s).quietly(c.Context(), func(state *clusterstate.State) { names = beginning(namespaces(state), begun) })
 		return names, cobra.ShellCompDirectiveNoFileComp
 	})
 }
@@ -79,7 +79,7 @@ func completeValues(s **source, inNamespace *string) cobra.CompletionFunc {
 		if *inNamespace != "" && !hasNamespace {
 			namespace, before, hasNamespace = *inNamespace, "", true
 		}
-		(*s).quietly(c.Context(), func(_ context.Context, state *clusterstate.State) {
+		(*s).quietly(c.Context(), func(state *clusterstate.State) {
 			if !hasNamespace {
 				for _, name := range namespaces(state) {
 					names = append(names, name+"/")

@@ -87,16 +87,15 @@ its meaning, risk and remedy, as docs/runbook.md does; this reads no cluster.`,
 
 // serviceOf returns the namespace and name of a Service that a user names.
 func (s *source) serviceOf(c *cobra.Command, text, inNamespace string) (namespace, name string, err error) {
-	before, after, hasSlash := strings.Cut(text, "/")
+	before, name, hasSlash := strings.Cut(text, "/")
 	switch {
-	case hasSlash && slices.Contains([]string{"service", "services", "svc"}, before):
-		name = after
-	case hasSlash && inNamespace != "" && inNamespace != before:
-		return "", "", usage.Error(c, "%s is in another namespace than --namespace %s", text, inNamespace)
-	case hasSlash:
-		return before, after, nil
-	default:
+	case !hasSlash:
 		name = text
+	case slices.Contains([]string{"service", "services", "svc"}, before):
+	case inNamespace != "" && inNamespace != before:
+		return "", "", usage.Error(c, "%s is in another namespace than --namespace %s", text, inNamespace)
+	default:
+		return before, name, nil
 	}
 	if namespace = inNamespace; namespace == "" && s.overAPI() {
 		namespace = s.namespace()

@@ -72,11 +72,7 @@ func writeFree(w io.Writer, free *audit.FreeList) error {
 		rows = append(rows, []string{b.Name, b.Range, b.Band, fmt.Sprint(b.Free), strings.Join(b.Next, ", ")})
 	}
 	t.add("", []string{"RANGE", "VALUES", "BAND", "FREE", "NEXT"}, rows)
-	s := newScreen(w, true)
-	s.source(free.Source)
-	s.b.Write(t.b.Bytes())
-	s.unknown(free.Unknown)
-	return s.writeTo(w)
+	return t.writeTo(w, free.Source, free.Unknown)
 }
 
 // writeFreeNames writes one value in each line, for scripts.

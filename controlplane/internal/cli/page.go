@@ -12,12 +12,9 @@ import (
 // pageOf returns a report as a page for a ticket.
 func pageOf(r *audit.Report, maps []occupancy.Map, from *source) occupancy.Page {
 	p := occupancy.Page{
-		Cluster: r.Source.Name, Source: fmt.Sprintf("%s, revision %d, rangekeeper %s", kindTexts[r.Source.Type], r.Source.Revision, r.Source.Version), Time: r.Source.Time,
+		Cluster: clusterName(r.Source), Source: fmt.Sprintf("%s, revision %d, rangekeeper %s", kindTexts[r.Source.Type], r.Source.Revision, r.Source.Version), Time: r.Source.Time,
 		Totals: totals(r),
 		Maps:   maps,
-	}
-	if r.Source.Context != "" {
-		p.Cluster = r.Source.Context + " (" + r.Source.Name + ")"
 	}
 	for _, u := range r.Unreadable {
 		p.Unknown = append(p.Unknown, u.Kind+" "+u.Key+" cannot be read: "+u.Message)

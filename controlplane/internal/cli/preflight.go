@@ -89,10 +89,7 @@ list them (deploy/audit/preflight.yaml).`,
 			screen.preflight(report)
 			err = screen.writeTo(c.OutOrStdout())
 		}
-		if err == nil && *strict && report.Ready() && report.Summary.Unknown > 0 {
-			return ErrUnseen
-		}
-		return foundIf(!report.Ready(), err)
+		return foundOrUnseen(!report.Ready(), *strict && report.Summary.Unknown > 0, err)
 	})
 	s.flagsAnywhere = true
 	c.Flags().Lookup("service-cluster-ip-range").Usage = "the flag of the API servers, to be compared with what is stored: a CIDR, or two, separated by a comma"

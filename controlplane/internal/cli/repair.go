@@ -162,9 +162,9 @@ func (r *repair) run(ctx context.Context) (*audit.Plan, error) {
 	}
 	o := r.source.auditOptions(state)
 	o.CleansLeaks = true
-	a, err := audit.New(state, o)
+	a, err := r.source.auditWith(state, o)
 	if err != nil {
-		return nil, r.source.explain(err)
+		return nil, err
 	}
 	plan, err := a.Plan()
 	if err != nil {
@@ -328,8 +328,8 @@ func (r *repair) pass(ctx context.Context, known *rangekeeper.Passes, ranges []r
 		}
 		o := r.source.auditOptions(state)
 		o.CleansLeaks, o.Read, o.Pass = clears, read, pass
-		if audited, err = audit.New(state, o); err != nil {
-			return nil, rangekeeper.ServiceList{}, r.source.explain(err)
+		if audited, err = r.source.auditWith(state, o); err != nil {
+			return nil, rangekeeper.ServiceList{}, err
 		}
 		return audited.Core(), rangekeeper.ServiceList{Revision: state.Revision, Guards: true}, nil
 	})

@@ -42,9 +42,9 @@ func (r *repair) readRunning(ctx context.Context, planned *changes) (*clustersta
 func (r *repair) audit(state *clusterstate.State, keepsLeaks bool) (*audit.Plan, error) {
 	o := r.source.auditOptions(state)
 	o.CleansLeaks, o.KeepsLeaks = r.cleanLeaks, keepsLeaks
-	a, err := audit.New(state, o)
+	a, err := r.source.auditWith(state, o)
 	if err != nil {
-		return nil, r.source.explain(err)
+		return nil, err
 	}
 	return a.Plan()
 }

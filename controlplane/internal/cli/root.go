@@ -70,6 +70,14 @@ func foundIf(found bool, err error) error {
 	return err
 }
 
+// foundOrUnseen is foundIf for a command that may have to say that its source does not show all.
+func foundOrUnseen(found, unseen bool, err error) error {
+	if err == nil && !found && unseen {
+		return ErrUnseen
+	}
+	return foundIf(found, err)
+}
+
 // A Program is one of those that have the commands of this package.
 type Program struct {
 	// Name is what the program is called by; the usage and the examples have it in place of rangekeeper.

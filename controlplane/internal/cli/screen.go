@@ -283,7 +283,7 @@ func (s *screen) counts(by audit.BySeverity) {
 
 // countText is a count for people: one of which the source shows nothing is no 0.
 func countText(n audit.Count) string {
-	if n.IsAtLeast && n.Found == 0 {
+	if n.IsUnknown() {
 		return "?"
 	}
 	return n.String()
@@ -296,7 +296,7 @@ func severityText(severity audit.Severity, n audit.Count) string {
 	return severityTexts[severity][1]
 }
 
-// rangeHeader is that of rangeRow.
+// rangeHeader is that of rangeRows.
 var rangeHeader = []string{"RANGE", "VALUES", "MODE", "SIZE", "USED", "FREE"}
 
 func rangeRow(r audit.Range) []string {
@@ -310,12 +310,15 @@ func rangeRow(r audit.Range) []string {
 	return []string{r.Name, values, string(r.Mode), size, used, free}
 }
 
-func (s *screen) ranges(ranges []audit.Range) {
-	rows := [][]string{rangeHeader}
+func rangeRows(ranges []audit.Range) (rows [][]string) {
 	for _, r := range ranges {
 		rows = append(rows, rangeRow(r))
 	}
-	s.rows(0, rows)
+	return rows
+}
+
+func (s *screen) ranges(ranges []audit.Range) {
+	s.rows(0, append([][]string{rangeHeader}, rangeRows(ranges)...))
 }
 
 // step is a command that comes next, or without words what happens by itself.

@@ -49,11 +49,7 @@ func writeUse(w io.Writer, use *audit.RangeUse) error {
 		t.addRuns("Free runs", r.Free)
 		t.addRuns("Used runs", r.Used)
 	}
-	s := newScreen(w, true)
-	s.source(use.Source)
-	s.b.Write(t.b.Bytes())
-	s.unknown(use.Unknown)
-	return s.writeTo(w)
+	return t.writeTo(w, use.Source, use.Unknown)
 }
 
 func (t *table) addRuns(title string, runs []audit.Run) {

@@ -291,7 +291,12 @@ func (s *source) auditOf(state *clusterstate.State, err error) (*audit.Audit, er
 	if err != nil {
 		return nil, err
 	}
-	a, err := audit.New(state, s.auditOptions(state))
+	return s.auditWith(state, s.auditOptions(state))
+}
+
+// auditWith audits a state with options of its own.
+func (s *source) auditWith(state *clusterstate.State, o audit.Options) (*audit.Audit, error) {
+	a, err := audit.New(state, o)
 	return a, s.explain(err)
 }
 

@@ -31,7 +31,7 @@ type undo struct {
 	store   store
 	journal string
 	dryRun  bool
-	format  string
+	format  *string
 	out     io.Writer
 	log     io.Writer
 }
@@ -63,11 +63,7 @@ written or waited for.`,
 			return nameStore(&u.store.connection, u.run(c.Context()))
 		},
 	}
-	format := addFormat(c, formatTable, formatJSON, formatYAML)
-	usage.AddRule(c, func([]string) error {
-		u.format = *format
-		return nil
-	})
+	u.format = addFormat(c, formatTable, formatJSON, formatYAML)
 	c.Flags().BoolVar(&u.dryRun, "dry-run", false, "show what would be undone now, and write nothing")
 	u.store.connection.AddFlags(c, "use a running etcd at these URLs")
 	usage.Required(c, "endpoints")
@@ -171,8 +167,8 @@ func (u *undo) write(ctx context.Context, j *changes, first *reversal) (last *re
 }
 
 func (u *undo) print(report undoReport) error {
-	if u.format != formatTable {
-		return writeDocument(u.out, report, u.format)
+	if *u.format != formatTable {
+		return writeDocument(u.out, report, *u.format)
 	}
 	for _, value := range report.Values {
 		what := value.Result

@@ -59,12 +59,15 @@ func (t *table) add(title string, header []string, rows [][]string) {
 	w.Flush() // a bytes.Buffer takes all
 }
 
-func (t *table) addRanges(ranges []audit.Range) {
-	var rows [][]string
-	for _, r := range ranges {
-		rows = append(rows, rangeRow(r))
-	}
-	t.add("", rangeHeader, rows)
+func (t *table) addRanges(ranges []audit.Range) { t.add("", rangeHeader, rangeRows(ranges)) }
+
+// writeTo writes the table between its source and what that does not show.
+func (t *table) writeTo(w io.Writer, from *audit.Source, unknown []audit.Unknown) error {
+	s := newScreen(w, true)
+	s.source(from)
+	s.b.Write(t.b.Bytes())
+	s.unknown(unknown)
+	return s.writeTo(w)
 }
 
 // printable shows a text that someone wrote where an address belongs without
