@@ -17,6 +17,7 @@ import (
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
 	"github.com/rangekeeper/rangekeeper/controlplane/internal/etcdtest"
+	"github.com/rangekeeper/rangekeeper/controlplane/runbook"
 )
 
 // TestFailOn has faults that are less severe than what the exit code is about.
@@ -167,4 +168,14 @@ func TestWatchOfAudit(t *testing.T) {
 		t.Errorf("exit code %d", got)
 	}
 	runFails(t, exitInput, []string{"--watch is for a running cluster"}, "audit", "--watch", "--etcd-snapshot", "x")
+}
+
+// TestAddServiceCIDRStep names the cluster in the command that adds a ServiceCIDR.
+func TestAddServiceCIDRStep(t *testing.T) {
+	s := &source{program: "rangekeeper", kube: &kubeconfig{names: []string{"context", "kubeconfig"}}, given: []string{"--context prod", "--service-node-port-range 1-2"}}
+	full := audit.Finding{Reason: "RangeFull", Severity: audit.Exhausted, Kind: audit.KindServiceCIDR, Name: "kubernetes", Value: "10.0.0.0/30"}
+	want := []string{"kubectl", "--context prod", runbook.AddServiceCIDR}
+	if steps := reportSteps(&audit.Report{Findings: []audit.Finding{full}}, s); !slices.ContainsFunc(steps, func(one step) bool { return slices.Equal(one.words, want) }) {
+		t.Errorf("no %q in %q", want, steps)
+	}
 }

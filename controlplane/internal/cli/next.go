@@ -72,6 +72,11 @@ func (s *source) kubectlFlags() []string {
 	})
 }
 
+// kubectl returns a command of kubectl for this cluster, in words that are not broken.
+func (s *source) kubectl(words ...string) []string {
+	return append(append([]string{"kubectl"}, s.kubectlFlags()...), words...)
+}
+
 // explainSteps explain a fault: its value, if it can be looked up, and its reason.
 func (s *source) explainSteps(f fault) []step {
 	steps := []step{{"its meaning, risk and remedy", []string{s.program, "explain", f.reason}}}
@@ -100,8 +105,7 @@ func (s *source) deleteSteps(objects []fault) []step {
 		words := append(append([]string{"etcdctl"}, s.etcdctlFlags()...), "del "+quoted(clusterstate.IPAddressKeys(s.prefix)+first.value))
 		return []step{{"as an administrator, delete the worst IPAddress object by its key, as kube-apiserver may not start", words}}
 	}
-	words := append(append([]string{"kubectl"}, s.kubectlFlags()...), "delete ipaddress "+first.value)
-	return []step{{"as an administrator, delete the worst IPAddress object", words}}
+	return []step{{"as an administrator, delete the worst IPAddress object", s.kubectl("delete ipaddress " + first.value)}}
 }
 
 // etcdctlFlags are the flags of the etcd on the command line, which etcdctl has, too.

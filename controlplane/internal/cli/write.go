@@ -149,7 +149,7 @@ func reportSteps(r *audit.Report, source *source) []step {
 	if slices.ContainsFunc(r.Findings, func(f audit.Finding) bool {
 		return f.Severity == audit.Exhausted && f.Kind == audit.KindServiceCIDR
 	}) {
-		steps = append(steps, step{"add addresses, once you have put a CIDR into this ServiceCIDR", []string{runbook.AddServiceCIDR}})
+		steps = append(steps, step{"add addresses, once you have put a CIDR into this ServiceCIDR", source.kubectl(runbook.AddServiceCIDR)})
 	}
 	steps = append(steps, source.deleteSteps(deleted)...)
 	if r.SuspectsLeaks {
