@@ -91,6 +91,11 @@ static inline bool rk_batch_put_word(rk_batch *batch, uint32_t word) {
   return true;
 }
 
+/* Not for callers: adds the low and the high half of a number; false if there is no room. */
+static inline bool rk_batch_put_number(rk_batch *batch, uint64_t number) {
+  return rk_batch_put_word(batch, (uint32_t)number) && rk_batch_put_word(batch, (uint32_t)(number >> 32));
+}
+
 /* Not for callers: adds a text with its length, to which base is added; false if there is no room. */
 static inline bool rk_batch_put_text(rk_batch *batch, rk_text text, uint32_t base) {
   /* UINT32_MAX is RK_SAME_TEXT and no length. */
@@ -151,10 +156,7 @@ static inline rk_result rk_services_add(rk_services *services, const rk_service 
 static inline rk_result rk_service_names_add(rk_service_names *names, rk_text service_namespace, rk_text name,
                                              int64_t created, uint64_t create_revision) {
   rk_batch *batch = &names->batch, before = names->batch;
-  bool fits = rk_batch_put_word(batch, (uint32_t)(uint64_t)created) &&
-              rk_batch_put_word(batch, (uint32_t)((uint64_t)created >> 32)) &&
-              rk_batch_put_word(batch, (uint32_t)create_revision) &&
-              rk_batch_put_word(batch, (uint32_t)(create_revision >> 32)) &&
+  bool fits = rk_batch_put_number(batch, (uint64_t)created) && rk_batch_put_number(batch, create_revision) &&
               rk_batch_put_text(batch, service_namespace, 0) && rk_batch_put_text(batch, name, 0);
   return rk_batch_end(batch, before, fits);
 }
@@ -166,10 +168,7 @@ static inline rk_result rk_service_names_add(rk_service_names *names, rk_text se
  */
 static inline rk_result rk_ip_addresses_add(rk_ip_addresses *objects, const rk_ip_address *object) {
   rk_batch *batch = &objects->batch, before = objects->batch;
-  const uint64_t created = (uint64_t)object->created;
-  bool fits = rk_batch_put_word(batch, (uint32_t)created) && rk_batch_put_word(batch, (uint32_t)(created >> 32)) &&
-              rk_batch_put_word(batch, (uint32_t)object->revision) &&
-              rk_batch_put_word(batch, (uint32_t)(object->revision >> 32)) &&
+  bool fits = rk_batch_put_number(batch, (uint64_t)object->created) && rk_batch_put_number(batch, object->revision) &&
               rk_batch_put_word(batch, object->without_parent) &&
               rk_batch_put_text(batch, object->name, 0) && rk_batch_put_text(batch, object->managed_by, 0) &&
               rk_batch_put_text(batch, object->parent_group, 0) && rk_batch_put_text(batch, object->parent_resource, 0) &&

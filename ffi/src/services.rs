@@ -366,8 +366,8 @@ pub(crate) unsafe fn service_names<'a>(
     let names = rest.read(names.batch.count, "the name of Service", |rest| {
         let [low, high, low_revision, high_revision, namespace, name] = rest.array()?;
         let (namespace, name) = (rest.text(namespace)?, rest.text(name)?);
-        let create_revision = u64::from(low_revision) | u64::from(high_revision) << 32;
-        Ok(ServiceName { namespace, name, created: seconds(low, high), create_revision })
+        let (created, create_revision) = (number(low, high).cast_signed(), number(low_revision, high_revision));
+        Ok(ServiceName { namespace, name, created, create_revision })
     })?;
     if names.len() == count {
         return Ok(names);
@@ -377,9 +377,9 @@ pub(crate) unsafe fn service_names<'a>(
     Err(Failure::new(rk_result::InvalidBatch, message))
 }
 
-/// A time in two words.
-fn seconds(low: u32, high: u32) -> i64 {
-    (u64::from(high) << 32 | u64::from(low)).cast_signed()
+/// A number in two words.
+fn number(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
 }
 
 /// The IPAddress objects of a batch, checked.
@@ -401,8 +401,8 @@ pub(crate) unsafe fn ip_addresses<'a>(
         Ok(IpAddressObject {
             name: rest.text(name)?,
             managed_by: rest.text(managed_by)?,
-            created: seconds(low, high),
-            revision: u64::from(revision_high) << 32 | u64::from(revision_low),
+            created: number(low, high).cast_signed(),
+            revision: number(revision_low, revision_high),
             without_parent: without_parent != 0,
             parent_group: rest.text(group)?,
             parent_resource: rest.text(resource)?,

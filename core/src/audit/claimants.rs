@@ -118,13 +118,15 @@ impl Report {
                     services.push(claim);
                 }
             }
-            let keeper = services.first().map(|claim| claim.age);
-            let is_tied = |claim: &Claim| keeper == Some(claim.age);
-            let several = services.iter().filter(|claim| is_tied(claim)).count() > 1;
+            // They are sorted by age.
+            let tied_age = match services.as_slice() {
+                [first, second, ..] if first.age == second.age => Some(first.age),
+                _ => None,
+            };
             let claimants = services.iter().enumerate().map(|(place, claim)| Claimant {
                 service: claim.service,
                 keeps: place == 0,
-                tied: several && is_tied(claim),
+                tied: tied_age == Some(claim.age),
             });
             let claimants: Vec<_> = claimants.collect();
             let about = self.findings.iter_mut().filter(|finding| is_duplicate(finding) && finding.value == value);
