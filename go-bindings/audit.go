@@ -153,15 +153,16 @@ func (a *Audit) CompareBitmap(index int, written, upgraded uint64) error {
 	return detailedError(code, &details)
 }
 
-// AddServiceCIDR adds one CIDR of a ServiceCIDR object; they may overlap. Index as of AddBitmap. The error is a *ParseError,
-// or ErrInvalidArgument in an audit of bitmaps and after the first Service.
-func (a *Audit) AddServiceCIDR(cidr string) (index int, err error) {
+// AddServiceCIDR adds one CIDR of a ServiceCIDR object; they may overlap. From one that is not ready, or is being deleted, servers
+// allocate no new address, and it has no free ones; the addresses that Services have stay theirs. Index as of AddBitmap. The error is
+// a *ParseError, or ErrInvalidArgument in an audit of bitmaps and after the first Service.
+func (a *Audit) AddServiceCIDR(cidr string, isReady bool) (index int, err error) {
 	if a.pointer() == nil {
 		return 0, ErrClosed
 	}
 	return a.ranges.add(Range{}, func() error {
 		var details rk.Error
-		code := rk.AuditAddServiceCIDR(a.pointer(), cidr, &details)
+		code := rk.AuditAddServiceCIDR(a.pointer(), cidr, isReady, &details)
 		runtime.KeepAlive(a)
 		if code == rk.ResultInvalidRange || code == rk.ResultInvalidUTF8 {
 			return parseError(code, &details, cidr)

@@ -14,12 +14,12 @@ func TestIPAddressAudit(t *testing.T) {
 	audit := must(NewIPAddressAudit(now))
 	defer audit.Close()
 	for i, cidr := range []string{"10.0.0.0/24", "fd00::/64"} {
-		if at := must(audit.AddServiceCIDR(cidr)); at != i {
+		if at := must(audit.AddServiceCIDR(cidr, true)); at != i {
 			t.Error(at)
 		}
 	}
 	var parse *ParseError
-	if _, err := audit.AddServiceCIDR("nonsense"); !errors.As(err, &parse) {
+	if _, err := audit.AddServiceCIDR("nonsense", true); !errors.As(err, &parse) {
 		t.Error(err)
 	}
 	object := func(name, parent string, age time.Duration) *IPAddress {
@@ -110,7 +110,7 @@ func TestIPAddressAudit(t *testing.T) {
 
 func TestIPAddressAuditWithoutGrace(t *testing.T) {
 	audit := must(NewIPAddressAudit(time.Time{}))
-	must(audit.AddServiceCIDR("10.0.0.0/24"))
+	must(audit.AddServiceCIDR("10.0.0.0/24", true))
 	var objects IPAddresses
 	objects.Add(&IPAddress{Name: "10.0.0.3", ManagedBy: "ipallocator.k8s.io", Created: time.Now(), ParentResource: "services", ParentName: "x"})
 	if err := audit.ObserveIPAddresses(&objects); err != nil {
@@ -125,7 +125,7 @@ func TestIPAddressAuditAfterClose(t *testing.T) {
 	closed := must(NewIPAddressAudit(time.Time{}))
 	closed.Close()
 	for _, a := range []*Audit{closed, {}, nil} {
-		for _, err := range []error{second(a.AddServiceCIDR("10.0.0.0/24")), a.ObserveIPAddresses(new(IPAddresses)), a.Observe(new(Services)), second(a.Finish(nil))} {
+		for _, err := range []error{second(a.AddServiceCIDR("10.0.0.0/24", true)), a.ObserveIPAddresses(new(IPAddresses)), a.Observe(new(Services)), second(a.Finish(nil))} {
 			if !errors.Is(err, ErrClosed) {
 				t.Error(err)
 			}
@@ -173,7 +173,7 @@ func TestIPAddressAuditWithBitmaps(t *testing.T) {
 	if _, err := report.Snapshot(0, nil); !errors.Is(err, ErrInvalidArgument) {
 		t.Error("a stale bitmap is repaired:", err)
 	}
-	if _, err := must(NewAudit()).AddServiceCIDR("10.0.0.0/24"); !errors.Is(err, ErrInvalidArgument) {
+	if _, err := must(NewAudit()).AddServiceCIDR("10.0.0.0/24", true); !errors.Is(err, ErrInvalidArgument) {
 		t.Error(err)
 	}
 }
@@ -186,7 +186,7 @@ func TestAloneInBitmap(t *testing.T) {
 	for _, stays := range []bool{true, false} {
 		audit := must(NewIPAddressAudit(time.Time{}))
 		must(audit.AddBitmap(r, storedOf(r, ip("10.0.0.4"))))
-		must(audit.AddServiceCIDR("10.0.0.0/24"))
+		must(audit.AddServiceCIDR("10.0.0.0/24", true))
 		if err := audit.CompareBitmap(0, 9, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -137,7 +137,7 @@ func TestParseInvalidUTF8(t *testing.T) {
 		"ParsePortRange":   second(ParsePortRange(text)),
 		"ParseServiceCIDR": second(ParseServiceCIDR(text)),
 		"AddBitmap":        second(must(NewAudit()).AddBitmap(cidr, Stored{Range: text})),
-		"AddServiceCIDR":   second(objects.AddServiceCIDR(text)),
+		"AddServiceCIDR":   second(objects.AddServiceCIDR(text, true)),
 	} {
 		var parse *ParseError
 		if !errors.As(err, &parse) || parse.Text != text || err.Error() != `"10.0.0.0/\xff" is not UTF-8 at byte 9` {

@@ -2084,13 +2084,15 @@ rk_result rk_audit_compare_bitmap(const struct rk_audit *audit,
                                   struct rk_error *error);
 
 /**
- * Adds one CIDR of a ServiceCIDR object; CIDRs may overlap. It counts as one of the ranges.
+ * Adds one CIDR of a ServiceCIDR object; CIDRs may overlap. It counts as one of the ranges. From one that is not ready, or is being
+ * deleted, servers allocate no new address, and it has no free ones; the addresses that Services have stay theirs.
  *
  * RK_RESULT_INVALID_RANGE; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded in bitmaps, or a Service was observed.
  */
 rk_result rk_audit_add_service_cidr(const struct rk_audit *audit,
                                     const char *cidr,
                                     size_t cidr_len,
+                                    bool is_ready,
                                     struct rk_error *error);
 
 /**

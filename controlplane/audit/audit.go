@@ -16,6 +16,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/clusterstate"
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/servicecidr"
 	"github.com/rangekeeper/rangekeeper/controlplane/servicebatch"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
@@ -75,6 +76,8 @@ type Audit struct {
 	atRest bool
 	// missing is the ServiceCIDR that a repair writes, nil if none is missing.
 	missing *networkingv1.ServiceCIDR
+	// findsFullRanges is as in [Options].
+	findsFullRanges bool
 	// wide says that the range of node ports is not known, and all ports were audited.
 	wide bool
 	// ranges are in the order of the core's.
@@ -88,6 +91,8 @@ type auditedRange struct {
 	staticBand uint32
 	// stored is what stands in etcd for a bitmap.
 	stored clusterstate.StoredRange
+	// notReady says of a ServiceCIDR that servers allocate no new address from it.
+	notReady bool
 }
 
 // isBitmap reports whether it is the bitmap of that name. A ServiceCIDR object can have the same name.
@@ -105,7 +110,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 		return nil, ErrNothingStored
 	}
 	a := &Audit{
-		state: state, atRest: o.Pass == nil && o.Now.IsZero(),
+		state: state, atRest: o.Pass == nil && o.Now.IsZero(), findsFullRanges: o.FindsFullRanges,
 		report: &Report{
 			APIVersion: APIVersion, Kind: KindAudit, Source: o.Source,
 			Ranges: []Range{},
@@ -274,11 +279,12 @@ func (a *Audit) observeClaimants() error {
 // addObjects adds all ServiceCIDR and IPAddress objects to the audit.
 func (a *Audit) addObjects(core *rangekeeper.Audit) error {
 	for _, s := range a.serviceCIDRs() {
+		isReady := servicecidr.IsReady(&s)
 		for _, text := range s.Spec.CIDRs {
-			if _, err := core.AddServiceCIDR(text); err != nil {
+			if _, err := core.AddServiceCIDR(text, isReady); err != nil {
 				return fmt.Errorf("ServiceCIDR %s: %w", s.Name, err)
 			}
-			a.ranges = append(a.ranges, auditedRange{name: s.Name, text: text, record: rangekeeper.RecordIPAddresses})
+			a.ranges = append(a.ranges, auditedRange{name: s.Name, text: text, record: rangekeeper.RecordIPAddresses, notReady: !isReady})
 		}
 	}
 	var batch rangekeeper.IPAddresses
@@ -351,6 +357,9 @@ func (a *Audit) fillReport() error {
 			Name: audited.name, Range: audited.text, Mode: modes[counts.Record], InUse: counts.InUse,
 			Size: Amount{N: counts.Size}, Used: Amount{counts.Stored, unseen}, Free: Amount{counts.Size - counts.Stored, unseen},
 		}
+		if audited.notReady {
+			row.NotReady, row.Free = true, Amount{}
+		}
 		if a.wide && audited.isBitmap(ServiceNodePorts) {
 			row.Range, row.Size.Unseen = "", true
 		}
@@ -369,7 +378,7 @@ func (a *Audit) fillReport() error {
 	}
 	a.addMetrics()
 	r.Summary.Services = a.core.Services()
-	r.summarize()
+	r.summarize(a.findsFullRanges)
 	return nil
 }
 
@@ -473,7 +482,7 @@ func (a *Audit) finding(f rangekeeper.Finding) Finding {
 	}
 	for _, c := range f.Claimants {
 		s := &a.state.Services[c.Service]
-		claimant := Claimant{Kind: KindService, Namespace: s.Namespace, Name: s.Name, Keeps: c.Keeps, Tied: c.Tied}
+		claimant := Claimant{Kind: KindService, Namespace: s.Namespace, Name: s.Name, Keeps: c.Keeps && !c.Tied, Tied: c.Tied}
 		if !s.CreationTimestamp.IsZero() {
 			claimant.CreationTimestamp = s.CreationTimestamp.UTC().Format(time.RFC3339)
 		}

@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/audit"
@@ -149,7 +150,7 @@ func TestDriftGivesTheVerdictOfTheReference(t *testing.T) {
 			}
 			slices.Sort(leaks)
 			for _, value := range wantLeaks {
-				if !explain(t, a, value).Leaked {
+				if !explain(t, a, value).IsLeaked() {
 					t.Errorf("%s is not explained as a leak", value)
 				}
 			}
@@ -419,5 +420,76 @@ func TestRanges(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s\ngot  %+v\nwant %+v", cluster, got, want)
 		}
+	}
+}
+
+// TestNotReadyServiceCIDR has a range that is being deleted, from which no server allocates.
+func TestNotReadyServiceCIDR(t *testing.T) {
+	state, err := clusterstate.ReadSnapshotFile(t.Context(), etcdtest.Fixture("kube-1.37-dual-stack", "clean.db.gz"), clusterstate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := *state.ServiceCIDRs[0].DeepCopy()
+	full.Name, full.Spec.CIDRs = "full", []string{"10.0.0.0/31"} // it has no address
+	state.ServiceCIDRs = []networkingv1.ServiceCIDR{full, state.ServiceCIDRs[0]}
+	look := func() *audit.Audit {
+		t.Helper()
+		a, err := audit.New(state, audit.Options{FindsFullRanges: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	isFull := func(f audit.Finding) bool { return f.Reason == "RangeFull" }
+	if a := look(); slices.ContainsFunc(a.Report().Findings, isFull) {
+		t.Errorf("%+v", a.Report().Findings)
+	}
+	deleted := metav1.Now()
+	of := &state.ServiceCIDRs[1]
+	of.DeletionTimestamp = &deleted
+	a := look()
+	if !slices.ContainsFunc(a.Report().Findings, isFull) {
+		t.Errorf("%+v", a.Report().Findings)
+	}
+	if _, err := a.Free(of.Name, 1); err == nil || !strings.Contains(err.Error(), "is being deleted") {
+		t.Error(err)
+	}
+	for _, r := range a.Report().Ranges {
+		if r.Name == of.Name && (!r.NotReady || r.Free != audit.Amount{}) {
+			t.Errorf("%+v", r)
+		}
+	}
+	address := state.Services[0].Spec.ClusterIP
+	if e := explain(t, a, address); len(e.Places) != 1 || !e.Places[0].NotReady {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestDuplicateOfTwoNamespaces is about both, whichever Service the finding names, and neither is known to keep the value if only
+// the names could decide that.
+func TestDuplicateOfTwoNamespaces(t *testing.T) {
+	a, state := newAudit(t, etcdtest.DualStack, "clean.db.gz", audit.Options{})
+	port := slices.IndexFunc(state.Services, func(s corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeNodePort })
+	twin := *state.Services[port].DeepCopy()
+	twin.Namespace, twin.Name = "zzz", "twin"
+	state.Services = append(state.Services, twin)
+	state.CreateRevisions = nil
+	a, err := audit.New(state, audit.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]int{}
+	for _, namespace := range []string{"zzz", state.Services[port].Namespace, "nobody"} {
+		for _, f := range a.Report().InNamespace(namespace).Findings {
+			of[namespace]++
+			for _, c := range f.Claimants {
+				if f.Reason == "PortAlreadyAllocated" && (c.Keeps || !c.Tied) {
+					t.Errorf("%+v", c)
+				}
+			}
+		}
+	}
+	if of["zzz"] == 0 || of["zzz"] != of[state.Services[port].Namespace] || of["nobody"] != 0 {
+		t.Errorf("%v of %+v", of, a.Report().Findings)
 	}
 }

@@ -40,8 +40,8 @@ type Explanation struct {
 	Findings []Finding `json:"findings"`
 	// Unknown is what the source cannot see of the ranges that hand it out, as in [Report].
 	Unknown []Unknown `json:"unknown,omitempty"`
-	// Leaked says that it is recorded as allocated though no Service uses it.
-	Leaked bool `json:"leaked"`
+	// Leaked says whether it is recorded as allocated though no Service uses it; nil if the source cannot see it.
+	Leaked *bool `json:"leaked"`
 }
 
 // Place is one range that hands out the value.
@@ -54,11 +54,14 @@ type Place struct {
 	Band string `json:"band"`
 	// Allocated is nil if the source cannot see it.
 	Allocated *bool `json:"allocated,omitempty"`
+	// NotReady is as in [Range].
+	NotReady bool `json:"notReady,omitempty"`
 }
 
 // recorded says that the source knows the value to be recorded.
-func newPlace(name, text string, mode RangeMode, state rangekeeper.OffsetState, recorded bool) Place {
-	p := Place{Name: name, Range: text, Mode: mode, State: state, Band: "dynamic"}
+func newPlace(of auditedRange, state rangekeeper.OffsetState, recorded bool) Place {
+	mode := modes[of.record]
+	p := Place{Name: of.name, Range: of.text, Mode: mode, State: state, Band: "dynamic", NotReady: of.notReady}
 	if state.StaticBand {
 		p.Band = "static"
 	}
@@ -76,7 +79,7 @@ func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
 			continue
 		}
 		if state, in := a.core.State(i, value); in {
-			e.Places = append(e.Places, newPlace(r.name, r.text, modes[r.record], state, a.isRecorded(value)))
+			e.Places = append(e.Places, newPlace(r, state, a.isRecorded(value)))
 		} else if around(r.text, value) {
 			e.Around = append(e.Around, r.name+" "+r.text)
 		}
@@ -94,9 +97,15 @@ func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
 	}
 	e.Services = append([]string{}, Users(a.state)[value]...)
 	e.Findings = a.findingsAbout(e.Value)
-	e.Leaked = slices.ContainsFunc(a.report.Leaks, func(l Leak) bool { return l.Value == e.Value })
+	isUnseen := func(p Place) bool { return p.Allocated == nil }
+	if leaked := slices.ContainsFunc(a.report.Leaks, func(l Leak) bool { return l.Value == e.Value }); leaked || len(e.Services) > 0 || !slices.ContainsFunc(e.Places, isUnseen) && !e.RangeUnknown {
+		e.Leaked = &leaked
+	}
 	return e, nil
 }
+
+// IsLeaked reports whether it is known to be leaked.
+func (e *Explanation) IsLeaked() bool { return e.Leaked != nil && *e.Leaked }
 
 // UnreadableKeys returns the keys of the objects of a kind in Unreadable, as a text.
 func (e *Explanation) UnreadableKeys(kind string) string {
@@ -130,7 +139,7 @@ func (a *Audit) ExplainService(namespace, name string) ([]*Explanation, error) {
 	for _, text := range valuesOf(&a.state.Services[at]) {
 		value, err := rangekeeper.ParseValue(text)
 		if err != nil { // the Service has a text where an address belongs
-			all = append(all, &Explanation{Value: text, Places: []Place{}, Services: []string{namespace + "/" + name}, Findings: a.findingsAbout(text)})
+			all = append(all, &Explanation{Value: text, Places: []Place{}, Services: []string{namespace + "/" + name}, Findings: a.findingsAbout(text), Leaked: new(bool)})
 			continue
 		}
 		e, err := a.Explain(value)
@@ -141,7 +150,7 @@ func (a *Audit) ExplainService(namespace, name string) ([]*Explanation, error) {
 	}
 	about := slices.DeleteFunc(a.findingsAbout(""), func(f Finding) bool { return f.Namespace != namespace || f.Name != name })
 	if len(about) > 0 { // an empty text where an address belongs
-		all = append(all, &Explanation{Places: []Place{}, Services: []string{namespace + "/" + name}, Findings: about})
+		all = append(all, &Explanation{Places: []Place{}, Services: []string{namespace + "/" + name}, Findings: about, Leaked: new(bool)})
 	}
 	return all, nil
 }

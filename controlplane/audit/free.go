@@ -22,7 +22,7 @@ type FreeList struct {
 
 // IsFull reports whether the range is known and no value of it is free.
 func (f *FreeList) IsFull() bool {
-	return len(f.Bands) > 0 && !slices.ContainsFunc(f.Bands, func(b FreeBand) bool { return b.Free > 0 })
+	return len(f.Bands) > 0 && !slices.ContainsFunc(f.Bands, func(b FreeBand) bool { return b.Free.N > 0 })
 }
 
 // FreeBand is one band of a range.
@@ -31,7 +31,8 @@ type FreeBand struct {
 	Range string `json:"range"`
 	Band  string `json:"band"`
 	// Free is the number of values that are neither recorded as allocated nor in use; Next are the lowest of them.
-	Free uint64   `json:"free"`
+	// Free may be fewer where the source does not show the bitmap: N is the most then.
+	Free Amount   `json:"free"`
 	Next []string `json:"next"`
 }
 
@@ -63,10 +64,16 @@ func (a *Audit) Free(name string, n int) (*FreeList, error) {
 		if row.Mode == ModeUninitialized || row.Mode == ModeStale {
 			return nil, fmt.Errorf("nothing is allocated from %s: it is %s", name, row.Mode)
 		}
+		if row.NotReady {
+			continue
+		}
 		static, dynamic := a.freeBands(a.index(row), n)
 		static.Name, static.Range, static.Band = row.Name, row.Range, BandStatic
 		dynamic.Name, dynamic.Range, dynamic.Band = row.Name, row.Range, BandDynamic
 		list.Bands = append(list.Bands, static, dynamic)
+	}
+	if len(list.Bands) == 0 {
+		return nil, fmt.Errorf("nothing is allocated from %s: the ServiceCIDR is being deleted, or is not ready", name)
 	}
 	return list, nil
 }
@@ -75,25 +82,27 @@ func (a *Audit) freeBands(index, n int) (static, dynamic FreeBand) {
 	static.Next, dynamic.Next = []string{}, []string{}
 	counts := a.core.Range(index)
 	// A value in use that is not recorded is not free.
-	dynamic.Free = counts.Size - counts.Stored - counts.Set
+	dynamic.Free.N = counts.Size - counts.Stored - counts.Set
+	static.Free.Unseen = counts.Record == rangekeeper.RecordUnseen
+	dynamic.Free.Unseen = static.Free.Unseen
 	for run := range a.core.Runs(index, rangekeeper.ValuesStored, false) {
 		for value, left := run.First, run.Len; left > 0; value, left = following(value), left-1 {
 			state, _ := a.core.State(index, value)
 			switch {
 			case state.InUse:
 			case state.StaticBand:
-				if static.Free++; len(static.Next) < n {
+				if static.Free.N++; len(static.Next) < n {
 					static.Next = append(static.Next, value.String())
 				}
 			case len(dynamic.Next) == n:
-				dynamic.Free -= static.Free
+				dynamic.Free.N -= static.Free.N
 				return static, dynamic
 			default:
 				dynamic.Next = append(dynamic.Next, value.String())
 			}
 		}
 	}
-	dynamic.Free -= static.Free
+	dynamic.Free.N -= static.Free.N
 	return static, dynamic
 }
 

@@ -43,8 +43,8 @@ func compareFree(t *testing.T, a *audit.Audit, name string, row int, static, dyn
 	}
 	for i, want := range [][]string{static, dynamic} {
 		got := free.Bands[2*row+i]
-		if got.Free != uint64(len(want)) || !slices.Equal(got.Next, want[:min(n, len(want))]) {
-			t.Errorf("%s %s: %d free, want %d; %q, want %q", got.Range, got.Band, got.Free, len(want), got.Next, want[:min(n, len(want))])
+		if got.Free != (audit.Amount{N: uint64(len(want))}) || !slices.Equal(got.Next, want[:min(n, len(want))]) {
+			t.Errorf("%s %s: %d free, want %d; %q, want %q", got.Range, got.Band, got.Free.N, len(want), got.Next, want[:min(n, len(want))])
 		}
 	}
 }

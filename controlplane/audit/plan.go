@@ -81,7 +81,7 @@ func (p *Plan) summarize() {
 	}
 	p.Summary = PlanSummary{
 		LeftToOwners: len(p.LeftToOwners()), Findings: Count{Found: len(findings)}, Leaks: Count{Found: len(leaks)},
-		BySeverity: countSeverities(findings, leaks, nil),
+		BySeverity: countSeverities(findings, leaks, nil, false),
 	}
 	for _, r := range p.Ranges {
 		p.Summary.Set += len(r.Set)

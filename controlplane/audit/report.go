@@ -2,6 +2,7 @@ package audit
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -72,13 +73,15 @@ var Severities = []Severity{BreaksTraffic, DuplicateRisk, Exhausted, Wasted}
 // value, findings then by namespace, name and reason. Addresses and ports are
 // sorted as such, not as text.
 type Report struct {
-	APIVersion string    `json:"apiVersion"`
-	Kind       string    `json:"kind"`
-	Source     *Source   `json:"source"`
-	Ranges     []Range   `json:"ranges"`
-	Findings   []Finding `json:"findings"`
-	Leaks      []Leak    `json:"leaks"`
-	Summary    Summary   `json:"summary"`
+	APIVersion string  `json:"apiVersion"`
+	Kind       string  `json:"kind"`
+	Source     *Source `json:"source"`
+	// Namespace is the one that the findings are about, empty for all; see [Report.InNamespace].
+	Namespace string    `json:"namespace,omitempty"`
+	Ranges    []Range   `json:"ranges"`
+	Findings  []Finding `json:"findings"`
+	Leaks     []Leak    `json:"leaks"`
+	Summary   Summary   `json:"summary"`
 	// Unreadable are the objects that cannot be decoded, by key.
 	Unreadable []Unreadable `json:"unreadable,omitempty"`
 	// Unknown is what the source cannot see.
@@ -102,6 +105,8 @@ type Range struct {
 	// InUse is how many values Services use.
 	InUse uint64    `json:"inUse"`
 	Mode  RangeMode `json:"mode"`
+	// NotReady says that servers allocate no new address from the ServiceCIDR: it is being deleted, or its Ready condition is not true.
+	NotReady bool `json:"notReady,omitempty"`
 }
 
 // Finding is one thing that is wrong with a Service, an IPAddress object, or an
@@ -161,8 +166,9 @@ type Claimant struct {
 	Name      string `json:"name"`
 	// CreationTimestamp is in RFC 3339, empty if unknown.
 	CreationTimestamp string `json:"creationTimestamp"`
-	Keeps             bool   `json:"keeps"`
-	// Tied says that nothing but the names decides whether it keeps the value.
+	// Keeps says that it keeps the value; none of those that are tied is known to.
+	Keeps bool `json:"keeps"`
+	// Tied says that nothing but the names could decide whether it keeps the value.
 	Tied bool `json:"tied,omitempty"`
 }
 
@@ -220,9 +226,9 @@ func (b *BySeverity) Of(s Severity) *Count {
 	}
 }
 
-// countSeverities counts findings and leaks.
-func countSeverities(findings []Finding, leaks []Leak, unknown []Unknown) BySeverity {
-	var b BySeverity
+// countSeverities counts findings and leaks. Unless full ranges were looked for, their count is not known.
+func countSeverities(findings []Finding, leaks []Leak, unknown []Unknown, findsFullRanges bool) BySeverity {
+	b := BySeverity{Exhausted: Count{IsAtLeast: !findsFullRanges}}
 	for _, f := range findings {
 		b.Of(f.Severity).Found++
 	}
@@ -238,8 +244,8 @@ func countSeverities(findings []Finding, leaks []Leak, unknown []Unknown) BySeve
 }
 
 // summarize counts what the lists hold.
-func (r *Report) summarize() {
-	by := countSeverities(r.Findings, r.Leaks, r.Unknown)
+func (r *Report) summarize(findsFullRanges bool) {
+	by := countSeverities(r.Findings, r.Leaks, r.Unknown, findsFullRanges)
 	r.Summary.BySeverity = by
 	r.Summary.Findings = Count{len(r.Findings), by.BreaksTraffic.IsAtLeast || by.DuplicateRisk.IsAtLeast}
 	r.Summary.Leaks = Count{len(r.Leaks), by.Wasted.IsAtLeast}
@@ -268,23 +274,38 @@ func (r *Report) anyUpTo(severity Severity, is func(*Count) bool) bool {
 	return false
 }
 
-// InNamespace returns the report with the findings about Services of one namespace only: leaks, IPAddress objects and ranges are
-// nobody's.
+// InNamespace returns the report with the findings about Services of one namespace only, also those that claim a value together with
+// another one: leaks, IPAddress objects and ranges are nobody's. What cannot be read elsewhere is unknown.
 func (r *Report) InNamespace(namespace string) *Report {
 	in := *r
-	in.Findings, in.Leaks = []Finding{}, []Leak{}
+	in.Namespace, in.Findings, in.Leaks = namespace, []Finding{}, []Leak{}
 	for _, f := range r.Findings {
-		if f.Kind == KindService && f.Namespace == namespace {
+		claims := func(c Claimant) bool { return c.Namespace == namespace }
+		if f.Kind == KindService && (f.Namespace == namespace || slices.ContainsFunc(f.Claimants, claims)) {
 			in.Findings = append(in.Findings, f)
 		}
 	}
-	in.Unreadable = nil
+	// Of a Service there are no others.
+	severities := []Severity{BreaksTraffic, DuplicateRisk}
+	in.Unreadable, in.Unknown = nil, nil
 	for _, u := range r.Unreadable {
 		if u.Kind == KindService && strings.Contains("/"+u.Key, "/"+namespace+"/") {
 			in.Unreadable = append(in.Unreadable, u)
 		}
 	}
-	in.summarize()
+	if elsewhere := len(r.Unreadable) - len(in.Unreadable); elsewhere > 0 {
+		in.Unknown = append(in.Unknown, Unknown{
+			Message: fmt.Sprintf("whether other objects use or record the same values: of those outside the namespace %d cannot be read; an audit of all namespaces lists them", elsewhere),
+			Hides:   severities,
+		})
+	}
+	for _, u := range r.Unknown {
+		u.Hides = slices.DeleteFunc(slices.Clone(u.Hides), func(s Severity) bool { return !slices.Contains(severities, s) })
+		if len(u.Hides) > 0 {
+			in.Unknown = append(in.Unknown, u)
+		}
+	}
+	in.summarize(true)
 	return &in
 }
 

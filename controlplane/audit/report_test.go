@@ -39,7 +39,7 @@ func TestPlanAfter(t *testing.T) {
 		Leaks:    second.Leaks,
 		Summary: audit.PlanSummary{
 			Set: 4, Clear: 2, LeftToOwners: 1, Findings: audit.Count{Found: 3}, Leaks: audit.Count{Found: 1},
-			BySeverity: audit.BySeverity{DuplicateRisk: audit.Count{Found: 3}, Wasted: audit.Count{Found: 1}},
+			BySeverity: audit.BySeverity{DuplicateRisk: audit.Count{Found: 3}, Exhausted: audit.Count{IsAtLeast: true}, Wasted: audit.Count{Found: 1}},
 		},
 	}
 	if second.After(first); !reflect.DeepEqual(second, want) {

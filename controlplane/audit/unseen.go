@@ -107,7 +107,11 @@ func (a *Audit) nodePortRange() (rangekeeper.Range, error) {
 	case err != nil:
 	case a.state.Unseen.NodePortRange != "" && doubt != "":
 		a.unknown(ServiceNodePorts, outside, "whether --service-node-port-range names the range of the API server: %s", doubt)
-	case a.state.Unseen.NodePortRange != "", doubt == "" && (a.state.Unseen.Metrics != nil || a.state.Unseen.Probed):
+	case a.state.Unseen.NodePortRange != "", doubt == "" && (a.state.Unseen.Metrics != nil || a.state.Unseen.SeesAll):
+	case doubt == "" && a.state.Unseen.Probed:
+		a.unknown(ServiceNodePorts, outside, "the range of node ports, and node ports outside of it: in a dry run a stock API server accepts each port, so the probe looked at kube-apiserver's default, %s; name the range with --service-node-port-range", r)
+		a.wide = true
+		return rangekeeper.ParsePortRange(allPorts)
 	case doubt == "":
 		a.unknown(ServiceNodePorts, outside, "the range of node ports, and node ports outside of it: the Kubernetes API does not serve the range, and the API server's metrics, which count its ports once one was allocated, are not there; name the range with --service-node-port-range")
 		a.wide = true

@@ -38,17 +38,19 @@ func (id *EtcdID) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// UIDText is the UID for people.
+func (i Identity) UIDText() string {
+	if i.UID == "" {
+		return "unknown"
+	}
+	return string(i.UID)
+}
+
 // Differs says in which respect this is not the same cluster as another one; "" if it is.
 func (i Identity) Differs(other Identity) string {
-	uid := func(i Identity) string {
-		if i.UID == "" {
-			return "unknown"
-		}
-		return string(i.UID)
-	}
 	switch {
 	case i.UID != other.UID:
-		return fmt.Sprintf("the UID of its Namespace kube-system is %s, not %s", uid(i), uid(other))
+		return fmt.Sprintf("the UID of its Namespace kube-system is %s, not %s", i.UIDText(), other.UIDText())
 	case i.Etcd != other.Etcd:
 		return fmt.Sprintf("the id of its etcd cluster is %d, not %d", i.Etcd, other.Etcd)
 	case i.Prefix != other.Prefix:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,9 @@ const (
 	allocatedPort = "provided port is already allocated"
 	outsidePort   = "provided port is not in the valid range"
 )
+
+// validPorts is the range in the refusal of a port outside it.
+var validPorts = regexp.MustCompile(outsidePort + `\. The range of valid ports is (\d+-\d+)`)
 
 // noRight is in the answer to a user who lacks a right. A refusal by the admission has the same status.
 const noRight = "cannot create resource"
@@ -189,6 +193,9 @@ func (p *probe) seesAll(ports rangekeeper.Range) (bool, error) {
 		err := p.create([]uint16{port})
 		if err == nil {
 			return false, nil
+		}
+		if named := validPorts.FindStringSubmatch(err.Error()); named != nil && named[1] != ports.String() {
+			return false, fmt.Errorf("the API server has the node ports %s, not %s: name them with --service-node-port-range", named[1], ports)
 		}
 		if strings.Contains(err.Error(), outsidePort) {
 			return true, nil

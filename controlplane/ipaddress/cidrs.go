@@ -7,9 +7,6 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	networkingv1informers "k8s.io/client-go/informers/networking/v1"
 	networkingv1listers "k8s.io/client-go/listers/networking/v1"
@@ -17,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	netutils "k8s.io/utils/net"
 
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/servicecidr"
 	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
 )
 
@@ -143,7 +141,7 @@ func (c *cidrs) wanted() map[netip.Prefix]bool {
 				continue
 			}
 			if familyOf(prefix.Addr()) == c.family {
-				wanted[prefix] = wanted[prefix] || isReady(object)
+				wanted[prefix] = wanted[prefix] || servicecidr.IsReady(object)
 			}
 		}
 	}
@@ -164,11 +162,4 @@ func familyOf(address netip.Addr) corev1.IPFamily {
 		return corev1.IPv6Protocol
 	}
 	return corev1.IPv4Protocol
-}
-
-// isReady reports whether addresses of an object can be allocated. An object without a Ready condition has no controller, and is
-// ready.
-func isReady(object *networkingv1.ServiceCIDR) bool {
-	condition := meta.FindStatusCondition(object.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
-	return object.DeletionTimestamp.IsZero() && (condition == nil || condition.Status == metav1.ConditionTrue)
 }

@@ -457,7 +457,7 @@ func TestCellsOfTheCore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer audit.Close()
-	if index, err = audit.AddServiceCIDR("fd00::/64"); err != nil {
+	if index, err = audit.AddServiceCIDR("fd00::/64", true); err != nil {
 		t.Fatal(err)
 	}
 	wide, err := audit.Finish(nil)

@@ -164,7 +164,7 @@ func (p *preflight) writes(objects []audit.ObjectPlan) (w Writes) {
 			changed[f.Range] = true
 		}
 	}
-	w.Bitmaps = len(changed)
+	w.Bitmaps = audit.Amount{N: uint64(len(changed)), Unseen: p.unseen()}
 	return w
 }
 
@@ -340,7 +340,7 @@ func (p *preflight) checkFirstRepair() {
 	part(w.ServiceCIDRs, "ServiceCIDR", "created")
 	part(w.Created, "IPAddress object", "created")
 	part(w.Removed, "IPAddress object", "removed")
-	part(w.Bitmaps, "bitmap", "changed")
+	part(int(w.Bitmaps.N), "bitmap", "changed")
 	c := Check{
 		Name: name, Level: Surprise,
 		Message: fmt.Sprintf("The first repair pass of kube-apiserver %v writes: %s.", p.To, strings.Join(parts, ", ")),

@@ -62,12 +62,12 @@ type Writes struct {
 	// Created and Removed are IPAddress objects. One that is replaced counts in both.
 	Created int `json:"created"`
 	Removed int `json:"removed"`
-	// Bitmaps are RangeAllocations.
-	Bitmaps int `json:"bitmaps"`
+	// Bitmaps are RangeAllocations; of those that the source does not show, it is not known whether they change.
+	Bitmaps audit.Amount `json:"bitmaps"`
 }
 
 // requests is the number of requests that are made one after another.
-func (w Writes) requests() int { return w.ServiceCIDRs + w.Created + w.Removed + w.Bitmaps }
+func (w Writes) requests() int { return w.ServiceCIDRs + w.Created + w.Removed + int(w.Bitmaps.N) }
 
 // Summary counts checks.
 type Summary struct {

@@ -4,8 +4,8 @@ package runbook
 
 import "strings"
 
-// AddServiceCIDR are the words of kubectl that create a ServiceCIDR object, once it has a CIDR.
-const AddServiceCIDR = `create -f - <<< '{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"extra"},"spec":{"cidrs":["CIDR"]}}'`
+// ServiceCIDR is the manifest of a ServiceCIDR object, once it has a CIDR. The API server makes its name, which is new each time.
+const ServiceCIDR = `{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"generateName":"extra-"},"spec":{"cidrs":["CIDR"]}}`
 
 // Leak is the name of the entry of leaks, which have no reason.
 const Leak = "Leak"
@@ -144,7 +144,7 @@ var entries = []Entry{
 		"All values of a range are recorded as allocated or in use. The ServiceCIDR objects of one IP family count as one range.",
 		"The API server refuses each new Service that needs a value of the range: \"range is full\".",
 		"First look for leaks: a repair gives their values back. For addresses add a ServiceCIDR object (Kubernetes 1.33 or later), whose " +
-			"CIDR overlaps no network of Pods or nodes: `kubectl " + AddServiceCIDR + "`. Older releases need a wider --service-cluster-ip-range, and " +
+			"CIDR overlaps no network of Pods or nodes: `echo '" + ServiceCIDR + "' | kubectl create -f -`. Older releases need a wider --service-cluster-ip-range, and " +
 			"node ports a wider --service-node-port-range, on all API servers.",
 	},
 	{

@@ -236,10 +236,10 @@ impl Display for Finding {
             ),
             Reason::PortNotAllocated => f.write_str(" is in use but not recorded as allocated; repair records it"),
             Reason::ClusterIPAlreadyAllocated => {
-                f.write_str(" is claimed more than once; the oldest Service keeps it, recreate the others")
+                f.write_str(" is claimed more than once; one Service keeps it, recreate the others")
             }
             Reason::PortAlreadyAllocated => f.write_str(
-                " is claimed more than once; the oldest Service keeps it, change it in the others or recreate them",
+                " is claimed more than once; one Service keeps it, change it in the others or recreate them",
             ),
             Reason::ClusterIPOutOfRange | Reason::PortOutOfRange => {
                 f.write_str(" is not one that ")?;

@@ -215,7 +215,8 @@ pub unsafe extern "C" fn rk_audit_compare_bitmap(
     }
 }
 
-/// Adds one CIDR of a ServiceCIDR object; CIDRs may overlap. It counts as one of the ranges.
+/// Adds one CIDR of a ServiceCIDR object; CIDRs may overlap. It counts as one of the ranges. From one that is not ready, or is being
+/// deleted, servers allocate no new address, and it has no free ones; the addresses that Services have stay theirs.
 ///
 /// RK_RESULT_INVALID_RANGE; RK_RESULT_INVALID_ARGUMENT if ClusterIPs are recorded in bitmaps, or a Service was observed.
 #[unsafe(no_mangle)]
@@ -223,6 +224,7 @@ pub unsafe extern "C" fn rk_audit_add_service_cidr(
     audit: *const rk_audit,
     cidr: *const c_char,
     cidr_len: usize,
+    is_ready: bool,
     error: *mut rk_error,
 ) -> rk_result {
     // SAFETY: the caller's promise; see guard.
@@ -230,7 +232,7 @@ pub unsafe extern "C" fn rk_audit_add_service_cidr(
         guard_error(error, |scope| {
             let (audit, cidr) = (borrow(scope, audit).named("audit")?, text(scope, cidr, cidr_len).named("cidr")?);
             let cidr = ServiceCidr::parse(cidr).map_err(|error| Failure::new(rk_result::InvalidRange, error))?;
-            audit.0.with(|audit| Ok(audit.add_service_cidr(cidr)?))
+            audit.0.with(|audit| Ok(audit.add_service_cidr(cidr, is_ready)?))
         })
     }
 }

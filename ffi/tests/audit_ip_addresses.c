@@ -11,9 +11,9 @@ static rk_report *run(const int64_t *now) {
   rk_audit *audit = NULL;
   rk_error error;
   CHECK_OK(rk_audit_new(true, now, &audit));
-  CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), &error));
-  CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("fd00::/64"), &error));
-  CHECK_RESULT(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0"), &error), RK_RESULT_INVALID_RANGE);
+  CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), true, &error));
+  CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("fd00::/64"), true, &error));
+  CHECK_RESULT(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0"), true, &error), RK_RESULT_INVALID_RANGE);
 
   memory memories[3];
   rk_ip_addresses objects = {batch_in(&memories[0])};
@@ -43,7 +43,7 @@ static rk_report *compare(uint64_t upgraded, const rk_leak_tracker *tracker) {
   CHECK_OK(rk_audit_new(true, NULL, &audit));
   CHECK_OK(rk_range_parse(TEXT("10.0.0.0/24"), RK_RANGE_KIND_CIDR, &range, NULL));
   CHECK_OK(rk_audit_add_bitmap(audit, range, TEXT("10.0.0.0/24"), bits, sizeof bits, NULL));
-  CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), NULL));
+  CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), true, NULL));
   CHECK_OK(rk_audit_compare_bitmap(audit, 0, 9, upgraded, NULL));
   memory memories[3];
   rk_ip_addresses objects = {batch_in(&memories[0])};
@@ -100,7 +100,7 @@ static void faults_of_objects(void) {
     rk_report *report = NULL;
     rk_error error;
     CHECK_OK(rk_audit_new(true, NULL, &audit));
-    CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), NULL));
+    CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), true, NULL));
     memory memories[3];
     rk_ip_addresses objects = {batch_in(&memories[0])};
     rk_services services = {batch_in(&memories[1])};
@@ -151,7 +151,7 @@ static void claimants_and_objects(void) {
   rk_audit *audit = NULL;
   rk_report *report = NULL;
   CHECK_OK(rk_audit_new(true, NULL, &audit));
-  CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), NULL));
+  CHECK_OK(rk_audit_add_service_cidr(audit, TEXT("10.0.0.0/24"), true, NULL));
   memory memories[3];
   rk_ip_addresses objects = {batch_in(&memories[0])};
   rk_services services = {batch_in(&memories[1])};

@@ -498,11 +498,11 @@ static void audit_of_ip_addresses(void) {
   const int64_t now = INT64_MIN;
   CHECK_NULL(rk_audit_new(true, &now, NULL));
   CHECK_OK(rk_audit_new(true, &now, &a));
-  CHECK_NULL(rk_audit_add_service_cidr(NULL, TEXT("10.0.0.0/24"), &error));
-  CHECK_NULL(rk_audit_add_service_cidr(a, NULL, 1, &error));
-  CHECK_RESULT(rk_audit_add_service_cidr(a, TEXT("\xff"), &error), RK_RESULT_INVALID_UTF8);
-  CHECK_RESULT(rk_audit_add_service_cidr(a, TEXT("30000-30001"), NULL), RK_RESULT_INVALID_RANGE);
-  CHECK_OK(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), NULL));
+  CHECK_NULL(rk_audit_add_service_cidr(NULL, TEXT("10.0.0.0/24"), true, &error));
+  CHECK_NULL(rk_audit_add_service_cidr(a, NULL, 1, true, &error));
+  CHECK_RESULT(rk_audit_add_service_cidr(a, TEXT("\xff"), true, &error), RK_RESULT_INVALID_UTF8);
+  CHECK_RESULT(rk_audit_add_service_cidr(a, TEXT("30000-30001"), true, NULL), RK_RESULT_INVALID_RANGE);
+  CHECK_OK(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), true, NULL));
 
   memory memories[2];
   rk_services services = {batch_in(&memories[0])};
@@ -536,7 +536,7 @@ static void audit_of_ip_addresses(void) {
   CHECK_NULL(rk_audit_close(NULL));
   CHECK_OK(rk_audit_close(a));
   CHECK_CLOSED(rk_audit_finish(a, NULL, &o, NULL));
-  CHECK_CLOSED(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), NULL));
+  CHECK_CLOSED(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), true, NULL));
   CHECK_CLOSED(rk_audit_observe_services(a, &names, &services, NULL));
   objects.batch.text_len = 1;
   objects.batch.count = 1;
@@ -557,7 +557,7 @@ static void audit_of_ip_addresses(void) {
   CHECK_RESULT(rk_audit_check_cluster(a, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, RK_PRESENCE_MISSING, true, &error), RK_RESULT_NOT_INITIALISED);
   CHECK(error.detail_kind == RK_DETAIL_BITMAP && error.detail.bitmap == RK_BITMAP_SERVICE_IPS);
   /* What is recorded comes before the first Service. */
-  CHECK_INVALID(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), &error));
+  CHECK_INVALID(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), true, &error));
   CHECK_INVALID(rk_audit_observe_ip_addresses(a, &objects, NULL));
   rk_audit_free(a);
 
@@ -566,7 +566,7 @@ static void audit_of_ip_addresses(void) {
   CHECK_NULL(rk_audit_add_unseen(NULL, NULL, NULL, 0, &error));
   CHECK_NULL(rk_audit_add_unseen(a, NULL, NULL, 1, &error));
   CHECK_OK(rk_audit_add_unseen(a, NULL, NULL, 0, NULL));
-  CHECK_INVALID(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), &error));
+  CHECK_INVALID(rk_audit_add_service_cidr(a, TEXT("10.0.0.0/24"), true, &error));
   CHECK_INVALID(rk_audit_observe_ip_addresses(a, &objects, NULL));
   rk_audit_free(a);
 }

@@ -107,7 +107,9 @@ func (o *auditFlags) check(c *cobra.Command, format string) error {
 	case !slices.Contains(audit.Severities, o.severity):
 		return usage.Error(c, "--fail-on is %s, not %q", strings.Join(severityNames(), ", "), o.failOn)
 	case err != nil || percent > 100:
-		return usage.Error(c, "--warn-free is a percentage from 0%% to 100%%, not %q", o.warnFree)
+		return usage.Error(c, "--warn-free is a whole percentage from 0%% to 100%%, not %q", o.warnFree)
+	case format == formatPrometheus && o.namespace != "" && !o.allNamespaces:
+		return usage.Error(c, "-o prometheus is about the whole cluster, not about --namespace %s", o.namespace)
 	case o.watch && !o.source.online():
 		return usage.Error(c, "--watch is for a running cluster")
 	case o.watch && (format == formatHTML || format == formatPrometheus):

@@ -109,7 +109,7 @@ func TestFullRange(t *testing.T) {
 	if !strings.Contains(shown, "     1  range is full or nearly full\n") || !strings.Contains(shown, "Full or nearly full\n  RangeFull (1)") {
 		t.Error(shown)
 	}
-	runFails(t, exitInput, []string{`--warn-free is a percentage from 0% to 100%, not "101%"`}, with("audit", "--warn-free", "101%")...)
+	runFails(t, exitInput, []string{`--warn-free is a whole percentage from 0% to 100%, not "101%"`}, with("audit", "--warn-free", "101%")...)
 
 	_, text, _ := run(t, with("audit", "-o", "prometheus")...)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -174,7 +174,7 @@ func TestWatchOfAudit(t *testing.T) {
 func TestAddServiceCIDRStep(t *testing.T) {
 	s := &source{program: "rangekeeper", kube: &kubeconfig{names: []string{"context", "kubeconfig"}}, given: []string{"--context prod", "--service-node-port-range 1-2"}}
 	full := audit.Finding{Reason: "RangeFull", Severity: audit.Exhausted, Kind: audit.KindServiceCIDR, Name: "kubernetes", Value: "10.0.0.0/30"}
-	want := []string{"kubectl", "--context prod", runbook.AddServiceCIDR}
+	want := []string{"echo '" + runbook.ServiceCIDR + "'", "|", "kubectl", "--context prod", "create -f -"}
 	if steps := reportSteps(&audit.Report{Findings: []audit.Finding{full}}, s); !slices.ContainsFunc(steps, func(one step) bool { return slices.Equal(one.words, want) }) {
 		t.Errorf("no %q in %q", want, steps)
 	}

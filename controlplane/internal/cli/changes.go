@@ -66,10 +66,13 @@ func (r rangeChanges) setValues() []string {
 	return all
 }
 
-// checkCluster refuses a document of another cluster than that of a state.
+// checkCluster refuses a document of another cluster than that of a state, or of a later time: etcd was restored since.
 func (c *changes) checkCluster(file string, state *clusterstate.State) error {
 	if difference := c.Cluster.Differs(state.Identity); difference != "" {
 		return fmt.Errorf("%s: is for another cluster: %s; nothing was written", file, difference)
+	}
+	if made := max(c.Revision, c.WrittenRevision); state.Revision < made {
+		return fmt.Errorf("%s: is of revision %d, and etcd is at %d: it was restored from an older state since; nothing was written", file, made, state.Revision)
 	}
 	return nil
 }

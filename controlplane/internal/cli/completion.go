@@ -76,6 +76,9 @@ func completeValues(s **source, inNamespace *string) cobra.CompletionFunc {
 		}
 		namespace, _, hasNamespace := strings.Cut(begun, "/")
 		before := namespace + "/"
+		if hasNamespace && isServiceKind(namespace) {
+			namespace = (*s).serviceNamespace(*inNamespace)
+		}
 		if *inNamespace != "" && !hasNamespace {
 			namespace, before, hasNamespace = *inNamespace, "", true
 		}

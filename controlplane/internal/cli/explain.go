@@ -73,7 +73,7 @@ its meaning, risk and remedy, as docs/runbook.md does; this reads no cluster.`,
 		for _, e := range all {
 			screen.blank()
 			screen.explanation(e, s.program)
-			faulty = faulty || e.Leaked || len(e.Findings)+len(e.Unreadable) > 0
+			faulty = faulty || e.IsLeaked() || len(e.Findings)+len(e.Unreadable) > 0
 		}
 		if *format == formatTable {
 			err = screen.writeTo(c.OutOrStdout())
@@ -91,19 +91,29 @@ func (s *source) serviceOf(c *cobra.Command, text, inNamespace string) (namespac
 	switch {
 	case !hasSlash:
 		name = text
-	case slices.Contains([]string{"service", "services", "svc"}, before):
+	case isServiceKind(before):
 	case inNamespace != "" && inNamespace != before:
 		return "", "", usage.Error(c, "%s is in another namespace than --namespace %s", text, inNamespace)
 	default:
 		return before, name, nil
 	}
-	if namespace = inNamespace; namespace == "" && s.overAPI() {
-		namespace = s.namespace()
-	}
-	if namespace == "" {
+	if namespace = s.serviceNamespace(inNamespace); namespace == "" {
 		return "", "", usage.Error(c, "%q is no address, port, NAMESPACE/NAME or reason; a Service without a namespace needs --namespace", text)
 	}
 	return namespace, name, nil
+}
+
+// isServiceKind reports whether a text before a slash is a name of the kind instead of a namespace.
+func isServiceKind(text string) bool {
+	return slices.Contains([]string{"service", "services", "svc"}, text)
+}
+
+// serviceNamespace is that of a Service that is named without one; empty if none is known.
+func (s *source) serviceNamespace(given string) string {
+	if given == "" && s.overAPI() {
+		return s.namespace()
+	}
+	return given
 }
 
 // entry writes an entry of the runbook, for the user of a program.
@@ -165,7 +175,11 @@ func (s *screen) explanation(e *audit.Explanation, program string) {
 		line("Repair", repair)
 	}
 	for _, p := range e.Places {
-		line("Range", fmt.Sprintf("%s %s (%s)", p.Name, p.Range, p.Mode))
+		mode := string(p.Mode)
+		if p.NotReady {
+			mode += ", not ready: no new Service gets an address of it"
+		}
+		line("Range", fmt.Sprintf("%s %s (%s)", p.Name, p.Range, mode))
 		allocated := "no"
 		switch {
 		case p.Allocated == nil && p.State.InUse:
@@ -201,9 +215,9 @@ func (s *screen) explanation(e *audit.Explanation, program string) {
 		}
 		break // the same for all findings about the value
 	}
-	if e.Leaked && unknown(audit.KindService) != "" {
+	if e.IsLeaked() && unknown(audit.KindService) != "" {
 		line("Finding", "perhaps a leak: recorded as allocated, but no Service that can be read uses it")
-	} else if e.Leaked {
+	} else if e.IsLeaked() {
 		line("Finding", "leak: recorded as allocated, but no Service uses it")
 	}
 	for _, f := range e.Findings {
@@ -254,8 +268,17 @@ func repairOf(p audit.Place, e *audit.Explanation) string {
 	switch {
 	case p.State.Duplicate && len(e.Services) == 1:
 		text += "; the Service claims it twice, which its owner must change"
+	case p.State.Duplicate && isTied(e):
+		text += "; one of the Services keeps it, the others must be changed or recreated by their owners"
 	case p.State.Duplicate:
 		text += "; the oldest Service keeps it, the others must be changed or recreated by their owners"
 	}
 	return text
+}
+
+// isTied reports whether it is not known which of several Services keeps the value.
+func isTied(e *audit.Explanation) bool {
+	return slices.ContainsFunc(e.Findings, func(f audit.Finding) bool {
+		return slices.ContainsFunc(f.Claimants, func(c audit.Claimant) bool { return c.Tied })
+	})
 }

@@ -69,7 +69,7 @@ func writeFree(w io.Writer, free *audit.FreeList) error {
 	var t table
 	var rows [][]string
 	for _, b := range free.Bands {
-		rows = append(rows, []string{b.Name, b.Range, b.Band, fmt.Sprint(b.Free), strings.Join(b.Next, ", ")})
+		rows = append(rows, []string{b.Name, b.Range, b.Band, amountText(b.Free, "at most "), strings.Join(b.Next, ", ")})
 	}
 	t.add("", []string{"RANGE", "VALUES", "BAND", "FREE", "NEXT"}, rows)
 	return t.writeTo(w, free.Source, free.Unknown)

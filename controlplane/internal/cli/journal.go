@@ -46,7 +46,7 @@ func (j *journal) check() error {
 	case there.Cluster != j.plan.Cluster || !reflect.DeepEqual(there.Ranges, j.plan.Ranges):
 		return fmt.Errorf("%s: is the journal of another plan, which rangekeeper undo needs; rename the plan", j.name)
 	case there.Outcome == outcomeWritten:
-		return fmt.Errorf("%s: the plan was applied already; rangekeeper undo %s reverses it", j.name, j.name)
+		return fmt.Errorf("%s: the plan was applied already, to the cluster whose Namespace kube-system has the UID %s; rangekeeper undo %s reverses it", j.name, there.Cluster.UIDText(), j.name)
 	case time.Since(there.Time) < leakAge:
 		return fmt.Errorf("%s: another run may be writing the plan; run the command again in %s", j.name, leakAge)
 	}

@@ -16,7 +16,10 @@ func planScreen(s *screen, p *audit.Plan, r *repair) {
 	source := r.source
 	s.source(p.Source)
 	state := "not applied); "
-	if p.Applied {
+	switch {
+	case p.Applied && !p.ChangesAny():
+		state = "nothing to write); left: "
+	case p.Applied:
 		state = "applied); left: "
 	}
 	changed := fmt.Sprintf("%d set, %d cleared", p.Summary.Set, p.Summary.Clear)
@@ -28,7 +31,7 @@ func planScreen(s *screen, p *audit.Plan, r *repair) {
 	}
 	s.text(0, bold, fmt.Sprintf("%s (%s%s, %d for the owners; %s", changed, state,
 		several(p.Summary.Findings, "finding"), p.Summary.LeftToOwners, several(p.Summary.Leaks, "leak")))
-	s.counts(p.Summary.BySeverity)
+	s.counts(p.Summary.BySeverity, audit.BreaksTraffic, audit.DuplicateRisk, audit.Wasted) // no repair looks for full ranges
 	s.blank()
 	rows := [][]string{{"RANGE", "VALUES", "SET", "CLEAR"}}
 	for _, r := range p.Ranges {

@@ -54,7 +54,7 @@ func writePrometheus(w io.Writer, r *audit.Report) error {
 	}
 	m.family("rangekeeper_faults", "Findings and leaks of a severity.")
 	for _, severity := range audit.Severities {
-		if n := r.Summary.BySeverity.Of(severity); !n.IsUnknown() {
+		if n := r.Summary.BySeverity.Of(severity); !n.IsAtLeast {
 			m.sample("rangekeeper_faults", uint64(n.Found), "severity", string(severity))
 		}
 	}
@@ -69,7 +69,7 @@ func writePrometheus(w io.Writer, r *audit.Report) error {
 		}
 	}
 	m.family("rangekeeper_leaks", "Values that are recorded as allocated though no Service uses them.")
-	if n := r.Summary.Leaks; !n.IsUnknown() {
+	if n := r.Summary.Leaks; !n.IsAtLeast {
 		m.sample("rangekeeper_leaks", uint64(n.Found))
 	}
 	m.family("rangekeeper_unreadable_objects", "Objects that cannot be decoded.")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -129,6 +130,8 @@ func (r *repair) check(c *cobra.Command) error {
 		return usage.Error(c, "--plan-to and --apply exclude each other")
 	case r.planFile != "" && !r.apply:
 		return usage.Error(c, "--plan is for --apply")
+	case r.planFile != "" && isSpecial(r.planFile):
+		return usage.Error(c, "--plan %s is no regular file: the journal is written beside it", r.planFile)
 	case r.planFile != "" && r.cleanLeaks:
 		return usage.Error(c, "--plan and --clean-leaks exclude each other: the plan says which leaks are cleaned")
 	case r.apply && !r.source.online():
@@ -379,4 +382,10 @@ func (t timedRange) Repair(ctx context.Context, pass *rangekeeper.Pass, listed r
 	defer cancel()
 	repaired, err := t.Range.Repair(ctx, pass, listed)
 	return repaired, unreachable(err)
+}
+
+// isSpecial reports whether a path is of a pipe, a device or a folder.
+func isSpecial(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.Mode().IsRegular()
 }

@@ -77,6 +77,9 @@ func (r *repair) planForReview(ctx context.Context) (*audit.Plan, error) {
 	} else if err != nil {
 		return nil, err
 	}
+	if state.Identity.UID == "" {
+		fmt.Fprintln(r.log, "rangekeeper: the cluster has no Namespace kube-system that can be read, so the plan knows it only by the id of its etcd and by --prefix, which another cluster may share")
+	}
 	fmt.Fprintf(r.log, "rangekeeper: rangekeeper undo can take back %s for 24 hours after the plan is applied\n", c.undoable())
 	return plan, nil
 }

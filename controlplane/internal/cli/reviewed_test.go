@@ -76,7 +76,7 @@ func TestReviewedPlan(t *testing.T) {
 	if !written.Applied || !slices.Equal(written.Ranges[0].Set, ports.setValues()) || !slices.Equal(written.Ranges[0].Clear, ports.Clear) {
 		t.Errorf("%+v, want %+v", written.Ranges, ports)
 	}
-	runFails(t, exitInput, []string{journal, "applied already"}, apply...)
+	runFails(t, exitInput, []string{journal, "applied already, to the cluster whose Namespace kube-system has the UID " + before.Source.Cluster.UIDText()}, apply...)
 	checkStored(t, etcdtest.SingleStack, "repaired3", readEtcd(t, e.Client()))
 
 	// The set values are used, so they stay; what was cleared is recorded again, but for a value that has a new owner.
@@ -84,7 +84,7 @@ func TestReviewedPlan(t *testing.T) {
 	code, stdout, stderr := run(t, with("undo", journal)...)
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
 	if code != exitFound || stderr != "" || len(lines) != len(ports.Set)+len(ports.Clear) ||
-		!slices.Contains(lines, "servicenodeports "+ports.Clear[0]+" kept: allocated again") || !slices.Contains(lines, "servicenodeports "+ports.Clear[1]+" allocated") {
+		!slices.Contains(lines, "servicenodeports "+ports.Clear[0]+" kept: allocated again, or recorded by another undo") || !slices.Contains(lines, "servicenodeports "+ports.Clear[1]+" allocated") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 	after := runJSON[audit.Report](t, exitFound, with("audit")...)
@@ -107,6 +107,16 @@ func TestReviewedPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	runFails(t, exitInput, []string{"25h0m0s old"}, with("undo", journal)...)
+	old.Time, old.Revision = time.Now(), 1<<40
+	if err := old.create(journal, true); err != nil {
+		t.Fatal(err)
+	}
+	runFails(t, exitInput, []string{"it was restored from an older state since; nothing was written"}, with("undo", journal)...)
+	if err := os.WriteFile(journal+undoneSuffix, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runFails(t, exitInput, []string{journal + undoneSuffix + ": is of an earlier undo"}, with("undo", journal)...)
+	runFails(t, exitInput, []string{"--plan /dev/null is no regular file"}, with("repair", "--apply", "--plan", os.DevNull)...)
 	runFails(t, exitInput, []string{"is rangekeeper/v1 ReviewedPlan"}, with("undo", file)...)
 }
 

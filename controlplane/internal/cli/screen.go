@@ -265,13 +265,13 @@ var severityTexts = map[audit.Severity][2]string{
 	audit.Wasted:        {"is wasted", "are wasted"},
 }
 
-// counts writes how many faults there are of each severity.
-func (s *screen) counts(by audit.BySeverity) {
+// counts writes how many faults there are of each of these severities.
+func (s *screen) counts(by audit.BySeverity, severities ...audit.Severity) {
 	width := 6
-	for _, severity := range audit.Severities {
+	for _, severity := range severities {
 		width = max(width, len(countText(*by.Of(severity))))
 	}
-	for _, severity := range audit.Severities {
+	for _, severity := range severities {
 		n := *by.Of(severity)
 		color := ""
 		if n.Found > 0 {
@@ -290,7 +290,7 @@ func countText(n audit.Count) string {
 }
 
 func severityText(severity audit.Severity, n audit.Count) string {
-	if n.Found == 1 && !n.IsAtLeast {
+	if n.Found == 1 {
 		return severityTexts[severity][0]
 	}
 	return severityTexts[severity][1]
@@ -300,14 +300,23 @@ func severityText(severity audit.Severity, n audit.Count) string {
 var rangeHeader = []string{"RANGE", "VALUES", "MODE", "SIZE", "USED", "FREE"}
 
 func rangeRow(r audit.Range) []string {
-	size, used, free, values := fmt.Sprint(r.Size.N), fmt.Sprint(r.Used.N), fmt.Sprint(r.Free.N), r.Range
-	if r.Used.Unseen {
-		used, free = "at least "+used, "at most "+free
-	}
+	size, used, free, values := fmt.Sprint(r.Size.N), amountText(r.Used, "at least "), amountText(r.Free, "at most "), r.Range
 	if r.Size.Unseen {
 		size, free, values = "?", "?", "?"
 	}
-	return []string{r.Name, values, string(r.Mode), size, used, free}
+	mode := string(r.Mode)
+	if r.NotReady {
+		mode += ", not ready"
+	}
+	return []string{r.Name, values, mode, size, used, free}
+}
+
+// amountText returns an amount, or its bound if the source does not show it.
+func amountText(a audit.Amount, bound string) string {
+	if a.Unseen {
+		return bound + fmt.Sprint(a.N)
+	}
+	return fmt.Sprint(a.N)
 }
 
 func rangeRows(ranges []audit.Range) (rows [][]string) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -110,6 +111,9 @@ func (u *undo) run(ctx context.Context) error {
 	if age := time.Since(j.Time); age > undoFor {
 		return fmt.Errorf("%s: is %s old; a repair can be undone for %s", u.journal, age.Round(time.Minute), undoFor)
 	}
+	if _, err := os.Stat(u.journal + undoneSuffix); err == nil && !u.dryRun {
+		return fmt.Errorf("%s%s: is of an earlier undo; rename it first", u.journal, undoneSuffix)
+	}
 	s := &u.store
 	s.prefix = j.Cluster.Prefix
 	if err := s.open(ctx, false); err != nil {
@@ -145,7 +149,11 @@ func (u *undo) run(ctx context.Context) error {
 	case u.dryRun:
 		return nil
 	}
-	return os.Rename(u.journal, u.journal+undoneSuffix)
+	err = os.Rename(u.journal, u.journal+undoneSuffix)
+	if errors.Is(err, fs.ErrNotExist) { // another undo has done it
+		return nil
+	}
+	return err
 }
 
 // write writes what can be undone, and returns what that was and the revision of the write.
@@ -277,7 +285,7 @@ func (u *undo) reverse(ctx context.Context, j *changes, one rangeChanges, h *hel
 		case j.Outcome == outcomeUnknown:
 			what = kept("allocated again, or never cleared")
 		default:
-			what = kept("allocated again")
+			what = kept("allocated again, or recorded by another undo")
 		}
 		r.done[at] = what
 		return err

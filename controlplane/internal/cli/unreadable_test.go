@@ -114,6 +114,11 @@ func TestUnreadableAlone(t *testing.T) {
 	if r := runJSON[audit.Report](t, exitFound, "audit", "--etcd-snapshot", file); len(r.Findings)+len(r.Leaks) != 0 || r.Summary.Unreadable != 1 {
 		t.Errorf("%+v", r)
 	}
+	// Elsewhere it may use the values of a namespace, which is unknown there.
+	r := runJSON[audit.Report](t, exitUnseen, "audit", "--etcd-snapshot", file, "-n", "kube-system", "--strict")
+	if r.Namespace != "kube-system" || r.Summary.Unreadable != 0 || len(r.Unknown) != 1 || !r.Summary.Findings.IsAtLeast || r.Summary.Leaks.IsAtLeast {
+		t.Errorf("%+v", r)
+	}
 }
 
 // ipAddressObject is a stored object of the allocator; spec has its fields.

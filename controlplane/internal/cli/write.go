@@ -83,8 +83,10 @@ func printable(value string) string {
 func reportScreen(s *screen, r *audit.Report, maps string, source *source) {
 	s.source(r.Source)
 	if r.Has(audit.Wasted) || r.Hides(audit.Wasted) {
-		s.counts(r.Summary.BySeverity)
+		s.counts(r.Summary.BySeverity, audit.Severities...)
 		s.text(0, "", totals(r))
+	} else if r.Namespace != "" {
+		s.text(0, bold, "ok: nothing found about Services of namespace "+printable(r.Namespace))
 	} else {
 		s.text(0, bold, "ok: nothing found in "+count(int(r.Summary.Services), "Service"))
 	}
@@ -149,7 +151,7 @@ func reportSteps(r *audit.Report, source *source) []step {
 	if slices.ContainsFunc(r.Findings, func(f audit.Finding) bool {
 		return f.Severity == audit.Exhausted && f.Kind == audit.KindServiceCIDR
 	}) {
-		steps = append(steps, step{"add addresses, once you have put a CIDR into this ServiceCIDR", source.kubectl(runbook.AddServiceCIDR)})
+		steps = append(steps, step{"add addresses, once you have put a CIDR into this ServiceCIDR", append([]string{"echo " + quoted(runbook.ServiceCIDR), "|"}, source.kubectl("create -f -")...)})
 	}
 	steps = append(steps, source.deleteSteps(deleted)...)
 	if r.SuspectsLeaks {

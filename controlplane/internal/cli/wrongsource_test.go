@@ -54,9 +54,11 @@ func TestNoServiceInNamespace(t *testing.T) {
 	if code != exitOK || stderr != "rangekeeper: no Service is in namespace typo\n" {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
-	if _, _, stderr := run(t, "audit", "--etcd-snapshot", snapshot, "-n", "default"); stderr != "" {
-		t.Error(stderr)
+	code, stdout, stderr := run(t, "audit", "--etcd-snapshot", snapshot, "-n", "default")
+	if code != exitOK || stderr != "" || !strings.Contains(stdout, "ok: nothing found about Services of namespace default\n") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
+	runFails(t, exitInput, []string{"-o prometheus is about the whole cluster, not about --namespace default"}, "audit", "--etcd-snapshot", snapshot, "-n", "default", "-o", "prometheus")
 }
 
 // TestRepairStep compares what an audit of an etcd says about the repair with the repair.

@@ -8,7 +8,7 @@ use super::{RangeReport, Report};
 impl Report {
     /// Adds a finding for each range without a free value, and for each of which less than `percent` of a hundred is free: free is
     /// what is neither recorded nor in use. The CIDRs of ServiceCIDR objects of one IP family count as one range, as servers
-    /// allocate from all of them; the finding is about the first. Of a range whose bitmap could not be read, more may be in use.
+    /// allocate from all of them; the finding is about the first. One that is not ready does not count. Of a range whose bitmap could not be read, more may be in use.
     /// Stale bitmaps, and those beside IPAddress objects, have none. A second call replaces the findings of the first.
     ///
     /// Cost: that of [`RangeReport::counts`].
@@ -36,6 +36,7 @@ fn pool_of(range: &RangeReport) -> Option<(Option<&'static str>, String)> {
             Some((None, bitmap.range().to_string()))
         }
         RangeReport::Bitmap(_) | RangeReport::Unseen(_) | RangeReport::Stale(_) => None,
+        RangeReport::ServiceCidr(report) if !report.is_ready() => None,
         RangeReport::ServiceCidr(report) => {
             let network = report.cidr().network();
             Some((Some(family_name(network.ip())), network.to_string()))
@@ -115,7 +116,9 @@ mod tests {
         let full = |cidrs: &[&str]| {
             let mut audit = Audit::of_ip_addresses(None);
             for cidr in cidrs {
-                audit.add_service_cidr(ServiceCidr::parse(cidr).expect("a CIDR")).expect("no Service");
+                let is_ready = !cidr.ends_with('!');
+                let cidr = ServiceCidr::parse(cidr.trim_end_matches('!')).expect("a CIDR");
+                audit.add_service_cidr(cidr, is_ready).expect("no Service");
             }
             for name in ["10.0.0.1", "10.0.0.2"] {
                 let object = IpAddressObject {
@@ -134,6 +137,8 @@ mod tests {
         assert_eq!(full(&["fd00::/112", "10.0.0.0/30"]), [(Reason::RangeFull, Some(1), "10.0.0.0/30".to_owned())]);
         assert_eq!(full(&["10.0.0.0/30", "fd00::/64", "10.1.0.0/24"]), []);
         let both = "10.0.0.0/30, 10.1.0.0/31".to_owned();
+        assert_eq!(full(&["10.1.0.0/24!", "10.0.0.0/30"]), [(Reason::RangeFull, Some(1), "10.0.0.0/30".to_owned())]);
+        assert_eq!(full(&["10.0.0.0/30!"]), []);
         assert_eq!(full(&["10.0.0.0/30", "10.1.0.0/31"]), [(Reason::RangeFull, Some(0), both)]);
     }
 }

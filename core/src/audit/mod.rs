@@ -379,13 +379,14 @@ impl Audit {
         }
     }
 
-    /// Adds one CIDR of a ServiceCIDR object; they may overlap.
+    /// Adds one CIDR of a ServiceCIDR object; they may overlap. From one that is not ready, or is being deleted, servers allocate no
+    /// new address, and it has no free ones; the addresses that Services have stay theirs.
     ///
     /// # Errors
     /// If the audit is of a cluster whose ClusterIPs are in bitmaps, or a Service was observed.
-    pub fn add_service_cidr(&mut self, cidr: ServiceCidr) -> Result<(), AddObjectError> {
+    pub fn add_service_cidr(&mut self, cidr: ServiceCidr, is_ready: bool) -> Result<(), AddObjectError> {
         let index = self.ranges;
-        self.objects()?.add_cidr(index, cidr);
+        self.objects()?.add_cidr(index, cidr, is_ready);
         self.ranges += 1;
         Ok(())
     }

@@ -27,12 +27,20 @@ use super::{Leak, OffsetState};
 /// The API server's default time limit for a request (`--request-timeout`), which an audit cannot read.
 const GRACE: Duration = Duration::from_secs(60);
 
+/// One CIDR of a ServiceCIDR object.
+#[derive(Debug)]
+struct ObservedCidr {
+    /// Its place among the ranges of the audit.
+    index: usize,
+    cidr: ServiceCidr,
+    is_ready: bool,
+}
+
 /// The IPAddress objects and the addresses of Services that were observed.
 #[derive(Debug)]
 pub(super) struct Objects {
     now: Option<i64>,
-    /// With their places among the ranges of the audit.
-    cidrs: Vec<(usize, ServiceCidr)>,
+    cidrs: Vec<ObservedCidr>,
     objects: Vec<Object>,
     by_address: HashMap<IpAddr, usize>,
     claims: Vec<Claims>,
@@ -81,6 +89,7 @@ pub struct ObjectRepair {
 #[derive(Clone, Debug)]
 pub struct ServiceCidrReport {
     cidr: ServiceCidr,
+    is_ready: bool,
     /// Offsets, ascending, like those below. Lists, since a compressed bitmap of 1,000,000 offsets of a /64 takes 30 times the
     /// memory and 100 times as long to build (bench/benches/objects.rs).
     stored: Vec<u64>,
@@ -114,8 +123,8 @@ impl Objects {
         }
     }
 
-    pub(super) fn add_cidr(&mut self, index: usize, cidr: ServiceCidr) {
-        self.cidrs.push((index, cidr));
+    pub(super) fn add_cidr(&mut self, index: usize, cidr: ServiceCidr, is_ready: bool) {
+        self.cidrs.push(ObservedCidr { index, cidr, is_ready });
     }
 
     /// Says that there is another CIDR, which is not known.
@@ -306,9 +315,10 @@ impl Objects {
         }
         let stays = |address: &&IpAddr| keeps_all || !leaked.contains(*address);
         let next: HashSet<IpAddr> = self.by_address.keys().filter(stays).chain(&in_use).copied().collect();
-        let reports = self.cidrs.into_iter().map(move |(index, cidr)| {
+        let reports = self.cidrs.into_iter().map(move |ObservedCidr { index, cidr, is_ready }| {
             let report = ServiceCidrReport {
                 cidr,
+                is_ready,
                 stored: offsets(&cidr, self.by_address.keys()),
                 in_use: offsets(&cidr, &in_use),
                 next: offsets(&cidr, &next),
@@ -329,7 +339,7 @@ impl Objects {
         lost: &mut HashSet<IpAddr>,
         duplicates: &mut HashSet<IpAddr>,
     ) -> (Option<Reason>, bool) {
-        if !self.cidrs.iter().any(|(_, cidr)| cidr.offset_of(address).is_some()) {
+        if !self.cidrs.iter().any(|one| one.cidr.offset_of(address).is_some()) {
             return ((!self.lacks_cidr).then_some(Reason::ClusterIPOutOfRange), false);
         }
         let object = self.by_address.get(&address).map(|at| &self.objects[*at]);
@@ -378,16 +388,15 @@ impl Objects {
 
     /// The first CIDR that can allocate `address`; if none can, the first of its family, or the first of all.
     pub(super) fn range_of(&self, address: IpAddr) -> Option<usize> {
-        let place = |holds: &dyn Fn(&ServiceCidr) -> bool| {
-            self.cidrs.iter().find(|(_, cidr)| holds(cidr)).map(|(index, _)| *index)
-        };
+        let place =
+            |holds: &dyn Fn(&ServiceCidr) -> bool| self.cidrs.iter().find(|one| holds(&one.cidr)).map(|one| one.index);
         place(&|cidr| cidr.offset_of(address).is_some())
             .or_else(|| place(&|cidr| cidr.network().is_ipv4() == address.is_ipv4()))
             .or_else(|| self.first_range())
     }
 
     fn first_range(&self) -> Option<usize> {
-        self.cidrs.first().map(|(index, _)| *index)
+        self.cidrs.first().map(|one| one.index)
     }
 }
 
@@ -395,6 +404,11 @@ impl ServiceCidrReport {
     /// The CIDR.
     pub fn cidr(&self) -> ServiceCidr {
         self.cidr
+    }
+
+    /// Whether servers allocate new addresses from it.
+    pub fn is_ready(&self) -> bool {
+        self.is_ready
     }
 
     pub(super) fn offsets(&self, values: Values) -> Cow<'_, [u64]> {
@@ -468,7 +482,7 @@ mod tests {
 
     fn audit(now: Option<i64>, cidr: &str, objects: &[IpAddressObject<'_>], services: &[(&str, &str)]) -> Report {
         let mut audit = Audit::of_ip_addresses(now);
-        audit.add_service_cidr(ServiceCidr::parse(cidr).expect("a CIDR")).expect("an audit of IPAddress objects");
+        audit.add_service_cidr(ServiceCidr::parse(cidr).expect("a CIDR"), true).expect("an audit of IPAddress objects");
         for object in objects {
             audit.observe_ip_address(object).expect("an audit of IPAddress objects");
         }
@@ -577,7 +591,9 @@ mod tests {
             .add_node_ports("30000-30007".parse().expect("ports"), stored("30000-30007", &[0b11]))
             .expect("a snapshot");
         for cidr in ["10.0.0.0/29", "10.0.0.0/28"] {
-            audit.add_service_cidr(ServiceCidr::parse(cidr).expect("a CIDR")).expect("an audit of IPAddress objects");
+            audit
+                .add_service_cidr(ServiceCidr::parse(cidr).expect("a CIDR"), true)
+                .expect("an audit of IPAddress objects");
         }
         for object in [object("10.0.0.1", "one"), object("10.0.0.9", "gone"), object("10.0.0.1x", "one")] {
             audit.observe_ip_address(&object).expect("an audit of IPAddress objects");
@@ -768,7 +784,9 @@ mod tests {
         for (kind, out_of_range) in [(Unreadable::Service, 1), (Unreadable::IpAddress, 1), (Unreadable::ServiceCidr, 0)]
         {
             let mut audit = Audit::of_ip_addresses(None);
-            audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/29").expect("a CIDR")).expect("an audit of objects");
+            audit
+                .add_service_cidr(ServiceCidr::parse("10.0.0.0/29").expect("a CIDR"), true)
+                .expect("an audit of objects");
             for object in [object("10.0.0.1", "gone"), object("10.0.0.2", "one")] {
                 audit.observe_ip_address(&object).expect("an audit of objects");
             }
@@ -789,7 +807,7 @@ mod tests {
     fn an_audit_of_bitmaps_takes_no_objects() {
         let mut audit = Audit::new();
         assert_eq!(
-            audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/29").expect("a CIDR")),
+            audit.add_service_cidr(ServiceCidr::parse("10.0.0.0/29").expect("a CIDR"), true),
             Err(AddObjectError::InBitmaps)
         );
         assert_eq!(audit.observe_ip_address(&object("10.0.0.1", "one")), Err(AddObjectError::InBitmaps));
@@ -801,9 +819,9 @@ mod tests {
     fn objects_come_before_the_first_service() {
         let mut audit = Audit::of_ip_addresses(None);
         let cidr = ServiceCidr::parse("10.0.0.0/29").expect("a CIDR");
-        audit.add_service_cidr(cidr).expect("no Service was observed");
+        audit.add_service_cidr(cidr, true).expect("no Service was observed");
         audit.observe(&Service { namespace: "ns", name: "one", cluster_ip: "10.0.0.1", ..Service::default() });
-        assert_eq!(audit.add_service_cidr(cidr), Err(AddObjectError::AfterServices));
+        assert_eq!(audit.add_service_cidr(cidr, true), Err(AddObjectError::AfterServices));
         assert_eq!(audit.observe_ip_address(&object("10.0.0.1", "one")), Err(AddObjectError::AfterServices));
         assert_eq!(audit.finish(Leaks::CleanAtOnce).ranges.len(), 1, "nothing was added");
     }

@@ -23,7 +23,7 @@ fn audit(of_objects: bool) -> *mut rk_audit {
     unsafe {
         assert_eq!(rk_audit_new(of_objects, &0, &mut audit), OK);
         if of_objects {
-            assert_eq!(rk_audit_add_service_cidr(audit, text, len, ptr::null_mut()), OK);
+            assert_eq!(rk_audit_add_service_cidr(audit, text, len, true, ptr::null_mut()), OK);
             let (mut words, mut text) = (vec![0, 0, 0, 0, 0, 8, 0, 0, 8, 1, 1], String::from("10.0.0.1servicesna"));
             let objects = rk_ip_addresses { batch: batch(&mut words, &mut text, 1) };
             assert_eq!(rk_audit_observe_ip_addresses(audit, &objects, ptr::null_mut()), OK);

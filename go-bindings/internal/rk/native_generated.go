@@ -606,9 +606,9 @@ func AuditCompareBitmap(audit *Audit, theRange uint, written uint64, upgraded ui
 }
 
 // AuditAddServiceCIDR is rk_audit_add_service_cidr.
-func AuditAddServiceCIDR(audit *Audit, cidr string, theError *Error) Result {
+func AuditAddServiceCIDR(audit *Audit, cidr string, isReady bool, theError *Error) Result {
 	var c_error aligned[C.rk_error]
-	result := C.rk_audit_add_service_cidr((*C.rk_audit)(unsafe.Pointer(audit)), (*C.char)(unsafe.Pointer(unsafe.StringData(cidr))), C.size_t(len(cidr)), &c_error.c)
+	result := C.rk_audit_add_service_cidr((*C.rk_audit)(unsafe.Pointer(audit)), (*C.char)(unsafe.Pointer(unsafe.StringData(cidr))), C.size_t(len(cidr)), C.bool(isReady), &c_error.c)
 	if result != C.RK_RESULT_OK {
 		theError.fromC(&c_error.c)
 	}

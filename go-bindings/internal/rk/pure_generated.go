@@ -757,7 +757,7 @@ func AuditCompareBitmap(audit *Audit, theRange uint, written uint64, upgraded ui
 }
 
 // AuditAddServiceCIDR is rk_audit_add_service_cidr.
-func AuditAddServiceCIDR(audit *Audit, cidr string, theError *Error) (result Result) {
+func AuditAddServiceCIDR(audit *Audit, cidr string, isReady bool, theError *Error) (result Result) {
 	c := call{instance: coreInstance, first: (*object)(audit), second: nil}
 	if result = c.enter(); result != ResultOK {
 		return result
@@ -767,7 +767,7 @@ func AuditAddServiceCIDR(audit *Audit, cidr string, theError *Error) (result Res
 	c.next += 544
 	atCIDR := c.putText(cidr)
 	atError := fixed + 0
-	result = Result(coreModule.Xrk_audit_add_service_cidr((*object)(audit).address(), int32(atCIDR), int32(len(cidr)), int32(atError)))
+	result = Result(coreModule.Xrk_audit_add_service_cidr((*object)(audit).address(), int32(atCIDR), int32(len(cidr)), number(isReady), int32(atError)))
 	c.done = true
 	if result != ResultOK {
 		theError.load(&c, atError)

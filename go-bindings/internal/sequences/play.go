@@ -237,7 +237,7 @@ func (s *sequence) audit(passes *rangekeeper.Passes) {
 	addresses, _ := rangekeeper.ParseCIDR("10.96.0.0/24")
 	nodePorts, _ := rangekeeper.ParsePortRange("30000-30063")
 	if objects {
-		s.answer("add", fmt.Sprint(audit.AddServiceCIDR("10.96.0.0/24")))
+		s.answer("add", fmt.Sprint(audit.AddServiceCIDR("10.96.0.0/24", true)))
 		var batch rangekeeper.IPAddresses
 		for range s.IntN(12) {
 			batch.Add(&rangekeeper.IPAddress{
