@@ -11,10 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -76,8 +77,22 @@ func newCluster(config *rest.Config) (*cluster, error) {
 		only := func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, "kubernetes").String()
 		}
-		informer := dynamicinformer.NewFilteredDynamicInformer(api, resources[kind], metav1.NamespaceDefault, 0, cache.Indexers{}, only)
-		c.caches[kind] = &watched{SharedIndexInformer: informer.Informer()}
+		of := api.Resource(resources[kind]).Namespace(metav1.NamespaceDefault)
+		// What package dynamicinformer makes, which links the informers of all kinds.
+		lister := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				only(&o)
+				return of.List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				only(&o)
+				return of.Watch(ctx, o)
+			},
+		}, api)
+		informer := cache.NewSharedIndexInformerWithOptions(lister, &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
+			ObjectDescription: resources[kind].String(),
+		})
+		c.caches[kind] = &watched{SharedIndexInformer: informer}
 	}
 	return c, nil
 }
