@@ -25,7 +25,7 @@ GO_EMULATED := s390x/qemu-s390x-static arm64/qemu-aarch64-static
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies chart doc setup clean
+.PHONY: help library purego build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies chart alerts doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -182,6 +182,10 @@ dependencies: ## Checks licences, sources and known vulnerabilities of what we d
 
 chart: ## Checks the Helm chart, and that it renders the objects of deploy/base.
 	cd packaging && $(GO) vet ./... && $(GO) test -count=1 ./...
+
+alerts: ## Checks the alert rules, and plays packaging/alerts.yaml, with Prometheus' promtool; minutes the first time.
+	cd packaging && GOFLAGS= $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0 check rules ../deploy/chart/alerts.yaml
+	cd packaging && GOFLAGS= $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0 test rules alerts.yaml
 
 lint: purego ## Checks in addition to `make check`: the format of the fuzz targets and examples, go vet of all modules, the header.
 	cd fuzz && $(CARGO) fmt --check

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -119,7 +120,7 @@ func TestChartValues(t *testing.T) {
 		"--set-json", `etcd.endpoints=["https://192.0.2.1:2379","https://192.0.2.2:2379"]`,
 		"--set-json", `serviceClusterIPRange="10.0.0.0/16,fd00::/112"`, "--set", "serviceNodePortRange=30000-30009",
 		"--set-json", "nodeSelector=null", "--set-json", "tolerations=[]", "--set-json", "resources=null", "--set", "securePort=8443",
-		"--set", "healthzBindAddress=0.0.0.0:10300,podMonitor=true")
+		"--set", "healthzBindAddress=0.0.0.0:10300,podMonitor=true,prometheusRule=true")
 	object, _ := yaml.Marshal(objects["DaemonSet control-plane/rangekeeper-controller"])
 	for _, want := range []string{
 		"image: example.test/rangekeeper@" + digest + "\n", "--endpoints=https://192.0.2.1:2379,https://192.0.2.2:2379\n",
@@ -141,12 +142,24 @@ func TestChartValues(t *testing.T) {
 		t.Errorf("%s", monitor)
 	}
 
+	rules, err := os.ReadFile(filepath.Join(chart, "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var groups any
+	if err := yaml.Unmarshal(rules, &groups); err != nil {
+		t.Fatal(err)
+	}
+	if rule, ok := objects["PrometheusRule control-plane/rangekeeper"].(map[string]any); !ok || !reflect.DeepEqual(rule["spec"], groups) {
+		t.Errorf("%v, not the alerts", rule)
+	}
+
 	refused := 0
 	for _, set := range []string{
 		"image.digest=0123", "securePort=0", "serviceNodePortRange=30000", "etcd.endpoints=null", "pkiDir=pki", "serviceClusterIpRange=10.0.0.0/16",
 		"image.repository=a b", `image.repository="x`, "serviceClusterIPRange=nonsense", "serviceClusterIPRange=10.0.0.0/16\n        - --dry-run",
 		"etcd.caFile=ca.crt", "etcd.endpoints[0]=https://x y", "serviceClusterIPRange=null", "serviceNodePortRange=null",
-		"healthzBindAddress=10288", "healthzBindAddress=null", "podMonitor=yes",
+		"healthzBindAddress=10288", "healthzBindAddress=null", "podMonitor=yes", "prometheusRule=yes",
 	} {
 		_, err := run("helm", append(append([]string{"template", "rangekeeper", chart}, ranges...), "--set", set)...)
 		name, _, _ := strings.Cut(set, "=")

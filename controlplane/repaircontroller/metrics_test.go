@@ -1,0 +1,44 @@
+package repaircontroller
+
+import (
+	"os"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rangekeeper/rangekeeper/controlplane/internal/project"
+	rangekeeper "github.com/rangekeeper/rangekeeper/go-bindings"
+)
+
+// TestAlerts has all metrics that the alert rules of the chart read.
+func TestAlerts(t *testing.T) {
+	rules, err := os.ReadFile(project.Path("deploy", "chart", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := NewMetrics()
+	metrics.passed(NodePorts, time.Second, Result{
+		Findings: []rangekeeper.Finding{{Reason: rangekeeper.ReasonPortOutOfRange}}, Ranges: []RangeResult{{Name: "servicenodeports", Size: 10}},
+	}, nil)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]bool{}
+	for _, family := range families {
+		has[family.GetName()] = len(family.GetMetric()) > 0
+	}
+	read := regexp.MustCompile(`rangekeeper_\w+`).FindAllString(string(rules), -1)
+	if len(read) < 5 {
+		t.Errorf("%q", read)
+	}
+	for _, name := range read {
+		if !has[name] {
+			t.Errorf("no metric %s in %v", name, has)
+		}
+	}
+}
