@@ -40,7 +40,7 @@ fn sorted(offsets: &[u64]) -> Vec<u64> {
 
 fn audit(cidr: ServiceCidr, addresses: &[IpAddr]) -> usize {
     let mut audit = Audit::of_ip_addresses(None);
-    audit.add_service_cidr(cidr).expect("an audit of IPAddress objects");
+    audit.add_service_cidr(cidr, true).expect("an audit of IPAddress objects");
     for address in addresses {
         let name = address.to_string();
         let object = IpAddressObject {
