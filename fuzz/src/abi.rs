@@ -129,7 +129,13 @@ unsafe extern "C" {
         stored_data_len: usize,
         error: *mut Opaque,
     ) -> u32;
-    fn rk_audit_add_service_cidr(audit: *const Opaque, cidr: *const c_char, len: usize, is_ready: bool, error: *mut Opaque) -> u32;
+    fn rk_audit_add_service_cidr(
+        audit: *const Opaque,
+        cidr: *const c_char,
+        len: usize,
+        is_ready: bool,
+        error: *mut Opaque,
+    ) -> u32;
     fn rk_audit_observe_ip_addresses(audit: *const Opaque, batch: *const RawBatch, error: *mut Opaque) -> u32;
     fn rk_audit_observe_services(
         audit: *const Opaque,
@@ -498,7 +504,8 @@ impl Audit {
         assert_eq!(unsafe { rk_audit_new(true, now, &mut audit) }, OK);
         for text in cidrs {
             // SAFETY: the handle was just made, the text lives until the call returns; error may be NULL.
-            let result = unsafe { rk_audit_add_service_cidr(audit, text.as_ptr().cast(), text.len(), true, ptr::null_mut()) };
+            let result =
+                unsafe { rk_audit_add_service_cidr(audit, text.as_ptr().cast(), text.len(), true, ptr::null_mut()) };
             assert_eq!(result, OK);
         }
         Self(audit)

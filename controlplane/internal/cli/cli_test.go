@@ -622,13 +622,13 @@ func TestSeverities(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	var b strings.Builder
-	p := &progress{w: &b}
+	p := newProgress(&b)
 	report := p.start("reading")
 	report(1, 4)
 	if p.end(); b.Len() > 0 {
 		t.Errorf("said at once: %q", b.String())
 	}
-	p.last = time.Now().Add(-2 * quiet)
+	p.last = time.Now().Add(-2 * quietInLog)
 	report(1, 0)
 	report(1, 4)
 	report(2, 4)

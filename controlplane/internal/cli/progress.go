@@ -3,25 +3,40 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
 	"time"
+
+	"golang.org/x/term"
 )
 
-// quiet is how long work may take without a word, and the time between two.
-const quiet = time.Second
+// How long work may take without a word, and the time between two: to somebody who waits at a terminal, and in a log.
+const (
+	quiet      = time.Second
+	quietInLog = 15 * time.Second
+)
 
 // progress says on stderr how far long work is.
 type progress struct {
 	w     io.Writer
+	quiet time.Duration
 	what  string
 	last  time.Time
 	shown bool
+}
+
+// newProgress returns one that writes to stderr.
+func newProgress(w io.Writer) *progress {
+	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return &progress{w: w, quiet: quiet}
+	}
+	return &progress{w: w, quiet: quietInLog}
 }
 
 // start begins a piece of work and returns the function that reports its progress.
 func (p *progress) start(what string) func(done, total int64) {
 	p.what, p.last, p.shown = what, time.Now(), false
 	return func(done, total int64) {
-		if total <= 0 || time.Since(p.last) < quiet {
+		if total <= 0 || time.Since(p.last) < p.quiet {
 			return
 		}
 		p.what, p.last, p.shown = what, time.Now(), true // another piece may have come between

@@ -313,7 +313,7 @@ func withSource(c *cobra.Command, run func(c *cobra.Command, args []string, s *s
 	s.addFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		s.remember(c, others)
-		s.progress = &progress{w: c.ErrOrStderr()}
+		s.progress = newProgress(c.ErrOrStderr())
 		defer s.close()
 		return nameStore(&s.connection, run(c, args, s))
 	}
