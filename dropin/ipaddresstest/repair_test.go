@@ -48,6 +48,8 @@ type cluster struct {
 	written    int
 	// unreadable makes each read of a Service fail.
 	unreadable atomic.Bool
+	// beforeMark is called before the repair writes an object that it is about to delete.
+	beforeMark func()
 }
 
 func init() {
@@ -73,6 +75,7 @@ func runRepairOf(t *testing.T, prepare func(c *cluster), test func(c *cluster, r
 			return c.unreadable.Load(), nil, apierrors.NewInternalError(errors.New("etcd does not answer"))
 		})
 		c.api.PrependReactor("delete", "ipaddresses", c.deleteAddress)
+		c.api.PrependReactor("update", "ipaddresses", c.markAddress)
 		prepare(c)
 		factory := informers.NewSharedInformerFactory(c.cache, 10*time.Minute) // as in the server; 0 would disable the checks in intervals
 		repair := controller.NewRepairIPAddress(interval, c.api, factory.Core().V1().Services(),
@@ -96,6 +99,37 @@ func (c *cluster) addCIDR() {
 	if err := c.cache.Tracker().Add(serviceCIDR("kubernetes", "10.0.0.0/24", metav1.ConditionTrue)); err != nil {
 		c.Fatal(err)
 	}
+}
+
+// removing is the annotation of an object that the repair is about to delete.
+const removing = "rangekeeper/removing"
+
+// markAddress checks the version of an object that the repair writes, which the fake clientset ignores, and gives it another one, also
+// in the cache.
+func (c *cluster) markAddress(action k8stesting.Action) (bool, runtime.Object, error) {
+	marked := action.(k8stesting.UpdateAction).GetObject().(*networkingv1.IPAddress).DeepCopy()
+	object, err := c.api.Tracker().Get(action.GetResource(), "", marked.Name)
+	if err != nil {
+		return true, nil, err
+	}
+	stored := object.(*networkingv1.IPAddress)
+	_, isMark := marked.Annotations[removing]
+	if _, isMarked := stored.Annotations[removing]; !isMark && !isMarked {
+		return false, nil, nil // the test writes it
+	}
+	if marked.UID != stored.UID || marked.ResourceVersion != stored.ResourceVersion {
+		return true, nil, apierrors.NewConflict(networkingv1.Resource("ipaddresses"), stored.Name, errors.New("another object"))
+	}
+	if isMark && c.beforeMark != nil {
+		c.beforeMark()
+	}
+	marked.ResourceVersion = c.revision()
+	for _, client := range []*fake.Clientset{c.api, c.cache} {
+		if err := client.Tracker().Update(action.GetResource(), marked, ""); err != nil && !apierrors.IsNotFound(err) {
+			return true, nil, err
+		}
+	}
+	return true, marked.DeepCopy(), nil
 }
 
 // deleteAddress checks preconditions, which the fake clientset ignores, and also removes the object from the cache.
@@ -508,6 +542,29 @@ func TestWrongReferenceIsRepaired(t *testing.T) {
 		c.put(c.service("a", ipv4))
 		if stored := c.stored(ipv4); stored == nil || stored.Spec.ParentRef.Name != "a" {
 			c.Errorf("the object of a is %+v", stored)
+		}
+	})
+}
+
+// TestServiceOfTheLastMoment writes the Service of an object after the repair has looked for it, and before the repair writes the object.
+// A Service whose write comes later is refused.
+func TestServiceOfTheLastMoment(t *testing.T) {
+	runRepair(t, func(c *cluster) {
+		object := c.address(ipv4, "a", 0)
+		marks := 0
+		c.beforeMark = func() {
+			if marks++; marks == 1 {
+				service := c.service("a", ipv4)
+				if err := c.api.Tracker().Add(service); err != nil {
+					c.Error(err)
+				}
+			}
+		}
+		c.put(object)
+		c.pass(requestTimeout + 2*interval)
+		stored := c.stored(ipv4)
+		if marks == 0 || stored == nil || stored.UID != object.UID || len(stored.Annotations) > 0 {
+			c.Errorf("%d marks, the object is %+v", marks, stored)
 		}
 	})
 }

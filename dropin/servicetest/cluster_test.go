@@ -46,6 +46,7 @@ type cluster struct {
 	addresses ipallocator.Interface
 	// registry is that of the ports.
 	registry *allocatorstorage.Etcd
+	config   *storagebackend.ConfigForResource
 }
 
 // start starts a cluster. addresses is nil for a stored range of them.
@@ -57,6 +58,7 @@ func start(t *testing.T, addresses ipallocator.Interface) *cluster {
 	t.Cleanup(func() { direct.Close() })
 	c := &cluster{etcd: direct, proxy: startProxy(t, config.Transport.ServerList[0])}
 	config.Transport.ServerList = []string{c.proxy.url}
+	c.config = config
 	ranges := config.ForResource(api.Resource("serviceipallocations"))
 	open := func(key string) allocator.AllocatorWithOffsetFactory {
 		return func(max int, rangeSpec string, offset int) (allocator.Interface, error) {
@@ -73,15 +75,16 @@ func start(t *testing.T, addresses ipallocator.Interface) *cluster {
 		c.addresses = must(ipallocator.New(cidr, open("/ranges/serviceips")))
 	}
 	c.ports = must(portallocator.New(*utilnet.ParsePortRangeOrDie("30000-30099"), open("/ranges/servicenodeports")))
-	c.REST, c.status = c.open(t, config)
+	c.REST, c.status = c.open(t, generic.UndecoratedStorage)
 	// As a server's watch cache does, it connects to etcd before the first request.
 	must(c.List(request(t), nil))
 	return c
 }
 
-func (c *cluster) open(t *testing.T, config *storagebackend.ConfigForResource) (*servicestorage.REST, *servicestorage.StatusREST) {
+// open opens the storage of Services with a cache, or without.
+func (c *cluster) open(t *testing.T, decorator generic.StorageDecorator) (*servicestorage.REST, *servicestorage.StatusREST) {
 	options := generic.RESTOptions{
-		StorageConfig: config.ForResource(api.Resource("services")), Decorator: generic.UndecoratedStorage, ResourcePrefix: "services/specs",
+		StorageConfig: c.config.ForResource(api.Resource("services")), Decorator: decorator, ResourcePrefix: "services/specs",
 	}
 	families := map[api.IPFamily]ipallocator.Interface{api.IPv4Protocol: c.addresses}
 	services, status, _, err := servicestorage.NewREST(options, api.IPv4Protocol, families, c.ports, nil, nil, nil)

@@ -44,8 +44,8 @@ func (c *MetaAllocator) ForRequest() (Interface, allocator.Request) {
 	return &own, q
 }
 
-// UseUntil returns that of the bitmap. An IPAddress object has none: the write of the Service has the condition that the object still
-// exists.
+// UseUntil returns that of the bitmap. An IPAddress object has none: the write of the Service has the condition that nobody has written
+// the object since, or deleted it.
 func (q *request) UseUntil() (until time.Time) {
 	if q.bitmap != nil {
 		until = q.bitmap.UseUntil()
@@ -53,13 +53,13 @@ func (q *request) UseUntil() (until time.Time) {
 	return until
 }
 
-// Conditions are that the created objects still exist, and those of the bitmap.
+// Conditions are that the created objects are as they were created, and those of the bitmap. A repair writes an object before it looks
+// for its Service and deletes it, so a Service is written before that look, or not at all.
 func (q *request) Conditions() (all []clientv3.Cmp) {
 	if q.objects != "" {
 		for _, object := range q.created {
-			// The object was just created: its revision is that of its creation.
 			revision, _ := strconv.ParseInt(object.ResourceVersion, 10, 64)
-			all = append(all, clientv3.Compare(clientv3.CreateRevision(q.objects+object.Name), "=", revision))
+			all = append(all, clientv3.Compare(clientv3.ModRevision(q.objects+object.Name), "=", revision))
 		}
 	}
 	if q.bitmap != nil {

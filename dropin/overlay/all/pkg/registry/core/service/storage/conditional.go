@@ -18,7 +18,11 @@ import (
 // errLost: the conditions of a Service's write did not hold, and nothing was written.
 var errLost = unavailable("the values allocated for the Service may belong to another Service by now; nothing was written; try again")
 
-// conditional adds the conditions of the request in the context to the transactions that write.
+// errOtherConnection: nothing was written, as etcd may have been restored since the request began.
+var errOtherConnection = unavailable("a connection to etcd was lost or made again since the request began; nothing was written; try again")
+
+// conditional adds the conditions of the request in the context to the transactions that write, and sends them only over the connections
+// with which the request began.
 type conditional struct{ *kubernetes.Client }
 
 // requestKey is the key of a context's request.
@@ -29,29 +33,35 @@ func withConditions(ctx context.Context, q *request) context.Context {
 	return context.WithValue(ctx, requestKey{}, q)
 }
 
-// OptimisticPut returns errLost if the key has the expected revision and a condition does not hold. Else it is that of the client.
-func (c conditional) OptimisticPut(ctx context.Context, key string, value []byte, expectedRevision int64, options kubernetes.PutOptions) (kubernetes.PutResponse, error) {
+// OptimisticPut returns errLost if the key has the expected revision and a condition does not hold, and errOtherConnection if it was not
+// sent. Else it is that of the client.
+func (c conditional) OptimisticPut(ctx context.Context, key string, value []byte, expectedRevision int64, options kubernetes.PutOptions) (done kubernetes.PutResponse, err error) {
 	var conditions []clientv3.Cmp
-	q, ok := ctx.Value(requestKey{}).(*request)
-	if ok {
+	if q, ok := ctx.Value(requestKey{}).(*request); ok {
 		conditions = q.conditions()
 	}
-	if len(conditions) == 0 {
-		return c.Client.OptimisticPut(ctx, key, value, expectedRevision, options)
-	}
-	same := &sameConnections{began: q.connections}
-	answer, err := c.KV.Txn(context.WithValue(ctx, sameKey{}, same)).
+	err = overSameConnections(ctx, func(ctx context.Context) (err error) {
+		if len(conditions) == 0 {
+			done, err = c.Client.OptimisticPut(ctx, key, value, expectedRevision, options)
+		} else {
+			done, err = c.put(ctx, key, value, expectedRevision, options, conditions)
+		}
+		return err
+	})
+	return done, err
+}
+
+// put has the conditions in its transaction.
+func (c conditional) put(ctx context.Context, key string, value []byte, expectedRevision int64, options kubernetes.PutOptions, conditions []clientv3.Cmp) (done kubernetes.PutResponse, err error) {
+	answer, err := c.KV.Txn(ctx).
 		If(append(conditions, clientv3.Compare(clientv3.ModRevision(key), "=", expectedRevision))...).
 		Then(clientv3.OpPut(key, string(value), clientv3.WithLease(options.LeaseID))).
 		Else(clientv3.OpGet(key)).
 		Commit()
-	if same.refused.Load() {
-		return kubernetes.PutResponse{}, errLost
-	}
 	if err != nil {
-		return kubernetes.PutResponse{}, err
+		return done, err
 	}
-	done := kubernetes.PutResponse{Succeeded: answer.Succeeded, Revision: answer.Header.Revision}
+	done.Succeeded, done.Revision = answer.Succeeded, answer.Header.Revision
 	if answer.Succeeded {
 		return done, nil
 	}
@@ -71,8 +81,31 @@ func (c conditional) OptimisticPut(ctx context.Context, key string, value []byte
 	return done, nil
 }
 
-// sameConnections lets a call be sent only as long as the connections to etcd are those of the beginning of its request. The conditions
-// of a write are about revisions, and an etcd that was restored meanwhile, with other writes since, can have reached them. A call can
+// OptimisticDelete returns errOtherConnection if it was not sent. Else it is that of the client.
+func (c conditional) OptimisticDelete(ctx context.Context, key string, expectedRevision int64, options kubernetes.DeleteOptions) (done kubernetes.DeleteResponse, err error) {
+	err = overSameConnections(ctx, func(ctx context.Context) (err error) {
+		done, err = c.Client.OptimisticDelete(ctx, key, expectedRevision, options)
+		return err
+	})
+	return done, err
+}
+
+// overSameConnections makes a write of the request in the context, if there is one, over the connections with which that began.
+func overSameConnections(ctx context.Context, write func(context.Context) error) error {
+	q, ok := ctx.Value(requestKey{}).(*request)
+	if !ok {
+		return write(ctx)
+	}
+	same := &sameConnections{began: q.connections}
+	err := write(context.WithValue(ctx, sameKey{}, same))
+	if same.refused.Load() {
+		return errOtherConnection
+	}
+	return err
+}
+
+// sameConnections lets a call be sent only as long as the connections to etcd are those of the beginning of its request. A write
+// compares revisions, and an etcd that was restored meanwhile, with other writes since, can have reached them. A call can
 // wait for a connection, so that a look before it would not do. gRPC asks for the credentials of a call once it has chosen the
 // connection, and sends nothing after an error.
 type sameConnections struct {

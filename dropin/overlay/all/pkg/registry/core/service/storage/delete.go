@@ -47,12 +47,13 @@ type deletion struct {
 	before int64
 }
 
+// Delete deletes without the watch cache. Like the cache it begins with the object in it, if that is of the same etcd.
 func (s *services) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
-	validate storage.ValidateObjectFunc, cachedExistingObject runtime.Object, options storage.DeleteOptions) error {
+	validate storage.ValidateObjectFunc, _ runtime.Object, options storage.DeleteOptions) error {
 	deleted := deletion{request: s.newRequest()}
-	deleting, cancel := uncancelled(ctx)
+	deleting, cancel := uncancelled(withConditions(ctx, deleted.request))
 	defer cancel()
-	err := s.Interface.Delete(deleting, key, out, preconditions, func(_ context.Context, obj runtime.Object) error {
+	err := s.raw.Delete(deleting, key, out, preconditions, func(_ context.Context, obj runtime.Object) error {
 		// The storage deletes the object that it validated last.
 		if service, ok := obj.(*api.Service); ok {
 			deleted.before = revisionOf(service)
@@ -62,7 +63,7 @@ func (s *services) Delete(ctx context.Context, key string, out runtime.Object, p
 			err = ctx.Err() // send nothing if the client disconnected before
 		}
 		return err
-	}, cachedExistingObject, options)
+	}, s.cached(ctx, key), options)
 	if service, ok := out.(*api.Service); ok && err == nil {
 		s.deleting.Store(service, deleted)
 	}

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	allocatorstorage "k8s.io/kubernetes/pkg/registry/core/service/allocator/storage"
+	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
 )
 
 // unavailable returns an error after which clients try again: the store is the cause, not the request.
@@ -43,6 +45,10 @@ func (q *request) explain(err error) error {
 		if cause := part.Failure(); cause != nil && strings.Contains(err.Error(), cause.Error()) {
 			return failed("failed to allocate a "+part.kind, cause)
 		}
+	}
+	// The caches of IPAddress objects have those that the restored etcd does not have, which only a restart corrects.
+	if restored := allocatorstorage.Restored(); restored != nil && strings.Contains(err.Error(), ipallocator.ErrFull.Error()) {
+		return unavailable(fmt.Sprintf("%v, as far as this server knows: %v; try again", err, restored))
 	}
 	return err
 }

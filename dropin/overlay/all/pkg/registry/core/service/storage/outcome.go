@@ -16,7 +16,7 @@ import (
 func isRefusal(err error) bool {
 	var ofStorage *storage.StorageError
 	switch {
-	case errors.Is(err, errLost):
+	case errors.Is(err, errLost), errors.Is(err, errOtherConnection):
 		return true
 	case errors.As(err, &ofStorage):
 		return !storage.IsUnreachable(err)

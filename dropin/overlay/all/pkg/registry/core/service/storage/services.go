@@ -123,9 +123,11 @@ func addressKeys(services *storagebackend.ConfigForResource, getter generic.REST
 	return path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix) + "/", nil
 }
 
-// cached returns the object in the watch cache, so that an update does not read it from etcd; nil if there is none.
+// cached returns the object in the watch cache, so that a write does not read it from etcd; nil if there is none. It is also nil once a
+// connection to etcd was lost: an etcd that was restored can have another object with the same revision, and would accept a write that
+// began with the one of the cache, with values that other Services have by now. The cache is right again once the server restarts.
 func (s *services) cached(ctx context.Context, key string) runtime.Object {
-	if s.Interface == s.raw {
+	if s.Interface == s.raw || allocatorstorage.Connections() > 0 {
 		return nil
 	}
 	found := &api.Service{}

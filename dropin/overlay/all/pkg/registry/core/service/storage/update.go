@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	api "k8s.io/kubernetes/pkg/apis/core"
+	allocatorstorage "k8s.io/kubernetes/pkg/registry/core/service/allocator/storage"
 )
 
 // Update updates a Service, or creates it. It releases values only after the write.
@@ -77,8 +78,16 @@ func (u *update) undo(ctx context.Context) {
 	}
 }
 
+// GuaranteedUpdate writes a status or finalizers without the watch cache. Like the cache it begins with the object in it, if that is of
+// the same etcd.
+func (s *services) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, _ runtime.Object) error {
+	writing := withConditions(ctx, &request{connections: allocatorstorage.Connections()})
+	return s.raw.GuaranteedUpdate(writing, key, destination, ignoreNotFound, preconditions, tryUpdate, s.cached(ctx, key))
+}
+
 // GuaranteedUpdate writes without the watch cache, as an attempt has conditions only if it allocates. Like the cache it begins with the
-// object in it.
+// object in it, if that is of the same etcd.
 func (u *update) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, _ runtime.Object) error {
 	attempt := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {

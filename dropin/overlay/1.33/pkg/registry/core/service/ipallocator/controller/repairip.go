@@ -328,7 +328,13 @@ func (r *RepairIPAddress) repairClusterIP(service *v1.Service, ip net.IP) error 
 		r.warn(service, "ClusterIPNotAllocated", "ClusterIPAllocation", "the ClusterIP [%v]: %s for Service %s/%s has a wrong reference; repairing",
 			familyOf(ip), ip, service.Namespace, service.Name)
 	}
-	if err := r.remove(address); err != nil {
+	removed := true
+	if object.RefersHere {
+		err = r.remove(address)
+	} else {
+		removed, err = r.removeUnused(address)
+	}
+	if err != nil || !removed {
 		return err
 	}
 	return r.create(ip, service)
@@ -409,7 +415,8 @@ func (r *RepairIPAddress) repairAddress(address *networkingv1.IPAddress) error {
 		return nil
 	}
 	r.warn(address, reason, "IPAddressAllocation", note, address.Name, owner)
-	return r.remove(address)
+	_, err := r.removeUnused(address)
+	return err
 }
 
 // judge returns the core's verdict. It queues an object that waits for its Service for the end of the grace.
@@ -450,6 +457,34 @@ func (r *RepairIPAddress) create(ip net.IP, service *v1.Service) error {
 		return err
 	}
 	return r.remove(created)
+}
+
+// removing is the annotation of an object that a repair is about to delete.
+const removing = "rangekeeper/removing"
+
+// removeUnused deletes an object unless the Service that it refers to has the address, which it returns. The write of a new Service may
+// be under way for minutes, with the condition that its object is as it was created (ipallocator.request). So the repair writes the
+// object first: either it finds the Service after that, or the Service is never written with the address.
+func (r *RepairIPAddress) removeUnused(address *networkingv1.IPAddress) (bool, error) {
+	marked := address.DeepCopy()
+	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, removing, r.clock.Now().UTC().Format(time.RFC3339Nano))
+	marked, err := r.client.NetworkingV1().IPAddresses().Update(context.Background(), marked, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	owner, err := r.ownerOf(marked)
+	if err != nil {
+		return false, err // the next pass marks it again
+	}
+	if owner == rangekeeper.OwnerUses {
+		delete(marked.Annotations, removing)
+		_, err = r.client.NetworkingV1().IPAddresses().Update(context.Background(), marked, metav1.UpdateOptions{})
+		return false, err
+	}
+	return true, r.remove(marked)
 }
 
 // remove deletes an object, unless it was written or recreated since it was read.
