@@ -69,6 +69,9 @@ const (
 // Severities are all of them, the worst first.
 var Severities = []Severity{BreaksTraffic, DuplicateRisk, Exhausted, Wasted}
 
+// SeveritiesOfServices are those that findings about a Service can have.
+var SeveritiesOfServices = []Severity{BreaksTraffic, DuplicateRisk, Wasted}
+
 // Report is the document of an audit. Findings and leaks are sorted by range and
 // value, findings then by namespace, name and reason. Addresses and ports are
 // sorted as such, not as text.
@@ -285,9 +288,8 @@ func (r *Report) InNamespace(namespace string) *Report {
 			in.Findings = append(in.Findings, f)
 		}
 	}
-	// Of a Service there are no others.
-	severities := []Severity{BreaksTraffic, DuplicateRisk}
 	in.Unreadable, in.Unknown = nil, nil
+	harm := []Severity{BreaksTraffic, DuplicateRisk} // what is wasted unseen is mostly a leak
 	for _, u := range r.Unreadable {
 		if u.Kind == KindService && strings.Contains("/"+u.Key, "/"+namespace+"/") {
 			in.Unreadable = append(in.Unreadable, u)
@@ -296,11 +298,11 @@ func (r *Report) InNamespace(namespace string) *Report {
 	if elsewhere := len(r.Unreadable) - len(in.Unreadable); elsewhere > 0 {
 		in.Unknown = append(in.Unknown, Unknown{
 			Message: fmt.Sprintf("whether other objects use or record the same values: of those outside the namespace %d cannot be read; an audit of all namespaces lists them", elsewhere),
-			Hides:   severities,
+			Hides:   harm,
 		})
 	}
 	for _, u := range r.Unknown {
-		u.Hides = slices.DeleteFunc(slices.Clone(u.Hides), func(s Severity) bool { return !slices.Contains(severities, s) })
+		u.Hides = slices.DeleteFunc(slices.Clone(u.Hides), func(s Severity) bool { return !slices.Contains(harm, s) })
 		if len(u.Hides) > 0 {
 			in.Unknown = append(in.Unknown, u)
 		}

@@ -83,7 +83,11 @@ func printable(value string) string {
 func reportScreen(s *screen, r *audit.Report, maps string, source *source) {
 	s.source(r.Source)
 	if r.Has(audit.Wasted) || r.Hides(audit.Wasted) {
-		s.counts(r.Summary.BySeverity, audit.Severities...)
+		severities := audit.Severities
+		if r.Namespace != "" {
+			severities = audit.SeveritiesOfServices
+		}
+		s.counts(r.Summary.BySeverity, severities...)
 		s.text(0, "", totals(r))
 	} else if r.Namespace != "" {
 		s.text(0, bold, "ok: nothing found about Services of namespace "+printable(r.Namespace))
@@ -124,7 +128,13 @@ func reportScreen(s *screen, r *audit.Report, maps string, source *source) {
 }
 
 func totals(r *audit.Report) string {
-	text := several(r.Summary.Findings, "finding") + ", " + several(r.Summary.Leaks, "leak") + ", " + count(int(r.Summary.Services), "Service")
+	text := several(r.Summary.Findings, "finding")
+	if r.Namespace != "" {
+		text += " about Services of namespace " + printable(r.Namespace)
+	} else {
+		text += ", " + several(r.Summary.Leaks, "leak")
+	}
+	text += ", " + count(int(r.Summary.Services), "Service")
 	if n := r.Summary.Unreadable; n > 0 {
 		text += ", " + count(n, "object") + " that cannot be read"
 	}
