@@ -470,6 +470,7 @@ func (r *RepairIPAddress) removeUnused(address *networkingv1.IPAddress) (bool, e
 	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, removing, r.clock.Now().UTC().Format(time.RFC3339Nano))
 	marked, err := r.client.NetworkingV1().IPAddresses().Update(context.Background(), marked, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
+		r.sightings.forget(address.Name)
 		return true, nil
 	}
 	if err != nil {

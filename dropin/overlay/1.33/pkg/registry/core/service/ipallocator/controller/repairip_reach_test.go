@@ -11,6 +11,7 @@ import (
 	networkinginformers "k8s.io/client-go/informers/networking/v1"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	networkingv1client "k8s.io/client-go/kubernetes/typed/networking/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -21,10 +22,11 @@ import (
 //
 //   - the controller first saw an object at its creation timestamp;
 //   - if the released grace of an object is shorter, the controller first saw the object earlier by the difference;
-//   - the API server has the cached Services, and reads of them are not counted.
+//   - the API server has the cached Services, and reads of them are not counted;
+//   - it has the cached IPAddress objects, and the write of one that is about to be deleted is not counted.
 func newRepairIPAddress(interval time.Duration, client kubernetes.Interface, services coreinformers.ServiceInformer,
 	serviceCIDRs networkinginformers.ServiceCIDRInformer, addresses networkinginformers.IPAddressInformer, clock clock.Clock) *RepairIPAddress {
-	r := newRepair(interval, cachedServices{client, services.Lister()}, services, serviceCIDRs, addresses, clock)
+	r := newRepair(interval, cached{client, services.Lister()}, services, serviceCIDRs, addresses, clock)
 	// The cache calls an index function when a test adds an object.
 	stored := func(object any) ([]string, error) {
 		address := object.(*networkingv1.IPAddress)
@@ -51,13 +53,33 @@ func releasedGraceOf(address *networkingv1.IPAddress, services corelisters.Servi
 	return 0
 }
 
-// cachedServices is a client that reads Services from a cache.
-type cachedServices struct {
+// cached is a client that reads Services from a cache, and whose writes of IPAddress objects have no effect.
+type cached struct {
 	kubernetes.Interface
 	lister corelisters.ServiceLister
 }
 
-func (c cachedServices) CoreV1() corev1client.CoreV1Interface {
+func (c cached) NetworkingV1() networkingv1client.NetworkingV1Interface {
+	return cachedNetworkingV1{c.Interface.NetworkingV1()}
+}
+
+type cachedNetworkingV1 struct {
+	networkingv1client.NetworkingV1Interface
+}
+
+func (c cachedNetworkingV1) IPAddresses() networkingv1client.IPAddressInterface {
+	return cachedIPAddresses{c.NetworkingV1Interface.IPAddresses()}
+}
+
+type cachedIPAddresses struct {
+	networkingv1client.IPAddressInterface
+}
+
+func (c cachedIPAddresses) Update(_ context.Context, address *networkingv1.IPAddress, _ metav1.UpdateOptions) (*networkingv1.IPAddress, error) {
+	return address, nil
+}
+
+func (c cached) CoreV1() corev1client.CoreV1Interface {
 	return cachedCoreV1{c.Interface.CoreV1(), c.lister}
 }
 

@@ -88,6 +88,9 @@ func TestSightingsEnd(t *testing.T) {
 			w.check()
 		},
 		"the controller deletes it": func(w *waiting) {
+			if err := w.client.Tracker().Add(w.address); err != nil {
+				w.Fatal(err)
+			}
 			w.clock.Step(w.repair.requestGrace)
 			w.check()
 			if actions := w.client.Actions(); len(actions) == 0 || actions[len(actions)-1].GetVerb() != "delete" {
