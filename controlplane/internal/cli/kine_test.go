@@ -152,6 +152,10 @@ func TestKine(t *testing.T) {
 	overSocket := runJSON[audit.Report](t, exitFound, "audit", "--endpoints", endpoint)
 	live := runJSON[audit.Report](t, exitFound, "audit", "--sqlite", database)
 	checkKine(t, live)
+	if live.Source.Name != database || overSocket.Source.Name != endpoint || live.Source.Cluster.UID != overSocket.Source.Cluster.UID {
+		t.Errorf("from %+v and %+v", live.Source, overSocket.Source)
+	}
+	live.Source, overSocket.Source = nil, nil
 	if !reflect.DeepEqual(live, overSocket) {
 		t.Errorf("got %+v, over the socket %+v", live, overSocket)
 	}
