@@ -135,6 +135,30 @@ func (c *cluster) update(ctx context.Context, service *api.Service, before func(
 	return updated.(*api.Service), nil
 }
 
+// reconnect cuts all connections, and has the storages make others: until each has created a Service while no connection was lost or
+// made. Before that a request may be refused, as each client may notice late that its connection is closed.
+func (c *cluster) reconnect(t *testing.T, of ...*servicestorage.REST) {
+	t.Helper()
+	c.proxy.cut()
+	var failure error
+	for range 2 * maxConnections {
+		before := allocatorstorage.Connections()
+		failure = nil
+		for _, services := range of {
+			service := svctest.MakeService("", svctest.SetTypeNodePort)
+			service.GenerateName = "reconnect-"
+			if _, err := services.Create(request(t), service, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
+				checkReconnected(t, err)
+				failure = err
+			}
+		}
+		if failure == nil && allocatorstorage.Connections() == before {
+			return
+		}
+	}
+	t.Fatal("the connections are still changing; the last failure:", failure)
+}
+
 // key returns the key of a Service of the default namespace.
 func key(name string) string { return "/registry/services/specs/default/" + name }
 

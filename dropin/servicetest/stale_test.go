@@ -70,8 +70,7 @@ func TestStaleCacheAfterARestore(t *testing.T) {
 		return stored
 	}
 	updated, finalized, deleted := lose("updated"), lose("finalized"), lose("deleted")
-	c.proxy.cut()
-	must(c.List(request(t), nil)) // another connection
+	c.reconnect(t, c.REST, services)
 	label := func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
 		changed := old.(*api.Service).DeepCopy()
 		changed.Labels = map[string]string{"a": "b"}
