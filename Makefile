@@ -22,6 +22,7 @@ TARGETS := aarch64-unknown-linux-gnu s390x-unknown-linux-gnu
 GO_TARGETS := linux/386
 # Architectures for which an emulator runs the binding's tests; one is big-endian.
 GO_EMULATED := s390x/qemu-s390x-static arm64/qemu-aarch64-static
+PROMTOOL = $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
@@ -184,8 +185,8 @@ chart: ## Checks the Helm chart, and that it renders the objects of deploy/base.
 	cd packaging && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 alerts: ## Checks the alert rules, and plays packaging/alerts.yaml, with Prometheus' promtool; minutes the first time.
-	cd packaging && GOFLAGS= $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0 check rules ../deploy/chart/alerts.yaml
-	cd packaging && GOFLAGS= $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0 test rules alerts.yaml
+	cd packaging && $(PROMTOOL) check rules ../deploy/chart/alerts.yaml
+	cd packaging && $(PROMTOOL) test rules alerts.yaml
 
 lint: purego ## Checks in addition to `make check`: the format of the fuzz targets and examples, go vet of all modules, the header.
 	cd fuzz && $(CARGO) fmt --check

@@ -76,8 +76,6 @@ type Audit struct {
 	atRest bool
 	// missing is the ServiceCIDR that a repair writes, nil if none is missing.
 	missing *networkingv1.ServiceCIDR
-	// findsFullRanges is as in [Options].
-	findsFullRanges bool
 	// wide says that the range of node ports is not known, and all ports were audited.
 	wide bool
 	// ranges are in the order of the core's.
@@ -110,7 +108,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 		return nil, ErrNothingStored
 	}
 	a := &Audit{
-		state: state, atRest: o.Pass == nil && o.Now.IsZero(), findsFullRanges: o.FindsFullRanges,
+		state: state, atRest: o.Pass == nil && o.Now.IsZero(),
 		report: &Report{
 			APIVersion: APIVersion, Kind: KindAudit, Source: o.Source,
 			Ranges: []Range{},
@@ -189,7 +187,7 @@ func New(state *clusterstate.State, o Options) (*Audit, error) {
 			return nil, err
 		}
 	}
-	return a, a.fillReport()
+	return a, a.fillReport(o.FindsFullRanges)
 }
 
 func finish(core *rangekeeper.Audit, o Options) (*rangekeeper.Report, error) {
@@ -346,7 +344,7 @@ func addressOf(o *networkingv1.IPAddress) *rangekeeper.IPAddress {
 	return address
 }
 
-func (a *Audit) fillReport() error {
+func (a *Audit) fillReport(findsFullRanges bool) error {
 	r := a.report
 	for i := range a.ranges {
 		audited := &a.ranges[i]
@@ -378,7 +376,7 @@ func (a *Audit) fillReport() error {
 	}
 	a.addMetrics()
 	r.Summary.Services = a.core.Services()
-	r.summarize(a.findsFullRanges)
+	r.summarize(findsFullRanges)
 	return nil
 }
 

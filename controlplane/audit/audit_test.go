@@ -425,10 +425,7 @@ func TestRanges(t *testing.T) {
 
 // TestNotReadyServiceCIDR has a range that is being deleted, from which no server allocates.
 func TestNotReadyServiceCIDR(t *testing.T) {
-	state, err := clusterstate.ReadSnapshotFile(t.Context(), etcdtest.Fixture("kube-1.37-dual-stack", "clean.db.gz"), clusterstate.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, state := newAudit(t, "kube-1.37-dual-stack", "clean.db.gz", audit.Options{})
 	full := *state.ServiceCIDRs[0].DeepCopy()
 	full.Name, full.Spec.CIDRs = "full", []string{"10.0.0.0/31"} // it has no address
 	state.ServiceCIDRs = []networkingv1.ServiceCIDR{full, state.ServiceCIDRs[0]}
@@ -468,7 +465,7 @@ func TestNotReadyServiceCIDR(t *testing.T) {
 // TestDuplicateOfTwoNamespaces is about both, whichever Service the finding names, and neither is known to keep the value if only
 // the names could decide that.
 func TestDuplicateOfTwoNamespaces(t *testing.T) {
-	a, state := newAudit(t, etcdtest.DualStack, "clean.db.gz", audit.Options{})
+	_, state := newAudit(t, etcdtest.DualStack, "clean.db.gz", audit.Options{})
 	port := slices.IndexFunc(state.Services, func(s corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeNodePort })
 	twin := *state.Services[port].DeepCopy()
 	twin.Namespace, twin.Name = "zzz", "twin"

@@ -58,7 +58,7 @@ type Place struct {
 	NotReady bool `json:"notReady,omitempty"`
 }
 
-// recorded says that the source knows the value to be recorded.
+// newPlace describes a value of a range. recorded says that the source knows the value to be recorded.
 func newPlace(of auditedRange, state rangekeeper.OffsetState, recorded bool) Place {
 	mode := modes[of.record]
 	p := Place{Name: of.name, Range: of.text, Mode: mode, State: state, Band: "dynamic", NotReady: of.notReady}
@@ -97,8 +97,9 @@ func (a *Audit) Explain(value rangekeeper.Value) (*Explanation, error) {
 	}
 	e.Services = append([]string{}, Users(a.state)[value]...)
 	e.Findings = a.findingsAbout(e.Value)
-	isUnseen := func(p Place) bool { return p.Allocated == nil }
-	if leaked := slices.ContainsFunc(a.report.Leaks, func(l Leak) bool { return l.Value == e.Value }); leaked || len(e.Services) > 0 || !slices.ContainsFunc(e.Places, isUnseen) && !e.RangeUnknown {
+	leaked := slices.ContainsFunc(a.report.Leaks, func(l Leak) bool { return l.Value == e.Value })
+	isUnseen := e.RangeUnknown || slices.ContainsFunc(e.Places, func(p Place) bool { return p.Allocated == nil })
+	if leaked || len(e.Services) > 0 || !isUnseen {
 		e.Leaked = &leaked
 	}
 	return e, nil

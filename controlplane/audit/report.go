@@ -69,8 +69,8 @@ const (
 // Severities are all of them, the worst first.
 var Severities = []Severity{BreaksTraffic, DuplicateRisk, Exhausted, Wasted}
 
-// SeveritiesOfServices are those that findings about a Service can have.
-var SeveritiesOfServices = []Severity{BreaksTraffic, DuplicateRisk, Wasted}
+// SeveritiesOfValues are those of findings about values, and of leaks: all but that of full ranges. A repair looks for these.
+var SeveritiesOfValues = []Severity{BreaksTraffic, DuplicateRisk, Wasted}
 
 // Report is the document of an audit. Findings and leaks are sorted by range and
 // value, findings then by namespace, name and reason. Addresses and ports are
@@ -253,6 +253,14 @@ func (r *Report) summarize(findsFullRanges bool) {
 	r.Summary.Findings = Count{len(r.Findings), by.BreaksTraffic.IsAtLeast || by.DuplicateRisk.IsAtLeast}
 	r.Summary.Leaks = Count{len(r.Leaks), by.Wasted.IsAtLeast}
 	r.Summary.Unreadable = len(r.Unreadable)
+}
+
+// Severities are those that the report counts, the worst first: ranges are no namespace's.
+func (r *Report) Severities() []Severity {
+	if r.Namespace != "" {
+		return SeveritiesOfValues
+	}
+	return Severities
 }
 
 // Has reports whether something of this severity or a worse one was found, or an object cannot be read.

@@ -103,25 +103,25 @@ func (a *Audit) addClusterIPRanges(core *rangekeeper.Audit) error {
 // nodePortRange returns the range of node ports, and reports how far it is known.
 func (a *Audit) nodePortRange() (rangekeeper.Range, error) {
 	r, doubt, err := nodePortRange(a.state)
+	unseen := a.state.Unseen
+	isNamed := unseen.NodePortRange != ""
 	switch {
 	case err != nil:
-	case a.state.Unseen.NodePortRange != "" && doubt != "":
+		return r, err
+	case isNamed && doubt != "":
 		a.unknown(ServiceNodePorts, outside, "whether --service-node-port-range names the range of the API server: %s", doubt)
-	case a.state.Unseen.NodePortRange != "", doubt == "" && (a.state.Unseen.Metrics != nil || a.state.Unseen.SeesAll):
-	case doubt == "" && a.state.Unseen.Probed:
+		return r, nil
+	case isNamed, doubt == "" && (unseen.Metrics != nil || unseen.SeesAll):
+		return r, nil
+	case doubt == "" && unseen.Probed:
 		a.unknown(ServiceNodePorts, outside, "the range of node ports, and node ports outside of it: in a dry run a stock API server accepts each port, so the probe looked at kube-apiserver's default, %s; name the range with --service-node-port-range", r)
-		a.wide = true
-		return rangekeeper.ParsePortRange(allPorts)
 	case doubt == "":
 		a.unknown(ServiceNodePorts, outside, "the range of node ports, and node ports outside of it: the Kubernetes API does not serve the range, and the API server's metrics, which count its ports once one was allocated, are not there; name the range with --service-node-port-range")
-		a.wide = true
-		return rangekeeper.ParsePortRange(allPorts)
 	default:
 		a.unknown(ServiceNodePorts, outside, "node ports outside their range: the range is not known, and %s; name the range with --service-node-port-range", doubt)
-		a.wide = true
-		return rangekeeper.ParsePortRange(allPorts)
 	}
-	return r, err
+	a.wide = true
+	return rangekeeper.ParsePortRange(allPorts)
 }
 
 // NodePortRange returns the range of node ports of a state whose bitmaps the source cannot see: the one that the user has named,

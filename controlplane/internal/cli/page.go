@@ -22,7 +22,7 @@ func pageOf(r *audit.Report, maps []occupancy.Map, from *source) occupancy.Page 
 	for _, unknown := range r.Unknown {
 		p.Unknown = append(p.Unknown, unknown.Message)
 	}
-	for _, severity := range audit.Severities {
+	for _, severity := range r.Severities() {
 		n := *r.Summary.BySeverity.Of(severity)
 		p.Severities = append(p.Severities, occupancy.Severity{Name: string(severity), Text: severityText(severity, n), Count: countText(n)})
 	}

@@ -31,7 +31,7 @@ func planScreen(s *screen, p *audit.Plan, r *repair) {
 	}
 	s.text(0, bold, fmt.Sprintf("%s (%s%s, %d for the owners; %s", changed, state,
 		several(p.Summary.Findings, "finding"), p.Summary.LeftToOwners, several(p.Summary.Leaks, "leak")))
-	s.counts(p.Summary.BySeverity, audit.BreaksTraffic, audit.DuplicateRisk, audit.Wasted) // no repair looks for full ranges
+	s.counts(p.Summary.BySeverity, audit.SeveritiesOfValues)
 	s.blank()
 	rows := [][]string{{"RANGE", "VALUES", "SET", "CLEAR"}}
 	for _, r := range p.Ranges {

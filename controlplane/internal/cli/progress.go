@@ -3,10 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
-
-	"golang.org/x/term"
 )
 
 // How long work may take without a word, and the time between two: to somebody who waits at a terminal, and in a log.
@@ -26,7 +23,7 @@ type progress struct {
 
 // newProgress returns one that writes to stderr.
 func newProgress(w io.Writer) *progress {
-	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+	if _, ok := terminal(w); ok {
 		return &progress{w: w, quiet: quiet}
 	}
 	return &progress{w: w, quiet: quietInLog}

@@ -39,8 +39,8 @@ type screen struct {
 
 func newScreen(w io.Writer, all bool) *screen {
 	s := &screen{width: textWidth, all: all}
-	file, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
+	file, ok := terminal(w)
+	if !ok {
 		return s
 	}
 	s.breaksRows = true
@@ -49,6 +49,12 @@ func newScreen(w io.Writer, all bool) *screen {
 	}
 	s.hasColor = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	return s
+}
+
+// terminal returns the terminal that is written to, if it is one.
+func terminal(w io.Writer) (*os.File, bool) {
+	file, ok := w.(*os.File)
+	return file, ok && term.IsTerminal(int(file.Fd()))
 }
 
 func (s *screen) writeTo(w io.Writer) error {
@@ -266,7 +272,7 @@ var severityTexts = map[audit.Severity][2]string{
 }
 
 // counts writes how many faults there are of each of these severities.
-func (s *screen) counts(by audit.BySeverity, severities ...audit.Severity) {
+func (s *screen) counts(by audit.BySeverity, severities []audit.Severity) {
 	width := 6
 	for _, severity := range severities {
 		width = max(width, len(countText(*by.Of(severity))))

@@ -83,11 +83,7 @@ func printable(value string) string {
 func reportScreen(s *screen, r *audit.Report, maps string, source *source) {
 	s.source(r.Source)
 	if r.Has(audit.Wasted) || r.Hides(audit.Wasted) {
-		severities := audit.Severities
-		if r.Namespace != "" {
-			severities = audit.SeveritiesOfServices
-		}
-		s.counts(r.Summary.BySeverity, severities...)
+		s.counts(r.Summary.BySeverity, r.Severities())
 		s.text(0, "", totals(r))
 	} else if r.Namespace != "" {
 		s.text(0, bold, "ok: nothing found about Services of namespace "+printable(r.Namespace))

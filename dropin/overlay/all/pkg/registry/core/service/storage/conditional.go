@@ -19,7 +19,7 @@ import (
 var errLost = unavailable("the values allocated for the Service may belong to another Service by now; nothing was written; try again")
 
 // errOtherConnection: nothing was written, as etcd may have been restored since the request began.
-var errOtherConnection = unavailable("a connection to etcd was lost or made again since the request began; nothing was written; try again")
+var errOtherConnection = unavailable(errReconnected.Error() + "; nothing was written; try again")
 
 // conditional adds the conditions of the request in the context to the transactions that write, and sends them only over the connections
 // with which the request began.
