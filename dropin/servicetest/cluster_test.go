@@ -181,6 +181,7 @@ type proxy struct {
 
 	listener net.Listener
 	mu       sync.Mutex
+	to       *url.URL
 	open     []net.Conn
 	// on is called before a transaction with this text is forwarded, once.
 	text string
@@ -189,13 +190,8 @@ type proxy struct {
 
 func startProxy(t *testing.T, to string) *proxy {
 	t.Helper()
-	target := must(url.Parse(to))
-	network, address := "tcp", target.Host
-	if target.Scheme == "unix" {
-		network, address = "unix", target.Host+target.Path
-	}
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
-	p := &proxy{url: "http://" + listener.Addr().String(), listener: listener}
+	p := &proxy{url: "http://" + listener.Addr().String(), listener: listener, to: must(url.Parse(to))}
 	t.Cleanup(p.close)
 	go func() {
 		for {
@@ -203,7 +199,7 @@ func startProxy(t *testing.T, to string) *proxy {
 			if err != nil {
 				return
 			}
-			to, err := net.Dial(network, address)
+			to, err := p.dial()
 			if err != nil {
 				from.Close()
 				continue
@@ -222,6 +218,23 @@ func startProxy(t *testing.T, to string) *proxy {
 		}
 	}()
 	return p
+}
+
+func (p *proxy) dial() (net.Conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.to.Scheme == "unix" {
+		return net.Dial("unix", p.to.Host+p.to.Path)
+	}
+	return net.Dial("tcp", p.to.Host)
+}
+
+// turn cuts all connections, and forwards the next ones to another etcd.
+func (p *proxy) turn(to string) {
+	p.mu.Lock()
+	p.to = must(url.Parse(to))
+	p.mu.Unlock()
+	p.cut()
 }
 
 // close cuts all connections, and accepts no other.

@@ -174,6 +174,26 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// TestAllocatedAndReleased gives up an address and allocates it in one request, as a Service does that is given the value which the
+// range had lost. It must keep the address.
+func TestAllocatedAndReleased(t *testing.T) {
+	config, server := registrytest.NewEtcdStorage(t, "")
+	defer server.Terminate(t)
+	r := servers(t, config.ForResource(api.Resource("serviceipallocations")), 1)[0]
+	allocateBoth(t, r)
+	own, request := r.ForRequest()
+	lost := net.IPv4(10, 0, 0, 102)
+	if err := errors.Join(own.Release(first), own.Release(lost), own.Allocate(lost)); err != nil {
+		t.Fatal(err)
+	}
+	if err := request.Commit(allocator.Owner{Ownership: rangekeeper.OwnedSince(stored(t, &config.Config).ModRevision)}); err != nil {
+		t.Fatal(err)
+	}
+	if r.Has(first) || !r.Has(lost) {
+		t.Errorf("released address in use: %v, allocated address in use: %v", r.Has(first), r.Has(lost))
+	}
+}
+
 // TestDryRun allocates in a dry run after another server has allocated. The results must be those of real allocations, and nothing
 // may be stored.
 func TestDryRun(t *testing.T) {

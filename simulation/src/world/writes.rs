@@ -197,10 +197,11 @@ impl World {
                     self.knows_written(index);
                 }
                 if fate == Fate::Answered && !ShellFault::ReleasedBeforeWrite.is_on() {
+                    // A dropped value that the range had lost may be the one that was free.
                     self.release_all(
                         server,
                         uid,
-                        drops,
+                        drops & !takes,
                         based.shared,
                         (revision, based.revision),
                         Origin { epoch: self.store.epoch, store },

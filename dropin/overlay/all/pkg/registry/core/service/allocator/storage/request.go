@@ -114,15 +114,18 @@ func (r *request) Undo() error {
 	return r.release(owned)
 }
 
-// Commit releases all recorded offsets in one compare-and-swap.
+// Commit releases all recorded offsets in one compare-and-swap, except those that the request has allocated. A Service may give
+// up a port for health checks that the range had lost, and be given the same one as a node port: then it still has it.
 func (r *request) Commit(owner allocator.Owner) error {
 	if owner.Store = r.store; owner.Late {
 		owner.Store = 0
 	}
-	owned := make([]owned, len(r.released))
-	for i, offset := range r.released {
-		owned[i].offset, owned[i].owner = offset, owner.Ownership
+	var given []owned
+	for _, offset := range r.released {
+		if !slices.ContainsFunc(r.allocated, func(a allocation) bool { return a.offset == offset }) {
+			given = append(given, owned{offset: offset, owner: owner.Ownership})
+		}
 	}
 	r.allocated, r.released = nil, nil
-	return r.release(owned)
+	return r.release(given)
 }
