@@ -47,6 +47,9 @@ its meaning, risk and remedy, as docs/runbook.md does; this reads no cluster.`,
 		}
 		value, err := rangekeeper.ParseValue(args[0])
 		isService := err != nil
+		if isService && isRanges(args[0]) {
+			return usage.Error(c, "%s is a range, not one value; `%s show NAME` shows a range", args[0], s.program)
+		}
 		var namespace, name string
 		if isService {
 			if namespace, name, err = s.serviceOf(c, args[0], *inNamespace); err != nil {
@@ -83,6 +86,18 @@ its meaning, risk and remedy, as docs/runbook.md does; this reads no cluster.`,
 		return foundIf(faulty, err)
 	})
 	return c
+}
+
+// isRanges reports whether a text has the form of a range, or of the ranges of a finding.
+func isRanges(text string) bool {
+	for _, part := range strings.Split(text, ", ") {
+		_, notCIDR := rangekeeper.ParseCIDR(part)
+		_, notPorts := rangekeeper.ParsePortRange(part)
+		if notCIDR != nil && notPorts != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // serviceOf returns the namespace and name of a Service that a user names.

@@ -153,6 +153,10 @@ func isForbidden(err error) bool {
 	if e := (rpctypes.EtcdError{}); errors.As(err, &e) && e.Code() == codes.PermissionDenied {
 		return true
 	}
+	// Of the refusal of a committer's write only the text is known.
+	if errors.Is(err, rangekeeper.ErrRefused) && strings.Contains(err.Error(), rpctypes.ErrPermissionDenied.Error()) {
+		return true
+	}
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || status.Code(err) == codes.PermissionDenied
 }
 

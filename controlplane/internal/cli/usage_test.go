@@ -88,6 +88,8 @@ func TestUsageErrors(t *testing.T) {
 		`"" is neither an IP address nor a port; see rangekeeper allocate --help`:                                                                        append(etcd, "allocate", "serviceips", ""),
 		`"x" is neither an IP address nor a port; see rangekeeper release --help`:                                                                        append(etcd, "release", "serviceips", "10.0.0.1", "x"),
 		`"x" is no address, port, NAMESPACE/NAME or reason; a Service without a namespace needs --namespace; see rangekeeper explain --help`:             append(none, "explain", "x"),
+		"10.0.0.0/30, 10.1.0.0/31 is a range, not one value; `rangekeeper show NAME` shows a range; see rangekeeper explain --help":                      append(none, "explain", "10.0.0.0/30, 10.1.0.0/31"),
+		"30000-30009 is a range, not one value; `rangekeeper show NAME` shows a range; see rangekeeper explain --help":                                   append(none, "explain", "30000-30009"),
 		`shop/web is in another namespace than --namespace default; see rangekeeper explain --help`:                                                      append(none, "explain", "shop/web", "-n", "default"),
 		`unexpected argument "extra"; see rangekeeper completion bash --help`:                                                                            {"completion", "bash", "extra"},
 		`unexpected argument "audit" after --; see rangekeeper --help`:                                                                                   {"--", "audit"},
