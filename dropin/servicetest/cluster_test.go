@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -83,9 +84,9 @@ func start(t *testing.T, addresses ipallocator.Interface) *cluster {
 
 // open opens the storage of Services with a cache, or without.
 func (c *cluster) open(t *testing.T, decorator generic.StorageDecorator) (*servicestorage.REST, *servicestorage.StatusREST) {
-	options := generic.RESTOptions{
-		StorageConfig: c.config.ForResource(api.Resource("services")), Decorator: decorator, ResourcePrefix: "services/specs",
-	}
+	config := *c.config
+	config.EventsHistoryWindow = storagebackend.DefaultEventsHistoryWindow
+	options := optionsGetter{&config, decorator}
 	families := map[api.IPFamily]ipallocator.Interface{api.IPv4Protocol: c.addresses}
 	services, status, _, err := servicestorage.NewREST(options, api.IPv4Protocol, families, c.ports, nil, nil, nil)
 	if err != nil {
@@ -93,6 +94,20 @@ func (c *cluster) open(t *testing.T, decorator generic.StorageDecorator) (*servi
 	}
 	t.Cleanup(services.Destroy)
 	return services, status
+}
+
+// optionsGetter returns the options of all resources, with the prefixes of a kube-apiserver.
+type optionsGetter struct {
+	config    *storagebackend.ConfigForResource
+	decorator generic.StorageDecorator
+}
+
+func (o optionsGetter) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	prefix := resource.Resource
+	if prefix == "services" {
+		prefix = "services/specs"
+	}
+	return generic.RESTOptions{StorageConfig: o.config.ForResource(resource), Decorator: o.decorator, ResourcePrefix: prefix}, nil
 }
 
 func request(t *testing.T) context.Context {

@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	portsKey = "/registry/ranges/servicenodeports"
-	// objectKeys is that of IPAddress objects here: the released generic.RESTOptions have one prefix for all resources.
-	objectKeys = "/registry/services/specs/"
+	portsKey    = "/registry/ranges/servicenodeports"
+	addressKeys = "/registry/ipaddresses/"
+	cidrKeys    = "/registry/servicecidrs/"
 )
 
 // intrusions are what may happen between an allocation and the write of its Service, so that another Service can have the value.
@@ -196,22 +196,23 @@ func TestLateAddress(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
 		var c *cluster
 		client := fake.NewClientset(&networkingv1.ServiceCIDR{
-			ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.6.0.0/24"}},
+			ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", ResourceVersion: "1000000"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.6.0.0/24"}},
 			Status: networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue}}},
 		})
 		client.PrependReactor("create", "ipaddresses", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			object := action.(clienttesting.CreateAction).GetObject().(*networkingv1.IPAddress)
-			object.ResourceVersion = revisionText(must(c.etcd.Put(t.Context(), objectKeys+object.Name, "the object")).Header.Revision)
+			object.ResourceVersion = revisionText(must(c.etcd.Put(t.Context(), addressKeys+object.Name, "the object")).Header.Revision)
 			return false, nil, nil
 		})
 		factory := informers.NewSharedInformerFactory(client, 0)
 		addresses := must(ipallocator.NewMetaAllocator(client.NetworkingV1(), factory.Networking().V1().ServiceCIDRs(), factory.Networking().V1().IPAddresses(), false, nil))
 		factory.Start(t.Context().Done())
 		c = start(t, addresses)
+		must(c.etcd.Put(t.Context(), cidrKeys+"kubernetes", "the ServiceCIDR"))
 		_, err := c.create(request(t), svctest.MakeService("a"), func(service *api.Service) {
-			must(c.etcd.Delete(t.Context(), objectKeys+service.Spec.ClusterIP))
+			must(c.etcd.Delete(t.Context(), addressKeys+service.Spec.ClusterIP))
 			if replaced {
-				must(c.etcd.Put(t.Context(), objectKeys+service.Spec.ClusterIP, "the object of another Service"))
+				must(c.etcd.Put(t.Context(), addressKeys+service.Spec.ClusterIP, "the object of another Service"))
 			}
 		})
 		checkRetry(t, err, http.StatusServiceUnavailable, "may belong to another Service")
@@ -220,7 +221,7 @@ func TestLateAddress(t *testing.T) {
 		}
 		// A repair writes the object before it looks for the Service a last time and deletes the object.
 		_, err = c.create(request(t), svctest.MakeService("b"), func(service *api.Service) {
-			must(c.etcd.Put(t.Context(), objectKeys+service.Spec.ClusterIP, "the object with an annotation"))
+			must(c.etcd.Put(t.Context(), addressKeys+service.Spec.ClusterIP, "the object with an annotation"))
 		})
 		checkRetry(t, err, http.StatusServiceUnavailable, "may belong to another Service")
 		if c.stored(t, key("b")) != 0 {
@@ -230,9 +231,17 @@ func TestLateAddress(t *testing.T) {
 		external := must(c.create(request(t), svctest.MakeService("external", svctest.SetTypeExternalName, svctest.SetExternalName("example.com")), nil))
 		svctest.SetTypeClusterIP(external)
 		_, err = c.update(request(t), external, func(service *api.Service) {
-			must(c.etcd.Delete(t.Context(), objectKeys+service.Spec.ClusterIP))
+			must(c.etcd.Delete(t.Context(), addressKeys+service.Spec.ClusterIP))
 		})
 		checkRetry(t, err, http.StatusServiceUnavailable, "may belong to another Service")
+		// A restored etcd lacks the ServiceCIDR.
+		_, err = c.create(request(t), svctest.MakeService("d"), func(service *api.Service) {
+			must(c.etcd.Delete(t.Context(), cidrKeys+"kubernetes"))
+		})
+		checkRetry(t, err, http.StatusServiceUnavailable, "their ServiceCIDR has changed")
+		if c.stored(t, key("d")) != 0 {
+			t.Error("the Service is stored")
+		}
 	}
 }
 

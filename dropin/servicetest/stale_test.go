@@ -2,17 +2,32 @@ package servicetest
 
 import (
 	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics/legacyregistry"
+	svctest "k8s.io/kubernetes/pkg/api/service/testing"
 	api "k8s.io/kubernetes/pkg/apis/core"
+	allocatorstorage "k8s.io/kubernetes/pkg/registry/core/service/allocator/storage"
+	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
+	"k8s.io/kubernetes/pkg/registry/registrytest"
 )
 
 // staleCache is a watch cache that has Services of an etcd that was restored: the revision of a lost Service is that of the stored one.
@@ -96,4 +111,103 @@ func TestStaleCacheAfterARestore(t *testing.T) {
 	if !c.ports.Has(int(port)) {
 		t.Error("a node port of another Service is released")
 	}
+}
+
+// TestWatchCacheIsChecked loses the connections to etcd, which then is the same, and later an older state of it. The server must say so,
+// though no key of a range has changed.
+func TestWatchCacheIsChecked(t *testing.T) {
+	c := start(t, nil)
+	services, _ := c.open(t, genericregistry.StorageWithCacher())
+	create := func(name string) {
+		t.Helper()
+		if _, err := services.Create(request(t), svctest.MakeService(name, svctest.SetHeadless), rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("a")
+	create("b")
+	c.reconnect(t, c.REST, services)
+	before := cacheChecks(t)
+	c.proxy.cut()
+	awaitChecks(t, "right", before["right"]+2) // also by the storage without a cache
+	if err := allocatorstorage.Restored(); err != nil {
+		t.Error(err)
+	}
+
+	restored, server := registrytest.NewEtcdStorage(t, "")
+	t.Cleanup(func() { server.Terminate(t) })
+	etcd := must(clientv3.New(clientv3.Config{Endpoints: restored.Transport.ServerList}))
+	t.Cleanup(func() { etcd.Close() })
+	reached := must(c.etcd.Get(t.Context(), "/registry/", clientv3.WithPrefix()))
+	for _, of := range reached.Kvs {
+		must(etcd.Put(t.Context(), string(of.Key), string(of.Value)))
+	}
+	// What others write since has the revisions of the lost history.
+	for written := int64(0); written <= reached.Header.Revision+100; {
+		written = must(etcd.Put(t.Context(), "/registry/other", "")).Header.Revision
+	}
+	c.proxy.turn(restored.Transport.ServerList[0])
+	awaitChecks(t, "wrong", before["wrong"]+1)
+	if allocatorstorage.Restored() == nil {
+		t.Error("the server takes a restored etcd for the one before")
+	}
+}
+
+// TestServiceCIDRCacheIsChecked has a ServiceCIDR in the watch cache that a restored etcd lacks, and a right cache of Services.
+func TestServiceCIDRCacheIsChecked(t *testing.T) {
+	cached := &networkingv1.ServiceCIDRList{Items: []networkingv1.ServiceCIDR{{ObjectMeta: metav1.ObjectMeta{Name: "lost"}}}}
+	var revision atomic.Int64
+	client := fake.NewClientset()
+	client.PrependReactor("list", "servicecidrs", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if revision.Load() == 0 {
+			return true, nil, errors.New("the cache is not filled")
+		}
+		list := cached.DeepCopy()
+		list.ResourceVersion = revisionText(revision.Load())
+		return true, list, nil
+	})
+	factory := informers.NewSharedInformerFactory(client, 0)
+	addresses := must(ipallocator.NewMetaAllocator(client.NetworkingV1(), factory.Networking().V1().ServiceCIDRs(), factory.Networking().V1().IPAddresses(), false, nil))
+	before := cacheChecks(t)
+	c := start(t, addresses)
+	written := must(c.etcd.Put(t.Context(), cidrKeys+"lost", "the ServiceCIDR")).Header.Revision
+	cached.Items[0].ResourceVersion = revisionText(written)
+	revision.Store(written)
+	awaitChecks(t, "right", before["right"]+1)
+	if err := allocatorstorage.Restored(); err != nil {
+		t.Error(err)
+	}
+	revision.Store(must(c.etcd.Delete(t.Context(), cidrKeys+"lost")).Header.Revision)
+	c.proxy.cut()
+	awaitChecks(t, "wrong", before["wrong"]+1)
+	if err := allocatorstorage.Restored(); err == nil || !strings.Contains(err.Error(), "servicecidrs") {
+		t.Errorf("error %v, want one about servicecidrs", err)
+	}
+}
+
+// cacheChecks returns how often the watch cache of Services was compared with etcd, by the result.
+func cacheChecks(t *testing.T) map[string]float64 {
+	t.Helper()
+	checks := map[string]float64{}
+	for _, family := range must(legacyregistry.DefaultGatherer.Gather()) {
+		if family.GetName() != "rangekeeper_watch_cache_checks_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			checks[metric.GetLabel()[0].GetValue()] = metric.GetCounter().GetValue()
+		}
+	}
+	return checks
+}
+
+// awaitChecks waits until the watch cache was found right, or wrong, so often.
+func awaitChecks(t *testing.T, result string, count float64) {
+	t.Helper()
+	for range 1200 {
+		if cacheChecks(t)[result] >= count {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatalf("checks in a minute: %v; %v must be %s", cacheChecks(t), count, result)
 }

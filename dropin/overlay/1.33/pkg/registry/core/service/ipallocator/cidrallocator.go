@@ -13,9 +13,11 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	networkingv1informers "k8s.io/client-go/informers/networking/v1"
 	networkingv1client "k8s.io/client-go/kubernetes/typed/networking/v1"
+	networkingv1listers "k8s.io/client-go/listers/networking/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	api "k8s.io/kubernetes/pkg/apis/core"
@@ -36,14 +38,15 @@ const createTimeout = 30 * time.Second
 // MetaAllocator allocates the addresses of all ServiceCIDR objects of a family.
 type MetaAllocator struct {
 	client            networkingv1client.NetworkingV1Interface
+	serviceCIDRs      networkingv1listers.ServiceCIDRLister
 	serviceCIDRSynced cache.InformerSynced
 	ipAddressSynced   cache.InformerSynced
 	ipFamily          api.IPFamily
 	addresses         *ipaddress.Allocator
 	// bitmapAllocator also records the addresses of the first CIDR, for older servers of the cluster.
 	bitmapAllocator Interface
-	// objects is the prefix of the keys of IPAddress objects; "" if they are not in the etcd of Services.
-	objects string
+	// addressKeys and cidrKeys are the prefixes of the keys of IPAddress and ServiceCIDR objects; "" if they are not in the etcd of Services.
+	addressKeys, cidrKeys string
 	// request records allocations and releases; nil outside of a request.
 	request *request
 	// allocators is nil except in the released tests.
@@ -104,6 +107,7 @@ func newAllocator(
 	}
 	return &MetaAllocator{
 		client:            client,
+		serviceCIDRs:      serviceCIDRInformer.Lister(),
 		serviceCIDRSynced: serviceCIDRInformer.Informer().HasSynced,
 		ipAddressSynced:   ipAddressInformer.Informer().HasSynced,
 		ipFamily:          family,
@@ -112,8 +116,24 @@ func newAllocator(
 	}, nil
 }
 
-// SetObjectKeys sets the prefix of the keys of IPAddress objects, before the first request; "" if they are not in the etcd of Services.
-func (c *MetaAllocator) SetObjectKeys(prefix string) { c.objects = prefix }
+// SetObjectKeys sets the prefixes of the keys of IPAddress and ServiceCIDR objects, before the first request; "" if they are not in the
+// etcd of Services.
+func (c *MetaAllocator) SetObjectKeys(addresses, cidrs string) {
+	c.addressKeys, c.cidrKeys = addresses, cidrs
+}
+
+// CachedCIDRs returns the revision of the API server's watch cache of ServiceCIDR objects, and theirs by name.
+func (c *MetaAllocator) CachedCIDRs(ctx context.Context) (revision string, objects map[string]string, err error) {
+	list, err := c.client.ServiceCIDRs().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return "", nil, err
+	}
+	objects = make(map[string]string, len(list.Items))
+	for _, object := range list.Items {
+		objects[object.Name] = object.ResourceVersion
+	}
+	return list.ResourceVersion, objects, nil
+}
 
 // errorOf returns the package's error for an error of the addresses, and records it in the request.
 func (c *MetaAllocator) errorOf(err error) error {
@@ -184,7 +204,25 @@ func (c *MetaAllocator) allocate(service *api.Service, ip net.IP) error {
 func (c *MetaAllocator) record(object *networkingv1.IPAddress, err error) {
 	if c.request != nil && err == nil {
 		c.request.created = append(c.request.created, object)
+		if cidr := c.cidrOf(netutils.ParseIPSloppy(object.Name)); cidr != nil {
+			c.request.cidrs = append(c.request.cidrs, cidr)
+		}
 	}
+}
+
+// cidrOf returns the first object by name that has an address; nil for none. Cost: linear in the number of objects.
+func (c *MetaAllocator) cidrOf(ip net.IP) (first *networkingv1.ServiceCIDR) {
+	objects, _ := c.serviceCIDRs.List(labels.Everything()) // a lister returns no error
+	for _, object := range objects {
+		has := slices.ContainsFunc(object.Spec.CIDRs, func(text string) bool {
+			_, network, err := netutils.ParseCIDRSloppy(text)
+			return err == nil && network.Contains(ip)
+		})
+		if has && (first == nil || object.Name < first.Name) {
+			first = object
+		}
+	}
+	return first
 }
 
 // AllocateNext allocates a free address without a Service. An API server refuses such an object.

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubernetes/pkg/registry/core/service/allocator"
 
 	"github.com/rangekeeper/rangekeeper/controlplane/ipaddress"
@@ -19,11 +20,13 @@ import (
 // its Service gives up.
 type request struct {
 	addresses *ipaddress.Allocator
-	// objects is the prefix of the keys of IPAddress objects; "" if they are not in the etcd of Services.
-	objects string
+	// addressKeys and cidrKeys are those of the MetaAllocator.
+	addressKeys, cidrKeys string
 	// bitmap is the request to the bitmap of the first CIDR, which older servers read; nil if there is none.
-	bitmap   allocator.Request
-	created  []*networkingv1.IPAddress
+	bitmap  allocator.Request
+	created []*networkingv1.IPAddress
+	// cidrs has an object for each created one, which has its address.
+	cidrs    []*networkingv1.ServiceCIDR
 	released []net.IP
 	// failure is the error of the last allocation that failed because of the store.
 	failure error
@@ -33,7 +36,7 @@ var _ allocator.Request = (*request)(nil)
 
 // ForRequest returns an allocator of the same addresses for one request, and the request.
 func (c *MetaAllocator) ForRequest() (Interface, allocator.Request) {
-	own, q := *c, &request{addresses: c.addresses, objects: c.objects}
+	own, q := *c, &request{addresses: c.addresses, addressKeys: c.addressKeys, cidrKeys: c.cidrKeys}
 	own.request = q
 	source, ok := c.bitmapAllocator.(interface {
 		ForRequest() (Interface, allocator.Request)
@@ -53,19 +56,31 @@ func (q *request) UseUntil() (until time.Time) {
 	return until
 }
 
-// Conditions are that the created objects are as they were created, and those of the bitmap. A repair writes an object before it looks
-// for its Service and deletes it, so a Service is written before that look, or not at all.
+// Conditions are that the created objects are as they were created, that their ServiceCIDRs are there and no newer than this server
+// knows, and those of the bitmap. A repair writes an object before it looks for its Service and deletes it, so a Service is written
+// before that look, or not at all. A restored etcd may lack a ServiceCIDR that the server's cache still has.
 func (q *request) Conditions() (all []clientv3.Cmp) {
-	if q.objects != "" {
+	if q.addressKeys != "" {
 		for _, object := range q.created {
-			revision, _ := strconv.ParseInt(object.ResourceVersion, 10, 64)
-			all = append(all, clientv3.Compare(clientv3.ModRevision(q.objects+object.Name), "=", revision))
+			all = append(all, clientv3.Compare(clientv3.ModRevision(q.addressKeys+object.Name), "=", revisionOf(object)))
+		}
+	}
+	if q.cidrKeys != "" {
+		for _, object := range q.cidrs {
+			revision := clientv3.ModRevision(q.cidrKeys + object.Name)
+			all = append(all, clientv3.Compare(revision, ">", 0), clientv3.Compare(revision, "<", revisionOf(object)+1))
 		}
 	}
 	if q.bitmap != nil {
 		all = append(all, q.bitmap.Conditions()...)
 	}
 	return all
+}
+
+// revisionOf returns the mod revision of an object.
+func revisionOf(object metav1.Object) int64 {
+	revision, _ := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
+	return revision
 }
 
 // Written records in the bitmap that the Service is stored.

@@ -46,8 +46,10 @@ func (q *request) explain(err error) error {
 			return failed("failed to allocate a "+part.kind, cause)
 		}
 	}
-	// The caches of IPAddress objects have those that the restored etcd does not have, which only a restart corrects.
-	if restored := allocatorstorage.Restored(); restored != nil && strings.Contains(err.Error(), ipallocator.ErrFull.Error()) {
+	// The caches of IPAddress and ServiceCIDR objects have those that the restored etcd does not have, and lack some that it has, which
+	// only a restart corrects.
+	looksWrong := strings.Contains(err.Error(), ipallocator.ErrFull.Error()) || strings.Contains(err.Error(), ipallocator.ErrMismatchedNetwork.Error())
+	if restored := allocatorstorage.Restored(); restored != nil && looksWrong {
 		return unavailable(fmt.Sprintf("%v, as far as this server knows: %v; try again", err, restored))
 	}
 	return err

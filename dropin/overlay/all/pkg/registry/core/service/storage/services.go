@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/storage"
@@ -35,9 +36,15 @@ type services struct {
 	storage.Interface
 	// raw stores the same objects without a watch cache. Its writes have the conditions in their context.
 	raw storage.Interface
-	// prefix is that of the keys.
-	prefix     string
-	newRequest func() *request
+	// prefix is that of the keys, as the storages know them; etcd has them below keys, which ends with a slash. cidrKeys is that of
+	// ServiceCIDR objects; "" if they are not in the etcd of Services.
+	prefix, keys, cidrKeys string
+	// cachedCIDRs returns the revision of the watch cache of ServiceCIDR objects, and theirs by name; nil if servers do not follow them.
+	cachedCIDRs func(context.Context) (revision string, objects map[string]string, err error)
+	// etcd is the client of raw.
+	etcd          *clientv3.Client
+	reconnections reconnections
+	newRequest    func() *request
 	// deleting has the deletion of each deleted Service, by the object into which it was decoded, until its values are released.
 	deleting sync.Map
 }
@@ -49,20 +56,32 @@ func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsG
 	if err != nil {
 		return err
 	}
-	s := &services{Interface: r.Store.Storage.Storage, prefix: path.Join("/", options.ResourcePrefix)}
-	raw, closeRaw, err := r.openRaw(options.StorageConfig, s.prefix)
+	s := &services{
+		Interface: r.Store.Storage.Storage, prefix: path.Join("/", options.ResourcePrefix),
+		keys:          path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix) + "/",
+		reconnections: reconnections{reports: make(chan struct{}, 1)},
+	}
+	closeRaw, err := s.openRaw(options.StorageConfig, r.Store)
 	if err != nil {
 		return fmt.Errorf("open the storage of Services: %w", err)
 	}
-	s.raw = raw
-	destroy, closeRaw := r.Store.DestroyFunc, sync.OnceFunc(closeRaw)
+	stop := make(chan struct{})
+	destroy := r.Store.DestroyFunc
+	closeAll := sync.OnceFunc(func() {
+		close(stop)
+		closeRaw()
+	})
 	r.Store.DestroyFunc = func() {
 		destroy()
-		closeRaw()
+		closeAll()
 	}
 	s.followDeletions(r, status)
 
-	objects, err := addressKeys(options.StorageConfig, getter)
+	addresses, err := keysOf(networking.Resource("ipaddresses"), &networking.IPAddress{}, options.StorageConfig, getter)
+	if err != nil {
+		return err
+	}
+	s.cidrKeys, err = keysOf(networking.Resource("servicecidrs"), &networking.ServiceCIDR{}, options.StorageConfig, getter)
 	if err != nil {
 		return err
 	}
@@ -77,21 +96,30 @@ func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsG
 		}); ok {
 			one.SetServices(list)
 		}
-		if one, ok := one.(interface{ SetObjectKeys(prefix string) }); ok {
-			one.SetObjectKeys(objects)
+		if one, ok := one.(interface{ SetObjectKeys(addresses, cidrs string) }); ok {
+			one.SetObjectKeys(addresses, s.cidrKeys)
+		}
+		if one, ok := one.(interface {
+			CachedCIDRs(context.Context) (string, map[string]string, error)
+		}); ok && s.cidrKeys != "" {
+			s.cachedCIDRs = one.CachedCIDRs
 		}
 	}
+	s.reconnections.report() // the first check connects the client
+	go s.checkCaches(stop)
 	return nil
 }
 
-// openRaw opens the storage of Services like k8s.io/apiserver/pkg/storage/storagebackend/factory, with conditions in the transactions.
-func (r *REST) openRaw(config *storagebackend.ConfigForResource, prefix string) (storage.Interface, func(), error) {
-	etcd, err := allocatorstorage.Connect(config.Transport, grpc.WithStatsHandler(otelgrpc.NewClientHandler(
+// openRaw opens raw like k8s.io/apiserver/pkg/storage/storagebackend/factory, with conditions in the transactions, and returns a function
+// that closes it.
+func (s *services) openRaw(config *storagebackend.ConfigForResource, of *genericregistry.Store) (func(), error) {
+	etcd, err := allocatorstorage.Connect(config.Transport, grpc.WithStatsHandler(&s.reconnections), grpc.WithStatsHandler(otelgrpc.NewClientHandler(
 		otelgrpc.WithPropagators(tracing.Propagators()), otelgrpc.WithTracerProvider(config.Transport.TracerProvider),
 	)))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	s.etcd = etcd
 	etcd.KV = etcd3.NewETCDLatencyTracker(clientv3.NewKVFromKVClient(guarded{clientv3.RetryKVClient(etcd)}, etcd))
 	client := &kubernetes.Client{Client: etcd}
 	client.Kubernetes = conditional{client}
@@ -100,19 +128,20 @@ func (r *REST) openRaw(config *storagebackend.ConfigForResource, prefix string) 
 		own.Transformer = identity.NewEncryptCheckTransformer()
 	}
 	decoder := etcd3.NewDefaultDecoder(own.Codec, storage.APIObjectVersioner{})
-	raw, closeStore, err := newRaw(client, &own, r.Store.NewFunc, r.Store.NewListFunc, prefix, decoder)
+	raw, closeStore, err := newRaw(client, &own, of.NewFunc, of.NewListFunc, s.prefix, decoder)
 	if err != nil {
-		return nil, nil, errors.Join(err, etcd.Close())
+		return nil, errors.Join(err, etcd.Close())
 	}
-	return raw, func() {
+	s.raw = raw
+	return func() {
 		closeStore()
 		_ = etcd.Close()
 	}, nil
 }
 
-// addressKeys returns the prefix of the keys of IPAddress objects; "" if they are not in the etcd of Services.
-func addressKeys(services *storagebackend.ConfigForResource, getter generic.RESTOptionsGetter) (string, error) {
-	options, err := getter.GetRESTOptions(networking.Resource("ipaddresses"), &networking.IPAddress{})
+// keysOf returns the prefix of the keys of the objects of a resource; "" if they are not in the etcd of Services.
+func keysOf(resource schema.GroupResource, example runtime.Object, services *storagebackend.ConfigForResource, getter generic.RESTOptionsGetter) (string, error) {
+	options, err := getter.GetRESTOptions(resource, example)
 	if err != nil {
 		return "", err
 	}
@@ -127,7 +156,7 @@ func addressKeys(services *storagebackend.ConfigForResource, getter generic.REST
 // connection to etcd was lost: an etcd that was restored can have another object with the same revision, and would accept a write that
 // began with the one of the cache, with values that other Services have by now. The cache is right again once the server restarts.
 func (s *services) cached(ctx context.Context, key string) runtime.Object {
-	if s.Interface == s.raw || allocatorstorage.Connections() > 0 {
+	if allocatorstorage.Connections() > 0 {
 		return nil
 	}
 	found := &api.Service{}

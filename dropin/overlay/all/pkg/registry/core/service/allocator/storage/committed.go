@@ -30,7 +30,7 @@ func openCommitted(values rangekeeper.Range, key string, config *storagebackend.
 		Client:  client, Key: key, Range: values, Strategy: rangekeeper.DynamicBandFirst,
 		Replaced: func(err error) { klog.ErrorS(err, "Replacing a committer that failed", "key", key) },
 		Restored: func() {
-			klog.ErrorS(nil, "etcd was restored under this server: its watch caches are wrong until it restarts, and /livez fails", "key", key)
+			klog.ErrorS(nil, restored, "key", key)
 		},
 	})
 	if err != nil {

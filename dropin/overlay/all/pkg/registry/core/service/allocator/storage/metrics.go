@@ -3,9 +3,12 @@ package storage
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
 
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore"
 	"github.com/rangekeeper/rangekeeper/go-bindings/etcdstore/storemetrics"
@@ -26,24 +29,64 @@ type allStores struct{}
 func (allStores) Describe(chan<- *prometheus.Desc) {}
 
 // Collect returns the metrics of etcdstore, with the key as a label.
-func (allStores) Collect(metrics chan<- prometheus.Metric) {
+func (allStores) Collect(to chan<- prometheus.Metric) {
 	stores.Lock()
 	defer stores.Unlock()
 	for _, store := range stores.open {
-		storemetrics.Of(store).Collect(metrics)
+		storemetrics.Of(store).Collect(to)
 	}
 }
 
+// cacheChecks counts the checks of watch caches.
+var cacheChecks = metrics.NewCounterVec(&metrics.CounterOpts{
+	Name: "rangekeeper_watch_cache_checks_total",
+	Help: "How often the watch caches of Services and ServiceCIDRs were compared with etcd, at the start and after each new connection, by the result: right, or wrong, as after a restore of etcd.",
+}, []string{"result"})
+
+func init() { legacyregistry.MustRegister(cacheChecks) }
+
+// wrongCache is the resource whose watch cache has what etcd has not; "" for none.
+var wrongCache atomic.Value
+
+// CheckedCaches records that watch caches were compared with etcd, and that the one of a resource is wrong; "" for none.
+func CheckedCaches(wrong string) {
+	if wrong == "" {
+		cacheChecks.WithLabelValues("right").Inc()
+		return
+	}
+	wrongCache.Store(wrong)
+	cacheChecks.WithLabelValues("wrong").Inc()
+	klog.ErrorS(nil, restored, "resource", wrong)
+}
+
+// ClosedCaches records that the wrong watch cache is closed.
+func ClosedCaches() { wrongCache.Store("") }
+
+// restored is logged when a server notices it.
+const restored = "etcd was restored under this server: its watch caches are wrong until it restarts, and /livez fails"
+
 // Restored returns an error once etcd was restored under the running server.
 func Restored() error {
+	shown, _ := wrongCache.Load().(string)
+	if shown == "" {
+		shown = restoredRange()
+	}
+	if shown == "" {
+		return nil
+	}
+	return fmt.Errorf("etcd was restored under this server, as its data of %s shows: the server's watch caches are wrong until it restarts", shown)
+}
+
+// restoredRange returns the key of a range whose store has noticed a restore; "" for none.
+func restoredRange() string {
 	stores.Lock()
 	defer stores.Unlock()
 	for key, store := range stores.open {
-		if restores := store.Stats().Restores; restores > 0 {
-			return fmt.Errorf("etcd was restored under this server, as %s shows: the server's watch caches are wrong until it restarts", key)
+		if store.Stats().Restores > 0 {
+			return key
 		}
 	}
-	return nil
+	return ""
 }
 
 // observe adds a store to /metrics and the health check. Of two stores with the same key, the one counts that was opened last.
