@@ -65,10 +65,12 @@ func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsG
 	if err != nil {
 		return fmt.Errorf("open the storage of Services: %w", err)
 	}
+	var checks sync.WaitGroup
 	stop := make(chan struct{})
 	destroy := r.Store.DestroyFunc
 	closeAll := sync.OnceFunc(func() {
 		close(stop)
+		checks.Wait()
 		closeRaw()
 	})
 	r.Store.DestroyFunc = func() {
@@ -106,7 +108,7 @@ func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsG
 		}
 	}
 	s.reconnections.report() // the first check connects the client
-	go s.checkCaches(stop)
+	checks.Go(func() { s.checkCaches(stop) })
 	return nil
 }
 

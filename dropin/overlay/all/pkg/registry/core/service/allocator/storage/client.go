@@ -25,10 +25,11 @@ const (
 
 // Connect returns a client of the API server's etcd. It does not wait for the connection.
 func Connect(c storagebackend.TransportConfig, options ...grpc.DialOption) (*clientv3.Client, error) {
+	counted := new(counted)
 	config := clientv3.Config{
 		Endpoints: c.ServerList, DialTimeout: dialTimeout,
 		DialKeepAliveTime: keepaliveTime, DialKeepAliveTimeout: keepaliveTimeout,
-		DialOptions: append(slices.Clip(options), grpc.WithStatsHandler(new(counted))),
+		DialOptions: append(slices.Clip(options), grpc.WithStatsHandler(counted)),
 		Logger:      zap.NewNop(), // the callers get the errors
 	}
 	if c.CertFile != "" || c.KeyFile != "" || c.TrustedCAFile != "" {
@@ -49,7 +50,11 @@ func Connect(c storagebackend.TransportConfig, options ...grpc.DialOption) (*cli
 			}))
 		}
 	}
-	return clientv3.New(config)
+	client, err := clientv3.New(config)
+	if err == nil {
+		counted.client.Store(client)
+	}
+	return client, err
 }
 
 // hostOf returns host:port of a URL. It returns other text unchanged.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/stats"
 )
 
@@ -15,7 +16,11 @@ var changes atomic.Int64
 func Connections() int64 { return changes.Load() }
 
 // counted counts the changes of a client's connections. gRPC reports a new connection before it uses it.
-type counted struct{ isConnected atomic.Bool }
+type counted struct {
+	isConnected atomic.Bool
+	// client is the client, once there is one.
+	client atomic.Pointer[clientv3.Client]
+}
 
 func (c *counted) HandleConn(_ context.Context, event stats.ConnStats) {
 	switch event.(type) {
@@ -24,7 +29,9 @@ func (c *counted) HandleConn(_ context.Context, event stats.ConnStats) {
 			changes.Add(1)
 		}
 	case *stats.ConnEnd:
-		changes.Add(1)
+		if client := c.client.Load(); client == nil || client.Ctx().Err() == nil {
+			changes.Add(1) // else the client was closed
+		}
 	}
 }
 
