@@ -26,7 +26,7 @@ PROMTOOL = $(GO) run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 # The packages of Kubernetes with files in dropin/overlay/all.
 DROPIN_PACKAGES = $(sort $(patsubst dropin/overlay/all/%/,k8s.io/kubernetes/%,$(dir $(shell find dropin/overlay/all -name '*.go'))))
 
-.PHONY: help library purego build run up check test test-rust test-c test-go test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies chart alerts doc setup clean
+.PHONY: help library purego build run up check test test-rust test-c test-go test-backends test-cluster examples apiservers kine dropin conformance e2e e2e-stock fuzz simulate simulate-short bench compare compare-backends compare-corpora compare-store compare-apiserver compare-growth measure-audit compare-model goldens fixtures header install installed dist check-dist outside reproducible fmt lint targets miri tsan crates dependencies chart alerts doc setup clean
 
 help: ## Lists the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -66,8 +66,7 @@ test-c: library ## Runs the C programs plain, under sanitizers and under valgrin
 	ffi/tests/run.sh
 
 test-go: library purego ## Runs the Go tests, the binding's with both back ends, under the race detector and with a stressed collector.
-	cd go-bindings && $(GO) test -count=1 ./...
-	cd go-bindings && $(GO) test -count=1 -race .
+	cd go-bindings && RANGEKEEPER_SEQUENCES=50000 $(GO) test -count=1 ./...
 	cd go-bindings && GOGC=1 $(GO) test -count=1 .
 	cd go-bindings && $(GO) test -count=1 -tags rangekeeper_native .
 	cd go-bindings && GODEBUG=cgocheck=1 $(GO) test -count=1 -race -tags rangekeeper_native .
@@ -75,6 +74,10 @@ test-go: library purego ## Runs the Go tests, the binding's with both back ends,
 	cd controlplane && $(GO) build -o ../target/restored-etcd ./cmd/restored-etcd
 	cd go-bindings/etcdstore && ../../target/restored-etcd ../../testdata/kube-1.32-dual-stack/clean.db.gz $(GO) test -count=1 ./...
 	cd controlplane && $(GO) test -count=1 -short ./...
+
+test-backends: library purego ## Runs 200,000 sequences on both back ends, and the tests of the pure Go one under the race detector.
+	cd go-bindings && $(GO) test -count=1 ./internal/sequences
+	cd go-bindings && $(GO) test -count=1 -race .
 
 test-cluster: apiservers kine dropin ## Builds kube-apiservers and kine, and runs the tests that need them.
 	cd controlplane && RANGEKEEPER_REQUIRE_APISERVER="$(RELEASES)" $(GO) test -count=1 -timeout 20m $(CLUSTER_PACKAGES)

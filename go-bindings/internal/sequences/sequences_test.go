@@ -15,9 +15,10 @@ import (
 	"testing"
 )
 
-// The two back ends give equal answers in every sequence. With -short there are fewer sequences.
+// The two back ends give equal answers in every sequence: in 200,000, or as many as RANGEKEEPER_SEQUENCES says. With -short there are
+// fewer.
 func TestBackEndsAgree(t *testing.T) {
-	want := 200_000
+	want := fromEnvironment(t, "RANGEKEEPER_SEQUENCES", 200_000)
 	if testing.Short() {
 		want = 4_000
 	}
@@ -32,13 +33,7 @@ func TestBackEndsAgree(t *testing.T) {
 // The two back ends give equal answers to the inputs of fuzz targets: to the seeds, and to those that a run of the fuzzer has found,
 // of which there are at least RANGEKEEPER_CORPUS_FLOOR if that is set.
 func TestBackEndsAgreeOnCorpora(t *testing.T) {
-	floor := 500
-	if text := os.Getenv("RANGEKEEPER_CORPUS_FLOOR"); text != "" {
-		var err error
-		if floor, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	floor := fromEnvironment(t, "RANGEKEEPER_CORPUS_FLOOR", 500)
 	if output, err := exec.Command("../../../fuzz/seeds.sh").CombinedOutput(); err != nil {
 		t.Fatalf("fuzz/seeds.sh: %v\n%s", err, output)
 	}
@@ -47,6 +42,20 @@ func TestBackEndsAgreeOnCorpora(t *testing.T) {
 	if number < floor || distinct < floor/2 {
 		t.Errorf("%d inputs with %d different answers, want %d", number, distinct, floor)
 	}
+}
+
+// fromEnvironment returns the number in an environment variable, or the usual one.
+func fromEnvironment(t *testing.T, name string, usual int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return usual
+	}
+	number, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return number
 }
 
 // compare plays the same with both back ends, and returns the number of lines and of different digests.
