@@ -174,6 +174,20 @@ func (c *cluster) reconnect(t *testing.T, of ...*servicestorage.REST) {
 	t.Fatal("the connections are still changing; the last failure:", failure)
 }
 
+// restored starts another etcd, with the keys below a prefix. It returns its URL, and the revision that the first one had reached.
+func (c *cluster) restored(t *testing.T, prefix string) (etcd *clientv3.Client, url string, reached int64) {
+	t.Helper()
+	config, server := registrytest.NewEtcdStorage(t, "")
+	t.Cleanup(func() { server.Terminate(t) })
+	etcd = must(clientv3.New(clientv3.Config{Endpoints: config.Transport.ServerList}))
+	t.Cleanup(func() { etcd.Close() })
+	stored := must(c.etcd.Get(t.Context(), prefix, clientv3.WithPrefix()))
+	for _, of := range stored.Kvs {
+		must(etcd.Put(t.Context(), string(of.Key), string(of.Value)))
+	}
+	return etcd, config.Transport.ServerList[0], stored.Header.Revision
+}
+
 // key returns the key of a Service of the default namespace.
 func key(name string) string { return "/registry/services/specs/default/" + name }
 

@@ -10,11 +10,9 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	svctest "k8s.io/kubernetes/pkg/api/service/testing"
 	api "k8s.io/kubernetes/pkg/apis/core"
-	"k8s.io/kubernetes/pkg/registry/registrytest"
 )
 
 func addressOf(service *api.Service) net.IP { return net.ParseIP(service.Spec.ClusterIP) }
@@ -104,16 +102,10 @@ func TestErrorsOfRequests(t *testing.T) {
 }
 
 // TestFullAfterARestore finds the range of node ports full in a restored etcd. It may only look full, as the server sets again what it
-// handed out and what its caches have.
+// has handed out.
 func TestFullAfterARestore(t *testing.T) {
 	c := start(t, nil)
-	restored, server := registrytest.NewEtcdStorage(t, "")
-	t.Cleanup(func() { server.Terminate(t) })
-	etcd := must(clientv3.New(clientv3.Config{Endpoints: restored.Transport.ServerList}))
-	t.Cleanup(func() { etcd.Close() })
-	for _, of := range must(c.etcd.Get(t.Context(), "/registry/ranges/", clientv3.WithPrefix())).Kvs {
-		must(etcd.Put(t.Context(), string(of.Key), string(of.Value)))
-	}
+	_, restored, _ := c.restored(t, "/registry/ranges/")
 	for range c.ports.Free() {
 		must(c.ports.AllocateNext())
 	}
@@ -121,7 +113,7 @@ func TestFullAfterARestore(t *testing.T) {
 	if !apierrors.IsInternalError(err) {
 		t.Errorf("error %v, want that of the released code", err)
 	}
-	c.proxy.turn(restored.Transport.ServerList[0])
+	c.proxy.turn(restored)
 	_, err = c.create(request(t), nodePort("a"), nil)
 	checkRetry(t, err, http.StatusServiceUnavailable, "range is full", "etcd was restored under this server")
 }

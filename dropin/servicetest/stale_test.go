@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,7 +26,6 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 	allocatorstorage "k8s.io/kubernetes/pkg/registry/core/service/allocator/storage"
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
-	"k8s.io/kubernetes/pkg/registry/registrytest"
 )
 
 // staleCache is a watch cache that has Services of an etcd that was restored: the revision of a lost Service is that of the stored one.
@@ -134,19 +132,12 @@ func TestWatchCacheIsChecked(t *testing.T) {
 		t.Error(err)
 	}
 
-	restored, server := registrytest.NewEtcdStorage(t, "")
-	t.Cleanup(func() { server.Terminate(t) })
-	etcd := must(clientv3.New(clientv3.Config{Endpoints: restored.Transport.ServerList}))
-	t.Cleanup(func() { etcd.Close() })
-	reached := must(c.etcd.Get(t.Context(), "/registry/", clientv3.WithPrefix()))
-	for _, of := range reached.Kvs {
-		must(etcd.Put(t.Context(), string(of.Key), string(of.Value)))
-	}
+	etcd, restored, reached := c.restored(t, "/registry/")
 	// What others write since has the revisions of the lost history.
-	for written := int64(0); written <= reached.Header.Revision+100; {
+	for written := int64(0); written <= reached+100; {
 		written = must(etcd.Put(t.Context(), "/registry/other", "")).Header.Revision
 	}
-	c.proxy.turn(restored.Transport.ServerList[0])
+	c.proxy.turn(restored)
 	awaitChecks(t, "wrong", before["wrong"]+1)
 	if allocatorstorage.Restored() == nil {
 		t.Error("the server takes a restored etcd for the one before")
@@ -185,7 +176,7 @@ func TestServiceCIDRCacheIsChecked(t *testing.T) {
 	}
 }
 
-// cacheChecks returns how often the watch cache of Services was compared with etcd, by the result.
+// cacheChecks returns how often watch caches were compared with etcd, by the result.
 func cacheChecks(t *testing.T) map[string]float64 {
 	t.Helper()
 	checks := map[string]float64{}
@@ -200,7 +191,7 @@ func cacheChecks(t *testing.T) map[string]float64 {
 	return checks
 }
 
-// awaitChecks waits until the watch cache was found right, or wrong, so often.
+// awaitChecks waits until watch caches were found right, or wrong, so often.
 func awaitChecks(t *testing.T, result string, count float64) {
 	t.Helper()
 	for range 1200 {

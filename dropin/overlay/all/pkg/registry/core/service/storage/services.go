@@ -42,9 +42,10 @@ type services struct {
 	// cachedCIDRs returns the revision of the watch cache of ServiceCIDR objects, and theirs by name; nil if servers do not follow them.
 	cachedCIDRs func(context.Context) (revision string, objects map[string]string, err error)
 	// etcd is the client of raw.
-	etcd          *clientv3.Client
-	reconnections reconnections
-	newRequest    func() *request
+	etcd *clientv3.Client
+	// unchecked has an element if the watch caches are to be compared with etcd.
+	unchecked  chan struct{}
+	newRequest func() *request
 	// deleting has the deletion of each deleted Service, by the object into which it was decoded, until its values are released.
 	deleting sync.Map
 }
@@ -58,18 +59,18 @@ func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsG
 	}
 	s := &services{
 		Interface: r.Store.Storage.Storage, prefix: path.Join("/", options.ResourcePrefix),
-		keys:          path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix) + "/",
-		reconnections: reconnections{reports: make(chan struct{}, 1)},
+		keys:      path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix) + "/",
+		unchecked: make(chan struct{}, 1),
 	}
 	closeRaw, err := s.openRaw(options.StorageConfig, r.Store)
 	if err != nil {
 		return fmt.Errorf("open the storage of Services: %w", err)
 	}
 	var checks sync.WaitGroup
-	stop := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
 	destroy := r.Store.DestroyFunc
 	closeAll := sync.OnceFunc(func() {
-		close(stop)
+		cancel()
 		checks.Wait()
 		closeRaw()
 	})
@@ -107,15 +108,15 @@ func (r *REST) follow(status *genericregistry.Store, getter generic.RESTOptionsG
 			s.cachedCIDRs = one.CachedCIDRs
 		}
 	}
-	s.reconnections.report() // the first check connects the client
-	checks.Go(func() { s.checkCaches(stop) })
+	s.checkAgain() // the first check connects the client
+	checks.Go(func() { s.checkCaches(ctx) })
 	return nil
 }
 
 // openRaw opens raw like k8s.io/apiserver/pkg/storage/storagebackend/factory, with conditions in the transactions, and returns a function
 // that closes it.
 func (s *services) openRaw(config *storagebackend.ConfigForResource, of *genericregistry.Store) (func(), error) {
-	etcd, err := allocatorstorage.Connect(config.Transport, grpc.WithStatsHandler(&s.reconnections), grpc.WithStatsHandler(otelgrpc.NewClientHandler(
+	etcd, err := allocatorstorage.Connect(config.Transport, s.checkAgain, grpc.WithStatsHandler(otelgrpc.NewClientHandler(
 		otelgrpc.WithPropagators(tracing.Propagators()), otelgrpc.WithTracerProvider(config.Transport.TracerProvider),
 	)))
 	if err != nil {

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/stats"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
 	api "k8s.io/kubernetes/pkg/apis/core"
@@ -18,71 +16,45 @@ import (
 )
 
 const (
-	// checkTimeout limits a check of the watch cache.
+	// checkTimeout limits a check of the watch caches.
 	checkTimeout = time.Minute
-	// checkAgain is the time until the next check after one without a result.
-	checkAgain = 5 * time.Second
+	// retryCheck is the time until the next check after one without a result.
+	retryCheck = 5 * time.Second
 	// keysPageSize is the number of keys in an answer of etcd.
 	keysPageSize = 5000
 )
 
-// reconnections reports that a client is connected again, or to one more member.
-type reconnections struct {
-	isConnected atomic.Bool
-	reports     chan struct{}
-}
-
-func (r *reconnections) HandleConn(_ context.Context, event stats.ConnStats) {
-	if _, ok := event.(*stats.ConnBegin); !ok || !r.isConnected.Swap(true) {
-		return
-	}
-	r.report()
-}
-
-func (r *reconnections) report() {
+// checkAgain has the watch caches compared with etcd.
+func (s *services) checkAgain() {
 	select {
-	case r.reports <- struct{}{}:
-	default: // one is waiting already
+	case s.unchecked <- struct{}{}:
+	default: // they will be
 	}
 }
 
-func (r *reconnections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
-	return ctx
-}
-
-func (r *reconnections) HandleRPC(context.Context, stats.RPCStats) {}
-
-func (r *reconnections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
-
-// checkCaches compares the watch caches of Services and ServiceCIDRs with etcd at the start and after each reconnection, until stop is
-// closed or one is wrong. A restore ends the connections, and a watch goes on at its cache's revision: from there on the cache is right
-// if it was right at that revision, and else it is wrong until the server restarts. A cache of IPAddress objects alone can only be wrong
-// about objects without a Service.
-func (s *services) checkCaches(stop <-chan struct{}) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		<-stop
-		cancel()
-	}()
+// checkCaches compares the watch caches of Services and ServiceCIDRs with etcd after each checkAgain, until ctx ends or one is wrong. A
+// restore ends the connections, and a watch goes on at its cache's revision: from there on the cache is right if it was right at that
+// revision, and else it is wrong until the server restarts. A cache of IPAddress objects alone can only be wrong about objects without a
+// Service.
+func (s *services) checkCaches(ctx context.Context) {
 	for {
 		select {
-		case <-s.reconnections.reports:
-		case <-stop:
+		case <-s.unchecked:
+		case <-ctx.Done():
 			return
 		}
 		wrong, err := s.wrongCache(ctx)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case err != nil:
+		}
+		if err != nil {
 			klog.V(2).ErrorS(err, "Comparing the watch caches with etcd; trying again")
-			time.AfterFunc(checkAgain, s.reconnections.report)
-		case wrong == "":
-			allocatorstorage.CheckedCaches("")
-		default:
-			allocatorstorage.CheckedCaches(wrong)
-			<-stop
+			time.AfterFunc(retryCheck, s.checkAgain)
+			continue
+		}
+		allocatorstorage.CheckedCaches(wrong)
+		if wrong != "" {
+			<-ctx.Done()
 			allocatorstorage.ClosedCaches()
 			return
 		}
@@ -98,7 +70,8 @@ func (s *services) wrongCache(ctx context.Context) (resource string, err error) 
 		return "", err
 	}
 	revisions := make(map[string]string, len(cached.Items))
-	for _, service := range cached.Items {
+	for i := range cached.Items {
+		service := &cached.Items[i]
 		revisions[service.Namespace+"/"+service.Name] = service.ResourceVersion
 	}
 	if isRight, err := s.had(ctx, s.keys, cached.ResourceVersion, revisions); err != nil || !isRight {

@@ -23,9 +23,10 @@ const (
 	keepaliveTimeout = 10 * time.Second
 )
 
-// Connect returns a client of the API server's etcd. It does not wait for the connection.
-func Connect(c storagebackend.TransportConfig, options ...grpc.DialOption) (*clientv3.Client, error) {
-	counted := new(counted)
+// Connect returns a client of the API server's etcd. It does not wait for the connection. again, which must return at once, is called
+// when the client is connected again, or to one more member; nil for nothing.
+func Connect(c storagebackend.TransportConfig, again func(), options ...grpc.DialOption) (*clientv3.Client, error) {
+	counted := &counted{again: again}
 	config := clientv3.Config{
 		Endpoints: c.ServerList, DialTimeout: dialTimeout,
 		DialKeepAliveTime: keepaliveTime, DialKeepAliveTimeout: keepaliveTimeout,

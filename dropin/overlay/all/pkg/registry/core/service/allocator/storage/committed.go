@@ -20,7 +20,7 @@ type committed struct {
 }
 
 func openCommitted(values rangekeeper.Range, key string, config *storagebackend.ConfigForResource) (backend, error) {
-	client, err := Connect(config.Transport)
+	client, err := Connect(config.Transport, nil)
 	if err != nil {
 		return nil, err
 	}

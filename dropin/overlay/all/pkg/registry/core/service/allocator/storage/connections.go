@@ -17,6 +17,8 @@ func Connections() int64 { return changes.Load() }
 
 // counted counts the changes of a client's connections. gRPC reports a new connection before it uses it.
 type counted struct {
+	// again is called when the client is connected again, or to one more member; nil for nothing.
+	again       func()
 	isConnected atomic.Bool
 	// client is the client, once there is one.
 	client atomic.Pointer[clientv3.Client]
@@ -25,8 +27,12 @@ type counted struct {
 func (c *counted) HandleConn(_ context.Context, event stats.ConnStats) {
 	switch event.(type) {
 	case *stats.ConnBegin:
-		if c.isConnected.Swap(true) {
-			changes.Add(1)
+		if !c.isConnected.Swap(true) {
+			return
+		}
+		changes.Add(1)
+		if c.again != nil {
+			c.again()
 		}
 	case *stats.ConnEnd:
 		if client := c.client.Load(); client == nil || client.Ctx().Err() == nil {
