@@ -33,6 +33,7 @@ func TestCheckersBite(t *testing.T) {
 	noBatch := func(place int, full bool, wanted ...uint32) *operation {
 		return &operation{kind: allocateBatch, outcome: refused, wanted: wanted, place: place, full: full}
 	}
+	unknownNext := &operation{kind: allocateNext}
 	unknownBatch := &operation{kind: allocateBatch, wanted: []uint32{anyOffset, 2}}
 	cleaned := func(offset uint32, seen int64) *operation {
 		return &operation{kind: clean, outcome: done, offset: offset, asOf: seen}
@@ -153,6 +154,14 @@ func TestCheckersBite(t *testing.T) {
 		},
 		"an unknown batch takes too much": {
 			changes: []change{set(2, 1), set(2, 2), set(2, 3)}, operations: []*operation{unknownBatch}, verdict: against,
+		},
+		"unknown ones, the later effect called first": {
+			changes:    []change{set(2, 1), set(2, 2), set(3, 3)},
+			operations: []*operation{unknownNext, unknownBatch}, verdict: fine,
+		},
+		"unknown ones have one effect too many": {
+			changes:    []change{set(2, 1), set(2, 2), set(3, 3), set(3, 4)},
+			operations: []*operation{unknownNext, unknownBatch}, verdict: against,
 		},
 		"a refused batch took some of it": {
 			changes:    []change{set(2, 1), set(3, 2)},

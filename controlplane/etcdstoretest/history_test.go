@@ -203,9 +203,21 @@ func (o *operation) String() string {
 	return s + fmt.Sprintf(" [%v, %v]", o.call, o.end)
 }
 
-// wants reports whether a batch may be given an offset.
-func (o *operation) wants(offset uint32) bool {
-	return slices.Contains(o.wanted, offset) || slices.Contains(o.wanted, anyOffset)
+// mayHaveSet reports whether it is an allocation without an answer that may have been given an offset.
+func (o *operation) mayHaveSet(offset uint32) bool {
+	if o.outcome != unknown {
+		return false
+	}
+	switch o.kind {
+	case allocateNext:
+		return true
+	case allocate:
+		return o.offset == offset
+	case allocateBatch:
+		return slices.Contains(o.wanted, offset) || slices.Contains(o.wanted, anyOffset)
+	default:
+		return false
+	}
 }
 
 // holders says of each offset in which revision it was set, if it is.
@@ -263,6 +275,16 @@ func explain(changes []change, operations []*operation, held holders, lossy bool
 		return call
 	}
 	mayLeak := lossy && slices.ContainsFunc(operations, func(o *operation) bool { return o.kind == allocateNext || o.kind == allocateBatch })
+	var unacknowledged []change
+	for _, c := range changes {
+		if c.set && acknowledged[place{c.revision, c.offset}] == nil {
+			unacknowledged = append(unacknowledged, c)
+		}
+	}
+	makers, err := assign(unacknowledged, operations, mayLeak)
+	if err != nil {
+		faults = append(faults, err)
+	}
 	ghostAt := map[place]*operation{}
 	for _, c := range changes {
 		ghost := &operation{offset: c.offset, outcome: done, revision: c.revision, end: forever, ghost: true}
@@ -272,16 +294,8 @@ func explain(changes []change, operations []*operation, held holders, lossy bool
 				made[o]++
 				continue
 			}
-			named := func(o *operation) bool { return o.outcome == unknown && o.kind == allocate && o.offset == c.offset }
-			fits := func(o *operation) bool {
-				return named(o) || o.outcome == unknown && (o.kind == allocateNext || o.kind == allocateBatch && o.wants(c.offset))
-			}
-			ghost.kind, ghost.call = allocate, earliest(fits)
-			if take(c.revision, named) == nil && take(c.revision, fits) == nil {
-				if !mayLeak {
-					faults = append(faults, fmt.Errorf("%v and nobody has asked for it", c))
-					continue
-				}
+			ghost.kind, ghost.call = allocate, earliest(func(o *operation) bool { return o.mayHaveSet(c.offset) })
+			if makers[c] == nil {
 				leaks++
 			}
 			if lossy {
@@ -335,6 +349,45 @@ func explain(changes []change, operations []*operation, held holders, lossy bool
 		}
 	}
 	return ghosts, leaks, errors.Join(faults...)
+}
+
+// assign finds an allocation without an answer for each change, and none for a leak. It tries every way: one that takes
+// the first that fits may have nobody left for a later change, which only that one can have made.
+func assign(changes []change, operations []*operation, mayLeak bool) (map[change]*operation, error) {
+	const mostSteps = 1 << 20
+	makers := map[change]*operation{}
+	made, madeIn := map[*operation]int{}, map[*operation]int64{}
+	steps, furthest := 0, 0
+	var assignFrom func(i int) bool
+	assignFrom = func(i int) bool {
+		steps++
+		furthest = max(furthest, i)
+		if i == len(changes) || steps > mostSteps {
+			return i == len(changes)
+		}
+		c := changes[i]
+		// Those that ask for the same can stand for each other: one of them is tried.
+		tried := map[string]bool{}
+		for _, o := range operations {
+			same := fmt.Sprint(o.kind, o.offset, o.wanted, made[o])
+			if !o.mayHaveSet(c.offset) || made[o] == o.most() || made[o] > 0 && madeIn[o] != c.revision || tried[same] {
+				continue
+			}
+			tried[same] = true
+			made[o]++
+			madeIn[o], makers[c] = c.revision, o
+			if assignFrom(i + 1) {
+				return true
+			}
+			made[o]--
+			delete(makers, c)
+		}
+		return mayLeak && assignFrom(i+1)
+	}
+	if assignFrom(0) {
+		return makers, nil
+	}
+	return makers, fmt.Errorf("%v and nobody has asked for it (after %d steps)", changes[furthest], steps)
 }
 
 // forever is the end of an operation that may take effect at any time.
